@@ -16,14 +16,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
-use rustix::io::Errno;
 use rustix::process::{pidfd_open, pidfd_send_signal, test_kill_process, Pid, PidfdFlags, Signal};
 use zmeld_linux::groups::{GroupPattern, Hierarchy};
 use zmeld_linux::{counters, Host};
 
 use crate::choice::Figures;
 use crate::meter::Meter;
-use crate::open::{touched, OpenFile};
+use crate::open::{is_removed, touched, OpenFile};
 use crate::ring::Ring;
 use crate::sentry::thread;
 use crate::Error;
@@ -32,7 +31,10 @@ use crate::Error;
 const BELOW_MAX: usize = 16;
 /// No more groups are gone through below one, nor deeper ones.
 const BELOW_ALL: usize = 32 << 10;
-const BELOW_DEPTH: usize = 128;
+const BELOW_DEPTH: usize = 32;
+/// nor those with a longer path: the kernel takes 4,096 bytes. What is below is killed as a
+/// whole, since nothing is protected so deep.
+const BELOW_PATH: usize = 3 << 10;
 /// So many processes that were told to end are looked after each by itself.
 const TOLD_MAX: usize = 128;
 /// Fewer processes than this can be told one by one.
@@ -67,8 +69,8 @@ pub(crate) struct Place {
 
 impl Place {
     /// Goes through it and the groups below it, as long as `take` says true, without those
-    /// that are spared; whether it did to the end.
-    fn walk(&self, group: &Path, depth: usize, take: &mut dyn FnMut(&Path) -> bool) -> bool {
+    /// that are spared; whether it did to the end. It is told which it goes no deeper than.
+    fn walk(&self, group: &Path, depth: usize, take: &mut dyn FnMut(&Path, bool) -> bool) -> bool {
         let is_spared = self.spared.as_ref().is_some_and(|spared| {
             let shown = self.hierarchy.shown(group);
             spared.groups.contains(group) || spared.patterns.iter().any(|it| it.matches(&shown))
@@ -76,8 +78,9 @@ impl Place {
         if is_spared {
             return true;
         }
-        let mut goes_on = take(group);
-        if goes_on && depth < BELOW_DEPTH {
+        let is_deepest = depth == BELOW_DEPTH || group.as_os_str().len() > BELOW_PATH;
+        let mut goes_on = take(group, is_deepest);
+        if goes_on && !is_deepest {
             // One that is gone has none.
             let _ = self.host.each_folder(group, &mut |name| {
                 goes_on = self.walk(&group.join(name), depth + 1, take);
@@ -94,7 +97,11 @@ impl Place {
             return;
         }
         let mut groups = 0;
-        self.walk(&self.directory, 0, &mut |group| {
+        self.walk(&self.directory, 0, &mut |group, is_deepest| {
+            if is_deepest && signal == Signal::KILL {
+                // On version 1 there is no such file.
+                let _ = self.host.write(group.join("cgroup.kill"), "1");
+            }
             if let Some(list) = OpenFile::open(&self.host, group.join("cgroup.procs")) {
                 signal_listed(
                     |buffer| list.read(buffer),
@@ -174,7 +181,7 @@ pub(crate) struct Candidate {
     pub is_unclear: bool,
     /// It is protected by its owner's own means.
     pub is_sheltered: bool,
-    meter: Meter,
+    pub meter: Meter,
     /// Nobody is in it or below it: what is charged to it still is elsewhere.
     is_left: bool,
     /// The lists of its processes, and of those in groups below.
@@ -215,12 +222,12 @@ impl Candidate {
         };
         // The lists of the groups that are below it by now, so many.
         let mut members = Vec::with_capacity(BELOW_MAX);
-        let is_all = place.walk(directory, 0, &mut |group| {
+        let is_all = place.walk(directory, 0, &mut |group, is_deepest| {
             let is_one_more = members.len() == BELOW_MAX;
             if !is_one_more {
                 members.extend(OpenFile::open(host, group.join("cgroup.procs")));
             }
-            !is_one_more
+            !is_one_more && !is_deepest
         });
         let candidate = Candidate {
             shown: hierarchy.shown(directory).into(),
@@ -257,19 +264,13 @@ impl Candidate {
     /// Looks at what it takes.
     pub fn look(&mut self, now: Instant, buffer: &mut [u8]) {
         self.is_left = self.is_empty(buffer) == Some(true);
-        let taken = self.meter.read(buffer).unwrap_or_default();
-        self.meter.keep(now, taken);
+        self.meter.look(now, buffer);
         let lists = self.members.iter().filter_map(|list| {
             let text = list.read(buffer).ok()?;
             Some(text.lines().count() as u64)
         });
         self.count = lists.sum();
         self.processes.keep(now, self.count);
-    }
-
-    /// It was not there at that time.
-    pub fn began_after(&mut self, then: Instant) {
-        self.meter.began_after(then);
     }
 
     /// What it is chosen by.
@@ -280,6 +281,7 @@ impl Candidate {
             all_bytes: self.meter.now.bytes(),
             grew: self.meter.grew(now),
             took: self.meter.took,
+            grew_slowly: self.meter.grew_slowly(),
             owner: self.owner,
             is_unclear: self.is_unclear,
             is_sheltered: self.is_sheltered,
@@ -447,11 +449,6 @@ fn pids(text: &str) -> impl Iterator<Item = Pid> + '_ {
 fn has_gone(process: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(process, PollFlags::IN)];
     poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
-}
-
-/// Whether the group that an open file is of was removed.
-fn is_removed(err: &io::Error) -> bool {
-    err.raw_os_error() == Some(Errno::NODEV.raw_os_error())
 }
 
 #[cfg(test)]

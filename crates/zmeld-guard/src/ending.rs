@@ -100,11 +100,10 @@ impl Sentry {
             // What is on its way out is followed no more, and grows for a while.
             let mut endings = self.endings.iter();
             if !endings.any(|it| it.directory().starts_with(&owner.directory)) {
-                let (grew, took) = (owner.meter.grew(now), owner.meter.took);
-                add_hidden(&mut self.figures, owner.place, grew, took);
+                add_hidden(&mut self.figures, owner.figures(now));
             }
         }
-        choose(&self.figures, &choice, &mut self.places);
+        choose(&mut self.figures, &choice, &mut self.places);
         if self.places.is_empty() {
             if is_over(&mut self.told_nothing, now) {
                 let why = match cause {

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use zmeld_linux::groups::{Group, GroupPattern, Hierarchy, Outlook, Selection, Targets};
+use zmeld_linux::host::is_absent;
 use zmeld_linux::Host;
 
 use super::candidate::{Candidate, Spared};
@@ -97,8 +98,7 @@ impl Sentry {
             let before = owners.iter().find(|it| it.directory == owner.directory);
             if let Some(before) = before {
                 owner.meter.go_on(&before.meter);
-                let taken = owner.meter.read(&mut self.buffer).unwrap_or_default();
-                owner.meter.keep(now, taken);
+                owner.meter.look(now, &mut self.buffer);
             }
         }
         let is_ending = |it: &Candidate| {
@@ -308,6 +308,8 @@ impl Choosing {
                 true => Some(Arc::clone(&kept)),
                 false => group.is_cut_off.then(|| Arc::clone(&spared)),
             };
+            // Whether it can be opened or not: it is not new.
+            known.insert(group.path.clone());
             let opened = Candidate::open(&self.host, &hierarchy, &group.path, rank, spared);
             let Some(mut candidate) = opened else {
                 continue;
@@ -318,10 +320,9 @@ impl Choosing {
             // One that was there and not followed has grown by nothing that is known.
             if let Some(before) = self.is_new_since(group, &whole) {
                 let oldest = now.checked_sub(ring::WINDOW).unwrap_or(before);
-                candidate.began_after(before.max(oldest));
+                candidate.meter.began_after(before.max(oldest));
             }
             candidate.look(now, &mut self.buffer);
-            known.insert(group.path.clone());
             found.push(candidate);
             if found.len() > CANDIDATES_MAX {
                 found.swap_remove(least(&found));
@@ -354,8 +355,9 @@ impl Choosing {
         let mut is_one = vec![false; groups.len()];
         found.iter().for_each(|it| is_one[it.owner] = true);
         let has_named = |group: &Group| rank(&self.rule.end, &group.shown) < self.rule.end.len();
-        let own = groups.iter().enumerate().skip(1);
-        let own = own.filter(|(at, group)| group.owner == *at);
+        // What is above owners takes what all of them take: it would hide who of them grew.
+        let own = groups.iter().enumerate();
+        let own = own.filter(|(at, group)| group.owner == *at && group.above > 0);
         let mut owners = Vec::with_capacity(OWNERS_MAX);
         for (place, group) in own.filter(|(at, group)| is_one[*at] || has_named(group)) {
             if owners.len() == OWNERS_MAX {
@@ -364,8 +366,7 @@ impl Choosing {
             let Some(mut meter) = Meter::open(&self.host, hierarchy, &group.path) else {
                 continue;
             };
-            let taken = meter.read(&mut self.buffer).unwrap_or_default();
-            meter.keep(now, taken);
+            meter.look(now, &mut self.buffer);
             owners.push(Owner {
                 directory: group.path.clone(),
                 place,
@@ -392,10 +393,11 @@ impl Choosing {
         places: &[usize],
         kept: &Spared,
     ) -> Vec<&'a Group> {
-        let says = |group: &Group, file: &str| {
-            let text = self.host.read_start(&group.path.join(file), 16);
-            text.unwrap_or_default().trim_ascii().to_vec()
-        };
+        let says =
+            |group: &Group, file: &str| match self.host.read_start(&group.path.join(file), 16) {
+                Ok(text) => Some(text.trim_ascii().to_vec()),
+                Err(err) => is_absent(&err.cause).then(Vec::new),
+            };
         let mut is_split = vec![false; groups.len()];
         let is_meant: HashSet<usize> = places.iter().copied().collect();
         let mut whole = Vec::new();
@@ -409,8 +411,9 @@ impl Choosing {
                 continue;
             }
             let is_whole = group.is_cut_off
-                || !says(group, "cgroup.procs").is_empty()
-                || says(group, "memory.oom.group") == b"1";
+                // What cannot be read now is not new later.
+                || says(group, "cgroup.procs").is_none_or(|text| !text.is_empty())
+                || says(group, "memory.oom.group").is_some_and(|text| text == b"1");
             match is_whole {
                 true => whole.push(group),
                 false => is_split[at] = true,

@@ -22,7 +22,7 @@ use crate::ending::{Ending, Settling, AGAIN_MAX, ENDING_MAX};
 use crate::event::{Event, GuardEvent};
 use crate::groups::{Chooser, CANDIDATES_MAX, OWNERS_MAX};
 use crate::log::Outbox;
-use crate::meter::Owner;
+use crate::meter::{Meter, Owner};
 use crate::note::Recorder;
 use crate::open::touched;
 use crate::sight::{is_soon, is_too_soon, Seen, Sight};
@@ -294,6 +294,9 @@ impl Sentry {
         self.too_soon = is_too_soon(&seen).then(|| self.too_soon.unwrap_or(now));
         if self.calm.is_none() || seen.headroom_bytes / 2 >= self.room_below(&seen) {
             self.calm = Some(seen);
+            let candidates = self.candidates.iter_mut().map(|it| &mut it.meter);
+            let owners = self.owners.iter_mut().map(|it| &mut it.meter);
+            candidates.chain(owners).for_each(Meter::is_calm);
         }
         let cause = self.cause(&seen, now);
         self.look_at_groups(&seen, cause, now);
@@ -367,8 +370,7 @@ impl Sentry {
             candidate.look(now, &mut self.buffer);
         }
         for owner in &mut self.owners {
-            let taken = owner.meter.read(&mut self.buffer).unwrap_or_default();
-            owner.meter.keep(now, taken);
+            owner.meter.look(now, &mut self.buffer);
         }
     }
 

@@ -1053,3 +1053,164 @@ fn what_an_owner_takes_is_his_whatever_he_makes_of_his_groups() {
     assert_eq!(own.ended().signal(), Some(TERM));
     assert!(other.lives());
 }
+
+const ONE: &str = "user.slice/user-1000.slice";
+const TWO: &str = "user.slice/user-1001.slice";
+
+/// What is above owners takes what all of them take: it is nobody's growth.
+#[test]
+fn several_owners_that_grow_hide_each_other_from_nothing() {
+    let mut all: Vec<_> = (0..3).map(|_| Process::patient()).collect();
+    let mut machine = Machine::new("end = [\"/user.slice\"]\n");
+    let owners = [ONE, TWO, "user.slice/user-1002.slice"];
+    machine.group("user.slice", 300, &[]);
+    for (owner, process) in owners.iter().zip(&all) {
+        machine.group(owner, 100, &[]);
+        machine.group(&format!("{owner}/a.scope"), 100, &[process]);
+    }
+    machine.look(2);
+    machine.takes("user.slice", 420);
+    for owner in owners {
+        machine.takes(owner, 140);
+        machine.takes(&format!("{owner}/a.scope"), 140);
+    }
+    machine.available(20);
+    let said = machine.look(1);
+    assert_eq!(said.matches("ends /user.slice").count(), 1, "{said}");
+    assert_eq!(all[0].ended().signal(), Some(TERM));
+}
+
+/// A figure that is missing once, or a file that cannot be opened, is no growth from nothing.
+#[test]
+fn a_group_that_cannot_be_read_for_a_while_has_not_grown_from_nothing() {
+    for is_gone in [true, false] {
+        let (mut idle, mut grows) = (Process::patient(), Process::patient());
+        let mut machine = Machine::new("end = [\"/apps\"]\n");
+        machine.group("apps", 0, &[]);
+        machine.group("apps/idle", 400, &[&idle]);
+        machine.group("apps/grows", 50, &[&grows]);
+        machine.look(2);
+        machine.available(90);
+        machine.look(2);
+        let stat = "sys/fs/cgroup/apps/idle/memory.stat";
+        match is_gone {
+            true => fs::remove_file(machine.dir.path().join(stat)).unwrap(),
+            false => machine.put(stat, ""),
+        }
+        machine.look(2);
+        machine.takes("apps/idle", 400);
+        machine.look(2);
+        machine.takes("apps/grows", 150);
+        machine.available(20);
+        let said = machine.look(1);
+        assert!(said.starts_with("ends /apps/grows"), "{said}");
+        assert_eq!(grows.ended().signal(), Some(TERM));
+        assert!(idle.lives());
+    }
+}
+
+/// What comes back from swap is in both for a while; what a file's locked pages or a socket
+/// take is no page cache.
+#[test]
+fn what_a_group_takes_is_counted_once_and_wherever_it_is() {
+    let (mut idle, mut grows) = (Process::patient(), Process::patient());
+    let swapped = format!(
+        "anon {}\nkernel 0\nshmem 0\nswapcached {}\n",
+        400 * MIB,
+        300 * MIB
+    );
+    let in_files = format!(
+        "anon {}\nfile {}\nactive_anon {}\ninactive_anon 0\nunevictable {}\nkernel 0\nshmem 0\n",
+        50 * MIB,
+        200 * MIB,
+        40 * MIB,
+        110 * MIB
+    );
+    let in_sockets = format!("anon {}\nsock {}\nkernel 0\nshmem 0\n", 50 * MIB, 100 * MIB);
+    for grown in [in_files, in_sockets] {
+        let mut machine = Machine::new("end = [\"/apps\"]\n");
+        machine.group("apps", 0, &[]);
+        machine.group("apps/idle", 100, &[&idle]);
+        let swap = "sys/fs/cgroup/apps/idle/memory.swap.current";
+        machine.put(swap, &format!("{}\n", 300 * MIB));
+        machine.group("apps/grows", 50, &[&grows]);
+        machine.look(2);
+        machine.put("sys/fs/cgroup/apps/idle/memory.stat", &swapped);
+        machine.put("sys/fs/cgroup/apps/grows/memory.stat", &grown);
+        machine.available(20);
+        let said = machine.look(1);
+        let name = "ends /apps/grows: it holds 150 MiB, 100 MiB more than 10 s ago";
+        assert!(said.starts_with(name), "{said}");
+        assert_eq!(grows.ended().signal(), Some(TERM));
+        assert!(idle.lives());
+        grows = Process::patient();
+    }
+    assert!(idle.lives());
+}
+
+/// Who grows by little at a time, in as many groups as he likes, is who took it.
+#[test]
+fn what_grew_slowly_is_ended_and_not_the_largest() {
+    let (mut idle, mut own) = (Process::patient(), Process::patient());
+    let mut machine = Machine::new("end = [\"/user.slice\"]\n");
+    machine.group("user.slice", 0, &[]);
+    machine.group(&format!("{TWO}/idle.scope"), 300, &[&idle]);
+    machine.group(TWO, 300, &[]);
+    machine.group(ONE, 10, &[]);
+    machine.group(&format!("{ONE}/a.scope"), 10, &[&own]);
+    machine.available(210);
+    machine.look(12);
+    for step in 1..=48 {
+        machine.takes(ONE, 10 + 4 * step);
+        machine.takes(&format!("{ONE}/a.scope"), 10 + 4 * step);
+        machine.available(210 - 4 * step);
+        machine.look(7);
+    }
+    let said = machine.said.join("\n");
+    assert!(said.contains(&format!("ends /{ONE}/a.scope")), "{said}");
+    assert_eq!(own.ended().signal(), Some(TERM));
+    assert!(idle.lives());
+}
+
+/// No path leads there: what is too deep is killed from above, whatever is protected by its
+/// name elsewhere.
+#[test]
+fn depth_is_no_place_to_hide() {
+    let (mut hidden, mut kept) = (Process::deaf(), Process::patient());
+    let rule = "end = [\"/user.slice\"]\nprotect = [\"kept.scope\"]\ngrace = \"1s\"\n";
+    let mut machine = Machine::new(rule);
+    machine.group("user.slice", 0, &[]);
+    machine.group(ONE, 100, &[]);
+    machine.group(&format!("{ONE}/kept.scope"), 20, &[&kept]);
+    let deep = format!("{ONE}/deep{}", "/d".repeat(200));
+    machine.group(&deep, 100, &[&hidden]);
+    let groups = machine.dir.path().join("sys/fs/cgroup");
+    let mut at = groups.join(&deep);
+    let takes = |machine: &Machine, mib: u64| {
+        for at in Path::new(&deep)
+            .ancestors()
+            .filter(|it| it.starts_with(ONE))
+        {
+            machine.takes(at.to_str().unwrap(), mib);
+        }
+    };
+    while at != groups {
+        fs::write(at.join("cgroup.kill"), "").unwrap();
+        if !at.join("cgroup.procs").exists() {
+            fs::write(at.join("cgroup.procs"), "").unwrap();
+        }
+        at.pop();
+    }
+    takes(&machine, 100);
+    machine.look(2);
+    takes(&machine, 300);
+    machine.available(20);
+    let said = machine.look(4);
+    assert!(said.contains(&format!("ends /{ONE}")), "{said}");
+    let killed = |at: &Path| fs::read_to_string(at.join("cgroup.kill")).is_ok_and(|it| it == "1");
+    let mut above = Path::new(&deep).ancestors();
+    let at = above.find(|it| killed(&groups.join(it)));
+    let at = at.unwrap_or_else(|| panic!("{said}"));
+    assert!(at.starts_with(format!("{ONE}/deep/d")));
+    assert!(kept.lives() && hidden.lives());
+}
