@@ -1,23 +1,25 @@
-//! Which groups may be ended, as the rule names them and the machine has them.
+//! Which groups may be ended, as the rule names them and the machine has them: chosen by a
+//! thread of ordinary priority, since that takes time and memory, as much as whoever makes
+//! groups wants it to.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use zmeld_linux::groups::{Group, GroupPattern, Hierarchy, Outlook, Selection, Targets};
+use zmeld_linux::groups::{Group, GroupPattern, Hierarchy, Outlook, Selection, Targets, Version};
 use zmeld_linux::host::is_absent;
 use zmeld_linux::Host;
 
-use super::candidate::{Candidate, Spared};
-use super::choice::Cause;
-use super::event::{Event, Report};
-use super::meter::{Meter, Owner};
-use super::open::touched;
-use super::sentry::{thread, Sentry, Shared};
-use super::{is_due, ring, Error, Rule};
+use crate::choice::Cause;
+use crate::ending::Ending;
+use crate::event::{Event, Report};
+use crate::group::{Meter, Owner, Spared, TrackedGroup};
+use crate::guard_loop::{GuardLoop, Shared, RETIRED_MAX};
+use crate::open::{touched, WINDOW};
+use crate::{is_due, Error, Rule};
 
 /// How often groups are chosen; while memory is short and there is some, since what runs
 /// away may have begun just now; and where one has to end and none is known.
@@ -50,196 +52,159 @@ const NEVER: [&str; 10] = [
 /// A desktop's shell: with it, all else of the session would end.
 const SESSION: &str = "/user.slice/user-*.slice/user@*.service/session.slice";
 
-impl Sentry {
+impl GuardLoop {
     /// Looks for them anew where that is due.
-    pub(crate) fn choose_groups(
-        &mut self,
-        cause: Option<Cause>,
-        now: Instant,
-        say: &mut dyn FnMut(Event),
-    ) {
-        let is_lost = cause.is_some() && self.candidates.is_empty();
-        let every = match (is_lost, self.is_short) {
-            (true, _) => CHOOSE_EVERY_LOST,
-            (false, true) => CHOOSE_EVERY_SHORT,
-            (false, false) => CHOOSE_EVERY,
+    pub(crate) fn choose_groups(&mut self, cause: Option<Cause>, now: Instant) {
+        self.follow(now);
+        let (every, rest) = match (cause, self.is_short) {
+            // A third of the time at most, whatever there is to look at, and else a tenth.
+            (Some(_), _) if self.groups.is_empty() => (CHOOSE_EVERY_LOST, 2),
+            (Some(_), _) => (CHOOSE_EVERY_SHORT, 2),
+            (None, true) => (CHOOSE_EVERY_SHORT, 9),
+            (None, false) => (CHOOSE_EVERY, 9),
         };
-        // A tenth of the time at most, whatever there is to look at.
-        let every = every.max(self.choosing_took * 10);
-        if is_due(self.chosen, every, now) {
+        let is_due = is_due(self.chosen, every.max(self.choosing_took * rest), now);
+        let asked = self.chooser.get().filter(|_| is_due);
+        if let Some(asked) = asked.filter(|_| !self.rule.end.is_empty()) {
             self.chosen = Some(now);
-            if !self.rule.end.is_empty() {
-                self.chooser.ask(now);
-            }
-        }
-        match self.chooser.answer() {
-            Some(Ok(chosen)) => self.follow(chosen, now, say),
-            // Those that are known stay.
-            Some(Err(why)) => self.fail(&why, say),
-            None => {}
+            asked.asked = Some(now);
+            // Room for what is retired until the next one comes with it.
+            std::mem::swap(&mut asked.retired, &mut self.retired);
+            self.chooser.send();
+            self.follow(now);
         }
     }
 
-    /// Goes on with those that were chosen, with what is known of them already, without those
-    /// that are on their way out.
-    fn follow(&mut self, chosen: Chosen, now: Instant, say: &mut dyn FnMut(Event)) {
-        self.fails_no_more();
-        let followed = std::mem::replace(&mut self.candidates, chosen.candidates);
-        for candidate in &mut self.candidates {
-            let directory = &candidate.place.directory;
-            let mut followed = followed.iter();
-            if let Some(before) = followed.find(|it| it.place.directory == *directory) {
-                candidate.go_on(before);
-                candidate.look(now, &mut self.buffer);
+    /// Goes on with those that were chosen, if there are any, with what is known of them
+    /// already, without those that are on their way out.
+    fn follow(&mut self, now: Instant) {
+        let Some(chosen) = self.chooser.get().filter(|it| it.is_new) else {
+            return;
+        };
+        chosen.is_new = false;
+        if chosen.failed.is_some() {
+            // Those that are known stay.
+            if chosen.failed != self.failed {
+                std::mem::swap(&mut self.failed, &mut chosen.failed);
+                let failed = self.failed.clone();
+                failed
+                    .into_iter()
+                    .for_each(|why| self.say(Event::Failed(why)));
+            }
+            return;
+        }
+        std::mem::swap(&mut self.failed, &mut chosen.failed);
+        // What is followed no more goes back to be closed.
+        std::mem::swap(&mut self.groups, &mut chosen.groups);
+        std::mem::swap(&mut self.owners, &mut chosen.owners);
+        for group in &mut self.groups {
+            let mut before = chosen.groups.iter();
+            if let Some(before) = before.find(|it| it.place.directory == group.place.directory) {
+                group.go_on(before);
+                group.look(now, &mut self.buffer);
             }
         }
-        let owners = std::mem::replace(&mut self.owners, chosen.owners);
         for owner in &mut self.owners {
-            let before = owners.iter().find(|it| it.directory == owner.directory);
-            if let Some(before) = before {
+            let mut before = chosen.owners.iter();
+            if let Some(before) = before.find(|it| it.directory == owner.directory) {
                 owner.meter.go_on(&before.meter);
                 owner.meter.look(now, &mut self.buffer);
             }
         }
-        let is_ending = |it: &Candidate| {
-            let mut endings = self.endings.iter();
+        self.choosing_took = chosen.took;
+        let report = Arc::clone(&chosen.report);
+        let is_ending = |endings: &[Ending], it: &TrackedGroup| {
+            let mut endings = endings.iter();
             endings.any(|ending| ending.directory() == it.place.directory)
         };
-        while let Some(at) = self.candidates.iter().position(is_ending) {
-            self.chooser.retire(self.candidates.swap_remove(at));
+        while let Some(at) = self
+            .groups
+            .iter()
+            .position(|it| is_ending(&self.endings, it))
+        {
+            let group = self.groups.swap_remove(at);
+            self.retire(group);
         }
-        if let Some(first) = self.candidates.first_mut().filter(|_| !self.has_chosen) {
+        if std::mem::replace(&mut self.has_chosen, true) {
+            return self.say(Event::Chosen(report));
+        }
+        if let Some(first) = self.groups.first_mut() {
             first.rehearse(&mut self.buffer);
         }
-        self.has_chosen = true;
-        self.choosing_took = chosen.took;
-        followed.into_iter().for_each(|it| self.chooser.retire(it));
-        self.chooser.retire_owners(owners);
-        say(Event::Chosen(chosen.report));
+        self.say(Event::Follows(report));
+    }
+
+    /// Leaves what is followed no more to be closed; where there is no room, it is closed here.
+    pub(crate) fn retire(&mut self, group: TrackedGroup) {
+        if self.retired.len() < self.retired.capacity() {
+            self.retired.push(group);
+        }
     }
 }
 
-/// What was chosen.
+/// What is chosen, and what was before, which is closed by whoever opened it.
 #[derive(Debug)]
 pub(crate) struct Chosen {
-    candidates: Vec<Candidate>,
+    asked: Option<Instant>,
+    is_new: bool,
+    groups: Vec<TrackedGroup>,
     owners: Vec<Owner>,
+    retired: Vec<TrackedGroup>,
     report: Arc<Report>,
+    failed: Option<Arc<str>>,
     took: Duration,
 }
 
-type Answer = Result<Chosen, Arc<str>>;
-
-/// Who chooses them. It takes time and memory, as much as whoever makes groups wants it to.
-#[derive(Debug)]
-pub(crate) enum Chooser {
-    /// Whoever asks, at once.
-    Here(Box<Choosing>, Option<Answer>),
-    /// A thread of ordinary priority, and what it is left with.
-    Thread(Arc<Desk>, JoinHandle<()>),
+impl Default for Chosen {
+    fn default() -> Chosen {
+        Chosen {
+            asked: None,
+            is_new: false,
+            groups: Vec::new(),
+            owners: Vec::new(),
+            retired: Vec::with_capacity(RETIRED_MAX),
+            report: Arc::default(),
+            failed: None,
+            took: Duration::ZERO,
+        }
+    }
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct Desk {
-    is_asked: AtomicBool,
-    papers: Mutex<Papers>,
-}
-
-/// What is handed over: groups that were chosen, and those that are followed no more, whose
-/// files are closed by whoever opened them.
-#[derive(Debug, Default)]
-struct Papers {
-    answer: Option<Answer>,
-    retired: Vec<Candidate>,
-    owners: Vec<Owner>,
-}
-
-impl Chooser {
-    /// Whoever asks chooses.
-    ///
-    /// # Errors
-    /// When a pattern is none.
-    pub fn here(host: Host, rule: Rule, shared: Arc<Shared>) -> Result<Chooser, Error> {
-        let choosing = Choosing::new(host, rule, shared)?;
-        Ok(Chooser::Here(Box::new(choosing), None))
-    }
-
-    /// A thread does.
-    ///
-    /// # Errors
-    /// When it cannot be started.
-    pub fn start(host: Host, rule: Rule, shared: Arc<Shared>) -> Result<Chooser, Error> {
-        let mut choosing = Choosing::new(host, rule, shared)?;
-        let desk = Arc::new(Desk::default());
-        let work = {
-            let desk = Arc::clone(&desk);
-            move || {
-                let _ = rustix::process::setpriority_process(None, -20);
-                while !choosing.shared.stop.load(Ordering::Relaxed) {
-                    if desk.is_asked.swap(false, Ordering::Acquire) {
-                        let chosen = choosing.choose(Instant::now());
-                        // Room for what is retired until the next answer, taken out of the lock.
-                        let mut retired = Vec::with_capacity(2 * CANDIDATES_MAX);
-                        let mut owners = Vec::new();
-                        if let Ok(mut papers) = desk.papers.lock() {
-                            papers.answer = Some(chosen.map_err(|err| err.to_string().into()));
-                            std::mem::swap(&mut papers.retired, &mut retired);
-                            std::mem::swap(&mut papers.owners, &mut owners);
-                        }
-                    }
-                    std::thread::park_timeout(CHOOSE_EVERY);
-                }
-            }
-        };
-        let thread = thread("guard-choose", work)?;
-        Ok(Chooser::Thread(desk, thread))
-    }
-
-    fn ask(&mut self, now: Instant) {
-        match self {
-            Chooser::Here(choosing, answer) => {
-                let chosen = choosing.choose(now);
-                *answer = Some(chosen.map_err(|err| err.to_string().into()));
-            }
-            Chooser::Thread(desk, thread) => {
-                desk.is_asked.store(true, Ordering::Release);
-                thread.thread().unpark();
-            }
-        }
-    }
-
-    /// What was chosen since; it is not waited for.
-    fn answer(&mut self) -> Option<Answer> {
-        match self {
-            Chooser::Here(_, answer) => answer.take(),
-            Chooser::Thread(desk, _) => desk.papers.try_lock().ok()?.answer.take(),
-        }
-    }
-
-    fn retire_owners(&mut self, owners: Vec<Owner>) {
-        if let Chooser::Thread(desk, _) = self {
-            if let Ok(mut papers) = desk.papers.try_lock() {
-                papers.owners = owners;
-            }
-        }
-    }
-
-    /// Leaves what is followed no more to be closed.
-    pub fn retire(&mut self, candidate: Candidate) {
-        if let Chooser::Thread(desk, _) = self {
-            if let Ok(mut papers) = desk.papers.try_lock() {
-                // Where there is no room, it is closed here.
-                if papers.retired.len() < papers.retired.capacity() {
-                    papers.retired.push(candidate);
-                }
-            }
-        }
-    }
+/// Who chooses them.
+///
+/// # Errors
+/// When a pattern is none.
+pub(crate) fn choosing(
+    host: Host,
+    rule: Rule,
+    shared: Arc<Shared>,
+) -> Result<impl FnMut(&mut Chosen) + Send + 'static, Error> {
+    let (protect, shelter) = protected(&rule)?;
+    let mut choosing = Choosing {
+        host,
+        rule,
+        shared,
+        protect,
+        shelter,
+        known: None,
+        whole: HashMap::new(),
+        buffer: touched(),
+    };
+    Ok(move |chosen: &mut Chosen| {
+        let begin = Instant::now();
+        // Before others are opened, so that files do not run out.
+        chosen.retired.clear();
+        chosen.groups.clear();
+        chosen.owners.clear();
+        let failed = choosing.choose(chosen.asked.unwrap_or(begin), chosen);
+        chosen.failed = failed.err().map(|err| err.to_string().into());
+        chosen.took = begin.elapsed();
+        chosen.is_new = true;
+    })
 }
 
 /// What it is chosen with.
-#[derive(Debug)]
-pub(crate) struct Choosing {
+struct Choosing {
     host: Host,
     rule: Rule,
     shared: Arc<Shared>,
@@ -255,24 +220,18 @@ pub(crate) struct Choosing {
     buffer: Vec<u8>,
 }
 
-impl Choosing {
-    fn new(host: Host, rule: Rule, shared: Arc<Shared>) -> Result<Choosing, Error> {
-        let (protect, shelter) = protected(&rule)?;
-        Ok(Choosing {
-            host,
-            rule,
-            shared,
-            protect,
-            shelter,
-            known: None,
-            whole: HashMap::new(),
-            buffer: touched(),
-        })
-    }
+/// One that may be followed.
+struct Found<'a> {
+    group: &'a Group,
+    is_sheltered: bool,
+    bytes: u64,
+    /// How many of its owner's are larger.
+    turn: usize,
+}
 
+impl Choosing {
     /// One that was not there when they were chosen last has grown from nothing.
-    fn choose(&mut self, now: Instant) -> Result<Chosen, Error> {
-        let begin = Instant::now();
+    fn choose(&mut self, now: Instant, chosen: &mut Chosen) -> Result<(), Error> {
         let hierarchy = hierarchy(&self.host)?;
         let selection = selection(&self.rule, &self.protect, &self.shelter);
         let mut whole: HashSet<PathBuf> = self.whole.keys().cloned().collect();
@@ -280,8 +239,8 @@ impl Choosing {
             .retain(|_, since| now.duration_since(*since) < WHOLE_FOR);
         let cut_off: HashSet<PathBuf> = self.whole.keys().cloned().collect();
         let stop = &self.shared.stop;
-        let chosen = Targets::choose_of(&self.host, &hierarchy, selection, &cut_off, stop)?;
-        let (mut targets, groups) = chosen;
+        let found = Targets::choose_of(&self.host, &hierarchy, selection, &cut_off, stop)?;
+        let (mut targets, groups) = found;
         targets.unmatched.retain(|it| is_of_rule(it));
         let spared = Arc::new(Spared {
             patterns: self.protect.clone(),
@@ -297,83 +256,94 @@ impl Choosing {
             self.whole.entry(group.path.clone()).or_insert(now);
             whole.insert(group.path.clone());
         }
-        let mut found: Vec<Candidate> = Vec::with_capacity(CANDIDATES_MAX + 1);
-        let mut known = HashSet::new();
         let free = self.ended_whole(&groups, &targets.places, &kept);
         let sheltered = self.ended_whole(&groups, &targets.sheltered, &kept);
         let free = free.into_iter().map(|it| (it, false));
-        for (group, is_sheltered) in free.chain(sheltered.into_iter().map(|it| (it, true))) {
+        let all = free.chain(sheltered.into_iter().map(|it| (it, true)));
+        let mut found: Vec<Found> = all
+            .map(|(group, is_sheltered)| Found {
+                bytes: self.size(&hierarchy, group),
+                group,
+                is_sheltered,
+                turn: 0,
+            })
+            .collect();
+        let known = found.iter().map(|it| it.group.path.clone()).collect();
+        followed(&mut found);
+        for Found {
+            group,
+            is_sheltered,
+            ..
+        } in found
+        {
             let rank = rank(&self.rule.end, &group.shown);
             let spared = match is_sheltered {
                 true => Some(Arc::clone(&kept)),
                 false => group.is_cut_off.then(|| Arc::clone(&spared)),
             };
-            // Whether it can be opened or not: it is not new.
-            known.insert(group.path.clone());
-            let opened = Candidate::open(&self.host, &hierarchy, &group.path, rank, spared);
-            let Some(mut candidate) = opened else {
+            let opened = TrackedGroup::open(&self.host, &hierarchy, &group.path, rank, spared);
+            let Some(mut opened) = opened else {
                 continue;
             };
-            candidate.is_unclear = incomplete.contains(&group.owner);
-            candidate.is_sheltered = is_sheltered;
-            candidate.owner = group.owner;
+            opened.is_unclear = incomplete.contains(&group.owner);
+            opened.is_sheltered = is_sheltered;
+            opened.owner = group.owner;
             // One that was there and not followed has grown by nothing that is known.
             if let Some(before) = self.is_new_since(group, &whole) {
-                let oldest = now.checked_sub(ring::WINDOW).unwrap_or(before);
-                candidate.meter.began_after(before.max(oldest));
+                let oldest = now.checked_sub(WINDOW).unwrap_or(before);
+                opened.meter.began_after(before.max(oldest));
             }
-            candidate.look(now, &mut self.buffer);
-            found.push(candidate);
-            if found.len() > CANDIDATES_MAX {
-                found.swap_remove(least(&found));
-            }
+            opened.look(now, &mut self.buffer);
+            chosen.groups.push(opened);
         }
         self.known = Some((known, now));
-        let owners = self.owners(&hierarchy, &groups, &found, now);
-        let watched = found.iter().filter(|it| !it.is_sheltered);
-        let report = Report {
+        self.add_owners(&hierarchy, &groups, chosen, now);
+        let watched = chosen.groups.iter().filter(|it| !it.is_sheltered);
+        chosen.report = Arc::new(Report {
             watched: watched.map(|it| it.shown.to_string()).collect(),
             protected: targets.protected,
             unmatched: targets.unmatched,
+        });
+        Ok(())
+    }
+
+    /// About what a group takes, page cache included.
+    fn size(&self, hierarchy: &Hierarchy, group: &Group) -> u64 {
+        let files: &[&str] = match hierarchy.version {
+            Version::One => &["memory.usage_in_bytes"],
+            Version::Two => &["memory.current", "memory.swap.current"],
         };
-        Ok(Chosen {
-            candidates: found,
-            owners,
-            report: Arc::new(report),
-            took: begin.elapsed(),
-        })
+        let read = |file: &&str| self.host.read_u64(group.path.join(file)).unwrap_or(0);
+        files.iter().map(read).sum()
     }
 
     /// Whose groups may be ended: those who have some now, and those who may.
-    fn owners(
+    fn add_owners(
         &mut self,
         hierarchy: &Hierarchy,
         groups: &[Group],
-        found: &[Candidate],
+        chosen: &mut Chosen,
         now: Instant,
-    ) -> Vec<Owner> {
-        let mut is_one = vec![false; groups.len()];
-        found.iter().for_each(|it| is_one[it.owner] = true);
+    ) {
+        let has_some: HashSet<usize> = chosen.groups.iter().map(|it| it.owner).collect();
         let has_named = |group: &Group| rank(&self.rule.end, &group.shown) < self.rule.end.len();
         // What is above owners takes what all of them take: it would hide who of them grew.
         let own = groups.iter().enumerate();
         let own = own.filter(|(at, group)| group.owner == *at && group.above > 0);
-        let mut owners = Vec::with_capacity(OWNERS_MAX);
-        for (place, group) in own.filter(|(at, group)| is_one[*at] || has_named(group)) {
-            if owners.len() == OWNERS_MAX {
+        for (place, group) in own.filter(|(at, group)| has_some.contains(at) || has_named(group)) {
+            if chosen.owners.len() == OWNERS_MAX {
                 break;
             }
-            let Some(mut meter) = Meter::open(&self.host, hierarchy, &group.path) else {
-                continue;
-            };
-            meter.look(now, &mut self.buffer);
-            owners.push(Owner {
-                directory: group.path.clone(),
-                place,
-                meter,
-            });
+            if let Some(mut meter) = Meter::open(&self.host, hierarchy, &group.path) {
+                meter.look(now, &mut self.buffer);
+                let directory = group.path.clone();
+                chosen.owners.push(Owner {
+                    directory,
+                    place,
+                    meter,
+                });
+            }
         }
-        owners
     }
 
     /// When some were chosen last, where a group was not there then, or had no processes.
@@ -423,21 +393,17 @@ impl Choosing {
     }
 }
 
-/// The place of the one that is followed least of all: the smallest of the owner who has
-/// most.
-fn least(found: &[Candidate]) -> usize {
+/// Leaves those that are followed, the largest of each owner.
+fn followed(found: &mut Vec<Found>) {
+    found.sort_by_key(|it| Reverse(it.bytes));
     let mut counts = HashMap::new();
-    for candidate in found {
-        *counts.entry(candidate.owner).or_insert(0) += 1;
+    for it in found.iter_mut() {
+        let count = counts.entry(it.group.owner).or_insert(0);
+        it.turn = *count;
+        *count += 1;
     }
-    let least = (0..found.len()).min_by_key(|at| {
-        let candidate = &found[*at];
-        (
-            std::cmp::Reverse(counts[&candidate.owner]),
-            candidate.bytes(),
-        )
-    });
-    least.unwrap_or(0)
+    found.sort_by_key(|it| it.turn);
+    found.truncate(CANDIDATES_MAX);
 }
 
 /// Where the groups are that may be ended.
