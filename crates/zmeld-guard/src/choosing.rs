@@ -143,31 +143,16 @@ impl GuardLoop {
 }
 
 /// What is chosen, and what was before, which is closed by whoever opened it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Chosen {
     asked: Option<Instant>,
     is_new: bool,
     groups: Vec<TrackedGroup>,
     owners: Vec<Owner>,
-    retired: Vec<TrackedGroup>,
+    pub retired: Vec<TrackedGroup>,
     report: Arc<Report>,
     failed: Option<Arc<str>>,
     took: Duration,
-}
-
-impl Default for Chosen {
-    fn default() -> Chosen {
-        Chosen {
-            asked: None,
-            is_new: false,
-            groups: Vec::new(),
-            owners: Vec::new(),
-            retired: Vec::with_capacity(RETIRED_MAX),
-            report: Arc::default(),
-            failed: None,
-            took: Duration::ZERO,
-        }
-    }
 }
 
 /// Who chooses them.

@@ -159,13 +159,6 @@ impl Ender {
     }
 }
 
-/// Processes that were told to end, and whether they are all that were.
-#[derive(Debug, Default)]
-struct Told {
-    processes: Vec<OwnedFd>,
-    are_all: bool,
-}
-
 /// A group that may be ended.
 #[derive(Debug)]
 pub(crate) struct TrackedGroup {
@@ -190,7 +183,9 @@ pub(crate) struct TrackedGroup {
     has_more_below: bool,
     /// Whether there is any process in it or below it (version 2).
     events: Option<OpenFile>,
-    told: Told,
+    /// Processes that were told to end, and whether they are all that were.
+    told: Vec<OwnedFd>,
+    are_all_told: bool,
     /// How many processes it had, as far as they are followed.
     processes: Ring<u64>,
     count: u64,
@@ -244,10 +239,8 @@ impl TrackedGroup {
             members,
             has_more_below: !is_all,
             events: OpenFile::open(host, directory.join("cgroup.events")),
-            told: Told {
-                processes: Vec::with_capacity(TOLD_MAX),
-                are_all: true,
-            },
+            told: Vec::with_capacity(TOLD_MAX),
+            are_all_told: true,
             processes: Ring::new(),
             count: 0,
         };
@@ -310,8 +303,8 @@ impl TrackedGroup {
     /// and what is there now was begun since.
     pub fn has_ended(&self, buffer: &mut [u8]) -> bool {
         let is_empty = self.is_empty(buffer);
-        let mut told = self.told.processes.iter();
-        let are_gone = self.told.are_all && told.len() > 0 && told.all(has_gone);
+        let mut told = self.told.iter();
+        let are_gone = self.are_all_told && told.len() > 0 && told.all(has_gone);
         match is_empty {
             Some(true) => true,
             Some(false) if !are_gone => false,
@@ -360,7 +353,7 @@ impl TrackedGroup {
     pub fn tell(&mut self, ender: &mut Ender, buffer: &mut [u8]) -> u64 {
         if self.has_more() {
             ender.ask(&self.place, Signal::TERM);
-            self.told.are_all = false;
+            self.are_all_told = false;
         }
         self.signal(Some(Signal::TERM), buffer)
     }
@@ -375,7 +368,7 @@ impl TrackedGroup {
             ender.ask(&self.place, Signal::KILL);
         }
         // Nothing but its emptiness tells that it has ended.
-        self.told.are_all = false;
+        self.are_all_told = false;
     }
 
     /// Whether it has processes that are not signalled here.
@@ -389,14 +382,14 @@ impl TrackedGroup {
     }
 
     fn signal(&mut self, signal: Option<Signal>, buffer: &mut [u8]) -> u64 {
-        let TrackedGroup { members, told, .. } = self;
-        let mut keep = |process| match told.processes.len() < TOLD_MAX {
+        let (told, are_all_told) = (&mut self.told, &mut self.are_all_told);
+        let mut keep = |process| match told.len() < TOLD_MAX {
             _ if signal.is_none() => {}
-            true => told.processes.push(process),
-            false => told.are_all = false,
+            true => told.push(process),
+            false => *are_all_told = false,
         };
         let mut sent = 0;
-        for list in members {
+        for list in &self.members {
             let most = SIGNALLED_MAX - sent;
             sent += signal_listed(|into| list.read(into), signal, most, buffer, &mut keep);
         }

@@ -214,10 +214,12 @@ impl GuardLoop {
         let shared = Arc::new(Shared::default());
         let name = |name| by_threads.then_some(name);
         let choose = choosing(host.clone(), rule.clone(), Arc::clone(&shared))?;
+        let mut chosen = Chosen::default();
+        chosen.retired.reserve(RETIRED_MAX);
         let mut guard = GuardLoop {
             monitor: MemoryMonitor::open(&host, by_threads)?,
             outbox: Outbox::new(&host, &shared, !dry_run, by_threads, say)?,
-            chooser: Worker::new(name("guard-choose"), Chosen::default(), choose)?,
+            chooser: Worker::new(name("guard-choose"), chosen, choose)?,
             ender: Ender::new(by_threads)?,
             // Without any to end there is nothing to wait for.
             has_chosen: rule.end.is_empty(),
@@ -390,4 +392,51 @@ pub(crate) fn is_over(told: &mut Option<Instant>, now: Instant) -> bool {
         *told = Some(now);
     }
     is_over
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Groups come and go, and are told of: other threads take the memory for it, free it,
+    /// and close their files.
+    #[test]
+    fn who_looks_neither_takes_nor_frees_memory() {
+        let root = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let mount = "30 1 0:26 / /cg rw shared:4 - cgroup2 cgroup2 rw\n";
+        put("proc/self/mountinfo", mount);
+        put("proc/self/cgroup", "0::/guard\n");
+        put(
+            "proc/meminfo",
+            "MemTotal: 1000000 kB\nMemAvailable: 500000 kB\n",
+        );
+        put("cg/cgroup.controllers", "memory\n");
+        let rule = Rule {
+            end: vec!["/apps".parse().unwrap()],
+            ..Rule::default()
+        };
+        let host = Host::at(root.path());
+        let mut guard = GuardLoop::with(host, rule, false, true, |_| {}).unwrap();
+        let mut now = Instant::now();
+        for turn in 0..10_i32 {
+            for group in 0..20 {
+                put(&format!("cg/apps/{turn}-{group}/memory.stat"), "anon 1\n");
+                put(&format!("cg/apps/{turn}-{group}/cgroup.procs"), "5000000\n");
+            }
+            let last = format!("cg/apps/{}-7", turn - 1);
+            let _ = std::fs::remove_dir_all(root.path().join(last));
+            now += Duration::from_secs(11);
+            let taken = allocation_counter::measure(|| {
+                guard.look(now);
+            });
+            std::thread::sleep(Duration::from_millis(50));
+            assert_eq!((taken.count_total, taken.count_current), (0, 0), "{turn}");
+        }
+        assert_eq!(guard.groups.len(), CANDIDATES_MAX);
+    }
 }

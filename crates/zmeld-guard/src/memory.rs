@@ -104,7 +104,10 @@ impl MemoryMonitor {
         Ok(MemoryMonitor {
             meminfo,
             devices,
-            latest: Latest::default(),
+            latest: Latest {
+                devices: Vec::with_capacity(DEVICES_MAX),
+                ..Latest::default()
+            },
             pressure,
             stalled: None,
             headroom: Ring::new(),
@@ -138,9 +141,11 @@ impl MemoryMonitor {
         let text = self.meminfo.read(&mut self.buffer).ok()?;
         let memory = Meminfo::new(text);
         let total_bytes = memory.total_bytes()?;
+        let anonymous = memory.bytes("AnonPages").unwrap_or(0);
         let mut sum = Sum::new(
             memory.available_bytes()?,
-            memory.bytes("AnonPages").unwrap_or(0),
+            // What is locked is not swapped, however well it would compress.
+            anonymous.saturating_sub(memory.bytes("Mlocked").unwrap_or(0)),
         );
         let shared_bytes = memory.bytes("Shmem").unwrap_or(0);
         let mut drives = memory.bytes("SwapFree").unwrap_or(0);
@@ -233,23 +238,13 @@ struct DeviceFigures {
 }
 
 /// What was read last.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Latest {
     pub devices: Vec<DeviceFigures>,
     /// The most that zswap's pool may take; 0 where it is off.
     pub pool_bytes: u64,
     /// When it is asked for.
     now: Option<Instant>,
-}
-
-impl Default for Latest {
-    fn default() -> Latest {
-        Latest {
-            devices: Vec::with_capacity(DEVICES_MAX),
-            pool_bytes: 0,
-            now: None,
-        }
-    }
 }
 
 /// The devices' files.

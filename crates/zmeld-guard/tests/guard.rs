@@ -485,6 +485,15 @@ fn free_swap_that_nothing_fits_into_is_no_room() {
         said.contains("memory is short: programs can take 20.0 MiB more"),
         "{said}"
     );
+    // Nor where what is in RAM is locked.
+    machine.put(&format!("{device}/mm_stat"), &swap(4, 0));
+    machine.put("proc/meminfo", &memory);
+    let said = machine.look(1);
+    assert!(said.contains("memory is not short any more"), "{said}");
+    let locked = format!("{memory}Mlocked: {} kB\n", 395 << 10);
+    machine.put("proc/meminfo", &locked);
+    let said = machine.look(1);
+    assert!(said.contains("memory is short"), "{said}");
 }
 
 /// What doubles takes what is left before a group that is told to end has gone.
