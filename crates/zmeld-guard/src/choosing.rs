@@ -17,7 +17,7 @@ use crate::choice::Cause;
 use crate::ending::Ending;
 use crate::event::{Event, Report};
 use crate::group::{Meter, Owner, Spared, TrackedGroup};
-use crate::guard_loop::{GuardLoop, Shared, RETIRED_MAX};
+use crate::guard_loop::{GuardLoop, Shared};
 use crate::open::{touched, WINDOW};
 use crate::{is_due, Error, Rule};
 

@@ -33,7 +33,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// between two looks, as far as the shortest pause allows.
 const FILLED_PER_SECOND: f64 = 4.0 * (1_u64 << 30) as f64;
 /// Groups that wait to be closed.
-pub(crate) const RETIRED_MAX: usize = 256;
+const RETIRED_MAX: usize = 256;
 /// On a large machine a share of RAM is a lot: this is little, and this very little.
 const ROOM_BELOW_MAX: u64 = 4 << 30;
 const END_BELOW_MAX: u64 = 1 << 30;
