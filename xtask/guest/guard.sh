@@ -3,14 +3,14 @@
 #
 # What a machine short of memory does with programs that run away and with others that
 # only take much, while ARM looks after it: kernel (nothing does), earlyoom, systemd-oomd,
-# or zmeld. `cargo xtask bench guard` runs it, once for each arm.
+# nohang, or zmeld. `cargo xtask bench guard` runs it, once for each arm.
 #
 # Each of KINDS, ROUNDS times, with other seeds from SEED on: beside a program that holds
 # its memory and one that waits as a shell does. What did not end in LIMIT seconds is
 # ended. One line for each: the arm, the kind, then NAME=NUMBER:
 #
 #	round, seed
-#	ended		it is gone
+#	ended		it is gone, of many groups half
 #	seconds		it took
 #	code		it ended with; 137 and 143 where it was killed or told to end
 #	kernel_killed	of its processes
@@ -66,6 +66,7 @@ watcher_start() {
 		;;
 	earlyoom) in_group watcher "/guest/earlyoom/usr/bin/earlyoom" >>/tmp/said 2>&1 & ;;
 	systemd-oomd) oomd_start ;;
+	nohang) nohang_start ;;
 	zmeld)
 		printf '[watch.guard]\nend = ["/apps"]\n' >/tmp/zmeld.toml
 		in_group watcher zmeld-guard --config /tmp/zmeld.toml >>/tmp/said 2>&1 &
@@ -74,7 +75,7 @@ watcher_start() {
 	watcher=$!
 	# As their units set it.
 	case $ARM in
-	earlyoom) echo -100 >/proc/$watcher/oom_score_adj ;;
+	earlyoom | nohang) echo -100 >/proc/$watcher/oom_score_adj ;;
 	*) echo -900 >/proc/$watcher/oom_score_adj ;;
 	esac
 	sleep 12
@@ -88,6 +89,14 @@ oomd_start() {
 	/guest/load groups /run/systemd/io.system.ManagedOOM /apps &
 	answers="$answers $!"
 	in_group watcher "/guest/systemd-oomd/lib/systemd/systemd-oomd" >>/tmp/said 2>&1 &
+}
+
+# With the configuration of its package; a program of Python's, which is in packages as well.
+nohang_start() {
+	files=/guest/nohang
+	config=$(find $files/etc $files/usr -name 'nohang.conf' | head -n 1)
+	in_group watcher env PYTHONHOME=$files/usr "$files/usr/bin/python3.11" \
+		"$(find $files/usr -path '*bin/nohang')" --monitor --config "$config" >>/tmp/said 2>&1 &
 }
 
 is_alive() {
@@ -117,6 +126,19 @@ is_populated() {
 	return 1
 }
 
+# runs_away KIND: it is there; of many groups, so many that memory goes on going.
+runs_away() {
+	[ "$1" = many-groups ] || {
+		is_populated $load
+		return
+	}
+	left=0
+	for each in $load/*/; do
+		is_populated "$each" && left=$((left + 1))
+	done
+	[ $left -gt 20 ]
+}
+
 # scenario KIND ROUND SEED
 scenario() {
 	load=$GROUPS_TOP/apps/load
@@ -129,16 +151,31 @@ scenario() {
 	sleep 1
 	now
 	began=$now
-	in_group apps/load /guest/load "$1" "$3" "$mib" "$disk" 2>/tmp/load &
+	if [ "$1" = many-groups ]; then
+		echo +memory >$load/cgroup.subtree_control
+		for n in $(seq 40); do
+			mkdir $load/$n
+			in_group apps/load/$n /guest/load "$1" $(($3 * 100 + n)) "$mib" 2>>/tmp/load &
+		done
+		# Until the last one is there.
+		waited=0
+		until is_populated $load/40 || [ $waited = 100 ]; do
+			rest
+			waited=$((waited + 1))
+		done
+	else
+		in_group apps/load /guest/load "$1" "$3" "$mib" "$disk" 2>/tmp/load &
+	fi
 	pid=$!
 	rest
-	while is_populated $load && [ $((now - began)) -lt "$LIMIT" ]; do
+	while runs_away "$1" && [ $((now - began)) -lt "$LIMIT" ]; do
 		rest
 		now
 	done
 	took=$((now - began))
 	ended=1
-	is_populated $load && ended=0 && echo 1 >$load/cgroup.kill
+	runs_away "$1" && ended=0
+	echo 1 >$load/cgroup.kill
 	wait $pid
 	code=$?
 	[ ! -s /tmp/load ] || cat /tmp/load
@@ -162,7 +199,8 @@ scenario() {
 	echo "$ARM $1 round=$2 seed=$3 ended=$ended seconds=$took code=$code kernel_killed=$own" \
 		"others_lost=$lost wait_ms=$waited watcher_lost=$gone"
 	for _ in 1 2 3 4 5 6 7 8 9 10; do
-		rmdir $load 2>/dev/null && break
+		rmdir $load/[0-9]* $load 2>/dev/null
+		[ -d $load ] || break
 		sleep 0.5
 	done
 	is_alive $steady || steady_start

@@ -4,7 +4,10 @@
  * waits as a shell does: what `cargo xtask bench guard` has in its guests.
  *
  *	load slow-leak|fast-leak|incompressible|fork-bomb|cache-storm SEED MIB [FILE]
- *		MIB is what programs can take at the beginning. They do not end.
+ *	load many-groups|locked|tmpfs|turning SEED MIB
+ *		MIB is what programs can take at the beginning. They do not end. Of
+ *		many-groups each group has one; turning has pages that are written anew
+ *		with what does not compress.
  *	load still|sawtooth|many|reader|random|swapped SEED MIB [FILE]
  *		End with 0 once they are done; 1: memory that is not as it was written.
  *	load hold SEED MIB
@@ -156,6 +159,52 @@ static void leak(uint64_t seed, uint64_t rate, unsigned int step)
 		while ((double)taken > (seconds() - began) * (double)rate)
 			pause_ms(5);
 	}
+}
+
+/* The same, of memory that stays in RAM. */
+static void leak_locked(uint64_t seed, uint64_t rate)
+{
+	if (mlockall(MCL_FUTURE))
+		fail("mlockall");
+	leak(seed, rate, USUAL);
+}
+
+/* The same, of files in memory. */
+static void leak_files(uint64_t seed, uint64_t rate)
+{
+	double began = seconds();
+	uint8_t *from = take(MIB);
+	int fd = memfd_create("load", MFD_CLOEXEC);
+	uint64_t taken = 0;
+
+	if (fd < 0)
+		fail("memfd");
+	for (;;) {
+		fill_all(from, MIB, seed + taken, USUAL);
+		if (write(fd, from, MIB) != (ssize_t)MIB)
+			fail("memfd");
+		taken++;
+		while ((double)taken > (seconds() - began) * (double)rate)
+			pause_ms(5);
+	}
+}
+
+/* As much as programs can take, then written anew at that rate. */
+static void turn(uint64_t seed, uint64_t mib, uint64_t rate)
+{
+	uint8_t *memory = take(mib * MIB);
+	uint64_t turned = 0;
+	double began;
+
+	fill_all(memory, mib * MIB, seed, USUAL);
+	began = seconds();
+	while (turned < mib) {
+		fill_all(memory + turned * MIB, MIB, seed + turned, RANDOM);
+		turned++;
+		while ((double)turned > (seconds() - began) * (double)rate)
+			pause_ms(5);
+	}
+	leak(seed, rate, RANDOM);
 }
 
 static void fork_bomb(uint64_t seed)
@@ -410,6 +459,14 @@ static int run(const char *kind, uint64_t seed, uint64_t mib, const char *file)
 		leak(seed, between(&state, mib / 2, mib * 2), USUAL);
 	else if (!strcmp(kind, "incompressible"))
 		leak(seed, between(&state, mib / 16, mib / 4), RANDOM);
+	else if (!strcmp(kind, "many-groups"))
+		leak(seed, between(&state, 1, 3), USUAL);
+	else if (!strcmp(kind, "locked"))
+		leak_locked(seed, between(&state, mib / 16, mib / 4));
+	else if (!strcmp(kind, "tmpfs"))
+		leak_files(seed, between(&state, mib / 16, mib / 4));
+	else if (!strcmp(kind, "turning"))
+		turn(seed, mib, between(&state, mib / 16, mib / 8));
 	else if (!strcmp(kind, "fork-bomb"))
 		fork_bomb(seed);
 	else if (!strcmp(kind, "cache-storm"))

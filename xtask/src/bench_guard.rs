@@ -1,6 +1,6 @@
 //! What ends when a machine runs out of memory: programs that run away beside others
-//! that only take much, looked after by the kernel alone, by earlyoom, by systemd-oomd
-//! and by zmeld's guard, each in guests of its own with the same seeds.
+//! that only take much, looked after by the kernel alone, by earlyoom, by systemd-oomd, by
+//! nohang and by zmeld's guard, each in guests of its own with the same seeds.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,12 +35,20 @@ const PACE: &str = "pace";
 const LIMIT_PACE: Duration = Duration::from_secs(60);
 /// What a shell may wait, in ms.
 const WAIT_MAX: f64 = 5000.0;
-/// Who looks after the machine, and the package that has it.
-const ARMS: &[(&str, Option<&str>)] = &[
-    ("kernel", None),
-    ("earlyoom", Some("earlyoom")),
-    ("systemd-oomd", Some("systemd-oomd")),
-    ("zmeld", None),
+/// Who looks after the machine, and the packages that have it.
+const ARMS: &[(&str, &[&str])] = &[
+    ("kernel", &[]),
+    ("earlyoom", &["earlyoom"]),
+    ("systemd-oomd", &["systemd-oomd"]),
+    ("nohang", NOHANG),
+    ("zmeld", &[]),
+];
+/// With the Python that it is for.
+const NOHANG: &[&str] = &[
+    "nohang",
+    "python3.11-minimal",
+    "libpython3.11-minimal",
+    "libpython3.11-stdlib",
 ];
 const RUNAWAYS: &[&str] = &[
     "slow-leak",
@@ -48,6 +56,10 @@ const RUNAWAYS: &[&str] = &[
     "fork-bomb",
     "cache-storm",
     "incompressible",
+    "many-groups",
+    "locked",
+    "tmpfs",
+    "turning",
 ];
 const HARMLESS: &[&str] = &["still", "sawtooth", "many", "reader", "random", "swapped"];
 
@@ -210,9 +222,10 @@ fn guest(
         Addition::file("/guest/guest.sh", &root.join("store/kmod/tests/guest.sh"))?,
     ];
     files.extend(command_line_files(log)?);
-    let package = ARMS.iter().find(|(name, _)| *name == arm);
-    if let Some(package) = package.and_then(|(_, package)| *package) {
-        let found = package_files(log, package)?;
+    let packages = ARMS.iter().find(|(name, _)| *name == arm);
+    let packages = packages.map_or(&[][..], |(_, packages)| packages);
+    if !packages.is_empty() {
+        let found = package_files(log, packages)?;
         if found.is_empty() {
             eprintln!("SKIP: {arm}: its package cannot be had");
             return Ok(Vec::new());
@@ -419,7 +432,7 @@ mod tests {
         assert_eq!(options.arms, ["zmeld"]);
         assert_eq!(options.kinds, ["still"]);
         assert_eq!(parse(&[]).unwrap().arms.len(), ARMS.len());
-        assert!(parse(&words("--arm nohang")).is_err());
+        assert!(parse(&words("--arm nobody")).is_err());
         assert!(parse(&words("--rounds 0")).is_err());
     }
 }

@@ -490,7 +490,7 @@ impl GuestTest {
         boot.files
             .push(Addition::file("/guest/guest.sh", &tests.join("guest.sh"))?);
         for package in &self.needs.packages {
-            boot.files.extend(package_files(log, package)?);
+            boot.files.extend(package_files(log, &[package])?);
         }
         // Where the package brings it, it is not put over that.
         let has_package = self.needs.dist || self.needs.dkms.is_some();
@@ -586,15 +586,19 @@ pub fn command_line_files(log: &Log) -> Result<Vec<Addition>> {
     Ok(files)
 }
 
-/// The files of a package that the guest's own suite has, under its name; nothing
-/// where it cannot be had, which the test then says.
-pub fn package_files(log: &Log, package: &str) -> Result<Vec<Addition>> {
+/// The files of packages that the guest's own suite has, under the first one's name;
+/// nothing where they cannot be had, which the test then says.
+pub fn package_files(log: &Log, packages: &[&str]) -> Result<Vec<Addition>> {
     let place = kernels::folder("packages")?;
     let _held = kernels::lock(&place)?;
+    let package = packages.first().copied().unwrap_or_default();
     let folder = place.join(package);
     if !folder.exists() {
         match Suite::open(log, "bookworm", Arch::Amd64, &place.join("apt"))? {
-            Ok(suite) => suite.unpack(log, &[package.to_owned()], &folder)?,
+            Ok(suite) => {
+                let names: Vec<String> = packages.iter().map(|it| (*it).to_owned()).collect();
+                suite.unpack(log, &names, &folder)?;
+            }
             Err(reason) => {
                 log.note(&format!("note: no {package}: {reason}"))?;
                 return Ok(Vec::new());

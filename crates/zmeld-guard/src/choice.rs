@@ -1,5 +1,7 @@
 //! Which groups are ended.
 
+use std::cmp::Reverse;
+
 /// Groups have grown where they take this share of RAM more than ten seconds ago,
 const GREW: f64 = 0.01;
 /// and no less nor more than this: less is no growth, more one on any machine.
@@ -43,6 +45,8 @@ pub(crate) struct Figures {
     /// How much more that is than ten seconds ago, and than at the last look.
     pub grew: i64,
     pub took: i64,
+    /// And than when memory was last far from short.
+    pub grew_slowly: i64,
     pub owner: usize,
     /// Not all that its owner has is seen.
     pub is_unclear: bool,
@@ -53,18 +57,19 @@ pub(crate) struct Figures {
     pub is_hidden: bool,
 }
 
-/// Adds what an owner, who grew and took so much in all, has beside those that are followed.
-pub(crate) fn add_hidden(all: &mut Vec<Figures>, owner: usize, grew: i64, took: i64) {
-    let own = all.iter().filter(|it| it.owner == owner);
-    let (known_grew, known_took) =
-        own.fold((0, 0), |(grew, took), it| (grew + it.grew, took + it.took));
-    all.push(Figures {
-        owner,
-        grew: grew - known_grew,
-        took: took - known_took,
+/// Adds what an owner, of whom these are all figures, has beside those that are followed.
+pub(crate) fn add_hidden(all: &mut Vec<Figures>, owner: Figures) {
+    let mut hidden = Figures {
         is_hidden: true,
-        ..Figures::default()
-    });
+        ..owner
+    };
+    for it in all.iter().filter(|it| it.owner == owner.owner) {
+        hidden.grew -= it.grew;
+        hidden.took -= it.took;
+        hidden.grew_slowly -= it.grew_slowly;
+        hidden.all_bytes = hidden.all_bytes.saturating_sub(it.all_bytes);
+    }
+    all.push(hidden);
 }
 
 /// Which are ended, by their places, in `chosen`, of which no more are wanted than there is
@@ -75,10 +80,34 @@ pub(crate) fn add_hidden(all: &mut Vec<Figures>, owner: usize, grew: i64, took: 
 /// they took half of what went since the last look: it may go elsewhere. In place of one that
 /// its owner protects by his own means, or hides, the largest that he does not.
 ///
-/// Where nothing grew, and programs can take no more, the largest of those that the rule
-/// names first; of those whose owner hides some, where any do.
-pub(crate) fn choose(all: &[Figures], choice: &Choice, chosen: &mut Vec<usize>) {
+/// Where nothing grew, and programs can take no more, the same by how much they grew since
+/// memory was far from short. Where nothing did, of those that the rule names first the
+/// largest of the owner who has most, in however many groups he has it; of an owner who hides
+/// some, where any does.
+pub(crate) fn choose(all: &mut [Figures], choice: &Choice, chosen: &mut Vec<usize>) {
     chosen.clear();
+    if choose_grown(all, choice, chosen) || choice.cause != Cause::NoRoom || choice.only_grown {
+        return;
+    }
+    all.iter_mut().for_each(|it| it.grew = it.grew_slowly);
+    if choose_grown(all, choice, chosen) {
+        return;
+    }
+    let of_owner = |owner: usize| -> u64 {
+        let own = all.iter().filter(|it| it.owner == owner);
+        own.map(|it| it.all_bytes).sum()
+    };
+    let held = all.iter().enumerate().filter(|(_, it)| it.bytes > 0);
+    let free = held.filter(|(_, it)| !is_kept(all, it, choice));
+    let first = |it: &Figures| {
+        let sizes = (of_owner(it.owner), it.bytes);
+        (!it.is_unclear, it.rank, Reverse(sizes))
+    };
+    chosen.extend(free.min_by_key(|(_, it)| first(it)).map(|(at, _)| at));
+}
+
+/// Whether they grew; and who is ended for it.
+fn choose_grown(all: &[Figures], choice: &Choice, chosen: &mut Vec<usize>) -> bool {
     let least = (choice.total_bytes as f64 * GREW) as u64;
     let least = least.clamp(GREW_BYTES_MIN, GREW_BYTES_MAX);
     let most = all.iter().map(|it| it.grew).max().unwrap_or(0);
@@ -86,23 +115,14 @@ pub(crate) fn choose(all: &[Figures], choice: &Choice, chosen: &mut Vec<usize>) 
     let grew = bytes(grown().map(|it| it.grew).sum());
     let took = bytes(grown().map(|it| it.took.max(0)).sum());
     let is_theirs = choice.cause != Cause::TooSoon || took >= choice.went_bytes / 2;
-    if grew >= least {
-        if is_theirs {
-            choose_grown(all, most / 2, choice, chosen);
-        }
-        return;
+    if grew >= least && is_theirs {
+        choose_until_covered(all, most / 2, choice, chosen);
     }
-    if choice.cause != Cause::NoRoom || choice.only_grown {
-        return;
-    }
-    let held = all.iter().enumerate().filter(|(_, it)| it.bytes > 0);
-    let free = held.filter(|(_, it)| !is_kept(all, it, choice));
-    let first = |it: &Figures| (!it.is_unclear, it.rank, std::cmp::Reverse(it.bytes));
-    chosen.extend(free.min_by_key(|(_, it)| first(it)).map(|(at, _)| at));
+    grew >= least
 }
 
 /// Those that grew by so much, or what their owners have in their place.
-fn choose_grown(all: &[Figures], least: i64, choice: &Choice, chosen: &mut Vec<usize>) {
+fn choose_until_covered(all: &[Figures], least: i64, choice: &Choice, chosen: &mut Vec<usize>) {
     let (mut covered, mut below) = (0, i64::MAX);
     let mut last = None;
     while chosen.len() < chosen.capacity() && (chosen.is_empty() || covered < choice.missing_bytes)
@@ -112,7 +132,7 @@ fn choose_grown(all: &[Figures], least: i64, choice: &Choice, chosen: &mut Vec<u
             let is_behind = it.grew < below || (it.grew == below && Some(*at) > last);
             is_behind && it.grew >= least
         });
-        let next = rest.max_by_key(|(at, it)| (it.grew, std::cmp::Reverse(*at)));
+        let next = rest.max_by_key(|(at, it)| (it.grew, Reverse(*at)));
         let Some((at, grown)) = next else { return };
         (below, last) = (grown.grew, Some(at));
         let place = match is_kept(all, grown, choice) {
@@ -240,6 +260,19 @@ who only moves from group to group has not grown: NoRoom 30 0
   other    b 0 400   0  0  ended 1
   all      a 0 100   0  0
 
+where none grew within ten seconds it is who grew since memory was not short: NoRoom 30 0
+  largest  a 0 600   0  0
+  first    b 0 100   0  0  slowly 5
+  leaks    c 2 100   6  0  slowly 90 ended 1
+  all      c 0 130   6  0  slowly 100
+
+who has most has it in many groups: NoRoom 30 0
+  larger   a 0 200   0  0
+  one      b 0 100   0  0
+  two      b 0 110   0  0  ended 1
+  all      a 0 200   0  0
+  all      b 0 300   0  0
+
 more than a quarter of RAM is protected no more: NoRoom 30 0
   hider    a 0 300 150 15  sheltered ended 1
   own      a 1  20   0  0
@@ -270,21 +303,24 @@ more than a quarter of RAM is protected no more: NoRoom 30 0
                 let words: Vec<&str> = line.split_whitespace().collect();
                 let mib = |at: usize| words[at].parse::<i64>().unwrap() * MIB as i64;
                 let owner = words[1].as_bytes()[0].into();
-                if words[0] == "all" {
-                    add_hidden(&mut all, owner, mib(4), mib(5));
-                    continue;
-                }
-                all.push(Figures {
+                let slowly = words.iter().position(|word| *word == "slowly");
+                let group = Figures {
                     rank: words[2].parse().unwrap(),
                     bytes: bytes(mib(3)),
                     all_bytes: bytes(mib(3)),
                     grew: mib(4),
                     took: mib(5),
+                    grew_slowly: slowly.map_or(0, |at| mib(at + 1)),
                     owner,
                     is_hidden: words.contains(&"left"),
                     is_unclear: words.contains(&"unclear"),
                     is_sheltered: words.contains(&"sheltered"),
-                });
+                };
+                if words[0] == "all" {
+                    add_hidden(&mut all, group);
+                    continue;
+                }
+                all.push(group);
                 if let Some(at) = words.iter().position(|word| *word == "ended") {
                     expected.push((words[at + 1].parse::<usize>().unwrap(), place));
                 }
@@ -292,10 +328,10 @@ more than a quarter of RAM is protected no more: NoRoom 30 0
             expected.sort();
             let expected: Vec<usize> = expected.into_iter().map(|(_, place)| place).collect();
             let mut chosen = Vec::with_capacity(8);
-            choose(&all, &choice, &mut chosen);
+            choose(&mut all, &choice, &mut chosen);
             assert_eq!(chosen, expected, "{name}");
             count += 1;
         }
-        assert_eq!(count, 18);
+        assert_eq!(count, 20);
     }
 }

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::candidate::Candidate;
 use crate::choice::{add_hidden, choose, Cause, Choice};
 use crate::event::{Event, Gone, How, Victim};
-use crate::sentry::{is_over, part, Sentry};
-use crate::sight::Seen;
+use crate::group::TrackedGroup;
+use crate::guard_loop::{is_over, part, GuardLoop};
+use crate::memory::Sample;
 
 /// No more are on their way out at a time.
 pub(crate) const ENDING_MAX: usize = 16;
@@ -34,7 +34,7 @@ const GIVEN_UP_AFTER: Duration = Duration::from_secs(10);
 /// A group on its way out.
 #[derive(Debug)]
 pub(crate) struct Ending {
-    candidate: Candidate,
+    group: TrackedGroup,
     since: Instant,
     killed: Option<Instant>,
     /// What programs could take when it was told.
@@ -43,7 +43,7 @@ pub(crate) struct Ending {
 
 impl Ending {
     pub fn directory(&self) -> &Path {
-        &self.candidate.place.directory
+        &self.group.place.directory
     }
 }
 
@@ -58,53 +58,49 @@ pub(crate) struct Settling {
     wanted_bytes: u64,
 }
 
-impl Sentry {
+impl GuardLoop {
     /// Tells some to end, where none is on its way out.
-    pub(crate) fn end_some(
-        &mut self,
-        cause: Cause,
-        seen: &Seen,
-        now: Instant,
-        say: &mut dyn FnMut(Event),
-    ) {
+    pub(crate) fn end_some(&mut self, cause: Cause, sample: &Sample, now: Instant) {
         let waits = |it: &Ending| {
             it.killed
                 .is_none_or(|at| now.duration_since(at) < WAITED_FOR)
         };
         let is_full = self.endings.len() == ENDING_MAX;
         // Before groups are chosen first there are none.
-        if is_full
-            || self.endings.iter().any(waits)
-            || !self.has_chosen
-            || self.is_settling(seen, now)
-        {
+        if is_full || self.endings.iter().any(waits) || !self.has_chosen {
+            return;
+        }
+        let is_settling = self.is_settling(sample, now);
+        if is_settling && !self.goes_elsewhere(sample) {
             return;
         }
         let begin = Instant::now();
         // After some were ended in vain, only what grows: the rest is not to blame. Nor is it
         // where files in memory took what is missing, which stay whoever ends, or while what
-        // was killed has not gone.
+        // was killed has not gone, or gives its memory back.
         let is_braked = self.braked.is_some_and(|at| now.duration_since(at) < BRAKE);
+        let is_waited_for = is_settling || !self.endings.is_empty();
         let choice = Choice {
             cause,
-            only_grown: is_braked || self.is_gone_to_files(seen) || !self.endings.is_empty(),
-            total_bytes: seen.total_bytes,
-            sheltered_max: part(self.rule.protected_max, seen),
-            missing_bytes: self.room_below(seen).saturating_sub(seen.headroom_bytes),
+            only_grown: is_braked || self.is_gone_to_files(sample) || is_waited_for,
+            total_bytes: sample.total_bytes,
+            sheltered_max: part(self.rule.protected_max, sample),
+            missing_bytes: self
+                .room_below(sample)
+                .saturating_sub(sample.headroom_bytes),
             went_bytes: self.went_bytes,
         };
         self.figures.clear();
-        let candidates = self.candidates.iter();
-        self.figures.extend(candidates.map(|it| it.figures(now)));
+        let groups = self.groups.iter();
+        self.figures.extend(groups.map(|it| it.figures(now)));
         for owner in &self.owners {
             // What is on its way out is followed no more, and grows for a while.
             let mut endings = self.endings.iter();
             if !endings.any(|it| it.directory().starts_with(&owner.directory)) {
-                let (grew, took) = (owner.meter.grew(now), owner.meter.took);
-                add_hidden(&mut self.figures, owner.place, grew, took);
+                add_hidden(&mut self.figures, owner.figures(now));
             }
         }
-        choose(&self.figures, &choice, &mut self.places);
+        choose(&mut self.figures, &choice, &mut self.places);
         if self.places.is_empty() {
             if is_over(&mut self.told_nothing, now) {
                 let why = match cause {
@@ -116,14 +112,14 @@ impl Sentry {
                     }
                     _ => "nothing that may be ended grows",
                 };
-                say(Event::Nothing(cause, *seen, why));
+                self.say(Event::Nothing(cause, *sample, why));
             }
             return;
         }
         if self.dry_run {
             if is_over(&mut self.told_would, now) {
-                let candidate = &self.candidates[self.places[0]];
-                say(Event::Would(victim(candidate, cause, seen, begin, now)));
+                let group = &self.groups[self.places[0]];
+                self.say(Event::Would(victim(group, cause, sample, begin, now)));
             }
             return;
         }
@@ -133,84 +129,73 @@ impl Sentry {
             // It is behind those of higher places only where they were taken out before.
             let before = self.places[..turn].iter().filter(|it| **it < place);
             let place = place - before.count();
-            self.end(place, cause, seen, begin, now, say);
+            self.end(place, cause, sample, begin, now);
         }
     }
 
     /// Whether files in memory took half at least of what went since memory was far from
     /// short.
-    fn is_gone_to_files(&self, seen: &Seen) -> bool {
+    fn is_gone_to_files(&self, sample: &Sample) -> bool {
         self.calm.is_some_and(|calm| {
-            let went = calm.headroom_bytes.saturating_sub(seen.headroom_bytes);
-            let files = seen.shared_bytes.saturating_sub(calm.shared_bytes);
+            let went = calm.headroom_bytes.saturating_sub(sample.headroom_bytes);
+            let files = sample.shared_bytes.saturating_sub(calm.shared_bytes);
             went > 0 && files >= went / 2
         })
     }
 
     /// Ends one; the others stay in their order.
-    fn end(
-        &mut self,
-        place: usize,
-        cause: Cause,
-        seen: &Seen,
-        begin: Instant,
-        now: Instant,
-        say: &mut dyn FnMut(Event),
-    ) {
-        let mut candidate = self.candidates.remove(place);
+    fn end(&mut self, place: usize, cause: Cause, sample: &Sample, begin: Instant, now: Instant) {
+        let mut group = self.groups.remove(place);
         let mut lately = self.ended_lately.iter();
-        let is_again = lately.any(|(at, place)| {
-            now.duration_since(*at) < AGAIN && place.directory == candidate.place.directory
-        });
-        let how = match candidate.multiplies(now) {
+        let is_again = lately.any(|(at, id)| now.duration_since(*at) < AGAIN && *id == group.id);
+        let how = match group.multiplies(now) {
             true => How::Multiplies,
             false if is_again => How::Again,
             false => How::Told,
         };
         let buffer = &mut self.buffer;
         let (how, count) = match how {
-            How::Told => match candidate.tell(&mut self.ender, buffer) {
+            How::Told => match group.tell(&mut self.ender, buffer) {
                 // Nobody was there any more: the next look takes the next one.
-                0 if candidate.is_empty(buffer) == Some(true) => {
-                    return self.chooser.retire(candidate)
-                }
+                0 if group.is_empty(buffer) == Some(true) => return self.retire(group),
                 // Somebody is there and cannot be told: not the next one's fault.
                 0 => (How::Deaf, 0),
                 count => (How::Told, count),
             },
-            how => (how, candidate.count()),
+            how => (how, group.count()),
         };
         if how != How::Told {
-            candidate.kill(&mut self.ender, false, buffer);
+            group.kill(&mut self.ender, false, buffer);
         }
-        let mut victim = victim(&candidate, cause, seen, begin, now);
+        let mut victim = victim(&group, cause, sample, begin, now);
         victim.processes = count;
-        let ended = &candidate.place;
         self.ended_lately
-            .retain(|(at, it)| now.duration_since(*at) < AGAIN && it.directory != ended.directory);
+            .retain(|(at, id)| now.duration_since(*at) < AGAIN && *id != group.id);
         if self.ended_lately.len() == AGAIN_MAX {
             self.ended_lately.remove(0);
         }
-        self.ended_lately.push((now, Arc::clone(ended)));
+        self.ended_lately.push((now, group.id));
         self.endings.push(Ending {
             since: now,
-            headroom_bytes: seen.headroom_bytes,
+            headroom_bytes: sample.headroom_bytes,
             killed: (how != How::Told).then_some(now),
-            candidate,
+            group,
         });
-        say(Event::Ends(victim, how));
+        self.say(Event::Ends(victim, how));
     }
 
     /// Whether what was ended still gives back memory. Where the last ones gave next to
     /// nothing, what takes the memory is elsewhere.
-    fn is_settling(&mut self, seen: &Seen, now: Instant) -> bool {
+    fn is_settling(&mut self, sample: &Sample, now: Instant) -> bool {
         let Some(settling) = &mut self.settling else {
             return false;
         };
-        let rose = seen.headroom_bytes.saturating_sub(settling.headroom_bytes);
-        if rose > seen.total_bytes / 1000 {
+        let rose = sample
+            .headroom_bytes
+            .saturating_sub(settling.headroom_bytes);
+        if rose > sample.total_bytes / 1000 {
             settling.rose = now;
-            settling.headroom_bytes = seen.headroom_bytes;
+            settling.headroom_bytes = sample.headroom_bytes;
         }
         let age = now.duration_since(settling.since);
         if now.duration_since(settling.rose) < SETTLE && age < SETTLE_MAX {
@@ -218,38 +203,53 @@ impl Sentry {
         }
         let is_vain = settling.headroom_bytes < settling.wanted_bytes;
         self.settling = None;
-        self.in_vain = match is_vain {
-            true => self.in_vain + 1,
-            false => 0,
-        };
+        self.count_vain(is_vain, now);
+        false
+    }
+
+    fn count_vain(&mut self, is_vain: bool, now: Instant) {
+        self.in_vain = if is_vain { self.in_vain + 1 } else { 0 };
         if self.in_vain >= IN_VAIN_MAX {
             self.in_vain = 0;
             self.braked = Some(now);
         }
-        false
+    }
+
+    /// Whether memory goes while it should come back: somebody else takes it.
+    fn goes_elsewhere(&self, sample: &Sample) -> bool {
+        self.settling.is_some_and(|settling| {
+            let fell = settling
+                .headroom_bytes
+                .saturating_sub(sample.headroom_bytes);
+            fell > sample.total_bytes / 100
+        })
     }
 
     /// Those that were told to end: they have, or are killed.
-    pub(crate) fn go_on_ending(&mut self, seen: &Seen, now: Instant, say: &mut dyn FnMut(Event)) {
+    pub(crate) fn go_on_ending(&mut self, sample: &Sample, now: Instant) {
         // Half of what was little: there is no time to wait for an orderly end.
-        let is_pressing = seen.headroom_bytes < self.end_below(seen) / 2;
+        let is_pressing = sample.headroom_bytes < self.end_below(sample) / 2;
         let mut at = 0;
         while at < self.endings.len() {
             let ending = &mut self.endings[at];
             let age = now.duration_since(ending.since);
-            let is_gone = ending.candidate.has_ended(&mut self.buffer);
+            let is_gone = ending.group.has_ended(&mut self.buffer);
             let killed_for = ending.killed.map(|at| now.duration_since(at));
             if is_gone || killed_for.is_some_and(|it| it >= GIVEN_UP_AFTER) {
                 let ended = self.endings.remove(at);
-                self.settle(&ended, seen, now);
-                say(Event::Ended(Gone {
-                    group: Arc::clone(&ended.candidate.shown),
+                // Who left it has given nothing back, which is not waited for.
+                match is_gone && ended.group.keeps_half(&mut self.buffer) {
+                    true => self.count_vain(true, now),
+                    false => self.settle(&ended, sample, now),
+                }
+                self.say(Event::Ended(Gone {
+                    group: Arc::clone(&ended.group.shown),
                     age,
                     is_gone,
                     was_killed: ended.killed.is_some(),
-                    headroom_bytes: seen.headroom_bytes,
+                    headroom_bytes: sample.headroom_bytes,
                 }));
-                self.chooser.retire(ended.candidate);
+                self.retire(ended.group);
                 continue;
             }
             at += 1;
@@ -260,20 +260,20 @@ impl Sentry {
             // Until it is empty.
             let is_again = ending.killed.is_some();
             ending
-                .candidate
+                .group
                 .kill(&mut self.ender, is_again, &mut self.buffer);
             if !is_again {
                 ending.killed = Some(now);
                 let grace = is_late.then_some(self.rule.grace);
-                let group = Arc::clone(&ending.candidate.shown);
-                say(Event::Killed(group, grace, seen.headroom_bytes));
+                let group = Arc::clone(&ending.group.shown);
+                self.say(Event::Killed(group, grace, sample.headroom_bytes));
             }
         }
     }
 
     /// Waits for what it held, with what others held that ended with it.
-    fn settle(&mut self, ended: &Ending, seen: &Seen, now: Instant) {
-        let half = ended.candidate.bytes() / 2;
+    fn settle(&mut self, ended: &Ending, sample: &Sample, now: Instant) {
+        let half = ended.group.bytes() / 2;
         let before = self.settling.filter(|it| it.since >= ended.since);
         let wanted_bytes = match before {
             Some(before) => before.wanted_bytes.saturating_add(half),
@@ -282,26 +282,26 @@ impl Sentry {
         self.settling = Some(Settling {
             since: now,
             rose: now,
-            headroom_bytes: seen.headroom_bytes,
+            headroom_bytes: sample.headroom_bytes,
             wanted_bytes,
         });
     }
 }
 
 fn victim(
-    candidate: &Candidate,
+    group: &TrackedGroup,
     cause: Cause,
-    seen: &Seen,
+    sample: &Sample,
     begin: Instant,
     now: Instant,
 ) -> Victim {
     Victim {
-        group: Arc::clone(&candidate.shown),
-        held_bytes: candidate.bytes(),
-        grew_bytes: candidate.grew_bytes(now),
+        group: Arc::clone(&group.shown),
+        held_bytes: group.bytes(),
+        grew_bytes: group.grew_bytes(now),
         processes: 0,
         cause,
-        seen: *seen,
+        sample: *sample,
         reaction: begin.elapsed(),
     }
 }

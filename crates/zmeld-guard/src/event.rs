@@ -4,32 +4,36 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use zmeld_linux::amount::Span;
+use zmeld_linux::amount::{bytes_text as bytes, percent_text as percent, Span};
 use zmeld_linux::groups::ProtectedGroup;
 
 use crate::choice::Cause;
-use crate::sight::{is_soon, Seen};
-use crate::text::{bytes, percent};
+use crate::memory::{is_soon, Sample};
 
-/// Something that the guard did or sees, told after it; its text is empty where there is
-/// nothing to be told.
+/// No more groups are named when it begins.
+const SHOWN_MAX: usize = 10;
+
+/// Something that the guard did or sees, told after it.
 #[derive(Debug, Clone)]
 pub struct GuardEvent(pub(crate) Event);
 
 #[derive(Debug, Clone)]
 pub(crate) enum Event {
     /// Memory is short, or is not any more.
-    Short(bool, Seen),
+    Short(bool, Sample),
     /// Something would have to end, and nothing may.
-    Nothing(Cause, Seen, &'static str),
+    Nothing(Cause, Sample, &'static str),
     /// This one would be ended, were it no dry run.
     Would(Victim),
     Ends(Victim, How),
     /// It was told to end and is killed now: its grace is over, or memory is.
     Killed(Arc<str>, Option<Span>, u64),
     Ended(Gone),
-    /// Groups were chosen.
+    /// Groups were chosen, for the first time or again.
+    Follows(Arc<Report>),
     Chosen(Arc<Report>),
+    /// Memory cannot be looked at.
+    Blind,
     /// Something cannot be looked at.
     Failed(Arc<str>),
     /// So many events were not told.
@@ -44,7 +48,7 @@ pub(crate) struct Victim {
     pub grew_bytes: u64,
     pub processes: u64,
     pub cause: Cause,
-    pub seen: Seen,
+    pub sample: Sample,
     /// From the look to the last signal.
     pub reaction: Duration,
 }
@@ -80,14 +84,21 @@ pub(crate) struct Report {
     pub unmatched: Vec<String>,
 }
 
+impl GuardEvent {
+    /// It is nothing to be told.
+    pub(crate) fn is_noted_only(&self) -> bool {
+        matches!(self.0, Event::Chosen(_))
+    }
+}
+
 impl fmt::Display for GuardEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Event::Short(true, seen) => write!(f, "memory is short: {}", room(seen)),
-            Event::Short(false, seen) => {
-                write!(f, "memory is not short any more: {}", room(seen))
+            Event::Short(true, sample) => write!(f, "memory is short: {}", room(sample)),
+            Event::Short(false, sample) => {
+                write!(f, "memory is not short any more: {}", room(sample))
             }
-            Event::Nothing(cause, seen, why) => write!(f, "{}; {why}", because(*cause, seen)),
+            Event::Nothing(cause, sample, why) => write!(f, "{}; {why}", because(*cause, sample)),
             Event::Would(victim) => write!(f, "would end {victim}"),
             Event::Ends(victim, how) => {
                 let count = victim.processes;
@@ -119,7 +130,19 @@ impl fmt::Display for GuardEvent {
                 let group = &gone.group;
                 write!(f, "{group} {how} {age:.1} s; programs can take {left} more")
             }
+            Event::Follows(report) => {
+                f.write_str("it follows this machine's memory, and ")?;
+                match &report.watched[..] {
+                    [] => f.write_str("ends nothing"),
+                    all if all.len() <= SHOWN_MAX => write!(f, "may end: {}", all.join(", ")),
+                    all => {
+                        let (shown, more) = all.split_at(SHOWN_MAX);
+                        write!(f, "may end: {} and {} more", shown.join(", "), more.len())
+                    }
+                }
+            }
             Event::Chosen(_) => Ok(()),
+            Event::Blind => f.write_str("/proc/meminfo cannot be read"),
             Event::Failed(why) => f.write_str(why),
             Event::Dropped(count) => {
                 write!(f, "{count} lines were not told, since nobody took them")
@@ -134,26 +157,29 @@ impl fmt::Display for Victim {
         if self.grew_bytes > 0 {
             write!(f, ", {} more than 10 s ago", bytes(self.grew_bytes))?;
         }
-        write!(f, "; {}", because(self.cause, &self.seen))
+        write!(f, "; {}", because(self.cause, &self.sample))
     }
 }
 
-fn because(cause: Cause, seen: &Seen) -> String {
+fn because(cause: Cause, sample: &Sample) -> String {
     match cause {
-        Cause::NoRoom => room(seen),
-        Cause::TooSoon => format!("{}; before anything has ended it would be gone", room(seen)),
+        Cause::NoRoom => room(sample),
+        Cause::TooSoon => format!(
+            "{}; before anything has ended it would be gone",
+            room(sample)
+        ),
         Cause::Stalled => format!(
             "nothing went on for want of memory in {} of the last 10 s",
-            percent(seen.stalled.unwrap_or_default())
+            percent(sample.stalled.unwrap_or_default())
         ),
     }
 }
 
-fn room(seen: &Seen) -> String {
-    let share = seen.headroom_bytes as f64 / seen.total_bytes.max(1) as f64;
-    let (left, share) = (bytes(seen.headroom_bytes), percent(share));
+fn room(sample: &Sample) -> String {
+    let share = sample.headroom_bytes as f64 / sample.total_bytes.max(1) as f64;
+    let (left, share) = (bytes(sample.headroom_bytes), percent(share));
     let room = format!("programs can take {left} more, {share} of RAM");
-    match seen.gone_in.filter(|_| is_soon(seen)) {
+    match sample.gone_in.filter(|_| is_soon(sample)) {
         Some(time) => format!("{room}, gone in {:.0} s", time.as_secs_f64().ceil()),
         None => room,
     }

@@ -15,41 +15,35 @@
 //! | module | what belongs there |
 //! |---|---|
 //! | [`rule`] | what is wanted, and how it is read from the configuration |
-//! | `sentry` | the thread that looks and acts |
-//! | `sight` | how much programs can take, and how soon that is gone |
-//! | [`headroom`] | how that is added up |
-//! | `candidate` | a group that may be ended |
-//! | `meter` | what a group or an owner takes, and how much more than before |
-//! | `choice` | which of them |
-//! | `groups` | those that the rule names, as the machine has them |
+//! | `guard_loop` | the thread that looks and acts |
+//! | `memory` | how much programs can take, and how soon that is gone |
+//! | `group` | a group that may be ended, and its owner: what it takes, and how it is ended |
+//! | `choosing` | the groups that the rule names, as the machine has them |
+//! | `choice` | which of them are ended |
 //! | `ending` | some are told to end, killed, and their memory waited for |
-//! | `devices` | figures of devices |
 //! | `event`, `log` | what is said, and by whom |
 //! | [`note`] | what it saw and did, for those who ask |
-//! | `open`, `ring` | a file that stays open; a figure of the last ten seconds |
+//! | `worker` | who does what may wait for others |
+//! | `open` | a file that stays open; a figure of the last ten seconds |
 
-mod candidate;
 mod choice;
-mod devices;
+mod choosing;
 mod ending;
 mod event;
-mod groups;
-pub mod headroom;
+mod group;
+mod guard_loop;
 mod log;
-mod meter;
+mod memory;
 pub mod note;
 mod open;
-mod ring;
 pub mod rule;
-mod sentry;
-mod sight;
-mod text;
+mod worker;
 
+pub use choosing::{hierarchy, is_never_ended, outlook};
 pub use event::GuardEvent;
-pub use groups::{hierarchy, is_never_ended, outlook};
+pub use guard_loop::{Guard, GuardLoop};
 pub use note::Guarded;
 pub use rule::Rule;
-pub use sentry::{Guard, Sentry};
 
 use std::time::{Duration, Instant};
 

@@ -1,76 +1,108 @@
 //! What the guard says, told and noted by threads of ordinary priority: whoever reads it may
 //! have stopped, and a write to a full pipe waits for him.
 
-use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use zmeld_linux::Host;
 
 use crate::event::{Event, GuardEvent};
+use crate::guard_loop::Shared;
 use crate::note::Recorder;
-use crate::sentry::{thread, Shared};
+use crate::worker::Worker;
 use crate::Error;
 
 /// So much waits to be told; what is more is dropped, and counted.
 const WAITING_MAX: usize = 256;
-/// The note is looked after so often.
-const TICK: Duration = Duration::from_secs(1);
+
+/// Events that wait, and who tells them.
+#[derive(Debug)]
+struct Teller {
+    waiting: Vec<GuardEvent>,
+    worker: Worker<(Instant, Vec<GuardEvent>)>,
+}
+
+impl Teller {
+    fn new(
+        thread_name: Option<&str>,
+        mut tell: impl FnMut(Instant, &mut Vec<GuardEvent>) + Send + 'static,
+    ) -> Result<Teller, Error> {
+        let sent = (Instant::now(), Vec::with_capacity(WAITING_MAX));
+        Ok(Teller {
+            waiting: Vec::with_capacity(WAITING_MAX),
+            worker: Worker::new(thread_name, sent, move |(now, events)| tell(*now, events))?,
+        })
+    }
+
+    /// Whether there is room for one more.
+    fn has_room(&self) -> bool {
+        self.waiting.len() < WAITING_MAX
+    }
+
+    fn send(&mut self, now: Instant) {
+        if let Some((then, events)) = self.worker.get() {
+            *then = now;
+            // Those that were told are none any more.
+            if events.is_empty() {
+                std::mem::swap(events, &mut self.waiting);
+            }
+            self.worker.send();
+        }
+    }
+}
 
 /// Where events are left to be told; it never waits.
+#[derive(Debug)]
 pub(crate) struct Outbox {
-    told: SyncSender<GuardEvent>,
-    noted: SyncSender<GuardEvent>,
+    log: Teller,
+    note: Teller,
     dropped: u64,
 }
 
 impl Outbox {
     /// # Errors
     /// When a thread cannot be started.
-    pub fn start(
-        host: Host,
-        shared: Arc<Shared>,
+    pub fn new(
+        host: &Host,
+        shared: &Arc<Shared>,
         is_noted: bool,
+        by_threads: bool,
         mut say: impl FnMut(GuardEvent) + Send + 'static,
     ) -> Result<Outbox, Error> {
-        let (told, lines) = sync_channel::<GuardEvent>(WAITING_MAX);
-        let (noted, events) = sync_channel::<GuardEvent>(WAITING_MAX);
-        thread("guard-log", move || lines.iter().for_each(&mut say))?;
-        let mut recorder = Recorder::new(host, is_noted);
-        thread("guard-note", move || {
-            record(&events, &mut recorder, &shared)
-        })?;
+        let name = |name| by_threads.then_some(name);
+        let shared = Arc::clone(shared);
+        let mut recorder = Recorder::new(host.clone(), is_noted);
+        let log = move |_, events: &mut Vec<GuardEvent>| events.drain(..).for_each(&mut say);
+        let note = move |now, events: &mut Vec<GuardEvent>| {
+            events.drain(..).for_each(|event| recorder.take(&event));
+            recorder.keep(now, &shared);
+        };
         Ok(Outbox {
-            told,
-            noted,
+            log: Teller::new(name("guard-log"), log)?,
+            note: Teller::new(name("guard-note"), note)?,
             dropped: 0,
         })
     }
 
     pub fn say(&mut self, event: GuardEvent) {
         // Where the recorder stands still, it misses some.
-        let _ = self.noted.try_send(event.clone());
-        if self.dropped > 0 {
-            let told = GuardEvent(Event::Dropped(self.dropped));
-            if self.told.try_send(told).is_err() {
-                self.dropped += 1;
-                return;
-            }
-            self.dropped = 0;
+        if self.note.has_room() {
+            self.note.waiting.push(event.clone());
         }
-        if self.told.try_send(event).is_err() {
-            self.dropped += 1;
+        if self.dropped > 0 && self.log.has_room() {
+            let dropped = std::mem::take(&mut self.dropped);
+            self.log.waiting.push(GuardEvent(Event::Dropped(dropped)));
+        }
+        match self.log.has_room() {
+            _ if event.is_noted_only() => {}
+            true => self.log.waiting.push(event),
+            false => self.dropped += 1,
         }
     }
-}
 
-fn record(events: &Receiver<GuardEvent>, recorder: &mut Recorder, shared: &Shared) {
-    loop {
-        match events.recv_timeout(TICK) {
-            Ok(event) => recorder.take(&event),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return,
-        }
-        recorder.keep(Instant::now(), shared);
+    /// Once a look.
+    pub fn send(&mut self, now: Instant) {
+        self.log.send(now);
+        self.note.send(now);
     }
 }

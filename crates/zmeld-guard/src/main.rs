@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use zmeld_guard::rule::Wanted;
-use zmeld_guard::{outlook, Guard, GuardEvent, Rule};
+use zmeld_guard::{Guard, GuardEvent};
 use zmeld_linux::Host;
 
 const HELP: &str = "\
@@ -20,9 +20,6 @@ zmeld watch to make room before that; see docs/status.md. SIGTERM ends it.
   --dry-run      only say what would be ended, and why
   --config FILE  this file in place of /etc/zmeld.toml and its drop-ins
   --version      print the version";
-
-/// No more groups are named when it begins.
-const GROUPS_SHOWN: usize = 10;
 
 fn main() -> ExitCode {
     let (mut dry_run, mut file) = (false, None);
@@ -61,14 +58,9 @@ fn run(dry_run: bool, file: Option<PathBuf>) -> Result<ExitCode, zmeld_guard::Er
         log("there is nothing to guard: write [watch.guard] into /etc/zmeld.toml");
         return Ok(ExitCode::SUCCESS);
     };
-    // Behind the first event, by the thread that may wait for who reads it.
-    let mut begins = Some(outlook_of(&host, &rule));
-    let say = move |event: GuardEvent| {
-        let text = begins.take().into_iter().chain([event.to_string()]);
-        text.filter(|it| !it.is_empty()).for_each(|it| log(&it));
-    };
+    let say = |event: GuardEvent| log(&event.to_string());
     let guard = Guard::start(host, rule, dry_run || wanted.dry_run, say)?;
-    ready();
+    zmeld_linux::service::notify("READY=1");
     while !guard.has_stopped() {
         std::thread::sleep(Duration::from_secs(1));
     }
@@ -76,44 +68,9 @@ fn run(dry_run: bool, file: Option<PathBuf>) -> Result<ExitCode, zmeld_guard::Er
     Ok(ExitCode::FAILURE)
 }
 
-/// What it follows.
-fn outlook_of(host: &Host, rule: &Rule) -> String {
-    let groups = outlook(host, rule).map_or_else(Vec::new, |found| found.groups);
-    let named: Vec<_> = groups.iter().take(GROUPS_SHOWN).cloned().collect();
-    let more = match groups.len().saturating_sub(GROUPS_SHOWN) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    match named.is_empty() {
-        true => "it follows this machine's memory, and ends nothing".to_owned(),
-        false => format!(
-            "it follows this machine's memory, and may end: {}{more}",
-            named.join(", ")
-        ),
-    }
-}
-
 /// A line on standard error, as the journal likes it.
 fn log(text: &str) {
     let text = zmeld_linux::text::made_text(text.as_bytes()).replace('\n', " ");
     // Nobody may read it.
     let _ = writeln!(std::io::stderr(), "zmeld-guard: {text}");
-}
-
-/// Tells systemd that it looks, where that started it.
-fn ready() {
-    use std::os::linux::net::SocketAddrExt;
-    use std::os::unix::net::{SocketAddr, UnixDatagram};
-    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
-        return;
-    };
-    let path = path.to_string_lossy();
-    let address = match path.strip_prefix('@') {
-        Some(name) => SocketAddr::from_abstract_name(name),
-        None => SocketAddr::from_pathname(&*path),
-    };
-    // A service manager that does not listen is no reason to stop.
-    if let (Ok(socket), Ok(address)) = (UnixDatagram::unbound(), address) {
-        let _ = socket.send_to_addr(b"READY=1", &address);
-    }
 }

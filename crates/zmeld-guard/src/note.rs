@@ -9,8 +9,8 @@ use zmeld_linux::groups::ProtectedGroup;
 use zmeld_linux::{file, own, Host};
 
 use crate::event::{Event, GuardEvent, How};
+use crate::guard_loop::Shared;
 use crate::is_due;
-use crate::sentry::Shared;
 
 /// Where zmeld's notes are: root's alone.
 pub const FOLDER: &str = "/run/zmeld";
@@ -147,7 +147,7 @@ impl Recorder {
                 }
                 self.noted = None;
             }
-            Event::Chosen(report) => {
+            Event::Follows(report) | Event::Chosen(report) => {
                 let most = |all: &[String]| all.iter().take(GROUPS_MAX).cloned().collect();
                 self.note.watched = most(&report.watched);
                 self.note.unmatched = most(&report.unmatched);

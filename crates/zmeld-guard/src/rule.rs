@@ -1,26 +1,18 @@
 //! What is wanted: `[watch.guard]` of the configuration.
 //!
-//! The files are those of zmeld's configuration (`config/files.rs` of zmeld-swap): the
-//! first `zmeld.toml`, then the drop-ins in the order of their names. Nothing else of them
-//! is understood here; `zmeld config check` says what is wrong with all of it, and where.
+//! Nothing else of it is understood here; `zmeld config check` says what is wrong with all of
+//! it, and where.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 use zmeld_linux::amount::{Percent, Span};
 use zmeld_linux::groups::GroupPattern;
 use zmeld_linux::tree::Tree;
+use zmeld_linux::{config_files, FileError};
 
 use crate::Error;
-
-/// From the strongest to the weakest.
-const DIRECTORIES: [&str; 4] = ["/etc", "/run", "/usr/local/lib", "/usr/lib"];
-/// More than any configuration needs.
-const LENGTH_MAX: u64 = 1 << 20;
 
 /// What is done before a machine freezes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -82,20 +74,22 @@ impl Wanted {
     /// # Errors
     /// When a file cannot be read, or its rule cannot be followed.
     pub fn load(root: &Path, file: Option<&Path>) -> Result<Wanted, Error> {
+        let failed = |err: FileError| Error::Config(err.to_string());
         let (tree, paths) = match file {
             Some(file) => (Tree::new("/"), vec![file.to_path_buf()]),
             None => {
                 let tree = Tree::new(root);
-                let paths = files(&tree).map_err(|err| Error::Config(err.to_string()))?;
+                let paths = config_files::find(&tree).map_err(failed)?.files;
                 (tree, paths)
             }
         };
         let mut whole = Table::new();
         for path in paths {
-            let failed = |why: String| Error::Config(format!("{}: {why}", path.display()));
-            let text = read(&tree, &path).map_err(|err| failed(err.to_string()))?;
-            let table = text.parse::<Table>();
-            let table = table.map_err(|err| failed(err.message().to_owned()))?;
+            let bytes = config_files::read(&tree, &path).map_err(failed)?;
+            let text = String::from_utf8_lossy(bytes.as_deref().unwrap_or_default());
+            let table = text
+                .parse::<Table>()
+                .map_err(|err| Error::Config(format!("{}: {}", path.display(), err.message())))?;
             join(&mut whole, table);
         }
         Wanted::of(&whole)
@@ -176,51 +170,6 @@ pub fn is_all(pattern: &GroupPattern) -> bool {
     pattern.matches("/") || pattern.matches("/any")
 }
 
-/// The files, in the order in which they are merged.
-fn files(tree: &Tree) -> io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for directory in DIRECTORIES {
-        let path = Path::new(directory).join("zmeld.toml");
-        if tree.has(&path)? {
-            found.push(path);
-            break;
-        }
-    }
-    let mut drop_ins: BTreeMap<String, PathBuf> = BTreeMap::new();
-    for directory in DIRECTORIES {
-        let folder = Path::new(directory).join("zmeld.toml.d");
-        let entries = match tree.entries(&folder) {
-            Err(err) if err.kind() == io::ErrorKind::NotFound => continue,
-            entries => entries?,
-        };
-        for (name, _) in entries {
-            let Ok(name) = name.into_string() else {
-                continue;
-            };
-            if name.ends_with(".toml") && !name.starts_with('.') {
-                let path = folder.join(&name);
-                drop_ins.entry(name).or_insert(path);
-            }
-        }
-    }
-    found.extend(drop_ins.into_values());
-    Ok(found)
-}
-
-/// A file's text; nothing where it is `/dev/null`, which hides others.
-fn read(tree: &Tree, path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    if tree.link(path).as_deref() == Some(Path::new("/dev/null")) {
-        return Ok(text);
-    }
-    let file: fs::File = tree.open_file(path)?;
-    file.take(LENGTH_MAX + 1).read_to_string(&mut text)?;
-    match text.len() as u64 > LENGTH_MAX {
-        true => Err(io::Error::other("it is longer than 1 MiB")),
-        false => Ok(text),
-    }
-}
-
 /// Lets `over` change `under`, key by key. In the names of keys `-` is `_`.
 fn join(under: &mut Table, over: Table) {
     for (name, value) in over {
@@ -241,6 +190,8 @@ fn join(under: &mut Table, over: Table) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

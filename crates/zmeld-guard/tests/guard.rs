@@ -5,9 +5,10 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use zmeld_guard::{Guard, GuardEvent, Guarded, Rule, Sentry};
+use zmeld_guard::{Guard, GuardEvent, GuardLoop, Guarded, Rule};
 use zmeld_linux::Host;
 
 const MIB: u64 = 1 << 20;
@@ -18,9 +19,21 @@ const KILL: i32 = 9;
 struct Machine {
     dir: tempfile::TempDir,
     host: Host,
-    sentry: Sentry,
+    guard: GuardLoop,
     now: Instant,
+    says: Said,
     said: Vec<String>,
+}
+
+/// What the guard says.
+type Said = Arc<Mutex<Vec<String>>>;
+
+fn guard(host: &Host, rule: &str, dry_run: bool) -> (GuardLoop, Said) {
+    let said = Said::default();
+    let says = Arc::clone(&said);
+    let say = move |event: GuardEvent| says.lock().unwrap().push(event.to_string());
+    let guard = GuardLoop::new(host.clone(), rule_of(rule), dry_run, say);
+    (guard.unwrap(), said)
 }
 
 /// A process in a group, which ends with this.
@@ -85,11 +98,12 @@ impl Machine {
         put("proc/swaps", "Filename Type Size Used Priority\n");
         put("sys/fs/cgroup/cgroup.controllers", "cpu memory\n");
         put("proc/meminfo", &meminfo(500));
-        let sentry = Sentry::new(host.clone(), rule_of(rule), dry_run).unwrap();
+        let (guard, says) = guard(&host, rule, dry_run);
         let mut machine = Machine {
             dir,
             host,
-            sentry,
+            guard,
+            says,
             now: Instant::now(),
             said: Vec::new(),
         };
@@ -107,6 +121,10 @@ impl Machine {
         let stat = format!("anon {}\nfile 7\nkernel 0\nshmem 0\n", mib * MIB);
         self.put(&format!("sys/fs/cgroup/{group}/memory.stat"), &stat);
         self.put(&format!("sys/fs/cgroup/{group}/memory.swap.current"), "0\n");
+        self.put(
+            &format!("sys/fs/cgroup/{group}/memory.current"),
+            &format!("{}\n", mib * MIB),
+        );
         let mut all = String::new();
         for process in processes {
             let id = process.0.id();
@@ -119,6 +137,10 @@ impl Machine {
     fn takes(&self, group: &str, mib: u64) {
         let stat = format!("anon {}\nfile 7\nkernel 0\nshmem 0\n", mib * MIB);
         self.put(&format!("sys/fs/cgroup/{group}/memory.stat"), &stat);
+        self.put(
+            &format!("sys/fs/cgroup/{group}/memory.current"),
+            &format!("{}\n", mib * MIB),
+        );
     }
 
     fn leaves(&self, group: &str) {
@@ -148,10 +170,11 @@ impl Machine {
         let before = self.said.len();
         for _ in 0..seconds {
             self.now += Duration::from_secs(1);
-            let said = &mut self.said;
-            self.sentry.look(self.now, &mut |event| {
-                said.extend(Some(event.to_string()).filter(|text| !text.is_empty()));
-            });
+            self.guard.look(self.now);
+            let said = self.says.lock().unwrap().drain(..).collect::<Vec<_>>();
+            let begins = "it follows this machine's memory";
+            let said = said.into_iter().filter(|text| !text.starts_with(begins));
+            self.said.extend(said);
         }
         self.said[before..].join("\n")
     }
@@ -203,7 +226,7 @@ fn the_one_that_grew_is_told_to_end_and_nobody_else() {
         said.starts_with("memory is short: programs can take 90.0 MiB more, 9.0 % of RAM"),
         "{said}"
     );
-    assert!(machine.sentry.is_short());
+    assert!(machine.guard.is_short());
     assert!(runaway.lives() && still.lives() && kept.lives());
     machine.available(20);
     let said = machine.look(1);
@@ -369,14 +392,12 @@ fn a_guard_that_begins_where_memory_is_short_looks_for_groups_first() {
     machine.group("apps", 0, &[]);
     machine.group("apps/one", 400, &[&process]);
     machine.available(5);
-    let (sentry, now) = (&mut machine.sentry, machine.now);
-    let mut said = Vec::new();
     for tenth in 0..=1 {
-        sentry.look(now + Duration::from_millis(100 * tenth), &mut |event| {
-            said.push(event.to_string());
-        });
+        machine
+            .guard
+            .look(machine.now + Duration::from_millis(100 * tenth));
     }
-    let said = said.join("\n");
+    let said = machine.says.lock().unwrap().join("\n");
     assert!(!said.contains("nothing that may be ended"), "{said}");
     assert!(said.contains("ends /apps/one"), "{said}");
     assert_eq!(process.ended().signal(), Some(TERM));
@@ -397,8 +418,8 @@ fn where_nothing_goes_on_what_grows_is_ended_and_nothing_else() {
     // It is there when the guard begins.
     let mut machine = {
         machine.put("proc/pressure/memory", &pressure(0));
-        let rule = rule_of("end = [\"/apps/*\"]\n");
-        machine.sentry = Sentry::new(machine.host.clone(), rule, false).unwrap();
+        let (guard, says) = guard(&machine.host, "end = [\"/apps/*\"]\n", false);
+        (machine.guard, machine.says) = (guard, says);
         machine
     };
     for second in 1..=14_u64 {
@@ -464,6 +485,15 @@ fn free_swap_that_nothing_fits_into_is_no_room() {
         said.contains("memory is short: programs can take 20.0 MiB more"),
         "{said}"
     );
+    // Nor where what is in RAM is locked.
+    machine.put(&format!("{device}/mm_stat"), &swap(4, 0));
+    machine.put("proc/meminfo", &memory);
+    let said = machine.look(1);
+    assert!(said.contains("memory is not short any more"), "{said}");
+    let locked = format!("{memory}Mlocked: {} kB\n", 395 << 10);
+    machine.put("proc/meminfo", &locked);
+    let said = machine.look(1);
+    assert!(said.contains("memory is short"), "{said}");
 }
 
 /// What doubles takes what is left before a group that is told to end has gone.
@@ -515,12 +545,12 @@ fn a_look_at_a_short_machine_takes_no_memory() {
     machine.look(3);
     machine.available(80);
     machine.look(3);
-    assert!(machine.sentry.is_short());
+    assert!(machine.guard.is_short());
     let five_looks = |machine: &mut Machine| {
-        let (sentry, now) = (&mut machine.sentry, machine.now);
+        let (guard, now) = (&mut machine.guard, machine.now);
         let taken = allocation_counter::measure(|| {
             for tenth in 1..=5 {
-                sentry.look(now + Duration::from_millis(100 * tenth), &mut |_| {});
+                guard.look(now + Duration::from_millis(100 * tenth));
             }
         });
         assert_eq!(taken.count_total, 0, "{taken:?}");
@@ -1052,4 +1082,227 @@ fn what_an_owner_takes_is_his_whatever_he_makes_of_his_groups() {
     assert!(said.contains(&format!("ends /{slice}/own.scope")), "{said}");
     assert_eq!(own.ended().signal(), Some(TERM));
     assert!(other.lives());
+}
+
+const ONE: &str = "user.slice/user-1000.slice";
+const TWO: &str = "user.slice/user-1001.slice";
+
+/// What is above owners takes what all of them take: it is nobody's growth.
+#[test]
+fn several_owners_that_grow_hide_each_other_from_nothing() {
+    let mut all: Vec<_> = (0..3).map(|_| Process::patient()).collect();
+    let mut machine = Machine::new("end = [\"/user.slice\"]\n");
+    let owners = [ONE, TWO, "user.slice/user-1002.slice"];
+    machine.group("user.slice", 300, &[]);
+    for (owner, process) in owners.iter().zip(&all) {
+        machine.group(owner, 100, &[]);
+        machine.group(&format!("{owner}/a.scope"), 100, &[process]);
+    }
+    machine.look(2);
+    machine.takes("user.slice", 420);
+    for owner in owners {
+        machine.takes(owner, 140);
+        machine.takes(&format!("{owner}/a.scope"), 140);
+    }
+    machine.available(20);
+    let said = machine.look(1);
+    assert_eq!(said.matches("ends /user.slice").count(), 1, "{said}");
+    assert_eq!(all[0].ended().signal(), Some(TERM));
+}
+
+/// A figure that is missing once, or a file that cannot be opened, is no growth from nothing.
+#[test]
+fn a_group_that_cannot_be_read_for_a_while_has_not_grown_from_nothing() {
+    for is_gone in [true, false] {
+        let (mut idle, mut grows) = (Process::patient(), Process::patient());
+        let mut machine = Machine::new("end = [\"/apps\"]\n");
+        machine.group("apps", 0, &[]);
+        machine.group("apps/idle", 400, &[&idle]);
+        machine.group("apps/grows", 50, &[&grows]);
+        machine.look(2);
+        machine.available(90);
+        machine.look(2);
+        let stat = "sys/fs/cgroup/apps/idle/memory.stat";
+        match is_gone {
+            true => fs::remove_file(machine.dir.path().join(stat)).unwrap(),
+            false => machine.put(stat, ""),
+        }
+        machine.look(2);
+        machine.takes("apps/idle", 400);
+        machine.look(2);
+        machine.takes("apps/grows", 150);
+        machine.available(20);
+        let said = machine.look(1);
+        assert!(said.starts_with("ends /apps/grows"), "{said}");
+        assert_eq!(grows.ended().signal(), Some(TERM));
+        assert!(idle.lives());
+    }
+}
+
+/// What comes back from swap is in both for a while; what a file's locked pages or a socket
+/// take is no page cache.
+#[test]
+fn what_a_group_takes_is_counted_once_and_wherever_it_is() {
+    let (mut idle, mut grows) = (Process::patient(), Process::patient());
+    let swapped = format!(
+        "anon {}\nkernel 0\nshmem 0\nswapcached {}\n",
+        400 * MIB,
+        300 * MIB
+    );
+    let in_files = format!(
+        "anon {}\nfile {}\nactive_anon {}\ninactive_anon 0\nunevictable {}\nkernel 0\nshmem 0\n",
+        50 * MIB,
+        200 * MIB,
+        40 * MIB,
+        110 * MIB
+    );
+    let in_sockets = format!("anon {}\nsock {}\nkernel 0\nshmem 0\n", 50 * MIB, 100 * MIB);
+    for grown in [in_files, in_sockets] {
+        let mut machine = Machine::new("end = [\"/apps\"]\n");
+        machine.group("apps", 0, &[]);
+        machine.group("apps/idle", 100, &[&idle]);
+        let swap = "sys/fs/cgroup/apps/idle/memory.swap.current";
+        machine.put(swap, &format!("{}\n", 300 * MIB));
+        machine.group("apps/grows", 50, &[&grows]);
+        machine.look(2);
+        machine.put("sys/fs/cgroup/apps/idle/memory.stat", &swapped);
+        machine.put("sys/fs/cgroup/apps/grows/memory.stat", &grown);
+        machine.available(20);
+        let said = machine.look(1);
+        let name = "ends /apps/grows: it holds 150 MiB, 100 MiB more than 10 s ago";
+        assert!(said.starts_with(name), "{said}");
+        assert_eq!(grows.ended().signal(), Some(TERM));
+        assert!(idle.lives());
+        grows = Process::patient();
+    }
+    assert!(idle.lives());
+}
+
+/// Who grows by little at a time, in as many groups as he likes, is who took it.
+#[test]
+fn what_grew_slowly_is_ended_and_not_the_largest() {
+    let (mut idle, mut own) = (Process::patient(), Process::patient());
+    let mut machine = Machine::new("end = [\"/user.slice\"]\n");
+    machine.group("user.slice", 0, &[]);
+    machine.group(&format!("{TWO}/idle.scope"), 300, &[&idle]);
+    machine.group(TWO, 300, &[]);
+    machine.group(ONE, 10, &[]);
+    machine.group(&format!("{ONE}/a.scope"), 10, &[&own]);
+    machine.available(210);
+    machine.look(12);
+    for step in 1..=48 {
+        machine.takes(ONE, 10 + 4 * step);
+        machine.takes(&format!("{ONE}/a.scope"), 10 + 4 * step);
+        machine.available(210 - 4 * step);
+        machine.look(7);
+    }
+    let said = machine.said.join("\n");
+    assert!(said.contains(&format!("ends /{ONE}/a.scope")), "{said}");
+    assert_eq!(own.ended().signal(), Some(TERM));
+    assert!(idle.lives());
+}
+
+/// No path leads there: what is too deep is killed from above, whatever is protected by its
+/// name elsewhere.
+#[test]
+fn depth_is_no_place_to_hide() {
+    let (mut hidden, mut kept) = (Process::deaf(), Process::patient());
+    let rule = "end = [\"/user.slice\"]\nprotect = [\"kept.scope\"]\ngrace = \"1s\"\n";
+    let mut machine = Machine::new(rule);
+    machine.group("user.slice", 0, &[]);
+    machine.group(ONE, 100, &[]);
+    machine.group(&format!("{ONE}/kept.scope"), 20, &[&kept]);
+    let deep = format!("{ONE}/deep{}", "/d".repeat(200));
+    machine.group(&deep, 100, &[&hidden]);
+    let groups = machine.dir.path().join("sys/fs/cgroup");
+    let mut at = groups.join(&deep);
+    let takes = |machine: &Machine, mib: u64| {
+        for at in Path::new(&deep)
+            .ancestors()
+            .filter(|it| it.starts_with(ONE))
+        {
+            machine.takes(at.to_str().unwrap(), mib);
+        }
+    };
+    while at != groups {
+        fs::write(at.join("cgroup.kill"), "").unwrap();
+        if !at.join("cgroup.procs").exists() {
+            fs::write(at.join("cgroup.procs"), "").unwrap();
+        }
+        at.pop();
+    }
+    takes(&machine, 100);
+    machine.look(2);
+    takes(&machine, 300);
+    machine.available(20);
+    let said = machine.look(4);
+    assert!(said.contains(&format!("ends /{ONE}")), "{said}");
+    let killed = |at: &Path| fs::read_to_string(at.join("cgroup.kill")).is_ok_and(|it| it == "1");
+    let mut above = Path::new(&deep).ancestors();
+    let at = above.find(|it| killed(&groups.join(it)));
+    let at = at.unwrap_or_else(|| panic!("{said}"));
+    assert!(at.starts_with(format!("{ONE}/deep/d")));
+    assert!(kept.lives() && hidden.lives());
+}
+
+/// Anybody can keep its lock for as long as he is not let run.
+#[test]
+fn pressure_that_does_not_answer_keeps_it_from_nothing() {
+    let prepare = |machine: &Machine| {
+        let pipe = machine.dir.path().join("proc/pressure/memory");
+        fs::create_dir_all(pipe.parent().unwrap()).unwrap();
+        assert!(Command::new("mkfifo").arg(pipe).status().unwrap().success());
+    };
+    kills_though(prepare, |_| {});
+}
+
+/// While what was ended gives its memory back, another one takes it.
+#[test]
+fn a_second_one_does_not_get_away_behind_the_first() {
+    let (mut first, mut second, mut idle) =
+        (Process::patient(), Process::patient(), Process::patient());
+    let mut machine = Machine::new("end = [\"/apps\"]\n");
+    machine.group("apps", 0, &[]);
+    machine.group("apps/first", 50, &[&first]);
+    machine.group("apps/second", 50, &[&second]);
+    machine.group("apps/idle", 300, &[&idle]);
+    machine.look(2);
+    machine.takes("apps/first", 200);
+    machine.available(20);
+    machine.look(1);
+    assert_eq!(first.ended().signal(), Some(TERM));
+    machine.leaves("apps/first");
+    machine.takes("apps/first", 0);
+    machine.available(100);
+    machine.look(1);
+    machine.takes("apps/second", 150);
+    machine.available(10);
+    let said = machine.look(1);
+    assert!(said.contains("ends /apps/second"), "{said}");
+    assert_eq!(second.ended().signal(), Some(TERM));
+    assert!(idle.lives());
+}
+
+/// Who moves out of a group when it is told to end has given nothing back.
+#[test]
+fn who_leaves_his_group_is_not_waited_for() {
+    let (mut moves, mut own) = (Process::deaf(), Process::patient());
+    let mut machine = Machine::new("end = [\"/user.slice\"]\n");
+    machine.group("user.slice", 0, &[]);
+    machine.group(ONE, 100, &[]);
+    machine.group(&format!("{ONE}/a.scope"), 50, &[&moves]);
+    machine.group(&format!("{ONE}/b.scope"), 20, &[&own]);
+    machine.look(2);
+    machine.takes(ONE, 400);
+    machine.takes(&format!("{ONE}/a.scope"), 350);
+    machine.available(20);
+    let said = machine.look(1);
+    assert!(said.contains("a.scope"), "{said}");
+    machine.leaves(&format!("{ONE}/a.scope"));
+    machine.group(&format!("{ONE}/b.scope"), 20, &[&own, &moves]);
+    let said = machine.look(2);
+    assert!(said.contains("b.scope"), "{said}");
+    assert_eq!(own.ended().signal(), Some(TERM));
+    machine.look(4);
+    assert_eq!(moves.ended().signal(), Some(KILL));
 }

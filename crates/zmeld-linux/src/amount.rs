@@ -201,6 +201,29 @@ impl fmt::Display for Span {
     }
 }
 
+/// As people read it, three digits: `1.23 GiB`, `12.3 MiB`, `123 B`.
+pub fn bytes_text(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    let mut units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"].iter();
+    let mut unit = units.next().unwrap_or(&"");
+    // What would be shown as 1024 is one of the next.
+    while value >= 1023.5 {
+        let Some(next) = units.next() else { break };
+        (value, unit) = (value / 1024.0, next);
+    }
+    match value {
+        _ if *unit == "B" => format!("{bytes} B"),
+        value if value < 9.995 => format!("{value:.2} {unit}"),
+        value if value < 99.95 => format!("{value:.1} {unit}"),
+        value => format!("{value:.0} {unit}"),
+    }
+}
+
+/// As people read it, of a fraction: `12.3 %`.
+pub fn percent_text(fraction: f64) -> String {
+    format!("{:.1} %", fraction * 100.0)
+}
+
 /// For types whose serialised form is their text.
 #[macro_export]
 macro_rules! text_form {

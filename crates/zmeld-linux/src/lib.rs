@@ -25,16 +25,21 @@
 //! | [`hibernation`] | whether a machine hibernates, and where to |
 //! | [`cpuinfo`] | `/proc/cpuinfo` |
 //! | [`groups`] | control groups that count memory, those that a rule is for, and their owners |
+//! | [`config_files`] | which files make up zmeld's configuration |
+//! | [`headroom`] | how much more programs can take, as it is added up |
+//! | [`service`] | what a service tells its manager |
 //! | [`amount`] | bytes, shares and times, as configurations have them |
 //! | [`octal`] | the kernel's escapes in all of them |
 
 pub mod amount;
 pub mod command;
+pub mod config_files;
 pub mod counters;
 pub mod cpuinfo;
 pub mod error;
 pub mod file;
 pub mod groups;
+pub mod headroom;
 pub mod hibernation;
 pub mod host;
 pub mod lock;
@@ -46,6 +51,7 @@ pub mod own;
 pub mod pressure;
 pub mod process;
 pub mod release;
+pub mod service;
 pub mod shell;
 pub mod smaps;
 pub mod swaps;

@@ -1,29 +1,12 @@
-//! Which files make up the configuration, and their text.
-//!
-//! As systemd does it: the main file is the first of `/etc/zmeld.toml`,
-//! `/run/zmeld.toml`, `/usr/local/lib/zmeld.toml`, `/usr/lib/zmeld.toml` that is
-//! there. Then come the drop-ins, `*.toml` in `zmeld.toml.d` below the same
-//! directories, in the order of their names, whatever directory they are in; of
-//! two with one name the first directory's counts. An empty file, or a link to
-//! `/dev/null`, hides those of its name.
+//! The text of the files that make up the configuration ([`config_files`]).
 
-use std::collections::BTreeMap;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use zmeld_linux::error::words;
+use zmeld_linux::config_files;
 use zmeld_linux::tree::Tree;
+use zmeld_linux::FileError;
 
 use super::problem::{ConfigError, FilePosition, Problem, Severity};
-
-/// From the strongest to the weakest.
-const DIRECTORIES: [&str; 4] = ["/etc", "/run", "/usr/local/lib", "/usr/lib"];
-
-const MAIN: &str = "zmeld.toml";
-const DROP_INS: &str = "zmeld.toml.d";
-
-/// More than any configuration needs.
-const LENGTH_MAX: u64 = 1 << 20;
 
 /// A file that was read.
 #[derive(Debug, Clone)]
@@ -55,80 +38,38 @@ impl Source {
 /// which they are merged, and warnings about files that are not read.
 pub(super) fn find(root: &Path) -> Result<(Vec<Source>, Vec<Problem>), ConfigError> {
     let tree = Tree::new(root);
-    let mut found = Vec::new();
-    let mut warnings = Vec::new();
-    for directory in DIRECTORIES {
-        let path = Path::new(directory).join(MAIN);
-        if tree
-            .has(&path)
-            .map_err(|cause| unreadable(&path, &words(&cause)))?
-        {
-            found.push(path);
-            break;
+    let found = config_files::find(&tree).map_err(unreadable)?;
+    let warnings = found.passed_over.into_iter().map(|file| {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let what = format!(
+            "is not read, since its name does not end in .toml; rename it to {}",
+            name.replace(".conf", ".toml")
+        );
+        Problem {
+            place: Some(FilePosition {
+                file,
+                line: 1,
+                column: 1,
+            }),
+            key: String::new(),
+            what,
+            severity: Severity::Warning,
+            trap: None,
         }
-    }
-    let mut drop_ins: BTreeMap<String, PathBuf> = BTreeMap::new();
-    for directory in DIRECTORIES {
-        let folder = Path::new(directory).join(DROP_INS);
-        let entries = match tree.entries(&folder) {
-            Ok(entries) => entries,
-            Err(cause) if cause.kind() == io::ErrorKind::NotFound => continue,
-            Err(cause) => return Err(unreadable(&folder, &words(&cause))),
-        };
-        for (name, _) in entries {
-            let Ok(name) = name.into_string() else {
-                continue;
-            };
-            let path = folder.join(&name);
-            if name.starts_with('.') {
-                continue;
-            }
-            if name.ends_with(".toml") {
-                drop_ins.entry(name).or_insert(path);
-            } else if name.ends_with(".conf") {
-                warnings.push(Problem {
-                    place: Some(FilePosition {
-                        file: path,
-                        line: 1,
-                        column: 1,
-                    }),
-                    key: String::new(),
-                    what: format!(
-                        "is not read, since its name does not end in .toml; rename it to {}",
-                        name.replace(".conf", ".toml")
-                    ),
-                    severity: Severity::Warning,
-                    trap: None,
-                });
-            }
-        }
-    }
-    found.extend(drop_ins.into_values());
+    });
+    let warnings = warnings.collect();
     let mut sources = Vec::new();
-    for path in found {
-        if let Some(source) = read(&tree, &path)? {
-            sources.push(source);
-        }
+    for path in found.files {
+        sources.extend(read(&tree, &path)?);
     }
     Ok((sources, warnings))
 }
 
 /// The text of one file; nothing if it is `/dev/null`, which hides others.
 pub(super) fn read(tree: &Tree, path: &Path) -> Result<Option<Source>, ConfigError> {
-    if tree
-        .link(path)
-        .is_some_and(|target| target == Path::new("/dev/null"))
-    {
+    let Some(bytes) = config_files::read(tree, path).map_err(unreadable)? else {
         return Ok(None);
-    }
-    let failed = |cause: io::Error| unreadable(path, &words(&cause));
-    let mut bytes = Vec::new();
-    let file = tree.open_file(path).map_err(failed)?;
-    let read = file.take(LENGTH_MAX + 1).read_to_end(&mut bytes);
-    read.map_err(failed)?;
-    if bytes.len() as u64 > LENGTH_MAX {
-        return Err(unreadable(path, "it is longer than 1 MiB"));
-    }
+    };
     match String::from_utf8(bytes) {
         Ok(text) => Ok(Some(Source {
             path: path.to_owned(),
@@ -148,8 +89,8 @@ pub(super) fn read(tree: &Tree, path: &Path) -> Result<Option<Source>, ConfigErr
     }
 }
 
-fn unreadable(path: &Path, cause: &str) -> ConfigError {
-    error(None, format!("cannot read {}: {cause}", path.display()))
+fn unreadable(err: FileError) -> ConfigError {
+    error(None, err.to_string())
 }
 
 fn error(place: Option<FilePosition>, what: String) -> ConfigError {

@@ -1,8 +1,8 @@
 //! How much more memory programs can take before the kernel has to end one: the sum that
-//! the guard acts by ([`zmeld_guard::headroom`]).
+//! the guard acts by ([`zmeld_linux::headroom`]).
 
 use serde::Serialize;
-use zmeld_guard::headroom::{ratio, Sum};
+use zmeld_linux::headroom::{ratio, Sum};
 
 use super::{Observation, TierKind, TierState};
 

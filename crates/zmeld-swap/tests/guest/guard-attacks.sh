@@ -95,6 +95,12 @@ in_group $manager/app.slice 'while :; do
 	wait
 done' 2>/dev/null &
 attacks="$attacks $!"
+# Real-time threads, as rtkit gives them to any user: for half a second each second.
+in_group $manager/app.slice 'while :; do
+	chrt -r 20 timeout 0.5 sh -c "while :; do :; done"
+	sleep 0.5
+done' 2>/dev/null &
+attacks="$attacks $!"
 mkdir /tmp/files
 mount -t tmpfs none /tmp/files
 

@@ -81,7 +81,7 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     }
     let stop = stop_flag();
     let service = Service::from_env();
-    service.tell("READY=1");
+    zmeld_linux::service::notify("READY=1");
     loop {
         let begin = Instant::now();
         let seen = Observation::read(&host, page_size());
@@ -133,7 +133,7 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
             break;
         }
     }
-    service.tell("STOPPING=1");
+    zmeld_linux::service::notify("STOPPING=1");
     Ok(Outcome::Done)
 }
 
@@ -164,23 +164,14 @@ fn log(text: &str) {
 
 /// systemd, if it started us: told that we are ready and that we live.
 struct Service {
-    socket: Option<(std::os::unix::net::UnixDatagram, String)>,
     watchdog: Option<Duration>,
     last: std::cell::Cell<Instant>,
 }
 
 impl Service {
     fn from_env() -> Service {
-        let path = std::env::var("NOTIFY_SOCKET")
-            .ok()
-            .filter(|path| !path.is_empty());
-        let socket = path.and_then(|path| {
-            let socket = std::os::unix::net::UnixDatagram::unbound().ok()?;
-            Some((socket, path))
-        });
         let period = std::env::var("WATCHDOG_USEC").ok();
         Service {
-            socket,
             // Twice as often as asked for, as systemd advises.
             watchdog: period
                 .and_then(|text| text.parse().ok())
@@ -189,27 +180,11 @@ impl Service {
         }
     }
 
-    fn tell(&self, what: &str) {
-        use std::os::linux::net::SocketAddrExt;
-        use std::os::unix::net::SocketAddr;
-        let Some((socket, path)) = &self.socket else {
-            return;
-        };
-        let address = match path.strip_prefix('@') {
-            Some(name) => SocketAddr::from_abstract_name(name),
-            None => SocketAddr::from_pathname(path),
-        };
-        // A service manager that does not listen is no reason to stop.
-        if let Ok(address) = address {
-            let _ = socket.send_to_addr(what.as_bytes(), &address);
-        }
-    }
-
     fn alive(&self) {
         if let Some(period) = self.watchdog {
             if self.last.get().elapsed() >= period {
                 self.last.set(Instant::now());
-                self.tell("WATCHDOG=1");
+                zmeld_linux::service::notify("WATCHDOG=1");
             }
         }
     }

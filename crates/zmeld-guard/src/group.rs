@@ -1,4 +1,4 @@
-//! A control group that may be ended: what it takes, and how it is told to end.
+//! A control group that may be ended: what it takes, and how it is told to end; and its owner.
 //!
 //! Who looks opens nothing: the files are open already. What has to be opened, lists of
 //! groups that came below it meanwhile, and what the kernel does under a lock that whoever
@@ -6,37 +6,38 @@
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{sync_channel, SyncSender};
 use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
-use rustix::io::Errno;
 use rustix::process::{pidfd_open, pidfd_send_signal, test_kill_process, Pid, PidfdFlags, Signal};
-use zmeld_linux::groups::{GroupPattern, Hierarchy};
+use zmeld_linux::groups::{GroupPattern, Hierarchy, Version};
 use zmeld_linux::{counters, Host};
 
 use crate::choice::Figures;
-use crate::meter::Meter;
-use crate::open::{touched, OpenFile};
-use crate::ring::Ring;
-use crate::sentry::thread;
+use crate::open::{is_removed, touched, OpenFile, Ring};
+use crate::worker::Worker;
 use crate::Error;
 
 /// Of groups below one, so many lists are open before they are needed.
 const BELOW_MAX: usize = 16;
 /// No more groups are gone through below one, nor deeper ones.
 const BELOW_ALL: usize = 32 << 10;
-const BELOW_DEPTH: usize = 128;
+const BELOW_DEPTH: usize = 32;
+/// nor those with a longer path: the kernel takes 4,096 bytes. What is below is killed as a
+/// whole, since nothing is protected so deep.
+const BELOW_PATH: usize = 3 << 10;
 /// So many processes that were told to end are looked after each by itself.
 const TOLD_MAX: usize = 128;
 /// Fewer processes than this can be told one by one.
 const MANY: u64 = 64;
+/// So many processes of a group are told by who looks: more would take too long.
+const SIGNALLED_MAX: usize = 512;
 /// So many processes are held before it is looked once more who is in the group.
 const HELD_MAX: usize = 32;
 /// So many groups wait to be ended by another thread.
@@ -61,14 +62,12 @@ pub(crate) struct Place {
     spared: Option<Arc<Spared>>,
     /// What kills all of it at once (`cgroup.kill`, Linux 5.14, version 2).
     kill: Option<File>,
-    /// Another thread is to kill it, and has not begun.
-    is_asked: AtomicBool,
 }
 
 impl Place {
     /// Goes through it and the groups below it, as long as `take` says true, without those
-    /// that are spared; whether it did to the end.
-    fn walk(&self, group: &Path, depth: usize, take: &mut dyn FnMut(&Path) -> bool) -> bool {
+    /// that are spared; whether it did to the end. It is told which it goes no deeper than.
+    fn walk(&self, group: &Path, depth: usize, take: &mut dyn FnMut(&Path, bool) -> bool) -> bool {
         let is_spared = self.spared.as_ref().is_some_and(|spared| {
             let shown = self.hierarchy.shown(group);
             spared.groups.contains(group) || spared.patterns.iter().any(|it| it.matches(&shown))
@@ -76,8 +75,9 @@ impl Place {
         if is_spared {
             return true;
         }
-        let mut goes_on = take(group);
-        if goes_on && depth < BELOW_DEPTH {
+        let is_deepest = depth == BELOW_DEPTH || group.as_os_str().len() > BELOW_PATH;
+        let mut goes_on = take(group, is_deepest);
+        if goes_on && !is_deepest {
             // One that is gone has none.
             let _ = self.host.each_folder(group, &mut |name| {
                 goes_on = self.walk(&group.join(name), depth + 1, take);
@@ -94,11 +94,16 @@ impl Place {
             return;
         }
         let mut groups = 0;
-        self.walk(&self.directory, 0, &mut |group| {
+        self.walk(&self.directory, 0, &mut |group, is_deepest| {
+            if is_deepest && signal == Signal::KILL {
+                // On version 1 there is no such file.
+                let _ = self.host.write(group.join("cgroup.kill"), "1");
+            }
             if let Some(list) = OpenFile::open(&self.host, group.join("cgroup.procs")) {
                 signal_listed(
                     |buffer| list.read(buffer),
                     Some(signal),
+                    usize::MAX,
                     buffer,
                     &mut |_| (),
                 );
@@ -111,61 +116,57 @@ impl Place {
 
 /// Who does what the one that looks may not.
 #[derive(Debug)]
-pub(crate) enum Ender {
-    /// Whoever asks, at once.
-    Here(Vec<u8>),
-    /// A thread of ordinary priority.
-    Thread(SyncSender<(Arc<Place>, Signal)>),
+pub(crate) struct Ender {
+    asked: Asked,
+    worker: Worker<Asked>,
 }
 
+type Asked = Vec<(Arc<Place>, Signal)>;
+
 impl Ender {
-    pub fn here() -> Ender {
-        Ender::Here(touched())
-    }
-
     /// # Errors
-    /// When the thread cannot be started.
-    pub fn start() -> Result<Ender, Error> {
-        let (ask, asked) = sync_channel::<(Arc<Place>, Signal)>(ASKED_MAX);
+    /// When its thread cannot be started.
+    pub fn new(by_thread: bool) -> Result<Ender, Error> {
         let mut buffer = touched();
-        thread("guard-end", move || {
-            let _ = rustix::process::setpriority_process(None, -20);
-            for (place, signal) in asked {
-                place.is_asked.store(false, Ordering::Relaxed);
-                place.signal(signal, &mut buffer);
-            }
-        })?;
-        Ok(Ender::Thread(ask))
+        let end = move |asked: &mut Asked| {
+            asked
+                .iter()
+                .for_each(|(place, signal)| place.signal(*signal, &mut buffer));
+            asked.clear();
+        };
+        let name = by_thread.then_some("guard-end");
+        Ok(Ender {
+            asked: Vec::with_capacity(ASKED_MAX),
+            worker: Worker::new(name, Vec::with_capacity(ASKED_MAX), end)?,
+        })
     }
 
+    /// It is done from the end of the look on; where too many wait, it is asked again at the
+    /// next look.
     fn ask(&mut self, place: &Arc<Place>, signal: Signal) {
-        match self {
-            Ender::Here(buffer) => place.signal(signal, buffer),
-            // Where too many wait, it is asked again at the next look.
-            Ender::Thread(ask) => {
-                if !place.is_asked.swap(true, Ordering::Relaxed)
-                    && ask.try_send((Arc::clone(place), signal)).is_err()
-                {
-                    place.is_asked.store(false, Ordering::Relaxed);
-                }
-            }
+        let is_it = |(it, other): &(Arc<Place>, Signal)| Arc::ptr_eq(it, place) && *other == signal;
+        if self.asked.len() < ASKED_MAX && !self.asked.iter().any(is_it) {
+            self.asked.push((Arc::clone(place), signal));
+        }
+    }
+
+    /// Once a look.
+    pub fn send(&mut self) {
+        if let Some(sent) = self.worker.get().filter(|_| !self.asked.is_empty()) {
+            std::mem::swap(sent, &mut self.asked);
+            self.worker.send();
         }
     }
 }
 
-/// Processes that were told to end, and whether they are all that were.
-#[derive(Debug, Default)]
-struct Told {
-    processes: Vec<OwnedFd>,
-    are_all: bool,
-}
-
 /// A group that may be ended.
 #[derive(Debug)]
-pub(crate) struct Candidate {
+pub(crate) struct TrackedGroup {
     /// Its path from the root of its hierarchy on.
     pub shown: Arc<str>,
     pub place: Arc<Place>,
+    /// What its path is known by.
+    pub id: u64,
     /// The place in the rule's `end` of what names it.
     pub rank: usize,
     /// The place of its owner, as groups were chosen last.
@@ -174,7 +175,7 @@ pub(crate) struct Candidate {
     pub is_unclear: bool,
     /// It is protected by its owner's own means.
     pub is_sheltered: bool,
-    meter: Meter,
+    pub meter: Meter,
     /// Nobody is in it or below it: what is charged to it still is elsewhere.
     is_left: bool,
     /// The lists of its processes, and of those in groups below.
@@ -182,13 +183,15 @@ pub(crate) struct Candidate {
     has_more_below: bool,
     /// Whether there is any process in it or below it (version 2).
     events: Option<OpenFile>,
-    told: Told,
+    /// Processes that were told to end, and whether they are all that were.
+    told: Vec<OwnedFd>,
+    are_all_told: bool,
     /// How many processes it had, as far as they are followed.
     processes: Ring<u64>,
     count: u64,
 }
 
-impl Candidate {
+impl TrackedGroup {
     /// None where it is gone, or has no figures.
     pub fn open(
         host: &Host,
@@ -196,7 +199,7 @@ impl Candidate {
         directory: &Path,
         rank: usize,
         spared: Option<Arc<Spared>>,
-    ) -> Option<Candidate> {
+    ) -> Option<TrackedGroup> {
         // What is protected by its name alone may be anywhere.
         let spared = spared.filter(|it| {
             let is_name = |pattern: &GroupPattern| !pattern.is_path();
@@ -211,18 +214,20 @@ impl Candidate {
             hierarchy: hierarchy.clone(),
             kill: kill.filter(|_| spared.is_none()),
             spared,
-            is_asked: AtomicBool::new(false),
         };
         // The lists of the groups that are below it by now, so many.
         let mut members = Vec::with_capacity(BELOW_MAX);
-        let is_all = place.walk(directory, 0, &mut |group| {
+        let is_all = place.walk(directory, 0, &mut |group, is_deepest| {
             let is_one_more = members.len() == BELOW_MAX;
             if !is_one_more {
                 members.extend(OpenFile::open(host, group.join("cgroup.procs")));
             }
-            !is_one_more
+            !is_one_more && !is_deepest
         });
-        let candidate = Candidate {
+        let mut id = DefaultHasher::new();
+        directory.hash(&mut id);
+        let group = TrackedGroup {
+            id: id.finish(),
             shown: hierarchy.shown(directory).into(),
             place: Arc::new(place),
             rank,
@@ -234,18 +239,16 @@ impl Candidate {
             members,
             has_more_below: !is_all,
             events: OpenFile::open(host, directory.join("cgroup.events")),
-            told: Told {
-                processes: Vec::with_capacity(TOLD_MAX),
-                are_all: true,
-            },
+            told: Vec::with_capacity(TOLD_MAX),
+            are_all_told: true,
             processes: Ring::new(),
             count: 0,
         };
-        (!candidate.members.is_empty()).then_some(candidate)
+        (!group.members.is_empty()).then_some(group)
     }
 
     /// What is known of it under that name already.
-    pub fn go_on(&mut self, before: &Candidate) {
+    pub fn go_on(&mut self, before: &TrackedGroup) {
         self.meter.go_on(&before.meter);
         // Of other lists the count says nothing.
         if self.members.len() == before.members.len() && !self.has_more_below {
@@ -257,19 +260,13 @@ impl Candidate {
     /// Looks at what it takes.
     pub fn look(&mut self, now: Instant, buffer: &mut [u8]) {
         self.is_left = self.is_empty(buffer) == Some(true);
-        let taken = self.meter.read(buffer).unwrap_or_default();
-        self.meter.keep(now, taken);
+        self.meter.look(now, buffer);
         let lists = self.members.iter().filter_map(|list| {
             let text = list.read(buffer).ok()?;
             Some(text.lines().count() as u64)
         });
         self.count = lists.sum();
         self.processes.keep(now, self.count);
-    }
-
-    /// It was not there at that time.
-    pub fn began_after(&mut self, then: Instant) {
-        self.meter.began_after(then);
     }
 
     /// What it is chosen by.
@@ -280,6 +277,7 @@ impl Candidate {
             all_bytes: self.meter.now.bytes(),
             grew: self.meter.grew(now),
             took: self.meter.took,
+            grew_slowly: self.meter.grew_slowly(),
             owner: self.owner,
             is_unclear: self.is_unclear,
             is_sheltered: self.is_sheltered,
@@ -305,14 +303,20 @@ impl Candidate {
     /// and what is there now was begun since.
     pub fn has_ended(&self, buffer: &mut [u8]) -> bool {
         let is_empty = self.is_empty(buffer);
-        let mut told = self.told.processes.iter();
-        let are_gone = self.told.are_all && told.len() > 0 && told.all(has_gone);
+        let mut told = self.told.iter();
+        let are_gone = self.are_all_told && told.len() > 0 && told.all(has_gone);
         match is_empty {
             Some(true) => true,
             Some(false) if !are_gone => false,
             // One that leaves its memory to a child has not.
-            _ => self.meter.read(buffer).map_or(0, |it| it.held_bytes) < self.bytes() / 2,
+            _ => !self.keeps_half(buffer),
         }
+    }
+
+    /// Whether it still holds half of what it held.
+    pub fn keeps_half(&self, buffer: &mut [u8]) -> bool {
+        let taken = self.meter.read(buffer).unwrap_or_default();
+        self.meter.now.held_bytes > 0 && taken.held_bytes >= self.meter.now.held_bytes / 2
     }
 
     /// Whether no process is in it or below it; none where what is open does not tell.
@@ -347,9 +351,9 @@ impl Candidate {
 
     /// Tells all of its processes to end, and how many of those are known.
     pub fn tell(&mut self, ender: &mut Ender, buffer: &mut [u8]) -> u64 {
-        if self.has_more_below {
+        if self.has_more() {
             ender.ask(&self.place, Signal::TERM);
-            self.told.are_all = false;
+            self.are_all_told = false;
         }
         self.signal(Some(Signal::TERM), buffer)
     }
@@ -360,11 +364,16 @@ impl Candidate {
         if is_again || self.place.kill.is_none() {
             self.signal(Some(Signal::KILL), buffer);
         }
-        if self.place.kill.is_some() || self.has_more_below {
+        if self.place.kill.is_some() || self.has_more() {
             ender.ask(&self.place, Signal::KILL);
         }
         // Nothing but its emptiness tells that it has ended.
-        self.told.are_all = false;
+        self.are_all_told = false;
+    }
+
+    /// Whether it has processes that are not signalled here.
+    fn has_more(&self) -> bool {
+        self.has_more_below || self.count > SIGNALLED_MAX as u64
     }
 
     /// Goes the way to a signal once, without one, so that its pages are there.
@@ -373,16 +382,18 @@ impl Candidate {
     }
 
     fn signal(&mut self, signal: Option<Signal>, buffer: &mut [u8]) -> u64 {
-        let Candidate { members, told, .. } = self;
-        let mut keep = |process| match told.processes.len() < TOLD_MAX {
+        let (told, are_all_told) = (&mut self.told, &mut self.are_all_told);
+        let mut keep = |process| match told.len() < TOLD_MAX {
             _ if signal.is_none() => {}
-            true => told.processes.push(process),
-            false => told.are_all = false,
+            true => told.push(process),
+            false => *are_all_told = false,
         };
-        let members = members.iter();
-        members
-            .map(|list| signal_listed(|buffer| list.read(buffer), signal, buffer, &mut keep))
-            .sum()
+        let mut sent = 0;
+        for list in &self.members {
+            let most = SIGNALLED_MAX - sent;
+            sent += signal_listed(|into| list.read(into), signal, most, buffer, &mut keep);
+        }
+        sent as u64
     }
 }
 
@@ -392,15 +403,17 @@ impl Candidate {
 fn signal_listed(
     mut read: impl for<'a> FnMut(&'a mut [u8]) -> io::Result<&'a str>,
     signal: Option<Signal>,
+    most: usize,
     buffer: &mut [u8],
     keep: &mut dyn FnMut(OwnedFd),
-) -> u64 {
+) -> usize {
     let own = rustix::process::getpid();
     let (first, second) = buffer.split_at_mut(buffer.len() / 2);
     let Ok(text) = read(first) else {
         return 0;
     };
-    let mut pids = pids(text).filter(|pid| *pid != own && !pid.is_init());
+    let pids_there = pids(text).filter(|pid| *pid != own && !pid.is_init());
+    let mut pids = pids_there.take(most);
     let mut sent = 0;
     loop {
         let mut held: [Option<(Pid, OwnedFd)>; HELD_MAX] = [const { None }; HELD_MAX];
@@ -449,14 +462,181 @@ fn has_gone(process: &OwnedFd) -> bool {
     poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
-/// Whether the group that an open file is of was removed.
-fn is_removed(err: &io::Error) -> bool {
-    err.raw_os_error() == Some(Errno::NODEV.raw_os_error())
+/// What is asked of `memory.stat`; version 1 has `total_` before each, for all below it.
+const FIGURES: [&str; 14] = [
+    "anon",
+    "rss",
+    "shmem",
+    "active_anon",
+    "inactive_anon",
+    "unevictable",
+    "sock",
+    "swap",
+    "swapcached",
+    "kernel",
+    "slab_reclaimable",
+    "kernel_stack",
+    "pagetables",
+    "slab_unreclaimable",
+];
+
+/// What a group takes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Taken {
+    /// In RAM and in swap, what comes back when it ends.
+    pub held_bytes: u64,
+    /// Files in memory.
+    pub shared_bytes: u64,
+}
+
+impl Taken {
+    pub fn bytes(self) -> u64 {
+        self.held_bytes.saturating_add(self.shared_bytes)
+    }
+}
+
+/// The files of it, and what they said lately.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    version: Version,
+    stat: OpenFile,
+    swap: Option<OpenFile>,
+    taken: Ring<u64>,
+    pub now: Taken,
+    /// How much more that is than at the last look.
+    pub took: i64,
+    /// What it took when memory was last far from short.
+    calm_bytes: Option<u64>,
+}
+
+/// Who has groups: a user or a service. What they take together is his, whatever he makes of
+/// them and wherever he moves his processes.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    pub directory: PathBuf,
+    /// The place of it, as groups were chosen last.
+    pub place: usize,
+    pub meter: Meter,
+}
+
+impl Owner {
+    /// All that he has.
+    pub fn figures(&self, now: Instant) -> Figures {
+        Figures {
+            owner: self.place,
+            all_bytes: self.meter.now.bytes(),
+            grew: self.meter.grew(now),
+            took: self.meter.took,
+            grew_slowly: self.meter.grew_slowly(),
+            ..Figures::default()
+        }
+    }
+}
+
+impl Meter {
+    /// None where it is gone, or has no figures.
+    pub fn open(host: &Host, hierarchy: &Hierarchy, directory: &Path) -> Option<Meter> {
+        Some(Meter {
+            version: hierarchy.version,
+            stat: OpenFile::open(host, directory.join("memory.stat"))?,
+            swap: OpenFile::open(host, directory.join("memory.swap.current")),
+            taken: Ring::new(),
+            now: Taken::default(),
+            took: 0,
+            calm_bytes: None,
+        })
+    }
+
+    /// What is known of it already.
+    pub fn go_on(&mut self, before: &Meter) {
+        self.taken = before.taken;
+        self.now = before.now;
+        self.took = before.took;
+        self.calm_bytes = before.calm_bytes;
+    }
+
+    /// Looks at it. What cannot be read stays as it was: it is no growth from nothing later.
+    pub fn look(&mut self, now: Instant, buffer: &mut [u8]) {
+        let Some(taken) = self.read(buffer) else {
+            return;
+        };
+        self.took = taken.bytes() as i64 - self.now.bytes() as i64;
+        self.now = taken;
+        self.taken.keep(now, taken.bytes());
+        self.calm_bytes.get_or_insert(taken.bytes());
+    }
+
+    /// Memory is far from short.
+    pub fn is_calm(&mut self) {
+        self.calm_bytes = Some(self.now.bytes());
+    }
+
+    /// It was not there at that time.
+    pub fn began_after(&mut self, then: Instant) {
+        self.taken.keep(then, 0);
+        self.calm_bytes = Some(0);
+    }
+
+    /// How much more it takes than ten seconds ago, files in memory (tmpfs) included: who
+    /// fills memory with those is who runs away, though they stay when he ends.
+    pub fn grew(&self, now: Instant) -> i64 {
+        let before = self.taken.oldest(now);
+        before.map_or(0, |(_, before)| self.now.bytes() as i64 - before as i64)
+    }
+
+    /// How much more it takes than when memory was last far from short.
+    pub fn grew_slowly(&self) -> i64 {
+        let now = self.now.bytes();
+        now as i64 - self.calm_bytes.unwrap_or(now) as i64
+    }
+
+    /// What it takes now, nothing where it is gone; none where that cannot be read.
+    pub fn read(&self, buffer: &mut [u8]) -> Option<Taken> {
+        let stat = match self.stat.read(buffer) {
+            Err(err) if is_removed(&err) => return Some(Taken::default()),
+            stat => stat.ok()?,
+        };
+        let total = match self.version {
+            Version::One => "total_",
+            Version::Two => "",
+        };
+        let mut figures = [None; FIGURES.len()];
+        for (name, figure) in counters::parse(stat) {
+            let name = name.strip_prefix(total);
+            if let Some(at) = FIGURES.iter().position(|it| name == Some(it)) {
+                figures[at] = Some(figure);
+            }
+        }
+        let [anon, rss, shmem, active, inactive, unevictable, sock, swap, swapcached, rest @ ..] =
+            figures;
+        let [kernel, slab_reclaimable, kernel_stack, pagetables, slab_unreclaimable] = rest;
+        let sum = |figures: &[Option<u64>]| -> u64 { figures.iter().flatten().sum() };
+        let anon_bytes = anon.or(rss)?;
+        let shared_bytes = sum(&[shmem]);
+        // Pages of files that cannot be had back, since they are locked: what is neither
+        // memory of programs nor of tmpfs of what cannot.
+        let locked = (anon_bytes + shared_bytes).saturating_sub(sum(&[active, inactive]));
+        let locked_files = sum(&[unevictable]).saturating_sub(locked);
+        // What a bomb of processes takes is the kernel's; as one sum from 5.18 on. What can be
+        // had back at any time is no burden.
+        let kernel = match kernel {
+            Some(bytes) => bytes.saturating_sub(sum(&[slab_reclaimable])),
+            None => sum(&[kernel_stack, pagetables, slab_unreclaimable]),
+        };
+        let ram = anon_bytes + locked_files + kernel + sum(&[sock]);
+        // What is in RAM again and in swap still counts once.
+        let swap = swap.or_else(|| self.swap.as_ref()?.read(buffer).ok()?.trim().parse().ok());
+        let swap = sum(&[swap]).saturating_sub(sum(&[swapcached]));
+        Some(Taken {
+            held_bytes: ram + swap,
+            shared_bytes,
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use std::process::{Command, Stdio};
 
     use super::*;
 
@@ -476,6 +656,7 @@ mod tests {
                 Ok(std::str::from_utf8(&buffer[..list.len()]).unwrap())
             },
             Some(Signal::TERM),
+            usize::MAX,
             &mut touched(),
             &mut |_| (),
         );
@@ -484,5 +665,39 @@ mod tests {
         assert!(other.try_wait().unwrap().is_none());
         other.kill().unwrap();
         other.wait().unwrap();
+    }
+
+    /// Where each of thousands is held and told there is no look meanwhile: another thread
+    /// tells most of them.
+    #[test]
+    fn a_group_of_many_processes_takes_no_longer_to_tell() {
+        let root = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let mut last = Command::new("sleep");
+        let mut last = last.arg("60").stdout(Stdio::null()).spawn().unwrap();
+        let mount = "30 1 0:26 / /cg rw shared:4 - cgroup2 cgroup2 rw\n";
+        put("proc/self/mountinfo", mount);
+        put("cg/cgroup.controllers", "memory\n");
+        put("cg/a/memory.stat", "anon 1\n");
+        // Beyond what the kernel numbers.
+        let all: String = (0..7000)
+            .map(|at| format!("{}\n", 5_000_000 + at))
+            .collect();
+        put("cg/a/cgroup.procs", &format!("{all}{}\n", last.id()));
+        let host = Host::at(root.path());
+        let hierarchy = Hierarchy::find(&host).unwrap().unwrap();
+        let group = TrackedGroup::open(&host, &hierarchy, Path::new("/cg/a"), 0, None);
+        let (mut group, mut buffer) = (group.unwrap(), touched());
+        group.look(Instant::now(), &mut buffer);
+        let mut ender = Ender::new(false).unwrap();
+        assert_eq!(group.tell(&mut ender, &mut buffer), 0);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        assert!(last.try_wait().unwrap().is_none());
+        ender.send();
+        assert!(!last.wait().unwrap().success());
     }
 }

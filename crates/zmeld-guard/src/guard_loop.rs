@@ -1,8 +1,8 @@
 //! The guard: the thread that looks, and acts.
 //!
-//! Invariants: from one look to the next it opens nothing, takes no memory, and waits for
-//! nobody: what other threads leave for it is taken where their lock is free, and else at the
-//! next look.
+//! Invariants: from one look to the next it opens nothing but what it sends signals to, takes
+//! and frees no memory, closes no file of a group, and waits for nobody: what other threads do
+//! for it is taken where it is there, and else at the next look (`worker.rs`).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -15,17 +15,15 @@ use zmeld_linux::amount::Percent;
 use zmeld_linux::command::Invocation;
 use zmeld_linux::Host;
 
-use crate::candidate::{Candidate, Ender, Place};
 use crate::choice::{Cause, Figures};
-use crate::devices;
+use crate::choosing::{choosing, Chosen, CANDIDATES_MAX, OWNERS_MAX};
 use crate::ending::{Ending, Settling, AGAIN_MAX, ENDING_MAX};
 use crate::event::{Event, GuardEvent};
-use crate::groups::{Chooser, CANDIDATES_MAX, OWNERS_MAX};
+use crate::group::{Ender, Meter, Owner, TrackedGroup};
 use crate::log::Outbox;
-use crate::meter::Owner;
-use crate::note::Recorder;
+use crate::memory::{is_soon, is_too_soon, MemoryMonitor, Sample};
 use crate::open::touched;
-use crate::sight::{is_soon, is_too_soon, Seen, Sight};
+use crate::worker::{thread, Worker};
 use crate::{is_due, Error, Rule};
 
 /// How often it looks, at least and at most.
@@ -34,13 +32,18 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// As fast as a program can fill memory: it looks so often that no more than this goes
 /// between two looks, as far as the shortest pause allows.
 const FILLED_PER_SECOND: f64 = 4.0 * (1_u64 << 30) as f64;
+/// Groups that wait to be closed.
+const RETIRED_MAX: usize = 256;
 /// On a large machine a share of RAM is a lot: this is little, and this very little.
 const ROOM_BELOW_MAX: u64 = 4 << 30;
 const END_BELOW_MAX: u64 = 1 << 30;
 /// A thing that stays is told again after so long.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
-/// Files that may be open.
-const FILES: u64 = 4096;
+/// Files that may be open: more than groups that are followed, those that are followed no more,
+/// owners and processes that were told to end can have.
+const FILES: u64 = 8192;
+/// Above what rtkit gives to any user who asks (20), below the kernel's own threads (50).
+const PRIORITY: &str = "40";
 /// For so long, in each look, memory goes too fast before that counts: less is one large
 /// request.
 const TOO_SOON_LASTS: Duration = Duration::from_millis(400);
@@ -78,30 +81,24 @@ impl Guard {
         files.current = Some(files.maximum.map_or(FILES, |most| most.min(FILES)));
         let _ = setrlimit(Resource::Nofile, files);
         let _ = host.write("/proc/self/oom_score_adj", "-1000");
-        let shared = Arc::new(Shared::default());
-        let devices = devices::Reader::start(host.clone())?;
-        let chooser = Chooser::start(host.clone(), rule.clone(), Arc::clone(&shared))?;
-        let at_work = Arc::clone(&shared);
-        let mut outbox = Outbox::start(host.clone(), Arc::clone(&shared), !dry_run, say)?;
-        let mut sentry = Sentry::with(host, rule, dry_run, at_work, devices, chooser)?;
-        sentry.ender = Ender::start()?;
+        let mut guard = GuardLoop::with(host, rule, dry_run, true, say)?;
+        let shared = Arc::clone(&guard.shared);
         let work = move || {
-            let mut say = |event| outbox.say(event);
-            // What is said at the beginning comes with it.
-            say(GuardEvent(Event::Chosen(Arc::default())));
             if let Err(err) = lock_memory() {
                 let why = format!(
                     "the guard's memory may be swapped out, so that it may be late: mlockall: {err}"
                 );
-                say(GuardEvent(Event::Failed(why.into())));
+                guard.say(Event::Failed(why.into()));
             }
-            hurry(&sentry.host);
+            hurry(&guard.host);
             let mut planned = Instant::now();
-            while !sentry.shared.stop.load(Ordering::Relaxed) {
+            while !guard.shared.stop.load(Ordering::Relaxed) {
                 let now = Instant::now();
                 // From look to look, what it did in the last one included.
-                sentry.was_late(now.saturating_duration_since(planned));
-                planned = now + sentry.look(now, &mut say);
+                let late = now.saturating_duration_since(planned).as_micros();
+                let most = &guard.shared.late_us_max;
+                most.fetch_max(u64::try_from(late).unwrap_or(u64::MAX), Ordering::Relaxed);
+                planned = now + guard.look(now);
                 std::thread::park_timeout(planned.saturating_duration_since(Instant::now()));
             }
         };
@@ -129,17 +126,6 @@ impl Drop for Guard {
     }
 }
 
-pub(crate) fn thread(
-    name: &str,
-    work: impl FnOnce() + Send + 'static,
-) -> Result<JoinHandle<()>, Error> {
-    let thread = std::thread::Builder::new().name(name.to_owned());
-    let thread = thread.stack_size(512 << 10).spawn(work);
-    thread.map_err(|err| Error::CannotGuard {
-        why: format!("no thread can be started: {err}"),
-    })
-}
-
 /// What is there now is there to stay, the program's text with it; what comes, as it is
 /// touched.
 fn lock_memory() -> rustix::io::Result<()> {
@@ -150,7 +136,7 @@ fn lock_memory() -> rustix::io::Result<()> {
 /// This thread runs before all that run away, or where it may not, more than its turn.
 fn hurry(host: &Host) {
     let thread = rustix::thread::gettid().as_raw_nonzero();
-    let first = Invocation::new("chrt").args(["-R", "-f", "-p", "1", &thread.to_string()]);
+    let first = Invocation::new("chrt").args(["-R", "-f", "-p", PRIORITY, &thread.to_string()]);
     if host.run(&first).is_err() {
         let _ = rustix::process::setpriority_process(None, -20);
     }
@@ -158,18 +144,19 @@ fn hurry(host: &Host) {
 
 /// Looks, and acts.
 #[derive(Debug)]
-pub struct Sentry {
+pub struct GuardLoop {
     pub(crate) host: Host,
     pub(crate) rule: Rule,
     pub(crate) dry_run: bool,
     pub(crate) shared: Arc<Shared>,
-    sight: Sight,
-    pub(crate) chooser: Chooser,
+    pub(crate) outbox: Outbox,
+    monitor: MemoryMonitor,
+    pub(crate) chooser: Worker<Chosen>,
     pub(crate) ender: Ender,
-    /// Where nobody else keeps the note.
-    recorder: Option<Recorder>,
-    pub(crate) candidates: Vec<Candidate>,
+    pub(crate) groups: Vec<TrackedGroup>,
     pub(crate) owners: Vec<Owner>,
+    /// Groups that are followed no more, which the chooser closes.
+    pub(crate) retired: Vec<TrackedGroup>,
     /// What they are chosen by, and which are.
     pub(crate) figures: Vec<Figures>,
     pub(crate) places: Vec<usize>,
@@ -183,8 +170,8 @@ pub struct Sentry {
     pub(crate) endings: Vec<Ending>,
     /// What the last ones that were ended are giving back.
     pub(crate) settling: Option<Settling>,
-    /// Groups that were told to end, and when.
-    pub(crate) ended_lately: Vec<(Instant, Arc<Place>)>,
+    /// Groups that were told to end, by their paths, and when.
+    pub(crate) ended_lately: Vec<(Instant, u64)>,
     /// How many times in a row less than half came back of what was held.
     pub(crate) in_vain: u32,
     /// Since when memory goes too fast, in each look.
@@ -194,53 +181,55 @@ pub struct Sentry {
     headroom_then: u64,
     pub(crate) went_bytes: u64,
     /// What was seen when memory was last far from short.
-    pub(crate) calm: Option<Seen>,
+    pub(crate) calm: Option<Sample>,
     /// Since when only what grows is ended.
     pub(crate) braked: Option<Instant>,
-    failed: Option<Arc<str>>,
+    pub(crate) failed: Option<Arc<str>>,
+    told_blind: Option<Instant>,
     pub(crate) told_nothing: Option<Instant>,
     pub(crate) told_would: Option<Instant>,
 }
 
-impl Sentry {
+impl GuardLoop {
     /// One that looks when it is asked to, and does all by itself.
     ///
     /// # Errors
     /// When the machine cannot be looked at.
-    pub fn new(host: Host, rule: Rule, dry_run: bool) -> Result<Sentry, Error> {
-        let shared = Arc::new(Shared::default());
-        let devices = devices::Reader::here(host.clone());
-        let chooser = Chooser::here(host.clone(), rule.clone(), Arc::clone(&shared))?;
-        let recorder = Recorder::new(host.clone(), !dry_run);
-        let mut sentry = Sentry::with(host, rule, dry_run, shared, devices, chooser)?;
-        sentry.recorder = Some(recorder);
-        Ok(sentry)
+    pub fn new(
+        host: Host,
+        rule: Rule,
+        dry_run: bool,
+        say: impl FnMut(GuardEvent) + Send + 'static,
+    ) -> Result<GuardLoop, Error> {
+        GuardLoop::with(host, rule, dry_run, false, say)
     }
 
     fn with(
         host: Host,
         rule: Rule,
         dry_run: bool,
-        shared: Arc<Shared>,
-        devices: devices::Reader,
-        chooser: Chooser,
-    ) -> Result<Sentry, Error> {
-        let sight = Sight::open(&host, devices).ok_or_else(|| Error::CannotGuard {
-            why: "/proc/meminfo cannot be opened".to_owned(),
-        })?;
-        Ok(Sentry {
+        by_threads: bool,
+        say: impl FnMut(GuardEvent) + Send + 'static,
+    ) -> Result<GuardLoop, Error> {
+        let shared = Arc::new(Shared::default());
+        let name = |name| by_threads.then_some(name);
+        let choose = choosing(host.clone(), rule.clone(), Arc::clone(&shared))?;
+        let mut chosen = Chosen::default();
+        chosen.retired.reserve(RETIRED_MAX);
+        let mut guard = GuardLoop {
+            monitor: MemoryMonitor::open(&host, by_threads)?,
+            outbox: Outbox::new(&host, &shared, !dry_run, by_threads, say)?,
+            chooser: Worker::new(name("guard-choose"), chosen, choose)?,
+            ender: Ender::new(by_threads)?,
             // Without any to end there is nothing to wait for.
             has_chosen: rule.end.is_empty(),
-            chooser,
-            ender: Ender::here(),
-            recorder: None,
             host,
             rule,
             dry_run,
             shared,
-            sight,
-            candidates: Vec::new(),
+            groups: Vec::new(),
             owners: Vec::new(),
+            retired: Vec::with_capacity(RETIRED_MAX),
             figures: Vec::with_capacity(CANDIDATES_MAX + OWNERS_MAX),
             places: Vec::with_capacity(ENDING_MAX),
             buffer: touched(),
@@ -258,9 +247,14 @@ impl Sentry {
             calm: None,
             braked: None,
             failed: None,
+            told_blind: None,
             told_nothing: None,
             told_would: None,
-        })
+        };
+        if guard.has_chosen {
+            guard.say(Event::Follows(Arc::default()));
+        }
+        Ok(guard)
     }
 
     /// Whether memory is short.
@@ -268,129 +262,113 @@ impl Sentry {
         self.is_short
     }
 
+    pub(crate) fn say(&mut self, event: Event) {
+        self.outbox.say(GuardEvent(event));
+    }
+
     /// Looks, and does what is due; when to look again.
-    pub fn look(&mut self, now: Instant, say: &mut dyn FnMut(GuardEvent)) -> Duration {
-        let mut recorder = self.recorder.take();
-        let pause = self.act(now, &mut |event| {
-            let event = GuardEvent(event);
-            if let Some(recorder) = &mut recorder {
-                recorder.take(&event);
-            }
-            say(event);
-        });
-        if let Some(recorder) = &mut recorder {
-            recorder.keep(now, &self.shared);
-        }
-        self.recorder = recorder;
+    pub fn look(&mut self, now: Instant) -> Duration {
+        let pause = self.act(now);
+        self.ender.send();
+        self.outbox.send(now);
+        self.shared.looks.fetch_add(1, Ordering::Relaxed);
         pause
     }
 
-    fn act(&mut self, now: Instant, say: &mut dyn FnMut(Event)) -> Duration {
-        let Some(seen) = self.sight.look(now) else {
+    fn act(&mut self, now: Instant) -> Duration {
+        let Some(sample) = self.monitor.look(now) else {
             self.too_soon = None;
-            self.fail("/proc/meminfo cannot be read", say);
+            if is_over(&mut self.told_blind, now) {
+                self.say(Event::Blind);
+            }
             return PAUSE_MAX;
         };
-        self.too_soon = is_too_soon(&seen).then(|| self.too_soon.unwrap_or(now));
-        if self.calm.is_none() || seen.headroom_bytes / 2 >= self.room_below(&seen) {
-            self.calm = Some(seen);
+        self.too_soon = is_too_soon(&sample).then(|| self.too_soon.unwrap_or(now));
+        if self.calm.is_none() || sample.headroom_bytes / 2 >= self.room_below(&sample) {
+            self.calm = Some(sample);
+            let groups = self.groups.iter_mut().map(|it| &mut it.meter);
+            let owners = self.owners.iter_mut().map(|it| &mut it.meter);
+            groups.chain(owners).for_each(Meter::is_calm);
         }
-        let cause = self.cause(&seen, now);
-        self.look_at_groups(&seen, cause, now);
-        self.go_on_ending(&seen, now, say);
+        let cause = self.cause(&sample, now);
+        self.look_at_groups(&sample, cause, now);
+        self.go_on_ending(&sample, now);
         if let Some(cause) = cause {
-            self.end_some(cause, &seen, now, say);
+            self.end_some(cause, &sample, now);
         }
-        self.tell_of_room(&seen, cause, say);
-        self.choose_groups(cause, now, say);
-        self.shared.looks.fetch_add(1, Ordering::Relaxed);
+        self.tell_of_room(&sample, cause);
+        self.choose_groups(cause, now);
         let headroom = &self.shared.headroom_bytes;
-        headroom.store(seen.headroom_bytes, Ordering::Relaxed);
-        self.pause(&seen)
-    }
-
-    /// A look came so much later than it should have.
-    fn was_late(&mut self, late: Duration) {
-        let late_us = u64::try_from(late.as_micros()).unwrap_or(u64::MAX);
-        let most = &self.shared.late_us_max;
-        most.fetch_max(late_us, Ordering::Relaxed);
+        headroom.store(sample.headroom_bytes, Ordering::Relaxed);
+        self.pause(&sample)
     }
 
     /// Why something has to end now.
-    fn cause(&self, seen: &Seen, now: Instant) -> Option<Cause> {
-        if seen.headroom_bytes < self.end_below(seen) {
+    fn cause(&self, sample: &Sample, now: Instant) -> Option<Cause> {
+        if sample.headroom_bytes < self.end_below(sample) {
             return Some(Cause::NoRoom);
         }
         // Waiting at the limits of groups counts as well: alone it says nothing of the machine.
-        let is_little = seen.headroom_bytes < self.room_below(seen);
+        let is_little = sample.headroom_bytes < self.room_below(sample);
         let lasts = |since| now.saturating_duration_since(since) >= TOO_SOON_LASTS;
         if is_little && self.too_soon.is_some_and(lasts) {
             return Some(Cause::TooSoon);
         }
         let most = self.rule.stalled_max.fraction();
-        let is_stalled = seen.stalled.is_some_and(|stalled| stalled >= most);
+        let is_stalled = sample.stalled.is_some_and(|stalled| stalled >= most);
         (is_little && is_stalled).then_some(Cause::Stalled)
     }
 
-    pub(crate) fn end_below(&self, seen: &Seen) -> u64 {
-        part(self.rule.end_below, seen).min(END_BELOW_MAX)
+    pub(crate) fn end_below(&self, sample: &Sample) -> u64 {
+        part(self.rule.end_below, sample).min(END_BELOW_MAX)
     }
 
-    pub(crate) fn room_below(&self, seen: &Seen) -> u64 {
-        part(self.rule.room_below, seen).min(ROOM_BELOW_MAX)
+    pub(crate) fn room_below(&self, sample: &Sample) -> u64 {
+        part(self.rule.room_below, sample).min(ROOM_BELOW_MAX)
     }
 
-    fn tell_of_room(&mut self, seen: &Seen, cause: Option<Cause>, say: &mut dyn FnMut(Event)) {
-        let little = self.room_below(seen);
-        let is_short = seen.headroom_bytes < little || is_soon(seen) || cause.is_some();
+    fn tell_of_room(&mut self, sample: &Sample, cause: Option<Cause>) {
+        let little = self.room_below(sample);
+        let is_short = sample.headroom_bytes < little || is_soon(sample) || cause.is_some();
         // Not to and fro at the edge.
-        let stays = self.is_short && seen.headroom_bytes < little / 4 * 5;
+        let stays = self.is_short && sample.headroom_bytes < little / 4 * 5;
         let is_short = is_short || stays;
         if is_short != self.is_short {
             self.is_short = is_short;
-            say(Event::Short(is_short, *seen));
+            self.say(Event::Short(is_short, *sample));
         }
     }
 
     /// Looks at what groups take, where it may matter soon.
-    fn look_at_groups(&mut self, seen: &Seen, cause: Option<Cause>, now: Instant) {
-        let least = self.room_below(seen).saturating_mul(FOLLOWED_BELOW);
-        let is_near = seen.headroom_bytes < least || is_soon(seen) || seen.stalled > Some(0.0);
+    fn look_at_groups(&mut self, sample: &Sample, cause: Option<Cause>, now: Instant) {
+        let least = self.room_below(sample).saturating_mul(FOLLOWED_BELOW);
+        let is_near =
+            sample.headroom_bytes < least || is_soon(sample) || sample.stalled > Some(0.0);
         let waited = cause.is_some() || is_due(self.looked_at_groups, PAUSE_MAX / 2, now);
         if !is_near || !waited {
             return;
         }
         self.looked_at_groups = Some(now);
-        self.went_bytes = self.headroom_then.saturating_sub(seen.headroom_bytes);
-        self.headroom_then = seen.headroom_bytes;
-        for candidate in &mut self.candidates {
-            candidate.look(now, &mut self.buffer);
+        self.went_bytes = self.headroom_then.saturating_sub(sample.headroom_bytes);
+        self.headroom_then = sample.headroom_bytes;
+        for group in &mut self.groups {
+            group.look(now, &mut self.buffer);
         }
         for owner in &mut self.owners {
-            let taken = owner.meter.read(&mut self.buffer).unwrap_or_default();
-            owner.meter.keep(now, taken);
+            owner.meter.look(now, &mut self.buffer);
         }
     }
 
-    /// Tells what cannot be looked at, once; nothing where it can be again.
-    pub(crate) fn fail(&mut self, why: &str, say: &mut dyn FnMut(Event)) {
-        if self.failed.as_deref() != Some(why) {
-            let why: Arc<str> = why.into();
-            self.failed = Some(Arc::clone(&why));
-            say(Event::Failed(why));
-        }
-    }
-
-    pub(crate) fn fails_no_more(&mut self) {
-        self.failed = None;
-    }
-
-    fn pause(&self, seen: &Seen) -> Duration {
+    fn pause(&self, sample: &Sample) -> Duration {
         if !self.endings.is_empty() {
             return PAUSE_MIN;
         }
-        let filled = seen.headroom_bytes as f64 / FILLED_PER_SECOND;
-        let gone = seen.gone_in.into_iter().chain(seen.lately_gone_in).min();
+        let filled = sample.headroom_bytes as f64 / FILLED_PER_SECOND;
+        let gone = sample
+            .gone_in
+            .into_iter()
+            .chain(sample.lately_gone_in)
+            .min();
         let gone = gone.map_or(f64::INFINITY, |it| it.as_secs_f64());
         let soonest = filled.min(gone / 8.0);
         Duration::try_from_secs_f64(soonest)
@@ -403,8 +381,8 @@ impl Sentry {
 /// calls little.
 const FOLLOWED_BELOW: u64 = 4;
 
-pub(crate) fn part(share: Percent, seen: &Seen) -> u64 {
-    share.of(seen.total_bytes)
+pub(crate) fn part(share: Percent, sample: &Sample) -> u64 {
+    share.of(sample.total_bytes)
 }
 
 /// Whether it is time to tell of a thing again; it is told now.
@@ -414,4 +392,51 @@ pub(crate) fn is_over(told: &mut Option<Instant>, now: Instant) -> bool {
         *told = Some(now);
     }
     is_over
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Groups come and go, and are told of: other threads take the memory for it, free it,
+    /// and close their files.
+    #[test]
+    fn who_looks_neither_takes_nor_frees_memory() {
+        let root = tempfile::tempdir().unwrap();
+        let put = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let mount = "30 1 0:26 / /cg rw shared:4 - cgroup2 cgroup2 rw\n";
+        put("proc/self/mountinfo", mount);
+        put("proc/self/cgroup", "0::/guard\n");
+        put(
+            "proc/meminfo",
+            "MemTotal: 1000000 kB\nMemAvailable: 500000 kB\n",
+        );
+        put("cg/cgroup.controllers", "memory\n");
+        let rule = Rule {
+            end: vec!["/apps".parse().unwrap()],
+            ..Rule::default()
+        };
+        let host = Host::at(root.path());
+        let mut guard = GuardLoop::with(host, rule, false, true, |_| {}).unwrap();
+        let mut now = Instant::now();
+        for turn in 0..10_i32 {
+            for group in 0..20 {
+                put(&format!("cg/apps/{turn}-{group}/memory.stat"), "anon 1\n");
+                put(&format!("cg/apps/{turn}-{group}/cgroup.procs"), "5000000\n");
+            }
+            let last = format!("cg/apps/{}-7", turn - 1);
+            let _ = std::fs::remove_dir_all(root.path().join(last));
+            now += Duration::from_secs(11);
+            let taken = allocation_counter::measure(|| {
+                guard.look(now);
+            });
+            std::thread::sleep(Duration::from_millis(50));
+            assert_eq!((taken.count_total, taken.count_current), (0, 0), "{turn}");
+        }
+        assert_eq!(guard.groups.len(), CANDIDATES_MAX);
+    }
 }

@@ -1,0 +1,401 @@
+//! How much more memory programs can take, how soon that is gone, and for how long all of
+//! them waited for memory: what the guard looks at several times a second.
+//!
+//! The sum is that of `zmeld status`, with the ratio of the pages that came within the last
+//! ten seconds where those are enough to judge by: a runaway's pages are not those that were
+//! there before.
+//!
+//! Threads of ordinary priority read what makes its reader wait for others. The kernel keeps a
+//! device's lock through all of a writeback or a recompression, and whoever reads `mm_stat`
+//! meanwhile sleeps until they end. Who reads `/proc/pressure/memory`, which anybody may, does
+//! so under a lock that he keeps while he is not let run. The guard has what was read last.
+
+use std::time::{Duration, Instant};
+
+use zmeld_linux::headroom::{self, Sum};
+use zmeld_linux::meminfo::{self, Meminfo};
+use zmeld_linux::{pressure, Host};
+
+use crate::open::{touched, OpenFile, Ring, WINDOW};
+use crate::worker::Worker;
+use crate::{is_due, Error};
+
+/// What is judged of it needs this much of the window: for how long all waited,
+const STALLED_MIN: Duration = Duration::from_secs(8);
+/// and how fast memory goes, since one large request is no trend.
+const TREND_MIN: Duration = Duration::from_secs(2);
+/// A group that is told to end gives its memory back so much later.
+const END_TAKES: Duration = Duration::from_secs(1);
+
+/// What is taken where too little is in a device to judge by: pages of programs nearly
+/// always compress better, and an empty device is not one of no use.
+const RATIO_UNKNOWN: f64 = 2.0;
+/// With less than this there is too little: when memory is short there is no time to wait
+/// for as much as a codec is judged by.
+const JUDGED_FROM: u64 = 2 << 20;
+/// What came lately is judged by itself where it is one part in so many of all.
+const MUCH: u64 = 4;
+/// How often devices are looked for.
+const FOLLOW_EVERY: Duration = Duration::from_secs(10);
+/// So long the guard waits for the first figures, when it begins.
+const FIRST_MAX: Duration = Duration::from_secs(2);
+/// How long all waited is not known where it was not read for so long.
+const STALE: Duration = Duration::from_secs(3);
+/// Figures of more devices are not handed over.
+const DEVICES_MAX: usize = 64;
+
+/// What is seen at one moment.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Sample {
+    /// All RAM.
+    pub total_bytes: u64,
+    /// How much more programs can take.
+    pub headroom_bytes: u64,
+    /// When that is gone, as it went in the last ten seconds.
+    pub gone_in: Option<Duration>,
+    /// The same, as it went since the last look: what doubles is faster than it was.
+    pub lately_gone_in: Option<Duration>,
+    /// Files in memory (tmpfs).
+    pub shared_bytes: u64,
+    /// The share of the last ten seconds in which no task could go on for want of
+    /// memory; absent where the kernel does not measure it, or not long enough yet.
+    pub stalled: Option<f64>,
+}
+
+/// What it is seen by.
+#[derive(Debug)]
+pub(crate) struct MemoryMonitor {
+    meminfo: OpenFile,
+    devices: Worker<Latest>,
+    latest: Latest,
+    pressure: Worker<Pressure>,
+    stalled: Option<(Instant, f64)>,
+    headroom: Ring<u64>,
+    last: Option<(Instant, u64)>,
+    buffer: Vec<u8>,
+}
+
+impl MemoryMonitor {
+    /// One that reads all by itself, or by threads.
+    ///
+    /// # Errors
+    /// Where there is no `/proc/meminfo`, or a thread cannot be started.
+    pub fn open(host: &Host, by_threads: bool) -> Result<MemoryMonitor, Error> {
+        let meminfo = OpenFile::open(host, meminfo::PATH).ok_or_else(|| Error::CannotGuard {
+            why: "/proc/meminfo cannot be opened".to_owned(),
+        })?;
+        let name = |name| by_threads.then_some(name);
+        let (mut all, own) = (Devices::new(host.clone()), host.clone());
+        let read = move |latest: &mut Latest| all.read(latest);
+        let mut devices = Worker::new(name("guard-devices"), Latest::default(), read)?;
+        let look = move |pressure: &mut Pressure| pressure.stalled = pressure.read(&own);
+        let pressure = Worker::new(name("guard-pressure"), Pressure::default(), look)?;
+        let begin = Instant::now();
+        devices
+            .get()
+            .into_iter()
+            .for_each(|it| it.now = Some(begin));
+        if by_threads {
+            devices.send();
+        }
+        while devices.get().is_none() && begin.elapsed() < FIRST_MAX {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(MemoryMonitor {
+            meminfo,
+            devices,
+            latest: Latest {
+                devices: Vec::with_capacity(DEVICES_MAX),
+                ..Latest::default()
+            },
+            pressure,
+            stalled: None,
+            headroom: Ring::new(),
+            last: None,
+            buffer: touched(),
+        })
+    }
+
+    /// Looks; nothing where `/proc/meminfo` cannot be read.
+    pub fn look(&mut self, now: Instant) -> Option<Sample> {
+        let count = self.latest.devices.len();
+        let latest = &mut self.latest;
+        self.devices.renew(|it| {
+            latest.devices.clear();
+            latest.devices.extend_from_slice(&it.devices);
+            latest.pool_bytes = it.pool_bytes;
+            it.now = Some(now);
+        });
+        if self.latest.devices.len() != count {
+            // Another sum: what it was before tells nothing of how fast memory goes.
+            self.headroom = Ring::new();
+            self.last = None;
+        }
+        let stalled = &mut self.stalled;
+        self.pressure.renew(|it| {
+            *stalled = it.stalled.map(|share| (now, share));
+            it.now = Some(now);
+        });
+        let is_stale = |(then, _): &(Instant, f64)| now.duration_since(*then) > STALE;
+        self.stalled = self.stalled.filter(|it| !is_stale(it));
+        let text = self.meminfo.read(&mut self.buffer).ok()?;
+        let memory = Meminfo::new(text);
+        let total_bytes = memory.total_bytes()?;
+        let anonymous = memory.bytes("AnonPages").unwrap_or(0);
+        let mut sum = Sum::new(
+            memory.available_bytes()?,
+            // What is locked is not swapped, however well it would compress.
+            anonymous.saturating_sub(memory.bytes("Mlocked").unwrap_or(0)),
+        );
+        let shared_bytes = memory.bytes("Shmem").unwrap_or(0);
+        let mut drives = memory.bytes("SwapFree").unwrap_or(0);
+        let pool = self.latest.pool_bytes;
+        // Before Linux 5.19 nothing says what is in it: it counts as full.
+        sum.pool(pool.saturating_sub(memory.bytes("Zswap").unwrap_or(pool)));
+        for device in &self.latest.devices {
+            // All that is free of swap bounds it: pages of zeros take a place and do not
+            // reach the device.
+            let free = device.size_bytes.saturating_sub(device.stored_bytes);
+            let free = free.min(drives);
+            sum.compressed(free, device.ratio, device.left_bytes);
+            drives -= free;
+        }
+        sum.drive(drives);
+        let headroom_bytes = sum.bytes();
+        self.headroom.keep(now, headroom_bytes);
+        Some(Sample {
+            total_bytes,
+            headroom_bytes,
+            shared_bytes,
+            gone_in: self.gone_in(headroom_bytes, now),
+            lately_gone_in: self.lately_gone_in(headroom_bytes, now),
+            stalled: self.stalled.map(|(_, share)| share),
+        })
+    }
+
+    fn gone_in(&self, headroom_bytes: u64, now: Instant) -> Option<Duration> {
+        let before = self.headroom.oldest(now)?;
+        (before.0 >= TREND_MIN).then(|| gone(before, headroom_bytes))?
+    }
+
+    fn lately_gone_in(&mut self, headroom_bytes: u64, now: Instant) -> Option<Duration> {
+        let (then, before) = self.last.replace((now, headroom_bytes))?;
+        gone((now.duration_since(then), before), headroom_bytes)
+    }
+}
+
+/// When what is left is gone, where so long ago there was so much.
+fn gone((age, before): (Duration, u64), left: u64) -> Option<Duration> {
+    let went = before.saturating_sub(left);
+    let times = left as f64 / went as f64;
+    (went > 0).then(|| Duration::try_from_secs_f64(age.as_secs_f64() * times).ok())?
+}
+
+/// Whether it is gone before a group that is told to end now has given anything back.
+pub(crate) fn is_too_soon(seen: &Sample) -> bool {
+    seen.lately_gone_in.is_some_and(|time| time < END_TAKES)
+}
+
+/// Whether it is gone within the window.
+pub(crate) fn is_soon(seen: &Sample) -> bool {
+    seen.gone_in.is_some_and(|time| time < WINDOW)
+}
+
+/// How long all tasks waited for memory.
+#[derive(Debug, Default)]
+struct Pressure {
+    /// Opened by who reads it.
+    file: Option<(Option<OpenFile>, Vec<u8>)>,
+    total_us: Ring<u64>,
+    /// When it is asked for, and the share of the last ten seconds.
+    now: Option<Instant>,
+    stalled: Option<f64>,
+}
+
+impl Pressure {
+    fn read(&mut self, host: &Host) -> Option<f64> {
+        let now = self.now?;
+        let open = || (OpenFile::open(host, "/proc/pressure/memory"), touched());
+        let (file, buffer) = self.file.get_or_insert_with(open);
+        let text = file.as_ref()?.read(buffer).ok()?;
+        let full = pressure::parse(text).find(|stall| stall.kind == "full")?;
+        self.total_us.keep(now, full.total_us);
+        let (age, before) = self.total_us.oldest(now)?;
+        let waited = full.total_us.saturating_sub(before) as f64;
+        (age >= STALLED_MIN).then(|| waited / age.as_micros() as f64)
+    }
+}
+
+/// What a device holds.
+#[derive(Debug, Clone, Copy)]
+struct DeviceFigures {
+    pub size_bytes: u64,
+    pub stored_bytes: u64,
+    /// How many times smaller pages are in it.
+    pub ratio: f64,
+    /// What its limit leaves of RAM.
+    pub left_bytes: Option<u64>,
+}
+
+/// What was read last.
+#[derive(Debug, Default)]
+struct Latest {
+    pub devices: Vec<DeviceFigures>,
+    /// The most that zswap's pool may take; 0 where it is off.
+    pub pool_bytes: u64,
+    /// When it is asked for.
+    now: Option<Instant>,
+}
+
+/// The devices' files.
+#[derive(Debug)]
+struct Devices {
+    host: Host,
+    all: Vec<SwapDevice>,
+    pool_bytes: u64,
+    followed: Option<Instant>,
+    buffer: Vec<u8>,
+}
+
+impl Devices {
+    fn new(host: Host) -> Devices {
+        Devices {
+            host,
+            all: Vec::new(),
+            pool_bytes: 0,
+            followed: None,
+            buffer: touched(),
+        }
+    }
+
+    fn read(&mut self, latest: &mut Latest) {
+        let Some(now) = latest.now else { return };
+        if is_due(self.followed, FOLLOW_EVERY, now) {
+            self.followed = Some(now);
+            self.follow();
+        }
+        latest.pool_bytes = self.pool_bytes;
+        latest.devices.clear();
+        for device in self.all.iter_mut().take(DEVICES_MAX) {
+            latest.devices.extend(device.figures(now, &mut self.buffer));
+        }
+    }
+
+    /// Opens what is swapped to by now; what is known of a device stays.
+    fn follow(&mut self) {
+        self.pool_bytes = pool_bytes(&self.host).unwrap_or(0);
+        let known = std::mem::take(&mut self.all);
+        for swap in self.host.swaps().unwrap_or_default() {
+            let Some(name) = swap.path.file_name().and_then(|it| it.to_str()) else {
+                continue;
+            };
+            let Some(opened) = SwapDevice::open(&self.host, name, swap.size_bytes) else {
+                continue;
+            };
+            let before = known.iter().find(|it| it.name == opened.name);
+            self.all.push(SwapDevice {
+                stored: before.map_or_else(Ring::new, |it| it.stored),
+                ..opened
+            });
+        }
+    }
+}
+
+/// The most that zswap's pool may take; none where it is off.
+fn pool_bytes(host: &Host) -> Option<u64> {
+    const PARAMETERS: &str = "/sys/module/zswap/parameters";
+    let is_on = host.read(format!("{PARAMETERS}/enabled")).ok()? == "Y";
+    let percent = host.read_u64(format!("{PARAMETERS}/max_pool_percent"));
+    let total = Meminfo::new(&host.read(meminfo::PATH).ok()?).total_bytes()?;
+    is_on.then_some(total / 100 * percent.ok()?.min(100))
+}
+
+/// The numbers in a line.
+fn numbers<const COUNT: usize>(text: &str) -> Option<[u64; COUNT]> {
+    let mut words = text.split_whitespace();
+    let mut numbers = [0; COUNT];
+    for number in &mut numbers {
+        *number = words.next()?.parse().ok()?;
+    }
+    Some(numbers)
+}
+
+/// A compressed device that is swapped to.
+#[derive(Debug)]
+struct SwapDevice {
+    name: String,
+    size_bytes: u64,
+    held: OpenFile,
+    backed: Option<OpenFile>,
+    /// What it stored, and the RAM that it took for that.
+    stored: Ring<Stored>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Stored {
+    pages_bytes: u64,
+    elsewhere_bytes: u64,
+    used_bytes: u64,
+}
+
+impl SwapDevice {
+    fn open(host: &Host, name: &str, size_bytes: u64) -> Option<SwapDevice> {
+        let file = |file: &str| OpenFile::open(host, format!("/sys/block/{name}/{file}"));
+        Some(SwapDevice {
+            name: name.to_owned(),
+            size_bytes,
+            held: file("mm_stat")?,
+            backed: file("bd_stat"),
+            stored: Ring::new(),
+        })
+    }
+
+    /// Nothing where it is gone.
+    fn figures(&mut self, now: Instant, buffer: &mut [u8]) -> Option<DeviceFigures> {
+        // Stored, compressed, used, limit, used at most, of one value.
+        let [stored_bytes, _, used_bytes, limit, _, same] = numbers(self.held.read(buffer).ok()?)?;
+        let backed = self.backed.as_ref().and_then(|file| {
+            let [units] = numbers(file.read(buffer).ok()?)?;
+            Some(units)
+        });
+        let page = rustix::param::page_size() as u64;
+        let stored = Stored {
+            pages_bytes: stored_bytes,
+            elsewhere_bytes: same
+                .saturating_mul(page)
+                .saturating_add(backed.unwrap_or(0).saturating_mul(4096)),
+            used_bytes,
+        };
+        self.stored.keep(now, stored);
+        Some(DeviceFigures {
+            size_bytes: self.size_bytes,
+            stored_bytes,
+            ratio: self.ratio(stored, now),
+            left_bytes: (limit > 0).then_some(limit.saturating_sub(used_bytes)),
+        })
+    }
+
+    /// That of all, or of what came lately where that is less and much of all: what was
+    /// freed meanwhile is not told apart from it.
+    fn ratio(&self, stored: Stored, now: Instant) -> f64 {
+        let of = |it: Stored| {
+            let pages = it.pages_bytes.saturating_sub(it.elsewhere_bytes);
+            headroom::ratio(pages, it.used_bytes).filter(|_| pages >= JUDGED_FROM)
+        };
+        let came = self.stored.oldest(now).and_then(|(_, before)| {
+            let pages_bytes = stored.pages_bytes.checked_sub(before.pages_bytes)?;
+            if pages_bytes < stored.pages_bytes / MUCH {
+                return None;
+            }
+            of(Stored {
+                pages_bytes,
+                elsewhere_bytes: stored
+                    .elsewhere_bytes
+                    .saturating_sub(before.elsewhere_bytes),
+                used_bytes: stored.used_bytes.checked_sub(before.used_bytes)?,
+            })
+        });
+        let all = of(stored).unwrap_or(RATIO_UNKNOWN);
+        came.map_or(all, |came| came.min(all))
+    }
+}
