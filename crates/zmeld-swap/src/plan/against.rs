@@ -7,14 +7,12 @@ use crate::execute::may_go_up;
 use crate::journal::State;
 use crate::machine::Machine;
 use crate::observe::DamonReclaim;
-use crate::reconcile::Doubt;
-use crate::step::Record;
 use crate::watch::reclaim;
 use zmeld_guard as guard;
 use zmeld_linux::groups::{outlook, Outlook};
 use zmeld_linux::Host;
 
-use super::{Group, Options, Plan};
+use super::Plan;
 
 /// What `zmeld up` would refuse on that machine, and what the plan would warn of,
 /// beside what the configuration shows by itself. What only root may look at is left
@@ -37,41 +35,25 @@ pub fn against(
         let is_error = found.severity == Severity::Error;
         is_error || !is_unmeasured && !by_file.iter().any(is_same)
     };
-    let mut names: Vec<String> = config.tiers.iter().map(|it| it.name.to_string()).collect();
-    loop {
-        let options = Options {
-            only: (names.len() < config.tiers.len()).then(|| names.clone()),
-            ..Options::default()
-        };
-        match Plan::new(host, config, state, &options) {
-            Ok(plan) => {
-                let records = state.map_or(&[][..], |state| &state.records);
-                let of_room = match options.only {
-                    None => room_for(host, records, &plan),
-                    Some(_) => Vec::new(),
-                };
-                let of_room = of_room
-                    .into_iter()
-                    .filter(|it| it.severity == Severity::Error);
-                problems.extend(of_room.map(refused));
-                problems.extend(plan.problems.into_iter().filter(is_new).map(refused));
-                break;
+    let (not_planned, plan) = Plan::look(host, config, state, false);
+    let is_whole = not_planned.is_empty();
+    // The rest is looked at all the same.
+    let seen = not_planned.into_iter().filter(|it| !is_denied(&it.1));
+    problems.extend(seen.map(|(group, err)| refusal(group, &err)));
+    match plan {
+        Ok(plan) => {
+            let of_room = is_whole.then(|| room_for(host, &plan));
+            let of_room = of_room.into_iter().flatten();
+            let of_room = of_room.filter(|it| it.severity == Severity::Error);
+            problems.extend(of_room.map(refused));
+            problems.extend(plan.problems.into_iter().filter(is_new).map(refused));
+        }
+        // What no tier is to blame for: a tunable that the kernel has not got.
+        Err(err) => {
+            if !is_denied(&err) {
+                problems.push(refusal("tunables".to_owned(), &err));
             }
-            // The rest is looked at all the same.
-            Err(Error::Planned { group, source }) => {
-                names.retain(|name| Group::of_tier(name) != group);
-                if !is_denied(&source) {
-                    problems.push(refusal(group, &source));
-                }
-            }
-            // What no tier is to blame for: a tunable that the kernel has not got.
-            Err(err) => {
-                if !is_denied(&err) {
-                    problems.push(refusal("tunables".to_owned(), &err));
-                }
-                problems.extend(machine.kept_free(config).map(refused));
-                break;
-            }
+            problems.extend(machine.kept_free(config).map(refused));
         }
     }
     of_rules(host, config, &mut problems);
@@ -80,12 +62,12 @@ pub fn against(
 
 /// What the switching off of a plan that would be carried out meets: an error is what
 /// `zmeld up` refuses for it.
-pub fn room_for(host: &Host, records: &[Record], plan: &Plan) -> Vec<Problem> {
+pub fn room_for(host: &Host, plan: &Plan) -> Vec<Problem> {
     if plan.refuse().is_err() {
         return Vec::new();
     }
     let mut problems = Vec::new();
-    let found = may_go_up(host, records, plan, Doubt::Recorded, &mut |event| {
+    let found = may_go_up(host, plan, &mut |event| {
         if let Event::Note { text } = event {
             problems.push(mind("", text.to_owned()));
         }

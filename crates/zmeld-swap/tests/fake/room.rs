@@ -12,7 +12,6 @@ use zmeld_swap::findings::findings;
 use zmeld_swap::journal::State;
 use zmeld_swap::observe::Observation;
 use zmeld_swap::outstanding::Outstanding;
-use zmeld_swap::reconcile::Doubt;
 
 use crate::common::{config, Machine, MEMINFO};
 
@@ -81,7 +80,7 @@ fn refused(machine: &Machine, words: &[&str]) {
     let plan = machine.plan(&config(LARGER)).unwrap();
     let would = execute::may_go_down(&host, &records, Removal::default(), &mut |_| {});
     assert_eq!(would.unwrap_err().to_string(), down);
-    let would = execute::may_go_up(&host, &records, &plan, Doubt::Recorded, &mut |_| {});
+    let would = execute::may_go_up(&host, &plan, &mut |_| {});
     assert_eq!(would.unwrap_err().to_string(), up);
     for line in [down, up] {
         assert!(words.iter().all(|word| line.contains(word)), "{line}");

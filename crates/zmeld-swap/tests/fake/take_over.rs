@@ -13,7 +13,6 @@ use zmeld_swap::journal::{Journal, State};
 use zmeld_swap::observe::Observation;
 use zmeld_swap::outstanding::Outstanding;
 use zmeld_swap::plan::{Options, Plan};
-use zmeld_swap::reconcile::Doubt;
 use zmeld_swap::Error;
 
 use crate::common::{config, Fate, Machine, MEMINFO, PATIENCE};
@@ -510,7 +509,7 @@ fn may_take_over(machine: &Machine, text: &str, force: bool) -> (Vec<String>, Re
     };
     let plan = Plan::new(&host, &config(text), None, &options).unwrap();
     let mut notes = Vec::new();
-    let result = execute::may_go_up(&host, &[], &plan, Doubt::Recorded, &mut |event| {
+    let result = execute::may_go_up(&host, &plan, &mut |event| {
         if let Event::Note { text } = event {
             notes.push(text.to_owned());
         }

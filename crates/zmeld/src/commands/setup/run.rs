@@ -11,8 +11,7 @@ use zmeld_swap::config::{Config, Kind, Location, Problem, Severity, Source};
 use zmeld_swap::event::Event;
 use zmeld_swap::execute::{self, Done, Removal, Report, Skipped};
 use zmeld_swap::journal::{Journal, State};
-use zmeld_swap::plan::Plan;
-use zmeld_swap::reconcile::Doubt;
+use zmeld_swap::plan::{Doubt, Options, Plan};
 
 use super::report::{run_document, RunBody};
 use super::{planned, readable_state, wanted, DownArgs, Occasion, Origin, UpArgs, Wanted};
@@ -50,7 +49,11 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
     if is_nothing_at_boot(args, &wanted) {
         return Ok(Outcome::Done);
     }
-    let (plan, options) = planned(&wanted, &args.wanted, &host, state.as_ref(), args.force)?;
+    let options = Options {
+        force: args.force,
+        ..Options::default()
+    };
+    let (plan, options) = planned(&wanted, &args.wanted, &host, state.as_ref(), options)?;
     warn(&plan);
     let mut tell = |event: Event<'_>| told.tell(event);
     let result = execute::up_or_stand_in(&host, &mut journal, &plan, &options, stop, &mut tell);
@@ -130,13 +133,15 @@ fn would_go_up(args: &UpArgs, host: &Host) -> anyhow::Result<Outcome> {
     if is_nothing_at_boot(args, &wanted) {
         return as_the_run_would_end();
     }
-    let (plan, _) = planned(&wanted, &args.wanted, host, state.as_ref(), args.force)?;
+    let options = Options {
+        force: args.force,
+        doubt: Doubt::Recorded,
+        ..Options::default()
+    };
+    let (plan, _) = planned(&wanted, &args.wanted, host, state.as_ref(), options)?;
     warn(&plan);
-    let records = state.as_ref().map_or(&[][..], |state| &state.records);
     let mut told = Reporter::new();
-    execute::may_go_up(host, records, &plan, Doubt::Recorded, &mut |event| {
-        told.tell(event)
-    })?;
+    execute::may_go_up(host, &plan, &mut |event| told.tell(event))?;
     drop(told);
     let steps = |done: bool| {
         plan.groups.iter().flat_map(move |group| {
