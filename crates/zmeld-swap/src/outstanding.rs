@@ -21,10 +21,8 @@ use crate::step::{Record, Step};
 const LAST_UP: &str = "the last zmeld up";
 
 /// What a machine is compared with, and who asked for it.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Asked {
-    /// The configuration.
-    pub config: Config,
+struct Asked {
+    config: Config,
     tiers_by: &'static str,
     rest_by: &'static str,
 }
@@ -32,7 +30,7 @@ pub struct Asked {
 impl Asked {
     /// What the file asks for: see [`Config::completed`]. Without tiers, those of the last
     /// `zmeld up` count.
-    pub fn new(file: &Config, applied: Option<&Applied>) -> Asked {
+    fn new(file: &Config, applied: Option<&Applied>) -> Asked {
         const FILE: &str = "/etc/zmeld.toml";
         let Some(applied) = applied else {
             return Asked {
@@ -87,9 +85,16 @@ pub enum Way {
     Refused(Option<String>),
 }
 
-/// All that `zmeld up` would change.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// What is asked for, what is set up, and all that `zmeld up` would change.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outstanding {
+    /// What is asked for: by the file, and where that says nothing of tiers, by the last
+    /// `zmeld up`.
+    pub wanted: Config,
+    /// What was set up.
+    pub applied: Option<Applied>,
+    /// What keeps the journal from being read; nothing is compared then.
+    pub journal_problem: Option<String>,
     /// Each thing, in the order of the plan.
     pub changes: Vec<Change>,
     /// What brings it about.
@@ -115,18 +120,40 @@ pub struct Outstanding {
 }
 
 impl Outstanding {
-    /// Compares a machine with its configuration; nothing where its journal cannot be
-    /// read, or where nothing is asked for.
-    pub fn read(host: &Host, file: &Config) -> Outstanding {
+    /// What is asked for alone: no machine is looked at.
+    pub fn of(wanted: &Config) -> Outstanding {
+        Outstanding {
+            wanted: wanted.clone(),
+            ..Outstanding::default()
+        }
+    }
+
+    /// Compares a machine with its configuration; nothing is compared where its journal or
+    /// its file (none) cannot be read, or where nothing is asked for.
+    pub fn read(host: &Host, file: Option<&Config>) -> Outstanding {
         let host = &host.without_commands();
-        let Ok(state) = State::read(host) else {
-            return Outstanding::default();
+        let state = State::read(host).and_then(|state| {
+            let state = state.filter(|state| !state.records.is_empty());
+            let applied = state.as_ref().map(|state| Applied::new(host, state));
+            Ok((state, applied.transpose()?))
+        });
+        let empty = Config::default();
+        let (state, applied) = match state {
+            Ok(found) => found,
+            Err(err) => {
+                return Outstanding {
+                    journal_problem: Some(err.to_string()),
+                    ..Outstanding::of(file.unwrap_or(&empty))
+                }
+            }
         };
-        let state = state.filter(|state| !state.records.is_empty());
-        let Ok(applied) = Applied::read(host) else {
-            return Outstanding::default();
-        };
-        let asked = Asked::new(file, applied.as_ref());
+        let asked = Asked::new(file.unwrap_or(&empty), applied.as_ref());
+        if file.is_none() {
+            return Outstanding {
+                applied,
+                ..Outstanding::of(&asked.config)
+            };
+        }
         let rules = asked.config.watch.has_rules();
         let is_watched = rules.then(|| runs(host, is_watch)).flatten();
         let is_guarded = asked.config.watch.guard.is_some();
@@ -177,6 +204,9 @@ impl Outstanding {
             otherwise,
             in_plain: in_plain(host, &asked.config),
             guard: guarding(host, &asked.config).map(|found| found.gaps),
+            wanted: asked.config,
+            journal_problem: None,
+            applied,
         }
     }
 }

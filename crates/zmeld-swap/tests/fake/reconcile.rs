@@ -209,7 +209,7 @@ fn an_experiments_steps_are_not_those_of_up() {
     assert!(State::read(&host).unwrap().is_none());
     let state = State::read_of(&host, Owner::Experiment).unwrap().unwrap();
     assert!(!state.records.is_empty());
-    assert!(zmeld_swap::applied::Applied::read(&host).unwrap().is_none());
+    assert!(machine.applied().is_none());
     let plan = machine.plan(&config(RAM)).unwrap();
     assert!(!plan.is_done() && plan.undone.is_empty());
     // It is not for down to say that nothing is left.

@@ -6,12 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use zmeld_swap::applied::Applied;
 use zmeld_swap::execute::{self, Removal};
-use zmeld_swap::findings::findings;
 use zmeld_swap::journal::State;
-use zmeld_swap::observe::Observation;
-use zmeld_swap::outstanding::Outstanding;
 
 use crate::common::{config, Machine, MEMINFO};
 
@@ -111,12 +107,8 @@ fn a_group_whose_swap_does_not_fit_back_is_named_with_its_largest_program() {
 
 /// What status says is to be done.
 fn remedies(machine: &Machine, text: &str) -> Vec<String> {
-    let host = machine.host();
-    let applied = Applied::read(&host).unwrap();
-    let outstanding = Outstanding::read(&host, &config(text));
-    let now = Observation::read(&host, 4096);
-    let all = findings(&now, &config(text), applied.as_ref(), &outstanding);
-    let found = all.into_iter().filter(|found| found.id == "not-applied");
+    let all = machine.findings(text).into_iter();
+    let found = all.filter(|found| found.id == "not-applied");
     found.map(|found| found.remedy).collect()
 }
 

@@ -5,18 +5,13 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-use crate::common::{config, Fate, Killed, Machine, MEMINFO, PATIENCE};
+use crate::common::{config, Fate, Killed, Machine, MEMINFO};
 use crate::crash::quietly;
 use zmeld_linux::command::Invocation;
 use zmeld_swap::config::Severity;
-use zmeld_swap::execute::{self, Removal, Report};
-use zmeld_swap::findings::{findings, Finding};
-use zmeld_swap::journal::{Journal, State};
-use zmeld_swap::machine::Machine as Seen;
-use zmeld_swap::observe::Observation;
-use zmeld_swap::outstanding::Outstanding;
-use zmeld_swap::plan::{against, Options, Plan};
-use zmeld_swap::Error;
+use zmeld_swap::execute::Removal;
+use zmeld_swap::journal::State;
+use zmeld_swap::plan::Options;
 
 const BOTH: &str = "accept = [\"lru-inversion\", \"read-ahead\"]\n\
     [tier.fast]\nkind = \"zram\"\nsize = \"64MiB\"\n\
@@ -29,28 +24,11 @@ const EVERY_STEP: &str =
     [tunables]\nswappiness = 150\n";
 const FILE: &str = "[tier.d]\nkind = \"disk\"\nfile = \"/srv/swap\"\nsize = \"1MiB\"\n";
 
-fn up_with(machine: &Machine, text: &str, options: &Options) -> Result<Report, Error> {
-    let host = machine.host();
-    let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {})?;
-    let state = journal.state().clone();
-    let plan = Plan::new(&host, &config(text), Some(&state), options)?;
-    execute::up(&host, &mut journal, &plan, &false.into(), &mut |_| {})
-}
-
 fn only(tier: &str) -> Options {
     Options {
         only: Some(vec![tier.to_owned()]),
         ..Options::default()
     }
-}
-
-fn told(machine: &Machine, text: &str) -> Vec<Finding> {
-    let host = machine.host();
-    let config = config(text);
-    let applied = zmeld_swap::applied::Applied::read(&host).unwrap();
-    let now = Observation::read(&host, rustix::param::page_size() as u64);
-    let outstanding = Outstanding::read(&host, &config);
-    findings(&now, &config, applied.as_ref(), &outstanding)
 }
 
 /// As the units of a boot do it, in both orders.
@@ -60,7 +38,7 @@ fn one_tiers_run_leaves_what_another_tier_needs() {
     for order in [["fast", "d"], ["d", "fast"]] {
         let machine = Machine::new();
         for tier in order.iter().chain(&order) {
-            up_with(&machine, BOTH, &only(tier)).unwrap();
+            machine.up_with(&config(BOTH), &only(tier)).unwrap();
         }
         assert_eq!(machine.text(enabled).trim(), "N", "{order:?}");
         assert_eq!(machine.text("/proc/swaps").lines().count(), 3);
@@ -82,11 +60,11 @@ fn a_run_for_one_tier_leaves_taken_over_what_another_took_over() {
         ..Options::default()
     };
     let optional = BOTH.replace("format = true\n", "format = true\noptional = true\n");
-    up_with(&machine, &optional, &taking).unwrap();
+    machine.up_with(&config(&optional), &taking).unwrap();
     let areas = machine.text("/proc/swaps");
     assert!(!areas.contains("/dev/zram0"), "{areas}");
     for tier in ["d", "fast", "d"] {
-        up_with(&machine, &optional, &only(tier)).unwrap();
+        machine.up_with(&config(&optional), &only(tier)).unwrap();
         assert_eq!(machine.text("/proc/swaps"), areas, "{tier}");
     }
 }
@@ -108,7 +86,7 @@ fn a_drive_that_is_swapped_to_in_plain_is_not_called_encrypted() {
             err.contains(said) && err.contains("swapoff /dev/sdb1"),
             "{err}"
         );
-        let told = told(&machine, &text);
+        let told = machine.findings(&text);
         let found = told.iter().find(|it| it.id == "not-encrypted").unwrap();
         assert_eq!(found.severity, zmeld_swap::findings::Severity::Critical);
     }
@@ -129,7 +107,7 @@ fn a_file_of_another_size_is_not_called_set_up_in_silence() {
         let found = found.unwrap_or_else(|| panic!("{:?}", plan.problems));
         assert!(found.what.contains(said), "{}", found.what);
         assert_eq!(found.severity, Severity::Warning);
-        let told = told(&machine, FILE);
+        let told = machine.findings(FILE);
         assert!(told
             .iter()
             .any(|it| it.id == "not-applied" && it.what.contains(said)));
@@ -154,8 +132,7 @@ fn a_codec_that_the_kernel_lacks_costs_no_machine_its_swap() {
     let machine = Machine::new();
     machine.offer("recomp_algorithm", "");
     let before = machine.snapshot();
-    let host = machine.host();
-    let problems = against(&host, &Seen::read(&host).unwrap(), &config(text), None);
+    let problems = machine.against(&config(text));
     let said = "has no deflate, and zmeld up takes the kernel's default instead";
     assert!(
         problems.iter().any(|it| it.to_string().contains(said)),
@@ -170,7 +147,7 @@ fn a_codec_that_the_kernel_lacks_costs_no_machine_its_swap() {
     let note = "the kernel has no codec deflate: pages are compressed with lzo-rle";
     assert!(notes.iter().any(|it| it.contains(note)), "{notes:?}");
     assert!(machine.up(&config(text)).unwrap().is_unchanged());
-    let told = told(&machine, text);
+    let told = machine.findings(text);
     assert!(told.iter().any(|it| it.what.contains(said)), "{told:?}");
     machine.down().unwrap();
     assert_eq!(machine.snapshot(), before);
@@ -179,7 +156,10 @@ fn a_codec_that_the_kernel_lacks_costs_no_machine_its_swap() {
         only_named: true,
         ..Options::default()
     };
-    let err = up_with(&machine, text, &exact).unwrap_err().to_string();
+    let err = machine
+        .up_with(&config(text), &exact)
+        .unwrap_err()
+        .to_string();
     assert!(err.contains("no codec deflate"), "{err}");
 }
 
@@ -188,15 +168,11 @@ fn what_stops_a_unit_keeps_its_file() {
     let machine = Machine::on_disk();
     machine.put("/srv/other", "");
     machine.up(&config(FILE)).unwrap();
-    let host = machine.host();
     let removal = Removal {
         keep_files: true,
         ..Removal::default()
     };
-    {
-        let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {}).unwrap();
-        execute::down(&host, &mut journal, removal, &false.into(), &mut |_| {}).unwrap();
-    }
+    machine.down_with(removal, &false.into()).unwrap();
     assert!(machine.path("/srv/swap").exists());
     assert_eq!(machine.text("/proc/swaps").lines().count(), 1);
     // The same file is taken again, and goes when somebody asks for that.
@@ -308,7 +284,7 @@ fn the_first_codec_of_a_list_that_the_kernel_has_is_taken() {
         let wanted = config(&text(list));
         let again = config(&wanted.to_toml(&Default::default()));
         assert_eq!(again, wanted);
-        let problems = against(&host, &Seen::read(&host).unwrap(), &wanted, None);
+        let problems = machine.against(&wanted);
         let is_default = chosen == "[lzo-rle]";
         let is_said = |it: &zmeld_swap::config::Problem| it.to_string().contains(said);
         assert_eq!(problems.iter().any(is_said), is_default, "{problems:?}");
@@ -357,7 +333,7 @@ fn a_killed_run_tells_how_many_tiers_it_began() {
             continue;
         }
         let said = format!("steps of {} of 2 tiers were begun", begun.len());
-        let found = told(&machine, BOTH);
+        let found = machine.findings(BOTH);
         assert!(format!("{found:?}").contains(&said), "{said}: {found:?}");
         told_of.insert(begun.len());
     }
