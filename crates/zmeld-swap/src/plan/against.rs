@@ -74,10 +74,9 @@ pub fn room_for(host: &Host, plan: &Plan) -> Vec<Problem> {
     });
     match found.map_err(|err| (err.kind(), err)) {
         Ok(_) => {}
-        Err((ErrorKind::Input, err)) => problems.push(Problem {
-            severity: Severity::Error,
-            ..mind("", of_up(&err))
-        }),
+        Err((ErrorKind::Input, err)) => {
+            problems.push(Problem::new(Severity::Error, "", of_up(&err)))
+        }
         Err((_, err)) => problems.push(mind(
             "",
             format!("whether what is swapped out fits back cannot be told: {err}"),
@@ -105,13 +104,7 @@ fn refused(problem: Problem) -> Problem {
 const REFUSED: &str = "zmeld up refuses it here";
 
 fn refusal(key: String, err: &Error) -> Problem {
-    Problem {
-        place: None,
-        key,
-        what: format!("{err}; {REFUSED}"),
-        severity: Severity::Error,
-        trap: None,
-    }
+    Problem::new(Severity::Error, key, format!("{err}; {REFUSED}"))
 }
 
 /// What the machine has against the rules about groups.
@@ -125,9 +118,8 @@ fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Problem>) {
         }
     }
     if config.watch.reclaim.is_some() && !config.accept.contains(&Trap::TwoReclaimers) {
-        let both = DamonReclaim::read(host).into_iter().map(|damon| Problem {
-            trap: Some(Trap::TwoReclaimers),
-            ..mind(
+        let both = DamonReclaim::read(host).into_iter().map(|damon| {
+            mind(
                 "watch.reclaim",
                 format!(
                     "{} of DAMON reclaims memory ahead of time, too; {}",
@@ -135,6 +127,7 @@ fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Problem>) {
                     damon.way_out()
                 ),
             )
+            .of(Trap::TwoReclaimers)
         });
         problems.extend(both);
     }
@@ -160,15 +153,15 @@ fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Problem>) {
             // That is why.
             gaps.retain(|gap| gap.key != GUARD.key);
         }
-        problems.extend(never.into_iter().map(|pattern| Problem {
-            trap: Some(Trap::UnusedRule),
-            ..mind(
+        problems.extend(never.into_iter().map(|pattern| {
+            mind(
                 GUARD.key,
                 format!(
                     "{pattern} is never ended: it is needed to get at the machine; remove it from \
                      end"
                 ),
             )
+            .of(Trap::UnusedRule)
         }));
     }
     problems.extend(gaps.iter().map(Gap::problem));
@@ -188,13 +181,13 @@ pub fn lacks_for_reclaim(host: &Host, config: &Config) -> Option<Problem> {
         }
         _ => reclaim::no_mechanism(host, &hierarchy).map(str::to_owned),
     };
-    Some(Problem {
-        trap: Some(Trap::UnusedRule),
-        ..mind(
+    Some(
+        mind(
             "watch.reclaim.mechanism",
             format!("nothing can be reclaimed: {}", why?),
         )
-    })
+        .of(Trap::UnusedRule),
+    )
 }
 
 /// Whom a rule for reclaim names in vain.
@@ -323,13 +316,7 @@ impl Names {
 }
 
 fn mind(key: &str, what: String) -> Problem {
-    Problem {
-        place: None,
-        key: key.to_owned(),
-        what,
-        severity: Severity::Warning,
-        trap: None,
-    }
+    Problem::new(Severity::Warning, key, what)
 }
 
 fn inner(err: &Error) -> &Error {

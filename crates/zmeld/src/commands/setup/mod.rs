@@ -359,13 +359,7 @@ fn override_tier(config: &mut Config, args: &WantedArgs) -> anyhow::Result<()> {
 
 /// Something to be told that no line of a file is to blame for.
 fn mind(what: String) -> Problem {
-    Problem {
-        place: None,
-        key: String::new(),
-        what,
-        severity: Severity::Warning,
-        trap: None,
-    }
+    Problem::new(Severity::Warning, String::new(), what)
 }
 
 /// What an ordinary user is told of a plan, which another's would differ from.
@@ -453,8 +447,7 @@ fn is_here(host: &Host) -> bool {
 /// and `status` say why.
 pub fn own_swaps(host: &Host) -> Vec<String> {
     let applied = Applied::read(host).ok().flatten();
-    let tiers = applied.map(|applied| applied.tiers).unwrap_or_default();
-    tiers.into_iter().filter_map(|tier| tier.area).collect()
+    applied.map(Applied::areas).unwrap_or_default()
 }
 
 /// What `zmeld up` does with that recommendation here, as the last word of a scan.
