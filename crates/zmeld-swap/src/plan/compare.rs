@@ -8,9 +8,17 @@
 //! made anew where another of its attributes is missing or wrong, since those can be
 //! written only once and go with the device.
 
+use std::path::PathBuf;
+
+use serde::Serialize;
+use zmeld_advice::tier::is_in_ram;
+use zmeld_linux::swaps::SwapArea;
+use zmeld_linux::Host;
+use zmeld_report::units::bytes;
+
 use crate::error::Error;
 use crate::step::{Record, Step, StepContext};
-use zmeld_linux::Host;
+use crate::steps::Area;
 
 use super::{Done, Group, Plan};
 
@@ -22,6 +30,47 @@ pub(crate) struct Compared {
     in_place: usize,
     /// What is changed on a device that stays, in order.
     pub changes: Vec<Change>,
+}
+
+/// A swap area that is switched off first, and what has to leave it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Leaving {
+    /// The area.
+    pub path: PathBuf,
+    /// What is in it, in bytes.
+    pub bytes: u64,
+    /// About how long that takes, in seconds; none where it hangs on a drive.
+    pub seconds: Option<u64>,
+}
+
+/// What swapoff read back a second from zram with lzo-rle, on one busy processor of two.
+const LEAVING_BYTES_PER_S: u64 = 330 << 20;
+
+impl Leaving {
+    fn new(area: &SwapArea) -> Leaving {
+        let in_ram = is_in_ram(&area.path.to_string_lossy());
+        Leaving {
+            path: area.path.clone(),
+            bytes: area.used_bytes,
+            seconds: in_ram.then(|| area.used_bytes.div_ceil(LEAVING_BYTES_PER_S)),
+        }
+    }
+
+    /// The same in a sentence.
+    pub fn words(&self) -> String {
+        let path = self.path.display();
+        match (self.bytes, self.seconds) {
+            (0, _) => format!("{path} is switched off, and no page is in it."),
+            (held, Some(seconds)) => format!(
+                "{} have to leave {path} first, which takes about {seconds} s.",
+                bytes(held)
+            ),
+            (held, None) => format!(
+                "{} have to leave {path} first, as fast as the drive gives them back.",
+                bytes(held)
+            ),
+        }
+    }
 }
 
 /// An attribute of a device in use that is written again.
@@ -93,6 +142,16 @@ impl Plan {
                 }
             }
         }
+        let off = undone.iter().filter_map(|record| match &record.step {
+            Step::SwapOn(on) => on.area_seen(host, records, record).ok(),
+            _ => None,
+        });
+        self.leaving = off
+            .filter_map(|area| match area {
+                Area::Ours(swap) => Some(Leaving::new(&swap)),
+                _ => None,
+            })
+            .collect();
         self.undone = undone.into_iter().map(Done::of).collect();
         let dropped = self.changes.iter().filter(|it| it.to.is_none());
         let of = |it: &Change| Some(Done::new(&it.group, it.from.as_ref()?));

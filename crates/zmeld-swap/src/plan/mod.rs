@@ -27,7 +27,7 @@ use zmeld_linux::Host;
 pub use against::{against, guarding, is_disproved, lacks_for_reclaim, room_for, Gap, Guarding};
 pub(crate) use against::{is_denied, of_up};
 pub(crate) use compare::{compare, holds};
-pub use compare::{Change, Doubt};
+pub use compare::{Change, Doubt, Leaving};
 pub use stand_in::{RefusedModule, StandIn};
 pub use tunables::Measured;
 
@@ -86,6 +86,8 @@ pub struct Plan {
     pub only: Option<Vec<String>>,
     /// What of earlier runs is taken back first, in order.
     pub undone: Vec<Done>,
+    /// What has to leave the areas that are switched off with that.
+    pub leaving: Vec<Leaving>,
     /// What was recorded when it was made.
     #[serde(skip)]
     pub records: Vec<Record>,
@@ -292,6 +294,7 @@ impl Plan {
             problems,
             only: options.only.clone(),
             undone: Vec::new(),
+            leaving: Vec::new(),
             records: state.map_or(Vec::new(), |state| state.records.clone()),
             removed: Vec::new(),
             changes: Vec::new(),

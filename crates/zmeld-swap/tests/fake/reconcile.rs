@@ -57,6 +57,26 @@ fn a_plan_says_what_up_does() {
     machine.down().unwrap();
 }
 
+/// What has to leave a device that is made anew is said before, and how long it takes.
+#[test]
+fn a_plan_says_what_has_to_leave_a_device() {
+    let machine = Machine::new();
+    machine.up(&config(RAM)).unwrap();
+    let full = machine
+        .text("/proc/swaps")
+        .replace("1024\t\t0", "900000\t\t737280");
+    machine.put("/proc/swaps", &full);
+    let leaving = |text: &str| machine.plan(&config(text)).unwrap().leaving;
+    let words: Vec<String> = leaving(&RAM.replace("50%", "40%"))
+        .iter()
+        .map(zmeld_swap::plan::Leaving::words)
+        .collect();
+    let said = "720 MiB have to leave /dev/zram1 first, which takes about 3 s.";
+    assert_eq!(words, [said]);
+    // In place, none does.
+    assert_eq!(leaving(&RAM.replace("25%", "30%")), []);
+}
+
 /// What the kernel changes while a device is in use is changed there, back and forth,
 /// added and left out; the area stays on.
 #[test]
