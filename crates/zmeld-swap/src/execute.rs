@@ -297,6 +297,8 @@ struct Run<'a> {
     found: Vec<Record>,
     /// What it took back of that, in the order in which it was applied.
     removed: Vec<Record>,
+    /// The groups of which it took something back or changed something.
+    touched: Vec<String>,
     /// Whether what the last step was about was left, being somebody else's.
     was_left: bool,
     /// Steps on what their own group made that were taken back.
@@ -322,6 +324,7 @@ impl<'a> Run<'a> {
             number: records.iter().map(|it| it.run).max().unwrap_or(0) + 1,
             found: records.iter().filter(|it| it.done).cloned().collect(),
             removed: Vec::new(),
+            touched: Vec::new(),
             was_left: false,
             of_made: Vec::new(),
             report: Report::default(),
@@ -411,6 +414,7 @@ impl Run<'_> {
             });
         }
         let group = change.group.as_str();
+        self.touched.push(group.to_owned());
         (self.listener)(Event::Applying { group, step: &step });
         let mut record = Record {
             group: group.to_owned(),
@@ -498,6 +502,7 @@ impl Run<'_> {
     fn take_back(&mut self, index: usize) -> Result<Record, Error> {
         let record = self.journal.records()[index].clone();
         let group = record.group.clone();
+        self.touched.push(group.clone());
         (self.listener)(Event::Undoing {
             group: &group,
             step: &record.step,
@@ -615,8 +620,8 @@ impl Run<'_> {
         }
     }
 
-    /// Takes back what this run applied, and compares what was recorded before it with
-    /// what is there. What it had taken back is written down as it was for that: what is
+    /// Takes back what this run applied, and compares what was recorded before it of the
+    /// groups that it touched with what is there. What it had taken back is written down as it was for that: what is
     /// still in place stays, since an attribute of a device that could not be removed
     /// cannot be set twice.
     ///
@@ -633,7 +638,9 @@ impl Run<'_> {
             self.journal.change(|state| state.records.extend(removed))?;
         }
         let mut first = Ok(());
-        for group in Group::recorded(&self.found) {
+        let mut groups = Group::recorded(&self.found);
+        groups.retain(|group| self.touched.contains(&group.name));
+        for group in groups {
             let is_off = |it: &Planned| matches!(it.step, Step::SwapOff(_));
             if first.is_ok() || !group.steps.iter().any(is_off) {
                 first = first.and(self.restore(&group));
@@ -647,8 +654,10 @@ impl Run<'_> {
     /// What is not seen to be in place is not written down to be.
     fn look_again(&mut self) {
         let (host, records) = (self.host, self.journal.records().to_vec());
+        let touched = &self.touched;
         let _ = self.journal.note(|state| {
-            for record in &mut state.records {
+            let ours = state.records.iter_mut();
+            for record in ours.filter(|it| touched.contains(&it.group)) {
                 record.done = holds(host, &records, record, Doubt::Fails).unwrap_or(false);
             }
         });
