@@ -1,14 +1,12 @@
 //! What `zmeld up` set up, by the names that the kernel uses: the journal as those
 //! read it who look at the machine and change nothing.
 
-use std::path::PathBuf;
-
 use crate::config::{Config, Kind};
 use crate::error::Error;
 use crate::journal::State;
 use crate::plan::Group;
 use crate::step::{added, path_of, Record, Step};
-use crate::steps::{Area, SwapOn};
+use crate::steps::Area;
 use zmeld_linux::Host;
 
 /// What was set up since the machine booted.
@@ -20,8 +18,6 @@ pub struct Applied {
     pub complete: bool,
     /// The tiers of which a step was begun, in the order in which that was done.
     pub tiers: Vec<AppliedTier>,
-    /// What `vm.swappiness` was set to.
-    pub swappiness: Option<u64>,
 }
 
 /// A tier that was set up.
@@ -45,48 +41,18 @@ impl Applied {
     /// Those of [`State::read`].
     pub fn read(host: &Host) -> Result<Option<Applied>, Error> {
         let state = State::read(host)?.filter(|state| !state.records.is_empty());
-        state.map(|state| Applied::new(host, state)).transpose()
+        state.map(|state| Applied::new(host, &state)).transpose()
     }
 
-    fn new(host: &Host, state: State) -> Result<Applied, Error> {
-        let mut tiers: Vec<AppliedTier> = Vec::new();
+    pub(crate) fn new(host: &Host, state: &State) -> Result<Applied, Error> {
         // A run that was killed has not written down what it was asked for.
-        let mut names: Vec<&str> = Vec::new();
-        for record in &state.records {
-            let name = record.group.strip_prefix("tier.");
-            names.extend(name.filter(|name| !names.contains(name)));
-        }
-        for name in names {
-            let group = Group::of_tier(name);
-            let records: Vec<&Record> = state
-                .records
-                .iter()
-                .filter(|record| record.group == group)
-                .collect();
-            let (mut area, mut lost) = (None, None);
-            for record in &records {
-                if let Step::SwapOn(step) = &record.step {
-                    if record.done {
-                        (area, lost) = area_of(host, &state.records, record, step)?;
-                    }
-                }
-            }
-            tiers.push(AppliedTier {
-                name: name.to_owned(),
-                area: area.map(|path| path.to_string_lossy().into_owned()),
-                lost,
-                device: added(host, &state.records, &group)?,
-            });
-        }
-        let swappiness = state.records.iter().find_map(|record| match &record.step {
-            Step::SetValue(set) if set.path.ends_with("vm/swappiness") => set.value.parse().ok(),
-            _ => None,
-        });
+        let groups = Group::recorded(&state.records).into_iter();
+        let tiers = groups.filter_map(|group| Some(group.name.strip_prefix("tier.")?.to_owned()));
+        let tiers = tiers.map(|name| AppliedTier::new(host, &state.records, name));
         Ok(Applied {
-            config: state.config,
+            config: state.config.clone(),
             complete: state.complete,
-            tiers,
-            swappiness,
+            tiers: tiers.collect::<Result<_, _>>()?,
         })
     }
 
@@ -102,6 +68,12 @@ impl Applied {
             .find(|tier| tier.area.as_deref() == Some(path))
     }
 
+    /// Paths of the swap areas.
+    pub fn areas(self) -> Vec<String> {
+        let tiers = self.tiers.into_iter();
+        tiers.filter_map(|tier| tier.area).collect()
+    }
+
     /// The tier that is zswap.
     pub fn zswap(&self) -> Option<&AppliedTier> {
         self.tiers.iter().find(|tier| {
@@ -111,23 +83,35 @@ impl Applied {
     }
 }
 
-/// The path of the area that a record switched on, and what has become of it where
-/// that is another by now.
-fn area_of(
-    host: &Host,
-    records: &[Record],
-    record: &Record,
-    step: &SwapOn,
-) -> Result<(Option<PathBuf>, Option<String>), Error> {
-    Ok(match step.area_seen(host, records, record)? {
-        Area::Ours(swap) => (Some(swap.path), None),
-        Area::Others(path, why) => (None, Some(format!("{}: {why}", path.display()))),
-        Area::Off => match path_of(host, records, &record.group, &step.device)? {
-            Some(path) => (Some(host.resolved(&path)), None),
-            None => (
-                None,
-                Some("the device that was made for it is gone".to_owned()),
-            ),
-        },
-    })
+impl AppliedTier {
+    fn new(host: &Host, records: &[Record], name: String) -> Result<AppliedTier, Error> {
+        let group = Group::of_tier(&name);
+        let mut tier = AppliedTier {
+            device: added(host, records, &group)?,
+            name,
+            area: None,
+            lost: None,
+        };
+        for record in records.iter().filter(|it| it.group == group && it.done) {
+            let Step::SwapOn(step) = &record.step else {
+                continue;
+            };
+            let area = match step.area_seen(host, records, record)? {
+                Area::Ours(swap) => Some(swap.path),
+                Area::Others(path, why) => {
+                    tier.lost = Some(format!("{}: {why}", path.display()));
+                    None
+                }
+                Area::Off => {
+                    let path = path_of(host, records, &group, &step.device)?;
+                    if path.is_none() {
+                        tier.lost = Some("the device that was made for it is gone".to_owned());
+                    }
+                    path.map(|path| host.resolved(&path))
+                }
+            };
+            tier.area = area.map(|path| path.to_string_lossy().into_owned());
+        }
+        Ok(tier)
+    }
 }

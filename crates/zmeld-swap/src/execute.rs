@@ -1,7 +1,7 @@
 //! Applying a plan, and taking it back.
 //!
-//! [`up`] asks [`reconcile`] what is in place: that is kept, other records are
-//! taken back, last first, and the plan's remaining steps are applied in order.
+//! What a [`Plan`] finds in place is kept, other records are taken back, last first,
+//! and the plan's remaining steps are applied in order.
 //! So the same plan changes nothing, a changed one applies the difference, and a
 //! run that was killed is carried on.
 //!
@@ -20,9 +20,8 @@ use crate::error::Error;
 use crate::event::{Event, Listener};
 use crate::identity::Identity;
 use crate::journal::Journal;
+use crate::plan::{compare, holds, Change, Doubt, Group, Options, Plan, Planned};
 pub use crate::plan::{Done, Skipped, StandIn};
-use crate::plan::{Group, Options, Plan};
-use crate::reconcile::{reconcile, Change, Doubt, Reconciliation};
 use crate::room::{self, Coming};
 use crate::step::{DeviceRef, Record, Step, StepContext};
 use crate::steps::Area;
@@ -67,7 +66,7 @@ impl Report {
     }
 }
 
-/// Applies a plan. If a step fails, or `stop` is set, what this run has applied
+/// Applies a plan that was made of this journal. If a step fails, or `stop` is set, what this run has applied
 /// is taken back, and what it took back for it is applied again.
 ///
 /// # Errors
@@ -80,12 +79,13 @@ pub fn up(
     stop: &AtomicBool,
     listener: &mut Listener<'_>,
 ) -> Result<Report, Error> {
-    let found = may_go_up(host, journal.records(), plan, Doubt::Fails, listener)?;
+    debug_assert_eq!(plan.records, journal.records());
+    may_go_up(host, plan, listener)?;
     let mut run = Run::begin(host, journal, stop, plan.force, listener);
     run.only_named = plan.only_named;
-    run.report.kept = found.kept;
+    run.report.kept = plan.records.len() - plan.removed.len();
     run.report.stand_ins = plan.stand_ins.clone();
-    if let Err((group, err)) = run.carry_out(plan, &found) {
+    if let Err((group, err)) = run.carry_out(plan) {
         return Err(run.back_out(err, &group));
     }
     run.tell_price();
@@ -121,51 +121,38 @@ pub fn up_or_stand_in(
     up(host, journal, &again, stop, listener)
 }
 
-/// What becomes of the records when a plan is applied. With [`Doubt::Recorded`] an
-/// ordinary user may ask, who cannot look at every device.
+/// Whether a plan may be applied: whether the pages of what it switches off fit back.
 ///
 /// # Errors
 /// What [`up`] refuses before it changes anything.
-pub fn may_go_up(
-    host: &Host,
-    records: &[Record],
-    plan: &Plan,
-    doubt: Doubt,
-    listener: &mut Listener<'_>,
-) -> Result<Reconciliation, Error> {
+pub fn may_go_up(host: &Host, plan: &Plan, listener: &mut Listener<'_>) -> Result<(), Error> {
     plan.refuse()?;
-    let found = reconcile(host, plan, records, doubt)?;
-    let areas = areas_of(host, records, &found.removed)?;
+    let areas = areas_of(host, &plan.records, &plan.removed)?;
     room::check(host, &areas, Coming::default(), plan.force, listener)?;
     // Whose place the plan takes is switched off when zmeld's own areas are on, which
     // its pages may go to. What has come meanwhile is looked at again by then.
-    let (mut all, coming) = taken_over(host, plan, &found)?;
+    let (mut all, coming) = taken_over(host, plan)?;
     if !all.is_empty() {
         // What was in zmeld's own areas is in RAM, too, by then.
         all.extend(areas);
         room::check(host, &all, coming, plan.force, listener)?;
     }
-    Ok(found)
+    Ok(())
 }
 
 /// The areas of others that the plan switches off, and what can be in its own by then.
-fn taken_over(
-    host: &Host,
-    plan: &Plan,
-    found: &Reconciliation,
-) -> Result<(Vec<PathBuf>, Coming), Error> {
+fn taken_over(host: &Host, plan: &Plan) -> Result<(Vec<PathBuf>, Coming), Error> {
     let mut others = Vec::new();
     let mut coming = Coming::default();
     let ram = plan.machine.ram_bytes;
-    for (group, in_place) in plan.groups.iter().zip(&found.in_place) {
-        for planned in &group.steps[*in_place..] {
+    for group in &plan.groups {
+        let mut new = false;
+        for planned in group.steps.iter().filter(|planned| !planned.done) {
             if let Step::SwapOff(off) = &planned.step {
                 others.extend(host.swap_on(&off.path)?.map(|swap| swap.path));
             }
+            new |= matches!(planned.step, Step::SwapOn(_));
         }
-        let new = group.steps[*in_place..]
-            .iter()
-            .any(|planned| matches!(planned.step, Step::SwapOn(_)));
         let name = group.name.strip_prefix("tier.").filter(|_| new);
         match name
             .and_then(|name| plan.config.tier(name))
@@ -310,10 +297,8 @@ struct Run<'a> {
     found: Vec<Record>,
     /// What it took back of that, in the order in which it was applied.
     removed: Vec<Record>,
-    /// What it changed on devices that stay.
-    changed: Vec<Change>,
-    /// One of an earlier run that could not be taken back, or only in part.
-    torn: Option<Record>,
+    /// The groups of which it took something back or changed something.
+    touched: Vec<String>,
     /// Whether what the last step was about was left, being somebody else's.
     was_left: bool,
     /// Steps on what their own group made that were taken back.
@@ -339,8 +324,7 @@ impl<'a> Run<'a> {
             number: records.iter().map(|it| it.run).max().unwrap_or(0) + 1,
             found: records.iter().filter(|it| it.done).cloned().collect(),
             removed: Vec::new(),
-            changed: Vec::new(),
-            torn: None,
+            touched: Vec::new(),
             was_left: false,
             of_made: Vec::new(),
             report: Report::default(),
@@ -389,19 +373,18 @@ impl Run<'_> {
 
     /// Takes back what the plan does not want, and applies the rest of it. An error
     /// comes with the part of the plan.
-    fn carry_out(&mut self, plan: &Plan, found: &Reconciliation) -> Result<(), (String, Error)> {
-        if !found.removed.is_empty() {
+    fn carry_out(&mut self, plan: &Plan) -> Result<(), (String, Error)> {
+        if !plan.removed.is_empty() {
             let noted = self.journal.change(|state| state.complete = false);
             noted.map_err(|err| (String::from("state"), err))?;
         }
-        for &index in found.removed.iter().rev() {
+        for &index in plan.removed.iter().rev() {
             let group = self.journal.records()[index].group.clone();
             self.take_back(index).map_err(|err| (group, err))?;
         }
-        for change in &found.changes {
+        for change in &plan.changes {
             let result = self.change(change);
             result.map_err(|err| (change.group.clone(), err))?;
-            self.changed.push(change.clone());
         }
         for group in &plan.groups {
             let result = match self.apply_group(group) {
@@ -431,6 +414,7 @@ impl Run<'_> {
             });
         }
         let group = change.group.as_str();
+        self.touched.push(group.to_owned());
         (self.listener)(Event::Applying { group, step: &step });
         let mut record = Record {
             group: group.to_owned(),
@@ -518,6 +502,7 @@ impl Run<'_> {
     fn take_back(&mut self, index: usize) -> Result<Record, Error> {
         let record = self.journal.records()[index].clone();
         let group = record.group.clone();
+        self.touched.push(group.clone());
         (self.listener)(Event::Undoing {
             group: &group,
             step: &record.step,
@@ -533,7 +518,6 @@ impl Run<'_> {
             let _ = self
                 .journal
                 .note(|state| state.records[index].done = record.done);
-            self.torn = (record.done && record.run != self.number).then_some(record);
             return Err(err);
         }
         // That it cannot be written down does no harm: what is taken back twice
@@ -611,11 +595,14 @@ impl Run<'_> {
         let price = self.price().filter(|_| forced);
         let mut after = match self.go_back() {
             Ok(()) => self.what_is_missing(),
-            Err(second) => format!(
-                "and going back stopped at: {second}; {}; what is left is written down, zmeld down \
-                 takes it back",
-                self.what_is_missing()
-            ),
+            Err(second) => {
+                self.look_again();
+                format!(
+                    "and going back stopped at: {second}; {}; what is left is written down, zmeld \
+                     down takes it back",
+                    self.what_is_missing()
+                )
+            }
         };
         if let Some(price) = price {
             after = match after.as_str() {
@@ -633,76 +620,58 @@ impl Run<'_> {
         }
     }
 
+    /// Takes back what this run applied, and compares what was recorded before it of the
+    /// groups that it touched with what is there. What it had taken back is written down as it was for that: what is
+    /// still in place stays, since an attribute of a device that could not be removed
+    /// cannot be set twice.
+    ///
+    /// Where a group cannot be put back, the others are all the same; but somebody
+    /// else's area keeps its place then, or nothing might be swapped to.
     fn go_back(&mut self) -> Result<(), Error> {
-        while let Some(change) = self.changed.pop() {
-            self.change(&change.reversed())?;
-        }
         for index in (0..self.journal.records().len()).rev() {
             if self.journal.records()[index].run == self.number {
                 self.take_back(index)?;
             }
         }
-        self.mend()?;
-        self.put_back()?;
+        let removed = std::mem::take(&mut self.removed);
+        if !removed.is_empty() {
+            self.journal.change(|state| state.records.extend(removed))?;
+        }
+        let mut first = Ok(());
+        let mut groups = Group::recorded(&self.found);
+        groups.retain(|group| self.touched.contains(&group.name));
+        for group in groups {
+            let is_off = |it: &Planned| matches!(it.step, Step::SwapOff(_));
+            if first.is_ok() || !group.steps.iter().any(is_off) {
+                first = first.and(self.restore(&group));
+            }
+        }
+        first?;
         let config = self.journal.state().config.clone();
         self.finish(config)
     }
 
-    /// Where taking back stopped half way, that step is to be applied again too.
-    fn mend(&mut self) -> Result<(), Error> {
-        let Some(torn) = self.torn.take() else {
-            return Ok(());
-        };
-        let holds = self.context(&torn.group, |context| {
-            torn.step.reversible().holds(context, &torn)
-        })?;
-        let records = self.journal.records();
-        let at = records.iter().position(|record| *record == torn);
-        if let (false, Some(at)) = (holds, at) {
-            self.journal
-                .change(|state| drop(state.records.remove(at)))?;
-            self.removed.insert(0, torn);
-        }
-        Ok(())
-    }
-
-    /// What of it is still in place is only written down again: an attribute of a
-    /// device that could not be removed cannot be set twice. From the first step of
-    /// a group that has to be applied, the others are too.
-    ///
-    /// Where a group cannot be put back, the others are all the same; but somebody
-    /// else's area keeps its place then, or nothing might be swapped to.
-    fn put_back(&mut self) -> Result<(), Error> {
-        let mut anew: Vec<String> = Vec::new();
-        let mut failed: Vec<String> = Vec::new();
-        let mut first = Ok(());
-        for record in std::mem::take(&mut self.removed) {
-            let group = record.group.clone();
-            let takes_over = matches!(record.step, Step::SwapOff(_));
-            if failed.contains(&group) || takes_over && !failed.is_empty() {
-                continue;
+    /// What is not seen to be in place is not written down to be.
+    fn look_again(&mut self) {
+        let (host, records) = (self.host, self.journal.records().to_vec());
+        let touched = &self.touched;
+        let _ = self.journal.note(|state| {
+            let ours = state.records.iter_mut();
+            for record in ours.filter(|it| touched.contains(&it.group)) {
+                record.done = holds(host, &records, record, Doubt::Fails).unwrap_or(false);
             }
-            if let Err(err) = self.put_back_one(record, &mut anew) {
-                first = first.and(Err(err));
-                failed.push(group);
-            }
-        }
-        first
-    }
-
-    fn put_back_one(&mut self, record: Record, anew: &mut Vec<String>) -> Result<(), Error> {
-        let group = record.group.as_str();
-        let is_anew = anew.iter().any(|it| it == group);
-        let holds = self.context(group, |context| {
-            record.step.reversible().holds(context, &record)
         });
-        if !is_anew && holds? {
-            return self.journal.change(|state| state.records.push(record));
+    }
+
+    fn restore(&mut self, group: &Group) -> Result<(), Error> {
+        let found = compare(self.host, group, self.journal.records(), Doubt::Fails)?;
+        for &index in found.removed.iter().rev() {
+            self.take_back(index)?;
         }
-        if !is_anew {
-            anew.push(group.to_owned());
+        for change in &found.changes {
+            self.change(change)?;
         }
-        self.apply(group, &record.step)
+        self.apply_group(group)
     }
 
     /// What forcing it has cost, as far as the kernel counts that; whose processes

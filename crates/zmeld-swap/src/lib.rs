@@ -14,14 +14,13 @@
 //! | [`metrics`] | an observation as a monitoring system reads it |
 //! | [`ciphers`] | how fast the ciphers for a drive are |
 //! | [`machine`] | RAM, swap and what the kernel offers |
-//! | [`plan`] | from a configuration and a machine to steps, with reasons and traps |
+//! | [`plan`] | from a configuration and a machine to steps, with reasons and traps, and what of it is in place |
 //! | [`recommend`] | the configuration for a machine for which nobody wrote one |
 //! | [`random_read`] | how fast a drive gives pages back |
 //! | [`step`], [`steps`] | one change: checked, applied, verified, undone |
 //! | [`identity`] | which thing it is, whatever has its name by now |
 //! | [`journal`] | what was done, on disk before and after each step, and the lock |
 //! | [`run_folder`] | the folder that it is in, which is root's alone to write |
-//! | [`reconcile`] | what of a plan is in place, what goes and what is missing |
 //! | [`outstanding`] | what `zmeld up` would change, for who only looks |
 //! | [`room`] | whether what is swapped out fits back into RAM and into its control groups |
 //! | [`execute`] | up, down, and what happens when a step fails or a run is killed |
@@ -55,7 +54,6 @@ mod overfull;
 pub mod plan;
 pub mod random_read;
 pub mod recommend;
-pub mod reconcile;
 pub mod room;
 pub mod run_folder;
 pub mod step;

@@ -216,19 +216,17 @@ impl Machine {
             _ => return None,
         };
         let share = 100.0 * wanted as f64 / self.ram_bytes as f64;
-        Some(Problem {
-            place: None,
-            key: "tunables.min_free".to_owned(),
-            what: format!(
+        Some(Problem::new(
+            severity,
+            "tunables.min_free",
+            format!(
                 "{} are {share:.0} % of RAM ({}), which no program could use any more; write at \
                  most {}",
                 bytes(wanted),
                 bytes(self.ram_bytes),
                 bytes((self.ram_bytes / MIN_FREE_PART_USUAL) >> 20 << 20),
             ),
-            severity,
-            trap: None,
-        })
+        ))
     }
 
     /// The codecs that a configuration asks for and the kernel has not got, as far as a
@@ -254,17 +252,15 @@ impl Machine {
                 ("codec", names.join(", no "), instead)
             });
             for (key, none, so) in default.into_iter().chain(missing) {
-                problems.push(Problem {
-                    place: None,
-                    key: format!("tier.{}.{key}", tier.name),
-                    what: format!(
+                problems.push(Problem::new(
+                    Severity::Warning,
+                    format!("tier.{}.{key}", tier.name),
+                    format!(
                         "this kernel's {} has no {none}, and zmeld up {so}; it has {}",
                         device.driver.name(),
                         there.join(", ")
                     ),
-                    severity: Severity::Warning,
-                    trap: None,
-                });
+                ));
             }
         }
         problems

@@ -1,5 +1,5 @@
-//! What `zmeld up` would change, for who only looks: asked of the plan and of
-//! [`reconcile`], so that a status finds what `up` would do, and nothing else.
+//! What `zmeld up` would change, for who only looks: asked of the plan and
+//! its comparison, so that a status finds what `up` would do, and nothing else.
 //!
 //! Only what has to be measured first is left out: `swappiness = "auto"` that never was.
 //! No command is run, and an ordinary user may ask: what cannot be looked at counts as
@@ -14,18 +14,15 @@ use crate::config::{Config, Encryption, Kind, Problem, Severity, Source, Swappin
 use crate::error::{Error, ErrorKind};
 use crate::execute::may_go_up;
 use crate::journal::State;
-use crate::plan::{guarding, is_denied, of_up, Gap, Group, Options, Plan, Planned, StandIn};
-use crate::reconcile::{holds, reconcile, Doubt, Reconciliation};
+use crate::plan::{guarding, holds, is_denied, of_up, Doubt, Gap, Group, Plan, Planned, StandIn};
 use crate::step::{Record, Step};
 
 /// Who asked, where no file did.
 const LAST_UP: &str = "the last zmeld up";
 
 /// What a machine is compared with, and who asked for it.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Asked {
-    /// The configuration.
-    pub config: Config,
+struct Asked {
+    config: Config,
     tiers_by: &'static str,
     rest_by: &'static str,
 }
@@ -33,7 +30,7 @@ pub struct Asked {
 impl Asked {
     /// What the file asks for: see [`Config::completed`]. Without tiers, those of the last
     /// `zmeld up` count.
-    pub fn new(file: &Config, applied: Option<&Applied>) -> Asked {
+    fn new(file: &Config, applied: Option<&Applied>) -> Asked {
         const FILE: &str = "/etc/zmeld.toml";
         let Some(applied) = applied else {
             return Asked {
@@ -88,9 +85,16 @@ pub enum Way {
     Refused(Option<String>),
 }
 
-/// All that `zmeld up` would change.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// What is asked for, what is set up, and all that `zmeld up` would change.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outstanding {
+    /// What is asked for: by the file, and where that says nothing of tiers, by the last
+    /// `zmeld up`.
+    pub wanted: Config,
+    /// What was set up.
+    pub applied: Option<Applied>,
+    /// What keeps the journal from being read; nothing is compared then.
+    pub journal_problem: Option<String>,
     /// Each thing, in the order of the plan.
     pub changes: Vec<Change>,
     /// What brings it about.
@@ -116,44 +120,74 @@ pub struct Outstanding {
 }
 
 impl Outstanding {
-    /// Compares a machine with its configuration; nothing where its journal cannot be
-    /// read, or where nothing is asked for.
-    pub fn read(host: &Host, file: &Config) -> Outstanding {
+    /// What is asked for alone: no machine is looked at.
+    pub fn of(wanted: &Config) -> Outstanding {
+        Outstanding {
+            wanted: wanted.clone(),
+            ..Outstanding::default()
+        }
+    }
+
+    /// Compares a machine with its configuration; nothing is compared where its journal or
+    /// its file (none) cannot be read, or where nothing is asked for.
+    pub fn read(host: &Host, file: Option<&Config>) -> Outstanding {
         let host = &host.without_commands();
-        let Ok(state) = State::read(host) else {
-            return Outstanding::default();
+        let state = State::read(host).and_then(|state| {
+            let state = state.filter(|state| !state.records.is_empty());
+            let applied = state.as_ref().map(|state| Applied::new(host, state));
+            Ok((state, applied.transpose()?))
+        });
+        let empty = Config::default();
+        let (state, applied) = match state {
+            Ok(found) => found,
+            Err(err) => {
+                return Outstanding {
+                    journal_problem: Some(err.to_string()),
+                    ..Outstanding::of(file.unwrap_or(&empty))
+                }
+            }
         };
-        let state = state.filter(|state| !state.records.is_empty());
-        let Ok(applied) = Applied::read(host) else {
-            return Outstanding::default();
-        };
-        let asked = Asked::new(file, applied.as_ref());
+        let asked = Asked::new(file.unwrap_or(&empty), applied.as_ref());
+        if file.is_none() {
+            return Outstanding {
+                applied,
+                ..Outstanding::of(&asked.config)
+            };
+        }
         let rules = asked.config.watch.has_rules();
         let is_watched = rules.then(|| runs(host, is_watch)).flatten();
         let is_guarded = asked.config.watch.guard.is_some();
         let is_guarded = is_guarded.then(|| runs(host, is_guard)).flatten();
-        let records = state.as_ref().map_or(&[][..], |state| &state.records);
+        let (not_planned, plan) = Plan::look(host, &asked.config, state.as_ref(), false);
         let mut look = Look {
             host,
             asked: &asked,
             applied: applied.as_ref(),
-            records,
+            records: state.as_ref().map_or(&[][..], |state| &state.records),
             changes: Vec::new(),
             is_refused: false,
         };
-        let planned = look.plan(state.as_ref());
+        for (group, err) in &not_planned {
+            look.not_planned(group, err);
+        }
         let mut take_over = None;
+        let planned = match plan {
+            Ok(plan) => {
+                look.compare(&plan);
+                let is_beside = plan.problems.iter().any(is_of_another);
+                take_over = is_beside.then(|| look.taking_over(state.as_ref()));
+                Some(plan)
+            }
+            Err(err) => {
+                if !is_denied(&err) {
+                    let what = "it would set up nothing of what is asked for".to_owned();
+                    look.add("zmeld up", what, err.to_string());
+                }
+                None
+            }
+        };
         let stand_ins = planned.as_ref().map(|plan| plan.stand_ins.clone());
         let otherwise = planned.as_ref().map(otherwise).unwrap_or_default();
-        if let Some(plan) = &planned {
-            if let Ok(found) = reconcile(host, plan, records, Doubt::Recorded) {
-                look.compare(plan, &found);
-            }
-            let mut problems = plan.problems.iter();
-            take_over = problems
-                .any(is_of_another)
-                .then(|| look.taking_over(state.as_ref()));
-        }
         let way = match planned.filter(|_| !look.is_refused) {
             None => Way::Refused(None),
             // What changes nothing is not asked for.
@@ -170,15 +204,17 @@ impl Outstanding {
             otherwise,
             in_plain: in_plain(host, &asked.config),
             guard: guarding(host, &asked.config).map(|found| found.gaps),
+            wanted: asked.config,
+            journal_problem: None,
+            applied,
         }
     }
 }
 
 /// What `zmeld up` would refuse of a plan before it changes anything: traps, and pages
 /// that do not fit back. What this user may not look at is refused by nobody here.
-fn refusal(host: &Host, records: &[Record], plan: &Plan) -> Option<String> {
-    let found = may_go_up(host, records, plan, Doubt::Recorded, &mut |_| {});
-    let err = found.err()?;
+fn refusal(host: &Host, plan: &Plan) -> Option<String> {
+    let err = may_go_up(host, plan, &mut |_| {}).err()?;
     (err.kind() == ErrorKind::Input).then(|| of_up(&err))
 }
 
@@ -299,7 +335,7 @@ impl<'a> Look<'a> {
     /// What brings about what is asked for: asked of the plan, and of the room for what is
     /// swapped out.
     fn way(&self, plan: &Plan, take_over: Option<&Way>) -> Way {
-        let Some(why) = refusal(self.host, self.records, plan) else {
+        let Some(why) = refusal(self.host, plan) else {
             return Way::Up;
         };
         let errors = plan.problems.iter();
@@ -311,43 +347,13 @@ impl<'a> Look<'a> {
     }
 
     fn taking_over(&self, state: Option<&State>) -> Way {
-        let options = Options {
-            take_over: true,
-            ..Options::default()
+        let (not_planned, plan) = Plan::look(self.host, &self.asked.config, state, true);
+        let Some(plan) = plan.ok().filter(|_| not_planned.is_empty()) else {
+            return Way::Refused(None);
         };
-        let plan = match Plan::new(self.host, &self.asked.config, state, &options) {
-            Ok(plan) => plan,
-            Err(_) => return Way::Refused(None),
-        };
-        match refusal(self.host, self.records, &plan) {
+        match refusal(self.host, &plan) {
             None => Way::TakeOver(others_of(&plan)),
             Some(why) => Way::Refused(Some(format!("with --take-over, {why}"))),
-        }
-    }
-
-    /// The plan for all that can be planned. What cannot is told of.
-    fn plan(&mut self, state: Option<&State>) -> Option<Plan> {
-        let config = &self.asked.config;
-        let mut names: Vec<String> = config.tiers.iter().map(|it| it.name.to_string()).collect();
-        loop {
-            let options = Options {
-                only: (names.len() < config.tiers.len()).then(|| names.clone()),
-                ..Options::default()
-            };
-            match Plan::new(self.host, config, state, &options) {
-                Ok(plan) => return Some(plan),
-                Err(Error::Planned { group, source }) => {
-                    names.retain(|name| Group::of_tier(name) != group);
-                    self.not_planned(&group, &source);
-                }
-                Err(err) => {
-                    if !is_denied(&err) {
-                        let what = "it would set up nothing of what is asked for".to_owned();
-                        self.add("zmeld up", what, err.to_string());
-                    }
-                    return None;
-                }
-            }
         }
     }
 
@@ -380,16 +386,18 @@ impl<'a> Look<'a> {
         self.add(tier_of(group), what, why);
     }
 
-    fn compare(&mut self, plan: &Plan, found: &Reconciliation) {
-        for (group, &in_place) in plan.groups.iter().zip(&found.in_place) {
-            let ours = self.ours(&group.name);
-            let is_changed = found.changes.iter().any(|it| it.group == group.name);
-            if is_changed || in_place < group.steps.len() || in_place < ours.len() {
-                self.group(group, in_place, &ours);
+    fn compare(&mut self, plan: &Plan) {
+        for group in &plan.groups {
+            let name = &group.name;
+            let mut removed = plan.removed.iter();
+            let is_removed = removed.any(|&index| self.records[index].group == *name);
+            let is_changed = is_removed || plan.changes.iter().any(|it| it.group == *name);
+            if is_changed || group.steps.iter().any(|it| !it.done) {
+                self.group(group);
             }
         }
         let mut gone: Vec<&str> = Vec::new();
-        for &index in &found.removed {
+        for &index in &plan.removed {
             let group = self.records[index].group.as_str();
             let is_planned = plan.groups.iter().any(|it| it.name == group);
             if !is_planned && !gone.contains(&group) {
@@ -402,11 +410,14 @@ impl<'a> Look<'a> {
     }
 
     /// A group of which a step is not in place.
-    fn group(&mut self, group: &Group, in_place: usize, ours: &[&'a Record]) {
+    fn group(&mut self, group: &Group) {
         let name = &group.name;
-        let left = &group.steps[in_place..];
+        let ours = self.ours(name);
+        let is_open =
+            |it: &Planned| !it.done && !self.is_so(&it.step) && !self.is_left_out(&it.step);
+        let left: Vec<&Planned> = group.steps.iter().filter(|it| is_open(it)).collect();
         if ours.is_empty() && Group::is_tier(name) {
-            if left.iter().any(|it| !self.is_so(&it.step)) {
+            if !left.is_empty() {
                 self.not_set_up(name, None);
             }
             return;
@@ -417,18 +428,13 @@ impl<'a> Look<'a> {
             return;
         }
         let told = self.changes.len();
-        for planned in &group.steps {
+        for planned in &left {
             let same = ours.iter().find(|record| record.step == planned.step);
-            if self.is_so(&planned.step) || same.is_some_and(|record| self.holds(record)) {
-                continue;
+            if !same.is_some_and(|record| self.holds(record)) {
+                let of_it = |record: &&&Record| record.step.sets() == planned.step.sets();
+                let recorded = ours.iter().find(of_it).map(|record| &record.step);
+                self.differs(name, &planned.step, recorded);
             }
-            // Nobody asked for it: the finding `read-ahead` tells of it.
-            if self.is_left_out(&planned.step) {
-                continue;
-            }
-            let of_it = |record: &&&Record| record.step.sets() == planned.step.sets();
-            let recorded = ours.iter().find(of_it).map(|record| &record.step);
-            self.differs(name, &planned.step, recorded);
         }
         for record in ours {
             let is_planned = |it: &Planned| it.step.sets() == record.step.sets();
@@ -436,8 +442,7 @@ impl<'a> Look<'a> {
                 self.left_over(record);
             }
         }
-        let is_open = |it: &Planned| !self.is_so(&it.step) && !self.is_left_out(&it.step);
-        if told == self.changes.len() && left.iter().any(is_open) {
+        if told == self.changes.len() && !left.is_empty() {
             let steps: Vec<String> = left.iter().map(|it| it.step.words()).collect();
             let what = "zmeld up would make it anew".to_owned();
             self.add(self.subject(name), what, steps.join(", "));
@@ -446,10 +451,7 @@ impl<'a> Look<'a> {
 
     /// A value that is what is asked for, whoever set it.
     fn is_so(&self, step: &Step) -> bool {
-        match step {
-            Step::SetValue(set) => self.value(&set.path).as_ref() == Some(&set.value),
-            _ => false,
-        }
+        matches!(step, Step::SetValue(set) if self.value(&set.path).as_ref() == Some(&set.value))
     }
 
     /// A value that the plan makes fit, where the configuration leaves it out.

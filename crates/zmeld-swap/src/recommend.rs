@@ -224,9 +224,7 @@ pub fn completed(
     let found = match state.filter(|state| state.config.says_of_tiers()) {
         Some(state) => state.config.clone(),
         None => {
-            let applied = Applied::read(host)?;
-            let tiers = applied.map(|applied| applied.tiers).unwrap_or_default();
-            let own: Vec<String> = tiers.into_iter().filter_map(|tier| tier.area).collect();
+            let own = Applied::read(host)?.map(Applied::areas).unwrap_or_default();
             recommend(machine, &Choice::default(), &CodecVerdict::Not, &own)?.config
         }
     };

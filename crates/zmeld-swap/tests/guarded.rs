@@ -50,7 +50,7 @@ impl Machine {
     fn found(&self, text: &str, id: &str) -> Vec<[String; 3]> {
         let config = Config::from_text(Path::new("z.toml"), text).unwrap().config;
         let seen = Observation::read(&Host::at(self.0.path()), 4096);
-        let all = findings(&seen, &config, None, &Outstanding::default());
+        let all = findings(&seen, &Outstanding::of(&config));
         let all = all.into_iter().filter(|it| it.id == id);
         all.map(|it| [it.subject, it.evidence, it.remedy]).collect()
     }

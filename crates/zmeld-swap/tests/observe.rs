@@ -19,7 +19,7 @@ const PAGE: u64 = 4096;
 
 fn ids(host: &Host) -> Vec<&'static str> {
     let now = Observation::read(host, PAGE);
-    let mut ids: Vec<_> = findings(&now, &Config::default(), None, &Outstanding::default())
+    let mut ids: Vec<_> = findings(&now, &Outstanding::default())
         .iter()
         .map(|finding| finding.id)
         .collect();
@@ -193,7 +193,7 @@ fn a_codec_that_encodes_wrongly_is_found() {
         accept: vec![Trap::EncodeErrors],
         ..Config::default()
     };
-    let all = findings(&now, &accepting, None, &Outstanding::default());
+    let all = findings(&now, &Outstanding::of(&accepting));
     let found = all.iter().find(|it| it.id == "encode-errors").unwrap();
     assert_eq!(found.severity, Severity::Critical);
     assert_eq!(found.subject, "zmeld0");
@@ -274,7 +274,7 @@ fn no_content_of_any_file_stops_an_observation() {
 
 fn look(host: &Host) -> Observation {
     let now = Observation::read(host, PAGE);
-    let found = findings(&now, &Config::default(), None, &Outstanding::default());
+    let found = findings(&now, &Outstanding::default());
     let shown = serde_json::to_string(&(&now, now.tiers(), now.differences(), &found)).unwrap();
     assert!(!shown.contains('\x1b'));
     metrics::render(&now, &found);
@@ -353,10 +353,7 @@ fn a_real_parser_takes_the_metrics() {
     for (kernel, _) in MACHINES {
         let (_dir, host) = plant(kernel);
         let now = Observation::read(&host, PAGE);
-        let text = metrics::render(
-            &now,
-            &findings(&now, &Config::default(), None, &Outstanding::default()),
-        );
+        let text = metrics::render(&now, &findings(&now, &Outstanding::default()));
         let mut child = Command::new(python)
             .args(["-c", script])
             .stdin(Stdio::piped())
@@ -421,7 +418,7 @@ fn uptime(root: &std::path::Path, seconds: u64) {
 
 fn found(host: &Host, id: &str) -> Vec<String> {
     let now = Observation::read(host, PAGE);
-    findings(&now, &Config::default(), None, &Outstanding::default())
+    findings(&now, &Outstanding::default())
         .into_iter()
         .filter(|finding| finding.id == id)
         .map(|finding| format!("{}: {}", finding.subject, finding.evidence))
@@ -713,7 +710,7 @@ fn groups_of_version_1_are_known_too() {
     assert_eq!(found(&host, "oom-kills"), ["memory: 1 since boot"]);
     let told = |host: &Host| -> Vec<(&str, Severity)> {
         let now = Observation::read(host, PAGE);
-        let found = findings(&now, &Config::default(), None, &Outstanding::default());
+        let found = findings(&now, &Outstanding::default());
         let killed = found.iter().filter(|it| it.id.ends_with("oom-kills"));
         killed.map(|it| (it.id, it.severity)).collect()
     };
@@ -726,10 +723,7 @@ fn groups_of_version_1_are_known_too() {
     let may_be = ("oom-kills", Severity::Warning);
     assert_eq!(told(&host), [may_be, of_groups, of_groups]);
     let now = Observation::read(&host, PAGE);
-    let text = metrics::render(
-        &now,
-        &findings(&now, &Config::default(), None, &Outstanding::default()),
-    );
+    let text = metrics::render(&now, &findings(&now, &Outstanding::default()));
     for line in [
         "zmeld_finding{id=\"oom-kills\",severity=\"critical\"} 0\n",
         "zmeld_finding{id=\"oom-kills\",severity=\"warning\"} 1\n",
@@ -770,10 +764,7 @@ fn a_virtual_disk_is_not_held_against_swappiness() {
 fn every_rule_is_a_metric_whether_it_finds_something_or_not() {
     let (_dir, host) = plant("6.1");
     let now = Observation::read(&host, PAGE);
-    let text = metrics::render(
-        &now,
-        &findings(&now, &Config::default(), None, &Outstanding::default()),
-    );
+    let text = metrics::render(&now, &findings(&now, &Outstanding::default()));
     for rule in RULES {
         let name = format!(
             "zmeld_finding{{id=\"{}\",severity=\"{}\"}} ",
@@ -808,10 +799,7 @@ fn figures_for_others_do_not_change_when_a_page_finds_its_twin() {
                 device.hide_melding();
             }
         }
-        metrics::render(
-            &now,
-            &findings(&now, &Config::default(), None, &Outstanding::default()),
-        )
+        metrics::render(&now, &findings(&now, &Outstanding::default()))
     };
     assert_ne!(told(true, false), told(false, false));
     assert_eq!(told(true, true), told(false, true));

@@ -548,7 +548,7 @@ fn damon_beside_the_rule_is_found() {
     let ruled = Config::from_text(Path::new("z.toml"), "[watch.reclaim]\n").unwrap();
     let found = |config: &Config| -> Vec<String> {
         let seen = Observation::read(&machine.host, 4096);
-        let all = findings(&seen, config, None, &Outstanding::default());
+        let all = findings(&seen, &Outstanding::of(config));
         let both = all.into_iter().filter(|it| it.id == "two-reclaimers");
         both.map(|it| it.subject).collect()
     };

@@ -48,6 +48,27 @@ pub struct Problem {
     pub trap: Option<Trap>,
 }
 
+impl Problem {
+    /// One without a place, and of no known trap.
+    pub fn new(severity: Severity, key: impl Into<String>, what: impl Into<String>) -> Problem {
+        Problem {
+            place: None,
+            key: key.into(),
+            what: what.into(),
+            severity,
+            trap: None,
+        }
+    }
+
+    /// The same of a known trap.
+    pub(crate) fn of(self, trap: Trap) -> Problem {
+        Problem {
+            trap: Some(trap),
+            ..self
+        }
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut line = String::new();

@@ -28,7 +28,7 @@ use zmeld_advice::SwapKinds;
 use crate::applied::Applied;
 use crate::config::Config;
 use crate::observe::{Device, Observation, Swap};
-use crate::outstanding::{Asked, Outstanding};
+use crate::outstanding::Outstanding;
 
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -229,17 +229,12 @@ const OF_DATA: [&str; 4] = [
 /// What is wrong now, the gravest first. What the configuration accepts by name
 /// (`accept`) is left out. A machine without a configuration is compared with what
 /// `zmeld up` was asked for.
-pub fn findings(
-    now: &Observation,
-    file: &Config,
-    applied: Option<&Applied>,
-    outstanding: &Outstanding,
-) -> Vec<Finding> {
-    let wanted = &Asked::new(file, applied).config;
+pub fn findings(now: &Observation, outstanding: &Outstanding) -> Vec<Finding> {
+    let wanted = &outstanding.wanted;
     let view = View {
         now,
         wanted,
-        applied,
+        applied: outstanding.applied.as_ref(),
         outstanding,
     };
     let accepted =

@@ -7,14 +7,12 @@ use crate::execute::may_go_up;
 use crate::journal::State;
 use crate::machine::Machine;
 use crate::observe::DamonReclaim;
-use crate::reconcile::Doubt;
-use crate::step::Record;
 use crate::watch::reclaim;
 use zmeld_guard as guard;
 use zmeld_linux::groups::{outlook, Outlook};
 use zmeld_linux::Host;
 
-use super::{Group, Options, Plan};
+use super::Plan;
 
 /// What `zmeld up` would refuse on that machine, and what the plan would warn of,
 /// beside what the configuration shows by itself. What only root may look at is left
@@ -37,41 +35,25 @@ pub fn against(
         let is_error = found.severity == Severity::Error;
         is_error || !is_unmeasured && !by_file.iter().any(is_same)
     };
-    let mut names: Vec<String> = config.tiers.iter().map(|it| it.name.to_string()).collect();
-    loop {
-        let options = Options {
-            only: (names.len() < config.tiers.len()).then(|| names.clone()),
-            ..Options::default()
-        };
-        match Plan::new(host, config, state, &options) {
-            Ok(plan) => {
-                let records = state.map_or(&[][..], |state| &state.records);
-                let of_room = match options.only {
-                    None => room_for(host, records, &plan),
-                    Some(_) => Vec::new(),
-                };
-                let of_room = of_room
-                    .into_iter()
-                    .filter(|it| it.severity == Severity::Error);
-                problems.extend(of_room.map(refused));
-                problems.extend(plan.problems.into_iter().filter(is_new).map(refused));
-                break;
+    let (not_planned, plan) = Plan::look(host, config, state, false);
+    let is_whole = not_planned.is_empty();
+    // The rest is looked at all the same.
+    let seen = not_planned.into_iter().filter(|it| !is_denied(&it.1));
+    problems.extend(seen.map(|(group, err)| refusal(group, &err)));
+    match plan {
+        Ok(plan) => {
+            let of_room = is_whole.then(|| room_for(host, &plan));
+            let of_room = of_room.into_iter().flatten();
+            let of_room = of_room.filter(|it| it.severity == Severity::Error);
+            problems.extend(of_room.map(refused));
+            problems.extend(plan.problems.into_iter().filter(is_new).map(refused));
+        }
+        // What no tier is to blame for: a tunable that the kernel has not got.
+        Err(err) => {
+            if !is_denied(&err) {
+                problems.push(refusal("tunables".to_owned(), &err));
             }
-            // The rest is looked at all the same.
-            Err(Error::Planned { group, source }) => {
-                names.retain(|name| Group::of_tier(name) != group);
-                if !is_denied(&source) {
-                    problems.push(refusal(group, &source));
-                }
-            }
-            // What no tier is to blame for: a tunable that the kernel has not got.
-            Err(err) => {
-                if !is_denied(&err) {
-                    problems.push(refusal("tunables".to_owned(), &err));
-                }
-                problems.extend(machine.kept_free(config).map(refused));
-                break;
-            }
+            problems.extend(machine.kept_free(config).map(refused));
         }
     }
     of_rules(host, config, &mut problems);
@@ -80,22 +62,21 @@ pub fn against(
 
 /// What the switching off of a plan that would be carried out meets: an error is what
 /// `zmeld up` refuses for it.
-pub fn room_for(host: &Host, records: &[Record], plan: &Plan) -> Vec<Problem> {
+pub fn room_for(host: &Host, plan: &Plan) -> Vec<Problem> {
     if plan.refuse().is_err() {
         return Vec::new();
     }
     let mut problems = Vec::new();
-    let found = may_go_up(host, records, plan, Doubt::Recorded, &mut |event| {
+    let found = may_go_up(host, plan, &mut |event| {
         if let Event::Note { text } = event {
             problems.push(mind("", text.to_owned()));
         }
     });
     match found.map_err(|err| (err.kind(), err)) {
         Ok(_) => {}
-        Err((ErrorKind::Input, err)) => problems.push(Problem {
-            severity: Severity::Error,
-            ..mind("", of_up(&err))
-        }),
+        Err((ErrorKind::Input, err)) => {
+            problems.push(Problem::new(Severity::Error, "", of_up(&err)))
+        }
         Err((_, err)) => problems.push(mind(
             "",
             format!("whether what is swapped out fits back cannot be told: {err}"),
@@ -123,13 +104,7 @@ fn refused(problem: Problem) -> Problem {
 const REFUSED: &str = "zmeld up refuses it here";
 
 fn refusal(key: String, err: &Error) -> Problem {
-    Problem {
-        place: None,
-        key,
-        what: format!("{err}; {REFUSED}"),
-        severity: Severity::Error,
-        trap: None,
-    }
+    Problem::new(Severity::Error, key, format!("{err}; {REFUSED}"))
 }
 
 /// What the machine has against the rules about groups.
@@ -143,9 +118,8 @@ fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Problem>) {
         }
     }
     if config.watch.reclaim.is_some() && !config.accept.contains(&Trap::TwoReclaimers) {
-        let both = DamonReclaim::read(host).into_iter().map(|damon| Problem {
-            trap: Some(Trap::TwoReclaimers),
-            ..mind(
+        let both = DamonReclaim::read(host).into_iter().map(|damon| {
+            mind(
                 "watch.reclaim",
                 format!(
                     "{} of DAMON reclaims memory ahead of time, too; {}",
@@ -153,6 +127,7 @@ fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Problem>) {
                     damon.way_out()
                 ),
             )
+            .of(Trap::TwoReclaimers)
         });
         problems.extend(both);
     }
@@ -178,15 +153,15 @@ fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Problem>) {
             // That is why.
             gaps.retain(|gap| gap.key != GUARD.key);
         }
-        problems.extend(never.into_iter().map(|pattern| Problem {
-            trap: Some(Trap::UnusedRule),
-            ..mind(
+        problems.extend(never.into_iter().map(|pattern| {
+            mind(
                 GUARD.key,
                 format!(
                     "{pattern} is never ended: it is needed to get at the machine; remove it from \
                      end"
                 ),
             )
+            .of(Trap::UnusedRule)
         }));
     }
     problems.extend(gaps.iter().map(Gap::problem));
@@ -206,13 +181,13 @@ pub fn lacks_for_reclaim(host: &Host, config: &Config) -> Option<Problem> {
         }
         _ => reclaim::no_mechanism(host, &hierarchy).map(str::to_owned),
     };
-    Some(Problem {
-        trap: Some(Trap::UnusedRule),
-        ..mind(
+    Some(
+        mind(
             "watch.reclaim.mechanism",
             format!("nothing can be reclaimed: {}", why?),
         )
-    })
+        .of(Trap::UnusedRule),
+    )
 }
 
 /// Whom a rule for reclaim names in vain.
@@ -341,13 +316,7 @@ impl Names {
 }
 
 fn mind(key: &str, what: String) -> Problem {
-    Problem {
-        place: None,
-        key: key.to_owned(),
-        what,
-        severity: Severity::Warning,
-        trap: None,
-    }
+    Problem::new(Severity::Warning, key, what)
 }
 
 fn inner(err: &Error) -> &Error {

@@ -126,13 +126,11 @@ impl Draft<'_> {
     /// A file that is there keeps its size: what it holds is not known to be zmeld's.
     fn warn_of_size(&mut self, group: &str, path: &Path, wanted: Option<&Size>) {
         if let Some(what) = size_apart(self.host, path, wanted, self.machine.ram_bytes) {
-            self.problems.push(Problem {
-                place: None,
-                key: format!("{group}.size"),
+            self.problems.push(Problem::new(
+                Severity::Warning,
+                format!("{group}.size"),
                 what,
-                severity: Severity::Warning,
-                trap: None,
-            });
+            ));
         }
     }
 

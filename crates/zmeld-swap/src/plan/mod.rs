@@ -5,6 +5,7 @@
 //! to do.
 
 mod against;
+mod compare;
 mod disk;
 mod ram;
 mod stand_in;
@@ -19,13 +20,14 @@ use crate::config::{Config, Kind, Problem, Severity, Tier, Trap};
 use crate::error::Error;
 use crate::journal::State;
 use crate::machine::Machine;
-use crate::reconcile::{reconcile, Change, Doubt};
 use crate::step::{Record, Step};
 use crate::steps::{Area, SetAttribute};
 use zmeld_linux::Host;
 
 pub use against::{against, guarding, is_disproved, lacks_for_reclaim, room_for, Gap, Guarding};
 pub(crate) use against::{is_denied, of_up};
+pub(crate) use compare::{compare, holds};
+pub use compare::{Change, Doubt, Leaving};
 pub use stand_in::{RefusedModule, StandIn};
 pub use tunables::Measured;
 
@@ -84,6 +86,17 @@ pub struct Plan {
     pub only: Option<Vec<String>>,
     /// What of earlier runs is taken back first, in order.
     pub undone: Vec<Done>,
+    /// What has to leave the areas that are switched off with that.
+    pub leaving: Vec<Leaving>,
+    /// What was recorded when it was made.
+    #[serde(skip)]
+    pub records: Vec<Record>,
+    /// The indexes of those that are taken back, ascending.
+    #[serde(skip)]
+    pub removed: Vec<usize>,
+    /// What is changed on devices that stay, in order.
+    #[serde(skip)]
+    pub changes: Vec<Change>,
     /// Tiers for which another driver's device stands in.
     pub stand_ins: Vec<StandIn>,
     /// Whether areas are switched off for it even where that costs a program.
@@ -138,6 +151,8 @@ pub struct Options {
     /// just that; on a machine that is used, what is left out is made to fit, and zram
     /// stands in for a driver that cannot be had.
     pub only_named: bool,
+    /// What a step on record counts as that cannot be looked at.
+    pub doubt: Doubt,
 }
 
 fn as_words<S: serde::Serializer>(step: &Step, serializer: S) -> Result<S::Ok, S::Error> {
@@ -162,6 +177,28 @@ impl Group {
     /// The name of a tier's group.
     pub fn of_tier(tier: &str) -> String {
         format!("tier.{tier}")
+    }
+
+    /// What records tell of, as the parts of a plan.
+    pub(crate) fn recorded(records: &[Record]) -> Vec<Group> {
+        let mut groups: Vec<Group> = Vec::new();
+        for record in records {
+            let planned = Planned {
+                step: record.step.clone(),
+                reason: String::new(),
+                before: record.before.clone(),
+                done: record.done,
+            };
+            match groups.iter_mut().find(|it| it.name == record.group) {
+                Some(group) => group.steps.push(planned),
+                None => groups.push(Group {
+                    name: record.group.clone(),
+                    optional: false,
+                    steps: vec![planned],
+                }),
+            }
+        }
+        groups
     }
 
     /// Whether a group of that name is a tier's.
@@ -257,43 +294,45 @@ impl Plan {
             problems,
             only: options.only.clone(),
             undone: Vec::new(),
+            leaving: Vec::new(),
+            records: state.map_or(Vec::new(), |state| state.records.clone()),
+            removed: Vec::new(),
+            changes: Vec::new(),
             stand_ins,
             force: options.force,
             only_named: options.only_named,
             machine,
         };
-        plan.compare(host, state.map_or(&[], |state| &state.records))?;
+        plan.compare(host, options.doubt)?;
         Ok(plan)
     }
 
-    /// Says of each step whether it is in place, and what goes first.
-    fn compare(&mut self, host: &Host, records: &[Record]) -> Result<(), Error> {
-        let found = reconcile(host, self, records, Doubt::Recorded)?;
-        for (group, in_place) in self.groups.iter_mut().zip(&found.in_place) {
-            for (at, planned) in group.steps.iter_mut().enumerate() {
-                let mut changes = found.changes.iter();
-                if changes.any(|it| it.is_of(&group.name, &planned.step)) {
-                    planned
-                        .reason
-                        .push_str("; changed in place, no page leaves the device");
-                } else {
-                    planned.done |= at < *in_place;
+    /// The plan for who only looks: a step that cannot be looked at counts as recorded, and
+    /// tiers that cannot be planned are left as they are. The groups of those, each with what
+    /// keeps it from being planned.
+    pub fn look(
+        host: &Host,
+        config: &Config,
+        state: Option<&State>,
+        take_over: bool,
+    ) -> (Vec<(String, Error)>, Result<Plan, Error>) {
+        let mut names: Vec<String> = config.tiers.iter().map(|it| it.name.to_string()).collect();
+        let mut refused = Vec::new();
+        loop {
+            let options = Options {
+                only: (!refused.is_empty()).then(|| names.clone()),
+                take_over,
+                doubt: Doubt::Recorded,
+                ..Options::default()
+            };
+            match Plan::new(host, config, state, &options) {
+                Err(Error::Planned { group, source }) => {
+                    names.retain(|name| Group::of_tier(name) != group);
+                    refused.push((group, *source));
                 }
+                result => return (refused, result),
             }
         }
-        let removed = found.removed.iter().rev().map(|&index| &records[index]);
-        let changes: Vec<&Record> = removed.filter(|record| record.is_change()).collect();
-        for (group, in_place) in self.groups.iter_mut().zip(&found.in_place) {
-            for planned in &mut group.steps[*in_place..] {
-                // What taking back changes is not as wanted then, whichever part set it.
-                planned.done &= !changes.iter().any(|record| record.puts_back(planned));
-            }
-        }
-        self.undone = changes.into_iter().map(Done::of).collect();
-        let dropped = found.changes.iter().filter(|it| it.to.is_none());
-        let of = |it: &Change| Some(Done::new(&it.group, it.from.as_ref()?));
-        self.undone.extend(dropped.filter_map(of));
-        Ok(())
     }
 
     /// Refuses a plan that walks into a trap.

@@ -46,13 +46,12 @@ impl StandIn {
 
     /// The same for a list of problems.
     pub(super) fn problem(&self) -> Problem {
-        Problem {
-            place: None,
-            key: format!("tier.{}.kind", self.tier),
-            what: format!("{}; {}", self.words(), self.way_out),
-            severity: Severity::Warning,
-            trap: Some(Trap::StandIn),
-        }
+        Problem::new(
+            Severity::Warning,
+            format!("tier.{}.kind", self.tier),
+            format!("{}; {}", self.words(), self.way_out),
+        )
+        .of(Trap::StandIn)
     }
 }
 

@@ -119,16 +119,14 @@ impl Draft<'_> {
             return;
         }
         // No trap to accept: who accepts a second device is not told of one at boot.
-        self.problems.push(Problem {
-            place: None,
-            key: GROUP.to_owned(),
-            what: format!(
+        self.problems.push(Problem::new(
+            Severity::Warning,
+            GROUP,
+            format!(
                 "what was set up before comes again at the next boot; this switches it off: {}",
                 ways.join("; ")
             ),
-            severity: Severity::Warning,
-            trap: None,
-        });
+        ));
     }
 
     /// Compressed areas that are not zmeld's.

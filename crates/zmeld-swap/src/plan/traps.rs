@@ -19,13 +19,8 @@ impl Draft<'_> {
 
     pub(super) fn problem(&mut self, severity: Severity, trap: Trap, key: &str, what: String) {
         if !self.config.accept.contains(&trap) {
-            self.problems.push(Problem {
-                place: None,
-                key: key.to_owned(),
-                what,
-                severity,
-                trap: Some(trap),
-            });
+            self.problems
+                .push(Problem::new(severity, key, what).of(trap));
         }
     }
 
@@ -132,10 +127,10 @@ impl Draft<'_> {
         if !is_oversized(size, limit, measured) {
             return;
         }
-        self.problems.push(Problem {
-            place: None,
-            key: format!("{}.size", Group::of_tier(name)),
-            what: format!(
+        self.problems.push(Problem::new(
+            Severity::Warning,
+            format!("{}.size", Group::of_tier(name)),
+            format!(
                 "{} promises more than its limit can hold: {} at a ratio of {:.1} hold {}, and \
                  writes fail then while swap still seems free; make it smaller, or raise \
                  memory_limit",
@@ -144,9 +139,7 @@ impl Draft<'_> {
                 measured.unwrap_or(RATIO_ASSUMED),
                 bytes(holds(limit, measured))
             ),
-            severity: Severity::Warning,
-            trap: None,
-        });
+        ));
     }
 
     /// A device that takes much RAM before a page is stored in it.
@@ -155,19 +148,17 @@ impl Draft<'_> {
         if table < ram / TABLE_PART {
             return;
         }
-        self.problems.push(Problem {
-            place: None,
-            key: format!("{}.size", Group::of_tier(name)),
-            what: format!(
+        self.problems.push(Problem::new(
+            Severity::Warning,
+            format!("{}.size", Group::of_tier(name)),
+            format!(
                 "to keep account of the pages of {} GiB takes {} MiB of RAM, {} % of it, before \
                  any is stored; a smaller size saves it",
                 size >> 30,
                 table >> 20,
                 (table as f64 / ram as f64 * 100.0).round()
             ),
-            severity: Severity::Warning,
-            trap: None,
-        });
+        ));
     }
 
     /// Whether the image can be kept once this is set up.

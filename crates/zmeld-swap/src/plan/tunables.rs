@@ -76,16 +76,13 @@ impl Draft<'_> {
         };
         let measured = self.measured_swappiness();
         if wanted.swappiness == Some(Swappiness::Auto) && measured.is_none() {
-            self.problems.push(Problem {
-                place: None,
-                key: "tunables.swappiness".to_owned(),
-                what: "cannot be measured: no drive may be read; it stays as it is (write a \
+            self.problems.push(Problem::new(
+                Severity::Warning,
+                "tunables.swappiness",
+                "cannot be measured: no drive may be read; it stays as it is (write a \
                        number, 100 where swap is as fast as the file system, 133 where it is \
-                       twice as fast)"
-                    .to_owned(),
-                severity: Severity::Warning,
-                trap: None,
-            });
+                       twice as fast)",
+            ));
         }
         self.problems.extend(self.machine.kept_free(self.config));
         let given = wanted.values().into_iter().map(|tunable| {

@@ -13,11 +13,15 @@ use std::time::Duration;
 use zmeld_linux::command::{Finished, Invocation};
 use zmeld_linux::host::{Access, Direct};
 use zmeld_linux::Host;
-use zmeld_swap::config::Config;
+use zmeld_swap::applied::Applied;
+use zmeld_swap::config::{Config, Problem};
 use zmeld_swap::event::Event;
 use zmeld_swap::execute::{self, Removal, Report};
+use zmeld_swap::findings::{findings, Finding};
 use zmeld_swap::journal::{Journal, State};
-use zmeld_swap::plan::{Options, Plan};
+use zmeld_swap::observe::Observation;
+use zmeld_swap::outstanding::Outstanding;
+use zmeld_swap::plan::{against, Options, Plan};
 use zmeld_swap::Error;
 
 /// What happens at an operation.
@@ -288,57 +292,50 @@ impl Machine {
     }
 
     pub fn plan(&self, config: &Config) -> Result<Plan, Error> {
+        self.plan_with(config, &Options::default())
+    }
+
+    pub fn plan_with(&self, config: &Config, options: &Options) -> Result<Plan, Error> {
         let host = self.host();
         let state = State::read(&host)?;
-        Plan::new(&host, config, state.as_ref(), &Options::default())
+        Plan::new(&host, config, state.as_ref(), options)
     }
 
     pub fn up(&self, config: &Config) -> Result<Report, Error> {
         self.up_with(config, &Options::default())
     }
 
+    /// As the command does it: zram stands in where the kernel does not take the module.
     pub fn up_with(&self, config: &Config, options: &Options) -> Result<Report, Error> {
         let host = self.host();
         let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {})?;
         let state = journal.state().clone();
         let plan = Plan::new(&host, config, Some(&state), options)?;
         let mut notes = self.notes.lock().unwrap_or_else(|notes| notes.into_inner());
-        execute::up(&host, &mut journal, &plan, &false.into(), &mut |event| {
+        let stop = false.into();
+        execute::up_or_stand_in(&host, &mut journal, &plan, options, &stop, &mut |event| {
             note(event, &mut notes);
         })
     }
 
     /// Goes up, also where it costs a program; what was noted.
     pub fn up_by_force(&self, config: &Config) -> Result<(Report, Vec<String>), Error> {
-        let host = self.host();
-        let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {})?;
-        let state = journal.state().clone();
         let options = Options {
             force: true,
             ..Options::default()
         };
-        let plan = Plan::new(&host, config, Some(&state), &options)?;
-        let mut notes = Vec::new();
-        let report = execute::up(&host, &mut journal, &plan, &false.into(), &mut |event| {
-            note(event, &mut notes);
-        })?;
-        Ok((report, notes))
+        self.notes();
+        Ok((self.up_with(config, &options)?, self.notes()))
     }
 
     /// Goes down, also where it costs a program; what was noted.
     pub fn down_noting(&self, force: bool) -> Result<(Report, Vec<String>), Error> {
-        let host = self.host();
-        let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {})?;
-        let mut notes = Vec::new();
         let removal = Removal {
             force,
             ..Removal::default()
         };
-        let stop = false.into();
-        let report = execute::down(&host, &mut journal, removal, &stop, &mut |event| {
-            note(event, &mut notes);
-        })?;
-        Ok((report, notes))
+        self.notes();
+        Ok((self.down_with(removal, &false.into())?, self.notes()))
     }
 
     pub fn down(&self) -> Result<Report, Error> {
@@ -346,18 +343,39 @@ impl Machine {
     }
 
     pub fn down_until(&self, stop: &AtomicBool) -> Result<Report, Error> {
+        self.down_with(Removal::default(), stop)
+    }
+
+    pub fn down_with(&self, removal: Removal<'_>, stop: &AtomicBool) -> Result<Report, Error> {
         let host = self.host();
         let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {})?;
         let mut notes = self.notes.lock().unwrap_or_else(|notes| notes.into_inner());
-        execute::down(
-            &host,
-            &mut journal,
-            Default::default(),
-            stop,
-            &mut |event| {
-                note(event, &mut notes);
-            },
-        )
+        execute::down(&host, &mut journal, removal, stop, &mut |event| {
+            note(event, &mut notes);
+        })
+    }
+
+    /// What status finds.
+    pub fn findings(&self, text: &str) -> Vec<Finding> {
+        let now = Observation::read(&self.host(), rustix::param::page_size() as u64);
+        findings(&now, &self.outstanding(text))
+    }
+
+    pub fn outstanding(&self, text: &str) -> Outstanding {
+        Outstanding::read(&self.host(), Some(&config(text)))
+    }
+
+    /// What a check of that configuration says besides.
+    pub fn against(&self, config: &Config) -> Vec<Problem> {
+        let host = self.host();
+        let state = State::read(&host).unwrap();
+        let seen = zmeld_swap::machine::Machine::read(&host).unwrap();
+        against(&host, &seen, config, state.as_ref())
+    }
+
+    /// What is set up.
+    pub fn applied(&self) -> Option<Applied> {
+        Applied::read(&self.host()).unwrap()
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use crate::common::{config, Fate, Killed, Machine};
 use zmeld_swap::config::Config;
 use zmeld_swap::journal::State;
+use zmeld_swap::plan::Options;
 use zmeld_swap::Error;
 
 const ALL: &str = r#"
@@ -374,4 +375,27 @@ fn what_cannot_be_put_back_is_named_and_the_rest_is_put_back() {
     assert!(!err.contains("tier.two:"), "{err}");
     machine.down().unwrap();
     assert!(!machine.text("/proc/swaps").contains("sdc1"));
+}
+
+/// What somebody else did to another tier meanwhile is no business of a run that fails.
+#[test]
+fn a_run_that_goes_back_leaves_what_it_did_not_touch() {
+    let text = |size: &str| {
+        config(&format!(
+            "accept = [\"lru-inversion\", \"unstable-name\"]\n\
+             [tier.fast]\nkind = \"zram\"\nsize = \"{size}\"\n\
+             [tier.plain]\nkind = \"disk\"\ndevice = \"/dev/sdc1\"\nformat = true\n"
+        ))
+    };
+    let machine = Machine::new();
+    machine.up(&text("50%")).unwrap();
+    machine.others_swapoff("/dev/sdc1");
+    machine.refuse_swapon("/dev/zram1");
+    let only = Options {
+        only: Some(vec!["fast".to_owned()]),
+        ..Options::default()
+    };
+    let err = machine.up_with(&text("25%"), &only).unwrap_err();
+    assert!(!err.to_string().contains("tier.plain"), "{err}");
+    assert_eq!(machine.text("/proc/swaps").lines().count(), 1);
 }

@@ -44,7 +44,7 @@ fn is_left(machine: &Machine, path: &str, why: &str) {
 
 /// The tier is not taken for set up, and why is said.
 fn is_lost(machine: &Machine, tier: &str) {
-    let applied = Applied::read(&machine.host()).unwrap().unwrap();
+    let applied = machine.applied().unwrap();
     let tier = applied.tier(tier).unwrap();
     assert!(tier.area.is_none() && tier.lost.is_some(), "{tier:?}");
 }
@@ -66,7 +66,7 @@ fn another_tools_device_of_the_same_number_is_not_touched() {
     machine.up(&config(RAM)).unwrap();
     replace_zram(&machine);
     is_lost(&machine, "fast");
-    let applied = Applied::read(&machine.host()).unwrap().unwrap();
+    let applied = machine.applied().unwrap();
     assert_eq!(applied.tier("fast").unwrap().device, None);
     assert!(applied.tier_on("/dev/zram1").is_none());
     is_left(&machine, "/dev/zram1", "it is another device by now");
@@ -424,7 +424,7 @@ fn what_was_set_up_in_another_namespace_is_taken_back() {
     let areas = machine.text("/proc/swaps").replace("/dev/zram1", "/zram1");
     machine.put("/proc/swaps", &areas);
     assert!(machine.plan(&config(RAM)).unwrap().is_done());
-    let applied = Applied::read(&machine.host()).unwrap().unwrap();
+    let applied = machine.applied().unwrap();
     assert!(applied.tier_on("/dev/zram1").is_some());
     let observation = zmeld_swap::observe::Observation::read(&machine.host(), 4096);
     assert_eq!(observation.swaps[0].area.path, "/dev/zram1");

@@ -1,25 +1,14 @@
 //! What a configuration leaves out is made to fit: three lines are enough.
 
 use crate::common::{config, Machine};
-use zmeld_swap::applied::Applied;
-use zmeld_swap::findings::{findings, Finding};
-use zmeld_swap::observe::Observation;
-use zmeld_swap::outstanding::Outstanding;
-use zmeld_swap::plan::{Options, Plan};
+use zmeld_swap::findings::Finding;
+use zmeld_swap::plan::Options;
 
 const THREE_LINES: &str = "[tier.ram]\nkind = \"zram\"\nsize = \"50%\"\n";
 const PAGE_CLUSTER: &str = "/proc/sys/vm/page-cluster";
 
-fn found(machine: &Machine, text: &str) -> Vec<Finding> {
-    let host = machine.host();
-    let applied = Applied::read(&host).unwrap();
-    let outstanding = Outstanding::read(&host, &config(text));
-    let now = Observation::read(&host, 4096);
-    findings(&now, &config(text), applied.as_ref(), &outstanding)
-}
-
 fn steps_of(machine: &Machine, text: &str, options: &Options) -> Vec<String> {
-    let plan = Plan::new(&machine.host(), &config(text), None, options).unwrap();
+    let plan = machine.plan_with(&config(text), options).unwrap();
     let groups = plan.groups.iter().filter(|group| group.name == "tunables");
     let steps = groups.flat_map(|group| &group.steps);
     steps.map(|planned| planned.step.describe()).collect()
@@ -31,15 +20,15 @@ fn three_lines_leave_no_finding() {
     let before = machine.snapshot();
     machine.up(&config(THREE_LINES)).unwrap();
     assert_eq!(machine.text(PAGE_CLUSTER), "0\n");
-    assert_eq!(found(&machine, THREE_LINES), []);
+    assert_eq!(machine.findings(THREE_LINES), []);
     assert!(machine.up(&config(THREE_LINES)).unwrap().is_unchanged());
     // Somebody else's value is found once, with what brings ours back.
     machine.put(PAGE_CLUSTER, "3\n");
-    let all = found(&machine, THREE_LINES);
+    let all = machine.findings(THREE_LINES);
     let all: Vec<_> = all.iter().map(|it| (it.id, it.remedy.as_str())).collect();
     assert_eq!(all, [("read-ahead", "zmeld up")]);
     machine.up(&config(THREE_LINES)).unwrap();
-    assert_eq!(found(&machine, THREE_LINES), []);
+    assert_eq!(machine.findings(THREE_LINES), []);
     machine.down().unwrap();
     assert_eq!(machine.snapshot(), before);
 }
@@ -52,7 +41,7 @@ fn a_drive_that_comes_later_changes_nothing() {
     machine.others_swap("/dev/sdb1");
     let again = machine.up(&config(THREE_LINES)).unwrap();
     assert!(again.is_unchanged(), "{again:?}");
-    let all = found(&machine, THREE_LINES);
+    let all = machine.findings(THREE_LINES);
     let is_about_it = |it: &Finding| it.id == "not-applied" || it.id == "read-ahead";
     assert!(!all.iter().any(is_about_it), "{all:?}");
     machine.down().unwrap();

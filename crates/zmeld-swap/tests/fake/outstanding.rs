@@ -2,11 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use zmeld_swap::applied::Applied;
 use zmeld_swap::config::keys::{Section, KEYS};
-use zmeld_swap::findings::findings;
-use zmeld_swap::observe::Observation;
-use zmeld_swap::outstanding::{Asked, Outstanding};
 
 use crate::common::{config, Machine};
 
@@ -143,12 +139,7 @@ fn machine() -> Machine {
 
 /// What status says of it.
 fn not_applied(machine: &Machine, text: &str) -> Vec<String> {
-    let host = machine.host();
-    let asked = config(text);
-    let applied = Applied::read(&host).unwrap();
-    let outstanding = Outstanding::read(&host, &asked);
-    let now = Observation::read(&host, 4096);
-    let all = findings(&now, &asked, applied.as_ref(), &outstanding);
+    let all = machine.findings(text);
     let found = all.iter().filter(|found| found.id == "not-applied");
     found
         .map(|found| format!("{}: {} ({})", found.subject, found.what, found.evidence))
@@ -216,11 +207,9 @@ fn the_file_that_is_read_has_the_rules_and_what_is_set_up_stays() {
     let machine = machine();
     let text = format!("{ACCEPT}{RAM}[tunables]\nswappiness = 77\n{RULES}");
     machine.up(&config(&text)).unwrap();
-    let host = machine.host();
-    let applied = Applied::read(&host).unwrap();
     machine.put("/proc/1/comm", "init\n");
-    let asked = |file: &str| Asked::new(&config(file), applied.as_ref()).config;
-    let is_watched = |file: &str| Outstanding::read(&host, &config(file)).is_watched;
+    let asked = |file: &str| machine.outstanding(file).wanted;
+    let is_watched = |file: &str| machine.outstanding(file).is_watched;
     let without = asked("");
     assert!(!without.watch.has_rules());
     assert_eq!(is_watched(""), None);

@@ -5,9 +5,7 @@ use std::os::unix::fs::{chown, symlink, PermissionsExt};
 
 use crate::common::{config, Machine};
 use zmeld_swap::config::{Config, Severity};
-use zmeld_swap::machine::Machine as Seen;
 use zmeld_swap::outstanding::Outstanding;
-use zmeld_swap::plan::against;
 
 const NEW: &str = "[tier.d]\nkind = \"disk\"\nfile = \"/srv/swap/file\"\nsize = \"64KiB\"\n";
 const THERE: &str = "[tier.d]\nkind = \"disk\"\nfile = \"/srv/swap/file\"\nformat = true\n";
@@ -34,13 +32,12 @@ fn is_refused(machine: &Machine, config: &Config, said: &str) {
     let err = machine.up(config).unwrap_err().to_string();
     assert!(err.contains(said), "{err}");
     assert_eq!(machine.text("/proc/swaps").lines().count(), 1);
-    let host = machine.host();
-    let problems = against(&host, &Seen::read(&host).unwrap(), config, None);
+    let problems = machine.against(config);
     let is_told = |it: &zmeld_swap::config::Problem| {
         it.severity == Severity::Error && it.to_string().contains(said)
     };
     assert!(problems.iter().any(is_told), "{problems:?}");
-    let outstanding = Outstanding::read(&host, config);
+    let outstanding = Outstanding::read(&machine.host(), Some(config));
     assert!(format!("{outstanding:?}").contains(said), "{outstanding:?}");
 }
 

@@ -57,6 +57,26 @@ fn a_plan_says_what_up_does() {
     machine.down().unwrap();
 }
 
+/// What has to leave a device that is made anew is said before, and how long it takes.
+#[test]
+fn a_plan_says_what_has_to_leave_a_device() {
+    let machine = Machine::new();
+    machine.up(&config(RAM)).unwrap();
+    let full = machine
+        .text("/proc/swaps")
+        .replace("1024\t\t0", "900000\t\t737280");
+    machine.put("/proc/swaps", &full);
+    let leaving = |text: &str| machine.plan(&config(text)).unwrap().leaving;
+    let words: Vec<String> = leaving(&RAM.replace("50%", "40%"))
+        .iter()
+        .map(zmeld_swap::plan::Leaving::words)
+        .collect();
+    let said = "720 MiB have to leave /dev/zram1 first, which takes about 3 s.";
+    assert_eq!(words, [said]);
+    // In place, none does.
+    assert_eq!(leaving(&RAM.replace("25%", "30%")), []);
+}
+
 /// What the kernel changes while a device is in use is changed there, back and forth,
 /// added and left out; the area stays on.
 #[test]
@@ -209,7 +229,7 @@ fn an_experiments_steps_are_not_those_of_up() {
     assert!(State::read(&host).unwrap().is_none());
     let state = State::read_of(&host, Owner::Experiment).unwrap().unwrap();
     assert!(!state.records.is_empty());
-    assert!(zmeld_swap::applied::Applied::read(&host).unwrap().is_none());
+    assert!(machine.applied().is_none());
     let plan = machine.plan(&config(RAM)).unwrap();
     assert!(!plan.is_done() && plan.undone.is_empty());
     // It is not for down to say that nothing is left.

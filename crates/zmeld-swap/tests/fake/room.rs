@@ -6,13 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use zmeld_swap::applied::Applied;
 use zmeld_swap::execute::{self, Removal};
-use zmeld_swap::findings::findings;
 use zmeld_swap::journal::State;
-use zmeld_swap::observe::Observation;
-use zmeld_swap::outstanding::Outstanding;
-use zmeld_swap::reconcile::Doubt;
 
 use crate::common::{config, Machine, MEMINFO};
 
@@ -81,7 +76,7 @@ fn refused(machine: &Machine, words: &[&str]) {
     let plan = machine.plan(&config(LARGER)).unwrap();
     let would = execute::may_go_down(&host, &records, Removal::default(), &mut |_| {});
     assert_eq!(would.unwrap_err().to_string(), down);
-    let would = execute::may_go_up(&host, &records, &plan, Doubt::Recorded, &mut |_| {});
+    let would = execute::may_go_up(&host, &plan, &mut |_| {});
     assert_eq!(would.unwrap_err().to_string(), up);
     for line in [down, up] {
         assert!(words.iter().all(|word| line.contains(word)), "{line}");
@@ -112,12 +107,8 @@ fn a_group_whose_swap_does_not_fit_back_is_named_with_its_largest_program() {
 
 /// What status says is to be done.
 fn remedies(machine: &Machine, text: &str) -> Vec<String> {
-    let host = machine.host();
-    let applied = Applied::read(&host).unwrap();
-    let outstanding = Outstanding::read(&host, &config(text));
-    let now = Observation::read(&host, 4096);
-    let all = findings(&now, &config(text), applied.as_ref(), &outstanding);
-    let found = all.into_iter().filter(|found| found.id == "not-applied");
+    let all = machine.findings(text).into_iter();
+    let found = all.filter(|found| found.id == "not-applied");
     found.map(|found| found.remedy).collect()
 }
 

@@ -2,16 +2,10 @@
 
 use std::fs;
 
-use crate::common::{config, Machine, PATIENCE};
-use zmeld_linux::Host;
-use zmeld_swap::applied::Applied;
+use crate::common::{config, Machine};
 use zmeld_swap::error::ErrorKind;
-use zmeld_swap::execute::{self, Report};
-use zmeld_swap::findings::{findings, Finding};
-use zmeld_swap::journal::Journal;
-use zmeld_swap::observe::Observation;
-use zmeld_swap::outstanding::Outstanding;
-use zmeld_swap::plan::{Options, Plan};
+use zmeld_swap::execute::Report;
+use zmeld_swap::plan::Options;
 use zmeld_swap::Error;
 
 const ZMELD: &str = "[tier.ram]\nkind = \"zmeld\"\nsize = \"50%\"\nmeld = \"auto\"\n";
@@ -27,34 +21,13 @@ fn machine(index: &str) -> Machine {
     machine
 }
 
-fn up_with(machine: &Machine, text: &str, options: &Options) -> Result<Report, Error> {
-    let host = machine.host();
-    let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {})?;
-    let state = journal.state().clone();
-    let state = (!state.records.is_empty()).then_some(state);
-    let plan = Plan::new(&host, &config(text), state.as_ref(), options)?;
-    let stop = false.into();
-    execute::up_or_stand_in(&host, &mut journal, &plan, options, &stop, &mut |_| {})
-}
-
 fn up(machine: &Machine, text: &str) -> Result<Report, Error> {
-    up_with(machine, text, &Options::default())
-}
-
-fn found_by(host: &Host, text: &str) -> Vec<Finding> {
-    let applied = Applied::read(host).unwrap();
-    let outstanding = Outstanding::read(host, &config(text));
-    let now = Observation::read(host, 4096);
-    findings(&now, &config(text), applied.as_ref(), &outstanding)
-}
-
-fn found(machine: &Machine, text: &str) -> Vec<Finding> {
-    found_by(&machine.host(), text)
+    machine.up(&config(text))
 }
 
 /// The one finding, that zram stands in.
 fn why(machine: &Machine, text: &str) -> (String, String) {
-    let all = found(machine, text);
+    let all = machine.findings(text);
     assert_eq!(all.len(), 1, "{all:?}");
     assert_eq!(all[0].id, "stand-in");
     assert_eq!(all[0].subject, "ram");
@@ -84,13 +57,13 @@ fn zram_stands_in_for_a_module_that_is_not_there() {
     assert!(way.contains("install zmeld-dkms"), "{way}");
     // Who means it is told nothing.
     let meant = format!("accept = [\"stand-in\"]\n{ZMELD}");
-    assert_eq!(found(&machine, &meant), []);
+    assert_eq!(machine.findings(&meant), []);
     assert!(machine.plan(&config(&meant)).unwrap().problems.is_empty());
     // Again, and again, nothing changes; and all goes back.
     assert!(up(&machine, ZMELD).unwrap().is_unchanged());
     machine.down().unwrap();
     assert_eq!(machine.snapshot(), before);
-    assert!(found(&machine, ZMELD).iter().all(|it| it.id != "stand-in"));
+    assert!(machine.findings(ZMELD).iter().all(|it| it.id != "stand-in"));
 }
 
 #[test]
@@ -123,7 +96,7 @@ fn the_finding_says_why_dkms_has_none() {
     );
     // What was built meanwhile is what `zmeld up` sets up.
     machine.put(INDEX, BOTH);
-    let all = found(&machine, ZMELD);
+    let all = machine.findings(ZMELD);
     assert!(
         all.iter()
             .any(|it| it.id == "not-applied" && it.remedy == "zmeld up"),
@@ -203,11 +176,11 @@ fn nothing_stands_in_where_just_that_is_wanted_or_zram_is_missing() {
         only_named: true,
         ..Options::default()
     };
-    let err = up_with(&machine, ZMELD, &named).unwrap_err();
+    let err = machine.up_with(&config(ZMELD), &named).unwrap_err();
     assert_eq!(err.kind(), ErrorKind::Missing);
     assert!(err.to_string().contains("needs the driver zmeld"), "{err}");
     machine.put(INDEX, BOTH);
-    let err = up_with(&machine, ZMELD, &named).unwrap_err();
+    let err = machine.up_with(&config(ZMELD), &named).unwrap_err();
     assert_eq!(err.kind(), ErrorKind::Missing);
     assert!(err.to_string().contains("modprobe is not known"), "{err}");
     // A kernel without zram has nothing that could.

@@ -4,19 +4,14 @@
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 
-use zmeld_swap::applied::Applied;
 use zmeld_swap::config::{Severity, Trap};
 use zmeld_swap::event::Event;
-use zmeld_swap::execute;
-use zmeld_swap::findings::{findings, Finding};
-use zmeld_swap::journal::{Journal, State};
-use zmeld_swap::observe::Observation;
-use zmeld_swap::outstanding::Outstanding;
+use zmeld_swap::execute::{self, Report};
+use zmeld_swap::findings::Finding;
 use zmeld_swap::plan::{Options, Plan};
-use zmeld_swap::reconcile::Doubt;
 use zmeld_swap::Error;
 
-use crate::common::{config, Fate, Machine, MEMINFO, PATIENCE};
+use crate::common::{config, Fate, Machine, MEMINFO};
 use crate::crash::quietly;
 
 const RAM: &str = "[tier.fast]\nkind = \"zram\"\nsize = \"50%\"\nmemory_limit = \"30%\"\n";
@@ -41,17 +36,12 @@ fn options(take_over: bool) -> Options {
 }
 
 fn plan(machine: &Machine, text: &str, take_over: bool) -> Plan {
-    let host = machine.host();
-    let state = State::read(&host).unwrap();
-    Plan::new(&host, &config(text), state.as_ref(), &options(take_over)).unwrap()
+    let plan = machine.plan_with(&config(text), &options(take_over));
+    plan.unwrap()
 }
 
-fn up(machine: &Machine, text: &str, take_over: bool) -> Result<execute::Report, Error> {
-    let host = machine.host();
-    let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {})?;
-    let state = journal.state().clone();
-    let plan = Plan::new(&host, &config(text), Some(&state), &options(take_over))?;
-    execute::up(&host, &mut journal, &plan, &false.into(), &mut |_| {})
+fn up(machine: &Machine, text: &str, take_over: bool) -> Result<Report, Error> {
+    machine.up_with(&config(text), &options(take_over))
 }
 
 /// Paths of the swap areas with their priorities.
@@ -136,12 +126,7 @@ fn a_tier_that_stands_already_is_kept_where_another_tool_joins_it() {
 
 /// What status says by that rule.
 fn status(machine: &Machine, text: &str, id: &str) -> Vec<Finding> {
-    let host = machine.host();
-    let applied = Applied::read(&host).unwrap();
-    let now = Observation::read(&host, 4096);
-    let asked = config(text);
-    let outstanding = Outstanding::read(&host, &asked);
-    let mut found = findings(&now, &asked, applied.as_ref(), &outstanding);
+    let mut found = machine.findings(text);
     found.retain(|found| found.id == id);
     found
 }
@@ -344,7 +329,7 @@ fn a_driver_that_the_kernel_has_not_got_is_named_with_its_own_way_out() {
             only_named: true,
             ..Options::default()
         };
-        let plan = Plan::new(&machine.host(), &config(&text), None, &named)?;
+        let plan = machine.plan_with(&config(&text), &named)?;
         let tier = plan.groups.into_iter().find(|it| it.name == "tier.fast");
         Ok::<_, Error>(tier.unwrap().steps[0].reason.clone())
     };
@@ -448,23 +433,14 @@ fn laptop_with_a_full_group() -> Machine {
 const SMALL: &str = "[tier.fast]\nkind = \"zram\"\nsize = \"1MiB\"\n";
 
 /// Takes over, by force or not; what was noted, and what came of it.
-fn take_over(machine: &Machine, force: bool) -> (Vec<String>, Result<execute::Report, Error>) {
-    let host = machine.host();
-    let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {}).unwrap();
-    let state = journal.state().clone();
+fn take_over(machine: &Machine, force: bool) -> (Vec<String>, Result<Report, Error>) {
     let options = Options {
         take_over: true,
         force,
         ..Options::default()
     };
-    let plan = Plan::new(&host, &config(SMALL), Some(&state), &options).unwrap();
-    let mut notes = Vec::new();
-    let result = execute::up(&host, &mut journal, &plan, &false.into(), &mut |event| {
-        if let Event::Note { text } = event {
-            notes.push(text.to_owned());
-        }
-    });
-    (notes, result)
+    let result = machine.up_with(&config(SMALL), &options);
+    (machine.notes(), result)
 }
 
 #[test]
@@ -510,14 +486,14 @@ fn may_take_over(machine: &Machine, text: &str, force: bool) -> (Vec<String>, Re
         force,
         ..Options::default()
     };
-    let plan = Plan::new(&host, &config(text), None, &options).unwrap();
+    let plan = machine.plan_with(&config(text), &options).unwrap();
     let mut notes = Vec::new();
-    let result = execute::may_go_up(&host, &[], &plan, Doubt::Recorded, &mut |event| {
+    let result = execute::may_go_up(&host, &plan, &mut |event| {
         if let Event::Note { text } = event {
             notes.push(text.to_owned());
         }
     });
-    (notes, result.map(drop))
+    (notes, result)
 }
 
 #[test]

@@ -260,11 +260,7 @@ fn a_check_refuses_what_has_no_room() {
         .text("/proc/swaps")
         .replace("1024\t\t0", "9000000\t\t5242880");
     machine.put("/proc/swaps", &full);
-    let host = machine.host();
-    let state = State::read(&host).unwrap();
-    let found = zmeld_swap::machine::Machine::read(&host).unwrap();
-    let check =
-        |text: &str| zmeld_swap::plan::against(&host, &found, &config(text), state.as_ref());
+    let check = |text: &str| machine.against(&config(text));
     assert_eq!(check(RAM), []);
     let other = check("[tier.fast]\nkind = \"zram\"\nsize = \"25%\"\n");
     assert_eq!(other.len(), 1, "{other:?}");
@@ -278,15 +274,11 @@ fn a_check_refuses_what_has_no_room() {
 #[test]
 fn sizes_that_differ_are_told_apart() {
     let machine = Machine::new();
-    let of = |size: &str| {
-        config(&format!(
-            "[tier.fast]\nkind = \"zram\"\nsize = \"{size}\"\n"
-        ))
-    };
-    machine.up(&of("2048MiB")).unwrap();
+    let of = |size: &str| format!("[tier.fast]\nkind = \"zram\"\nsize = \"{size}\"\n");
+    machine.up(&config(&of("2048MiB"))).unwrap();
     let evidence = |size: &str| {
-        let found = zmeld_swap::outstanding::Outstanding::read(&machine.host(), &of(size));
-        let changes = found.changes.into_iter().map(|it| it.evidence);
+        let changes = machine.outstanding(&of(size)).changes.into_iter();
+        let changes = changes.map(|it| it.evidence);
         changes.collect::<Vec<_>>()
     };
     assert_eq!(evidence("2048MiB"), Vec::<String>::new());
@@ -439,15 +431,10 @@ fn memory_kept_free_is_memory_that_programs_need() {
     );
     assert_eq!(problems("200MiB"), []);
     // What its check says, too.
-    let host = machine.host();
     let check = |size: &str| {
         let config = config(&format!("[tunables]\nmin_free = \"{size}\"\n"));
-        let found = zmeld_swap::machine::Machine::read(&host).unwrap();
-        let problems = zmeld_swap::plan::against(&host, &found, &config, None);
-        problems
-            .into_iter()
-            .map(|it| it.severity)
-            .collect::<Vec<_>>()
+        let problems = machine.against(&config).into_iter();
+        problems.map(|it| it.severity).collect::<Vec<_>>()
     };
     assert_eq!(check("512MiB"), [Severity::Error]);
     assert_eq!(check("300MiB"), [Severity::Warning]);

@@ -5,17 +5,13 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-use crate::common::{config, Fate, Killed, Machine, MEMINFO, PATIENCE};
+use crate::common::{config, Fate, Killed, Machine, MEMINFO};
 use crate::crash::quietly;
 use zmeld_linux::command::Invocation;
 use zmeld_swap::config::Severity;
-use zmeld_swap::execute::{self, Removal};
-use zmeld_swap::findings::{findings, Finding};
-use zmeld_swap::journal::{Journal, State};
-use zmeld_swap::machine::Machine as Seen;
-use zmeld_swap::observe::Observation;
-use zmeld_swap::outstanding::Outstanding;
-use zmeld_swap::plan::{against, Options};
+use zmeld_swap::execute::Removal;
+use zmeld_swap::journal::State;
+use zmeld_swap::plan::Options;
 
 const BOTH: &str = "accept = [\"lru-inversion\", \"read-ahead\"]\n\
     [tier.fast]\nkind = \"zram\"\nsize = \"64MiB\"\n\
@@ -33,15 +29,6 @@ fn only(tier: &str) -> Options {
         only: Some(vec![tier.to_owned()]),
         ..Options::default()
     }
-}
-
-fn told(machine: &Machine, text: &str) -> Vec<Finding> {
-    let host = machine.host();
-    let config = config(text);
-    let applied = zmeld_swap::applied::Applied::read(&host).unwrap();
-    let now = Observation::read(&host, rustix::param::page_size() as u64);
-    let outstanding = Outstanding::read(&host, &config);
-    findings(&now, &config, applied.as_ref(), &outstanding)
 }
 
 #[test]
@@ -81,7 +68,7 @@ fn a_drive_that_is_swapped_to_in_plain_is_not_called_encrypted() {
             err.contains(said) && err.contains("swapoff /dev/sdb1"),
             "{err}"
         );
-        let told = told(&machine, &text);
+        let told = machine.findings(&text);
         let found = told.iter().find(|it| it.id == "not-encrypted").unwrap();
         assert_eq!(found.severity, zmeld_swap::findings::Severity::Critical);
     }
@@ -102,7 +89,7 @@ fn a_file_of_another_size_is_not_called_set_up_in_silence() {
         let found = found.unwrap_or_else(|| panic!("{:?}", plan.problems));
         assert!(found.what.contains(said), "{}", found.what);
         assert_eq!(found.severity, Severity::Warning);
-        let told = told(&machine, FILE);
+        let told = machine.findings(FILE);
         assert!(told
             .iter()
             .any(|it| it.id == "not-applied" && it.what.contains(said)));
@@ -127,8 +114,7 @@ fn a_codec_that_the_kernel_lacks_costs_no_machine_its_swap() {
     let machine = Machine::new();
     machine.offer("recomp_algorithm", "");
     let before = machine.snapshot();
-    let host = machine.host();
-    let problems = against(&host, &Seen::read(&host).unwrap(), &config(text), None);
+    let problems = machine.against(&config(text));
     let said = "has no deflate, and zmeld up takes the kernel's default instead";
     assert!(
         problems.iter().any(|it| it.to_string().contains(said)),
@@ -143,7 +129,7 @@ fn a_codec_that_the_kernel_lacks_costs_no_machine_its_swap() {
     let note = "the kernel has no codec deflate: pages are compressed with lzo-rle";
     assert!(notes.iter().any(|it| it.contains(note)), "{notes:?}");
     assert!(machine.up(&config(text)).unwrap().is_unchanged());
-    let told = told(&machine, text);
+    let told = machine.findings(text);
     assert!(told.iter().any(|it| it.what.contains(said)), "{told:?}");
     machine.down().unwrap();
     assert_eq!(machine.snapshot(), before);
@@ -164,15 +150,11 @@ fn what_stops_a_unit_keeps_its_file() {
     let machine = Machine::on_disk();
     machine.put("/srv/other", "");
     machine.up(&config(FILE)).unwrap();
-    let host = machine.host();
     let removal = Removal {
         keep_files: true,
         ..Removal::default()
     };
-    {
-        let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {}).unwrap();
-        execute::down(&host, &mut journal, removal, &false.into(), &mut |_| {}).unwrap();
-    }
+    machine.down_with(removal, &false.into()).unwrap();
     assert!(machine.path("/srv/swap").exists());
     assert_eq!(machine.text("/proc/swaps").lines().count(), 1);
     // The same file is taken again, and goes when somebody asks for that.
@@ -284,7 +266,7 @@ fn the_first_codec_of_a_list_that_the_kernel_has_is_taken() {
         let wanted = config(&text(list));
         let again = config(&wanted.to_toml(&Default::default()));
         assert_eq!(again, wanted);
-        let problems = against(&host, &Seen::read(&host).unwrap(), &wanted, None);
+        let problems = machine.against(&wanted);
         let is_default = chosen == "[lzo-rle]";
         let is_said = |it: &zmeld_swap::config::Problem| it.to_string().contains(said);
         assert_eq!(problems.iter().any(is_said), is_default, "{problems:?}");
@@ -333,7 +315,7 @@ fn a_killed_run_tells_how_many_tiers_it_began() {
             continue;
         }
         let said = format!("steps of {} of 2 tiers were begun", begun.len());
-        let found = told(&machine, BOTH);
+        let found = machine.findings(BOTH);
         assert!(format!("{found:?}").contains(&said), "{said}: {found:?}");
         told_of.insert(begun.len());
     }

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 use zmeld_linux::Host;
-use zmeld_swap::applied::Applied;
 use zmeld_swap::config::Config;
 use zmeld_swap::outstanding::Outstanding;
 use zmeld_swap::{
@@ -68,7 +67,6 @@ fn text(host: &Host, config: &Config) -> String {
 
 fn rendered(host: &Host, config: &Config, now: &Observation) -> String {
     // A journal that cannot be read is the business of `zmeld status`.
-    let applied = Applied::read(host).ok().flatten();
-    let outstanding = Outstanding::read(host, config);
-    metrics::render(now, &findings(now, config, applied.as_ref(), &outstanding))
+    let outstanding = Outstanding::read(host, Some(config));
+    metrics::render(now, &findings(now, &outstanding))
 }

@@ -243,7 +243,7 @@ fn scan_plan_and_status_say_the_same() {
         for ratio in [None, Some(case.ratio)] {
             set_up(dir.path(), &planned.config, ram, ratio);
             let now = Observation::read(&host, PAGE);
-            let found = findings(&now, &planned.config, None, &Outstanding::default());
+            let found = findings(&now, &Outstanding::of(&planned.config));
             let of_size: Vec<_> = found
                 .iter()
                 .filter(|found| ["oversized", "no-memory-limit"].contains(&found.id))
@@ -271,7 +271,7 @@ fn a_status_advises_what_a_plan_would_set_up() {
     let large = Config::from_text("x".as_ref(), text).unwrap().config;
     set_up(dir.path(), &large, ram, Some(case.ratio));
     let now = Observation::read(&host, PAGE);
-    let found = findings(&now, &Config::default(), None, &Outstanding::default());
+    let found = findings(&now, &Outstanding::default());
     let found = found
         .iter()
         .find(|found| found.id == "oversized")

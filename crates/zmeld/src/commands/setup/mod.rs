@@ -16,7 +16,7 @@ use zmeld_swap::applied::Applied;
 use zmeld_swap::config::{Codec, Comments, Config, Kind, Location, Problem, Severity, Size};
 use zmeld_swap::journal::State;
 use zmeld_swap::machine::Machine;
-use zmeld_swap::plan::{is_disproved, lacks_for_reclaim, room_for, Options, Plan};
+use zmeld_swap::plan::{is_disproved, lacks_for_reclaim, room_for, Doubt, Options, Plan};
 use zmeld_swap::recommend::{recommend, Choice, TierKind};
 
 use crate::exit::{Outcome, EXIT_CODES};
@@ -359,13 +359,7 @@ fn override_tier(config: &mut Config, args: &WantedArgs) -> anyhow::Result<()> {
 
 /// Something to be told that no line of a file is to blame for.
 fn mind(what: String) -> Problem {
-    Problem {
-        place: None,
-        key: String::new(),
-        what,
-        severity: Severity::Warning,
-        trap: None,
-    }
+    Problem::new(Severity::Warning, String::new(), what)
 }
 
 /// What an ordinary user is told of a plan, which another's would differ from.
@@ -453,8 +447,7 @@ fn is_here(host: &Host) -> bool {
 /// and `status` say why.
 pub fn own_swaps(host: &Host) -> Vec<String> {
     let applied = Applied::read(host).ok().flatten();
-    let tiers = applied.map(|applied| applied.tiers).unwrap_or_default();
-    tiers.into_iter().filter_map(|tier| tier.area).collect()
+    applied.map(Applied::areas).unwrap_or_default()
 }
 
 /// What `zmeld up` does with that recommendation here, as the last word of a scan.
@@ -545,16 +538,16 @@ fn as_command(to: &Recommendation) -> String {
     command
 }
 
-/// The plan for what is wanted, and what it was made with.
+/// The plan for what is wanted, and what it was made with: `options`, and what the
+/// arguments say.
 fn planned(
     wanted: &Wanted,
     args: &WantedArgs,
     host: &Host,
     state: Option<&State>,
-    force: bool,
+    options: Options,
 ) -> anyhow::Result<(Plan, Options)> {
     let options = Options {
-        force,
         only: args.only.clone(),
         take_over: args.take_over,
         expected_ratio: wanted.measured.ratio(),
@@ -564,6 +557,7 @@ fn planned(
         },
         // What is asked for here and now is had, or refused.
         only_named: args.tier.is_some(),
+        ..options
     };
     let mut plan = Plan::new(host, &wanted.config, state, &options)?;
     // What the configuration shows by itself comes first.
@@ -580,9 +574,12 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
     let state = readable_state(&host)?;
     let wanted = wanted(&args.wanted, &host, state.as_ref(), Occasion::Asked)?;
     let toml = wanted.config.to_toml(&wanted.comments);
-    let (mut plan, _) = planned(&wanted, &args.wanted, &host, state.as_ref(), false)?;
-    let records = state.as_ref().map_or(&[][..], |state| &state.records);
-    let of_room = room_for(&host, records, &plan);
+    let options = Options {
+        doubt: Doubt::Recorded,
+        ..Options::default()
+    };
+    let (mut plan, _) = planned(&wanted, &args.wanted, &host, state.as_ref(), options)?;
+    let of_room = room_for(&host, &plan);
     plan.problems.extend(of_room);
     plan.problems.extend(lacks_for_reclaim(&host, &plan.config));
     // It ends as the run that it is for would.

@@ -172,7 +172,11 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
         for done in &plan.undone {
             table.row(cells![done.group.as_str(), done.words.as_str()]);
         }
-        document = document.section(Section::new("Taken back first").table(table));
+        let mut section = Section::new("Taken back first").table(table);
+        for leaving in &plan.leaving {
+            section = section.advice(Tone::Neutral, leaving.words());
+        }
+        document = document.section(section);
     }
     if count > 0 {
         document = document.section(Section::new("Steps").table(steps_table(plan)));

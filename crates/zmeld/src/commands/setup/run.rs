@@ -11,8 +11,7 @@ use zmeld_swap::config::{Config, Kind, Location, Problem, Severity, Source};
 use zmeld_swap::event::Event;
 use zmeld_swap::execute::{self, Done, Removal, Report, Skipped};
 use zmeld_swap::journal::{Journal, State};
-use zmeld_swap::plan::Plan;
-use zmeld_swap::reconcile::Doubt;
+use zmeld_swap::plan::{Doubt, Options, Plan};
 
 use super::report::{run_document, RunBody};
 use super::{planned, readable_state, wanted, DownArgs, Occasion, Origin, UpArgs, Wanted};
@@ -33,7 +32,11 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
     }
     let stop = progress::interrupt_flag();
     if args.boot {
-        await_drives(&host, args)?;
+        let loaded = match &args.wanted.config {
+            Some(path) => Config::load_file(path)?,
+            None => Config::load(host.root())?,
+        };
+        await_drives(&host, &loaded.config, args.wanted.only.as_deref())?;
     }
     let mut told = Reporter::new();
     let patience = if args.boot {
@@ -50,7 +53,11 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
     if is_nothing_at_boot(args, &wanted) {
         return Ok(Outcome::Done);
     }
-    let (plan, options) = planned(&wanted, &args.wanted, &host, state.as_ref(), args.force)?;
+    let options = Options {
+        force: args.force,
+        ..Options::default()
+    };
+    let (plan, options) = planned(&wanted, &args.wanted, &host, state.as_ref(), options)?;
     warn(&plan);
     let mut tell = |event: Event<'_>| told.tell(event);
     let result = execute::up_or_stand_in(&host, &mut journal, &plan, &options, stop, &mut tell);
@@ -130,13 +137,15 @@ fn would_go_up(args: &UpArgs, host: &Host) -> anyhow::Result<Outcome> {
     if is_nothing_at_boot(args, &wanted) {
         return as_the_run_would_end();
     }
-    let (plan, _) = planned(&wanted, &args.wanted, host, state.as_ref(), args.force)?;
+    let options = Options {
+        force: args.force,
+        doubt: Doubt::Recorded,
+        ..Options::default()
+    };
+    let (plan, _) = planned(&wanted, &args.wanted, host, state.as_ref(), options)?;
     warn(&plan);
-    let records = state.as_ref().map_or(&[][..], |state| &state.records);
     let mut told = Reporter::new();
-    execute::may_go_up(host, records, &plan, Doubt::Recorded, &mut |event| {
-        told.tell(event)
-    })?;
+    execute::may_go_up(host, &plan, &mut |event| told.tell(event))?;
     drop(told);
     let steps = |done: bool| {
         plan.groups.iter().flat_map(move |group| {
@@ -386,15 +395,14 @@ fn of(plan: &Plan, severity: Severity) -> impl Iterator<Item = &Problem> {
     problems.filter(move |it| it.severity == severity)
 }
 
-/// At boot a drive may show up late: each is waited for as long as it was given.
-fn await_drives(host: &Host, args: &UpArgs) -> anyhow::Result<()> {
-    let loaded = match &args.wanted.config {
-        Some(path) => Config::load_file(path)?,
-        None => Config::load(host.root())?,
-    };
+/// At boot a drive may show up late: each is waited for as long as it was given. That is
+/// counted from boot: what systemd, or the unit of another tier, has waited already is not
+/// waited for again.
+fn await_drives(host: &Host, config: &Config, only: Option<&[String]>) -> anyhow::Result<()> {
     let begin = Instant::now();
-    for (location, limit) in drives(&loaded.config, args.wanted.only.as_deref()) {
-        while !host.exists(location.path()) && begin.elapsed() < limit {
+    let up = since_boot(host)?;
+    for (location, limit) in drives(config, only) {
+        while !host.exists(location.path()) && up + begin.elapsed() < limit {
             if progress::interrupt_flag().load(Ordering::SeqCst) {
                 let said = format!("while waiting for {location}; nothing was changed");
                 return Err(Stopped(said).into());
@@ -403,6 +411,15 @@ fn await_drives(host: &Host, args: &UpArgs) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+fn since_boot(host: &Host) -> anyhow::Result<Duration> {
+    let text = host.read("/proc/uptime")?;
+    let seconds = text.split_whitespace().next().map(str::parse::<f64>);
+    match seconds {
+        Some(Ok(seconds)) => Ok(Duration::try_from_secs_f64(seconds)?),
+        _ => anyhow::bail!("/proc/uptime does not say how long the machine has been up"),
+    }
 }
 
 /// Drives and how long a boot waits for each.
@@ -458,6 +475,23 @@ impl Reporter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Two units of a boot, of which systemd has waited for each one's drive.
+    #[test]
+    fn a_missing_drive_is_waited_for_once() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("proc")).unwrap();
+        let host = Host::at(root.path());
+        let text = "[tier.d]\nkind = \"disk\"\ndevice = \"/dev/sdz1\"\ntimeout = \"3s\"\n";
+        let config = Config::from_text("test".as_ref(), text).unwrap().config;
+        for (uptime, waits_ms) in [("2.50 0.10", 500..1500), ("9.70 0.10", 0..450)] {
+            std::fs::write(root.path().join("proc/uptime"), uptime).unwrap();
+            let begin = Instant::now();
+            await_drives(&host, &config, None).unwrap();
+            let waited_ms = begin.elapsed().as_millis();
+            assert!(waits_ms.contains(&waited_ms), "{waited_ms} ms at {uptime}");
+        }
+    }
 
     #[test]
     fn nothing_is_as_before_while_something_is_left() {

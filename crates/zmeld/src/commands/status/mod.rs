@@ -8,8 +8,6 @@ use std::path::Path;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use zmeld_report::Tone;
-use zmeld_swap::applied::Applied;
-use zmeld_swap::config::Config;
 use zmeld_swap::findings::{findings, Finding, Severity};
 use zmeld_swap::observe::{Difference, Headroom, Observation, TierState};
 use zmeld_swap::outstanding::Outstanding;
@@ -99,30 +97,19 @@ impl Status {
     /// Looks at a machine and compares it with its configuration.
     pub fn read(place: &MachineArgs) -> Status {
         let host = &place.host();
-        let (config, configuration_problem) = match place.config() {
-            Ok(config) => (config, None),
-            Err(err) => (Config::default(), Some(err.to_string())),
-        };
-        let (applied, journal_problem) = match Applied::read(host) {
-            Ok(applied) => (applied, None),
-            Err(err) => (None, Some(err.to_string())),
-        };
-        let applied = applied.as_ref();
+        let config = place.config();
         // What is wrong in the file is asked for by nobody.
-        let outstanding = match configuration_problem {
-            None => Outstanding::read(host, &config),
-            Some(_) => Outstanding::default(),
-        };
+        let outstanding = Outstanding::read(host, config.as_ref().ok());
         let observation = Observation::read(host, page_size());
-        let tiers = observation.named_tiers(applied);
+        let tiers = observation.named_tiers(outstanding.applied.as_ref());
         Status {
             headroom: observation.headroom(&tiers),
             tiers,
             differences: observation.differences(),
-            findings: findings(&observation, &config, applied, &outstanding),
+            findings: findings(&observation, &outstanding),
             observation,
-            configuration_problem,
-            journal_problem,
+            configuration_problem: config.err().map(|err| err.to_string()),
+            journal_problem: outstanding.journal_problem,
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What of a plan is in place already, what has to go, what is missing: decided
-//! here, for `plan`, `--dry-run`, `up` and the question whether all of it is done.
+//! What of a plan is in place already, what has to go, what is missing: decided here,
+//! once, for `plan`, `--dry-run`, `up`, `status` and `config check`.
 //!
 //! Within a part, the steps that are recorded, are the same as planned and still
 //! hold are kept, up to the first that is not. What is recorded after it goes, the
@@ -8,23 +8,69 @@
 //! made anew where another of its attributes is missing or wrong, since those can be
 //! written only once and go with the device.
 
-use crate::error::Error;
-use crate::plan::{Group, Plan};
-use crate::step::{Record, Step, StepContext};
-use zmeld_linux::Host;
+use std::path::PathBuf;
 
-/// What becomes of the records, and what is to be applied.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Reconciliation {
-    /// How many records stay.
-    pub kept: usize,
+use serde::Serialize;
+use zmeld_advice::tier::is_in_ram;
+use zmeld_linux::swaps::SwapArea;
+use zmeld_linux::Host;
+use zmeld_report::units::bytes;
+
+use crate::error::Error;
+use crate::step::{Record, Step, StepContext};
+use crate::steps::Area;
+
+use super::{Done, Group, Plan};
+
+/// What becomes of the records of a part.
+pub(crate) struct Compared {
     /// The indexes of the records that are taken back, ascending.
     pub removed: Vec<usize>,
-    /// How many steps of each group of the plan are in place, in the plan's order; those
-    /// that are changed there count.
-    pub in_place: Vec<usize>,
-    /// What is changed on devices that stay, in order.
+    /// How many planned steps are in place; those that are changed there count.
+    in_place: usize,
+    /// What is changed on a device that stays, in order.
     pub changes: Vec<Change>,
+}
+
+/// A swap area that is switched off first, and what has to leave it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Leaving {
+    /// The area.
+    pub path: PathBuf,
+    /// What is in it, in bytes.
+    pub bytes: u64,
+    /// About how long that takes, in seconds; none where it hangs on a drive.
+    pub seconds: Option<u64>,
+}
+
+/// What swapoff read back a second from zram with lzo-rle, on one busy processor of two.
+const LEAVING_BYTES_PER_S: u64 = 330 << 20;
+
+impl Leaving {
+    fn new(area: &SwapArea) -> Leaving {
+        let in_ram = is_in_ram(&area.path.to_string_lossy());
+        Leaving {
+            path: area.path.clone(),
+            bytes: area.used_bytes,
+            seconds: in_ram.then(|| area.used_bytes.div_ceil(LEAVING_BYTES_PER_S)),
+        }
+    }
+
+    /// The same in a sentence.
+    pub fn words(&self) -> String {
+        let path = self.path.display();
+        match (self.bytes, self.seconds) {
+            (0, _) => format!("{path} is switched off, and no page is in it."),
+            (held, Some(seconds)) => format!(
+                "{} have to leave {path} first, which takes about {seconds} s.",
+                bytes(held)
+            ),
+            (held, None) => format!(
+                "{} have to leave {path} first, as fast as the drive gives them back.",
+                bytes(held)
+            ),
+        }
+    }
 }
 
 /// An attribute of a device in use that is written again.
@@ -41,15 +87,6 @@ pub struct Change {
 }
 
 impl Change {
-    /// The same, taken back.
-    pub(crate) fn reversed(self) -> Change {
-        Change {
-            from: self.to,
-            to: self.from,
-            ..self
-        }
-    }
-
     /// What is written.
     pub(crate) fn written(&self) -> Option<Step> {
         let as_it_comes = || self.from.as_ref().and_then(Step::as_it_comes);
@@ -57,55 +94,87 @@ impl Change {
     }
 
     /// Whether it is about this step of that part.
-    pub(crate) fn is_of(&self, group: &str, step: &Step) -> bool {
+    fn is_of(&self, group: &str, step: &Step) -> bool {
         self.group == group && self.to.as_ref() == Some(step)
     }
 }
 
 /// What a step counts as that cannot be looked at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Doubt {
+    /// The look fails: such a plan can be carried out.
+    #[default]
+    Fails,
     /// As it is recorded: a plan can be made by an ordinary user.
     Recorded,
-    /// The look fails.
-    Fails,
 }
 
-/// Compares a plan with what is recorded and with the machine. Changes nothing.
-///
-/// # Errors
-/// A step that cannot be looked at, with [`Doubt::Fails`].
-pub fn reconcile(
-    host: &Host,
-    plan: &Plan,
-    records: &[Record],
-    doubt: Doubt,
-) -> Result<Reconciliation, Error> {
-    let mut result = Reconciliation::default();
-    for group in &plan.groups {
-        let found = compare(host, group, records, doubt)?;
-        result.kept += found.kept;
-        result.in_place.extend(found.in_place);
-        result.removed.extend(found.removed);
-        result.changes.extend(found.changes);
+impl Plan {
+    /// Compares it with what is recorded and with the machine: says of each step whether
+    /// it is in place, and what goes first. Changes nothing.
+    ///
+    /// # Errors
+    /// A step that cannot be looked at, with [`Doubt::Fails`].
+    pub(super) fn compare(&mut self, host: &Host, doubt: Doubt) -> Result<(), Error> {
+        let records = &self.records;
+        let mut removed = self.not_planned(host, doubt)?;
+        let mut in_place = Vec::new();
+        for group in &self.groups {
+            let found = compare(host, group, records, doubt)?;
+            in_place.push(found.in_place);
+            removed.extend(found.removed);
+            self.changes.extend(found.changes);
+        }
+        removed.sort_unstable();
+        let undone = removed.iter().rev().map(|&index| &records[index]);
+        let undone: Vec<&Record> = undone.filter(|record| record.is_change()).collect();
+        for (group, in_place) in self.groups.iter_mut().zip(in_place) {
+            for (at, planned) in group.steps.iter_mut().enumerate() {
+                let mut changes = self.changes.iter();
+                if changes.any(|it| it.is_of(&group.name, &planned.step)) {
+                    let how = "; changed in place, no page leaves the device";
+                    planned.reason.push_str(how);
+                } else if at < in_place {
+                    planned.done = true;
+                } else {
+                    // What taking back changes is not as wanted then, whichever part set it.
+                    planned.done &= !undone.iter().any(|record| record.puts_back(planned));
+                }
+            }
+        }
+        let off = undone.iter().filter_map(|record| match &record.step {
+            Step::SwapOn(on) => on.area_seen(host, records, record).ok(),
+            _ => None,
+        });
+        self.leaving = off
+            .filter_map(|area| match area {
+                Area::Ours(swap) => Some(Leaving::new(&swap)),
+                _ => None,
+            })
+            .collect();
+        self.undone = undone.into_iter().map(Done::of).collect();
+        let dropped = self.changes.iter().filter(|it| it.to.is_none());
+        let of = |it: &Change| Some(Done::new(&it.group, it.from.as_ref()?));
+        self.undone.extend(dropped.filter_map(of));
+        self.removed = removed;
+        Ok(())
     }
-    for (index, record) in records.iter().enumerate() {
-        let is_planned = plan.groups.iter().any(|group| group.name == record.group);
-        if is_planned {
-            continue;
+
+    /// The indexes of the records that no part of the plan is for and that go.
+    fn not_planned(&self, host: &Host, doubt: Doubt) -> Result<Vec<usize>, Error> {
+        let mut removed = Vec::new();
+        for (index, record) in self.records.iter().enumerate() {
+            let name = &record.group;
+            if self.groups.iter().any(|group| group.name == *name) || !self.speaks_of(name) {
+                continue;
+            }
+            let skipped = self.skipped.iter().any(|it| it.group == *name);
+            if !(skipped && all_hold(host, name, &self.records, doubt)?) {
+                removed.push(index);
+            }
         }
-        let skipped = plan.skipped.iter().any(|it| it.group == record.group);
-        if skipped && all_hold(host, &record.group, records, doubt)? {
-            result.kept += 1;
-            continue;
-        }
-        match plan.speaks_of(&record.group) {
-            true => result.removed.push(index),
-            false => result.kept += 1,
-        }
+        Ok(removed)
     }
-    result.removed.sort_unstable();
-    Ok(result)
 }
 
 /// Whether all of a group is in place. An optional tier that runs stays, though it could
@@ -121,12 +190,12 @@ fn all_hold(host: &Host, group: &str, records: &[Record], doubt: Doubt) -> Resul
 }
 
 /// What becomes of one group.
-fn compare(
+pub(crate) fn compare(
     host: &Host,
     wanted: &Group,
     records: &[Record],
     doubt: Doubt,
-) -> Result<Reconciliation, Error> {
+) -> Result<Compared, Error> {
     let ours: Vec<(usize, &Record)> = records
         .iter()
         .enumerate()
@@ -185,10 +254,9 @@ fn compare(
             changes.clear();
         }
     }
-    Ok(Reconciliation {
-        kept,
+    Ok(Compared {
         removed: ours[kept..].iter().map(|(index, _)| *index).collect(),
-        in_place: vec![in_place],
+        in_place,
         changes,
     })
 }
