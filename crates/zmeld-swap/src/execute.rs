@@ -66,8 +66,8 @@ impl Report {
     }
 }
 
-/// Applies a plan that was made of this journal. If a step fails, or `stop` is set, what this run has applied
-/// is taken back, and what it took back for it is applied again.
+/// Applies a plan that was made of this journal. If a step fails, or `stop` is set, what
+/// this run has applied is taken back, and what it took back for it is applied again.
 ///
 /// # Errors
 /// The step that failed, and what became of the others; a trap that the plan
@@ -621,9 +621,9 @@ impl Run<'_> {
     }
 
     /// Takes back what this run applied, and compares what was recorded before it of the
-    /// groups that it touched with what is there. What it had taken back is written down as it was for that: what is
-    /// still in place stays, since an attribute of a device that could not be removed
-    /// cannot be set twice.
+    /// groups that it touched with what is there. What it had taken back is written down
+    /// as it was for that: what is still in place stays, since an attribute of a device
+    /// that could not be removed cannot be set twice.
     ///
     /// Where a group cannot be put back, the others are all the same; but somebody
     /// else's area keeps its place then, or nothing might be swapped to.
