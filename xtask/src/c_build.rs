@@ -174,7 +174,9 @@ impl Flavour {
             | Flavour::Blocks64
             | Flavour::Blocks128 => &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
             Flavour::Thread | Flavour::Reads64 => &["-fsanitize=thread"],
-            Flavour::Coverage | Flavour::CoverageOneBit => &["--coverage"],
+            Flavour::Coverage | Flavour::CoverageOneBit => {
+                &["--coverage", "-fprofile-update=atomic"]
+            }
             Flavour::Fuzzer => &[
                 "-fsanitize=fuzzer-no-link,address,undefined",
                 "-fno-sanitize-recover=all",
