@@ -409,12 +409,17 @@ mod tests {
         sleep.limit = Some(Duration::from_millis(50));
         let err = run(&sleep, None).unwrap_err();
         assert_eq!(err.kind(), io::ErrorKind::TimedOut);
-        // What does not close its output keeps nobody waiting, killed or not.
-        sleep.arguments[1] = "setsid sleep 5 & sleep 1000".into();
-        let began = Instant::now();
+        // What is not killed and keeps its output open keeps nobody waiting.
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pid");
+        let script = "setsid sh -c 'echo $$ > \"$0\"; exec sleep 60' \"$0\" & sleep 1000";
+        sleep.arguments = vec!["-c".into(), script.into(), file.clone().into()];
+        sleep.limit = Some(Duration::from_millis(500));
         let err = run(&sleep, None).unwrap_err();
         assert_eq!(err.kind(), io::ErrorKind::TimedOut);
-        assert!(began.elapsed() < Duration::from_secs(5));
+        let pid = std::fs::read_to_string(&file).unwrap();
+        let pid = Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
+        kill_process(pid, Signal::KILL).expect("it goes on");
     }
 
     #[test]

@@ -8,10 +8,9 @@
 
 #include "../../zword/block.h"
 #include "../../zword/parse_words.c"
+#include "word_scan.h"
 
 static u8 page[ZWORD_BLOCK_SIZE];
-static struct zword_positions positions;
-static struct zword_word_encoder tables;
 
 /* Of a page that ends with its block, which begins anywhere before. */
 static struct scan any_scan(u32 width)
@@ -20,19 +19,9 @@ static struct scan any_scan(u32 width)
 		.tables = &tables, .positions = &positions, .page = page,
 		.at = nondet_u32(), .end = ZWORD_BLOCK_SIZE, .back = nondet_u32(),
 	};
-	u32 k;
 
 	any_bytes(page);
-	any_bytes(&positions);
-	assume(scan.at < scan.end && scan.at % width == 0);
-	assume(scan.back >= width && scan.back % width == 0);
-	assume(scan.back <= (scan.at ? scan.at : width));
-	for (k = 0; k < ZWORD_POSITIONS; k++) {
-		assume(!positions.whole[k] ||
-		       positions.whole[k] * width < scan.at);
-		assume(!positions.high[k] ||
-		       positions.high[k] * width < scan.at);
-	}
+	assume_scan(&scan, width);
 	return scan;
 }
 

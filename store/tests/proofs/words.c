@@ -35,18 +35,17 @@ static void checked_put(u8 *at, u64 word)
 #define zword_get_word	changing_word
 #define zword_put_le64	checked_put
 #include "../../zword/parse_words.c"
+#include "word_scan.h"
 
 #define SIZE	(2 * ZWORD_BLOCK_SIZE)
 
 static u8 page[SIZE];
-static struct zword_positions positions;
-static struct zword_word_encoder tables;
 static u16 before[ZWORD_BLOCK_SIZE];
 
 /* Of a word that is not the first, what any token leaves, or the begin. */
 static struct scan any_scan(u32 width)
 {
-	u32 from = nondet_bool() ? ZWORD_BLOCK_SIZE : 0, k;
+	u32 from = nondet_bool() ? ZWORD_BLOCK_SIZE : 0;
 	struct scan scan = {
 		.tables = &tables,
 		.positions = &positions,
@@ -56,19 +55,10 @@ static struct scan any_scan(u32 width)
 		.back = nondet_u32(),
 	};
 
-	any_bytes(&positions);
 	any_bytes(&tables);
 	any_bytes(before);
-	assume(from <= scan.at && scan.at < scan.end && scan.at % width == 0);
-	assume(scan.back >= width && scan.back % width == 0);
-	assume(scan.back <= (scan.at ? scan.at : width));
-	/* Places are words before this one, or the begin of the page. */
-	for (k = 0; k < ZWORD_POSITIONS; k++) {
-		assume(!positions.whole[k] ||
-		       positions.whole[k] * width < scan.at);
-		assume(!positions.high[k] ||
-		       positions.high[k] * width < scan.at);
-	}
+	assume(from <= scan.at);
+	assume_scan(&scan, width);
 	return scan;
 }
 

@@ -239,11 +239,10 @@ impl ExperimentKills {
 /// When the file cannot be written.
 pub fn note_experiment(host: &Host, kills: u64) -> Result<(), Error> {
     let boot = host.read_optional(BOOT)?.unwrap_or_default();
-    let bytes = run_folder::read(host, EXPERIMENT_KILLS).ok().flatten();
-    let text = String::from_utf8(bytes.unwrap_or_default()).unwrap_or_default();
-    let mut noted = ExperimentKills::parse(&text, boot.trim());
-    noted.kills = noted.kills.saturating_add(kills);
-    run_folder::replace(host, EXPERIMENT_KILLS, 0o644, &noted)
+    let text = noted(host, EXPERIMENT_KILLS);
+    let mut all = ExperimentKills::parse(&text, boot.trim());
+    all.kills = all.kills.saturating_add(kills);
+    run_folder::replace(host, EXPERIMENT_KILLS, 0o644, &all)
 }
 
 /// Notes the counters of an observation for those who ask later. Not for a tree that
@@ -256,8 +255,7 @@ pub fn note(host: &Host, now: &Observation) -> Result<(), Error> {
         return Ok(());
     };
     let boot = host.read_optional(BOOT)?.unwrap_or_default();
-    let bytes = run_folder::read(host, FILE).ok().flatten();
-    let text = String::from_utf8(bytes.unwrap_or_default()).unwrap_or_default();
+    let text = noted(host, FILE);
     let mut notes = Notes::parse(&text, boot.trim());
     if !notes.add(uptime_s, &now.lately.counters) {
         return Ok(());
@@ -265,7 +263,14 @@ pub fn note(host: &Host, now: &Observation) -> Result<(), Error> {
     run_folder::replace(host, FILE, 0o644, &notes)
 }
 
-pub(crate) fn uptime(text: Option<&str>) -> Option<f64> {
+/// What a file of ours holds; nothing where it cannot be believed.
+fn noted(host: &Host, path: &str) -> String {
+    let bytes = run_folder::read(host, path).ok().flatten();
+    String::from_utf8(bytes.unwrap_or_default()).unwrap_or_default()
+}
+
+/// Seconds since boot, of what `/proc/uptime` says; none where that is no time.
+pub fn uptime(text: Option<&str>) -> Option<f64> {
     let seconds: f64 = text?.split_whitespace().next()?.parse().ok()?;
     (seconds.is_finite() && seconds >= 0.0).then_some(seconds)
 }

@@ -53,15 +53,16 @@ impl Draft<'_> {
                 _ => None,
             });
         let mut taken: Vec<SwapOff> = recorded.collect();
-        // What it says of sizes is not looked at here.
-        let found = import(self.host.root(), self.machine.ram_bytes).ok();
-        let discard = found.as_ref().map_or(Discard::None, discard_of);
+        let known = taken.len();
         let sure = self.replaces_for_certain();
         if self.options.take_over {
             for other in &others {
                 let path = PathBuf::from(&other.path);
                 if !taken.iter().any(|off| off.path == path) {
-                    taken.push(SwapOff { path, discard });
+                    taken.push(SwapOff {
+                        path,
+                        discard: Discard::None,
+                    });
                 }
             }
         }
@@ -71,6 +72,12 @@ impl Draft<'_> {
         self.second_device(&stay);
         if taken.is_empty() || !sure {
             return Ok(());
+        }
+        // What it says of sizes is not looked at here.
+        let found = import(self.host.root(), self.machine.ram_bytes).ok();
+        let discard = found.as_ref().map_or(Discard::None, discard_of);
+        for off in &mut taken[known..] {
+            off.discard = discard;
         }
         let mut steps = Steps {
             name: GROUP,
