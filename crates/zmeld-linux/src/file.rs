@@ -180,17 +180,18 @@ pub fn check(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Removes what a program that was killed while it wrote left in that folder. Only
-/// for a folder in which nobody writes meanwhile: one that is locked.
+/// Removes what a program that was killed while it wrote that file left beside it. Only
+/// for a file that nobody writes meanwhile: one that is locked.
 ///
 /// # Errors
 /// When the folder cannot be read, or one of them cannot be removed.
-pub fn remove_parts(folder: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
+pub fn remove_parts(path: &Path) -> io::Result<()> {
+    let first = first_of_part(path);
+    for entry in fs::read_dir(folder(path))? {
         let entry = entry?;
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        if name.starts_with(PART.0) && name.ends_with(PART.1) {
+        if name.starts_with(&first) && name.ends_with(PART.1) {
             fs::remove_file(entry.path())?;
         }
     }
@@ -238,11 +239,19 @@ fn begin_beside(name: &Path, mode: Option<u32>) -> io::Result<tempfile::NamedTem
     }
     let first = if mode.is_some() { 0o600 } else { 0o666 };
     tempfile::Builder::new()
-        .prefix(PART.0)
+        .prefix(&first_of_part(name))
         .suffix(PART.1)
         .permissions(Permissions::from_mode(first))
         .tempfile_in(folder(name))
         .map_err(without_path)
+}
+
+/// What the name of a part of that file begins with; a long name does not stand in it
+/// whole.
+fn first_of_part(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name: String = name.chars().take(32).collect();
+    format!("{}{name}-", PART.0)
 }
 
 /// What the system said, without the random name, which tells nobody anything.

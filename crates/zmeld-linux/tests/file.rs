@@ -226,9 +226,10 @@ fn errors_name_the_file_and_not_the_one_beside_it() {
 #[test]
 fn what_a_killed_writer_left_is_removed_and_nothing_else() {
     let (dir, _, _) = folder();
-    for name in [".zmeld-x8Fq2.part", ".zmeld-mine", "other.part"] {
+    let others = [".zmeld-mine", ".zmeld-watch.json-x8Fq2.part", "other.part"];
+    for name in others.iter().chain(&[".zmeld-state.json-x8Fq2.part"]) {
         fs::write(dir.path().join(name), "").unwrap();
     }
-    remove_parts(dir.path()).unwrap();
-    assert_eq!(names(&dir), [".zmeld-mine", "other.part", "victim"]);
+    remove_parts(&dir.path().join("state.json")).unwrap();
+    assert_eq!(names(&dir), [&others[..], &["victim"]].concat());
 }

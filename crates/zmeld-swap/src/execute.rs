@@ -453,9 +453,11 @@ impl Run<'_> {
 
     /// Applies what is not recorded of a group.
     fn apply_group(&mut self, group: &Group) -> Result<(), Error> {
-        let have = |record: &&Record| record.group == group.name;
-        let begun = self.journal.records().iter().filter(have).count();
-        for planned in group.steps.iter().skip(begun) {
+        for planned in &group.steps {
+            let is_it = |it: &Record| it.group == group.name && it.step == planned.step;
+            if self.journal.records().iter().any(is_it) {
+                continue;
+            }
             if self.is_stopped() {
                 return Err(Error::Interrupted {
                     after: String::new(),

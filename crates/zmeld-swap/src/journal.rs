@@ -152,7 +152,6 @@ impl Journal {
         patience: Duration,
         listener: &mut Listener<'_>,
     ) -> Result<Journal, Error> {
-        let folder = host.path(FOLDER);
         run_folder::make(host).map_err(|err| match err {
             Error::Host(HostError::File(err)) => denied("create", FOLDER, err.cause),
             err => err,
@@ -162,7 +161,7 @@ impl Journal {
             .map_err(|cause| Error::io("pass on", LOCK, cause))?;
         // What a run that was killed was about to rename. Where it cannot be
         // removed, writing says why.
-        let _ = zmeld_linux::file::remove_parts(&folder);
+        let _ = zmeld_linux::file::remove_parts(&host.path(owner.state()));
         let state = match State::read_of(host, owner)? {
             Some(state) => state,
             None => State {

@@ -14,7 +14,7 @@ use crate::config::{Config, Encryption, Kind, Problem, Severity, Source, Swappin
 use crate::error::{Error, ErrorKind};
 use crate::execute::may_go_up;
 use crate::journal::State;
-use crate::plan::{guarding, holds, is_denied, of_up, Doubt, Gap, Group, Plan, Planned, StandIn};
+use crate::plan::{guarding, is_denied, of_up, Gap, Group, Plan, Planned, StandIn};
 use crate::step::{Record, Step};
 
 /// Who asked, where no file did.
@@ -413,11 +413,11 @@ impl<'a> Look<'a> {
     fn group(&mut self, group: &Group) {
         let name = &group.name;
         let ours = self.ours(name);
-        let is_open =
-            |it: &Planned| !it.done && !self.is_so(&it.step) && !self.is_left_out(&it.step);
-        let left: Vec<&Planned> = group.steps.iter().filter(|it| is_open(it)).collect();
+        // Somebody else may have set a value that the plan makes fit.
+        let is_open = |it: &&Planned| !it.done && !self.is_left_out(&it.step);
+        let open: Vec<&Planned> = group.steps.iter().filter(is_open).collect();
         if ours.is_empty() && Group::is_tier(name) {
-            if !left.is_empty() {
+            if !open.is_empty() {
                 self.not_set_up(name, None);
             }
             return;
@@ -428,30 +428,20 @@ impl<'a> Look<'a> {
             return;
         }
         let told = self.changes.len();
-        for planned in &left {
-            let same = ours.iter().find(|record| record.step == planned.step);
-            if !same.is_some_and(|record| self.holds(record)) {
-                let of_it = |record: &&&Record| record.step.sets() == planned.step.sets();
-                let recorded = ours.iter().find(of_it).map(|record| &record.step);
-                self.differs(name, &planned.step, recorded);
-            }
+        for planned in open.iter().filter(|it| !it.is_remade) {
+            self.would(name, &planned.step);
         }
         for record in ours {
             let is_planned = |it: &Planned| it.step.sets() == record.step.sets();
             if !group.steps.iter().any(is_planned) {
-                self.left_over(record);
+                self.would_take_back(record);
             }
         }
-        if told == self.changes.len() && !left.is_empty() {
-            let steps: Vec<String> = left.iter().map(|it| it.step.words()).collect();
+        if told == self.changes.len() && !open.is_empty() {
+            let steps: Vec<String> = open.iter().map(|it| it.step.words()).collect();
             let what = "zmeld up would make it anew".to_owned();
             self.add(self.subject(name), what, steps.join(", "));
         }
-    }
-
-    /// A value that is what is asked for, whoever set it.
-    fn is_so(&self, step: &Step) -> bool {
-        matches!(step, Step::SetValue(set) if self.value(&set.path).as_ref() == Some(&set.value))
     }
 
     /// A value that the plan makes fit, where the configuration leaves it out.
@@ -459,10 +449,6 @@ impl<'a> Look<'a> {
         let is_read_ahead =
             matches!(step, Step::SetValue(set) if set.path.ends_with("vm/page-cluster"));
         is_read_ahead && self.asked.config.tunables.page_cluster.is_none()
-    }
-
-    fn holds(&self, record: &Record) -> bool {
-        holds(self.host, self.records, record, Doubt::Recorded).unwrap_or(record.done)
     }
 
     fn value(&self, path: &str) -> Option<String> {
@@ -497,82 +483,50 @@ impl<'a> Look<'a> {
         tier.device.as_deref()
     }
 
-    /// A step that is not what is recorded, or does not hold any more.
-    fn differs(&mut self, group: &str, step: &Step, recorded: Option<&Step>) {
-        let is = self.in_effect(group, step, recorded);
-        let by = self.asked.by(group);
-        let (subject, what) = self.noun(group, step);
-        let wanted = step.sets_to();
-        let evidence = match wanted == is {
-            true => match self.apart(group, step) {
-                Some((wanted, is)) => format!("asked for {wanted}, in effect {is}"),
-                None => format!("asked for {wanted}, which zmeld up did not set"),
-            },
-            false => format!("asked for {wanted}, in effect {is}"),
-        };
-        self.add(
-            subject,
-            format!("{what} is not what {by} asked for"),
-            evidence,
-        );
-    }
-
-    fn noun(&self, group: &str, step: &Step) -> (String, String) {
-        match step {
-            Step::SetValue(set) => set.noun(),
-            Step::SetAttribute(set) => (self.subject(group), set.noun()),
-            Step::SwapOn(_) => (self.subject(group), "how it is swapped to".to_owned()),
-            _ => (self.subject(group), "a step of it".to_owned()),
-        }
-    }
-
-    /// Two sizes that round alike, in a unit in which they differ.
-    fn apart(&self, group: &str, step: &Step) -> Option<(String, String)> {
-        match step {
-            Step::SetAttribute(set) => set.apart(self.host, self.device(group)?),
-            _ => None,
-        }
-    }
-
-    fn in_effect(&self, group: &str, step: &Step, recorded: Option<&Step>) -> String {
-        let now = match step {
+    /// A step that `zmeld up` would take.
+    fn would(&mut self, group: &str, step: &Step) {
+        let is = match step {
             Step::SetValue(set) => self.value(&set.path),
             Step::SetAttribute(set) => self
                 .device(group)
                 .and_then(|device| set.in_effect(self.host, device)),
             _ => None,
         };
-        let now = now.or_else(|| recorded.filter(|it| *it != step).map(Step::sets_to));
-        now.unwrap_or_else(|| "nothing of the kind".to_owned())
+        // Two sizes may round alike.
+        let words = match &is {
+            Some(is) if step.words().ends_with(is) => step.describe(),
+            _ => step.words(),
+        };
+        let what = format!("{} asked to {words}", self.asked.by(group));
+        let evidence = is.map(|is| format!("in effect {is}")).unwrap_or_default();
+        self.add(self.subject_of(group, step), what, evidence);
     }
 
     /// What was done, and nobody asks for any more.
-    fn left_over(&mut self, record: &Record) {
-        let group = record.group.as_str();
-        let is = match &record.step {
-            Step::SetValue(set) => {
-                // Measured anew, it may be the same.
-                let tunables = &self.asked.config.tunables;
-                let is_measured = set.path.ends_with("vm/swappiness")
-                    && tunables.swappiness == Some(Swappiness::Auto);
-                let now = self.value(&set.path);
-                // What somebody else changed is left, and what was so before stays.
-                if is_measured || now.as_ref() != Some(&set.value) || now == record.before {
-                    return;
-                }
-                let before = record.before.as_deref().unwrap_or("unknown");
-                format!("{}, and was {before} before", set.value)
+    fn would_take_back(&mut self, record: &Record) {
+        if let Step::SetValue(set) = &record.step {
+            // Measured anew, it may be the same.
+            let is_measured = set.path.ends_with("vm/swappiness")
+                && self.asked.config.tunables.swappiness == Some(Swappiness::Auto);
+            let now = self.value(&set.path);
+            // What somebody else changed is left, and what was so before stays.
+            if is_measured || now.as_ref() != Some(&set.value) || now == record.before {
+                return;
             }
-            Step::SetAttribute(_) | Step::SwapOn(_) => record.step.sets_to(),
-            step => step.words(),
-        };
+        }
+        let group = record.group.as_str();
         let by = self.asked.by(group);
-        let (subject, what) = self.noun(group, &record.step);
-        self.add(
-            subject,
-            format!("{what} is not what {by} asked for"),
-            format!("asked for nothing, in effect {is}"),
-        );
+        let what = format!("{by} does not ask to {}", record.step.words());
+        let evidence = "an earlier zmeld up did that";
+        self.add(self.subject_of(group, &record.step), what, evidence);
+    }
+
+    /// The tunable, zswap or the device that a step is about.
+    fn subject_of(&self, group: &str, step: &Step) -> String {
+        match step {
+            Step::SetValue(set) => set.subject(),
+            _ => self.subject(group),
+        }
     }
 
     /// A group of earlier runs that is not planned.
@@ -586,7 +540,7 @@ impl<'a> Look<'a> {
             return;
         }
         for record in self.ours(group) {
-            self.left_over(record);
+            self.would_take_back(record);
         }
     }
 }

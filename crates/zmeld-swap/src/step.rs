@@ -364,15 +364,6 @@ impl Step {
             _ => None,
         }
     }
-
-    /// What that is set to, for people.
-    pub(crate) fn sets_to(&self) -> String {
-        match self {
-            Step::SetValue(set) => set.value.clone(),
-            Step::SetAttribute(set) => set.sets_to(),
-            step => step.describe(),
-        }
-    }
 }
 
 impl DeviceRef {

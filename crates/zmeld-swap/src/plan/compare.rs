@@ -1,7 +1,7 @@
 //! What of a plan is in place already, what has to go, what is missing: decided here,
 //! once, for `plan`, `--dry-run`, `up`, `status` and `config check`.
 //!
-//! Within a part, the steps that are recorded, are the same as planned and still
+//! Values are compared one by one. Of any other part, the steps that are recorded, are the same as planned and still
 //! hold are kept, up to the first that is not. What is recorded after it goes, the
 //! last first, and what is planned from there on is applied. What the kernel changes
 //! while a RAM device is in use is changed there, and no page leaves it. The device is
@@ -20,14 +20,16 @@ use crate::error::Error;
 use crate::step::{Record, Step, StepContext};
 use crate::steps::Area;
 
-use super::{Done, Group, Plan};
+use super::{Done, Group, Plan, Planned};
 
 /// What becomes of the records of a part.
 pub(crate) struct Compared {
     /// The indexes of the records that are taken back, ascending.
     pub removed: Vec<usize>,
-    /// How many planned steps are in place; those that are changed there count.
-    in_place: usize,
+    /// Which planned steps are in place; those that are changed there count.
+    in_place: Vec<bool>,
+    /// Which are made again with what does not hold, though they do.
+    remade: Vec<bool>,
     /// What is changed on a device that stays, in order.
     pub changes: Vec<Change>,
 }
@@ -82,7 +84,7 @@ pub struct Change {
     pub from: Option<Step>,
     /// The planned step; none where it becomes as it comes.
     pub to: Option<Step>,
-    /// The recorded step that it stands behind.
+    /// The step that it stands behind, which is recorded by then.
     pub behind: Option<Step>,
 }
 
@@ -121,20 +123,21 @@ impl Plan {
         let mut in_place = Vec::new();
         for group in &self.groups {
             let found = compare(host, group, records, doubt)?;
-            in_place.push(found.in_place);
+            in_place.push((found.in_place, found.remade));
             removed.extend(found.removed);
             self.changes.extend(found.changes);
         }
         removed.sort_unstable();
         let undone = removed.iter().rev().map(|&index| &records[index]);
         let undone: Vec<&Record> = undone.filter(|record| record.is_change()).collect();
-        for (group, in_place) in self.groups.iter_mut().zip(in_place) {
+        for (group, (in_place, remade)) in self.groups.iter_mut().zip(in_place) {
             for (at, planned) in group.steps.iter_mut().enumerate() {
+                planned.is_remade = remade[at];
                 let mut changes = self.changes.iter();
                 if changes.any(|it| it.is_of(&group.name, &planned.step)) {
                     let how = "; changed in place, no page leaves the device";
                     planned.reason.push_str(how);
-                } else if at < in_place {
+                } else if in_place[at] {
                     planned.done = true;
                 } else {
                     // What taking back changes is not as wanted then, whichever part set it.
@@ -201,6 +204,12 @@ pub(crate) fn compare(
         .enumerate()
         .filter(|(_, record)| record.group == wanted.name)
         .collect();
+    let is_value = |step: &Step| matches!(step, Step::SetValue(_));
+    if wanted.steps.iter().all(|it| is_value(&it.step))
+        && ours.iter().all(|(_, record)| is_value(&record.step))
+    {
+        return compare_values(host, wanted, &ours, records, doubt);
+    }
     let (mut kept, mut in_place) = (0, 0);
     let mut changes = Vec::new();
     while let Some((_, record)) = ours.get(kept) {
@@ -235,7 +244,9 @@ pub(crate) fn compare(
             group: wanted.name.clone(),
             from: from.cloned(),
             to: to.cloned(),
-            behind: kept.checked_sub(1).map(|at| ours[at].1.step.clone()),
+            behind: in_place
+                .checked_sub(1)
+                .map(|at| wanted.steps[at].step.clone()),
         });
         kept += usize::from(from.is_some());
         in_place += usize::from(to.is_some());
@@ -254,10 +265,46 @@ pub(crate) fn compare(
             changes.clear();
         }
     }
+    let is_left = |at: usize, planned: &Planned| -> Result<bool, Error> {
+        let record = ours[kept..].iter().find(|it| it.1.step == planned.step);
+        match record.filter(|_| at >= in_place) {
+            Some((_, record)) => holds(host, records, record, doubt),
+            None => Ok(false),
+        }
+    };
+    let planned = wanted.steps.iter().enumerate();
+    let remade = planned.map(|(at, it)| is_left(at, it));
     Ok(Compared {
+        remade: remade.collect::<Result<_, _>>()?,
         removed: ours[kept..].iter().map(|(index, _)| *index).collect(),
-        in_place,
+        in_place: (0..wanted.steps.len()).map(|at| at < in_place).collect(),
         changes,
+    })
+}
+
+/// What becomes of a group that sets values alone: none hangs on another, so that one that
+/// differs takes no other back.
+fn compare_values(
+    host: &Host,
+    wanted: &Group,
+    ours: &[(usize, &Record)],
+    records: &[Record],
+    doubt: Doubt,
+) -> Result<Compared, Error> {
+    let mut in_place = vec![false; wanted.steps.len()];
+    let mut removed = Vec::new();
+    for &(index, record) in ours {
+        let at = wanted.steps.iter().position(|it| it.step == record.step);
+        match at {
+            Some(at) if holds(host, records, record, doubt)? => in_place[at] = true,
+            _ => removed.push(index),
+        }
+    }
+    Ok(Compared {
+        removed,
+        remade: vec![false; wanted.steps.len()],
+        in_place,
+        changes: Vec::new(),
     })
 }
 

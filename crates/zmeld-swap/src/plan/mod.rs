@@ -132,6 +132,9 @@ pub struct Planned {
     /// Whether it was done in an earlier run, and still holds; or it is a value that is
     /// as wanted already.
     pub done: bool,
+    /// Whether it was done, still holds, and goes with what does not.
+    #[serde(skip)]
+    pub is_remade: bool,
 }
 
 /// What a plan is made from, besides the configuration.
@@ -188,6 +191,7 @@ impl Group {
                 reason: String::new(),
                 before: record.before.clone(),
                 done: record.done,
+                is_remade: false,
             };
             match groups.iter_mut().find(|it| it.name == record.group) {
                 Some(group) => group.steps.push(planned),
@@ -510,12 +514,8 @@ impl Steps<'_> {
 
     /// A step that replaces a value: the one that an earlier run found counts.
     fn add_over(&mut self, step: Step, reason: impl Into<String>, before: Option<String>) {
-        let at = self.steps.len();
-        let mut ours = self
-            .records
-            .iter()
-            .filter(|record| record.group == self.name);
-        let record = ours.nth(at).filter(|record| record.step == step);
+        let mut records = self.records.iter();
+        let record = records.find(|it| it.group == self.name && it.step == step);
         let sets = matches!(step, Step::SetValue(_));
         let is_so = match &step {
             Step::SetValue(set) => self.taken_back(&set.path, before.as_ref()) == Some(&set.value),
@@ -529,6 +529,7 @@ impl Steps<'_> {
             // What is in place besides is known once all of the plan is: see
             // `Plan::compare`.
             done: is_so,
+            is_remade: false,
             reason: reason.into(),
             step,
         });

@@ -134,7 +134,7 @@ impl Draft<'_> {
             // In blocks of 4 KiB, whatever the page size.
             let blocks = limit.0 / 4096;
             steps.set(SetAttribute::WritebackLimit(blocks), "to spare the drive");
-            steps.set(SetAttribute::LimitWriteback, "to spare the drive");
+            steps.set(SetAttribute::LimitWriteback(true), "to spare the drive");
         }
         Ok(())
     }

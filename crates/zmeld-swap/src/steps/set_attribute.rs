@@ -40,16 +40,13 @@ pub enum SetAttribute {
     MemoryLimit(u64),
     /// How much may be written to the backing device, in blocks of 4 KiB.
     WritebackLimit(u64),
-    /// That limit holds.
-    LimitWriteback,
+    /// Whether that limit holds.
+    LimitWriteback(bool),
     /// When identical pages are melded.
     Meld(MeldMode),
     /// Whether what is encoded is decoded and compared before it is used.
     CheckWrites(CheckWrites),
 }
-
-/// The kernel counts what is written back in blocks of that many bytes.
-const BLOCK_BYTES: u64 = 4096;
 
 /// An attribute as it is written, and as the journal has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,7 +94,7 @@ impl TryFrom<WrittenAttribute> for SetAttribute {
             ("disksize", None) => number.ok().map(SetAttribute::Size),
             ("mem_limit", None) => number.ok().map(SetAttribute::MemoryLimit),
             ("writeback_limit", None) => number.ok().map(SetAttribute::WritebackLimit),
-            ("writeback_limit_enable", None) => Some(SetAttribute::LimitWriteback),
+            ("writeback_limit_enable", None) => Some(SetAttribute::LimitWriteback(value != "0")),
             ("meld_mode", None) => MeldMode::named(&value).ok().map(SetAttribute::Meld),
             ("check_writes", None) => CheckWrites::named(&value)
                 .ok()
@@ -200,7 +197,7 @@ impl SetAttribute {
             SetAttribute::Size(_) => "disksize",
             SetAttribute::MemoryLimit(_) => "mem_limit",
             SetAttribute::WritebackLimit(_) => "writeback_limit",
-            SetAttribute::LimitWriteback => "writeback_limit_enable",
+            SetAttribute::LimitWriteback(_) => "writeback_limit_enable",
             SetAttribute::Meld(_) => "meld_mode",
             SetAttribute::CheckWrites(_) => "check_writes",
         }
@@ -211,6 +208,8 @@ impl SetAttribute {
     pub(crate) fn as_it_comes(&self) -> Option<SetAttribute> {
         match self {
             SetAttribute::MemoryLimit(_) => Some(SetAttribute::MemoryLimit(0)),
+            SetAttribute::WritebackLimit(_) => Some(SetAttribute::WritebackLimit(0)),
+            SetAttribute::LimitWriteback(_) => Some(SetAttribute::LimitWriteback(false)),
             SetAttribute::Meld(_) => Some(SetAttribute::Meld(MeldMode::Off)),
             SetAttribute::CheckWrites(_) => Some(SetAttribute::CheckWrites(CheckWrites::Auto)),
             _ => None,
@@ -226,7 +225,8 @@ impl SetAttribute {
             }
             SetAttribute::CodecParameters(parameters) => parameters.clone(),
             SetAttribute::BackingDevice(_) => String::new(),
-            SetAttribute::CompressedWriteback | SetAttribute::LimitWriteback => "1".to_owned(),
+            SetAttribute::CompressedWriteback => "1".to_owned(),
+            SetAttribute::LimitWriteback(holds) => u8::from(*holds).to_string(),
             SetAttribute::Size(number)
             | SetAttribute::MemoryLimit(number)
             | SetAttribute::WritebackLimit(number) => number.to_string(),
@@ -243,61 +243,6 @@ impl SetAttribute {
             }
             _ => self.describe(),
         }
-    }
-
-    /// What it is of the device.
-    pub(crate) fn noun(&self) -> String {
-        match self {
-            SetAttribute::Codec(_) => "its codec".to_owned(),
-            SetAttribute::Recompression { priority, .. } => {
-                format!("recompression at priority {priority}")
-            }
-            SetAttribute::CodecParameters(_) => "how its codec compresses".to_owned(),
-            SetAttribute::BackingDevice(_) => "its backing device".to_owned(),
-            SetAttribute::CompressedWriteback => "how it writes back".to_owned(),
-            SetAttribute::Size(_) => "its size".to_owned(),
-            SetAttribute::MemoryLimit(_) => "its memory limit".to_owned(),
-            SetAttribute::WritebackLimit(_) | SetAttribute::LimitWriteback => {
-                "its daily limit of writeback".to_owned()
-            }
-            SetAttribute::Meld(_) => "its melding".to_owned(),
-            SetAttribute::CheckWrites(_) => "how it checks what it writes".to_owned(),
-        }
-    }
-
-    /// What it is set to, for people.
-    pub(crate) fn sets_to(&self) -> String {
-        match self {
-            SetAttribute::Size(size) | SetAttribute::MemoryLimit(size) => bytes(*size),
-            SetAttribute::WritebackLimit(blocks) => bytes(blocks.saturating_mul(BLOCK_BYTES)),
-            SetAttribute::Recompression { codec, .. } => codec.clone(),
-            SetAttribute::BackingDevice(device) => device.name(),
-            SetAttribute::CompressedWriteback => "compressed pages".to_owned(),
-            SetAttribute::LimitWriteback => "a limit".to_owned(),
-            set => set.text(),
-        }
-    }
-
-    /// A size that is asked for and the one that a device has, in the largest unit in
-    /// which both are whole; none where they are the same.
-    pub(crate) fn apart(&self, host: &Host, device: &str) -> Option<(String, String)> {
-        let read = |name: &str| {
-            let text = host.read_optional(format!("/sys/block/{device}/{name}"));
-            text.ok().flatten()
-        };
-        let (wanted, is) = match self {
-            SetAttribute::Size(size) => (*size, read("disksize")?.trim().parse::<u64>().ok()?),
-            SetAttribute::MemoryLimit(size) => {
-                let limit = read("mm_stat")?;
-                (*size, limit.split_whitespace().nth(3)?.parse().ok()?)
-            }
-            _ => return None,
-        };
-        let units = [(1 << 20, "MiB"), (1 << 10, "KiB"), (1, "B")];
-        let whole = |(unit, _): &&(u64, &str)| wanted % unit == 0 && is % unit == 0;
-        let (unit, name) = units.iter().find(whole)?;
-        let shown = |size: u64| format!("{} {name}", size / unit);
-        (wanted != is).then(|| (shown(wanted), shown(is)))
     }
 
     /// What it is on a device now, for people, where the device shows it.
@@ -368,6 +313,10 @@ impl SetAttribute {
                 .any(|line| chosen(line) == Some(codec.as_str())),
             SetAttribute::BackingDevice(_) => {
                 context.host.resolved(read.as_ref()) == context.host.resolved(wanted.as_ref())
+            }
+            // Writeback that is under way uses it up.
+            SetAttribute::WritebackLimit(limit) => {
+                read.parse().is_ok_and(|left: u64| left <= *limit)
             }
             _ => read == wanted,
         };
@@ -527,7 +476,7 @@ mod tests {
             SetAttribute::Size(1 << 30),
             SetAttribute::MemoryLimit(1 << 29),
             SetAttribute::WritebackLimit(256),
-            SetAttribute::LimitWriteback,
+            SetAttribute::LimitWriteback(true),
             SetAttribute::Meld(MeldMode::Auto),
             SetAttribute::CheckWrites(CheckWrites::On),
         ];

@@ -26,18 +26,12 @@ impl SetValue {
         }
     }
 
-    /// What it belongs to, and what it is of that: `vm.swappiness`, zswap's limit.
-    pub(crate) fn noun(&self) -> (String, String) {
-        let name = self.path.rsplit('/').next().unwrap_or_default();
-        if !self.path.starts_with(ZSWAP) {
-            let name = format!("vm.{name}");
-            return (name.clone(), name);
+    /// What it belongs to: `vm.swappiness`, zswap.
+    pub(crate) fn subject(&self) -> String {
+        match self.path.starts_with(ZSWAP) {
+            true => "zswap".to_owned(),
+            false => format!("vm.{}", self.path.rsplit('/').next().unwrap_or_default()),
         }
-        let what = match name {
-            "enabled" => "zswap".to_owned(),
-            name => format!("its {name}"),
-        };
-        ("zswap".to_owned(), what)
     }
 }
 

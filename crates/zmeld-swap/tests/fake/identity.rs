@@ -342,6 +342,7 @@ fn another_device_is_not_switched_on_in_place_of_what_was_taken_over() {
             reason: String::new(),
             before: None,
             done: false,
+            is_remade: false,
         }],
     });
     let mut journal = zmeld_swap::journal::Journal::lock(&host, PATIENCE, &mut |_| {}).unwrap();

@@ -270,23 +270,23 @@ fn a_check_refuses_what_has_no_room() {
     assert!(said.ends_with("zmeld up refuses it here"), "{said}");
 }
 
-/// Sizes that round alike are told in a unit in which they differ.
+/// Sizes that round alike are told in bytes.
 #[test]
 fn sizes_that_differ_are_told_apart() {
     let machine = Machine::new();
     let of = |size: &str| format!("[tier.fast]\nkind = \"zram\"\nsize = \"{size}\"\n");
     machine.up(&config(&of("2048MiB"))).unwrap();
-    let evidence = |size: &str| {
+    let told = |size: &str| {
         let changes = machine.outstanding(&of(size)).changes.into_iter();
-        let changes = changes.map(|it| it.evidence);
+        let changes = changes.map(|it| format!("{} ({})", it.what, it.evidence));
         changes.collect::<Vec<_>>()
     };
-    assert_eq!(evidence("2048MiB"), Vec::<String>::new());
-    assert_eq!(
-        evidence("2049MiB"),
-        ["asked for 2049 MiB, in effect 2048 MiB"]
-    );
-    assert_eq!(evidence("3GiB"), ["asked for 3.00 GiB, in effect 2.00 GiB"]);
+    assert_eq!(told("2048MiB"), Vec::<String>::new());
+    for (size, words) in [("2049MiB", "2148532224"), ("3GiB", "3.00 GiB")] {
+        let said =
+            format!("/etc/zmeld.toml asked to set its disksize to {words} (in effect 2.00 GiB)");
+        assert_eq!(told(size), [said]);
+    }
 }
 
 #[test]

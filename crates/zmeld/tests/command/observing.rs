@@ -204,7 +204,7 @@ fn status_knows_from_the_journal_what_was_applied() {
     let (found, status) = not_applied(&[]);
     assert_eq!(
         found,
-        ["zmeld0: its codec is not what /etc/zmeld.toml asked for"]
+        ["zmeld0: /etc/zmeld.toml asked to set its comp_algorithm to zstd"]
     );
     assert_eq!(status["tiers"][0]["set_up_as"], "ram");
     let out = text(&run(&["status", "--root", root]).stdout);
@@ -213,7 +213,7 @@ fn status_knows_from_the_journal_what_was_applied() {
     fs::remove_file(dir.path().join("etc/zmeld.toml")).unwrap();
     assert_eq!(
         not_applied(&[]).0,
-        ["zmeld0: its codec is not what the last zmeld up asked for"]
+        ["zmeld0: the last zmeld up asked to set its comp_algorithm to zstd"]
     );
     // A file without tiers leaves them; what it tunes is compared.
     put(
@@ -224,8 +224,8 @@ fn status_knows_from_the_journal_what_was_applied() {
     assert_eq!(
         not_applied(&[]).0,
         [
-            "zmeld0: its codec is not what the last zmeld up asked for",
-            "vm.page-cluster: vm.page-cluster is not what /etc/zmeld.toml asked for"
+            "zmeld0: the last zmeld up asked to set its comp_algorithm to zstd",
+            "vm.page-cluster: /etc/zmeld.toml asked to set /proc/sys/vm/page-cluster to 9"
         ]
     );
     fs::remove_file(dir.path().join("etc/zmeld.toml")).unwrap();
