@@ -79,10 +79,13 @@ pub fn generate(environment: &BootEnvironment, normal: &Path) -> GeneratorOutcom
     if let Some(skip_reason) = environment.skip_reason() {
         return GeneratorOutcome::None(skip_reason);
     }
-    let loaded = match Config::load(&environment.root) {
+    let loaded = match Config::load_at_boot(&environment.root) {
         Ok(loaded) => loaded,
         Err(err) => return environment.failed(format!("{err}; no swap is set up")),
     };
+    for problem in &loaded.left_out {
+        environment.log(&format!("{problem}; its tier is left out"));
+    }
     // Traps are the business of `zmeld config check`, not of every boot.
     let source = loaded.files.first().map(PathBuf::as_path);
     let units = units(

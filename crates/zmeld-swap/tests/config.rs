@@ -298,6 +298,10 @@ const MISTAKES: &[(&str, &str)] = &[
         "[tier.d]\nkind = \"disk\"\ndevice = \"LABEL=a\"\n[tier.e]\nkind = \"disk\"\ndevice = \"LABEL=a\"\n",
         "z.toml:6:10: tier.e.device: LABEL=a is used by tier.d.device already; each needs a place of its own",
     ),
+    (
+        "[tier.d]\nkind = \"disk\"\ndevice = \"LABEL=a\"\n[tier.e]\nkind = \"disk\"\ndevice = \"/dev/disk//by-label/a\"\n",
+        "z.toml:6:10: tier.e.device: /dev/disk//by-label/a is used by tier.d.device already; each needs a place of its own",
+    ),
     // Encryption.
     (
         "[tier.d]\nkind = \"disk\"\ndevice = \"LABEL=a\"\nencryption = \"luks\"\n",

@@ -68,7 +68,7 @@ impl Scratch {
         let image = self.folder.path().join(name);
         let image = image.display();
         sh(&format!(
-            "truncate -s 40M {image}; losetup {} {image}",
+            "truncate -s 40M {image}; chmod 600 {image}; losetup {} {image}",
             self.drive
         ));
     }

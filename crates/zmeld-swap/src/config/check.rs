@@ -1,7 +1,7 @@
 //! What can be known to be wrong without a machine: contradictions, and traps.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::PathBuf;
 
 use super::codec::OF_ZMELD_ALONE;
 use super::problem::{Problem, Severity};
@@ -387,24 +387,28 @@ impl Check<'_> {
     }
 
     fn places_twice(&mut self, config: &Config) {
-        let mut seen: BTreeMap<String, String> = BTreeMap::new();
+        // A tag is a link, and `//` is `/`.
+        let mut seen: BTreeMap<PathBuf, String> = BTreeMap::new();
         for tier in &config.tiers {
-            let (place, key) = match &tier.kind {
+            let of_device = |device: &Location| (device.path(), device.to_string());
+            let ((place, shown), key) = match &tier.kind {
                 Kind::Disk(disk) => match &disk.source {
-                    Source::Device(device) => (device.to_string(), "device"),
-                    Source::File { path, .. } => (path.display().to_string(), "file"),
+                    Source::Device(device) => (of_device(device), "device"),
+                    Source::File { path, .. } => {
+                        ((path.clone(), path.display().to_string()), "file")
+                    }
                 },
                 Kind::Ram(RamDevice {
                     writeback: Some(writeback),
                     ..
-                }) => (writeback.device.to_string(), "writeback.device"),
+                }) => (of_device(&writeback.device), "writeback.device"),
                 _ => continue,
             };
             let key = format!("tier.{}.{key}", tier.name);
             match seen.get(&place) {
                 Some(other) => self.error(
                     &key,
-                    format!("{place} is used by {other} already; each needs a place of its own"),
+                    format!("{shown} is used by {other} already; each needs a place of its own"),
                 ),
                 None => {
                     seen.insert(place, key);

@@ -94,6 +94,8 @@ pub struct Loaded {
     /// The files that it was read from, in the order in which they were merged,
     /// as the machine itself names them. None: nothing is configured.
     pub files: Vec<PathBuf>,
+    /// Tiers that a boot goes on without: what is wrong with each.
+    pub left_out: Vec<Problem>,
     /// Where each key stands.
     places: BTreeMap<String, FilePosition>,
 }
@@ -172,6 +174,43 @@ impl Config {
         Self::assemble(&sources, warnings)
     }
 
+    /// [`Config::load`] for a boot, which is better off with some of its swap than with
+    /// none: a tier in which something is wrong is left out ([`Loaded::left_out`]).
+    ///
+    /// # Errors
+    /// What is wrong and in no tier.
+    pub fn load_at_boot(root: &Path) -> Result<Loaded, ConfigError> {
+        let (sources, warnings) = files::find(root)?;
+        let (mut tree, wrong) = tree::merge(&sources);
+        let (mut understood, mut found) = understand((&tree, wrong));
+        let mut left_out: BTreeMap<String, Problem> = BTreeMap::new();
+        while found.iter().any(|it| it.severity == Severity::Error) {
+            let before = left_out.len();
+            let errors = found.iter().filter(|it| it.severity == Severity::Error);
+            for error in errors {
+                let tier = error.key.strip_prefix("tier.");
+                let Some(tier) = tier.and_then(|it| it.split('.').next()) else {
+                    return Self::loaded((None, found), &sources, warnings);
+                };
+                left_out
+                    .entry(tier.to_owned())
+                    .or_insert_with(|| error.clone());
+            }
+            if left_out.len() == before {
+                break;
+            }
+            tree.remove_tiers(|name| left_out.contains_key(name));
+            (understood, found) = understand((&tree, Vec::new()));
+        }
+        if let Some((config, _)) = &mut understood {
+            // It asked for some.
+            config.without_tiers |= config.tiers.is_empty() && !left_out.is_empty();
+        }
+        let mut loaded = Self::loaded((understood, found), &sources, warnings)?;
+        loaded.left_out = left_out.into_values().collect();
+        Ok(loaded)
+    }
+
     /// Reads one file, and no drop-ins.
     ///
     /// # Errors
@@ -204,7 +243,8 @@ impl Config {
     /// # Errors
     /// All that is wrong.
     pub fn from_table(table: &toml::Table) -> Result<Config, ConfigError> {
-        let (understood, mut problems) = understand(tree::placeless(table));
+        let (tree, wrong) = tree::placeless(table);
+        let (understood, mut problems) = understand((&tree, wrong));
         problems.retain(|problem| problem.severity == Severity::Error);
         match understood {
             Some((config, _)) if problems.is_empty() => Ok(config),
@@ -217,11 +257,16 @@ impl Config {
         }
     }
 
-    fn assemble(
+    fn assemble(sources: &[files::Source], problems: Vec<Problem>) -> Result<Loaded, ConfigError> {
+        let (tree, wrong) = tree::merge(sources);
+        Self::loaded(understand((&tree, wrong)), sources, problems)
+    }
+
+    fn loaded(
+        (understood, found): Understood,
         sources: &[files::Source],
         mut problems: Vec<Problem>,
     ) -> Result<Loaded, ConfigError> {
-        let (understood, found) = understand(tree::merge(sources));
         problems.extend(found);
         let (errors, warnings) = sorted(problems, sources);
         match understood {
@@ -229,6 +274,7 @@ impl Config {
                 config,
                 warnings,
                 files: sources.iter().map(|source| source.path.clone()).collect(),
+                left_out: Vec::new(),
                 places,
             }),
             _ => Err(ConfigError { problems: errors }),
@@ -269,14 +315,15 @@ impl Config {
     }
 }
 
+/// A configuration with the places of its keys, where it can be used, and what is wrong.
+type Understood = (Option<(Config, read::Places)>, Vec<Problem>);
+
 /// The configuration of a tree that is sound so far, and what is wrong or will disappoint.
-fn understand(
-    (tree, wrong): (tree::Table, Vec<Problem>),
-) -> (Option<(Config, read::Places)>, Vec<Problem>) {
+fn understand((tree, wrong): (&tree::Table, Vec<Problem>)) -> Understood {
     if !wrong.is_empty() {
         return (None, wrong);
     }
-    let (config, places, mut problems) = read::read(&tree);
+    let (config, places, mut problems) = read::read(tree);
     // Notices are no reason to leave a machine without swap.
     if problems.iter().any(|it| it.severity == Severity::Error) {
         return (None, problems);

@@ -54,6 +54,16 @@ pub(super) struct Table {
     pub entries: BTreeMap<String, Entry>,
 }
 
+impl Table {
+    /// Takes the tiers of these names out.
+    pub fn remove_tiers(&mut self, is_one: impl Fn(&str) -> bool) {
+        let tiers = self.entries.get_mut(TIERS).map(|it| &mut it.node.value);
+        if let Some(Value::Table(tiers)) = tiers {
+            tiers.entries.retain(|name, _| !is_one(name));
+        }
+    }
+}
+
 /// A key's value, where the key was first written, and its turn among all keys.
 #[derive(Debug)]
 pub(super) struct Entry {

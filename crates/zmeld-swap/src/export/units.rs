@@ -53,6 +53,9 @@ pub struct Maker<'a> {
 const SWAP: &str = "swap.target";
 const MULTI_USER: &str = "multi-user.target";
 
+/// The longest name of a device's unit: with `.wants` behind it it is a folder's.
+const UNIT_NAME_MAX: usize = 249;
+
 /// How long setting up RAM devices may take: they are not waited for longer.
 const RAM_TIMEOUT: Span = Span::seconds(90);
 /// The same for tiers with a drive, where a file may have to be written.
@@ -194,8 +197,8 @@ fn dictionaries(device: &RamDevice) -> impl Iterator<Item = &Path> {
 
 fn drive_service(tier: &Tier, drive: &Drive) -> Service {
     let mut unit = vec!["After=zmeld.service".to_owned()];
-    if let Some(device) = &drive.device {
-        let device = device_unit(device);
+    let device = drive.device.as_ref().map(device_unit);
+    if let Some(device) = device.filter(|it| it.len() <= UNIT_NAME_MAX) {
         // A tier that may be missing is passed over without a failed unit. One
         // that may not be is tried all the same, so that zmeld says what is
         // missing; and so is one that can do without the device.
@@ -268,7 +271,7 @@ impl Maker<'_> {
         } else {
             format!(" --only {}", service.tiers.join(","))
         };
-        let program = quoted(&self.program.to_string_lossy());
+        let program = argument(&self.program.to_string_lossy());
         let config = self.config_words();
         line(&format!("ExecStart={program} up --boot{config}{only}"));
         line(&format!("ExecStop={program} down --boot{only}"));
@@ -298,6 +301,10 @@ impl Maker<'_> {
         optional: bool,
     ) {
         let unit = device_unit(device);
+        // systemd knows no longer name; the tier waits for its drive by itself.
+        if unit.len() > UNIT_NAME_MAX {
+            return;
+        }
         let mut text = self.head();
         text.push_str("[Unit]\n");
         text.push_str(&format!("JobRunningTimeoutSec={timeout}\n"));
@@ -318,8 +325,8 @@ impl Maker<'_> {
     /// A unit that is shipped as a file, with this program's path and what the
     /// configuration says.
     fn packaged(&self, units: &mut Vec<Unit>, file: &str, text: &str, config: &Config) {
-        let program = quoted(&self.program.to_string_lossy());
-        let guard = quoted(&self.program.with_file_name("zmeld-guard").to_string_lossy());
+        let program = argument(&self.program.to_string_lossy());
+        let guard = argument(&self.program.with_file_name("zmeld-guard").to_string_lossy());
         let mut filled = self.head();
         let (body, install) = text.split_once("\n[Install]").unwrap_or((text, ""));
         let comment = |line: &&str| line.is_empty() || line.starts_with('#');
@@ -355,7 +362,7 @@ impl Maker<'_> {
     /// What the command is told of its configuration.
     fn config_words(&self) -> String {
         self.config.map_or_else(String::new, |file| {
-            format!(" --config {}", quoted(&file.to_string_lossy()))
+            format!(" --config {}", argument(&file.to_string_lossy()))
         })
     }
 
@@ -400,9 +407,14 @@ fn escaped(value: &str) -> String {
     value.replace('%', "%%")
 }
 
-/// A word of a list or command, quoted where it has to be.
+/// A word of a command, in which systemd would expand variables, too.
+fn argument(word: &str) -> String {
+    quoted(&word.replace('$', "$$"))
+}
+
+/// A word of a list, quoted where it has to be.
 fn quoted(word: &str) -> String {
-    let word = escaped(word).replace('$', "$$");
+    let word = escaped(word);
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,=@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word;

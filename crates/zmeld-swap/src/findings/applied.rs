@@ -70,7 +70,7 @@ pub(super) fn zswap_compressor(view: &View) -> Vec<Found> {
         format!("the kernel's command line names {asked} for it, and it has another compressor"),
         format!("zswap.compressor={asked}, and zswap has {}", zswap.compressor),
         format!(
-            "echo {asked} > /sys/module/zswap/parameters/compressor; have its module in the              initramfs"
+            "echo {asked} > /sys/module/zswap/parameters/compressor; have its module in the initramfs"
         ),
     )]
 }

@@ -185,11 +185,10 @@ fn volumes(root: &Path) -> Result<Vec<Volume>, Error> {
         };
         let random = ["/dev/urandom", "/dev/random", "/dev/hwrng"].contains(&key);
         let standard = Cipher::default();
+        let key_size = value("size").and_then(|size| size.parse().ok());
         let cipher = Cipher {
             name: value("cipher").map_or(standard.name, str::to_owned),
-            key_size: value("size")
-                .and_then(|size| size.parse().ok())
-                .unwrap_or(standard.key_size),
+            key_size: key_size.unwrap_or(standard.key_size),
         };
         let (encryption, known) = if random && options.contains(&"swap") {
             (Encryption::Random { cipher }, &KNOWN_OF_RANDOM[..])
@@ -205,7 +204,8 @@ fn volumes(root: &Path) -> Result<Vec<Volume>, Error> {
         let is_zmelds = encryption != Encryption::None;
         let unknown = options.iter().find(|option| {
             let name = option.split_once('=').map_or(**option, |(name, _)| name);
-            is_zmelds && !known.contains(&name) && !KNOWN.contains(&name)
+            let is_wrong = **option != "size" && name == "size" && key_size.is_none();
+            is_zmelds && (is_wrong || !known.contains(&name) && !KNOWN.contains(&name))
         });
         volumes.push(Volume {
             name: name.clone(),

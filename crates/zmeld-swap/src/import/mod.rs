@@ -99,7 +99,7 @@ impl Tool {
     pub fn ways_off(self) -> &'static [&'static str] {
         match self {
             Tool::Fstab => &["remove its swap lines from /etc/fstab"],
-            Tool::Crypttab => &["remove its volumes for swap from /etc/crypttab"],
+            Tool::Crypttab => &["remove from /etc/crypttab the lines quoted below, but for those that stay as they are"],
             Tool::ZramTools => &["systemctl disable zramswap"],
             Tool::ZramGenerator => &[
                 "mkdir -p /etc/systemd/system-generators",

@@ -11,6 +11,7 @@ use crate::steps::{
     check_device, check_file, check_key_file, check_owner, check_place, is_unwritten, signatures,
     CreateFile, FormatLuks, MakeSwap, SwapOn,
 };
+use zmeld_linux::shell::word;
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::Host;
 use zmeld_report::units::bytes;
@@ -111,13 +112,13 @@ impl Draft<'_> {
         if wanted < 0 || active.priority == i32::from(wanted) {
             return;
         }
-        let shown = path.display();
+        let (shown, pasted) = (path.display(), pasted(path));
         self.warn(
             Trap::Priorities,
             &format!("{group}.priority"),
             format!(
                 "{shown} is swapped to already, with priority {} instead of {wanted}, and is left \
-                 so; to change it: swapoff {shown}, then zmeld up",
+                 so; to change it: swapoff {pasted}, then zmeld up",
                 active.priority,
             ),
         );
@@ -214,7 +215,7 @@ impl Draft<'_> {
                 format!(
                     "mkswap {} prepares it, or format = true in its tier of the configuration \
                      does; both write over what it holds",
-                    path.display()
+                    pasted(path)
                 )
             } else {
                 "name another device".to_owned()
@@ -225,7 +226,7 @@ impl Draft<'_> {
 
 /// That a device which is to be encrypted is swapped to as it is.
 fn in_plain(path: &Path) -> Error {
-    let shown = path.display();
+    let shown = pasted(path);
     Error::InUse {
         device: path.to_path_buf(),
         by: "swap that is not encrypted, and encryption is asked for".to_owned(),
@@ -234,6 +235,11 @@ fn in_plain(path: &Path) -> Error {
              {shown}, and zmeld up"
         ),
     }
+}
+
+/// A path in a command that may be pasted.
+fn pasted(path: &Path) -> String {
+    word(&path.to_string_lossy())
 }
 
 /// A share of RAM is a little different with each kernel: so many parts of the size.
@@ -255,11 +261,11 @@ pub(crate) fn size_apart(
         Size::Bytes(_) => wanted == is,
         _ => wanted.abs_diff(is) <= wanted / SHARE_APART,
     };
-    let shown = path.display();
+    let (shown, pasted) = (path.display(), pasted(path));
     (!is_near).then(|| {
         format!(
             "{shown} has {}, and {} are asked for: a file that is there keeps its size; for a new \
-             one: zmeld down, swapoff {shown}, rm {shown}, zmeld up",
+             one: zmeld down, swapoff {pasted}, rm {pasted}, zmeld up",
             bytes(is),
             bytes(wanted)
         )

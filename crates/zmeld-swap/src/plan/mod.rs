@@ -14,6 +14,8 @@ mod traps;
 mod tunables;
 mod zswap;
 
+use std::collections::HashSet;
+
 use serde::Serialize;
 
 use crate::config::{Config, Kind, Problem, Severity, Tier, Trap};
@@ -238,6 +240,30 @@ impl Plan {
         state: Option<&State>,
         options: &Options,
     ) -> Result<Plan, Error> {
+        let (mut refused, plan) = Plan::make(host, config, state, options)?;
+        match refused.is_empty() {
+            true => plan,
+            false => {
+                let (group, source) = refused.swap_remove(0);
+                Err(Error::Planned {
+                    group,
+                    source: Box::new(source),
+                })
+            }
+        }
+    }
+
+    /// Plans, too, where some tiers cannot be: those are left as they are. The groups of
+    /// those, each with what keeps it from being planned; and the plan of the others.
+    ///
+    /// # Errors
+    /// When the machine cannot be read; a name in `only` that no tier has.
+    pub fn make(
+        host: &Host,
+        config: &Config,
+        state: Option<&State>,
+        options: &Options,
+    ) -> Result<(Vec<(String, Error)>, Result<Plan, Error>), Error> {
         let machine = Machine::read(host)?;
         for name in options.only.iter().flatten() {
             if config.tier(name).is_none() {
@@ -273,13 +299,18 @@ impl Plan {
             skipped: Vec::new(),
             problems,
         };
+        let mut refused = Vec::new();
         for (tier, priority) in areas(&effective) {
             if draft.asked_for(tier) {
-                draft.tier(tier, priority)?;
+                if let Err(err) = draft.tier(tier, priority) {
+                    refused.push((Group::of_tier(tier.name.as_str()), err));
+                }
             }
         }
-        draft.tunables()?;
-        draft.take_over()?;
+        let result = draft.tunables().and_then(|()| draft.take_over());
+        if let Err(err) = result {
+            return Ok((refused, Err(err)));
+        }
         if !options.only_named {
             let lacking = draft.machine.lacks(draft.config);
             draft.problems.extend(lacking);
@@ -296,7 +327,11 @@ impl Plan {
             groups,
             skipped,
             problems,
-            only: options.only.clone(),
+            only: match refused.is_empty() {
+                true => options.only.clone(),
+                // What cannot be planned is left as it is.
+                false => Some(named(config, options, &refused)),
+            },
             undone: Vec::new(),
             leaving: Vec::new(),
             records: state.map_or(Vec::new(), |state| state.records.clone()),
@@ -307,36 +342,23 @@ impl Plan {
             only_named: options.only_named,
             machine,
         };
-        plan.compare(host, options.doubt)?;
-        Ok(plan)
+        let compared = plan.compare(host, options.doubt);
+        Ok((refused, compared.map(|()| plan)))
     }
 
-    /// The plan for who only looks: a step that cannot be looked at counts as recorded, and
-    /// tiers that cannot be planned are left as they are. The groups of those, each with what
-    /// keeps it from being planned.
+    /// [`Plan::make`] for who only looks: a step that cannot be looked at counts as recorded.
     pub fn look(
         host: &Host,
         config: &Config,
         state: Option<&State>,
         take_over: bool,
     ) -> (Vec<(String, Error)>, Result<Plan, Error>) {
-        let mut names: Vec<String> = config.tiers.iter().map(|it| it.name.to_string()).collect();
-        let mut refused = Vec::new();
-        loop {
-            let options = Options {
-                only: (!refused.is_empty()).then(|| names.clone()),
-                take_over,
-                doubt: Doubt::Recorded,
-                ..Options::default()
-            };
-            match Plan::new(host, config, state, &options) {
-                Err(Error::Planned { group, source }) => {
-                    names.retain(|name| Group::of_tier(name) != group);
-                    refused.push((group, *source));
-                }
-                result => return (refused, result),
-            }
-        }
+        let options = Options {
+            take_over,
+            doubt: Doubt::Recorded,
+            ..Options::default()
+        };
+        Plan::make(host, config, state, &options).unwrap_or_else(|err| (Vec::new(), Err(err)))
     }
 
     /// Refuses a plan that walks into a trap.
@@ -384,6 +406,15 @@ impl Plan {
         let mut steps = self.groups.iter().flat_map(|group| &group.steps);
         steps.all(|planned| planned.done) && self.undone.is_empty()
     }
+}
+
+/// The tiers that are asked for and can be planned.
+fn named(config: &Config, options: &Options, refused: &[(String, Error)]) -> Vec<String> {
+    let all = config.tiers.iter().map(|tier| tier.name.to_string());
+    let is_asked = |name: &String| options.only.as_ref().is_none_or(|only| only.contains(name));
+    let refused: HashSet<&str> = refused.iter().map(|(group, _)| group.as_str()).collect();
+    all.filter(|name| is_asked(name) && !refused.contains(Group::of_tier(name).as_str()))
+        .collect()
 }
 
 /// The tiers with the priorities of their areas; zswap, which is none, last:
@@ -446,12 +477,7 @@ impl Draft<'_> {
                 group: name,
                 reason: err.to_string(),
             }),
-            Err(source) => {
-                return Err(Error::Planned {
-                    group: name,
-                    source: Box::new(source),
-                })
-            }
+            Err(err) => return Err(err),
         }
         Ok(())
     }

@@ -9,8 +9,8 @@ use crate::error::Error;
 use crate::machine::{Feature, Machine};
 use crate::step::{DeviceRef, Step};
 use crate::steps::{
-    refuse_to_lose, AddDevice, LoadModule, MakeSwap, Mode, OpenCrypt, SetAttribute, SetValue,
-    SwapOn,
+    check_dictionary, refuse_to_lose, AddDevice, LoadModule, MakeSwap, Mode, OpenCrypt,
+    SetAttribute, SetValue, SwapOn,
 };
 
 use super::{Draft, Steps};
@@ -39,6 +39,17 @@ impl Draft<'_> {
         let feature = self.machine.feature(driver);
         // An experiment compares what it names; a machine is better off with another codec
         // than without swap.
+        let recompress = device.recompress.iter().map(|it| &it.codec);
+        for dictionary in device
+            .codec
+            .iter()
+            .chain(recompress)
+            .filter_map(|it| it.dict.as_ref())
+        {
+            if self.host.exists(dictionary) {
+                check_dictionary(self.host, dictionary)?;
+            }
+        }
         codecs(
             device,
             Some(feature).filter(|_| self.options.only_named),

@@ -99,11 +99,18 @@ impl Draft<'_> {
         let all = measured.into_iter().chain(given).chain(fitting);
         for (name, value, reason) in all {
             let path = format!("{VM}/{name}");
+            let key = format!("tunables.{}", name.replace('-', "_"));
             let Some(before) = self.host.read_optional(&path)? else {
-                return Err(Error::KernelFeature {
-                    what: format!("tunables.{} sets {path}", name.replace('-', "_")),
-                    way_out: "remove it from the configuration".to_owned(),
-                });
+                if self.options.only_named {
+                    return Err(Error::KernelFeature {
+                        what: format!("{key} sets {path}"),
+                        way_out: "remove it from the configuration".to_owned(),
+                    });
+                }
+                // A boot is not to be without swap for it.
+                let what = format!("kernel {} has no {path}; remove it", self.machine.kernel);
+                self.warn(Trap::UnusedRule, &key, what);
+                continue;
             };
             steps.add_over(
                 Step::SetValue(SetValue::new(path, value)),

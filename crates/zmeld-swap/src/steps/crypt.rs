@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::identity::{new_uuid, stands_on, Identity};
 use crate::step::{left_as_it_is, DeviceRef, MadeDevice, Record, Reversible, StepContext};
 use zmeld_linux::command::Invocation;
+use zmeld_linux::shell::word;
 use zmeld_linux::Host;
 
 /// How `wipefs` calls a LUKS volume.
@@ -89,20 +90,20 @@ pub fn check_key_file(host: &Host, path: &Path) -> Result<(), Error> {
             "it is empty, and no key",
             format!(
                 "make one: dd if=/dev/urandom of={} bs=64 count=1",
-                path.display()
+                word(&path.to_string_lossy())
             ),
         );
     }
     if meta.permissions().mode() & 0o077 != 0 {
         return wrong(
             "others than its owner may read this key",
-            format!("chmod 600 {}", path.display()),
+            format!("chmod 600 {}", word(&path.to_string_lossy())),
         );
     }
     if meta.uid() != 0 && host.root() == Path::new("/") {
         return wrong(
             "it belongs to an ordinary user, who can read all that is swapped",
-            format!("chown root {}", path.display()),
+            format!("chown root {}", word(&path.to_string_lossy())),
         );
     }
     Ok(())
@@ -263,9 +264,15 @@ impl Reversible for OpenCrypt {
             open = open.arg("--allow-discards");
         }
         open = match &self.mode {
-            Mode::Luks { key_file } => open
-                .args(["--type", "luks", "--key-file"])
-                .arg(context.host.path(key_file)),
+            Mode::Luks { key_file } => {
+                // A volume's own tokens are tried before the key: who made it may have the
+                // other half.
+                if takes_no_tokens(context.host)? {
+                    open = open.arg(NO_TOKENS);
+                }
+                open.args(["--type", "luks", "--key-file"])
+                    .arg(context.host.path(key_file))
+            }
             Mode::Random { cipher } => open
                 .args(["--type", "plain", "--key-file", "/dev/urandom"])
                 .args(["--cipher", &cipher.name])
@@ -316,6 +323,14 @@ impl Reversible for OpenCrypt {
             (Thing::Gone, Mode::Luks { .. }) => None,
         })
     }
+}
+
+/// From cryptsetup 2.4 on; before, it knows none.
+const NO_TOKENS: &str = "--disable-external-tokens";
+
+fn takes_no_tokens(host: &Host) -> Result<bool, Error> {
+    let said = host.run(&Invocation::new("cryptsetup").arg("--help"))?;
+    Ok(said.contains(NO_TOKENS))
 }
 
 impl OpenCrypt {

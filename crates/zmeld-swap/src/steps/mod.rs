@@ -20,7 +20,7 @@ pub use create_file::{check_file, check_place, CreateFile};
 pub use crypt::{check_key_file, FormatLuks, Mode, OpenCrypt};
 pub use load_module::LoadModule;
 pub use make_swap::{signatures, MakeSwap};
-pub use pin::{check_device, check_owner};
+pub use pin::{check_device, check_dictionary, check_owner};
 pub use set_attribute::SetAttribute;
 pub use set_value::SetValue;
 pub use swap_off::SwapOff;

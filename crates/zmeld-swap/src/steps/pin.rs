@@ -3,6 +3,7 @@
 //! read it.
 
 use std::fs::Metadata;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use zmeld_linux::command::Invocation;
@@ -154,30 +155,89 @@ pub(super) fn given(command: Invocation, pinned: &Pinned) -> Invocation {
 /// # Errors
 /// Which folder it is, and the way out.
 pub(super) fn check_key(host: &Host, path: &Path) -> Result<(), Error> {
-    let way_out = |_: &Path| {
-        "who may put another key there reads all that is swapped; name the file itself, in \
-         folders that root alone may write, such as /etc/zmeld"
-            .to_owned()
+    let way_out = "who may put another key there reads all that is swapped; name the file itself, \
+                   in folders that root alone may write, such as /etc/zmeld";
+    check_read(host, path, way_out).map(drop)
+}
+
+/// Refuses a dictionary that others may write, or exchange.
+///
+/// # Errors
+/// What is wrong with it, and the way out.
+pub fn check_dictionary(host: &Host, path: &Path) -> Result<(), Error> {
+    let way_out = "the kernel reads all of it into memory; name the file itself, root's alone to \
+                   write, such as below /etc/zmeld";
+    let Some(meta) = check_read(host, path, way_out)? else {
+        return Ok(());
     };
+    let checked = own::check(path, &meta, owner(host));
+    checked.map_err(|err| foreign(host, err, |_| way_out.to_owned()))
+}
+
+/// What root is to read: named through no link, in folders of root's alone.
+fn check_read(host: &Host, path: &Path, way_out: &str) -> Result<Option<Metadata>, Error> {
+    let said = |err| foreign(host, err, |_: &Path| way_out.to_owned());
     let pinned = Pinned::open(host.root(), &host.path(path), Some(owner(host)));
-    let pinned = pinned.map_err(|err| foreign(host, err, way_out))?;
-    let is_link = |meta: Metadata| meta.is_symlink();
-    let meta = pinned.metadata();
-    let meta = meta.map_err(|err| foreign(host, err, way_out))?;
-    match meta.is_some_and(is_link) {
+    let meta = pinned.map_err(said)?.metadata().map_err(said)?;
+    match meta.as_ref().is_some_and(Metadata::is_symlink) {
         true => Err(Error::NoPlace {
             path: path.to_path_buf(),
             problem: "it is a symbolic link".to_owned(),
-            way_out: way_out(path),
+            way_out: way_out.to_owned(),
         }),
-        false => Ok(()),
+        false => Ok(meta),
     }
 }
 
-/// Refuses a device that is named in a folder which others may write.
+/// Refuses a device that is named in a folder which others may write, that others may
+/// open, or that is made of a file of theirs: a label, or a user's loop device, leads to any.
 ///
 /// # Errors
-/// Which folder it is.
+/// What is wrong with it, and the way out.
 pub fn check_device(host: &Host, path: &Path) -> Result<(), Error> {
-    place(host, path).map(drop)
+    place(host, path)?;
+    let device = host.resolved(path);
+    let Ok(meta) = host.tree().metadata(&device) else {
+        return Ok(());
+    };
+    let is_open = meta.file_type().is_block_device() && meta.mode() & 0o007 != 0;
+    if is_open || meta.uid() != 0 && meta.uid() != owner(host) {
+        return Err(Error::NoPlace {
+            path: device,
+            problem: "who is not root may open it".to_owned(),
+            way_out: "find out who opened it to others, and name a device that is root's alone"
+                .to_owned(),
+        });
+    }
+    let name = device.file_name().unwrap_or_default();
+    check_below(host, &Path::new("/sys/class/block").join(name), 0)
+}
+
+/// Devices stand on each other no deeper than that.
+const DEPTH_MAX: usize = 8;
+
+/// What a device is made of: a file behind a loop device is held to what holds for a
+/// swap file, however many devices stand between.
+fn check_below(host: &Host, device: &Path, depth: usize) -> Result<(), Error> {
+    // A partition has it above itself.
+    for file in ["loop/backing_file", "../loop/backing_file"] {
+        let Some(file) = host.read_optional(device.join(file))? else {
+            continue;
+        };
+        let file = Path::new(file.trim_end_matches('\n'));
+        if file.to_string_lossy().ends_with(" (deleted)") || !host.exists(file) {
+            return Err(Error::NoPlace {
+                path: file.to_path_buf(),
+                problem: "a loop device has it, and nobody knows who else does".to_owned(),
+                way_out: "name the file itself, as file = \"PATH\", in a place of root's"
+                    .to_owned(),
+            });
+        }
+        check_owner(host, file)?;
+    }
+    let below = host.list(device.join("slaves")).unwrap_or_default();
+    for name in below.iter().filter(|_| depth < DEPTH_MAX) {
+        check_below(host, &Path::new("/sys/class/block").join(name), depth + 1)?;
+    }
+    Ok(())
 }

@@ -661,6 +661,7 @@ impl Fake {
                 fs::remove_dir_all(folder).unwrap();
                 Ok(String::new())
             }
+            "cryptsetup" if has("--help") => Ok("--disable-external-tokens".to_owned()),
             "cryptsetup" if has("luksFormat") => {
                 let device = PathBuf::from(&words[words.len() - 2]);
                 write_start(&device, &luks_header(after("--uuid").unwrap_or_default()));

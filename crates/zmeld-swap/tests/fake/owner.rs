@@ -150,6 +150,50 @@ fn a_device_that_is_named_in_a_folder_of_others_is_refused() {
     is_refused(&machine, &config(text), said);
 }
 
+/// A label leads to any device, and a user's loop device to his file.
+#[test]
+fn a_device_that_is_made_of_a_file_of_others_is_refused() {
+    let text = "[tier.d]\nkind = \"disk\"\ndevice = \"/dev/sdc1\"\nformat = true\n";
+    for at in ["sdc1", "dm-0"] {
+        let machine = Machine::new();
+        if at == "dm-0" {
+            machine.put("/sys/class/block/sdc1/slaves/dm-0", "");
+        }
+        machine.put(
+            &format!("/sys/class/block/{at}/loop/backing_file"),
+            "/srv/image\n",
+        );
+        machine.put("/srv/image", "");
+        mode(&machine, "/srv/image", 0o644);
+        let said = "/srv/image: others may read it (mode 0644)";
+        is_refused(&machine, &config(text), said);
+        mode(&machine, "/srv/image", 0o600);
+        machine.plan(&config(text)).unwrap();
+        fs::remove_file(machine.path("/srv/image")).unwrap();
+        is_refused(&machine, &config(text), "a loop device has it");
+    }
+    if rustix::process::geteuid().is_root() {
+        let machine = Machine::new();
+        chown(machine.path("/dev/sdc1"), Some(65534), None).unwrap();
+        is_refused(&machine, &config(text), "who is not root may open it");
+    }
+}
+
+#[test]
+fn a_dictionary_that_others_may_write_is_refused() {
+    let machine = Machine::new();
+    machine.put("/etc/keys/words", "");
+    let text = "[tier.a]\nkind = \"zram\"\ncodec = \"zstd:3,dict=/etc/keys/words\"\n\
+                memory_limit = \"50%\"\n";
+    machine.plan(&config(text)).unwrap();
+    mode(&machine, "/etc/keys/words", 0o666);
+    is_refused(
+        &machine,
+        &config(text),
+        "/etc/keys/words: others may write it (mode 0666)",
+    );
+}
+
 /// Who may put another key in its place reads what is swapped.
 #[test]
 fn a_key_that_others_may_exchange_is_refused() {

@@ -78,6 +78,7 @@ same "no unit has failed" 0 "$(systemctl --failed --no-legend | wc -l)"
 # The drive shows up.
 modprobe loop
 truncate -s 64M /var/late
+chmod 600 /var/late
 mkswap -q -L late-drive /var/late
 losetup /dev/loop0 /var/late
 ok "a drive that shows up late gets its tier" within 120 swaps_on /dev/loop0

@@ -272,6 +272,7 @@ fn wanted(
     }
     let mut loaded = match &args.config {
         Some(path) => Config::load_file(path)?,
+        None if occasion == Occasion::Boot => Config::load_at_boot(host.root())?,
         None => Config::load(host.root())?,
     };
     let files: Vec<String> = loaded
@@ -311,6 +312,11 @@ fn wanted(
         // Of what was recommended all is said again, with its place.
         wanted.problems.retain(|it| it.trap.is_none());
         wanted.problems.splice(0..0, loaded.warnings);
+        let left_out = loaded.left_out.into_iter();
+        wanted.problems.extend(left_out.map(|it| Problem {
+            severity: Severity::Warning,
+            ..it
+        }));
         wanted.problems.extend(empty);
         wanted.beside = (!matches!(wanted.origin, Origin::Files(_))).then_some(files);
     }
@@ -546,9 +552,14 @@ fn planned(
     host: &Host,
     state: Option<&State>,
     options: Options,
-) -> anyhow::Result<(Plan, Options)> {
+    occasion: Occasion,
+) -> anyhow::Result<(Plan, Options, Option<zmeld_swap::Error>)> {
+    let is_boot = occasion == Occasion::Boot;
+    // A tier that a boot goes on without is none any more, whatever the unit says.
+    let is_there = |name: &String| !is_boot || wanted.config.tier(name).is_some();
+    let only = args.only.clone();
     let options = Options {
-        only: args.only.clone(),
+        only: only.map(|only| only.into_iter().filter(is_there).collect()),
         take_over: args.take_over,
         expected_ratio: wanted.measured.ratio(),
         swappiness: match is_here(host) {
@@ -559,13 +570,28 @@ fn planned(
         only_named: args.tier.is_some(),
         ..options
     };
-    let mut plan = Plan::new(host, &wanted.config, state, &options)?;
+    let (refused, plan) = Plan::make(host, &wanted.config, state, &options)?;
+    let mut refused = refused
+        .into_iter()
+        .map(|(group, source)| zmeld_swap::Error::Planned {
+            group,
+            source: Box::new(source),
+        });
+    // What is wrong with one tier costs a machine no other at boot.
+    let first = refused.next();
+    let (mut plan, first) = match first {
+        Some(err) if !is_boot => return Err(err.into()),
+        first => (plan?, first),
+    };
+    for more in refused {
+        output::say(more);
+    }
     // What the configuration shows by itself comes first.
     let of_file = wanted.problems.iter();
     let of_file = of_file.filter(|it| !is_disproved(&plan.machine, &plan.config, it));
     let of_file: Vec<Problem> = of_file.cloned().collect();
     plan.problems.splice(0..0, of_file);
-    Ok((plan, options))
+    Ok((plan, options, first))
 }
 
 /// `zmeld plan`.
@@ -578,7 +604,14 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
         doubt: Doubt::Recorded,
         ..Options::default()
     };
-    let (mut plan, _) = planned(&wanted, &args.wanted, &host, state.as_ref(), options)?;
+    let (mut plan, ..) = planned(
+        &wanted,
+        &args.wanted,
+        &host,
+        state.as_ref(),
+        options,
+        Occasion::Asked,
+    )?;
     let of_room = room_for(&host, &plan);
     plan.problems.extend(of_room);
     plan.problems.extend(lacks_for_reclaim(&host, &plan.config));

@@ -36,7 +36,7 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
     if args.boot {
         let loaded = match &args.wanted.config {
             Some(path) => Config::load_file(path)?,
-            None => Config::load(host.root())?,
+            None => Config::load_at_boot(host.root())?,
         };
         await_drives(&host, &loaded.config, args.wanted.only.as_deref())?;
     }
@@ -59,7 +59,14 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
         force: args.force,
         ..Options::default()
     };
-    let (plan, options) = planned(&wanted, &args.wanted, &host, state.as_ref(), options)?;
+    let (plan, options, refused) = planned(
+        &wanted,
+        &args.wanted,
+        &host,
+        state.as_ref(),
+        options,
+        occasion(args),
+    )?;
     warn(&plan);
     let mut tell = |event: Event<'_>| told.tell(event);
     let result = execute::up_or_stand_in(&host, &mut journal, &plan, &options, stop, &mut tell);
@@ -73,7 +80,12 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
     } else {
         "Set up. zmeld status shows how it is doing, zmeld down takes it back.".to_owned()
     };
-    print("zmeld up", "zmeld.up", &lead, args.json, false, &report)
+    print("zmeld up", "zmeld.up", &lead, args.json, false, &report)?;
+    // The others are set up by now.
+    match refused {
+        Some(err) => Err(err.into()),
+        None => Ok(Outcome::Done),
+    }
 }
 
 fn occasion(args: &UpArgs) -> Occasion {
@@ -144,7 +156,14 @@ fn would_go_up(args: &UpArgs, host: &Host) -> anyhow::Result<Outcome> {
         doubt: Doubt::Recorded,
         ..Options::default()
     };
-    let (plan, _) = planned(&wanted, &args.wanted, host, state.as_ref(), options)?;
+    let (plan, _, refused) = planned(
+        &wanted,
+        &args.wanted,
+        host,
+        state.as_ref(),
+        options,
+        occasion(args),
+    )?;
     warn(&plan);
     let mut told = Reporter::new();
     execute::may_go_up(host, &plan, &mut |event| told.tell(event))?;
@@ -179,7 +198,10 @@ fn would_go_up(args: &UpArgs, host: &Host) -> anyhow::Result<Outcome> {
         true,
         &report,
     )?;
-    as_the_run_would_end()
+    match refused {
+        Some(err) => Err(err.into()),
+        None => as_the_run_would_end(),
+    }
 }
 
 /// A dry run ends as the run that it describes: for want of root that does nothing.
@@ -268,7 +290,9 @@ fn taken_down(args: &DownArgs, host: &Host) -> anyhow::Result<Report> {
     let mut journal = Journal::lock(host, PATIENCE, &mut |event| told.tell(event))?;
     // One that began meanwhile waits for this lock.
     undisturbed()?;
-    check_names(only, journal.state())?;
+    if !args.boot {
+        check_names(only, journal.state())?;
+    }
     let removal = Removal {
         only,
         force: args.force,
