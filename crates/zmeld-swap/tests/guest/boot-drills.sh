@@ -204,12 +204,12 @@ with() {
 	for unit in $units; do
 		[[ $unit != *missing* ]] || continue
 		for fate in kept lost; do
-			at=$((1 + SEED % STRIDE))
-			begin "${switches[at % 2]}"
+			at=1
+			begin N
 			# shellcheck disable=SC2086
 			while killed $at $fate "$unit" ${units/$unit/}; do
 				kills=$((kills + 1))
-				at=$((at + STRIDE))
+				at=$((at + 1))
 				begin "${switches[at % 2]}"
 			done
 		done
@@ -217,7 +217,6 @@ with() {
 	same "$text: killed at $kills steps" 0 "$faults"
 }
 
-STRIDE=7
 switches=(Y N)
 headless=0
 with 1 "$FAST"
