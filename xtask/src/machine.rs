@@ -51,7 +51,7 @@ pub struct BootOptions {
     /// MiB of each empty disk; in QEMU with the serial number `diskN`, from 0.
     pub disks: Vec<u64>,
     /// A file system with an init of its own, which the script prepares and then
-    /// runs in; what is written to it is forgotten. QEMU only.
+    /// runs in; what is written to it is forgotten.
     pub root: Option<PathBuf>,
     /// A file that is a disk, and keeps what is written.
     pub kept: Option<PathBuf>,

@@ -175,6 +175,7 @@ const NEEDS: &[Requirement] = &[
     need(Program("openssl"), Package("openssl"), "makes a key for the module", &["dkms"]),
     need(Program("dkms"), Package("dkms"), "installs the module as users do", &["dkms"]),
     need(Program("fio"), Package("fio"), "writes to the device in guests", GUESTS),
+    need(Program("strace"), Package("strace"), "kills zmeld at a step in guests", &["guest-um-boot-drills"]),
     need(Program("mkfs.btrfs"), Package("btrfs-progs"), "checks what it reads, in guests", GUESTS),
     need(Program("zramctl"), Package("util-linux"), "sets devices up in guests", GUESTS),
     need(Program("qemu-system-x86_64"), Package("qemu-system-x86"), "runs Debian's kernels", QEMU),

@@ -13,7 +13,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{linkat, openat, unlinkat, AtFlags, Mode, OFlags, SeekFrom, CWD};
+use rustix::fs::{fadvise, linkat, openat, unlinkat, Advice, AtFlags, Mode, OFlags, SeekFrom, CWD};
 use rustix::io::Errno;
 
 /// What all may read and only its owner may write.
@@ -288,6 +288,8 @@ impl Pinned {
     pub fn is_unwritten(&self) -> io::Result<bool> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(&self.folder, &self.name, flags, Mode::empty())?;
+        // What was only read counts as data while it is in memory.
+        fadvise(&file, 0, None, Advice::DontNeed)?;
         match rustix::fs::seek(&file, SeekFrom::Data(0)) {
             Err(Errno::NXIO) => Ok(true),
             Err(Errno::INVAL) => Ok(false),

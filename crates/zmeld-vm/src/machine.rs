@@ -159,7 +159,14 @@ impl VirtualMachine {
             format!("ncpus={}", self.processors),
         ];
         for (index, disk) in self.disks.iter().enumerate() {
-            words.push(format!("ubd{index}={}", disk.file.display()));
+            let file = disk.file.display();
+            words.push(match disk.writes {
+                // What is written goes to a file of the run's own.
+                DiskWrites::Forgotten => {
+                    format!("ubd{index}={}/ubd{index}.cow,{file}", self.folder.display())
+                }
+                DiskWrites::Direct | DiskWrites::Cached => format!("ubd{index}={file}"),
+            });
         }
         let line = match self.lines {
             Lines::ToFiles { .. } => "con1=null,fd:1",
@@ -442,5 +449,6 @@ mod tests {
         machine.kind = KernelKind::UserMode;
         let words = machine.command().join(" ");
         assert!(words.contains("con0=null,fd:2 con1=fd:0,fd:1 "), "{words}");
+        assert!(words.contains(" ubd0=f/ubd0.cow,d "), "{words}");
     }
 }

@@ -311,6 +311,9 @@ fn a_file_that_nothing_was_written_into_is_made_swap() {
     let path = machine.path("/var/swap");
     let file = std::fs::File::create(&path).unwrap();
     rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 1 << 20).unwrap();
+    // Whoever read it since, as wipefs does, has pages of zeroes in memory.
+    file.sync_all().unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), [0; 1 << 20]);
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     machine.up(&config(FILE)).unwrap();
     assert!(is_on(&machine, "/var/swap"));
