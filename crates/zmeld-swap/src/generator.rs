@@ -83,9 +83,6 @@ pub fn generate(environment: &BootEnvironment, normal: &Path) -> GeneratorOutcom
         Ok(loaded) => loaded,
         Err(err) => return environment.failed(format!("{err}; no swap is set up")),
     };
-    for problem in &loaded.left_out {
-        environment.log(&format!("{problem}; its tier is left out"));
-    }
     // Traps are the business of `zmeld config check`, not of every boot.
     let source = loaded.files.first().map(PathBuf::as_path);
     let units = units(
@@ -99,6 +96,12 @@ pub fn generate(environment: &BootEnvironment, normal: &Path) -> GeneratorOutcom
             install: false,
         },
     );
+    if let (true, Some(problem)) = (units.is_empty(), loaded.left_out.first()) {
+        return environment.failed(format!("{problem}; no swap is set up"));
+    }
+    for problem in &loaded.left_out {
+        environment.log(&format!("{problem}; its tier is left out"));
+    }
     if units.is_empty() {
         return GeneratorOutcome::None(SkipReason::Nothing);
     }
