@@ -70,6 +70,9 @@ pub struct Skipped {
     pub reason: String,
 }
 
+/// The groups of tiers that cannot be planned, each with what keeps it from that.
+pub type Refused = Vec<(String, Error)>;
+
 /// What would be done, and why.
 #[derive(Debug, Clone, Serialize)]
 pub struct Plan {
@@ -263,7 +266,7 @@ impl Plan {
         config: &Config,
         state: Option<&State>,
         options: &Options,
-    ) -> Result<(Vec<(String, Error)>, Result<Plan, Error>), Error> {
+    ) -> Result<(Refused, Result<Plan, Error>), Error> {
         let machine = Machine::read(host)?;
         for name in options.only.iter().flatten() {
             if config.tier(name).is_none() {
@@ -352,7 +355,7 @@ impl Plan {
         config: &Config,
         state: Option<&State>,
         take_over: bool,
-    ) -> (Vec<(String, Error)>, Result<Plan, Error>) {
+    ) -> (Refused, Result<Plan, Error>) {
         let options = Options {
             take_over,
             doubt: Doubt::Recorded,
@@ -409,7 +412,7 @@ impl Plan {
 }
 
 /// The tiers that are asked for and can be planned.
-fn named(config: &Config, options: &Options, refused: &[(String, Error)]) -> Vec<String> {
+fn named(config: &Config, options: &Options, refused: &Refused) -> Vec<String> {
     let all = config.tiers.iter().map(|tier| tier.name.to_string());
     let is_asked = |name: &String| options.only.as_ref().is_none_or(|only| only.contains(name));
     let refused: HashSet<&str> = refused.iter().map(|(group, _)| group.as_str()).collect();
