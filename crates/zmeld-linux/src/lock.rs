@@ -44,12 +44,32 @@ impl FileLock {
     pub fn attempt(path: &Path) -> io::Result<Attempt> {
         let file = open(path)?;
         match lock(&file, FlockOperation::NonBlockingLockExclusive) {
+            // Another one may have its name by now: see `FileLock::renew`.
+            Ok(()) if !has_name(&file, path) => FileLock::attempt(path),
             Ok(()) => Ok(Attempt::Taken(FileLock::signed(file))),
             Err(Errno::WOULDBLOCK) => Ok(Attempt::Held(Holder {
                 pid: written_in(path),
             })),
             Err(cause) => Err(cause.into()),
         }
+    }
+
+    /// Puts another file in the place of this one, locked as well. What was started with
+    /// the one before, and does not end however it is killed, holds nobody up any more.
+    ///
+    /// # Errors
+    /// When it cannot be made; this one stays then.
+    pub fn renew(&mut self, path: &Path) -> io::Result<()> {
+        let part = path.with_extension("new");
+        match fs::remove_file(&part) {
+            Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
+            _ => {}
+        }
+        let file = open(&part)?;
+        lock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        fs::rename(&part, path)?;
+        *self = FileLock::signed(file);
+        Ok(())
     }
 
     /// Takes the lock, and waits for it as long as somebody else has it.
@@ -110,6 +130,13 @@ fn lock(file: &File, operation: FlockOperation) -> Result<(), Errno> {
             result => return result,
         }
     }
+}
+
+fn has_name(file: &File, path: &Path) -> bool {
+    let (Ok(one), Ok(other)) = (file.metadata(), fs::symlink_metadata(path)) else {
+        return false;
+    };
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
 fn written_in(path: &Path) -> Option<u32> {
@@ -178,6 +205,29 @@ mod tests {
         }
         assert_eq!(holder(&path), None);
         drop(FileLock::wait(&path).unwrap());
+    }
+
+    #[test]
+    fn a_lock_that_is_renewed_is_held_and_the_one_before_holds_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let mut first = FileLock::wait(&path).unwrap();
+        // As a command that was given up has it.
+        let inherited = first.file.try_clone().unwrap();
+        first.renew(&path).unwrap();
+        assert!(matches!(
+            FileLock::attempt(&path).unwrap(),
+            Attempt::Held(_)
+        ));
+        drop(first);
+        for _ in 0..1000 {
+            if let Attempt::Taken(second) = FileLock::attempt(&path).unwrap() {
+                assert!(has_name(&second.file, &path) && !has_name(&inherited, &path));
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        panic!("it is held");
     }
 
     #[test]

@@ -593,11 +593,13 @@ impl Run<'_> {
     /// Takes back what this run applied, and puts back what it removed for it.
     fn back_out(&mut self, err: Error, group: &str) -> Error {
         self.stop = None;
+        self.give_up_command(&err);
         let forced = std::mem::take(&mut self.force);
         let price = self.price().filter(|_| forced);
         let mut after = match self.go_back() {
             Ok(()) => self.what_is_missing(),
             Err(second) => {
+                self.give_up_command(&second);
                 self.look_again();
                 format!(
                     "and going back stopped at: {second}; {}; what is left is written down, zmeld \
@@ -619,6 +621,13 @@ impl Run<'_> {
                 source: Box::new(err),
                 after,
             },
+        }
+    }
+
+    /// A drive that does not answer holds up no other run.
+    fn give_up_command(&mut self, err: &Error) {
+        if err.refused_with() == Some(std::io::ErrorKind::TimedOut) {
+            self.journal.renew_lock();
         }
     }
 

@@ -9,6 +9,8 @@ use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use rustix::rand::{getrandom, GetRandomFlags};
 use serde::{Deserialize, Serialize};
@@ -72,8 +74,7 @@ impl Identity {
         } else if meta.is_file() {
             identity.file = Some(of_file(&meta));
         }
-        let header = host.read_start(path, rustix::param::page_size());
-        let header = header.unwrap_or_default();
+        let header = header(host, path, &meta)?;
         identity.swap = swap_uuid(&header);
         identity.luks = luks_uuid(&header);
         Ok(Some(identity))
@@ -110,6 +111,30 @@ impl Identity {
     }
 }
 
+/// How long a drive may take to give back its first page.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+
+/// The start of a device or a file; empty where it cannot be read.
+///
+/// # Errors
+/// That a drive does not answer: whoever waits for it holds up all others.
+fn header(host: &Host, path: &Path, meta: &Metadata) -> Result<Vec<u8>, Error> {
+    let read = |host: &Host, path: &Path| {
+        let header = host.read_start(path, rustix::param::page_size());
+        header.unwrap_or_default()
+    };
+    if !meta.file_type().is_block_device() {
+        return Ok(read(host, path));
+    }
+    let (sender, receiver) = mpsc::channel();
+    let (its_host, its_path) = (host.clone(), path.to_path_buf());
+    // It ends with the program at the latest.
+    std::thread::spawn(move || sender.send(read(&its_host, &its_path)));
+    let late = || io::Error::new(io::ErrorKind::TimedOut, "it does not answer (dmesg)");
+    let header = receiver.recv_timeout(ANSWERS_WITHIN);
+    header.map_err(|_| Error::io("read", path, late()))
+}
+
 /// What tells a file from others, where it is one.
 ///
 /// # Errors
@@ -122,7 +147,7 @@ pub(crate) fn file(host: &Host, path: &Path) -> Result<Option<String>, Error> {
 /// The label in a swap header; none where there is no header, or it cannot be read.
 pub(crate) fn swap_label(host: &Host, path: &Path) -> Option<String> {
     const LABEL_AT: usize = 1024 + 12 + 16;
-    let page = host.read_start(path, rustix::param::page_size()).ok()?;
+    let page = header(host, path, &metadata(host, path).ok()??).ok()?;
     swap_uuid(&page)?;
     // A file of another tool's may end anywhere.
     let label = page.get(LABEL_AT..LABEL_AT + 16)?;

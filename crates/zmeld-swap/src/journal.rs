@@ -12,6 +12,7 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -125,7 +126,7 @@ pub struct Journal {
     host: Host,
     owner: Owner,
     state: State,
-    _lock: FileLock,
+    lock: FileLock,
 }
 
 impl Journal {
@@ -175,8 +176,15 @@ impl Journal {
             host: host.clone(),
             owner,
             state,
-            _lock: lock,
+            lock,
         })
+    }
+
+    /// Takes the lock from a command that was given up: it does not end, and holds it.
+    pub(crate) fn renew_lock(&mut self) {
+        let renewed = self.lock.renew(&self.host.path(LOCK));
+        // Where it cannot be, the command keeps it until it ends.
+        let _ = renewed.and_then(|()| self.lock.pass_on());
     }
 
     /// What was done so far.
@@ -245,7 +253,8 @@ fn wait(host: &Host, patience: Duration, listener: &mut Listener<'_>) -> Result<
             Attempt::Taken(lock) => return Ok(lock),
             Attempt::Held(holder) => holder,
         };
-        let holder = match holder.pid {
+        let is_alive = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
+        let holder = match holder.pid.filter(is_alive) {
             Some(pid) => format!("(process {pid})"),
             None => "(or a command of one that was killed)".to_owned(),
         };
