@@ -139,7 +139,10 @@ impl Draft<'_> {
     pub(super) fn device(&self, location: &Location, group: &str) -> Result<PathBuf, Error> {
         let path = location.path();
         if self.host.exists(&path) {
-            check_device(self.host, &path)?;
+            // The drive of an experiment is made of a file of its own, in a folder for all.
+            if !self.options.only_named {
+                check_device(self.host, &path)?;
+            }
             return Ok(path);
         }
         if self.recorded(group).next().is_some() {

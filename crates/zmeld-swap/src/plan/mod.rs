@@ -310,6 +310,14 @@ impl Plan {
                 }
             }
         }
+        // What cannot be planned is left as it is, and nothing else is said of it.
+        let narrowed = Options {
+            only: Some(named(config, options, &refused)),
+            ..options.clone()
+        };
+        if !refused.is_empty() {
+            draft.options = &narrowed;
+        }
         let result = draft.tunables().and_then(|()| draft.take_over());
         if let Err(err) = result {
             return Ok((refused, Err(err)));
@@ -319,6 +327,7 @@ impl Plan {
             draft.problems.extend(lacking);
         }
         draft.traps();
+        let only = draft.options.only.clone();
         let Draft {
             groups,
             skipped,
@@ -330,11 +339,7 @@ impl Plan {
             groups,
             skipped,
             problems,
-            only: match refused.is_empty() {
-                true => options.only.clone(),
-                // What cannot be planned is left as it is.
-                false => Some(named(config, options, &refused)),
-            },
+            only,
             undone: Vec::new(),
             leaving: Vec::new(),
             records: state.map_or(Vec::new(), |state| state.records.clone()),

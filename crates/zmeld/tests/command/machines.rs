@@ -316,7 +316,7 @@ fn a_check_says_what_only_the_machine_shows() {
     ));
     let (code, out, err) = server.run(&["config", "check"]);
     assert_eq!(code, 1);
-    assert!(out.contains("2 that zmeld up refuses here"), "{out}");
+    assert!(out.contains("2 that zmeld up refuses here"), "{out}{err}");
     for key in ["tier.fast: ", "tunables.min_free: "] {
         let line = err.lines().find(|line| line.contains(key)).unwrap();
         assert!(line.ends_with("zmeld up refuses it here"), "{line}");
