@@ -7,6 +7,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::keys::Section;
+use super::read::{Open, Reader};
+use super::section::{keys_of, section, Line, Row};
+
 /// What is known of a codec before a kernel is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Known {
@@ -197,15 +201,19 @@ impl fmt::Display for Codec {
 
 super::size::text_form!(Codec);
 
-/// A codec that pages may be compressed with a second time.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Recompression {
-    /// Its place in zram's `recomp_algorithm`, 1 to 3: a higher one is tried
-    /// when a lower one did not do.
-    pub priority: u8,
-    /// The codec.
-    pub codec: Codec,
+section! {
+    /// A codec that pages may be compressed with a second time.
+    #[derive(Eq, Hash)]
+    pub struct Recompression in Recompression {
+        /// Its place in zram's `recomp_algorithm`, 1 to 3: a higher one is tried
+        /// when a lower one did not do.
+        priority: u8 = 1, range(1, 3), needed(RECOMPRESSION);
+        /// The codec.
+        codec: Codec = Codec::new("zstd"), needed(RECOMPRESSION);
+    }
 }
+
+const RECOMPRESSION: &str = "{ codec = \"zstd\", priority = 1 }";
 
 #[cfg(test)]
 mod tests {

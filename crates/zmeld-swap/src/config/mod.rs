@@ -13,10 +13,13 @@
 //! | [`codec`] | codecs and their parameters |
 //! | [`location`] | how a device or file is named |
 //! | [`tier`] | zram, zmeld, zswap and disk tiers |
+//! | [`encryption`] | how what is written to a drive is kept from whoever reads it |
 //! | [`settings`] | tunables, the rules of `zmeld watch`, metrics |
 //! | [`reclaim`] | the rule of `zmeld watch` that reclaims idle memory |
 //! | [`trap`] | known traps, and how to say that one is meant |
-//! | [`keys`] | every key once, with what it takes and its default |
+//! | `section` | how a table is described once: a row a key |
+//! | `value`, `named` | how each type of value is read and written |
+//! | [`keys`] | every key, with what it takes and its default |
 //! | `files`, `tree`, `read` | files to text, texts to one tree, the tree to a [`Config`] |
 //! | `check` | contradictions and traps |
 //! | `write` | back to a file, with comments |
@@ -28,8 +31,13 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use zmeld_linux::tree::Tree;
 
+use keys::Section;
+use read::{Open, Reader};
+use section::{keys_of, Line, Row};
+
 mod check;
 pub mod codec;
+pub mod encryption;
 mod files;
 pub mod keys;
 pub mod location;
@@ -37,26 +45,30 @@ mod named;
 pub mod problem;
 mod read;
 pub mod reclaim;
+mod section;
 pub mod settings;
 pub mod size;
 pub mod tier;
 pub mod trap;
 mod tree;
+mod value;
 mod write;
 
 pub(crate) use check::{at_least_ram, GUARDS_NOTHING};
 pub use codec::{Codec, Recompression};
+pub use encryption::{Cipher, Encryption};
 pub use location::{Location, Tag};
 pub(crate) use named::Named;
 pub use problem::{ConfigError, FilePosition, Problem, Severity};
 pub use reclaim::{Mechanism, ReclaimRule};
+pub use section::KernelValue;
 pub use settings::{
-    MeldRule, Metrics, RecompressRule, Swappiness, Tunable, Tunables, Watch, Which, WritebackRule,
+    MeldRule, Metrics, RecompressRule, Swappiness, Tunables, Watch, Which, WritebackRule,
 };
 pub use size::{Bytes, Percent, Size, Span};
 pub use tier::{
-    CheckWrites, Cipher, Discard, DiskSwap, Encryption, Kind, MeldMode, RamDevice, RamDriver,
-    Source, Swap, Tier, TierName, Writeback, Zpool, Zswap, ZswapParameter,
+    CheckWrites, Discard, DiskSwap, Kind, MeldMode, RamDevice, RamDriver, Source, Swap, Tier,
+    TierName, Writeback, Zpool, Zswap,
 };
 pub use trap::Trap;
 pub use write::Comments;
@@ -82,6 +94,15 @@ pub struct Config {
     pub metrics: Metrics,
     /// Traps that are meant: neither refused nor warned of.
     pub accept: Vec<Trap>,
+}
+
+keys_of! {
+    Config in Top {
+        tunables, without("nothing is tuned");
+        watch, without("no rules");
+        metrics, without("no metrics");
+        accept;
+    }
 }
 
 /// A configuration that was read, and what is worth knowing about it.

@@ -144,7 +144,7 @@ pub(super) fn placeless(table: &toml::Table) -> (Table, Vec<Problem>) {
     (table, problems)
 }
 
-fn nowhere() -> FilePosition {
+pub(super) fn nowhere() -> FilePosition {
     FilePosition {
         file: PathBuf::new(),
         line: 0,

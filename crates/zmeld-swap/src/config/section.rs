@@ -1,0 +1,291 @@
+//! How a table of the configuration is described: once, by [`section!`], a row a key.
+//!
+//! ```text
+//! /// How often it looks.
+//! interval: Span = Span::seconds(60), OPTION(...), OPTION(...);
+//! ```
+//!
+//! From its rows come the struct, its `Default` (a type's own where a row gives none), the
+//! rows of [`KEYS`](super::keys::KEYS), and how the table is read and written. The options
+//! are those methods of [`Row`] that return one. How a type is read and written is told by
+//! its [`Value`]; what is several keys at once, as a tier's place, is a [`Setting`] of its
+//! own.
+
+use super::keys::Section;
+use super::read::{Open, Reader};
+use super::value::{Limits, Value};
+
+/// A key that stands in a section, for a value of that type.
+pub(super) struct Row<T> {
+    pub section: Section,
+    pub name: &'static str,
+    limits: Limits,
+    takes: Option<&'static str>,
+    without: &'static str,
+    needed: Option<&'static str>,
+    parse: Option<fn(&str) -> Result<T, String>>,
+    is_always_written: bool,
+    kernel: (&'static str, &'static str),
+}
+
+impl<T> Row<T> {
+    pub const fn new(section: Section, name: &'static str) -> Self {
+        Row {
+            section,
+            name,
+            limits: (0, i64::MAX),
+            takes: None,
+            without: "",
+            needed: None,
+            parse: None,
+            is_always_written: false,
+            kernel: ("", ""),
+        }
+    }
+
+    /// It stands in another section than the rows beside it.
+    pub const fn of(self, section: Section) -> Self {
+        Row { section, ..self }
+    }
+
+    /// The lowest and the highest number.
+    pub const fn range(self, lowest: i64, highest: i64) -> Self {
+        let limits = (lowest, highest);
+        Row { limits, ..self }
+    }
+
+    /// What is true where it is not given, in words: the documented default.
+    pub const fn without(self, without: &'static str) -> Self {
+        Row { without, ..self }
+    }
+
+    /// It has to be given, as in this example.
+    pub const fn needed(self, example: &'static str) -> Self {
+        let needed = Some(example);
+        let without = "has to be given";
+        Row {
+            without,
+            needed,
+            ..self
+        }
+    }
+
+    /// A text that is understood by `parse`, and what it takes, in words.
+    pub const fn by(self, takes: &'static str, parse: fn(&str) -> Result<T, String>) -> Self {
+        let (takes, parse) = (Some(takes), Some(parse));
+        Row {
+            takes,
+            parse,
+            ..self
+        }
+    }
+
+    /// It is written where it is its default, too.
+    pub const fn always(self) -> Self {
+        let is_always_written = true;
+        Row {
+            is_always_written,
+            ..self
+        }
+    }
+
+    /// The kernel's name for it, and what it is for.
+    pub const fn kernel(self, name: &'static str, purpose: &'static str) -> Self {
+        let kernel = (name, purpose);
+        Row { kernel, ..self }
+    }
+}
+
+impl<T: Setting> Row<T> {
+    pub fn lines(&self, value: &T) -> Vec<Line> {
+        value.lines(self)
+    }
+
+    /// Takes what the table says, where it says something.
+    pub fn take(&self, reader: &mut Reader, open: &Open<'_>, value: &mut T) {
+        if let Some(said) = T::read(self, reader, open) {
+            *value = said;
+        }
+    }
+}
+
+/// What one or more keys of a table say.
+pub(super) trait Setting: Sized {
+    /// What the table says; nothing where it says nothing, or something wrong.
+    fn read(row: &Row<Self>, reader: &mut Reader, open: &Open<'_>) -> Option<Self>;
+
+    /// Its keys with their values.
+    fn lines(&self, row: &Row<Self>) -> Vec<Line>;
+}
+
+impl<T: Value> Setting for T {
+    fn read(row: &Row<T>, reader: &mut Reader, open: &Open<'_>) -> Option<T> {
+        let Some(node) = open.node(row.name) else {
+            if let Some(example) = row.needed {
+                let what = format!("has no {}; write {example}", row.name);
+                reader.wrong(&open.place, &open.path, what);
+            }
+            return None;
+        };
+        let key = open.key(row.name);
+        match row.parse {
+            Some(parse) => reader.text(node, &key, parse),
+            None => T::read(reader, node, &key, row.limits),
+        }
+    }
+
+    fn lines(&self, row: &Row<T>) -> Vec<Line> {
+        vec![Line {
+            section: row.section,
+            name: row.name,
+            takes: row
+                .takes
+                .map_or_else(|| T::takes(row.limits), str::to_owned),
+            without: row.without,
+            written: self.written(),
+            is_always_written: row.is_always_written,
+            is_default: false,
+            told: self.told(),
+            kernel: row.kernel,
+        }]
+    }
+}
+
+/// A key with its value.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Line {
+    pub section: Section,
+    pub name: &'static str,
+    pub takes: String,
+    pub without: &'static str,
+    pub written: Written,
+    pub is_always_written: bool,
+    /// Whether the value is what stands in where none is given.
+    pub is_default: bool,
+    /// What the kernel is told of it.
+    told: Option<String>,
+    kernel: (&'static str, &'static str),
+}
+
+impl Line {
+    pub fn is_table(&self) -> bool {
+        matches!(self.written, Written::Table(_))
+    }
+}
+
+/// A value as a file has it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Written {
+    Nothing,
+    Value(toml::Value),
+    Table(Vec<Line>),
+}
+
+/// What is described by rows.
+pub(super) trait Keys: Default {
+    /// Where its keys stand.
+    const SECTION: Section;
+
+    /// Its keys with their values, of which none is known to be its default.
+    fn rows(&self) -> Vec<Line>;
+
+    /// Takes what a table says.
+    fn take(&mut self, reader: &mut Reader, open: &Open<'_>);
+
+    /// Its keys with their values.
+    fn lines(&self) -> Vec<Line> {
+        let standard = Self::default().rows();
+        let mut lines = self.rows();
+        for line in &mut lines {
+            line.is_default = standard.contains(line);
+        }
+        lines
+    }
+}
+
+/// What is described by rows and stands in a table under a key of its own. A rule of `zmeld
+/// watch` is one that a drop-in can switch off.
+pub(super) trait Table: Keys {}
+
+/// A value that the kernel takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KernelValue {
+    /// The kernel's name for it.
+    pub name: &'static str,
+    /// What is written.
+    pub value: String,
+    /// What it is for.
+    pub purpose: &'static str,
+}
+
+/// What is given of that which the kernel takes, in the order of the rows.
+pub(super) fn kernel_values(keys: &impl Keys) -> Vec<KernelValue> {
+    let given = keys.rows().into_iter().filter_map(|line| {
+        let (name, purpose) = line.kernel;
+        let value = line.told?;
+        Some(KernelValue {
+            name,
+            value,
+            purpose,
+        })
+    });
+    given.collect()
+}
+
+/// A struct whose fields are keys.
+macro_rules! section {
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $type:ident in $section:ident {$(
+            $(#[$doc:meta])*
+            $field:ident: $of:ty $(= $default:expr)? $(, $option:ident($($argument:expr),*))*;
+        )*}
+    ) => {
+        #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+        $(#[$meta])*
+        $vis struct $type {
+            $($(#[$doc])* pub $field: $of,)*
+        }
+
+        impl Default for $type {
+            fn default() -> Self {
+                $type { $($field: section!(@default $($default)?),)* }
+            }
+        }
+
+        keys_of! { $type in $section { $($field $(, $option($($argument),*))*;)* } }
+    };
+    (@default $default:expr) => { $default };
+    (@default) => { Default::default() };
+}
+
+/// The keys of a struct that is described elsewhere.
+macro_rules! keys_of {
+    ($type:ident in $section:ident {$(
+        $field:ident $(, $option:ident($($argument:expr),*))*;
+    )*}) => {
+        impl $crate::config::section::Keys for $type {
+            const SECTION: Section = Section::$section;
+
+            fn rows(&self) -> Vec<Line> {
+                let mut lines = Vec::new();
+                $(lines.extend(
+                    Row::new(Section::$section, stringify!($field))
+                        $(.$option($($argument),*))*
+                        .lines(&self.$field)
+                );)*
+                lines
+            }
+
+            fn take(&mut self, reader: &mut Reader, open: &Open<'_>) {
+                $(
+                    Row::new(Section::$section, stringify!($field))
+                        $(.$option($($argument),*))*
+                        .take(reader, open, &mut self.$field);
+                )*
+            }
+        }
+    };
+}
+
+pub(super) use {keys_of, section};
