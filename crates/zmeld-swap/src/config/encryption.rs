@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::keys::Section;
 use super::named::named;
 use super::read::{Open, Reader};
-use super::section::{keys_of, section, Keys, Line, Row, Setting};
+use super::section::{section, Keys, Line, Row, Setting};
 
 /// How what is written to a drive is kept from whoever reads the drive.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -31,9 +31,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use zmeld_linux::tree::Tree;
 
-use keys::Section;
-use read::{Open, Reader};
-use section::{keys_of, Line, Row};
+use section::keys_of;
 
 mod check;
 pub mod codec;
@@ -207,10 +205,7 @@ impl Config {
     /// # Errors
     /// All that is wrong, each with its place.
     pub fn from_text(name: &Path, text: &str) -> Result<Loaded, ConfigError> {
-        let source = files::Source {
-            path: name.to_owned(),
-            text: text.to_owned(),
-        };
+        let source = files::Source::new(name, text.to_owned());
         Self::assemble(&[source], Vec::new())
     }
 
@@ -225,17 +220,11 @@ impl Config {
     /// # Errors
     /// All that is wrong.
     pub fn from_table(table: &toml::Table) -> Result<Config, ConfigError> {
-        let (understood, mut problems) = understand(tree::placeless(table));
-        problems.retain(|problem| problem.severity == Severity::Error);
-        match understood {
-            Some((config, _)) if problems.is_empty() => Ok(config),
-            _ => {
-                for problem in &mut problems {
-                    problem.place = None;
-                }
-                Err(ConfigError { problems })
-            }
-        }
+        let read = Self::from_text(Path::new(""), &table.to_string());
+        read.map(|loaded| loaded.config).map_err(|mut error| {
+            error.problems.iter_mut().for_each(|it| it.place = None);
+            error
+        })
     }
 
     fn assemble(

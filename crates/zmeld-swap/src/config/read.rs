@@ -18,7 +18,12 @@ pub(super) type Places = BTreeMap<String, FilePosition>;
 /// what follows can be read too.
 pub(super) fn read(root: &Table) -> (Config, Places, Vec<Problem>) {
     let mut reader = Reader::default();
-    let top = Open::new(&mut reader, root, "", &tree::nowhere(), &[Section::Top]);
+    let nowhere = FilePosition {
+        file: PathBuf::new(),
+        line: 0,
+        column: 0,
+    };
+    let top = Open::new(&mut reader, root, "", &nowhere, &[Section::Top]);
     let mut config = Config {
         tiers: top.tiers(&mut reader),
         ..Config::default()
@@ -58,10 +63,7 @@ impl Reader {
     fn add(&mut self, severity: Severity, place: &FilePosition, key: &str, what: String) {
         self.problems.push(Problem {
             place: Some(place.clone()),
-            key: key.to_owned(),
-            what,
-            severity,
-            trap: None,
+            ..Problem::new(severity, key, what)
         });
     }
 

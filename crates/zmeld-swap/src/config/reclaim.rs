@@ -1,9 +1,7 @@
 //! When and where idle memory is reclaimed before it is needed.
 
-use super::keys::Section;
 use super::named::named;
-use super::read::{Open, Reader};
-use super::section::{keys_of, section, Line, Row};
+use super::section::section;
 use super::{GroupPattern, Percent, Span};
 
 section! {

@@ -25,7 +25,7 @@ pub(super) struct Row<T> {
     needed: Option<&'static str>,
     parse: Option<fn(&str) -> Result<T, String>>,
     is_always_written: bool,
-    kernel: (&'static str, &'static str),
+    kernel: Option<(&'static str, &'static str)>,
 }
 
 impl<T> Row<T> {
@@ -39,7 +39,7 @@ impl<T> Row<T> {
             needed: None,
             parse: None,
             is_always_written: false,
-            kernel: ("", ""),
+            kernel: None,
         }
     }
 
@@ -60,38 +60,27 @@ impl<T> Row<T> {
     }
 
     /// It has to be given, as in this example.
-    pub const fn needed(self, example: &'static str) -> Self {
-        let needed = Some(example);
-        let without = "has to be given";
-        Row {
-            without,
-            needed,
-            ..self
-        }
+    pub const fn needed(mut self, example: &'static str) -> Self {
+        self.needed = Some(example);
+        self.without("has to be given")
     }
 
     /// A text that is understood by `parse`, and what it takes, in words.
-    pub const fn by(self, takes: &'static str, parse: fn(&str) -> Result<T, String>) -> Self {
-        let (takes, parse) = (Some(takes), Some(parse));
-        Row {
-            takes,
-            parse,
-            ..self
-        }
+    pub const fn by(mut self, takes: &'static str, parse: fn(&str) -> Result<T, String>) -> Self {
+        self.takes = Some(takes);
+        self.parse = Some(parse);
+        self
     }
 
     /// It is written where it is its default, too.
-    pub const fn always(self) -> Self {
-        let is_always_written = true;
-        Row {
-            is_always_written,
-            ..self
-        }
+    pub const fn always(mut self) -> Self {
+        self.is_always_written = true;
+        self
     }
 
     /// The kernel's name for it, and what it is for.
     pub const fn kernel(self, name: &'static str, purpose: &'static str) -> Self {
-        let kernel = (name, purpose);
+        let kernel = Some((name, purpose));
         Row { kernel, ..self }
     }
 }
@@ -164,7 +153,7 @@ pub(super) struct Line {
     pub is_default: bool,
     /// What the kernel is told of it.
     told: Option<String>,
-    kernel: (&'static str, &'static str),
+    kernel: Option<(&'static str, &'static str)>,
 }
 
 impl Line {
@@ -221,7 +210,7 @@ pub struct KernelValue {
 /// What is given of that which the kernel takes, in the order of the rows.
 pub(super) fn kernel_values(keys: &impl Keys) -> Vec<KernelValue> {
     let given = keys.rows().into_iter().filter_map(|line| {
-        let (name, purpose) = line.kernel;
+        let (name, purpose) = line.kernel?;
         let value = line.told?;
         Some(KernelValue {
             name,
@@ -249,11 +238,11 @@ macro_rules! section {
 
         impl Default for $type {
             fn default() -> Self {
-                $type { $($field: section!(@default $($default)?),)* }
+                $type { $($field: $crate::config::section::section!(@default $($default)?),)* }
             }
         }
 
-        keys_of! { $type in $section { $($field $(, $option($($argument),*))*;)* } }
+        $crate::config::section::keys_of! { $type in $section { $($field $(, $option($($argument),*))*;)* } }
     };
     (@default $default:expr) => { $default };
     (@default) => { Default::default() };
@@ -265,21 +254,25 @@ macro_rules! keys_of {
         $field:ident $(, $option:ident($($argument:expr),*))*;
     )*}) => {
         impl $crate::config::section::Keys for $type {
-            const SECTION: Section = Section::$section;
+            const SECTION: $crate::config::keys::Section = $crate::config::keys::Section::$section;
 
-            fn rows(&self) -> Vec<Line> {
+            fn rows(&self) -> Vec<$crate::config::section::Line> {
                 let mut lines = Vec::new();
                 $(lines.extend(
-                    Row::new(Section::$section, stringify!($field))
+                    $crate::config::section::Row::new($crate::config::keys::Section::$section, stringify!($field))
                         $(.$option($($argument),*))*
                         .lines(&self.$field)
                 );)*
                 lines
             }
 
-            fn take(&mut self, reader: &mut Reader, open: &Open<'_>) {
+            fn take(
+                &mut self,
+                reader: &mut $crate::config::read::Reader,
+                open: &$crate::config::read::Open<'_>,
+            ) {
                 $(
-                    Row::new(Section::$section, stringify!($field))
+                    $crate::config::section::Row::new($crate::config::keys::Section::$section, stringify!($field))
                         $(.$option($($argument),*))*
                         .take(reader, open, &mut self.$field);
                 )*

@@ -4,10 +4,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::keys::Section;
 use super::named::named;
-use super::read::{Open, Reader};
-use super::section::{kernel_values, keys_of, section, KernelValue, Line, Row, Table};
+use super::section::{kernel_values, keys_of, section, KernelValue, Table};
 use super::{Bytes, GuardRule, Percent, ReclaimRule, Span};
 
 section! {

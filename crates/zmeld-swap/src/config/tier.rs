@@ -9,9 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::keys::Section;
 use super::named::named;
 use super::read::{Open, Reader};
-use super::section::{
-    kernel_values, keys_of, section, KernelValue, Keys, Line, Row, Setting, Table,
-};
+use super::section::{kernel_values, section, KernelValue, Keys, Line, Row, Setting, Table};
 use super::size::text_form;
 use super::{Bytes, Codec, Encryption, Location, Recompression, Size, Span};
 

@@ -72,24 +72,6 @@ impl<T: Table> Value for T {
     }
 }
 
-impl Value for bool {
-    fn takes(_: Limits) -> String {
-        "true or false".to_owned()
-    }
-
-    fn read(reader: &mut Reader, node: &Node, key: &str, _: Limits) -> Option<Self> {
-        if let tree::Value::Boolean(value) = node.value {
-            return Some(value);
-        }
-        reader.mistyped(node, key, "write true or false, without quotes");
-        None
-    }
-
-    fn written(&self) -> Written {
-        Written::Value(Toml::Boolean(*self))
-    }
-}
-
 macro_rules! numbers {
     ($($type:ty),*) => {$(
         impl Value for $type {
@@ -130,29 +112,137 @@ fn parsed<T: FromStr<Err = String>>(reader: &mut Reader, node: &Node, key: &str)
         .ok()
 }
 
-macro_rules! texts {
-    ($($type:ty: $takes:literal;)*) => {$(
+/// Types with what they take, and how they are read and written.
+macro_rules! values {
+    ($($type:ty: $takes:literal, $read:expr, $written:expr;)*) => {$(
         impl Value for $type {
             fn takes(_: Limits) -> String {
                 $takes.to_owned()
             }
 
             fn read(reader: &mut Reader, node: &Node, key: &str, _: Limits) -> Option<Self> {
-                parsed(reader, node, key)
+                $read(reader, node, key)
             }
 
             fn written(&self) -> Written {
-                text(self)
+                $written(self)
             }
         }
     )*};
 }
 
-texts! {
-    Size: "a size";
-    Span: "a time";
-    Location: "a device";
-    Codec: "a codec";
+values! {
+    bool: "true or false", boolean, |value: &bool| Written::Value(Toml::Boolean(*value));
+    Size: "a size", parsed, text;
+    Span: "a time", parsed, text;
+    Location: "a device", parsed, text;
+    Codec: "a codec", parsed, text;
+    Percent: "0% to 100%", share, text;
+    PathBuf: "absolute path", absolute, |path: &PathBuf| text(path.display());
+    String: "a text", words, text;
+    Vec<GroupPattern>: "list of control groups", texts, list;
+    Vec<Trap>: "list of traps", texts, list;
+    Vec<Codec>: "a codec, or a list", codecs, |codecs: &Vec<Codec>| match codecs.as_slice() {
+        [] => Written::Nothing,
+        [codec] => text(codec),
+        codecs => list(codecs),
+    };
+    Vec<Recompression>: "list", recompressions, recompressed;
+}
+
+fn boolean(reader: &mut Reader, node: &Node, key: &str) -> Option<bool> {
+    if let tree::Value::Boolean(value) = node.value {
+        return Some(value);
+    }
+    reader.mistyped(node, key, "write true or false, without quotes");
+    None
+}
+
+/// A share of something, of at most all of it.
+fn share(reader: &mut Reader, node: &Node, key: &str) -> Option<Percent> {
+    reader.text(node, key, |text| match text.parse()? {
+        share if share > Percent::whole(100) => {
+            Err(format!("{text:?} is more than all of it; write 0% to 100%"))
+        }
+        share => Ok(share),
+    })
+}
+
+fn absolute(reader: &mut Reader, node: &Node, key: &str) -> Option<PathBuf> {
+    reader.text(node, key, |text| {
+        if text.starts_with('/') && !text.contains(|c: char| c.is_control()) {
+            Ok(PathBuf::from(text))
+        } else {
+            Err(format!("{text:?} is no absolute path; start it with /"))
+        }
+    })
+}
+
+fn words(reader: &mut Reader, node: &Node, key: &str) -> Option<String> {
+    reader.text(node, key, |text| Ok(text.to_owned()))
+}
+
+fn texts<T: FromStr<Err = String>>(reader: &mut Reader, node: &Node, key: &str) -> Option<Vec<T>> {
+    reader.list(node, key, |reader, node, key| {
+        reader.text(node, key, str::parse)
+    })
+}
+
+fn list<T: Display>(values: &(impl AsRef<[T]> + ?Sized)) -> Written {
+    let texts = values.as_ref().iter().map(|value| value.to_string().into());
+    Written::Value(Toml::Array(texts.collect()))
+}
+
+fn codecs(reader: &mut Reader, node: &Node, key: &str) -> Option<Vec<Codec>> {
+    match node.value {
+        tree::Value::Array(_) => texts(reader, node, key),
+        _ => parsed(reader, node, key).map(|codec| vec![codec]),
+    }
+}
+
+/// Each is a codec, whose priority is its turn, or a table with both.
+fn recompressions(reader: &mut Reader, node: &Node, key: &str) -> Option<Vec<Recompression>> {
+    let mut turn = 0;
+    let mut list = reader.list(node, key, |reader, node, key| {
+        turn += 1;
+        let mut item = Recompression {
+            priority: turn,
+            ..Recompression::default()
+        };
+        match node.value {
+            tree::Value::Table(_) => {
+                let open = Open::value(reader, node, key, &[Recompression::SECTION])?;
+                item.take(reader, &open);
+            }
+            _ => item.codec = reader.text(node, key, str::parse)?,
+        }
+        Some(item)
+    })?;
+    list.sort_by_key(|item| item.priority);
+    Some(list)
+}
+
+/// Priorities that follow from the order are left out.
+fn recompressed(items: &Vec<Recompression>) -> Written {
+    if items
+        .iter()
+        .zip(1..)
+        .all(|(item, turn)| item.priority == turn)
+    {
+        let codecs: Vec<_> = items.iter().map(|item| &item.codec).collect();
+        return list(&codecs);
+    }
+    let tables = items.iter().map(|item| {
+        let table = item
+            .rows()
+            .into_iter()
+            .filter_map(|line| match line.written {
+                Written::Value(value) => Some((line.name.to_owned(), value)),
+                Written::Nothing | Written::Table(_) => None,
+            });
+        Toml::Table(table.collect())
+    });
+    Written::Value(Toml::Array(tables.collect()))
 }
 
 impl Value for Bytes {
@@ -171,60 +261,6 @@ impl Value for Bytes {
     /// In KiB, as `min_free_kbytes` is.
     fn told(&self) -> Option<String> {
         Some((self.0 / 1024).to_string())
-    }
-}
-
-/// A share of something, of at most all of it.
-impl Value for Percent {
-    fn takes(_: Limits) -> String {
-        "0% to 100%".to_owned()
-    }
-
-    fn read(reader: &mut Reader, node: &Node, key: &str, _: Limits) -> Option<Self> {
-        reader.text(node, key, |text| match text.parse()? {
-            share if share > Percent::whole(100) => {
-                Err(format!("{text:?} is more than all of it; write 0% to 100%"))
-            }
-            share => Ok(share),
-        })
-    }
-
-    fn written(&self) -> Written {
-        text(self)
-    }
-}
-
-impl Value for PathBuf {
-    fn takes(_: Limits) -> String {
-        "absolute path".to_owned()
-    }
-
-    fn read(reader: &mut Reader, node: &Node, key: &str, _: Limits) -> Option<Self> {
-        reader.text(node, key, |text| {
-            if text.starts_with('/') && !text.contains(|c: char| c.is_control()) {
-                Ok(PathBuf::from(text))
-            } else {
-                Err(format!("{text:?} is no absolute path; start it with /"))
-            }
-        })
-    }
-
-    fn written(&self) -> Written {
-        text(self.display())
-    }
-}
-
-impl Value for String {
-    fn takes(_: Limits) -> String {
-        "a text".to_owned()
-    }
-
-    fn read(reader: &mut Reader, node: &Node, key: &str, _: Limits) -> Option<Self> {
-        reader.text(node, key, |text| Ok(text.to_owned()))
-    }
-
-    fn written(&self) -> Written {
-        text(self)
     }
 }
 
@@ -258,106 +294,5 @@ impl Value for Swappiness {
             Swappiness::Auto => None,
             Swappiness::Value(value) => value.told(),
         }
-    }
-}
-
-fn list(values: impl IntoIterator<Item = impl Display>) -> Written {
-    let texts = values.into_iter().map(|value| value.to_string().into());
-    Written::Value(Toml::Array(texts.collect()))
-}
-
-macro_rules! lists {
-    ($($type:ty: $takes:literal;)*) => {$(
-        impl Value for Vec<$type> {
-            fn takes(_: Limits) -> String {
-                $takes.to_owned()
-            }
-
-            fn read(reader: &mut Reader, node: &Node, key: &str, _: Limits) -> Option<Self> {
-                reader.list(node, key, |reader, node, key| reader.text(node, key, str::parse))
-            }
-
-            fn written(&self) -> Written {
-                list(self)
-            }
-        }
-    )*};
-}
-
-lists! {
-    GroupPattern: "list of control groups";
-    Trap: "list of traps";
-}
-
-impl Value for Vec<Codec> {
-    fn takes(_: Limits) -> String {
-        "a codec, or a list".to_owned()
-    }
-
-    fn read(reader: &mut Reader, node: &Node, key: &str, _: Limits) -> Option<Self> {
-        let tree::Value::Array(_) = node.value else {
-            return parsed(reader, node, key).map(|codec| vec![codec]);
-        };
-        reader.list(node, key, |reader, node, key| {
-            reader.text(node, key, str::parse)
-        })
-    }
-
-    fn written(&self) -> Written {
-        match self.as_slice() {
-            [] => Written::Nothing,
-            [codec] => text(codec),
-            codecs => list(codecs),
-        }
-    }
-}
-
-/// A codec, whose priority is its turn, or a table with both.
-impl Value for Vec<Recompression> {
-    fn takes(_: Limits) -> String {
-        "list".to_owned()
-    }
-
-    fn read(reader: &mut Reader, node: &Node, key: &str, _: Limits) -> Option<Self> {
-        let mut turn = 0;
-        let mut list = reader.list(node, key, |reader, node, key| {
-            turn += 1;
-            let mut item = Recompression {
-                priority: turn,
-                ..Recompression::default()
-            };
-            match node.value {
-                tree::Value::Table(_) => {
-                    let open = Open::value(reader, node, key, &[Recompression::SECTION])?;
-                    item.take(reader, &open);
-                }
-                _ => item.codec = reader.text(node, key, str::parse)?,
-            }
-            Some(item)
-        })?;
-        list.sort_by_key(|item| item.priority);
-        Some(list)
-    }
-
-    /// Priorities that follow from the order are left out.
-    fn written(&self) -> Written {
-        if self
-            .iter()
-            .zip(1..)
-            .all(|(item, turn)| item.priority == turn)
-        {
-            return list(self.iter().map(|item| &item.codec));
-        }
-        let tables = self.iter().map(|item| {
-            let table = item
-                .rows()
-                .into_iter()
-                .filter_map(|line| match line.written {
-                    Written::Value(value) => Some((line.name.to_owned(), value)),
-                    Written::Nothing | Written::Table(_) => None,
-                });
-            Toml::Table(table.collect())
-        });
-        Written::Value(Toml::Array(tables.collect()))
     }
 }
