@@ -104,14 +104,14 @@ impl Setting for Encryption {
         let before = reader.problems.len();
         let mut keys = EncryptionKeys::default();
         keys.take(reader, open);
-        if reader.problems.len() > before {
-            return None;
-        }
-        keys.check(reader, open);
         let cipher = Cipher {
             name: keys.cipher,
             key_size: keys.key_size,
         };
+        if reader.problems.len() > before {
+            return None;
+        }
+        check(reader, open, keys.encryption, &cipher);
         match keys.encryption {
             Name::None => None,
             Name::Random => Some(Encryption::Random { cipher }),
@@ -123,78 +123,59 @@ impl Setting for Encryption {
     }
 
     fn lines(&self, row: &Row<Self>) -> Vec<Line> {
+        let standard = Cipher::default();
         let (encryption, key_file, cipher) = match self {
-            Encryption::None => (Name::None, None, Cipher::default()),
-            Encryption::Luks { key_file, cipher } => {
-                (Name::Luks, Some(key_file.clone()), cipher.clone())
-            }
-            Encryption::Random { cipher } => (Name::Random, None, cipher.clone()),
+            Encryption::None => (Name::None, None, &standard),
+            Encryption::Luks { key_file, cipher } => (Name::Luks, Some(key_file.clone()), cipher),
+            Encryption::Random { cipher } => (Name::Random, None, cipher),
         };
         let keys = EncryptionKeys {
             encryption,
             key_file,
-            cipher: cipher.name,
+            cipher: cipher.name.clone(),
             key_size: cipher.key_size,
         };
         let mut lines = keys.rows();
         if row.section == Section::Writeback {
             lines.retain(|line| line.name != "key_file");
             lines[0].takes = "none or random".to_owned();
-            for line in &mut lines {
-                line.section = row.section;
-            }
+            lines.iter_mut().for_each(|line| line.section = row.section);
         }
         lines
     }
 }
 
-impl EncryptionKeys {
-    /// A key file that is missing or cannot be, keys that say how where another kind or none
-    /// is asked for, and a cipher that is none.
-    fn check(&self, reader: &mut Reader, open: &Open<'_>) {
-        let mut wrong = |name: &str, what: &str| match open.node(name) {
-            Some(node) => {
-                reader.wrong(&node.place, &open.key(name), what);
-                true
-            }
-            None => false,
-        };
-        match self.encryption {
-            Name::None => {
-                for name in ["key_file", "cipher", "key_size"] {
-                    wrong(
-                        name,
-                        "says how, but nothing is encrypted; add encryption = \"luks\" or \
-                         \"random\", or remove it",
-                    );
-                }
-            }
-            Name::Luks if !open.takes("key_file") => {
-                wrong(
-                    "encryption",
-                    "what is written back is lost with RAM, so a key that lasts protects \
-                     nothing more; write \"random\"",
-                );
-            }
-            Name::Luks if self.key_file.is_none() => {
-                wrong(
-                    "encryption",
-                    "luks needs a key file, since nobody types a passphrase when swap is set up; \
-                     write key_file = \"/etc/zmeld/NAME.key\"",
-                );
-            }
-            Name::Luks | Name::Random => {}
+/// What is wrong with those keys together.
+fn check(reader: &mut Reader, open: &Open<'_>, name: Name, cipher: &Cipher) {
+    let unused = "says how, but nothing is encrypted; add encryption = \"luks\" or \"random\", or \
+                  remove it";
+    let lasting = "what is written back is lost with RAM, so a key that lasts protects nothing \
+                   more; write \"random\"";
+    let keyless = "luks needs a key file, since nobody types a passphrase when swap is set up; \
+                   write key_file = \"/etc/zmeld/NAME.key\"";
+    let wrong: &[(&str, &str)] = match name {
+        Name::None => &[
+            ("key_file", unused),
+            ("cipher", unused),
+            ("key_size", unused),
+        ],
+        Name::Luks if !open.takes("key_file") => &[("encryption", lasting)],
+        Name::Luks if open.node("key_file").is_none() => &[("encryption", keyless)],
+        Name::Luks | Name::Random => &[],
+    };
+    for (key, what) in wrong {
+        if let Some(node) = open.node(key) {
+            reader.wrong(&node.place, &open.key(key), *what);
         }
-        let cipher = Cipher {
-            name: self.cipher.clone(),
-            key_size: self.key_size,
-        };
-        if let Err(why) = cipher.check() {
-            let _ = wrong("key_size", &why) || wrong("cipher", &why);
-        }
-        if let (Name::Random, Some(node)) = (self.encryption, open.node("key_file")) {
-            let what = "is for encryption = \"luks\"; a random key is kept nowhere: remove it";
-            reader.misplaced(&node.place, &open.key("key_file"), what);
+    }
+    if let (Name::Random, Some(node)) = (name, open.node("key_file")) {
+        let what = "is for encryption = \"luks\"; a random key is kept nowhere: remove it";
+        reader.misplaced(&node.place, &open.key("key_file"), what);
+    }
+    if let Err(why) = cipher.check() {
+        let mut given = ["key_size", "cipher"].into_iter();
+        if let Some((node, key)) = given.find_map(|key| Some((open.node(key)?, key))) {
+            reader.wrong(&node.place, &open.key(key), why);
         }
     }
 }

@@ -120,17 +120,9 @@ pub struct Loaded {
 impl Loaded {
     /// Where a key stands, or what it is part of.
     pub fn place(&self, key: &str) -> Option<&FilePosition> {
-        let mut at = key;
-        loop {
-            if let Some(place) = self.places.get(at) {
-                return Some(place);
-            }
-            at = at.rsplit_once('.')?.0;
-        }
+        read::place(&self.places, key)
     }
-}
 
-impl Loaded {
     /// The same with the tiers of `found` where the files name none; see
     /// [`Config::completed`]. What the files alone were warned of is looked at again.
     pub fn completed(self, found: Config) -> Loaded {

@@ -14,6 +14,16 @@ use super::*;
 /// Where each key that was read stands.
 pub(super) type Places = BTreeMap<String, FilePosition>;
 
+/// Where a key stands, or the nearest table or list that it is in.
+pub(super) fn place<'a>(places: &'a Places, mut key: &str) -> Option<&'a FilePosition> {
+    loop {
+        if let Some(place) = places.get(key) {
+            return Some(place);
+        }
+        key = &key[..key.rfind(['.', '['])?];
+    }
+}
+
 /// Reads the tree. Where something is wrong its default stands in, so that
 /// what follows can be read too.
 pub(super) fn read(root: &Table) -> (Config, Places, Vec<Problem>) {

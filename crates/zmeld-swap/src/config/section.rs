@@ -15,6 +15,8 @@ use super::keys::Section;
 use super::read::{Open, Reader};
 use super::value::{Limits, Value};
 
+type Parse<T> = fn(&str) -> Result<T, String>;
+
 /// A key that stands in a section, for a value of that type.
 pub(super) struct Row<T> {
     pub section: Section,
@@ -23,7 +25,7 @@ pub(super) struct Row<T> {
     takes: Option<&'static str>,
     without: &'static str,
     needed: Option<&'static str>,
-    parse: Option<fn(&str) -> Result<T, String>>,
+    parse: Option<Parse<T>>,
     is_always_written: bool,
     kernel: Option<(&'static str, &'static str)>,
 }
@@ -66,7 +68,7 @@ impl<T> Row<T> {
     }
 
     /// A text that is understood by `parse`, and what it takes, in words.
-    pub const fn by(mut self, takes: &'static str, parse: fn(&str) -> Result<T, String>) -> Self {
+    pub const fn by(mut self, takes: &'static str, parse: Parse<T>) -> Self {
         self.takes = Some(takes);
         self.parse = Some(parse);
         self

@@ -223,7 +223,7 @@ fn recompressions(reader: &mut Reader, node: &Node, key: &str) -> Option<Vec<Rec
 }
 
 /// Priorities that follow from the order are left out.
-fn recompressed(items: &Vec<Recompression>) -> Written {
+fn recompressed(items: &[Recompression]) -> Written {
     if items
         .iter()
         .zip(1..)
