@@ -4,10 +4,9 @@
 use zmeld_advice::{self as advice, CodecVerdict, Facts, Recommendation, Sizing, SwapKinds};
 
 use crate::applied::Applied;
-use crate::config::tier::TIMEOUT;
 use crate::config::{
-    Codec, Comments, Config, Discard, DiskSwap, Encryption, Kind, Loaded, Location, MeldMode,
-    RamDevice, RamDriver, Size, Source, Swap, Swappiness, Tier, TierName, Zswap,
+    Codec, Comments, Config, DiskSwap, Kind, Loaded, Location, MeldMode, RamDevice, RamDriver,
+    Size, Source, Swappiness, Tier, TierName, Zswap,
 };
 use crate::error::Error;
 use crate::journal::State;
@@ -317,14 +316,11 @@ fn ram(
         size,
         memory_limit: Some(Size::percent(sizing.memory_limit_percent)),
         codec: codec.into_iter().collect(),
-        recompress: Vec::new(),
-        writeback: None,
         meld: match driver {
             RamDriver::Zram => MeldMode::Off,
             RamDriver::Zmeld => MeldMode::Auto,
         },
-        check_writes: None,
-        swap: Swap::default(),
+        ..RamDevice::default()
     })
 }
 
@@ -361,14 +357,7 @@ fn disk(choice: &Choice) -> Kind {
     };
     Kind::Disk(DiskSwap {
         source,
-        encryption: Encryption::None,
-        format: false,
-        hibernation: false,
-        timeout: TIMEOUT,
-        swap: Swap {
-            priority: None,
-            discard: Discard::None,
-        },
+        ..DiskSwap::default()
     })
 }
 

@@ -55,23 +55,10 @@ impl Check<'_> {
         if trap.is_some_and(|trap| self.accept.contains(&trap)) {
             return;
         }
-        // The key itself, or the nearest table that was written.
-        let mut at = key;
-        let place = loop {
-            if let Some(place) = self.places.get(at) {
-                break Some(place.clone());
-            }
-            match at.rfind(['.', '[']) {
-                Some(end) => at = &at[..end],
-                None => break None,
-            }
-        };
         self.problems.push(Problem {
-            place,
-            key: key.to_owned(),
-            what,
-            severity,
+            place: read::place(self.places, key).cloned(),
             trap,
+            ..Problem::new(severity, key, what)
         });
     }
 

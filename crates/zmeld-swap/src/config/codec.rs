@@ -7,6 +7,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::section::section;
+
 /// What is known of a codec before a kernel is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Known {
@@ -24,49 +26,25 @@ pub const OF_ZMELD_ALONE: &str = "zword";
 /// The codecs of zram, from `drivers/block/zram/backend_*.c` of Linux 7.2, and
 /// [`OF_ZMELD_ALONE`]. A kernel may have been built without some.
 pub const CODECS: [Known; 8] = [
-    Known {
-        name: "lzo",
-        levels: None,
-        takes_dict: false,
-    },
-    Known {
-        name: "lzo-rle",
-        levels: None,
-        takes_dict: false,
-    },
+    known("lzo", None, false),
+    known("lzo-rle", None, false),
     // For lz4 the level is its acceleration.
-    Known {
-        name: "lz4",
-        levels: Some((1, 65_537)),
-        takes_dict: true,
-    },
-    Known {
-        name: "lz4hc",
-        levels: Some((1, 16)),
-        takes_dict: true,
-    },
-    Known {
-        name: "zstd",
-        levels: Some((-131_072, 22)),
-        takes_dict: true,
-    },
-    Known {
-        name: "deflate",
-        levels: Some((0, 9)),
-        takes_dict: false,
-    },
-    Known {
-        name: "842",
-        levels: None,
-        takes_dict: false,
-    },
+    known("lz4", Some((1, 65_537)), true),
+    known("lz4hc", Some((1, 16)), true),
+    known("zstd", Some((-131_072, 22)), true),
+    known("deflate", Some((0, 9)), false),
+    known("842", None, false),
     // From a glance at the page to a look at all that may be in it.
-    Known {
-        name: OF_ZMELD_ALONE,
-        levels: Some((1, 2)),
-        takes_dict: false,
-    },
+    known(OF_ZMELD_ALONE, Some((1, 2)), false),
 ];
+
+const fn known(name: &'static str, levels: Option<(i32, i32)>, takes_dict: bool) -> Known {
+    Known {
+        name,
+        levels,
+        takes_dict,
+    }
+}
 
 /// A codec with its parameters. Its text is `zstd`, `zstd:3` or
 /// `zstd:3,dict=/etc/zmeld/pages.dict`.
@@ -197,15 +175,19 @@ impl fmt::Display for Codec {
 
 super::size::text_form!(Codec);
 
-/// A codec that pages may be compressed with a second time.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Recompression {
-    /// Its place in zram's `recomp_algorithm`, 1 to 3: a higher one is tried
-    /// when a lower one did not do.
-    pub priority: u8,
-    /// The codec.
-    pub codec: Codec,
+section! {
+    /// A codec that pages may be compressed with a second time.
+    #[derive(Eq, Hash)]
+    pub struct Recompression in Recompression {
+        /// Its place in zram's `recomp_algorithm`, 1 to 3: a higher one is tried
+        /// when a lower one did not do.
+        priority: u8 = 1, range(1, 3), needed(RECOMPRESSION);
+        /// The codec.
+        codec: Codec = Codec::new("zstd"), needed(RECOMPRESSION);
+    }
 }
+
+const RECOMPRESSION: &str = "{ codec = \"zstd\", priority = 1 }";
 
 #[cfg(test)]
 mod tests {

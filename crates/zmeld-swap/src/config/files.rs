@@ -1,6 +1,7 @@
 //! The text of the files that make up the configuration ([`config_files`]).
 
 use std::path::{Path, PathBuf};
+use std::{iter, mem};
 
 use zmeld_linux::config_files;
 use zmeld_linux::tree::Tree;
@@ -15,23 +16,56 @@ pub(super) struct Source {
     pub path: PathBuf,
     /// All of it.
     pub text: String,
+    /// Where its lines start, in bytes.
+    lines: Vec<usize>,
+    /// How many characters stand before each [`BLOCK`] of bytes.
+    characters: Vec<usize>,
 }
 
+/// So many bytes are counted again for a place: each key has one, and a file may be one line.
+const BLOCK: usize = 1024;
+
 impl Source {
+    pub fn new(path: &Path, text: String) -> Source {
+        let after = text.match_indices('\n').map(|(at, _)| at + 1);
+        let lines = iter::once(0).chain(after).collect();
+        let blocks = text.as_bytes().chunks(BLOCK).map(starts);
+        let sum = |sum: &mut usize, block| Some(mem::replace(sum, *sum + block));
+        let characters = blocks.chain([0]).scan(0, sum).collect();
+        Source {
+            path: path.to_owned(),
+            text,
+            lines,
+            characters,
+        }
+    }
+
     /// Line and column of a byte.
     pub fn place(&self, at: usize) -> FilePosition {
         let mut at = at.min(self.text.len());
         while !self.text.is_char_boundary(at) {
             at -= 1;
         }
-        let before = &self.text[..at];
-        let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let line = self.lines.partition_point(|start| *start <= at);
+        let column = self.before(at) - self.before(self.lines[line - 1]);
         FilePosition {
             file: self.path.clone(),
-            line: before.matches('\n').count() + 1,
-            column: before[start..].chars().count() + 1,
+            line,
+            column: column + 1,
         }
     }
+
+    /// How many characters start before a byte.
+    fn before(&self, at: usize) -> usize {
+        let block = at / BLOCK;
+        self.characters[block] + starts(&self.text.as_bytes()[block * BLOCK..at])
+    }
+}
+
+/// How many characters start in those bytes of a text.
+fn starts(bytes: &[u8]) -> usize {
+    let is_start = |byte: &&u8| !(0x80..0xc0).contains(*byte);
+    bytes.iter().filter(is_start).count()
 }
 
 /// The files of the machine whose root directory is `root`, in the order in
@@ -45,16 +79,10 @@ pub(super) fn find(root: &Path) -> Result<(Vec<Source>, Vec<Problem>), ConfigErr
             "is not read, since its name does not end in .toml; rename it to {}",
             name.replace(".conf", ".toml")
         );
+        let (line, column) = (1, 1);
         Problem {
-            place: Some(FilePosition {
-                file,
-                line: 1,
-                column: 1,
-            }),
-            key: String::new(),
-            what,
-            severity: Severity::Warning,
-            trap: None,
+            place: Some(FilePosition { file, line, column }),
+            ..Problem::new(Severity::Warning, "", what)
         }
     });
     let warnings = warnings.collect();
@@ -71,16 +99,11 @@ pub(super) fn read(tree: &Tree, path: &Path) -> Result<Option<Source>, ConfigErr
         return Ok(None);
     };
     match String::from_utf8(bytes) {
-        Ok(text) => Ok(Some(Source {
-            path: path.to_owned(),
-            text,
-        })),
+        Ok(text) => Ok(Some(Source::new(path, text))),
         Err(wrong) => {
             let at = wrong.utf8_error().valid_up_to();
-            let source = Source {
-                path: path.to_owned(),
-                text: String::from_utf8_lossy(&wrong.into_bytes()[..at]).into_owned(),
-            };
+            let text = String::from_utf8_lossy(&wrong.into_bytes()[..at]).into_owned();
+            let source = Source::new(path, text);
             Err(error(
                 Some(source.place(at)),
                 "this is no UTF-8 text; save the file as UTF-8".to_owned(),
@@ -97,10 +120,30 @@ fn error(place: Option<FilePosition>, what: String) -> ConfigError {
     ConfigError {
         problems: vec![Problem {
             place,
-            key: String::new(),
-            what,
-            severity: Severity::Error,
-            trap: None,
+            ..Problem::new(Severity::Error, "", what)
         }],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Over lines and blocks, with characters of one to four bytes.
+    #[test]
+    fn places_are_lines_and_characters() {
+        let text = "a\u{e9}\u{20ac}\u{1f600}".repeat(300) + "\n\n" + &"\u{20ac}b\n".repeat(700);
+        let source = Source::new(Path::new("z.toml"), text.clone());
+        let (mut line, mut column) = (1, 1);
+        for (at, c) in text.char_indices() {
+            let place = source.place(at);
+            assert_eq!((place.line, place.column), (line, column), "{at}");
+            (line, column) = match c {
+                '\n' => (line + 1, 1),
+                _ => (line, column + 1),
+            };
+        }
+        let end = source.place(text.len() + 1);
+        assert_eq!((end.line, end.column), (line, column));
     }
 }

@@ -13,10 +13,13 @@
 //! | [`codec`] | codecs and their parameters |
 //! | [`location`] | how a device or file is named |
 //! | [`tier`] | zram, zmeld, zswap and disk tiers |
+//! | [`encryption`] | how what is written to a drive is kept from whoever reads it |
 //! | [`settings`] | tunables, the rules of `zmeld watch`, metrics |
 //! | [`reclaim`] | the rule of `zmeld watch` that reclaims idle memory |
 //! | [`trap`] | known traps, and how to say that one is meant |
-//! | [`keys`] | every key once, with what it takes and its default |
+//! | `section` | how a table is described once: a row a key |
+//! | `value`, `named` | how each type of value is read and written |
+//! | [`keys`] | every key, with what it takes and its default |
 //! | `files`, `tree`, `read` | files to text, texts to one tree, the tree to a [`Config`] |
 //! | `check` | contradictions and traps |
 //! | `write` | back to a file, with comments |
@@ -28,8 +31,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use zmeld_linux::tree::Tree;
 
+use section::keys_of;
+
 mod check;
 pub mod codec;
+pub mod encryption;
 mod files;
 pub mod keys;
 pub mod location;
@@ -37,26 +43,30 @@ mod named;
 pub mod problem;
 mod read;
 pub mod reclaim;
+mod section;
 pub mod settings;
 pub mod size;
 pub mod tier;
 pub mod trap;
 mod tree;
+mod value;
 mod write;
 
 pub(crate) use check::{at_least_ram, GUARDS_NOTHING};
 pub use codec::{Codec, Recompression};
+pub use encryption::{Cipher, Encryption};
 pub use location::{Location, Tag};
 pub(crate) use named::Named;
 pub use problem::{ConfigError, FilePosition, Problem, Severity};
 pub use reclaim::{Mechanism, ReclaimRule};
+pub use section::KernelValue;
 pub use settings::{
-    MeldRule, Metrics, RecompressRule, Swappiness, Tunable, Tunables, Watch, Which, WritebackRule,
+    MeldRule, Metrics, RecompressRule, Swappiness, Tunables, Watch, Which, WritebackRule,
 };
 pub use size::{Bytes, Percent, Size, Span};
 pub use tier::{
-    CheckWrites, Cipher, Discard, DiskSwap, Encryption, Kind, MeldMode, RamDevice, RamDriver,
-    Source, Swap, Tier, TierName, Writeback, Zpool, Zswap, ZswapParameter,
+    CheckWrites, Discard, DiskSwap, Kind, MeldMode, RamDevice, RamDriver, Source, Swap, Tier,
+    TierName, Writeback, Zpool, Zswap,
 };
 pub use trap::Trap;
 pub use write::Comments;
@@ -84,6 +94,15 @@ pub struct Config {
     pub accept: Vec<Trap>,
 }
 
+keys_of! {
+    Config in Top {
+        tunables, without("nothing is tuned");
+        watch, without("no rules");
+        metrics, without("no metrics");
+        accept;
+    }
+}
+
 /// A configuration that was read, and what is worth knowing about it.
 #[derive(Debug, Clone)]
 pub struct Loaded {
@@ -103,17 +122,9 @@ pub struct Loaded {
 impl Loaded {
     /// Where a key stands, or what it is part of.
     pub fn place(&self, key: &str) -> Option<&FilePosition> {
-        let mut at = key;
-        loop {
-            if let Some(place) = self.places.get(at) {
-                return Some(place);
-            }
-            at = at.rsplit_once('.')?.0;
-        }
+        read::place(&self.places, key)
     }
-}
 
-impl Loaded {
     /// The same with the tiers of `found` where the files name none; see
     /// [`Config::completed`]. What the files alone were warned of is looked at again.
     pub fn completed(self, found: Config) -> Loaded {
@@ -225,10 +236,7 @@ impl Config {
     /// # Errors
     /// All that is wrong, each with its place.
     pub fn from_text(name: &Path, text: &str) -> Result<Loaded, ConfigError> {
-        let source = files::Source {
-            path: name.to_owned(),
-            text: text.to_owned(),
-        };
+        let source = files::Source::new(name, text.to_owned());
         Self::assemble(&[source], Vec::new())
     }
 
@@ -243,18 +251,11 @@ impl Config {
     /// # Errors
     /// All that is wrong.
     pub fn from_table(table: &toml::Table) -> Result<Config, ConfigError> {
-        let (tree, wrong) = tree::placeless(table);
-        let (understood, mut problems) = understand((&tree, wrong));
-        problems.retain(|problem| problem.severity == Severity::Error);
-        match understood {
-            Some((config, _)) if problems.is_empty() => Ok(config),
-            _ => {
-                for problem in &mut problems {
-                    problem.place = None;
-                }
-                Err(ConfigError { problems })
-            }
-        }
+        let read = Self::from_text(Path::new(""), &table.to_string());
+        read.map(|loaded| loaded.config).map_err(|mut error| {
+            error.problems.iter_mut().for_each(|it| it.place = None);
+            error
+        })
     }
 
     fn assemble(sources: &[files::Source], problems: Vec<Problem>) -> Result<Loaded, ConfigError> {

@@ -1,7 +1,5 @@
 //! Choices that have a name in the configuration.
 
-use super::{CheckWrites, Discard, Mechanism, MeldMode, RamDriver, Which, Zpool};
-
 /// A choice among few, each with its name.
 pub(crate) trait Named: Copy + PartialEq + 'static {
     /// All of them.
@@ -23,87 +21,56 @@ pub(crate) trait Named: Copy + PartialEq + 'static {
         let found = Self::ALL.iter().find(|(_, value)| *value == self);
         found.map_or("", |(name, _)| name)
     }
+
+    /// `none, once, pages or both`.
+    fn names() -> String {
+        let names: Vec<_> = Self::ALL.iter().map(|(name, _)| *name).collect();
+        match names.split_last() {
+            Some((last, others)) if !others.is_empty() => {
+                format!("{} or {last}", others.join(", "))
+            }
+            _ => names.concat(),
+        }
+    }
 }
 
-/// What `kind` says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum KindName {
-    Ram(RamDriver),
-    Zswap,
-    Disk,
+/// An enum whose variants have names, in files and in JSON alike.
+macro_rules! named {
+    ($(
+        $(#[$meta:meta])*
+        $vis:vis enum $type:ident {
+            $($(#[$doc:meta])* $variant:ident = $name:literal,)*
+        }
+    )*) => {$(
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+        $vis enum $type {
+            $($(#[$doc])* #[serde(rename = $name)] $variant,)*
+        }
+
+        impl $crate::config::Named for $type {
+            const ALL: &'static [(&'static str, Self)] = &[$(($name, $type::$variant),)*];
+        }
+
+        impl $crate::config::value::Value for $type {
+            fn takes(_: $crate::config::value::Limits) -> String {
+                <Self as $crate::config::Named>::names()
+            }
+
+            fn read(
+                reader: &mut $crate::config::read::Reader,
+                node: &$crate::config::tree::Node,
+                key: &str,
+                _: $crate::config::value::Limits,
+            ) -> Option<Self> {
+                reader.text(node, key, <Self as $crate::config::Named>::named)
+            }
+
+            fn written(&self) -> $crate::config::section::Written {
+                $crate::config::value::text($crate::config::Named::name(*self))
+            }
+        }
+    )*};
 }
 
-impl Named for KindName {
-    const ALL: &'static [(&'static str, Self)] = &[
-        ("zram", KindName::Ram(RamDriver::Zram)),
-        ("zmeld", KindName::Ram(RamDriver::Zmeld)),
-        ("zswap", KindName::Zswap),
-        ("disk", KindName::Disk),
-    ];
-}
-
-/// What `encryption` says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum EncryptionName {
-    None,
-    Luks,
-    Random,
-}
-
-impl Named for EncryptionName {
-    const ALL: &'static [(&'static str, Self)] = &[
-        ("none", EncryptionName::None),
-        ("luks", EncryptionName::Luks),
-        ("random", EncryptionName::Random),
-    ];
-}
-
-impl Named for Discard {
-    const ALL: &'static [(&'static str, Self)] = &[
-        ("none", Discard::None),
-        ("once", Discard::Once),
-        ("pages", Discard::Pages),
-        ("both", Discard::Both),
-    ];
-}
-
-impl Named for MeldMode {
-    const ALL: &'static [(&'static str, Self)] = &[
-        ("off", MeldMode::Off),
-        ("manual", MeldMode::Manual),
-        ("auto", MeldMode::Auto),
-        ("inline", MeldMode::Inline),
-    ];
-}
-
-impl Named for CheckWrites {
-    const ALL: &'static [(&'static str, Self)] = &[
-        ("auto", CheckWrites::Auto),
-        ("on", CheckWrites::On),
-        ("off", CheckWrites::Off),
-    ];
-}
-
-impl Named for Mechanism {
-    const ALL: &'static [(&'static str, Self)] = &[
-        ("auto", Mechanism::Auto),
-        ("lru_gen", Mechanism::LruGen),
-        ("memory.reclaim", Mechanism::MemoryReclaim),
-    ];
-}
-
-impl Named for Zpool {
-    const ALL: &'static [(&'static str, Self)] = &[
-        ("zbud", Zpool::Zbud),
-        ("z3fold", Zpool::Z3fold),
-        ("zsmalloc", Zpool::Zsmalloc),
-    ];
-}
-
-impl Named for Which {
-    const ALL: &'static [(&'static str, Self)] = &[
-        ("idle", Which::Idle),
-        ("huge", Which::Huge),
-        ("huge_idle", Which::HugeIdle),
-    ];
-}
+pub(super) use named;

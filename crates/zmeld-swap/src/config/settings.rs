@@ -1,97 +1,41 @@
-//! Tunables, the rules of `zmeld watch`, metrics.
+//! Tunables, the rules of `zmeld watch`, metrics. A row is a key: see [`super::section`].
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::named::named;
+use super::section::{kernel_values, keys_of, section, KernelValue, Table};
 use super::{Bytes, GuardRule, Percent, ReclaimRule, Span};
 
-/// The kernel's tunables; what is not given is left alone, but for reading ahead where all
-/// swap is in RAM. The names are the kernel's, below `/proc/sys/vm` where nothing else is
-/// said.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tunables {
-    /// How anonymous pages and cached files are weighed, 0 to 200.
-    pub swappiness: Option<Swappiness>,
-    /// How many pages are read at once: 2 to the power of it, 0 to 10 (`page-cluster`).
-    pub page_cluster: Option<u8>,
-    /// How far the watermarks are apart, in ten-thousandths of memory, 1 to 3000.
-    pub watermark_scale_factor: Option<u16>,
-    /// How much is reclaimed beyond the watermark when memory is fragmented,
-    /// in ten-thousandths of it; 0 is off.
-    pub watermark_boost_factor: Option<u32>,
-    /// How hard free memory is kept in one piece, 0 to 100.
-    pub compaction_proactiveness: Option<u8>,
-    /// How readily names and inodes are dropped, 100 being even, 0 to 1000.
-    pub vfs_cache_pressure: Option<u16>,
-    /// How much memory is kept free (`min_free_kbytes`, there in KiB).
-    pub min_free: Option<Bytes>,
-}
-
-/// A tunable that is given as a number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tunable {
-    /// Its name below `/proc/sys/vm`.
-    pub name: &'static str,
-    /// What is written.
-    pub value: u64,
-    /// What it is for.
-    pub purpose: &'static str,
+section! {
+    /// The kernel's tunables; what is not given is left alone, but for reading ahead where all
+    /// swap is in RAM. The kernel's names are those below `/proc/sys/vm`.
+    #[derive(Eq)]
+    pub struct Tunables in Tunables {
+        /// How anonymous pages and cached files are weighed, 0 to 200.
+        swappiness: Option<Swappiness>, kernel("swappiness", "how pages and cached files are weighed");
+        /// How many pages are read at once: 2 to the power of it.
+        page_cluster: Option<u8>, range(0, 10), kernel("page-cluster", "what is compressed is not read faster in a row");
+        /// How far the watermarks are apart, in ten-thousandths of memory.
+        watermark_scale_factor: Option<u16>, range(1, 3_000), kernel("watermark_scale_factor", "reclaim begins earlier, and in the background");
+        /// How much is reclaimed beyond the watermark when memory is fragmented,
+        /// in ten-thousandths of it; 0 is off.
+        watermark_boost_factor: Option<u32>, range(0, 100_000), kernel("watermark_boost_factor", "how much is reclaimed against fragmentation");
+        /// How hard free memory is kept in one piece.
+        compaction_proactiveness: Option<u8>, range(0, 100), kernel("compaction_proactiveness", "how hard free memory is kept in one piece");
+        /// How readily names and inodes are dropped, 100 being even.
+        vfs_cache_pressure: Option<u16>, range(0, 1_000), kernel("vfs_cache_pressure", "how readily names and inodes are dropped");
+        /// How much memory is kept free.
+        min_free: Option<Bytes>, kernel("min_free_kbytes", "memory for what cannot wait");
+    }
 }
 
 impl Tunables {
     /// What is given as a number, `swappiness` first; one that is to be measured is
     /// not among them.
-    pub fn values(&self) -> Vec<Tunable> {
-        let swappiness = match self.swappiness {
-            Some(Swappiness::Value(value)) => Some(u64::from(value)),
-            Some(Swappiness::Auto) | None => None,
-        };
-        let all = [
-            (
-                "swappiness",
-                swappiness,
-                "how pages and cached files are weighed",
-            ),
-            (
-                "page-cluster",
-                self.page_cluster.map(u64::from),
-                "what is compressed is not read faster in a row",
-            ),
-            (
-                "watermark_scale_factor",
-                self.watermark_scale_factor.map(u64::from),
-                "reclaim begins earlier, and in the background",
-            ),
-            (
-                "watermark_boost_factor",
-                self.watermark_boost_factor.map(u64::from),
-                "how much is reclaimed against fragmentation",
-            ),
-            (
-                "compaction_proactiveness",
-                self.compaction_proactiveness.map(u64::from),
-                "how hard free memory is kept in one piece",
-            ),
-            (
-                "vfs_cache_pressure",
-                self.vfs_cache_pressure.map(u64::from),
-                "how readily names and inodes are dropped",
-            ),
-            (
-                "min_free_kbytes",
-                self.min_free.map(|bytes| bytes.0 / 1024),
-                "memory for what cannot wait",
-            ),
-        ];
-        let given = all.into_iter().filter_map(|(name, value, purpose)| {
-            Some(Tunable {
-                name,
-                value: value?,
-                purpose,
-            })
-        });
-        given.collect()
+    pub fn values(&self) -> Vec<KernelValue> {
+        kernel_values(self)
     }
 }
 
@@ -106,42 +50,26 @@ pub enum Swappiness {
     Value(u8),
 }
 
-/// What `zmeld watch` does, and when. Without rules it does nothing.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Watch {
-    /// How often it looks.
-    pub interval: Span,
-    /// It does nothing while tasks waited for a processor more than this share
-    /// of the last 10 s (`/proc/pressure/cpu`, `some avg10`).
-    pub cpu_pressure_max: Percent,
-    /// Compress pages again.
-    pub recompress: Option<RecompressRule>,
-    /// Write pages to the backing device.
-    pub writeback: Option<WritebackRule>,
-    /// Meld identical pages.
-    pub meld: Option<MeldRule>,
-    /// Reclaim idle memory before it is needed.
-    #[serde(default)]
-    pub reclaim: Option<ReclaimRule>,
-    /// Act before the machine freezes (`zmeld-guard`).
-    #[serde(default)]
-    pub guard: Option<GuardRule>,
-    /// Only log what would be done.
-    pub dry_run: bool,
-}
-
-impl Default for Watch {
-    fn default() -> Self {
-        Watch {
-            interval: Span::seconds(60),
-            cpu_pressure_max: Percent::whole(20),
-            recompress: None,
-            writeback: None,
-            meld: None,
-            reclaim: None,
-            guard: None,
-            dry_run: false,
-        }
+section! {
+    /// What `zmeld watch` does, and when. Without rules it does nothing.
+    pub struct Watch in Watch {
+        /// How often it looks.
+        interval: Span = Span::seconds(60);
+        /// It does nothing while tasks waited for a processor more than this share
+        /// of the last 10 s (`/proc/pressure/cpu`, `some avg10`).
+        cpu_pressure_max: Percent = Percent::whole(20);
+        /// Compress pages again.
+        recompress: Option<RecompressRule>, without("no rule");
+        /// Write pages to the backing device.
+        writeback: Option<WritebackRule>, without("no rule");
+        /// Meld identical pages.
+        meld: Option<MeldRule>, without("no rule");
+        /// Reclaim idle memory before it is needed.
+        reclaim: Option<ReclaimRule>, without("no rule");
+        /// Act before the machine freezes (`zmeld-guard`).
+        guard: Option<GuardRule>, without("no rule");
+        /// Only log what would be done.
+        dry_run: bool;
     }
 }
 
@@ -168,98 +96,102 @@ impl Watch {
     }
 }
 
-/// Which pages a rule is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Which {
-    /// Those not touched for a while.
-    Idle,
-    /// Those that did not compress.
-    Huge,
-    /// Those that did not compress and were not touched for a while.
-    HugeIdle,
-}
-
-/// When pages are compressed again.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RecompressRule {
-    /// Which pages.
-    pub pages: Which,
-    /// Not touched for so long; for idle pages.
-    pub idle_after: Span,
-    /// Not more often than that.
-    pub every: Span,
-    /// Only objects of at least so many bytes, 0 to 4096.
-    pub threshold: Bytes,
-    /// At most so many pages at a time; without, no limit (`max_pages`, Linux 6.16).
-    pub max_pages: Option<u64>,
-}
-
-impl Default for RecompressRule {
-    fn default() -> Self {
-        RecompressRule {
-            pages: Which::Idle,
-            idle_after: Span::seconds(3_600),
-            every: Span::seconds(600),
-            threshold: Bytes(0),
-            max_pages: None,
-        }
+named! {
+    /// Which pages a rule is for.
+    pub enum Which {
+        /// Those not touched for a while.
+        Idle = "idle",
+        /// Those that did not compress.
+        Huge = "huge",
+        /// Those that did not compress and were not touched for a while.
+        HugeIdle = "huge_idle",
     }
 }
 
-/// When pages are written to the backing device.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct WritebackRule {
-    /// Which pages.
-    pub pages: Which,
-    /// Not touched for so long; for idle pages.
-    pub idle_after: Span,
-    /// Not more often than that.
-    pub every: Span,
-    /// Only while the device uses at least this share of its memory limit; for
-    /// a device without a limit, of its size.
-    pub above: Percent,
-    /// At most so much at a time.
-    pub at_most: Bytes,
-}
-
-impl Default for WritebackRule {
-    fn default() -> Self {
-        WritebackRule {
-            pages: Which::HugeIdle,
-            idle_after: Span::seconds(4 * 3_600),
-            every: Span::seconds(3_600),
-            above: Percent::whole(0),
-            at_most: Bytes(256 << 20),
-        }
+section! {
+    /// When pages are compressed again.
+    pub struct RecompressRule in WatchRecompress {
+        /// Which pages.
+        pages: Which = Which::Idle, always();
+        /// Not touched for so long; for idle pages.
+        idle_after: Span = Span::seconds(3_600), always();
+        /// Not more often than that.
+        every: Span = Span::seconds(600), always();
+        /// Only objects of at least so many bytes, 0 to 4096.
+        threshold: Bytes = Bytes(0), by("0 to 4KiB", part_of_page);
+        /// At most so many pages at a time; without, no limit (`max_pages`, Linux 6.16).
+        max_pages: Option<u64>, range(1, i64::MAX), without("no limit");
     }
 }
 
-/// When identical pages are melded.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct MeldRule {
-    /// Not more often than that.
-    pub every: Span,
-    /// Only if a sample finds at least this share of the pages to be duplicates.
-    pub duplicates_min: Percent,
-}
-
-impl Default for MeldRule {
-    fn default() -> Self {
-        MeldRule {
-            every: Span::seconds(600),
-            // What a scan and a status call worth it.
-            duplicates_min: Percent::whole((100.0 * zmeld_advice::meld::WORTH).round() as u32),
+fn part_of_page(text: &str) -> Result<Bytes, String> {
+    match text.parse()? {
+        bytes if bytes > Bytes(4_096) => {
+            Err(format!("{text:?} is more than a page; write 0 to 4KiB"))
         }
+        bytes => Ok(bytes),
     }
 }
 
-/// Where figures are offered to a monitoring system.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Metrics {
-    /// The file that `zmeld watch` writes for node_exporter's textfile collector.
-    pub textfile: Option<PathBuf>,
-    /// Whether those figures are among them that tell whether a page had a twin.
+section! {
+    /// When pages are written to the backing device.
+    pub struct WritebackRule in WatchWriteback {
+        /// Which pages.
+        pages: Which = Which::HugeIdle, always();
+        /// Not touched for so long; for idle pages.
+        idle_after: Span = Span::seconds(4 * 3_600), always();
+        /// Not more often than that.
+        every: Span = Span::seconds(3_600), always();
+        /// Only while the device uses at least this share of its memory limit; for
+        /// a device without a limit, of its size.
+        above: Percent = Percent::whole(0);
+        /// At most so much at a time.
+        at_most: Bytes = Bytes(256 << 20), always();
+    }
+}
+
+section! {
+    /// When identical pages are melded.
+    pub struct MeldRule in WatchMeld {
+        /// Not more often than that.
+        every: Span = Span::seconds(600), always();
+        /// Only if a sample finds at least this share of the pages to be duplicates: what
+        /// a scan and a status call worth it.
+        duplicates_min: Percent = Percent::whole((100.0 * zmeld_advice::meld::WORTH).round() as u32), always();
+    }
+}
+
+keys_of! {
+    GuardRule in WatchGuard {
+        room_below, always();
+        end_below, always();
+        stalled_max, always();
+        end;
+        protect;
+        protect_real_time;
+        protect_sessions;
+        protected_max;
+        grace, always();
+    }
+}
+
+section! {
+    /// Where figures are offered to a monitoring system.
+    #[derive(Eq)]
     #[serde(default)]
-    pub melding: bool,
+    pub struct Metrics in Metrics {
+        /// The file that `zmeld watch` writes for node_exporter's textfile collector.
+        textfile: Option<PathBuf>, without("no file");
+        /// Whether those figures are among them that tell whether a page had a twin.
+        melding: bool;
+    }
 }
+
+impl Table for Tunables {}
+impl Table for Watch {}
+impl Table for RecompressRule {}
+impl Table for WritebackRule {}
+impl Table for MeldRule {}
+impl Table for ReclaimRule {}
+impl Table for GuardRule {}
+impl Table for Metrics {}

@@ -6,8 +6,12 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::keys::Section;
+use super::named::named;
+use super::read::{Open, Reader};
+use super::section::{kernel_values, section, KernelValue, Keys, Line, Row, Setting, Table};
 use super::size::text_form;
-use super::{Bytes, Codec, Location, Named, Percent, Recompression, Size, Span};
+use super::{Bytes, Codec, Encryption, Location, Recompression, Size, Span};
 
 /// One place for swapped pages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -82,55 +86,119 @@ pub enum Kind {
     Disk(DiskSwap),
 }
 
-/// How an area is swapped to.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Swap {
-    /// 0 to 32767, the higher first; -1 lets the kernel choose. Without, the
-    /// order of the tiers decides: see [`super::Config::areas`].
-    pub priority: Option<i16>,
-    /// Which freed pages the device is told of.
-    pub discard: Discard,
+named! {
+    /// What `kind` says.
+    pub(super) enum KindName {
+        Zram = "zram",
+        Zmeld = "zmeld",
+        Zswap = "zswap",
+        Disk = "disk",
+    }
 }
 
-/// Which freed pages a swap device is told of (`swapon --discard`).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Discard {
-    /// None. RAM devices hear of freed pages on their own.
-    #[default]
-    None,
-    /// The whole area, once, when it is switched on.
-    Once,
-    /// Clusters of pages as they are freed.
-    Pages,
-    /// Both.
-    Both,
+impl KindName {
+    pub(super) fn of(kind: &Kind) -> KindName {
+        match kind {
+            Kind::Ram(device) => match device.driver {
+                RamDriver::Zram => KindName::Zram,
+                RamDriver::Zmeld => KindName::Zmeld,
+            },
+            Kind::Zswap(_) => KindName::Zswap,
+            Kind::Disk(_) => KindName::Disk,
+        }
+    }
+
+    /// A tier of it of which nothing else is said.
+    pub(super) fn bare(self) -> Kind {
+        match self {
+            KindName::Zram => Kind::Ram(RamDevice::default()),
+            KindName::Zmeld => Kind::Ram(RamDevice {
+                driver: RamDriver::Zmeld,
+                meld: MeldMode::Manual,
+                ..RamDevice::default()
+            }),
+            KindName::Zswap => Kind::Zswap(Zswap::default()),
+            KindName::Disk => Kind::Disk(DiskSwap::default()),
+        }
+    }
+
+    /// Where its keys stand.
+    pub(super) fn sections(self) -> &'static [Section] {
+        use Section::{Disk, Ram, Swapped, Tier, Zmeld, Zswap};
+        match self {
+            KindName::Zram => &[Tier, Swapped, Ram],
+            KindName::Zmeld => &[Tier, Swapped, Ram, Zmeld],
+            KindName::Zswap => &[Tier, Zswap],
+            KindName::Disk => &[Tier, Swapped, Disk],
+        }
+    }
 }
 
-/// A zram or zmeld device.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct RamDevice {
-    /// Which driver.
-    pub driver: RamDriver,
-    /// How many bytes of pages it takes, before compression (`disksize`).
-    pub size: Size,
-    /// How much RAM its compressed pages may use (`mem_limit`); without, no limit.
-    pub memory_limit: Option<Size>,
-    /// What pages are compressed with: the first of them that the kernel has, and its
-    /// default where it has none.
-    pub codec: Vec<Codec>,
-    /// What they may be compressed with again, by ascending priority, each
-    /// priority once.
-    pub recompress: Vec<Recompression>,
-    /// Where pages that are not worth RAM may be written to.
-    pub writeback: Option<Writeback>,
-    /// When identical pages are melded. [`MeldMode::Off`] for zram.
-    pub meld: MeldMode,
-    /// Whether zmeld checks what its codecs encode; without, as the module has it.
-    #[serde(default)]
-    pub check_writes: Option<CheckWrites>,
-    /// How it is swapped to.
-    pub swap: Swap,
+section! {
+    /// How an area is swapped to.
+    #[derive(Copy, Eq)]
+    pub struct Swap in Swapped {
+        /// 0 to 32767, the higher first; -1 lets the kernel choose. Without, the
+        /// order of the tiers decides: see [`super::Config::areas`].
+        priority: Option<i16>, range(-1, 32_767), without("by the order of the tiers");
+        /// Which freed pages the device is told of.
+        discard: Discard;
+    }
+}
+
+/// It has the keys of each tier that is swapped to.
+impl Setting for Swap {
+    fn read(_: &Row<Self>, reader: &mut Reader, open: &Open<'_>) -> Option<Self> {
+        let mut swap = Swap::default();
+        swap.take(reader, open);
+        Some(swap)
+    }
+
+    fn lines(&self, _: &Row<Self>) -> Vec<Line> {
+        self.rows()
+    }
+}
+
+named! {
+    /// Which freed pages a swap device is told of (`swapon --discard`).
+    #[derive(Default)]
+    pub enum Discard {
+        /// None. RAM devices hear of freed pages on their own.
+        #[default]
+        None = "none",
+        /// The whole area, once, when it is switched on.
+        Once = "once",
+        /// Clusters of pages as they are freed.
+        Pages = "pages",
+        /// Both.
+        Both = "both",
+    }
+}
+
+section! {
+    /// A zram or zmeld device.
+    pub struct RamDevice in Ram {
+        /// Which driver.
+        driver: RamDriver = RamDriver::Zram;
+        /// How many bytes of pages it takes, before compression (`disksize`).
+        size: Size = Size::percent(50), always();
+        /// How much RAM its compressed pages may use (`mem_limit`).
+        memory_limit: Option<Size>, without("no limit");
+        /// What pages are compressed with: the first of them that the kernel has, and its
+        /// default where it has none.
+        codec: Vec<Codec>, without("the kernel's default");
+        /// What they may be compressed with again, by ascending priority, each
+        /// priority once.
+        recompress: Vec<Recompression>;
+        /// Where pages that are not worth RAM may be written to.
+        writeback: Option<Writeback>, without("no backing device");
+        /// When identical pages are melded. [`MeldMode::Off`] for zram.
+        meld: MeldMode, of(Section::Zmeld), without("manual"), always();
+        /// Whether zmeld checks what its codecs encode; without, as the module has it.
+        check_writes: Option<CheckWrites>, of(Section::Zmeld);
+        /// How it is swapped to.
+        swap: Swap;
+    }
 }
 
 /// The driver of a RAM device.
@@ -143,174 +211,138 @@ pub enum RamDriver {
     Zmeld,
 }
 
-/// When identical pages are melded.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum MeldMode {
-    /// Never; pages are not fingerprinted.
-    #[default]
-    Off,
-    /// When a pass is asked for.
-    Manual,
-    /// At write time too, as long as enough pages turn out to repeat.
-    Auto,
-    /// At write time, always.
-    Inline,
+/// The tier's kind says it.
+impl Setting for RamDriver {
+    fn read(_: &Row<Self>, _: &mut Reader, _: &Open<'_>) -> Option<Self> {
+        None
+    }
+
+    fn lines(&self, _: &Row<Self>) -> Vec<Line> {
+        Vec::new()
+    }
 }
 
-/// Whether what a codec encoded is decoded and compared with the page before it is
-/// used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CheckWrites {
-    /// zword's, and every codec's in recompression.
-    Auto,
-    /// Every codec's.
-    On,
-    /// None's.
-    Off,
+named! {
+    /// When identical pages are melded.
+    #[derive(Default)]
+    pub enum MeldMode {
+        /// Never; pages are not fingerprinted.
+        #[default]
+        Off = "off",
+        /// When a pass is asked for.
+        Manual = "manual",
+        /// At write time too, as long as enough pages turn out to repeat.
+        Auto = "auto",
+        /// At write time, always.
+        Inline = "inline",
+    }
+
+    /// Whether what a codec encoded is decoded and compared with the page before it is
+    /// used.
+    pub enum CheckWrites {
+        /// zword's, and every codec's in recompression.
+        Auto = "auto",
+        /// Every codec's.
+        On = "on",
+        /// None's.
+        Off = "off",
+    }
 }
 
-/// The backing device of a RAM device.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Writeback {
-    /// The block device. Its contents are overwritten.
-    pub device: Location,
-    /// How what is written is kept from whoever reads the drive.
-    pub encryption: Encryption,
-    /// How much may be written a day, to spare flash; without, no limit.
-    pub daily_limit: Option<Bytes>,
-    /// Pages are written as they are compressed (`compressed_writeback`, Linux 7.0).
-    pub compressed: bool,
-    /// The RAM device is set up without it when the drive is missing.
-    pub optional: bool,
-    /// How long a boot waits for the drive.
-    pub timeout: Span,
+section! {
+    /// The backing device of a RAM device.
+    pub struct Writeback in Writeback {
+        /// The block device. Its contents are overwritten.
+        device: Location = Location::Path(PathBuf::new()), needed("device = \"PARTUUID=...\""), always();
+        /// How what is written is kept from whoever reads the drive.
+        encryption: Encryption;
+        /// How much may be written a day, to spare flash.
+        daily_limit: Option<Bytes>, without("no limit");
+        /// Pages are written as they are compressed (`compressed_writeback`, Linux 7.0).
+        compressed: bool;
+        /// The RAM device is set up without it when the drive is missing.
+        optional: bool;
+        /// How long a boot waits for the drive.
+        timeout: Span = TIMEOUT;
+    }
 }
 
-/// zswap's parameters; what is not given is left as the kernel has it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Zswap {
-    /// The codec's name; zswap takes no level.
-    pub compressor: Option<String>,
-    /// The pool, where the kernel still has a choice (up to 6.17).
-    pub zpool: Option<Zpool>,
-    /// How much of RAM it may use, 1 to 100.
-    pub max_pool_percent: Option<u8>,
-    /// Once full, it takes pages again below this share of its limit, 0 to 100.
-    pub accept_threshold_percent: Option<u8>,
-    /// Whether it writes cold pages to disk before it is full (`shrinker_enabled`).
-    pub shrinker: Option<bool>,
-    /// Whether pages of one value are kept as that value, where the kernel
-    /// still has the choice (up to 6.11).
-    pub same_filled: Option<bool>,
+impl Table for Writeback {}
+
+section! {
+    /// zswap's parameters; what is not given is left as the kernel has it. The kernel's names
+    /// are those below `/sys/module/zswap/parameters`.
+    pub struct Zswap in Zswap {
+        /// The codec's name; zswap takes no level.
+        compressor: Option<String>, by("name of a codec", compressor), kernel("compressor", "what pages are compressed with");
+        /// The pool, where the kernel still has a choice (up to 6.17).
+        zpool: Option<Zpool>, kernel("zpool", "how compressed pages are kept");
+        /// How much of RAM it may use.
+        max_pool_percent: Option<u8>, range(1, 100), kernel("max_pool_percent", "how much of RAM they may take");
+        /// Once full, it takes pages again below this share of its limit.
+        accept_threshold_percent: Option<u8>, range(0, 100), kernel("accept_threshold_percent", "when pages are taken again after it was full");
+        /// Whether it writes cold pages to disk before it is full.
+        shrinker: Option<bool>, kernel("shrinker_enabled", "cold pages go to disk before it is full");
+        /// Whether pages of one value are kept as that value, where the kernel
+        /// still has the choice (up to 6.11).
+        same_filled: Option<bool>, kernel("same_filled_pages_enabled", "a page of one value is kept as that value");
+    }
 }
 
-/// A parameter of zswap that is given.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ZswapParameter {
-    /// Its name below `/sys/module/zswap/parameters`.
-    pub name: &'static str,
-    /// What is written.
-    pub value: String,
-    /// Whether no kernel with zswap lacks it.
-    pub in_every_kernel: bool,
-    /// What it is for.
-    pub purpose: &'static str,
+fn compressor(text: &str) -> Result<Option<String>, String> {
+    let codec: Codec = text.parse()?;
+    if codec.level.is_some() || codec.dict.is_some() {
+        return Err(format!(
+            "{text:?}: zswap takes no level and no dictionary; write just {:?}",
+            codec.name
+        ));
+    }
+    Ok(Some(codec.name))
 }
 
 impl Zswap {
     /// What is given, and that zswap is on, in the order in which it takes effect:
     /// the codec first, for the others hold for a pool that is made with it.
-    pub fn parameters(&self) -> Vec<ZswapParameter> {
-        let switch = |on: bool| if on { "Y" } else { "N" }.to_owned();
-        let percent = |value: u8| value.to_string();
-        let all = [
-            (
-                "compressor",
-                self.compressor.clone(),
-                true,
-                "what pages are compressed with",
-            ),
-            (
-                "zpool",
-                self.zpool.map(|zpool| zpool.name().to_owned()),
-                false,
-                "how compressed pages are kept",
-            ),
-            (
-                "max_pool_percent",
-                self.max_pool_percent.map(percent),
-                true,
-                "how much of RAM they may take",
-            ),
-            (
-                "accept_threshold_percent",
-                self.accept_threshold_percent.map(percent),
-                false,
-                "when pages are taken again after it was full",
-            ),
-            (
-                "shrinker_enabled",
-                self.shrinker.map(switch),
-                false,
-                "cold pages go to disk before it is full",
-            ),
-            (
-                "same_filled_pages_enabled",
-                self.same_filled.map(switch),
-                false,
-                "a page of one value is kept as that value",
-            ),
-            (
-                "enabled",
-                Some(switch(true)),
-                true,
-                "pages stay in RAM, compressed, before they go to disk",
-            ),
-        ];
-        let given = all
-            .into_iter()
-            .filter_map(|(name, value, in_every_kernel, purpose)| {
-                Some(ZswapParameter {
-                    name,
-                    value: value?,
-                    in_every_kernel,
-                    purpose,
-                })
-            });
-        given.collect()
+    pub fn parameters(&self) -> Vec<KernelValue> {
+        let mut parameters = kernel_values(self);
+        parameters.push(KernelValue {
+            name: "enabled",
+            value: "Y".to_owned(),
+            purpose: "pages stay in RAM, compressed, before they go to disk",
+        });
+        parameters
     }
 }
 
-/// zswap's pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Zpool {
-    /// Two objects a page.
-    Zbud,
-    /// Three objects a page.
-    Z3fold,
-    /// As zram's pool.
-    Zsmalloc,
+named! {
+    /// zswap's pool.
+    pub enum Zpool {
+        /// Two objects a page.
+        Zbud = "zbud",
+        /// Three objects a page.
+        Z3fold = "z3fold",
+        /// As zram's pool.
+        Zsmalloc = "zsmalloc",
+    }
 }
 
-/// Swap on a drive.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct DiskSwap {
-    /// Where.
-    pub source: Source,
-    /// How what is written is kept from whoever reads the drive.
-    pub encryption: Encryption,
-    /// A device that carries nothing known is made a swap area (or a LUKS
-    /// volume with one). Never done to a device that carries something else.
-    pub format: bool,
-    /// The image of hibernation goes here.
-    pub hibernation: bool,
-    /// How long a boot waits for the drive.
-    pub timeout: Span,
-    /// How it is swapped to.
-    pub swap: Swap,
+section! {
+    /// Swap on a drive.
+    pub struct DiskSwap in Disk {
+        /// Where.
+        source: Source = Source::Device(Location::Path(PathBuf::new()));
+        /// A device that carries nothing known is made a swap area (or a LUKS
+        /// volume with one). Never done to a device that carries something else.
+        format: bool;
+        /// How what is written is kept from whoever reads the drive.
+        encryption: Encryption;
+        /// The image of hibernation goes here.
+        hibernation: bool;
+        /// How long a boot waits for the drive.
+        timeout: Span = TIMEOUT;
+        /// How it is swapped to.
+        swap: Swap;
+    }
 }
 
 impl DiskSwap {
@@ -335,84 +367,56 @@ pub enum Source {
     },
 }
 
-/// How what is written to a drive is kept from whoever reads the drive.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Encryption {
-    /// It is not.
-    None,
-    /// A LUKS2 volume that a key file opens; outlives a reboot.
-    Luks {
-        /// Its absolute path. Only root may read it.
-        key_file: PathBuf,
-        /// For a volume that is created; an existing one knows its own.
-        cipher: Cipher,
-    },
-    /// dm-crypt with a key from the kernel's random numbers, new each boot.
-    Random {
-        /// How.
-        cipher: Cipher,
-    },
-}
-
-/// A cipher of dm-crypt and the size of its key.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cipher {
-    /// As `cryptsetup --cipher` takes it.
-    pub name: String,
-    /// In bits. For xts this is two keys: 512 is AES-256, 256 is AES-128.
-    pub key_size: u16,
-}
-
-impl Default for Cipher {
-    /// aes-xts-plain64 with 512 bits, cryptsetup's own default for LUKS2.
-    fn default() -> Self {
-        Cipher {
-            name: "aes-xts-plain64".to_owned(),
-            key_size: 512,
+/// `device`, or `file` and its `size`.
+impl Setting for Source {
+    fn read(_: &Row<Self>, reader: &mut Reader, open: &Open<'_>) -> Option<Self> {
+        let (mut device, mut path, mut size) = (None::<Location>, None::<PathBuf>, None::<Size>);
+        DEVICE.take(reader, open, &mut device);
+        FILE.take(reader, open, &mut path);
+        FILE_SIZE.take(reader, open, &mut size);
+        match (open.node("device"), open.node("file"), open.node("size")) {
+            (Some(_), None, Some(node)) => {
+                let what = "is for a file; a device is used whole: remove it";
+                reader.misplaced(&node.place, &open.key("size"), what);
+            }
+            (None, None, _) => {
+                let what = "names no place; write device = \"UUID=...\" or file = \"/swapfile\"";
+                reader.wrong(&open.place, &open.path, what);
+            }
+            (Some(_), Some(node), _) => {
+                let what = "a tier is one place; remove either device or file, or make two tiers";
+                reader.wrong(&node.place, &open.key("file"), what);
+            }
+            _ => {}
+        }
+        match device {
+            Some(device) => Some(Source::Device(device)),
+            None => path.map(|path| Source::File { path, size }),
         }
     }
-}
 
-impl Cipher {
-    /// Whether the cipher takes a key of that size, as far as that is known here.
-    pub(super) fn check(&self) -> Result<(), String> {
-        let sizes: &[u16] = match self.name.as_str() {
-            name if name.starts_with("aes-xts-") => &[256, 384, 512],
-            name if name.starts_with("aes-") => &[128, 192, 256],
-            name if name.contains("adiantum") => &[256],
-            name if name.starts_with("serpent-xts-") || name.starts_with("twofish-xts-") => {
-                &[256, 384, 512]
-            }
-            _ if self.key_size.is_multiple_of(8) => return Ok(()),
-            _ => {
-                return Err(format!(
-                    "{} bits are no whole number of bytes",
-                    self.key_size
-                ))
-            }
+    fn lines(&self, _: &Row<Self>) -> Vec<Line> {
+        let (device, path, size) = match self {
+            Source::Device(device) => (Some(device.clone()), None, None),
+            Source::File { path, size } => (None, Some(path.clone()), *size),
         };
-        if sizes.contains(&self.key_size) {
-            return Ok(());
-        }
-        let sizes: Vec<_> = sizes.iter().map(u16::to_string).collect();
-        Err(format!(
-            "{} takes no key of {} bits; write key_size = {}",
-            self.name,
-            self.key_size,
-            sizes.join(" or ")
-        ))
+        [
+            DEVICE.lines(&device),
+            FILE.lines(&path),
+            FILE_SIZE.lines(&size),
+        ]
+        .concat()
     }
 }
 
-/// The priorities that `swapon` takes, -1 being the kernel's choice.
-pub const PRIORITIES: std::ops::RangeInclusive<i64> = -1..=32_767;
+/// Whether each tier that is swapped to is optional.
+pub(super) const OPTIONAL: Row<bool> = Row::new(Section::Swapped, "optional");
+
+const EITHER: &str = "device or file has to be given";
+const DEVICE: Row<Option<Location>> = Row::new(Section::Disk, "device").without(EITHER);
+const FILE: Row<Option<PathBuf>> = Row::new(Section::Disk, "file").without(EITHER);
+const FILE_SIZE: Row<Option<Size>> =
+    Row::new(Section::Disk, "size").without("the file has to be there");
 
 /// How long a boot waits for a drive that is not given another time.
 pub const TIMEOUT: Span = Span::seconds(30);
-
-/// What a RAM device holds when its size is not given.
-pub const SIZE: Size = Size::Ram {
-    percent: Percent::whole(50),
-    at_most: None,
-};

@@ -5,7 +5,6 @@
 //! `page-cluster` is found however it is written; names of tiers are left alone.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use toml::de::{DeTable, DeValue};
 
@@ -83,12 +82,10 @@ pub(super) fn merge(sources: &[Source]) -> (Table, Vec<Problem>) {
         let (parsed, errors) = DeTable::parse_recoverable(&source.text);
         // What follows a syntax error is often its consequence.
         if let Some(error) = errors.first() {
+            let what = format!("{}; see docs/configuration.md or toml.io", error.message());
             problems.push(Problem {
                 place: Some(source.place(error.span().map_or(0, |span| span.start))),
-                key: String::new(),
-                what: format!("{}; see docs/configuration.md or toml.io", error.message()),
-                severity: Severity::Error,
-                trap: None,
+                ..Problem::new(Severity::Error, "", what)
             });
             continue;
         }
@@ -131,72 +128,17 @@ fn twice(one: &Entry, other: &Entry) -> Problem {
     } else {
         (other, one)
     };
+    let line = match first.key_place.file.as_os_str().is_empty() {
+        true => String::new(),
+        false => format!(" in line {}", first.key_place.line),
+    };
+    let what = format!(
+        "is the same key as {}{line}; keep one of them",
+        first.written
+    );
     Problem {
         place: Some(second.key_place.clone()),
-        key: second.written.clone(),
-        what: match first.key_place.line {
-            0 => format!("is the same key as {}; keep one of them", first.written),
-            line => format!(
-                "is the same key as {} in line {line}; keep one of them",
-                first.written
-            ),
-        },
-        severity: Severity::Error,
-        trap: None,
-    }
-}
-
-/// The tree of a table that is a part of another file: its values are known, and not
-/// where they stand.
-pub(super) fn placeless(table: &toml::Table) -> (Table, Vec<Problem>) {
-    let mut problems = Vec::new();
-    let table = table_of(table, Names::Top, &mut problems);
-    (table, problems)
-}
-
-fn nowhere() -> FilePosition {
-    FilePosition {
-        file: PathBuf::new(),
-        line: 0,
-        column: 0,
-    }
-}
-
-fn table_of(table: &toml::Table, names: Names, problems: &mut Vec<Problem>) -> Table {
-    let mut entries: BTreeMap<String, Entry> = BTreeMap::new();
-    for (at, (written, value)) in table.iter().enumerate() {
-        let (name, inner) = names.below(written);
-        let entry = Entry {
-            written: written.clone(),
-            key_place: nowhere(),
-            turn: (0, at),
-            node: node_of(value, inner, problems),
-        };
-        if let Some(other) = entries.get(&name) {
-            problems.push(twice(other, &entry));
-            continue;
-        }
-        entries.insert(name, entry);
-    }
-    Table { entries }
-}
-
-fn node_of(value: &toml::Value, names: Names, problems: &mut Vec<Problem>) -> Node {
-    let value = match value {
-        toml::Value::String(text) => Value::String(text.clone()),
-        toml::Value::Integer(number) => Value::Integer(*number),
-        toml::Value::Boolean(value) => Value::Boolean(*value),
-        toml::Value::Float(number) => Value::Other(format!("the number {number}")),
-        toml::Value::Datetime(date) => Value::Other(format!("the date {date}")),
-        toml::Value::Array(items) => {
-            let mut node = |item| node_of(item, Names::Ours, problems);
-            Value::Array(items.iter().map(&mut node).collect())
-        }
-        toml::Value::Table(table) => Value::Table(table_of(table, names, problems)),
-    };
-    Node {
-        value,
-        place: nowhere(),
+        ..Problem::new(Severity::Error, &second.written, what)
     }
 }
 
@@ -270,17 +212,14 @@ fn join(under: &mut Table, over: Table, path: &str, problems: &mut Vec<Problem>)
         };
         match (&mut old.node.value, entry.node.value) {
             (Value::Table(old), Value::Table(new)) => join(old, new, &key, problems),
-            (Value::Table(_), value) => problems.push(Problem {
-                place: Some(entry.node.place),
-                key: key.clone(),
-                what: format!(
-                    "is {}, but a table in {}; write [{key}] and its keys",
-                    value.is(),
-                    old.node.place.file.display()
-                ),
-                severity: Severity::Error,
-                trap: None,
-            }),
+            (Value::Table(_), value) => {
+                let (is, file) = (value.is(), old.node.place.file.display());
+                let what = format!("is {is}, but a table in {file}; write [{key}] and its keys");
+                problems.push(Problem {
+                    place: Some(entry.node.place),
+                    ..Problem::new(Severity::Error, key, what)
+                });
+            }
             (_, value) => {
                 old.node = Node {
                     value,

@@ -9,9 +9,12 @@ use zmeld_linux::shell::word;
 
 use super::units::wants_watch;
 use crate::config::{
-    Codec, Comments, Config, Discard, DiskSwap, Encryption, Kind, RamDevice, RamDriver, Size,
-    Source, Swappiness, Tier, Trap, Tunables, Which, Zswap, ZswapParameter,
+    Codec, Comments, Config, Discard, DiskSwap, Encryption, KernelValue, Kind, RamDevice,
+    RamDriver, Size, Source, Swappiness, Tier, Trap, Tunables, Which, Zswap,
 };
+
+/// zswap's parameters that no kernel with zswap lacks.
+const IN_EVERY_KERNEL: [&str; 3] = ["compressor", "max_pool_percent", "enabled"];
 
 /// The module for a configuration. `ram_bytes` is the RAM of the machine that it
 /// is for: NixOS takes sizes of swap files as numbers.
@@ -338,14 +341,8 @@ impl Module<'_> {
         self.line("  serviceConfig.RemainAfterExit = true;");
         self.line("  script = ''");
         self.line("    cd /sys/module/zswap/parameters");
-        for ZswapParameter {
-            name,
-            value,
-            in_every_kernel,
-            ..
-        } in &parameters
-        {
-            let guard = match in_every_kernel {
+        for KernelValue { name, value, .. } in &parameters {
+            let guard = match IN_EVERY_KERNEL.contains(name) {
                 true => String::new(),
                 false => format!("[ ! -e {name} ] || "),
             };

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use zmeld_linux::octal::unescape;
 
 use super::{lines, Imported, Line};
-use crate::config::tier::TIMEOUT;
-use crate::config::{Cipher, Discard, DiskSwap, Encryption, Kind, Location, Source, Span, Swap};
+use crate::config::{Cipher, Discard, DiskSwap, Encryption, Kind, Location, Source, Span};
 use crate::error::Error;
 
 const FSTAB: &str = "/etc/fstab";
@@ -86,10 +85,7 @@ fn area(device: &str, options: &str, line: &Line, volumes: &[Volume], into: &mut
     let mut disk = DiskSwap {
         source,
         encryption,
-        format: false,
-        hibernation: false,
-        timeout: TIMEOUT,
-        swap: Swap::default(),
+        ..DiskSwap::default()
     };
     let Some(optional) = read_options(options, line, &mut disk, into) else {
         return;

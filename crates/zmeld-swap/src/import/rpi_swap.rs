@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::ini::{self, get, Section, Sections};
 use super::{expression, lines, Imported, Line};
-use crate::config::{Discard, DiskSwap, Encryption, Kind, Source, Swap};
+use crate::config::{DiskSwap, Kind, Source};
 use crate::error::Error;
 use zmeld_linux::tree::Tree;
 
@@ -212,14 +212,8 @@ fn swap_file(file: &Section, ram_bytes: u64, by_default: &Line, into: &mut Impor
     };
     let disk = DiskSwap {
         source,
-        encryption: Encryption::None,
         format: true,
-        hibernation: false,
-        timeout: crate::config::tier::TIMEOUT,
-        swap: Swap {
-            priority: None,
-            discard: Discard::None,
-        },
+        ..DiskSwap::default()
     };
     let comment = get(file, "Path").map_or(by_default, |(_, line)| line);
     let tier = into.add("file", false, Kind::Disk(disk), comment.to_string());

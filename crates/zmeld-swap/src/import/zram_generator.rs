@@ -6,8 +6,8 @@ use super::ini::{self, get, Section, Sections};
 use super::rpi_swap::{self, ZramWanted};
 use super::{expression, lines, Imported, Line};
 use crate::config::{
-    Bytes, Codec, Discard, Encryption, Kind, MeldMode, RamDevice, RamDriver, RecompressRule,
-    Recompression, Size, Swap, Which, Writeback,
+    Bytes, Codec, Discard, Kind, RamDevice, RecompressRule, Recompression, Size, Swap, Which,
+    Writeback,
 };
 use crate::error::Error;
 
@@ -132,18 +132,12 @@ fn device(name: &str, section: &Section, ram_bytes: u64, into: &mut Imported) {
         return;
     };
     let mut device = RamDevice {
-        driver: RamDriver::Zram,
         size,
-        memory_limit: None,
-        codec: Vec::new(),
-        recompress: Vec::new(),
-        writeback: None,
-        meld: MeldMode::Off,
-        check_writes: None,
         swap: Swap {
             priority: Some(100),
             discard: Discard::Both,
         },
+        ..RamDevice::default()
     };
     let mut comments = vec![("size", size_comment)];
     if let Some((value, line)) = get(section, "zram-resident-limit") {
@@ -185,11 +179,7 @@ fn writeback(
         Ok(location) => {
             device.writeback = Some(Writeback {
                 device: location,
-                encryption: Encryption::None,
-                daily_limit: None,
-                compressed: false,
-                optional: false,
-                timeout: crate::config::tier::TIMEOUT,
+                ..Writeback::default()
             });
             Some(("writeback", line.to_string()))
         }

@@ -5,9 +5,7 @@ use std::path::Path;
 use zmeld_linux::shell;
 
 use super::{lines, Imported, Line};
-use crate::config::{
-    Bytes, Codec, Discard, Kind, MeldMode, Percent, RamDevice, RamDriver, Size, Swap,
-};
+use crate::config::{Bytes, Codec, Kind, Percent, RamDevice, Size, Swap};
 use crate::error::Error;
 
 const FILE: &str = "/etc/default/zramswap";
@@ -73,18 +71,13 @@ pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), Error> {
         }
     }
     let device = RamDevice {
-        driver: RamDriver::Zram,
         size,
-        memory_limit: None,
         codec: vec![codec],
-        recompress: Vec::new(),
-        writeback: None,
-        meld: MeldMode::Off,
-        check_writes: None,
         swap: Swap {
             priority: Some(priority),
-            discard: Discard::None,
+            ..Swap::default()
         },
+        ..RamDevice::default()
     };
     let tier = into.add("zram", false, Kind::Ram(device), FILE.to_owned());
     into.comment(&tier, "size", size_comment);

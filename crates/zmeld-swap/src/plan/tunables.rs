@@ -85,13 +85,8 @@ impl Draft<'_> {
             ));
         }
         self.problems.extend(self.machine.kept_free(self.config));
-        let given = wanted.values().into_iter().map(|tunable| {
-            (
-                tunable.name,
-                tunable.value.to_string(),
-                tunable.purpose.to_owned(),
-            )
-        });
+        let given = wanted.values().into_iter();
+        let given = given.map(|it| (it.name, it.value, it.purpose.to_owned()));
         let measured = measured.map(|(value, reason)| (SWAPPINESS, value, reason));
         let fitting = self
             .fitting_read_ahead()
