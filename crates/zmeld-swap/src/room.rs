@@ -4,7 +4,9 @@
 //! kernel ends it first. A control group's: every page comes back to the group
 //! that it was charged to, and where the group has no room for it and nothing
 //! left to reclaim, the kernel kills a program of the group, and only then does
-//! swapoff fail. Nothing may be switched off past the second without being told.
+//! swapoff fail. Nothing may be switched off past the second without being told; a limit
+//! that a user set in a group of his own is told and refuses nothing, or any user could
+//! keep swap on.
 //!
 //! What a group has room for: what is free below its limit, half of its page
 //! cache (some of it is dirty or used), and what other areas can take of it
@@ -34,6 +36,7 @@
 mod programs;
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use programs::Programs;
@@ -43,6 +46,7 @@ use crate::event::{Event, Listener};
 use crate::machine;
 use crate::overfull::mib;
 pub use crate::overfull::{Overfull, Program};
+use crate::run_folder::owner;
 use zmeld_linux::counters;
 use zmeld_linux::groups::{Hierarchy, Version};
 use zmeld_linux::meminfo::{self, Meminfo};
@@ -60,8 +64,17 @@ const NO_LIMIT: u64 = 1 << 60;
 pub(crate) struct Findings {
     /// Groups in which a program would be killed.
     pub overfull: Vec<Overfull>,
-    /// Groups that are slowed down meanwhile, in words.
-    pub slowed: Vec<String>,
+    /// What keeps nothing from it and is told: groups that are slowed down meanwhile, and
+    /// limits of users' own.
+    pub told: Vec<String>,
+}
+
+impl Findings {
+    fn tell(&mut self, text: String) {
+        if !self.told.contains(&text) {
+            self.told.push(text);
+        }
+    }
 }
 
 /// What areas that are on by then, and are not yet, can take, in bytes.
@@ -218,7 +231,7 @@ pub(crate) fn check(
     let groups = Watch::begin(host, areas, coming).map(|(found, _)| found);
     if !force {
         let found = groups.and_then(|found| {
-            for text in &found.slowed {
+            for text in &found.told {
                 listener(Event::Note { text });
             }
             refuse(found.overfull)
@@ -243,7 +256,7 @@ pub(crate) fn check(
             return Ok(());
         }
     };
-    for text in &found.slowed {
+    for text in &found.told {
         listener(Event::Note { text });
     }
     for group in &found.overfull {
@@ -496,14 +509,20 @@ impl Look<'_> {
             .is_some_and(|room| room.saturating_add(usage.cache / 2) < self.margin(0));
         let too_low = limit.filter(|limit| is_tight || !fits(*limit));
         if let Some(limit_bytes) = too_low {
-            let shown = self.hierarchy.shown(group);
-            self.findings.overfull.push(Overfull {
-                group: shown,
+            let overfull = Overfull {
+                group: self.hierarchy.shown(group),
                 swapped_bytes: coming,
                 room_bytes: if is_tight { 0 } else { room(limit_bytes) },
                 limit_bytes,
                 largest: self.programs.largest(group),
-            });
+            };
+            match self.limit_of_user(group) {
+                None => self.findings.overfull.push(overfull),
+                Some(uid) => self.findings.tell(format!(
+                    "{overfull}: that limit is the user's own (uid {uid}), and keeps no swap on; \
+                     a program of it may be killed"
+                )),
+            }
             return Ok(0);
         }
         if let Some(high) = high.filter(|high| !fits(*high)) {
@@ -515,9 +534,7 @@ impl Look<'_> {
                 mib(room(high) >> 20),
                 mib(high >> 20)
             );
-            if !self.findings.slowed.contains(&text) {
-                self.findings.slowed.push(text);
-            }
+            self.findings.tell(text);
         }
         // It is reclaimed from at either.
         let lowest = limit.into_iter().chain(high).min();
@@ -528,6 +545,17 @@ impl Look<'_> {
                 .saturating_sub(without)
         });
         Ok(needed.min(elsewhere))
+    }
+
+    /// The user who set a group's limit himself, so that it may not keep root from
+    /// switching swap off; none where it is root's.
+    fn limit_of_user(&self, group: &Path) -> Option<u32> {
+        let file = match self.hierarchy.version {
+            Version::One => "memory.limit_in_bytes",
+            Version::Two => "memory.max",
+        };
+        let meta = self.host.tree().metadata(&group.join(file)).ok()?;
+        Some(meta.uid()).filter(|uid| *uid != 0 && *uid != owner(self.host))
     }
 
     /// What the kernel charges ahead, and what moves between two reads.

@@ -105,6 +105,21 @@ fn a_group_whose_swap_does_not_fit_back_is_named_with_its_largest_program() {
     machine.down().unwrap();
 }
 
+/// Or any user could keep swap on.
+#[test]
+fn a_limit_that_a_user_set_himself_refuses_nothing() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let machine = up();
+    two(&machine, "/app", 90, 98, Some(100));
+    program(&machine, "/app", 42, "python3", 97);
+    assert!(machine.down().is_err());
+    let limit = machine.path("/sys/fs/cgroup/app/memory.max");
+    std::os::unix::fs::chown(limit, Some(65534), None).unwrap();
+    machine.down().unwrap();
+}
+
 /// What status says is to be done.
 fn remedies(machine: &Machine, text: &str) -> Vec<String> {
     let all = machine.findings(text).into_iter();
