@@ -33,6 +33,8 @@ const CANNOT_HOLD_SWAP: [(i64, &str); 9] = [
     (0xca45_1a4e, "bcachefs, which cannot hold a swap file"),
 ];
 
+const WHERE: &str = "put the file on ext4, XFS or btrfs, or use a partition";
+
 /// Create a swap file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreateFile {
@@ -57,7 +59,7 @@ pub fn check_place(host: &Host, path: &Path, size_bytes: u64) -> Result<(), Erro
         return Err(Error::NoPlace {
             path: path.to_path_buf(),
             problem: format!("{} is on {what}", folder.display()),
-            way_out: "put the file on ext4, XFS or btrfs, or use a partition".to_owned(),
+            way_out: WHERE.to_owned(),
         });
     }
     #[allow(clippy::unnecessary_cast)]
@@ -104,6 +106,15 @@ pub fn check_file(host: &Host, path: &Path) -> Result<(), Error> {
     if !meta.is_file() {
         return wrong("it is no file".to_owned(), "name a device as \"device\"");
     }
+    if meta.nlink() > 1 {
+        return wrong(
+            format!(
+                "it has {} names, and whoever has another one has it",
+                meta.nlink()
+            ),
+            "remove the others, or let zmeld make a file",
+        );
+    }
     if meta.blocks() * 512 < meta.len() {
         return wrong(
             format!(
@@ -142,7 +153,14 @@ impl CreateFile {
             file: Some(Identity::file_of(&meta)),
             ..Identity::default()
         })?;
-        self.fill(&file).map_err(failed)?;
+        self.fill(&file).map_err(|cause| match cause.kind() {
+            io::ErrorKind::Unsupported => Error::NoPlace {
+                path: self.path.clone(),
+                problem: "its file system gives no blocks ahead (fallocate)".to_owned(),
+                way_out: WHERE.to_owned(),
+            },
+            _ => failed(cause),
+        })?;
         pinned.give_name_to(&file).map_err(failed)
     }
 
@@ -168,7 +186,7 @@ impl CreateFile {
             io::ErrorKind::Unsupported => Error::NoPlace {
                 path: self.path.clone(),
                 problem: "its file system makes no file without a name (O_TMPFILE)".to_owned(),
-                way_out: "put the file on ext4, XFS or btrfs, or use a partition".to_owned(),
+                way_out: WHERE.to_owned(),
             },
             _ => Error::io("create", &self.path, cause),
         }

@@ -102,8 +102,11 @@ fn a_file_that_others_may_read_is_refused() {
     put_file(&machine);
     mode(&machine, "/srv/swap/file", 0o666);
     is_refused(&machine, &config(THERE), "others may write it (mode 0666)");
+    mode(&machine, "/srv/swap/file", 0o600);
+    fs::hard_link(machine.path("/srv/swap/file"), machine.path("/srv/name")).unwrap();
+    is_refused(&machine, &config(THERE), "it has 2 names");
+    fs::remove_file(machine.path("/srv/name")).unwrap();
     if rustix::process::geteuid().is_root() {
-        mode(&machine, "/srv/swap/file", 0o600);
         chown(machine.path("/srv/swap/file"), Some(65534), None).unwrap();
         let said = "/srv/swap/file: it belongs to another user (uid 65534)";
         is_refused(&machine, &config(THERE), said);
