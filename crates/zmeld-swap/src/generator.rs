@@ -79,7 +79,7 @@ pub fn generate(environment: &BootEnvironment, normal: &Path) -> GeneratorOutcom
     if let Some(skip_reason) = environment.skip_reason() {
         return GeneratorOutcome::None(skip_reason);
     }
-    let loaded = match Config::load_at_boot(&environment.root) {
+    let loaded = match Config::load_at_boot(&environment.root, None) {
         Ok(loaded) => loaded,
         Err(err) => return environment.failed(format!("{err}; no swap is set up")),
     };

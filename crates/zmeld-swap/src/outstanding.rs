@@ -31,7 +31,7 @@ impl Asked {
     /// What the file asks for: see [`Config::completed`]. Without tiers, those of the last
     /// `zmeld up` count.
     fn new(file: &Config, applied: Option<&Applied>) -> Asked {
-        const FILE: &str = "/etc/zmeld.toml";
+        const FILE: &str = "the configuration";
         let Some(applied) = applied else {
             return Asked {
                 config: file.clone(),

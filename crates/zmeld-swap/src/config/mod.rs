@@ -185,13 +185,19 @@ impl Config {
         Self::assemble(&sources, warnings)
     }
 
-    /// [`Config::load`] for a boot, which is better off with some of its swap than with
+    /// [`Config::load`], or [`Config::load_file`] of that file, for a boot, which is better off with some of its swap than with
     /// none: a tier in which something is wrong is left out ([`Loaded::left_out`]).
     ///
     /// # Errors
     /// What is wrong and in no tier.
-    pub fn load_at_boot(root: &Path) -> Result<Loaded, ConfigError> {
-        let (sources, warnings) = files::find(root)?;
+    pub fn load_at_boot(root: &Path, file: Option<&Path>) -> Result<Loaded, ConfigError> {
+        let (sources, warnings) = match file {
+            None => files::find(root)?,
+            Some(file) => {
+                let source = files::read(&Tree::new("/"), file)?;
+                (source.into_iter().collect(), Vec::new())
+            }
+        };
         let (mut tree, wrong) = tree::merge(&sources);
         let (mut understood, mut found) = understand((&tree, wrong));
         let mut left_out: BTreeMap<String, Problem> = BTreeMap::new();

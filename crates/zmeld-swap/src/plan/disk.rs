@@ -8,8 +8,8 @@ use crate::config::{
 use crate::error::Error;
 use crate::step::{DeviceRef, Step};
 use crate::steps::{
-    check_device, check_file, check_key_file, check_owner, check_place, is_unwritten, signatures,
-    CreateFile, FormatLuks, MakeSwap, SwapOn,
+    carries, check_device, check_file, check_key_file, check_owner, check_place, is_unwritten,
+    signatures, CreateFile, FormatLuks, MakeSwap, SwapOn,
 };
 use zmeld_linux::shell::word;
 use zmeld_linux::swaps::SwapArea;
@@ -59,6 +59,14 @@ impl Draft<'_> {
             Encryption::None => disk.format || created || self.was_begun(disk),
             _ => true,
         };
+        if !ours && !created && makes_header {
+            let keeps = match &disk.encryption {
+                Encryption::None => "swap",
+                Encryption::Luks { .. } => "crypto_LUKS",
+                Encryption::Random { .. } => "",
+            };
+            self.may_be_lost(&path, keeps)?;
+        }
         let area = match &disk.encryption {
             Encryption::None => device,
             encryption => {
@@ -194,6 +202,16 @@ impl Draft<'_> {
                 problem: "there is no such file".to_owned(),
                 way_out: "give its size, and it is created".to_owned(),
             }),
+        }
+    }
+
+    /// What a drive carries is not written over, but for what it is to become. Who may not
+    /// look at it can plan all the same: it is looked at again before it is written to.
+    fn may_be_lost(&self, path: &Path, keeps: &str) -> Result<(), Error> {
+        let found = signatures(self.host, path).unwrap_or_default();
+        match found.iter().all(|it| it == keeps) {
+            true => Ok(()),
+            false => Err(carries(path, &found)),
         }
     }
 

@@ -88,7 +88,7 @@ pub(crate) fn refuse_to_lose(host: &Host, drive: &Path) -> Result<(), Error> {
 }
 
 /// That a drive carries what may not be lost.
-fn carries(drive: &Path, found: &[String]) -> Error {
+pub(crate) fn carries(drive: &Path, found: &[String]) -> Error {
     Error::Carries {
         device: drive.to_path_buf(),
         found: found.join(", "),

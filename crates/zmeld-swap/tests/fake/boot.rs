@@ -176,12 +176,15 @@ fn a_boot_goes_on_without_a_tier_that_is_wrong() {
     // A mistake in the file.
     let wrong = "[tier.wrong]\nkind = \"disk\"\ndevise = \"/dev/sdz1\"\n";
     machine.put("/etc/zmeld.toml", &format!("{FAST}{wrong}{SECOND}"));
-    let load = || Config::load_at_boot(machine.host().root());
+    let load = || Config::load_at_boot(machine.host().root(), None);
     assert!(Config::load(machine.host().root()).is_err());
     let loaded = load().unwrap();
     assert_eq!(loaded.config.tiers, config(&[FAST, SECOND].concat()).tiers);
     assert_eq!(loaded.left_out.len(), 1);
     assert!(loaded.left_out[0].key.starts_with("tier.wrong"));
+    let file = machine.path("/etc/zmeld.toml");
+    let named = Config::load_at_boot("/".as_ref(), Some(&file)).unwrap();
+    assert_eq!(named.config, loaded.config);
     machine.put("/etc/zmeld.toml", wrong);
     assert!(load().unwrap().config.without_tiers);
     // What is in no tier is not passed over.

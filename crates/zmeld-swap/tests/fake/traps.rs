@@ -146,20 +146,17 @@ fn what_is_in_use_or_not_there() {
 fn an_optional_tier_that_fails_is_left_out_and_the_rest_is_set_up() {
     let machine = Machine::new();
     let before = machine.snapshot();
-    machine.carry("/dev/sdc1", "ext4");
+    machine.refuse_swapon("/dev/sdc1");
     let text = format!(
         "accept = [\"lru-inversion\"]\n{RAM}[tier.d]\nkind = \"disk\"\ndevice = \"/dev/sdc1\"\n\
          format = true\noptional = true\n"
     );
     let report = machine.up(&config(&text)).unwrap();
     assert_eq!(report.skipped.len(), 1, "{report:?}");
-    assert!(report.skipped[0].reason.contains("carries ext4"));
+    assert!(report.skipped[0].reason.contains("swapon"));
     assert_eq!(machine.text("/proc/swaps").lines().count(), 2);
     machine.down().unwrap();
-    machine.carry("/dev/sdc1", "");
-    let mut after = machine.snapshot();
-    after.remove(&machine.dir.path().join("dev/sdc1/signature"));
-    assert_eq!(after, before);
+    assert_eq!(machine.snapshot(), before);
 }
 
 #[test]
@@ -284,8 +281,41 @@ fn sizes_that_differ_are_told_apart() {
     assert_eq!(told("2048MiB"), Vec::<String>::new());
     for (size, words) in [("2049MiB", "2148532224"), ("3GiB", "3.00 GiB")] {
         let said =
-            format!("/etc/zmeld.toml asked to set its disksize to {words} (in effect 2.00 GiB)");
+            format!("the configuration asked to set its disksize to {words} (in effect 2.00 GiB)");
         assert_eq!(told(size), [said]);
+    }
+}
+
+/// A plan sees what `up` would refuse to write over.
+#[test]
+fn a_drive_that_carries_something_is_refused_by_the_plan() {
+    for (how, keeps) in [
+        ("format = true", "swap"),
+        ("encryption = \"random\"", "ext4"),
+        (
+            "encryption = \"luks\"\nformat = true\nkey_file = \"/etc/key\"",
+            "crypto_LUKS",
+        ),
+    ] {
+        let machine = Machine::new();
+        machine.put("/etc/key", "key");
+        let closed = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(machine.path("/etc/key"), closed).unwrap();
+        let text = format!(
+            "accept = [\"unstable-name\"]\n[tier.d]\nkind = \"disk\"\ndevice = \"/dev/sdc1\"\n{how}\n"
+        );
+        machine.carry("/dev/sdc1", "xfs");
+        let err = machine.plan(&config(&text)).unwrap_err().to_string();
+        assert!(
+            err.contains("/dev/sdc1 carries xfs, which would be lost"),
+            "{err}"
+        );
+        machine.carry("/dev/sdc1", keeps);
+        assert_eq!(
+            machine.plan(&config(&text)).is_ok(),
+            keeps != "ext4",
+            "{how}"
+        );
     }
 }
 

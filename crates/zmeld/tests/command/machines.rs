@@ -183,7 +183,7 @@ fn status_does_not_call_anothers_device_zmelds() {
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(
             found[0]["what"],
-            "/etc/zmeld.toml asked for it, and it is not set up"
+            "the configuration asked for it, and it is not set up"
         );
         let remedy = found[0]["remedy"].as_str().unwrap();
         assert!(remedy.starts_with("zmeld up --take-over"), "{remedy}");

@@ -193,7 +193,7 @@ fn status_knows_from_the_journal_what_was_applied() {
     put(dir.path(), "/etc/zmeld.toml", &config);
     assert_eq!(
         not_applied(&[]).0,
-        ["ram: /etc/zmeld.toml asked for it, and it is not set up"]
+        ["ram: the configuration asked for it, and it is not set up"]
     );
     // The journal says which device it is.
     let of_device = |device, complete| {
@@ -204,7 +204,7 @@ fn status_knows_from_the_journal_what_was_applied() {
     let (found, status) = not_applied(&[]);
     assert_eq!(
         found,
-        ["zmeld0: /etc/zmeld.toml asked to set its comp_algorithm to zstd"]
+        ["zmeld0: the configuration asked to set its comp_algorithm to zstd"]
     );
     assert_eq!(status["tiers"][0]["set_up_as"], "ram");
     let out = text(&run(&["status", "--root", root]).stdout);
@@ -225,7 +225,7 @@ fn status_knows_from_the_journal_what_was_applied() {
         not_applied(&[]).0,
         [
             "zmeld0: the last zmeld up asked to set its comp_algorithm to zstd",
-            "vm.page-cluster: /etc/zmeld.toml asked to set /proc/sys/vm/page-cluster to 9"
+            "vm.page-cluster: the configuration asked to set /proc/sys/vm/page-cluster to 9"
         ]
     );
     fs::remove_file(dir.path().join("etc/zmeld.toml")).unwrap();

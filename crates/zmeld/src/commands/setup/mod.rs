@@ -270,10 +270,11 @@ fn wanted(
     if args.tier.is_some() || args.device.is_some() {
         return recommended(args, host);
     }
-    let mut loaded = match &args.config {
-        Some(path) => Config::load_file(path)?,
-        None if occasion == Occasion::Boot => Config::load_at_boot(host.root())?,
-        None => Config::load(host.root())?,
+    let file = args.config.as_deref();
+    let mut loaded = match (occasion, file) {
+        (Occasion::Boot, file) => Config::load_at_boot(host.root(), file)?,
+        (Occasion::Asked, Some(file)) => Config::load_file(file)?,
+        (Occasion::Asked, None) => Config::load(host.root())?,
     };
     let files: Vec<String> = loaded
         .files

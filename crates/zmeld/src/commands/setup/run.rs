@@ -34,10 +34,8 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
     }
     let stop = progress::interrupt_flag();
     if args.boot {
-        let loaded = match &args.wanted.config {
-            Some(path) => Config::load_file(path)?,
-            None => Config::load_at_boot(host.root())?,
-        };
+        let file = args.wanted.config.as_deref();
+        let loaded = Config::load_at_boot(host.root(), file)?;
         await_drives(&host, &loaded.config, args.wanted.only.as_deref())?;
     }
     let mut told = Reporter::new();
