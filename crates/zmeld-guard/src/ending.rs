@@ -66,8 +66,11 @@ impl GuardLoop {
                 .is_none_or(|at| now.duration_since(at) < WAITED_FOR)
         };
         let is_full = self.endings.len() == ENDING_MAX;
+        // What was told to end was not enough where half of what was left then has gone since.
+        let went_on = |it: &Ending| sample.headroom_bytes < it.headroom_bytes / 2;
+        let is_waiting = self.endings.iter().any(waits) && !self.endings.iter().all(went_on);
         // Before groups are chosen first there are none.
-        if is_full || self.endings.iter().any(waits) || !self.has_chosen {
+        if is_full || is_waiting || !self.has_chosen {
             return;
         }
         let is_settling = self.is_settling(sample, now);

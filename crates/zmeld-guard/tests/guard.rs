@@ -1012,6 +1012,36 @@ fn many_that_grow_together_are_ended_in_one_go() {
     assert_eq!(noted(&machine).unwrap().ended_total, 4);
 }
 
+/// What was told to end is not waited for while the rest takes what is left.
+#[test]
+fn where_what_was_told_is_not_enough_more_of_what_grows_is_told() {
+    let mut still = Process::patient();
+    let all: Vec<_> = (0..8).map(|_| Process::deaf()).collect();
+    let mut machine = Machine::new("end = [\"/apps\"]\ngrace = \"20s\"\n");
+    machine.group("apps", 0, &[]);
+    machine.group("apps/still", 400, &[&still]);
+    for (at, process) in all.iter().enumerate() {
+        machine.group(&format!("apps/{at}"), 46, &[process]);
+    }
+    machine.look(2);
+    for at in 0..all.len() {
+        machine.takes(&format!("apps/{at}"), 50);
+    }
+    machine.available(18);
+    let said = machine.look(1);
+    let told = |said: &str| said.matches("ends /apps/").count();
+    let first = told(&said);
+    assert!((1..4).contains(&first), "{said}");
+    assert_eq!(told(&machine.look(1)), 0);
+    for at in 0..all.len() {
+        machine.takes(&format!("apps/{at}"), 54);
+    }
+    machine.available(8);
+    let said = machine.look(1);
+    assert!(told(&said) > 0 && !said.contains("still"), "{said}");
+    assert!(still.lives());
+}
+
 /// Files in memory stay, whoever is ended.
 #[test]
 fn what_fills_tmpfs_and_leaves_costs_nobody_else() {
