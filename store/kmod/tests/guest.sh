@@ -179,17 +179,18 @@ disturb() {
 	sleep 0.05
 }
 
-# A loop device of so many MiB in memory: $loop.
+# A loop device of so many MiB in memory: $loop. Its file is where root alone may write.
 loop_new() {
 	modprobe loop 2>/dev/null
-	truncate -s "$1M" /tmp/backing
+	mkdir -p -m 700 /var/lib/guest
+	(umask 077 && truncate -s "$1M" /var/lib/guest/backing)
 	loop=$(losetup -f)
-	losetup "$loop" /tmp/backing
+	losetup "$loop" /var/lib/guest/backing
 }
 
 loop_end() {
 	losetup -d "$loop"
-	rm -f /tmp/backing
+	rm -f /var/lib/guest/backing
 }
 
 GROUPS_TOP=/sys/fs/cgroup
