@@ -1,4 +1,4 @@
-//! Tunables, the rules of `zmeld watch`, metrics. A row is a key: see [`super::section`].
+//! Tunables, the rules of `zmeld watch`, metrics. A row is a key: see `section.rs`.
 
 use std::path::PathBuf;
 
