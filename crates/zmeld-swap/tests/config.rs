@@ -768,7 +768,7 @@ fn the_sample_is_a_configuration_without_a_trap() {
         let loaded = Config::from_text(path, &rule.replace("# ", ""));
         loaded.unwrap_or_else(|err| panic!("{err}")).config.watch
     };
-    assert!(proposed("have of their own is):").reclaim.is_some());
+    assert!(proposed("version 2 only):").reclaim.is_some());
     assert!(proposed("(zmeld-guard):").guard.is_some());
     let (_, other) = sample.split_once("each boot.\n#\n").unwrap();
     let other = other.replace("# ", "").replace("#\n", "\n");
