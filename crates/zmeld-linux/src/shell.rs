@@ -1,6 +1,8 @@
 //! Words of a POSIX shell: written so that a command can be pasted, and read from
 //! files of variables.
 
+use std::path::Path;
+
 /// A word as a shell takes it, quoted where it has to be. `shlex` would quote `=`, `,`
 /// and `%`, of which commands for the kernel are full, and double every backslash of a
 /// name in `/dev/disk/by-label`.
@@ -10,6 +12,11 @@ pub fn word(text: &str) -> String {
         return text.to_owned();
     }
     format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// A path as a shell takes it.
+pub fn path(path: &Path) -> String {
+    word(&path.to_string_lossy())
 }
 
 /// The words of a line, quotes and a comment taken off; none where a quote is open.

@@ -60,7 +60,7 @@ pub enum Error {
         "{} carries {found}, which would be lost: name another device, or run wipefs --all {} \
          if nothing on it is needed",
         device.display(),
-        zmeld_linux::shell::word(&device.to_string_lossy())
+        zmeld_linux::shell::path(device)
     )]
     Carries {
         /// The device.

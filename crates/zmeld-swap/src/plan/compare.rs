@@ -1,9 +1,9 @@
 //! What of a plan is in place already, what has to go, what is missing: decided here,
 //! once, for `plan`, `--dry-run`, `up`, `status` and `config check`.
 //!
-//! Values are compared one by one. Of any other part, the steps that are recorded, are the same as planned and still
-//! hold are kept, up to the first that is not. What is recorded after it goes, the
-//! last first, and what is planned from there on is applied. What the kernel changes
+//! Values are compared one by one. Of any other part, the steps that are recorded, are
+//! the same as planned and still hold are kept, up to the first that is not. What is
+//! recorded after it goes, the last first, and what is planned from there on is applied. What the kernel changes
 //! while a RAM device is in use is changed there, and no page leaves it. The device is
 //! made anew where another of its attributes is missing or wrong, since those can be
 //! written only once and go with the device.

@@ -11,7 +11,7 @@ use crate::steps::{
     carries, check_device, check_file, check_key_file, check_owner, check_place, is_unwritten,
     signatures, CreateFile, FormatLuks, MakeSwap, SwapOn,
 };
-use zmeld_linux::shell::word;
+use zmeld_linux::shell;
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::Host;
 use zmeld_report::units::bytes;
@@ -120,7 +120,7 @@ impl Draft<'_> {
         if wanted < 0 || active.priority == i32::from(wanted) {
             return;
         }
-        let (shown, pasted) = (path.display(), pasted(path));
+        let (shown, pasted) = (path.display(), shell::path(path));
         self.warn(
             Trap::Priorities,
             &format!("{group}.priority"),
@@ -205,9 +205,9 @@ impl Draft<'_> {
         }
     }
 
-    /// What a drive carries is not written over, but for what it is to become. Who may not
+    /// Refuses a drive that carries anything but what it is to become. Who may not
     /// look at it can plan all the same: it is looked at again before it is written to.
-    fn may_be_lost(&self, path: &Path, keeps: &str) -> Result<(), Error> {
+    pub(super) fn may_be_lost(&self, path: &Path, keeps: &str) -> Result<(), Error> {
         let found = signatures(self.host, path).unwrap_or_default();
         match found.iter().all(|it| it == keeps) {
             true => Ok(()),
@@ -236,7 +236,7 @@ impl Draft<'_> {
                 format!(
                     "mkswap {} prepares it, or format = true in its tier of the configuration \
                      does; both write over what it holds",
-                    pasted(path)
+                    shell::path(path)
                 )
             } else {
                 "name another device".to_owned()
@@ -247,7 +247,7 @@ impl Draft<'_> {
 
 /// That a device which is to be encrypted is swapped to as it is.
 fn in_plain(path: &Path) -> Error {
-    let shown = pasted(path);
+    let shown = shell::path(path);
     Error::InUse {
         device: path.to_path_buf(),
         by: "swap that is not encrypted, and encryption is asked for".to_owned(),
@@ -256,11 +256,6 @@ fn in_plain(path: &Path) -> Error {
              {shown}, and zmeld up"
         ),
     }
-}
-
-/// A path in a command that may be pasted.
-fn pasted(path: &Path) -> String {
-    word(&path.to_string_lossy())
 }
 
 /// A share of RAM is a little different with each kernel: so many parts of the size.
@@ -282,7 +277,7 @@ pub(crate) fn size_apart(
         Size::Bytes(_) => wanted == is,
         _ => wanted.abs_diff(is) <= wanted / SHARE_APART,
     };
-    let (shown, pasted) = (path.display(), pasted(path));
+    let (shown, pasted) = (path.display(), shell::path(path));
     (!is_near).then(|| {
         format!(
             "{shown} has {}, and {} are asked for: a file that is there keeps its size; for a new \

@@ -9,8 +9,8 @@ use crate::error::Error;
 use crate::machine::{Feature, Machine};
 use crate::step::{DeviceRef, Step};
 use crate::steps::{
-    check_dictionary, refuse_to_lose, AddDevice, LoadModule, MakeSwap, Mode, OpenCrypt,
-    SetAttribute, SetValue, SwapOn,
+    check_dictionary, AddDevice, LoadModule, MakeSwap, Mode, OpenCrypt, SetAttribute, SetValue,
+    SwapOn,
 };
 
 use super::{Draft, Steps};
@@ -168,12 +168,9 @@ impl Draft<'_> {
             }
             Err(err) => return Err(err),
         };
-        // Once it is zmeld's, it carries what was written back. Who may not look at it
-        // can plan all the same: it is looked at again before it is written to.
+        // Once it is zmeld's, it carries what was written back.
         if self.recorded(steps.name).next().is_none() {
-            if let Err(err @ Error::Carries { .. }) = refuse_to_lose(self.host, &path) {
-                return Err(err);
-            }
+            self.may_be_lost(&path, "")?;
         }
         let below = DeviceRef::Path(path);
         let name = format!("zmeld-{}", tier.name);

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::identity::{new_uuid, stands_on, Identity};
 use crate::step::{left_as_it_is, DeviceRef, MadeDevice, Record, Reversible, StepContext};
 use zmeld_linux::command::Invocation;
-use zmeld_linux::shell::word;
+use zmeld_linux::shell;
 use zmeld_linux::Host;
 
 /// How `wipefs` calls a LUKS volume.
@@ -90,20 +90,20 @@ pub fn check_key_file(host: &Host, path: &Path) -> Result<(), Error> {
             "it is empty, and no key",
             format!(
                 "make one: dd if=/dev/urandom of={} bs=64 count=1",
-                word(&path.to_string_lossy())
+                shell::path(path)
             ),
         );
     }
     if meta.permissions().mode() & 0o077 != 0 {
         return wrong(
             "others than its owner may read this key",
-            format!("chmod 600 {}", word(&path.to_string_lossy())),
+            format!("chmod 600 {}", shell::path(path)),
         );
     }
     if meta.uid() != 0 && host.root() == Path::new("/") {
         return wrong(
             "it belongs to an ordinary user, who can read all that is swapped",
-            format!("chown root {}", word(&path.to_string_lossy())),
+            format!("chown root {}", shell::path(path)),
         );
     }
     Ok(())
