@@ -136,10 +136,12 @@ impl Setting for Encryption {
             key_size: cipher.key_size,
         };
         let mut lines = keys.rows();
-        if row.section == Section::Writeback {
-            lines.retain(|line| line.name != "key_file");
+        if row.key.section == Section::Writeback {
+            lines.retain(|line| line.key.name != "key_file");
             lines[0].takes = "none or random".to_owned();
-            lines.iter_mut().for_each(|line| line.section = row.section);
+            lines
+                .iter_mut()
+                .for_each(|line| line.key.section = row.key.section);
         }
         lines
     }

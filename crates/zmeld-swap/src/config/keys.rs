@@ -156,14 +156,14 @@ const RULES: [Section; 5] = [
 impl Key {
     fn of(line: Line) -> Key {
         let default = match line.written {
-            _ if !line.without.is_empty() => line.without.to_owned(),
+            _ if !line.key.without.is_empty() => line.key.without.to_owned(),
             Written::Value(toml::Value::String(text)) => text,
             Written::Value(value) => value.to_string(),
             Written::Nothing | Written::Table(_) => "left alone".to_owned(),
         };
         Key {
-            section: line.section,
-            name: line.name,
+            section: line.key.section,
+            name: line.key.name,
             takes: line.takes,
             default,
         }

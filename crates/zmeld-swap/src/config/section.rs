@@ -17,37 +17,48 @@ use super::value::{Limits, Value};
 
 type Parse<T> = fn(&str) -> Result<T, String>;
 
-/// A key that stands in a section, for a value of that type.
-pub(super) struct Row<T> {
+/// What is said of a key, whatever its value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Said {
     pub section: Section,
     pub name: &'static str,
+    /// What is true where it is not given.
+    pub without: &'static str,
+    pub is_always_written: bool,
+    kernel: Option<(&'static str, &'static str)>,
+}
+
+/// A key that stands in a section, for a value of that type.
+pub(super) struct Row<T> {
+    pub key: Said,
     limits: Limits,
     takes: Option<&'static str>,
-    without: &'static str,
     needed: Option<&'static str>,
     parse: Option<Parse<T>>,
-    is_always_written: bool,
-    kernel: Option<(&'static str, &'static str)>,
 }
 
 impl<T> Row<T> {
     pub const fn new(section: Section, name: &'static str) -> Self {
-        Row {
+        let key = Said {
             section,
             name,
-            limits: (0, i64::MAX),
-            takes: None,
             without: "",
-            needed: None,
-            parse: None,
             is_always_written: false,
             kernel: None,
+        };
+        Row {
+            key,
+            limits: (0, i64::MAX),
+            takes: None,
+            needed: None,
+            parse: None,
         }
     }
 
     /// It stands in another section than the rows beside it.
-    pub const fn of(self, section: Section) -> Self {
-        Row { section, ..self }
+    pub const fn of(mut self, section: Section) -> Self {
+        self.key.section = section;
+        self
     }
 
     /// The lowest and the highest number.
@@ -57,8 +68,9 @@ impl<T> Row<T> {
     }
 
     /// What is true where it is not given, in words: the documented default.
-    pub const fn without(self, without: &'static str) -> Self {
-        Row { without, ..self }
+    pub const fn without(mut self, without: &'static str) -> Self {
+        self.key.without = without;
+        self
     }
 
     /// It has to be given, as in this example.
@@ -76,14 +88,14 @@ impl<T> Row<T> {
 
     /// It is written where it is its default, too.
     pub const fn always(mut self) -> Self {
-        self.is_always_written = true;
+        self.key.is_always_written = true;
         self
     }
 
     /// The kernel's name for it, and what it is for.
-    pub const fn kernel(self, name: &'static str, purpose: &'static str) -> Self {
-        let kernel = Some((name, purpose));
-        Row { kernel, ..self }
+    pub const fn kernel(mut self, name: &'static str, purpose: &'static str) -> Self {
+        self.key.kernel = Some((name, purpose));
+        self
     }
 }
 
@@ -111,14 +123,14 @@ pub(super) trait Setting: Sized {
 
 impl<T: Value> Setting for T {
     fn read(row: &Row<T>, reader: &mut Reader, open: &Open<'_>) -> Option<T> {
-        let Some(node) = open.node(row.name) else {
+        let Some(node) = open.node(row.key.name) else {
             if let Some(example) = row.needed {
-                let what = format!("has no {}; write {example}", row.name);
+                let what = format!("has no {}; write {example}", row.key.name);
                 reader.wrong(&open.place, &open.path, what);
             }
             return None;
         };
-        let key = open.key(row.name);
+        let key = open.key(row.key.name);
         match row.parse {
             Some(parse) => reader.text(node, &key, parse),
             None => T::read(reader, node, &key, row.limits),
@@ -127,17 +139,13 @@ impl<T: Value> Setting for T {
 
     fn lines(&self, row: &Row<T>) -> Vec<Line> {
         vec![Line {
-            section: row.section,
-            name: row.name,
+            key: row.key,
             takes: row
                 .takes
                 .map_or_else(|| T::takes(row.limits), str::to_owned),
-            without: row.without,
             written: self.written(),
-            is_always_written: row.is_always_written,
             is_default: false,
             told: self.told(),
-            kernel: row.kernel,
         }]
     }
 }
@@ -145,17 +153,13 @@ impl<T: Value> Setting for T {
 /// A key with its value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Line {
-    pub section: Section,
-    pub name: &'static str,
+    pub key: Said,
     pub takes: String,
-    pub without: &'static str,
     pub written: Written,
-    pub is_always_written: bool,
     /// Whether the value is what stands in where none is given.
     pub is_default: bool,
     /// What the kernel is told of it.
     told: Option<String>,
-    kernel: Option<(&'static str, &'static str)>,
 }
 
 impl Line {
@@ -212,7 +216,7 @@ pub struct KernelValue {
 /// What is given of that which the kernel takes, in the order of the rows.
 pub(super) fn kernel_values(keys: &impl Keys) -> Vec<KernelValue> {
     let given = keys.rows().into_iter().filter_map(|line| {
-        let (name, purpose) = line.kernel?;
+        let (name, purpose) = line.key.kernel?;
         let value = line.told?;
         Some(KernelValue {
             name,

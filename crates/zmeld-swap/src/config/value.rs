@@ -237,7 +237,7 @@ fn recompressed(items: &[Recompression]) -> Written {
             .rows()
             .into_iter()
             .filter_map(|line| match line.written {
-                Written::Value(value) => Some((line.name.to_owned(), value)),
+                Written::Value(value) => Some((line.key.name.to_owned(), value)),
                 Written::Nothing | Written::Table(_) => None,
             });
         Toml::Table(table.collect())

@@ -96,16 +96,18 @@ impl Writer<'_> {
 
     /// Whether a value is more than its default, or something is said of it.
     fn is_shown(&self, path: &str, line: &Line) -> bool {
-        let key = || tree::dotted(path, line.name);
+        let key = || tree::dotted(path, line.key.name);
         matches!(line.written, Written::Value(_))
-            && (line.is_always_written || !line.is_default || self.comments.contains_key(&key()))
+            && (line.key.is_always_written
+                || !line.is_default
+                || self.comments.contains_key(&key()))
     }
 
     /// The values of a table.
     fn values(&mut self, path: &str, lines: &[Line]) {
         for line in lines {
             if let (true, Written::Value(value)) = (self.is_shown(path, line), &line.written) {
-                self.line(path, line.name, value);
+                self.line(path, line.key.name, value);
             }
         }
     }
@@ -119,7 +121,7 @@ impl Writer<'_> {
             if line.is_default {
                 continue;
             }
-            let path = tree::dotted(path, line.name);
+            let path = tree::dotted(path, line.key.name);
             // Where only a table in it says something, it needs no header of its own.
             let is_inner = |line: &Line| !line.is_default && line.is_table();
             if lines.iter().any(|line| self.is_shown(&path, line))
@@ -141,9 +143,12 @@ impl Writer<'_> {
             Kind::Zswap(zswap) => zswap.lines(),
             Kind::Disk(disk) => disk.lines(),
         };
-        lines.retain(|line| kind.sections().contains(&line.section));
+        lines.retain(|line| kind.sections().contains(&line.key.section));
         // It stands with what else is said of how an area is swapped to.
-        if let Some(at) = lines.iter().position(|it| it.section == Section::Swapped) {
+        if let Some(at) = lines
+            .iter()
+            .position(|it| it.key.section == Section::Swapped)
+        {
             for mut line in OPTIONAL.lines(&tier.optional) {
                 line.is_default = !tier.optional;
                 lines.insert(at, line);
