@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use zmeld_linux::{FileError, HostError};
 
 use crate::overfull::Overfull;
-use crate::plan::RefusedModule;
+use crate::plan::{Refused, RefusedModule};
 
 /// Why something could not be read, planned, set up or taken down.
 #[derive(Debug, thiserror::Error)]
@@ -153,13 +153,11 @@ pub enum Error {
         /// Which, and the way out.
         what: String,
     },
-    /// A part of the plan cannot be.
-    #[error("{group}: {source}")]
+    /// Parts of the plan cannot be.
+    #[error("{}", named(refused))]
     Planned {
-        /// The part.
-        group: String,
-        /// Why.
-        source: Box<Error>,
+        /// The parts, at least one, each with the reason.
+        refused: Refused,
     },
     /// A step failed; what had been done before was undone.
     #[error("{group}: {source}; {after}")]
@@ -208,7 +206,10 @@ impl Error {
             | Error::KernelFeature { .. }
             | Error::ModuleRefused { .. }
             | Error::NoCodec { .. } => ErrorKind::Missing,
-            Error::Step { source, .. } | Error::Planned { source, .. } => source.kind(),
+            Error::Step { source, .. } => source.kind(),
+            Error::Planned { refused } => refused
+                .first()
+                .map_or(ErrorKind::Input, |(_, err)| err.kind()),
             Error::Interrupted { .. } => ErrorKind::Interrupted,
             err if err.refused_with() == Some(io::ErrorKind::PermissionDenied) => {
                 ErrorKind::Missing
@@ -217,11 +218,16 @@ impl Error {
         }
     }
 
+    /// That these parts cannot be planned, where there are any.
+    pub fn planned(refused: Refused) -> Option<Error> {
+        (!refused.is_empty()).then_some(Error::Planned { refused })
+    }
+
     /// The module that the kernel did not take, where it is that.
     pub(crate) fn refused_module(&self) -> Option<RefusedModule<'_>> {
         match self {
             Error::ModuleRefused { module, said, .. } => Some(RefusedModule { module, said }),
-            Error::Step { source, .. } | Error::Planned { source, .. } => source.refused_module(),
+            Error::Step { source, .. } => source.refused_module(),
             _ => None,
         }
     }
@@ -255,6 +261,12 @@ fn way_to_root() -> &'static str {
         false => "root: run it with sudo",
         true => "more than root has here (a container?): run it on the machine itself",
     }
+}
+
+/// All parts that cannot be planned, each with the reason.
+fn named(refused: &Refused) -> String {
+    let parts = refused.iter().map(|(group, err)| format!("{group}: {err}"));
+    parts.collect::<Vec<_>>().join("; ")
 }
 
 /// So many groups are named in one line.

@@ -321,7 +321,7 @@ fn mind(key: &str, what: String) -> Problem {
 
 fn inner(err: &Error) -> &Error {
     match err {
-        Error::Planned { source, .. } | Error::Step { source, .. } => inner(source),
+        Error::Step { source, .. } => inner(source),
         err => err,
     }
 }

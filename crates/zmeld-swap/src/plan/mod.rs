@@ -235,7 +235,7 @@ impl Plan {
     /// Plans. Reads the machine and changes nothing.
     ///
     /// # Errors
-    /// What is wrong with a tier that is not optional: a device that is missing,
+    /// What is wrong with tiers that are not optional: a device that is missing,
     /// a place that cannot hold a swap file.
     pub fn new(
         host: &Host,
@@ -243,17 +243,8 @@ impl Plan {
         state: Option<&State>,
         options: &Options,
     ) -> Result<Plan, Error> {
-        let (mut refused, plan) = Plan::make(host, config, state, options)?;
-        match refused.is_empty() {
-            true => plan,
-            false => {
-                let (group, source) = refused.swap_remove(0);
-                Err(Error::Planned {
-                    group,
-                    source: Box::new(source),
-                })
-            }
-        }
+        let (refused, plan) = Plan::make(host, config, state, options)?;
+        Error::planned(refused).map_or(plan, Err)
     }
 
     /// Plans, too, where some tiers cannot be: those are left as they are. The groups of
@@ -311,13 +302,11 @@ impl Plan {
             }
         }
         // What cannot be planned is left as it is, and nothing else is said of it.
-        let narrowed = Options {
+        let narrowed = (!refused.is_empty()).then(|| Options {
             only: Some(named(config, options, &refused)),
             ..options.clone()
-        };
-        if !refused.is_empty() {
-            draft.options = &narrowed;
-        }
+        });
+        draft.options = narrowed.as_ref().unwrap_or(options);
         let result = draft.tunables().and_then(|()| draft.take_over());
         if let Err(err) = result {
             return Ok((refused, Err(err)));

@@ -172,7 +172,15 @@ fn a_boot_goes_on_without_a_tier_that_is_wrong() {
     assert_eq!(names, ["zswap-off", "tier.fast", "tunables"]);
     let said = "has no /proc/sys/vm/compaction_proactiveness; remove it";
     assert!(plan.problems.iter().any(|it| it.what.ends_with(said)));
-    assert!(machine.up(&both).is_err());
+    // All of them are named.
+    let two = config(&format!(
+        "{text}[tier.gone]\nkind = \"disk\"\ndevice = \"/dev/gone\"\n"
+    ));
+    let said = machine.up(&two).unwrap_err().to_string();
+    assert!(
+        said.contains("tier.huge: ") && said.contains("; tier.gone: "),
+        "{said}"
+    );
     // A mistake in the file.
     let wrong = "[tier.wrong]\nkind = \"disk\"\ndevise = \"/dev/sdz1\"\n";
     machine.put("/etc/zmeld.toml", &format!("{FAST}{wrong}{SECOND}"));

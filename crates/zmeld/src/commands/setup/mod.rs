@@ -546,7 +546,7 @@ fn as_command(to: &Recommendation) -> String {
 }
 
 /// The plan for what is wanted, and what it was made with: `options`, and what the
-/// arguments say.
+/// arguments say. At boot also what cannot be planned of it.
 fn planned(
     wanted: &Wanted,
     args: &WantedArgs,
@@ -572,27 +572,17 @@ fn planned(
         ..options
     };
     let (refused, plan) = Plan::make(host, &wanted.config, state, &options)?;
-    let mut refused = refused
-        .into_iter()
-        .map(|(group, source)| zmeld_swap::Error::Planned {
-            group,
-            source: Box::new(source),
-        });
     // What is wrong with one tier costs a machine no other at boot.
-    let first = refused.next();
-    let (mut plan, first) = match first {
+    let (mut plan, refused) = match zmeld_swap::Error::planned(refused) {
         Some(err) if !is_boot => return Err(err.into()),
-        first => (plan?, first),
+        refused => (plan?, refused),
     };
-    for more in refused {
-        output::say(more);
-    }
     // What the configuration shows by itself comes first.
     let of_file = wanted.problems.iter();
     let of_file = of_file.filter(|it| !is_disproved(&plan.machine, &plan.config, it));
     let of_file: Vec<Problem> = of_file.cloned().collect();
     plan.problems.splice(0..0, of_file);
-    Ok((plan, options, first))
+    Ok((plan, options, refused))
 }
 
 /// `zmeld plan`.
