@@ -12,15 +12,18 @@ pub enum Tone {
     Good,
     /// This needs attention.
     Warning,
+    /// This must not stay so.
+    Critical,
 }
 
 impl Tone {
     /// The word before the advice.
-    fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Tone::Neutral => "Note",
             Tone::Good => "Advice",
             Tone::Warning => "Warning",
+            Tone::Critical => "Critical",
         }
     }
 }
@@ -236,7 +239,7 @@ fn block_text(block: &Block, style: &Style) -> String {
             let painted = match tone {
                 Tone::Neutral => style.bold(&word),
                 Tone::Good => style.good(&word),
-                Tone::Warning => style.warning(&word),
+                Tone::Warning | Tone::Critical => style.warning(&word),
             };
             paragraph(text, style, &word, &painted)
         }

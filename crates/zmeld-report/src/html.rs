@@ -78,12 +78,12 @@ fn block(block: &Block) -> Markup {
     match block {
         Block::Paragraph(text) => html! { p { (running(text)) } },
         Block::Advice(tone, text) => {
-            let (class, word) = match tone {
-                Tone::Neutral => ("advice", "Note"),
-                Tone::Good => ("advice good", "Advice"),
-                Tone::Warning => ("advice warning", "Warning"),
+            let class = match tone {
+                Tone::Neutral => "advice",
+                Tone::Good => "advice good",
+                Tone::Warning | Tone::Critical => "advice warning",
             };
-            html! { p class=(class) { strong { (word) } " " (running(text)) } }
+            html! { p class=(class) { strong { (tone.word()) } " " (running(text)) } }
         }
         Block::Values(values) => html! {
             dl.values {

@@ -83,6 +83,9 @@ fn check_ends_with_1_where_there_is_a_finding_that_counts() {
     let root = str(dir.path());
     let status = json(&["status", "--root", root, "--json"]);
     assert!(!findings(&status, "verify-mismatch").is_empty());
+    let shown = run(&["status", "--root", root]);
+    let shown = text(&shown.stdout);
+    assert!(shown.contains("Critical: [verify-mismatch]"), "{shown}");
     for check in ["--check", "--check=warning", "--check=critical"] {
         assert_eq!(code(&run(&["status", "--root", root, check])), 1, "{check}");
     }

@@ -137,7 +137,12 @@ fn notes_section(body: &PlanBody<'_>) -> Option<Section> {
         section = section.advice(Tone::Warning, text.as_str());
     }
     for problem in &plan.problems {
-        section = section.advice(Tone::Warning, problem.to_string());
+        let tone = match problem.severity {
+            Severity::Error => Tone::Critical,
+            Severity::Warning => Tone::Warning,
+            Severity::Notice => Tone::Neutral,
+        };
+        section = section.advice(tone, problem.to_string());
     }
     for skipped in &plan.skipped {
         let text = format!("{} is left out: {}", skipped.group, skipped.reason);

@@ -159,6 +159,7 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<Outcome> {
 fn tone(severity: Severity) -> Tone {
     match severity {
         Severity::Notice => Tone::Neutral,
-        Severity::Warning | Severity::Critical => Tone::Warning,
+        Severity::Warning => Tone::Warning,
+        Severity::Critical => Tone::Critical,
     }
 }

@@ -430,16 +430,8 @@ fn findings(status: &Status) -> Section {
         section.advice(
             tone(finding.severity),
             format!(
-                "[{}] {}: {} ({}). {}: {}",
-                finding.id,
-                finding.subject,
-                finding.what,
-                finding.evidence,
-                match finding.severity.name() {
-                    "critical" => "Critical; do",
-                    _ => "Do",
-                },
-                finding.remedy
+                "[{}] {}: {} ({}). Do: {}",
+                finding.id, finding.subject, finding.what, finding.evidence, finding.remedy
             ),
         )
     })
