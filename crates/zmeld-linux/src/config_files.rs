@@ -6,12 +6,17 @@
 //! directories, in the order of their names, whatever directory they are in; of
 //! two with one name the first directory's counts. An empty file, or a link to
 //! `/dev/null`, hides those of its name.
+//!
+//! Root does what they say. So each of them, and each folder above it, is root's, and
+//! nobody else may write it.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::FileError;
+use crate::own;
 use crate::tree::Tree;
 
 /// From the strongest to the weakest.
@@ -31,7 +36,8 @@ pub struct ConfigFiles {
 /// Finds them.
 ///
 /// # Errors
-/// When a directory is there and cannot be read.
+/// When a directory is there and cannot be read; when somebody else than root may have
+/// written one of them.
 pub fn find(tree: &Tree) -> Result<ConfigFiles, FileError> {
     let mut found = ConfigFiles::default();
     for directory in DIRECTORIES {
@@ -60,7 +66,30 @@ pub fn find(tree: &Tree) -> Result<ConfigFiles, FileError> {
         }
     }
     found.files.extend(drop_ins.into_values());
+    for path in &found.files {
+        check_owner(tree, path).map_err(|cause| FileError::new("believe", path, cause))?;
+    }
     Ok(found)
+}
+
+/// Refuses a file that others may write, or exchange. In another tree, which anybody may
+/// have made, its owner stands for root.
+fn check_owner(tree: &Tree, path: &Path) -> io::Result<()> {
+    let owner = tree.metadata(Path::new("/"))?.uid();
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let folder = tree.resolved(folder).unwrap_or(folder.to_owned());
+    let is_hidden = tree.link(path).as_deref() == Some(Path::new("/dev/null"));
+    let file = Some(path).filter(|_| !is_hidden);
+    for path in folder.ancestors().chain(file) {
+        // What leads nowhere is told by who reads it.
+        if let Ok(meta) = tree.metadata(path) {
+            own::check(path, &meta, owner).map_err(|err| {
+                let way_out = "root does what it says, so nobody else may write it (chmod, chown)";
+                io::Error::other(format!("{err}; {way_out}"))
+            })?;
+        }
+    }
+    Ok(())
 }
 
 /// The bytes of one; nothing if it is `/dev/null`, which hides others.

@@ -716,6 +716,50 @@ fn errors_name_the_file_that_they_are_in() {
 }
 
 #[test]
+fn a_file_that_others_may_write_is_not_believed() {
+    use std::os::unix::fs::PermissionsExt;
+    const FILES: [&str; 2] = [
+        "/usr/local/lib/zmeld.toml",
+        "/usr/local/lib/zmeld.toml.d/1.toml",
+    ];
+    let root = root(&FILES.map(|path| (path, ZRAM)));
+    let set = |path: &str, mode| {
+        let path = root.path().join(&path[1..]);
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for (path, mode, file) in [
+        (FILES[0], 0o646, FILES[0]),
+        (FILES[1], 0o646, FILES[1]),
+        ("/usr/local/lib/zmeld.toml.d", 0o757, FILES[1]),
+        // Sticky, too: who may make files there has the name as soon as it is free.
+        ("/usr/local", 0o1777, FILES[0]),
+    ] {
+        set(path, mode);
+        let said = Config::load(root.path()).unwrap_err().to_string();
+        assert_eq!(
+            said,
+            format!(
+                "cannot believe {file}: {path}: others may write it (mode {mode:04o}); root does \
+                 what it says, so nobody else may write it (chmod, chown)"
+            )
+        );
+        set(path, 0o755);
+    }
+    Config::load(root.path()).unwrap();
+    // What hides others is no file of anybody's.
+    let hidden = root.path().join("usr/local/lib/zmeld.toml.d/1.toml");
+    fs::remove_file(&hidden).unwrap();
+    std::os::unix::fs::symlink("/dev/null", &hidden).unwrap();
+    Config::load(root.path()).unwrap();
+    if rustix::process::geteuid().is_root() {
+        let file = root.path().join("usr/local/lib/zmeld.toml");
+        std::os::unix::fs::chown(file, Some(65534), None).unwrap();
+        let said = Config::load(root.path()).unwrap_err().to_string();
+        assert!(said.contains("another user (uid 65534)"), "{said}");
+    }
+}
+
+#[test]
 fn files_that_are_no_text_are_refused_and_not_waited_for() {
     let root = root(&[("/etc/other", "")]);
     let at = root.path().join("etc/zmeld.toml");
