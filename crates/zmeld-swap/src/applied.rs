@@ -30,7 +30,7 @@ pub struct AppliedTier {
     /// Its swap area, as `/proc/swaps` names it; none for zswap, and where it was
     /// not switched on.
     pub area: Option<String>,
-    /// What has become of its area where somebody else has its name by now.
+    /// What has become of its area where it is not swapped to any more.
     pub lost: Option<String>,
 }
 
@@ -104,10 +104,12 @@ impl AppliedTier {
                 }
                 Area::Off => {
                     let path = path_of(host, records, &group, &step.device)?;
-                    if path.is_none() {
-                        tier.lost = Some("the device that was made for it is gone".to_owned());
-                    }
-                    path.map(|path| host.resolved(&path))
+                    let path = path.map(|path| host.resolved(&path));
+                    tier.lost = Some(match &path {
+                        Some(path) => format!("{} is not in /proc/swaps", path.display()),
+                        None => "the device that was made for it is gone".to_owned(),
+                    });
+                    path
                 }
             };
             tier.area = area.map(|path| path.to_string_lossy().into_owned());
