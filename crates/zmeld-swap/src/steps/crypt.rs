@@ -151,7 +151,9 @@ impl Reversible for FormatLuks {
         if record.before.as_deref() == Some(IS_LUKS) {
             return Ok(None);
         }
-        let path = context.path(&self.device)?;
+        let device = pin::same_device(context, &self.device, record)?;
+        // Another may have had the name when it was looked at.
+        refuse_to_lose(context.host, &device)?;
         // The key file is random, not a passphrase: stretching it adds nothing,
         // and argon2 would take memory on a machine that is short of it.
         let mut format = Invocation::new("cryptsetup")
@@ -163,7 +165,7 @@ impl Reversible for FormatLuks {
             format = format.args(["--uuid", uuid]);
         }
         let format = format
-            .arg(context.host.path(&path))
+            .arg(context.host.path(&device))
             .arg(context.host.path(&self.key_file));
         context.host.run(&format)?;
         Ok(None)
@@ -256,9 +258,12 @@ impl Reversible for OpenCrypt {
     fn apply(
         &self,
         context: &mut StepContext<'_>,
-        _: &Record,
+        record: &Record,
     ) -> Result<Option<MadeDevice>, Error> {
-        let path = context.host.path(context.path(&self.device)?);
+        let device = pin::same_device(context, &self.device, record)?;
+        if let Mode::Random { .. } = self.mode {
+            refuse_to_lose(context.host, &device)?;
+        }
         let mut open = Invocation::new("cryptsetup").args(["open", "--batch-mode"]);
         if self.allow_discards {
             open = open.arg("--allow-discards");
@@ -278,7 +283,8 @@ impl Reversible for OpenCrypt {
                 .args(["--cipher", &cipher.name])
                 .args(["--key-size", &cipher.key_size.to_string()]),
         };
-        context.host.run(&open.arg(path).arg(self.name.as_str()))?;
+        let open = open.arg(context.host.path(device));
+        context.host.run(&open.arg(self.name.as_str()))?;
         if let Some(identity) = Identity::of(context.host, &mapping(&self.name))? {
             context.remember(identity)?;
             return Ok(None);

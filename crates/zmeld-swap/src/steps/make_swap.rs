@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::crypt::Mode;
-use super::{carries, pin, thing, Thing};
+use super::{carries, pin, refuse_to_lose, thing, Thing};
 use crate::error::Error;
 use crate::identity::{new_uuid, swap_label, Identity};
 use crate::step::{left_as_it_is, DeviceRef, MadeDevice, Record, Reversible, Step, StepContext};
@@ -129,7 +129,14 @@ impl Reversible for MakeSwap {
         }
         mkswap = match pin::is_file(&path) {
             true => pin::given(mkswap, &pin::same_file(context.host, &path, record)?),
-            false => mkswap.arg(context.host.path(&path)),
+            false => {
+                let device = pin::same_device(context, &self.device, record)?;
+                // Another may have had the name when it was looked at.
+                if self.device != DeviceRef::Added && record.before.is_none() {
+                    refuse_to_lose(context.host, &device)?;
+                }
+                mkswap.arg(context.host.path(device))
+            }
         };
         context.host.run(&mkswap)?;
         Ok(None)

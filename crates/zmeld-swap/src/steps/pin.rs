@@ -3,17 +3,19 @@
 //! read it.
 
 use std::fs::Metadata;
+use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use zmeld_linux::command::Invocation;
 use zmeld_linux::own::{self, Pinned};
 use zmeld_linux::Host;
 
+use super::{thing, Thing};
 use crate::error::Error;
 use crate::identity::Identity;
 use crate::run_folder::{foreign, owner};
-use crate::step::Record;
+use crate::step::{DeviceRef, Record, Step, StepContext};
 
 /// Whether a path names a swap file; what is below `/dev` is the system's.
 pub(super) fn is_file(path: &Path) -> bool {
@@ -213,6 +215,49 @@ pub fn check_device(host: &Host, path: &Path) -> Result<(), Error> {
     check_below(host, &Path::new("/sys/class/block").join(name), 0)
 }
 
+/// The device that a step works on, by the kernel's own name: a label leads elsewhere as
+/// soon as a stick has it. It is held to what it was when the step was begun, and when an
+/// earlier one of the group wrote to it.
+///
+/// # Errors
+/// Those of [`check_device`]; that it is another by now.
+pub(super) fn same_device(
+    context: &StepContext<'_>,
+    device: &DeviceRef,
+    record: &Record,
+) -> Result<PathBuf, Error> {
+    let host = context.host;
+    let path = host.resolved(&context.path(device)?);
+    // The drive of an experiment is made of a file of its own, in a folder for all.
+    if !context.only_named {
+        check_device(host, &path)?;
+    }
+    let of_group = context
+        .records
+        .iter()
+        .filter(|it| it.group == context.group);
+    let written = of_group.filter(|it| match &it.step {
+        Step::FormatLuks(format) => it.done && format.device == *device,
+        Step::MakeSwap(make) => it.done && make.device == *device,
+        _ => false,
+    });
+    let mut own = record.clone();
+    if let (Step::FormatLuks(_) | Step::MakeSwap(_), Some(is)) = (&record.step, &mut own.identity) {
+        // The header is not written yet.
+        (is.swap, is.luks) = (None, None);
+    }
+    for record in written.chain([&own]) {
+        if let Thing::Other(why) = thing(host, &path, record)? {
+            return Err(Error::NoPlace {
+                path,
+                problem: why.to_owned(),
+                way_out: "find out what has its name, and try again".to_owned(),
+            });
+        }
+    }
+    Ok(path)
+}
+
 /// Devices stand on each other no deeper than that.
 const DEPTH_MAX: usize = 8;
 
@@ -220,12 +265,15 @@ const DEPTH_MAX: usize = 8;
 /// swap file, however many devices stand between.
 fn check_below(host: &Host, device: &Path, depth: usize) -> Result<(), Error> {
     // A partition has it above itself.
-    for file in ["loop/backing_file", "../loop/backing_file"] {
-        let Some(file) = host.read_optional(device.join(file))? else {
+    for path in ["loop/backing_file", "../loop/backing_file"] {
+        let Some(file) = host.read_optional(device.join(path))? else {
             continue;
         };
+        let is_above = path.starts_with("..");
+        let device = device.join(if is_above { ".." } else { "" });
         let file = Path::new(file.trim_end_matches('\n'));
-        if file.to_string_lossy().ends_with(" (deleted)") || !host.exists(file) {
+        let is_gone = file.to_string_lossy().ends_with(" (deleted)") || !host.exists(file);
+        if is_gone || !is_made_of(host, &device, file)? {
             return Err(Error::NoPlace {
                 path: file.to_path_buf(),
                 problem: "a loop device has it, and nobody knows who else does".to_owned(),
@@ -240,4 +288,28 @@ fn check_below(host: &Host, device: &Path, depth: usize) -> Result<(), Error> {
         check_below(host, &Path::new("/sys/class/block").join(name), depth + 1)?;
     }
     Ok(())
+}
+
+/// Whether a loop device is made of the file that has this path here. Its own says what the
+/// path was where it was opened, which may be a mount namespace of a user's.
+fn is_made_of(host: &Host, device: &Path, file: &Path) -> Result<bool, Error> {
+    // Who is not root is not told, and neither is who only looks: root asks again.
+    if !rustix::process::geteuid().is_root() {
+        return Ok(true);
+    }
+    let device = host.resolved(device);
+    let device = Path::new("/dev").join(device.file_name().unwrap_or_default());
+    let losetup = Invocation::new("losetup").args(["--noheadings", "--output"]);
+    let losetup = losetup.args(["BACK-MAJ:MIN,BACK-INO"]);
+    let said = match host
+        .run(&losetup.arg(host.path(device)))
+        .map_err(Error::from)
+    {
+        Err(err) if err.refused_with() == Some(ErrorKind::PermissionDenied) => return Ok(true),
+        said => said?,
+    };
+    let meta = host.tree().metadata(file);
+    let meta = meta.map_err(|err| Error::io("look at", file, err))?;
+    let is = Identity::file_of(&meta);
+    Ok(said.split_whitespace().eq(is.split_whitespace().take(2)))
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use zmeld_report::units::bytes;
 
-use super::{refuse_to_lose, while_busy, written_over};
+use super::{pin, refuse_to_lose, while_busy, written_over};
 use crate::config::{CheckWrites, MeldMode, Named};
 use crate::error::Error;
 use crate::event::Event;
@@ -414,7 +414,16 @@ impl Reversible for SetAttribute {
         if let SetAttribute::Size(_) = self {
             self.tell_lacking(context, &path)?;
         }
-        let value = self.value(context)?;
+        let value = match self {
+            SetAttribute::BackingDevice(device) => {
+                let drive = pin::same_device(context, device, record)?;
+                if let DeviceRef::Path(_) = device {
+                    refuse_to_lose(context.host, &drive)?;
+                }
+                drive.display().to_string()
+            }
+            set => set.text(),
+        };
         while_busy(|| context.host.write(&path, &value))?;
         // The kernel rounds, refuses in silence, or drops parameters it does not
         // know: only what is read back counts.

@@ -1,5 +1,6 @@
 //! A swap area, switched on and off.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, RecvTimeoutError};
@@ -20,6 +21,8 @@ use zmeld_linux::Host;
 
 /// How often progress is told while pages come back.
 const TELL_EVERY: Duration = Duration::from_millis(200);
+/// A drive that gave no page back for so long is dead: it holds up all other runs.
+const STALLED_AFTER: Duration = Duration::from_secs(600);
 /// How often the control groups, and whether to stop, are looked at meanwhile.
 const GUARD_EVERY: Duration = Duration::from_millis(20);
 
@@ -84,16 +87,16 @@ impl Reversible for SwapOn {
             swapon = swapon.args(["--priority", &self.priority.to_string()]);
         }
         swapon = self.discard.told_to(swapon);
-        let is_file = pin::is_file(&path);
-        // swapon looks its file up by name, which nobody but root can give to another
-        // between these two looks.
-        let is_same = || pin::same_file(context.host, &path, record).map(drop);
-        if is_file {
-            is_same()?;
-        }
-        context.host.run(&swapon.arg(context.host.path(&path)))?;
-        if let Err(err) = if is_file { is_same() } else { Ok(()) } {
-            let swapoff = Invocation::new("swapoff").arg(context.host.path(&path));
+        // swapon looks it up by name, which nobody but root can give to another between
+        // these two looks.
+        let looked_at = || match pin::is_file(&path) {
+            true => pin::same_file(context.host, &path, record).map(|_| path.clone()),
+            false => pin::same_device(context, &self.device, record),
+        };
+        let area = context.host.path(looked_at()?);
+        context.host.run(&swapon.arg(&area))?;
+        if let Err(err) = looked_at() {
+            let swapoff = Invocation::new("swapoff").arg(area);
             context.host.run(&swapoff.unlimited())?;
             return Err(err);
         }
@@ -272,6 +275,7 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
         });
         let mut wait = GUARD_EVERY;
         let mut told = Instant::now();
+        let mut flow = Flow::new(told);
         while is_over.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
             let begin = Instant::now();
             if is_guarded && overfull.is_empty() {
@@ -279,7 +283,7 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
                 let found = watch.again(host, &areas).unwrap_or_default();
                 overfull = found.overfull;
             }
-            if !overfull.is_empty() {
+            if !overfull.is_empty() || flow.is_stalled(Instant::now()) {
                 end_it.store(true, Ordering::SeqCst);
             }
             // Many groups take long to look at: a quarter of the time at most.
@@ -289,6 +293,7 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
             }
             told = Instant::now();
             if let Some(left_bytes) = used_bytes(host, path) {
+                flow.see(told, left_bytes);
                 context.tell(Event::SwappingIn {
                     path,
                     left_bytes,
@@ -305,6 +310,14 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
     if host.swap_on(path)?.is_none() {
         return Ok(());
     }
+    if let Err(err) = &result {
+        if err
+            .cause()
+            .is_some_and(|it| it.kind() == ErrorKind::TimedOut)
+        {
+            return result.map(drop).map_err(Error::from);
+        }
+    }
     room::refuse(overfull)?;
     if context.is_stopped() {
         let after = format!("{} is still swapped to", path.display());
@@ -315,6 +328,34 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
         "/proc/swaps",
         format!("still lists {} after swapoff", path.display()),
     ))
+}
+
+/// Whether pages come back.
+struct Flow {
+    since: Instant,
+    left_bytes: u64,
+}
+
+impl Flow {
+    fn new(now: Instant) -> Flow {
+        Flow {
+            since: now,
+            left_bytes: u64::MAX,
+        }
+    }
+
+    fn see(&mut self, now: Instant, left_bytes: u64) {
+        if left_bytes < self.left_bytes {
+            *self = Flow {
+                since: now,
+                left_bytes,
+            };
+        }
+    }
+
+    fn is_stalled(&self, now: Instant) -> bool {
+        now.duration_since(self.since) > STALLED_AFTER
+    }
 }
 
 fn used_bytes(host: &Host, path: &Path) -> Option<u64> {
@@ -331,5 +372,24 @@ impl Discard {
             Discard::Pages => swapon.arg("--discard=pages"),
             Discard::Both => swapon.arg("--discard").unlimited(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drive_that_gives_no_page_back_is_stalled() {
+        let began = Instant::now();
+        let after = |seconds| began + Duration::from_secs(seconds);
+        let mut flow = Flow::new(began);
+        assert!(!flow.is_stalled(after(600)));
+        assert!(flow.is_stalled(after(601)));
+        flow.see(after(601), 8192);
+        flow.see(after(900), 4096);
+        flow.see(after(1000), 4096);
+        assert!(!flow.is_stalled(after(1500)));
+        assert!(flow.is_stalled(after(1501)));
     }
 }

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -595,6 +596,11 @@ impl Fake {
             Some(object) => object.path_now().unwrap(),
             None => PathBuf::from(words.last().unwrap()),
         };
+        // As a command opens a device.
+        let last = match last.starts_with(self.root.join("dev")) {
+            true => last.canonicalize().unwrap_or(last),
+            false => last,
+        };
         let mut inner = self.inner.lock().unwrap();
         match invocation.program.as_str() {
             "wipefs" if has("--all") => {
@@ -660,6 +666,22 @@ impl Fake {
                 let folder = self.root.join("sys/block").join(words.last().unwrap());
                 fs::remove_dir_all(folder).unwrap();
                 Ok(String::new())
+            }
+            "losetup" => {
+                let folder = self
+                    .root
+                    .join("sys/class/block")
+                    .join(last.file_name().unwrap());
+                let file = match folder.join("loop/really").exists() {
+                    true => folder.join("loop/really"),
+                    false => {
+                        let file = fs::read_to_string(folder.join("loop/backing_file")).unwrap();
+                        self.root.join(file.trim().trim_start_matches('/'))
+                    }
+                };
+                let meta = fs::metadata(file).unwrap();
+                let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
+                Ok(format!(" {major}:{minor}  {}\n", meta.ino()))
             }
             "cryptsetup" if has("--help") => Ok("--disable-external-tokens".to_owned()),
             "cryptsetup" if has("luksFormat") => {

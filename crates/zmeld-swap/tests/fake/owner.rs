@@ -153,6 +153,51 @@ fn a_device_that_is_named_in_a_folder_of_others_is_refused() {
     is_refused(&machine, &config(text), said);
 }
 
+/// A stick that is plugged in meanwhile takes the label of a drive.
+#[test]
+fn what_takes_the_label_of_a_drive_between_two_operations_is_not_touched() {
+    const LINK: &str = "/dev/disk/by-partlabel/swap";
+    let plain = "[tier.d]\nkind = \"disk\"\ndevice = \"PARTLABEL=swap\"\nformat = true\n";
+    let random = plain.replace("format = true", "encryption = \"random\"");
+    let luks = format!("{plain}encryption = \"luks\"\nkey_file = \"/etc/key\"\n");
+    let written_back = "[tier.z]\nkind = \"zram\"\nmemory_limit = \"10%\"\n\
+                        [tier.z.writeback]\ndevice = \"PARTLABEL=swap\"\n";
+    for text in [plain, &random, &luks, written_back] {
+        let config = config(text);
+        for number in 0.. {
+            let machine = machine();
+            machine.put("/etc/key", "key");
+            mode(&machine, "/etc/key", 0o600);
+            machine.carry("/dev/sdb1", "ext4");
+            let link = machine.path(LINK);
+            fs::create_dir_all(link.parent().unwrap()).unwrap();
+            symlink("../../sdc1", &link).unwrap();
+            let moved = machine.path("/moved");
+            machine.before_operation(number, move || {
+                fs::write(moved, "").unwrap();
+                fs::remove_file(&link).unwrap();
+                symlink("../../sdb1", &link).unwrap();
+            });
+            let result = machine.up(&config);
+            let said = format!("{number} of {text}: {result:?}");
+            assert_eq!(machine.text("/dev/sdb1"), "", "{said}");
+            assert!(!machine.text("/proc/swaps").contains("/dev/sdb1"), "{said}");
+            let mapped = machine.path("/sys/block/zmeld-d/slaves/sdb1");
+            assert!(!mapped.exists(), "{said}");
+            for zram in ["zram0", "zram1"] {
+                let backing = machine.path(&format!("/sys/block/{zram}/backing_dev"));
+                let backing = fs::read_to_string(backing).unwrap_or_default();
+                assert!(!backing.contains("sdb1"), "{said}");
+            }
+            if !machine.path("/moved").exists() {
+                // All of it was over before.
+                result.unwrap();
+                break;
+            }
+        }
+    }
+}
+
 /// A label leads to any device, and a user's loop device to his file.
 #[test]
 fn a_device_that_is_made_of_a_file_of_others_is_refused() {
@@ -172,6 +217,14 @@ fn a_device_that_is_made_of_a_file_of_others_is_refused() {
         is_refused(&machine, &config(text), said);
         mode(&machine, "/srv/image", 0o600);
         machine.plan(&config(text)).unwrap();
+        if rustix::process::geteuid().is_root() {
+            // A user's file has that path where he mounted it.
+            let really = format!("/sys/class/block/{at}/loop/really");
+            machine.put(&really, "");
+            let err = machine.up(&config(text)).unwrap_err().to_string();
+            assert!(err.contains("nobody knows who else does"), "{err}");
+            fs::remove_file(machine.path(&really)).unwrap();
+        }
         fs::remove_file(machine.path("/srv/image")).unwrap();
         is_refused(&machine, &config(text), "a loop device has it");
     }
