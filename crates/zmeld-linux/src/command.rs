@@ -54,6 +54,10 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// a drive.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
+/// How long one that was asked to end may take: a signal is heard between two pages, and not
+/// by one that waits for a drive.
+const HEEDS_WITHIN: Duration = Duration::from_secs(30);
+
 /// An argument that names a file which is held open: the command works on that file,
 /// whatever has its name by then.
 #[derive(Debug, Clone)]
@@ -189,6 +193,15 @@ impl Finished {
 /// One that can be asked to end also ends with the thread that waits for it, however
 /// that ends (SIGKILL): nobody would look after it any more.
 pub(crate) fn run(invocation: &Invocation, stop: Option<&AtomicBool>) -> io::Result<Finished> {
+    run_heeding(invocation, stop, HEEDS_WITHIN)
+}
+
+/// [`run`], and kills a command that does not end within `heeds_within` of being asked to.
+fn run_heeding(
+    invocation: &Invocation,
+    stop: Option<&AtomicBool>,
+    heeds_within: Duration,
+) -> io::Result<Finished> {
     let path = lookup_path();
     let mut command = match stop.is_some() && is_there(&invocation.program, &path) {
         true if can_tie(&path) => tied(&invocation.program),
@@ -215,7 +228,7 @@ pub(crate) fn run(invocation: &Invocation, stop: Option<&AtomicBool>) -> io::Res
         .stderr(Stdio::piped())
         .process_group(0)
         .spawn()?;
-    let (output, errors) = converse(&mut child, invocation, stop)?;
+    let (output, errors) = converse(&mut child, invocation, stop, heeds_within)?;
     let status = child.wait()?;
     let said = |bytes: &[u8]| match &name {
         Some(name) => made_text(bytes).replace(GIVEN, name),
@@ -286,12 +299,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Feeds and listens at once, so that neither side waits for the other, until the
 /// command closes what it writes to. It is asked to end once `stop` is set, and killed
-/// at its limit. The child is waited for afterwards, so that its number is its own all
-/// the while; where even a killed one does not end, it is left alone.
+/// at its limit, or where it does not heed that. The child is waited for afterwards, so
+/// that its number is its own all the while; where even a killed one does not end, it is left alone.
 fn converse(
     child: &mut Child,
     invocation: &Invocation,
     stop: Option<&AtomicBool>,
+    heeds_within: Duration,
 ) -> io::Result<(Vec<u8>, Vec<u8>)> {
     let pid = Pid::from_child(child);
     let (sender, receiver) = mpsc::channel();
@@ -304,42 +318,43 @@ fn converse(
     }
     let began = Instant::now();
     let (mut output, mut errors) = (None, None);
-    let (mut asked, mut killed) = (false, None);
+    let (mut asked, mut killed) = (None, None);
     while output.is_none() || errors.is_none() {
         match receiver.recv_timeout(LOOK_EVERY) {
             Ok((true, bytes)) => output = Some(bytes),
             Ok((false, bytes)) => errors = Some(bytes),
             Err(_) => {}
         }
-        if !asked && stop.is_some_and(|stop| stop.load(Ordering::SeqCst)) {
+        if asked.is_none() && stop.is_some_and(|stop| stop.load(Ordering::SeqCst)) {
             // One that has ended by itself needs no signal.
             let _ = kill_process(pid, Signal::INT);
-            asked = true;
+            asked = Some(Instant::now());
         }
-        let is_late = invocation
+        let of_asked = asked.map(|asked| (asked, heeds_within));
+        let mut bounds = invocation
             .limit
-            .is_some_and(|limit| began.elapsed() > limit);
-        if is_late && killed.is_none() {
+            .map(|it| (began, it))
+            .into_iter()
+            .chain(of_asked);
+        let passed = bounds.find(|(since, limit)| since.elapsed() > *limit);
+        if let (Some((_, limit)), None) = (passed, killed) {
             let _ = kill_process_group(pid, Signal::KILL);
-            killed = Some(Instant::now());
+            killed = Some((Instant::now(), limit));
         }
-        if killed.is_some_and(|killed| killed.elapsed() > END_WITHIN) {
+        if killed.is_some_and(|(since, _)| since.elapsed() > END_WITHIN) {
             break;
         }
     }
-    match (killed, invocation.limit) {
-        (Some(_), Some(limit)) => {
-            // It is reaped where it has ended.
-            let _ = child.try_wait();
-            let text = format!(
-                "it did not end within {} s and was killed; look whether its drive answers \
-                 (dmesg)",
-                limit.as_secs()
-            );
-            Err(io::Error::new(io::ErrorKind::TimedOut, text))
-        }
-        _ => Ok((output.unwrap_or_default(), errors.unwrap_or_default())),
-    }
+    let Some((_, limit)) = killed else {
+        return Ok((output.unwrap_or_default(), errors.unwrap_or_default()));
+    };
+    // It is reaped where it has ended.
+    let _ = child.try_wait();
+    let text = format!(
+        "it did not end within {} s and was killed; look whether its drive answers (dmesg)",
+        limit.as_secs()
+    );
+    Err(io::Error::new(io::ErrorKind::TimedOut, text))
 }
 
 /// Reads to the end beside, and hands over what was read.
@@ -433,6 +448,25 @@ mod tests {
         let finished = run(&stat, None).unwrap();
         let words: Vec<&str> = finished.output.split_whitespace().collect();
         assert_eq!(words[0], words[1]);
+    }
+
+    #[test]
+    fn a_command_that_does_not_heed_the_request_to_end_is_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ready");
+        let script = "trap '' INT; echo > \"$0\"; sleep 1000; true";
+        let deaf = Invocation::new("sh").args(["-c", script]).arg(&file);
+        let stop = AtomicBool::new(false);
+        let err = thread::scope(|scope| {
+            scope.spawn(|| {
+                while !file.exists() {
+                    thread::sleep(LOOK_EVERY);
+                }
+                stop.store(true, Ordering::SeqCst);
+            });
+            run_heeding(&deaf, Some(&stop), Duration::ZERO).unwrap_err()
+        });
+        assert_eq!(err.kind(), io::ErrorKind::TimedOut);
     }
 
     /// This test again, as a program of its own, is the one that is killed.

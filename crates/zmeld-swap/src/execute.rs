@@ -229,7 +229,10 @@ pub fn down(
                     after: "the rest is still set up: zmeld down carries on".to_owned(),
                 })
             }
-            Err(err) => return Err(err),
+            Err(err) => {
+                run.give_up_command(&err);
+                return Err(err);
+            }
         }
     }
     run.tell_price();

@@ -9,7 +9,7 @@ use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
+use std::sync::{mpsc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::rand::{getrandom, GetRandomFlags};
@@ -114,6 +114,13 @@ impl Identity {
 /// How long a drive may take to give back its first page.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 
+/// Drives that did not answer in time, and have not since: nobody waits for them twice.
+static SILENT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn silent() -> MutexGuard<'static, Vec<PathBuf>> {
+    SILENT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The start of a device or a file; empty where it cannot be read.
 ///
 /// # Errors
@@ -126,13 +133,39 @@ fn header(host: &Host, path: &Path, meta: &Metadata) -> Result<Vec<u8>, Error> {
     if !meta.file_type().is_block_device() {
         return Ok(read(host, path));
     }
+    answer(path, ANSWERS_WITHIN, {
+        let (host, path) = (host.clone(), path.to_path_buf());
+        move || read(&host, &path)
+    })
+}
+
+fn answer(
+    path: &Path,
+    within: Duration,
+    read: impl FnOnce() -> Vec<u8> + Send + 'static,
+) -> Result<Vec<u8>, Error> {
+    let late = io::Error::new(io::ErrorKind::TimedOut, "it does not answer (dmesg)");
+    let late = Error::io("read", path, late);
+    if silent().iter().any(|it| it == path) {
+        return Err(late);
+    }
     let (sender, receiver) = mpsc::channel();
-    let (its_host, its_path) = (host.clone(), path.to_path_buf());
+    let its_path = path.to_path_buf();
     // It ends with the program at the latest.
-    std::thread::spawn(move || sender.send(read(&its_host, &its_path)));
-    let late = || io::Error::new(io::ErrorKind::TimedOut, "it does not answer (dmesg)");
-    let header = receiver.recv_timeout(ANSWERS_WITHIN);
-    header.map_err(|_| Error::io("read", path, late()))
+    std::thread::spawn(move || {
+        let header = read();
+        let mut silent = silent();
+        silent.retain(|it| *it != its_path);
+        let _ = sender.send(header);
+    });
+    if let Ok(header) = receiver.recv_timeout(within) {
+        return Ok(header);
+    }
+    let mut silent = silent();
+    receiver.try_recv().map_err(|_| {
+        silent.push(path.to_path_buf());
+        late
+    })
 }
 
 /// What tells a file from others, where it is one.
@@ -279,6 +312,21 @@ mod tests {
         // Nothing is known of what an older version set up.
         assert_eq!(Identity::default().differs(&second), None);
         assert!(!Identity::default().is_known());
+    }
+
+    #[test]
+    fn a_drive_that_does_not_answer_is_waited_for_once() {
+        let path = Path::new("/dev/dead");
+        let (answers, waits) = mpsc::channel();
+        let read = move || waits.recv().unwrap();
+        assert!(answer(path, Duration::ZERO, read).is_err());
+        // Nobody reads it again meanwhile.
+        assert!(answer(path, Duration::MAX, || unreachable!()).is_err());
+        answers.send(vec![1]).unwrap();
+        while silent().iter().any(|it| it == path) {
+            std::thread::yield_now();
+        }
+        assert_eq!(answer(path, ANSWERS_WITHIN, || vec![2]).unwrap(), [2]);
     }
 
     #[test]

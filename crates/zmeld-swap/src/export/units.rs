@@ -276,7 +276,8 @@ impl Maker<'_> {
         line(&format!("ExecStart={program} up --boot{config}{only}"));
         line(&format!("ExecStop={program} down --boot{only}"));
         line(&format!("TimeoutStartSec={}", service.timeout));
-        // Reading everything back into RAM takes as long as it takes.
+        // Reading everything back into RAM takes as long as it takes, and zmeld gives a drive
+        // up that gives nothing back: see `switch_off`. Nothing is stopped at shutdown.
         line("TimeoutStopSec=infinity");
         if self.install {
             line("");
