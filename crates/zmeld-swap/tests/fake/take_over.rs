@@ -478,6 +478,23 @@ fn taking_over_by_force_says_what_it_costs_before_and_what_it_has_cost_after() {
     assert!(!failed.contains("nothing was changed"), "{failed}");
 }
 
+#[test]
+fn an_optional_tier_that_fails_leaves_the_rest_forced() {
+    let machine = laptop_with_a_full_group();
+    machine.refuse_swapon("/dev/sdc1");
+    let drive =
+        "[tier.d]\nkind = \"disk\"\ndevice = \"/dev/sdc1\"\nformat = true\noptional = true\n";
+    let options = Options {
+        take_over: true,
+        force: true,
+        ..Options::default()
+    };
+    let wanted = config(&format!("{SMALL}{drive}"));
+    let report = machine.up_with(&wanted, &options).unwrap();
+    assert_eq!(report.skipped.len(), 1, "{report:?}");
+    assert!(!machine.text("/proc/swaps").contains("/dev/zram0"));
+}
+
 /// What a dry run says of it.
 fn may_take_over(machine: &Machine, text: &str, force: bool) -> (Vec<String>, Result<(), Error>) {
     let host = machine.host();

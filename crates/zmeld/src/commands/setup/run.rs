@@ -495,6 +495,13 @@ impl Reporter {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use zmeld_linux::command::Finished;
+    use zmeld_linux::host::Access;
+
     use super::*;
 
     /// Two units of a boot, of which systemd has waited for each one's drive.
@@ -511,6 +518,35 @@ mod tests {
             let begin = Instant::now();
             await_drives(&host, &config, None).unwrap();
             assert!(begin.elapsed() >= Duration::from_millis(least), "{uptime}");
+        }
+    }
+
+    /// What systemd says of itself.
+    struct Says(&'static str);
+
+    impl Access for Says {
+        fn read(&self, _: &Path, _: u64) -> io::Result<Vec<u8>> {
+            Err(io::ErrorKind::NotFound.into())
+        }
+
+        fn write(&self, _: &Path, _: &[u8]) -> io::Result<()> {
+            Err(io::ErrorKind::NotFound.into())
+        }
+
+        fn run(&self, _: &Invocation) -> io::Result<Finished> {
+            Ok(Finished {
+                output: self.0.to_owned(),
+                ..Finished::default()
+            })
+        }
+    }
+
+    #[test]
+    fn nothing_is_taken_back_while_the_machine_is_shut_down() {
+        let root = tempfile::tempdir().unwrap();
+        for (said, expected) in [("stopping\n", true), ("running\n", false)] {
+            let host = Host::with(root.path(), Arc::new(Says(said)));
+            assert_eq!(is_shutting_down(&host), expected, "{said}");
         }
     }
 
