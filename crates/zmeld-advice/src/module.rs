@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 /// Where a driver is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ModulePresence {
     /// It can make devices now: built in, or loaded.

@@ -46,7 +46,7 @@ impl Basis {
 }
 
 /// A device's size, with what follows from it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Sizing {
     /// Disk size in percent of RAM.
     pub size_percent: u32,

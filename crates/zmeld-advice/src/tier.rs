@@ -69,7 +69,7 @@ impl ZswapFacts {
 }
 
 /// What zswap's pool may take, and what it comes to.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Pool {
     /// Its codec.
     pub compressor: String,
@@ -171,7 +171,7 @@ impl Pool {
 }
 
 /// An active swap area.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct ActiveSwap {
     /// Its path.
     pub path: String,
@@ -224,7 +224,7 @@ impl ActiveSwap {
 }
 
 /// Kinds of tiers that are advised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AdvisedTier {
     /// A zram device.
@@ -247,7 +247,7 @@ impl AdvisedTier {
 }
 
 /// What to set up, and why.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Recommendation {
     /// The kind of tier.
     pub kind: AdvisedTier,

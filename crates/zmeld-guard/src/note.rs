@@ -34,6 +34,7 @@ const ENDED_MAX: usize = 16;
 
 /// What the guard saw and did since it began.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 pub struct Guarded {
     /// Since when, in seconds.
     pub seconds: u64,
@@ -59,6 +60,7 @@ pub struct Guarded {
 
 /// A group that was ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 pub struct EndedGroup {
     /// Its path from the root of its hierarchy on.
     pub group: String,

@@ -16,6 +16,7 @@ use crate::Error;
 
 /// What is done before a machine freezes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct Rule {
     /// Room is made where programs can take less than this share of RAM more, or

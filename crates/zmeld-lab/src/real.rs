@@ -3,6 +3,22 @@
 
 use serde::{Deserialize, Deserializer, Serializer};
 
+/// How such a number is described in a JSON Schema.
+pub struct Real;
+
+impl schemars::JsonSchema for Real {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Real".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "description": "A number; \"inf\" and \"-inf\" are infinite.",
+            "type": ["number", "string", "null"],
+        })
+    }
+}
+
 /// Finite numbers as they are, infinite ones as `"inf"` and `"-inf"`, NaN as null.
 pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     if value.is_finite() {

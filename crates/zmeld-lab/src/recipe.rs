@@ -26,7 +26,7 @@ const RUN_MAX_S: f64 = 31.0 * 86_400.0;
 const RUNS_MAX: usize = 10_000;
 
 /// An experiment as a file says it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
     /// Its name, as `zmeld bench run` takes it.
@@ -85,7 +85,7 @@ fn run_max() -> f64 {
 }
 
 /// What is compared.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Metric {
     /// `elapsed_s`, `measured_s` (without filling memory first), `memory_mean_bytes` and `taken_mean_bytes` (what the
@@ -106,7 +106,7 @@ impl Default for Metric {
 }
 
 /// A workload under a limit.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Case {
     /// Its name in tables.
@@ -138,7 +138,7 @@ pub struct Case {
 }
 
 /// A published table.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedTable {
     /// What it shows, and on which machine.

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct Bytes(pub u64);
 
@@ -87,6 +88,7 @@ impl fmt::Display for Bytes {
 
 /// A share in hundredths of a percent, so that `12.5%` is exact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct Percent(u32);
 
@@ -150,6 +152,7 @@ impl fmt::Display for Percent {
 
 /// A length of time in whole seconds. Its text is `30s`, `5min`, `2h` or `1d`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct Span {
     /// Its length in seconds, at least 1.

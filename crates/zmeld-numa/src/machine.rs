@@ -120,7 +120,7 @@ pub enum MachineError {
 }
 
 /// Distances between nodes, checked: square, 10 on the diagonal, 10 to 254 elsewhere.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(transparent)]
 pub struct Slit {
     rows: Vec<Vec<u32>>,
@@ -209,7 +209,7 @@ impl Slit {
 }
 
 /// What memory costs on a machine. All values are for an idle machine; queueing comes on top.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MemoryCosts {
     /// One access to local memory, in nanoseconds. A remote access costs this times distance / 10.
@@ -254,7 +254,7 @@ impl MemoryCosts {
 }
 
 /// A machine: which processors and how much memory each node has, and how far apart the nodes are.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct NumaMachine {
     /// A preset's name, `host`, or a file.
     pub name: String,

@@ -16,7 +16,7 @@ pub enum MoveReason {
 }
 
 /// What was counted, under the kernel's names where it has one.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Counters {
     /// Moves of processes between processors, by [`MoveReason`].
     pub process_moves: [u64; 3],
@@ -57,7 +57,7 @@ pub struct Counters {
 }
 
 /// Time that processes lost, in picoseconds, by cause. Each is charged to the process that waited.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Stalls {
     /// Accesses to memory of other nodes, beyond what they would take locally.
     pub remote: u64,
@@ -115,7 +115,7 @@ impl ProcessOutcome {
 }
 
 /// Accesses in time buckets.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Timeline {
     /// Width of a bucket, in picoseconds; 0 where nothing is recorded.
     pub bucket: u64,

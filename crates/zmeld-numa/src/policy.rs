@@ -153,7 +153,19 @@ pub trait Policy: Send {
 }
 
 /// The policies by name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    schemars::JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum PolicyName {
     /// Pages never move.
@@ -173,7 +185,7 @@ pub enum PolicyName {
 }
 
 /// What a policy is, for `zmeld numa policies` and the documentation.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize, schemars::JsonSchema)]
 pub struct PolicyDescription {
     /// Its name.
     pub name: PolicyName,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// A value with its 95 % confidence interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Interval {
     /// The estimate.
     pub value: f64,

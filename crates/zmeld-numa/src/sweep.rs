@@ -94,11 +94,12 @@ struct SweepHeader {
 }
 
 /// The results of one point.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct PointResult {
     /// Its number, from 0; the last axis varies fastest.
     pub point: usize,
     /// The value on each axis.
+    #[schemars(with = "Vec<serde_json::Value>")]
     pub values: Vec<toml::Value>,
     /// For each policy: the metrics in the order of [`METRICS`].
     pub results: Vec<Vec<Interval>>,
@@ -107,7 +108,7 @@ pub struct PointResult {
 }
 
 /// All results of a sweep.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct SweepResults {
     /// The swept parameters.
     pub axes: Vec<String>,

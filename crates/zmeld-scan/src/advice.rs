@@ -16,7 +16,7 @@ use crate::result::{CodecResult, ScanResult};
 const NEARLY_FULL: f64 = 0.9;
 
 /// How a sentence of advice is meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AdviceKind {
     /// Do this.
@@ -30,7 +30,7 @@ pub enum AdviceKind {
 }
 
 /// A sentence or two.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Advice {
     /// How it is meant.
     pub kind: AdviceKind,
@@ -296,7 +296,7 @@ fn better_elsewhere(result: &ScanResult, rate: f64) -> Option<Advice> {
 fn meld_advice(result: &ScanResult, measured: &CodecVerdict, rate: f64) -> Option<Advice> {
     let pages = &result.pages;
     if pages.duplicate == 0 {
-        let text = "Nothing to meld: no page stands twice.".to_owned();
+        let text = "Nothing to meld: no two pages are identical.".to_owned();
         return Some(advice_of(AdviceKind::Nothing, "meld", text));
     }
     let codec = best(result, rate)?;

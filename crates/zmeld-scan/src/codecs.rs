@@ -103,7 +103,7 @@ fn nanoseconds(since: Instant) -> u64 {
 }
 
 /// How a codec did on the pages of a file, page by page.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub struct CodecReport {
     /// The codec, with level and dictionary if they are not the defaults.
     pub codec: String,

@@ -10,7 +10,7 @@ use zmeld_memory::{Owner, Region};
 use crate::contents::{PageRecord, SortedContents};
 
 /// What melding would find.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, schemars::JsonSchema)]
 pub struct Duplicates {
     /// Contents that stand in more than one page.
     pub groups: u64,
@@ -25,7 +25,7 @@ pub struct Duplicates {
 }
 
 /// Pages with one content.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub struct Group {
     /// How many pages there are.
     pub pages: u64,
@@ -36,7 +36,7 @@ pub struct Group {
 }
 
 /// One owner's part of a group.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub struct Holder {
     /// Whose they are: `comm (pid)`, a path.
     pub owner: String,

@@ -11,7 +11,7 @@ use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::Host;
 
 /// RAM, processors, kernel, and the compressed swap that there is.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, schemars::JsonSchema)]
 pub struct MachineFacts {
     /// The kernel's release, as `uname -r` prints it.
     pub kernel: String,
@@ -57,7 +57,7 @@ pub struct MachineFacts {
 }
 
 /// An active swap device or file.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub struct SwapInUse {
     /// Its path.
     pub path: String,
@@ -73,7 +73,7 @@ pub struct SwapInUse {
 }
 
 /// A zram device in use.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct ZramInUse {
     /// Its codec.
     pub codec: String,

@@ -13,7 +13,7 @@ use crate::machine::MachineFacts;
 use crate::Duplicates;
 
 /// Pages by what they are. `total` is the sum of the other four.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct PageCounts {
     /// Pages read; pages shared by fork count once.
     pub total: u64,
@@ -35,7 +35,7 @@ impl PageCounts {
 }
 
 /// How compression was measured.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, schemars::JsonSchema)]
 pub struct SampleResult {
     /// Every distinct content was compressed; there is no sampling error.
     pub full: bool,
@@ -49,7 +49,7 @@ pub struct SampleResult {
 }
 
 /// How long a codec took, with all processors busy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct CodecTimes {
     /// Speed on one core, decimal megabytes of pages a second.
     pub compress_mb_per_s: f64,
@@ -84,7 +84,7 @@ impl CodecTimes {
 }
 
 /// One codec on these pages.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, schemars::JsonSchema)]
 pub struct CodecResult {
     /// The codec, with level and dictionary if they are not the defaults.
     pub codec: String,
@@ -127,7 +127,7 @@ pub struct CodecResult {
 }
 
 /// A device of one size, full of pages like these.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Gain {
     /// Disk size in percent of RAM.
     pub disksize_percent: u32,
@@ -146,7 +146,7 @@ pub struct Gain {
 }
 
 /// Something that was not read.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub struct SkippedResult {
     /// Why.
     pub reason: String,
@@ -159,7 +159,7 @@ pub struct SkippedResult {
 }
 
 /// Pages of one kind of memory by coldness.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub struct ColdResult {
     /// "page": each page was watched; "mapping": only sums for each mapping.
     pub precision: String,
@@ -172,7 +172,7 @@ pub struct ColdResult {
 }
 
 /// What a scan found.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, schemars::JsonSchema)]
 pub struct ScanResult {
     /// What was read, in words.
     pub source: String,

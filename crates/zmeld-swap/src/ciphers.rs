@@ -9,7 +9,7 @@ use zmeld_linux::command::Invocation;
 use zmeld_linux::{Host, HostError};
 
 /// A cipher's speed.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Speed {
     /// As `cryptsetup --cipher` takes it.
     pub cipher: String,

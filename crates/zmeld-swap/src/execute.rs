@@ -28,7 +28,7 @@ use crate::steps::Area;
 use zmeld_linux::Host;
 
 /// What a run has done.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Report {
     /// Steps that were applied, in order.
     pub applied: Vec<Done>,

@@ -51,7 +51,7 @@ impl RamDriver {
 }
 
 /// RAM, swap and what the kernel offers.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Machine {
     /// The kernel's release, as `uname -r` prints it.
     pub kernel: String,
@@ -83,7 +83,7 @@ pub struct Machine {
 }
 
 /// An active swap area, in JSON's terms.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Area {
     /// Its path.
     pub path: String,
@@ -114,7 +114,7 @@ impl From<&SwapArea> for Area {
 }
 
 /// A driver of compressed devices.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Feature {
     /// Whether it can make devices now; if not, its module has to be loaded.
     pub ready: bool,
@@ -126,7 +126,7 @@ pub struct Feature {
 }
 
 /// zswap's parameters. What a kernel does not have is absent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Zswap {
     /// Whether it takes pages.
     pub enabled: bool,

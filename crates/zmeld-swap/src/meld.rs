@@ -54,7 +54,7 @@ impl PassOptions {
 }
 
 /// What a pass did, from the `pass_` lines of `meld_stat`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct PassResult {
     /// Pages with a fingerprint.
     pub pages_stored: u64,

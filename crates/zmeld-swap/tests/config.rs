@@ -465,7 +465,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "accept = [\"lru-inversion\"]\n[tier.a]\nkind = \"zram\"\n[tier.d]\nkind = \"disk\"\ndevice = \"LABEL=s\"\nhibernation = true\n",
-        "warning: z.toml:7:15: tier.d.hibernation: what tier.a holds is part of the image and cannot be swapped out of its way, so hibernation may fail; use zswap instead (if it is meant: accept = [\"hibernation\"])",
+        "warning: z.toml:7:15: tier.d.hibernation: pages in tier.a are part of the hibernation image and cannot be swapped out before it, so hibernation may fail; use zswap instead (if it is meant: accept = [\"hibernation\"])",
     ),
 ];
 
@@ -787,15 +787,29 @@ fn files_that_are_no_text_are_refused_and_not_waited_for() {
 }
 
 #[test]
-fn every_key_is_documented() {
+fn the_key_tables_are_those_of_the_keys() {
     let text = include_str!("../../../docs/configuration.md");
-    for key in keys::KEYS.iter() {
-        let row = format!("| `{}` | {} | ", key.name, key.takes);
-        let mut rows = text.lines().filter(|line| line.starts_with(&row));
-        assert!(
-            rows.any(|row| row.contains(&key.default)),
-            "docs/configuration.md has no row for {key:?}"
+    let mut lines = text.lines();
+    let mut rows = Vec::new();
+    while lines.any(|line| line == "| key | takes | default | what it does |") {
+        rows.extend(
+            lines
+                .by_ref()
+                .skip(1)
+                .take_while(|line| line.starts_with('|')),
         );
+    }
+    let is_of = |row: &str, key: &keys::Key| {
+        row.starts_with(&format!("| `{}` | {} | ", key.name, key.takes))
+            && row.contains(&*key.default)
+    };
+    for key in keys::KEYS.iter() {
+        let has_row = rows.iter().any(|row| is_of(row, key));
+        assert!(has_row, "docs/configuration.md has no row for {key:?}");
+    }
+    for row in rows {
+        let is_key = keys::KEYS.iter().any(|key| is_of(row, key));
+        assert!(is_key, "docs/configuration.md has a row for no key: {row}");
     }
 }
 

@@ -70,6 +70,8 @@ pub enum Command {
     /// Write systemd units at boot; systemd calls this
     #[command(hide = true)]
     Generator(crate::commands::generator::GeneratorArgs),
+    /// Print the JSON Schema of what a command prints with --json
+    Schema(crate::commands::schema::SchemaArgs),
     /// Write the man page to standard output
     Man(ManArgs),
     /// Write shell completions to standard output
@@ -87,7 +89,7 @@ Examples:
   zmeld scan --codecs lz4,zstd:1 --full --json
   zmeld scan --html scan.html       a page with plots
   zmeld scan --survey /srv/surveys --label role=web
-                                    a small file for who runs many machines
+                                    a small file for the report on many machines
   zmeld scan --survey /srv/surveys --quiet
                                     the same from cron
 
@@ -122,7 +124,7 @@ pub struct ScanArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Measuring")]
     pub threads: Option<u16>,
 
-    /// RAM to give gains and advice for, such as 4G [default: this machine's]
+    /// RAM that gains and advice are for, such as 4G [default: this machine's]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Predicting")]
     pub ram: Option<u64>,
 
@@ -130,7 +132,7 @@ pub struct ScanArgs {
     #[arg(long, value_name = "VERSION", value_parser = parse_kernel, help_heading = "Predicting")]
     pub kernel: Option<zmeld_linux::KernelVersion>,
 
-    /// Swapping, each way, to give CPU costs for
+    /// Swap traffic, each way, that CPU costs are for
     #[arg(long, value_name = "MB/S", default_value_t = 100.0, value_parser = parse_rate, help_heading = "Predicting")]
     pub swap_rate: f64,
 
@@ -183,13 +185,13 @@ const NOT_IN_SURVEYS: [&str; 17] = [
 /// A survey: a small file that says what memory holds, for who runs many machines.
 #[derive(Args)]
 pub struct SurveyArgs {
-    /// Leave a survey behind in this folder
+    /// Write a survey into this folder
     ///
     /// Reads the memory of all processes once, at idle priority, and writes one small
     /// Parquet file: pages of each service, container and virtual machine, what they
     /// would take in a compressed pool, and a sketch of their contents under the
     /// fleet's key. zmeld-fleet reads the surveys of many machines. Where memory is
-    /// short it gives up with exit code 75 and writes nothing.
+    /// short, the survey is given up with exit code 75 and nothing is written.
     #[arg(long, value_name = "PLACE", conflicts_with_all = NOT_IN_SURVEYS, help_heading = "Survey")]
     pub survey: Option<String>,
 
@@ -211,11 +213,11 @@ pub struct SurveyArgs {
     )]
     pub labels: Vec<String>,
 
-    /// Go on until stopped: a survey in each such time, such as 1d, at a moment of chance
+    /// Take a survey in each period of this length, such as 1d, at a random moment, until stopped
     ///
-    /// 10min at least. The first comes within ten minutes. Where memory is short it waits
-    /// for the next moment; anything else that fails ends it with its exit code. SIGTERM
-    /// and Ctrl-C end it at once, with 0 between two surveys.
+    /// 10min at least. The first survey comes within ten minutes. Where memory is short,
+    /// that survey is left out; any other failure ends the command with its exit code.
+    /// SIGTERM and Ctrl-C end it at once, with 0 between two surveys.
     #[arg(
         long,
         value_name = "TIME",
@@ -287,7 +289,7 @@ pub struct SourceArgs {
     #[arg(long, requires = "file", help_heading = "Which pages")]
     pub raw: bool,
 
-    /// Bytes of a page of --file, 4K to 64K, and so of the kernel that is predicted for [default: this machine's]
+    /// Page size of --file and of the kernel to predict for, 4K to 64K [default: this machine's]
     #[arg(long, value_name = "SIZE", requires = "file", value_parser = parse_page_size, help_heading = "Which pages")]
     pub page_size: Option<usize>,
 
@@ -299,7 +301,7 @@ pub struct SourceArgs {
     #[arg(long, conflicts_with_all = ["swap", "file"], help_heading = "Which pages")]
     pub mapped_files: bool,
 
-    /// Only pages that are not touched for so long
+    /// Only pages that are not touched for this long
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["swap", "file"], value_parser = clap::value_parser!(u32).range(1..=86400), help_heading = "Which pages")]
     pub cold: Option<u32>,
 }
@@ -338,7 +340,7 @@ impl MachineArgs {
 /// How a result is printed; a table without any.
 #[derive(Args, Debug)]
 pub struct Format {
-    /// JSON with a versioned schema
+    /// JSON; zmeld schema describes it
     #[arg(long, group = "format", help_heading = "Output")]
     pub json: bool,
 

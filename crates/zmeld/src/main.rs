@@ -48,6 +48,7 @@ fn main() -> ExitCode {
         Command::Config(args) => commands::config::run(&args),
         Command::Export(args) => commands::export::run(&args),
         Command::Generator(args) => commands::generator::run(&args),
+        Command::Schema(args) => commands::schema::run(&args),
         Command::Man(args) => commands::generate::man(&args),
         Command::Completions(args) => commands::generate::completions(&args),
     };

@@ -31,7 +31,7 @@ use slow_disk::{AttachedDisk, SlowDisk};
 use watch::RunningWatch;
 
 /// One set-up.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "WrittenArm", into = "WrittenArm")]
 pub struct Arm {
     /// Its name in tables.
@@ -53,22 +53,27 @@ pub struct Arm {
 }
 
 /// An arm as a recipe has it.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct WrittenArm {
+    /// Its name in tables.
     name: String,
     /// The tiers as in `/etc/zmeld.toml`; none: nothing may be swapped.
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
+    #[schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")]
     tier: toml::Table,
     /// Traps that are meant, as in `/etc/zmeld.toml`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     accept: Vec<Trap>,
+    /// Runs without the case's limit, as what the others are held against.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     unlimited: bool,
+    /// A disk made for the run; a tier uses it with `device = "slow-disk"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     slow_disk: Option<SlowDisk>,
     /// `[watch]` as in `/etc/zmeld.toml`; its groups are the run's.
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
+    #[schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")]
     watch: toml::Table,
 }
 

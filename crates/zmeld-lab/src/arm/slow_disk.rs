@@ -21,7 +21,7 @@ use crate::folder::{self, Folder};
 use crate::limit::Group;
 
 /// How large and how slow. Without a rate it is as fast as what it stands on.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SlowDisk {
     /// `512MiB`, `200% of footprint`.

@@ -84,7 +84,7 @@ impl Experiment {
 }
 
 /// The same arm of the same case in two experiments.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, schemars::JsonSchema)]
 pub struct ArmPair {
     /// The case.
     pub case: String,

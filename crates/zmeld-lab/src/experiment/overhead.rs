@@ -35,7 +35,7 @@ const WIDTH: f64 = 0.003;
 const PAIRS_MIN: usize = 11;
 
 /// A workload run alone and under the harness, one after the other.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct OverheadPair {
     /// Alone.
     pub alone: Usage,
@@ -46,7 +46,7 @@ pub struct OverheadPair {
 }
 
 /// What the harness costs.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Overhead {
     /// The workload and its data, in words.
     pub workload: String,

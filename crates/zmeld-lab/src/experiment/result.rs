@@ -17,7 +17,7 @@ pub const SCHEMA: &str = "zmeld.bench";
 pub const SCHEMA_VERSION: u32 = 1;
 
 /// An experiment, whole or in part.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Experiment {
     /// The recipe as it was run.
     pub recipe: Recipe,
@@ -42,7 +42,7 @@ pub struct Experiment {
 }
 
 /// What was found about a case.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct CaseFacts {
     /// Which.
     pub case: String,
@@ -88,7 +88,7 @@ impl CaseFacts {
 }
 
 /// An arm that this machine cannot have.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SkippedArm {
     /// Which.
     pub arm: String,
@@ -97,7 +97,7 @@ pub struct SkippedArm {
 }
 
 /// What may be said about a case.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct CaseJudgement {
     /// Which.
     pub case: String,
@@ -113,7 +113,7 @@ pub struct CaseJudgement {
 }
 
 /// What may be said about a further metric of a case.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct MetricJudgement {
     /// Which.
     pub metric: Metric,
@@ -123,7 +123,7 @@ pub struct MetricJudgement {
 }
 
 /// How a run ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "is", content = "why")]
 pub enum Outcome {
     /// It finished, and what it verifies was right.
@@ -139,7 +139,7 @@ pub enum Outcome {
 }
 
 /// One run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Run {
     /// The case.
     pub case: String,
@@ -153,6 +153,7 @@ pub struct Run {
     pub outcome: Outcome,
     /// What is compared; infinite or 0 for a run that did not finish.
     #[serde(with = "crate::real")]
+    #[schemars(with = "crate::real::Real")]
     pub value: f64,
     /// Pages of the workload that were in swap at once at most, bytes.
     pub swapped_max_bytes: u64,

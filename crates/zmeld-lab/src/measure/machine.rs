@@ -11,7 +11,7 @@ use zmeld_swap::observe::{Held, Io, Memory};
 use crate::limit::{keyed, stalls};
 
 /// The machine that an experiment ran on.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct HostFacts {
     /// Its processor.
     pub processor: String,
@@ -85,7 +85,7 @@ pub fn zswap_bytes(memory: &Memory) -> u64 {
 }
 
 /// Counters by name: `vm_*` are those of `/proc/vmstat`, `stall_*_s` pressure, `kswapd_cpu_s` the reclaim daemon.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Counters(pub BTreeMap<String, f64>);
 
 const VMSTAT: [&str; 28] = [

@@ -60,7 +60,7 @@ pub struct SupervisorRequest {
 
 /// What a run used, as the kernel counts it for the workload and its descendants. The launcher's own few megabytes and
 /// hundreds of faults before it becomes the workload are in it, the same in every arm.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Usage {
     /// From the moment at which the launcher becomes the workload, to the end.
     pub elapsed_s: f64,
@@ -85,7 +85,7 @@ pub struct Usage {
 }
 
 /// How a workload ended.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct WorkloadEnd {
     /// Its exit code; none if a signal ended it.
     pub code: Option<i32>,

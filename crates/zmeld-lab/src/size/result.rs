@@ -24,7 +24,7 @@ pub const UNLIMITED_FIRST: usize = 5;
 const UNLIMITED_COMPARED: usize = 20;
 
 /// What the least RAM is the least of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Basis {
     /// Of a control group: the compressed store comes on top.
@@ -34,7 +34,7 @@ pub enum Basis {
 }
 
 /// What is asked.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Question {
     /// How much slower than without a limit still counts as doing the job, 0.05 for 5 %.
     pub slowdown: f64,
@@ -107,7 +107,7 @@ impl Question {
 }
 
 /// A search, whole or in part.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SizeSearch {
     /// The workload and the set-ups; its one case has no limit.
     pub recipe: Recipe,
@@ -138,7 +138,7 @@ pub struct SizeSearch {
 }
 
 /// What was found about one set-up.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SetUp {
     /// Its name.
     pub name: String,
@@ -153,7 +153,7 @@ pub struct SetUp {
 }
 
 /// A limit that was tried.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Step {
     /// The limit.
     pub limit_bytes: u64,
@@ -166,12 +166,13 @@ pub struct Step {
 }
 
 /// One run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SizeRun {
     /// How it ended.
     pub outcome: Outcome,
     /// What is compared: a time, or the inverse of a rate; infinite where it did not finish.
     #[serde(with = "crate::real")]
+    #[schemars(with = "crate::real::Real")]
     pub cost: f64,
     /// How long it ran.
     pub elapsed_s: f64,
@@ -191,7 +192,7 @@ pub struct SizeRun {
 }
 
 /// The least RAM of a set-up.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Least {
     /// The least that was shown to do.
     pub bytes: u64,

@@ -27,7 +27,7 @@ const PAGE: u64 = 4096;
 const FIRST_SHARE: f64 = 0.8;
 
 /// What is said of a limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// The runs so far do not say; there may be more.

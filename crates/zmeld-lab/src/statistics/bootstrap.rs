@@ -12,16 +12,19 @@ use serde::{Deserialize, Serialize};
 use super::sample::{median, median_of_sorted};
 
 /// A value and the interval it is thought to lie in; ends may be infinite.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Interval {
     /// The estimate.
     #[serde(with = "crate::real")]
+    #[schemars(with = "crate::real::Real")]
     pub value: f64,
     /// The lower end.
     #[serde(with = "crate::real")]
+    #[schemars(with = "crate::real::Real")]
     pub low: f64,
     /// The upper end.
     #[serde(with = "crate::real")]
+    #[schemars(with = "crate::real::Real")]
     pub high: f64,
 }
 

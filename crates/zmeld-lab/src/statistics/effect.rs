@@ -7,7 +7,7 @@ use super::rank::{differences_outside, mann_whitney};
 use super::sample::median_of_sorted;
 
 /// The difference between two samples.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Effect {
     /// Second over first: Hodges and Lehmann's estimate of the shift between the logarithms, and the interval
     /// that inverts Mann-Whitney's test at 95 % (infinite ends: too few runs for any).

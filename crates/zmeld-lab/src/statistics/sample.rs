@@ -33,7 +33,7 @@ const MAD_TO_DEVIATION: f64 = 1.482_602_218_505_602;
 const OUTLIER_DEVIATIONS: f64 = 3.5;
 
 /// How noisy the runs of one arm were. Only finite values are looked at.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Noise {
     /// The spread over the median: 1.4826 times the median absolute deviation, a standard deviation that
     /// outliers do not move. 0 for fewer than two runs.

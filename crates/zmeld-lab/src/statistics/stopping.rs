@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::bootstrap::{median_interval, LEVEL};
 
 /// When enough is enough.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct StoppingRule {
     /// At least so many runs of each arm.
     pub runs_min: usize,

@@ -18,7 +18,7 @@ use super::sample::{noise, Noise};
 pub const SIGNIFICANCE: f64 = 0.05;
 
 /// Which values are better.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// Times: the smaller the better.
@@ -51,7 +51,7 @@ pub struct ArmRuns {
 }
 
 /// One arm on its own.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ArmSummary {
     /// The arm.
     pub arm: String,
@@ -70,7 +70,7 @@ pub struct ArmSummary {
 }
 
 /// What may be said about two arms.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "is", content = "arm", rename_all = "kebab-case")]
 pub enum Verdict {
     /// No memory pressure: nothing was swapped and nothing was killed in either arm.
@@ -86,7 +86,7 @@ pub enum Verdict {
 }
 
 /// Two arms against each other.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Comparison {
     /// The one that is compared with.
     pub base: String,
@@ -101,7 +101,7 @@ pub struct Comparison {
 }
 
 /// Everything that may be said about one case.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Judgement {
     /// The arms in their order.
     pub arms: Vec<ArmSummary>,

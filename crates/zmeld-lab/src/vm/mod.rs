@@ -28,7 +28,7 @@ use crate::measure::HostFacts;
 use crate::recipe::Recipe;
 
 /// How large a machine is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GuestSize {
     /// RAM, `214MiB`.
@@ -45,7 +45,9 @@ pub struct GuestSize {
 }
 
 /// How time passes in a machine.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum GuestClock {
     /// As here.
@@ -77,7 +79,9 @@ impl FromStr for GuestClock {
 }
 
 /// What a command finds in a machine.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum GuestFiles {
     /// Its program with the libraries that it is linked with, copied into the machine's RAM.
@@ -197,7 +201,7 @@ impl FromStr for GuestSize {
 }
 
 /// The machine that runs were made on, as it described itself.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct GuestFacts {
     /// What it was given, bytes, without what its own programs take up.
     pub ram_bytes: u64,

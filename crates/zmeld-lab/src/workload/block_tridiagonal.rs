@@ -28,7 +28,7 @@ type Block = [[f64; N]; N];
 type Cell = [f64; N];
 
 /// Settings.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BlockTridiagonal {
     /// Cells along an edge; NPB's classes: S 12, W 24, A 64, B 102, C 162, D 408.

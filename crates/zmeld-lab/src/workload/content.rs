@@ -9,7 +9,7 @@ use super::mix;
 pub const WORDS: usize = 512;
 
 /// How pages are filled.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PageContent {
     /// The share of a page that is random; the rest repeats it. About the share that is left after a codec that finds

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{mix, WorkloadError, WorkloadReport};
 
 /// Settings.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Matmul {
     /// Rows and columns.
@@ -26,7 +26,9 @@ pub struct Matmul {
 }
 
 /// The order in which elements are visited.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum VisitOrder {
     /// Row by row.
@@ -37,7 +39,9 @@ pub enum VisitOrder {
 }
 
 /// What the matrices hold.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum MatrixValues {
     /// Whole numbers from 0 to 99, as most such programs fill in; they compress well.

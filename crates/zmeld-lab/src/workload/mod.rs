@@ -30,7 +30,7 @@ pub use touch::Touch;
 pub use walk::Walk;
 
 /// A workload with its size and data.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Workload {
     /// Matrix multiplication.

@@ -12,7 +12,7 @@ use super::content::{PageContent, WORDS};
 use super::{mix, WorkloadError, WorkloadReport};
 
 /// Settings.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Touch {
     /// How much memory there is.

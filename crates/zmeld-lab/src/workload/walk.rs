@@ -9,7 +9,7 @@ use super::content::{PageContent, WORDS};
 use super::{mix, WorkloadError, WorkloadReport};
 
 /// Settings.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Walk {
     /// The array's size.
@@ -33,7 +33,9 @@ fn once() -> u32 {
 }
 
 /// The order of the bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum WalkOrder {
     /// From the first to the last.

@@ -10,6 +10,7 @@ use crate::text_form;
 /// Which control groups: a name as `postgresql.service`, wherever it stands, or a path
 /// as `/user.slice/user-*.slice` from the root on. `*` is any part of one name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct GroupPattern(String);
 

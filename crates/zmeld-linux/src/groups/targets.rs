@@ -68,6 +68,7 @@ pub struct Targets {
 
 /// A group that a rule leaves alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 pub struct ProtectedGroup {
     /// Its path from the root of its hierarchy on.
     pub group: String,

@@ -13,7 +13,7 @@ use super::shown;
 use crate::scenario::{FreeParameter, ScenarioError, ScenarioText};
 
 /// One step of a calibration.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct CalibrationStep {
     /// The settings tried, beyond the scenario's own.
     pub settings: Vec<(String, String)>,

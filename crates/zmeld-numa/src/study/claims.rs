@@ -6,7 +6,7 @@ use super::points::{at_load, at_run_time, at_shares, at_size, StudyPoint};
 use crate::statistics::Interval;
 
 /// What of a point is compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
     /// Time that on-demand saves over linux, percent.
@@ -16,7 +16,7 @@ pub enum Measure {
 }
 
 /// How near is near enough.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tolerance {
     /// Percentage points.
@@ -36,7 +36,7 @@ impl Tolerance {
 }
 
 /// One published number.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Claim {
     /// The figure or table it belongs to.
     pub figure: &'static str,
@@ -146,7 +146,7 @@ pub const CLAIMS: &[Claim] = &[
 ];
 
 /// A published number beside ours.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct JudgedClaim {
     /// What was published.
     #[serde(flatten)]

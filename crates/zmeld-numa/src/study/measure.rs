@@ -10,7 +10,7 @@ use crate::scenario::{ScenarioError, ScenarioText};
 use crate::statistics::Interval;
 
 /// Ours at one point.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct MeasuredPoint {
     /// The load.
     pub point: StudyPoint,

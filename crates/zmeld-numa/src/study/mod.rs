@@ -37,7 +37,7 @@ pub fn source() -> Result<ScenarioText, ScenarioError> {
 }
 
 /// The study, reproduced.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Reproduction {
     /// Replications of each point.
     pub replications: u64,

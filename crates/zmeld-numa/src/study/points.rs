@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 /// One point of the study: a load. Shares are in percent, so that points can be compared exactly.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, schemars::JsonSchema)]
 pub struct StudyPoint {
     /// Processes.
     pub processes: u32,

@@ -11,7 +11,7 @@ use super::shown;
 use crate::scenario::{Scenario, ScenarioError, ScenarioText};
 
 /// How far the figures move when one free parameter moves.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Sensitivity {
     /// The parameter's dotted path.
     pub path: String,

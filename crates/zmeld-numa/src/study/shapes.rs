@@ -9,7 +9,7 @@ use super::points::{
 };
 
 /// A shape that the text describes, and whether it came out.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct ShapeFinding {
     /// What must hold.
     pub claim: String,

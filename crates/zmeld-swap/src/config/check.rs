@@ -552,8 +552,8 @@ impl Check<'_> {
                 Trap::Hibernation,
                 &format!("tier.{}.hibernation", host.name),
                 format!(
-                    "what tier.{} holds is part of the image and cannot be swapped out of its way, \
-                     so hibernation may fail; use zswap instead",
+                    "pages in tier.{} are part of the hibernation image and cannot be swapped out \
+                     before it, so hibernation may fail; use zswap instead",
                     ram.name
                 ),
             );

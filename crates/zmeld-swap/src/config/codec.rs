@@ -48,7 +48,7 @@ const fn known(name: &'static str, levels: Option<(i32, i32)>, takes_dict: bool)
 
 /// A codec with its parameters. Its text is `zstd`, `zstd:3` or
 /// `zstd:3,dict=/etc/zmeld/pages.dict`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct Codec {
     /// Its name, one of [`CODECS`].

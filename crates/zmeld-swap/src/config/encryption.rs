@@ -10,7 +10,7 @@ use super::read::{Open, Reader};
 use super::section::{section, Keys, Line, Row, Setting};
 
 /// How what is written to a drive is kept from whoever reads the drive.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Encryption {
     /// It is not.
@@ -31,7 +31,7 @@ pub enum Encryption {
 }
 
 /// A cipher of dm-crypt and the size of its key.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Cipher {
     /// As `cryptsetup --cipher` takes it.
     pub name: String,

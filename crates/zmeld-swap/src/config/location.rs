@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::size::text_form;
 
 /// A device by its path or by a tag that udev knows it by.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub enum Location {
     /// An absolute path. Text: the path.

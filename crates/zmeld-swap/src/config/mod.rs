@@ -76,7 +76,7 @@ pub use zmeld_linux::groups::GroupPattern;
 /// All that is wanted of a machine's swap.
 ///
 /// The default is empty: no tiers, nothing tuned, nothing watched.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Config {
     /// The tiers, the fastest first. Names are unique.
     pub tiers: Vec<Tier>,

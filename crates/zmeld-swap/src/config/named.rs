@@ -43,7 +43,7 @@ macro_rules! named {
         }
     )*) => {$(
         $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
         $vis enum $type {
             $($(#[$doc])* #[serde(rename = $name)] $variant,)*
         }

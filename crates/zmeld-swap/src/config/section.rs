@@ -236,7 +236,7 @@ macro_rules! section {
             $field:ident: $of:ty $(= $default:expr)? $(, $option:ident($($argument:expr),*))*;
         )*}
     ) => {
-        #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
         $(#[$meta])*
         $vis struct $type {
             $($(#[$doc])* pub $field: $of,)*

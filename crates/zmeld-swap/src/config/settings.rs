@@ -40,7 +40,7 @@ impl Tunables {
 }
 
 /// A value of `vm.swappiness`, or how to find one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Swappiness {
     /// 200 k / (k + 1), where random I/O on swap was measured to be k times as

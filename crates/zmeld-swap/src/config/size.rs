@@ -12,7 +12,7 @@ const PAGE: u64 = 4096;
 
 /// How large something is: for RAM tiers, how much they hold *before*
 /// compression.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub enum Size {
     /// So many bytes. Text: `4GiB`.

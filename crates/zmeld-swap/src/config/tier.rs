@@ -14,7 +14,7 @@ use super::size::text_form;
 use super::{Bytes, Codec, Encryption, Location, Recompression, Size, Span};
 
 /// One place for swapped pages.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Tier {
     /// Its name: in messages, in the journal, in `/dev/mapper/zmeld-NAME`.
     pub name: TierName,
@@ -36,7 +36,9 @@ impl Tier {
 }
 
 /// A tier's name: a letter or digit, then letters, digits, `-` or `_`, at most 32.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[serde(try_from = "String", into = "String")]
 pub struct TierName(String);
 
@@ -75,7 +77,7 @@ impl fmt::Display for TierName {
 text_form!(TierName);
 
 /// What a tier is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A compressed block device in RAM.
@@ -202,7 +204,7 @@ section! {
 }
 
 /// The driver of a RAM device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RamDriver {
     /// The kernel's zram.
@@ -353,7 +355,7 @@ impl DiskSwap {
 }
 
 /// What a disk tier swaps to.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
     /// A block device.

@@ -12,7 +12,7 @@ macro_rules! traps {
         /// A trap, of a configuration or of a machine that `zmeld status` looks at:
         /// all that `accept` may name. It says that it is meant: what was an error, a
         /// warning or a finding is then passed over in silence.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
         #[serde(try_from = "String", into = "String")]
         pub enum Trap {
             $($(#[$doc])* $name,)*

@@ -22,7 +22,7 @@ pub(super) fn not_applied(view: &View) -> Vec<Found> {
             problem.what.as_str(),
             "",
             format!(
-                "change {} in the configuration, or what it is about",
+                "change {} in the configuration, or what it names on this machine",
                 problem.key
             ),
         )
@@ -83,7 +83,7 @@ pub(super) fn stand_in(view: &View) -> Vec<Found> {
         Found::new(
             it.tier.as_str(),
             format!(
-                "{} was asked for, and a {} device stands in for it: what only {} does is left out",
+                "{} was asked for, and a {} device stands in for it, without what only {} does",
                 it.asked, it.has, it.asked
             ),
             it.why.as_str(),

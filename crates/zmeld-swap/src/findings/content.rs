@@ -114,7 +114,7 @@ pub(super) fn same_filled(view: &View) -> Vec<Found> {
             };
             Some(Found::new(
                 &device.name,
-                "many of its pages repeat one word: they take no memory, and flatter its ratio",
+                "many of its pages repeat one word: they take no memory, and its ratio is better for it",
                 format!(
                     "{} of {} ({}){zeros}",
                     bytes(same),

@@ -31,7 +31,7 @@ use crate::observe::{Device, Observation, Swap};
 use crate::outstanding::Outstanding;
 
 /// How much a finding matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Could be better.
@@ -54,7 +54,7 @@ impl Severity {
 }
 
 /// Something that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Finding {
     /// The rule's name, which stays the same.
     pub id: &'static str,

@@ -239,7 +239,7 @@ pub(super) fn read_ahead(view: &View) -> Vec<Found> {
         .any(|(swap, _)| view.is_own(swap) && view.wanted.tunables.page_cluster.is_none());
     vec![Found::new(
         "vm.page-cluster",
-        "pages are read ahead from swap in RAM: neighbours are decompressed that nobody asked \
+        "swap in RAM is read ahead: pages are decompressed that nobody asked \
          for",
         format!(
             "vm.page-cluster {value}: {} pages at once; all swap is in RAM",

@@ -291,7 +291,7 @@ pub(super) fn unreadable_notes(view: &View) -> Vec<Found> {
         .map(|warning| {
             Found::new(
                 lately::FILE,
-                "what happened in the last hour cannot be told",
+                "the events of the last hour are unknown",
                 warning.to_string(),
                 format!("rm {}: it is made anew", lately::FILE),
             )

@@ -58,7 +58,7 @@ pub(super) fn read(
             let Some(name) = name.strip_suffix(']') else {
                 into.left(
                     &line,
-                    "its bracket is not closed; what follows it is passed over",
+                    "its bracket is not closed; the lines after it are ignored",
                 );
                 continue;
             };

@@ -12,7 +12,7 @@ const MODULE: &str = "/sys/module/damon_reclaim/parameters/enabled";
 const THREADS: &str = "/sys/kernel/mm/damon/admin/kdamonds";
 
 /// Somebody who reclaims ahead of time by DAMON.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct DamonReclaim {
     /// What it is called: `damon_reclaim`, `kdamond 0`.
     pub name: String,

@@ -9,7 +9,7 @@ use zmeld_linux::octal::unescape;
 use super::reader::Reader;
 
 /// Which driver a device is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Driver {
     /// The kernel's zram.
@@ -29,7 +29,7 @@ impl Driver {
 }
 
 /// A compressed block device.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Device {
     /// Its name, `zram0`.
     pub name: String,
@@ -74,7 +74,7 @@ pub struct Device {
 }
 
 /// A file system on a compressed device.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Mounted {
     /// The mount point.
     pub at: String,
@@ -85,7 +85,7 @@ pub struct Mounted {
 }
 
 /// The columns of `mm_stat`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Held {
     /// Pages stored, uncompressed: same-filled and written-back ones included
     /// (`orig_data_size`).
@@ -129,7 +129,7 @@ impl Held {
 }
 
 /// Requests that failed, and slots freed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Io {
     /// Reads that failed.
     pub failed_reads: u64,
@@ -157,7 +157,7 @@ impl Io {
 }
 
 /// The columns of `bd_stat`. The kernel counts 4 KiB units whatever its page size.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Backed {
     /// What is on the backing device now.
     pub held_bytes: u64,
@@ -182,7 +182,7 @@ impl Backed {
 
 /// What a zmeld device says of its melding: `meld_mode`, `verify`, `check_writes`, and
 /// the lines of `meld_stat`, by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Melding {
     /// `off`, `manual`, `auto` or `inline`.
     pub mode: String,

@@ -7,7 +7,7 @@ use zmeld_report::units;
 use super::{Device, Observation, Swap};
 
 /// Two numbers of one tier, and what lies between them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Difference {
     /// The tier's name.
     pub tier: String,

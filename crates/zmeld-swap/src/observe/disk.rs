@@ -8,7 +8,7 @@ use super::reader::Reader;
 use super::system::SwapArea;
 
 /// One block device on the way from a swap area down to a drive.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Layer {
     /// The kernel's name, `dm-0`.
     pub name: String,
@@ -21,7 +21,7 @@ pub struct Layer {
 }
 
 /// What a block device is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LayerKind {
     /// dm-crypt with a LUKS header.
@@ -59,7 +59,7 @@ impl LayerKind {
 }
 
 /// What a swap area stands on.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Stand {
     /// From the swap area's own device down.
     pub layers: Vec<Layer>,

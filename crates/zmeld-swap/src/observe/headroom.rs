@@ -7,7 +7,7 @@ use zmeld_linux::headroom::{ratio, Sum};
 use super::{Observation, TierKind, TierState};
 
 /// What programs can take, in bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Headroom {
     /// All of it.
     pub bytes: u64,

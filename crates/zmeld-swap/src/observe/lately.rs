@@ -42,7 +42,7 @@ const NOTES_MAX: usize = 1024;
 const NOTE_BYTES_MAX: usize = 24 << 10;
 
 /// Since when something is counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Since {
     /// The machine booted.
@@ -55,7 +55,7 @@ pub enum Since {
 }
 
 /// What happened lately.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Lately {
     /// What it is counted from.
     pub since: Since,

@@ -55,7 +55,7 @@ use system::System;
 use zmeld_linux::{Host, KernelVersion};
 
 /// Everything at one instant. Sizes are bytes unless a name says pages.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub struct Observation {
     /// The kernel's release.
     pub kernel: String,
@@ -101,7 +101,7 @@ pub struct Observation {
 }
 
 /// A swap area and what it stands on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Swap {
     /// Its line in `/proc/swaps`.
     #[serde(flatten)]

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::run_folder;
 
 /// A file that could not be used, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Warning {
     /// The file, from the root directory on.
     pub path: String,
@@ -22,7 +22,7 @@ pub struct Warning {
 }
 
 /// Why a file could not be used.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "kind", content = "detail")]
 pub enum Problem {
     /// Only root may read it.

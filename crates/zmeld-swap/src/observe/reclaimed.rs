@@ -16,7 +16,7 @@ const SCHEMA: &str = "zmeld.reclaim/1";
 const GROUPS_MAX: usize = 1024;
 
 /// What the rule of `[watch.reclaim]` did since the watch began.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Reclaimed {
     /// Since when, in seconds.
     pub seconds: u64,
@@ -35,7 +35,7 @@ pub struct Reclaimed {
 }
 
 /// What came of reclaiming a group's memory.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct ReclaimedGroup {
     /// Its path from the root of its hierarchy on.
     pub group: String,

@@ -12,7 +12,7 @@ use zmeld_linux::{counters, pressure};
 
 /// Memory as `/proc/meminfo` has it, in bytes; a line that is missing is 0, except
 /// where its absence means something.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Memory {
     /// RAM that the kernel manages (`MemTotal`).
     pub total_bytes: u64,
@@ -58,7 +58,7 @@ impl Memory {
 
 /// What `/proc/vmstat` has counted since boot, in pages unless said otherwise. A
 /// counter that this kernel has not got is absent.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Activity {
     /// Pages read from swap devices (`pswpin`).
     pub swap_in_pages: Option<u64>,
@@ -108,7 +108,7 @@ impl Activity {
 }
 
 /// Shares of time that tasks waited for memory, from `/proc/pressure/memory`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Pressure {
     /// At least one task waited.
     pub some: Stall,
@@ -117,7 +117,7 @@ pub struct Pressure {
 }
 
 /// One line of a pressure file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Stall {
     /// Percent of the last 10 seconds.
     pub avg10_percent: f64,
@@ -151,7 +151,7 @@ impl Pressure {
 }
 
 /// A line of `/proc/swaps`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct SwapArea {
     /// The path as the kernel prints it, unescaped.
     pub path: String,
@@ -201,7 +201,7 @@ pub fn parse_swaps(text: &str) -> (Vec<SwapArea>, Option<usize>) {
 }
 
 /// Settings that decide when and how the kernel swaps.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Tunables {
     /// `vm.swappiness`, 0 to 200.
     pub swappiness: Option<u64>,
@@ -212,7 +212,7 @@ pub struct Tunables {
 }
 
 /// Whether and where the machine hibernates to.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Hibernation {
     /// Where it resumes from, and what says so; absent where nothing does.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -229,7 +229,7 @@ pub struct Hibernation {
 }
 
 /// A control group with a limit on memory or swap.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Group {
     /// Its path below the mount.
     pub path: String,

@@ -7,7 +7,7 @@ use crate::applied::Applied;
 use super::{share, Device, Driver, Observation, Swap};
 
 /// What kind of place a tier is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TierKind {
     /// A zram device used for swap.
@@ -39,7 +39,7 @@ impl TierKind {
 }
 
 /// A row of the table. What a tier cannot know is absent.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct TierState {
     /// The device's name, the swap file's path, or `zswap`.
     pub name: String,

@@ -8,7 +8,7 @@ use super::reader::Reader;
 use super::system::Memory;
 
 /// zswap's parameters and what it holds.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Zswap {
     /// Whether it takes pages.
     pub enabled: bool,

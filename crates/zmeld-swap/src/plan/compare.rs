@@ -35,7 +35,7 @@ pub(crate) struct Compared {
 }
 
 /// A swap area that is switched off first, and what has to leave it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Leaving {
     /// The area.
     pub path: PathBuf,

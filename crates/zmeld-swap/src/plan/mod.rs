@@ -34,7 +34,7 @@ pub use stand_in::{RefusedModule, StandIn};
 pub use tunables::Measured;
 
 /// A step that was applied or taken back.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Done {
     /// The part of the plan.
     pub group: String,
@@ -62,7 +62,7 @@ impl Done {
 }
 
 /// An optional part of the plan that was left out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Skipped {
     /// The part of the plan.
     pub group: String,
@@ -74,7 +74,7 @@ pub struct Skipped {
 pub type Refused = Vec<(String, Error)>;
 
 /// What would be done, and why.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
 pub struct Plan {
     /// What was asked for.
     pub config: Config,
@@ -86,6 +86,7 @@ pub struct Plan {
     pub skipped: Vec<Skipped>,
     /// What will disappoint, and what is refused.
     #[serde(serialize_with = "as_lines")]
+    #[schemars(with = "Vec<ProblemLine>")]
     pub problems: Vec<Problem>,
     /// The tiers that were asked for; none: all.
     pub only: Option<Vec<String>>,
@@ -113,7 +114,7 @@ pub struct Plan {
 }
 
 /// A part of a plan that stands or falls together.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Group {
     /// Its name, `tier.fast` or `tunables`.
     pub name: String,
@@ -124,10 +125,11 @@ pub struct Group {
 }
 
 /// A step with its reason.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Planned {
     /// The step.
     #[serde(serialize_with = "as_words")]
+    #[schemars(with = "String")]
     pub step: Step,
     /// Why, in a few words.
     pub reason: String,
@@ -167,18 +169,33 @@ fn as_words<S: serde::Serializer>(step: &Step, serializer: S) -> Result<S::Ok, S
     serializer.serialize_str(&step.describe())
 }
 
-fn as_lines<S: serde::Serializer>(problems: &[Problem], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_seq(problems.iter().map(|problem| {
-        serde_json::json!({
-            "severity": match problem.severity {
+/// What is wrong with a plan.
+#[derive(Serialize, schemars::JsonSchema)]
+struct ProblemLine {
+    /// `error`: `zmeld up` refuses it; `warning`: it works, and will disappoint.
+    severity: &'static str,
+    /// The trap, by the name that `accept` takes; null where it is none.
+    trap: Option<&'static str>,
+    /// What is wrong, where, and the way out, in one line.
+    text: String,
+}
+
+impl ProblemLine {
+    fn of(problem: &Problem) -> ProblemLine {
+        ProblemLine {
+            severity: match problem.severity {
                 Severity::Error => "error",
                 Severity::Warning => "warning",
                 Severity::Notice => "notice",
             },
-            "trap": problem.trap.map(|trap| trap.name()),
-            "text": problem.to_string(),
-        })
-    }))
+            trap: problem.trap.map(|trap| trap.name()),
+            text: problem.to_string(),
+        }
+    }
+}
+
+fn as_lines<S: serde::Serializer>(problems: &[Problem], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(problems.iter().map(ProblemLine::of))
 }
 
 impl Group {

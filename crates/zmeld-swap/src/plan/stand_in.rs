@@ -21,7 +21,7 @@ use crate::machine::{Feature, Machine};
 use super::Plan;
 
 /// A tier that another driver's device stands in for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct StandIn {
     /// The tier.
     pub tier: String,

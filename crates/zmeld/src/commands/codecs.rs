@@ -19,17 +19,26 @@ use crate::exit::Outcome;
 use crate::{output, progress};
 
 /// The result, schema `zmeld.codecs/1`.
-#[derive(Serialize)]
-struct Report {
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct Report {
+    /// The files that were read.
     sources: Vec<String>,
+    /// Bytes of a page.
     page_size: u64,
+    /// Pages that were read.
     pages_read: u64,
+    /// Of them, pages that repeat one machine word; no codec sees them.
     same_filled_pages: u64,
+    /// Whether Ctrl-C ended it: figures are of what was read.
     interrupted: bool,
+    /// Size of the dictionary; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     dictionary_bytes: Option<u64>,
+    /// Each codec.
     codecs: Vec<CodecReport>,
+    /// Threads that measured.
     threads: u16,
+    /// The machine.
     machine: MachineFacts,
 }
 

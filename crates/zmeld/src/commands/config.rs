@@ -90,7 +90,7 @@ pub struct ShowArgs {
     #[command(flatten)]
     pub file: FileArgs,
 
-    /// JSON with a versioned schema
+    /// JSON; zmeld schema describes it
     #[arg(long)]
     pub json: bool,
 }
@@ -251,10 +251,14 @@ fn tell(problems: &[Problem]) {
     }
 }
 
-#[derive(Serialize)]
-struct Shown<'a> {
+/// The configuration as it was read.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct Shown<'a> {
+    /// The files that were read, the first one first.
     files: &'a [PathBuf],
+    /// What they say together.
     config: &'a Config,
+    /// Traps, one line each.
     warnings: Vec<String>,
 }
 

@@ -22,7 +22,7 @@ Examples:
   zmeld meld --threshold 5      only if at least 5 % of the sample repeat
   zmeld meld --memory 16M       borrow at most 16 MiB for it
 
-Ctrl-C ends a pass early: what is melded stays so, and every page stays right.";
+Ctrl-C ends a pass early: melded pages stay melded, and every page stays intact.";
 
 /// Arguments of `zmeld meld`.
 #[derive(Args)]
@@ -53,10 +53,13 @@ pub struct MeldArgs {
 }
 
 /// The JSON of `zmeld.meld/1`.
-#[derive(Serialize)]
-struct PassBody<'a> {
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct PassBody<'a> {
+    /// The device, `zmeld0`.
     device: &'a str,
+    /// Whether only the sample was taken.
     estimate_only: bool,
+    /// What the pass did.
     result: &'a PassResult,
 }
 

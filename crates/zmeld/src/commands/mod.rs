@@ -11,6 +11,7 @@ pub mod metrics;
 pub mod numa;
 pub mod scan;
 mod scan_report;
+pub mod schema;
 pub mod setup;
 pub mod status;
 mod survey;

@@ -106,6 +106,18 @@ fn is_small(codec: &CodecResult) -> bool {
     codec.memory_used_bytes as f64 > 1.05 * codec.memory_at_scale_bytes as f64
 }
 
+/// What all pages take with a codec, in bytes, and what they take melded: the same
+/// figures wherever they are shown.
+fn memory(result: &ScanResult, codec: &CodecResult) -> (u64, u64) {
+    match chosen(result).is_some_and(is_small) {
+        true => (
+            codec.memory_at_scale_bytes,
+            codec.melded_memory_at_scale_bytes,
+        ),
+        false => (codec.memory_used_bytes, codec.melded_memory_used_bytes),
+    }
+}
+
 /// The letter that makes a noun plural, if it is.
 fn plural(count: u64) -> &'static str {
     if count == 1 {
@@ -139,14 +151,10 @@ fn lead(result: &ScanResult) -> String {
             )
         }
     };
-    let (used, melded, place) = if is_small(codec) {
-        (
-            codec.memory_at_scale_bytes,
-            codec.melded_memory_at_scale_bytes,
-            " in a device full of such pages",
-        )
-    } else {
-        (codec.memory_used_bytes, codec.melded_memory_used_bytes, "")
+    let (used, melded) = memory(result, codec);
+    let place = match is_small(codec) {
+        true => " in a device full of such pages",
+        false => "",
     };
     let and_melded = if pages.duplicate == 0 {
         String::new()
@@ -202,7 +210,7 @@ fn memory_section(result: &ScanResult, args: &ScanArgs, plots: bool) -> Section 
     }
 }
 
-/// The counts that are not zero, in words. What is only counted says so.
+/// The counts that are not zero, in words. Pages that were not read are marked.
 fn where_they_are(result: &ScanResult, args: &ScanArgs) -> Vec<(String, String)> {
     let source = &args.source;
     let unless = |read: bool, hint: &str| if read { String::new() } else { hint.to_owned() };
@@ -308,11 +316,12 @@ fn main_table(result: &ScanResult) -> Table {
         .column(Column::mb_per_s("compress"))
         .column(Column::mb_per_s("decompress"));
     for codec in &result.codecs {
+        let (used, melded) = memory(result, codec);
         let row = table.row(cells![
             codec.codec.as_str(),
-            codec.ratio,
-            codec.memory_used_bytes,
-            codec.melded_memory_used_bytes,
+            codec.effective_ratio,
+            used,
+            melded,
             codec.incompressible_pages as f64 / result.pages.compressible().max(1) as f64,
             codec.times.compress_mb_per_s,
             codec.times.decompress_mb_per_s
@@ -335,7 +344,8 @@ fn main_table(result: &ScanResult) -> Table {
         ));
     }
     table.note(
-        "Memory used: what all pages take in the kernel's pool; melded: with identical pages \
+        "Ratio: bytes of pages for each byte of RAM that a device full of them takes for them. \
+         Memory used: what all pages take in the kernel's pool; melded: with identical pages \
          kept once, and what sharing them costs. Raw: pages kept as they are, because they do \
          not compress.",
     );
@@ -363,20 +373,19 @@ fn time_table(result: &ScanResult) -> Table {
 
 fn codec_section(result: &ScanResult, plots: bool) -> Section {
     let how = if result.sample.full {
-        "Every distinct page was compressed and read back. Same-filled pages are in no ratio."
-            .to_owned()
+        "Every distinct page was compressed and read back.".to_owned()
     } else {
         format!(
-            "Measured on {} distinct pages, chosen by content and read back. The ratio is within \
-             {} of that of all pages (95 % confidence). Same-filled pages are in no ratio.",
+            "Measured on {} distinct pages, chosen by content and read back. Compressed sizes are \
+             within {} of those of all pages (95 % confidence).",
             count(result.sample.contents_measured),
             percent(result.sample.interval)
         )
     };
     let how = match chosen(result) {
         Some(codec) if is_small(codec) => format!(
-            "{how} So few pages leave the pool's spans partly empty, so that they use more \
-             memory alone than as part of a full device."
+            "{how} So few pages leave the pool partly empty: memory used is what they take as \
+             part of a full device."
         ),
         _ => how,
     };
@@ -394,9 +403,16 @@ fn codec_section(result: &ScanResult, plots: bool) -> Section {
         let mut compress = scatter("Ratio and speed of compressing", "compress");
         let mut decompress = scatter("Ratio and speed of decompressing", "decompress");
         for codec in &result.codecs {
-            compress = compress.point(&codec.codec, codec.times.compress_mb_per_s, codec.ratio);
-            decompress =
-                decompress.point(&codec.codec, codec.times.decompress_mb_per_s, codec.ratio);
+            compress = compress.point(
+                &codec.codec,
+                codec.times.compress_mb_per_s,
+                codec.effective_ratio,
+            );
+            decompress = decompress.point(
+                &codec.codec,
+                codec.times.decompress_mb_per_s,
+                codec.effective_ratio,
+            );
         }
         section = section
             .paragraph("Higher takes less memory, further right is faster.")
@@ -462,7 +478,7 @@ fn duplicate_section(result: &ScanResult, plots: bool) -> Section {
     let found = &result.duplicates;
     let section = Section::new("Identical pages");
     if result.pages.duplicate == 0 {
-        return section.paragraph("No page stands twice.");
+        return section.paragraph("No two pages are identical.");
     }
     let size = |pages: u64| bytes(pages * result.page_size);
     let mut values = vec![
@@ -592,7 +608,8 @@ fn words_section() -> Section {
         ),
         (
             "ratio",
-            "bytes of pages for each byte of compressed data: 3x is a third of the size",
+            "bytes of pages for each byte of RAM that a device full of them takes for them: 3x is \
+             a third of the size",
         ),
         (
             "memory used",

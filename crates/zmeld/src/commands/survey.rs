@@ -22,7 +22,7 @@ use crate::{output, progress};
 
 /// Owners that are listed; the file has all.
 const LISTED: usize = 12;
-/// Who surveys more often reads memory all the time.
+/// With a shorter interval, memory would be read all the time.
 const EVERY_MIN: Span = Span::seconds(600);
 /// How soon a stop is heard between two surveys.
 const TICK: Duration = Duration::from_millis(500);
@@ -32,7 +32,7 @@ pub fn new_key(path: &Path) -> anyhow::Result<Outcome> {
     let key = Key::create(path)?;
     output::print(&format!(
         "{} is a new key, {}. Copy it to each machine of the fleet, readable by root\n\
-         alone; whoever has it can test surveys for pages that he knows.\n",
+         alone: it lets its owner test surveys for pages that are known.\n",
         path.display(),
         key.id()
     ))?;
@@ -181,46 +181,79 @@ fn once(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result<Ou
 }
 
 /// What was left behind.
-#[derive(Serialize)]
-struct SurveyResult {
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct SurveyResult {
+    /// The file that was written.
     file: String,
+    /// Its size.
     file_bytes: u64,
+    /// The machine, as its key names it.
     machine: String,
+    /// This survey.
     survey: String,
+    /// Tells the key from others.
     key_id: String,
+    /// Bytes of a page.
     page_size: u64,
+    /// Contents that a sketch keeps.
     sketch_size: u64,
+    /// Stopped before everything was read: the owners that were read whole are in the file.
     interrupted: bool,
+    /// Whether it ran at idle priority, which some systems refuse.
     is_idle: bool,
+    /// Whether the kernel says who waits for memory; where not, the survey could not give way.
     is_pressure_told: bool,
+    /// How long it took.
     seconds: f64,
+    /// Processor time that it cost.
     cpu_seconds: f64,
+    /// Processes that this user may not read.
     refused_processes: u64,
+    /// Each owner, the largest first.
     owners: Vec<SurveyOwner>,
+    /// All of them together, as one.
     total: SurveyOwner,
+    /// What limits how exact this is.
     notes: Vec<String>,
 }
 
-#[derive(Serialize)]
-struct SurveyOwner {
+/// One owner's pages. Same-filled pages and those of zeros take no bytes of the pool.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct SurveyOwner {
+    /// Its name in the survey.
     owner: String,
+    /// `service`, `scope`, `user`, `cgroup`, `container`, `vm`, `other`.
     kind: &'static str,
+    /// Its name for people.
     name: String,
+    /// Processes that were read.
     processes: u64,
+    /// Pages that were read.
     pages: u64,
+    /// Of these: of zeros.
     pages_zero: u64,
+    /// Of these: one word repeated, not zero.
     pages_same: u64,
+    /// Distinct contents among the rest.
     pages_distinct: SurveyEstimate,
+    /// Pages that could not be read.
     pages_skipped: u64,
+    /// Contents in its sketch.
     contents_sampled: usize,
+    /// Bytes of the pool without melding, by codec.
     pool_bytes: BTreeMap<&'static str, SurveyEstimate>,
+    /// The same, each content once.
     melded_pool_bytes: BTreeMap<&'static str, SurveyEstimate>,
 }
 
-#[derive(Serialize, Clone, Copy)]
-struct SurveyEstimate {
+/// An estimate with its 95 % confidence interval.
+#[derive(Serialize, Clone, Copy, schemars::JsonSchema)]
+pub struct SurveyEstimate {
+    /// The estimate.
     value: f64,
+    /// Where the interval begins.
     low: f64,
+    /// Where it ends.
     high: f64,
 }
 

@@ -1,173 +1,76 @@
-//! docs/json.md against what the commands print: every field that is printed is
-//! documented with its type, and every documented one is printed or may be absent.
+//! What the commands print against `zmeld schema`: every result fits its schema, and has
+//! no field that the schema does not name.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use serde_json::Value;
+use serde_json::{json, Value};
 
 use crate::run::*;
 
-/// A table of fields: name and type.
-type Fields = Vec<(String, String)>;
-
-struct Documented {
-    /// Schema and, where one schema has several, the value of `command`.
-    schemas: BTreeMap<(String, Option<String>), String>,
-    types: BTreeMap<String, Fields>,
-}
-
-fn documented() -> &'static Documented {
-    static ALL: OnceLock<Documented> = OnceLock::new();
+/// The commands that print JSON, by the value of `schema`.
+fn commands() -> &'static BTreeMap<String, Vec<String>> {
+    static ALL: OnceLock<BTreeMap<String, Vec<String>>> = OnceLock::new();
     ALL.get_or_init(|| {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md");
-        read(&std::fs::read_to_string(path).unwrap())
+        let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for line in text(&run(&["schema"]).stdout).lines() {
+            let (command, schema) = line.rsplit_once(' ').expect("two columns");
+            let commands = all.entry(schema.to_owned()).or_default();
+            commands.push(command.trim().to_owned());
+        }
+        all
     })
 }
 
-fn read(text: &str) -> Documented {
-    let mut all = Documented {
-        schemas: BTreeMap::new(),
-        types: BTreeMap::new(),
+/// Checks a result against its schema.
+pub fn check(value: &Value) {
+    let schema = value["schema"].as_str().expect("a schema");
+    let all = &commands()[schema];
+    let command = match value.get("command").and_then(Value::as_str) {
+        Some(word) => all.iter().find(|it| it.ends_with(word)),
+        None => all.first(),
     };
-    let mut section = String::new();
-    for line in text.lines() {
-        let code: Vec<&str> = line.split('`').skip(1).step_by(2).collect();
-        if line.starts_with("## ") {
-            section = code.first().unwrap_or(&"").to_string();
-        } else if line.starts_with("| `zmeld.") {
-            let command = line.contains("`command` is").then(|| code[code.len() - 2]);
-            let key = (code[0].to_owned(), command.map(str::to_owned));
-            let name = code[code.len() - 1].to_owned();
-            assert!(all.schemas.insert(key, name).is_none(), "{line}");
-        } else if line.starts_with("| `") {
-            let field = (code[0].to_owned(), code[1].to_owned());
-            all.types.entry(section.clone()).or_default().push(field);
-        }
-    }
-    assert!(
-        all.schemas.len() > 15 && all.types.len() > 60,
-        "it was not understood"
-    );
-    all
+    let command = command.unwrap_or_else(|| panic!("{schema} is not among {all:?}"));
+    let mut schema = json(&[&["schema"][..], &command.split(' ').collect::<Vec<_>>()].concat());
+    close(&mut schema);
+    let validator = jsonschema::draft202012::new(&schema).expect("a schema");
+    let wrong: Vec<String> = validator
+        .iter_errors(value)
+        .map(|it| format!("{}: {it}", it.instance_path()))
+        .collect();
+    assert!(wrong.is_empty(), "{command}: {}", wrong.join("\n"));
 }
 
-/// Checks a result against its schema and says which types were seen.
-pub fn check(value: &Value) -> BTreeSet<String> {
-    let all = documented();
-    let schema = value["schema"].as_str().expect("a schema").to_owned();
-    let command = value
-        .get("command")
-        .and_then(Value::as_str)
-        .map(str::to_owned);
-    let name = [command, None]
-        .into_iter()
-        .find_map(|command| all.schemas.get(&(schema.clone(), command)))
-        .unwrap_or_else(|| panic!("docs/json.md has no {schema}"));
-    let mut body = value.clone();
-    let map = body.as_object_mut().unwrap();
-    map.remove("schema");
-    assert!(map
-        .remove("zmeld_version")
-        .is_some_and(|version| version.is_string()));
-    let mut seen = BTreeSet::new();
-    let mut wrong = Vec::new();
-    compare(&body, name, &schema, &mut seen, &mut wrong);
-    wrong.sort();
-    wrong.dedup();
-    assert!(
-        wrong.is_empty(),
-        "docs/json.md and the program differ:\n{}",
-        wrong.join("\n")
-    );
-    seen
-}
-
-fn compare(
-    value: &Value,
-    kind: &str,
-    at: &str,
-    seen: &mut BTreeSet<String>,
-    wrong: &mut Vec<String>,
-) {
-    let inner = |open, close| kind.strip_prefix(open)?.strip_suffix(close);
-    if let Some(kind) = kind.strip_suffix(" or null") {
-        if !value.is_null() {
-            compare(value, kind, at, seen, wrong);
-        }
-        return;
-    }
-    let fits = match kind {
-        "any" => true,
-        "text" => value.is_string(),
-        "boolean" => value.is_boolean(),
-        "integer" => value.is_u64() || value.is_i64(),
-        "number" => value.is_number() || value.is_null(),
-        "number or text" => value.is_number() || value.is_string() || value.is_null(),
-        _ => {
-            if let Some(kind) = inner('[', ']') {
-                let at = format!("{at}[]");
-                match value.as_array() {
-                    Some(all) => all
-                        .iter()
-                        .for_each(|it| compare(it, kind, &at, seen, wrong)),
-                    None => wrong.push(format!("{at}: no list: {value}")),
-                }
-            } else if let Some(kind) = inner('{', '}') {
-                let at = format!("{at}.*");
-                match value.as_object() {
-                    Some(all) => all
-                        .values()
-                        .for_each(|it| compare(it, kind, &at, seen, wrong)),
-                    None => wrong.push(format!("{at}: no object: {value}")),
-                }
-            } else {
-                table(value, kind, at, seen, wrong);
-            }
-            return;
-        }
-    };
-    if !fits {
-        wrong.push(format!("{at}: {value} is no {kind}"));
+/// Refuses fields that the schema does not name, wherever it stands for a value. What it
+/// is put together from stays open: none of those parts has all fields.
+fn close(schema: &mut Value) {
+    open(schema);
+    let Value::Object(words) = schema else { return };
+    let has_fields = |word: &&str| words.contains_key(*word);
+    if ["properties", "$ref", "oneOf", "anyOf"]
+        .iter()
+        .any(has_fields)
+    {
+        words.insert("unevaluatedProperties".into(), json!(false));
     }
 }
 
-fn table(
-    value: &Value,
-    kind: &str,
-    at: &str,
-    seen: &mut BTreeSet<String>,
-    wrong: &mut Vec<String>,
-) {
-    let Some(fields) = documented().types.get(kind) else {
-        wrong.push(format!("{at}: there is no table {kind}"));
-        return;
-    };
-    let Some(object) = value.as_object() else {
-        wrong.push(format!("{at}: {value} is no {kind}"));
-        return;
-    };
-    seen.insert(kind.to_owned());
-    for name in object.keys() {
-        if !fields.iter().any(|(field, _)| field == name) {
-            wrong.push(format!("{kind}.{name} is not documented"));
-        }
-    }
-    for (field, kind_of_field) in fields {
-        let needed = kind_of_field.strip_suffix('?');
-        match (object.get(field), needed) {
-            (Some(value), optional) => {
-                let kind = optional.unwrap_or(kind_of_field);
-                compare(value, kind, &format!("{at}.{field}"), seen, wrong);
-            }
-            (None, Some(_)) => {}
-            (None, None) => wrong.push(format!("{kind}.{field} is documented and not printed")),
+fn open(schema: &mut Value) {
+    let Value::Object(words) = schema else { return };
+    for (word, part) in words {
+        match (word.as_str(), part) {
+            ("properties", Value::Object(fields)) => fields.values_mut().for_each(close),
+            ("$defs", Value::Object(types)) => types.values_mut().for_each(open),
+            ("oneOf" | "anyOf" | "allOf", Value::Array(parts)) => parts.iter_mut().for_each(open),
+            ("prefixItems", Value::Array(parts)) => parts.iter_mut().for_each(close),
+            ("items" | "additionalProperties", part) => close(part),
+            _ => {}
         }
     }
 }
 
 #[test]
-fn what_is_printed_is_what_is_documented() {
+fn what_is_printed_fits_its_schema() {
     let folder = folder();
     let pages = write(folder.path(), "pages", &known_pages().bytes);
     let config = write(
@@ -199,7 +102,6 @@ fn what_is_printed_is_what_is_documented() {
     sweep.extend(["--over", "workload.size_kb=50,100", "--results"]);
     let mut sweep: Vec<&str> = sweep;
     sweep.push(str(&results));
-    let mut seen = BTreeSet::new();
     for args in [
         vec!["scan", "--file", str(&pages)],
         vec!["scan", "--file", str(&pages), "--full"],
@@ -226,46 +128,47 @@ fn what_is_printed_is_what_is_documented() {
         let said = text(&output.stderr);
         assert!(is_plan || code(&output) == 0, "{args:?}: {said}");
         let value: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        seen.append(&mut check(&value));
-    }
-    for kind in [
-        "ScanResult",
-        "Report",
-        "PlanBody",
-        "PlanProblem",
-        "NumaReproduce",
-        "NumaCalibrate",
-        "Status",
-        "Shown",
-        "Recipes",
-        "PointResult",
-    ] {
-        assert!(seen.contains(kind), "{kind} was not seen in {seen:?}");
+        check(&value);
     }
 }
 
 #[test]
-fn every_table_belongs_to_a_schema() {
-    let all = documented();
-    let mut reached: BTreeSet<&str> = all.schemas.values().map(String::as_str).collect();
-    let mut open: Vec<&str> = reached.iter().copied().collect();
-    while let Some(kind) = open.pop() {
-        let fields = all
-            .types
-            .get(kind)
-            .unwrap_or_else(|| panic!("no table {kind}"));
-        for (_, kind) in fields {
-            for word in kind.split(|c: char| !c.is_alphanumeric()) {
-                if all.types.contains_key(word) && reached.insert(word) {
-                    open.push(word);
-                }
+fn every_field_of_every_schema_is_described() {
+    for command in commands().values().flatten() {
+        let words: Vec<&str> = command.split(' ').collect();
+        let schema = json(&[&["schema"][..], &words].concat());
+        let mut without = Vec::new();
+        look(&schema, command, false, &mut without);
+        assert!(without.is_empty(), "{without:#?}");
+    }
+}
+
+/// The fields without a description. What a variant carries is described by the variant.
+fn look(schema: &Value, at: &str, is_variant: bool, without: &mut Vec<String>) {
+    let Value::Object(words) = schema else { return };
+    let is_told = is_variant && words.contains_key("description");
+    for (word, part) in words {
+        for (name, field) in part.as_object().into_iter().flatten() {
+            let at = format!("{at}.{name}");
+            let has = |word| field.get(word).is_some();
+            if word == "properties" && !is_told && !has("description") && !has("const") {
+                without.push(at.clone());
             }
+            look(field, &at, false, without);
+        }
+        for part in part.as_array().into_iter().flatten() {
+            look(part, at, word == "oneOf", without);
         }
     }
-    let lost: Vec<&String> = all
-        .types
-        .keys()
-        .filter(|kind| !reached.contains(kind.as_str()))
-        .collect();
-    assert!(lost.is_empty(), "{lost:?}");
+}
+
+#[test]
+fn a_command_without_a_schema_is_told_which_have_one() {
+    let output = run(&["schema", "top"]);
+    assert_eq!(code(&output), 2);
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("\"top\" prints no JSON; zmeld schema lists"),
+        "{said}"
+    );
 }

@@ -254,3 +254,22 @@ fn a_page_of_html_is_whole_and_asks_for_nothing() {
     assert_eq!(left.len(), 2, "{left:?}");
     assert!(Path::new(&page).exists());
 }
+
+/// The sentence at the head of a scan, its table and its JSON have one size and one ratio.
+#[test]
+fn a_scan_gives_one_size_and_one_ratio_for_a_codec() {
+    let folder = folder();
+    let pages = write(folder.path(), "pages", &known_pages().bytes);
+    let scan = ["scan", "--file", str(&pages), "--codecs", "lz4", "--full"];
+    let out = text(&run(&scan).stdout);
+    let words: Vec<&str> = out.split_whitespace().collect();
+    let at = words.windows(2).position(|it| it == ["would", "take"]);
+    let at = at.expect("a sentence on what they would take") + 2;
+    let size = words[at..at + 2].join(" ");
+    let row = out.lines().find(|line| line.starts_with("lz4 "));
+    let row = row.expect("a row of the codec");
+    assert!(row.contains(&size), "{size}: {row}");
+    let codec = &json(&[&scan[..], &["--json"]].concat())["codecs"][0];
+    let ratio = format!("{:.2}x", codec["effective_ratio"].as_f64().unwrap());
+    assert!(row.contains(&ratio), "{ratio}: {row}");
+}

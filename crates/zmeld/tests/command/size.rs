@@ -146,17 +146,7 @@ fn the_least_ram_is_found_with_and_without_swap_and_nothing_is_left() {
     let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(found, kept(&result));
     assert_eq!(found["schema"], "zmeld.bench.size/1");
-    let seen = crate::json::check(&found);
-    for kind in [
-        "SizeSearch",
-        "SizeQuestion",
-        "SizeSetUp",
-        "SizeStep",
-        "SizeRun",
-        "Least",
-    ] {
-        assert!(seen.contains(kind), "{kind}: {seen:?}");
-    }
+    crate::json::check(&found);
     // Without swap it needs what it holds, killed in every run with less. (Its footprint can be more: pages of its
     // program count for whoever reads them first.) How well zram does is the machine's affair, but with so much time
     // it needs less.

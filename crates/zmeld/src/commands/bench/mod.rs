@@ -15,6 +15,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde::de::DeserializeOwned;
 use serde::Serialize;
+use zmeld_lab::experiment::judge::ArmPair;
 use zmeld_lab::experiment::overhead::SCHEMA as OVERHEAD_SCHEMA;
 use zmeld_lab::experiment::result::{Experiment, SCHEMA, SCHEMA_VERSION};
 use zmeld_lab::experiment::{judge, overhead, run as carry_out, Event, Settings};
@@ -539,6 +540,20 @@ fn experiment(args: &RunArgs) -> anyhow::Result<Outcome> {
     })
 }
 
+/// Two results, arm by arm.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct Comparisons<'a> {
+    /// Each arm of each case that both have.
+    pairs: &'a [ArmPair],
+}
+
+/// The recipes that come with zmeld.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct Recipes<'a> {
+    /// Each.
+    recipes: &'a [Recipe],
+}
+
 fn compare(args: &CompareArgs) -> anyhow::Result<Outcome> {
     if let Some(path) = &args.html {
         output::check_page(path)?;
@@ -554,7 +569,7 @@ fn compare(args: &CompareArgs) -> anyhow::Result<Outcome> {
         document,
         || report::comparison_table(&a, &pairs),
         ("zmeld.bench.comparison", 1),
-        &serde_json::json!({ "pairs": &pairs }),
+        &Comparisons { pairs: &pairs },
     )?;
     Ok(Outcome::Done)
 }
@@ -625,7 +640,7 @@ fn list(args: &ListArgs) -> anyhow::Result<Outcome> {
         || report::recipes(&recipes),
         || report::recipes_table(&recipes),
         ("zmeld.bench.recipes", 1),
-        &serde_json::json!({ "recipes": &recipes }),
+        &Recipes { recipes: &recipes },
     )?;
     Ok(Outcome::Done)
 }

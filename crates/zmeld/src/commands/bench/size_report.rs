@@ -104,7 +104,7 @@ fn answers_table(search: &SizeSearch) -> Table {
         }
     }
     table.note(
-        "Least RAM: what was shown to do, and in brackets from what was shown not to do. The other columns are of \
+        "Least RAM: the least that was shown to do; in brackets the most that was shown not to do. The other columns are of \
          runs with that limit: time over that without a limit, major faults, RAM of compressed pages.",
     );
     table
@@ -282,7 +282,7 @@ fn doubt(search: &SizeSearch, set_up: &SetUp) -> Option<String> {
         Some(_) if !search.question.limits.is_empty() => None,
         Some(least) if !least.resolved => Some(match undecided.is_empty() {
             true => format!(
-                "{}: not finished; what is known is that {} does.",
+                "{}: not finished; {} is known to do.",
                 set_up.name,
                 bytes(least.bytes)
             ),
@@ -294,7 +294,7 @@ fn doubt(search: &SizeSearch, set_up: &SetUp) -> Option<String> {
             ),
         }),
         Some(least) if least.unlimited => Some(format!(
-            "{}: no limit below {}, what is used without one, was shown to do.",
+            "{}: no limit below {} (what is used without one) was shown to do.",
             set_up.name,
             bytes(least.bytes)
         )),

@@ -11,20 +11,31 @@ use zmeld_numa::statistics::Interval;
 use super::{pages, settings, CompareArgs, Context, Error};
 use crate::exit::Outcome;
 
-#[derive(Serialize)]
-struct PolicyRow {
+/// A policy beside the base.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct PolicyRow {
+    /// The policy.
     policy: PolicyName,
+    /// Share of total time saved over the base.
     gain: Interval,
+    /// Each metric: its mean.
     metrics: BTreeMap<&'static str, Interval>,
 }
 
-#[derive(Serialize)]
-struct CompareBody<'a> {
+/// Several policies on the same processes.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct CompareBody<'a> {
+    /// `compare`.
     command: &'static str,
+    /// The scenario's name.
     scenario: &'a str,
+    /// Where random numbers start.
     seed: u64,
+    /// Replications of each policy.
     replications: u64,
+    /// The policy that the others are held against.
     base: PolicyName,
+    /// Each policy.
     policies: Vec<PolicyRow>,
 }
 

@@ -8,15 +8,21 @@ use super::pages::{self, Page};
 use super::{Context, Error};
 use crate::exit::Outcome;
 
-#[derive(Serialize)]
-struct MachinesBody {
+/// Machines that can be named.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct MachinesBody {
+    /// `machines`.
     command: &'static str,
+    /// The presets, or the one that was asked for.
     machines: Vec<NumaMachine>,
 }
 
-#[derive(Serialize)]
-struct PoliciesBody {
+/// Policies that can be named.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct PoliciesBody {
+    /// `policies`.
     command: &'static str,
+    /// Each policy: its `name`, its rule and its source, in words.
     policies: &'static [PolicyDescription],
 }
 

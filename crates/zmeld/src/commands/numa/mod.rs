@@ -19,7 +19,12 @@ use zmeld_numa::policy::UnknownPolicy;
 use zmeld_numa::scenario::{ScenarioError, REPLICATIONS_MAX};
 use zmeld_numa::sweep::SweepError;
 
+pub use self::compare::CompareBody;
+pub use self::lists::{MachinesBody, PoliciesBody};
 use self::pages::Page;
+pub use self::reproduce::{CalibrateBody, ReproduceBody};
+pub use self::run::RunBody;
+pub use self::sweep::SweepBody;
 use crate::exit::Outcome;
 use crate::{output, progress};
 

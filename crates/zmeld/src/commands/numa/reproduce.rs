@@ -14,16 +14,21 @@ use crate::progress::Steps;
 /// Replications of each point while parameters are searched.
 const CALIBRATION_REPLICATIONS: u64 = 60;
 
-#[derive(Serialize)]
-struct ReproduceBody<'a> {
+/// The published study beside ours.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct ReproduceBody<'a> {
+    /// `reproduce`.
     command: &'static str,
     #[serde(flatten)]
     study: &'a Reproduction,
 }
 
-#[derive(Serialize)]
-struct CalibrateBody {
+/// The search for free parameters.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct CalibrateBody {
+    /// `calibrate`.
     command: &'static str,
+    /// Each step, in order.
     steps: Vec<CalibrationStep>,
 }
 

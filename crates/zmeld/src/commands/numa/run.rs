@@ -18,18 +18,30 @@ const TRAFFIC_NODES_MAX: usize = 256;
 /// Parts into which the run's time is divided.
 const BUCKETS: u64 = 100;
 
-#[derive(Serialize)]
-struct RunBody<'a> {
+/// One replication under one policy.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct RunBody<'a> {
+    /// `run`.
     command: &'static str,
+    /// The scenario's name.
     scenario: &'a str,
+    /// Where random numbers start.
     seed: u64,
+    /// Which replication, from 0.
     replication: u64,
+    /// The policy.
     policy: PolicyName,
+    /// Each metric; `zmeld numa sweep` names them all.
     metrics: BTreeMap<&'static str, f64>,
+    /// What was counted.
     counters: &'a Counters,
+    /// Time lost, in picoseconds.
     stalls_ps: Stalls,
+    /// Accesses over time.
     timeline: &'a Timeline,
+    /// Accesses to resident pages: a row for each processor's node, a column for each page's; empty where it was not recorded.
     traffic_refs: &'a [u64],
+    /// Pages moved: a row for each node that they came from, a column for each that they went to.
     pages_copied: &'a [u64],
 }
 

@@ -9,9 +9,12 @@ use super::{pages, settings, Context, Error, SweepArgs};
 use crate::exit::Outcome;
 use crate::progress::Steps;
 
-#[derive(Serialize)]
-struct SweepBody<'a> {
+/// Every combination of some parameters.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct SweepBody<'a> {
+    /// `sweep`.
     command: &'static str,
+    /// The metrics, in the order of `results`.
     metrics: Vec<&'static str>,
     #[serde(flatten)]
     results: &'a SweepResults,

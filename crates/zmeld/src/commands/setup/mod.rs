@@ -5,6 +5,8 @@ mod measure;
 mod report;
 mod run;
 
+pub use report::{PlanBody, RunBody};
+
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -50,9 +52,9 @@ Examples:
   zmeld down --dry-run    only say what would be undone
   zmeld down --only disk  only the tier that is called disk
 
-It refuses where RAM, or a program's control group, cannot take back what was
-swapped, and says how much is missing. Stopped in between, it carries on where
-it was. What an experiment that was killed left goes too.";
+It refuses where swapped pages do not fit back into RAM, or into a program's control
+group, and says how much is missing. After a stop, the next run carries on. What a
+killed experiment left is removed, too.";
 
 /// What is wanted.
 #[derive(Args)]
@@ -167,7 +169,7 @@ pub struct UpArgs {
     #[arg(long, help_heading = "How")]
     pub boot: bool,
 
-    /// JSON with a versioned schema
+    /// JSON; zmeld schema describes it
     #[arg(long, help_heading = "Output")]
     pub json: bool,
 }
@@ -198,7 +200,7 @@ pub struct DownArgs {
     #[arg(long)]
     pub boot: bool,
 
-    /// JSON with a versioned schema
+    /// JSON; zmeld schema describes it
     #[arg(long)]
     pub json: bool,
 }

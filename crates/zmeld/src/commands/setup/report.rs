@@ -11,7 +11,7 @@ use zmeld_swap::plan::Plan;
 use zmeld_swap::step::Step;
 
 /// What a plan is printed from. Schema `zmeld.plan/1`.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct PlanBody<'a> {
     /// Where the configuration comes from.
     pub origin: &'a str,
@@ -121,7 +121,7 @@ fn outcome_section(body: &PlanBody<'_>) -> Option<Section> {
         (tone, text, pool.measured)
     };
     if let Some(why) = body.unmeasured.as_ref().filter(|_| !measured) {
-        section = section.advice(Tone::Neutral, format!("{why}: what is usual stands in."));
+        section = section.advice(Tone::Neutral, format!("{why}: the usual values are used."));
     }
     Some(section.advice(tone, text))
 }
@@ -218,7 +218,7 @@ fn cipher_table(ciphers: &[Speed]) -> Table {
 }
 
 /// What `up` and `down` did. Schemas `zmeld.up/1` and `zmeld.down/1`.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct RunBody<'a> {
     /// Whether it was only said.
     pub dry_run: bool,

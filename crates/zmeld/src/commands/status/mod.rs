@@ -24,8 +24,9 @@ Examples:
                                 configuration that cannot be read
   zmeld status --check=warning  the same, notices left aside
 
---check, as root, notes the counters of the kernel in /run/zmeld, so that the next
-one tells what happened in the last hour; else nothing is changed. Every column and finding is explained in docs/status.md.";
+As root, --check notes the kernel's counters in /run/zmeld, so that the next one can
+tell what happened in the last hour. Nothing else is changed. docs/status.md explains
+every column and finding.";
 
 /// Arguments of `zmeld status`.
 #[derive(Args)]
@@ -73,7 +74,7 @@ impl Least {
 }
 
 /// The JSON of `zmeld.status/1`.
-#[derive(Serialize)]
+#[derive(Serialize, schemars::JsonSchema)]
 pub struct Status {
     /// The tiers, in the order in which a page meets them.
     pub tiers: Vec<TierState>,

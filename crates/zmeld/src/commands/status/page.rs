@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use zmeld_advice::codec::JUDGED_FROM;
 use zmeld_report::text;
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_report::{Cell, Column, Document, Section, Table};
@@ -18,7 +19,8 @@ pub fn document(status: &Status) -> Document {
                 .table(side_by_side(status)),
         );
     }
-    if !status.differences.is_empty() {
+    let is_judged = in_ram(status) >= JUDGED_FROM;
+    if is_judged && !status.differences.is_empty() {
         document = document.section(differences(status));
     }
     document = document.section(pressure(&status.observation));
@@ -63,7 +65,7 @@ fn lead(status: &Status) -> String {
     if now.swaps.is_empty() {
         return format!("{ram}; there is no active swap.");
     }
-    let in_ram: u64 = status.tiers.iter().filter_map(in_memory).sum();
+    let in_ram = in_ram(status);
     let taken: u64 = status
         .tiers
         .iter()
@@ -74,6 +76,11 @@ fn lead(status: &Status) -> String {
         })
         .fold(0, u64::saturating_add);
     let saved = match in_ram.checked_sub(taken) {
+        _ if in_ram > 0 && in_ram < JUDGED_FROM => format!(
+            "; {} of pages are compressed so far, too little to judge ({} are needed)",
+            bytes(in_ram),
+            bytes(JUDGED_FROM)
+        ),
         Some(saved) if in_ram > 0 => format!(
             "; {} of pages are compressed into {}, which saves {}",
             bytes(in_ram),
@@ -108,6 +115,11 @@ fn headroom(room: &Headroom) -> String {
         bytes(room.compressed_bytes),
         bytes(room.disk_bytes),
     )
+}
+
+/// Pages that all tiers keep in RAM, in bytes.
+fn in_ram(status: &Status) -> u64 {
+    status.tiers.iter().filter_map(in_memory).sum()
 }
 
 /// Pages that a tier keeps in RAM.

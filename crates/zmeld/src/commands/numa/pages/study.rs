@@ -272,7 +272,7 @@ impl Figure {
 fn access_shares(study: &Reproduction, plots: &mut Vec<Plot>) -> Section {
     let all = study::points();
     let mut section = Section::new("Access shares").paragraph(
-        "Processes of 50 KB and 500 ms. What is gained is what is lost to accesses over distance, so it grows with both shares.",
+        "Processes of 50 KB and 500 ms. The gain is the time lost to remote accesses, so it grows with both shares.",
     );
     for processes in [200, 400] {
         let columns = study::REUSE_PERCENT.map(|r| format!("r = {r} %"));
