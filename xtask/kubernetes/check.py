@@ -10,6 +10,7 @@ import json
 import sys
 from pathlib import Path
 
+import jsonpatch
 import kubernetes_validate as schemas
 import yaml
 
@@ -88,12 +89,15 @@ def rights(found: list[dict]) -> list[str]:
             problems.append(f"{name} is {spec[name]}")
     if spec["automountServiceAccountToken"] is not False:
         problems.append("it has a token of the API")
-    kinds = {it["kind"] for it in found} - {"Namespace"}
+    kinds = {it["kind"] for it in found} - {"Namespace", "PersistentVolumeClaim"}
     more = kinds - {"DaemonSet", "NetworkPolicy", "PriorityClass", "ServiceAccount"}
     problems += [f"there is a {kind}" for kind in more]
     # One folder or file of the node, no more.
     if len([it for it in spec["volumes"] if "hostPath" in it]) > 1:
         problems.append("more than one hostPath")
+    # It would let its group read the key, which zmeld then refuses.
+    if "fsGroup" in spec["securityContext"]:
+        problems.append("it has an fsGroup")
     secret = [it["secret"] for it in spec["volumes"] if "secret" in it]
     if [it["defaultMode"] for it in secret] != [0o400]:
         problems.append("others may read the key")
@@ -121,9 +125,35 @@ def check_manifest(folder: Path, version: str) -> None:
     say("the base is the manifest", [] if base["resources"] == [MANIFEST] else [str(base)])
 
 
+def check_collect(folder: Path) -> None:
+    """The component: the base with a claim where its folder was."""
+    component = yaml.safe_load((folder / "collect/kustomization.yaml").read_text())
+    found = objects((folder / MANIFEST).read_text())
+    for resource in component["resources"]:
+        found += objects((folder / "collect" / resource).read_text())
+    for one in component["patches"]:
+        (at,) = [
+            at
+            for at, it in enumerate(found)
+            if (it["kind"], it["metadata"]["name"])
+            == (one["target"]["kind"], one["target"]["name"])
+        ]
+        found[at] = jsonpatch.apply_patch(found[at], yaml.safe_load(one["patch"]))
+    for kubernetes in versions(OLDEST):
+        say(f"collect for {kubernetes}", against(kubernetes, found))
+    say("rights with collect", rights(found))
+    (claim,) = [it for it in found if it["kind"] == "PersistentVolumeClaim"]
+    named = [it["persistentVolumeClaim"] for it in pod(found)["volumes"] if "secret" not in it]
+    wrong = [] if named == [{"claimName": claim["metadata"]["name"]}] else [str(named)]
+    if claim["spec"]["accessModes"] != ["ReadWriteMany"]:
+        wrong.append("one node alone may write")
+    say("surveys go to the claim and nowhere else", wrong)
+
+
 def main(folder: str, version: str) -> int:
     """All checks; 1 where one failed."""
     check_manifest(Path(folder), version)
+    check_collect(Path(folder))
     return 1 if FAILED else 0
 
 
