@@ -76,17 +76,18 @@ impl Wanted {
     /// When a file cannot be read, or its rule cannot be followed.
     pub fn load(root: &Path, file: Option<&Path>) -> Result<Wanted, Error> {
         let failed = |err: FileError| Error::Config(err.to_string());
-        let (tree, paths) = match file {
-            Some(file) => (Tree::new("/"), vec![file.to_path_buf()]),
-            None => {
-                let tree = Tree::new(root);
-                let paths = config_files::find(&tree).map_err(failed)?.files;
-                (tree, paths)
-            }
+        let tree = Tree::new(root);
+        let paths = match file {
+            Some(file) => vec![file.to_path_buf()],
+            None => config_files::find(&tree).map_err(failed)?.files,
         };
         let mut whole = Table::new();
         for path in paths {
-            let bytes = config_files::read(&tree, &path).map_err(failed)?;
+            let bytes = match file {
+                Some(_) => config_files::read(&Tree::new("/"), &path).map(Some),
+                None => config_files::read_trusted(&tree, &path),
+            };
+            let bytes = bytes.map_err(failed)?;
             let text = String::from_utf8_lossy(bytes.as_deref().unwrap_or_default());
             let table = text
                 .parse::<Table>()

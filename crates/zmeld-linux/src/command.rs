@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{mpsc, Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -54,9 +54,38 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// a drive.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long one that was asked to end may take: a signal is heard between two pages, and not
-/// by one that waits for a drive.
-const HEEDS_WITHIN: Duration = Duration::from_secs(30);
+/// Whether one was left behind that does not end.
+static LEFT_BEHIND: AtomicBool = AtomicBool::new(false);
+
+/// Whether a command that was killed does not end, and keeps what it was given (a lock).
+pub fn is_left_behind() -> bool {
+    LEFT_BEHIND.load(Ordering::SeqCst)
+}
+
+/// Whether a command is to end.
+#[derive(Debug, Default)]
+pub struct Ending(AtomicU8);
+
+impl Ending {
+    /// It is asked to end (SIGINT).
+    pub fn ask(&self) {
+        self.0.fetch_max(1, Ordering::SeqCst);
+    }
+
+    /// It is killed.
+    pub fn kill(&self) {
+        self.0.store(2, Ordering::SeqCst);
+    }
+
+    /// Whether it is to end, either way.
+    pub fn is_asked(&self) -> bool {
+        self.0.load(Ordering::SeqCst) > 0
+    }
+
+    fn is_killed(&self) -> bool {
+        self.0.load(Ordering::SeqCst) > 1
+    }
+}
 
 /// An argument that names a file which is held open: the command works on that file,
 /// whatever has its name by then.
@@ -99,6 +128,12 @@ impl Invocation {
     /// It may take as long as there is work.
     pub fn unlimited(mut self) -> Invocation {
         self.limit = None;
+        self
+    }
+
+    /// It may take so long.
+    pub fn within(mut self, limit: Duration) -> Invocation {
+        self.limit = Some(limit);
         self
     }
 
@@ -185,25 +220,16 @@ impl Finished {
     }
 }
 
-/// Runs a command to its end, or asks it to end once `stop` is set. It does not see
+/// Runs a command to its end, or ends it. It does not see
 /// this program's standard input, and speaks English, so that its messages can be
 /// quoted beside ours. It has a process group of its own: Ctrl-C on a terminal is
 /// for zmeld, which finishes or goes back, and not for a `mkswap` half way.
 ///
 /// One that can be asked to end also ends with the thread that waits for it, however
 /// that ends (SIGKILL): nobody would look after it any more.
-pub(crate) fn run(invocation: &Invocation, stop: Option<&AtomicBool>) -> io::Result<Finished> {
-    run_heeding(invocation, stop, HEEDS_WITHIN)
-}
-
-/// [`run`], and kills a command that does not end within `heeds_within` of being asked to.
-fn run_heeding(
-    invocation: &Invocation,
-    stop: Option<&AtomicBool>,
-    heeds_within: Duration,
-) -> io::Result<Finished> {
+pub(crate) fn run(invocation: &Invocation, ending: Option<&Ending>) -> io::Result<Finished> {
     let path = lookup_path();
-    let mut command = match stop.is_some() && is_there(&invocation.program, &path) {
+    let mut command = match ending.is_some() && is_there(&invocation.program, &path) {
         true if can_tie(&path) => tied(&invocation.program),
         _ => Command::new(&invocation.program),
     };
@@ -228,7 +254,7 @@ fn run_heeding(
         .stderr(Stdio::piped())
         .process_group(0)
         .spawn()?;
-    let (output, errors) = converse(&mut child, invocation, stop, heeds_within)?;
+    let (output, errors) = converse(&mut child, invocation, ending)?;
     let status = child.wait()?;
     let said = |bytes: &[u8]| match &name {
         Some(name) => made_text(bytes).replace(GIVEN, name),
@@ -298,14 +324,13 @@ fn is_there(program: &str, path: &str) -> bool {
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Feeds and listens at once, so that neither side waits for the other, until the
-/// command closes what it writes to. It is asked to end once `stop` is set, and killed
-/// at its limit, or where it does not heed that. The child is waited for afterwards, so
-/// that its number is its own all the while; where even a killed one does not end, it is left alone.
+/// command closes what it writes to. It is asked to end as `ending` says, and killed at
+/// its limit. The child is waited for afterwards, so that its number is its own all the
+/// while; where even a killed one does not end, it is left alone.
 fn converse(
     child: &mut Child,
     invocation: &Invocation,
-    stop: Option<&AtomicBool>,
-    heeds_within: Duration,
+    ending: Option<&Ending>,
 ) -> io::Result<(Vec<u8>, Vec<u8>)> {
     let pid = Pid::from_child(child);
     let (sender, receiver) = mpsc::channel();
@@ -318,43 +343,58 @@ fn converse(
     }
     let began = Instant::now();
     let (mut output, mut errors) = (None, None);
-    let (mut asked, mut killed) = (None, None);
+    let (mut asked, mut killed) = (false, None);
     while output.is_none() || errors.is_none() {
         match receiver.recv_timeout(LOOK_EVERY) {
             Ok((true, bytes)) => output = Some(bytes),
             Ok((false, bytes)) => errors = Some(bytes),
             Err(_) => {}
         }
-        if asked.is_none() && stop.is_some_and(|stop| stop.load(Ordering::SeqCst)) {
+        if !asked && ending.is_some_and(Ending::is_asked) {
             // One that has ended by itself needs no signal.
             let _ = kill_process(pid, Signal::INT);
-            asked = Some(Instant::now());
+            asked = true;
         }
-        let of_asked = asked.map(|asked| (asked, heeds_within));
-        let mut bounds = invocation
+        let is_late = invocation
             .limit
-            .map(|it| (began, it))
-            .into_iter()
-            .chain(of_asked);
-        let passed = bounds.find(|(since, limit)| since.elapsed() > *limit);
-        if let (Some((_, limit)), None) = (passed, killed) {
+            .is_some_and(|limit| began.elapsed() > limit);
+        if killed.is_none() && (is_late || ending.is_some_and(Ending::is_killed)) {
             let _ = kill_process_group(pid, Signal::KILL);
-            killed = Some((Instant::now(), limit));
+            killed = Some(Instant::now());
         }
-        if killed.is_some_and(|(since, _)| since.elapsed() > END_WITHIN) {
+        if killed.is_some_and(|since| since.elapsed() > END_WITHIN) {
+            LEFT_BEHIND.store(true, Ordering::SeqCst);
             break;
         }
     }
-    let Some((_, limit)) = killed else {
+    let Some(killed) = killed else {
         return Ok((output.unwrap_or_default(), errors.unwrap_or_default()));
     };
     // It is reaped where it has ended.
     let _ = child.try_wait();
     let text = format!(
         "it did not end within {} s and was killed; look whether its drive answers (dmesg)",
-        limit.as_secs()
+        killed.duration_since(began).as_secs()
     );
     Err(io::Error::new(io::ErrorKind::TimedOut, text))
+}
+
+/// The first bytes of a device; none where it cannot be read. Another process reads them:
+/// a thread that waits for a drive would keep this program from ending, however it is
+/// killed.
+///
+/// # Errors
+/// When it does not answer within that time ([`io::ErrorKind::TimedOut`]).
+pub fn read_device(path: &Path, bytes: usize, within: Duration) -> io::Result<Vec<u8>> {
+    let words = ["-A", "n", "-v", "-t", "x1", "-N"];
+    let od = Invocation::new("od").args(words).arg(bytes.to_string());
+    let finished = run(&od.arg(path).within(within), None)?;
+    let numbers = finished.output.split_ascii_whitespace();
+    let read: Result<Vec<u8>, _> = numbers.map(|it| u8::from_str_radix(it, 16)).collect();
+    match (finished.code, read) {
+        (Some(0), Ok(read)) => Ok(read),
+        _ => Ok(Vec::new()),
+    }
 }
 
 /// Reads to the end beside, and hands over what was read.
@@ -439,9 +479,10 @@ mod tests {
 
     #[test]
     fn a_command_is_ended_when_it_is_to_stop_and_not_by_a_terminal() {
-        let stop = AtomicBool::new(true);
+        let ending = Ending::default();
+        ending.ask();
         let sleep = Invocation::new("sleep").arg("1000");
-        let finished = run(&sleep, Some(&stop)).unwrap();
+        let finished = run(&sleep, Some(&ending)).unwrap();
         assert_eq!(finished.status(), "signal 2");
         // Field 5 of stat is the group that a terminal's Ctrl-C goes to.
         let stat = Invocation::new("sh").args(["-c", "cut -d' ' -f1,5 /proc/$$/stat"]);
@@ -454,18 +495,40 @@ mod tests {
     fn a_command_that_does_not_heed_the_request_to_end_is_killed() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ready");
-        let script = "trap '' INT; echo > \"$0\"; sleep 1000; true";
+        let script = "trap ': > \"$0.asked\"' INT; : > \"$0\"; while :; do sleep 0.01; done";
         let deaf = Invocation::new("sh").args(["-c", script]).arg(&file);
-        let stop = AtomicBool::new(false);
+        let ending = Ending::default();
+        let wait_for = |file: &Path| {
+            while !file.exists() {
+                thread::sleep(LOOK_EVERY);
+            }
+        };
         let err = thread::scope(|scope| {
             scope.spawn(|| {
-                while !file.exists() {
-                    thread::sleep(LOOK_EVERY);
-                }
-                stop.store(true, Ordering::SeqCst);
+                wait_for(&file);
+                ending.ask();
+                wait_for(&folder.path().join("ready.asked"));
+                ending.kill();
             });
-            run_heeding(&deaf, Some(&stop), Duration::ZERO).unwrap_err()
+            run(&deaf.unlimited(), Some(&ending)).unwrap_err()
         });
+        assert_eq!(err.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn the_start_of_a_device_is_read_by_another_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("device");
+        let bytes: Vec<u8> = (0..=255).cycle().take(5000).collect();
+        std::fs::write(&file, &bytes).unwrap();
+        let within = Duration::from_secs(60);
+        assert_eq!(read_device(&file, 4096, within).unwrap(), bytes[..4096]);
+        assert!(read_device(folder.path(), 4096, within).unwrap().is_empty());
+        // Nobody writes to a pipe: it does not answer.
+        let pipe = folder.path().join("pipe");
+        let status = Command::new("mkfifo").arg(&pipe).status();
+        assert!(status.unwrap().success());
+        let err = read_device(&pipe, 4096, Duration::ZERO).unwrap_err();
         assert_eq!(err.kind(), io::ErrorKind::TimedOut);
     }
 
@@ -476,7 +539,7 @@ mod tests {
         if let Some(file) = std::env::var_os(FILE) {
             let script = "echo $$ > \"$0\"; exec sleep 1000";
             let sh = Invocation::new("sh").args(["-c", script]).arg(file);
-            run(&sh, Some(&AtomicBool::new(false))).unwrap();
+            run(&sh, Some(&Ending::default())).unwrap();
             return;
         }
         let folder = tempfile::tempdir().unwrap();

@@ -11,6 +11,7 @@
 //! nobody else may write it.
 
 use std::collections::BTreeMap;
+use std::fs::Metadata;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,9 @@ use crate::own;
 use crate::tree::Tree;
 
 /// From the strongest to the weakest.
-const DIRECTORIES: [&str; 4] = ["/etc", "/run", "/usr/local/lib", "/usr/lib"];
+const DIRECTORIES: [&str; 4] = ["/etc", "/run", LOCAL, "/usr/lib"];
+/// A group may write it on some machines: it is passed over there.
+const LOCAL: &str = "/usr/local/lib";
 /// More than any configuration needs.
 const LENGTH_MAX: u64 = 1 << 20;
 
@@ -36,11 +39,14 @@ pub struct ConfigFiles {
 /// Finds them.
 ///
 /// # Errors
-/// When a directory is there and cannot be read; when somebody else than root may have
-/// written one of them.
+/// When a directory is there and cannot be read.
 pub fn find(tree: &Tree) -> Result<ConfigFiles, FileError> {
     let mut found = ConfigFiles::default();
-    for directory in DIRECTORIES {
+    let is_local = check_owner(tree, Path::new(LOCAL)).is_ok();
+    let directories = DIRECTORIES
+        .into_iter()
+        .filter(|it| *it != LOCAL || is_local);
+    for directory in directories.clone() {
         let path = Path::new(directory).join("zmeld.toml");
         let has = tree.has(&path);
         if has.map_err(|cause| FileError::new("read", &path, cause))? {
@@ -49,7 +55,7 @@ pub fn find(tree: &Tree) -> Result<ConfigFiles, FileError> {
         }
     }
     let mut drop_ins: BTreeMap<String, PathBuf> = BTreeMap::new();
-    for directory in DIRECTORIES {
+    for directory in directories {
         let folder = Path::new(directory).join("zmeld.toml.d");
         let entries = match tree.entries(&folder) {
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => continue,
@@ -66,40 +72,57 @@ pub fn find(tree: &Tree) -> Result<ConfigFiles, FileError> {
         }
     }
     found.files.extend(drop_ins.into_values());
-    for path in &found.files {
-        check_owner(tree, path).map_err(|cause| FileError::new("believe", path, cause))?;
-    }
     Ok(found)
 }
 
-/// Refuses a file that others may write, or exchange. In another tree, which anybody may
-/// have made, its owner stands for root.
-fn check_owner(tree: &Tree, path: &Path) -> io::Result<()> {
+/// Refuses what others may write, or put another in the place of: a file, and the folders
+/// above it. In another tree, which anybody may have made, its owner stands for root.
+fn check_owner(tree: &Tree, file: &Path) -> io::Result<()> {
     let owner = tree.metadata(Path::new("/"))?.uid();
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    let folder = tree.resolved(folder).unwrap_or(folder.to_owned());
-    let is_hidden = tree.link(path).as_deref() == Some(Path::new("/dev/null"));
-    let file = Some(path).filter(|_| !is_hidden);
-    for path in folder.ancestors().chain(file) {
-        // What leads nowhere is told by who reads it.
-        if let Ok(meta) = tree.metadata(path) {
+    let mut below: Option<Metadata> = None;
+    for path in file.ancestors() {
+        let meta = tree.metadata(path)?;
+        // In such a folder nobody else can rename or remove what is its owner's.
+        let is_safe = |below: &Metadata| meta.mode() & 0o1000 != 0 && below.uid() == meta.uid();
+        let is_roots = meta.uid() == owner && below.as_ref().is_some_and(is_safe);
+        if !is_roots {
             own::check(path, &meta, owner).map_err(|err| {
                 let way_out = "root does what it says, so nobody else may write it (chmod, chown)";
                 io::Error::other(format!("{err}; {way_out}"))
             })?;
         }
+        below = Some(meta);
     }
     Ok(())
 }
 
-/// The bytes of one; nothing if it is `/dev/null`, which hides others.
+/// The bytes of one that [`find`] found; nothing if it is `/dev/null`, which hides others.
 ///
 /// # Errors
-/// When it cannot be read, or is longer than 1 MiB.
-pub fn read(tree: &Tree, path: &Path) -> Result<Option<Vec<u8>>, FileError> {
+/// When somebody else than root may have written it; those of [`read`].
+pub fn read_trusted(tree: &Tree, path: &Path) -> Result<Option<Vec<u8>>, FileError> {
     if tree.link(path).as_deref() == Some(Path::new("/dev/null")) {
         return Ok(None);
     }
+    // A link may lead elsewhere by the next look: what it leads to now is looked at, and
+    // nobody else can put another file there.
+    let Some(real) = tree.resolved(path) else {
+        let cause = tree.open_file(path).err();
+        let cause = cause.unwrap_or(io::ErrorKind::NotFound.into());
+        return Err(FileError::new("read", path, cause));
+    };
+    let folder = path.parent().unwrap_or(path);
+    for it in [folder, &real] {
+        check_owner(tree, it).map_err(|cause| FileError::new("believe", path, cause))?;
+    }
+    read(tree, &real).map(Some)
+}
+
+/// The bytes of one.
+///
+/// # Errors
+/// When it cannot be read, or is longer than 1 MiB.
+pub fn read(tree: &Tree, path: &Path) -> Result<Vec<u8>, FileError> {
     let failed = |cause: io::Error| FileError::new("read", path, cause);
     let mut bytes = Vec::new();
     let file = tree.open_file(path).map_err(failed)?;
@@ -107,6 +130,6 @@ pub fn read(tree: &Tree, path: &Path) -> Result<Option<Vec<u8>>, FileError> {
     read.map_err(failed)?;
     match bytes.len() as u64 > LENGTH_MAX {
         true => Err(failed(io::Error::other("it is longer than 1 MiB"))),
-        false => Ok(Some(bytes)),
+        false => Ok(bytes),
     }
 }

@@ -11,11 +11,10 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::command::{self, Finished, Invocation};
+use crate::command::{self, Ending, Finished, Invocation};
 use crate::error::{FileError, HostError};
 use crate::swaps::{self, SwapArea};
 use crate::text::{made_text, short};
@@ -58,12 +57,12 @@ pub trait Access: Send + Sync {
     /// When it cannot be started.
     fn run(&self, invocation: &Invocation) -> io::Result<Finished>;
 
-    /// The same; once `stop` is set, the command is asked to end (SIGINT).
+    /// The same, and ends the command where `ending` says so.
     ///
     /// # Errors
     /// When it cannot be started.
-    fn run_until(&self, invocation: &Invocation, stop: &AtomicBool) -> io::Result<Finished> {
-        let _ = stop;
+    fn run_until(&self, invocation: &Invocation, ending: &Ending) -> io::Result<Finished> {
+        let _ = ending;
         self.run(invocation)
     }
 }
@@ -105,8 +104,8 @@ impl Access for Direct {
         command::run(invocation, None)
     }
 
-    fn run_until(&self, invocation: &Invocation, stop: &AtomicBool) -> io::Result<Finished> {
-        command::run(invocation, Some(stop))
+    fn run_until(&self, invocation: &Invocation, ending: &Ending) -> io::Result<Finished> {
+        command::run(invocation, Some(ending))
     }
 }
 
@@ -398,19 +397,15 @@ impl Host {
         output(invocation, self.attempt(invocation)?)
     }
 
-    /// [`Host::run`]; once `stop` is set, the command is asked to end.
+    /// [`Host::run`], and ends the command where `ending` says so.
     ///
     /// # Errors
     /// Those of [`Host::run`]; a command that was ended is one that came back with
     /// an error.
-    pub fn run_until(
-        &self,
-        invocation: &Invocation,
-        stop: &AtomicBool,
-    ) -> Result<String, HostError> {
+    pub fn run_until(&self, invocation: &Invocation, ending: &Ending) -> Result<String, HostError> {
         output(
             invocation,
-            self.started(invocation, self.access.run_until(invocation, stop))?,
+            self.started(invocation, self.access.run_until(invocation, ending))?,
         )
     }
 

@@ -31,15 +31,11 @@ pub enum Error {
         what: &'static str,
     },
     /// An ELF header that is cut short or contradicts itself or the file.
-    #[error("{}: {field} at offset {offset:#x}: {problem}", path.display())]
+    #[error("{}: {problem}", path.display())]
     Elf {
         /// The dump.
         path: PathBuf,
-        /// The field as elf.h calls it, with its segment: `p_filesz of segment 3`.
-        field: String,
-        /// Where the field lies in the file, in bytes.
-        offset: u64,
-        /// What is wrong with its value.
+        /// What is wrong, with the field as elf.h calls it: `p_filesz of segment 3: ...`.
         problem: String,
     },
     /// A dump whose pages are packed in a way that is not read here.

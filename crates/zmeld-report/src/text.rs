@@ -99,7 +99,8 @@ pub fn shorten(text: &str, width: usize) -> Cow<'_, str> {
     })
 }
 
-fn prefix(chars: impl Iterator<Item = char>, width: usize) -> String {
+/// As many of the characters as fit in `width` columns.
+pub fn prefix(chars: impl Iterator<Item = char>, width: usize) -> String {
     let mut used = 0;
     chars
         .take_while(|c| {

@@ -253,6 +253,11 @@ impl Error {
             _ => None,
         }
     }
+
+    /// Whether a drive did not answer.
+    pub(crate) fn is_timeout(&self) -> bool {
+        self.refused_with() == Some(io::ErrorKind::TimedOut)
+    }
 }
 
 /// Who may do it; root is not told to become root.

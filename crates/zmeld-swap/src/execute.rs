@@ -113,7 +113,11 @@ pub fn up_or_stand_in(
     let said = err.refused_module().map(|it| it.said.to_owned());
     // Without records there is nothing to write down yet: the next step does.
     journal.note(|state| state.refused = said)?;
-    let again = Plan::new(host, &plan.config, Some(journal.state()), options)?;
+    let (refused, again) = Plan::make(host, &plan.config, Some(journal.state()), options)?;
+    let again = match Error::planned(refused) {
+        Some(err) if !options.at_boot => return Err(err),
+        _ => again?,
+    };
     for stand_in in &again.stand_ins {
         let text = format!("tier.{}: {}", stand_in.tier, stand_in.words());
         listener(Event::Note { text: &text });
@@ -212,28 +216,34 @@ pub fn down(
         }
     }
     let mut undone = Vec::new();
+    let mut failed: Vec<(String, Error)> = Vec::new();
     for &index in leaving.iter().rev() {
+        let group = &run.journal.records()[index].group;
+        // What its steps before this one stand on, and no other tier.
+        if failed.iter().any(|(failed, _)| failed == group) {
+            continue;
+        }
+        let group = group.clone();
         let result = match run.is_stopped() {
             true => Err(Error::Interrupted {
                 after: String::new(),
             }),
             false => run.take_back(index),
         };
-        if result.is_err() {
-            run.tell_price();
-        }
         match result {
             Ok(record) => undone.push(record),
             Err(Error::Interrupted { .. }) => {
+                run.tell_price();
                 return Err(Error::Interrupted {
                     after: "the rest is still set up: zmeld down carries on".to_owned(),
-                })
+                });
             }
-            Err(err) => {
-                run.give_up_command(&err);
-                return Err(err);
-            }
+            Err(err) => failed.push((group, err)),
         }
+    }
+    if let Some((_, err)) = failed.into_iter().next() {
+        run.tell_price();
+        return Err(err);
     }
     run.tell_price();
     for record in &undone {
@@ -304,6 +314,8 @@ struct Run<'a> {
     touched: Vec<String>,
     /// Whether what the last step was about was left, being somebody else's.
     was_left: bool,
+    /// Whether something of a group that failed could not be taken back.
+    is_left: bool,
     /// Steps on what their own group made that were taken back.
     of_made: Vec<((String, DeviceRef), Done)>,
     report: Report,
@@ -329,6 +341,7 @@ impl<'a> Run<'a> {
             removed: Vec::new(),
             touched: Vec::new(),
             was_left: false,
+            is_left: false,
             of_made: Vec::new(),
             report: Report::default(),
             journal,
@@ -568,7 +581,8 @@ impl Run<'_> {
         self.report.not_undone.push(done);
     }
 
-    /// Takes back all of an optional group that failed, and goes on.
+    /// Takes back all of an optional group that failed, and goes on. What cannot be taken
+    /// back costs no other group its place either.
     fn give_up(&mut self, group: &Group, err: &Error) -> Result<(), Error> {
         let count = self.journal.records().len();
         let force = std::mem::take(&mut self.force);
@@ -579,8 +593,17 @@ impl Run<'_> {
             }
         }
         self.force = force;
-        taken_back?;
-        let reason = err.to_string();
+        let mut reason = err.to_string();
+        match taken_back {
+            Err(Error::Interrupted { after }) => return Err(Error::Interrupted { after }),
+            Err(second) => {
+                self.is_left = true;
+                reason += &format!(
+                    "; and going back stopped at: {second}; zmeld down takes the rest back"
+                );
+            }
+            Ok(()) => {}
+        }
         self.report.applied.retain(|done| done.group != group.name);
         self.report.undone.retain(|done| done.group != group.name);
         self.report
@@ -596,13 +619,11 @@ impl Run<'_> {
     /// Takes back what this run applied, and puts back what it removed for it.
     fn back_out(&mut self, err: Error, group: &str) -> Error {
         self.stop = None;
-        self.give_up_command(&err);
         let forced = std::mem::take(&mut self.force);
         let price = self.price().filter(|_| forced);
         let mut after = match self.go_back() {
             Ok(()) => self.what_is_missing(),
             Err(second) => {
-                self.give_up_command(&second);
                 self.look_again();
                 format!(
                     "and going back stopped at: {second}; {}; what is left is written down, zmeld \
@@ -624,13 +645,6 @@ impl Run<'_> {
                 source: Box::new(err),
                 after,
             },
-        }
-    }
-
-    /// A drive that does not answer holds up no other run.
-    fn give_up_command(&mut self, err: &Error) {
-        if err.refused_with() == Some(std::io::ErrorKind::TimedOut) {
-            self.journal.renew_lock();
         }
     }
 
@@ -736,8 +750,9 @@ impl Run<'_> {
         if state.complete && state.config == config {
             return Ok(());
         }
+        let is_left = self.is_left;
         self.journal.change(|state| {
-            state.complete = true;
+            state.complete = !is_left;
             state.config = config;
         })
     }

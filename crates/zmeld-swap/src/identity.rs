@@ -9,11 +9,12 @@ use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{mpsc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::rand::{getrandom, GetRandomFlags};
 use serde::{Deserialize, Serialize};
+use zmeld_linux::command::read_device;
 use zmeld_linux::host::is_absent;
 use zmeld_linux::Host;
 
@@ -51,6 +52,17 @@ impl Identity {
     /// # Errors
     /// When it cannot be looked at. A header that cannot be read is not known.
     pub fn of(host: &Host, path: &Path) -> Result<Option<Identity>, Error> {
+        let Some((mut identity, meta)) = Identity::without_header(host, path)? else {
+            return Ok(None);
+        };
+        let header = header(host, path, &meta)?;
+        identity.swap = swap_uuid(&header);
+        identity.luks = luks_uuid(&header);
+        Ok(Some(identity))
+    }
+
+    /// The same without what is read from the thing itself, which may not answer.
+    fn without_header(host: &Host, path: &Path) -> Result<Option<(Identity, Metadata)>, Error> {
         let Some(meta) = metadata(host, path)? else {
             return Ok(None);
         };
@@ -74,10 +86,7 @@ impl Identity {
         } else if meta.is_file() {
             identity.file = Some(of_file(&meta));
         }
-        let header = header(host, path, &meta)?;
-        identity.swap = swap_uuid(&header);
-        identity.luks = luks_uuid(&header);
-        Ok(Some(identity))
+        Ok(Some((identity, meta)))
     }
 
     /// What tells that file from others.
@@ -114,58 +123,58 @@ impl Identity {
 /// How long a drive may take to give back its first page.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 
-/// Drives that did not answer in time, and have not since: nobody waits for them twice.
-static SILENT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+/// How long one that did not answer is not asked again: whoever waits for it holds up others.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(300);
 
-fn silent() -> MutexGuard<'static, Vec<PathBuf>> {
+/// Drives that did not answer, and when they were asked.
+static SILENT: Mutex<Vec<(PathBuf, Instant)>> = Mutex::new(Vec::new());
+
+fn silent() -> MutexGuard<'static, Vec<(PathBuf, Instant)>> {
     SILENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The start of a device or a file; empty where it cannot be read.
 ///
 /// # Errors
-/// That a drive does not answer: whoever waits for it holds up all others.
+/// That a drive does not answer.
 fn header(host: &Host, path: &Path, meta: &Metadata) -> Result<Vec<u8>, Error> {
-    let read = |host: &Host, path: &Path| {
-        let header = host.read_start(path, rustix::param::page_size());
-        header.unwrap_or_default()
-    };
-    if !meta.file_type().is_block_device() {
-        return Ok(read(host, path));
-    }
-    answer(path, ANSWERS_WITHIN, {
-        let (host, path) = (host.clone(), path.to_path_buf());
-        move || read(&host, &path)
+    let bytes = rustix::param::page_size();
+    answer(&host.path(path), || {
+        match meta.file_type().is_block_device() {
+            true => read_device(&host.path(path), bytes, ANSWERS_WITHIN),
+            false => match host.read_start(path, bytes) {
+                Err(err) if err.cause.kind() == io::ErrorKind::TimedOut => Err(err.cause),
+                read => Ok(read.unwrap_or_default()),
+            },
+        }
     })
 }
 
-fn answer(
-    path: &Path,
-    within: Duration,
-    read: impl FnOnce() -> Vec<u8> + Send + 'static,
-) -> Result<Vec<u8>, Error> {
-    let late = io::Error::new(io::ErrorKind::TimedOut, "it does not answer (dmesg)");
-    let late = Error::io("read", path, late);
-    if silent().iter().any(|it| it == path) {
-        return Err(late);
-    }
-    let (sender, receiver) = mpsc::channel();
-    let its_path = path.to_path_buf();
-    // It ends with the program at the latest.
-    std::thread::spawn(move || {
-        let header = read();
-        let mut silent = silent();
-        silent.retain(|it| *it != its_path);
-        let _ = sender.send(header);
-    });
-    if let Ok(header) = receiver.recv_timeout(within) {
-        return Ok(header);
-    }
-    let mut silent = silent();
-    receiver.try_recv().map_err(|_| {
-        silent.push(path.to_path_buf());
-        late
+fn answer(path: &Path, read: impl FnOnce() -> io::Result<Vec<u8>>) -> Result<Vec<u8>, Error> {
+    silent().retain(|(_, asked)| asked.elapsed() < ASKED_AGAIN_AFTER);
+    let is_silent = silent().iter().any(|(it, _)| it == path);
+    let result = match is_silent {
+        true => Err(io::ErrorKind::TimedOut.into()),
+        false => read(),
+    };
+    result.map_err(|cause| {
+        let mut cause = cause;
+        if cause.kind() == io::ErrorKind::TimedOut {
+            if !is_silent {
+                silent().push((path.to_path_buf(), Instant::now()));
+            }
+            cause = io::Error::new(cause.kind(), "it does not answer (dmesg)");
+        }
+        Error::io("read", path, cause)
     })
+}
+
+/// Whether that is the device which an identity is of, as far as the kernel says without
+/// asking the drive.
+pub(crate) fn is_device_of(host: &Host, path: &Path, was: &Identity) -> Result<bool, Error> {
+    let now = Identity::without_header(host, path)?;
+    let is_known = was.disk.is_some() || was.mapping.is_some();
+    Ok(is_known && now.is_some_and(|(now, _)| was.differs(&now).is_none()))
 }
 
 /// What tells a file from others, where it is one.
@@ -317,16 +326,11 @@ mod tests {
     #[test]
     fn a_drive_that_does_not_answer_is_waited_for_once() {
         let path = Path::new("/dev/dead");
-        let (answers, waits) = mpsc::channel();
-        let read = move || waits.recv().unwrap();
-        assert!(answer(path, Duration::ZERO, read).is_err());
-        // Nobody reads it again meanwhile.
-        assert!(answer(path, Duration::MAX, || unreachable!()).is_err());
-        answers.send(vec![1]).unwrap();
-        while silent().iter().any(|it| it == path) {
-            std::thread::yield_now();
+        let late = || Err(io::ErrorKind::TimedOut.into());
+        for read in [late, || unreachable!()] {
+            let err = answer(path, read).unwrap_err();
+            assert!(err.is_timeout(), "{err}");
         }
-        assert_eq!(answer(path, ANSWERS_WITHIN, || vec![2]).unwrap(), [2]);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use zmeld_linux::command;
 use zmeld_linux::lock::{Attempt, FileLock};
 
 use crate::config::Config;
@@ -129,6 +130,16 @@ pub struct Journal {
     lock: FileLock,
 }
 
+impl Drop for Journal {
+    /// Takes the lock from a command that was given up: it does not end, and holds it.
+    fn drop(&mut self) {
+        if command::is_left_behind() {
+            // Where that cannot be, the command keeps it until it ends.
+            let _ = self.lock.renew(&self.host.path(LOCK));
+        }
+    }
+}
+
 impl Journal {
     /// Waits for other runs, at most `patience`, and reads what they left.
     ///
@@ -178,13 +189,6 @@ impl Journal {
             state,
             lock,
         })
-    }
-
-    /// Takes the lock from a command that was given up: it does not end, and holds it.
-    pub(crate) fn renew_lock(&mut self) {
-        let renewed = self.lock.renew(&self.host.path(LOCK));
-        // Where it cannot be, the command keeps it until it ends.
-        let _ = renewed.and_then(|()| self.lock.pass_on());
     }
 
     /// What was done so far.

@@ -718,22 +718,29 @@ fn errors_name_the_file_that_they_are_in() {
 #[test]
 fn a_file_that_others_may_write_is_not_believed() {
     use std::os::unix::fs::PermissionsExt;
-    const FILES: [&str; 2] = [
-        "/usr/local/lib/zmeld.toml",
-        "/usr/local/lib/zmeld.toml.d/1.toml",
-    ];
-    let root = root(&FILES.map(|path| (path, ZRAM)));
+    const FILES: [&str; 2] = ["/usr/lib/zmeld.toml", "/usr/lib/zmeld.toml.d/1.toml"];
+    let root = root(&[
+        (FILES[0], ZRAM),
+        (FILES[1], ZRAM),
+        (
+            "/usr/local/lib/zmeld.toml",
+            "[tier.local]\nkind = \"zram\"\n",
+        ),
+        ("/home/it/z.toml", ZRAM),
+    ]);
     let set = |path: &str, mode| {
         let path = root.path().join(&path[1..]);
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     };
-    for (path, mode, file) in [
-        (FILES[0], 0o646, FILES[0]),
-        (FILES[1], 0o646, FILES[1]),
-        ("/usr/local/lib/zmeld.toml.d", 0o757, FILES[1]),
-        // Sticky, too: who may make files there has the name as soon as it is free.
-        ("/usr/local", 0o1777, FILES[0]),
-    ] {
+    // A group may write that folder on some machines, and then nothing is read there.
+    let names_local = || {
+        let loaded = Config::load(root.path()).unwrap();
+        loaded.config.tier("local").is_some()
+    };
+    assert!(names_local());
+    set("/usr/local/lib", 0o2775);
+    assert!(!names_local());
+    let refuses = |path: &str, mode: u32, file: &str| {
         set(path, mode);
         let said = Config::load(root.path()).unwrap_err().to_string();
         assert_eq!(
@@ -744,15 +751,27 @@ fn a_file_that_others_may_write_is_not_believed() {
             )
         );
         set(path, 0o755);
-    }
+    };
+    refuses(FILES[0], 0o646, FILES[0]);
+    refuses(FILES[1], 0o646, FILES[1]);
+    refuses("/usr/lib/zmeld.toml.d", 0o757, FILES[1]);
+    refuses("/usr", 0o757, FILES[0]);
+    // There nobody else can rename what is root's.
+    set("/usr", 0o1777);
     Config::load(root.path()).unwrap();
+    // Where a link leads is looked at.
+    let link = root.path().join("usr/lib/zmeld.toml");
+    fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink("/home/it/z.toml", &link).unwrap();
+    Config::load(root.path()).unwrap();
+    refuses("/home/it", 0o757, FILES[0]);
     // What hides others is no file of anybody's.
-    let hidden = root.path().join("usr/local/lib/zmeld.toml.d/1.toml");
+    let hidden = root.path().join("usr/lib/zmeld.toml.d/1.toml");
     fs::remove_file(&hidden).unwrap();
     std::os::unix::fs::symlink("/dev/null", &hidden).unwrap();
     Config::load(root.path()).unwrap();
     if rustix::process::geteuid().is_root() {
-        let file = root.path().join("usr/local/lib/zmeld.toml");
+        let file = root.path().join("home/it/z.toml");
         std::os::unix::fs::chown(file, Some(65534), None).unwrap();
         let said = Config::load(root.path()).unwrap_err().to_string();
         assert!(said.contains("another user (uid 65534)"), "{said}");

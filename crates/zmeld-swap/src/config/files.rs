@@ -88,18 +88,21 @@ pub(super) fn find(root: &Path) -> Result<(Vec<Source>, Vec<Problem>), ConfigErr
     let warnings = warnings.collect();
     let mut sources = Vec::new();
     for path in found.files {
-        sources.extend(read(&tree, &path)?);
+        let bytes = config_files::read_trusted(&tree, &path).map_err(unreadable)?;
+        sources.extend(bytes.map(|bytes| source(&path, bytes)).transpose()?);
     }
     Ok((sources, warnings))
 }
 
-/// The text of one file; nothing if it is `/dev/null`, which hides others.
-pub(super) fn read(tree: &Tree, path: &Path) -> Result<Option<Source>, ConfigError> {
-    let Some(bytes) = config_files::read(tree, path).map_err(unreadable)? else {
-        return Ok(None);
-    };
+/// The text of a file that was named.
+pub(super) fn read(path: &Path) -> Result<Source, ConfigError> {
+    let bytes = config_files::read(&Tree::new("/"), path).map_err(unreadable)?;
+    source(path, bytes)
+}
+
+fn source(path: &Path, bytes: Vec<u8>) -> Result<Source, ConfigError> {
     match String::from_utf8(bytes) {
-        Ok(text) => Ok(Some(Source::new(path, text))),
+        Ok(text) => Ok(Source::new(path, text)),
         Err(wrong) => {
             let at = wrong.utf8_error().valid_up_to();
             let text = String::from_utf8_lossy(&wrong.into_bytes()[..at]).into_owned();

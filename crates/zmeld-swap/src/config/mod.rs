@@ -29,7 +29,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use zmeld_linux::tree::Tree;
 
 use section::keys_of;
 
@@ -193,10 +192,7 @@ impl Config {
     pub fn load_at_boot(root: &Path, file: Option<&Path>) -> Result<Loaded, ConfigError> {
         let (sources, warnings) = match file {
             None => files::find(root)?,
-            Some(file) => {
-                let source = files::read(&Tree::new("/"), file)?;
-                (source.into_iter().collect(), Vec::new())
-            }
+            Some(file) => (vec![files::read(file)?], Vec::new()),
         };
         let (mut tree, wrong) = tree::merge(&sources);
         let (mut understood, mut found) = understand((&tree, wrong));
@@ -233,8 +229,7 @@ impl Config {
     /// # Errors
     /// All that is wrong, each with its place.
     pub fn load_file(path: &Path) -> Result<Loaded, ConfigError> {
-        let source = files::read(&Tree::new("/"), path)?;
-        Self::assemble(source.as_slice(), Vec::new())
+        Self::assemble(&[files::read(path)?], Vec::new())
     }
 
     /// Reads a text that is called `name` in messages.

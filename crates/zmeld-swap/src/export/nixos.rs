@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use zmeld_linux::shell::word;
 
-use super::units::wants_watch;
+use super::units::{wants_watch, LIFETIME};
 use crate::config::{
     Codec, Comments, Config, Discard, DiskSwap, Encryption, KernelValue, Kind, RamDevice,
     RamDriver, Size, Source, Swappiness, Tier, Trap, Tunables, Which, Zswap,
@@ -425,7 +425,9 @@ impl Module<'_> {
             self.line("  serviceConfig.RemainAfterExit = true;");
             self.service("ExecStart", &format!("up --boot{only}"));
             self.service("ExecStop", &format!("down --boot{only}"));
-            self.line("  serviceConfig.TimeoutStopSec = \"infinity\";");
+            for (key, value) in LIFETIME.iter().filter_map(|it| it.split_once('=')) {
+                self.line(&format!("  serviceConfig.{key} = \"{value}\";"));
+            }
             self.line("};\n");
         }
         if watched {

@@ -147,6 +147,15 @@ fn disk_drive(disk: &DiskSwap) -> Drive {
     }
 }
 
+/// How long a service may take to end. While pages come back into RAM, `zmeld down` asks for
+/// more. A start that failed ends at once, though a command of its own waits for a drive:
+/// the boot goes on.
+pub(super) const LIFETIME: [&str; 3] = [
+    "TimeoutStopSec=180",
+    "NotifyAccess=exec",
+    "KillMode=process",
+];
+
 /// A service that sets tiers up.
 struct Service {
     /// Without `.service`.
@@ -276,9 +285,9 @@ impl Maker<'_> {
         line(&format!("ExecStart={program} up --boot{config}{only}"));
         line(&format!("ExecStop={program} down --boot{only}"));
         line(&format!("TimeoutStartSec={}", service.timeout));
-        // Reading everything back into RAM takes as long as it takes, and zmeld gives a drive
-        // up that gives nothing back: see `switch_off`. Nothing is stopped at shutdown.
-        line("TimeoutStopSec=infinity");
+        for set in LIFETIME {
+            line(set);
+        }
         if self.install {
             line("");
             line("[Install]");

@@ -208,7 +208,10 @@ impl Draft<'_> {
     /// Refuses a drive that carries anything but what it is to become. Who may not
     /// look at it can plan all the same: it is looked at again before it is written to.
     pub(super) fn may_be_lost(&self, path: &Path, keeps: &str) -> Result<(), Error> {
-        let found = signatures(self.host, path).unwrap_or_default();
+        let found = match signatures(self.host, path) {
+            Err(err) if err.is_timeout() => return Err(err),
+            found => found.unwrap_or_default(),
+        };
         match found.iter().all(|it| it == keeps) {
             true => Ok(()),
             false => Err(carries(path, &found)),

@@ -163,6 +163,8 @@ pub struct Options {
     pub only_named: bool,
     /// What a step on record counts as that cannot be looked at.
     pub doubt: Doubt,
+    /// Whether what fails in one tier costs no other its place.
+    pub at_boot: bool,
 }
 
 fn as_words<S: serde::Serializer>(step: &Step, serializer: S) -> Result<S::Ok, S::Error> {
@@ -172,7 +174,7 @@ fn as_words<S: serde::Serializer>(step: &Step, serializer: S) -> Result<S::Ok, S
 /// What is wrong with a plan.
 #[derive(Serialize, schemars::JsonSchema)]
 struct ProblemLine {
-    /// `error`: `zmeld up` refuses it; `warning`: it works, and will disappoint.
+    /// `error`: `zmeld up` refuses it; `warning`: it works, and will disappoint; `notice`.
     severity: &'static str,
     /// The trap, by the name that `accept` takes; null where it is none.
     trap: Option<&'static str>,
@@ -484,7 +486,7 @@ impl Draft<'_> {
             Ok(()) if steps.is_empty() => {}
             Ok(()) => self.groups.push(Group {
                 name,
-                optional: tier.optional,
+                optional: tier.optional || self.options.at_boot,
                 steps,
             }),
             Err(err) if tier.optional => self.skipped.push(Skipped {

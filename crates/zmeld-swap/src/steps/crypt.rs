@@ -183,7 +183,7 @@ impl Reversible for FormatLuks {
 
     fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
         let path = match &self.device {
-            DeviceRef::Path(path) if record.before.is_none() => path,
+            DeviceRef::Path(path) if record.before.is_none() => &pin::own_name(context.host, path),
             _ => return Ok(()),
         };
         match thing(context.host, path, record)? {
@@ -199,6 +199,12 @@ impl Reversible for FormatLuks {
         }
         if record.identity.is_none() {
             context.tell_by_name(path);
+        }
+        if matches!(
+            thing(context.host, path, record)?,
+            Thing::Gone | Thing::Other(_)
+        ) {
+            return Ok(());
         }
         let wipefs = Invocation::new("wipefs")
             .args(["--all", "--types", LUKS])

@@ -156,7 +156,7 @@ impl Reversible for MakeSwap {
     fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
         // The header goes with a device that goes, and one that was there stays.
         let path = match &self.device {
-            DeviceRef::Path(path) if record.before.is_none() => path,
+            DeviceRef::Path(path) if record.before.is_none() => &pin::own_name(context.host, path),
             _ => return Ok(()),
         };
         match thing(context.host, path, record)? {
@@ -183,7 +183,10 @@ impl Reversible for MakeSwap {
                 Some(pinned) => pin::given(wipefs, &pinned),
                 None => return Ok(()),
             },
-            false => wipefs.arg(context.host.path(path)),
+            false => match thing(context.host, path, record)? {
+                Thing::Same | Thing::Named => wipefs.arg(context.host.path(path)),
+                Thing::Gone | Thing::Other(_) => return Ok(()),
+            },
         };
         context.host.run(&wipefs)?;
         Ok(())

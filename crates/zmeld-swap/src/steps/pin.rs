@@ -215,9 +215,8 @@ pub fn check_device(host: &Host, path: &Path) -> Result<(), Error> {
     check_below(host, &Path::new("/sys/class/block").join(name), 0)
 }
 
-/// The device that a step works on, by the kernel's own name: a label leads elsewhere as
-/// soon as a stick has it. It is held to what it was when the step was begun, and when an
-/// earlier one of the group wrote to it.
+/// The device that a step works on, by the kernel's own name. It is held to what it was
+/// when the step was begun, and when an earlier one of the group wrote to it.
 ///
 /// # Errors
 /// Those of [`check_device`]; that it is another by now.
@@ -227,7 +226,7 @@ pub(super) fn same_device(
     record: &Record,
 ) -> Result<PathBuf, Error> {
     let host = context.host;
-    let path = host.resolved(&context.path(device)?);
+    let path = own_name(host, &context.path(device)?);
     // The drive of an experiment is made of a file of its own, in a folder for all.
     if !context.only_named {
         check_device(host, &path)?;
@@ -256,6 +255,14 @@ pub(super) fn same_device(
         }
     }
     Ok(path)
+}
+
+/// A device by the kernel's own name: a label leads elsewhere as soon as a stick has it.
+pub(super) fn own_name(host: &Host, path: &Path) -> PathBuf {
+    match is_file(path) {
+        true => path.to_path_buf(),
+        false => host.resolved(path),
+    }
 }
 
 /// Devices stand on each other no deeper than that.

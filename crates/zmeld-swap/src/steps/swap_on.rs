@@ -1,6 +1,6 @@
 //! A swap area, switched on and off.
 
-use std::io::ErrorKind;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, RecvTimeoutError};
@@ -15,14 +15,19 @@ use crate::event::Event;
 use crate::identity::{self, Identity};
 use crate::room::{self, Coming, Watch};
 use crate::step::{left_as_it_is, path_of, DeviceRef, MadeDevice, Record, Reversible, StepContext};
-use zmeld_linux::command::Invocation;
+use zmeld_linux::command::{Ending, Invocation};
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::Host;
 
+/// How long a drive may take to forget all that it holds.
+const DISCARDED_WITHIN: Duration = Duration::from_secs(600);
 /// How often progress is told while pages come back.
 const TELL_EVERY: Duration = Duration::from_millis(200);
 /// A drive that gave no page back for so long is dead: it holds up all other runs.
 const STALLED_AFTER: Duration = Duration::from_secs(600);
+/// How long one that was asked to stop may give nothing back: the kernel hears a signal
+/// once all pages of a process are back.
+const HEEDS_WITHIN: Duration = Duration::from_secs(30);
 /// How often the control groups, and whether to stop, are looked at meanwhile.
 const GUARD_EVERY: Duration = Duration::from_millis(20);
 
@@ -96,8 +101,8 @@ impl Reversible for SwapOn {
         let area = context.host.path(looked_at()?);
         context.host.run(&swapon.arg(&area))?;
         if let Err(err) = looked_at() {
-            let swapoff = Invocation::new("swapoff").arg(area);
-            context.host.run(&swapoff.unlimited())?;
+            // What it is by now is what was just swapped to.
+            let _ = context.host.run(&Invocation::new("swapoff").arg(area));
             return Err(err);
         }
         match context.host.swap_on(&path)? {
@@ -210,17 +215,23 @@ impl SwapOn {
         };
         let mut found = Area::Off;
         if let Some(swap) = host.swap_on(&path)? {
-            match thing(host, &path, record)? {
-                Thing::Other(why) => found = Area::Others(swap.path, why),
-                Thing::Gone | Thing::Same | Thing::Named => return Ok(Area::Ours(swap)),
+            match thing(host, &path, record) {
+                Ok(Thing::Other(why)) => found = Area::Others(swap.path, why),
+                // A drive that does not answer is swapped to all the same.
+                Err(err) if !err.is_timeout() => return Err(err),
+                _ => return Ok(Area::Ours(swap)),
             }
         }
-        // A file may have been moved.
-        let Some(file) = record.identity.as_ref().and_then(|it| it.file.as_ref()) else {
+        // A file may have been moved, and a label be another drive's by now.
+        let Some(was) = &record.identity else {
             return Ok(found);
         };
-        for swap in host.swaps()?.into_iter().filter(|swap| !swap.is_device) {
-            if identity::file(host, &swap.path)?.as_ref() == Some(file) {
+        for swap in host.swaps()? {
+            let is_it = match swap.is_device {
+                true => identity::is_device_of(host, &swap.path, was)?,
+                false => was.file.is_some() && identity::file(host, &swap.path)? == was.file,
+            };
+            if is_it {
                 return Ok(Area::Ours(swap));
             }
         }
@@ -250,14 +261,14 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
         room::refuse(found.overfull)?;
     }
     let (host, stop) = (context.host, context.stop);
-    let (end_it, ended) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (ending, ended) = (Ending::default(), AtomicBool::new(false));
     let swapoff = Invocation::new("swapoff").arg(host.path(path)).unlimited();
-    let mut overfull = Vec::new();
+    let (mut overfull, mut is_stalled) = (Vec::new(), false);
     let result = std::thread::scope(|scope| {
         let (over, is_over) = channel();
-        let (swapoff, end_it, ended) = (&swapoff, &end_it, &ended);
+        let (swapoff, ending, ended) = (&swapoff, &ending, &ended);
         let worker = scope.spawn(move || {
-            let result = host.run_until(swapoff, end_it);
+            let result = host.run_until(swapoff, ending);
             ended.store(true, Ordering::SeqCst);
             // Nobody listens any more only where this thread's result is awaited.
             let _ = over.send(());
@@ -267,7 +278,7 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
         scope.spawn(move || {
             while !ended.load(Ordering::SeqCst) {
                 if stop.is_some_and(|stop| stop.load(Ordering::SeqCst)) {
-                    end_it.store(true, Ordering::SeqCst);
+                    ending.ask();
                     return;
                 }
                 std::thread::sleep(GUARD_EVERY);
@@ -283,8 +294,12 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
                 let found = watch.again(host, &areas).unwrap_or_default();
                 overfull = found.overfull;
             }
-            if !overfull.is_empty() || flow.is_stalled(Instant::now()) {
-                end_it.store(true, Ordering::SeqCst);
+            is_stalled |= flow.is_stalled(begin);
+            if is_stalled || !overfull.is_empty() {
+                ending.ask();
+            }
+            if ending.is_asked() && flow.is_deaf(begin) {
+                ending.kill();
             }
             // Many groups take long to look at: a quarter of the time at most.
             wait = GUARD_EVERY.max(begin.elapsed() * 3);
@@ -310,18 +325,18 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
     if host.swap_on(path)?.is_none() {
         return Ok(());
     }
-    if let Err(err) = &result {
-        if err
-            .cause()
-            .is_some_and(|it| it.kind() == ErrorKind::TimedOut)
-        {
-            return result.map(drop).map_err(Error::from);
-        }
-    }
     room::refuse(overfull)?;
     if context.is_stopped() {
         let after = format!("{} is still swapped to", path.display());
         return Err(Error::Interrupted { after });
+    }
+    if is_stalled {
+        let text = format!(
+            "no page came back for {} s; look whether it answers (dmesg)",
+            STALLED_AFTER.as_secs()
+        );
+        let cause = io::Error::new(io::ErrorKind::TimedOut, text);
+        return Err(Error::io("swap in from", path, cause));
     }
     result?;
     Err(Error::malformed(
@@ -334,6 +349,7 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
 struct Flow {
     since: Instant,
     left_bytes: u64,
+    asked: Option<Instant>,
 }
 
 impl Flow {
@@ -341,20 +357,24 @@ impl Flow {
         Flow {
             since: now,
             left_bytes: u64::MAX,
+            asked: None,
         }
     }
 
     fn see(&mut self, now: Instant, left_bytes: u64) {
         if left_bytes < self.left_bytes {
-            *self = Flow {
-                since: now,
-                left_bytes,
-            };
+            (self.since, self.left_bytes) = (now, left_bytes);
         }
     }
 
     fn is_stalled(&self, now: Instant) -> bool {
         now.duration_since(self.since) > STALLED_AFTER
+    }
+
+    /// Whether it does not end, though it was asked to, and gives nothing back either.
+    fn is_deaf(&mut self, now: Instant) -> bool {
+        let asked = *self.asked.get_or_insert(now);
+        now.duration_since(self.since.max(asked)) > HEEDS_WITHIN
     }
 }
 
@@ -368,9 +388,9 @@ impl Discard {
     pub(super) fn told_to(self, swapon: Invocation) -> Invocation {
         match self {
             Discard::None => swapon,
-            Discard::Once => swapon.arg("--discard=once").unlimited(),
+            Discard::Once => swapon.arg("--discard=once").within(DISCARDED_WITHIN),
             Discard::Pages => swapon.arg("--discard=pages"),
-            Discard::Both => swapon.arg("--discard").unlimited(),
+            Discard::Both => swapon.arg("--discard").within(DISCARDED_WITHIN),
         }
     }
 }
@@ -391,5 +411,9 @@ mod tests {
         flow.see(after(1000), 4096);
         assert!(!flow.is_stalled(after(1500)));
         assert!(flow.is_stalled(after(1501)));
+        assert!(!flow.is_deaf(after(1600)) && !flow.is_deaf(after(1630)));
+        assert!(flow.is_deaf(after(1631)));
+        flow.see(after(1631), 0);
+        assert!(!flow.is_deaf(after(1661)));
     }
 }

@@ -78,7 +78,9 @@
     serviceConfig.RemainAfterExit = true;
     serviceConfig.ExecStart = "/run/current-system/sw/bin/zmeld up --boot --only fast";
     serviceConfig.ExecStop = "/run/current-system/sw/bin/zmeld down --boot --only fast";
-    serviceConfig.TimeoutStopSec = "infinity";
+    serviceConfig.TimeoutStopSec = "180";
+    serviceConfig.NotifyAccess = "exec";
+    serviceConfig.KillMode = "process";
   };
 
   systemd.services.zmeld-watch = {

@@ -202,3 +202,57 @@ fn a_boot_goes_on_without_a_tier_that_is_wrong() {
     );
     assert!(load().is_err());
 }
+
+/// Its drive fails, or does not answer from any operation on: RAM is swapped to all the same.
+#[test]
+fn a_boot_goes_on_without_a_tier_that_fails_on_the_way() {
+    let both = config(&[FAST, DRIVE].concat());
+    let at_boot = Options {
+        at_boot: true,
+        ..Options::default()
+    };
+    let machine = Machine::new();
+    let before = machine.snapshot();
+    machine.refuse_swapon("/dev/sdc1");
+    let swaps = |machine: &Machine, what: &str| machine.text("/proc/swaps").contains(what);
+    let report = machine.up_with(&both, &at_boot).unwrap();
+    assert_eq!(report.skipped.len(), 1);
+    assert_eq!(report.skipped[0].group, "tier.drive");
+    assert!(swaps(&machine, "/dev/zram1") && !swaps(&machine, "sdc1"));
+    assert!(machine.applied().unwrap().complete);
+    machine.down().unwrap();
+    assert_eq!(machine.snapshot(), before);
+    // Who asks for it gets all of it, or nothing.
+    machine.up(&both).unwrap_err();
+    assert_eq!(machine.snapshot(), before);
+    for number in 0.. {
+        let machine = Machine::new();
+        machine.before_operation(number, machine.silencer("/dev/sdc1"));
+        let report = machine.up_with(&both, &at_boot).unwrap();
+        assert!(swaps(&machine, "/dev/zram1"), "{number}");
+        if report.skipped.is_empty() && swaps(&machine, "sdc1") {
+            break;
+        }
+        assert!(!swaps(&machine, "sdc1"), "{number}: {report:?}");
+    }
+}
+
+/// A drive that is swapped to and does not answer any more keeps no other tier set up.
+#[test]
+fn a_dead_drive_keeps_no_other_tier_set_up() {
+    let both = config(&[FAST, DRIVE].concat());
+    let machine = Machine::new();
+    machine.up(&both).unwrap();
+    machine.silence("/dev/sdc1");
+    let text = [FAST, DRIVE].concat();
+    let findings = machine.findings(&text);
+    assert!(findings.iter().all(|it| it.id != "journal"), "{findings:?}");
+    machine.fail_swapoff("/dev/sdc1");
+    machine.down().unwrap_err();
+    let swaps = machine.text("/proc/swaps");
+    assert!(
+        swaps.contains("sdc1") && !swaps.contains("zram1"),
+        "{swaps}"
+    );
+    assert!(!machine.path("/sys/block/zram1").exists());
+}

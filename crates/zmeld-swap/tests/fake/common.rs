@@ -7,11 +7,11 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use zmeld_linux::command::{Finished, Invocation};
+use zmeld_linux::command::{Ending, Finished, Invocation};
 use zmeld_linux::host::{Access, Direct};
 use zmeld_linux::Host;
 use zmeld_swap::applied::Applied;
@@ -71,6 +71,8 @@ pub struct Machine {
 
 struct Fake {
     root: PathBuf,
+    // What does not answer when it is read.
+    silent: Mutex<Option<PathBuf>>,
     inner: Mutex<Inner>,
 }
 
@@ -103,6 +105,7 @@ impl Machine {
         let root = dir.path().to_path_buf();
         let inner = Arc::new(Fake {
             root,
+            silent: Mutex::default(),
             inner: Mutex::new(Inner::default()),
         });
         let machine = Machine {
@@ -149,13 +152,18 @@ impl Machine {
         self.inner.add_disk(&mut inner, name, None);
     }
 
-    /// Somebody makes it a swap area, and swaps to it.
-    pub fn others_swap(&self, path: &str) {
-        let host = self.host();
+    /// Somebody makes it a swap area.
+    pub fn others_mkswap(&self, path: &str) {
         let other = "01234567-89ab-4cde-8f01-23456789abcd";
         let mkswap = Invocation::new("mkswap").args(["--uuid", other]);
-        host.run(&mkswap.arg(self.path(path))).unwrap();
-        host.run(&Invocation::new("swapon").arg(self.path(path)))
+        self.host().run(&mkswap.arg(self.path(path))).unwrap();
+    }
+
+    /// Somebody makes it a swap area, and swaps to it.
+    pub fn others_swap(&self, path: &str) {
+        self.others_mkswap(path);
+        self.host()
+            .run(&Invocation::new("swapon").arg(self.path(path)))
             .unwrap();
     }
 
@@ -231,6 +239,17 @@ impl Machine {
     pub fn refuse_swapon(&self, path: &str) {
         let path = self.dir.path().join(&path[1..]);
         self.inner.inner.lock().unwrap().refused = Some(path);
+    }
+
+    /// A drive that does not answer any more.
+    pub fn silence(&self, path: &str) {
+        self.silencer(path)();
+    }
+
+    /// What silences it.
+    pub fn silencer(&self, path: &str) -> impl FnOnce() + Send + 'static {
+        let (fake, path) = (self.inner.clone(), self.path(path));
+        move || *fake.silent.lock().unwrap() = Some(path)
     }
 
     /// The arguments of the last swapon.
@@ -311,7 +330,10 @@ impl Machine {
         let host = self.host();
         let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {})?;
         let state = journal.state().clone();
-        let plan = Plan::new(&host, config, Some(&state), options)?;
+        let plan = match options.at_boot {
+            true => Plan::make(&host, config, Some(&state), options)?.1?,
+            false => Plan::new(&host, config, Some(&state), options)?,
+        };
         let mut notes = self.notes.lock().unwrap_or_else(|notes| notes.into_inner());
         let stop = false.into();
         execute::up_or_stand_in(&host, &mut journal, &plan, options, &stop, &mut |event| {
@@ -702,6 +724,8 @@ impl Access for Fake {
             let mut inner = self.inner.lock().unwrap();
             let number = self.add_device(&mut inner, driver_of(path));
             Ok(format!("{number}\n").into_bytes())
+        } else if self.silent.lock().unwrap().as_deref() == Some(path) {
+            Err(io::ErrorKind::TimedOut.into())
         } else {
             Direct.read(path, limit)
         };
@@ -731,13 +755,13 @@ impl Access for Fake {
         self.leave(fate, Ok(finished))
     }
 
-    fn run_until(&self, invocation: &Invocation, stop: &AtomicBool) -> io::Result<Finished> {
+    fn run_until(&self, invocation: &Invocation, ending: &Ending) -> io::Result<Finished> {
         let reversible = self.inner.lock().unwrap().meanwhile.take();
         if let Some(reversible) = reversible {
             reversible();
             let fails = self.inner.lock().unwrap().kept_on.is_some();
             for _ in 0..if fails { 0 } else { 2000 } {
-                if stop.load(Ordering::SeqCst) {
+                if ending.is_asked() {
                     return Ok(Finished {
                         signal: Some(2),
                         ..Finished::default()

@@ -198,6 +198,44 @@ fn what_takes_the_label_of_a_drive_between_two_operations_is_not_touched() {
     }
 }
 
+/// The label that a drive was set up by leads elsewhere, at any operation of what takes it
+/// back: the drive is switched off, and the stick is not touched.
+#[test]
+fn a_label_that_moved_is_not_followed_back() {
+    const LINK: &str = "/dev/disk/by-partlabel/swap";
+    let plain = "[tier.d]\nkind = \"disk\"\ndevice = \"PARTLABEL=swap\"\nformat = true\n";
+    let luks = format!("{plain}encryption = \"luks\"\nkey_file = \"/etc/key\"\n");
+    for text in [plain, &luks] {
+        for number in 0.. {
+            let machine = machine();
+            machine.put("/etc/key", "key");
+            mode(&machine, "/etc/key", 0o600);
+            let link = machine.path(LINK);
+            fs::create_dir_all(link.parent().unwrap()).unwrap();
+            symlink("../../sdc1", &link).unwrap();
+            machine.up(&config(text)).unwrap();
+            machine.others_mkswap("/dev/sdb1");
+            let stick = fs::read(machine.path("/dev/sdb1")).unwrap();
+            let moved = machine.path("/moved");
+            machine.before_operation(number, move || {
+                fs::write(moved, "").unwrap();
+                fs::remove_file(&link).unwrap();
+                symlink("../../sdb1", &link).unwrap();
+            });
+            machine.down().unwrap();
+            let said = format!("{number} of {text}");
+            assert!(
+                fs::read(machine.path("/dev/sdb1")).unwrap() == stick,
+                "{said}"
+            );
+            assert_eq!(machine.text("/proc/swaps").lines().count(), 1, "{said}");
+            if !machine.path("/moved").exists() {
+                break;
+            }
+        }
+    }
+}
+
 /// A label leads to any device, and a user's loop device to his file.
 #[test]
 fn a_device_that_is_made_of_a_file_of_others_is_refused() {

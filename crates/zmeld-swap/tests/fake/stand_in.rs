@@ -130,6 +130,21 @@ fn zram_stands_in_for_a_module_that_the_kernel_does_not_take() {
     }
 }
 
+/// At boot, also beside a tier that cannot be planned.
+#[test]
+fn zram_stands_in_though_a_drive_is_missing() {
+    let machine = machine(BOTH);
+    let gone = "[tier.gone]\nkind = \"disk\"\ndevice = \"/dev/gone\"\n";
+    let options = Options {
+        at_boot: true,
+        ..Options::default()
+    };
+    let text = [ZMELD, gone].concat();
+    let report = machine.up_with(&config(&text), &options).unwrap();
+    assert_eq!(report.stand_ins.len(), 1, "{report:?}");
+    assert!(machine.text("/proc/swaps").contains("/dev/zram1"));
+}
+
 #[test]
 fn what_only_zmeld_has_is_left_out() {
     let unseen = machine(ZRAM_ALONE);

@@ -69,7 +69,11 @@ fn packed_and_damaged_dumps_say_the_way_out() {
     elf[54] = 56;
     elf[56] = 3;
     let elf = write(folder.path(), "core", &elf);
-    refuses(&["scan", "--file", str(&elf)], 2, &["core", "offset 0x"]);
+    refuses(
+        &["scan", "--file", str(&elf)],
+        2,
+        &["core", "program header"],
+    );
     let output = run(&["scan", "--file", str(&elf), "--raw"]);
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
 }

@@ -571,13 +571,14 @@ fn planned(
         },
         // What is asked for here and now is had, or refused.
         only_named: args.tier.is_some(),
+        at_boot: is_boot,
         ..options
     };
     let (refused, plan) = Plan::make(host, &wanted.config, state, &options)?;
     // What is wrong with one tier costs a machine no other at boot.
-    let (mut plan, refused) = match zmeld_swap::Error::planned(refused) {
-        Some(err) if !is_boot => return Err(err.into()),
-        refused => (plan?, refused),
+    let (mut plan, refused) = match (zmeld_swap::Error::planned(refused), plan) {
+        (Some(err), plan) if !is_boot || plan.is_err() => return Err(err.into()),
+        (refused, plan) => (plan?, refused),
     };
     // What the configuration shows by itself comes first.
     let of_file = wanted.problems.iter();

@@ -1,5 +1,9 @@
 //! `zmeld up` and `zmeld down`.
 
+use std::ffi::OsStr;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -13,7 +17,7 @@ use zmeld_swap::event::Event;
 use zmeld_swap::execute::{self, Done, Removal, Report, Skipped};
 use zmeld_swap::journal::{Journal, State};
 use zmeld_swap::observe::lately::uptime;
-use zmeld_swap::plan::{Doubt, Options, Plan};
+use zmeld_swap::plan::{Doubt, Group, Options, Plan};
 
 use super::report::{run_document, RunBody};
 use super::{planned, readable_state, wanted, DownArgs, Occasion, Origin, UpArgs, Wanted};
@@ -22,7 +26,7 @@ use crate::{output, progress};
 
 /// How long another run is waited for; at boot several units start at once.
 const PATIENCE: Duration = Duration::from_secs(10);
-const PATIENCE_AT_BOOT: Duration = Duration::from_secs(120);
+const PATIENCE_AT_BOOT: Duration = Duration::from_secs(280);
 
 /// Sets up what is wanted.
 pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
@@ -80,8 +84,15 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
     };
     print("zmeld up", "zmeld.up", &lead, args.json, false, &report)?;
     // The others are set up by now.
-    match refused {
-        Some(err) => Err(err.into()),
+    if let Some(err) = refused {
+        return Err(err.into());
+    }
+    let is_meant = |it: &&Skipped| {
+        let mut tiers = plan.config.tiers.iter();
+        tiers.any(|tier| !tier.optional && Group::of_tier(tier.name.as_str()) == it.group)
+    };
+    match report.skipped.iter().find(is_meant) {
+        Some(Skipped { group, reason }) => anyhow::bail!("{group}: {reason}"),
         None => Ok(Outcome::Done),
     }
 }
@@ -279,6 +290,20 @@ fn down_lead(report: &Report, experiment: bool) -> &'static str {
         (false, true) if report.kept == 0 && !experiment => "Everything is as it was before.",
         (false, true) => "Taken back; the rest stays.",
     }
+}
+
+/// Tells systemd, where that started it, that it takes two minutes more: a stop has a limit,
+/// and reading pages back takes as long as it takes.
+fn ask_for_time(socket: Option<&OsStr>) {
+    let address = match socket.map(OsStr::as_bytes) {
+        Some([b'@', name @ ..]) => SocketAddr::from_abstract_name(name),
+        Some(path) => SocketAddr::from_pathname(OsStr::from_bytes(path)),
+        None => return,
+    };
+    // Where nobody listens, nobody set a limit.
+    let _ = address.and_then(|address| {
+        UnixDatagram::unbound()?.send_to_addr(b"EXTEND_TIMEOUT_USEC=120000000", &address)
+    });
 }
 
 fn taken_down(args: &DownArgs, host: &Host) -> anyhow::Result<Report> {
@@ -481,9 +506,11 @@ impl Reporter {
                 left_bytes,
                 total_bytes,
                 ..
-            } => self
-                .line
-                .draw(total_bytes.saturating_sub(left_bytes), total_bytes),
+            } => {
+                ask_for_time(std::env::var_os("NOTIFY_SOCKET").as_deref());
+                self.line
+                    .draw(total_bytes.saturating_sub(left_bytes), total_bytes);
+            }
             Event::Waiting { holder } => {
                 output::say(format_args!("waiting for another run {holder}"));
             }
@@ -519,6 +546,20 @@ mod tests {
             await_drives(&host, &config, None).unwrap();
             assert!(begin.elapsed() >= Duration::from_millis(least), "{uptime}");
         }
+    }
+
+    #[test]
+    fn systemd_is_asked_for_more_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let systemd = UnixDatagram::bind(&path).unwrap();
+        systemd.set_nonblocking(true).unwrap();
+        ask_for_time(None);
+        ask_for_time(Some(path.as_os_str()));
+        let mut said = [0; 64];
+        let length = systemd.recv(&mut said).unwrap();
+        assert_eq!(&said[..length], b"EXTEND_TIMEOUT_USEC=120000000");
+        assert!(systemd.recv(&mut said).is_err());
     }
 
     /// What systemd says of itself.

@@ -3,23 +3,27 @@
 mod history;
 mod screen;
 
-use std::io::{stdin, stdout, IsTerminal};
+use std::io::{self, stdin, stdout, IsTerminal, Write};
+use std::panic;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
+use rustix::termios::{tcgetattr, tcsetattr, LocalModes, OptionalActions};
+use terminal_size::terminal_size;
 use zmeld_linux::Host;
+use zmeld_report::Style;
 use zmeld_swap::observe::Observation;
 
 use super::status::page_size;
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::progress;
 use history::History;
-use screen::Look;
+use screen::Size;
 
 const EXAMPLES: &str = "\
 Keys: q or Ctrl-C ends, + and - change how often it looks, space holds it.
@@ -61,65 +65,92 @@ pub fn run(args: &TopArgs) -> anyhow::Result<Outcome> {
     // Restores the terminal on SIGTERM and SIGHUP as well: the loop below ends.
     let stop = progress::silent_interrupt_flag();
     let style = crate::output::style();
-    let look = Look {
-        colour: style.colour,
-        unicode: style.unicode,
-    };
-    on_screen(|terminal| {
-        show(terminal, &host, look, args.interval, || {
-            stop.load(Ordering::SeqCst)
-        })
-    })?;
+    on_screen(|| show(&host, &style, args.interval, || stop.load(Ordering::SeqCst)))?;
     Ok(Outcome::Done)
 }
 
 /// Gives the terminal to `view` and takes it back, however that ends.
-fn on_screen(
-    view: impl FnOnce(&mut ratatui::DefaultTerminal) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    // Sets the panic hook that restores the terminal, too.
-    let mut terminal = ratatui::try_init()?;
-    let ended = view(&mut terminal);
-    ratatui::restore();
+fn on_screen(view: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    let before = tcgetattr(stdin())?;
+    let restore = move || {
+        // Where the terminal is gone, there is nothing to restore.
+        let _ = tcsetattr(stdin(), OptionalActions::Flush, &before);
+        let _ = write!(stdout(), "{LEAVE}").and_then(|()| stdout().flush());
+    };
+    let mut raw = tcgetattr(stdin())?;
+    // Keys come one by one and unseen, Ctrl-C among them.
+    raw.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
+    tcsetattr(stdin(), OptionalActions::Flush, &raw)?;
+    write!(stdout(), "{ENTER}")?;
+    let report = Arc::new(panic::take_hook());
+    let (then, first) = (Arc::clone(&report), restore.clone());
+    // The message is for the screen that stays.
+    panic::set_hook(Box::new(move |info| {
+        first();
+        then(info);
+    }));
+    let ended = view();
+    panic::set_hook(Box::new(move |info| report(info)));
+    restore();
     ended
 }
 
+/// The alternate screen without a cursor, and back.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l";
+const LEAVE: &str = "\x1b[?1049l\x1b[?25h";
+
+fn draw(history: &History, style: &Style, interval: f64, held: bool) -> io::Result<()> {
+    let size = terminal_size().map_or((80, 24), |(width, height)| (width.0, height.0));
+    let size = Size {
+        columns: size.0.into(),
+        rows: size.1.into(),
+    };
+    let lines = screen::lines(history, style, size, interval, held);
+    // Each line is cleared behind what it has, and all that is below the last one.
+    let text = lines.join("\x1b[K\r\n");
+    let mut out = stdout().lock();
+    write!(out, "\x1b[H{text}\x1b[K\x1b[J")?;
+    out.flush()
+}
+
 fn show(
-    terminal: &mut ratatui::DefaultTerminal,
     host: &Host,
-    look: Look,
+    style: &Style,
     mut interval: f64,
     is_over: impl Fn() -> bool,
 ) -> anyhow::Result<()> {
     let mut history = History::new(Observation::read(host, page_size()));
     let mut held = false;
     let mut next = Instant::now() + Duration::from_secs_f64(interval);
-    terminal.draw(|frame| screen::draw(frame, &history, look, interval, held))?;
+    let mut redraw = true;
+    let mut drawn_at = None;
     loop {
         if is_over() {
             return Ok(());
         }
+        if redraw || drawn_at != terminal_size() {
+            drawn_at = terminal_size();
+            draw(&history, style, interval, held)?;
+        }
+        redraw = false;
         // Signals are looked for at least this often.
         let wait = next
             .saturating_duration_since(Instant::now())
             .min(Duration::from_millis(200));
-        let mut redraw = false;
-        if !is_there(wait)? {
+        let Some(keys) = keys(wait)? else {
             return Ok(());
-        }
-        while event::poll(Duration::ZERO)? {
+        };
+        for (at, &key) in keys.iter().enumerate() {
             redraw = true;
-            if let Event::Key(key) = event::read()? {
-                let control = key.modifiers.contains(KeyModifiers::CONTROL);
-                match key.code {
-                    _ if key.kind == KeyEventKind::Release => {}
-                    KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
-                    KeyCode::Char('c') if control => return Ok(()),
-                    KeyCode::Char('+') => interval = (interval / 2.0).max(INTERVAL_MIN),
-                    KeyCode::Char('-') => interval = (interval * 2.0).min(INTERVAL_MAX),
-                    KeyCode::Char(' ') => held = !held,
-                    _ => {}
-                }
+            match key {
+                b'q' | CTRL_C => return Ok(()),
+                ESCAPE if at + 1 == keys.len() => return Ok(()),
+                // An arrow, or another key of several bytes.
+                ESCAPE => break,
+                b'+' => interval = (interval / 2.0).max(INTERVAL_MIN),
+                b'-' => interval = (interval * 2.0).min(INTERVAL_MAX),
+                b' ' => held = !held,
+                _ => {}
             }
         }
         if Instant::now() >= next {
@@ -129,26 +160,31 @@ fn show(
                 redraw = true;
             }
         }
-        if redraw {
-            terminal.draw(|frame| screen::draw(frame, &history, look, interval, held))?;
-        }
     }
 }
 
-/// Waits for keys; false when the terminal is gone. The library that reads them
-/// would wait for one that is gone for ever, and not idly.
-fn is_there(wait: Duration) -> anyhow::Result<bool> {
+const CTRL_C: u8 = 3;
+const ESCAPE: u8 = 0x1b;
+
+/// The keys that were pressed within `wait`; none when the terminal is gone.
+fn keys(wait: Duration) -> anyhow::Result<Option<Vec<u8>>> {
     let input = stdin();
     let mut polled = [PollFd::new(&input, PollFlags::IN)];
     let wait = Timespec::try_from(wait)?;
     match poll(&mut polled, Some(&wait)) {
+        // A signal, of a new size perhaps, comes in between.
+        Ok(0) | Err(Errno::INTR) => return Ok(Some(Vec::new())),
         Ok(_) => {}
-        // A signal, of a new size perhaps: it is looked after.
-        Err(Errno::INTR) => return Ok(true),
         Err(err) => return Err(err.into()),
     }
     let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
-    Ok(!polled[0].revents().intersects(gone))
+    if polled[0].revents().intersects(gone) {
+        return Ok(None);
+    }
+    let mut keys = vec![0; 64];
+    let count = rustix::io::read(&input, &mut keys)?;
+    keys.truncate(count);
+    Ok(Some(keys).filter(|keys| !keys.is_empty()))
 }
 
 #[cfg(test)]
@@ -167,8 +203,8 @@ mod tests {
     #[test]
     fn fails_on_screen_where_asked() {
         match std::env::var(ASKED).as_deref() {
-            Ok("panic") => drop(on_screen(|_| panic!("nobody expects this"))),
-            Ok(_) => drop(on_screen(|_| anyhow::bail!("an error"))),
+            Ok("panic") => drop(on_screen(|| panic!("nobody expects this"))),
+            Ok(_) => drop(on_screen(|| anyhow::bail!("an error"))),
             Err(_) => {}
         }
     }

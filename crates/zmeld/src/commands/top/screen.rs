@@ -1,134 +1,114 @@
-//! Drawing: a head, the tiers, and histories as far as there is room.
+//! The screen's lines: a head, the tiers, and histories as far as there is room.
 //!
 //! Colour only repeats what is said in words. Where the terminal is small, columns
-//! and then rows give way from the back; nothing is drawn over.
+//! and then rows give way from the back.
 
-use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Color, Modifier, Style};
-use ratatui::text::{Line, Span};
-use ratatui::widgets::{Cell, Paragraph, Row, Sparkline, Table};
-use ratatui::Frame;
-use zmeld_report::text::inert;
+use zmeld_report::text::{inert, prefix, shown};
 use zmeld_report::units::{bytes, count_short, percent, ratio};
+use zmeld_report::Style;
 use zmeld_swap::observe::guarded::Guarded;
 use zmeld_swap::observe::reclaimed::Reclaimed;
 use zmeld_swap::observe::TierState;
 
 use super::history::{History, Rates};
 
-/// What the terminal can show.
-#[derive(Clone, Copy, Debug)]
-pub struct Look {
-    /// Colours and bold.
-    pub colour: bool,
-    /// Characters beyond ASCII.
-    pub unicode: bool,
+/// A terminal's size, in characters.
+#[derive(Clone, Copy)]
+pub struct Size {
+    pub columns: usize,
+    pub rows: usize,
 }
 
-impl Look {
-    fn bold(self) -> Style {
-        match self.colour {
-            true => Style::new().add_modifier(Modifier::BOLD),
-            false => Style::new(),
-        }
+/// A line, and how it stands out.
+struct Line {
+    text: String,
+    look: Option<fn(&Style, &str) -> String>,
+}
+
+impl Line {
+    fn plain(text: String) -> Line {
+        Line { text, look: None }
     }
 
-    fn warn(self, is_high: bool) -> Style {
-        match self.colour && is_high {
-            true => Style::new().fg(Color::Yellow),
-            false => Style::new(),
-        }
+    fn bold(text: String) -> Line {
+        let look: fn(&Style, &str) -> String = Style::bold;
+        let look = Some(look);
+        Line { text, look }
     }
 
-    fn bars(self) -> ratatui::symbols::bar::Set<'static> {
-        match self.unicode {
-            true => ratatui::symbols::bar::NINE_LEVELS,
-            false => ratatui::symbols::bar::Set {
-                full: "#",
-                seven_eighths: "#",
-                three_quarters: "+",
-                five_eighths: "+",
-                half: "=",
-                three_eighths: "=",
-                one_quarter: "-",
-                one_eighth: ".",
-                empty: " ",
-            },
-        }
+    fn warning_if(is_high: bool, text: String) -> Line {
+        let look: fn(&Style, &str) -> String = Style::warning;
+        let look = is_high.then_some(look);
+        Line { text, look }
     }
 }
 
-/// Draws everything.
-pub fn draw(frame: &mut Frame, history: &History, look: Look, interval: f64, held: bool) {
-    let tiers = history.now.tiers();
-    let tier_rows = (tiers.len() as u16).saturating_add(1).max(2);
-    let lines = head(history, look);
-    let [head, table, rest, foot] = Layout::vertical([
-        Constraint::Length(lines.len() as u16 + 1),
-        Constraint::Length(tier_rows + 1),
-        Constraint::Min(0),
-        Constraint::Length(1),
-    ])
-    .areas(frame.area());
-    frame.render_widget(Paragraph::new(lines), head);
-    draw_tiers(frame, table, &tiers, look);
-    draw_histories(frame, rest, history, look);
+/// Everything, in as many lines as the terminal has at most.
+pub fn lines(
+    history: &History,
+    style: &Style,
+    size: Size,
+    interval: f64,
+    held: bool,
+) -> Vec<String> {
+    let mut lines = head(history);
+    lines.push(Line::plain(String::new()));
+    lines.extend(tiers(&history.now.tiers(), size.columns));
+    lines.push(Line::plain(String::new()));
+    let body = size.rows.saturating_sub(1);
+    lines.truncate(body);
+    let room = Size {
+        rows: body - lines.len(),
+        ..size
+    };
+    lines.extend(histories(history, style, room));
+    lines.resize_with(body, || Line::plain(String::new()));
     let state = if held { ", held" } else { "" };
     let help = format!("q quit  space hold  +/- faster, slower   every {interval} s{state}");
-    frame.render_widget(Paragraph::new(help), foot);
+    lines.extend((size.rows > 0).then(|| Line::plain(help)));
+    let cut = |line: Line| {
+        let text = prefix(shown(&line.text, style).chars(), size.columns);
+        line.look.map_or(text.clone(), |look| look(style, &text))
+    };
+    lines.into_iter().map(cut).collect()
 }
 
 /// The machine's memory, what waits for it, and what the watch does about it.
-fn head(history: &History, look: Look) -> Vec<Line<'static>> {
+fn head(history: &History) -> Vec<Line> {
     let now = &history.now;
     let memory = &now.memory;
     let used = memory.total_bytes.saturating_sub(memory.available_bytes);
     let swap_used = memory
         .swap_total_bytes
         .saturating_sub(memory.swap_free_bytes);
-    let plain = |text: String| match look.unicode {
-        true => text,
-        // Narrow spaces group digits.
-        false => text.replace(|c: char| !c.is_ascii(), " "),
-    };
-    let mut lines = vec![Line::from(vec![
-        Span::styled("zmeld top", look.bold()),
-        Span::raw(plain(format!(
-            "  RAM {} of {}   swap {} of {}",
-            bytes(used),
-            bytes(memory.total_bytes),
-            bytes(swap_used),
-            bytes(memory.swap_total_bytes)
-        ))),
-    ])];
-    let waiting = match (now.pressure, history.latest()) {
-        (None, _) => Span::raw("pressure: not measured by this kernel"),
+    let mut lines = vec![Line::bold(format!(
+        "zmeld top  RAM {} of {}   swap {} of {}",
+        bytes(used),
+        bytes(memory.total_bytes),
+        bytes(swap_used),
+        bytes(memory.swap_total_bytes)
+    ))];
+    lines.push(match (now.pressure, history.latest()) {
+        (None, _) => Line::plain("pressure: not measured by this kernel".to_owned()),
         (Some(pressure), latest) => {
+            let minute = percent(pressure.some.avg60_percent / 100.0);
             let text = match latest {
                 Some(rates) => format!(
-                    "waiting for memory: some {}, all {} now; {} of the last minute",
+                    "waiting for memory: some {}, all {} now; {minute} of the last minute",
                     percent(rates.some_waited.min(1.0)),
                     percent(rates.all_waited.min(1.0)),
-                    percent(pressure.some.avg60_percent / 100.0)
                 ),
-                None => format!(
-                    "waiting for memory: some {} of the last minute",
-                    percent(pressure.some.avg60_percent / 100.0)
-                ),
+                None => format!("waiting for memory: some {minute} of the last minute"),
             };
-            Span::styled(plain(text), look.warn(pressure.some.avg60_percent >= 20.0))
+            Line::warning_if(pressure.some.avg60_percent >= 20.0, text)
         }
-    };
-    lines.push(Line::from(waiting));
+    });
+    lines.extend(now.reclaim.as_ref().map(|it| Line::plain(reclaimed(it))));
     lines.extend(
-        now.reclaim
+        now.guard
             .as_ref()
-            .map(|it| Line::from(plain(reclaimed(it)))),
+            .map(|it| Line::warning_if(it.is_short || it.ended_total > 0, guarded(it))),
     );
-    lines.extend(now.guard.as_ref().map(|it| {
-        let style = look.warn(it.is_short || it.ended_total > 0);
-        Line::from(Span::styled(plain(guarded(it)), style))
-    }));
     lines
 }
 
@@ -165,7 +145,7 @@ fn guarded(guard: &Guarded) -> String {
 }
 
 /// A column: heading, width, and its text.
-type Column = (&'static str, u16, fn(&TierState) -> String);
+type Column = (&'static str, usize, fn(&TierState) -> String);
 
 const COLUMNS: [Column; 9] = [
     ("stored", 9, |tier| {
@@ -188,16 +168,15 @@ fn size(value: Option<u64>) -> String {
     value.map_or(String::new(), bytes)
 }
 
-const NAME_WIDTH: u16 = 16;
+const NAME_WIDTH: usize = 16;
 
-fn draw_tiers(frame: &mut Frame, area: Rect, tiers: &[TierState], look: Look) {
+fn tiers(tiers: &[TierState], columns: usize) -> Vec<Line> {
     if tiers.is_empty() {
         let text = "no swap, no zswap, no compressed device: zmeld plan says what would suit";
-        frame.render_widget(Paragraph::new(text), area);
-        return;
+        return vec![Line::plain(text.to_owned())];
     }
-    let mut left = area.width.saturating_sub(NAME_WIDTH);
-    let shown: Vec<&Column> = COLUMNS
+    let mut left = columns.saturating_sub(NAME_WIDTH);
+    let fitting: Vec<&Column> = COLUMNS
         .iter()
         .filter(|(_, _, get)| tiers.iter().any(|tier| !get(tier).is_empty()))
         .take_while(|(_, width, _)| {
@@ -206,32 +185,24 @@ fn draw_tiers(frame: &mut Frame, area: Rect, tiers: &[TierState], look: Look) {
             fits
         })
         .collect();
-    let right = |text: String, width: u16| {
-        Cell::from(format!("{text:>width$}", width = usize::from(width)))
+    let row = |name: &str, cell: &dyn Fn(&Column) -> String| {
+        let name = prefix(inert(name).chars(), NAME_WIDTH);
+        let mut text = format!("{name:NAME_WIDTH$}");
+        for column in &fitting {
+            text += &format!(" {:>width$}", cell(column), width = column.1);
+        }
+        text
     };
-    let head = std::iter::once(Cell::from("tier")).chain(
-        shown
-            .iter()
-            .map(|(title, width, _)| right((*title).to_owned(), *width)),
-    );
+    let head = Line::bold(row("tier", &|(title, _, _)| (*title).to_owned()));
     let rows = tiers.iter().map(|tier| {
         let name = match &tier.codec {
             Some(codec) => format!("{} {codec}", tier.name),
             None => tier.name.clone(),
         };
         let is_bad = tier.ratio.is_some_and(|value| value < 1.1);
-        Row::new(
-            std::iter::once(Cell::from(inert(&name).into_owned()))
-                .chain(shown.iter().map(|(_, width, get)| right(get(tier), *width))),
-        )
-        .style(look.warn(is_bad))
+        Line::warning_if(is_bad, row(&name, &|(_, _, get)| get(tier)))
     });
-    let widths = std::iter::once(Constraint::Length(NAME_WIDTH))
-        .chain(shown.iter().map(|(_, width, _)| Constraint::Length(*width)));
-    let table = Table::new(rows, widths)
-        .column_spacing(1)
-        .header(Row::new(head).style(look.bold()));
-    frame.render_widget(table, area);
+    std::iter::once(head).chain(rows).collect()
 }
 
 /// A history: its name, its value and how that is written.
@@ -248,40 +219,38 @@ const SERIES: [Series; 4] = [
     ("major faults/s", |rates| rates.faults, count_short),
 ];
 
-fn draw_histories(frame: &mut Frame, area: Rect, history: &History, look: Look) {
-    let each = 3u16;
-    let count = usize::from(area.height / each).min(SERIES.len());
-    for (at, (name, get, show)) in SERIES.iter().take(count).enumerate() {
-        let place = Rect {
-            y: area.y + each * at as u16,
-            height: each,
-            ..area
-        };
+/// Rows of a history's graph, under its title.
+const GRAPH_ROWS: usize = 2;
+
+fn histories(history: &History, style: &Style, room: Size) -> Vec<Line> {
+    let count = room.rows / (GRAPH_ROWS + 1);
+    let mut lines = Vec::new();
+    for (name, get, show) in SERIES.iter().take(count) {
         let values: Vec<f64> = history.rates.iter().map(get).collect();
         let most = values.iter().copied().fold(0.0, f64::max);
         let latest = values.last().copied().unwrap_or(0.0);
         let title = format!("{name}: {} now, {} at the most", show(latest), show(most));
-        let title = match look.unicode {
-            true => title,
-            false => title.replace(|c: char| !c.is_ascii(), " "),
-        };
-        let [head, graph] =
-            Layout::vertical([Constraint::Length(1), Constraint::Length(each - 1)]).areas(place);
-        frame.render_widget(Paragraph::new(title), head);
-        let width = usize::from(graph.width);
-        // In thousandths of the highest, since the widget takes whole numbers.
-        let scaled = values
-            .iter()
-            .skip(values.len().saturating_sub(width))
-            .map(|value| match most > 0.0 {
-                true => (value / most * 1000.0).round() as u64,
-                false => 0,
-            });
-        let sparkline = Sparkline::default()
-            .data(scaled.collect::<Vec<u64>>())
-            .max(1000)
-            .bar_set(look.bars());
-        frame.render_widget(sparkline, graph);
+        lines.push(Line::plain(title));
+        let seen = &values[values.len().saturating_sub(room.columns)..];
+        for below in (0..GRAPH_ROWS).rev() {
+            let bar = |value: &f64| {
+                let height = value / most.max(f64::MIN_POSITIVE) * (GRAPH_ROWS * LEVELS) as f64;
+                let level = (height.round() as usize).saturating_sub(below * LEVELS);
+                bars(style)[level.min(LEVELS)]
+            };
+            lines.push(Line::plain(seen.iter().map(bar).collect()));
+        }
+    }
+    lines
+}
+
+/// Heights that a character shows, beside none.
+const LEVELS: usize = 8;
+
+fn bars(style: &Style) -> [char; LEVELS + 1] {
+    match style.unicode {
+        true => [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
+        false => [' ', '.', '-', '=', '=', '+', '+', '#', '#'],
     }
 }
 
