@@ -1,16 +1,12 @@
 //! `zmeld up` and `zmeld down`.
 
-use std::ffi::OsStr;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use zmeld_lab::experiment::{take_back_left_behind, TakingBack};
 use zmeld_linux::command::Invocation;
-use zmeld_linux::Host;
+use zmeld_linux::{service, Host};
 use zmeld_report::schema::Envelope;
 use zmeld_swap::config::{Config, Kind, Location, Problem, Severity, Source};
 use zmeld_swap::event::Event;
@@ -292,20 +288,6 @@ fn down_lead(report: &Report, experiment: bool) -> &'static str {
     }
 }
 
-/// Tells systemd, where that started it, that it takes two minutes more: a stop has a limit,
-/// and reading pages back takes as long as it takes.
-fn ask_for_time(socket: Option<&OsStr>) {
-    let address = match socket.map(OsStr::as_bytes) {
-        Some([b'@', name @ ..]) => SocketAddr::from_abstract_name(name),
-        Some(path) => SocketAddr::from_pathname(OsStr::from_bytes(path)),
-        None => return,
-    };
-    // Where nobody listens, nobody set a limit.
-    let _ = address.and_then(|address| {
-        UnixDatagram::unbound()?.send_to_addr(b"EXTEND_TIMEOUT_USEC=120000000", &address)
-    });
-}
-
 fn taken_down(args: &DownArgs, host: &Host) -> anyhow::Result<Report> {
     let stop = progress::interrupt_flag();
     let only = args.only.as_deref();
@@ -507,7 +489,8 @@ impl Reporter {
                 total_bytes,
                 ..
             } => {
-                ask_for_time(std::env::var_os("NOTIFY_SOCKET").as_deref());
+                // A unit has a limit for its stop, and this takes as long as it takes.
+                service::notify("EXTEND_TIMEOUT_USEC=120000000");
                 self.line
                     .draw(total_bytes.saturating_sub(left_bytes), total_bytes);
             }
@@ -546,20 +529,6 @@ mod tests {
             await_drives(&host, &config, None).unwrap();
             assert!(begin.elapsed() >= Duration::from_millis(least), "{uptime}");
         }
-    }
-
-    #[test]
-    fn systemd_is_asked_for_more_time() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("notify");
-        let systemd = UnixDatagram::bind(&path).unwrap();
-        systemd.set_nonblocking(true).unwrap();
-        ask_for_time(None);
-        ask_for_time(Some(path.as_os_str()));
-        let mut said = [0; 64];
-        let length = systemd.recv(&mut said).unwrap();
-        assert_eq!(&said[..length], b"EXTEND_TIMEOUT_USEC=120000000");
-        assert!(systemd.recv(&mut said).is_err());
     }
 
     /// What systemd says of itself.
