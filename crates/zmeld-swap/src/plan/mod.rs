@@ -15,6 +15,7 @@ mod tunables;
 mod zswap;
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 
 use serde::Serialize;
 
@@ -499,15 +500,15 @@ impl Draft<'_> {
     }
 
     /// Paths of the areas that zmeld swaps to.
-    fn own_areas(&self) -> Vec<String> {
+    fn own_areas(&self) -> Vec<PathBuf> {
         self.areas_of(self.records.iter())
     }
 
     /// Paths of the areas that these records switched on, where they are on.
-    fn areas_of<'b>(&'b self, records: impl Iterator<Item = &'b Record>) -> Vec<String> {
+    fn areas_of<'b>(&'b self, records: impl Iterator<Item = &'b Record>) -> Vec<PathBuf> {
         let areas = records.filter_map(|record| match &record.step {
             Step::SwapOn(on) => match on.area_seen(self.host, self.records, record) {
-                Ok(Area::Ours(swap)) => Some(swap.path.display().to_string()),
+                Ok(Area::Ours(swap)) => Some(swap.path),
                 _ => None,
             },
             _ => None,

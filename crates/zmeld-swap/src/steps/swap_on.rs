@@ -162,7 +162,7 @@ impl Reversible for SwapOn {
         }
         let mut deleted = host.resolved(&path).into_os_string();
         deleted.push(" (deleted)");
-        let is_on = |swap: &SwapArea| !swap.is_device && swap.path == Path::new(&deleted);
+        let is_on = |swap: &SwapArea| swap.is_file && swap.path == Path::new(&deleted);
         Ok(host.swaps()?.iter().any(is_on).then(|| {
             format!(
                 "{} was removed while it was swapped to, and still is until the machine is booted",
@@ -227,9 +227,9 @@ impl SwapOn {
             return Ok(found);
         };
         for swap in host.swaps()? {
-            let is_it = match swap.is_device {
-                true => identity::is_device_of(host, &swap.path, was)?,
-                false => was.file.is_some() && identity::file(host, &swap.path)? == was.file,
+            let is_it = match swap.is_file {
+                false => identity::is_device_of(host, &swap.path, was)?,
+                true => was.file.is_some() && identity::file(host, &swap.path)? == was.file,
             };
             if is_it {
                 return Ok(Area::Ours(swap));
