@@ -9,7 +9,7 @@ mod compare;
 mod disk;
 mod ram;
 mod stand_in;
-mod take_over;
+pub(crate) mod take_over;
 mod traps;
 mod tunables;
 mod zswap;
@@ -112,6 +112,9 @@ pub struct Plan {
     /// Whether nothing is set but what the configuration names.
     #[serde(skip)]
     pub only_named: bool,
+    /// Whether what fails in one tier costs no other its place.
+    #[serde(skip)]
+    pub at_boot: bool,
 }
 
 /// A part of a plan that stands or falls together.
@@ -357,6 +360,7 @@ impl Plan {
             stand_ins,
             force: options.force,
             only_named: options.only_named,
+            at_boot: options.at_boot,
             machine,
         };
         let compared = plan.compare(host, options.doubt);
@@ -487,7 +491,7 @@ impl Draft<'_> {
             Ok(()) if steps.is_empty() => {}
             Ok(()) => self.groups.push(Group {
                 name,
-                optional: tier.optional || self.options.at_boot,
+                optional: tier.optional,
                 steps,
             }),
             Err(err) if tier.optional => self.skipped.push(Skipped {

@@ -13,7 +13,7 @@ use crate::steps::SwapOff;
 use super::{areas, Draft, Group, Steps};
 
 /// The part of a plan.
-pub(super) const GROUP: &str = "take-over";
+pub(crate) const GROUP: &str = "take-over";
 
 /// The devices in RAM that another tool sets up.
 fn devices(found: &Imported) -> impl Iterator<Item = &RamDevice> {

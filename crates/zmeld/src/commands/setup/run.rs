@@ -73,7 +73,7 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
     report.skipped.splice(0..0, plan.skipped.iter().cloned());
     let lead = if plan.groups.is_empty() {
         "There was nothing to set up.".to_owned()
-    } else if report.is_unchanged() {
+    } else if report.is_unchanged() && report.skipped.is_empty() {
         "Nothing to do: all of it is set up.".to_owned()
     } else {
         "Set up. zmeld status shows how it is doing, zmeld down takes it back.".to_owned()
@@ -292,7 +292,12 @@ fn taken_down(args: &DownArgs, host: &Host) -> anyhow::Result<Report> {
     let stop = progress::interrupt_flag();
     let only = args.only.as_deref();
     let mut told = Reporter::new();
-    let mut journal = Journal::lock(host, PATIENCE, &mut |event| told.tell(event))?;
+    let patience = if args.boot {
+        PATIENCE_AT_BOOT
+    } else {
+        PATIENCE
+    };
+    let mut journal = Journal::lock(host, patience, &mut |event| told.tell(event))?;
     // One that began meanwhile waits for this lock.
     undisturbed()?;
     if !args.boot {
