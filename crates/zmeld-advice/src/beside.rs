@@ -13,7 +13,7 @@ pub enum CompressedPlace {
     /// A device that is swapped to.
     Device {
         /// Its priority.
-        priority: i64,
+        priority: i32,
         /// What it takes of RAM at the most, its table included.
         takes_bytes: u64,
     },
@@ -24,7 +24,7 @@ pub enum CompressedPlace {
 impl CompressedPlace {
     /// A device of that size, whose pool may take so much; 0: no limit.
     pub fn device(
-        priority: i64,
+        priority: i32,
         size_bytes: u64,
         limit_bytes: u64,
         page_size: u64,
@@ -43,7 +43,7 @@ impl CompressedPlace {
     /// An area that is a compressed device.
     pub fn of(area: &ActiveSwap, page_size: u64) -> CompressedPlace {
         let limit = area.memory_limit_bytes;
-        CompressedPlace::device(area.priority, area.size_bytes, limit, page_size)
+        CompressedPlace::device(area.area.priority, area.area.size_bytes, limit, page_size)
     }
 }
 

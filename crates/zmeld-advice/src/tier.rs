@@ -2,6 +2,7 @@
 //! there already.
 
 use serde::Serialize;
+use zmeld_linux::swaps::SwapArea;
 use zmeld_report::units::bytes;
 
 use crate::codec::CodecVerdict;
@@ -170,18 +171,12 @@ impl Pool {
     }
 }
 
-/// An active swap area.
+/// An active swap area, and what a compressed device in RAM says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct ActiveSwap {
-    /// Its path.
-    pub path: String,
-    /// Its size in bytes.
-    pub size_bytes: u64,
-    /// Bytes in use.
-    #[serde(skip)]
-    pub used_bytes: u64,
-    /// Its priority.
-    pub priority: i64,
+    /// Its line in `/proc/swaps`.
+    #[serde(flatten)]
+    pub area: SwapArea,
     /// Its codec, where it is a compressed device in RAM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub codec: Option<String>,
@@ -189,22 +184,7 @@ pub struct ActiveSwap {
     pub memory_limit_bytes: u64,
 }
 
-/// Whether a swap area is a compressed device in RAM, by its path.
-pub fn is_in_ram(path: &str) -> bool {
-    let numbered = |driver: &str| {
-        path.strip_prefix("/dev/")
-            .and_then(|name| name.strip_prefix(driver))
-            .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
-    };
-    numbered("zram") || numbered("zmeld")
-}
-
 impl ActiveSwap {
-    /// Whether it is a compressed device in RAM.
-    pub fn is_in_ram(&self) -> bool {
-        is_in_ram(&self.path)
-    }
-
     /// What it is, in a few words.
     pub fn words(&self) -> String {
         let limit = match self.memory_limit_bytes {
@@ -217,8 +197,8 @@ impl ActiveSwap {
         };
         format!(
             "{codec}{} with {limit}, priority {}",
-            bytes(self.size_bytes),
-            self.priority
+            bytes(self.area.size_bytes),
+            self.area.priority
         )
     }
 }
@@ -281,23 +261,23 @@ impl Facts {
     /// tell. What is in use counts where zswap is on: it may be in its pool.
     pub fn room_behind_zswap(&self) -> Option<u64> {
         let is_on = self.zswap.as_ref().is_some_and(|zswap| zswap.is_enabled);
-        let disks = self.swaps.iter().filter(|swap| !swap.is_in_ram());
+        let disks = self.swaps.iter().filter(|swap| !swap.area.is_in_ram());
         let room = disks.map(|swap| match is_on {
-            true => swap.size_bytes,
-            false => swap.size_bytes.saturating_sub(swap.used_bytes),
+            true => swap.area.size_bytes,
+            false => swap.area.size_bytes.saturating_sub(swap.area.used_bytes),
         });
         let room = room.fold(0, u64::saturating_add);
         match &self.resume_from {
             Some(_) => Some(room.saturating_add(self.resume_bytes?)),
             // Where no swap is on disk yet, none is known.
-            None => (self.swaps.iter().any(|swap| !swap.is_in_ram())).then_some(room),
+            None => (self.swaps.iter().any(|swap| !swap.area.is_in_ram())).then_some(room),
         }
     }
 
     /// The size of all swap on disks.
     fn disk_bytes(&self) -> u64 {
-        let disks = self.swaps.iter().filter(|swap| !swap.is_in_ram());
-        disks.fold(0, |sum: u64, swap| sum.saturating_add(swap.size_bytes))
+        let disks = self.swaps.iter().filter(|swap| !swap.area.is_in_ram());
+        disks.fold(0, |sum: u64, swap| sum.saturating_add(swap.area.size_bytes))
     }
 
     /// Whether a device in RAM suits the machine better than zswap in front of the disk
@@ -314,7 +294,7 @@ impl Facts {
 
 /// What suits a machine. `kind`: what its owner decided.
 pub fn recommend(facts: &Facts, kind: Option<AdvisedTier>) -> Recommendation {
-    let disk = facts.swaps.iter().find(|swap| !swap.is_in_ram());
+    let disk = facts.swaps.iter().find(|swap| !swap.area.is_in_ram());
     let (kind, why) = match (kind, disk) {
         (Some(kind), _) => (kind, "as asked for".to_owned()),
         (None, None) if facts.zswap.is_some() && facts.resume_from.is_some() => (
@@ -330,7 +310,7 @@ pub fn recommend(facts: &Facts, kind: Option<AdvisedTier>) -> Recommendation {
             format!(
                 "{} is swapped to: zswap keeps what is used in RAM and lets the rest go to disk, \
                  where zram above it by priority would do the opposite",
-                disk.path
+                disk.area.shown()
             ),
         ),
         (None, disk) => {
@@ -339,13 +319,13 @@ pub fn recommend(facts: &Facts, kind: Option<AdvisedTier>) -> Recommendation {
                     "{} is swapped to, and swap on disk has {} only: zswap in front of it could hold no more \
                      than that, and a device in RAM holds more; a larger swap on disk would suit \
                      zswap",
-                    disk.path,
+                    disk.area.shown(),
                     bytes(facts.disk_bytes())
                 ),
                 Some(disk) => format!(
                     "{} is swapped to, and this kernel has no zswap: a device in RAM takes the \
                      pages first",
-                    disk.path
+                    disk.area.shown()
                 ),
                 None => "there is no swap on disk: pages are compressed in RAM".to_owned(),
             };
@@ -369,7 +349,7 @@ pub fn recommend(facts: &Facts, kind: Option<AdvisedTier>) -> Recommendation {
     };
     let sizing =
         in_ram.then(|| Sizing::advised(facts.ram_bytes, facts.page_size, facts.measured.basis()));
-    let compressed = facts.swaps.iter().filter(|swap| swap.is_in_ram());
+    let compressed = facts.swaps.iter().filter(|swap| swap.area.is_in_ram());
     let zswap = facts.zswap.as_ref().filter(|_| !in_ram);
     let else_there = Else {
         has_zswap: facts.zswap.is_some(),
@@ -432,7 +412,7 @@ impl Recommendation {
         };
         Some(format!(
             "{}{others} is swapped to already ({}); zmeld would set up {}",
-            first.path,
+            first.area.shown(),
             first.words(),
             self.words()
         ))
@@ -467,10 +447,12 @@ mod tests {
 
     fn area(path: &str, codec: Option<&str>) -> ActiveSwap {
         ActiveSwap {
-            path: path.to_owned(),
-            size_bytes: 6 << 30,
-            used_bytes: 0,
-            priority: 100,
+            area: SwapArea {
+                path: path.into(),
+                size_bytes: 6 << 30,
+                priority: 100,
+                ..SwapArea::default()
+            },
             codec: codec.map(str::to_owned),
             memory_limit_bytes: 0,
         }
@@ -570,8 +552,8 @@ mod tests {
     fn a_pool_holds_no_more_than_the_swap_behind_it() {
         let mut facts = facts();
         let mut disk = area("/dev/sda2", None);
-        disk.size_bytes = 2 << 30;
-        disk.used_bytes = 1 << 30;
+        disk.area.size_bytes = 2 << 30;
+        disk.area.used_bytes = 1 << 30;
         facts.swaps.push(disk);
         let pool = recommend(&facts, None).pool.unwrap();
         assert_eq!((pool.holds_bytes, pool.gains_bytes), (1 << 30, 512 << 20));
@@ -583,7 +565,7 @@ mod tests {
         let pool = recommend(&facts, None).pool.unwrap();
         assert_eq!(pool.holds_bytes, 2 << 30);
         // Less than the pool may take is no place for what it lets go of.
-        facts.swaps[0].size_bytes = 1 << 30;
+        facts.swaps[0].area.size_bytes = 1 << 30;
         assert_eq!(recommend(&facts, None).kind, AdvisedTier::Zswap);
         facts.zswap.as_mut().unwrap().is_enabled = false;
         let found = recommend(&facts, None);
@@ -647,7 +629,6 @@ mod tests {
              100); zmeld would set up a zram device of 8.00 GiB (100 % of RAM) with zstd and a \
              memory limit of 4.00 GiB (50 %)"
         );
-        assert!(is_in_ram("/dev/zmeld12") && !is_in_ram("/dev/zram") && !is_in_ram("/dev/zrama"));
     }
 
     #[test]

@@ -379,6 +379,9 @@ fn converse(
     Err(io::Error::new(io::ErrorKind::TimedOut, text))
 }
 
+/// How long a drive may take to give back its first page.
+pub const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+
 /// The first bytes of a device; none where it cannot be read. Another process reads them:
 /// a thread that waits for a drive would keep this program from ending, however it is
 /// killed.

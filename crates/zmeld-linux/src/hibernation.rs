@@ -2,8 +2,10 @@
 //! where to resume from on the kernel's command line, or an initramfs wrote that into
 //! `/sys/power/resume`; and the kernel can (`disk` in `/sys/power/state`).
 
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use crate::command::{read_device, ANSWERS_WITHIN};
 use crate::Host;
 
 /// Where the kernel was told, and what an initramfs told it.
@@ -100,11 +102,13 @@ pub fn partition(host: &Host) -> Option<PathBuf> {
     if !host.exists(&path) {
         return None;
     }
-    match host.read_start(&path, HEADER_BYTES) {
-        // Who may not read it cannot tell.
-        Err(_) => Some(path),
-        Ok(bytes) => is_swap(&bytes).then_some(path),
-    }
+    let meta = host.tree().metadata(&path).ok()?;
+    let start = match meta.file_type().is_block_device() {
+        true => read_device(&host.path(&path), HEADER_BYTES, ANSWERS_WITHIN).unwrap_or_default(),
+        false => host.read_start(&path, HEADER_BYTES).unwrap_or_default(),
+    };
+    // Who may not read it cannot tell.
+    (start.is_empty() || is_swap(&start)).then_some(path)
 }
 
 /// How large a partition is; none where that cannot be told.

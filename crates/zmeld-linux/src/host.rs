@@ -429,18 +429,23 @@ impl Host {
         };
         swaps::parse(&text)
             .map(|area| {
-                let mut area = area.map_err(|wrong| {
+                let area = area.map_err(|wrong| {
                     HostError::malformed(
                         swaps::PATH,
                         format!("has a line that is no swap area: {}", short(&wrong.line)),
                     )
                 })?;
-                if area.is_device {
-                    area.path = self.device_path(area.path);
-                }
-                Ok(area)
+                Ok(self.with_its_path(area))
             })
             .collect()
+    }
+
+    /// An area by the path that it has here.
+    pub fn with_its_path(&self, mut area: SwapArea) -> SwapArea {
+        if !area.is_file {
+            area.path = self.device_path(area.path);
+        }
+        area
     }
 
     /// The path of a device that was swapped on in another mount namespace (a service
@@ -627,7 +632,7 @@ mod tests {
             (swaps[0].size_bytes, swaps[0].used_bytes),
             (1 << 20, 1 << 19)
         );
-        assert!(swaps[0].is_device && !swaps[1].is_device);
+        assert!(!swaps[0].is_file && swaps[1].is_file);
         assert_eq!(swaps[1].path, Path::new("/a b\\c"));
         assert_eq!(swaps[1].priority, -2);
         // By a link, as /dev/mapper has them.

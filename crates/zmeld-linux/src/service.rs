@@ -13,8 +13,9 @@ pub fn notify(what: &str) {
         Some(name) => SocketAddr::from_abstract_name(name),
         None => SocketAddr::from_pathname(&*path),
     };
-    // A service manager that does not listen is no reason to stop.
+    // A service manager that does not listen is no reason to stop, or to wait.
     if let (Ok(socket), Ok(address)) = (UnixDatagram::unbound(), address) {
+        let _ = socket.set_nonblocking(true);
         let _ = socket.send_to_addr(what.as_bytes(), &address);
     }
 }

@@ -3,7 +3,10 @@
 //! One parser for everybody. What to do about a line that is none is the
 //! caller's: who is about to switch swap off refuses it, who shows it says so.
 
-use std::path::PathBuf;
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use serde::{Serialize, Serializer};
 
 use crate::octal;
 
@@ -11,19 +14,60 @@ use crate::octal;
 pub const PATH: &str = "/proc/swaps";
 
 /// An active swap area.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 pub struct SwapArea {
     /// Its path, symbolic links resolved, as the kernel shows it. That of a
     /// deleted file ends in ` (deleted)`.
+    #[serde(serialize_with = "as_text")]
+    #[cfg_attr(feature = "schemars", schemars(with = "String"))]
     pub path: PathBuf,
-    /// A block device, not a file.
-    pub is_device: bool,
+    /// A file on a file system, not a block device.
+    pub is_file: bool,
     /// Its size, without the header page.
     pub size_bytes: u64,
     /// Bytes in use.
     pub used_bytes: u64,
     /// Higher is filled first; below 0 the kernel chose it.
     pub priority: i32,
+}
+
+fn as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&path.to_string_lossy())
+}
+
+impl SwapArea {
+    /// Its path for messages.
+    pub fn shown(&self) -> Cow<'_, str> {
+        self.path.to_string_lossy()
+    }
+
+    /// The name of the block device, such as `zram0`; none for a file.
+    pub fn device(&self) -> Option<&str> {
+        self.path.file_name()?.to_str().filter(|_| !self.is_file)
+    }
+
+    /// That name, or a file's path.
+    pub fn name(&self) -> Cow<'_, str> {
+        self.device().map_or(self.shown(), Cow::Borrowed)
+    }
+
+    /// Whether it is a compressed device in RAM, by its name.
+    pub fn is_in_ram(&self) -> bool {
+        let name = self.device().unwrap_or_default();
+        let mut numbers = ["zram", "zmeld"]
+            .iter()
+            .filter_map(|it| name.strip_prefix(it));
+        numbers.any(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit()))
+    }
+
+    /// Used part of the size, 0 to 1.
+    pub fn fill(&self) -> f64 {
+        match self.size_bytes {
+            0 => 0.0,
+            size => self.used_bytes as f64 / size as f64,
+        }
+    }
 }
 
 /// A line that is no swap area.
@@ -60,9 +104,9 @@ fn area(line: &str) -> Option<SwapArea> {
     let kibibytes = |text: &str| text.parse::<u64>().ok()?.checked_mul(1024);
     Some(SwapArea {
         path: PathBuf::from(octal::unescape_name(path.as_bytes())),
-        is_device: match kind {
-            "partition" => true,
-            "file" => false,
+        is_file: match kind {
+            "partition" => false,
+            "file" => true,
             _ => return None,
         },
         size_bytes: kibibytes(size)?,
@@ -91,14 +135,14 @@ mod tests {
             [
                 SwapArea {
                     path: "/dev/zram1".into(),
-                    is_device: true,
+                    is_file: false,
                     size_bytes: 1 << 20,
                     used_bytes: 1 << 19,
                     priority: 100,
                 },
                 SwapArea {
                     path: "/var/swap file (deleted)".into(),
-                    is_device: false,
+                    is_file: true,
                     size_bytes: 2 << 20,
                     used_bytes: 0,
                     priority: -2,
@@ -106,6 +150,27 @@ mod tests {
             ]
         );
         assert_eq!(parse(HEAD).count() + parse("").count(), 0);
+    }
+
+    #[test]
+    fn areas_in_ram_have_their_drivers_names() {
+        let area = |path: &str, is_file| SwapArea {
+            path: path.into(),
+            is_file,
+            ..SwapArea::default()
+        };
+        for (path, is_in_ram) in [
+            ("/dev/zram0", true),
+            ("/dev/zmeld12", true),
+            ("/dev/zram", false),
+            ("/dev/zram1a", false),
+            // Swapped on in another mount namespace.
+            ("/zram0", true),
+        ] {
+            assert_eq!(area(path, false).is_in_ram(), is_in_ram, "{path}");
+        }
+        assert_eq!(area("/dev/sda2", false).device(), Some("sda2"));
+        assert_eq!(area("/swap", true).device(), None);
     }
 
     #[test]

@@ -42,4 +42,4 @@ pub use source::{
     Visit,
 };
 pub use stream::StreamSource;
-pub use swap::{swap_areas, SwapArea, SwapDevice};
+pub use swap::{swap_areas, SwapDevice};

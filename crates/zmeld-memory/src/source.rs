@@ -316,7 +316,8 @@ impl Skips {
     pub(crate) fn region(&mut self, reason: SkipReason, pages: u64) {
         let entry = self.0.entry(reason).or_default();
         entry.regions += 1;
-        entry.pages += pages;
+        // A dump's headers may say anything.
+        entry.pages = entry.pages.saturating_add(pages);
     }
 
     pub(crate) fn pages(&mut self, reason: SkipReason, pages: u64) {

@@ -12,7 +12,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,6 +22,8 @@ use crate::buffer::Buffer;
 use crate::file::{read_at_most, BATCH_BYTES};
 use crate::live::frames::FrameSet;
 use crate::live::processes::{self, ChosenProcess};
+use zmeld_linux::swaps::SwapArea;
+
 use crate::live::visit::frame_numbers_visible;
 use crate::live::{pagemap, Selection};
 use crate::work::Queue;
@@ -30,34 +32,6 @@ use crate::{
     Visit,
 };
 
-/// A line of `/proc/swaps`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SwapArea {
-    /// The device or file.
-    pub path: PathBuf,
-    /// A block device, not a file in a file system.
-    pub is_device: bool,
-    /// Slots, of one page each, without the header.
-    pub slots: u64,
-    /// Slots in use.
-    pub used: u64,
-    /// Higher is filled first.
-    pub priority: i32,
-}
-
-impl SwapArea {
-    /// Is it a zram device?
-    pub fn is_zram(&self) -> bool {
-        self.path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .is_some_and(|name| {
-                name.strip_prefix("zram")
-                    .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
-            })
-    }
-}
-
 /// The active swap areas.
 ///
 /// # Errors
@@ -65,18 +39,14 @@ impl SwapArea {
 pub fn swap_areas() -> Result<Vec<SwapArea>, Error> {
     let path = zmeld_linux::swaps::PATH;
     let text = std::fs::read(path).map_err(|cause| Error::io("read", path, cause))?;
-    let page_size = rustix::param::page_size() as u64;
     // A line that is none can be read from as little as an area that is not there.
-    Ok(zmeld_linux::swaps::parse(&String::from_utf8_lossy(&text))
-        .flatten()
-        .map(|area| SwapArea {
-            slots: area.size_bytes / page_size,
-            used: area.used_bytes / page_size,
-            path: area.path,
-            is_device: area.is_device,
-            priority: area.priority,
-        })
-        .collect())
+    let text = String::from_utf8_lossy(&text);
+    Ok(zmeld_linux::swaps::parse(&text).flatten().collect())
+}
+
+/// Slots, of one page each, in so many bytes.
+fn pages(bytes: u64) -> u64 {
+    bytes / rustix::param::page_size() as u64
 }
 
 /// The used slots of one active swap area. Only root may read them.
@@ -154,7 +124,7 @@ impl SwapDevice {
         {
             notes.push(Note::ZswapInFront);
         }
-        if !self.area.is_zram() && KernelVersion::running() >= Some(KernelVersion::new(6, 12)) {
+        if !self.area.is_in_ram() && KernelVersion::running() >= Some(KernelVersion::new(6, 12)) {
             notes.push(Note::ZeroSlotsNotWritten);
         }
         notes
@@ -171,7 +141,7 @@ impl Source for SwapDevice {
     }
 
     fn expected_pages(&self) -> Option<u64> {
-        Some(self.area.used)
+        Some(pages(self.area.used_bytes))
     }
 
     fn visit(
@@ -193,11 +163,11 @@ impl Source for SwapDevice {
             .iter()
             .position(|area| area.path == self.area.path)
             .ok_or_else(gone)?;
-        let used = areas[index].used;
+        let used = pages(areas[index].used_bytes);
         let empty = TypeSlots::new();
         let named = match assign(&types, &areas) {
             Some(assigned) => assigned[index].map_or(&empty, |at| &types[at]),
-            None if self.area.is_zram() => &empty, // every used slot shows by itself
+            None if self.area.is_in_ram() => &empty, // every used slot shows by itself
             None => {
                 return Err(Error::KernelFeature {
                     what: format!(
@@ -217,7 +187,7 @@ impl Source for SwapDevice {
         };
         let batch_pages = (BATCH_BYTES / self.page_size).max(1) as u64;
         // The slots after the header.
-        let queue = Queue::new(vec![(1, self.area.slots + 1)]);
+        let queue = Queue::new(vec![(1, pages(self.area.size_bytes) + 1)]);
         let workers = queue.run(
             threads,
             stop,
@@ -265,7 +235,7 @@ impl SwapWorker<'_> {
     /// Delivers the used slots of a stretch that fits the buffer.
     fn slots(&mut self, from: u64, until: u64) {
         let named = self.named;
-        if self.device.area.is_zram() {
+        if self.device.area.is_in_ram() {
             return self.read(from, until, true);
         }
         let mut start = None;
@@ -357,7 +327,7 @@ const TYPES: usize = 23;
 fn slots_in_page_tables(threads: usize, stop: &AtomicBool) -> Result<Vec<TypeSlots>, Error> {
     let slots_most = swap_areas()?
         .iter()
-        .map(|area| area.slots + 1)
+        .map(|area| pages(area.size_bytes) + 1)
         .max()
         .unwrap_or(0);
     let found: Mutex<Vec<Option<TypeSlots>>> = Mutex::new((0..TYPES).map(|_| None).collect());
@@ -457,10 +427,10 @@ fn each_slot(
 fn assign(types: &[TypeSlots], areas: &[SwapArea]) -> Option<Vec<Option<usize>>> {
     let fits = |at: usize, area: usize| {
         // A few slots may have come or gone since.
-        let slack = 64 + areas[area].used / 16;
+        let slack = 64 + pages(areas[area].used_bytes) / 16;
         types[at].number >= area
-            && types[at].last <= areas[area].slots
-            && types[at].count <= areas[area].used + slack
+            && types[at].last <= pages(areas[area].size_bytes)
+            && types[at].count <= pages(areas[area].used_bytes) + slack
     };
     // Without gaps a type is its area's index.
     if types
@@ -518,12 +488,11 @@ mod tests {
     use super::*;
 
     fn area(slots: u64, used: u64) -> SwapArea {
+        let page_size = rustix::param::page_size() as u64;
         SwapArea {
-            path: PathBuf::from("/dev/x"),
-            is_device: true,
-            slots,
-            used,
-            priority: 0,
+            size_bytes: slots * page_size,
+            used_bytes: used * page_size,
+            ..SwapArea::default()
         }
     }
 
@@ -533,21 +502,6 @@ mod tests {
             slots: FrameSet::new(0),
             count,
             last,
-        }
-    }
-
-    #[test]
-    fn zram_is_told_by_its_name() {
-        for (path, is_zram) in [
-            ("/dev/zram12", true),
-            ("/dev/zram", false),
-            ("/zramx", false),
-        ] {
-            let area = SwapArea {
-                path: path.into(),
-                ..area(1000, 0)
-            };
-            assert_eq!(area.is_zram(), is_zram, "{path}");
         }
     }
 

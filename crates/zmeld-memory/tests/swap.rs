@@ -116,8 +116,9 @@ say(address(a)); wait()
 
     // On the device: every page that is not in RAM, with its contents.
     let device = SwapDevice::open(path).unwrap();
-    assert_eq!(device.area().is_zram(), zram);
-    assert!(device.area().used >= swapped / 2);
+    assert_eq!(device.area().is_in_ram(), zram);
+    let page_size = rustix::param::page_size() as u64;
+    assert!(device.area().used_bytes >= swapped / 2 * page_size);
     for threads in [1, 2] {
         let seen_device = see(&device, threads);
         let mut found = vec![false; PAGES as usize];

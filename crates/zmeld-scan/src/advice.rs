@@ -95,17 +95,14 @@ pub fn recommendation(
     measured.ratio()?;
     let machine = &result.machine;
     let area = |swap: &crate::machine::SwapInUse| ActiveSwap {
-        path: swap.path.clone(),
-        size_bytes: swap.size_bytes,
-        used_bytes: swap.used_bytes,
-        priority: swap.priority,
+        area: swap.area.clone(),
         codec: swap.zram.as_ref().map(|zram| zram.codec.clone()),
         memory_limit_bytes: swap.zram.as_ref().map_or(0, |zram| zram.memory_limit_bytes),
     };
     let others = machine
         .swaps
         .iter()
-        .filter(|swap| !own_swaps.contains(&swap.path));
+        .filter(|swap| !own_swaps.iter().any(|own| *own == swap.area.shown()));
     let facts = Facts {
         ram_bytes: result.ram_bytes,
         page_size: result.page_size,
@@ -357,7 +354,7 @@ fn swap_advice(result: &ScanResult) -> Vec<Advice> {
         .filter_map(|swap| Some((swap, swap.zram.as_ref()?)));
     zrams
         .map(|(swap, zram)| {
-            let full = swap.used_bytes as f64 / swap.size_bytes.max(1) as f64;
+            let full = swap.area.fill();
             let holds = if zram.data_bytes == 0 {
                 "it holds nothing yet".to_owned()
             } else {
@@ -375,11 +372,11 @@ fn swap_advice(result: &ScanResult) -> Vec<Advice> {
             let text = format!(
                 "Swap on zram is active already: {} ({}, {}) is {} full; {holds}. \
                  zmeld scan --swap {} reads what is in it.",
-                swap.path,
+                swap.area.shown(),
                 zram.codec,
-                bytes(swap.size_bytes),
+                bytes(swap.area.size_bytes),
                 percent(full),
-                swap.path,
+                swap.area.shown(),
             );
             advice_of(kind, "swap", text)
         })
@@ -413,7 +410,7 @@ fn zswap_advice(result: &ScanResult) -> Option<Advice> {
 fn need_advice(result: &ScanResult) -> Option<Advice> {
     let machine = &result.machine;
     let is_live = result.memory.get("processes").is_some_and(|&n| n > 0);
-    let swapped = machine.swaps.iter().any(|swap| swap.used_bytes > 0);
+    let swapped = machine.swaps.iter().any(|swap| swap.area.used_bytes > 0);
     if !is_live || swapped || result.ram_bytes != machine.ram_bytes {
         return None;
     }
@@ -463,6 +460,7 @@ mod tests {
     use super::*;
     use crate::result::{CodecTimes, PageCounts};
     use zmeld_advice::ModulePresence;
+    use zmeld_linux::swaps::SwapArea;
 
     fn codec(name: &str, ratio: f64, speed: f64, offered: Option<bool>) -> CodecResult {
         CodecResult {
@@ -630,10 +628,12 @@ mod tests {
         let mut found = result(8 << 30, vec![codec("lz4", 2.5, 700.0, Some(true))]);
         found.machine.zswap_enabled = Some(false);
         found.machine.swaps.push(crate::machine::SwapInUse {
-            path: "/dev/sda2".to_owned(),
-            size_bytes: 1 << 30,
-            used_bytes: 0,
-            priority: -2,
+            area: SwapArea {
+                path: "/dev/sda2".into(),
+                size_bytes: 1 << 30,
+                priority: -2,
+                ..SwapArea::default()
+            },
             zram: None,
         });
         let all = told(&mut found, 100.0);
@@ -657,10 +657,13 @@ mod tests {
     fn with_zram(used: u64) -> ScanResult {
         let mut found = result(8 << 30, vec![codec("lz4", 2.0, 700.0, Some(true))]);
         found.machine.swaps.push(crate::machine::SwapInUse {
-            path: "/dev/zram0".to_owned(),
-            size_bytes: 1 << 30,
-            used_bytes: used,
-            priority: 5,
+            area: SwapArea {
+                path: "/dev/zram0".into(),
+                size_bytes: 1 << 30,
+                used_bytes: used,
+                priority: 5,
+                ..SwapArea::default()
+            },
             zram: Some(crate::machine::ZramInUse {
                 codec: "lzo-rle".to_owned(),
                 data_bytes: used,

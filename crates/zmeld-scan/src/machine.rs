@@ -8,6 +8,7 @@ use zmeld_advice::module::{ModulePresence, ModuleSigns};
 use zmeld_linux::cpuinfo;
 use zmeld_linux::hibernation;
 use zmeld_linux::meminfo::{self, Meminfo};
+use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::Host;
 
 /// RAM, processors, kernel, and the compressed swap that there is.
@@ -59,14 +60,9 @@ pub struct MachineFacts {
 /// An active swap device or file.
 #[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub struct SwapInUse {
-    /// Its path.
-    pub path: String,
-    /// Its size in bytes.
-    pub size_bytes: u64,
-    /// Bytes in use.
-    pub used_bytes: u64,
-    /// Its priority.
-    pub priority: i64,
+    /// Its line in `/proc/swaps`.
+    #[serde(flatten)]
+    pub area: SwapArea,
     /// What a zram device says of itself; absent for other swap.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zram: Option<ZramInUse>,
@@ -207,15 +203,9 @@ fn zram(path: &str, blocks: &Path) -> Option<ZramInUse> {
 fn swaps(list: &str, blocks: &Path) -> Vec<SwapInUse> {
     zmeld_linux::swaps::parse(list)
         .flatten()
-        .map(|area| {
-            let path = area.path.to_string_lossy().into_owned();
-            SwapInUse {
-                size_bytes: area.size_bytes,
-                used_bytes: area.used_bytes,
-                priority: area.priority.into(),
-                zram: zram(&path, blocks),
-                path,
-            }
+        .map(|area| SwapInUse {
+            zram: zram(&area.shown(), blocks),
+            area,
         })
         .collect()
 }
@@ -267,10 +257,10 @@ mod tests {
         };
         assert_eq!(found[0].zram, Some(zram));
         assert_eq!(
-            (found[0].size_bytes, found[0].used_bytes),
+            (found[0].area.size_bytes, found[0].area.used_bytes),
             (1 << 20, 1 << 19)
         );
-        assert_eq!((found[1].priority, &found[1].zram), (-2, &None));
+        assert_eq!((found[1].area.priority, &found[1].zram), (-2, &None));
     }
 
     #[test]

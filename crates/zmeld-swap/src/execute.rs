@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::event::{Event, Listener};
 use crate::identity::Identity;
 use crate::journal::Journal;
-use crate::plan::{compare, holds, Change, Doubt, Group, Options, Plan, Planned};
+use crate::plan::{compare, holds, take_over, Change, Doubt, Group, Options, Plan, Planned};
 pub use crate::plan::{Done, Skipped, StandIn};
 use crate::room::{self, Coming};
 use crate::step::{DeviceRef, Record, Step, StepContext};
@@ -114,9 +114,9 @@ pub fn up_or_stand_in(
     // Without records there is nothing to write down yet: the next step does.
     journal.note(|state| state.refused = said)?;
     let (refused, again) = Plan::make(host, &plan.config, Some(journal.state()), options)?;
-    let again = match Error::planned(refused) {
-        Some(err) if !options.at_boot => return Err(err),
-        _ => again?,
+    let again = match options.at_boot {
+        true => again?,
+        false => Error::planned(refused).map_or(again, Err)?,
     };
     for stand_in in &again.stand_ins {
         let text = format!("tier.{}: {}", stand_in.tier, stand_in.words());
@@ -219,8 +219,9 @@ pub fn down(
     let mut failed: Vec<(String, Error)> = Vec::new();
     for &index in leaving.iter().rev() {
         let group = &run.journal.records()[index].group;
-        // What its steps before this one stand on, and no other tier.
-        if failed.iter().any(|(failed, _)| failed == group) {
+        // What its steps before this one stand on; and with the last tier goes the rest.
+        let is_needed = |(failed, _): &(String, Error)| failed == group || !Group::is_tier(group);
+        if failed.iter().any(is_needed) {
             continue;
         }
         let group = group.clone();
@@ -234,11 +235,20 @@ pub fn down(
             Ok(record) => undone.push(record),
             Err(Error::Interrupted { .. }) => {
                 run.tell_price();
+                failed
+                    .iter()
+                    .for_each(|(group, err)| run.tell_left(group, err));
                 return Err(Error::Interrupted {
                     after: "the rest is still set up: zmeld down carries on".to_owned(),
                 });
             }
-            Err(err) => failed.push((group, err)),
+            Err(err) => {
+                // The first is what it ends with.
+                if !failed.is_empty() {
+                    run.tell_left(&group, &err);
+                }
+                failed.push((group, err));
+            }
         }
     }
     if let Some((_, err)) = failed.into_iter().next() {
@@ -356,6 +366,11 @@ impl Run<'_> {
         (self.listener)(Event::Note { text: &text });
     }
 
+    fn tell_left(&mut self, group: &str, err: &Error) {
+        let text = format!("{group}: {err}");
+        (self.listener)(Event::Note { text: &text });
+    }
+
     fn is_stopped(&self) -> bool {
         self.stop.is_some_and(|stop| stop.load(Ordering::SeqCst))
     }
@@ -402,13 +417,19 @@ impl Run<'_> {
             let result = self.change(change);
             result.map_err(|err| (change.group.clone(), err))?;
         }
+        let mut is_short = false;
         for group in &plan.groups {
+            // What a tier that was meant to take its place failed to do stays as it is.
+            if group.name == take_over::GROUP && is_short {
+                continue;
+            }
             let result = match self.apply_group(group) {
                 Err(err)
-                    if group.optional
+                    if (group.optional || plan.at_boot && Group::is_tier(&group.name))
                         && !matches!(err, Error::Interrupted { .. })
                         && !plan.is_dispensable(&err) =>
                 {
+                    is_short |= !group.optional;
                     self.give_up(group, &err)
                 }
                 result => result,
@@ -747,7 +768,7 @@ impl Run<'_> {
 
     fn finish(&mut self, config: Config) -> Result<(), Error> {
         let state = self.journal.state();
-        if state.complete && state.config == config {
+        if !self.is_left && state.complete && state.config == config {
             return Ok(());
         }
         let is_left = self.is_left;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::rand::{getrandom, GetRandomFlags};
 use serde::{Deserialize, Serialize};
-use zmeld_linux::command::read_device;
+use zmeld_linux::command::{read_device, ANSWERS_WITHIN};
 use zmeld_linux::host::is_absent;
 use zmeld_linux::Host;
 
@@ -120,11 +120,8 @@ impl Identity {
     }
 }
 
-/// How long a drive may take to give back its first page.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
-
 /// How long one that did not answer is not asked again: whoever waits for it holds up others.
-const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(300);
+const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(3600);
 
 /// Drives that did not answer, and when they were asked.
 static SILENT: Mutex<Vec<(PathBuf, Instant)>> = Mutex::new(Vec::new());
@@ -169,12 +166,18 @@ fn answer(path: &Path, read: impl FnOnce() -> io::Result<Vec<u8>>) -> Result<Vec
     })
 }
 
-/// Whether that is the device which an identity is of, as far as the kernel says without
-/// asking the drive.
+/// Whether that is the device which an identity is of. One that is another's is not read:
+/// it may not answer. One that does not answer is what the kernel says it is.
 pub(crate) fn is_device_of(host: &Host, path: &Path, was: &Identity) -> Result<bool, Error> {
-    let now = Identity::without_header(host, path)?;
     let is_known = was.disk.is_some() || was.mapping.is_some();
-    Ok(is_known && now.is_some_and(|(now, _)| was.differs(&now).is_none()))
+    let seen = Identity::without_header(host, path)?.filter(|_| is_known);
+    if seen.is_none_or(|(now, _)| was.differs(&now).is_some()) {
+        return Ok(false);
+    }
+    match Identity::of(host, path) {
+        Err(err) if err.is_timeout() => Ok(true),
+        now => Ok(now?.is_some_and(|now| was.differs(&now).is_none())),
+    }
 }
 
 /// What tells a file from others, where it is one.

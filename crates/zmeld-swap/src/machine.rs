@@ -60,7 +60,7 @@ pub struct Machine {
     /// What could be had without swapping (`MemAvailable`), in bytes.
     pub available_bytes: u64,
     /// The active swap areas.
-    pub swaps: Vec<Area>,
+    pub swaps: Vec<SwapArea>,
     /// Those of them that are compressed devices in RAM, with what they were set to.
     pub compressed: Vec<zmeld_advice::ActiveSwap>,
     /// The kernel's zram.
@@ -80,37 +80,6 @@ pub struct Machine {
     /// How large an image the kernel aims at; none where it does not say.
     #[serde(skip)]
     pub image_bytes: Option<u64>,
-}
-
-/// An active swap area, in JSON's terms.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-pub struct Area {
-    /// Its path.
-    pub path: String,
-    /// Its size in bytes.
-    pub size_bytes: u64,
-    /// Bytes in use.
-    pub used_bytes: u64,
-    /// Its priority.
-    pub priority: i32,
-}
-
-impl Area {
-    /// Whether it is a compressed device in RAM.
-    pub fn is_in_ram(&self) -> bool {
-        zmeld_advice::tier::is_in_ram(&self.path)
-    }
-}
-
-impl From<&SwapArea> for Area {
-    fn from(swap: &SwapArea) -> Area {
-        Area {
-            path: swap.path.display().to_string(),
-            size_bytes: swap.size_bytes,
-            used_bytes: swap.used_bytes,
-            priority: swap.priority,
-        }
-    }
 }
 
 /// A driver of compressed devices.
@@ -173,7 +142,7 @@ impl Machine {
         // What cannot be read leaves open which modules there are.
         let dep = host.read_optional(format!("/lib/modules/{kernel}/modules.dep"));
         let dep = dep.ok().flatten();
-        let swaps: Vec<Area> = host.swaps()?.iter().map(Area::from).collect();
+        let swaps = host.swaps()?;
         let resume_from = idle_resume(host)?;
         let zswap = zswap(host, &kernel)?;
         Ok(Machine {
@@ -337,11 +306,11 @@ impl Feature {
 }
 
 /// The areas that are compressed devices in RAM.
-fn compressed(host: &Host, swaps: &[Area]) -> Result<Vec<zmeld_advice::ActiveSwap>, Error> {
+fn compressed(host: &Host, swaps: &[SwapArea]) -> Result<Vec<zmeld_advice::ActiveSwap>, Error> {
     let in_ram = swaps.iter().filter(|swap| swap.is_in_ram());
     in_ram
         .map(|swap| {
-            let folder = swap.path.replacen("/dev/", "/sys/block/", 1);
+            let folder = format!("/sys/block/{}", swap.device().unwrap_or_default());
             let text = |attribute: &str| host.read_optional(format!("{folder}/{attribute}"));
             let codec = text("comp_algorithm")?.and_then(|text| {
                 let chosen =
@@ -353,10 +322,7 @@ fn compressed(host: &Host, swaps: &[Area]) -> Result<Vec<zmeld_advice::ActiveSwa
                 limit.parse().ok()
             });
             Ok(zmeld_advice::ActiveSwap {
-                path: swap.path.clone(),
-                size_bytes: swap.size_bytes,
-                used_bytes: swap.used_bytes,
-                priority: i64::from(swap.priority),
+                area: swap.clone(),
                 codec,
                 memory_limit_bytes: limit.unwrap_or(0),
             })
@@ -461,10 +427,7 @@ mod tests {
         assert_eq!(
             machine.compressed,
             [zmeld_advice::ActiveSwap {
-                path: "/dev/zram0".to_owned(),
-                size_bytes: 2 << 20,
-                used_bytes: machine.swaps[0].used_bytes,
-                priority: 100,
+                area: machine.swaps[0].clone(),
                 codec: Some("lzo-rle".to_owned()),
                 memory_limit_bytes: 1 << 20,
             }]

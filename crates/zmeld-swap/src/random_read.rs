@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use zmeld_linux::command::{read_device, ANSWERS_WITHIN};
 use zmeld_linux::mounts;
 
 use crate::error::Error;
@@ -30,6 +31,8 @@ const PAGE: usize = 4096;
 /// When the device cannot be opened or read.
 pub fn pages_per_second(host: &Host, device: &Path) -> Result<f64, Error> {
     let failed = |cause: io::Error| Error::io("read", device, cause);
+    // It is read here only where it answers: who waits for a drive cannot be ended.
+    read_device(&host.path(device), PAGE, ANSWERS_WITHIN).map_err(failed)?;
     let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap_or(0);
     let file = OpenOptions::new()
         .read(true)

@@ -1,7 +1,11 @@
 //! The configuration that suits a machine for which nobody wrote one: what
 //! `zmeld-advice` says, as a configuration.
 
-use zmeld_advice::{self as advice, CodecVerdict, Facts, Recommendation, Sizing, SwapKinds};
+use zmeld_advice::{
+    self as advice, ActiveSwap, CodecVerdict, Facts, Recommendation, Sizing, SwapKinds,
+};
+
+use zmeld_linux::swaps::SwapArea;
 
 use crate::applied::Applied;
 use crate::config::{
@@ -10,7 +14,7 @@ use crate::config::{
 };
 use crate::error::Error;
 use crate::journal::State;
-use crate::machine::{Area, Machine, Zswap as ZswapNow};
+use crate::machine::{Machine, Zswap as ZswapNow};
 use zmeld_linux::Host;
 
 /// Kinds of tiers, as they are asked for.
@@ -53,22 +57,18 @@ pub struct Recommended {
 
 /// What is known of the machine. `own_swaps`: paths of the areas that zmeld set up.
 pub fn facts(machine: &Machine, measured: &CodecVerdict, own_swaps: &[String]) -> Facts {
-    let area = |swap: &Area| {
-        let compressed = machine.compressed.iter().find(|it| it.path == swap.path);
-        compressed
-            .cloned()
-            .unwrap_or_else(|| zmeld_advice::ActiveSwap {
-                path: swap.path.clone(),
-                size_bytes: swap.size_bytes,
-                used_bytes: swap.used_bytes,
-                priority: i64::from(swap.priority),
-                ..zmeld_advice::ActiveSwap::default()
-            })
+    let area = |swap: &SwapArea| {
+        let mut compressed = machine.compressed.iter();
+        let compressed = compressed.find(|it| it.area.path == swap.path);
+        compressed.cloned().unwrap_or_else(|| ActiveSwap {
+            area: swap.clone(),
+            ..ActiveSwap::default()
+        })
     };
     let others = machine
         .swaps
         .iter()
-        .filter(|swap| !own_swaps.contains(&swap.path));
+        .filter(|swap| !own_swaps.iter().any(|own| *own == swap.shown()));
     Facts {
         ram_bytes: machine.ram_bytes,
         page_size: rustix::param::page_size() as u64,
@@ -142,7 +142,7 @@ pub fn recommend(
         in_ram: matches!(kind, Kind::Ram(_)),
         on_disk: matches!(kind, Kind::Disk(_))
             || resumed_from.is_some()
-            || facts.swaps.iter().any(|it| !it.is_in_ram()),
+            || facts.swaps.iter().any(|it| !it.area.is_in_ram()),
         // It makes no difference to what is set here.
         on_spinning_disk: false,
     };
@@ -475,11 +475,11 @@ mod tests {
     #[test]
     fn disk_swap_gets_zswap_in_front_of_it() {
         let mut machine = machine();
-        machine.swaps.push(Area {
-            path: "/dev/sda2".to_owned(),
+        machine.swaps.push(SwapArea {
+            path: "/dev/sda2".into(),
             size_bytes: 1 << 30,
-            used_bytes: 0,
             priority: -2,
+            ..SwapArea::default()
         });
         let config = recommended(&machine, &Choice::default(), &measured("zstd", 3.0));
         assert!(matches!(&config.tiers[0].kind, Kind::Zswap(_)));

@@ -88,10 +88,10 @@ pub(super) fn second_device(view: &View) -> Vec<Found> {
             ),
             format!(
                 "{} of priority {} holds {}, {} of priority {} holds {}",
-                swap.area.path,
+                swap.area.shown(),
                 swap.area.priority,
                 bytes(swap.area.used_bytes),
-                first.0.area.path,
+                first.0.area.shown(),
                 first.0.area.priority,
                 bytes(first.0.area.used_bytes)
             ),
@@ -118,7 +118,8 @@ pub(super) fn lru_inversion(view: &View) -> Vec<Found> {
                 format!(
                     "{} stands above {} by priority alone: when it is full, cold pages stay in \
                      RAM and warm ones go to disk",
-                    device.name, below.area.path
+                    device.name,
+                    below.area.shown()
                 ),
                 format!(
                     "priorities {} and {}; {} of {} slots are taken, {} are on disk",
@@ -180,7 +181,7 @@ fn zswap_instead(view: &View, swap: &Swap, device: &Device, disk: &Swap) -> Stri
         (None, false) => format!(
             "swapoff {}, where nothing needs it (this kernel has neither zswap nor zram's \
              writeback), or accept = [\"lru-inversion\"] in /etc/zmeld.toml",
-            disk.area.path
+            disk.area.shown()
         ),
     }
 }
@@ -196,7 +197,8 @@ pub(super) fn equal_priority(view: &View) -> Vec<Found> {
                 &device.name,
                 format!(
                     "{} and {} have the same priority, so pages go to RAM and to disk in turn",
-                    device.name, other.area.path
+                    device.name,
+                    other.area.shown()
                 ),
                 format!("both have priority {}", area.area.priority),
                 match beside_disk(view, area) {
@@ -204,7 +206,7 @@ pub(super) fn equal_priority(view: &View) -> Vec<Found> {
                     Some(disk) => zswap_instead(view, area, device, disk),
                     None => format!(
                         "swapoff {0}; swapon --priority {1} {0}",
-                        area.area.path,
+                        area.area.shown(),
                         area.area.priority.max(0).saturating_add(100).min(32_767)
                     ),
                 },
@@ -218,14 +220,11 @@ pub(super) fn hibernation(view: &View) -> Vec<Found> {
     let Some(resume) = &view.now.hibernation.resume else {
         return Vec::new();
     };
-    let disks = view
-        .disks()
-        .map(|disk| (&disk.area.path, disk.area.size_bytes));
+    let disks = view.disks();
+    let disks = disks.filter_map(|disk| Some((disk.area.path.to_str()?, disk.area.size_bytes)));
     let image = Image {
         resume,
-        largest: disks
-            .max_by_key(|(_, size)| *size)
-            .map(|(path, size)| (path.as_str(), size)),
+        largest: disks.max_by_key(|(_, size)| *size),
         idle: view.now.hibernation.idle.as_deref(),
         bytes: view.now.hibernation.image_bytes,
     };

@@ -131,7 +131,7 @@ impl<'a> View<'a> {
     /// Whether zmeld set that area up.
     fn is_own(&self, swap: &Swap) -> bool {
         let applied = self.applied;
-        applied.is_some_and(|applied| applied.tier_on(&swap.area.path).is_some())
+        applied.is_some_and(|applied| applied.tier_on(&swap.area.shown()).is_some())
     }
 
     /// Swap areas that are on drives.

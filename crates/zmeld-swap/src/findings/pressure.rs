@@ -212,7 +212,7 @@ pub(super) fn swappiness(view: &View) -> Vec<Found> {
              files",
             format!(
                 "vm.swappiness {value}; {} is on a spinning disk",
-                disk.area.path
+                disk.area.shown()
             ),
             by_file(
                 matches!(set, Some(Swappiness::Value(_))),

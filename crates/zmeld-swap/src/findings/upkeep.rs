@@ -33,7 +33,10 @@ pub(super) fn stale_slots(view: &View) -> Vec<Found> {
                         missed => format!("; {} frees were missed", count(missed)),
                     }
                 ),
-                format!("swapoff {0} && swapon --discard=once {0}", swap.area.path),
+                format!(
+                    "swapoff {0} && swapon --discard=once {0}",
+                    swap.area.shown()
+                ),
             ))
         })
         .collect()
@@ -58,7 +61,7 @@ pub(super) fn discard_blocked(view: &View) -> Vec<Found> {
                 return None;
             }
             Some(Found::new(
-                &swap.area.path,
+                swap.area.shown(),
                 format!(
                     "it stands on {} through {}, which passes no discards: memory of freed \
                      pages never comes back",

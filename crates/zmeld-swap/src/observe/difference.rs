@@ -202,7 +202,7 @@ impl Observation {
 fn in_front(swap: &Swap, zswapped: u64) -> Difference {
     let used = swap.area.used_bytes;
     Difference {
-        tier: swap.area.device().unwrap_or(&swap.area.path).to_owned(),
+        tier: swap.area.name().into_owned(),
         from: "used in /proc/swaps",
         from_bytes: used,
         to: "written at the least",

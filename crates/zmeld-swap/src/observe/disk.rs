@@ -3,9 +3,10 @@
 
 use serde::Serialize;
 
+use zmeld_linux::swaps::SwapArea;
+
 use super::device::Mounts;
 use super::reader::Reader;
-use super::system::SwapArea;
 
 /// One block device on the way from a swap area down to a drive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -96,7 +97,7 @@ impl Stand {
         let mut stand = Stand::default();
         let first = match area.device() {
             Some(name) => name.to_owned(),
-            None => match mounts.of_file(&area.path) {
+            None => match mounts.of_file(&area.shown()) {
                 Some((device, mounted)) => {
                     stand.file_system = Some(mounted.file_system.clone());
                     base_name(device)

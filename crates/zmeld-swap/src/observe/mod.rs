@@ -45,13 +45,14 @@ pub use headroom::Headroom;
 pub use lately::{Lately, Since};
 pub use reader::{Problem, Warning};
 pub use reclaimed::Reclaimed;
-pub use system::{Activity, Group, Hibernation, Memory, Pressure, Stall, SwapArea, Tunables};
+pub use system::{Activity, Group, Hibernation, Memory, Pressure, Stall, Tunables};
 pub use tier::{TierKind, TierState};
 pub use zswap::Zswap;
 
 use device::Mounts;
 use reader::Reader;
 use system::System;
+use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::{Host, KernelVersion};
 
 /// Everything at one instant. Sizes are bytes unless a name says pages.
@@ -189,11 +190,9 @@ pub(crate) fn is_spinning(host: &Host, path: &Path, is_file: bool) -> bool {
     let mut reader = Reader::new(host);
     let mounts = Mounts::read(&mut reader);
     let area = SwapArea {
-        path: path.display().to_string(),
+        path: path.to_path_buf(),
         is_file,
-        size_bytes: 0,
-        used_bytes: 0,
-        priority: 0,
+        ..SwapArea::default()
     };
     Stand::read(&mut reader, &area, &mounts).is_spinning()
 }

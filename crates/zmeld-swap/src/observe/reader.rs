@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use zmeld_linux::error::words;
+use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::{Host, HostError};
 
 use crate::error::Error;
@@ -171,10 +172,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A swap device's path, wherever it was swapped on.
-    pub fn device_path(&self, shown: &str) -> String {
-        let path = self.host.device_path(shown.into());
-        path.to_string_lossy().into_owned()
+    /// [`Host::with_its_path`].
+    pub fn with_its_path(&self, area: SwapArea) -> SwapArea {
+        self.host.with_its_path(area)
     }
 
     /// Whether there is such a file or directory.

@@ -7,7 +7,7 @@ use zmeld_linux::groups::{Hierarchy, Version};
 use zmeld_linux::hibernation;
 use zmeld_linux::meminfo::Meminfo;
 use zmeld_linux::mounts;
-use zmeld_linux::swaps;
+use zmeld_linux::swaps::{self, SwapArea};
 use zmeld_linux::{counters, pressure};
 
 /// Memory as `/proc/meminfo` has it, in bytes; a line that is missing is 0, except
@@ -150,56 +150,6 @@ impl Pressure {
     }
 }
 
-/// A line of `/proc/swaps`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-pub struct SwapArea {
-    /// The path as the kernel prints it, unescaped.
-    pub path: String,
-    /// A file on a file system, not a block device.
-    pub is_file: bool,
-    /// Its size, without the header page.
-    pub size_bytes: u64,
-    /// Slots in use.
-    pub used_bytes: u64,
-    /// Its priority; the kernel's own choice is negative.
-    pub priority: i64,
-}
-
-impl SwapArea {
-    /// The name of the block device, such as `zram0`; `None` for a file.
-    pub fn device(&self) -> Option<&str> {
-        match self.is_file {
-            true => None,
-            false => self.path.rsplit('/').next().filter(|name| !name.is_empty()),
-        }
-    }
-
-    /// Used part of the size, 0 to 1.
-    pub fn fill(&self) -> f64 {
-        super::share(self.used_bytes, self.size_bytes)
-    }
-}
-
-/// Reads `/proc/swaps`'s text: the areas, and the number of the first line that is
-/// none.
-pub fn parse_swaps(text: &str) -> (Vec<SwapArea>, Option<usize>) {
-    let mut areas = Vec::new();
-    let mut wrong = None;
-    for area in swaps::parse(text) {
-        match area {
-            Ok(area) => areas.push(SwapArea {
-                path: area.path.to_string_lossy().into_owned(),
-                is_file: !area.is_device,
-                size_bytes: area.size_bytes,
-                used_bytes: area.used_bytes,
-                priority: area.priority.into(),
-            }),
-            Err(line) => wrong = wrong.or(Some(line.number)),
-        }
-    }
-    (areas, wrong)
-}
-
 /// Settings that decide when and how the kernel swaps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Tunables {
@@ -293,14 +243,15 @@ impl System {
         };
         let swaps = match reader.required("/proc/swaps") {
             Some(text) => {
-                let (mut swaps, wrong) = parse_swaps(&text);
-                for area in swaps.iter_mut().filter(|area| !area.is_file) {
-                    area.path = reader.device_path(&area.path);
-                }
+                let wrong = swaps::parse(&text).find_map(Result::err);
                 if let Some(line) = wrong {
-                    reader.malformed("/proc/swaps", &format!("line {line} is no swap area"));
+                    reader.malformed(
+                        "/proc/swaps",
+                        &format!("line {} is no swap area", line.number),
+                    );
                 }
-                swaps
+                let areas = swaps::parse(&text).flatten();
+                areas.map(|area| reader.with_its_path(area)).collect()
             }
             None => Vec::new(),
         };
@@ -481,35 +432,6 @@ fn group_v1(reader: &mut Reader, folder: &str, path: &str) -> Option<Group> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn swaps_are_read_whatever_their_paths_hold() {
-        let text = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n\
-                    /dev/zram0                              partition\t1048572\t\t512\t\t100\n\
-                    /var/swap\\040file\\040(deleted)            file\t\t2048\t\t0\t\t-2\n\
-                    /a/file/partition  partition\t20000000\t19999999\t-3\n";
-        let (areas, wrong) = parse_swaps(text);
-        assert_eq!(wrong, None);
-        assert_eq!(areas.len(), 3);
-        assert_eq!(areas[0].device(), Some("zram0"));
-        assert_eq!(areas[0].used_bytes, 512 * 1024);
-        assert_eq!(areas[1].path, "/var/swap file (deleted)");
-        assert!(areas[1].is_file && areas[1].device().is_none());
-        assert_eq!(areas[2].path, "/a/file/partition");
-        assert_eq!(areas[2].priority, -3);
-    }
-
-    #[test]
-    fn broken_swaps_are_named_by_line() {
-        let text = "Filename\n/dev/a partition 1 2 3\npartition 1 2 3\n\n/dev/b partition x 2 3\n";
-        let (areas, wrong) = parse_swaps(text);
-        assert_eq!(areas.len(), 1);
-        assert_eq!(wrong, Some(3));
-        // More bytes than there are numbers for.
-        let (areas, wrong) =
-            parse_swaps("x\n/dev/z partition 18446744073709551615 18446744073709551615 9\n");
-        assert_eq!((areas.len(), wrong), (0, Some(2)));
-    }
 
     #[test]
     fn pressure_out_of_range_is_none() {

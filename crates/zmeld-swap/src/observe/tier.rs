@@ -88,7 +88,7 @@ pub struct TierState {
     pub limit_bytes: Option<u64>,
     /// Its priority among swap areas.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub priority: Option<i64>,
+    pub priority: Option<i32>,
 }
 
 impl Observation {
@@ -119,8 +119,8 @@ impl Observation {
                     let swap = self
                         .swaps
                         .iter()
-                        .find(|swap| swap.area.device().unwrap_or(&swap.area.path) == tier.name)?;
-                    applied.tier_on(&swap.area.path)
+                        .find(|swap| swap.area.name() == tier.name)?;
+                    applied.tier_on(&swap.area.shown())
                 }
             });
             tier.set_up_as = part.map(|part| part.name.clone());
@@ -178,7 +178,7 @@ impl Observation {
             };
         }
         TierState {
-            name: area.device().unwrap_or(&area.path).to_owned(),
+            name: area.name().into_owned(),
             set_up_as: None,
             kind: match swap.stand.is_encrypted() {
                 true => TierKind::EncryptedDisk,

@@ -11,7 +11,6 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
-use zmeld_advice::tier::is_in_ram;
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::Host;
 use zmeld_report::units::bytes;
@@ -50,7 +49,7 @@ const LEAVING_BYTES_PER_S: u64 = 330 << 20;
 
 impl Leaving {
     fn new(area: &SwapArea) -> Leaving {
-        let in_ram = is_in_ram(&area.path.to_string_lossy());
+        let in_ram = area.is_in_ram();
         Leaving {
             path: area.path.clone(),
             bytes: area.used_bytes,

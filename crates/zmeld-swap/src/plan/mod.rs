@@ -9,12 +9,13 @@ mod compare;
 mod disk;
 mod ram;
 mod stand_in;
-mod take_over;
+pub(crate) mod take_over;
 mod traps;
 mod tunables;
 mod zswap;
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 
 use serde::Serialize;
 
@@ -111,6 +112,9 @@ pub struct Plan {
     /// Whether nothing is set but what the configuration names.
     #[serde(skip)]
     pub only_named: bool,
+    /// Whether what fails in one tier costs no other its place.
+    #[serde(skip)]
+    pub at_boot: bool,
 }
 
 /// A part of a plan that stands or falls together.
@@ -356,6 +360,7 @@ impl Plan {
             stand_ins,
             force: options.force,
             only_named: options.only_named,
+            at_boot: options.at_boot,
             machine,
         };
         let compared = plan.compare(host, options.doubt);
@@ -486,7 +491,7 @@ impl Draft<'_> {
             Ok(()) if steps.is_empty() => {}
             Ok(()) => self.groups.push(Group {
                 name,
-                optional: tier.optional || self.options.at_boot,
+                optional: tier.optional,
                 steps,
             }),
             Err(err) if tier.optional => self.skipped.push(Skipped {
@@ -499,15 +504,15 @@ impl Draft<'_> {
     }
 
     /// Paths of the areas that zmeld swaps to.
-    fn own_areas(&self) -> Vec<String> {
+    fn own_areas(&self) -> Vec<PathBuf> {
         self.areas_of(self.records.iter())
     }
 
     /// Paths of the areas that these records switched on, where they are on.
-    fn areas_of<'b>(&'b self, records: impl Iterator<Item = &'b Record>) -> Vec<String> {
+    fn areas_of<'b>(&'b self, records: impl Iterator<Item = &'b Record>) -> Vec<PathBuf> {
         let areas = records.filter_map(|record| match &record.step {
             Step::SwapOn(on) => match on.area_seen(self.host, self.records, record) {
-                Ok(Area::Ours(swap)) => Some(swap.path.display().to_string()),
+                Ok(Area::Ours(swap)) => Some(swap.path),
                 _ => None,
             },
             _ => None,

@@ -2,8 +2,6 @@
 //! it gives its place to zmeld's where that is asked for, and is never joined by a
 //! second device in silence.
 
-use std::path::{Path, PathBuf};
-
 use zmeld_advice::{beside, ActiveSwap, CompressedPlace};
 
 use crate::config::{Discard, Kind, Problem, RamDevice, Severity, Trap};
@@ -15,7 +13,7 @@ use crate::steps::SwapOff;
 use super::{areas, Draft, Group, Steps};
 
 /// The part of a plan.
-pub(super) const GROUP: &str = "take-over";
+pub(crate) const GROUP: &str = "take-over";
 
 /// The devices in RAM that another tool sets up.
 fn devices(found: &Imported) -> impl Iterator<Item = &RamDevice> {
@@ -57,7 +55,7 @@ impl Draft<'_> {
         let sure = self.replaces_for_certain();
         if self.options.take_over {
             for other in &others {
-                let path = PathBuf::from(&other.path);
+                let path = other.area.path.clone();
                 if !taken.iter().any(|off| off.path == path) {
                     taken.push(SwapOff {
                         path,
@@ -66,8 +64,7 @@ impl Draft<'_> {
                 }
             }
         }
-        let goes =
-            |it: &ActiveSwap| sure && taken.iter().any(|off| off.path == Path::new(&it.path));
+        let goes = |it: &ActiveSwap| sure && taken.iter().any(|off| off.path == it.area.path);
         let stay: Vec<&ActiveSwap> = others.iter().filter(|it| !goes(it)).collect();
         self.second_device(&stay);
         if taken.is_empty() || !sure {
@@ -85,9 +82,7 @@ impl Draft<'_> {
             steps: Vec::new(),
         };
         for off in taken {
-            let was = others
-                .iter()
-                .find(|other| off.path == Path::new(&other.path));
+            let was = others.iter().find(|other| off.path == other.area.path);
             let reason = match was {
                 Some(other) => format!(
                     "somebody else set it up ({}); it keeps its settings, and zmeld down swaps to it \
@@ -141,7 +136,7 @@ impl Draft<'_> {
         let own = self.own_areas();
         let others = self.machine.compressed.iter();
         others
-            .filter(|area| !own.contains(&area.path))
+            .filter(|area| !own.contains(&area.area.path))
             .cloned()
             .collect()
     }
@@ -158,7 +153,8 @@ impl Draft<'_> {
                 Kind::Ram(device) => {
                     let limit = device.memory_limit.map_or(0, |limit| limit.bytes(ram));
                     let size = device.size.bytes(ram);
-                    let place = CompressedPlace::device(priority.into(), size, limit, page_size);
+                    let place =
+                        CompressedPlace::device(i32::from(priority), size, limit, page_size);
                     (Trap::SecondDevice, place)
                 }
                 Kind::Disk(_) => continue,
@@ -194,7 +190,7 @@ impl Draft<'_> {
                     format!(
                         "{} is swapped to already ({}), and {comes} beside it: {what}; \
                          {way_out}",
-                        other.path,
+                        other.area.shown(),
                         other.words()
                     ),
                 );

@@ -178,7 +178,7 @@ impl Draft<'_> {
             return;
         }
         let disks = self.machine.swaps.iter().filter(|swap| !swap.is_in_ram());
-        let disks = disks.map(|swap| (swap.path.as_str(), swap.size_bytes));
+        let disks = disks.filter_map(|swap| Some((swap.path.to_str()?, swap.size_bytes)));
         let resumed = resumed.as_ref().map(|(path, size)| (path.as_str(), *size));
         let image = Image {
             resume: &sign,
@@ -212,7 +212,8 @@ impl Draft<'_> {
             "{} is swapped to as well (priority {}): once this tier is full, cold pages stay in \
              it and hot ones go to the disk; give the tier a writeback device, or use kind = \
              \"zswap\"",
-            other.path, other.priority
+            other.shown(),
+            other.priority
         );
         self.warn(Trap::LruInversion, &Group::of_tier(first), what);
     }

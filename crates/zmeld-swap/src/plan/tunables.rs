@@ -3,7 +3,6 @@
 use std::cmp::Ordering;
 
 use serde::Serialize;
-use zmeld_advice::tier::is_in_ram;
 use zmeld_advice::SwapKinds;
 use zmeld_report::units::count;
 
@@ -130,15 +129,14 @@ impl Draft<'_> {
         let mut kinds = SwapKinds::default();
         // What cannot be read was refused before.
         for area in self.host.swaps().unwrap_or_default() {
-            let path = area.path.to_string_lossy();
-            if own.iter().any(|own| *own == path) {
+            if own.contains(&area.path) {
                 continue;
             }
-            match is_in_ram(&path) {
+            match area.is_in_ram() {
                 true => kinds.in_ram |= !self.options.take_over,
                 false => {
                     kinds.on_disk = true;
-                    kinds.on_spinning_disk |= is_spinning(self.host, &area.path, !area.is_device);
+                    kinds.on_spinning_disk |= is_spinning(self.host, &area.path, area.is_file);
                 }
             }
         }

@@ -23,8 +23,7 @@ impl Draft<'_> {
             });
         }
         let planned = |tier: &crate::config::Tier| matches!(tier.kind, Kind::Disk(_));
-        let ram = |path: &str| path.starts_with("/dev/zram") || path.starts_with("/dev/zmeld");
-        let on_disk = self.machine.swaps.iter().any(|swap| !ram(&swap.path));
+        let on_disk = self.machine.swaps.iter().any(|swap| !swap.is_in_ram());
         if !self.config.tiers.iter().any(planned) && !on_disk {
             return Err(Error::Refused {
                 what: "zswap is a cache in front of swap on a disk, and there is none: add a disk \

@@ -15,7 +15,7 @@ use crate::event::Event;
 use crate::identity::{self, Identity};
 use crate::room::{self, Coming, Watch};
 use crate::step::{left_as_it_is, path_of, DeviceRef, MadeDevice, Record, Reversible, StepContext};
-use zmeld_linux::command::{Ending, Invocation};
+use zmeld_linux::command::{self, Ending, Invocation};
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::Host;
 
@@ -143,6 +143,11 @@ impl Reversible for SwapOn {
                 context.tell_left(&path, why);
                 Ok(())
             }
+            // It may come on yet.
+            Area::Off if !record.done && command::is_left_behind() => {
+                let cause = io::Error::new(io::ErrorKind::TimedOut, "swapon does not end (dmesg)");
+                Err(Error::io("swap to", context.path(&self.device)?, cause))
+            }
             Area::Off => Ok(()),
         }
     }
@@ -162,7 +167,7 @@ impl Reversible for SwapOn {
         }
         let mut deleted = host.resolved(&path).into_os_string();
         deleted.push(" (deleted)");
-        let is_on = |swap: &SwapArea| !swap.is_device && swap.path == Path::new(&deleted);
+        let is_on = |swap: &SwapArea| swap.is_file && swap.path == Path::new(&deleted);
         Ok(host.swaps()?.iter().any(is_on).then(|| {
             format!(
                 "{} was removed while it was swapped to, and still is until the machine is booted",
@@ -217,9 +222,13 @@ impl SwapOn {
         if let Some(swap) = host.swap_on(&path)? {
             match thing(host, &path, record) {
                 Ok(Thing::Other(why)) => found = Area::Others(swap.path, why),
+                Ok(Thing::Gone | Thing::Same | Thing::Named) => return Ok(Area::Ours(swap)),
                 // A drive that does not answer is swapped to all the same.
-                Err(err) if !err.is_timeout() => return Err(err),
-                _ => return Ok(Area::Ours(swap)),
+                Err(err) if err.is_timeout() => match &record.identity {
+                    None => return Ok(Area::Ours(swap)),
+                    Some(_) => found = Area::Others(swap.path, "it does not answer"),
+                },
+                Err(err) => return Err(err),
             }
         }
         // A file may have been moved, and a label be another drive's by now.
@@ -227,9 +236,9 @@ impl SwapOn {
             return Ok(found);
         };
         for swap in host.swaps()? {
-            let is_it = match swap.is_device {
-                true => identity::is_device_of(host, &swap.path, was)?,
-                false => was.file.is_some() && identity::file(host, &swap.path)? == was.file,
+            let is_it = match swap.is_file {
+                false => identity::is_device_of(host, &swap.path, was)?,
+                true => was.file.is_some() && identity::file(host, &swap.path)? == was.file,
             };
             if is_it {
                 return Ok(Area::Ours(swap));

@@ -256,3 +256,19 @@ fn a_dead_drive_keeps_no_other_tier_set_up() {
     );
     assert!(!machine.path("/sys/block/zram1").exists());
 }
+
+/// While a RAM tier stays on, zswap is not put in front of it again.
+#[test]
+fn what_a_tier_needs_stays_with_it() {
+    let machine = Machine::new();
+    machine.up(&config(&[FAST, DRIVE].concat())).unwrap();
+    machine.fail_swapoff("/dev/zram1");
+    machine.down().unwrap_err();
+    let swaps = machine.text("/proc/swaps");
+    assert!(
+        !swaps.contains("sdc1") && swaps.contains("zram1"),
+        "{swaps}"
+    );
+    let enabled = "/sys/module/zswap/parameters/enabled";
+    assert_eq!(machine.text(enabled).trim(), "N");
+}

@@ -431,7 +431,7 @@ fn what_was_set_up_in_another_namespace_is_taken_back() {
     let applied = machine.applied().unwrap();
     assert!(applied.tier_on("/dev/zram1").is_some());
     let observation = zmeld_swap::observe::Observation::read(&machine.host(), 4096);
-    assert_eq!(observation.swaps[0].area.path, "/dev/zram1");
+    assert_eq!(observation.swaps[0].area.shown(), "/dev/zram1");
     machine.down().unwrap();
     assert_eq!(machine.snapshot(), before);
 }

@@ -371,6 +371,27 @@ fn an_optional_tier_takes_nothing_over() {
 }
 
 /// Killed or failing anywhere, on the way up and on the way down.
+/// What was taken over stays at a boot's run, and is not where the tier that was to take its
+/// place fails.
+#[test]
+fn a_boot_keeps_what_was_taken_over() {
+    let at_boot = |take_over| Options {
+        at_boot: true,
+        ..options(take_over)
+    };
+    let machine = laptop(100);
+    up(&machine, RAM, true).unwrap();
+    for again in [false, true] {
+        let report = machine.up_with(&config(RAM), &at_boot(again)).unwrap();
+        assert!(report.is_unchanged(), "{again}: {report:?}");
+    }
+    let machine = laptop(100);
+    machine.refuse_swapon("/dev/zram1");
+    let report = machine.up_with(&config(RAM), &at_boot(true)).unwrap();
+    assert_eq!(report.skipped.len(), 1, "{report:?}");
+    assert_eq!(swaps(&machine), [pair("/dev/zram0", "100")]);
+}
+
 #[test]
 fn a_killed_take_over_is_taken_back() {
     quietly();

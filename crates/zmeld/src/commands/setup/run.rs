@@ -1,16 +1,12 @@
 //! `zmeld up` and `zmeld down`.
 
-use std::ffi::OsStr;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use zmeld_lab::experiment::{take_back_left_behind, TakingBack};
 use zmeld_linux::command::Invocation;
-use zmeld_linux::Host;
+use zmeld_linux::{service, Host};
 use zmeld_report::schema::Envelope;
 use zmeld_swap::config::{Config, Kind, Location, Problem, Severity, Source};
 use zmeld_swap::event::Event;
@@ -77,7 +73,7 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
     report.skipped.splice(0..0, plan.skipped.iter().cloned());
     let lead = if plan.groups.is_empty() {
         "There was nothing to set up.".to_owned()
-    } else if report.is_unchanged() {
+    } else if report.is_unchanged() && report.skipped.is_empty() {
         "Nothing to do: all of it is set up.".to_owned()
     } else {
         "Set up. zmeld status shows how it is doing, zmeld down takes it back.".to_owned()
@@ -292,25 +288,16 @@ fn down_lead(report: &Report, experiment: bool) -> &'static str {
     }
 }
 
-/// Tells systemd, where that started it, that it takes two minutes more: a stop has a limit,
-/// and reading pages back takes as long as it takes.
-fn ask_for_time(socket: Option<&OsStr>) {
-    let address = match socket.map(OsStr::as_bytes) {
-        Some([b'@', name @ ..]) => SocketAddr::from_abstract_name(name),
-        Some(path) => SocketAddr::from_pathname(OsStr::from_bytes(path)),
-        None => return,
-    };
-    // Where nobody listens, nobody set a limit.
-    let _ = address.and_then(|address| {
-        UnixDatagram::unbound()?.send_to_addr(b"EXTEND_TIMEOUT_USEC=120000000", &address)
-    });
-}
-
 fn taken_down(args: &DownArgs, host: &Host) -> anyhow::Result<Report> {
     let stop = progress::interrupt_flag();
     let only = args.only.as_deref();
     let mut told = Reporter::new();
-    let mut journal = Journal::lock(host, PATIENCE, &mut |event| told.tell(event))?;
+    let patience = if args.boot {
+        PATIENCE_AT_BOOT
+    } else {
+        PATIENCE
+    };
+    let mut journal = Journal::lock(host, patience, &mut |event| told.tell(event))?;
     // One that began meanwhile waits for this lock.
     undisturbed()?;
     if !args.boot {
@@ -507,7 +494,8 @@ impl Reporter {
                 total_bytes,
                 ..
             } => {
-                ask_for_time(std::env::var_os("NOTIFY_SOCKET").as_deref());
+                // A unit has a limit for its stop, and this takes as long as it takes.
+                service::notify("EXTEND_TIMEOUT_USEC=120000000");
                 self.line
                     .draw(total_bytes.saturating_sub(left_bytes), total_bytes);
             }
@@ -546,20 +534,6 @@ mod tests {
             await_drives(&host, &config, None).unwrap();
             assert!(begin.elapsed() >= Duration::from_millis(least), "{uptime}");
         }
-    }
-
-    #[test]
-    fn systemd_is_asked_for_more_time() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("notify");
-        let systemd = UnixDatagram::bind(&path).unwrap();
-        systemd.set_nonblocking(true).unwrap();
-        ask_for_time(None);
-        ask_for_time(Some(path.as_os_str()));
-        let mut said = [0; 64];
-        let length = systemd.recv(&mut said).unwrap();
-        assert_eq!(&said[..length], b"EXTEND_TIMEOUT_USEC=120000000");
-        assert!(systemd.recv(&mut said).is_err());
     }
 
     /// What systemd says of itself.

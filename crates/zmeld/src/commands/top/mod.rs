@@ -140,13 +140,18 @@ fn show(
         let Some(keys) = keys(wait)? else {
             return Ok(());
         };
-        for (at, &key) in keys.iter().enumerate() {
+        let mut keys = keys.into_iter().peekable();
+        while let Some(key) = keys.next() {
             redraw = true;
             match key {
                 b'q' | CTRL_C => return Ok(()),
-                ESCAPE if at + 1 == keys.len() => return Ok(()),
                 // An arrow, or another key of several bytes.
-                ESCAPE => break,
+                ESCAPE if keys.next_if(|next| b"[O".contains(next)).is_some() => {
+                    let is_inside = |byte: &u8| !(0x40..0x7f).contains(byte);
+                    while keys.next_if(is_inside).is_some() {}
+                    keys.next();
+                }
+                ESCAPE => return Ok(()),
                 b'+' => interval = (interval / 2.0).max(INTERVAL_MIN),
                 b'-' => interval = (interval * 2.0).min(INTERVAL_MAX),
                 b' ' => held = !held,
