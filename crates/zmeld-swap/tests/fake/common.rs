@@ -195,22 +195,19 @@ impl Machine {
     }
 
     pub fn put(&self, path: &str, text: &str) {
-        let path = self.dir.path().join(path.trim_start_matches('/'));
+        let path = self.path(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
 
     pub fn text(&self, path: &str) -> String {
-        let path = self.dir.path().join(path.trim_start_matches('/'));
-        String::from_utf8_lossy(&fs::read(path).unwrap()).into_owned()
+        String::from_utf8_lossy(&fs::read(self.path(path)).unwrap()).into_owned()
     }
 
     /// What a device carries.
     pub fn carry(&self, path: &str, what: &str) {
-        let mut inner = self.inner.inner.lock().unwrap();
-        inner
-            .signatures
-            .insert(self.dir.path().join(&path[1..]), what.to_owned());
+        let signatures = &mut self.inner.inner.lock().unwrap().signatures;
+        signatures.insert(self.path(path), what.to_owned());
     }
 
     /// The next swapoff takes its time: this happens meanwhile, and it goes on until
@@ -225,6 +222,12 @@ impl Machine {
         inner.at = Some((inner.count + number, Box::new(what)));
     }
 
+    /// Who may do what with a file.
+    pub fn mode(&self, path: &str, mode: u32) {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        fs::set_permissions(self.path(path), mode).unwrap();
+    }
+
     /// Where a file of the machine lies.
     pub fn path(&self, path: &str) -> PathBuf {
         self.dir.path().join(path.trim_start_matches('/'))
@@ -237,8 +240,7 @@ impl Machine {
 
     /// Swapon fails on it from now on.
     pub fn refuse_swapon(&self, path: &str) {
-        let path = self.dir.path().join(&path[1..]);
-        self.inner.inner.lock().unwrap().refused = Some(path);
+        self.inner.inner.lock().unwrap().refused = Some(self.path(path));
     }
 
     /// A drive that does not answer any more.
@@ -259,8 +261,7 @@ impl Machine {
 
     /// Swapoff fails on it from now on, after what happens meanwhile.
     pub fn fail_swapoff(&self, path: &str) {
-        let path = self.dir.path().join(&path[1..]);
-        self.inner.inner.lock().unwrap().kept_on = Some(path);
+        self.inner.inner.lock().unwrap().kept_on = Some(self.path(path));
     }
 
     /// What happens at which operation from now on; gives how many there were.
@@ -289,14 +290,12 @@ impl Machine {
                     folders.push(path);
                 } else if !path.starts_with(own) && !path.ends_with("diskseq") {
                     let mut text = fs::read(&path).unwrap();
+                    text.truncate(4096);
                     // A header's UUID is new each time.
-                    if text.len() > 1052 {
-                        text[1036..1052].fill(0);
+                    if let Some(uuid) = text.get_mut(1036..1052) {
+                        uuid.fill(0);
                     }
-                    let text = format!(
-                        "{:?}",
-                        String::from_utf8_lossy(&text[..text.len().min(4096)])
-                    );
+                    let text = format!("{:?}", String::from_utf8_lossy(&text));
                     files.insert(path, text);
                 }
             }
@@ -339,26 +338,6 @@ impl Machine {
         execute::up_or_stand_in(&host, &mut journal, &plan, options, &stop, &mut |event| {
             note(event, &mut notes);
         })
-    }
-
-    /// Goes up, also where it costs a program; what was noted.
-    pub fn up_by_force(&self, config: &Config) -> Result<(Report, Vec<String>), Error> {
-        let options = Options {
-            force: true,
-            ..Options::default()
-        };
-        self.notes();
-        Ok((self.up_with(config, &options)?, self.notes()))
-    }
-
-    /// Goes down, also where it costs a program; what was noted.
-    pub fn down_noting(&self, force: bool) -> Result<(Report, Vec<String>), Error> {
-        let removal = Removal {
-            force,
-            ..Removal::default()
-        };
-        self.notes();
-        Ok((self.down_with(removal, &false.into())?, self.notes()))
     }
 
     pub fn down(&self) -> Result<Report, Error> {
@@ -450,7 +429,7 @@ fn luks_header(uuid: &str) -> Vec<u8> {
     page
 }
 
-fn note(event: Event<'_>, notes: &mut Vec<String>) {
+pub fn note(event: Event<'_>, notes: &mut Vec<String>) {
     if let Event::Note { text } = event {
         notes.push(text.to_owned());
     }
@@ -690,18 +669,13 @@ impl Fake {
                 Ok(String::new())
             }
             "losetup" => {
-                let folder = self
-                    .root
-                    .join("sys/class/block")
-                    .join(last.file_name().unwrap());
-                let file = match folder.join("loop/really").exists() {
-                    true => folder.join("loop/really"),
-                    false => {
-                        let file = fs::read_to_string(folder.join("loop/backing_file")).unwrap();
-                        self.root.join(file.trim().trim_start_matches('/'))
-                    }
-                };
-                let meta = fs::metadata(file).unwrap();
+                let folder = self.root.join("sys/class/block");
+                let folder = folder.join(last.file_name().unwrap()).join("loop");
+                let meta = fs::metadata(folder.join("really")).unwrap_or_else(|_| {
+                    let file = fs::read_to_string(folder.join("backing_file")).unwrap();
+                    let file = file.trim().trim_start_matches('/');
+                    fs::metadata(self.root.join(file)).unwrap()
+                });
                 let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
                 Ok(format!(" {major}:{minor}  {}\n", meta.ino()))
             }
@@ -740,17 +714,12 @@ impl Access for Fake {
 
     fn run(&self, invocation: &Invocation) -> io::Result<Finished> {
         let fate = self.enter()?;
-        let finished = match self.command(invocation) {
-            Ok(output) => Finished {
-                code: Some(0),
-                output,
-                ..Finished::default()
-            },
-            Err(errors) => Finished {
-                code: Some(1),
-                errors,
-                ..Finished::default()
-            },
+        let result = self.command(invocation);
+        let finished = Finished {
+            code: Some(result.is_err().into()),
+            output: result.clone().unwrap_or_default(),
+            errors: result.err().unwrap_or_default(),
+            ..Finished::default()
         };
         self.leave(fate, Ok(finished))
     }

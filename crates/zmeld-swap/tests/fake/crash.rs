@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use crate::common::{config, Fate, Killed, Machine};
 use zmeld_swap::config::Config;
+use zmeld_swap::execute::Report;
 use zmeld_swap::journal::State;
-use zmeld_swap::plan::Options;
 use zmeld_swap::Error;
 
 const ALL: &str = r#"
@@ -114,107 +114,87 @@ fn up_twice_changes_nothing_and_down_restores_everything() {
     assert!(!machine.dir.path().join("run/zmeld/state.json").exists());
 }
 
-#[test]
-fn killed_anywhere_on_the_way_up_it_goes_up_and_down() {
+/// Kills a run at each of its operations, before and after it. Whatever was left then, and
+/// whether it goes on or not, all of it can be taken back; at how many it was killed.
+fn killed_at_each(
+    prepare: impl Fn(&Machine),
+    run: impl Fn(&Machine) -> Result<Report, Error>,
+    go_on: impl Fn(&Machine, usize) -> Result<(), Error>,
+) -> usize {
     quietly();
+    let mut operations = 0;
     for fate in [Fate::DieBefore, Fate::DieAfter] {
         for at in 0.. {
             let machine = Machine::new();
             let before = machine.snapshot();
-            let wanted = wanted(&machine);
+            prepare(&machine);
             machine.fate(Some((at, fate)));
-            let was_killed = killed(|| machine.up(&wanted).map(drop));
+            let was_killed = killed(|| run(&machine).map(drop));
             machine.fate(None);
-            if at % 2 == 0 {
-                machine
-                    .up(&wanted)
-                    .unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
-                let report = machine.up(&wanted).unwrap();
-                assert!(report.is_unchanged(), "{fate:?} {at}: {report:?}");
-                assert_eq!(machine.text("/proc/sys/vm/swappiness"), "150\n");
-            }
-            machine
-                .down()
-                .unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
+            let gone_on = go_on(&machine, at).and_then(|()| machine.down());
+            gone_on.unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
             machine.remove_doubtful();
             assert_eq!(machine.snapshot(), before, "{fate:?} {at}");
             if !was_killed {
-                assert!(at > 60, "only {at} operations");
+                operations = at;
                 break;
             }
         }
     }
+    operations
+}
+
+/// It goes up, and is up then.
+fn goes_up(machine: &Machine, wanted: &Config) -> Result<(), Error> {
+    machine.up(wanted)?;
+    assert!(machine.up(wanted)?.is_unchanged());
+    Ok(())
+}
+
+#[test]
+fn killed_anywhere_on_the_way_up_it_goes_up_and_down() {
+    let go_on = |machine: &Machine, at| {
+        if at % 2 == 0 {
+            goes_up(machine, &wanted(machine))?;
+            assert_eq!(machine.text("/proc/sys/vm/swappiness"), "150\n");
+        }
+        Ok(())
+    };
+    let operations = killed_at_each(|_| (), |machine| machine.up(&wanted(machine)), go_on);
+    assert!(operations > 60, "only {operations} operations");
 }
 
 #[test]
 fn killed_anywhere_on_the_way_down_it_goes_down_and_up() {
-    quietly();
-    for fate in [Fate::DieBefore, Fate::DieAfter] {
-        for at in 0.. {
-            let machine = Machine::new();
-            let before = machine.snapshot();
-            let wanted = wanted(&machine);
-            machine.up(&wanted).unwrap();
-            machine.fate(Some((at, fate)));
-            let was_killed = killed(|| machine.down().map(drop));
-            machine.fate(None);
-            if at % 2 == 0 {
-                machine
-                    .up(&wanted)
-                    .unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
-                assert!(machine.up(&wanted).unwrap().is_unchanged());
-            }
-            machine
-                .down()
-                .unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
-            assert_eq!(machine.snapshot(), before, "{fate:?} {at}");
-            if !was_killed {
-                assert!(at > 25, "only {at} operations");
-                break;
-            }
-        }
-    }
+    let go_on = |machine: &Machine, at| match at % 2 {
+        0 => goes_up(machine, &wanted(machine)),
+        _ => Ok(()),
+    };
+    let operations = killed_at_each(all_is_up, Machine::down, go_on);
+    assert!(operations > 25, "only {operations} operations");
 }
 
 #[test]
 fn killed_anywhere_while_changing_it_goes_on_with_either() {
-    quietly();
-    for fate in [Fate::DieBefore, Fate::DieAfter] {
-        for at in 0.. {
-            let machine = Machine::new();
-            let before = machine.snapshot();
-            let (all, less) = (wanted(&machine), config(LESS));
-            machine.up(&all).unwrap();
-            machine.fate(Some((at, fate)));
-            let was_killed = killed(|| machine.up(&less).map(drop));
-            machine.fate(None);
-            match at % 3 {
-                0 => {
-                    machine
-                        .up(&less)
-                        .unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
-                    assert_eq!(machine.text("/proc/sys/vm/swappiness"), "120\n");
-                    // All that is left is in RAM.
-                    assert_eq!(machine.text("/proc/sys/vm/page-cluster"), "0\n");
-                }
-                1 => {
-                    machine
-                        .up(&all)
-                        .unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
-                    assert!(machine.up(&all).unwrap().is_unchanged());
-                }
-                _ => {}
+    let less = config(LESS);
+    let go_on = |machine: &Machine, at| {
+        match at % 3 {
+            0 => {
+                machine.up(&less)?;
+                assert_eq!(machine.text("/proc/sys/vm/swappiness"), "120\n");
+                // All that is left is in RAM.
+                assert_eq!(machine.text("/proc/sys/vm/page-cluster"), "0\n");
             }
-            machine
-                .down()
-                .unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
-            machine.remove_doubtful();
-            assert_eq!(machine.snapshot(), before, "{fate:?} {at}");
-            if !was_killed {
-                break;
-            }
+            1 => goes_up(machine, &wanted(machine))?,
+            _ => {}
         }
-    }
+        Ok(())
+    };
+    killed_at_each(all_is_up, |machine| machine.up(&less), go_on);
+}
+
+fn all_is_up(machine: &Machine) {
+    machine.up(&wanted(machine)).unwrap();
 }
 
 #[test]
@@ -226,24 +206,18 @@ fn a_step_that_fails_leaves_nothing_behind() {
         machine.fate(Some((at, Fate::Fail)));
         let result = machine.up(&wanted);
         machine.fate(None);
-        match result {
-            Ok(_) => {
-                // What failed was not needed, or nothing failed at all.
-                machine.down().unwrap();
-                assert_eq!(machine.snapshot(), before, "{at}");
-                if at > 200 {
-                    break;
-                }
-            }
-            Err(err) => {
-                let line = err.to_string();
-                assert!(!line.contains('\n'), "{line}");
-                assert_eq!(machine.snapshot(), before, "{at}: {line}");
-                assert!(
-                    !machine.dir.path().join("run/zmeld/state.json").exists(),
-                    "{at}: {line}"
-                );
-            }
+        if let Err(err) = &result {
+            let line = err.to_string();
+            assert!(!line.contains('\n'), "{line}");
+            let state = machine.path("/run/zmeld/state.json");
+            assert!(!state.exists(), "{at}: {line}");
+        } else {
+            // What failed was not needed, or nothing failed at all.
+            machine.down().unwrap();
+        }
+        assert_eq!(machine.snapshot(), before, "{at}: {result:?}");
+        if result.is_ok() && at > 200 {
+            break;
         }
     }
 }
@@ -375,27 +349,4 @@ fn what_cannot_be_put_back_is_named_and_the_rest_is_put_back() {
     assert!(!err.contains("tier.two:"), "{err}");
     machine.down().unwrap();
     assert!(!machine.text("/proc/swaps").contains("sdc1"));
-}
-
-/// What somebody else did to another tier meanwhile is no business of a run that fails.
-#[test]
-fn a_run_that_goes_back_leaves_what_it_did_not_touch() {
-    let text = |size: &str| {
-        config(&format!(
-            "accept = [\"lru-inversion\", \"unstable-name\"]\n\
-             [tier.fast]\nkind = \"zram\"\nsize = \"{size}\"\n\
-             [tier.plain]\nkind = \"disk\"\ndevice = \"/dev/sdc1\"\nformat = true\n"
-        ))
-    };
-    let machine = Machine::new();
-    machine.up(&text("50%")).unwrap();
-    machine.others_swapoff("/dev/sdc1");
-    machine.refuse_swapon("/dev/zram1");
-    let only = Options {
-        only: Some(vec!["fast".to_owned()]),
-        ..Options::default()
-    };
-    let err = machine.up_with(&text("25%"), &only).unwrap_err();
-    assert!(!err.to_string().contains("tier.plain"), "{err}");
-    assert_eq!(machine.text("/proc/swaps").lines().count(), 1);
 }

@@ -1,15 +1,13 @@
 //! What has the name of something that zmeld made may be somebody else's by now: it is
 //! left as it is, and named.
 
-use std::panic::{catch_unwind, AssertUnwindSafe};
-
-use crate::common::{config, Fate, Killed, Machine, PATIENCE};
-use crate::crash::quietly;
+use crate::common::{config, Fate, Machine};
+use crate::crash::{killed, quietly};
 use zmeld_linux::Host;
 use zmeld_swap::applied::Applied;
 use zmeld_swap::execute::Done;
 use zmeld_swap::journal::State;
-use zmeld_swap::plan::Group;
+use zmeld_swap::plan::{Group, Options};
 
 const RAM: &str = "[tier.fast]\nkind = \"zram\"\nsize = \"50%\"\n";
 const DRIVE: &str = "[tier.d]\nkind = \"disk\"\ndevice = \"/dev/sdc1\"\nformat = true\n";
@@ -158,8 +156,7 @@ fn a_header_that_somebody_wrote_since_is_not_wiped() {
 fn replace_file(machine: &Machine) {
     std::fs::remove_file(machine.path("/var/swap")).unwrap();
     machine.put("/var/swap", "the admin's own");
-    let own = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-    std::fs::set_permissions(machine.path("/var/swap"), own).unwrap();
+    machine.mode("/var/swap", 0o600);
     machine.carry("/var/swap", "");
 }
 
@@ -227,11 +224,10 @@ fn killed_and_made(machine: impl Fn() -> Machine, text: &str, make: impl Fn(&Mac
     for at in 0.. {
         let machine = machine();
         machine.fate(Some((at, Fate::DieBefore)));
-        let up = catch_unwind(AssertUnwindSafe(|| machine.up(&config(text)).map(drop)));
+        let was_killed = killed(|| machine.up(&config(text)).map(drop));
         machine.fate(None);
-        match up {
-            Err(panic) if panic.is::<Killed>() => {}
-            _ => break,
+        if !was_killed {
+            break;
         }
         made += usize::from(make(&machine));
     }
@@ -314,7 +310,7 @@ fn a_file_that_nothing_was_written_into_is_made_swap() {
     // Whoever read it since, as wipefs does, has pages of zeroes in memory.
     file.sync_all().unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), [0; 1 << 20]);
-    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    machine.mode("/var/swap", 0o600);
     machine.up(&config(FILE)).unwrap();
     assert!(is_on(&machine, "/var/swap"));
     machine.down().unwrap();
@@ -333,25 +329,11 @@ fn another_device_is_not_switched_on_in_place_of_what_was_taken_over() {
     let host = machine.host();
     host.write("/sys/block/zram0/disksize", "4096").unwrap();
     machine.others_swap("/dev/zram0");
-    let mut plan = machine.plan(&config("")).unwrap();
-    plan.groups.push(zmeld_swap::plan::Group {
-        name: "take-over".to_owned(),
-        optional: false,
-        steps: vec![zmeld_swap::plan::Planned {
-            step: zmeld_swap::step::Step::SwapOff(zmeld_swap::steps::SwapOff {
-                path: "/dev/zram0".into(),
-                discard: zmeld_swap::config::Discard::None,
-            }),
-            reason: String::new(),
-            before: None,
-            done: false,
-            is_remade: false,
-        }],
-    });
-    let mut journal = zmeld_swap::journal::Journal::lock(&host, PATIENCE, &mut |_| {}).unwrap();
-    let stop = false.into();
-    zmeld_swap::execute::up(&host, &mut journal, &plan, &stop, &mut |_| {}).unwrap();
-    drop(journal);
+    let taking = Options {
+        take_over: true,
+        ..Options::default()
+    };
+    machine.up_with(&config(RAM), &taking).unwrap();
     assert!(!is_on(&machine, "/dev/zram0"));
     machine.others_swap("/dev/zram0");
     machine.others_swapoff("/dev/zram0");
@@ -369,6 +351,20 @@ fn another_device_is_not_switched_on_in_place_of_what_was_taken_over() {
     );
 }
 
+/// Writes the records as an older version did.
+fn forget_identities(machine: &Machine) {
+    let text = machine.text("/run/zmeld/state.json");
+    let mut state: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for record in state["records"].as_array_mut().unwrap() {
+        let record = record.as_object_mut().unwrap();
+        record.remove("identity");
+        if record["step"]["do"] == "create-file" {
+            record.remove("before");
+        }
+    }
+    machine.put("/run/zmeld/state.json", &state.to_string());
+}
+
 /// Records without an identity are taken back by what they tell, and that is said.
 #[test]
 fn what_an_older_version_set_up_is_taken_back() {
@@ -376,16 +372,7 @@ fn what_an_older_version_set_up_is_taken_back() {
         let machine = Machine::on_disk();
         let before = machine.snapshot();
         machine.up(&config(text)).unwrap();
-        let mut state: serde_json::Value =
-            serde_json::from_str(&machine.text("/run/zmeld/state.json")).unwrap();
-        for record in state["records"].as_array_mut().unwrap() {
-            let record = record.as_object_mut().unwrap();
-            record.remove("identity");
-            if record["step"]["do"] == "create-file" {
-                record.remove("before");
-            }
-        }
-        machine.put("/run/zmeld/state.json", &state.to_string());
+        forget_identities(&machine);
         assert!(machine.plan(&config(text)).unwrap().is_done(), "{text}");
         assert!(machine.up(&config(text)).unwrap().is_unchanged());
         machine.notes();
@@ -399,13 +386,7 @@ fn what_an_older_version_set_up_is_taken_back() {
     // Another label, or another size, is somebody else's.
     let machine = Machine::on_disk();
     machine.up(&config(FILE)).unwrap();
-    let text = machine.text("/run/zmeld/state.json");
-    let mut state: serde_json::Value = serde_json::from_str(&text).unwrap();
-    for record in state["records"].as_array_mut().unwrap() {
-        record.as_object_mut().unwrap().remove("identity");
-        record.as_object_mut().unwrap().remove("before");
-    }
-    machine.put("/run/zmeld/state.json", &state.to_string());
+    forget_identities(&machine);
     machine.others_swapoff("/var/swap");
     replace_file(&machine);
     machine.others_swap("/var/swap");
@@ -440,7 +421,6 @@ fn what_was_set_up_in_another_namespace_is_taken_back() {
 /// test again, as a program of its own, is that user.
 #[test]
 fn who_may_not_look_at_a_file_goes_by_its_name() {
-    use std::os::unix::fs::PermissionsExt;
     use std::process::Command;
     const ROOT: &str = "ZMELD_TEST_LOOK_AT";
     if let Some(root) = std::env::var_os(ROOT) {
@@ -456,10 +436,8 @@ fn who_may_not_look_at_a_file_goes_by_its_name() {
     machine
         .up(&config(&FILE.replace("/var/swap", "/root/swap")))
         .unwrap();
-    for (path, mode) in [("/", 0o755), ("/root", 0o700)] {
-        let mode = std::fs::Permissions::from_mode(mode);
-        std::fs::set_permissions(machine.path(path), mode).unwrap();
-    }
+    machine.mode("/", 0o755);
+    machine.mode("/root", 0o700);
     let user = |program: &std::path::Path| {
         let mut command = Command::new("setpriv");
         let user = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];

@@ -1,25 +1,16 @@
-//! On this machine: an ordinary user renames folders and makes links as fast as that
+//! An ordinary user renames folders and makes links as fast as that
 //! goes while root sets a swap file up and takes it down. It is refused, or it is
 //! root's own file; what root alone may read is never written to.
 //!
-//! Needs root and python3; elsewhere it is skipped with the reason. ROUNDS=1000 in the
-//! environment asks for so many in all.
-
-#[path = "../../zmeld-linux/tests/support/turn.rs"]
-mod turn;
+//! ROUNDS=1000 in the environment asks for so many in all.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{chown, MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
-use zmeld_linux::Host;
-use zmeld_swap::config::Config;
-use zmeld_swap::execute;
-use zmeld_swap::journal::{Journal, State};
-use zmeld_swap::plan::{Options, Plan};
+use crate::{areas, config, down, turn, up};
 
 const NOBODY: u32 = 65534;
 
@@ -47,12 +38,6 @@ while True:
     attempt(os.unlink, file)
 ";
 
-fn areas() -> Vec<String> {
-    let text = fs::read_to_string("/proc/swaps").unwrap();
-    let first = |line: &str| line.split_whitespace().next().map(str::to_owned);
-    text.lines().skip(1).filter_map(first).collect()
-}
-
 /// Set up and taken down: whether it was, and what was swapped to meanwhile.
 fn round(file: &Path) -> Result<Vec<String>, zmeld_swap::Error> {
     let text = format!(
@@ -60,19 +45,11 @@ fn round(file: &Path) -> Result<Vec<String>, zmeld_swap::Error> {
          [tier.file]\nkind = \"disk\"\nfile = \"{}\"\nsize = \"1MiB\"\n",
         file.display()
     );
-    let config = Config::from_text(Path::new("z.toml"), &text)
-        .unwrap()
-        .config;
-    let host = Host::here();
-    let mut journal = Journal::lock(&host, Duration::ZERO, &mut |_| {})?;
-    let state = journal.state().clone();
-    let plan = Plan::new(&host, &config, Some(&state), &Options::default())?;
-    execute::up(&host, &mut journal, &plan, &false.into(), &mut |_| {})?;
+    up(&config(&text))?;
     let meta = fs::symlink_metadata(file).unwrap();
     assert_eq!((meta.uid(), meta.mode()), (0, 0o100_600));
     let on = areas();
-    let removal = Default::default();
-    execute::down(&host, &mut journal, removal, &false.into(), &mut |_| {})?;
+    down()?;
     Ok(on)
 }
 
@@ -105,17 +82,11 @@ impl Drop for Attacker {
 
 #[test]
 fn who_renames_and_links_does_not_have_root_swap_to_another_file() {
-    let _turn = turn::turn().unwrap();
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIP: this needs root");
+    let Some(_turn) = turn(&[]) else {
         return;
-    }
+    };
     if Command::new("python3").arg("-V").output().is_err() {
         eprintln!("SKIP: there is no python3");
-        return;
-    }
-    if !matches!(State::read(&Host::here()), Ok(None)) {
-        eprintln!("SKIP: zmeld has set this machine up already");
         return;
     }
     let rounds = std::env::var("ROUNDS").map_or(30, |it| it.parse().unwrap());

@@ -1,24 +1,15 @@
-//! On this machine: what the kernel changes while a device is swapped to is changed in
-//! place, with pages in the device.
-//!
-//! Needs root, zram and Python; elsewhere it is skipped with the reason.
-
-#[path = "../../zmeld-linux/tests/support/turn.rs"]
-mod turn;
-
-mod live;
+//! What the kernel changes while a device is swapped to is changed in place, with pages in
+//! the device.
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use zmeld_linux::Host;
 use zmeld_swap::applied::Applied;
 use zmeld_swap::config::Config;
-use zmeld_swap::journal::State;
 
-use live::{down, up};
+use crate::{config, down, turn, up};
 
 /// Has 96 MiB, gives them to swap, and waits. 21 is `MADV_PAGEOUT`.
 const PROGRAM: &str = "import mmap, os, time\n\
@@ -26,20 +17,6 @@ const PROGRAM: &str = "import mmap, os, time\n\
                        m.write(os.urandom(96 << 20))\n\
                        m.madvise(21)\n\
                        time.sleep(600)";
-
-/// Why the machine cannot be used; nothing where it can.
-fn unfit() -> Option<&'static str> {
-    if !rustix::process::geteuid().is_root() {
-        return Some("this needs root");
-    }
-    if !Path::new("/sys/class/zram-control/hot_add").exists() {
-        return Some("there is no zram");
-    }
-    match State::read(&Host::here()) {
-        Ok(None) => None,
-        _ => Some("zmeld has set this machine up already"),
-    }
-}
 
 /// The machine is left as it was, whatever the test finds.
 struct Scratch(Option<std::process::Child>);
@@ -54,35 +31,27 @@ impl Drop for Scratch {
     }
 }
 
-fn config(limit: &str) -> Config {
-    let text = format!(
+fn limited(limit: &str) -> Config {
+    config(&format!(
         "accept = [\"second-device\"]\n[tier.fast]\nkind = \"zram\"\nsize = \"512MiB\"\n\
          memory_limit = \"{limit}\"\n"
-    );
-    let loaded = Config::from_text(Path::new("z.toml"), &text);
-    loaded.unwrap().config
+    ))
 }
 
 /// The limit of the device, and the bytes that are stored in it.
 fn limit_and_stored(device: &str) -> (u64, u64) {
     let stat = fs::read_to_string(format!("/sys/block/{device}/mm_stat")).unwrap();
-    let fields: Vec<u64> = stat
-        .split_whitespace()
-        .map(|it| it.parse().unwrap())
-        .collect();
-    (fields[3], fields[0])
+    let field = |at: usize| stat.split_whitespace().nth(at).unwrap().parse().unwrap();
+    (field(3), field(0))
 }
 
 #[test]
 fn a_limit_is_changed_with_pages_in_the_device() {
-    // Others on this machine change its swap under the same lock.
-    let _turn = turn::turn().unwrap();
-    if let Some(why) = unfit() {
-        eprintln!("SKIP: {why}");
+    let Some(_turn) = turn(&["/sys/class/zram-control/hot_add"]) else {
         return;
-    }
+    };
     let mut scratch = Scratch(None);
-    up(&config("256MiB")).unwrap();
+    up(&limited("256MiB")).unwrap();
     let applied = Applied::read(&Host::here()).unwrap().unwrap();
     let device = applied.tier("fast").unwrap().device.clone().unwrap();
     let program = Command::new("python3").args(["-c", PROGRAM]).spawn();
@@ -92,7 +61,7 @@ fn a_limit_is_changed_with_pages_in_the_device() {
         assert!(begin.elapsed() < Duration::from_secs(60), "no pages come");
         std::thread::sleep(Duration::from_millis(100));
     }
-    let report = up(&config("384MiB")).unwrap();
+    let report = up(&limited("384MiB")).unwrap();
     let steps: Vec<&str> = report.applied.iter().map(|it| it.step.as_str()).collect();
     assert_eq!(steps, [format!("set its mem_limit to {}", 384_u64 << 20)]);
     assert!(report.undone.is_empty(), "{:?}", report.undone);
@@ -101,7 +70,7 @@ fn a_limit_is_changed_with_pages_in_the_device() {
     assert!(stored >= 64 << 20, "{stored} bytes are left in it");
     // By hand.
     fs::write(format!("/sys/block/{device}/mem_limit"), "4M").unwrap();
-    let report = up(&config("384MiB")).unwrap();
+    let report = up(&limited("384MiB")).unwrap();
     assert_eq!((report.applied.len(), report.undone.len()), (1, 0));
     assert_eq!(limit_and_stored(&device).0, 384 << 20);
 }

@@ -1,39 +1,13 @@
-//! On this machine: what the kernel says of a device, a loop device and a file that were
-//! replaced by others of the same name, which are left as they are.
-//!
-//! Needs root, zram and loop devices; elsewhere it is skipped with the reason.
+//! What the kernel says of a device, a loop device and a file that were replaced by others of
+//! the same name, which are left as they are.
 
-#[path = "../../zmeld-linux/tests/support/turn.rs"]
-mod turn;
-
-mod live;
-
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use zmeld_linux::Host;
-use zmeld_swap::config::Config;
 use zmeld_swap::journal::State;
 
-use live::{down, up};
-
-/// Why the machine cannot be used; nothing where it can.
-fn unfit() -> Option<&'static str> {
-    if !rustix::process::geteuid().is_root() {
-        return Some("this needs root");
-    }
-    if !Path::new("/sys/class/zram-control/hot_add").exists() {
-        return Some("there is no zram");
-    }
-    if !Path::new("/sys/block/loop0/diskseq").exists() {
-        return Some("there are no loop devices, or this kernel does not number disks");
-    }
-    match State::read(&Host::here()) {
-        Ok(None) => None,
-        _ => Some("zmeld has set this machine up already"),
-    }
-}
+use crate::{areas, config, down, turn, up};
 
 /// What a line of shell prints.
 fn sh(line: &str) -> String {
@@ -41,14 +15,6 @@ fn sh(line: &str) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{line}: {said}");
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
-}
-
-fn areas() -> Vec<String> {
-    let text = fs::read_to_string("/proc/swaps").unwrap();
-    let first = |line: &str| line.split_whitespace().next().map(str::to_owned);
-    let mut areas: Vec<String> = text.lines().skip(1).filter_map(first).collect();
-    areas.sort();
-    areas
 }
 
 /// The machine is left as it was, whatever the test finds.
@@ -93,12 +59,14 @@ impl Drop for Scratch {
 
 #[test]
 fn what_was_replaced_is_left_as_it_is() {
-    // Others on this machine change its swap under the same lock.
-    let _turn = turn::turn().unwrap();
-    if let Some(why) = unfit() {
-        eprintln!("SKIP: {why}");
+    // Older kernels do not number disks.
+    let needed = [
+        "/sys/class/zram-control/hot_add",
+        "/sys/block/loop0/diskseq",
+    ];
+    let Some(_turn) = turn(&needed) else {
         return;
-    }
+    };
     let mut place = Scratch {
         // Above the build others may write, where it is below /tmp.
         folder: tempfile::tempdir_in("/var/lib").unwrap(),
@@ -113,9 +81,7 @@ fn what_was_replaced_is_left_as_it_is() {
          [tier.drive]\nkind = \"disk\"\ndevice = \"{drive}\"\nformat = true\npriority = 5\n\
          [tier.file]\nkind = \"disk\"\nfile = \"{file}\"\nsize = \"16MiB\"\npriority = 4\n"
     );
-    let config = Config::from_text(Path::new("z.toml"), &text)
-        .unwrap()
-        .config;
+    let config = config(&text);
     let before = areas();
     if let Err(err) = up(&config) {
         eprintln!("SKIP: {err}");
