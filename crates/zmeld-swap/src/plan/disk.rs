@@ -6,7 +6,7 @@ use crate::config::{
     Discard, DiskSwap, Encryption, Location, Problem, Severity, Size, Source, Tier, Trap,
 };
 use crate::error::Error;
-use crate::step::{DeviceRef, Step};
+use crate::step::{DeviceRef, Record, Step};
 use crate::steps::{
     carries, check_device, check_file, check_key_file, check_owner, check_place, is_unwritten,
     signatures, CreateFile, FormatLuks, MakeSwap, SwapOn,
@@ -56,7 +56,7 @@ impl Draft<'_> {
             .iter()
             .any(|it| matches!(it.step, Step::CreateFile(_)));
         let makes_header = match &disk.encryption {
-            Encryption::None => disk.format || created || self.was_begun(disk),
+            Encryption::None => disk.format || created || self.was_begun(disk, steps.name),
             _ => true,
         };
         if !ours && !created && makes_header {
@@ -107,10 +107,15 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Whether zmeld would have made the file, and whoever did wrote nothing into it.
-    fn was_begun(&self, disk: &DiskSwap) -> bool {
+    /// Whether zmeld would have made the file, and whoever did wrote nothing into it before
+    /// it was made a swap area.
+    fn was_begun(&self, disk: &DiskSwap, group: &str) -> bool {
+        let is_made = |record: &Record| matches!(record.step, Step::MakeSwap(_));
         match &disk.source {
-            Source::File { path, size } => size.is_some() && is_unwritten(self.host, path),
+            Source::File { path, size } => {
+                let is_begun = self.recorded(group).any(is_made) || is_unwritten(self.host, path);
+                size.is_some() && is_begun
+            }
             Source::Device(_) => false,
         }
     }

@@ -154,11 +154,18 @@ impl Reversible for MakeSwap {
     }
 
     fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
-        // The header goes with a device that goes, and one that was there stays.
+        // The header goes with a device that goes, and one that was there stays. So does that
+        // of a file which stays, or it would be taken for another's.
         let path = match &self.device {
             DeviceRef::Path(path) if record.before.is_none() => &pin::own_name(context.host, path),
             _ => return Ok(()),
         };
+        let mut records = context.records.iter();
+        let makes_it =
+            |it: &Record| it.group == context.group && matches!(it.step, Step::CreateFile(_));
+        if pin::is_file(path) && !records.any(makes_it) {
+            return Ok(());
+        }
         match thing(context.host, path, record)? {
             Thing::Gone => return Ok(()),
             Thing::Other(why) => {
@@ -203,6 +210,8 @@ impl Reversible for MakeSwap {
             Thing::Named if !self.is_labelled(host, path) => {
                 Some(left_as_it_is(path, ANOTHER_LABEL))
             }
+            // Nothing had been written into it.
+            Thing::Same | Thing::Named if pin::is_file(path) => None,
             Thing::Same | Thing::Named => super::written_over(&self.device, record),
         })
     }

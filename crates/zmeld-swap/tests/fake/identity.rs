@@ -311,9 +311,15 @@ fn a_file_that_nothing_was_written_into_is_made_swap() {
     file.sync_all().unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), [0; 1 << 20]);
     machine.mode("/var/swap", 0o600);
-    machine.up(&config(FILE)).unwrap();
-    assert!(is_on(&machine, "/var/swap"));
-    machine.down().unwrap();
+    for _ in 0..2 {
+        machine.up(&config(FILE)).unwrap();
+        assert!(is_on(&machine, "/var/swap"));
+        assert!(machine.up(&config(FILE)).unwrap().is_unchanged());
+        let report = machine.down().unwrap();
+        assert_eq!(report.left, [""; 0]);
+    }
+    machine.carry("/var/swap", "");
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0; 4096], 0).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, b"somebody's", 1 << 16).unwrap();
     file.sync_all().unwrap();
     let refused = machine.up(&config(FILE)).unwrap_err().to_string();
