@@ -3,7 +3,7 @@
     check.py FOLDER VERSION
 
 The manifest is held against the schemas of all versions of Kubernetes that it is for, and
-nothing else may be in it. Each check is a line, `ok` or `FAILED name - why`.
+nothing else may be in it. It speaks TAP.
 """
 
 import json
@@ -20,14 +20,15 @@ REPOSITORY = "registry.invalid/zmeld"
 # The oldest with appArmorProfile.
 OLDEST = "1.30"
 
-FAILED: list[str] = []
+# What each check found.
+FOUND: list[bool] = []
 
 
 def say(name: str, problems: list[str]) -> None:
     """One check."""
-    if problems:
-        FAILED.append(name)
-    print(f"FAILED {name} - {'; '.join(problems)}" if problems else f"ok {name}", flush=True)
+    FOUND.append(not problems)
+    said = f"not ok {len(FOUND)} - {name}: {'; '.join(problems)}"
+    print(said if problems else f"ok {len(FOUND)} - {name}", flush=True)
 
 
 def minor(version: str) -> tuple[int, ...]:
@@ -154,7 +155,8 @@ def main(folder: str, version: str) -> int:
     """All checks; 1 where one failed."""
     check_manifest(Path(folder), version)
     check_collect(Path(folder))
-    return 1 if FAILED else 0
+    print(f"1..{len(FOUND)}")
+    return 0 if all(FOUND) else 1
 
 
 if __name__ == "__main__":

@@ -5,24 +5,28 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{ensure, Context, Result};
 
-use crate::arguments::Arguments;
-use crate::bench_guest::named_kernel;
 use crate::bench_runs;
 use crate::kernel_tests::command_line_files;
+use crate::kernels;
 use crate::machine::BootOptions;
 use crate::process::Log;
 use crate::vm;
 use crate::workspace;
 
-/// MiB of a guest.
-const MEMORY: u64 = 384;
-/// More contents than a guest has: every one is listed, so that what sketches say can be
-/// held against all.
-const ALL: u64 = 1 << 17;
+/// Surveys of guests that run programs of this machine, some of them the same
+#[derive(clap::Args)]
+pub struct Options {
+    /// Where surveys go
+    #[arg(long, value_name = "FOLDER")]
+    place: Option<PathBuf>,
+    /// Contents in a sketch; by default more than a guest has, so that every one is listed
+    #[arg(long, value_name = "N", default_value_t = 1 << 17)]
+    sketch: u64,
+}
+
 /// What each guest runs: kinds of programs, each with what it does differently.
 const GUESTS: &[(&str, &str)] = &[
     ("web-1", "web:1"),
@@ -37,25 +41,20 @@ const GUESTS: &[(&str, &str)] = &[
 ];
 
 /// Runs `bench surveys`.
-pub fn run(arguments: &[String]) -> Result<ExitCode> {
-    let mut place = workspace::work_folder("surveys")?;
-    let mut sketch = ALL;
-    let mut arguments = Arguments::new(arguments);
-    while let Some(argument) = arguments.next() {
-        match argument {
-            "--place" => place = PathBuf::from(arguments.value()?),
-            "--sketch" => sketch = arguments.number()?,
-            other => bail!("there is no argument {other:?}"),
-        }
-    }
+pub fn run(options: Options) -> Result<ExitCode> {
+    let place = match options.place {
+        Some(place) => place,
+        None => workspace::work_folder("surveys")?,
+    };
     fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
     let place = place.canonicalize()?;
-    let log = Log::create(&workspace::work_folder("logs")?.join("bench-surveys.log"))?;
-    let kernel = match named_kernel(&log, "um")? {
-        Ok(kernel) => kernel,
-        Err(code) => return Ok(code),
-    };
-    write_key(&place)?;
+    let log = Log::named("bench-surveys")?;
+    let um = kernels::recipe("um").context("no user-mode Linux")?;
+    let kernel = bench_runs::kernel(&log, um)?;
+    // The fleet's secret, which guests copy: only for these surveys.
+    if !place.join("key").exists() {
+        fs::write(place.join("key"), format!("{}\n", "5a".repeat(32)))?;
+    }
     let files = command_line_files(&log)?;
     for (at, (name, programs)) in GUESTS.iter().enumerate() {
         eprintln!("{name}: {programs}");
@@ -70,10 +69,9 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
                 set("PROGRAMS", programs),
                 set("PLACE", &place.display().to_string()),
                 set("MACHINE", &format!("{:032x}", at + 1)),
-                set("SKETCH", &sketch.to_string()),
+                set("SKETCH", &options.sketch.to_string()),
             ],
-            memory: MEMORY,
-            limit: Duration::from_secs(900),
+            memory: 384,
             ..BootOptions::default()
         };
         let before = surveys(&place)?;
@@ -82,15 +80,6 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
     }
     println!("{}", place.display());
     Ok(ExitCode::SUCCESS)
-}
-
-/// The fleet's secret, which guests copy: only for these surveys.
-fn write_key(place: &Path) -> Result<()> {
-    let path = place.join("key");
-    if !path.exists() {
-        fs::write(&path, format!("{}\n", "5a".repeat(32)))?;
-    }
-    Ok(())
 }
 
 /// How many there are.

@@ -11,7 +11,6 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{anyhow, bail, Context, Result};
 
@@ -19,9 +18,6 @@ use crate::process::Log;
 use crate::rust_tests::cargo;
 use crate::tools;
 use crate::workspace;
-
-/// Cargo may have all that the crate needs to compile.
-const LIMIT: Duration = Duration::from_secs(3600);
 
 /// What cargo built of the store.
 pub struct Built {
@@ -44,9 +40,7 @@ impl Built {
             .args(["build", "--package", "zmeld-store"])
             .arg("--message-format=json-render-diagnostics")
             .env("MESSAGES", &messages);
-        if !log.run(&mut command, LIMIT)?.succeeded() {
-            bail!("zmeld-store does not build");
-        }
+        log.must(&mut command)?;
         let variables = fs::read_to_string(&messages)?
             .lines()
             .filter_map(variables_of)
@@ -216,6 +210,12 @@ impl Flavour {
         }
     }
 
+    /// What has to be tried out before programs with it run, where that is something.
+    pub fn sanitizer(self) -> Option<&'static str> {
+        let flag = self.link_flags().first()?;
+        (self != Flavour::Fuzzer && flag.starts_with("-fsanitize")).then_some(flag)
+    }
+
     /// The sources that are compiled in this way.
     fn sources(self) -> Result<Vec<PathBuf>> {
         match self {
@@ -310,10 +310,7 @@ impl Compiler {
             *object = copy.objects.join(stem);
             let mut command = self.command_in(log, flavour, &copy.store)?;
             command.args(flavour.flags()).arg("-c");
-            command.arg(copy.store.join(path)).arg("-o").arg(&*object);
-            if !log.run(&mut command, LIMIT)?.succeeded() {
-                bail!("{} does not compile", path.display());
-            }
+            log.must(command.arg(copy.store.join(path)).arg("-o").arg(&*object))?;
         }
         let tests = [copy.store.join(format!("tests/{name}.c"))];
         self.link(log, flavour, &copy.store, &tests, &objects, &program)?;
@@ -343,12 +340,7 @@ impl Compiler {
             command.args(["-DTEST_LIBLZO2", "-llzo2"]);
         }
         command.arg("-o").arg(program);
-        if !log.run(&mut command, LIMIT)?.succeeded() {
-            let name = sources
-                .first()
-                .map_or(String::new(), |path| workspace::stem(path));
-            bail!("store/tests/{name}.c does not compile");
-        }
+        log.must(&mut command)?;
         Ok(())
     }
 
@@ -398,7 +390,7 @@ impl Compiler {
             command.arg("-c").args(share);
             commands.push(command);
         }
-        if !log.run_together(commands, LIMIT)?.succeeded() {
+        if !log.run_together(commands)?.succeeded() {
             bail!("the store does not compile with {}", flavour.name());
         }
         let objects: Vec<PathBuf> = sources

@@ -9,9 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::time::Duration;
 
-use anyhow::{bail, Result};
+use anyhow::Result;
 use serde_json::Value;
 
 use crate::c_build::{self, Flavour};
@@ -22,9 +21,6 @@ use crate::step::TestScope;
 use crate::workspace;
 
 const FLAVOURS: [Flavour; 2] = [Flavour::Coverage, Flavour::CoverageOneBit];
-
-/// A run that counts is some ten times slower.
-const LIMIT: Duration = Duration::from_secs(3600);
 
 /// A line of a source below `store`.
 type Place = (String, u64);
@@ -42,7 +38,7 @@ type Named = BTreeSet<(String, String)>;
 
 /// Runs the tests and prints what they do not reach.
 pub fn run(environment: &CTestEnvironment, scope: TestScope, seed: u64) -> Result<ExitCode> {
-    let log = Log::create(&workspace::work_folder("logs")?.join("coverage.log"))?;
+    let log = Log::named("coverage")?;
     let mut counts = BTreeMap::new();
     for flavour in FLAVOURS {
         run_tests(&log, environment, flavour, scope, seed)?;
@@ -87,11 +83,8 @@ fn run_tests(
                 continue;
             }
             println!("{} {}", test.name, arguments.join(" "));
-            let mut command = match environment.command(log, flavour, test.name)? {
-                Ok(command) => command,
-                Err(reason) => bail!(reason),
-            };
-            run_once(log, command.args(arguments))?;
+            let mut command = environment.command(log, flavour, test.name)?;
+            log.must(command.args(arguments))?;
         }
     }
     if flavour == Flavour::Coverage {
@@ -100,18 +93,8 @@ fn run_tests(
             let program = environment
                 .compiler
                 .program(log, flavour, &target, &[fuzz::DRIVER])?;
-            run_once(
-                log,
-                Command::new(program).args(["-runs=20000", "-seconds=60"]),
-            )?;
+            log.must(Command::new(program).args(["-runs=20000", "-seconds=60"]))?;
         }
-    }
-    Ok(())
-}
-
-fn run_once(log: &Log, command: &mut Command) -> Result<()> {
-    if !log.run(command, LIMIT)?.succeeded() {
-        bail!("a test fails: see {}", workspace::shown(log.path()));
     }
     Ok(())
 }
@@ -125,11 +108,8 @@ fn count(log: &Log, flavour: Flavour, counts: &mut BTreeMap<Place, Count>) -> Re
     for source in c_build::sources()? {
         command.arg(format!("{}.o", workspace::stem(&source)));
     }
-    let ran = log.run(&mut command, LIMIT)?;
-    if !ran.succeeded() {
-        bail!("gcov fails: see {}", workspace::shown(log.path()));
-    }
-    for line in ran.text.lines().filter(|line| line.starts_with('{')) {
+    let said = log.must(&mut command)?;
+    for line in said.lines().filter(|line| line.starts_with('{')) {
         // What gcov has to say of an object follows its counts.
         let object = serde_json::Deserializer::from_str(line).into_iter().next();
         if let Some(object) = object {

@@ -3,74 +3,48 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result};
 
-use crate::apt::Reason;
+use crate::apt;
 use crate::debian;
 use crate::kernels::{self, Arch};
-use crate::process::Log;
+use crate::process::{output_of, Log};
 use crate::workspace;
-
-const UNPACK_LIMIT: Duration = Duration::from_secs(900);
 
 /// What guests start, with what it depends on.
 const PACKAGES: &str =
     "busybox-static,bash,kmod,mount,util-linux,e2fsprogs,btrfs-progs,dmsetup,cryptsetup-bin,fio";
 
-/// The folder of its programs, made if it is not here; if that cannot be, why.
-pub fn root(log: &Log, arch: Arch) -> Result<std::result::Result<PathBuf, Reason>> {
+/// A link that names a place from the root on would lead out of the folder: it leads to
+/// the same place in it.
+const KEEP_LINKS_INSIDE: &str = r#"
+find "$0" -lname '/*' | while read -r link; do
+	ln -sfn "$(realpath -ms --relative-to="${link%/*}" "$0$(readlink "$link")")" "$link"
+done
+"#;
+
+/// The folder of its programs, made if it is not here.
+pub fn root(log: &Log, arch: Arch) -> Result<PathBuf> {
     let place = kernels::folder("debian")?;
     let _held = kernels::lock(&place)?;
     let root = place.join(format!("programs-{}", arch.debian()));
-    if root.exists() {
-        return Ok(Ok(root));
-    }
-    let fetched = root.with_extension("fetched");
-    if let Err(reason) = debian::fetch(log, &fetched, arch, PACKAGES)? {
-        return Ok(Err(reason));
-    }
-    let unfinished = root.with_extension("unfinished");
-    if unfinished.exists() {
-        fs::remove_dir_all(&unfinished)?;
-    }
-    fs::create_dir_all(&unfinished)?;
-    for package in workspace::files(&fetched.join("var/cache/apt/archives"), "deb")? {
-        let mut command = Command::new("dpkg-deb");
-        command.arg("-x").arg(&package).arg(&unfinished);
-        if !log.run(&mut command, UNPACK_LIMIT)?.succeeded() {
-            bail!("{} cannot be unpacked", package.display());
-        }
-    }
-    keep_links_inside(&unfinished, &unfinished)?;
-    fs::remove_dir_all(&fetched)?;
-    fs::rename(&unfinished, &root)?;
-    Ok(Ok(root))
+    workspace::kept(root, |unfinished| {
+        let fetched = place.join(format!("fetched-{}", arch.debian()));
+        debian::fetch(log, &fetched, arch, PACKAGES)?;
+        fs::create_dir_all(unfinished)?;
+        apt::unpack_all(log, &fetched.join("var/cache/apt/archives"), unfinished)?;
+        log.must(&mut keep_links_inside(unfinished))?;
+        workspace::remove(&fetched)
+    })
 }
 
-/// A link that names a place from the root on would lead out of the folder: it leads to
-/// the same place in it.
-fn keep_links_inside(root: &Path, folder: &Path) -> Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let path = entry.path();
-        if entry.file_type()?.is_dir() {
-            keep_links_inside(root, &path)?;
-        } else if entry.file_type()?.is_symlink() {
-            let target = fs::read_link(&path)?;
-            let Ok(below) = target.strip_prefix("/") else {
-                continue;
-            };
-            let up = folder.strip_prefix(root)?.components().count();
-            fs::remove_file(&path)?;
-            symlink(Path::new(&"../".repeat(up)).join(below), &path)?;
-        }
-    }
-    Ok(())
+fn keep_links_inside(root: &Path) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", KEEP_LINKS_INSIDE]).arg(root);
+    command
 }
 
 /// Where a program of that name is below the folder.
@@ -88,7 +62,9 @@ pub fn libraries(root: &Path, program: &Path) -> Result<Vec<(String, PathBuf)>> 
     let mut seen = BTreeSet::new();
     let mut next = vec![program.to_owned()];
     while let Some(file) = next.pop() {
-        for name in needed(&file)? {
+        // A script names nothing.
+        let said = output_of(Command::new("readelf").args(["-W", "-d", "-l"]).arg(&file));
+        for name in named(&said.unwrap_or_default()) {
             if !seen.insert(name.clone()) {
                 continue;
             }
@@ -102,25 +78,15 @@ pub fn libraries(root: &Path, program: &Path) -> Result<Vec<(String, PathBuf)>> 
 }
 
 /// What a program or library names: libraries, and a loader with its path.
-fn needed(file: &Path) -> Result<Vec<String>> {
-    let output = Command::new("readelf")
-        .args(["-W", "-d", "-l"])
-        .arg(file)
-        .output()
-        .context("cannot start readelf")?;
-    // A script names nothing.
-    Ok(named(&String::from_utf8_lossy(&output.stdout)))
-}
-
 fn named(text: &str) -> Vec<String> {
-    let after = |line: &str, word: &str, end: char| {
+    let after = |line: &str, word: &str| {
         let (_, rest) = line.split_once(word)?;
-        Some(rest.trim_end().trim_end_matches(end).to_owned())
+        Some(rest.trim_end().trim_end_matches(']').to_owned())
     };
     text.lines()
         .filter_map(|line| match line.contains("(NEEDED)") {
-            true => after(line, "[", ']'),
-            false => after(line, "program interpreter: ", ']'),
+            true => after(line, "["),
+            false => after(line, "program interpreter: "),
         })
         .collect()
 }
@@ -146,19 +112,21 @@ pub fn library(root: &Path, name: &str) -> Option<(String, PathBuf)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::symlink;
 
     #[test]
     fn links_stay_inside() {
         let root = workspace::work_folder("unit/foreign").unwrap();
-        let _ = fs::remove_dir_all(&root);
+        workspace::empty_folder(&root).unwrap();
         fs::create_dir_all(root.join("usr/sbin")).unwrap();
         fs::write(root.join("usr/kmod"), "theirs").unwrap();
         symlink("/usr/kmod", root.join("usr/sbin/modinfo")).unwrap();
+        symlink("/usr/sbin/modinfo", root.join("twice")).unwrap();
         symlink("usr/kmod", root.join("beside")).unwrap();
-        keep_links_inside(&root, &root).unwrap();
-        let read = |name: &str| fs::read_to_string(root.join(name)).unwrap();
-        assert_eq!(read("usr/sbin/modinfo"), "theirs");
-        assert_eq!(read("beside"), "theirs");
+        output_of(&mut keep_links_inside(&root)).unwrap();
+        for name in ["usr/sbin/modinfo", "twice", "beside"] {
+            assert_eq!(fs::read_to_string(root.join(name)).unwrap(), "theirs");
+        }
     }
 
     #[test]

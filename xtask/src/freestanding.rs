@@ -4,7 +4,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{bail, Result};
 
@@ -13,8 +12,6 @@ use crate::process::Log;
 use crate::step::Tally;
 use crate::tools;
 use crate::workspace;
-
-const LIMIT: Duration = Duration::from_secs(300);
 
 /// Bytes of a function's stack frame, as a warning of the compiler.
 const FRAME_MAX: &str = "-Wframe-larger-than=1024";
@@ -38,11 +35,7 @@ const KERNEL_VERSIONS: &[&str] = &["LINUX_VERSION", "KERNEL_VERSION", "UTS_RELEA
 /// Links the core's objects, as they were built, with one another and with
 /// nothing else, and looks at what is missing.
 pub fn symbols(log: &Log, compiler: &Compiler) -> Result<Tally> {
-    for tool in ["ld", "nm"] {
-        if !tools::is_there(tool) {
-            return Ok(Tally::skip("freestanding", format!("{tool} is missing")));
-        }
-    }
+    tools::need(&["ld", "nm"])?;
     let objects = compiler.built(log)?.core_objects()?;
     let sources = workspace::files(&workspace::root().join("store/core"), "c")?;
     if objects.len() != sources.len() {
@@ -55,16 +48,11 @@ pub fn symbols(log: &Log, compiler: &Compiler) -> Result<Tally> {
     let linked = workspace::work_folder("c")?.join("core.o");
     let mut link = Command::new("ld");
     link.arg("-r").arg("-o").arg(&linked).args(&objects);
-    if !log.run(&mut link, LIMIT)?.succeeded() {
-        bail!("the core's objects do not link with one another");
-    }
+    log.must(&mut link)?;
     let mut list = Command::new("nm");
     list.args(["-u", "-P"]).arg(&linked);
-    let ran = log.run(&mut list, LIMIT)?;
-    if !ran.succeeded() {
-        bail!("nm cannot read the core");
-    }
-    let missing = undefined(&ran.text);
+    let said = log.must(&mut list)?;
+    let missing = undefined(&said);
     if !missing.iter().any(|symbol| symbol.starts_with("zm_port_")) {
         bail!("the core does not use its port: was it linked at all?");
     }
@@ -85,7 +73,7 @@ fn frames(log: &Log, compiler: &Compiler, sources: &[PathBuf]) -> Result<Tally> 
         .current_dir(workspace::work_folder("c/frames")?)
         .args(["-Werror", FRAME_MAX, "-c"])
         .args(sources);
-    let ran = log.run(&mut command, LIMIT)?;
+    let ran = log.run(&mut command)?;
     Ok(Tally::of(
         "freestanding",
         ran.succeeded(),
@@ -157,7 +145,7 @@ pub fn warnings(log: &Log, compiler: &Compiler) -> Result<Tally> {
     sources.extend(tests()?);
     let mut command = compiler.command(log, Flavour::AsBuilt)?;
     command.args(["-Werror", "-fsyntax-only"]).args(&sources);
-    let ran = log.run(&mut command, LIMIT)?;
+    let ran = log.run(&mut command)?;
     Ok(Tally::of(
         "c-warnings",
         ran.succeeded(),

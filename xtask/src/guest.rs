@@ -19,7 +19,9 @@ use zmeld_vm::{libraries_of, Archive};
 
 use crate::foreign;
 use crate::kernels::{self, Kernel};
+use crate::process::{output_of, unavailable};
 use crate::tools;
+use crate::workspace;
 
 /// Programs that every guest gets where this machine has them.
 const PROGRAMS: &[&str] = &[
@@ -136,25 +138,25 @@ fn archive_name(name: &str) -> String {
     }
 }
 
-/// An archive that is kept: whole under its name, or not there.
 fn keep(
-    archive: &Path,
+    place: &Path,
     fill: impl FnOnce(&mut Archive<BufWriter<File>>) -> Result<()>,
 ) -> Result<()> {
-    let unfinished = archive.with_extension("unfinished");
-    let out = BufWriter::new(File::create(&unfinished)?);
-    let mut packed = Archive::new(out, &unfinished);
+    let mut packed = Archive::new(BufWriter::new(File::create(place)?), place);
     fill(&mut packed)?;
     packed.finish()?;
-    fs::rename(&unfinished, archive)?;
     Ok(())
 }
 
 /// Where a guest's program is here: this machine's, or one of the guest's processor.
-pub fn program(kernel: &Kernel, name: &str) -> Option<PathBuf> {
-    match &kernel.programs {
+pub fn program(kernel: &Kernel, name: &str) -> Result<PathBuf> {
+    let found = match &kernel.programs {
         None => tools::on_path(name),
         Some(root) => foreign::find(root, name),
+    };
+    match found {
+        Some(found) => Ok(found),
+        None => unavailable!("{name} is not on this machine, and the guest needs it"),
     }
 }
 
@@ -172,13 +174,14 @@ pub fn libraries(kernel: &Kernel, program: &Path) -> Result<Vec<(String, PathBuf
 
 /// The archive of programs: kept under a name that tells what is in it.
 fn programs_archive(kernel: &Kernel, folder: &Path, more: &[String]) -> Result<PathBuf> {
-    let busybox = program(kernel, "busybox").context("busybox-static is not installed")?;
-    let mut files = vec![busybox];
-    files.extend(PROGRAMS.iter().filter_map(|name| program(kernel, name)));
+    let mut files = vec![program(kernel, "busybox")?];
+    files.extend(
+        PROGRAMS
+            .iter()
+            .filter_map(|name| program(kernel, name).ok()),
+    );
     for name in more {
-        let file = program(kernel, name)
-            .with_context(|| format!("{name} is not on this machine, and the guest needs it"))?;
-        files.push(file);
+        files.push(program(kernel, name)?);
     }
     let mut hash = DefaultHasher::new();
     stopping_library(kernel).hash(&mut hash);
@@ -187,10 +190,9 @@ fn programs_archive(kernel: &Kernel, folder: &Path, more: &[String]) -> Result<P
     }
     let archive = folder.join(format!("programs-{:016x}.cpio", hash.finish()));
     let _held = kernels::lock(folder)?;
-    if !archive.exists() {
-        keep(&archive, |packed| add_programs(kernel, packed, &files))?;
-    }
-    Ok(archive)
+    workspace::kept(archive, |unfinished| {
+        keep(unfinished, |packed| add_programs(kernel, packed, &files))
+    })
 }
 
 fn add_programs<W: Write>(
@@ -227,14 +229,12 @@ fn add_programs<W: Write>(
 
 /// The kernel's modules as an archive.
 fn modules_archive(kernel: &Kernel) -> Result<PathBuf> {
-    let archive = kernel.folder()?.join("modules.cpio");
     let _held = kernels::lock(&kernel.folder()?)?;
-    if !archive.exists() {
-        // Under usr/lib, where lib points to.
-        let modules = kernel.modules.join("lib");
-        keep(&archive, |packed| Ok(packed.tree(&modules, "usr/lib")?))?;
-    }
-    Ok(archive)
+    // Under usr/lib, where lib points to.
+    let modules = kernel.modules.join("lib");
+    workspace::kept(kernel.folder()?.join("modules.cpio"), |unfinished| {
+        keep(unfinished, |packed| Ok(packed.tree(&modules, "usr/lib")?))
+    })
 }
 
 fn stopping_library(kernel: &Kernel) -> Option<(String, PathBuf)> {
@@ -243,11 +243,8 @@ fn stopping_library(kernel: &Kernel) -> Option<(String, PathBuf)> {
         return foreign::library(root, NAME);
     }
     let mut command = Command::new(tools::c_compiler());
-    let output = command
-        .arg(format!("-print-file-name={NAME}"))
-        .output()
-        .ok()?;
-    let path = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+    let path = output_of(command.arg(format!("-print-file-name={NAME}"))).ok()?;
+    let path = PathBuf::from(path);
     // Through the folder's links: programs look where the linker's path ends.
     let path = path.is_absolute().then(|| path.canonicalize().ok())??;
     Some((path.display().to_string(), path))

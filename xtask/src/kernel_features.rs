@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -18,8 +17,6 @@ use crate::workspace;
 
 /// The step's name.
 pub const STEP: &str = "features";
-
-const LIMIT: Duration = Duration::from_secs(300);
 
 /// What mainline has for zmeld.ko, and since or until when.
 const HISTORY: &[(&str, std::ops::Range<u32>)] = &[
@@ -178,7 +175,7 @@ fn probe(log: &Log, flavour: Flavour, flags: &[&str]) -> Result<(FinishedProgram
     command.args(["-std=gnu11", "-nostdlib", "-DCONFIG_BLOCK=1", has]);
     command.arg("-isystem").arg(module.join("tests/headers"));
     command.args(flags);
-    let ran = log.run(&mut command, LIMIT)?;
+    let ran = log.run(&mut command)?;
     Ok((ran, fs::read_to_string(&header).unwrap_or_default()))
 }
 
@@ -195,7 +192,7 @@ fn codec_compiles(log: &Log, kernel: &str) -> Result<bool> {
     }
     command.arg("-I").arg(store.join("port/user"));
     command.arg(module.join("module.c"));
-    Ok(log.run(&mut command, LIMIT)?.succeeded())
+    Ok(log.run(&mut command)?.succeeded())
 }
 
 #[cfg(test)]

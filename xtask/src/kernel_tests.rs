@@ -20,9 +20,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result};
 
-use crate::apt::{Reason, Suite};
+use crate::apt::Suite;
 use crate::debian;
 use crate::guest::{self, Addition};
 use crate::kernel_features;
@@ -30,15 +30,12 @@ use crate::kernels::{self, Arch, Kernel, KernelRecipe, Kind};
 use crate::machine::{self, BootOptions, GuestOutcome};
 use crate::module_build::{self, Flavour};
 use crate::package_tests::{self, Sources};
-use crate::process::Log;
+use crate::process::{reason, unavailable, Log, Unavailable};
 use crate::rust_tests;
-use crate::signing;
-use crate::step::{Stage, Tally, TestScope};
+use crate::step::{Rest, Tally, TestScope};
 use crate::tools;
 use crate::vm;
 use crate::workspace;
-
-const CHECK_LIMIT: Duration = Duration::from_secs(300);
 
 /// The kernels of a scope: the newest, and each stock one; the one that checks
 /// most is some twenty times slower, and is for those who have the time.
@@ -85,53 +82,43 @@ const RACES_SECONDS: u64 = 1800;
 /// Kernels that are here, and why others are not: asked for once.
 #[derive(Default)]
 pub struct KernelCache {
-    kernels: RefCell<BTreeMap<&'static str, std::result::Result<Arc<Kernel>, Reason>>>,
+    kernels: RefCell<BTreeMap<&'static str, std::result::Result<Arc<Kernel>, String>>>,
 }
 
 impl KernelCache {
-    fn take(
-        &self,
-        log: &Log,
-        name: &'static str,
-    ) -> Result<std::result::Result<Arc<Kernel>, Reason>> {
+    /// The kernel of that name.
+    pub fn take(&self, log: &Log, name: &'static str) -> Result<Arc<Kernel>> {
         if let Some(known) = self.kernels.borrow().get(name) {
-            return Ok(known.clone());
+            return known.clone().map_err(|reason| Unavailable(reason).into());
         }
         let recipe = kernels::recipe(name).context("a kernel without a recipe")?;
-        let found = kernels::provide(log, recipe)?.map(Arc::new);
-        self.kernels.borrow_mut().insert(name, found.clone());
-        Ok(found)
+        let found = kernels::provide(log, recipe).map(Arc::new);
+        let known = match (&found, found.as_ref().err().and_then(reason)) {
+            (Ok(kernel), _) => Ok(kernel.clone()),
+            (Err(_), Some(reason)) => Err(reason.to_owned()),
+            (Err(_), None) => return found,
+        };
+        self.kernels.borrow_mut().insert(name, known);
+        found
     }
-}
-
-/// The kernel is here: a step of its own, since it may take minutes.
-pub fn provide(log: &Log, kernels: &KernelCache, name: &'static str) -> Result<Tally> {
-    Ok(match kernels.take(log, name)? {
-        Ok(_) => Tally::pass(),
-        Err(reason) => Tally::skip(&format!("kernel-{name}"), reason),
-    })
 }
 
 /// The modules build without a warning, zmeld.ko in two flavours; sparse is content
 /// where there is one.
 pub fn build(log: &Log, kernels: &KernelCache, name: &'static str) -> Result<Tally> {
     let step = format!("module-{name}");
-    let kernel = match kernels.take(log, name)? {
-        Ok(kernel) => kernel,
-        Err(reason) => return Ok(Tally::skip(&step, reason)),
-    };
+    let kernel = kernels.take(log, name)?;
     let mut tally = Tally::default();
     for flavour in [Flavour::Release, Flavour::Debug, Flavour::Codec] {
-        let built = module_build::build(log, &kernel, flavour);
-        let why = built.as_ref().err().map(|error| format!("{error:#}"));
-        tally.add(Tally::of(&step, built.is_ok(), why.unwrap_or_default()));
-        if let Ok(module) = built {
-            tally.add(kernel_features::judge_build(
-                &step,
-                &kernel.release,
-                flavour,
-                &module,
-            )?);
+        match module_build::build(log, &kernel, flavour) {
+            Ok(module) => {
+                let release = &kernel.release;
+                tally.add(Tally::pass());
+                tally.add(kernel_features::judge_build(
+                    &step, release, flavour, &module,
+                )?);
+            }
+            Err(error) => tally.add(Tally::fail(&step, format!("{error:#}"))),
         }
     }
     if !is_read_by_sparse(kernel.recipe) {
@@ -167,26 +154,13 @@ const CHECKPATCH_IGNORED: &str = "CONST_STRUCT,BIT_MACRO,CAMELCASE,MACRO_ARG_REU
 
 /// The kernel's own style check has nothing to say about the module.
 pub fn checkpatch(log: &Log, kernels: &KernelCache) -> Result<Tally> {
-    let kernel = match kernels.take(log, "um")? {
-        Ok(kernel) => kernel,
-        Err(reason) => return Ok(Tally::skip("checkpatch", reason)),
-    };
-    let Some(source) = kernel
-        .source
-        .as_deref()
-        .filter(|_| tools::is_on_path("perl"))
-    else {
-        return Ok(Tally::skip("checkpatch", "no perl, or no kernel source"));
-    };
+    let kernel = kernels.take(log, "um")?;
+    tools::need(&["perl"])?;
+    let source = kernel.source.as_deref();
+    let source = source.context("user-mode Linux without its sources")?;
     let mut command = Command::new(source.join("scripts/checkpatch.pl"));
     command.current_dir(source);
-    command.args([
-        "--no-tree",
-        "--strict",
-        "--terse",
-        "--show-types",
-        "--no-summary",
-    ]);
+    command.args("--no-tree --strict --terse --show-types --no-summary".split(' '));
     command.args([
         "--max-line-length=100",
         "--ignore",
@@ -199,7 +173,7 @@ pub fn checkpatch(log: &Log, kernels: &KernelCache) -> Result<Tally> {
             command.args(sources(&store.join(part), extension)?);
         }
     }
-    let ran = log.run(&mut command, CHECK_LIMIT)?;
+    let ran = log.run(&mut command)?;
     Ok(Tally::of(
         "checkpatch",
         ran.succeeded(),
@@ -207,26 +181,13 @@ pub fn checkpatch(log: &Log, kernels: &KernelCache) -> Result<Tally> {
     ))
 }
 
-/// DKMS builds and signs it for 6.1, and signatures are what they should be.
-pub fn dkms(log: &Log, kernels: &KernelCache) -> Result<Tally> {
-    match kernels.take(log, "6.1")? {
-        Ok(kernel) => signing::test(log, &kernel),
-        Err(reason) => Ok(Tally::skip("dkms", reason)),
-    }
-}
-
 /// Experiments in machines that boot this kernel.
 pub fn machines(log: &Log, kernels: &KernelCache, name: &'static str) -> Result<Tally> {
     let step = format!("machine-{name}");
-    let kernel = match kernels.take(log, name)? {
-        Ok(kernel) => kernel,
-        Err(reason) => return Ok(Tally::skip(&step, reason)),
-    };
-    match machine::cannot_run(&kernel) {
-        Some(reason) => Ok(Tally::skip(&step, reason)),
-        None if !tools::is_root() => Ok(Tally::skip(&step, "experiments are for root")),
-        None => rust_tests::machines(log, &step, &kernel.image),
-    }
+    let kernel = kernels.take(log, name)?;
+    machine::need(&kernel)?;
+    tools::need_root("experiments")?;
+    rust_tests::machines(log, &step, &kernel.image)
 }
 
 fn sources(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
@@ -372,62 +333,38 @@ impl GuestTest {
         kernels: &KernelCache,
         scope: TestScope,
         seed: u64,
-    ) -> Result<Stage> {
-        let skip = |reason| Ok(Stage::Ended(Tally::skip(&self.step_name(), reason)));
-        let kernel = match kernels.take(log, self.kernel)? {
-            Ok(kernel) => kernel,
-            Err(reason) => return skip(reason),
-        };
-        if let Some(reason) = machine::cannot_run(&kernel) {
-            return skip(reason);
-        }
-        let absent = |name: &&String| guest::program(&kernel, name).is_none();
-        if let Some(name) = self.needs.programs.iter().find(absent) {
-            return skip(format!("{name} is not on this machine"));
+    ) -> Result<Rest> {
+        let kernel = kernels.take(log, self.kernel)?;
+        machine::need(&kernel)?;
+        for name in &self.needs.programs {
+            guest::program(&kernel, name)?;
         }
         let mut boot = self.boot(log, &kernel, scope, seed)?;
         if self.needs.dist {
-            match package_tests::for_guests(log, kernel.recipe.arch)? {
-                Ok(packages) => boot.files.extend(under_names(&packages)?),
-                Err(reason) => return skip(reason),
+            let packages = package_tests::for_guests(log, kernel.recipe.arch)?;
+            for (name, package) in ["/guest/zmeld.deb", "/guest/next.deb"].iter().zip(packages) {
+                boot.files.push(Addition::file(name, &package)?);
             }
         }
         if self.needs.systemd {
-            boot.root = match self.image(log, kernels, &kernel)? {
-                Ok(image) => Some(image),
-                Err(reason) => return skip(reason),
-            };
+            boot.root = Some(self.image(log, kernels, &kernel)?);
         }
         let test = self.clone();
-        Ok(Stage::Rest(Box::new(move |log| {
-            test.boots(log, &kernel, &boot)
-        })))
+        Ok(Box::new(move |log| test.boots(log, &kernel, &boot)))
     }
 
     /// The file system that its guest boots.
-    fn image(
-        &self,
-        log: &Log,
-        kernels: &KernelCache,
-        kernel: &Kernel,
-    ) -> Result<std::result::Result<PathBuf, Reason>> {
-        let Some(sources) = self.needs.dkms else {
-            return match kernel.recipe.arch {
-                Arch::Amd64 => debian::image(log),
-                Arch::Arm64 => match kernels.take(log, SETS_UP_ARM64)? {
-                    Ok(kernel) => debian::foreign_image(log, &kernel),
-                    Err(reason) => Ok(Err(reason)),
-                },
-            };
-        };
-        let mut releases = Vec::new();
-        for name in package_tests::DKMS_KERNELS {
-            match kernels.take(log, name)? {
-                Ok(kernel) => releases.push(kernel.release.clone()),
-                Err(reason) => return Ok(Err(reason)),
+    fn image(&self, log: &Log, kernels: &KernelCache, kernel: &Kernel) -> Result<PathBuf> {
+        match (self.needs.dkms, kernel.recipe.arch) {
+            (None, Arch::Amd64) => debian::image(log),
+            (None, Arch::Arm64) => debian::foreign_image(log, &*kernels.take(log, SETS_UP_ARM64)?),
+            (Some(sources), _) => {
+                let [now, next] = package_tests::DKMS_KERNELS;
+                let now = kernels.take(log, now)?.release.clone();
+                let next = kernels.take(log, next)?.release.clone();
+                package_tests::image_with_dkms(log, &[now, next], sources)
             }
         }
-        package_tests::image_with_dkms(log, &releases, sources)
     }
 
     fn boots(&self, log: &Log, kernel: &Kernel, boot: &BootOptions) -> Result<Tally> {
@@ -445,7 +382,7 @@ impl GuestTest {
             log.note("note: that panic is the kernel's own, with two processors")?;
             return Ok(Tally::default());
         }
-        let mut tally = checks(&step, &output);
+        let mut tally = Tally::of_tap(&step, &output);
         for complaint in &outcome.complaints {
             log.note(&format!("the kernel complained: {complaint}"))?;
         }
@@ -541,15 +478,6 @@ impl GuestTest {
     }
 }
 
-/// The program's package and its later version, as guests find them.
-fn under_names(packages: &[PathBuf; 2]) -> Result<Vec<Addition>> {
-    let names = ["/guest/zmeld.deb", "/guest/next.deb"];
-    let files = names.iter().zip(packages);
-    files
-        .map(|(name, package)| Addition::file(name, package))
-        .collect()
-}
-
 /// What user-mode Linux does with two processors now and then, whatever runs in it.
 fn died_by_itself(kernel: &Kernel, outcome: &GuestOutcome) -> bool {
     kernel.recipe.kind == Kind::UserMode
@@ -563,17 +491,13 @@ fn stripped(log: &Log, program: &Path) -> Result<PathBuf> {
     let stripped = workspace::work_folder("guest")?.join(name);
     let mut strip = Command::new("strip");
     strip.arg("-o").arg(&stripped).arg(program);
-    if !log.run(&mut strip, CHECK_LIMIT)?.succeeded() {
-        bail!("strip fails on {}", program.display());
-    }
+    log.must(&mut strip)?;
     Ok(stripped)
 }
 
 /// The command line and the guard, as guests have them, with their libraries.
 pub fn command_line_files(log: &Log) -> Result<Vec<Addition>> {
-    let Some(program) = rust_tests::zmeld(log)? else {
-        bail!("zmeld does not build");
-    };
+    let program = rust_tests::zmeld(log)?;
     let guard = stripped(log, &program.with_file_name("zmeld-guard"))?;
     let program = stripped(log, &program)?;
     let mut files = vec![
@@ -594,15 +518,15 @@ pub fn package_files(log: &Log, packages: &[&str]) -> Result<Vec<Addition>> {
     let package = packages.first().copied().unwrap_or_default();
     let folder = place.join(package);
     if !folder.exists() {
-        match Suite::open(log, "bookworm", Arch::Amd64, &place.join("apt"))? {
-            Ok(suite) => {
-                let names: Vec<String> = packages.iter().map(|it| (*it).to_owned()).collect();
-                suite.unpack(log, &names, &folder)?;
-            }
-            Err(reason) => {
-                log.note(&format!("note: no {package}: {reason}"))?;
+        let names: Vec<String> = packages.iter().map(|it| (*it).to_owned()).collect();
+        let unpacked = Suite::open(log, "bookworm", Arch::Amd64, &place.join("apt"))
+            .and_then(|suite| suite.unpack(log, &names, &folder));
+        match unpacked {
+            Err(error) if reason(&error).is_some() => {
+                log.note(&format!("note: no {package}: {error}"))?;
                 return Ok(Vec::new());
             }
+            unpacked => unpacked?,
         }
     }
     let mut files = Vec::new();
@@ -637,43 +561,9 @@ fn collect(folder: &Path, at: &str, files: &mut Vec<Addition>) -> Result<()> {
     Ok(())
 }
 
-/// Reads `ok N - name`, `not ok N - name` and `ok N - name # SKIP reason`.
-fn checks(step: &str, output: &str) -> Tally {
-    let mut tally = Tally::default();
-    for line in output.lines() {
-        if let Some(rest) = line.strip_prefix("not ok ") {
-            let name = rest.split_once(" - ").map_or(rest, |(_, name)| name);
-            tally.add(Tally::fail(step, name));
-        } else if let Some(rest) = line.strip_prefix("ok ") {
-            match rest.split_once(" # SKIP ") {
-                Some((name, reason)) => {
-                    let name = name.split_once(" - ").map_or(name, |(_, name)| name);
-                    tally.add(Tally::skip(&format!("{step} {name}"), reason));
-                }
-                None => tally.passed += 1,
-            }
-        }
-    }
-    let planned = output
-        .lines()
-        .rev()
-        .find_map(|line| line.strip_prefix("1.."));
-    let seen = tally.passed + (tally.failed.len() + tally.skipped.len()) as u64;
-    if planned.and_then(|count| count.trim().parse().ok()) != Some(seen) {
-        tally.add(Tally::fail(
-            step,
-            format!("{seen} checks and no proper end"),
-        ));
-    }
-    tally
-}
-
 /// The guest tests of a scope.
 pub fn tests(scope: TestScope) -> Result<Vec<GuestTest>> {
     let mut all = Vec::new();
-    if !module_build::is_there() {
-        return Ok(all);
-    }
     for &kernel in kernels(scope) {
         for subject in TestSubject::ALL {
             for path in workspace::files(&subject.folder(), "sh")? {
@@ -716,16 +606,12 @@ pub fn soak(
     seed: u64,
     seconds: u64,
 ) -> Result<Tally> {
-    for_long(SOAK, kernel, seconds)?
-        .start(log, kernels, TestScope::Long, seed)?
-        .finish(log)
+    for_long(SOAK, kernel, seconds)?.start(log, kernels, TestScope::Long, seed)?(log)
 }
 
 /// Swap, passes, recompression and writeback in a kernel that watches for data races.
 pub fn races(log: &Log, kernels: &KernelCache, seed: u64) -> Result<Tally> {
-    for_long(RACES, RACES, RACES_SECONDS)?
-        .start(log, kernels, TestScope::Long, seed)?
-        .finish(log)
+    for_long(RACES, RACES, RACES_SECONDS)?.start(log, kernels, TestScope::Long, seed)?(log)
 }
 
 fn for_long(script: &str, kernel: &'static str, seconds: u64) -> Result<GuestTest> {
@@ -745,25 +631,18 @@ fn for_long(script: &str, kernel: &'static str, seconds: u64) -> Result<GuestTes
 }
 
 /// Whether the guest test whose step has that name fails with a module that is built
-/// from this store; or why it cannot run here.
-pub fn fails_with(
-    log: &Log,
-    kernels: &KernelCache,
-    step: &str,
-    store: &Path,
-) -> Result<std::result::Result<bool, Reason>> {
+/// from this store.
+pub fn fails_with(log: &Log, kernels: &KernelCache, step: &str, store: &Path) -> Result<bool> {
     let mut test = tests(TestScope::Default)?
         .into_iter()
         .find(|test| test.step_name() == step)
         .with_context(|| format!("no guest test is called {step}"))?;
     test.store = Some(store.to_owned());
-    let tally = test
-        .start(log, kernels, TestScope::Default, 1)?
-        .finish(log)?;
-    Ok(match tally.skipped.first() {
-        Some((_, reason)) if tally.passed == 0 && tally.failed.is_empty() => Err(reason.clone()),
+    let tally = test.start(log, kernels, TestScope::Default, 1)?(log)?;
+    match (tally.did_not_run(), tally.skipped.first()) {
+        (true, Some((_, reason))) => unavailable!("{reason}"),
         _ => Ok(!tally.failed.is_empty()),
-    })
+    }
 }
 
 /// Whether a kernel runs all tests where time is long. The others show that nothing
@@ -826,18 +705,5 @@ mod unit {
                 }
             }
         }
-    }
-
-    #[test]
-    fn checks_are_counted_and_a_missing_end_is_a_failure() {
-        let text = "# x\nok 1 - a\nnot ok 2 - b\nok 3 - c # SKIP no tool\n1..3\n";
-        let tally = checks("s", text);
-        assert_eq!(
-            (tally.passed, tally.failed.len(), tally.skipped.len()),
-            (1, 1, 1)
-        );
-        assert_eq!(tally.failed[0].1, "b");
-        let tally = checks("s", "ok 1 - a\n");
-        assert_eq!(tally.failed.len(), 1);
     }
 }

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{bail, Context, Result};
 use zmeld_vm::{Disk, DiskWrites, KernelKind, Lines, VirtualMachine};
 
-use crate::apt::Reason;
 use crate::debian;
 use crate::guest::{self, Addition};
 use crate::kernels::{self, Arch, Kernel, Kind};
@@ -124,19 +123,13 @@ impl Drop for RunFolder {
     }
 }
 
-/// Why guests of this kernel cannot run here.
-pub fn cannot_run(kernel: &Kernel) -> Option<Reason> {
-    let needed: &[&str] = match (kernel.recipe.kind, kernel.recipe.arch) {
+/// Guests of this kernel can run here.
+pub fn need(kernel: &Kernel) -> Result<()> {
+    tools::need(match (kernel.recipe.kind, kernel.recipe.arch) {
         (Kind::UserMode, _) => &["busybox"],
         (_, Arch::Amd64) => &["busybox", zmeld_vm::PROGRAM],
         (_, Arch::Arm64) => &["aarch64-linux-gnu-gcc", zmeld_vm::ARM64_PROGRAM],
-    };
-    let missing: Vec<&str> = needed
-        .iter()
-        .copied()
-        .filter(|program| !tools::is_on_path(program))
-        .collect();
-    (!missing.is_empty()).then(|| format!("missing: {}", missing.join(", ")))
+    })
 }
 
 /// Boots, runs the script to its end with its output into `sink`, and reads what

@@ -5,16 +5,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{bail, Result};
 
-use crate::kernels::{Kernel, KernelRecipe};
+use crate::kernels::{jobs, Kernel, KernelRecipe};
 use crate::process::Log;
 use crate::tools;
 use crate::workspace;
-
-const LIMIT: Duration = Duration::from_secs(900);
 
 /// The folders of `store` that zmeld.ko is built from.
 pub const SOURCES: &[&str] = &["include", "core", "zword", "port/linux", "kmod"];
@@ -101,11 +98,6 @@ impl Flavour {
     }
 }
 
-/// Whether there is a module to build.
-pub fn is_there() -> bool {
-    workspace::root().join("store/kmod/Kbuild").exists()
-}
-
 /// Builds the module with all warnings that the kernel has; any is an error.
 pub fn build(log: &Log, kernel: &Kernel, flavour: Flavour) -> Result<PathBuf> {
     let place = copy_of_sources(kernel, flavour)?;
@@ -122,15 +114,8 @@ pub fn build_from(log: &Log, kernel: &Kernel, flavour: Flavour, store: &Path) ->
 fn build_at(log: &Log, kernel: &Kernel, flavour: Flavour, place: &Path) -> Result<PathBuf> {
     let mut command = make(kernel, place, flavour);
     command.args(["W=1", "modules"]);
-    let ran = log.run(&mut command, LIMIT)?;
-    if !ran.succeeded() {
-        bail!(
-            "{} does not build for {}",
-            flavour.file(),
-            kernel.recipe.name
-        );
-    }
-    let warnings = warnings(&ran.text);
+    let said = log.must(&mut command)?;
+    let warnings = warnings(&said);
     if !warnings.is_empty() {
         bail!(
             "{} builds for {} with warnings:\n{}",
@@ -149,23 +134,12 @@ pub fn sparse(log: &Log, kernel: &Kernel, flavour: Flavour) -> Result<Option<Vec
     let mut command = make(kernel, &place, flavour);
     // C=2 reads files that need no compiling, too.
     command.args(["C=2", "CHECK=sparse", "modules"]);
-    let ran = log.run(&mut command, LIMIT)?;
-    if !ran.succeeded() {
-        bail!(
-            "sparse fails on {} for {}",
-            flavour.file(),
-            kernel.recipe.name
-        );
-    }
-    if ran
-        .text
-        .contains("sparse is not available or not up to date")
-    {
+    let said = log.must(&mut command)?;
+    if said.contains("sparse is not available or not up to date") {
         return Ok(None);
     }
     let ours = place.parent().unwrap_or(&place).display().to_string();
-    let said = ran
-        .text
+    let said = said
         .lines()
         .filter(|line| line.contains(&ours) || line.starts_with("../") || !line.contains('/'))
         .filter(|line| line.contains(": warning:") || line.contains(": error:"))
@@ -176,8 +150,7 @@ pub fn sparse(log: &Log, kernel: &Kernel, flavour: Flavour) -> Result<Option<Vec
 
 fn make(kernel: &Kernel, place: &Path, flavour: Flavour) -> Command {
     let mut command = kernel.make();
-    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    command.arg(format!("-j{jobs}"));
+    command.arg(jobs());
     command.arg(format!("M={}", place.display()));
     command.args(flavour.variables());
     // Where its compilers are not this machine's, there is none beside them.
@@ -279,19 +252,10 @@ pub fn guest_program(log: &Log, recipe: &KernelRecipe, source: &Path) -> Result<
         None => Command::new(tools::c_compiler()),
         Some(prefix) => Command::new(format!("{prefix}gcc")),
     };
-    command.args([
-        "-std=gnu11",
-        "-O2",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-static",
-    ]);
+    command.args("-std=gnu11 -O2 -Wall -Wextra -Werror -static".split(' '));
     command.arg(format!("-DPAGE={}", recipe.page_bytes()));
     command.arg(source).arg("-o").arg(&program).arg("-lpthread");
-    if !log.run(&mut command, LIMIT)?.succeeded() {
-        bail!("{} does not compile", workspace::shown(source));
-    }
+    log.must(&mut command)?;
     Ok(program)
 }
 

@@ -3,9 +3,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use anyhow::{bail, Result};
+use anyhow::Result;
 
 use crate::c_build;
 use crate::library_sources;
@@ -16,8 +15,6 @@ use crate::workspace;
 
 /// The step's name.
 pub const STEP: &str = "store-32-bits";
-
-const LIMIT: Duration = Duration::from_secs(1800);
 
 /// The C tests and their arguments, as short as `--quick` has them: emulation is slow.
 const RUNS: &[(&str, &[&str])] = &[
@@ -37,10 +34,8 @@ const RUNS: &[(&str, &[&str])] = &[
 pub fn test(log: &Log) -> Result<Tally> {
     let mut tally = Tally::default();
     for processor in [I386, ARMHF] {
-        tally.add(match processor.missing() {
-            Some(reason) => Tally::skip(STEP, format!("{}: {reason}", processor.name)),
-            None => test_on(log, &processor)?,
-        });
+        let tested = processor.need().and_then(|()| test_on(log, &processor));
+        tally.add(Tally::or_skip(STEP, tested)?);
     }
     Ok(tally)
 }
@@ -73,13 +68,8 @@ fn test_on(log: &Log, processor: &Processor) -> Result<Tally> {
             .args(&objects)
             .args(["-lpthread", "-o"])
             .arg(&program);
-        if !log.run(&mut command, LIMIT)?.succeeded() {
-            bail!(
-                "store/tests/{name}.c does not compile for {}",
-                processor.name
-            );
-        }
-        let ran = log.run(processor.run().arg(&program).args(*arguments), LIMIT)?;
+        log.must(&mut command)?;
+        let ran = log.run(processor.run().arg(&program).args(*arguments))?;
         tally.add(Tally::of(
             STEP,
             ran.succeeded(),
@@ -98,9 +88,7 @@ fn compile(
     folder: &Path,
 ) -> Result<Vec<PathBuf>> {
     compiler.current_dir(folder).arg("-c").args(sources);
-    if !log.run(&mut compiler, LIMIT)?.succeeded() {
-        bail!("{} does not compile", folder.display());
-    }
+    log.must(&mut compiler)?;
     let object = |source: &PathBuf| folder.join(format!("{}.o", workspace::stem(source)));
     Ok(sources.iter().map(object).collect())
 }

@@ -4,20 +4,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result};
 
 use crate::module_build;
+use crate::process::output_of;
 use crate::workspace;
 
-/// The arguments of `package`.
-pub const USAGE: &str = "WHAT";
-
-/// What `package` does.
-pub const ABOUT: &str = "\
-Makes a package under target/package and prints its path. WHAT is
-  dkms    the sources of both kernel modules as DKMS takes them, as folders and as
-          zmeld-VERSION-dkms.tar.gz and zword-VERSION-dkms.tar.gz: unpack one in
-          /usr/src, then `dkms install zmeld/VERSION` or `dkms install zword/VERSION`";
+/// Make a package under target/package and print its path
+#[derive(clap::Args)]
+pub struct Options {
+    /// dkms: the sources of both kernel modules as DKMS takes them, as folders and as
+    /// zmeld-VERSION-dkms.tar.gz and zword-VERSION-dkms.tar.gz: unpack one in /usr/src, then
+    /// `dkms install zmeld/VERSION` or `dkms install zword/VERSION`
+    #[arg(value_parser = ["dkms"])]
+    what: String,
+}
 
 /// A module that DKMS builds.
 pub struct Dkms {
@@ -64,9 +65,7 @@ impl Dkms {
     /// The source tree below `place`, made anew.
     pub fn tree(&self, place: &Path, version: &str) -> Result<PathBuf> {
         let folder = place.join(format!("{}-{version}", self.module));
-        if folder.exists() {
-            fs::remove_dir_all(&folder)?;
-        }
+        workspace::remove(&folder)?;
         let root = workspace::root();
         for part in self.sources {
             module_build::mirror(&root.join("store").join(part), &folder.join(part))?;
@@ -79,18 +78,13 @@ impl Dkms {
 }
 
 /// Makes what the argument names.
-pub fn run(arguments: &[String]) -> Result<ExitCode> {
-    match arguments {
-        [what] if what == "dkms" => {
-            for module in [&ZMELD, &ZWORD] {
-                let place = workspace::target().join("package");
-                let archive = pack(&module.tree(&place, &module_version()?)?)?;
-                println!("{}", workspace::shown(&archive));
-            }
-            Ok(ExitCode::SUCCESS)
-        }
-        _ => bail!("name one package: dkms"),
+pub fn run(_: &Options) -> Result<ExitCode> {
+    for module in [&ZMELD, &ZWORD] {
+        let place = workspace::target().join("package");
+        let archive = pack(&module.tree(&place, &module_version()?)?)?;
+        println!("{}", workspace::shown(&archive));
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The module's version, from its own source.
@@ -113,19 +107,13 @@ fn version_in(text: &str) -> Option<String> {
 fn pack(folder: &Path) -> Result<PathBuf> {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let archive = folder.with_file_name(format!("{name}-dkms.tar.gz"));
-    let status = Command::new("tar")
-        .args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner"])
-        .args(["--mtime=@0", "--mode=u=rwX,go=rX", "-czf"])
-        .arg(&archive)
-        .arg("-C")
+    let mut tar = Command::new("tar");
+    tar.args("--sort=name --owner=0 --group=0 --numeric-owner --mtime=@0".split(' '));
+    tar.args(["--mode=u=rwX,go=rX", "-czf"]).arg(&archive);
+    tar.arg("-C")
         .arg(folder.parent().unwrap_or(folder))
-        .arg(&*name)
-        .env("GZIP", "-n")
-        .status()
-        .context("cannot start tar")?;
-    if !status.success() {
-        bail!("tar cannot write {}", archive.display());
-    }
+        .arg(&*name);
+    output_of(tar.env("GZIP", "-n"))?;
     Ok(archive)
 }
 

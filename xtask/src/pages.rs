@@ -12,21 +12,53 @@ use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure, Context, Result};
 use serde::Deserialize;
+use zmeld_linux::Host;
 
 use crate::process::{run_in_front, was_interrupted};
+use crate::rust_tests::cargo;
 use crate::turn::{turn, Swap};
 use crate::workspace;
 
-/// The arguments of `pages`.
-pub const USAGE: &str = "[--install] [NAME...]";
+/// Run programs under memory pressure and keep pages of each that were swapped out
+///
+/// The programs of xtask/pages/programs.toml, one at a time; the pages go to target/pages.
+/// It takes root, a machine with zram and a memory control group, and about 20 minutes.
+/// Those that are kept are not run again.
+#[derive(clap::Args)]
+pub struct Options {
+    /// First install their packages with apt-get; without it, programs that are not there
+    /// are left out
+    #[arg(long)]
+    install: bool,
+    /// Only these
+    names: Vec<String>,
+}
 
-/// What `pages` does.
-pub const ABOUT: &str = "\
-Runs the programs of xtask/pages/programs.toml under memory pressure, one at a
-time, and keeps pages of each that were swapped out in target/pages: as root, on
-a machine with zram and a memory control group, for about 20 minutes. --install
-first installs their packages with apt-get; without it, programs that are not
-there are left out. With names, only these; those that are kept are not run again.";
+/// Make the tables of a codec
+///
+/// Makes store/zword/lengths.c from the pages of the programs that are for training, which
+/// `cargo xtask pages` keeps. The same pages give the same file.
+#[derive(clap::Args)]
+pub struct Train {
+    #[arg(value_parser = ["zword"])]
+    codec: String,
+}
+
+/// Runs `train`.
+pub fn train(_: &Train) -> Result<ExitCode> {
+    let programs = programs()?;
+    let train = programs.iter().filter(|program| program.set == Set::Train);
+    let files: Vec<PathBuf> = train.map(kept_file_of).collect::<Result<_>>()?;
+    let mut command = cargo(&["run", "--quiet", "--release", "--package", "zmeld-store"]);
+    command.args(["--example", "train_zword", "--"]);
+    command.arg(workspace::root().join("store/zword/lengths.c"));
+    let is_made = run_in_front(command.args(files))?.success();
+    ensure!(is_made, "the training fails");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What to say where there are none to measure with.
+pub const NONE: &str = "there are no pages to measure with: cargo xtask pages keeps some";
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
@@ -89,6 +121,17 @@ pub fn file_of(program: &Program) -> PathBuf {
     folder().join(format!("{}.pages", program.name))
 }
 
+/// The same, where there are some.
+pub fn kept_file_of(program: &Program) -> Result<PathBuf> {
+    let file = file_of(program);
+    let shown = workspace::shown(&file);
+    ensure!(
+        file.exists(),
+        "{shown} is missing: cargo xtask pages makes it"
+    );
+    Ok(file)
+}
+
 /// The stated programs, in the order of the list.
 pub fn programs() -> Result<Vec<Program>> {
     let path = list_folder().join("programs.toml");
@@ -142,17 +185,11 @@ fn in_turn(files: &[Vec<u8>], wanted: usize) -> Vec<u8> {
 }
 
 /// Runs `pages`.
-pub fn run(arguments: &[String]) -> Result<ExitCode> {
-    let install = arguments.iter().any(|argument| argument == "--install");
-    let names: Vec<&String> = arguments
-        .iter()
-        .filter(|name| *name != "--install")
-        .collect();
+pub fn run(options: &Options) -> Result<ExitCode> {
     let all = programs()?;
-    if let Some(unknown) = names
-        .iter()
-        .find(|name| !all.iter().any(|program| &program.name == **name))
-    {
+    let names = &options.names;
+    let is_known = |name: &&String| all.iter().any(|program| program.name == **name);
+    if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
         bail!("there is no program {unknown:?} in xtask/pages/programs.toml");
     }
     ensure!(
@@ -163,9 +200,9 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
         Path::new("/sys/class/zram-control/hot_add").exists(),
         "there is no zram here: modprobe zram"
     );
-    let wanted = |program: &&Program| names.is_empty() || names.contains(&&program.name);
+    let wanted = |program: &&Program| names.is_empty() || names.contains(&program.name);
     let chosen: Vec<&Program> = all.iter().filter(wanted).collect();
-    if install {
+    if options.install {
         install_packages(&chosen)?;
     }
     fs::create_dir_all(folder())?;
@@ -209,15 +246,8 @@ fn write(path: &Path, value: impl ToString) -> Result<()> {
 
 /// What is swapped out to it.
 fn used_bytes(swap: &Swap) -> Result<u64> {
-    let swaps = fs::read_to_string("/proc/swaps")?;
-    let device = swap.path().to_string_lossy();
-    let line = swaps
-        .lines()
-        .map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let used = line
-        .filter(|fields| fields.first() == Some(&device.as_ref()))
-        .find_map(|fields| fields.get(3)?.parse::<u64>().ok());
-    Ok(used.context("the swap device is gone")? * 1024)
+    let area = Host::here().swap_on(swap.path())?;
+    Ok(area.context("the swap device is gone")?.used_bytes)
 }
 
 /// All pages on it but same-filled ones, which free slots read as too.
@@ -292,8 +322,7 @@ impl Drop for Group {
 fn collect(program: &Program) -> Result<usize> {
     let _turn = turn().context("cannot wait for this machine's swap")?;
     let place = workspace::work_folder(&format!("pages/{}", program.name))?;
-    fs::remove_dir_all(&place)?;
-    fs::create_dir_all(&place)?;
+    workspace::empty_folder(&place)?;
     let swap = Swap::zram(DEVICE_BYTES, 100).map_err(anyhow::Error::msg)?;
     let group = Group::new(program.limit_mib)?;
     let log = File::create(folder().join(format!("{}.log", program.name)))?;
@@ -326,9 +355,7 @@ fn collect(program: &Program) -> Result<usize> {
         "nothing of it was swapped out, see target/pages/{}.log",
         program.name
     );
-    let unfinished = folder().join("unfinished");
-    fs::write(&unfinished, pages.concat())?;
-    fs::rename(&unfinished, file_of(program))?;
+    zmeld_linux::file::replace(&file_of(program), &pages.concat())?;
     Ok(pages.len())
 }
 

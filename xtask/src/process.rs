@@ -1,5 +1,6 @@
 //! Running programs: output into a log, a limit of time, and an end to all of
-//! them when the user presses Ctrl-C.
+//! them when the user presses Ctrl-C. What cannot be had or run here is an error of its
+//! own, [`Unavailable`], for which steps are skipped.
 //!
 //! Each program leads a process group of its own, so that what it started ends
 //! with it.
@@ -15,6 +16,36 @@ use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context, Result};
 use zmeld_linux::shell::word;
+
+use crate::workspace::{shown, work_folder};
+
+/// So long a program may take where nobody says otherwise.
+const LIMIT: Duration = Duration::from_secs(2 * 3600);
+
+/// Why something cannot be had or run here.
+#[derive(Debug)]
+pub struct Unavailable(pub String);
+
+impl std::fmt::Display for Unavailable {
+    fn fmt(&self, out: &mut std::fmt::Formatter) -> std::fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unavailable {}
+
+/// Ends a function with the reason why something cannot be had or run here.
+macro_rules! unavailable {
+    ($($reason:tt)*) => {
+        return Err($crate::process::Unavailable(format!($($reason)*)).into())
+    };
+}
+pub(crate) use unavailable;
+
+/// The reason, where that is what the error is about.
+pub fn reason(error: &anyhow::Error) -> Option<&str> {
+    error.downcast_ref::<Unavailable>().map(|it| it.0.as_str())
+}
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
@@ -48,9 +79,24 @@ impl FinishedProgram {
     pub fn succeeded(&self) -> bool {
         self.status.success()
     }
+
+    /// What it wrote, where it succeeded.
+    pub fn or_fail(self, command: &Command, log: &Log) -> Result<String> {
+        if self.succeeded() {
+            return Ok(self.text);
+        }
+        let line = command_line(command);
+        let line = line.get(..300).unwrap_or(&line);
+        bail!("`{line}`: {}, see {}", self.status, shown(&log.path));
+    }
 }
 
 impl Log {
+    /// A new, empty log of that name.
+    pub fn named(name: &str) -> Result<Log> {
+        Log::create(&work_folder("logs")?.join(format!("{name}.log")))
+    }
+
     /// A new, empty log.
     pub fn create(path: &Path) -> Result<Log> {
         // Truncated here, appended to by every program that gets the handle.
@@ -89,13 +135,31 @@ impl Log {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Runs a program to its end, or kills it after `limit`.
-    pub fn run(&self, command: &mut Command, limit: Duration) -> Result<FinishedProgram> {
-        self.run_watched(command, limit, &mut |_| {})
+    /// Runs a program to its end.
+    pub fn run(&self, command: &mut Command) -> Result<FinishedProgram> {
+        self.run_for(command, LIMIT)
+    }
+
+    /// The same, and kills it after `limit`.
+    pub fn run_for(&self, command: &mut Command, limit: Duration) -> Result<FinishedProgram> {
+        self.watched(command, limit, &mut |_| {})
+    }
+
+    /// Runs a program that must succeed; what it wrote.
+    pub fn must(&self, command: &mut Command) -> Result<String> {
+        self.run(command)?.or_fail(command, self)
     }
 
     /// The same, and says again and again what the program wrote meanwhile.
-    pub fn run_watched(
+    pub fn must_watched(
+        &self,
+        command: &mut Command,
+        watch: &mut dyn FnMut(&str),
+    ) -> Result<String> {
+        self.watched(command, LIMIT, watch)?.or_fail(command, self)
+    }
+
+    fn watched(
         &self,
         command: &mut Command,
         limit: Duration,
@@ -118,7 +182,7 @@ impl Log {
     }
 
     /// Runs several programs side by side; the first that failed, or the last.
-    pub fn run_together(&self, commands: Vec<Command>, limit: Duration) -> Result<FinishedProgram> {
+    pub fn run_together(&self, commands: Vec<Command>) -> Result<FinishedProgram> {
         let from = self.size()?;
         let mut children = Vec::new();
         for mut command in commands {
@@ -127,7 +191,7 @@ impl Log {
         let mut worst: Option<ExitStatus> = None;
         let mut broken = None;
         for child in &mut children {
-            match wait(child, limit) {
+            match wait(child, LIMIT) {
                 Ok(status) if worst.is_none_or(|worst| worst.success()) => worst = Some(status),
                 Ok(_) => {}
                 Err(error) => broken = Some(error),
@@ -153,6 +217,20 @@ impl Log {
             .spawn()
             .with_context(|| format!("cannot start {}", command.get_program().to_string_lossy()))
     }
+}
+
+/// What a program that must succeed writes to its standard output, without what ends it.
+pub fn output_of(command: &mut Command) -> Result<String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("cannot start {program}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        bail!("`{}`: {}", command_line(command), said.trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout)
+        .trim_end()
+        .to_owned())
 }
 
 /// Runs a program that talks to the user itself.
@@ -244,12 +322,11 @@ mod tests {
 
     #[test]
     fn what_takes_too_long_is_ended_with_what_it_started() {
-        let folder = crate::workspace::work_folder("unit").unwrap();
-        let log = Log::create(&folder.join("too-long.log")).unwrap();
+        let log = Log::named("unit-too-long").unwrap();
         let started = Instant::now();
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 60 & sleep 60"]);
-        let said = log.run(&mut command, Duration::from_millis(50));
+        let said = log.run_for(&mut command, Duration::from_millis(50));
         assert!(said.err().unwrap().to_string().contains("was ended"));
         assert!(started.elapsed() < Duration::from_secs(20));
     }

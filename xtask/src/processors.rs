@@ -3,9 +3,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use anyhow::{bail, Result};
+use anyhow::Result;
 
 use crate::c_build;
 use crate::process::Log;
@@ -15,8 +14,6 @@ use crate::workspace;
 
 /// The step's name.
 pub const STEP: &str = "processors";
-
-const LIMIT: Duration = Duration::from_secs(900);
 
 /// For our own sources.
 const STRICT: &[&str] = &["-Wall", "-Wextra", "-Werror"];
@@ -75,13 +72,9 @@ pub const X86_64: Processor = Processor {
 };
 
 impl Processor {
-    /// What is missing to run programs of its.
-    pub fn missing(&self) -> Option<String> {
-        let missing: Vec<&str> = [self.compiler, self.emulator]
-            .into_iter()
-            .filter(|program| !tools::is_on_path(program))
-            .collect();
-        (!missing.is_empty()).then(|| format!("missing: {}", missing.join(", ")))
+    /// Programs for it can be compiled and run here.
+    pub fn need(&self) -> Result<()> {
+        tools::need(&[self.compiler, self.emulator])
     }
 
     /// What compiles our own sources for it, and links without shared libraries.
@@ -119,10 +112,7 @@ pub fn add_store_flags(command: &mut Command, includes: &[PathBuf]) {
 
 /// Compiles a program of ours.
 pub fn compile(log: &Log, mut command: Command, sources: &[PathBuf], program: &Path) -> Result<()> {
-    command.args(sources).arg("-o").arg(program);
-    if !log.run(&mut command, LIMIT)?.succeeded() {
-        bail!("{} does not compile", workspace::shown(&sources[0]));
-    }
+    log.must(command.args(sources).arg("-o").arg(program))?;
     Ok(())
 }
 
@@ -141,25 +131,22 @@ pub fn test(log: &Log) -> Result<Tally> {
     compiler.args(STRICT);
     add_store_flags(&mut compiler, &[]);
     compile(log, compiler, &sources, &own)?;
-    let ran = log.run(Command::new(&own).arg(&pages), LIMIT)?;
+    let ran = log.run(Command::new(&own).arg(&pages))?;
     let expected = results(&ran.text);
     if !ran.succeeded() || expected.is_empty() {
         return Ok(Tally::fail(STEP, "fails on this machine's processor"));
     }
     let mut tally = Tally::pass();
     for processor in PROCESSORS {
-        if let Some(reason) = processor.missing() {
-            tally.add(Tally::skip(STEP, format!("{}: {reason}", processor.name)));
-            continue;
-        }
-        let program = folder.join(processor.emulator);
-        compile(log, processor.strict_compiler(&[]), &sources, &program)?;
-        let ran = log.run(processor.run().arg(&program).arg(&pages), LIMIT)?;
-        tally.add(Tally::of(
-            STEP,
-            ran.succeeded() && results(&ran.text) == expected,
-            format!("{}: other bytes than on this machine", processor.name),
-        ));
+        let ran = processor.need().and_then(|()| {
+            let program = folder.join(processor.emulator);
+            compile(log, processor.strict_compiler(&[]), &sources, &program)?;
+            let ran = log.run(processor.run().arg(&program).arg(&pages))?;
+            let same = ran.succeeded() && results(&ran.text) == expected;
+            let why = format!("{}: other bytes than on this machine", processor.name);
+            Ok(Tally::of(STEP, same, why))
+        });
+        tally.add(Tally::or_skip(STEP, ran)?);
     }
     Ok(tally)
 }

@@ -3,15 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::apt::Reason;
-use crate::process::Log;
+use crate::process::{output_of, unavailable, Log};
 use crate::workspace;
-
-const LIMIT: Duration = Duration::from_secs(1800);
 
 /// What was installed last stands here.
 const STAMP: &str = "lock";
@@ -21,22 +17,13 @@ const PYTHONS: &[&str] = &["python3", "/usr/bin/python3"];
 
 fn is_usable(python: &str) -> bool {
     let probe = "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))";
-    let ran = Command::new(python).args(["-c", probe]).output();
-    ran.is_ok_and(|output| output.status.success())
+    output_of(Command::new(python).args(["-c", probe])).is_ok()
 }
 
-/// The folder of the environment's programs, under the build's folder; why not, where it
-/// cannot be had here.
-///
-/// # Errors
-/// When it was interrupted, or files cannot be read or written.
-pub fn environment(
-    log: &Log,
-    lock: &Path,
-    folder: &str,
-) -> Result<std::result::Result<PathBuf, Reason>> {
+/// The folder of the environment's programs, under the build's folder.
+pub fn environment(log: &Log, lock: &Path, folder: &str) -> Result<PathBuf> {
     let Some(python) = PYTHONS.iter().copied().find(|python| is_usable(python)) else {
-        return Ok(Err("no Python of 3.10 or newer with venv".into()));
+        unavailable!("no Python of 3.10 or newer with venv");
     };
     let wanted =
         fs::read_to_string(lock).with_context(|| format!("cannot read {}", lock.display()))?;
@@ -44,7 +31,7 @@ pub fn environment(
     let programs = folder.join("bin");
     let stamp = folder.join(STAMP);
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
-        return Ok(Ok(programs));
+        return Ok(programs);
     }
     let mut make = Command::new(python);
     make.args(["-m", "venv", "--clear"]).arg(&folder);
@@ -52,13 +39,12 @@ pub fn environment(
     install.args(["-m", "pip", "install", "--quiet", "--require-hashes", "-r"]);
     install.arg(lock);
     for mut command in [make, install] {
-        if !log.run(&mut command, LIMIT)?.succeeded() {
-            let why = "its packages cannot be had, is there a network? The log says more";
-            return Ok(Err(why.into()));
+        if !log.run(&mut command)?.succeeded() {
+            unavailable!("its packages cannot be had, is there a network? The log says more");
         }
     }
     fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))?;
-    Ok(Ok(programs))
+    Ok(programs)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, Result};
 
 use crate::pace::Pace;
-use crate::process::{was_interrupted, Log};
+use crate::process::{reason, was_interrupted, FinishedProgram, Log};
 use crate::workspace;
 
 /// Steps that run beside each other at most, each on a processor of its own: guests
@@ -18,7 +18,7 @@ const BESIDE_MAX: usize = 4;
 const TAIL_LINES: usize = 60;
 
 /// How much is tested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TestScope {
     /// Under two minutes, once things are built.
     Quick,
@@ -80,6 +80,56 @@ impl Tally {
         self.skipped.extend(other.skipped);
     }
 
+    /// What a program says by the Test Anything Protocol: `ok N - name`, `not ok N - name`,
+    /// `# SKIP reason` behind a check or behind a plan of none, and the plan `1..N`, without
+    /// which it came to no proper end.
+    pub fn of_tap(step: &str, output: &str) -> Tally {
+        let mut tally = Tally::default();
+        let mut planned = None;
+        for line in output.lines() {
+            let (said, skipped) = match line.split_once(" # SKIP ") {
+                Some((said, why)) => (said, Some(why)),
+                None => (line, None),
+            };
+            let name = said.split_once(" - ").map_or(said, |(_, name)| name);
+            if let Some(count) = said.strip_prefix("1..") {
+                planned = count.trim().parse().ok();
+                tally.add(skipped.map_or(Tally::default(), |why| Tally::skip(step, why)));
+            } else if said.starts_with("not ok ") {
+                tally.add(Tally::fail(step, name));
+            } else if said.starts_with("ok ") {
+                let name = format!("{step} {name}");
+                tally.add(skipped.map_or(Tally::pass(), |why| Tally::skip(&name, why)));
+            }
+        }
+        let seen = tally.passed + (tally.failed.len() + tally.skipped.len()) as u64;
+        if planned != Some(seen) && (planned, seen) != (Some(0), 1) {
+            tally.add(Tally::fail(
+                step,
+                format!("{seen} checks and no proper end"),
+            ));
+        }
+        tally
+    }
+
+    /// The same of a program that ran tests, with what its end says beside them.
+    pub fn whole(mut self, name: &str, ran: &FinishedProgram) -> Tally {
+        if !ran.succeeded() && self.failed.is_empty() {
+            self.add(Tally::fail(name, "it does not compile, or crashed"));
+        } else if ran.succeeded() && self.passed == 0 && self.skipped.is_empty() {
+            self.add(Tally::fail(name, "no test ran"));
+        }
+        self
+    }
+
+    /// What was found, or that it cannot be had here.
+    pub fn or_skip(step: &str, found: Result<Tally>) -> Result<Tally> {
+        found.or_else(|error| match reason(&error) {
+            Some(reason) => Ok(Tally::skip(step, reason)),
+            None => Err(error),
+        })
+    }
+
     /// Adds the `SKIP: reason` lines of a program's output.
     pub fn add_skip_lines(&mut self, name: &str, text: &str) {
         for reason in skip_lines(text) {
@@ -88,7 +138,7 @@ impl Tally {
     }
 
     /// Whether nothing of it could run.
-    fn did_not_run(&self) -> bool {
+    pub fn did_not_run(&self) -> bool {
         self.passed == 0 && self.failed.is_empty()
     }
 
@@ -112,32 +162,15 @@ pub fn skip_lines(text: &str) -> impl Iterator<Item = String> + '_ {
 /// What is left of a step when all that it needs is built.
 pub type Rest = Box<dyn FnOnce(&Log) -> Result<Tally> + Send>;
 
-/// How far a step is in front.
-pub enum Stage {
-    /// At its end.
-    Ended(Tally),
-    /// What is left takes one processor, and nothing that another step changes.
-    Rest(Rest),
-}
-
-impl Stage {
-    /// To the end of the step, in front.
-    pub fn finish(self, log: &Log) -> Result<Tally> {
-        match self {
-            Stage::Ended(tally) => Ok(tally),
-            Stage::Rest(rest) => rest(log),
-        }
-    }
-}
-
 type InFront<'a, T> = Box<dyn Fn(&Log) -> Result<T> + 'a>;
 
 /// What a step does; what its programs say goes to the log.
 pub enum Action<'a> {
     /// With nothing beside it.
     Alone(InFront<'a, Tally>),
-    /// In front until the rest of it may run beside other steps.
-    Beside(InFront<'a, Stage>),
+    /// In front until the rest of it may run beside other steps: it takes one processor, and
+    /// nothing that another step changes.
+    Beside(InFront<'a, Rest>),
 }
 
 /// A named part of a test run.
@@ -216,8 +249,7 @@ fn run_steps(steps: &[Step], report: &mut Report) -> Result<()> {
             let found = match &step.run {
                 Action::Alone(run) => run(&log),
                 Action::Beside(start) => match start(&log) {
-                    Ok(Stage::Ended(tally)) => Ok(tally),
-                    Ok(Stage::Rest(rest)) => {
+                    Ok(rest) => {
                         let over = over.clone();
                         running += 1;
                         scope.spawn(move || {
@@ -270,7 +302,7 @@ struct Report {
 impl Report {
     fn take(&mut self, steps: &[Step], ended: EndedStep) -> Result<()> {
         let step = &steps[ended.index];
-        let found = match ended.found {
+        let found = match Tally::or_skip(&step.name, ended.found) {
             Ok(found) => found,
             Err(error) if was_interrupted() => return Err(error),
             Err(error) => Tally::fail(&step.name, format!("{error:#}")),
@@ -398,12 +430,12 @@ mod tests {
             let start = move |_: &Log| {
                 let (running, meet) = (running.clone(), meet.clone());
                 running.fetch_add(1, SeqCst);
-                Ok(Stage::Rest(Box::new(move |_: &Log| {
+                Ok(Box::new(move |_: &Log| {
                     // Each waits until the other is there.
                     meet.wait();
                     running.fetch_sub(1, SeqCst);
                     Ok(Tally::pass())
-                })))
+                }) as Rest)
             };
             Step {
                 name: format!("unit-{name}"),
@@ -422,12 +454,25 @@ mod tests {
             name: "unit-panics".to_owned(),
             about: String::new(),
             run: Action::Beside(Box::new(|_| {
-                Ok(Stage::Rest(Box::new(|_| panic!("as the test wants it"))))
+                Ok(Box::new(|_: &Log| -> Result<Tally> { panic!("as the test wants it") }) as Rest)
             })),
         };
         let total = run_all(&[beside("a"), beside("b"), alone, panics], Vec::new()).unwrap();
         assert_eq!((total.passed, total.failed.len()), (3, 1));
         assert!(total.failed[0].1.contains("panicked"));
+    }
+
+    #[test]
+    fn checks_are_counted_and_a_missing_end_is_a_failure() {
+        let text =
+            "# x\nok 1 - a\n    ok 1 - not ours\nnot ok 2 - b\nok 3 - c # SKIP no tool\n1..3\n";
+        let tally = Tally::of_tap("s", text);
+        assert_eq!(tally.counts(), "1 passed, 1 failed, 1 skipped");
+        assert_eq!(tally.failed[0].1, "b");
+        assert_eq!(Tally::of_tap("s", "ok 1 - a\n").failed.len(), 1);
+        let tally = Tally::of_tap("s", "1..0 # SKIP none\n");
+        assert_eq!(tally.skipped, [("s".to_owned(), "none".to_owned())]);
+        assert!(tally.did_not_run());
     }
 
     #[test]

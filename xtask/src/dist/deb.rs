@@ -4,7 +4,6 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
 
@@ -13,8 +12,6 @@ use super::{Package, Release};
 use crate::kernels::Arch;
 use crate::process::Log;
 use crate::workspace;
-
-const LIMIT: Duration = Duration::from_secs(900);
 
 /// The scripts that dpkg runs.
 const SCRIPTS: &[&str] = &["preinst", "postinst", "prerm", "postrm"];
@@ -62,7 +59,7 @@ pub fn make(
     ]);
     build.arg(tree.root()).arg(&place);
     build.env("SOURCE_DATE_EPOCH", release.epoch.to_string());
-    let built = log.run(&mut build, LIMIT)?.succeeded();
+    let built = log.run(&mut build)?.succeeded();
     fs::remove_dir_all(&control)?;
     if !built {
         bail!("dpkg-deb fails, see {}", workspace::shown(log.path()));

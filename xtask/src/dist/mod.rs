@@ -17,31 +17,27 @@ pub mod source;
 mod tree;
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{bail, Context, Result};
 
-use crate::apt::Reason;
 use crate::kernels::Arch;
 use crate::package::{self, Dkms};
-use crate::process::Log;
+use crate::process::{output_of, reason, Log};
 use crate::tools;
 use crate::workspace;
 use bill::Bill;
 use program::Target;
 use tree::Tree;
 
-/// The arguments of `dist`.
-pub const USAGE: &str = "";
-
-/// What `dist` does.
-pub const ABOUT: &str = "\
-Makes under target/dist what is released, from the last commit: the source archive with
-all crates, static programs for x86-64 and arm64, packages of them and of the kernel module's sources (.deb,
-.rpm), bills of materials, and SHA256SUMS. What this machine lacks is named and left
-out. The same commit and compilers give the same bytes.";
+/// Make under target/dist what is released, from the last commit
+///
+/// The source archive with all crates, static programs for x86-64 and arm64, packages of them
+/// and of the kernel modules' sources (.deb, .rpm), bills of materials, and SHA256SUMS. What
+/// this machine lacks is named and left out. The same commit and compilers give the same bytes.
+#[derive(clap::Args)]
+pub struct Options {}
 
 /// What is made, and where.
 pub struct Release {
@@ -133,16 +129,9 @@ each kernel that is installed. Installing it changes no setting.",
 impl Release {
     /// That of the last commit, with results in `folder`.
     pub fn of_commit(folder: &Path) -> Result<Release> {
-        let output = Command::new("git")
-            .current_dir(workspace::root())
-            .args(["log", "-1", "--format=%ct"])
-            .output()
-            .context("cannot start git")?;
-        let epoch = String::from_utf8_lossy(&output.stdout);
-        let epoch = epoch
-            .trim()
-            .parse()
-            .context("this is no clone: git knows no commit")?;
+        let epoch = git(&["log", "-1", "--format=%ct"])?;
+        let epoch = epoch.parse();
+        let epoch = epoch.context("this is no clone: git knows no commit")?;
         fs::create_dir_all(folder)?;
         Ok(Release {
             version: package::module_version()?,
@@ -175,42 +164,28 @@ impl Release {
 
     /// Its time, as ISO 8601 writes it.
     fn time(&self) -> Result<String> {
-        let output = Command::new("date")
-            .args(["-u", "+%Y-%m-%dT%H:%M:%SZ", "-d"])
-            .arg(format!("@{}", self.epoch))
-            .output()?;
-        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        let time = format!("@{}", self.epoch);
+        output_of(Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ", "-d", &time]))
     }
+}
+
+fn git(arguments: &[&str]) -> Result<String> {
+    let mut git = Command::new("git");
+    output_of(git.current_dir(workspace::root()).args(arguments))
 }
 
 /// Makes all of it.
-pub fn run(arguments: &[String]) -> Result<ExitCode> {
-    if let Some(argument) = arguments.first() {
-        bail!("there is no argument {argument:?}");
-    }
+pub fn run() -> Result<ExitCode> {
     let release = Release::of_commit(&workspace::target().join("dist"))?;
-    let log = Log::create(&workspace::work_folder("logs")?.join("dist.log"))?;
-    if is_changed()? {
+    let log = Log::named("dist")?;
+    if !git(&["status", "--porcelain"])?.is_empty() {
         bail!("there are changes that are not committed: packages are made from a commit");
     }
-    let made = make(&log, &release)?;
-    for path in &made {
-        let size = fs::metadata(path)?.len();
-        println!("{:>10}  {}", kib(size), workspace::shown(path));
+    for path in &make(&log, &release)? {
+        let kib = fs::metadata(path)?.len().div_ceil(1024);
+        println!("{kib:>10} KiB  {}", workspace::shown(path));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn kib(bytes: u64) -> String {
-    format!("{} KiB", bytes.div_ceil(1024))
-}
-
-fn is_changed() -> Result<bool> {
-    let output = Command::new("git")
-        .current_dir(workspace::root())
-        .args(["status", "--porcelain"])
-        .output()?;
-    Ok(!output.stdout.is_empty())
 }
 
 /// Makes everything that can be made here; the paths of what was.
@@ -220,9 +195,10 @@ pub fn make(log: &Log, release: &Release) -> Result<Vec<PathBuf>> {
     source::pack(log, release, &sources, &archive)?;
     let [build, scripts] = arch_files(release, &archive)?;
     let mut targets = vec![own_target()?];
-    match program::arm64(log)? {
+    match program::arm64(log) {
         Ok(target) => targets.push(target),
-        Err(reason) => println!("Nothing for arm64: {reason}."),
+        Err(error) if reason(&error).is_some() => println!("Nothing for arm64: {error}."),
+        Err(error) => return Err(error),
     }
     let products = release.work("products")?;
     let mut made = vec![archive, build, scripts];
@@ -266,12 +242,8 @@ fn own_target() -> Result<Target> {
     Ok(target)
 }
 
-/// The program's .deb for a processor; if it cannot be built here, why.
-pub fn make_program_deb(
-    log: &Log,
-    release: &Release,
-    arch: Arch,
-) -> Result<std::result::Result<PathBuf, Reason>> {
+/// The program's .deb for a processor.
+pub fn make_program_deb(log: &Log, release: &Release, arch: Arch) -> Result<PathBuf> {
     let sources = source::tree(log, release, &release.work("source")?)?;
     let own = own_target()?;
     let products = release.work("products")?;
@@ -280,17 +252,15 @@ pub fn make_program_deb(
     let speaks = build(&own)?;
     let (target, program) = match arch {
         Arch::Amd64 => (own, speaks.clone()),
-        Arch::Arm64 => match program::arm64(log)? {
-            Ok(target) => {
-                let program = build(&target)?;
-                (target, program)
-            }
-            Err(reason) => return Ok(Err(reason)),
-        },
+        Arch::Arm64 => {
+            let target = program::arm64(log)?;
+            let program = build(&target)?;
+            (target, program)
+        }
     };
     let bill = Bill::of(&sources, target.triple, &compiler()?)?;
     let tree = program_tree(release, &sources, arch, &program, &speaks, &bill)?;
-    Ok(Ok(deb::make(log, release, &PROGRAM, Some(arch), &tree)?))
+    deb::make(log, release, &PROGRAM, Some(arch), &tree)
 }
 
 /// The .deb of the module's sources.
@@ -374,14 +344,8 @@ fn program_tree(
         &fs::read(packaging.join("sysusers.conf"))?,
     )?;
 
-    let says = |words: &[&str]| -> Result<Vec<u8>> {
-        let output = Command::new(speaks).args(words).output()?;
-        if !output.status.success() {
-            bail!("zmeld {} fails", words.join(" "));
-        }
-        Ok(output.stdout)
-    };
-    for (name, page) in man_pages(&String::from_utf8(says(&["man"])?)?) {
+    let says = |words: &[&str]| output_of(Command::new(speaks).args(words)).map(|it| it + "\n");
+    for (name, page) in man_pages(&says(&["man"])?) {
         let path = format!("/usr/share/man/man1/{name}.1.gz");
         tree.file(&path, &gzip(page.as_bytes())?)?;
     }
@@ -393,7 +357,7 @@ fn program_tree(
     ] {
         tree.file(
             &format!("/usr/share/{path}"),
-            &says(&["completions", shell])?,
+            says(&["completions", shell])?.as_bytes(),
         )?;
     }
 
@@ -489,44 +453,26 @@ fn copyright(tree: &mut Tree, docs: &str, from: &Path) -> Result<()> {
 
 /// The same bytes each time: without a name and a time.
 fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
-    let mut child = Command::new("gzip")
-        .args(["-9", "-n", "-c"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("cannot start gzip")?;
-    let mut input = child.stdin.take().context("no input of gzip")?;
-    let bytes = bytes.to_vec();
-    let writer = std::thread::spawn(move || input.write_all(&bytes));
-    let output = child.wait_with_output()?;
-    let written = writer.join().is_ok_and(|written| written.is_ok());
-    if !output.status.success() || !written {
-        bail!("gzip fails");
-    }
+    let place = workspace::work_folder("dist")?.join("packed");
+    fs::write(&place, bytes)?;
+    let mut gzip = Command::new("gzip");
+    let packed = gzip.args(["-9", "-n", "-c"]).stdin(fs::File::open(&place)?);
+    let output = packed.stderr(Stdio::inherit()).output();
+    let output = output.context("cannot start gzip")?;
+    anyhow::ensure!(output.status.success(), "gzip fails");
     Ok(output.stdout)
 }
 
 fn compiler() -> Result<String> {
-    let output = Command::new("rustc")
-        .current_dir(workspace::root())
-        .arg("--version")
-        .output()
-        .context("cannot start rustc")?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    Ok(text.split(' ').nth(1).unwrap_or_default().trim().to_owned())
+    let mut rustc = Command::new("rustc");
+    let text = output_of(rustc.current_dir(workspace::root()).arg("--version"))?;
+    Ok(text.split(' ').nth(1).unwrap_or_default().to_owned())
 }
 
 /// How Arch Linux builds it, with the archive's version and checksum.
 fn arch_files(release: &Release, archive: &Path) -> Result<[PathBuf; 2]> {
-    let output = Command::new("sha256sum")
-        .arg(archive)
-        .output()
-        .context("cannot start sha256sum")?;
-    let text = String::from_utf8_lossy(&output.stdout);
+    let text = output_of(Command::new("sha256sum").arg(archive))?;
     let sum = text.split(' ').next().unwrap_or_default();
-    if !output.status.success() || sum.len() != 64 {
-        bail!("sha256sum fails");
-    }
     let from = workspace::root().join("packaging/arch");
     let text = fs::read_to_string(from.join("PKGBUILD"))?
         .replace("@VERSION@", &release.version)
@@ -541,16 +487,10 @@ fn arch_files(release: &Release, archive: &Path) -> Result<[PathBuf; 2]> {
 fn checksums(release: &Release, made: &[PathBuf]) -> Result<PathBuf> {
     let mut names: Vec<_> = made.iter().filter_map(|path| path.file_name()).collect();
     names.sort();
-    let output = Command::new("sha256sum")
-        .current_dir(&release.folder)
-        .args(names)
-        .output()
-        .context("cannot start sha256sum")?;
-    if !output.status.success() {
-        bail!("sha256sum fails");
-    }
+    let mut sum = Command::new("sha256sum");
+    let sums = output_of(sum.current_dir(&release.folder).args(names))? + "\n";
     let place = release.folder.join("SHA256SUMS");
-    fs::write(&place, output.stdout)?;
+    fs::write(&place, sums)?;
     Ok(place)
 }
 

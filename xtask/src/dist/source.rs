@@ -4,17 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::Command;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result};
 use serde_json::Value;
 
 use super::Release;
-use crate::process::Log;
+use crate::process::{output_of, Log};
 use crate::workspace;
-
-const LIMIT: Duration = Duration::from_secs(1800);
 
 /// The machines whose crates the archive has. Those that only others need are there
 /// by name and without their sources: half of all bytes are Windows' libraries.
@@ -40,27 +37,14 @@ directory = "vendor"
 /// The tree of the release at `place`, made anew, with the crates in `vendor`.
 pub fn tree(log: &Log, release: &Release, place: &Path) -> Result<PathBuf> {
     let tree = place.join(release.name());
-    if tree.exists() {
-        fs::remove_dir_all(&tree)?;
-    }
-    fs::create_dir_all(&tree)?;
+    workspace::empty_folder(&tree)?;
     let mut unpack = Command::new("sh");
     unpack.current_dir(workspace::root()).env("to", &tree);
-    unpack.args(["-c", "git archive HEAD | tar -x -C \"$to\""]);
-    if !log.run(&mut unpack, LIMIT)?.succeeded() || !tree.join("Cargo.lock").exists() {
-        bail!("the commit cannot be unpacked: is this a clone, and is git installed?");
-    }
+    let script = "git archive HEAD | tar -x -C \"$to\" && test -e \"$to/Cargo.lock\"";
+    log.must(unpack.args(["-c", script]))?;
     let mut vendor = cargo(&tree);
-    vendor.args([
-        "vendor",
-        "--quiet",
-        "--locked",
-        "--versioned-dirs",
-        "vendor",
-    ]);
-    if !log.run(&mut vendor, LIMIT)?.succeeded() {
-        bail!("`cargo vendor` fails: {}", workspace::shown(log.path()));
-    }
+    vendor.args("vendor --quiet --locked --versioned-dirs vendor".split(' '));
+    log.must(&mut vendor)?;
     thin(&tree)?;
     let config = tree.join(".cargo/config.toml");
     let text = fs::read_to_string(&config)? + CONFIG;
@@ -112,16 +96,8 @@ fn packages(tree: &Path, target: &str) -> Result<Vec<String>> {
 pub fn metadata(tree: &Path, target: &str) -> Result<Value> {
     let mut command = cargo(tree);
     command.args(["metadata", "--format-version=1", "--locked", "--offline"]);
-    let output = command
-        .arg(format!("--filter-platform={target}"))
-        .output()?;
-    if !output.status.success() {
-        bail!(
-            "`cargo metadata` fails: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
-    Ok(serde_json::from_slice(&output.stdout)?)
+    let text = output_of(command.arg(format!("--filter-platform={target}")))?;
+    Ok(serde_json::from_str(&text)?)
 }
 
 fn hollow(folder: &Path) -> Result<()> {
@@ -168,28 +144,17 @@ fn hollow_manifest(mut manifest: toml::Table) -> toml::Table {
 
 /// Packs a folder: the same bytes for the same content, whoever does it and when.
 pub fn pack(log: &Log, release: &Release, folder: &Path, archive: &Path) -> Result<()> {
-    let name = folder.file_name().unwrap_or_default();
-    let file = fs::File::create(archive)?;
-    let mut tar = Command::new("tar");
-    tar.args(["--format=gnu", "--sort=name", "--numeric-owner"]);
-    tar.args(["--owner=0", "--group=0", "--mode=u=rwX,go=rX", "-c"]);
-    tar.arg(format!("--mtime=@{}", release.epoch));
-    tar.arg("-C")
-        .arg(folder.parent().unwrap_or(folder))
-        .arg(name);
-    let mut tar = tar
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("cannot start tar")?;
-    let from = tar.stdout.take().context("no output of tar")?;
     // One thread: more would part the archive by how many there are.
-    let mut xz = Command::new("xz");
-    xz.args(["-6", "-T1", "-c"]).stdin(from).stdout(file);
-    let packed = xz.status().context("cannot start xz")?.success();
-    if !tar.wait()?.success() || !packed {
-        bail!("{} cannot be packed", folder.display());
-    }
-    log.note(&format!("packed {}", archive.display()))
+    let script = "tar \"$@\" | xz -6 -T1 -c";
+    let mut pack = Command::new("bash");
+    pack.args(["-o", "pipefail", "-c", &format!("{script} > \"$0\"")])
+        .arg(archive);
+    pack.args(["--format=gnu", "--sort=name", "--numeric-owner"]);
+    pack.args(["--owner=0", "--group=0", "--mode=u=rwX,go=rX", "-c"]);
+    pack.arg(format!("--mtime=@{}", release.epoch));
+    pack.arg("-C").arg(folder.parent().unwrap_or(folder));
+    log.must(pack.arg(folder.file_name().unwrap_or_default()))?;
+    Ok(())
 }
 
 #[cfg(test)]
