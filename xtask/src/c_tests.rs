@@ -290,7 +290,7 @@ fn find_launch(log: &Log, flavour: Flavour) -> Result<Launch> {
         if before.first().is_some_and(|tool| !tools::is_on_path(tool)) {
             continue;
         }
-        let probe = |_| tools::works(log, &compiler, flavour.flags(), PROBE, before);
+        let probe = |_| tools::works(log, &compiler, &flavour.flags(), PROBE, before);
         match (0..tries)
             .map(probe)
             .collect::<Result<Result<(), String>, _>>()?

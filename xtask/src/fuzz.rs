@@ -176,9 +176,8 @@ fn with_driver(
     seed: u64,
 ) -> Result<Tally> {
     let probe = "int main(void) { return 0; }\n";
-    let flags = Flavour::Address.flags();
     let compiler = Flavour::Address.compiler();
-    let flavour = match tools::works(log, &compiler, flags, probe, &[])? {
+    let flavour = match tools::works(log, &compiler, &Flavour::Address.flags(), probe, &[])? {
         Ok(()) => Flavour::Address,
         Err(why) => {
             log.note(&format!("without sanitizers: {why}"))?;

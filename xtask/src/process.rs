@@ -181,32 +181,6 @@ impl Log {
         })
     }
 
-    /// Runs several programs side by side; the first that failed, or the last.
-    pub fn run_together(&self, commands: Vec<Command>) -> Result<FinishedProgram> {
-        let from = self.size()?;
-        let mut children = Vec::new();
-        for mut command in commands {
-            children.push(self.spawn(&mut command)?);
-        }
-        let mut worst: Option<ExitStatus> = None;
-        let mut broken = None;
-        for child in &mut children {
-            match wait(child, LIMIT) {
-                Ok(status) if worst.is_none_or(|worst| worst.success()) => worst = Some(status),
-                Ok(_) => {}
-                Err(error) => broken = Some(error),
-            }
-        }
-        match (worst, broken) {
-            (Some(status), None) => Ok(FinishedProgram {
-                status,
-                text: self.text_from(from)?,
-            }),
-            (_, Some(error)) => Err(error),
-            (None, None) => bail!("there was nothing to run"),
-        }
-    }
-
     fn spawn(&self, command: &mut Command) -> Result<Child> {
         self.note(&format!("$ {}", command_line(command)))?;
         command

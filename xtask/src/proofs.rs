@@ -23,41 +23,21 @@ use crate::workspace;
 pub const STEP: &str = "proofs";
 
 const SUITE: &str = "trixie";
-const PACKAGES: &[&str] = &[
-    "cbmc",
-    "libc6",
-    "libgcc-s1",
-    "libstdc++6",
-    "minisat",
-    "zlib1g",
-];
+const PACKAGES: &str = "cbmc libc6 libgcc-s1 libstdc++6 minisat zlib1g";
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
 const LIMIT: Duration = Duration::from_secs(900);
 const LIMIT_LONG: Duration = Duration::from_secs(4 * 3600);
 
 /// zword's limits beside the size of a block.
-const LIMITS: &[&str] = &[
-    "-DZWORD_MATCH_MAX=12u",
-    "-DZWORD_RUN_MAX=3u",
-    "-DZWORD_COUNT_MAX=3u",
-    "-DZWORD_NARROW_MAX=7u",
-    "-DZWORD_NEAR_MAX=8u",
-    "-DZWORD_POSITION_BITS=1",
-    "-DZWORD_CHAIN_LINKS=2u",
-    "-DZWORD_SKIP_SHIFT=2",
-];
+const LIMITS: &str = "-DZWORD_MATCH_MAX=12u -DZWORD_RUN_MAX=3u -DZWORD_COUNT_MAX=3u \
+    -DZWORD_NARROW_MAX=7u -DZWORD_NEAR_MAX=8u -DZWORD_POSITION_BITS=1 -DZWORD_CHAIN_LINKS=2u \
+    -DZWORD_SKIP_SHIFT=2";
 
 /// What is checked at every access, besides what a proof says itself. A loop that
 /// may go on behind its bound is a failure.
-const CHECKS: &[&str] = &[
-    "--unwinding-assertions",
-    "--bounds-check",
-    "--pointer-check",
-    "--slice-formula",
-    "--object-bits",
-    "12",
-];
+const CHECKS: &str =
+    "--unwinding-assertions --bounds-check --pointer-check --slice-formula --object-bits 12";
 
 /// One `PROOF(name, block, block_long, loops)` of `store/tests/proofs/FILE.c`.
 struct Proof {
@@ -106,7 +86,7 @@ fn cbmc(log: &Log) -> Result<PathBuf> {
     let place = workspace::work_folder("cbmc")?;
     let root = place.join("root");
     if !root.exists() {
-        let packages: Vec<String> = PACKAGES.iter().map(|&name| name.into()).collect();
+        let packages: Vec<String> = PACKAGES.split(' ').map(str::to_owned).collect();
         let suite = Suite::open(log, SUITE, Arch::Amd64, &place.join("apt"))?;
         suite.unpack(log, &packages, &root)?;
     }
@@ -135,8 +115,8 @@ impl Proof {
             .arg("-I")
             .arg(store.join("port/user"))
             .arg(format!("-DZWORD_BLOCK_SIZE={block}u"))
-            .args(LIMITS)
-            .args(CHECKS)
+            .args(LIMITS.split(' '))
+            .args(CHECKS.split(' '))
             .args(["--unwind", &loops.to_string()]);
         command
     }

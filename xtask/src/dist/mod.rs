@@ -162,6 +162,12 @@ impl Release {
         Ok(folder)
     }
 
+    /// Where the files of the program's package are laid out.
+    fn program_tree(&self, arch: Arch) -> Result<Tree> {
+        let root = self.work(&format!("tree-zmeld-{}", arch.debian()))?;
+        Ok(Tree { root })
+    }
+
     /// Its time, as ISO 8601 writes it.
     fn time(&self) -> Result<String> {
         let time = format!("@{}", self.epoch);
@@ -279,16 +285,15 @@ pub fn make_program_deb_of(
     folder: &Path,
 ) -> Result<PathBuf> {
     let next = from.as_version(version, folder)?;
-    let program = Tree::of(&from.work(&program_tree_name(arch))?)?;
-    deb::make(log, &next, &PROGRAM, Some(arch), &program)
+    deb::make(log, &next, &PROGRAM, Some(arch), &from.program_tree(arch)?)
 }
 
 /// The packages for this machine again with another version, from the trees that [`make`]
 /// left.
 pub fn make_next(log: &Log, from: &Release, version: &str, folder: &Path) -> Result<()> {
     let next = from.as_version(version, folder)?;
-    let program = Tree::of(&from.work(&program_tree_name(Arch::Amd64))?)?;
-    packages(log, &next, &PROGRAM, Some(Arch::Amd64), &program)?;
+    let arch = Arch::Amd64;
+    packages(log, &next, &PROGRAM, Some(arch), &from.program_tree(arch)?)?;
     for module in [&MODULE, &CODEC] {
         let tree = module_tree(&next, module, version, &workspace::root())?;
         packages(log, &next, module, None, &tree)?;
@@ -316,10 +321,6 @@ fn packages(
     Ok(made)
 }
 
-fn program_tree_name(arch: Arch) -> String {
-    format!("tree-zmeld-{}", arch.debian())
-}
-
 fn program_tree(
     release: &Release,
     from: &Path,
@@ -329,25 +330,23 @@ fn program_tree(
     bill: &Bill,
 ) -> Result<Tree> {
     const UNITS: &str = "/usr/lib/systemd";
-    let mut tree = Tree::new(&release.work(&program_tree_name(arch))?)?;
-    tree.program("/usr/bin/zmeld", &fs::read(program)?)?;
+    let tree = Tree::new(&release.program_tree(arch)?.root)?;
+    tree.program("/usr/bin/zmeld", fs::read(program)?)?;
     let guard = program.with_file_name("zmeld-guard");
-    tree.program("/usr/bin/zmeld-guard", &fs::read(guard)?)?;
-    tree.link(
-        &format!("{UNITS}/system-generators/zmeld-generator"),
-        "../../../bin/zmeld",
-    )?;
+    tree.program("/usr/bin/zmeld-guard", fs::read(guard)?)?;
+    let generator = format!("{UNITS}/system-generators/zmeld-generator");
+    tree.link(&generator, "../../../bin/zmeld")?;
     let packaging = from.join("packaging");
-    tree.folder(&format!("{UNITS}/system"), &packaging.join("systemd"))?;
-    tree.file(
+    tree.copy(&format!("{UNITS}/system"), &packaging.join("systemd"))?;
+    tree.copy(
         "/usr/lib/sysusers.d/zmeld.conf",
-        &fs::read(packaging.join("sysusers.conf"))?,
+        &packaging.join("sysusers.conf"),
     )?;
 
     let says = |words: &[&str]| output_of(Command::new(speaks).args(words)).map(|it| it + "\n");
     for (name, page) in man_pages(&says(&["man"])?) {
         let path = format!("/usr/share/man/man1/{name}.1.gz");
-        tree.file(&path, &gzip(page.as_bytes())?)?;
+        tree.file(&path, gzip(page)?)?;
     }
     for (shell, path) in [
         ("bash", "bash-completion/completions/zmeld"),
@@ -357,65 +356,44 @@ fn program_tree(
     ] {
         tree.file(
             &format!("/usr/share/{path}"),
-            says(&["completions", shell])?.as_bytes(),
+            says(&["completions", shell])?,
         )?;
     }
 
     const DOCS: &str = "/usr/share/doc/zmeld";
-    tree.file(
-        &format!("{DOCS}/README.md"),
-        &fs::read(from.join("README.md"))?,
-    )?;
-    tree.folder(&format!("{DOCS}/docs"), &from.join("docs"))?;
+    tree.copy(&format!("{DOCS}/README.md"), &from.join("README.md"))?;
+    tree.copy(&format!("{DOCS}/docs"), &from.join("docs"))?;
     for folder in ["grafana", "kubernetes", "prometheus"] {
-        tree.folder(&format!("{DOCS}/{folder}"), &packaging.join(folder))?;
+        tree.copy(&format!("{DOCS}/{folder}"), &packaging.join(folder))?;
     }
-    tree.file(
-        &format!("{DOCS}/examples/zmeld.toml"),
-        &fs::read(packaging.join("zmeld.toml"))?,
-    )?;
-    copyright(&mut tree, DOCS, from)?;
-    let changes = fs::read(from.join("CHANGELOG.md"))?;
-    tree.file(&format!("{DOCS}/changelog.gz"), &gzip(&changes)?)?;
+    let example = format!("{DOCS}/examples/zmeld.toml");
+    tree.copy(&example, &packaging.join("zmeld.toml"))?;
+    texts(&tree, DOCS, from)?;
     let third = bill::text_of("GPL-3.0-only")?;
-    tree.file(&format!("{DOCS}/GPL-3.0.gz"), &gzip(third.as_bytes())?)?;
-    tree.file(
-        &format!("{DOCS}/licences.gz"),
-        &gzip(bill.licences()?.as_bytes())?,
-    )?;
-    tree.file(
-        &format!("{DOCS}/zmeld.cdx.json"),
-        bill.cyclonedx(release)?.as_bytes(),
-    )?;
+    tree.file(&format!("{DOCS}/GPL-3.0.gz"), gzip(third)?)?;
+    tree.file(&format!("{DOCS}/licences.gz"), gzip(bill.licences()?)?)?;
+    tree.file(&format!("{DOCS}/zmeld.cdx.json"), bill.cyclonedx(release)?)?;
     Ok(tree)
 }
 
 /// What a module's package has, and the release's texts `from` its sources.
 fn module_tree(release: &Release, package: &Package, version: &str, from: &Path) -> Result<Tree> {
     let dkms = package.dkms.context("no package of a module")?;
-    let mut tree = Tree::new(&release.work(&format!("tree-{}", package.name))?)?;
+    let tree = Tree::new(&release.work(&format!("tree-{}", package.name))?)?;
     let sources = dkms.tree(&release.work("dkms")?, version)?;
-    tree.folder(&format!("/usr/src/{}-{version}", dkms.module), &sources)?;
+    tree.copy(&format!("/usr/src/{}-{version}", dkms.module), &sources)?;
     let docs = format!("/usr/share/doc/{}", package.name);
-    copyright(&mut tree, &docs, from)?;
-    let changes = fs::read(from.join("CHANGELOG.md"))?;
-    tree.file(&format!("{docs}/changelog.gz"), &gzip(&changes)?)?;
+    texts(&tree, &docs, from)?;
     for page in ["kernel-module.md", "secure-boot.md", "zword.md"] {
-        tree.file(
-            &format!("{docs}/{page}"),
-            &fs::read(from.join("docs").join(page))?,
-        )?;
+        tree.copy(&format!("{docs}/{page}"), &from.join("docs").join(page))?;
     }
     if dkms.module == package::ZWORD.module {
+        let hooks = from.join("packaging/initramfs");
         for (place, name) in [
-            ("/usr/share/initramfs-tools/hooks/zword", "initramfs-tools"),
-            (
-                "/usr/lib/dracut/modules.d/90zword/module-setup.sh",
-                "dracut",
-            ),
+            ("share/initramfs-tools/hooks/zword", "initramfs-tools"),
+            ("lib/dracut/modules.d/90zword/module-setup.sh", "dracut"),
         ] {
-            let text = fs::read(from.join("packaging/initramfs").join(name))?;
-            tree.program(place, &text)?;
+            tree.program(&format!("/usr/{place}"), fs::read(hooks.join(name))?)?;
         }
     }
     Ok(tree)
@@ -445,14 +423,17 @@ fn man_pages(text: &str) -> Vec<(String, String)> {
     pages.collect()
 }
 
-fn copyright(tree: &mut Tree, docs: &str, from: &Path) -> Result<()> {
-    tree.file(&format!("{docs}/copyright"), COPYRIGHT.as_bytes())?;
-    let licence = fs::read(from.join("LICENSE"))?;
-    tree.file(&format!("{docs}/LICENSE.gz"), &gzip(&licence)?)
+fn texts(tree: &Tree, docs: &str, from: &Path) -> Result<()> {
+    tree.file(&format!("{docs}/copyright"), COPYRIGHT)?;
+    for (name, file) in [("LICENSE", "LICENSE"), ("changelog", "CHANGELOG.md")] {
+        let text = fs::read(from.join(file))?;
+        tree.file(&format!("{docs}/{name}.gz"), gzip(text)?)?;
+    }
+    Ok(())
 }
 
 /// The same bytes each time: without a name and a time.
-fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
+fn gzip(bytes: impl AsRef<[u8]>) -> Result<Vec<u8>> {
     let place = workspace::work_folder("dist")?.join("packed");
     fs::write(&place, bytes)?;
     let mut gzip = Command::new("gzip");

@@ -38,16 +38,18 @@ pub fn make(
     let spec = workspace::root().join(format!("packaging/rpm/{}.spec", package.scripts()));
     let text = fs::read_to_string(&spec)
         .with_context(|| format!("cannot read {}", workspace::shown(&spec)))?;
-    let own = tree.own_folders();
-    let folders = own.iter().map(|path| format!("%dir \"{path}\""));
-    let paths = tree.paths().iter().map(|path| format!("\"{path}\""));
+    let folders = tree
+        .own_folders()?
+        .into_iter()
+        .map(|path| format!("%dir \"{path}\""));
+    let paths = tree.paths()?.into_iter().map(|path| format!("\"{path}\""));
     let files: Vec<String> = folders.chain(paths).collect();
     let text = package
         .fill(&text, &release.version)
         .replace("@ARCH@", arch)
         .replace("@SUMMARY@", package.summary)
         .replace("@DESCRIPTION@", package.description)
-        .replace("@TREE@", &tree.root().display().to_string())
+        .replace("@TREE@", &tree.root.display().to_string())
         .replace(
             "@FILES@",
             &format!("%defattr(-,root,root,-)\n{}", files.join("\n")),
