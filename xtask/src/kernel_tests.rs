@@ -2,15 +2,8 @@
 //! the modules (`store/kmod/tests`, `store/crypto/tests`) and those of the command line
 //! (`crates/zmeld-swap/tests/guest`).
 //!
-//! A guest test says in its head, behind `# guest:`, what it needs:
-//! `upstream` (it also has to pass on the kernel's own zram), `kernel=NAME,NAME`,
-//! `memory=MIB`, `disk=MIB` for each empty disk, `program=NAME`,
-//! `packages=NAME,NAME`, `module` (the command line's tests go without), `small-blocks`
-//! (its blocks are smaller than a page), `narrow-fingerprints` (they have one bit),
-//! `systemd` (it runs in a Debian that systemd started), `dist` (the program's packages),
-//! `dkms` (that Debian has both packages and two kernels), `dkms-broken` (the module
-//! builds for the first of them alone), `long` (only with `--long`).
-//! It prints a line a check, `ok N - name` or `not ok N - name`.
+//! A guest test says in its head, behind `# guest:`, what it needs: docs/testing.md lists
+//! the words. It speaks TAP.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -169,16 +162,15 @@ pub fn checkpatch(log: &Log, kernels: &KernelCache) -> Result<Tally> {
     ]);
     let store = workspace::root().join("store");
     for part in module_build::SOURCES.iter().chain(&["crypto"]) {
-        for extension in ["c", "h"] {
-            command.args(sources(&store.join(part), extension)?);
-        }
+        let files = workspace::all_files(&store.join(part))?;
+        command.args(files.iter().filter(|path| {
+            let is_source = path.extension().is_some_and(|it| it == "c" || it == "h");
+            is_source && !path.iter().any(|folder| folder == "tests")
+        }));
     }
     let ran = log.run(&mut command)?;
-    Ok(Tally::of(
-        "checkpatch",
-        ran.succeeded(),
-        "it has a point, see above",
-    ))
+    let why = "it has a point, see above";
+    Ok(Tally::of("checkpatch", ran.succeeded(), why))
 }
 
 /// Experiments in machines that boot this kernel.
@@ -190,33 +182,34 @@ pub fn machines(log: &Log, kernels: &KernelCache, name: &'static str) -> Result<
     rust_tests::machines(log, &step, &kernel.image)
 }
 
-fn sources(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
-    let mut found = workspace::files(folder, extension)?;
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() && !path.ends_with("tests") {
-            found.extend(sources(&path, extension)?);
-        }
-    }
-    Ok(found)
-}
+/// What a guest test's head may ask for, without a value.
+const FLAGS: &[&str] = &[
+    "upstream",
+    "small-blocks",
+    "narrow-fingerprints",
+    "module",
+    "systemd",
+    "dist",
+    "dkms",
+    "dkms-broken",
+    "long",
+];
 
 /// What a guest test's head asks for.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct GuestNeeds {
-    upstream: bool,
-    small_blocks: bool,
-    narrow_fingerprints: bool,
-    module: bool,
-    systemd: bool,
-    dist: bool,
-    dkms: Option<Sources>,
-    long: bool,
+    flags: Vec<&'static str>,
     kernels: Vec<String>,
     memory: Option<u64>,
     disks: Vec<u64>,
     programs: Vec<String>,
     packages: Vec<String>,
+}
+
+impl GuestNeeds {
+    fn has(&self, flag: &str) -> bool {
+        self.flags.contains(&flag)
+    }
 }
 
 /// None: not a guest test.
@@ -226,25 +219,14 @@ fn needs(script: &str) -> Option<GuestNeeds> {
         .find_map(|line| line.strip_prefix("# guest:"))?;
     let mut needs = GuestNeeds::default();
     for word in line.split_whitespace() {
+        let names = |names: &str| names.split(',').map(str::to_owned).collect();
         match word.split_once('=') {
-            None if word == "upstream" => needs.upstream = true,
-            None if word == "small-blocks" => needs.small_blocks = true,
-            None if word == "narrow-fingerprints" => needs.narrow_fingerprints = true,
-            None if word == "module" => needs.module = true,
-            None if word == "systemd" => needs.systemd = true,
-            None if word == "dist" => needs.dist = true,
-            None if word == "dkms" => needs.dkms = Some(Sources::Sound),
-            None if word == "dkms-broken" => needs.dkms = Some(Sources::Broken),
-            None if word == "long" => needs.long = true,
-            Some(("kernel", names)) => {
-                needs.kernels = names.split(',').map(str::to_owned).collect();
-            }
+            None => needs.flags.push(FLAGS.iter().find(|flag| **flag == word)?),
+            Some(("kernel", value)) => needs.kernels = names(value),
             Some(("memory", mib)) => needs.memory = mib.parse().ok(),
             Some(("disk", mib)) => needs.disks.push(mib.parse().ok()?),
             Some(("program", name)) => needs.programs.push(name.to_owned()),
-            Some(("packages", names)) => {
-                needs.packages = names.split(',').map(str::to_owned).collect();
-            }
+            Some(("packages", value)) => needs.packages = names(value),
             _ => return None,
         }
     }
@@ -297,6 +279,20 @@ pub struct GuestTest {
 }
 
 impl GuestTest {
+    /// The script of that path; none where it is no guest test.
+    fn read(subject: TestSubject, path: &Path, kernel: &'static str) -> Result<Option<GuestTest>> {
+        Ok(needs(&fs::read_to_string(path)?).map(|needs| GuestTest {
+            name: workspace::stem(path),
+            path: path.to_owned(),
+            subject,
+            needs,
+            kernel,
+            upstream: false,
+            seconds: None,
+            store: None,
+        }))
+    }
+
     /// Its step's name.
     pub fn step_name(&self) -> String {
         let device = if self.upstream { "-zram" } else { "" };
@@ -315,13 +311,11 @@ impl GuestTest {
 
     /// How many processors its guest has.
     pub fn processors(&self, scope: TestScope) -> u32 {
-        let is_user_mode = is_newest(self.kernel);
         // With two, this young part of the kernel panics now and then by itself
         // ("scheduling from the idle thread"); QEMU's guests have two.
-        if is_user_mode && scope != TestScope::Long {
-            1
-        } else {
-            2
+        match is_newest(self.kernel) && scope != TestScope::Long {
+            true => 1,
+            false => 2,
         }
     }
 
@@ -340,13 +334,13 @@ impl GuestTest {
             guest::program(&kernel, name)?;
         }
         let mut boot = self.boot(log, &kernel, scope, seed)?;
-        if self.needs.dist {
+        if self.needs.has("dist") {
             let packages = package_tests::for_guests(log, kernel.recipe.arch)?;
             for (name, package) in ["/guest/zmeld.deb", "/guest/next.deb"].iter().zip(packages) {
                 boot.files.push(Addition::file(name, &package)?);
             }
         }
-        if self.needs.systemd {
+        if self.needs.has("systemd") {
             boot.root = Some(self.image(log, kernels, &kernel)?);
         }
         let test = self.clone();
@@ -355,16 +349,18 @@ impl GuestTest {
 
     /// The file system that its guest boots.
     fn image(&self, log: &Log, kernels: &KernelCache, kernel: &Kernel) -> Result<PathBuf> {
-        match (self.needs.dkms, kernel.recipe.arch) {
-            (None, Arch::Amd64) => debian::image(log),
-            (None, Arch::Arm64) => debian::foreign_image(log, &*kernels.take(log, SETS_UP_ARM64)?),
-            (Some(sources), _) => {
-                let [now, next] = package_tests::DKMS_KERNELS;
-                let now = kernels.take(log, now)?.release.clone();
-                let next = kernels.take(log, next)?.release.clone();
-                package_tests::image_with_dkms(log, &[now, next], sources)
+        let sources = match (self.needs.has("dkms"), kernel.recipe.arch) {
+            (true, _) => Sources::Sound,
+            _ if self.needs.has("dkms-broken") => Sources::Broken,
+            (_, Arch::Amd64) => return debian::image(log),
+            (_, Arch::Arm64) => {
+                return debian::foreign_image(log, &*kernels.take(log, SETS_UP_ARM64)?)
             }
-        }
+        };
+        let [now, next] = package_tests::DKMS_KERNELS;
+        let now = kernels.take(log, now)?.release.clone();
+        let next = kernels.take(log, next)?.release.clone();
+        package_tests::image_with_dkms(log, &[now, next], sources)
     }
 
     fn boots(&self, log: &Log, kernel: &Kernel, boot: &BootOptions) -> Result<Tally> {
@@ -374,10 +370,8 @@ impl GuestTest {
         let output = String::from_utf8_lossy(&output).into_owned();
         log.note(&output)?;
         let outcome = ended?;
-        log.note(&format!(
-            "---- the kernel's messages ----\n{}",
-            outcome.messages
-        ))?;
+        let messages = &outcome.messages;
+        log.note(&format!("---- the kernel's messages ----\n{messages}"))?;
         if self.seconds.is_some() && died_by_itself(kernel, &outcome) {
             log.note("note: that panic is the kernel's own, with two processors")?;
             return Ok(Tally::default());
@@ -388,13 +382,10 @@ impl GuestTest {
         }
         let quiet = outcome.complaints.is_empty();
         tally.add(Tally::of(&step, quiet, outcome.complaints.join("\n")));
-        if self.needs.systemd {
+        if self.needs.has("systemd") {
             let clean = outcome.messages.contains(DETACHED);
-            tally.add(Tally::of(
-                &step,
-                clean,
-                "the shutdown left something behind",
-            ));
+            let why = "the shutdown left something behind";
+            tally.add(Tally::of(&step, clean, why));
         }
         match outcome.code {
             None => tally.add(Tally::fail(&step, "the guest died, see its messages")),
@@ -421,27 +412,29 @@ impl GuestTest {
         for name in ["pages", "meddle"] {
             let source = tests.join(name).with_extension("c");
             let program = module_build::guest_program(log, kernel.recipe, &source)?;
-            boot.files
-                .push(Addition::file(&format!("/guest/{name}"), &program)?);
+            let program = Addition::file(&format!("/guest/{name}"), &program)?;
+            boot.files.push(program);
         }
-        boot.files
-            .push(Addition::file("/guest/guest.sh", &tests.join("guest.sh"))?);
+        let shared = Addition::file("/guest/guest.sh", &tests.join("guest.sh"))?;
+        boot.files.push(shared);
         for package in &self.needs.packages {
             boot.files.extend(package_files(log, &[package])?);
         }
         // Where the package brings it, it is not put over that.
-        let has_package = self.needs.dist || self.needs.dkms.is_some();
+        let has_package = ["dist", "dkms", "dkms-broken"]
+            .iter()
+            .any(|it| self.needs.has(it));
         if self.subject == TestSubject::CommandLine && !has_package {
             boot.files.extend(command_line_files(log)?);
         }
         if self.upstream {
             boot.variables.push(("DEVICE".into(), "zram".into()));
-        } else if self.needs.module || self.subject != TestSubject::CommandLine {
+        } else if self.needs.has("module") || self.subject != TestSubject::CommandLine {
             let flavour = if self.subject == TestSubject::Codec {
                 Flavour::Codec
-            } else if self.needs.small_blocks {
+            } else if self.needs.has("small-blocks") {
                 Flavour::SmallBlocks
-            } else if self.needs.narrow_fingerprints {
+            } else if self.needs.has("narrow-fingerprints") {
                 Flavour::NarrowFingerprints
             } else if self.kernel == RACES {
                 // Assertions look at what nobody else does.
@@ -504,9 +497,7 @@ pub fn command_line_files(log: &Log) -> Result<Vec<Addition>> {
         Addition::file("/usr/bin/zmeld", &program)?,
         Addition::file("/usr/bin/zmeld-guard", &guard)?,
     ];
-    for library in zmeld_vm::libraries_of(&program) {
-        files.push(Addition::file(&library.to_string_lossy(), &library)?);
-    }
+    files.extend(libraries(&program)?);
     Ok(files)
 }
 
@@ -530,35 +521,27 @@ pub fn package_files(log: &Log, packages: &[&str]) -> Result<Vec<Addition>> {
         }
     }
     let mut files = Vec::new();
-    collect(&folder, &format!("/guest/{package}"), &mut files)?;
+    for path in workspace::all_files(&folder)? {
+        let place = format!("/guest/{package}/{}", path.strip_prefix(&folder)?.display());
+        if place.contains("/usr/share/") {
+            continue;
+        }
+        let file = Addition::file(&place, &path)?;
+        if file.executable {
+            files.extend(libraries(&path)?);
+        }
+        files.push(file);
+    }
     Ok(files)
 }
 
-fn collect(folder: &Path, at: &str, files: &mut Vec<Addition>) -> Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        let place = format!("{at}/{name}");
-        if path.is_symlink() || place.contains("/usr/share/") {
-            continue;
-        }
-        if path.is_dir() {
-            collect(&path, &place, files)?;
-        } else {
-            let file = Addition::file(&place, &path)?;
-            if file.executable {
-                for library in zmeld_vm::libraries_of(&path) {
-                    files.push(Addition::file(&library.to_string_lossy(), &library)?);
-                }
-            }
-            files.push(file);
-        }
-    }
-    Ok(())
+/// The libraries that a program of this machine is linked with.
+fn libraries(program: &Path) -> Result<Vec<Addition>> {
+    let all = zmeld_vm::libraries_of(program);
+    let added = all
+        .iter()
+        .map(|it| Addition::file(&it.to_string_lossy(), it));
+    added.collect()
 }
 
 /// The guest tests of a scope.
@@ -567,30 +550,17 @@ pub fn tests(scope: TestScope) -> Result<Vec<GuestTest>> {
     for &kernel in kernels(scope) {
         for subject in TestSubject::ALL {
             for path in workspace::files(&subject.folder(), "sh")? {
-                let Some(needs) = needs(&fs::read_to_string(&path)?) else {
+                let test = GuestTest::read(subject, &path, kernel)?;
+                let Some(test) = test.filter(|test| test.is_run(scope)) else {
                     continue;
                 };
-                let name = workspace::stem(&path);
-                if !is_run(subject, &name, &needs, kernel, scope) {
-                    continue;
-                }
                 // The reference is the newest zram; on others it differs.
-                let upstream = needs.upstream
+                let is_short = matches!(test.name.as_str(), "attributes" | "backing");
+                let upstream = test.needs.has("upstream")
                     && is_newest(kernel)
-                    && (scope == TestScope::Long
-                        || matches!(name.as_str(), "attributes" | "backing"));
-                for upstream in [false, true].into_iter().take(1 + usize::from(upstream)) {
-                    all.push(GuestTest {
-                        name: name.clone(),
-                        path: path.clone(),
-                        subject,
-                        needs: needs.clone(),
-                        kernel,
-                        upstream,
-                        seconds: None,
-                        store: None,
-                    });
-                }
+                    && (scope == TestScope::Long || is_short);
+                all.push(test.clone());
+                all.extend(upstream.then_some(GuestTest { upstream, ..test }));
             }
         }
     }
@@ -616,17 +586,10 @@ pub fn races(log: &Log, kernels: &KernelCache, seed: u64) -> Result<Tally> {
 
 fn for_long(script: &str, kernel: &'static str, seconds: u64) -> Result<GuestTest> {
     let path = TestSubject::Module.folder().join(format!("{script}.sh"));
-    let needs = needs(&fs::read_to_string(&path)?)
-        .with_context(|| format!("{} does not say what it needs", path.display()))?;
+    let test = GuestTest::read(TestSubject::Module, &path, kernel)?;
     Ok(GuestTest {
-        name: script.to_owned(),
-        path,
-        subject: TestSubject::Module,
-        needs,
-        kernel,
-        upstream: false,
         seconds: Some(seconds),
-        store: None,
+        ..test.with_context(|| format!("{} does not say what it needs", path.display()))?
     })
 }
 
@@ -655,26 +618,21 @@ fn is_newest(kernel: &str) -> bool {
     kernels::recipe(kernel).is_some_and(|recipe| recipe.kind == Kind::UserMode)
 }
 
-fn is_run(
-    subject: TestSubject,
-    name: &str,
-    needs: &GuestNeeds,
-    kernel: &str,
-    scope: TestScope,
-) -> bool {
-    let kernel_fits = match needs.kernels.as_slice() {
+impl GuestTest {
+    fn is_run(&self, scope: TestScope) -> bool {
+        let (subject, needs, kernel) = (self.subject, &self.needs, self.kernel);
+        let is_named = needs.kernels.iter().any(|only| only == kernel);
         // The command line does not depend on kernels as the module does.
-        [] => subject == TestSubject::Module,
-        names => names.iter().any(|only| only == kernel),
-    };
-    let is_left_out = match subject {
-        TestSubject::Module => !is_newest(kernel) && !COMPACT.contains(&name),
-        TestSubject::Codec => needs.long || kernel == "6.1",
-        TestSubject::CommandLine => !is_newest(kernel) || needs.long,
-    };
-    // Who names one of the emulated kernels means it.
-    let is_meant = runs_all(kernel) || needs.kernels.iter().any(|only| only == kernel);
-    kernel_fits && (!is_left_out || scope == TestScope::Long && is_meant)
+        let kernel_fits = is_named || needs.kernels.is_empty() && subject == TestSubject::Module;
+        let is_left_out = match subject {
+            TestSubject::Module => !is_newest(kernel) && !COMPACT.contains(&self.name.as_str()),
+            TestSubject::Codec => needs.has("long") || kernel == "6.1",
+            TestSubject::CommandLine => !is_newest(kernel) || needs.has("long"),
+        };
+        // Who names one of the emulated kernels means it.
+        let is_meant = runs_all(kernel) || is_named;
+        kernel_fits && (!is_left_out || scope == TestScope::Long && is_meant)
+    }
 }
 
 #[cfg(test)]
@@ -686,7 +644,7 @@ mod unit {
         let head = "#!/bin/sh\n# guest: upstream memory=256 program=fio packages=a,b \
                     disk=8 disk=9 systemd long kernel=6.1,um\n";
         let needs = needs(head).unwrap();
-        assert!(needs.upstream && needs.systemd && needs.long && !needs.module);
+        assert_eq!(needs.flags, ["upstream", "systemd", "long"]);
         assert_eq!(needs.disks, [8, 9]);
         assert_eq!(needs.kernels, ["6.1", "um"]);
         assert_eq!(needs.memory, Some(256));

@@ -64,6 +64,8 @@ pub fn was_interrupted() -> bool {
 pub struct Log {
     path: PathBuf,
     file: File,
+    /// Where errors go, where that is not the same file.
+    pub errors: Option<PathBuf>,
 }
 
 /// A program that ended.
@@ -105,6 +107,7 @@ impl Log {
         Ok(Log {
             path: path.to_path_buf(),
             file,
+            errors: None,
         })
     }
 
@@ -120,19 +123,15 @@ impl Log {
 
     /// All that was written so far.
     pub fn text(&self) -> Result<String> {
-        self.text_from(0)
+        Ok(String::from_utf8_lossy(&self.bytes_from(0)?).into_owned())
     }
 
-    fn size(&self) -> Result<u64> {
-        Ok(self.file.metadata()?.len())
-    }
-
-    fn text_from(&self, offset: u64) -> Result<String> {
+    fn bytes_from(&self, offset: u64) -> Result<Vec<u8>> {
         let mut file = File::open(&self.path)?;
         file.seek(SeekFrom::Start(offset))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        Ok(bytes)
     }
 
     /// Runs a program to its end.
@@ -156,41 +155,50 @@ impl Log {
         command: &mut Command,
         watch: &mut dyn FnMut(&str),
     ) -> Result<String> {
-        self.watched(command, LIMIT, watch)?.or_fail(command, self)
+        let mut watch = |bytes: &[u8]| watch(&String::from_utf8_lossy(bytes));
+        self.watched(command, LIMIT, &mut watch)?
+            .or_fail(command, self)
     }
 
-    fn watched(
+    /// Runs a program to its end, or kills it after `limit`, and hands on what it writes.
+    pub fn watched(
         &self,
         command: &mut Command,
         limit: Duration,
-        watch: &mut dyn FnMut(&str),
+        watch: &mut dyn FnMut(&[u8]),
     ) -> Result<FinishedProgram> {
-        let from = self.size()?;
+        let from = self.file.metadata()?.len();
         let mut told = from;
+        let mut hand_on = || {
+            let bytes = self.bytes_from(told).unwrap_or_default();
+            told += bytes.len() as u64;
+            watch(&bytes);
+        };
         let mut child = self.spawn(command)?;
-        let status = wait_watching(&mut child, limit, &mut || {
-            let Ok(text) = self.text_from(told) else {
-                return;
-            };
-            told += text.len() as u64;
-            watch(&text);
-        })?;
+        let status = wait_watching(&mut child, limit, &mut hand_on);
+        hand_on();
         Ok(FinishedProgram {
-            status,
-            text: self.text_from(from)?,
+            status: status?,
+            text: String::from_utf8_lossy(&self.bytes_from(from)?).into_owned(),
         })
     }
 
     fn spawn(&self, command: &mut Command) -> Result<Child> {
         self.note(&format!("$ {}", command_line(command)))?;
-        command
-            .stdin(Stdio::null())
-            .stdout(self.file.try_clone()?)
-            .stderr(self.file.try_clone()?)
-            .process_group(0)
-            .spawn()
-            .with_context(|| format!("cannot start {}", command.get_program().to_string_lossy()))
+        let errors = match &self.errors {
+            Some(path) => File::create(path)?,
+            None => self.file.try_clone()?,
+        };
+        command.stdin(Stdio::null()).process_group(0);
+        command.stdout(self.file.try_clone()?).stderr(errors);
+        started(command)
     }
+}
+
+fn started(command: &mut Command) -> Result<Child> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let child = command.spawn();
+    child.with_context(|| format!("cannot start {program}"))
 }
 
 /// What a program that must succeed writes to its standard output, without what ends it.
@@ -209,21 +217,13 @@ pub fn output_of(command: &mut Command) -> Result<String> {
 
 /// Runs a program that talks to the user itself.
 pub fn run_in_front(command: &mut Command) -> Result<ExitStatus> {
-    let mut child = command
-        .stdin(Stdio::null())
-        .process_group(0)
-        .spawn()
-        .with_context(|| format!("cannot start {}", command.get_program().to_string_lossy()))?;
-    wait(&mut child, Duration::MAX)
-}
-
-fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
-    wait_watching(child, limit, &mut || {})
+    let mut child = started(command.stdin(Stdio::null()).process_group(0))?;
+    wait_watching(&mut child, Duration::MAX, &mut || {})
 }
 
 /// Waits for the end, ends the program after `limit` or when interrupted, and
 /// calls `watch` between.
-pub fn wait_watching(
+fn wait_watching(
     child: &mut Child,
     limit: Duration,
     watch: &mut dyn FnMut(),
@@ -249,7 +249,7 @@ pub fn wait_watching(
 }
 
 /// Asks the child's whole group to end, and does not ask twice.
-pub fn end_group(child: &mut Child) -> Result<()> {
+fn end_group(child: &mut Child) -> Result<()> {
     let group = format!("-{}", child.id());
     for signal in ["-TERM", "-KILL"] {
         // The shell's own kill: not every machine has a program of that name.

@@ -42,6 +42,23 @@ pub fn files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// All files below a folder, sorted; links are left out.
+pub fn all_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in
+        fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?
+    {
+        let entry = entry?;
+        match entry.file_type()? {
+            kind if kind.is_dir() => found.extend(all_files(&entry.path())?),
+            kind if kind.is_file() => found.push(entry.path()),
+            _ => {}
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
 /// What `make` makes at a place: there whole, or not at all.
 pub fn whole(place: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let name = place.file_name().unwrap_or_default().to_string_lossy();

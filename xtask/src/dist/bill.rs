@@ -211,23 +211,17 @@ fn kept_text(name: &str) -> Result<String> {
 }
 
 fn licence_files(folder: &Path) -> Result<BTreeSet<String>> {
-    let mut found = BTreeSet::new();
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .to_lowercase();
-        if path.is_dir() {
-            found.extend(licence_files(&path)?);
-        } else if LICENCE_NAMES.iter().any(|start| name.starts_with(start)) {
-            if let Ok(text) = fs::read_to_string(&path) {
-                found.insert(text.replace("\r\n", "\n"));
-            }
-        }
-    }
-    Ok(found)
+    let mut files = workspace::all_files(folder)?;
+    files.retain(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        LICENCE_NAMES
+            .iter()
+            .any(|start| name.to_lowercase().starts_with(start))
+    });
+    let texts = files
+        .iter()
+        .filter_map(|path| fs::read_to_string(path).ok());
+    Ok(texts.map(|text| text.replace("\r\n", "\n")).collect())
 }
 
 #[cfg(test)]
