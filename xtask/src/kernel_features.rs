@@ -76,7 +76,7 @@ pub fn judge_build(
     flavour: Flavour,
     built: &Path,
 ) -> Result<Tally> {
-    let path = built.with_file_name(flavour.features());
+    let path = built.with_file_name(flavour.module().features);
     let text = fs::read_to_string(&path)
         .with_context(|| format!("the build made no {}", path.display()))?;
     let version = version(kernel_release).context("a release without a version")?;
@@ -166,7 +166,7 @@ fn probe(log: &Log, flavour: Flavour, flags: &[&str]) -> Result<(FinishedProgram
         Flavour::Codec => (store.join("crypto"), "zword", "-DCONFIG_CRYPTO=1"),
         _ => (store.join("kmod"), "zmeld", "-DCONFIG_ZSMALLOC=1"),
     };
-    let header = workspace::work_folder(STEP)?.join(flavour.features());
+    let header = workspace::work_folder(STEP)?.join(flavour.module().features);
     let _ = fs::remove_file(&header);
     let mut command = Command::new("sh");
     command.env("MODULE", name);

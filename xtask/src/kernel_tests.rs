@@ -161,7 +161,7 @@ pub fn checkpatch(log: &Log, kernels: &KernelCache) -> Result<Tally> {
         "--file",
     ]);
     let store = workspace::root().join("store");
-    for part in module_build::SOURCES.iter().chain(&["crypto"]) {
+    for part in module_build::ZMELD.sources.iter().chain(&["crypto"]) {
         let files = workspace::all_files(&store.join(part))?;
         command.args(files.iter().filter(|path| {
             let is_source = path.extension().is_some_and(|it| it == "c" || it == "h");

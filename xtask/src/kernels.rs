@@ -428,41 +428,10 @@ fn configure(
     }
     log.must(&mut merge)?;
     log.must(make().arg("olddefconfig"))?;
-    let text = fs::read_to_string(&config)?;
-    for fragment in recipe.fragments {
-        let wanted = fs::read_to_string(guest_folder().join(fragment))?;
-        for line in options_not_taken(&wanted, &text) {
-            log.note(&format!("note: {line} of {fragment} was not taken"))?;
-        }
-    }
     Ok(())
-}
-
-/// Options that a configuration does not have as a fragment wants them; a module
-/// is as good as built in.
-fn options_not_taken(fragment: &str, config: &str) -> Vec<String> {
-    let has = |line: &str| config.lines().any(|there| there == line);
-    fragment
-        .lines()
-        .filter(|line| line.ends_with("=y"))
-        .filter(|line| !has(line) && !has(&line.replace("=y", "=m")))
-        .map(str::to_owned)
-        .collect()
 }
 
 /// What guests and kernel builds bring along.
 pub fn guest_folder() -> PathBuf {
     workspace::root().join("xtask/guest")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_option_that_is_not_taken_is_named() {
-        let config = "CONFIG_A=y\nCONFIG_B=m\n# CONFIG_C is not set\n";
-        let fragment = "# words\nCONFIG_A=y\nCONFIG_B=y\nCONFIG_C=y\nCONFIG_D=n\n";
-        assert_eq!(options_not_taken(fragment, config), ["CONFIG_C=y"]);
-    }
 }

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 
-use crate::module_build;
+use crate::module_build::{self, Module, ZMELD, ZWORD};
 use crate::process::output_of;
 use crate::workspace;
 
@@ -20,42 +20,10 @@ pub struct Options {
     what: String,
 }
 
-/// A module that DKMS builds.
-pub struct Dkms {
-    /// Its name, and that of its folder below /usr/src.
-    pub module: &'static str,
-    /// The folders of `store` that it is built from.
-    sources: &'static [&'static str],
-    /// Where its Kbuild is in them.
-    folder: &'static str,
-    /// Options without which a kernel has no use for it.
-    needs: &'static str,
-    /// What there is where it could not be built.
-    without: &'static str,
-}
-
-/// The device.
-pub const ZMELD: Dkms = Dkms {
-    module: "zmeld",
-    sources: module_build::SOURCES,
-    folder: "kmod",
-    needs: "CONFIG_BLOCK CONFIG_ZSMALLOC",
-    without: "zram stands in for it",
-};
-
-/// The codec for the kernel's own zswap and zram.
-pub const ZWORD: Dkms = Dkms {
-    module: "zword",
-    sources: module_build::CODEC_SOURCES,
-    folder: "crypto",
-    needs: "CONFIG_CRYPTO",
-    without: "zswap has another compressor",
-};
-
-impl Dkms {
+impl Module {
     /// A file of `packaging`, for this module.
     pub fn fill(&self, text: &str, version: &str) -> String {
-        text.replace("@MODULE@", self.module)
+        text.replace("@MODULE@", self.name)
             .replace("@FOLDER@", self.folder)
             .replace("@NEEDS@", self.needs)
             .replace("@WITHOUT@", self.without)
@@ -64,7 +32,7 @@ impl Dkms {
 
     /// The source tree below `place`, made anew.
     pub fn tree(&self, place: &Path, version: &str) -> Result<PathBuf> {
-        let folder = place.join(format!("{}-{version}", self.module));
+        let folder = place.join(format!("{}-{version}", self.name));
         workspace::remove(&folder)?;
         let root = workspace::root();
         for part in self.sources {

@@ -11,6 +11,7 @@ use anyhow::{bail, Result};
 use crate::guest::Addition;
 use crate::kernels::Kernel;
 use crate::machine::{self, BootOptions};
+use crate::module_build::ZMELD;
 use crate::package;
 use crate::process::{output_of, Log};
 use crate::step::Tally;
@@ -65,7 +66,7 @@ struct Key {
 /// The module that DKMS built and signed, in a tree of ours.
 fn dkms_build(log: &Log, kernel: &Kernel, place: &Path, key: &Key) -> Result<PathBuf> {
     let source = place.join("source");
-    package::ZMELD.tree(&source, &package::module_version()?)?;
+    ZMELD.tree(&source, &package::module_version()?)?;
     let version = package::module_version()?;
     let tree = place.join("tree");
     let dkms = |action: &str| {

@@ -23,7 +23,8 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{bail, Context, Result};
 
 use crate::kernels::Arch;
-use crate::package::{self, Dkms};
+use crate::module_build::{Module, ZMELD, ZWORD};
+use crate::package;
 use crate::process::{output_of, reason, Log};
 use crate::tools;
 use crate::workspace;
@@ -58,7 +59,7 @@ pub struct Package {
     /// More fields for dpkg.
     debian: &'static [(&'static str, &'static str)],
     /// The module, where it is one that DKMS builds.
-    dkms: Option<&'static Dkms>,
+    dkms: Option<&'static Module>,
 }
 
 impl Package {
@@ -111,7 +112,7 @@ that also keeps identical pages once. DKMS builds it for each kernel that is
 installed.",
     section: "kernel",
     debian: DKMS_FIELDS,
-    dkms: Some(&package::ZMELD),
+    dkms: Some(&ZMELD),
 };
 
 const CODEC: Package = Package {
@@ -123,7 +124,7 @@ zswap, and zram up to 6.11, hold more pages than with zstd. DKMS builds it for
 each kernel that is installed. Installing it changes no setting.",
     section: "kernel",
     debian: DKMS_FIELDS,
-    dkms: Some(&package::ZWORD),
+    dkms: Some(&ZWORD),
 };
 
 impl Release {
@@ -381,13 +382,13 @@ fn module_tree(release: &Release, package: &Package, version: &str, from: &Path)
     let dkms = package.dkms.context("no package of a module")?;
     let tree = Tree::new(&release.work(&format!("tree-{}", package.name))?)?;
     let sources = dkms.tree(&release.work("dkms")?, version)?;
-    tree.copy(&format!("/usr/src/{}-{version}", dkms.module), &sources)?;
+    tree.copy(&format!("/usr/src/{}-{version}", dkms.name), &sources)?;
     let docs = format!("/usr/share/doc/{}", package.name);
     texts(&tree, &docs, from)?;
     for page in ["kernel-module.md", "secure-boot.md", "zword.md"] {
         tree.copy(&format!("{docs}/{page}"), &from.join("docs").join(page))?;
     }
-    if dkms.module == package::ZWORD.module {
+    if dkms.name == ZWORD.name {
         let hooks = from.join("packaging/initramfs");
         for (place, name) in [
             ("share/initramfs-tools/hooks/zword", "initramfs-tools"),
