@@ -17,7 +17,6 @@ use crate::workspace;
 /// What signs the lists of Debian's archive.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// One suite of the machine's mirror.
 pub struct Suite {
     name: String,
     arch: Arch,
@@ -114,7 +113,6 @@ impl Suite {
     }
 }
 
-/// Unpacks the packages in a folder.
 pub fn unpack_all(log: &Log, from: &Path, to: &Path) -> Result<()> {
     for package in workspace::files(from, "deb")? {
         log.must(Command::new("dpkg-deb").arg("-x").arg(package).arg(to))?;
@@ -133,7 +131,6 @@ fn depends_lines(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The line of `sources.list` for a suite.
 pub fn source_line(suite: &str) -> Result<String> {
     let signed = match Path::new(KEYRING).exists() {
         true => format!("[signed-by={KEYRING}] "),

@@ -29,7 +29,6 @@ pub enum Bench {
     Arm64(bench_arm64::Options),
 }
 
-/// What is handed on.
 #[derive(clap::Args)]
 pub struct Passed {
     /// The benchmark's own; --help there lists them
@@ -37,7 +36,6 @@ pub struct Passed {
     arguments: Vec<String>,
 }
 
-/// Runs the benchmark.
 pub fn run(bench: Bench) -> Result<ExitCode> {
     match bench {
         Bench::Store(passed) => of_store("store", passed.arguments),

@@ -33,7 +33,6 @@ pub struct Options {
 
 const CODECS: &[&str] = &["lz4", "lzo-rle", "zstd", "zword", "zword:2"];
 
-/// Runs `bench arm64`.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let (processor, name) = match options.x86_64 {
         true => (X86_64, "x86-64"),

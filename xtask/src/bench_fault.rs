@@ -96,7 +96,6 @@ impl Part {
     }
 }
 
-/// Runs `bench fault`.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let log = Log::named("bench-fault")?;
     let kernel = bench_runs::kernel(&log, options.kernel)?;

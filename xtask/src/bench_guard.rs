@@ -88,7 +88,6 @@ const RUNAWAYS: &[&str] = &[
 ];
 const HARMLESS: &[&str] = &["still", "sawtooth", "many", "reader", "random", "swapped"];
 
-/// Runs `bench guard`.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let log = Log::named("bench-guard")?;
     let kernel = bench_runs::kernel(&log, options.kernel)?;
@@ -161,7 +160,6 @@ fn slowness(runs: &[Run], host_us: Option<f64>) -> Option<String> {
     })
 }
 
-/// All runs of one arm, in one boot.
 fn guest(
     log: &Log,
     kernel: &Kernel,
@@ -230,7 +228,6 @@ fn is_done(run: &Run) -> bool {
     run.value("code") == 0.0
 }
 
-/// Of its processes the kernel killed one.
 fn is_the_kernels(run: &Run) -> bool {
     run.value("kernel_killed") > 0.0
 }

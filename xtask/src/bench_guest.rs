@@ -50,7 +50,6 @@ pub struct Options {
 }
 
 impl Options {
-    /// What the program in the guest is told.
     fn passed_on(&self) -> Vec<String> {
         let once = [
             ("--rounds", &self.rounds),

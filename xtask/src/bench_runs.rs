@@ -74,7 +74,6 @@ impl Run {
         })
     }
 
-    /// A number that every run has.
     pub fn value(&self, name: &str) -> f64 {
         self.values.get(name).copied().unwrap_or(f64::NAN)
     }
@@ -128,7 +127,6 @@ impl Write for Said {
     }
 }
 
-/// The runs that a guest told of.
 pub fn runs(text: &str) -> Vec<Run> {
     text.lines().filter_map(Run::of_line).collect()
 }

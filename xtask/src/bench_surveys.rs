@@ -40,7 +40,6 @@ const GUESTS: &[(&str, &str)] = &[
     ("mixed-2", "web:3 web:4 lines:1"),
 ];
 
-/// Runs `bench surveys`.
 pub fn run(options: Options) -> Result<ExitCode> {
     let place = match options.place {
         Some(place) => place,
@@ -82,7 +81,6 @@ pub fn run(options: Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// How many there are.
 fn surveys(place: &Path) -> Result<usize> {
     let folder = place.join("zmeld-survey-2");
     let mut count = 0;

@@ -20,7 +20,6 @@ use crate::rust_tests::cargo;
 use crate::tools;
 use crate::workspace;
 
-/// What cargo built of the store.
 pub struct Built {
     variables: BTreeMap<String, String>,
 }
@@ -80,7 +79,6 @@ fn variables_of(message: &str) -> Option<BTreeMap<String, String>> {
         .then_some(variables)
 }
 
-/// How a program is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Flavour {
     /// On the library as it is built for Rust.
@@ -163,7 +161,6 @@ impl Flavour {
         self.row()[0]
     }
 
-    /// For the store's own sources.
     pub fn flags(self) -> Vec<&'static str> {
         self.row()[1].split_whitespace().collect()
     }
@@ -196,7 +193,6 @@ impl Flavour {
         }
     }
 
-    /// Its compiler.
     pub fn compiler(self) -> OsString {
         match self {
             Flavour::Fuzzer => clang(),
@@ -374,7 +370,6 @@ impl Compiler {
     }
 }
 
-/// The store's C sources for user space.
 pub fn sources() -> Result<Vec<PathBuf>> {
     let store = store();
     let mut sources = workspace::files(&store.join("core"), "c")?;
@@ -393,7 +388,6 @@ fn store() -> PathBuf {
     workspace::root().join("store")
 }
 
-/// Where the C tests are.
 pub fn tests_folder() -> PathBuf {
     store().join("tests")
 }

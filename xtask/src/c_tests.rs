@@ -23,11 +23,8 @@ const PROBE: &str = "int main(void) { return 0; }\n";
 
 /// One program of `store/tests`, compiled in one way.
 pub struct CTest {
-    /// The source's name.
     pub name: &'static str,
-    /// How it is compiled.
     pub flavour: Flavour,
-    /// What it does, for lists.
     pub about: &'static str,
     /// The arguments of its runs where quick, as usual and for long: runs are parted by `;`.
     /// `S` is the seed, `EXE` this program, and `20 x` has the run 20 times, with a seed of
@@ -131,14 +128,12 @@ const TESTS: &[CTest] = &[
     usual("threads", FourBits, THREADS, "all at once where fingerprints collide"),
 ];
 
-/// The tests of a scope.
 pub fn tests(scope: TestScope) -> impl Iterator<Item = &'static CTest> {
     TESTS
         .iter()
         .filter(move |test| scope != TestScope::Quick || test.in_quick)
 }
 
-/// The test whose step has that name.
 pub fn of_step(step: &str) -> Result<&'static CTest> {
     let mut tests = TESTS.iter();
     tests
@@ -166,18 +161,15 @@ fn words(run: &str, seed: u64) -> Vec<Vec<String>> {
 }
 
 impl CTest {
-    /// Its step's name.
     pub fn step_name(&self) -> String {
         format!("{}-{}", self.name, self.flavour.name())
     }
 
-    /// The arguments of its runs.
     pub fn arguments(&self, scope: TestScope, seed: u64) -> Vec<Vec<String>> {
         let runs = self.runs[scope as usize].split(';');
         runs.flat_map(|run| words(run, seed)).collect()
     }
 
-    /// How many processors it keeps busy.
     pub fn processors(&self) -> u32 {
         1 + u32::from(matches!(self.name, "threads" | "changing"))
     }
@@ -222,9 +214,7 @@ type Launch = std::result::Result<Vec<&'static str>, String>;
 /// What all C tests share: the compiler, and what was found out about it.
 #[derive(Default)]
 pub struct CTestEnvironment {
-    /// Compiles the programs.
     pub compiler: Compiler,
-    /// For each sanitizer.
     launches: RefCell<BTreeMap<&'static str, Launch>>,
     programs: RefCell<BTreeMap<(Flavour, &'static str), PathBuf>>,
 }

@@ -16,7 +16,6 @@ use crate::step::Tally;
 use crate::turn::TURN;
 use crate::workspace;
 
-/// The step's name.
 pub const STEP: &str = "clean-root";
 
 /// The C compiler that the README asks for.
@@ -100,7 +99,6 @@ fn enter(log: &Log, root: &Path, words: &[&str]) -> Result<FinishedProgram> {
     log.run(&mut debian::enter(root, &mounts, &[BEFORE, words].concat()))
 }
 
-/// Where cargo keeps what it fetched.
 pub fn cargo_home() -> Result<PathBuf> {
     let home = env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo"));
     env::var_os("CARGO_HOME")

@@ -25,7 +25,6 @@ const FLAVOURS: [Flavour; 2] = [Flavour::Coverage, Flavour::CoverageOneBit];
 /// A line of a source below `store`.
 type Place = (String, u64);
 
-/// How often a line and its branches were reached.
 #[derive(Debug, Default, PartialEq)]
 struct Count {
     function: String,
@@ -36,7 +35,6 @@ struct Count {
 /// The functions of a file of which docs/testing.md says why something is not reached.
 type Named = BTreeSet<(String, String)>;
 
-/// Runs the tests and prints what they do not reach.
 pub fn run(environment: &CTestEnvironment, scope: TestScope, seed: u64) -> Result<ExitCode> {
     let log = Log::named("coverage")?;
     let mut counts = BTreeMap::new();
@@ -119,7 +117,6 @@ fn count(log: &Log, flavour: Flavour, counts: &mut BTreeMap<Place, Count>) -> Re
     Ok(())
 }
 
-/// Adds one object's counts. A header's lines are in many objects.
 fn add(object: &Value, counts: &mut BTreeMap<Place, Count>) {
     let store = workspace::root().join("store");
     let none = Vec::new();
@@ -169,7 +166,6 @@ fn named(text: &str) -> Named {
     named
 }
 
-/// What of a line is not reached.
 fn unreached(count: &Count) -> Option<String> {
     if count.times == 0 {
         return Some("not reached".to_owned());

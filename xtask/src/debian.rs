@@ -82,7 +82,6 @@ impl Drop for Root {
     }
 }
 
-/// A copy of it for a step.
 pub fn copy(log: &Log, base: &Path, step: &str) -> Result<Root> {
     let root = Root(workspace::work_folder(step)?.join("root"));
     workspace::remove(&root.0)?;

@@ -12,7 +12,6 @@ use crate::rust_tests;
 use crate::step::{Tally, TestScope};
 use crate::workspace;
 
-/// The step's name.
 pub const STEP: &str = "fleet";
 
 /// Format, lints, types and tests; with Spark and many machines where `--long`.
@@ -29,14 +28,13 @@ pub fn test(log: &Log, scope: TestScope) -> Result<Tally> {
         ("ruff check", ["ruff", "check"].as_slice()),
         ("mypy", ["mypy"].as_slice()),
     ] {
-        let ran = log.run(&mut command(&programs, arguments))?;
-        tally.add(Tally::of(name, ran.succeeded(), "see above"));
+        let mut command = command(&programs, arguments);
+        tally.add(Tally::of_run(log, name, &mut command, "see above")?);
     }
     tally.add(pytest(log, &programs, long)?);
     Ok(tally)
 }
 
-/// A program of the environment, in the package's folder.
 fn command(programs: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(programs.join(words[0]));
     command.args(&words[1..]).current_dir(package());

@@ -47,7 +47,6 @@ fn keep_links_inside(root: &Path) -> Command {
     command
 }
 
-/// Where a program of that name is below the folder.
 pub fn find(root: &Path, name: &str) -> Option<PathBuf> {
     ["usr/bin", "bin", "usr/sbin", "sbin"]
         .iter()

@@ -38,30 +38,21 @@ pub fn symbols(log: &Log, compiler: &Compiler) -> Result<Tally> {
     tools::need(&["ld", "nm"])?;
     let objects = compiler.built(log)?.core_objects()?;
     let sources = workspace::files(&workspace::root().join("store/core"), "c")?;
-    if objects.len() != sources.len() {
-        bail!(
-            "{} objects were built of {} sources in store/core",
-            objects.len(),
-            sources.len()
-        );
+    let (objects_count, count) = (objects.len(), sources.len());
+    if objects_count != count {
+        bail!("{objects_count} objects were built of {count} sources in store/core");
     }
     let linked = workspace::work_folder("c")?.join("core.o");
     let mut link = Command::new("ld");
-    link.arg("-r").arg("-o").arg(&linked).args(&objects);
-    log.must(&mut link)?;
-    let mut list = Command::new("nm");
-    list.args(["-u", "-P"]).arg(&linked);
-    let said = log.must(&mut list)?;
+    log.must(link.arg("-r").arg("-o").arg(&linked).args(&objects))?;
+    let said = log.must(Command::new("nm").args(["-u", "-P"]).arg(&linked))?;
     let missing = undefined(&said);
     if !missing.iter().any(|symbol| symbol.starts_with("zm_port_")) {
         bail!("the core does not use its port: was it linked at all?");
     }
     let strangers: Vec<&str> = missing.into_iter().filter(|s| !is_allowed(s)).collect();
-    let mut tally = Tally::of(
-        "freestanding",
-        strangers.is_empty(),
-        format!("the core needs {}", strangers.join(", ")),
-    );
+    let why = format!("the core needs {}", strangers.join(", "));
+    let mut tally = Tally::of("freestanding", strangers.is_empty(), why);
     tally.add(frames(log, compiler, &sources)?);
     Ok(tally)
 }
@@ -73,12 +64,8 @@ fn frames(log: &Log, compiler: &Compiler, sources: &[PathBuf]) -> Result<Tally> 
         .current_dir(workspace::work_folder("c/frames")?)
         .args(["-Werror", FRAME_MAX, "-c"])
         .args(sources);
-    let ran = log.run(&mut command)?;
-    Ok(Tally::of(
-        "freestanding",
-        ran.succeeded(),
-        "a function of the core has a stack frame above 1 KiB",
-    ))
+    let why = "a function of the core has a stack frame above 1 KiB";
+    Tally::of_run(log, "freestanding", &mut command, why)
 }
 
 fn undefined(text: &str) -> Vec<&str> {
@@ -105,11 +92,8 @@ pub fn sources(log: &Log) -> Result<Tally> {
     for fault in &faults {
         log.note(fault)?;
     }
-    Ok(Tally::of(
-        "core-sources",
-        faults.is_empty(),
-        faults.join("; "),
-    ))
+    let why = faults.join("; ");
+    Ok(Tally::of("core-sources", faults.is_empty(), why))
 }
 
 fn source_faults(path: &Path, text: &str) -> Vec<String> {
@@ -145,12 +129,7 @@ pub fn warnings(log: &Log, compiler: &Compiler) -> Result<Tally> {
     sources.extend(tests()?);
     let mut command = compiler.command(log, Flavour::AsBuilt)?;
     command.args(["-Werror", "-fsyntax-only"]).args(&sources);
-    let ran = log.run(&mut command)?;
-    Ok(Tally::of(
-        "c-warnings",
-        ran.succeeded(),
-        "warnings, see above",
-    ))
+    Tally::of_run(log, "c-warnings", &mut command, "warnings, see above")
 }
 
 fn tests() -> Result<Vec<PathBuf>> {

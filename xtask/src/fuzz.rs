@@ -27,7 +27,6 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 /// hundreds of operations.
 const INPUT_MAX: u32 = 8192;
 
-/// The names of the targets.
 pub fn targets() -> Result<Vec<String>> {
     let sources = workspace::files(&tests_folder(), "c")?;
     Ok(sources
@@ -46,10 +45,8 @@ const ENCODED: &str = "pages encoded with ";
 /// Of so many pages for each codec, one whose codec had none is no accident.
 const ENCODED_ENOUGH: u64 = 200;
 
-/// What was done while fuzzing.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Done {
-    /// Inputs that were tried.
     pub executions: u64,
     /// Pages that codecs encoded and gave back.
     pub encoded: u64,
@@ -64,7 +61,6 @@ fn effort(scope: TestScope) -> (u64, u64) {
     }
 }
 
-/// Runs one target.
 pub fn run(
     log: &Log,
     environment: &CTestEnvironment,

@@ -24,27 +24,8 @@ use crate::tools;
 use crate::workspace;
 
 /// Programs that every guest gets where this machine has them.
-const PROGRAMS: &[&str] = &[
-    "bash",
-    "kmod",
-    "zramctl",
-    "losetup",
-    "mkswap",
-    "swapon",
-    "swapoff",
-    "blkdiscard",
-    "blockdev",
-    "mkfs.ext4",
-    "e2fsck",
-    "mkfs.btrfs",
-    "btrfs",
-    "dmsetup",
-    "modinfo",
-    "mount",
-    "umount",
-    "stat",
-    "fallocate",
-];
+const PROGRAMS: &str = "bash kmod zramctl losetup mkswap swapon swapoff blkdiscard blockdev \
+    mkfs.ext4 e2fsck mkfs.btrfs btrfs dmsetup modinfo mount umount stat fallocate";
 
 /// Kmod is one program with many names.
 const KMOD_NAMES: &[&str] = &["modprobe", "insmod", "rmmod", "lsmod", "depmod"];
@@ -63,14 +44,11 @@ const LINKS: &[(&str, &str)] = &[
     ("bin/env", "busybox"),
 ];
 
-/// What one run adds.
 #[derive(Clone)]
 pub struct Addition {
     /// Where the guest finds it.
     pub name: String,
-    /// Its contents.
     pub bytes: Vec<u8>,
-    /// Whether it is a program.
     pub executable: bool,
 }
 
@@ -90,7 +68,6 @@ impl Addition {
         Addition::file(&name.to_string_lossy(), path)
     }
 
-    /// A file of this machine.
     pub fn file(name: &str, path: &Path) -> Result<Addition> {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let mode = fs::metadata(path)?.permissions().mode();
@@ -175,11 +152,8 @@ pub fn libraries(kernel: &Kernel, program: &Path) -> Result<Vec<(String, PathBuf
 /// The archive of programs: kept under a name that tells what is in it.
 fn programs_archive(kernel: &Kernel, folder: &Path, more: &[String]) -> Result<PathBuf> {
     let mut files = vec![program(kernel, "busybox")?];
-    files.extend(
-        PROGRAMS
-            .iter()
-            .filter_map(|name| program(kernel, name).ok()),
-    );
+    let usual = PROGRAMS.split_whitespace();
+    files.extend(usual.filter_map(|name| program(kernel, name).ok()));
     for name in more {
         files.push(program(kernel, name)?);
     }
@@ -227,7 +201,6 @@ fn add_programs<W: Write>(
     Ok(())
 }
 
-/// The kernel's modules as an archive.
 fn modules_archive(kernel: &Kernel) -> Result<PathBuf> {
     let _held = kernels::lock(&kernel.folder()?)?;
     // Under usr/lib, where lib points to.

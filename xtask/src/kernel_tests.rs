@@ -64,7 +64,6 @@ const SETS_UP_ARM64: &str = "6.1-arm64";
 /// stay, and one whose processors come and go.
 pub const SOAK_KERNELS: &[&str] = &["um-debug", "6.12"];
 
-/// The script that they run.
 const SOAK: &str = "soak";
 
 /// The step of the kernel that watches for data races, which is also its name and its
@@ -79,7 +78,6 @@ pub struct KernelCache {
 }
 
 impl KernelCache {
-    /// The kernel of that name.
     pub fn take(&self, log: &Log, name: &'static str) -> Result<Arc<Kernel>> {
         if let Some(known) = self.kernels.borrow().get(name) {
             return known.clone().map_err(|reason| Unavailable(reason).into());
@@ -168,12 +166,9 @@ pub fn checkpatch(log: &Log, kernels: &KernelCache) -> Result<Tally> {
             is_source && !path.iter().any(|folder| folder == "tests")
         }));
     }
-    let ran = log.run(&mut command)?;
-    let why = "it has a point, see above";
-    Ok(Tally::of("checkpatch", ran.succeeded(), why))
+    Tally::of_run(log, "checkpatch", &mut command, "it has a point, see above")
 }
 
-/// Experiments in machines that boot this kernel.
 pub fn machines(log: &Log, kernels: &KernelCache, name: &'static str) -> Result<Tally> {
     let step = format!("machine-{name}");
     let kernel = kernels.take(log, name)?;
@@ -236,7 +231,6 @@ fn needs(script: &str) -> Option<GuestNeeds> {
 /// What systemd says last where nothing is mounted, swapped to or mapped any more.
 const DETACHED: &str = "All filesystems, swaps, loop devices, MD devices and DM devices detached.";
 
-/// What a folder's guest tests are about.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum TestSubject {
     Module,
@@ -265,14 +259,12 @@ impl TestSubject {
 /// One script in one kernel, on zmeld or on the kernel's own zram.
 #[derive(Clone)]
 pub struct GuestTest {
-    /// The script's name.
     pub name: String,
     path: PathBuf,
     subject: TestSubject,
     needs: GuestNeeds,
     kernel: &'static str,
     upstream: bool,
-    /// How many seconds, where that is not the scope's.
     seconds: Option<u64>,
     /// What the module is built from, where that is not the workspace's store.
     store: Option<PathBuf>,
@@ -293,13 +285,11 @@ impl GuestTest {
         }))
     }
 
-    /// Its step's name.
     pub fn step_name(&self) -> String {
         let device = if self.upstream { "-zram" } else { "" };
         format!("guest-{}-{}{device}", self.kernel, self.name)
     }
 
-    /// What it does, for lists.
     pub fn about(&self) -> &'static str {
         match self.subject {
             TestSubject::Module if self.upstream => "the test itself, on the zram of that kernel",
@@ -309,7 +299,6 @@ impl GuestTest {
         }
     }
 
-    /// How many processors its guest has.
     pub fn processors(&self, scope: TestScope) -> u32 {
         // With two, this young part of the kernel panics now and then by itself
         // ("scheduling from the idle thread"); QEMU's guests have two.
@@ -347,7 +336,6 @@ impl GuestTest {
         Ok(Box::new(move |log| test.boots(log, &kernel, &boot)))
     }
 
-    /// The file system that its guest boots.
     fn image(&self, log: &Log, kernels: &KernelCache, kernel: &Kernel) -> Result<PathBuf> {
         let sources = match (self.needs.has("dkms"), kernel.recipe.arch) {
             (true, _) => Sources::Sound,
@@ -535,7 +523,6 @@ pub fn package_files(log: &Log, packages: &[&str]) -> Result<Vec<Addition>> {
     Ok(files)
 }
 
-/// The libraries that a program of this machine is linked with.
 fn libraries(program: &Path) -> Result<Vec<Addition>> {
     let all = zmeld_vm::libraries_of(program);
     let added = all
@@ -544,7 +531,6 @@ fn libraries(program: &Path) -> Result<Vec<Addition>> {
     added.collect()
 }
 
-/// The guest tests of a scope.
 pub fn tests(scope: TestScope) -> Result<Vec<GuestTest>> {
     let mut all = Vec::new();
     for &kernel in kernels(scope) {

@@ -21,7 +21,6 @@ use crate::stock_kernels;
 use crate::tools;
 use crate::workspace;
 
-/// How a kernel runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// As a program, built from the newest sources.
@@ -42,17 +41,14 @@ impl Kind {
     }
 }
 
-/// What a kernel is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arch {
-    /// This machine's.
     Amd64,
     /// Emulated.
     Arm64,
 }
 
 impl Arch {
-    /// As Debian calls it.
     pub fn debian(self) -> &'static str {
         match self {
             Arch::Amd64 => "amd64",
@@ -73,9 +69,7 @@ impl Arch {
 pub struct KernelRecipe {
     /// What the command line calls it.
     pub name: &'static str,
-    /// How it runs.
     pub kind: Kind,
-    /// What it runs on.
     pub arch: Arch,
     /// Built with every check of its own: slow, in need of more memory, and the
     /// place for a module with assertions and self-tests.
@@ -231,7 +225,6 @@ pub fn recipe(name: &str) -> Option<&'static KernelRecipe> {
     RECIPES.iter().find(|recipe| recipe.name == name)
 }
 
-/// The same of what a user names.
 pub fn named(name: &str) -> Result<&'static KernelRecipe, String> {
     let known: Vec<&str> = RECIPES.iter().map(|recipe| recipe.name).collect();
     recipe(name).ok_or_else(|| format!("there is none of that name: {}", known.join(", ")))
@@ -372,7 +365,6 @@ fn fix(log: &Log, recipe: &KernelRecipe, source: &Path) -> Result<()> {
     Ok(())
 }
 
-/// As many jobs of make as there are processors.
 pub fn jobs() -> String {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     format!("-j{jobs}")
@@ -431,7 +423,6 @@ fn configure(
     Ok(())
 }
 
-/// What guests and kernel builds bring along.
 pub fn guest_folder() -> PathBuf {
     workspace::root().join("xtask/guest")
 }

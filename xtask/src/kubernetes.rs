@@ -15,12 +15,9 @@ use crate::step::Tally;
 use crate::tools;
 use crate::workspace;
 
-/// The step that reads the manifest.
 pub const STEP: &str = "kubernetes";
-/// The step that runs a container.
 pub const RUN: &str = "kubernetes-run";
 
-/// The manifest against the schemas.
 pub fn test(log: &Log) -> Result<Tally> {
     let mut check = Command::new(environment(log)?.join("python"));
     check.arg(scripts().join("check.py"));

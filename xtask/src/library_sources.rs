@@ -2,22 +2,18 @@
 //! builds nothing for.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 use anyhow::{Context, Result};
 
+use crate::process::output_of;
 use crate::rust_tests::cargo;
 use crate::workspace;
 
-/// One library.
 pub struct LibrarySources {
-    /// Its C files.
     pub files: Vec<PathBuf>,
-    /// The folder of its headers.
     pub include: PathBuf,
 }
 
-/// lz4 and lz4hc.
 pub fn lz4() -> Result<LibrarySources> {
     let include = crate_folder("lz4-sys")?.join("liblz4/lib");
     Ok(LibrarySources {
@@ -44,13 +40,9 @@ pub fn zlib() -> Result<LibrarySources> {
     Ok(LibrarySources { files, include })
 }
 
-/// Where cargo keeps a dependency.
 fn crate_folder(name: &str) -> Result<PathBuf> {
-    let output = cargo(&["metadata", "--format-version", "1"])
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot start cargo")?;
-    let known: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let text = output_of(&mut cargo(&["metadata", "--format-version", "1"]))?;
+    let known: serde_json::Value = serde_json::from_str(&text)?;
     let packages = known["packages"].as_array().into_iter().flatten();
     let manifest = packages
         .filter(|package| package["name"] == name)

@@ -23,25 +23,19 @@ const BOOTS_MAX: usize = 3;
 /// The lines of the kernel's messages that are shown when a guest dies.
 const TAIL_LINES: usize = 40;
 
-/// What to boot, and with what.
 pub struct BootOptions {
     /// The script, or none for a shell in front of the user.
     pub script: Option<Addition>,
-    /// Its arguments.
     pub arguments: Vec<String>,
-    /// Variables that it sees.
     pub variables: Vec<(String, String)>,
     /// Our module, where there is one to load, under its file's name.
     pub module: Option<Addition>,
     /// Whether the guest's first program loads it.
     pub load: bool,
-    /// Further files.
     pub files: Vec<Addition>,
     /// Programs of this machine besides the usual ones.
     pub programs: Vec<String>,
-    /// MiB of memory.
     pub memory: u64,
-    /// Processors.
     pub processors: u32,
     /// Files that are disks, in front of the empty ones; the script only reads them.
     pub contents: Vec<PathBuf>,
@@ -52,13 +46,9 @@ pub struct BootOptions {
     pub root: Option<PathBuf>,
     /// A file that is a disk, and keeps what is written.
     pub kept: Option<PathBuf>,
-    /// More for the kernel's command line.
     pub append: String,
-    /// More for QEMU's command line.
-    pub qemu: Vec<String>,
     /// Before all other programs of this machine, for what is timed.
     pub urgent: bool,
-    /// The longest that it may take.
     pub limit: Duration,
 }
 
@@ -79,25 +69,21 @@ impl Default for BootOptions {
             root: None,
             kept: None,
             append: String::new(),
-            qemu: Vec::new(),
             urgent: false,
             limit: Duration::from_secs(900),
         }
     }
 }
 
-/// How a guest ended.
 pub struct GuestOutcome {
     /// The script's exit code; none where the guest died before.
     pub code: Option<i32>,
     /// The kernel's complaints that a boot alone does not show.
     pub complaints: Vec<String>,
-    /// All that the kernel said.
     pub messages: String,
 }
 
 impl GuestOutcome {
-    /// The last of what the kernel said.
     pub fn tail(&self) -> String {
         tail(&self.messages)
     }
@@ -108,7 +94,6 @@ fn tail(messages: &str) -> String {
     lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
 }
 
-/// Guests of this kernel can run here.
 pub fn need(kernel: &Kernel) -> Result<()> {
     tools::need(match (kernel.recipe.kind, kernel.recipe.arch) {
         (Kind::UserMode, _) => &["busybox"],
@@ -311,7 +296,6 @@ fn lines(messages: &Path) -> Lines {
     }
 }
 
-/// The command that runs the guest.
 fn command(
     kernel: &Kernel,
     boot: &BootOptions,
@@ -332,7 +316,7 @@ fn command(
         lines: lines(&folder.join("messages")),
         folder: folder.to_owned(),
         append: format!("rdinit=/init ignore_loglevel {}", boot.append),
-        qemu: boot.qemu.clone(),
+        qemu: Vec::new(),
         hardware: kind == KernelKind::Image && zmeld_vm::hardware_runs(&kernel.image, &kept),
         counts_time: false,
     };

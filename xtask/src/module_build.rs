@@ -13,7 +13,6 @@ use crate::process::Log;
 use crate::tools;
 use crate::workspace;
 
-/// A module of ours.
 pub struct Module {
     /// Its name, and that of its folder below /usr/src.
     pub name: &'static str,
@@ -29,7 +28,6 @@ pub struct Module {
     pub without: &'static str,
 }
 
-/// The device.
 pub const ZMELD: Module = Module {
     name: "zmeld",
     sources: &["include", "core", "zword", "port/linux", "kmod"],
@@ -49,10 +47,8 @@ pub const ZWORD: Module = Module {
     without: "zswap has another compressor",
 };
 
-/// Which module is built, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavour {
-    /// As users build it.
     Release,
     /// With assertions, and self-tests when it is loaded.
     Debug,
@@ -76,7 +72,6 @@ impl Flavour {
         }
     }
 
-    /// Which module it is.
     pub fn module(self) -> &'static Module {
         match self {
             Flavour::Codec => &ZWORD,
@@ -84,7 +79,6 @@ impl Flavour {
         }
     }
 
-    /// The module's file.
     fn file(self) -> String {
         format!("{}.ko", self.module().name)
     }

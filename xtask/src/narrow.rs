@@ -13,7 +13,6 @@ use crate::processors::{Processor, ARMHF, I386};
 use crate::step::Tally;
 use crate::workspace;
 
-/// The step's name.
 pub const STEP: &str = "store-32-bits";
 
 /// The C tests and their arguments, as short as `--quick` has them: emulation is slow.
@@ -30,7 +29,6 @@ const RUNS: &[(&str, &[&str])] = &[
     ("threads", &["3", "1"]),
 ];
 
-/// Builds the store for each of them and runs its tests.
 pub fn test(log: &Log) -> Result<Tally> {
     let mut tally = Tally::default();
     for processor in [I386, ARMHF] {

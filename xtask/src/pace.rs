@@ -23,7 +23,6 @@ const FIRST_SECONDS: &[(&str, u64)] = &[
     ("clean-root", 1200), ("", 15),
 ];
 
-/// The pace of one run.
 pub struct Pace {
     file: PathBuf,
     known: BTreeMap<String, u64>,

@@ -18,9 +18,7 @@ use crate::tools;
 use crate::turn::turn;
 use crate::workspace;
 
-/// The steps' names.
 pub const LIFE: &str = "packages-life";
-/// Twice the same bytes.
 pub const TWICE: &str = "packages-twice";
 
 /// What zmeld-dkms needs there.
@@ -51,9 +49,7 @@ pub const DKMS_KERNELS: [&str; 2] = ["6.1", "6.12"];
 /// Whether the module's sources build for every kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sources {
-    /// As they are released.
     Sound,
-    /// Not for what comes later.
     Broken,
 }
 
@@ -175,7 +171,6 @@ fn names_no_place(made: &[PathBuf]) -> Result<Tally> {
     ))
 }
 
-/// Installed, upgraded, removed, purged.
 pub fn life(log: &Log) -> Result<Tally> {
     tools::need_root("packages are installed")?;
     if !Path::new("/sys/class/zram-control").exists() {

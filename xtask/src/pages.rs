@@ -44,7 +44,6 @@ pub struct Train {
     codec: String,
 }
 
-/// Runs `train`.
 pub fn train(_: &Train) -> Result<ExitCode> {
     let programs = programs()?;
     let train = programs.iter().filter(|program| program.set == Set::Train);
@@ -60,7 +59,6 @@ pub fn train(_: &Train) -> Result<ExitCode> {
 /// What to say where there are none to measure with.
 pub const NONE: &str = "there are no pages to measure with: cargo xtask pages keeps some";
 
-/// Bytes of a page.
 pub const PAGE: usize = 4096;
 /// Pages kept of each program, drawn at random.
 const KEPT_PAGES: usize = 4096;
@@ -70,7 +68,6 @@ const DEVICE_BYTES: u64 = 2 << 30;
 const LIMIT_DEFAULT_S: u64 = 60;
 /// After so many seconds without more swapped out, a program is done with.
 const STILL_S: u32 = 8;
-/// What a program is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Set {
@@ -80,13 +77,11 @@ pub enum Set {
     Test,
 }
 
-/// One entry of the list.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
     /// What its pages are called.
     pub name: String,
-    /// What it is for.
     pub set: Set,
     /// Browser, compiler and so on.
     pub kind: String,
@@ -111,12 +106,10 @@ fn list_folder() -> PathBuf {
     workspace::root().join("xtask/pages")
 }
 
-/// Where pages are kept.
 pub fn folder() -> PathBuf {
     workspace::root().join("target/pages")
 }
 
-/// The pages of a program.
 pub fn file_of(program: &Program) -> PathBuf {
     folder().join(format!("{}.pages", program.name))
 }
@@ -184,7 +177,6 @@ fn in_turn(files: &[Vec<u8>], wanted: usize) -> Vec<u8> {
     bytes
 }
 
-/// Runs `pages`.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let all = programs()?;
     let names = &options.names;

@@ -55,12 +55,10 @@ pub fn stop_children_when_interrupted() {
     let _ = ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::SeqCst));
 }
 
-/// Whether somebody asked for an end.
 pub fn was_interrupted() -> bool {
     INTERRUPTED.load(Ordering::SeqCst)
 }
 
-/// Where a step's programs write.
 pub struct Log {
     path: PathBuf,
     file: File,
@@ -68,16 +66,13 @@ pub struct Log {
     pub errors: Option<PathBuf>,
 }
 
-/// A program that ended.
 pub struct FinishedProgram {
-    /// How it ended.
     pub status: ExitStatus,
     /// What it wrote, both outputs as they came.
     pub text: String,
 }
 
 impl FinishedProgram {
-    /// Whether it ended with success.
     pub fn succeeded(&self) -> bool {
         self.status.success()
     }
@@ -99,7 +94,6 @@ impl Log {
         Log::create(&work_folder("logs")?.join(format!("{name}.log")))
     }
 
-    /// A new, empty log.
     pub fn create(path: &Path) -> Result<Log> {
         // Truncated here, appended to by every program that gets the handle.
         File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
@@ -111,17 +105,14 @@ impl Log {
         })
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Adds a line of our own.
     pub fn note(&self, line: &str) -> Result<()> {
         writeln!(&self.file, "{line}").context("cannot write the log")
     }
 
-    /// All that was written so far.
     pub fn text(&self) -> Result<String> {
         Ok(String::from_utf8_lossy(&self.bytes_from(0)?).into_owned())
     }
@@ -134,7 +125,6 @@ impl Log {
         Ok(bytes)
     }
 
-    /// Runs a program to its end.
     pub fn run(&self, command: &mut Command) -> Result<FinishedProgram> {
         self.run_for(command, LIMIT)
     }

@@ -12,7 +12,6 @@ use crate::step::Tally;
 use crate::tools;
 use crate::workspace;
 
-/// The step's name.
 pub const STEP: &str = "processors";
 
 /// For our own sources.
@@ -20,10 +19,8 @@ const STRICT: &[&str] = &["-Wall", "-Wextra", "-Werror"];
 
 /// A kind of processor: how programs for it are compiled and run.
 pub struct Processor {
-    /// Its name in tables.
     pub name: &'static str,
     compiler: &'static str,
-    /// What runs its programs.
     pub emulator: &'static str,
 }
 
@@ -92,7 +89,6 @@ impl Processor {
         command
     }
 
-    /// What runs its programs.
     pub fn run(&self) -> Command {
         Command::new(self.emulator)
     }
@@ -110,7 +106,6 @@ pub fn add_store_flags(command: &mut Command, includes: &[PathBuf]) {
     }
 }
 
-/// Compiles a program of ours.
 pub fn compile(log: &Log, mut command: Command, sources: &[PathBuf], program: &Path) -> Result<()> {
     log.must(command.args(sources).arg("-o").arg(program))?;
     Ok(())
@@ -156,18 +151,4 @@ fn results(text: &str) -> Vec<&str> {
     text.lines()
         .filter(|line| line.contains(" pages of "))
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_compared_is_not_the_command() {
-        let text = "$ qemu-arm x\n12 pages of 4096 bytes, level 1: 70 bytes, ab\n";
-        assert_eq!(
-            results(text),
-            ["12 pages of 4096 bytes, level 1: 70 bytes, ab"]
-        );
-    }
 }

@@ -9,7 +9,6 @@ use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 /// Where standard error is no terminal, a line this often.
 const LINE_EVERY: Duration = Duration::from_secs(30);
 
-/// A piece of work of known size.
 pub struct Progress {
     bar: ProgressBar,
     name: String,
@@ -17,7 +16,6 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Begins work of `total` units.
     pub fn new(name: &str, total: u64) -> Progress {
         let bar = ProgressBar::new(total.max(1)).with_message(name.to_owned());
         if let Ok(style) = ProgressStyle::with_template("{msg}: {percent} %, {eta} left") {
@@ -30,7 +28,6 @@ impl Progress {
         }
     }
 
-    /// So many more units are done.
     pub fn add(&mut self, units: u64) {
         self.bar.inc(units);
         if !stderr().is_terminal() && self.said.elapsed() >= LINE_EVERY {

@@ -19,7 +19,6 @@ use crate::process::{unavailable, Log};
 use crate::step::{Tally, TestScope};
 use crate::workspace;
 
-/// The step's name.
 pub const STEP: &str = "proofs";
 
 const SUITE: &str = "trixie";
@@ -43,13 +42,11 @@ const CHECKS: &str =
 struct Proof {
     file: PathBuf,
     name: String,
-    /// The bytes of zword's block, and with `--long`.
     blocks: [u32; 2],
     /// How often a loop is followed in the smaller one.
     loops: u32,
 }
 
-/// All of them.
 fn proofs() -> Result<Vec<Proof>> {
     let mut proofs = Vec::new();
     for file in workspace::files(&c_build::tests_folder().join("proofs"), "c")? {
@@ -78,7 +75,6 @@ fn proofs() -> Result<Vec<Proof>> {
     Ok(proofs)
 }
 
-/// CBMC, unpacked.
 fn cbmc(log: &Log) -> Result<PathBuf> {
     if std::env::consts::ARCH != "x86_64" {
         unavailable!("CBMC is fetched for x86-64 alone");
@@ -122,7 +118,6 @@ impl Proof {
     }
 }
 
-/// Has each proof made.
 pub fn test(log: &Log, scope: TestScope) -> Result<Tally> {
     let root = cbmc(log)?;
     let limit = match scope {

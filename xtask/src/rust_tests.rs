@@ -37,17 +37,21 @@ pub fn zmeld(log: &Log) -> Result<PathBuf> {
 /// The code is formatted.
 pub fn format(log: &Log) -> Result<Tally> {
     need_component("rustfmt", "fmt")?;
-    let ran = log.run(&mut cargo(&["fmt", "--all", "--check"]))?;
-    let why = "run `cargo fmt --all`";
-    Ok(Tally::of("format", ran.succeeded(), why))
+    let mut fmt = cargo(&["fmt", "--all", "--check"]);
+    Tally::of_run(log, "format", &mut fmt, "run `cargo fmt --all`")
 }
 
 /// No lint has anything to say.
 pub fn clippy(log: &Log) -> Result<Tally> {
     need_component("clippy", "clippy")?;
     let words = "clippy --workspace --all-targets -- -D warnings";
-    let ran = log.run(cargo(&[]).args(words.split(' ')))?;
-    Ok(Tally::of("clippy", ran.succeeded(), "warnings, see above"))
+    let mut clippy = cargo(&[]);
+    Tally::of_run(
+        log,
+        "clippy",
+        clippy.args(words.split(' ')),
+        "warnings, see above",
+    )
 }
 
 fn need_component(component: &str, command: &str) -> Result<()> {
@@ -60,9 +64,8 @@ fn need_component(component: &str, command: &str) -> Result<()> {
 /// The documentation builds, and no link in it is broken.
 pub fn documentation(log: &Log) -> Result<Tally> {
     let mut command = cargo(&["doc", "--workspace", "--no-deps"]);
-    let ran = log.run(command.env("RUSTDOCFLAGS", "-D warnings"))?;
-    let why = "broken, see above";
-    Ok(Tally::of("documentation", ran.succeeded(), why))
+    command.env("RUSTDOCFLAGS", "-D warnings");
+    Tally::of_run(log, "documentation", &mut command, "broken, see above")
 }
 
 /// All tests of the workspace; where `quick`, those inside the crates only.

@@ -28,7 +28,6 @@ use crate::step::{Tally, TestScope};
 use crate::tools;
 use crate::workspace;
 
-/// The step's name.
 pub const STEP: &str = "seeded";
 
 /// How many have their turn where time is short.
@@ -82,7 +81,6 @@ impl Fault {
         Ok(fault)
     }
 
-    /// Whether it takes a kernel.
     fn is_of_module(&self) -> bool {
         self.part == "kmod"
     }
@@ -218,7 +216,6 @@ fn fails(log: &Log, environment: &CTestEnvironment, test: &str, copy: &StoreCopy
     })
 }
 
-/// A fresh copy of the store.
 fn copy(log: &Log, changed: &[String]) -> Result<StoreCopy> {
     let folder = workspace::work_folder(STEP)?.canonicalize()?;
     let (store, objects) = (folder.join("store"), folder.join("objects"));

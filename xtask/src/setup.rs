@@ -14,7 +14,6 @@ use crate::step::TestScope;
 use crate::tools;
 use crate::workspace;
 
-/// One thing that tests need.
 #[derive(Debug, PartialEq)]
 struct Need {
     /// A program on the path, or where administrators' programs are; the path of a file;
@@ -185,7 +184,6 @@ impl Need {
         })
     }
 
-    /// What would bring it.
     fn remedy(&self) -> Remedy {
         let package = Remedy::Package(self.package.to_owned());
         match self.what {

@@ -12,13 +12,11 @@ use crate::step::Tally;
 use crate::tools;
 use crate::workspace;
 
-/// The step's name.
 pub const STEP: &str = "shares-model";
 
 /// The errors of order that the model has, from 1 on.
 const FAULTS: u32 = 6;
 
-/// Checks the model without an error and with each.
 pub fn test(log: &Log) -> Result<Tally> {
     tools::need(&["spin"])?;
     let folder = workspace::work_folder(STEP)?;

@@ -19,7 +19,6 @@ use crate::tools;
 use crate::vm;
 use crate::workspace;
 
-/// The step's name.
 pub const STEP: &str = "dkms";
 
 /// The name in the certificate, by which `modinfo` tells the signer.
@@ -102,7 +101,6 @@ fn dkms_build(log: &Log, kernel: &Kernel, place: &Path, key: &Key) -> Result<Pat
     Ok(module)
 }
 
-/// In a kernel that enforces signatures.
 fn refusals(log: &Log, kernel: &Kernel, signed: &Path, unsigned: &Path) -> Result<Tally> {
     let script = workspace::root().join("xtask/guest/signatures.sh");
     let boot = BootOptions {

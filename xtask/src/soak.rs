@@ -56,7 +56,6 @@ fn hours(text: &str) -> Result<f64, String> {
     hours.ok_or_else(|| "not a number from 0 to 10000".to_owned())
 }
 
-/// How long a part has its turn.
 const TURN: Duration = Duration::from_secs(300);
 /// Boots take their time in a kernel that checks itself.
 const KERNEL_TURN: Duration = Duration::from_secs(900);
@@ -134,7 +133,6 @@ impl SoakPart {
     }
 }
 
-/// What a part has done in all runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 struct PartTotal {
@@ -147,7 +145,6 @@ struct PartTotal {
     last: String,
 }
 
-/// Something that a part found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Finding {
     part: String,
@@ -156,7 +153,6 @@ struct Finding {
     log: String,
 }
 
-/// What outlives a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct State {
     schema: String,
@@ -241,7 +237,6 @@ fn seed_of(seed: u64, part: &str, turn: u64) -> u64 {
     state % 1_000_000_000 + 1
 }
 
-/// What a turn did.
 #[derive(Default)]
 struct TurnResult {
     amount: u64,
@@ -249,14 +244,12 @@ struct TurnResult {
     tally: Tally,
 }
 
-/// What all turns share.
 #[derive(Default)]
 struct SoakEnvironment {
     c_tests: CTestEnvironment,
     kernels: KernelCache,
 }
 
-/// Runs what the arguments say.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let folder = workspace::work_folder("soak")?;
     let file = folder.join("state.json");
@@ -339,7 +332,6 @@ fn turns(hours: f64, state: &mut State, file: &Path, mut works: Vec<SoakPart>) -
     Ok(state.findings.len() > before)
 }
 
-/// Builds what the part needs.
 fn prepare(environment: &SoakEnvironment, log: &Log, work: &SoakPart) -> Result<()> {
     let c_tests = &environment.c_tests;
     match work {

@@ -1,6 +1,7 @@
 //! Steps of a test run: what each found, and how it is told.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::process::Command;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,6 @@ const BESIDE_MAX: usize = 4;
 /// Lines of a failed step's log that are shown.
 const TAIL_LINES: usize = 60;
 
-/// How much is tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TestScope {
     /// Under two minutes, once things are built.
@@ -28,10 +28,8 @@ pub enum TestScope {
     Long,
 }
 
-/// What a step found out.
 #[derive(Default)]
 pub struct Tally {
-    /// Tests that passed.
     pub passed: u64,
     /// Tests that failed, with what is to be said about each.
     pub failed: Vec<(String, String)>,
@@ -40,7 +38,6 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// One test that passed.
     pub fn pass() -> Tally {
         Tally {
             passed: 1,
@@ -48,7 +45,6 @@ impl Tally {
         }
     }
 
-    /// One test that failed.
     pub fn fail(name: &str, why: impl Into<String>) -> Tally {
         Tally {
             failed: vec![(name.to_owned(), why.into())],
@@ -56,7 +52,6 @@ impl Tally {
         }
     }
 
-    /// One test that cannot run here.
     pub fn skip(name: &str, reason: impl Into<String>) -> Tally {
         Tally {
             skipped: vec![(name.to_owned(), reason.into())],
@@ -73,7 +68,6 @@ impl Tally {
         }
     }
 
-    /// Adds what another found.
     pub fn add(&mut self, other: Tally) {
         self.passed += other.passed;
         self.failed.extend(other.failed);
@@ -112,6 +106,11 @@ impl Tally {
         tally
     }
 
+    /// One test that passes where a program succeeds.
+    pub fn of_run(log: &Log, name: &str, command: &mut Command, why: &str) -> Result<Tally> {
+        Ok(Tally::of(name, log.run(command)?.succeeded(), why))
+    }
+
     /// The same of a program that ran tests, with what its end says beside them.
     pub fn whole(mut self, name: &str, ran: &FinishedProgram) -> Tally {
         if !ran.succeeded() && self.failed.is_empty() {
@@ -137,7 +136,6 @@ impl Tally {
         }
     }
 
-    /// Whether nothing of it could run.
     pub fn did_not_run(&self) -> bool {
         self.passed == 0 && self.failed.is_empty()
     }
@@ -173,13 +171,11 @@ pub enum Action<'a> {
     Beside(InFront<'a, Rest>),
 }
 
-/// A named part of a test run.
 pub struct Step<'a> {
     /// What `--only` takes.
     pub name: String,
     /// What `--list` says.
     pub about: String,
-    /// Does it.
     pub run: Action<'a>,
 }
 
@@ -272,7 +268,6 @@ fn run_steps(steps: &[Step], report: &mut Report) -> Result<()> {
     })
 }
 
-/// A step at its end.
 struct EndedStep {
     index: usize,
     log: Log,
@@ -291,7 +286,6 @@ impl EndedStep {
     }
 }
 
-/// What all steps found so far.
 struct Report {
     pace: Pace,
     total: Tally,

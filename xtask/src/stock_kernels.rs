@@ -15,41 +15,10 @@ use crate::tools;
 use crate::workspace;
 
 /// Modules of stock kernels that guests get, with what these depend on.
-const STOCK_MODULES: &[&str] = &[
-    "zram",
-    "zsmalloc",
-    "lz4",
-    "lz4hc",
-    "lz4_compress",
-    "lz4hc_compress",
-    "zstd",
-    "842",
-    "842_compress",
-    "842_decompress",
-    "lzo",
-    "lzo-rle",
-    "deflate",
-    "ext4",
-    "btrfs",
-    "loop",
-    "dm-mod",
-    "dm-crypt",
-    "xts",
-    "aesni-intel",
-    "algif_skcipher",
-    "zbud",
-    "z3fold",
-    "dm-flakey",
-    "dm-delay",
-    "dm-zero",
-    "virtio_blk",
-    "virtio_pci",
-    "crc32c_generic",
-    "crc32c-intel",
-    "xxhash_generic",
-    "sha256_generic",
-    "blake2b_generic",
-];
+const STOCK_MODULES: &str = "zram zsmalloc lz4 lz4hc lz4_compress lz4hc_compress zstd 842 \
+    842_compress 842_decompress lzo lzo-rle deflate ext4 btrfs loop dm-mod dm-crypt xts \
+    aesni-intel algif_skcipher zbud z3fold dm-flakey dm-delay dm-zero virtio_blk virtio_pci \
+    crc32c_generic crc32c-intel xxhash_generic sha256_generic blake2b_generic";
 
 /// Fetches and unpacks it; its release.
 pub fn fetch(log: &Log, recipe: &KernelRecipe, place: &Path) -> Result<String> {
@@ -159,7 +128,8 @@ fn choose_modules(log: &Log, root: &Path, release: &str, to: &Path) -> Result<()
     depmod(root)?;
     let dependencies = fs::read_to_string(from.join("modules.dep"))?;
     let target = to.join("lib/modules").join(release);
-    for path in zmeld_vm::with_dependencies(&dependencies, STOCK_MODULES) {
+    let modules: Vec<&str> = STOCK_MODULES.split_whitespace().collect();
+    for path in zmeld_vm::with_dependencies(&dependencies, &modules) {
         let copy = target.join(&path);
         fs::create_dir_all(copy.parent().unwrap_or(&target))?;
         fs::copy(from.join(&path), &copy)?;
@@ -192,20 +162,14 @@ mod tests {
         ]
         .map(str::to_owned)
         .to_vec();
-        let newest = |series, flavour| newest(&names, series, flavour);
-        assert_eq!(newest("6.1", "amd64").as_deref(), Some("6.1.0-50-amd64"));
-        assert_eq!(
-            newest("6.1", "rt-amd64").as_deref(),
-            Some("6.1.0-51-rt-amd64")
-        );
-        assert_eq!(
-            newest("6.12", "amd64").as_deref(),
-            Some("6.12.95+deb12-amd64")
-        );
-        assert_eq!(
-            newest("7.2", "arm64-16k").as_deref(),
-            Some("7.2.13+deb13-arm64-16k")
-        );
-        assert_eq!(newest("7.2", "amd64"), None);
+        for (series, flavour, release) in [
+            ("6.1", "amd64", Some("6.1.0-50-amd64")),
+            ("6.1", "rt-amd64", Some("6.1.0-51-rt-amd64")),
+            ("6.12", "amd64", Some("6.12.95+deb12-amd64")),
+            ("7.2", "arm64-16k", Some("7.2.13+deb13-arm64-16k")),
+            ("7.2", "amd64", None),
+        ] {
+            assert_eq!(newest(&names, series, flavour).as_deref(), release);
+        }
     }
 }

@@ -60,7 +60,6 @@ pub struct Options {
     coverage: bool,
 }
 
-/// Runs the steps that the arguments choose.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let scope = match (options.quick, options.long) {
         (true, _) => Quick,

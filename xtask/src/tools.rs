@@ -82,7 +82,6 @@ fn first_line(text: &str) -> String {
         .to_owned()
 }
 
-/// Whether this is root.
 pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }

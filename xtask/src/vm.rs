@@ -103,7 +103,6 @@ pub fn script(path: &Path) -> Result<Addition> {
     Ok(script)
 }
 
-/// Runs what the arguments say.
 pub fn run(options: Options) -> Result<ExitCode> {
     let recipe = options.kernel;
     let mut arguments = options.script.into_iter();

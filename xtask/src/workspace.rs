@@ -7,13 +7,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// The workspace's top folder.
 pub fn root() -> PathBuf {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
     xtask.parent().unwrap_or(xtask).to_path_buf()
 }
 
-/// Cargo's target folder.
 pub fn target() -> PathBuf {
     let target =
         env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
@@ -91,7 +89,6 @@ pub fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// An empty folder.
 pub fn empty_folder(path: &Path) -> Result<()> {
     remove(path)?;
     fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))

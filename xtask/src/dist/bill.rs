@@ -22,7 +22,6 @@ const C_LIBRARIES: &[(&str, &str, &str)] = &[
     ("libz-sys", "zlib", "Zlib"),
 ];
 
-/// A crate that is linked in.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Crate {
     name: String,
@@ -48,7 +47,6 @@ impl Crate {
     }
 }
 
-/// What the programs of this target are linked from.
 pub struct Bill {
     crates: BTreeSet<Crate>,
     compiler: String,
@@ -73,12 +71,10 @@ impl Bill {
         })
     }
 
-    /// How many crates of others.
     pub fn count(&self) -> usize {
         self.crates.iter().filter(|it| !it.ours).count()
     }
 
-    /// CycloneDX 1.5.
     pub fn cyclonedx(&self, release: &Release) -> Result<String> {
         let mut components: Vec<Value> = self.crates.iter().map(component).collect();
         for (owner, name, licence) in C_LIBRARIES {
@@ -198,7 +194,6 @@ fn licence_text(of: &Crate) -> Result<String> {
     }
 }
 
-/// The text of a licence, as SPDX has it.
 pub(super) fn text_of(id: &str) -> Result<String> {
     let licence = spdx::license_id(id).with_context(|| format!("SPDX has no licence {id}"))?;
     Ok(licence.text().to_owned())

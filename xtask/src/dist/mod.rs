@@ -40,23 +40,19 @@ use tree::Tree;
 #[derive(clap::Args)]
 pub struct Options {}
 
-/// What is made, and where.
 pub struct Release {
     /// The one version of program, module and packages.
     pub version: String,
     /// When the commit was made, in seconds: the time of everything.
     pub epoch: u64,
-    /// Where results go.
     pub folder: PathBuf,
 }
 
-/// A package, whatever its format.
 pub struct Package {
     name: &'static str,
     summary: &'static str,
     description: &'static str,
     section: &'static str,
-    /// More fields for dpkg.
     debian: &'static [(&'static str, &'static str)],
     /// The module, where it is one that DKMS builds.
     dkms: Option<&'static Module>,
@@ -151,7 +147,6 @@ impl Release {
         })
     }
 
-    /// The name of its tree and archive.
     pub fn name(&self) -> String {
         format!("zmeld-{}", self.version)
     }
@@ -169,7 +164,6 @@ impl Release {
         Ok(Tree { root })
     }
 
-    /// Its time, as ISO 8601 writes it.
     fn time(&self) -> Result<String> {
         let time = format!("@{}", self.epoch);
         output_of(Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ", "-d", &time]))
@@ -181,7 +175,6 @@ fn git(arguments: &[&str]) -> Result<String> {
     output_of(git.current_dir(workspace::root()).args(arguments))
 }
 
-/// Makes all of it.
 pub fn run() -> Result<ExitCode> {
     let release = Release::of_commit(&workspace::target().join("dist"))?;
     let log = Log::named("dist")?;
@@ -249,7 +242,6 @@ fn own_target() -> Result<Target> {
     Ok(target)
 }
 
-/// The program's .deb for a processor.
 pub fn make_program_deb(log: &Log, release: &Release, arch: Arch) -> Result<PathBuf> {
     let sources = source::tree(log, release, &release.work("source")?)?;
     let own = own_target()?;
@@ -270,7 +262,6 @@ pub fn make_program_deb(log: &Log, release: &Release, arch: Arch) -> Result<Path
     deb::make(log, release, &PROGRAM, Some(arch), &tree)
 }
 
-/// The .deb of the module's sources.
 pub fn make_module_deb(log: &Log, release: &Release) -> Result<PathBuf> {
     let sources = source::tree(log, release, &release.work("source")?)?;
     let tree = module_tree(release, &MODULE, &release.version, &sources)?;

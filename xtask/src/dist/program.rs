@@ -21,9 +21,7 @@ const ARM64_MUSL: &str = "aarch64-unknown-linux-musl";
 /// A target of the compiler, its C library, and what compiles C for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// As rustc names it.
     pub triple: &'static str,
-    /// The processor.
     pub arch: Arch,
     flags: &'static [&'static str],
     /// The compiler of C and linker, where it is not the one that cargo finds.
@@ -43,7 +41,6 @@ impl Target {
         }
     }
 
-    /// What the compiler of Rust is told besides.
     pub fn flags(&self) -> &'static [&'static str] {
         self.flags
     }
@@ -77,7 +74,6 @@ pub fn target() -> Result<(Target, Option<&'static str>)> {
     })
 }
 
-/// The target for arm64.
 pub fn arm64(log: &Log) -> Result<Target> {
     let compiler = "aarch64-linux-gnu-gcc";
     if !tools::is_on_path(compiler) {
@@ -94,7 +90,6 @@ pub fn arm64(log: &Log) -> Result<Target> {
     })
 }
 
-/// Whether the compiler has its library for a target.
 fn has_library(triple: &str) -> bool {
     let mut rustc = Command::new("rustc");
     rustc.current_dir(workspace::root());

@@ -25,7 +25,6 @@ const DEFINES: &[&str] = &[
     "_binary_payload w6.xzdio",
 ];
 
-/// Makes the package.
 pub fn make(
     log: &Log,
     release: &Release,

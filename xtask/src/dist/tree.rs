@@ -10,14 +10,11 @@ use anyhow::{Context, Result};
 use crate::process::output_of;
 use crate::workspace;
 
-/// A folder with what a package installs.
 pub struct Tree {
-    /// Where it is.
     pub root: PathBuf,
 }
 
 impl Tree {
-    /// An empty one.
     pub fn new(root: &Path) -> Result<Tree> {
         workspace::empty_folder(root)?;
         Ok(Tree {
@@ -61,7 +58,6 @@ impl Tree {
         fs::write(&place, bytes).with_context(|| format!("cannot write {}", place.display()))
     }
 
-    /// Adds a program.
     pub fn program(&self, path: &str, bytes: impl AsRef<[u8]>) -> Result<()> {
         self.file(path, bytes)?;
         Ok(fs::set_permissions(
@@ -70,12 +66,10 @@ impl Tree {
         )?)
     }
 
-    /// Adds a link.
     pub fn link(&self, path: &str, to: &str) -> Result<()> {
         Ok(symlink(to, self.place(path)?)?)
     }
 
-    /// Adds a folder's files, or a file.
     pub fn copy(&self, path: &str, from: &Path) -> Result<()> {
         output_of(
             Command::new("cp")
