@@ -2,6 +2,7 @@
 //! memory control group that is too small for them, with swap on a zram device,
 //! and what is on the device is kept.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -11,11 +12,14 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure, Context, Result};
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
 use serde::Deserialize;
 use zmeld_linux::Host;
 
 use crate::process::{run_in_front, was_interrupted};
 use crate::rust_tests::cargo;
+use crate::tools;
 use crate::turn::{turn, Swap};
 use crate::workspace;
 
@@ -65,7 +69,6 @@ const KEPT_PAGES: usize = 4096;
 /// Swapped out, this is enough to draw from.
 const ENOUGH_BYTES: u64 = 200 << 20;
 const DEVICE_BYTES: u64 = 2 << 30;
-const LIMIT_DEFAULT_S: u64 = 60;
 /// After so many seconds without more swapped out, a program is done with.
 const STILL_S: u32 = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -94,7 +97,7 @@ pub struct Program {
 }
 
 fn limit_default() -> u64 {
-    LIMIT_DEFAULT_S
+    60
 }
 
 #[derive(Deserialize)]
@@ -184,14 +187,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
         bail!("there is no program {unknown:?} in xtask/pages/programs.toml");
     }
-    ensure!(
-        nix::unistd::geteuid().is_root(),
-        "swap devices and control groups need root"
-    );
-    ensure!(
-        Path::new("/sys/class/zram-control/hot_add").exists(),
-        "there is no zram here: modprobe zram"
-    );
+    tools::need_root("swap devices and control groups")?;
+    let is_zram = Path::new("/sys/class/zram-control/hot_add").exists();
+    ensure!(is_zram, "there is no zram here: modprobe zram");
     let wanted = |program: &&Program| names.is_empty() || names.contains(&program.name);
     let chosen: Vec<&Program> = all.iter().filter(wanted).collect();
     if options.install {
@@ -213,27 +211,15 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 }
 
 fn install_packages(programs: &[&Program]) -> Result<()> {
-    let mut packages: Vec<&str> = programs
-        .iter()
-        .flat_map(|program| program.packages.iter().map(String::as_str))
-        .collect();
-    packages.sort_unstable();
-    packages.dedup();
-    println!("installs, as root: {}", packages.join(" "));
+    let packages = programs.iter().flat_map(|program| &program.packages);
+    let packages: BTreeSet<&String> = packages.collect();
+    println!("installs, as root: {packages:?}");
     let mut command = Command::new("apt-get");
-    command
-        .env("DEBIAN_FRONTEND", "noninteractive")
-        .args(["install", "--yes", "--no-install-recommends"])
-        .args(packages);
-    ensure!(
-        run_in_front(&mut command)?.success(),
-        "apt-get could not install them"
-    );
+    command.env("DEBIAN_FRONTEND", "noninteractive");
+    command.args(["install", "--yes", "--no-install-recommends"]);
+    let is_done = run_in_front(command.args(packages))?.success();
+    ensure!(is_done, "apt-get could not install them");
     Ok(())
-}
-
-fn write(path: &Path, value: impl ToString) -> Result<()> {
-    fs::write(path, value.to_string()).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// What is swapped out to it.
@@ -267,21 +253,16 @@ struct Group {
 impl Group {
     fn new(limit_mib: u64) -> Result<Group> {
         let one = Path::new("/sys/fs/cgroup/memory");
-        let is_one = one.join("memory.limit_in_bytes").exists();
-        let parent = if is_one {
-            one
-        } else {
-            Path::new("/sys/fs/cgroup")
+        let (parent, limit) = match one.join("memory.limit_in_bytes").exists() {
+            true => (one, "memory.limit_in_bytes"),
+            false => (Path::new("/sys/fs/cgroup"), "memory.max"),
         };
         let path = parent.join(format!("zmeld-pages-{}", std::process::id()));
         fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        let limit = path.join(limit);
         let group = Group { path };
-        let limit = if is_one {
-            "memory.limit_in_bytes"
-        } else {
-            "memory.max"
-        };
-        write(&group.path.join(limit), limit_mib << 20)?;
+        fs::write(&limit, (limit_mib << 20).to_string())
+            .with_context(|| format!("cannot write {}", limit.display()))?;
         Ok(group)
     }
 
@@ -290,10 +271,10 @@ impl Group {
         text.lines().filter_map(|line| line.parse().ok()).collect()
     }
 
-    fn signal(&self, signal: nix::sys::signal::Signal) {
+    fn signal(&self, signal: Signal) {
         for process in self.processes() {
             // It may have ended meanwhile.
-            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(process), signal);
+            let _ = kill(Pid::from_raw(process), signal);
         }
     }
 }
@@ -301,7 +282,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         for _ in 0..100 {
-            self.signal(nix::sys::signal::Signal::SIGKILL);
+            self.signal(Signal::SIGKILL);
             if fs::remove_dir(&self.path).is_ok() {
                 return;
             }
@@ -319,11 +300,8 @@ fn collect(program: &Program) -> Result<usize> {
     let group = Group::new(program.limit_mib)?;
     let log = File::create(folder().join(format!("{}.log", program.name)))?;
     // The shell joins the group before it becomes the program.
-    let script = format!(
-        "echo $$ > {}/cgroup.procs\n{}",
-        group.path.display(),
-        program.run
-    );
+    let group_path = group.path.display();
+    let script = format!("echo $$ > {group_path}/cgroup.procs\n{}", program.run);
     let mut child = Command::new("sh")
         .args(["-c", &script])
         .current_dir(&place)
@@ -335,7 +313,7 @@ fn collect(program: &Program) -> Result<usize> {
         .process_group(0)
         .spawn()?;
     wait_for_swap(program, &swap, &group)?;
-    group.signal(nix::sys::signal::Signal::SIGSTOP);
+    group.signal(Signal::SIGSTOP);
     sleep(Duration::from_millis(200));
     let pages = drawn(pages_of(&swap)?, &program.name);
     drop(group);

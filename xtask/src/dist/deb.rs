@@ -35,17 +35,8 @@ pub fn make(
     let mut sums = Command::new("sh");
     let script = "find . -type f -printf '%P\\0' | LC_ALL=C sort -z | xargs -0 md5sum";
     let sums = output_of(sums.current_dir(&tree.root).args(["-c", script]))? + "\n";
-    let mut text = format!(
-        "Package: {name}\nVersion: {version}\nArchitecture: {arch}\nInstalled-Size: {size}\n\
-         Maintainer: The zmeld developers <zmeld@zmeld.invalid>\nSection: {}\nPriority: optional\n",
-        package.section
-    );
-    for (field, value) in package.debian {
-        text += &format!("{field}: {value}\n");
-    }
-    let lines = package.description.replace('\n', "\n ");
-    text += &format!("Description: {}\n {lines}\n", package.summary);
-
+    let text = package.fill(&package.control()?, version);
+    let text = text.replace("@ARCH@", arch).replace("@SIZE@", size);
     let control = tree.root.join("DEBIAN");
     tree.file("DEBIAN/control", text)?;
     tree.file("DEBIAN/md5sums", sums)?;

@@ -48,12 +48,9 @@ pub struct Release {
     pub folder: PathBuf,
 }
 
+/// A package, whatever its format: `packaging/debian/NAME.control` says what it is.
 pub struct Package {
     name: &'static str,
-    summary: &'static str,
-    description: &'static str,
-    section: &'static str,
-    debian: &'static [(&'static str, &'static str)],
     /// The module, where it is one that DKMS builds.
     dkms: Option<&'static Module>,
 }
@@ -70,56 +67,25 @@ impl Package {
             None => text.replace("@VERSION@", version),
         }
     }
+
+    fn control(&self) -> Result<String> {
+        let path = format!("packaging/debian/{}.control", self.name);
+        fs::read_to_string(workspace::root().join(&path)).context(path)
+    }
 }
 
 const PROGRAM: Package = Package {
     name: "zmeld",
-    summary: "makes the memory of a Linux machine go further",
-    description: "\
-Says what compressed swap would save on this machine, sets it up (zram, zswap,
-disks, encrypted ones), watches over it and takes it back. Installing it sets
-nothing up.",
-    section: "admin",
-    debian: &[
-        // util-linux, which every Debian has, is not to be named.
-        ("Depends", "mount"),
-        ("Recommends", "kmod"),
-        ("Suggests", "cryptsetup-bin, zword-dkms, zmeld-dkms"),
-    ],
     dkms: None,
 };
 
-/// What both modules' packages say to dpkg.
-const DKMS_FIELDS: &[(&str, &str)] = &[
-    ("Depends", "dkms (>= 2.8)"),
-    (
-        "Recommends",
-        "openssl, linux-headers-amd64 | linux-headers-arm64 | linux-headers-rpi-2712 | \
-         linux-headers-generic | linux-headers",
-    ),
-];
-
 const MODULE: Package = Package {
     name: "zmeld-dkms",
-    summary: "kernel module of zmeld, built by DKMS",
-    description: "\
-The sources of zmeld.ko, a compressed block device in RAM with zram's interface
-that also keeps identical pages once. DKMS builds it for each kernel that is
-installed.",
-    section: "kernel",
-    debian: DKMS_FIELDS,
     dkms: Some(&ZMELD),
 };
 
 const CODEC: Package = Package {
     name: "zword-dkms",
-    summary: "codec zword for zswap, built by DKMS",
-    description: "\
-The sources of zword.ko, a codec for pages of memory: with it the kernel's own
-zswap, and zram up to 6.11, hold more pages than with zstd. DKMS builds it for
-each kernel that is installed. Installing it changes no setting.",
-    section: "kernel",
-    debian: DKMS_FIELDS,
     dkms: Some(&ZWORD),
 };
 

@@ -43,11 +43,15 @@ pub fn make(
         .map(|path| format!("%dir \"{path}\""));
     let paths = tree.paths()?.into_iter().map(|path| format!("\"{path}\""));
     let files: Vec<String> = folders.chain(paths).collect();
+    let control = package.control()?;
+    let said = control.split_once("\nDescription: ");
+    let (_, said) = said.context("a package without a description")?;
+    let (summary, description) = said.split_once('\n').unwrap_or((said, ""));
     let text = package
         .fill(&text, &release.version)
         .replace("@ARCH@", arch)
-        .replace("@SUMMARY@", package.summary)
-        .replace("@DESCRIPTION@", package.description)
+        .replace("@SUMMARY@", summary)
+        .replace("@DESCRIPTION@", &description.trim().replace("\n ", "\n"))
         .replace("@TREE@", &tree.root.display().to_string())
         .replace(
             "@FILES@",
