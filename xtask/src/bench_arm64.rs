@@ -12,7 +12,6 @@ use zmeld_report::{cells, Column, Table};
 
 use crate::bench_runs;
 use crate::c_build;
-use crate::library_sources;
 use crate::pages;
 use crate::process::{output_of, Log};
 use crate::processors::{self, Processor, ARM64, X86_64};
@@ -57,7 +56,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         let of = |what: &str, passes: u32| -> Result<u64> {
             let passes = passes.to_string();
             let arguments = [codec, what, &passes, &file.to_string_lossy()];
-            instructions(&processor, &program, &arguments)
+            instructions(processor, &program, &arguments)
         };
         let compress = of("compress", 1)? - of("compress", 0)?;
         let decompress = of("decompress", 2)? - of("decompress", 1)?;
@@ -128,7 +127,7 @@ fn sources() -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
         sources.push(store.join(format!("port/user/codec_{codec}.c")));
     }
     sources.extend(workspace::files(&store.join("zword"), "c")?);
-    let libraries = [library_sources::lz4()?, library_sources::zstd()?];
+    let libraries = [processors::lz4()?, processors::zstd()?];
     let mut includes = Vec::new();
     for library in libraries {
         sources.extend(library.files);

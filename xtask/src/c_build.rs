@@ -8,14 +8,13 @@
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{anyhow, bail, Context, Result};
 
-use crate::process::Log;
+use crate::process::{command_line, output_of, Log};
 use crate::rust_tests::cargo;
 use crate::tools;
 use crate::workspace;
@@ -27,21 +26,11 @@ pub struct Built {
 impl Built {
     /// Has cargo build the crate and reads what its build script told.
     fn new(log: &Log) -> Result<Built> {
-        let messages = workspace::work_folder("c")?.join("messages.json");
-        // Cargo writes the messages to its standard output and all else to
-        // the other; only the shell can part them within one log.
-        let cargo = cargo(&[]);
-        let mut command = Command::new("sh");
-        command
-            .current_dir(workspace::root())
-            .args(["-c", "exec \"$0\" \"$@\" > \"$MESSAGES\""])
-            .arg(cargo.get_program())
-            // Alone: a run of one C test does not wait for all crates.
-            .args(["build", "--package", "zmeld-store"])
-            .arg("--message-format=json-render-diagnostics")
-            .env("MESSAGES", &messages);
-        log.must(&mut command)?;
-        let variables = fs::read_to_string(&messages)?
+        // Alone: a run of one C test does not wait for all crates.
+        let mut build = cargo(&["build", "--package", "zmeld-store"]);
+        build.arg("--message-format=json-render-diagnostics");
+        log.note(&format!("$ {}", command_line(&build)))?;
+        let variables = output_of(&mut build)?
             .lines()
             .filter_map(variables_of)
             .next_back()

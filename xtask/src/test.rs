@@ -14,7 +14,6 @@ use crate::fuzz;
 use crate::kernel_features;
 use crate::kernel_tests::{self, KernelCache};
 use crate::kubernetes;
-use crate::narrow;
 use crate::package_tests;
 use crate::process::Log;
 use crate::processors;
@@ -184,7 +183,7 @@ fn steps<'a>(
     let about = "zword gives the same bytes on other processors, emulated";
     steps.add(Long, processors::STEP, about, processors::test);
     let about = "the store's C tests on i386 and armhf, emulated";
-    steps.add(Long, narrow::STEP, about, narrow::test);
+    steps.add(Long, processors::NARROW, about, processors::narrow);
     let about = "the simulator's counters against a kernel booted in QEMU";
     steps.add(Long, "numa-boot", about, rust_tests::numa_boot);
     let about = "it builds and no link is broken";
