@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{bail, Context, Result};
 use serde_json::{json, Value};
@@ -55,18 +56,20 @@ pub struct Bill {
 
 impl Bill {
     /// Of the programs in that tree: what they depend on, without what only builds or tests.
-    pub fn of(tree: &Path, triple: &str, compiler: &str) -> Result<Bill> {
+    pub fn of(tree: &Path, triple: &str) -> Result<Bill> {
         let mut list = source::cargo(tree);
         list.args(["tree", "--offline", "--locked", "--target", triple]);
         list.args(["--package=zmeld", "--package=zmeld-guard", "--prefix=none"]);
         list.args(["--edges=normal,no-proc-macro", "--format={p}|{l}"]);
         let lines = output_of(&mut list)?;
+        let mut rustc = Command::new("rustc");
+        let compiler = output_of(rustc.current_dir(workspace::root()).arg("--version"))?;
         Ok(Bill {
             crates: lines
                 .lines()
                 .filter_map(|it| Crate::of_line(tree, it))
                 .collect(),
-            compiler: compiler.to_owned(),
+            compiler: compiler.split(' ').nth(1).unwrap_or_default().to_owned(),
             musl: triple.ends_with("musl"),
         })
     }

@@ -159,73 +159,65 @@ pub fn make(log: &Log, release: &Release) -> Result<Vec<PathBuf>> {
     let sources = source::tree(log, release, &release.work("source")?)?;
     let archive = release.folder.join(format!("{}.tar.xz", release.name()));
     source::pack(log, release, &sources, &archive)?;
-    let [build, scripts] = arch_files(release, &archive)?;
-    let mut targets = vec![own_target()?];
-    match program::arm64(log) {
-        Ok(target) => targets.push(target),
-        Err(error) if reason(&error).is_some() => println!("Nothing for arm64: {error}."),
-        Err(error) => return Err(error),
-    }
-    let products = release.work("products")?;
-    let mut made = vec![archive, build, scripts];
-    // What the program says of itself is the same for every processor: this one's.
-    let mut speaks = None;
-    for target in &targets {
-        let program = program::build(log, release, &sources, target, &products)?;
-        let bill = Bill::of(&sources, target.triple, &compiler()?)?;
-        let machine = program::machine(target.arch);
-        let list = format!("{}-{machine}.cdx.json", release.name());
-        let list = release.folder.join(list);
-        fs::write(&list, bill.cyclonedx(release)?)?;
-        made.push(list);
-        println!(
-            "{machine}: {} crates of others are linked in.",
-            bill.count()
-        );
-
-        let speaks = speaks.get_or_insert_with(|| program.clone());
-        let files = program_tree(release, &sources, target.arch, &program, speaks, &bill)?;
-        let alone = format!("{}-{machine}", release.name());
-        let alone = release.folder.join(alone);
-        fs::copy(&program, &alone)?;
-        made.push(alone);
-        made.extend(packages(log, release, &PROGRAM, Some(target.arch), &files)?);
+    let mut made = arch_files(release, &archive)?.to_vec();
+    made.push(archive);
+    for arch in [Arch::Amd64, Arch::Arm64] {
+        let program = match make_program(log, release, &sources, arch) {
+            Err(error) if reason(&error).is_some() => {
+                println!("Nothing for {}: {error}.", arch.debian());
+                continue;
+            }
+            program => program?,
+        };
+        let machine = program::machine(arch);
+        let name = format!("{}-{machine}", release.name());
+        let list = release.folder.join(format!("{name}.cdx.json"));
+        fs::write(&list, program.bill.cyclonedx(release)?)?;
+        let crates = program.bill.count();
+        println!("{machine}: {crates} crates of others are linked in.");
+        let alone = release.folder.join(name);
+        fs::copy(&program.file, &alone)?;
+        made.extend([list, alone]);
+        made.extend(packages(log, release, &PROGRAM, Some(arch), &program.tree)?);
     }
     for module in [&MODULE, &CODEC] {
-        let files = module_tree(release, module, &package::module_version()?, &sources)?;
+        let files = module_tree(release, module, &release.version, &sources)?;
         made.extend(packages(log, release, module, None, &files)?);
     }
     made.push(checksums(release, &made)?);
     Ok(made)
 }
 
-/// This machine's; says what would be better, where that is not the best.
-fn own_target() -> Result<Target> {
-    let (target, better) = program::target()?;
-    if let Some(better) = better {
-        println!("The program is {better}.");
-    }
-    Ok(target)
+/// A program, what it is made of, and the files of its package.
+struct Program {
+    file: PathBuf,
+    bill: Bill,
+    tree: Tree,
+}
+
+fn make_program(log: &Log, release: &Release, sources: &Path, arch: Arch) -> Result<Program> {
+    let products = release.work("products")?;
+    let build = |target: &Target| program::build(log, release, sources, target, &products);
+    let (own, better) = program::target()?;
+    let target = match (arch, better) {
+        (Arch::Arm64, _) => program::arm64(log)?,
+        (Arch::Amd64, None) => own.clone(),
+        (Arch::Amd64, Some(better)) => {
+            println!("The program is {better}.");
+            own.clone()
+        }
+    };
+    let file = build(&target)?;
+    let bill = Bill::of(sources, target.triple)?;
+    // What the program says of itself is asked of one that runs here.
+    let tree = program_tree(release, sources, arch, &file, &build(&own)?, &bill)?;
+    Ok(Program { file, bill, tree })
 }
 
 pub fn make_program_deb(log: &Log, release: &Release, arch: Arch) -> Result<PathBuf> {
     let sources = source::tree(log, release, &release.work("source")?)?;
-    let own = own_target()?;
-    let products = release.work("products")?;
-    let build = |target: &Target| program::build(log, release, &sources, target, &products);
-    // What the program says of itself is asked of one that runs here.
-    let speaks = build(&own)?;
-    let (target, program) = match arch {
-        Arch::Amd64 => (own, speaks.clone()),
-        Arch::Arm64 => {
-            let target = program::arm64(log)?;
-            let program = build(&target)?;
-            (target, program)
-        }
-    };
-    let bill = Bill::of(&sources, target.triple, &compiler()?)?;
-    let tree = program_tree(release, &sources, arch, &program, &speaks, &bill)?;
-    deb::make(log, release, &PROGRAM, Some(arch), &tree)
+    let program = make_program(log, release, &sources, arch)?;
+    deb::make(log, release, &PROGRAM, Some(arch), &program.tree)
 }
 
 pub fn make_module_deb(log: &Log, release: &Release) -> Result<PathBuf> {
@@ -400,12 +392,6 @@ fn gzip(bytes: impl AsRef<[u8]>) -> Result<Vec<u8>> {
     let output = output.context("cannot start gzip")?;
     anyhow::ensure!(output.status.success(), "gzip fails");
     Ok(output.stdout)
-}
-
-fn compiler() -> Result<String> {
-    let mut rustc = Command::new("rustc");
-    let text = output_of(rustc.current_dir(workspace::root()).arg("--version"))?;
-    Ok(text.split(' ').nth(1).unwrap_or_default().to_owned())
 }
 
 /// How Arch Linux builds it, with the archive's version and checksum.
