@@ -139,7 +139,7 @@ fn load_program(log: &Log, kernel: &Kernel) -> Result<PathBuf> {
 
 /// How long this machine takes to start a program, in us, where it can run a guest's.
 fn pace_here(log: &Log, kernel: &Kernel, program: &Path) -> Result<Option<f64>> {
-    if kernel.recipe.arch.cross().is_some() {
+    if kernel.recipe.arch().cross().is_some() {
         return Ok(None);
     }
     let ran = log.run(Command::new(program).args(["pace", "201"]))?;

@@ -116,7 +116,7 @@ pub fn image(log: &Log) -> Result<PathBuf> {
 
 /// The same for the processor of that kernel, in which it is set up.
 pub fn foreign_image(log: &Log, kernel: &Kernel) -> Result<PathBuf> {
-    let arch = kernel.recipe.arch;
+    let arch = kernel.recipe.arch();
     let place = kernels::folder("debian")?;
     let _held = kernels::lock(&place)?;
     let image = place.join(format!("root-{}.ext4", arch.debian()));

@@ -131,7 +131,9 @@ pub fn build(log: &Log, kernels: &KernelCache, name: &'static str) -> Result<Tal
 /// The same sources on other processors have nothing new for it, and its count of locks
 /// takes those of a real-time kernel twice: as the core's and as the kernel's.
 fn is_read_by_sparse(recipe: &KernelRecipe) -> bool {
-    recipe.compilers.is_none() && recipe.arch == Arch::Amd64 && !recipe.series.1.starts_with("rt-")
+    recipe.compilers().is_none()
+        && recipe.arch() == Arch::Amd64
+        && !recipe.series.1.starts_with("rt-")
 }
 
 /// What checkpatch says of code that is written for one kernel, and for a kernel:
@@ -324,7 +326,7 @@ impl GuestTest {
         }
         let mut boot = self.boot(log, &kernel, scope, seed)?;
         if self.needs.has("dist") {
-            let packages = package_tests::for_guests(log, kernel.recipe.arch)?;
+            let packages = package_tests::for_guests(log, kernel.recipe.arch())?;
             for (name, package) in ["/guest/zmeld.deb", "/guest/next.deb"].iter().zip(packages) {
                 boot.files.push(Addition::file(name, &package)?);
             }
@@ -337,7 +339,7 @@ impl GuestTest {
     }
 
     fn image(&self, log: &Log, kernels: &KernelCache, kernel: &Kernel) -> Result<PathBuf> {
-        let sources = match (self.needs.has("dkms"), kernel.recipe.arch) {
+        let sources = match (self.needs.has("dkms"), kernel.recipe.arch()) {
             (true, _) => Sources::Sound,
             _ if self.needs.has("dkms-broken") => Sources::Broken,
             (_, Arch::Amd64) => return debian::image(log),

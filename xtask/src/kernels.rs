@@ -70,7 +70,6 @@ pub struct KernelRecipe {
     /// What the command line calls it.
     pub name: &'static str,
     pub kind: Kind,
-    pub arch: Arch,
     /// Built with every check of its own: slow, in need of more memory, and the
     /// place for a module with assertions and self-tests.
     pub checks: bool,
@@ -78,9 +77,6 @@ pub struct KernelRecipe {
     pub suite: &'static str,
     /// A stock kernel's version as far as it is chosen, and its flavour.
     pub series: (&'static str, &'static str),
-    /// The Debian whose compilers build modules for it, where this machine's are too
-    /// old for it.
-    pub compilers: Option<&'static str>,
     fragments: &'static [&'static str],
     /// Patches against its sources, for what goes wrong in them under our tests.
     fixes: &'static [&'static str],
@@ -89,6 +85,19 @@ pub struct KernelRecipe {
 }
 
 impl KernelRecipe {
+    pub fn arch(&self) -> Arch {
+        match self.series.1.contains("arm64") {
+            true => Arch::Arm64,
+            false => Arch::Amd64,
+        }
+    }
+
+    /// The Debian whose compilers build modules for it, where this machine's are too
+    /// old for it: the newest stable one.
+    pub fn compilers(&self) -> Option<&'static str> {
+        (self.suite == "trixie-backports").then_some("trixie")
+    }
+
     /// Bytes of its pages.
     pub fn page_bytes(&self) -> u64 {
         match self.series.1.ends_with("-16k") {
@@ -102,11 +111,9 @@ const fn user_mode(name: &'static str, checks: bool, build_lines: u64) -> Kernel
     KernelRecipe {
         name,
         kind: Kind::UserMode,
-        arch: Arch::Amd64,
         checks,
         suite: "sid",
         series: ("", ""),
-        compilers: None,
         fragments: match checks {
             true => &["um.config", "um-debug.config"],
             false => &["um.config"],
@@ -126,37 +133,20 @@ const WATCHING: KernelRecipe = KernelRecipe {
 
 const fn stock(
     name: &'static str,
-    arch: Arch,
     suite: &'static str,
     series: (&'static str, &'static str),
 ) -> KernelRecipe {
     KernelRecipe {
         name,
         kind: Kind::Stock,
-        arch,
         checks: false,
         suite,
         series,
-        compilers: None,
         fragments: &[],
         fixes: &[],
         build_lines: 0,
     }
 }
-
-/// One that is built with the compilers of the newest stable Debian.
-const fn newer(
-    name: &'static str,
-    arch: Arch,
-    series: (&'static str, &'static str),
-) -> KernelRecipe {
-    KernelRecipe {
-        compilers: Some("trixie"),
-        ..stock(name, arch, "trixie-backports", series)
-    }
-}
-
-use Arch::{Amd64, Arm64};
 
 /// All kernels.
 #[rustfmt::skip]
@@ -164,16 +154,16 @@ pub const RECIPES: &[KernelRecipe] = &[
     user_mode("um", false, 1600),
     user_mode("um-debug", true, 1660),
     WATCHING,
-    stock("6.1", Amd64, "bookworm", ("6.1", "amd64")),
-    stock("6.12", Amd64, "bookworm-backports", ("6.12", "amd64")),
-    stock("6.12-rt", Amd64, "bookworm-backports", ("6.12", "rt-amd64")),
-    newer("7.2", Amd64, ("7.2", "amd64")),
-    newer("7.3", Amd64, ("7.3", "amd64")),
-    newer("7.3-rt", Amd64, ("7.3", "rt-amd64")),
-    stock("6.1-arm64", Arm64, "bookworm", ("6.1", "arm64")),
-    stock("6.12-arm64-16k", Arm64, "bookworm-backports", ("6.12", "arm64-16k")),
-    newer("7.3-arm64", Arm64, ("7.3", "arm64")),
-    newer("7.3-arm64-16k", Arm64, ("7.3", "arm64-16k")),
+    stock("6.1", "bookworm", ("6.1", "amd64")),
+    stock("6.12", "bookworm-backports", ("6.12", "amd64")),
+    stock("6.12-rt", "bookworm-backports", ("6.12", "rt-amd64")),
+    stock("7.2", "trixie-backports", ("7.2", "amd64")),
+    stock("7.3", "trixie-backports", ("7.3", "amd64")),
+    stock("7.3-rt", "trixie-backports", ("7.3", "rt-amd64")),
+    stock("6.1-arm64", "bookworm", ("6.1", "arm64")),
+    stock("6.12-arm64-16k", "bookworm-backports", ("6.12", "arm64-16k")),
+    stock("7.3-arm64", "trixie-backports", ("7.3", "arm64")),
+    stock("7.3-arm64-16k", "trixie-backports", ("7.3", "arm64-16k")),
 ];
 
 /// A kernel that is here.
@@ -209,8 +199,8 @@ impl Kernel {
             Some(root) => compilers::make(root),
         };
         command.arg("-C").arg(&self.build);
-        if let Some(prefix) = self.recipe.arch.cross() {
-            command.arg(format!("ARCH={}", self.recipe.arch.debian()));
+        if let Some(prefix) = self.recipe.arch().cross() {
+            command.arg(format!("ARCH={}", self.recipe.arch().debian()));
             command.arg(format!("CROSS_COMPILE={prefix}"));
         }
         if self.recipe.kind == Kind::UserMode {
@@ -253,9 +243,9 @@ pub fn lock(folder: &Path) -> Result<FileLock> {
 
 /// The kernel, fetched and built if it is not here.
 pub fn provide(log: &Log, recipe: &'static KernelRecipe) -> Result<Kernel> {
-    let compilers = recipe.compilers.map(|suite| compilers::root(log, suite));
+    let compilers = recipe.compilers().map(|suite| compilers::root(log, suite));
     let compilers = compilers.transpose()?;
-    let programs = match recipe.arch {
+    let programs = match recipe.arch() {
         Arch::Amd64 => None,
         other => Some(foreign::root(log, other)?),
     };

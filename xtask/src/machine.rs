@@ -13,7 +13,7 @@ use zmeld_vm::{Disk, DiskWrites, KernelKind, Lines, VirtualMachine};
 use crate::debian;
 use crate::guest::{self, Addition};
 use crate::kernels::{self, Arch, Kernel, Kind};
-use crate::process::{output_of, was_interrupted, Log};
+use crate::process::{output_of, tail, was_interrupted, Log};
 use crate::splats;
 use crate::tools;
 
@@ -85,17 +85,12 @@ pub struct GuestOutcome {
 
 impl GuestOutcome {
     pub fn tail(&self) -> String {
-        tail(&self.messages)
+        tail(&self.messages, TAIL_LINES)
     }
 }
 
-fn tail(messages: &str) -> String {
-    let lines: Vec<&str> = messages.lines().collect();
-    lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
-}
-
 pub fn need(kernel: &Kernel) -> Result<()> {
-    tools::need(match (kernel.recipe.kind, kernel.recipe.arch) {
+    tools::need(match (kernel.recipe.kind, kernel.recipe.arch()) {
         (Kind::UserMode, _) => &["busybox"],
         (_, Arch::Amd64) => &["busybox", zmeld_vm::PROGRAM],
         (_, Arch::Arm64) => &["aarch64-linux-gnu-gcc", zmeld_vm::ARM64_PROGRAM],
@@ -214,7 +209,7 @@ fn run_once(kernel: &Kernel, boot: &BootOptions, sink: &mut dyn Write) -> Result
     let messages = String::from_utf8_lossy(&bytes).replace('\r', "");
     let code = match ended {
         Err(error) if !was_interrupted() => {
-            let tail = tail(&messages);
+            let tail = tail(&messages, TAIL_LINES);
             return Err(error.context(format!("{tail}\nthe guest's kernel said the above last")));
         }
         ended => ended?,
@@ -327,7 +322,7 @@ fn command(
 }
 
 fn kernel_kind(kernel: &Kernel) -> KernelKind {
-    match (kernel.recipe.kind, kernel.recipe.arch) {
+    match (kernel.recipe.kind, kernel.recipe.arch()) {
         (Kind::UserMode, _) => KernelKind::UserMode,
         (_, Arch::Amd64) => KernelKind::Image,
         (_, Arch::Arm64) => KernelKind::Arm64Image,

@@ -227,10 +227,10 @@ fn sources_below(folder: &Path) -> Result<BTreeSet<PathBuf>> {
 
 /// A program for guests, from a C file, without libraries.
 pub fn guest_program(log: &Log, recipe: &KernelRecipe, source: &Path) -> Result<PathBuf> {
-    let name = format!("guest/{}-{}", recipe.arch.debian(), recipe.page_bytes());
+    let name = format!("guest/{}-{}", recipe.arch().debian(), recipe.page_bytes());
     let folder = workspace::work_folder(&name)?;
     let program = folder.join(workspace::stem(source));
-    let mut command = match recipe.arch.cross() {
+    let mut command = match recipe.arch().cross() {
         None => Command::new(tools::c_compiler()),
         Some(prefix) => Command::new(format!("{prefix}gcc")),
     };

@@ -191,6 +191,12 @@ fn started(command: &mut Command) -> Result<Child> {
     child.with_context(|| format!("cannot start {program}"))
 }
 
+/// The last so many lines.
+pub fn tail(text: &str, count: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
+}
+
 /// What a program that must succeed writes to its standard output, without what ends it.
 pub fn output_of(command: &mut Command) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();

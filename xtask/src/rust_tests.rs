@@ -75,16 +75,14 @@ pub fn tests(log: &Log, quick: bool) -> Result<Tally> {
         arguments.extend(["--lib", "--bins"]);
     }
     arguments.extend(["--", "--show-output"]);
-    let ran = log.run(&mut cargo(&arguments))?;
-    Ok(read_results(&ran.text).whole("cargo test", &ran))
+    run_tests(log, "cargo test", &mut cargo(&arguments))
 }
 
 /// The simulator's counters against those of a real kernel, booted in QEMU.
 pub fn numa_boot(log: &Log) -> Result<Tally> {
     let mut command = cargo(&["test", "--workspace", "--test", "real_linux"]);
     command.args(["--", "--ignored", "--show-output"]);
-    let ran = log.run(&mut command)?;
-    Ok(read_results(&ran.text).whole("numa-boot", &ran))
+    run_tests(log, "numa-boot", &mut command)
 }
 
 /// Experiments in virtual machines that boot this kernel.
@@ -92,7 +90,11 @@ pub fn machines(log: &Log, name: &str, image: &Path) -> Result<Tally> {
     let mut command = cargo(&["test", "--workspace", "--test", "machine"]);
     command.args(["--", "--show-output"]);
     command.env("ZMELD_TEST_KERNEL", image);
-    let ran = log.run(&mut command)?;
+    run_tests(log, name, &mut command)
+}
+
+fn run_tests(log: &Log, name: &str, command: &mut Command) -> Result<Tally> {
+    let ran = log.run(command)?;
     Ok(read_results(&ran.text).whole(name, &ran))
 }
 

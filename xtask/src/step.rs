@@ -8,12 +8,15 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, Result};
 
 use crate::pace::Pace;
-use crate::process::{reason, was_interrupted, FinishedProgram, Log};
+use crate::process::{reason, tail, was_interrupted, FinishedProgram, Log};
 use crate::workspace;
 
 /// Steps that run beside each other at most, each on a processor of its own: guests
 /// take memory, too.
 const BESIDE_MAX: usize = 4;
+
+/// How many of the steps that took most of the time are named at the end.
+const LONGEST: usize = 10;
 
 /// Lines of a failed step's log that are shown.
 const TAIL_LINES: usize = 60;
@@ -196,7 +199,7 @@ pub fn run_all(steps: &[Step], mut partial: Vec<String>) -> Result<Tally> {
     let Report {
         total,
         not_run,
-        took,
+        mut took,
         ..
     } = report;
     if !not_run.is_empty() {
@@ -213,9 +216,20 @@ pub fn run_all(steps: &[Step], mut partial: Vec<String>) -> Result<Tally> {
             total.skipped.len()
         ));
     }
-    tell_skipped(&total);
-    tell_failed(&total);
-    tell_longest(took);
+    let skipped = total.skipped.iter();
+    let skipped = skipped.map(|(name, reason)| format!("{name}: {reason}"));
+    tell_list("Not run here", skipped.collect());
+    let first = |why: &str| why.lines().next().unwrap_or_default().to_owned();
+    let failed = total.failed.iter();
+    let failed = failed.map(|(name, why)| format!("{name}: {}", first(why)));
+    tell_list("Failed", failed.collect());
+    // Those that ran beside others count whole.
+    took.sort();
+    let longest = took.iter().rev().take(LONGEST);
+    let longest = longest.map(|(time, name)| format!("{:>12}  {name}", shown(*time)));
+    if took.len() > LONGEST {
+        tell_list("The longest steps", longest.collect());
+    }
     println!("in {}", shown(started.elapsed()));
     print!("{}", not_full(&partial));
     println!("{}", total.counts());
@@ -252,14 +266,14 @@ fn run_steps(steps: &[Step], report: &mut Report) -> Result<()> {
                             let found = catch_unwind(AssertUnwindSafe(|| rest(&log)));
                             let found = found.unwrap_or_else(|_| Err(anyhow!("it panicked")));
                             // Nobody listens any more where the run was interrupted.
-                            let _ = over.send(EndedStep::new(done, log, found, began));
+                            let _ = over.send((done, log, found, began.elapsed()));
                         });
                         continue;
                     }
                     Err(error) => Err(error),
                 },
             };
-            report.take(steps, EndedStep::new(done, log, found, began))?;
+            report.take(steps, (done, log, found, began.elapsed()))?;
         }
         for _ in 0..running {
             report.take(steps, ended.recv()?)?;
@@ -268,23 +282,8 @@ fn run_steps(steps: &[Step], report: &mut Report) -> Result<()> {
     })
 }
 
-struct EndedStep {
-    index: usize,
-    log: Log,
-    found: Result<Tally>,
-    took: Duration,
-}
-
-impl EndedStep {
-    fn new(index: usize, log: Log, found: Result<Tally>, began: Instant) -> EndedStep {
-        EndedStep {
-            index,
-            log,
-            found,
-            took: began.elapsed(),
-        }
-    }
-}
+/// A step's index, its log, what it found and how long it took.
+type EndedStep = (usize, Log, Result<Tally>, Duration);
 
 struct Report {
     pace: Pace,
@@ -294,9 +293,9 @@ struct Report {
 }
 
 impl Report {
-    fn take(&mut self, steps: &[Step], ended: EndedStep) -> Result<()> {
-        let step = &steps[ended.index];
-        let found = match Tally::or_skip(&step.name, ended.found) {
+    fn take(&mut self, steps: &[Step], (index, log, found, took): EndedStep) -> Result<()> {
+        let step = &steps[index];
+        let found = match Tally::or_skip(&step.name, found) {
             Ok(found) => found,
             Err(error) if was_interrupted() => return Err(error),
             Err(error) => Tally::fail(&step.name, format!("{error:#}")),
@@ -304,10 +303,10 @@ impl Report {
         if found.did_not_run() {
             self.not_run.push(step.name.clone());
         } else {
-            self.pace.ended(&step.name, ended.took)?;
-            self.took.push((ended.took, step.name.clone()));
+            self.pace.ended(&step.name, took)?;
+            self.took.push((took, step.name.clone()));
         }
-        tell(step, &ended.log, &found, ended.took)?;
+        tell(step, &log, &found, took)?;
         self.total.add(found);
         Ok(())
     }
@@ -328,11 +327,7 @@ fn tell(step: &Step, log: &Log, found: &Tally, took: Duration) -> Result<()> {
         return Ok(());
     }
     println!("---- the end of {} ----", workspace::shown(log.path()));
-    let text = log.text()?;
-    let lines: Vec<&str> = text.lines().collect();
-    for line in &lines[lines.len().saturating_sub(TAIL_LINES)..] {
-        println!("{line}");
-    }
+    println!("{}", tail(&log.text()?, TAIL_LINES));
     for (name, why) in &found.failed {
         println!("FAILED {name}: {why}");
     }
@@ -340,36 +335,9 @@ fn tell(step: &Step, log: &Log, found: &Tally, took: Duration) -> Result<()> {
     Ok(())
 }
 
-fn tell_skipped(total: &Tally) {
-    if total.skipped.is_empty() {
-        return;
-    }
-    println!("\nNot run here:");
-    for (name, reason) in &total.skipped {
-        println!("  {name}: {reason}");
-    }
-}
-
-/// The steps that took most of the time; those that ran beside others count whole.
-fn tell_longest(mut took: Vec<(Duration, String)>) {
-    const LONGEST: usize = 10;
-    if took.len() <= LONGEST {
-        return;
-    }
-    took.sort();
-    println!("\nThe longest steps:");
-    for (time, name) in took.iter().rev().take(LONGEST) {
-        println!("  {:>12}  {name}", shown(*time));
-    }
-}
-
-fn tell_failed(total: &Tally) {
-    if total.failed.is_empty() {
-        return;
-    }
-    println!("\nFailed:");
-    for (name, why) in &total.failed {
-        println!("  {name}: {}", why.lines().next().unwrap_or_default());
+fn tell_list(title: &str, lines: Vec<String>) {
+    if !lines.is_empty() {
+        println!("\n{title}:\n  {}", lines.join("\n  "));
     }
 }
 

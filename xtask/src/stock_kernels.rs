@@ -23,7 +23,7 @@ const STOCK_MODULES: &str = "zram zsmalloc lz4 lz4hc lz4_compress lz4hc_compress
 /// Fetches and unpacks it; its release.
 pub fn fetch(log: &Log, recipe: &KernelRecipe, place: &Path) -> Result<String> {
     tools::need(&["depmod", "xz"])?;
-    let suite = Suite::open(log, recipe.suite, recipe.arch, &place.join("apt"))?;
+    let suite = Suite::open(log, recipe.suite, recipe.arch(), &place.join("apt"))?;
     let (series, flavour) = recipe.series;
     let names = suite.names(&format!("^linux-image-{series}.*-{flavour}$"))?;
     let Some(release) = newest(&names, series, flavour) else {
