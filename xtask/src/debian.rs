@@ -73,6 +73,23 @@ pub fn base(log: &Log, name: &str, suite: Option<&str>, packages: &str) -> Resul
     })
 }
 
+/// The Debian whose compilers build modules for kernels that this machine's are too old for:
+/// the kernel's own tools, which come with its headers, need that Debian's C library, too.
+pub fn compilers(log: &Log, suite: &str) -> Result<PathBuf> {
+    let packages = "make,gcc,libc6-dev,libelf1t64,kmod,xz-utils,gcc-aarch64-linux-gnu,\
+                    libc6-dev-arm64-cross";
+    base(log, &format!("compilers-{suite}"), Some(suite), packages)
+}
+
+/// `make` there, which sees what is built and what with, at their own places.
+pub fn make(root: &Path) -> Command {
+    let kernels = root.ancestors().find(|folder| folder.ends_with("kernels"));
+    let places = [kernels.unwrap_or(root).to_owned(), workspace::target()];
+    let shown = places.each_ref().map(|place| place.display().to_string());
+    let mounts = [0, 1].map(|at| (places[at].as_path(), shown[at].as_str(), ""));
+    enter(root, &mounts, &["LC_ALL=C", "make"])
+}
+
 /// A copy of a Debian that goes with the test.
 pub struct Root(pub PathBuf);
 

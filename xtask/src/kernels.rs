@@ -13,7 +13,7 @@ use anyhow::{bail, Context, Result};
 use zmeld_linux::lock::{Attempt, FileLock};
 
 use crate::apt::Suite;
-use crate::compilers;
+use crate::debian;
 use crate::foreign;
 use crate::process::Log;
 use crate::progress::Progress;
@@ -196,7 +196,7 @@ impl Kernel {
     pub fn make(&self) -> Command {
         let mut command = match &self.compilers {
             None => Command::new("make"),
-            Some(root) => compilers::make(root),
+            Some(root) => debian::make(root),
         };
         command.arg("-C").arg(&self.build);
         if let Some(prefix) = self.recipe.arch().cross() {
@@ -243,7 +243,9 @@ pub fn lock(folder: &Path) -> Result<FileLock> {
 
 /// The kernel, fetched and built if it is not here.
 pub fn provide(log: &Log, recipe: &'static KernelRecipe) -> Result<Kernel> {
-    let compilers = recipe.compilers().map(|suite| compilers::root(log, suite));
+    let compilers = recipe
+        .compilers()
+        .map(|suite| debian::compilers(log, suite));
     let compilers = compilers.transpose()?;
     let programs = match recipe.arch() {
         Arch::Amd64 => None,

@@ -76,6 +76,8 @@ impl Default for BootOptions {
 }
 
 pub struct GuestOutcome {
+    /// Whether the script began.
+    begun: bool,
     /// The script's exit code; none where the guest died before.
     pub code: Option<i32>,
     /// The kernel's complaints that a boot alone does not show.
@@ -100,42 +102,22 @@ pub fn need(kernel: &Kernel) -> Result<()> {
 /// Boots, runs the script to its end with its output into `sink`, and reads what
 /// the kernel had to say.
 pub fn run(kernel: &Kernel, boot: &BootOptions, sink: &mut dyn Write) -> Result<GuestOutcome> {
-    let mut counted = ActivityWriter { sink, bytes: 0 };
-    let mut outcome = run_once(kernel, boot, &mut counted)?;
+    let mut outcome = run_once(kernel, boot, sink)?;
     for _ in 1..BOOTS_MAX {
         // Emulated machines now and then die while they boot, before anything of
         // ours is in them. A guest that got as far as our script is not retried.
-        if outcome.code.is_some() || counted.bytes > 0 || boot.script.is_none() {
+        if outcome.begun || boot.script.is_none() {
             break;
         }
-        eprintln!(
-            "{} died before its script began: once more",
-            kernel.recipe.name
-        );
-        outcome = run_once(kernel, boot, &mut counted)?;
+        let name = kernel.recipe.name;
+        eprintln!("{name} died before its script began: once more");
+        outcome = run_once(kernel, boot, sink)?;
     }
     if !outcome.complaints.is_empty() {
         let alone = messages_of_boot_alone(kernel)?;
         outcome.complaints = splats::new_ones(outcome.complaints, &alone);
     }
     Ok(outcome)
-}
-
-/// Knows whether anything was written.
-struct ActivityWriter<'a> {
-    sink: &'a mut dyn Write,
-    bytes: usize,
-}
-
-impl Write for ActivityWriter<'_> {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.bytes += bytes.len();
-        self.sink.write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.sink.flush()
-    }
 }
 
 /// What this kernel says when it boots and nothing of ours is in it.
@@ -198,7 +180,7 @@ fn run_once(kernel: &Kernel, boot: &BootOptions, sink: &mut dyn Write) -> Result
         log.errors = Some(messages.clone());
     }
     let ended = match boot.script {
-        None => in_front(&mut command, log.errors.as_deref()).map(|()| Some(0)),
+        None => in_front(&mut command, log.errors.as_deref()).map(|()| (true, Some(0))),
         Some(_) => {
             let mut cut = ScriptOutput::new(&token, sink);
             let ended = log.watched(&mut command, boot.limit, &mut |bytes| cut.take(bytes));
@@ -207,7 +189,7 @@ fn run_once(kernel: &Kernel, boot: &BootOptions, sink: &mut dyn Write) -> Result
     };
     let bytes = fs::read(&messages).unwrap_or_default();
     let messages = String::from_utf8_lossy(&bytes).replace('\r', "");
-    let code = match ended {
+    let (begun, code) = match ended {
         Err(error) if !was_interrupted() => {
             let tail = tail(&messages, TAIL_LINES);
             return Err(error.context(format!("{tail}\nthe guest's kernel said the above last")));
@@ -215,6 +197,7 @@ fn run_once(kernel: &Kernel, boot: &BootOptions, sink: &mut dyn Write) -> Result
         ended => ended?,
     };
     Ok(GuestOutcome {
+        begun,
         code,
         complaints: splats::found(&messages),
         messages,
@@ -331,7 +314,12 @@ fn kernel_kind(kernel: &Kernel) -> KernelKind {
 
 /// A shell: the guest has the user's terminal until it ends.
 fn in_front(command: &mut Command, errors: Option<&Path>) -> Result<()> {
-    let stty = |word: &str| output_of_terminal(Command::new("stty").arg(word));
+    // It looks at the user's terminal.
+    let stty = |word: &str| -> Option<String> {
+        let mut stty = Command::new("stty");
+        let output = stty.arg(word).stdin(Stdio::inherit()).output().ok()?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
     let before = stty("-g").unwrap_or_default();
     eprintln!("a shell in the guest; `exit` ends it");
     if let Some(errors) = errors {
@@ -345,12 +333,6 @@ fn in_front(command: &mut Command, errors: Option<&Path>) -> Result<()> {
         bail!("the guest ended with {status}");
     }
     Ok(())
-}
-
-/// What a program says that looks at the user's terminal.
-fn output_of_terminal(command: &mut Command) -> Option<String> {
-    let output = command.stdin(Stdio::inherit()).output().ok()?;
-    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 /// Cuts the script's output out of all that comes from the guest.
@@ -414,14 +396,14 @@ impl<'a> ScriptOutput<'a> {
         }
     }
 
-    /// The script's exit code, where it came to its end.
-    fn end(mut self) -> Result<Option<i32>> {
+    /// Whether the script began, and its exit code where it came to its end.
+    fn end(mut self) -> Result<(bool, Option<i32>)> {
         // What a guest that died was about to say.
         if self.begun && self.code.is_none() && !self.line.is_empty() {
             self.take(b"\n\n");
         }
         self.failed?;
-        Ok(self.code)
+        Ok((self.begun, self.code))
     }
 }
 
@@ -436,7 +418,7 @@ mod tests {
         for piece in text.as_bytes().chunks(3) {
             cut.take(piece);
         }
-        let code = cut.end().unwrap();
+        let (_, code) = cut.end().unwrap();
         (String::from_utf8(sink).unwrap(), code)
     }
 

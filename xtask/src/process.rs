@@ -15,6 +15,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context, Result};
+use nix::sys::signal::{killpg, Signal};
+use nix::unistd::Pid;
 use zmeld_linux::shell::word;
 
 use crate::workspace::{shown, work_folder};
@@ -246,12 +248,10 @@ fn wait_watching(
 
 /// Asks the child's whole group to end, and does not ask twice.
 fn end_group(child: &mut Child) -> Result<()> {
-    let group = format!("-{}", child.id());
-    for signal in ["-TERM", "-KILL"] {
-        // The shell's own kill: not every machine has a program of that name.
-        let _ = Command::new("sh")
-            .args(["-c", "kill \"$0\" -- \"$1\" 2>/dev/null", signal, &group])
-            .status();
+    let group = Pid::from_raw(i32::try_from(child.id())?);
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        // It may have ended meanwhile.
+        let _ = killpg(group, signal);
         let asked = Instant::now();
         while asked.elapsed() < Duration::from_secs(2) {
             if child.try_wait()?.is_some() {
@@ -260,7 +260,6 @@ fn end_group(child: &mut Child) -> Result<()> {
             sleep(Duration::from_millis(20));
         }
     }
-    child.kill()?;
     child.wait()?;
     Ok(())
 }

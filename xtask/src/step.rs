@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, Result};
 
-use crate::pace::Pace;
 use crate::process::{reason, tail, was_interrupted, FinishedProgram, Log};
+use crate::progress::Pace;
 use crate::workspace;
 
 /// Steps that run beside each other at most, each on a processor of its own: guests
