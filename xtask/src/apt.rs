@@ -59,6 +59,22 @@ impl Suite {
         Ok(suite)
     }
 
+    /// Packages of a suite in `folder`, fetched and unpacked if they are not there.
+    pub fn unpacked(
+        log: &Log,
+        (name, arch): (&str, Arch),
+        packages: &[&str],
+        folder: PathBuf,
+    ) -> Result<PathBuf> {
+        if !folder.exists() {
+            let lists = folder.with_file_name(format!("apt-{name}-{}", arch.debian()));
+            let suite = Suite::open(log, name, arch, &lists)?;
+            let names: Vec<String> = packages.iter().map(|it| suite.of_arch(it)).collect();
+            suite.unpack(log, &names, &folder)?;
+        }
+        Ok(folder)
+    }
+
     fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.env("LC_ALL", "C");

@@ -8,7 +8,6 @@ use crate::bench_arm64;
 use crate::bench_fault;
 use crate::bench_guard;
 use crate::bench_guest;
-use crate::bench_surveys;
 use crate::pages::{self, Set};
 use crate::process::run_in_front;
 use crate::rust_tests::cargo;
@@ -25,7 +24,7 @@ pub enum Bench {
     Swap(bench_guest::Swap),
     Fault(bench_fault::Options),
     Guard(bench_guard::Options),
-    Surveys(bench_surveys::Options),
+    Surveys(bench_guest::Surveys),
     Arm64(bench_arm64::Options),
 }
 
@@ -44,7 +43,7 @@ pub fn run(bench: Bench) -> Result<ExitCode> {
         Bench::Swap(options) => bench_guest::swap(&options),
         Bench::Fault(options) => bench_fault::run(&options),
         Bench::Guard(options) => bench_guard::run(&options),
-        Bench::Surveys(options) => bench_surveys::run(options),
+        Bench::Surveys(options) => bench_guest::surveys(options),
         Bench::Arm64(options) => bench_arm64::run(&options),
     }
 }

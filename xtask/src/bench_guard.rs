@@ -352,17 +352,4 @@ mod tests {
         assert_eq!(slowness(&[], Some(200.0)), None);
         assert_eq!(slowness(&runs, None), None);
     }
-
-    #[test]
-    fn what_was_not_done_was_ended_by_someone() {
-        let runs = [
-            run_of("kernel many code=0 kernel_killed=0 others_lost=0 watcher_lost=0 wait_ms=1"),
-            run_of("kernel many code=137 kernel_killed=1 others_lost=0 watcher_lost=0 wait_ms=1"),
-            run_of("kernel many code=143 kernel_killed=0 others_lost=0 watcher_lost=0 wait_ms=1"),
-        ];
-        let rows = harmless_table(&runs, &["kernel".to_owned()]).to_json_rows();
-        for key in ["done", "kernel_killed", "ended_else"] {
-            assert_eq!(rows[0][key], 1.0, "{key}");
-        }
-    }
 }

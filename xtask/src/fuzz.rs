@@ -231,11 +231,4 @@ mod tests {
         assert_eq!(left_out(&text.replace("400", "399")), None);
         assert_eq!(left_out("Done 9 runs\n"), None);
     }
-
-    #[test]
-    fn the_driver_is_no_target() {
-        let targets = targets().unwrap();
-        assert!(targets.contains(&"fuzz_store".to_owned()));
-        assert!(!targets.contains(&DRIVER.to_owned()));
-    }
 }

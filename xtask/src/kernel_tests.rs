@@ -497,19 +497,14 @@ pub fn package_files(log: &Log, packages: &[&str]) -> Result<Vec<Addition>> {
     let place = kernels::folder("packages")?;
     let _held = kernels::lock(&place)?;
     let package = packages.first().copied().unwrap_or_default();
-    let folder = place.join(package);
-    if !folder.exists() {
-        let names: Vec<String> = packages.iter().map(|it| (*it).to_owned()).collect();
-        let unpacked = Suite::open(log, "bookworm", Arch::Amd64, &place.join("apt"))
-            .and_then(|suite| suite.unpack(log, &names, &folder));
-        match unpacked {
-            Err(error) if reason(&error).is_some() => {
-                log.note(&format!("note: no {package}: {error}"))?;
-                return Ok(Vec::new());
-            }
-            unpacked => unpacked?,
+    let suite = ("bookworm", Arch::Amd64);
+    let folder = match Suite::unpacked(log, suite, packages, place.join(package)) {
+        Err(error) if reason(&error).is_some() => {
+            log.note(&format!("note: no {package}: {error}"))?;
+            return Ok(Vec::new());
         }
-    }
+        folder => folder?,
+    };
     let mut files = Vec::new();
     for path in workspace::all_files(&folder)? {
         let place = format!("/guest/{package}/{}", path.strip_prefix(&folder)?.display());

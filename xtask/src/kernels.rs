@@ -14,7 +14,7 @@ use zmeld_linux::lock::{Attempt, FileLock};
 
 use crate::apt::Suite;
 use crate::debian;
-use crate::foreign;
+use crate::guest;
 use crate::process::Log;
 use crate::progress::Progress;
 use crate::stock_kernels;
@@ -249,7 +249,7 @@ pub fn provide(log: &Log, recipe: &'static KernelRecipe) -> Result<Kernel> {
     let compilers = compilers.transpose()?;
     let programs = match recipe.arch() {
         Arch::Amd64 => None,
-        other => Some(foreign::root(log, other)?),
+        other => Some(guest::foreign_root(log, other)?),
     };
     let place = folder(recipe.name)?;
     let _held = lock(&place)?;

@@ -79,14 +79,9 @@ fn cbmc(log: &Log) -> Result<PathBuf> {
     if std::env::consts::ARCH != "x86_64" {
         unavailable!("CBMC is fetched for x86-64 alone");
     }
-    let place = workspace::work_folder("cbmc")?;
-    let root = place.join("root");
-    if !root.exists() {
-        let packages: Vec<String> = PACKAGES.split(' ').map(str::to_owned).collect();
-        let suite = Suite::open(log, SUITE, Arch::Amd64, &place.join("apt"))?;
-        suite.unpack(log, &packages, &root)?;
-    }
-    Ok(root)
+    let packages: Vec<&str> = PACKAGES.split(' ').collect();
+    let folder = workspace::work_folder("cbmc")?.join("root");
+    Suite::unpacked(log, (SUITE, Arch::Amd64), &packages, folder)
 }
 
 impl Proof {

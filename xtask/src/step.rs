@@ -436,13 +436,4 @@ mod tests {
         assert_eq!(tally.skipped, [("s".to_owned(), "none".to_owned())]);
         assert!(tally.did_not_run());
     }
-
-    #[test]
-    fn the_last_line_has_one_form() {
-        let mut tally = Tally::pass();
-        tally.add(Tally::fail("a", "why"));
-        tally.add(Tally::of("b", true, ""));
-        tally.add(Tally::skip("c", "no tool"));
-        assert_eq!(tally.counts(), "2 passed, 1 failed, 1 skipped");
-    }
 }

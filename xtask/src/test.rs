@@ -8,16 +8,15 @@ use anyhow::{bail, Result};
 use crate::c_tests::{self, CTestEnvironment};
 use crate::clean_root;
 use crate::coverage;
-use crate::fleet;
 use crate::freestanding;
 use crate::fuzz;
 use crate::kernel_features;
 use crate::kernel_tests::{self, KernelCache};
-use crate::kubernetes;
 use crate::package_tests;
 use crate::process::Log;
 use crate::processors;
 use crate::proofs;
+use crate::python;
 use crate::rust_tests;
 use crate::seeded;
 use crate::setup;
@@ -167,13 +166,13 @@ fn steps<'a>(
         rust_tests::tests(log, quick)
     });
     let about = "zmeld-fleet: its style, its types, its tests; Spark where --long";
-    steps.add(Usual, fleet::STEP, about, move |log| {
-        fleet::test(log, scope)
+    steps.add(Usual, python::FLEET, about, move |log| {
+        python::fleet(log, scope)
     });
     let about = "the manifest against Kubernetes' schemas";
-    steps.add(Usual, kubernetes::STEP, about, kubernetes::test);
+    steps.add(Usual, python::MANIFEST, about, python::manifest);
     let about = "a survey in a container with the manifest's rights, and with one less";
-    steps.add(Long, kubernetes::RUN, about, kubernetes::run);
+    steps.add(Long, python::CONTAINER, about, python::container);
     let about = "the README's command in a new Debian, and where nothing is allowed";
     steps.add(Long, clean_root::STEP, about, clean_root::test);
     let about = "what `dist` makes, installed, upgraded, removed and purged in a Debian";

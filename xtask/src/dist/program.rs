@@ -102,11 +102,9 @@ fn has_library(triple: &str) -> bool {
 fn musl_headers(log: &Log) -> Result<PathBuf> {
     let place = kernels::folder("packages")?;
     let _held = kernels::lock(&place)?;
+    let suite = ("bookworm", Arch::Arm64);
     let folder = place.join("musl-dev-arm64");
-    if !folder.exists() {
-        let suite = Suite::open(log, "bookworm", Arch::Arm64, &place.join("apt-arm64"))?;
-        suite.unpack(log, &[suite.of_arch("musl-dev")], &folder)?;
-    }
+    let folder = Suite::unpacked(log, suite, &["musl-dev"], folder)?;
     Ok(folder.join("usr/include/aarch64-linux-musl"))
 }
 
