@@ -16,9 +16,11 @@ use crate::rust_tests::cargo;
 #[derive(clap::Subcommand)]
 pub enum Bench {
     /// The page store: codecs, passes, inline melding, threads, hashes
+    #[command(disable_help_flag = true)]
     Store(Passed),
     /// zword beside zram's codecs, on the pages that `cargo xtask pages` kept; the bar is of
     /// the programs that zword's tables never saw
+    #[command(disable_help_flag = true)]
     Codec(Passed),
     Kernel(bench_guest::Options),
     Swap(bench_guest::Swap),
@@ -30,7 +32,7 @@ pub enum Bench {
 
 #[derive(clap::Args)]
 pub struct Passed {
-    /// The benchmark's own; --help there lists them
+    /// The benchmark's own; --help lists them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }

@@ -71,65 +71,50 @@ const SCHEMA: &str = "zmeld.soak/1";
 
 /// What is done over and over.
 #[derive(Clone, Debug, PartialEq)]
-enum SoakPart {
-    Model,
-    /// Pages that zword encodes and gives back.
-    RoundTrip {
-        name: &'static str,
-        level: u64,
-        flavour: Flavour,
-        /// Pages of one run, which takes less than a minute on an idle machine.
-        pages: u64,
-    },
-    Fuzz(String),
-    Kernel(&'static str),
+struct SoakPart {
+    name: String,
+    work: Work,
+    /// How far it should come, and what its number counts.
+    aim: f64,
+    unit: &'static str,
 }
 
-const fn round_trip(name: &'static str, level: u64, flavour: Flavour, pages: u64) -> SoakPart {
-    SoakPart::RoundTrip {
-        name,
-        level,
-        flavour,
-        pages,
-    }
+#[derive(Clone, Debug, PartialEq)]
+enum Work {
+    Model,
+    /// Pages that zword encodes at a level and gives back; of one run, which takes less than
+    /// a minute on an idle machine.
+    RoundTrip(u64, Flavour, u64),
+    Fuzz,
+    Kernel(&'static str),
 }
 
 impl SoakPart {
     /// All parts, in the order of their turns.
     fn all() -> Result<Vec<SoakPart>> {
+        let part = |name: &str, work, aim, unit| SoakPart {
+            name: name.to_owned(),
+            work,
+            aim,
+            unit,
+        };
+        let pages = |name, level, flavour, pages, aim| {
+            part(name, Work::RoundTrip(level, flavour, pages), aim, "pages")
+        };
         let mut all = vec![
-            SoakPart::Model,
-            round_trip("round-trip-1", 1, Flavour::AsBuilt, 2_000_000),
-            round_trip("round-trip-2", 2, Flavour::AsBuilt, 200_000),
-            round_trip("round-trip-asan", 1, Flavour::Address, 200_000),
+            part("model", Work::Model, 1e9, "operations"),
+            pages("round-trip-1", 1, Flavour::AsBuilt, 2_000_000, 1e9),
+            pages("round-trip-2", 2, Flavour::AsBuilt, 200_000, 1e8),
+            pages("round-trip-asan", 1, Flavour::Address, 200_000, 1e7),
         ];
-        all.extend(fuzz::targets()?.into_iter().map(SoakPart::Fuzz));
-        let kernels = kernel_tests::SOAK_KERNELS.iter();
-        all.extend(kernels.map(|name| SoakPart::Kernel(name)));
+        for target in fuzz::targets()? {
+            all.push(part(&target, Work::Fuzz, 1e8, "executions"));
+        }
+        for name in kernel_tests::SOAK_KERNELS {
+            let kernel = format!("kernel-{name}");
+            all.push(part(&kernel, Work::Kernel(name), 36_000.0, "seconds"));
+        }
         Ok(all)
-    }
-
-    fn name(&self) -> String {
-        match self {
-            SoakPart::Model => "model".to_owned(),
-            SoakPart::RoundTrip { name, .. } => (*name).to_owned(),
-            SoakPart::Fuzz(target) => target.clone(),
-            SoakPart::Kernel(name) => format!("kernel-{name}"),
-        }
-    }
-
-    /// How far it should come, and what its number counts.
-    fn aim(&self) -> (f64, &'static str) {
-        match self {
-            SoakPart::Model => (1e9, "operations"),
-            SoakPart::RoundTrip { name, .. } => match *name {
-                "round-trip-1" => (1e9, "pages"),
-                "round-trip-2" => (1e8, "pages"),
-                _ => (1e7, "pages"),
-            },
-            SoakPart::Fuzz(_) => (1e8, "executions"),
-            SoakPart::Kernel(_) => (36_000.0, "seconds"),
-        }
     }
 }
 
@@ -184,7 +169,7 @@ impl State {
 
     /// Whose turn it is: the one after the last.
     fn next<'a>(&self, works: &'a [SoakPart]) -> &'a SoakPart {
-        let last = works.iter().position(|work| work.name() == self.last_part);
+        let last = works.iter().position(|work| work.name == self.last_part);
         &works[last.map_or(0, |last| last + 1) % works.len()]
     }
 
@@ -259,8 +244,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if !options.only.is_empty() {
-        let known: Vec<String> = works.iter().map(SoakPart::name).collect();
-        works.retain(|work| options.only.iter().any(|it| work.name().starts_with(it)));
+        let known: Vec<String> = works.iter().map(|it| it.name.clone()).collect();
+        works.retain(|work| options.only.iter().any(|it| work.name.starts_with(it)));
         if works.is_empty() {
             bail!("no part has that name: {}", known.join(", "));
         }
@@ -284,7 +269,7 @@ fn turns(hours: f64, state: &mut State, file: &Path, mut works: Vec<SoakPart>) -
     println!("seed {}, for {hours} h", state.seed);
     while begin.elapsed() < limit && !works.is_empty() {
         let work = state.next(&works).clone();
-        let part = work.name();
+        let part = work.name.clone();
         let left = limit.saturating_sub(begin.elapsed());
         let turn = state.totals.get(&part).map_or(0, |total| total.turns);
         let log = Log::named(&format!("soak-{part}"))?;
@@ -325,7 +310,7 @@ fn turns(hours: f64, state: &mut State, file: &Path, mut works: Vec<SoakPart>) -
         println!(
             "{part:<16} seed {seed:<10} {:>12} {} in {} s: {found}",
             done.amount,
-            work.aim().1,
+            work.unit,
             took.as_secs()
         );
     }
@@ -334,24 +319,24 @@ fn turns(hours: f64, state: &mut State, file: &Path, mut works: Vec<SoakPart>) -
 
 fn prepare(environment: &SoakEnvironment, log: &Log, work: &SoakPart) -> Result<()> {
     let c_tests = &environment.c_tests;
-    match work {
-        SoakPart::Model => {
+    match &work.work {
+        Work::Model => {
             // Where the sanitizers cannot run, the other runs are done all the same.
             let checked = c_tests.command(log, Flavour::Address, SOAK_PROGRAM);
             Tally::or_skip("model", checked.map(|_| Tally::default()))?;
             c_tests.command(log, Flavour::AsBuilt, SOAK_PROGRAM)?;
         }
-        SoakPart::RoundTrip { flavour, .. } => {
+        Work::RoundTrip(_, flavour, _) => {
             c_tests.command(log, *flavour, ROUND_TRIP_PROGRAM)?;
         }
-        SoakPart::Fuzz(target) => {
+        Work::Fuzz => {
             if let Some(reason) = fuzz::why_not(log)? {
                 unavailable!("{reason}");
             }
             let compiler = &c_tests.compiler;
-            compiler.program(log, Flavour::Fuzzer, target, &[])?;
+            compiler.program(log, Flavour::Fuzzer, &work.name, &[])?;
         }
-        SoakPart::Kernel(name) => {
+        Work::Kernel(name) => {
             environment.kernels.take(log, name)?;
         }
     }
@@ -367,9 +352,9 @@ fn one_turn(
 ) -> Result<TurnResult> {
     let c_tests = &environment.c_tests;
     let turn = left.min(TURN);
-    match work {
+    match &work.work {
         // Some of its runs are under the sanitizers.
-        SoakPart::Model => runs(log, "model", turn, |number, _| {
+        Work::Model => runs(log, "model", turn, |number, _| {
             let checked = number % CHECKED_EVERY == CHECKED_EVERY - 1;
             let checked = checked.then(|| c_tests.command(log, Flavour::Address, SOAK_PROGRAM));
             let (mut command, operations) = match checked {
@@ -384,26 +369,21 @@ fn one_turn(
             Ok((command, operations))
         }),
         // Pages of one seed, each run from where the last one ended.
-        SoakPart::RoundTrip {
-            name,
-            level,
-            flavour,
-            pages,
-        } => runs(log, name, turn, |_, done| {
+        Work::RoundTrip(level, flavour, pages) => runs(log, &work.name, turn, |_, done| {
             let mut command = c_tests.command(log, *flavour, ROUND_TRIP_PROGRAM)?;
             command.args([*level, seed, done, *pages].map(|number| number.to_string()));
             Ok((command, *pages))
         }),
-        SoakPart::Fuzz(target) => {
+        Work::Fuzz => {
             let seconds = turn.as_secs().max(1);
-            let (done, tally) = fuzz::soak(log, c_tests, target, seed, seconds)?;
+            let (done, tally) = fuzz::soak(log, c_tests, &work.name, seed, seconds)?;
             Ok(TurnResult {
                 amount: done.executions,
                 encoded: done.encoded,
                 tally,
             })
         }
-        SoakPart::Kernel(name) => {
+        Work::Kernel(name) => {
             let seconds = left.min(KERNEL_TURN).as_secs().max(1);
             let begin = Instant::now();
             let tally = kernel_tests::soak(log, &environment.kernels, name, seed, seconds)?;
@@ -451,9 +431,9 @@ fn totals(state: &State, works: &[SoakPart]) -> String {
         "| part | done | of the aim | from | to | found |\n|---|---|---|---|---|---|\n",
     );
     for work in works {
-        let part = work.name();
+        let part = work.name.clone();
         let total = state.totals.get(&part).cloned().unwrap_or_default();
-        let (aim, unit) = work.aim();
+        let (aim, unit) = (work.aim, work.unit);
         let encoded = match total.encoded {
             0 => String::new(),
             pages => format!(", {} pages encoded", units::count(pages)),
@@ -487,7 +467,7 @@ mod tests {
         let mut state = State::default();
         let mut seen = Vec::new();
         for _ in 0..works.len() + 1 {
-            let part = state.next(&works).name();
+            let part = state.next(&works).name.clone();
             let done = TurnResult {
                 amount: 12_345_678,
                 encoded: 3,
@@ -499,13 +479,13 @@ mod tests {
             let kept = serde_json::to_string(&state).unwrap();
             state = serde_json::from_str(&kept).unwrap();
         }
-        let names: Vec<String> = works.iter().map(SoakPart::name).collect();
+        let names: Vec<String> = works.iter().map(|it| it.name.clone()).collect();
         assert_eq!(seen[..works.len()], names);
         assert_eq!(seen[works.len()], names[0]);
         let total = &state.totals["model"];
         assert_eq!((total.done, total.seconds, total.turns), (24_691_356, 4, 2));
         // Where the last part is not among those that are chosen.
-        assert_eq!(state.next(&works[1..]).name(), names[1]);
+        assert_eq!(state.next(&works[1..]).name, names[1]);
         let text = totals(&state, &works);
         let model = "| model | 24\u{202f}691\u{202f}356 operations, 6 pages encoded | 2.47 % |";
         assert!(text.contains(model), "{text}");
