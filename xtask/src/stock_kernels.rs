@@ -123,23 +123,20 @@ fn redirect_headers(root: &Path, release: &str) -> Result<()> {
 
 /// Copies the modules that guests need, unpacked, into a folder of their own.
 fn choose_modules(log: &Log, root: &Path, release: &str, to: &Path) -> Result<()> {
-    let from = root.join("lib/modules").join(release);
     let depmod = |root: &Path| log.must(Command::new("depmod").arg("-b").arg(root).arg(release));
     depmod(root)?;
-    let dependencies = fs::read_to_string(from.join("modules.dep"))?;
-    let target = to.join("lib/modules").join(release);
+    let kernel = zmeld_vm::Kernel {
+        image: PathBuf::new(),
+        release: release.to_owned(),
+        modules: Some(root.join("lib/modules").join(release)),
+        kind: zmeld_vm::KernelKind::Image,
+    };
     let modules: Vec<&str> = STOCK_MODULES.split_whitespace().collect();
-    for path in zmeld_vm::with_dependencies(&dependencies, &modules) {
-        let copy = target.join(&path);
-        fs::create_dir_all(copy.parent().unwrap_or(&target))?;
-        fs::copy(from.join(&path), &copy)?;
-        if path.ends_with(".xz") {
-            log.must(Command::new("xz").arg("-d").arg(&copy))?;
+    kernel.copy_modules(&modules, to)?;
+    for path in workspace::all_files(to)? {
+        if path.extension().is_some_and(|it| it == "xz") {
+            log.must(Command::new("xz").arg("-d").arg(&path))?;
         }
-    }
-    for name in ["order", "builtin", "builtin.modinfo"] {
-        let name = format!("modules.{name}");
-        fs::copy(from.join(&name), target.join(&name))?;
     }
     depmod(to)?;
     Ok(())
