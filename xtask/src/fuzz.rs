@@ -45,13 +45,6 @@ const ENCODED: &str = "pages encoded with ";
 /// Of so many pages for each codec, one whose codec had none is no accident.
 const ENCODED_ENOUGH: u64 = 200;
 
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Done {
-    pub executions: u64,
-    /// Pages that codecs encoded and gave back.
-    pub encoded: u64,
-}
-
 /// How many inputs are tried, for how many seconds at most.
 fn effort(scope: TestScope) -> (u64, u64) {
     match scope {
@@ -78,22 +71,21 @@ pub fn run(
     Ok(tally)
 }
 
-/// Fuzzes for so many seconds on what was found interesting so far.
+/// Fuzzes for so many seconds on what was found interesting so far: the inputs that were
+/// tried, and the pages that codecs encoded and gave back.
 pub fn soak(
     log: &Log,
     environment: &CTestEnvironment,
     target: &str,
     seed: u64,
     seconds: u64,
-) -> Result<(Done, Tally)> {
+) -> Result<([u64; 2], Tally)> {
     // Short inputs are tried more often in the same time, long ones reach further.
     let size_max = [192, 1024, INPUT_MAX][(seed % 3) as usize];
     let effort = (u64::MAX >> 33, seconds);
     let (tally, text) = with_libfuzzer(log, environment, target, effort, size_max, seed)?;
-    let done = Done {
-        executions: executions(&text),
-        encoded: encoded(&text).iter().map(|(_, count)| count).sum(),
-    };
+    let pages = encoded(&text).iter().map(|(_, count)| count).sum();
+    let done = [executions(&text), pages];
     Ok((done, tally))
 }
 

@@ -175,8 +175,8 @@ fn kubernetes_environment(log: &Log) -> Result<PathBuf> {
 fn static_program(log: &Log) -> Result<PathBuf> {
     let (target, _) = program::target()?;
     let mut build = cargo(&["build", "--package", "zmeld", "--target", target.triple]);
-    if !target.flags().is_empty() {
-        build.env("CARGO_ENCODED_RUSTFLAGS", target.flags().join("\x1f"));
+    if !target.flags.is_empty() {
+        build.env("CARGO_ENCODED_RUSTFLAGS", target.flags.join("\x1f"));
     }
     log.must(&mut build)?;
     Ok(workspace::target().join(target.triple).join("debug/zmeld"))

@@ -376,10 +376,10 @@ fn one_turn(
         }),
         Work::Fuzz => {
             let seconds = turn.as_secs().max(1);
-            let (done, tally) = fuzz::soak(log, c_tests, &work.name, seed, seconds)?;
+            let ([amount, encoded], tally) = fuzz::soak(log, c_tests, &work.name, seed, seconds)?;
             Ok(TurnResult {
-                amount: done.executions,
-                encoded: done.encoded,
+                amount,
+                encoded,
                 tally,
             })
         }

@@ -23,7 +23,8 @@ const ARM64_MUSL: &str = "aarch64-unknown-linux-musl";
 pub struct Target {
     pub triple: &'static str,
     pub arch: Arch,
-    flags: &'static [&'static str],
+    /// What the compiler of Rust is told besides.
+    pub flags: &'static [&'static str],
     /// The compiler of C and linker, where it is not the one that cargo finds.
     compiler: Option<String>,
     /// Folders with headers, in place of the compiler's own.
@@ -39,10 +40,6 @@ impl Target {
             compiler: None,
             headers: Vec::new(),
         }
-    }
-
-    pub fn flags(&self) -> &'static [&'static str] {
-        self.flags
     }
 }
 
