@@ -23,11 +23,12 @@ use anyhow::{bail, Context, Result};
 use crate::c_build::{self, StoreCopy};
 use crate::c_tests::CTestEnvironment;
 use crate::kernel_tests::{self, KernelCache};
-use crate::process::{output_of, was_interrupted, Log};
+use crate::process::{was_interrupted, Log};
 use crate::step::{Tally, TestScope};
 use crate::tools;
 use crate::workspace;
 
+/// The step's name.
 pub const STEP: &str = "seeded";
 
 /// How many have their turn where time is short.
@@ -35,6 +36,8 @@ const DRAWN: usize = 4;
 
 /// A test that comes to no end has found something.
 const LIMIT: Duration = Duration::from_secs(600);
+
+const PATCH_LIMIT: Duration = Duration::from_secs(60);
 
 /// One fault, as its patch tells of it.
 struct Fault {
@@ -81,6 +84,7 @@ impl Fault {
         Ok(fault)
     }
 
+    /// Whether it takes a kernel.
     fn is_of_module(&self) -> bool {
         self.part == "kmod"
     }
@@ -108,8 +112,11 @@ fn drawn(mut faults: Vec<Fault>, commit: Option<&str>) -> Vec<Fault> {
 /// What is checked out, where git knows it.
 fn commit() -> Option<String> {
     let mut git = Command::new("git");
-    git.current_dir(workspace::root());
-    output_of(git.args(["rev-parse", "HEAD"])).ok()
+    git.current_dir(workspace::root())
+        .args(["rev-parse", "HEAD"]);
+    let output = git.output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    output.status.success().then(|| text.trim().to_owned())
 }
 
 /// Puts each fault in and runs the tests that have to find it.
@@ -119,7 +126,9 @@ pub fn test(
     kernels: &KernelCache,
     scope: TestScope,
 ) -> Result<Tally> {
-    tools::need(&["patch"])?;
+    if !tools::is_on_path("patch") {
+        return Ok(Tally::skip(STEP, "patch is not installed"));
+    }
     let mut faults = all()?;
     let mut tally = Tally::default();
     if scope == TestScope::Long {
@@ -129,8 +138,7 @@ pub fn test(
     }
     for fault in &faults {
         let started = Instant::now();
-        let found = find(log, environment, kernels, fault);
-        let found = match Tally::or_skip(&fault.name, found) {
+        let found = match find(log, environment, kernels, fault) {
             Ok(found) => found,
             Err(error) if was_interrupted() => return Err(error),
             Err(error) => Tally::fail(&fault.name, format!("{error:#}")),
@@ -154,7 +162,7 @@ pub fn test(
 
 /// A test that fails without a fault finds none: all that are to find one pass.
 fn sound(log: &Log, environment: &CTestEnvironment, faults: &[Fault]) -> Result<Tally> {
-    let copy = copy(log, &[])?;
+    let copy = copy(&[])?;
     let tests: BTreeSet<&String> = faults
         .iter()
         .filter(|fault| !fault.is_of_module())
@@ -163,9 +171,10 @@ fn sound(log: &Log, environment: &CTestEnvironment, faults: &[Fault]) -> Result<
     let mut tally = Tally::default();
     for test in tests {
         let name = format!("{STEP}: {test}");
-        let found = fails(log, environment, test, &copy)
-            .map(|failed| Tally::of(&name, !failed, "it fails without a fault"));
-        tally.add(Tally::or_skip(&name, found)?);
+        tally.add(match fails(log, environment, test, &copy)? {
+            Ok(failed) => Tally::of(&name, !failed, "it fails without a fault"),
+            Err(reason) => Tally::skip(&name, reason),
+        });
     }
     Ok(tally)
 }
@@ -176,19 +185,19 @@ fn find(
     kernels: &KernelCache,
     fault: &Fault,
 ) -> Result<Tally> {
-    let copy = copy(log, &fault.changed)?;
+    let copy = copy(&fault.changed)?;
     apply(log, fault, &copy)?;
     let mut skipped = Tally::default();
     for test in &fault.found_by {
         let failed = if fault.is_of_module() {
-            kernel_tests::fails_with(log, kernels, test, &copy.store)
+            kernel_tests::fails_with(log, kernels, test, &copy.store)?
         } else {
-            fails(log, environment, test, &copy)
+            fails(log, environment, test, &copy)?
         };
-        match failed.map(|failed| failed.then(Tally::pass)) {
-            Ok(Some(found)) => return Ok(found),
-            Ok(None) => {}
-            Err(error) => skipped.add(Tally::or_skip(&fault.name, Err(error))?),
+        match failed {
+            Ok(true) => return Ok(Tally::pass()),
+            Ok(false) => {}
+            Err(reason) => skipped.add(Tally::skip(&fault.name, reason)),
         }
     }
     if !skipped.skipped.is_empty() {
@@ -204,29 +213,37 @@ fn find(
     ))
 }
 
-/// Whether a step with these arguments fails on a copy.
-fn fails(log: &Log, environment: &CTestEnvironment, test: &str, copy: &StoreCopy) -> Result<bool> {
+/// Whether a step with these arguments fails on a copy; or why it cannot run here.
+fn fails(
+    log: &Log,
+    environment: &CTestEnvironment,
+    test: &str,
+    copy: &StoreCopy,
+) -> Result<std::result::Result<bool, String>> {
     let mut words = test.split_whitespace();
     let step = words.next().unwrap_or_default();
-    let mut command = environment.command_of_copy(log, step, copy)?;
-    Ok(match log.run_for(command.args(words), LIMIT) {
-        Ok(ran) => !ran.succeeded(),
+    let mut command = match environment.command_of_copy(log, step, copy)? {
+        Ok(command) => command,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    Ok(match log.run(command.args(words), LIMIT) {
+        Ok(ran) => Ok(!ran.succeeded()),
         Err(error) if was_interrupted() => return Err(error),
-        Err(_) => true,
+        Err(_) => Ok(true),
     })
 }
 
-fn copy(log: &Log, changed: &[String]) -> Result<StoreCopy> {
+/// A fresh copy of the store.
+fn copy(changed: &[String]) -> Result<StoreCopy> {
     let folder = workspace::work_folder(STEP)?.canonicalize()?;
     let (store, objects) = (folder.join("store"), folder.join("objects"));
-    workspace::remove(&store)?;
-    workspace::empty_folder(&objects)?;
-    let mut copy = Command::new("cp");
-    log.must(
-        copy.arg("-r")
-            .arg(workspace::root().join("store"))
-            .arg(&store),
-    )?;
+    for folder in [&store, &objects] {
+        if folder.exists() {
+            fs::remove_dir_all(folder)?;
+        }
+    }
+    copy_folder(&workspace::root().join("store"), &store)?;
+    fs::create_dir_all(&objects)?;
     Ok(StoreCopy {
         store,
         objects,
@@ -234,12 +251,31 @@ fn copy(log: &Log, changed: &[String]) -> Result<StoreCopy> {
     })
 }
 
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let path = entry?.path();
+        let place = to.join(path.file_name().unwrap_or_default());
+        if path.is_dir() {
+            copy_folder(&path, &place)?;
+        } else {
+            fs::copy(&path, &place)?;
+        }
+    }
+    Ok(())
+}
+
 fn apply(log: &Log, fault: &Fault, copy: &StoreCopy) -> Result<()> {
     let mut patch = Command::new("patch");
     patch.args(["-p2", "--batch", "--fuzz=0", "--silent", "--reject-file=-"]);
     patch.arg("-d").arg(&copy.store).arg("-i").arg(&fault.patch);
-    let applied = log.must(&mut patch).map(|_| ());
-    applied.context("a fault does not apply to the sources any more: make it anew")
+    if !log.run(&mut patch, PATCH_LIMIT)?.succeeded() {
+        bail!(
+            "{} does not apply to the sources any more: make it anew",
+            workspace::shown(&fault.patch)
+        );
+    }
+    Ok(())
 }
 
 #[cfg(test)]
