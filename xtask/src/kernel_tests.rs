@@ -8,6 +8,7 @@
 //! `packages=NAME,NAME`, `module` (the command line's tests go without), `small-blocks`
 //! (its blocks are smaller than a page), `narrow-fingerprints` (they have one bit),
 //! `systemd` (it runs in a Debian that systemd started), `dist` (the program's packages),
+//! `groups-v1=NAME` (there systemd mounts control groups of version 1),
 //! `dkms` (that Debian has both packages and two kernels), `dkms-broken` (the module
 //! builds for the first of them alone), `long` (only with `--long`).
 //! It prints a line a check, `ok N - name` or `not ok N - name`.
@@ -251,6 +252,7 @@ struct GuestNeeds {
     dist: bool,
     dkms: Option<Sources>,
     long: bool,
+    groups_v1: Vec<String>,
     kernels: Vec<String>,
     memory: Option<u64>,
     disks: Vec<u64>,
@@ -277,6 +279,9 @@ fn needs(script: &str) -> Option<GuestNeeds> {
             None if word == "long" => needs.long = true,
             Some(("kernel", names)) => {
                 needs.kernels = names.split(',').map(str::to_owned).collect();
+            }
+            Some(("groups-v1", names)) => {
+                needs.groups_v1 = names.split(',').map(str::to_owned).collect();
             }
             Some(("memory", mib)) => needs.memory = mib.parse().ok(),
             Some(("disk", mib)) => needs.disks.push(mib.parse().ok()?),
@@ -519,6 +524,9 @@ impl GuestTest {
                 None => module_build::build(log, kernel, flavour)?,
             };
             boot.module = Some(Addition::module(&module)?);
+        }
+        if self.needs.groups_v1.iter().any(|name| name == self.kernel) {
+            boot.append = "systemd.unified_cgroup_hierarchy=0".to_owned();
         }
         boot.variables.push(("SEED".into(), seed.to_string()));
         if kernel.recipe.checks {

@@ -1,0 +1,108 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# guest: kernel=6.1,6.12 memory=512 systemd long dist groups-v1=6.1
+#
+# The guard as the package brings it, in a Debian that systemd started: on control groups
+# of version 1 (6.1) and of version 2 (6.12). Services that run away are ended, one that
+# holds its memory lives, and so does the guard, which comes back when it is killed.
+
+# shellcheck source-path=SCRIPTDIR
+. /guest/guest.sh
+
+if [ -n "$PREPARE" ]; then
+	chroot "$PREPARE" /usr/bin/dpkg -i /guest/zmeld.deb || exit 1
+	cat >"$PREPARE/etc/zmeld.toml" <<-END
+		[tier.ram]
+		kind = "zram"
+		size = "60%"
+		codec = "lz4"
+
+		[watch.guard]
+		end = ["/apps.slice"]
+		room_below = "30%"
+		end_below = "10%"
+	END
+	exit 0
+fi
+
+active() {
+	systemctl -q is-active "$1"
+}
+
+# within SECONDS COMMAND...: it comes true.
+within() {
+	left=$1
+	shift
+	until "$@" >/dev/null 2>&1; do
+		left=$((left - 1))
+		[ $left -gt 0 ] || return 1
+		sleep 1
+	done
+}
+
+killed() {
+	sed -n 's/^oom_kill //p' /proc/vmstat
+}
+
+# starts UNIT SCRIPT: a service whose control group may be ended.
+starts() {
+	systemd-run --quiet --collect --unit="$1" --slice=apps.slice \
+		--property=TimeoutStopSec=infinity sh -c "$2"
+}
+
+systemctl is-system-running --wait >/dev/null
+systemctl --no-pager --failed
+same "the system runs" running "$(systemctl is-system-running)"
+if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
+	version=2
+	groups=/sys/fs/cgroup
+	limit=memory.max
+else
+	version=1
+	groups=/sys/fs/cgroup/memory
+	limit=memory.limit_in_bytes
+fi
+case $(uname -r) in
+6.1.*) same "control groups are of version" 1 $version ;;
+*) same "control groups are of version" 2 $version ;;
+esac
+ok "zmeld-guard.service runs" active zmeld-guard.service
+guard=$(systemctl show --value -p MainPID zmeld-guard.service)
+same "the kernel would end all others before it" -1000 "$(cat /proc/"$guard"/oom_score_adj)"
+same "its memory has a limit" 134217728 "$(cat $groups/system.slice/zmeld-guard.service/$limit)"
+
+# Of four letters, two bits each.
+starts steady 'x=$(head -c 30000000 /dev/urandom |
+	tr "\000-\377" "[a*64][b*64][c*64][d*64]"); sleep 100000; echo $x'
+sleep 20
+before=$(killed)
+
+# runs_away NAME SCRIPT: it is ended, by the guard, and nothing else is.
+runs_away() {
+	since=$(date +%s)
+	starts "$1" "$2"
+	ok "$1: it is gone" within 120 sh -c "! systemctl -q is-active $1.service"
+	ok "$1: the guard ended it" within 5 sh -c \
+		"journalctl -o cat -u zmeld-guard.service --since=@$since | grep 'ends /apps.slice/$1.service'"
+	ok "$1: what holds its memory lives" active steady.service
+	same "$1: the kernel killed nothing" "$before" "$(killed)"
+	systemctl stop "$1.service" 2>/dev/null
+	sleep 5
+}
+runs_away zeros 'exec tail /dev/zero'
+runs_away deaf 'trap "" TERM; exec tail /dev/zero'
+runs_away forks 'trap "tail /dev/zero & exit" TERM; tail /dev/zero & wait'
+
+kill -KILL "$guard"
+ok "killed, it comes back" within 30 sh -c \
+	"systemctl -q is-active zmeld-guard.service &&
+	[ \$(systemctl show --value -p MainPID zmeld-guard.service) != $guard ]"
+sleep 15
+runs_away again 'exec tail /dev/zero'
+journalctl -o cat -u zmeld-guard.service | sed 's/^/# /'
+systemctl stop steady.service
+systemctl stop zmeld-guard.service
+same "no unit has failed" 0 "$(systemctl --failed --no-legend | wc -l)"
+ok "down" zmeld down
+end
