@@ -3,7 +3,7 @@
     check.py FOLDER VERSION
 
 The manifest is held against the schemas of all versions of Kubernetes that it is for, and
-nothing else may be in it. Each check is a line, `ok` or `FAILED name - why`.
+nothing else may be in it. It speaks TAP.
 """
 
 import json
@@ -18,34 +18,23 @@ MANIFEST = "zmeld-survey.yaml"
 # Nowhere, so that whoever forgets to name his own gets nobody's.
 REPOSITORY = "registry.invalid/zmeld"
 # The oldest with appArmorProfile.
-OLDEST = "1.30"
+OLDEST = (1, 30)
 
-FAILED: list[str] = []
+# What each check found.
+FOUND: list[bool] = []
 
 
 def say(name: str, problems: list[str]) -> None:
     """One check."""
-    if problems:
-        FAILED.append(name)
-    print(f"FAILED {name} - {'; '.join(problems)}" if problems else f"ok {name}", flush=True)
+    FOUND.append(not problems)
+    said = f"not ok {len(FOUND)} - {name}: {'; '.join(problems)}"
+    print(said if problems else f"ok {len(FOUND)} - {name}", flush=True)
 
 
-def minor(version: str) -> tuple[int, ...]:
-    """1.30 comes after 1.9."""
-    return tuple(int(part) for part in version.split(".")[:2])
-
-
-def versions(oldest: str) -> list[str]:
-    """Those that there are schemas of."""
-    known = {".".join(version.split(".")[:2]) for version in schemas.utils.all_versions()}
-    return sorted((it for it in known if minor(it) >= minor(oldest)), key=minor)
-
-
-def objects(text: str) -> list[dict]:
-    """The objects of a text, each once."""
-    found = [it for it in yaml.safe_load_all(text) if it]
-    found.sort(key=lambda it: (it["kind"], it["metadata"]["name"]))
-    return found
+def versions() -> list[str]:
+    """Those that there are schemas of, 1.30 behind 1.9."""
+    known = {tuple(map(int, it.split(".")[:2])) for it in schemas.utils.all_versions()}
+    return [f"{major}.{minor}" for major, minor in sorted(known) if (major, minor) >= OLDEST]
 
 
 def against(version: str, found: list[dict]) -> list[str]:
@@ -55,7 +44,7 @@ def against(version: str, found: list[dict]) -> list[str]:
         try:
             schemas.validate(one, version, strict=True)
         except schemas.ValidationError as error:
-            where = ".".join(str(part) for part in error.path)
+            where = ".".join(map(str, error.path))
             problems.append(f"{one['kind']} {where}: {error.message[:200]}")
         except schemas.SchemaNotFoundError as error:
             problems.append(error.message)
@@ -64,55 +53,48 @@ def against(version: str, found: list[dict]) -> list[str]:
 
 def pod(found: list[dict]) -> dict:
     """What the nodes run."""
-    sets = [it for it in found if it["kind"] == "DaemonSet"]
-    return sets[0]["spec"]["template"]["spec"]
+    (one,) = [it for it in found if it["kind"] == "DaemonSet"]
+    return one["spec"]["template"]["spec"]
 
 
 def rights(found: list[dict]) -> list[str]:
     """What pods have that they should not, or lack."""
     spec = pod(found)
-    container = spec["containers"][0]
-    security = container["securityContext"]
+    security = spec["containers"][0]["securityContext"]
     wanted = {
         "capabilities": {"drop": ["ALL"], "add": ["SYS_PTRACE", "DAC_READ_SEARCH"]},
         "privileged": False,
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,
     }
-    problems = [
-        f"{name} is {security.get(name)}" for name in wanted if security.get(name) != wanted[name]
-    ]
-    if spec["securityContext"]["seccompProfile"] != {"type": "RuntimeDefault"}:
-        problems.append("no seccomp profile")
-    for name in ("hostNetwork", "hostIPC", "initContainers"):
-        if spec.get(name):
-            problems.append(f"{name} is {spec[name]}")
-    if spec["automountServiceAccountToken"] is not False:
-        problems.append("it has a token of the API")
     kinds = {it["kind"] for it in found} - {"Namespace", "PersistentVolumeClaim"}
-    more = kinds - {"DaemonSet", "NetworkPolicy", "PriorityClass", "ServiceAccount"}
-    problems += [f"there is a {kind}" for kind in more]
-    # One folder or file of the node, no more.
-    if len([it for it in spec["volumes"] if "hostPath" in it]) > 1:
-        problems.append("more than one hostPath")
-    # It would let its group read the key, which zmeld then refuses.
-    if "fsGroup" in spec["securityContext"]:
-        problems.append("it has an fsGroup")
-    secret = [it["secret"] for it in spec["volumes"] if "secret" in it]
-    if [it["defaultMode"] for it in secret] != [0o400]:
-        problems.append("others may read the key")
-    return problems
+    kinds -= {"DaemonSet", "NetworkPolicy", "PriorityClass", "ServiceAccount"}
+    secrets = [it["secret"]["defaultMode"] for it in spec["volumes"] if "secret" in it]
+    more = [name for name in ("hostNetwork", "hostIPC", "initContainers") if spec.get(name)]
+    own = spec["securityContext"]
+    checks = {f"{name} is {security.get(name)}": security.get(name) == it for name, it in wanted.items()}
+    checks |= {
+        "no seccomp profile": own["seccompProfile"] == {"type": "RuntimeDefault"},
+        f"it has {more}": not more,
+        "it has a token of the API": spec["automountServiceAccountToken"] is False,
+        f"there is a {kinds}": not kinds,
+        # One folder or file of the node, no more.
+        "more than one hostPath": sum("hostPath" in it for it in spec["volumes"]) <= 1,
+        # It would let its group read the key, which zmeld then refuses.
+        "it has an fsGroup": "fsGroup" not in own,
+        "others may read the key": secrets == [0o400],
+    }
+    return [problem for problem, holds in checks.items() if not holds]
 
 
-def check_manifest(folder: Path, version: str) -> None:
+def check_manifest(folder: Path, found: list[dict], version: str) -> None:
     """The manifest, the base that names it, and what says a version."""
-    found = objects((folder / MANIFEST).read_text())
-    for kubernetes in versions(OLDEST):
+    for kubernetes in versions():
         say(f"{MANIFEST} for {kubernetes}", against(kubernetes, found))
     # The check itself: what no schema has is refused.
     spoilt = json.loads(json.dumps(found))
     pod(spoilt)["hostPid"] = True
-    refused = against(versions(OLDEST)[-1], spoilt)
+    refused = against(versions()[-1], spoilt)
     say("a misspelt field is refused", [] if len(refused) == 1 else [str(refused)])
     say(f"rights in {MANIFEST}", rights(found))
     image = pod(found)["containers"][0]["image"]
@@ -125,21 +107,17 @@ def check_manifest(folder: Path, version: str) -> None:
     say("the base is the manifest", [] if base["resources"] == [MANIFEST] else [str(base)])
 
 
-def check_collect(folder: Path) -> None:
+def check_collect(folder: Path, found: list[dict]) -> None:
     """The component: the base with a claim where its folder was."""
     component = yaml.safe_load((folder / "collect/kustomization.yaml").read_text())
-    found = objects((folder / MANIFEST).read_text())
     for resource in component["resources"]:
-        found += objects((folder / "collect" / resource).read_text())
+        found += yaml.safe_load_all((folder / "collect" / resource).read_text())
     for one in component["patches"]:
-        (at,) = [
-            at
-            for at, it in enumerate(found)
-            if (it["kind"], it["metadata"]["name"])
-            == (one["target"]["kind"], one["target"]["name"])
-        ]
+        target = (one["target"]["kind"], one["target"]["name"])
+        named = [(it["kind"], it["metadata"]["name"]) for it in found]
+        at = named.index(target)
         found[at] = jsonpatch.apply_patch(found[at], yaml.safe_load(one["patch"]))
-    for kubernetes in versions(OLDEST):
+    for kubernetes in versions():
         say(f"collect for {kubernetes}", against(kubernetes, found))
     say("rights with collect", rights(found))
     (claim,) = [it for it in found if it["kind"] == "PersistentVolumeClaim"]
@@ -150,12 +128,14 @@ def check_collect(folder: Path) -> None:
     say("surveys go to the claim and nowhere else", wrong)
 
 
-def main(folder: str, version: str) -> int:
+def main(folder: Path, version: str) -> int:
     """All checks; 1 where one failed."""
-    check_manifest(Path(folder), version)
-    check_collect(Path(folder))
-    return 1 if FAILED else 0
+    found = [it for it in yaml.safe_load_all((folder / MANIFEST).read_text()) if it]
+    check_manifest(folder, found, version)
+    check_collect(folder, found)
+    print(f"1..{len(FOUND)}")
+    return 0 if all(FOUND) else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2]))

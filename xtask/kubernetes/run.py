@@ -3,8 +3,7 @@
     run.py FOLDER PROGRAM WORK
 
 FOLDER is packaging/kubernetes, PROGRAM the static program. It runs as the first process of
-a namespace of processes, as root. Each check is a line, `ok` or `FAILED name - why`; where
-no container can run here, `SKIP: why`.
+a namespace of processes, as root. It speaks TAP.
 """
 
 import json
@@ -24,9 +23,15 @@ NOBODY = 65534
 SHORT = 75
 
 
+# What each check found.
+FOUND: list[bool] = []
+
+
 def say(name: str, ok: bool, why: str = "") -> None:
     """One check."""
-    print(f"ok {name}" if ok else f"FAILED {name} - {' '.join(why.split())[-400:]}", flush=True)
+    FOUND.append(ok)
+    said = f"not ok {len(FOUND)} - {name}: {' '.join(why.split())[-400:]}"
+    print(f"ok {len(FOUND)} - {name}" if ok else said, flush=True)
 
 
 class Node:
@@ -165,13 +170,16 @@ def main(folder: str, program: str, work: str) -> int:
         say("the image builds", built.returncode == 0, built.stderr)
         started = ran(node.command(["--version"]))
         if started.returncode:
-            print("SKIP: no container runs here:", started.stderr.strip()[-200:])
+            why = " ".join(started.stderr.split())[-200:]
+            print(f"ok {len(FOUND) + 1} - containers # SKIP none runs here: {why}")
+            print(f"1..{len(FOUND) + 1}")
             return 0
         words = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
         words += [sys.executable, "-c", OTHER]
         with subprocess.Popen(words, stdin=subprocess.PIPE) as other:
             check(node)
             other.stdin.close()
+        print(f"1..{len(FOUND)}")
     finally:
         shutil.rmtree(at, ignore_errors=True)
     return 0

@@ -6,50 +6,41 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 
-use anyhow::{bail, ensure, Context, Result};
-use serde::Serialize;
-use zmeld_report::schema::Envelope;
-use zmeld_report::{cells, Column, Document, Section, Style, Table};
+use anyhow::{ensure, Context, Result};
+use serde_json::json;
+use zmeld_report::{cells, Column, Table};
 
-use crate::arguments::Arguments;
+use crate::bench_runs;
 use crate::c_build;
-use crate::library_sources;
 use crate::pages;
-use crate::process::Log;
+use crate::process::{output_of, Log};
 use crate::processors::{self, Processor, ARM64, X86_64};
 use crate::workspace;
 
-/// Each of them costs a second or two.
-const PAGES: usize = 60;
-const CODECS: &[&str] = &["lz4", "lzo-rle", "zstd", "zword", "zword:2"];
-
-#[derive(Serialize)]
-struct Body {
-    processor: &'static str,
-    emulator: String,
-    data: String,
+/// Instructions that codecs take for a page on arm64, or on x86-64, counted by an emulator,
+/// on the same kept pages
+#[derive(clap::Args)]
+pub struct Options {
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Each of them costs a second or two
+    #[arg(long, value_name = "N", default_value_t = 60)]
     pages: usize,
-    table: Vec<serde_json::Value>,
+    #[arg(long)]
+    x86_64: bool,
 }
 
-/// Runs `bench arm64`.
-pub fn run(arguments: &[String]) -> Result<ExitCode> {
-    let (mut json, mut wanted, mut processor, mut name) = (None, PAGES, ARM64, "arm64");
-    let mut arguments = Arguments::new(arguments);
-    while let Some(argument) = arguments.next() {
-        match argument {
-            "--json" => json = Some(PathBuf::from(arguments.value()?)),
-            "--pages" => wanted = arguments.number()?,
-            "--x86-64" => (processor, name) = (X86_64, "x86-64"),
-            other => bail!("there is no argument {other:?}"),
-        }
-    }
-    if let Some(reason) = processor.missing() {
-        bail!("{reason}; cargo xtask test --long --only processors installs it");
-    }
-    let log = Log::create(&workspace::work_folder("logs")?.join("bench-arm64.log"))?;
-    let data = pages::held_out(wanted)?
-        .context("there are no pages to measure with: cargo xtask pages keeps some")?;
+const CODECS: &[&str] = &["lz4", "lzo-rle", "zstd", "zword", "zword:2"];
+
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let (processor, name) = match options.x86_64 {
+        true => (X86_64, "x86-64"),
+        false => (ARM64, "arm64"),
+    };
+    let install = "cargo xtask test --long --only processors installs it";
+    processor.need().context(install)?;
+    let log = Log::named("bench-arm64")?;
+    let data = pages::held_out(options.pages)?.context(pages::NONE)?;
     let count = data.bytes.len() / pages::PAGE;
     let folder = workspace::work_folder("bench-arm64")?;
     let file = folder.join("pages");
@@ -65,7 +56,7 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
         let of = |what: &str, passes: u32| -> Result<u64> {
             let passes = passes.to_string();
             let arguments = [codec, what, &passes, &file.to_string_lossy()];
-            instructions(&processor, &program, &arguments)
+            instructions(processor, &program, &arguments)
         };
         let compress = of("compress", 1)? - of("compress", 0)?;
         let decompress = of("decompress", 2)? - of("decompress", 1)?;
@@ -76,25 +67,16 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
         ]);
     }
     table.note("Means. The processor is emulated: this says how much it does, not how fast.");
-    let emulator = first_line(&processor)?;
-    let document = Document::new(&format!("What codecs do on {name}"))
-        .provenance("emulator", &emulator)
-        .provenance("data", &data.about)
-        .section(Section::new("").table(table.clone()));
-    print!("{}", document.to_text(&Style::plain(80)));
-    if let Some(path) = json {
-        let body = Body {
-            processor: name,
-            emulator,
-            data: data.about,
-            pages: count,
-            table: table.to_json_rows(),
-        };
-        let envelope = Envelope::new("zmeld.bench.arm64", 1, env!("CARGO_PKG_VERSION"), body);
-        fs::write(&path, envelope.to_text())
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(ExitCode::SUCCESS)
+    let version = output_of(processor.run().arg("--version"))?;
+    let emulator = version.lines().next().unwrap_or_default();
+    let body = json!({
+        "processor": name, "emulator": emulator, "data": data.about, "pages": count,
+        "table": table.to_json_rows(),
+    });
+    let provenance = [("emulator", emulator), ("data", &data.about)];
+    let title = format!("What codecs do on {name}");
+    let json = options.json.as_deref();
+    bench_runs::show("arm64", &title, &provenance, &[table], json, body)
 }
 
 fn table(processor: &str) -> Table {
@@ -131,17 +113,10 @@ fn instructions(processor: &Processor, program: &Path, arguments: &[&str]) -> Re
 
 /// Blocks of one instruction each; the option's name depends on the version.
 fn one_by_one(processor: &Processor) -> Result<[&'static str; 1]> {
-    let help = processor.run().arg("--help").output()?.stdout;
-    let help = String::from_utf8_lossy(&help).into_owned();
+    let help = output_of(processor.run().arg("--help"))?;
     let names = ["-one-insn-per-tb", "-singlestep"];
     let known = names.into_iter().find(|name| help.contains(name));
     Ok([known.context("the emulator cannot go instruction by instruction")?])
-}
-
-fn first_line(processor: &Processor) -> Result<String> {
-    let output = processor.run().arg("--version").output()?.stdout;
-    let text = String::from_utf8_lossy(&output).into_owned();
-    Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
 /// The program, our codecs, and the libraries' own sources, with their folders.
@@ -152,7 +127,7 @@ fn sources() -> Result<(Vec<PathBuf>, Vec<PathBuf>)> {
         sources.push(store.join(format!("port/user/codec_{codec}.c")));
     }
     sources.extend(workspace::files(&store.join("zword"), "c")?);
-    let libraries = [library_sources::lz4()?, library_sources::zstd()?];
+    let libraries = [processors::lz4()?, processors::zstd()?];
     let mut includes = Vec::new();
     for library in libraries {
         sources.extend(library.files);

@@ -1,28 +1,38 @@
 //! The whole fault: a program that needs more memory than there is, with swap on zram
 //! and on zmeld with each codec. How long its faults take, and how large it may be.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{bail, ensure, Context, Result};
-use serde::Serialize;
-use zmeld_report::schema::Envelope;
-use zmeld_report::{cells, Cell, Column, Document, Section, Style, Table};
+use anyhow::{Context, Result};
+use serde_json::json;
+use zmeld_report::{cells, Cell, Column, Table};
 
-use crate::arguments::Arguments;
-use crate::bench_guest::{prepare, timed_setting};
-use crate::bench_runs::{self, Run};
+use crate::bench_runs::{self, median, of, timed_setting, Run};
 use crate::guest::Addition;
-use crate::kernels::Kernel;
+use crate::kernels::{self, Kernel, KernelRecipe};
 use crate::machine::BootOptions;
-use crate::module_build;
+use crate::module_build::{self, Flavour};
 use crate::pages;
 use crate::process::Log;
 use crate::vm;
 use crate::workspace;
+
+/// How long the faults of a program that needs more memory than there is take and how large
+/// it may be, with swap on zram and on zmeld with each codec, on the same kept pages
+#[derive(clap::Args)]
+pub struct Options {
+    #[arg(long, value_name = "NAME", default_value = "um", value_parser = kernels::named)]
+    kernel: &'static KernelRecipe,
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
+    rounds: u64,
+    #[arg(long)]
+    only: Option<Part>,
+}
 
 /// MiB of the guest where faults are timed.
 const MEMORY: u64 = 256;
@@ -56,15 +66,8 @@ const NONE: &str = "none";
 /// What others are compared with.
 const REFERENCE: &str = "zram:lzo-rle";
 
-struct Options {
-    kernel: String,
-    json: Option<PathBuf>,
-    rounds: usize,
-    only: Option<Part>,
-}
-
 /// What is measured; each has a guest of its own.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
 enum Part {
     Time,
     Largest,
@@ -93,53 +96,11 @@ impl Part {
     }
 }
 
-fn parse(arguments: &[String]) -> Result<Options> {
-    let mut options = Options {
-        kernel: "um".to_owned(),
-        json: None,
-        rounds: 3,
-        only: None,
-    };
-    let mut arguments = Arguments::new(arguments);
-    while let Some(argument) = arguments.next() {
-        match argument {
-            "--kernel" => options.kernel = arguments.value()?.to_owned(),
-            "--json" => options.json = Some(PathBuf::from(arguments.value()?)),
-            "--rounds" => options.rounds = arguments.number()?,
-            "--only" => {
-                options.only = Some(match arguments.value()? {
-                    "time" => Part::Time,
-                    "largest" => Part::Largest,
-                    other => bail!("there is no part {other:?}: time, largest"),
-                });
-            }
-            other => bail!("there is no argument {other:?}"),
-        }
-    }
-    ensure!(options.rounds > 0, "--rounds 0 measures nothing");
-    Ok(options)
-}
-
-#[derive(Serialize)]
-struct Body<'a> {
-    kernel: &'a str,
-    setting: &'a str,
-    contents: &'a str,
-    memory_mib: BTreeMap<&'static str, u64>,
-    tables: BTreeMap<&'static str, Vec<serde_json::Value>>,
-    runs: &'a [Run],
-}
-
-/// Runs `bench fault`.
-pub fn run(arguments: &[String]) -> Result<ExitCode> {
-    let options = parse(arguments)?;
-    let log = Log::create(&workspace::work_folder("logs")?.join("bench-fault.log"))?;
-    let (kernel, module) = match prepare(&log, &options.kernel)? {
-        Ok(ready) => ready,
-        Err(code) => return Ok(code),
-    };
-    let contents = pages::held_out(CONTENTS)?
-        .context("there are no pages to measure with: cargo xtask pages keeps some")?;
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let log = Log::named("bench-fault")?;
+    let kernel = bench_runs::kernel(&log, options.kernel)?;
+    let module = module_build::build(&log, &kernel, Flavour::Release)?;
+    let contents = pages::held_out(CONTENTS)?.context(pages::NONE)?;
     let disk = workspace::work_folder("bench-fault")?.join("contents");
     fs::write(&disk, &contents.bytes).with_context(|| workspace::shown(&disk))?;
     let tests = workspace::root().join("store/kmod/tests");
@@ -157,41 +118,29 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
             runs.extend(guest.run(part, options.rounds)?);
         }
     }
-    let time = time_table(&runs);
-    let largest = largest_table(&runs);
-    let mut document = Document::new("Swap on zram and on zmeld, short of memory")
-        .provenance("kernel", &kernel.release)
-        .provenance("bed", &setting)
-        .provenance("contents", &contents.about)
-        .provenance(
-            "memory",
-            format!("{MEMORY} MiB for times, {MEMORY_LARGEST} MiB for the largest program"),
-        );
-    for table in [&time, &largest] {
-        if !table.is_empty() {
-            document = document.section(Section::new("").table(table.clone()));
-        }
-    }
-    print!("{}", document.to_text(&Style::plain(80)));
-    let Some(path) = &options.json else {
-        return Ok(ExitCode::SUCCESS);
-    };
-    let body = Body {
-        kernel: &kernel.release,
-        setting: &setting,
-        contents: &contents.about,
-        memory_mib: [Part::Time, Part::Largest]
-            .map(|part| (part.name(), part.memory()))
-            .into(),
-        tables: [("time", &time), ("largest", &largest)]
-            .map(|(key, table)| (key, table.to_json_rows()))
-            .into(),
-        runs: &runs,
-    };
-    let envelope = Envelope::new("zmeld.bench.fault", 1, env!("CARGO_PKG_VERSION"), body);
-    fs::write(path, envelope.to_text())
-        .with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(ExitCode::SUCCESS)
+    let tables = [time_table(&runs), largest_table(&runs)];
+    let memory = format!("{MEMORY} MiB for times, {MEMORY_LARGEST} MiB for the largest program");
+    let body = json!({
+        "kernel": kernel.release, "setting": setting, "contents": contents.about,
+        "memory_mib": { "time": MEMORY, "largest": MEMORY_LARGEST },
+        "tables": { "time": tables[0].to_json_rows(), "largest": tables[1].to_json_rows() },
+        "runs": runs,
+    });
+    let provenance = [
+        ("kernel", kernel.release.as_str()),
+        ("bed", &setting),
+        ("contents", &contents.about),
+        ("memory", &memory),
+    ];
+    let title = "Swap on zram and on zmeld, short of memory";
+    bench_runs::show(
+        "fault",
+        title,
+        &provenance,
+        &tables,
+        options.json.as_deref(),
+        body,
+    )
 }
 
 /// What is the same for all guests.
@@ -203,7 +152,7 @@ struct Guest<'a> {
 }
 
 impl Guest<'_> {
-    fn run(&self, part: Part, rounds: usize) -> Result<Vec<Run>> {
+    fn run(&self, part: Part, rounds: u64) -> Result<Vec<Run>> {
         let script = workspace::root().join("store/kmod/footprint.sh");
         let set = |name: &str, value: String| (name.to_owned(), value);
         let boot = BootOptions {
@@ -229,22 +178,8 @@ impl Guest<'_> {
             limit: Duration::from_secs(2 * 3600),
             ..BootOptions::default()
         };
-        bench_runs::boot(self.kernel, &boot)
+        Ok(bench_runs::runs(&bench_runs::boot(self.kernel, &boot)?))
     }
-}
-
-/// The middle of the rounds; none where a round had no such number.
-fn median(runs: &[&Run], name: &str) -> Option<f64> {
-    let values = runs.iter().map(|run| run.values.get(name).copied());
-    let mut values: Vec<f64> = values.collect::<Option<_>>()?;
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
-}
-
-fn of_arm<'a>(runs: &'a [Run], part: Part, arm: &str) -> Vec<&'a Run> {
-    runs.iter()
-        .filter(|run| run.part == part.name() && run.arm == arm)
-        .collect()
 }
 
 /// A driver, and its codec with its level.
@@ -265,7 +200,7 @@ fn time_table(runs: &[Run]) -> Table {
         .column(Column::count("held").key("held_pages"))
         .column(Column::bytes("pool"));
     for arm in ARMS {
-        let own = of_arm(runs, Part::Time, arm);
+        let own = of(runs, arm, "time");
         if own.is_empty() {
             continue;
         }
@@ -300,7 +235,7 @@ fn largest_table(runs: &[Run]) -> Table {
         .column(Column::number("MiB").key("largest_mib"))
         .column(Column::number("beyond RAM, MiB").key("beyond_mib"))
         .column(Column::ratio("of zram's lzo-rle").key("of_reference"));
-    let largest = |arm: &str| median(&of_arm(runs, Part::Largest, arm), "mib");
+    let largest = |arm: &str| median(&of(runs, arm, "largest"), "mib");
     let beyond = |arm: &str| Some(largest(arm)? - largest(NONE)?);
     for arm in ARMS {
         let (Some(mib), Some(more)) = (largest(arm), beyond(arm)) else {
@@ -321,7 +256,6 @@ fn largest_table(runs: &[Run]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arguments::words;
 
     #[test]
     fn what_is_beyond_ram_is_compared() {
@@ -333,25 +267,5 @@ mod tests {
         let rows = largest_table(&runs).to_json_rows();
         assert_eq!(rows[2]["beyond_mib"], 300.0);
         assert_eq!(rows[2]["of_reference"], 1.5);
-    }
-
-    #[test]
-    fn a_round_that_was_killed_leaves_no_median() {
-        let runs: Vec<Run> = ["a time mean_ns=1", "a time killed=1"]
-            .iter()
-            .filter_map(|line| Run::of_line(line))
-            .collect();
-        let all: Vec<&Run> = runs.iter().collect();
-        assert_eq!(median(&all, "mean_ns"), None);
-        assert_eq!(median(&all[..1], "mean_ns"), Some(1.0));
-    }
-
-    #[test]
-    fn arguments_are_understood_or_refused() {
-        let options = parse(&words("--kernel 6.12 --only largest --rounds 2")).unwrap();
-        assert_eq!(options.kernel, "6.12");
-        assert_eq!(options.only, Some(Part::Largest));
-        assert!(parse(&words("--only all")).is_err());
-        assert!(parse(&words("--rounds 0")).is_err());
     }
 }

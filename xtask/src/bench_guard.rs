@@ -2,27 +2,53 @@
 //! that only take much, looked after by the kernel alone, by earlyoom, by systemd-oomd, by
 //! nohang and by zmeld's guard, each in guests of its own with the same seeds.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use anyhow::{bail, ensure, Context, Result};
-use serde::Serialize;
-use zmeld_report::schema::Envelope;
-use zmeld_report::{cells, Cell, Column, Document, Section, Style, Table};
+use anyhow::Result;
+use clap::builder::PossibleValuesParser;
+use serde_json::json;
+use zmeld_report::{cells, Cell, Column, Table};
 
-use crate::arguments::Arguments;
-use crate::bench_guest::{named_kernel, timed_setting};
-use crate::bench_runs::{self, Run};
+use crate::bench_runs::{self, of, timed_setting, Run};
 use crate::guest::Addition;
 use crate::kernel_tests::{command_line_files, package_files};
-use crate::kernels::Kernel;
+use crate::kernels::{self, Kernel, KernelRecipe};
 use crate::machine::BootOptions;
 use crate::module_build;
 use crate::process::Log;
 use crate::vm;
 use crate::workspace;
+
+/// Programs that run away and others that only take much, in guests that are looked after by
+/// the kernel alone, earlyoom, systemd-oomd, nohang and zmeld's guard
+#[derive(clap::Args)]
+pub struct Options {
+    #[arg(long, value_name = "NAME", default_value = "um", value_parser = kernels::named)]
+    kernel: &'static KernelRecipe,
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
+    rounds: u64,
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Only this one; may be repeated
+    #[arg(long = "arm", default_values_t = arms(), hide_default_value = true, value_parser = PossibleValuesParser::new(arms()))]
+    arms: Vec<String>,
+    /// Only this kind of program; may be repeated
+    #[arg(long = "kind", default_values_t = kinds(), hide_default_value = true, value_parser = PossibleValuesParser::new(kinds()))]
+    kinds: Vec<String>,
+}
+
+fn arms() -> Vec<String> {
+    ARMS.iter().map(|(name, _)| (*name).to_owned()).collect()
+}
+
+fn kinds() -> Vec<String> {
+    let kinds = RUNAWAYS.iter().chain(HARMLESS);
+    kinds.map(|name| (*name).to_owned()).collect()
+}
 
 /// MiB of a guest: of the smallest machines that one can rent.
 const MEMORY: u64 = 512;
@@ -32,7 +58,6 @@ const FILE: u64 = 768;
 const LIMIT: u64 = 90;
 /// The line of a guest that says how long an idle one takes to start a program.
 const PACE: &str = "pace";
-const LIMIT_PACE: Duration = Duration::from_secs(60);
 /// What a shell may wait, in ms.
 const WAIT_MAX: f64 = 5000.0;
 /// Who looks after the machine, and the packages that have it.
@@ -63,119 +88,47 @@ const RUNAWAYS: &[&str] = &[
 ];
 const HARMLESS: &[&str] = &["still", "sawtooth", "many", "reader", "random", "swapped"];
 
-struct Options {
-    kernel: String,
-    json: Option<PathBuf>,
-    rounds: usize,
-    seed: u64,
-    arms: Vec<String>,
-    kinds: Vec<String>,
-}
-
-fn parse(arguments: &[String]) -> Result<Options> {
-    let arms = || ARMS.iter().map(|(name, _)| *name);
-    let kinds = || RUNAWAYS.iter().chain(HARMLESS).copied();
-    let mut options = Options {
-        kernel: "um".to_owned(),
-        json: None,
-        rounds: 10,
-        seed: 1,
-        arms: Vec::new(),
-        kinds: Vec::new(),
-    };
-    let mut arguments = Arguments::new(arguments);
-    while let Some(argument) = arguments.next() {
-        match argument {
-            "--kernel" => options.kernel = arguments.value()?.to_owned(),
-            "--json" => options.json = Some(PathBuf::from(arguments.value()?)),
-            "--rounds" => options.rounds = arguments.number()?,
-            "--seed" => options.seed = arguments.number()?,
-            "--arm" => options.arms.push(one_of(arms(), arguments.value()?)?),
-            "--kind" => options.kinds.push(one_of(kinds(), arguments.value()?)?),
-            other => bail!("there is no argument {other:?}"),
-        }
-    }
-    ensure!(options.rounds > 0, "--rounds 0 measures nothing");
-    if options.arms.is_empty() {
-        options.arms = arms().map(str::to_owned).collect();
-    }
-    if options.kinds.is_empty() {
-        options.kinds = kinds().map(str::to_owned).collect();
-    }
-    Ok(options)
-}
-
-fn one_of<'a>(known: impl Iterator<Item = &'a str>, name: &str) -> Result<String> {
-    let known: Vec<&str> = known.collect();
-    ensure!(
-        known.contains(&name),
-        "there is no {name:?}: {}",
-        known.join(", ")
-    );
-    Ok(name.to_owned())
-}
-
-#[derive(Serialize)]
-struct Body<'a> {
-    kernel: &'a str,
-    setting: &'a str,
-    memory_mib: u64,
-    seed: u64,
-    /// To start a program, on this machine; in guests it is in the runs, as `pace`.
-    host_us: Option<f64>,
-    tables: [Vec<serde_json::Value>; 2],
-    runs: &'a [Run],
-}
-
-/// Runs `bench guard`.
-pub fn run(arguments: &[String]) -> Result<ExitCode> {
-    let options = parse(arguments)?;
-    let log = Log::create(&workspace::work_folder("logs")?.join("bench-guard.log"))?;
-    let kernel = match named_kernel(&log, &options.kernel)? {
-        Ok(kernel) => kernel,
-        Err(code) => return Ok(code),
-    };
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let log = Log::named("bench-guard")?;
+    let kernel = bench_runs::kernel(&log, options.kernel)?;
     let setting = timed_setting(&kernel);
     let program = load_program(&log, &kernel)?;
     let host_us = pace_here(&log, &kernel, &program)?;
     let mut runs = Vec::new();
     for arm in &options.arms {
-        runs.extend(guest(&log, &kernel, &options, arm, &program)?);
+        runs.extend(guest(&log, &kernel, options, arm, &program)?);
     }
     let tables = [
         runaway_table(&runs, &options.arms),
         harmless_table(&runs, &options.arms),
     ];
-    let mut document = Document::new("Programs that run away, and others")
-        .provenance("kernel", &kernel.release)
-        .provenance("bed", &setting)
-        .provenance(
-            "memory",
-            format!("{MEMORY} MiB, one processor, zram with lz4 of 60 %"),
-        )
-        .provenance("seeds", format!("from {}", options.seed));
-    if let Some(slowness) = slowness(&runs, host_us) {
-        document = document.provenance("slowness", slowness);
-    }
-    for table in &tables {
-        document = document.section(Section::new("").table(table.clone()));
-    }
-    print!("{}", document.to_text(&Style::plain(80)));
-    if let Some(path) = &options.json {
-        let body = Body {
-            kernel: &kernel.release,
-            setting: &setting,
-            memory_mib: MEMORY,
-            seed: options.seed,
-            host_us,
-            tables: tables.map(|table| table.to_json_rows()),
-            runs: &runs,
-        };
-        let envelope = Envelope::new("zmeld.bench.guard", 1, env!("CARGO_PKG_VERSION"), body);
-        fs::write(path, envelope.to_text())
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(ExitCode::SUCCESS)
+    let body = json!({
+        "kernel": kernel.release, "setting": setting, "memory_mib": MEMORY,
+        "seed": options.seed,
+        // To start a program, on this machine; in guests it is in the runs, as `pace`.
+        "host_us": host_us,
+        "tables": [tables[0].to_json_rows(), tables[1].to_json_rows()],
+        "runs": runs,
+    });
+    let memory = format!("{MEMORY} MiB, one processor, zram with lz4 of 60 %");
+    let seeds = format!("from {}", options.seed);
+    let slowness = slowness(&runs, host_us);
+    let mut provenance = vec![
+        ("kernel", kernel.release.as_str()),
+        ("bed", &setting),
+        ("memory", &memory),
+        ("seeds", &seeds),
+    ];
+    provenance.extend(slowness.as_deref().map(|text| ("slowness", text)));
+    let title = "Programs that run away, and others";
+    bench_runs::show(
+        "guard",
+        title,
+        &provenance,
+        &tables,
+        options.json.as_deref(),
+        body,
+    )
 }
 
 /// What runs away, what takes much, and what waits.
@@ -186,10 +139,10 @@ fn load_program(log: &Log, kernel: &Kernel) -> Result<PathBuf> {
 
 /// How long this machine takes to start a program, in us, where it can run a guest's.
 fn pace_here(log: &Log, kernel: &Kernel, program: &Path) -> Result<Option<f64>> {
-    if kernel.recipe.arch.cross().is_some() {
+    if kernel.recipe.arch().cross().is_some() {
         return Ok(None);
     }
-    let ran = log.run(Command::new(program).args(["pace", "201"]), LIMIT_PACE)?;
+    let ran = log.run(Command::new(program).args(["pace", "201"]))?;
     Ok(ran.text.trim().parse().ok())
 }
 
@@ -197,7 +150,7 @@ fn pace_here(log: &Log, kernel: &Kernel, program: &Path) -> Result<Option<f64>> 
 fn slowness(runs: &[Run], host_us: Option<f64>) -> Option<String> {
     let host_us = host_us?;
     let paces = runs.iter().filter(|run| run.part == PACE);
-    let guest_us = paces.map(|run| value(run, "us")).fold(f64::NAN, f64::min);
+    let guest_us = paces.map(|run| run.value("us")).fold(f64::NAN, f64::min);
     (guest_us > 0.0 && host_us > 0.0).then(|| {
         format!(
             "a program starts in {guest_us:.0} us in an idle guest, in {host_us:.0} us on this \
@@ -207,7 +160,6 @@ fn slowness(runs: &[Run], host_us: Option<f64>) -> Option<String> {
     })
 }
 
-/// All runs of one arm, in one boot.
 fn guest(
     log: &Log,
     kernel: &Kernel,
@@ -253,24 +205,14 @@ fn guest(
         limit: Duration::from_secs(6 * 3600),
         ..BootOptions::default()
     };
-    let runs = bench_runs::boot(kernel, &boot)?;
-    Ok(runs.into_iter().filter(|run| run.arm == arm).collect())
-}
-
-/// A number that every run has.
-fn value(run: &Run, name: &str) -> f64 {
-    run.values.get(name).copied().unwrap_or(f64::NAN)
-}
-
-fn of_kind<'a>(runs: &'a [Run], arm: &str, kind: &str) -> Vec<&'a Run> {
-    runs.iter()
-        .filter(|run| run.arm == arm && run.part == kind)
-        .collect()
+    let mut runs = bench_runs::runs(&bench_runs::boot(kernel, &boot)?);
+    runs.retain(|run| run.arm == arm);
+    Ok(runs)
 }
 
 /// The longest that the shell waited in a run: the middle of the runs, and the most.
 fn waits(runs: &[&Run]) -> [f64; 2] {
-    let mut waits: Vec<f64> = runs.iter().map(|run| value(run, "wait_ms")).collect();
+    let mut waits: Vec<f64> = runs.iter().map(|run| run.value("wait_ms")).collect();
     waits.sort_by(f64::total_cmp);
     [
         waits.get(waits.len() / 2).copied().unwrap_or(f64::NAN),
@@ -279,20 +221,19 @@ fn waits(runs: &[&Run]) -> [f64; 2] {
 }
 
 fn is_ended(run: &Run) -> bool {
-    value(run, "ended") == 1.0
+    run.value("ended") == 1.0
 }
 
 fn is_done(run: &Run) -> bool {
-    value(run, "code") == 0.0
+    run.value("code") == 0.0
 }
 
-/// Of its processes the kernel killed one.
 fn is_the_kernels(run: &Run) -> bool {
-    value(run, "kernel_killed") > 0.0
+    run.value("kernel_killed") > 0.0
 }
 
 fn has_lost(run: &Run) -> bool {
-    value(run, "others_lost") != 0.0 || value(run, "watcher_lost") != 0.0
+    run.value("others_lost") != 0.0 || run.value("watcher_lost") != 0.0
 }
 
 /// What is counted of a kind's runs.
@@ -313,7 +254,7 @@ fn table(title: &str, runs: &[Run], arms: &[String], kinds: &[&str], counted: &[
         .column(Column::count("over 5 s").key("waits_long"));
     for arm in arms {
         for kind in kinds {
-            let own = of_kind(runs, arm, kind);
+            let own = of(runs, arm, kind);
             if own.is_empty() {
                 continue;
             }
@@ -322,7 +263,7 @@ fn table(title: &str, runs: &[Run], arms: &[String], kinds: &[&str], counted: &[
                 .iter()
                 .map(|(_, _, holds)| Cell::from(count(*holds) as u64));
             let waits = waits(&own).map(|ms| Cell::from(ms / 1000.0));
-            let long = own.iter().filter(|run| value(run, "wait_ms") > WAIT_MAX);
+            let long = own.iter().filter(|run| run.value("wait_ms") > WAIT_MAX);
             let long = std::iter::once(Cell::from(long.count() as u64));
             let first = cells![arm.clone(), *kind, own.len() as u64];
             table.row(first.into_iter().chain(counts).chain(waits).chain(long));
@@ -371,7 +312,6 @@ fn harmless_table(runs: &[Run], arms: &[String]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arguments::words;
 
     fn run_of(text: &str) -> Run {
         Run::of_line(text).unwrap()
@@ -411,28 +351,5 @@ mod tests {
         );
         assert_eq!(slowness(&[], Some(200.0)), None);
         assert_eq!(slowness(&runs, None), None);
-    }
-
-    #[test]
-    fn what_was_not_done_was_ended_by_someone() {
-        let runs = [
-            run_of("kernel many code=0 kernel_killed=0 others_lost=0 watcher_lost=0 wait_ms=1"),
-            run_of("kernel many code=137 kernel_killed=1 others_lost=0 watcher_lost=0 wait_ms=1"),
-            run_of("kernel many code=143 kernel_killed=0 others_lost=0 watcher_lost=0 wait_ms=1"),
-        ];
-        let rows = harmless_table(&runs, &["kernel".to_owned()]).to_json_rows();
-        for key in ["done", "kernel_killed", "ended_else"] {
-            assert_eq!(rows[0][key], 1.0, "{key}");
-        }
-    }
-
-    #[test]
-    fn arguments_are_understood_or_refused() {
-        let options = parse(&words("--arm zmeld --kind still --rounds 2")).unwrap();
-        assert_eq!(options.arms, ["zmeld"]);
-        assert_eq!(options.kinds, ["still"]);
-        assert_eq!(parse(&[]).unwrap().arms.len(), ARMS.len());
-        assert!(parse(&words("--arm nobody")).is_err());
-        assert!(parse(&words("--rounds 0")).is_err());
     }
 }

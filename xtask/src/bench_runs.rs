@@ -1,13 +1,53 @@
-//! Benchmarks whose guest prints a line for each run, and what reads these lines.
+//! Benchmarks whose guest prints a line for each run, what reads these lines, and what
+//! shows the tables that are made of them.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
 
-use anyhow::{bail, Result};
+use anyhow::{bail, Context, Result};
 use serde::Serialize;
+use serde_json::Value;
+use zmeld_report::schema::Envelope;
+use zmeld_report::{Document, Section, Style, Table};
 
-use crate::kernels::Kernel;
+use crate::kernels::{self, Kernel, KernelRecipe, Kind};
 use crate::machine::{self, BootOptions};
+use crate::process::Log;
+
+/// A kernel that guests can have here.
+pub fn kernel(log: &Log, recipe: &'static KernelRecipe) -> Result<Kernel> {
+    let kernel = kernels::provide(log, recipe).context(recipe.name)?;
+    machine::need(&kernel).context(recipe.name)?;
+    Ok(kernel)
+}
+
+/// What is said of the setting, so that nobody takes its figures for more.
+pub fn setting(kernel: &Kernel) -> &'static str {
+    match kernel.recipe.kind {
+        Kind::UserMode => "user-mode Linux: native code, but no hardware; compare ratios",
+        Kind::Stock | Kind::Watching => {
+            "QEMU without a hypervisor: emulated; compare counts, not times"
+        }
+    }
+}
+
+/// The same where times are compared: what others did to them meanwhile.
+pub fn timed_setting(kernel: &Kernel) -> String {
+    let priority = if machine::can_be_urgent() {
+        "at a real-time priority, before all other programs"
+    } else {
+        "no more urgent than other programs (root could change that)"
+    };
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split_whitespace().next().unwrap_or("?");
+    format!(
+        "{}; {priority}; the host's load average at the start was {load}",
+        setting(kernel)
+    )
+}
 
 /// A line of the guest's: an arm, what was done with it, and what came of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -33,21 +73,40 @@ impl Run {
             values: pairs.collect::<Option<_>>()?,
         })
     }
+
+    pub fn value(&self, name: &str) -> f64 {
+        self.values.get(name).copied().unwrap_or(f64::NAN)
+    }
 }
 
-/// Boots, with what the guest says on standard error as it comes; its runs.
+/// The runs of an arm that did one thing.
+pub fn of<'a>(runs: &'a [Run], arm: &str, part: &str) -> Vec<&'a Run> {
+    runs.iter()
+        .filter(|run| run.arm == arm && run.part == part)
+        .collect()
+}
+
+/// The middle of the runs; none where a run had no such number.
+pub fn median(runs: &[&Run], name: &str) -> Option<f64> {
+    let values = runs.iter().map(|run| run.values.get(name).copied());
+    let mut values: Vec<f64> = values.collect::<Option<_>>()?;
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+/// Boots, with what the guest says on standard error as it comes; what that was.
 ///
 /// # Errors
 /// With all that it said where its script did not end well.
-pub fn boot(kernel: &Kernel, boot: &BootOptions) -> Result<Vec<Run>> {
-    let mut output = Lines::default();
+pub fn boot(kernel: &Kernel, boot: &BootOptions) -> Result<String> {
+    let mut output = Said::default();
     let outcome = machine::run(kernel, boot, &mut output)?;
-    let text = String::from_utf8_lossy(&output.bytes);
+    let text = String::from_utf8_lossy(&output.0).into_owned();
     for complaint in &outcome.complaints {
         eprintln!("the kernel complained: {complaint}");
     }
     match outcome.code {
-        Some(0) => Ok(text.lines().filter_map(Run::of_line).collect()),
+        Some(0) => Ok(text),
         Some(code) => bail!("{text}\nthe guest's script ended with {code}"),
         None => bail!("{}\nthe guest ended before its script", outcome.tail()),
     }
@@ -55,19 +114,48 @@ pub fn boot(kernel: &Kernel, boot: &BootOptions) -> Result<Vec<Run>> {
 
 /// Keeps what a guest says, and shows it as progress.
 #[derive(Default)]
-struct Lines {
-    bytes: Vec<u8>,
-}
+struct Said(Vec<u8>);
 
-impl Write for Lines {
+impl Write for Said {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.bytes.extend_from_slice(bytes);
+        self.0.extend_from_slice(bytes);
         std::io::stderr().write(bytes)
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
         std::io::stderr().flush()
     }
+}
+
+pub fn runs(text: &str) -> Vec<Run> {
+    text.lines().filter_map(Run::of_line).collect()
+}
+
+/// Prints a benchmark's tables below its title and what they are of, and writes them with
+/// all that is in `body` as JSON, where that is asked for.
+pub fn show(
+    name: &str,
+    title: &str,
+    provenance: &[(&str, &str)],
+    tables: &[Table],
+    json: Option<&Path>,
+    body: Value,
+) -> Result<ExitCode> {
+    let mut document = Document::new(title);
+    for (name, value) in provenance {
+        document = document.provenance(name, *value);
+    }
+    for table in tables.iter().filter(|table| !table.is_empty()) {
+        document = document.section(Section::new("").table(table.clone()));
+    }
+    print!("{}", document.to_text(&Style::plain(80)));
+    if let Some(path) = json {
+        let name = format!("zmeld.bench.{name}");
+        let envelope = Envelope::new(&name, 1, env!("CARGO_PKG_VERSION"), body);
+        fs::write(path, envelope.to_text())
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]
@@ -82,5 +170,13 @@ mod tests {
         for other in ["", "machine total_mib=3", "# what went wrong", "a b c"] {
             assert_eq!(Run::of_line(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_round_that_was_killed_leaves_no_median() {
+        let runs = runs("a time mean_ns=1\na time killed=1\n");
+        let all = of(&runs, "a", "time");
+        assert_eq!(median(&all, "mean_ns"), None);
+        assert_eq!(median(&all[..1], "mean_ns"), Some(1.0));
     }
 }

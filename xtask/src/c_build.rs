@@ -8,22 +8,17 @@
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{anyhow, bail, Context, Result};
 
-use crate::process::Log;
+use crate::process::{command_line, output_of, Log};
 use crate::rust_tests::cargo;
 use crate::tools;
 use crate::workspace;
 
-/// Cargo may have all that the crate needs to compile.
-const LIMIT: Duration = Duration::from_secs(3600);
-
-/// What cargo built of the store.
 pub struct Built {
     variables: BTreeMap<String, String>,
 }
@@ -31,23 +26,11 @@ pub struct Built {
 impl Built {
     /// Has cargo build the crate and reads what its build script told.
     fn new(log: &Log) -> Result<Built> {
-        let messages = workspace::work_folder("c")?.join("messages.json");
-        // Cargo writes the messages to its standard output and all else to
-        // the other; only the shell can part them within one log.
-        let cargo = cargo(&[]);
-        let mut command = Command::new("sh");
-        command
-            .current_dir(workspace::root())
-            .args(["-c", "exec \"$0\" \"$@\" > \"$MESSAGES\""])
-            .arg(cargo.get_program())
-            // Alone: a run of one C test does not wait for all crates.
-            .args(["build", "--package", "zmeld-store"])
-            .arg("--message-format=json-render-diagnostics")
-            .env("MESSAGES", &messages);
-        if !log.run(&mut command, LIMIT)?.succeeded() {
-            bail!("zmeld-store does not build");
-        }
-        let variables = fs::read_to_string(&messages)?
+        // Alone: a run of one C test does not wait for all crates.
+        let mut build = cargo(&["build", "--package", "zmeld-store"]);
+        build.arg("--message-format=json-render-diagnostics");
+        log.note(&format!("$ {}", command_line(&build)))?;
+        let variables = output_of(&mut build)?
             .lines()
             .filter_map(variables_of)
             .next_back()
@@ -85,7 +68,6 @@ fn variables_of(message: &str) -> Option<BTreeMap<String, String>> {
         .then_some(variables)
 }
 
-/// How a program is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Flavour {
     /// On the library as it is built for Rust.
@@ -116,104 +98,78 @@ pub enum Flavour {
     CoverageOneBit,
 }
 
-/// zword's limits where a block is 64 bytes.
-const LIMITS_64: &[&str] = &[
-    "-DZWORD_BLOCK_SIZE=64u",
-    "-DZWORD_MATCH_MAX=12u",
-    "-DZWORD_RUN_MAX=5u",
-    "-DZWORD_COUNT_MAX=3u",
-    "-DZWORD_NARROW_MAX=7u",
-    "-DZWORD_NEAR_MAX=8u",
-    "-DZWORD_POSITION_BITS=2",
-    "-DZWORD_CHAIN_LINKS=2u",
-    "-DZWORD_SKIP_SHIFT=2",
-];
+const ADDRESS: &str = "-fsanitize=address,undefined -fno-sanitize-recover=all";
+const THREAD: &str = "-fsanitize=thread";
+const COVERAGE: &str = "--coverage -fprofile-update=atomic";
+const ONE_BIT: &str = "-DZM_FINGERPRINT_BITS=1 -DZM_SHARE_SLOTS_MAX=3";
 
-/// zword's limits where a block is 128 bytes.
-const LIMITS_128: &[&str] = &[
-    "-DZWORD_BLOCK_SIZE=128u",
-    "-DZWORD_MATCH_MAX=15u",
-    "-DZWORD_RUN_MAX=6u",
-    "-DZWORD_COUNT_MAX=7u",
-    "-DZWORD_NARROW_MAX=15u",
-    "-DZWORD_NEAR_MAX=16u",
-    "-DZWORD_POSITION_BITS=2",
-    "-DZWORD_CHAIN_LINKS=3u",
-    "-DZWORD_SKIP_SHIFT=3",
-];
+/// zword's limits where a block is 64 and where it is 128 bytes.
+const LIMITS_64: &str = "-DZWORD_BLOCK_SIZE=64u -DZWORD_MATCH_MAX=12u -DZWORD_RUN_MAX=5u \
+    -DZWORD_COUNT_MAX=3u -DZWORD_NARROW_MAX=7u -DZWORD_NEAR_MAX=8u -DZWORD_POSITION_BITS=2 \
+    -DZWORD_CHAIN_LINKS=2u -DZWORD_SKIP_SHIFT=2";
+const LIMITS_128: &str = "-DZWORD_BLOCK_SIZE=128u -DZWORD_MATCH_MAX=15u -DZWORD_RUN_MAX=6u \
+    -DZWORD_COUNT_MAX=7u -DZWORD_NARROW_MAX=15u -DZWORD_NEAR_MAX=16u -DZWORD_POSITION_BITS=2 \
+    -DZWORD_CHAIN_LINKS=3u -DZWORD_SKIP_SHIFT=3";
 
 impl Flavour {
+    /// Its name, the flags for the store's own sources, and the definitions for everything
+    /// that includes its headers.
+    fn row(self) -> [&'static str; 3] {
+        match self {
+            Flavour::AsBuilt => ["built", "", ""],
+            Flavour::Address => ["asan", ADDRESS, ""],
+            Flavour::Thread => ["tsan", THREAD, ""],
+            Flavour::Fuzzer => [
+                "fuzzer",
+                "-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all",
+                "",
+            ],
+            Flavour::FourBits => [
+                "4-bits",
+                ADDRESS,
+                "-DZM_FINGERPRINT_BITS=4 -DZM_SHARE_SLOTS_MAX=40",
+            ],
+            Flavour::OneBit => ["1-bit", ADDRESS, ONE_BIT],
+            Flavour::Pages16K => ["16-kib", ADDRESS, "-UZM_PAGE_SHIFT -DZM_PAGE_SHIFT=14"],
+            Flavour::Pages64K => ["64-kib", ADDRESS, "-UZM_PAGE_SHIFT -DZM_PAGE_SHIFT=16"],
+            Flavour::Blocks64 => ["64-bytes", ADDRESS, LIMITS_64],
+            Flavour::Blocks128 => ["128-bytes", ADDRESS, LIMITS_128],
+            Flavour::Reads64 => ["64-bytes-reads", THREAD, LIMITS_64],
+            // The branches of each inlined copy would count apart.
+            Flavour::Coverage => ["coverage", COVERAGE, "-D__always_inline__=__unused__"],
+            Flavour::CoverageOneBit => [
+                "coverage-1-bit",
+                COVERAGE,
+                "-D__always_inline__=__unused__ -DZM_FINGERPRINT_BITS=1 -DZM_SHARE_SLOTS_MAX=3",
+            ],
+        }
+    }
+
     /// In names of steps and folders.
     pub fn name(self) -> &'static str {
-        match self {
-            Flavour::AsBuilt => "built",
-            Flavour::Address => "asan",
-            Flavour::Thread => "tsan",
-            Flavour::Fuzzer => "fuzzer",
-            Flavour::FourBits => "4-bits",
-            Flavour::OneBit => "1-bit",
-            Flavour::Pages16K => "16-kib",
-            Flavour::Pages64K => "64-kib",
-            Flavour::Blocks64 => "64-bytes",
-            Flavour::Blocks128 => "128-bytes",
-            Flavour::Reads64 => "64-bytes-reads",
-            Flavour::Coverage => "coverage",
-            Flavour::CoverageOneBit => "coverage-1-bit",
-        }
+        self.row()[0]
     }
 
-    /// For the store's own sources.
-    pub fn flags(self) -> &'static [&'static str] {
-        match self {
-            Flavour::AsBuilt => &[],
-            Flavour::Address
-            | Flavour::FourBits
-            | Flavour::OneBit
-            | Flavour::Pages16K
-            | Flavour::Pages64K
-            | Flavour::Blocks64
-            | Flavour::Blocks128 => &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
-            Flavour::Thread | Flavour::Reads64 => &["-fsanitize=thread"],
-            Flavour::Coverage | Flavour::CoverageOneBit => {
-                &["--coverage", "-fprofile-update=atomic"]
-            }
-            Flavour::Fuzzer => &[
-                "-fsanitize=fuzzer-no-link,address,undefined",
-                "-fno-sanitize-recover=all",
-            ],
-        }
+    pub fn flags(self) -> Vec<&'static str> {
+        self.row()[1].split_whitespace().collect()
     }
 
-    /// For everything that includes the store's headers.
-    fn definitions(self) -> &'static [&'static str] {
+    fn link_flags(self) -> Vec<&'static str> {
         match self {
-            Flavour::FourBits => &["-DZM_FINGERPRINT_BITS=4", "-DZM_SHARE_SLOTS_MAX=40"],
-            Flavour::OneBit => &["-DZM_FINGERPRINT_BITS=1", "-DZM_SHARE_SLOTS_MAX=3"],
-            Flavour::Pages16K => &["-UZM_PAGE_SHIFT", "-DZM_PAGE_SHIFT=14"],
-            Flavour::Pages64K => &["-UZM_PAGE_SHIFT", "-DZM_PAGE_SHIFT=16"],
-            // The branches of each inlined copy would count apart.
-            Flavour::Coverage => &["-D__always_inline__=__unused__"],
-            Flavour::CoverageOneBit => &[
-                "-DZM_FINGERPRINT_BITS=1",
-                "-DZM_SHARE_SLOTS_MAX=3",
-                "-D__always_inline__=__unused__",
-            ],
-            Flavour::Blocks64 | Flavour::Reads64 => LIMITS_64,
-            Flavour::Blocks128 => LIMITS_128,
-            _ => &[],
-        }
-    }
-
-    fn link_flags(self) -> &'static [&'static str] {
-        match self {
-            Flavour::Fuzzer => &[
+            Flavour::Fuzzer => vec![
                 "-fsanitize=fuzzer,address,undefined",
                 "-fno-sanitize-recover=all",
             ],
             // What the sanitizer would be told is the test's to hear.
-            Flavour::Reads64 => &[],
+            Flavour::Reads64 => Vec::new(),
             other => other.flags(),
         }
+    }
+
+    /// What has to be tried out before programs with it run, where that is something.
+    pub fn sanitizer(self) -> Option<&'static str> {
+        let flag = self.link_flags().first().copied()?;
+        (self != Flavour::Fuzzer && flag.starts_with("-fsanitize")).then_some(flag)
     }
 
     /// The sources that are compiled in this way.
@@ -226,7 +182,6 @@ impl Flavour {
         }
     }
 
-    /// Its compiler.
     pub fn compiler(self) -> OsString {
         match self {
             Flavour::Fuzzer => clang(),
@@ -298,22 +253,14 @@ impl Compiler {
         let header = copy.changed.iter().any(|path| path.ends_with(".h"));
         for (source, object) in flavour.sources()?.iter().zip(&mut objects) {
             let path = source.strip_prefix(store())?;
-            if !header
-                && !copy
-                    .changed
-                    .iter()
-                    .any(|changed| path == Path::new(changed))
-            {
+            if !header && !copy.changed.iter().any(|it| path == Path::new(it)) {
                 continue;
             }
             let stem = format!("{}-{}.o", workspace::stem(source), flavour.name());
             *object = copy.objects.join(stem);
             let mut command = self.command_in(log, flavour, &copy.store)?;
             command.args(flavour.flags()).arg("-c");
-            command.arg(copy.store.join(path)).arg("-o").arg(&*object);
-            if !log.run(&mut command, LIMIT)?.succeeded() {
-                bail!("{} does not compile", path.display());
-            }
+            log.must(command.arg(copy.store.join(path)).arg("-o").arg(&*object))?;
         }
         let tests = [copy.store.join(format!("tests/{name}.c"))];
         self.link(log, flavour, &copy.store, &tests, &objects, &program)?;
@@ -343,12 +290,7 @@ impl Compiler {
             command.args(["-DTEST_LIBLZO2", "-llzo2"]);
         }
         command.arg("-o").arg(program);
-        if !log.run(&mut command, LIMIT)?.succeeded() {
-            let name = sources
-                .first()
-                .map_or(String::new(), |path| workspace::stem(path));
-            bail!("store/tests/{name}.c does not compile");
-        }
+        log.must(&mut command)?;
         Ok(())
     }
 
@@ -372,7 +314,7 @@ impl Compiler {
             "-DZM_PAGE_SHIFT={}",
             built.variable("ZMELD_C_PAGE_SHIFT")?
         ));
-        command.args(flavour.definitions());
+        command.args(flavour.row()[2].split_whitespace());
         let store = store().canonicalize()?;
         for include in built.paths("ZMELD_C_INCLUDES")? {
             let own = include.strip_prefix(&store).map(|path| at.join(path));
@@ -398,9 +340,16 @@ impl Compiler {
             command.arg("-c").args(share);
             commands.push(command);
         }
-        if !log.run_together(commands, LIMIT)?.succeeded() {
-            bail!("the store does not compile with {}", flavour.name());
-        }
+        std::thread::scope(|scope| {
+            let commands = commands.iter_mut();
+            let running: Vec<_> = commands.map(|it| scope.spawn(|| log.must(it))).collect();
+            let mut ended = running.into_iter().map(|it| it.join());
+            ended.try_for_each(|ended| {
+                ended
+                    .unwrap_or_else(|panic| resume_unwind(panic))
+                    .map(|_| ())
+            })
+        })?;
         let objects: Vec<PathBuf> = sources
             .iter()
             .map(|source| folder.join(format!("{}.o", workspace::stem(source))))
@@ -410,7 +359,6 @@ impl Compiler {
     }
 }
 
-/// The store's C sources for user space.
 pub fn sources() -> Result<Vec<PathBuf>> {
     let store = store();
     let mut sources = workspace::files(&store.join("core"), "c")?;
@@ -429,7 +377,6 @@ fn store() -> PathBuf {
     workspace::root().join("store")
 }
 
-/// Where the C tests are.
 pub fn tests_folder() -> PathBuf {
     store().join("tests")
 }

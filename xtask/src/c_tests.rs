@@ -1,6 +1,6 @@
 //! The store's C tests, on the library as it is built and under sanitizers.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::c_build::{Compiler, Flavour, StoreCopy};
-use crate::process::{command_line, Log};
-use crate::step::{Stage, Tally, TestScope};
+use crate::process::{command_line, unavailable, FinishedProgram, Log};
+use crate::step::{Rest, Tally, TestScope};
 use crate::tools;
 
 /// The program that `cargo xtask soak` runs for hours.
@@ -19,394 +19,159 @@ pub const SOAK_PROGRAM: &str = "model";
 /// The program that gives pages back, also for hours.
 pub const ROUND_TRIP_PROGRAM: &str = "round_trip";
 
-/// Pages of zword's level 1 in as many seconds as a million without sanitizers.
-const ROUND_TRIP_CHECKED: u64 = 300_000;
-
 const PROBE: &str = "int main(void) { return 0; }\n";
 
 /// One program of `store/tests`, compiled in one way.
 pub struct CTest {
-    /// The source's name.
     pub name: &'static str,
-    /// How it is compiled.
     pub flavour: Flavour,
-    /// What it does, for lists.
     pub about: &'static str,
-    /// The arguments of each run.
-    runs: fn(TestScope, u64) -> Vec<Vec<String>>,
+    /// The arguments of its runs where quick, as usual and for long: runs are parted by `;`.
+    /// `S` is the seed, `EXE` this program, and `20 x` has the run 20 times, with a seed of
+    /// its own each.
+    runs: [&'static str; 3],
     in_quick: bool,
 }
 
-macro_rules! words {
-    ($($word:expr),* $(,)?) => { vec![$($word.to_string()),*] };
+/// One that `--quick` has, too.
+const fn quick(
+    name: &'static str,
+    flavour: Flavour,
+    runs: [&'static str; 3],
+    about: &'static str,
+) -> CTest {
+    CTest {
+        in_quick: true,
+        ..usual(name, flavour, runs, about)
+    }
 }
 
-const TESTS: &[CTest] = &[
+const fn usual(
+    name: &'static str,
+    flavour: Flavour,
+    runs: [&'static str; 3],
+    about: &'static str,
+) -> CTest {
     CTest {
-        name: "codec",
-        flavour: Flavour::AsBuilt,
-        about: "every codec keeps its contract, on the library as it is built",
-        runs: codec_runs,
-        in_quick: true,
-    },
-    CTest {
-        name: "codec",
-        flavour: Flavour::Address,
-        about: "the same under the address and undefined-behaviour sanitizers",
-        runs: codec_runs,
+        name,
+        flavour,
+        about,
+        runs,
         in_quick: false,
-    },
-    CTest {
-        name: ROUND_TRIP_PROGRAM,
-        flavour: Flavour::AsBuilt,
-        about: "pages that know zword's limits come back, at both levels",
-        runs: |scope, seed| match scope {
-            TestScope::Quick => vec![words![1, seed, 0, 100_000]],
-            TestScope::Default => round_trip_runs(seed, 1_000_000),
-            TestScope::Long => round_trip_runs(seed, 30_000_000),
-        },
-        in_quick: true,
-    },
-    CTest {
-        name: ROUND_TRIP_PROGRAM,
-        flavour: Flavour::Address,
-        about: "the same under the address and undefined-behaviour sanitizers",
-        runs: |scope, seed| match scope {
-            TestScope::Quick => round_trip_runs(seed, 10_000),
-            TestScope::Default => round_trip_runs(seed, ROUND_TRIP_CHECKED),
-            TestScope::Long => round_trip_runs(seed, 3_000_000),
-        },
-        in_quick: false,
-    },
-    CTest {
-        name: "crypto_page",
-        flavour: Flavour::Address,
-        about: "what zword.ko promises the kernel's crypto API",
-        runs: |_, _| vec![words![]],
-        in_quick: false,
-    },
-    CTest {
-        name: "large_pages",
-        flavour: Flavour::Address,
-        about: "zword refuses machines whose pages are larger than its own",
-        runs: |_, _| vec![words![]],
-        in_quick: false,
-    },
-    CTest {
-        name: "small_scope",
-        flavour: Flavour::Blocks64,
-        about: "zword with blocks of 64 bytes: all pages of few letters come back",
-        runs: small_scope_runs,
-        in_quick: true,
-    },
-    CTest {
-        name: "small_scope",
-        flavour: Flavour::Blocks128,
-        about: "the same with blocks of 128 bytes",
-        runs: small_scope_runs,
-        in_quick: false,
-    },
-    CTest {
-        name: "small_reads",
-        flavour: Flavour::Reads64,
-        about: "pages that change at any one of zword's reads are some page",
-        runs: |scope, seed| match scope {
-            TestScope::Quick => vec![words![10, seed]],
-            TestScope::Default => vec![words![80, seed]],
-            TestScope::Long => vec![words![5000, seed]],
-        },
-        in_quick: true,
-    },
-    CTest {
-        name: "model",
-        flavour: Flavour::Address,
-        about: "random operations and failing allocations against plain pages",
-        runs: |scope, seed| match scope {
-            TestScope::Quick => vec![words![seed, 800]],
-            TestScope::Default => vec![words![], words![seed, 4000]],
-            TestScope::Long => {
-                let mut runs = vec![words![]];
-                runs.extend((0..20).map(|n| words![seed + n, 20_000]));
-                runs
-            }
-        },
-        in_quick: true,
-    },
-    CTest {
-        name: "model",
-        flavour: Flavour::Thread,
-        about: "the same under the thread sanitizer",
-        runs: |_, seed| vec![words![seed, 2000]],
-        in_quick: false,
-    },
-    CTest {
-        name: "exhaustive",
-        flavour: Flavour::Address,
-        about: "every short sequence of operations on three slots",
-        runs: |scope, _| match scope {
-            TestScope::Quick => vec![words![3]],
-            TestScope::Default => vec![words![4]],
-            TestScope::Long => vec![words![5]],
-        },
-        in_quick: true,
-    },
-    CTest {
-        name: "pass",
-        flavour: Flavour::Address,
-        about: "every duplicate is found, in little memory and in pieces",
-        runs: |scope, _| match scope {
-            TestScope::Quick => vec![words![20_000]],
-            TestScope::Default => vec![words![60_000]],
-            TestScope::Long => vec![words![60_000], words![400_000]],
-        },
-        in_quick: true,
-    },
-    CTest {
-        name: "inline",
-        flavour: Flavour::Address,
-        about: "a write's twin changes while it is compared with the page",
-        runs: |_, seed| vec![words![seed]],
-        in_quick: true,
-    },
-    CTest {
-        name: "recompress",
-        flavour: Flavour::Address,
-        about: "recompression and idle marks, and what happens meanwhile",
-        runs: |_, _| vec![words![]],
-        in_quick: true,
-    },
-    CTest {
-        name: "hostile",
-        flavour: Flavour::Address,
-        about: "objects that no encoder writes, one step past each limit of a decoder",
-        runs: |_, _| vec![words![]],
-        in_quick: true,
-    },
-    CTest {
-        name: "pool",
-        flavour: Flavour::Address,
-        about: "the pool by itself: objects that come and go while others are read",
-        runs: |_, seed| vec![words![seed]],
-        in_quick: true,
-    },
-    CTest {
-        name: "check_writes",
-        flavour: Flavour::Address,
-        about: "codecs that encode wrongly, in writes and in recompression",
-        runs: |_, _| vec![words![]],
-        in_quick: true,
-    },
-    CTest {
-        name: "check_writes",
-        flavour: Flavour::OneBit,
-        about: "the same where fingerprints and shares are short",
-        runs: |_, _| vec![words![]],
-        in_quick: false,
-    },
-    CTest {
-        name: "check_writes",
-        flavour: Flavour::Pages16K,
-        about: "the same with pages of 16 KiB",
-        runs: |_, _| vec![words![]],
-        in_quick: false,
-    },
-    CTest {
-        name: "check_writes",
-        flavour: Flavour::Pages64K,
-        about: "the same with pages of 64 KiB",
-        runs: |_, _| vec![words![]],
-        in_quick: false,
-    },
-    CTest {
-        name: "threads",
-        flavour: Flavour::Address,
-        about: "writers, readers, passes, recompression and writeback at once",
-        runs: thread_runs,
-        in_quick: false,
-    },
-    CTest {
-        name: "threads",
-        flavour: Flavour::Thread,
-        about: "the same under the thread sanitizer",
-        runs: thread_runs,
-        in_quick: true,
-    },
-    CTest {
-        name: "adversary",
-        flavour: Flavour::OneBit,
-        about: "bounds kept where half of all pages have one fingerprint",
-        runs: adversary_runs,
-        in_quick: true,
-    },
-    CTest {
-        name: "adversary",
-        flavour: Flavour::FourBits,
-        about: "the same where one in sixteen has it",
-        runs: adversary_runs,
-        in_quick: false,
-    },
-    CTest {
-        name: "model",
-        flavour: Flavour::OneBit,
-        about: "random operations where fingerprints and shares are short",
-        runs: narrow_model_runs,
-        in_quick: true,
-    },
-    CTest {
-        name: "model",
-        flavour: Flavour::FourBits,
-        about: "random operations where fingerprints collide",
-        runs: narrow_model_runs,
-        in_quick: false,
-    },
-    CTest {
-        name: "exhaustive",
-        flavour: Flavour::OneBit,
-        about: "every short sequence where fingerprints and shares are short",
-        runs: |_, _| vec![words![3]],
-        in_quick: false,
-    },
-    CTest {
-        name: "fingerprint",
-        flavour: Flavour::Address,
-        about: "a second implementation agrees, a collision seen is good for no other",
-        runs: |_, _| vec![words![1000]],
-        in_quick: true,
-    },
-    CTest {
-        name: "changing",
-        flavour: Flavour::Address,
-        about: "pages that change while they are written or read into",
-        runs: changing_runs,
-        in_quick: true,
-    },
-    CTest {
-        name: "changing",
-        flavour: Flavour::OneBit,
-        about: "the same where fingerprints and shares are short",
-        runs: changing_runs,
-        in_quick: false,
-    },
-    CTest {
-        name: "refusals",
-        flavour: Flavour::Address,
-        about: "what is refused and what is told, by printers and by the check",
-        runs: |_, _| vec![words![]],
-        in_quick: true,
-    },
-    CTest {
-        name: "locks",
-        flavour: Flavour::Address,
-        about: "what looks after the store's locks finds each kind of fault",
-        runs: |_, _| vec![words![]],
-        in_quick: true,
-    },
-    CTest {
-        name: "inline",
-        flavour: Flavour::OneBit,
-        about: "comparisons interrupted where fingerprints and shares are short",
-        runs: |_, seed| vec![words![seed]],
-        in_quick: false,
-    },
-    CTest {
-        name: "recompress",
-        flavour: Flavour::FourBits,
-        about: "recompression and idle marks where fingerprints collide",
-        runs: |_, _| vec![words![]],
-        in_quick: false,
-    },
-    CTest {
-        name: "threads",
-        flavour: Flavour::OneBit,
-        about: "all at once where fingerprints and shares are short",
-        runs: thread_runs,
-        in_quick: false,
-    },
-    CTest {
-        name: "threads",
-        flavour: Flavour::FourBits,
-        about: "all at once where fingerprints collide",
-        runs: thread_runs,
-        in_quick: false,
-    },
+    }
+}
+
+use Flavour::{
+    Address, AsBuilt, Blocks128, Blocks64, FourBits, OneBit, Pages16K, Pages64K, Reads64, Thread,
+};
+
+/// Runs without arguments, with the seed, with the pages of a real program besides.
+const PLAIN: [&str; 3] = [""; 3];
+const SEED: [&str; 3] = ["S"; 3];
+const PROGRAM: [&str; 3] = ["S EXE"; 3];
+const THREADS: [&str; 3] = ["3 S", "10 S", "6 x 60 S"];
+const SMALL: [&str; 3] = ["1000 S", "50000 S", "5000000 S"];
+const CHANGING: [&str; 3] = ["500", "3000", "100000"];
+const ADVERSARY: [&str; 3] = ["12000", "30000", "200000"];
+const NARROW_MODEL: [&str; 3] = ["S 800", "S 4000", "20 x S 20000"];
+/// Level 2 has the pages that it encodes in a fourth of the time.
+const ROUND_TRIP: [&str; 3] = [
+    "1 S 0 100000",
+    "1 S 0 1000000; 2 S 0 31250",
+    "1 S 0 30000000; 2 S 0 937500",
+];
+/// Under sanitizers as many seconds as a million take without.
+const ROUND_TRIP_CHECKED: [&str; 3] = [
+    "1 S 0 10000; 2 S 0 312",
+    "1 S 0 300000; 2 S 0 9375",
+    "1 S 0 3000000; 2 S 0 93750",
 ];
 
-fn adversary_runs(scope: TestScope, _: u64) -> Vec<Vec<String>> {
-    match scope {
-        TestScope::Quick => vec![words![12_000]],
-        TestScope::Default => vec![words![30_000]],
-        TestScope::Long => vec![words![200_000]],
-    }
-}
+#[rustfmt::skip]
+const TESTS: &[CTest] = &[
+    quick("codec", AsBuilt, PROGRAM, "every codec keeps its contract, on the library as it is built"),
+    usual("codec", Address, PROGRAM, "the same under the address and undefined-behaviour sanitizers"),
+    quick(ROUND_TRIP_PROGRAM, AsBuilt, ROUND_TRIP, "pages that know zword's limits come back, at both levels"),
+    usual(ROUND_TRIP_PROGRAM, Address, ROUND_TRIP_CHECKED, "the same under the address and undefined-behaviour sanitizers"),
+    usual("crypto_page", Address, PLAIN, "what zword.ko promises the kernel's crypto API"),
+    usual("large_pages", Address, PLAIN, "zword refuses machines whose pages are larger than its own"),
+    quick("small_scope", Blocks64, SMALL, "zword with blocks of 64 bytes: all pages of few letters come back"),
+    usual("small_scope", Blocks128, SMALL, "the same with blocks of 128 bytes"),
+    quick("small_reads", Reads64, ["10 S", "80 S", "5000 S"], "pages that change at any one of zword's reads are some page"),
+    quick("model", Address, ["S 800", "; S 4000", "; 20 x S 20000"], "random operations and failing allocations against plain pages"),
+    usual("model", Thread, ["S 2000"; 3], "the same under the thread sanitizer"),
+    quick("exhaustive", Address, ["3", "4", "5"], "every short sequence of operations on three slots"),
+    quick("pass", Address, ["20000", "60000", "60000; 400000"], "every duplicate is found, in little memory and in pieces"),
+    quick("inline", Address, SEED, "a write's twin changes while it is compared with the page"),
+    quick("recompress", Address, PLAIN, "recompression and idle marks, and what happens meanwhile"),
+    quick("hostile", Address, PLAIN, "objects that no encoder writes, one step past each limit of a decoder"),
+    quick("pool", Address, SEED, "the pool by itself: objects that come and go while others are read"),
+    quick("check_writes", Address, PLAIN, "codecs that encode wrongly, in writes and in recompression"),
+    usual("check_writes", OneBit, PLAIN, "the same where fingerprints and shares are short"),
+    usual("check_writes", Pages16K, PLAIN, "the same with pages of 16 KiB"),
+    usual("check_writes", Pages64K, PLAIN, "the same with pages of 64 KiB"),
+    usual("threads", Address, THREADS, "writers, readers, passes, recompression and writeback at once"),
+    quick("threads", Thread, THREADS, "the same under the thread sanitizer"),
+    quick("adversary", OneBit, ADVERSARY, "bounds kept where half of all pages have one fingerprint"),
+    usual("adversary", FourBits, ADVERSARY, "the same where one in sixteen has it"),
+    quick("model", OneBit, NARROW_MODEL, "random operations where fingerprints and shares are short"),
+    usual("model", FourBits, NARROW_MODEL, "random operations where fingerprints collide"),
+    usual("exhaustive", OneBit, ["3"; 3], "every short sequence where fingerprints and shares are short"),
+    quick("fingerprint", Address, ["1000"; 3], "a second implementation agrees, a collision seen is good for no other"),
+    quick("changing", Address, CHANGING, "pages that change while they are written or read into"),
+    usual("changing", OneBit, CHANGING, "the same where fingerprints and shares are short"),
+    quick("refusals", Address, PLAIN, "what is refused and what is told, by printers and by the check"),
+    quick("locks", Address, PLAIN, "what looks after the store's locks finds each kind of fault"),
+    usual("inline", OneBit, SEED, "comparisons interrupted where fingerprints and shares are short"),
+    usual("recompress", FourBits, PLAIN, "recompression and idle marks where fingerprints collide"),
+    usual("threads", OneBit, THREADS, "all at once where fingerprints and shares are short"),
+    usual("threads", FourBits, THREADS, "all at once where fingerprints collide"),
+];
 
-fn narrow_model_runs(scope: TestScope, seed: u64) -> Vec<Vec<String>> {
-    match scope {
-        TestScope::Quick => vec![words![seed, 800]],
-        TestScope::Default => vec![words![seed, 4000]],
-        TestScope::Long => (0..20).map(|n| words![seed + n, 20_000]).collect(),
-    }
-}
-
-fn changing_runs(scope: TestScope, _: u64) -> Vec<Vec<String>> {
-    match scope {
-        TestScope::Quick => vec![words![500]],
-        TestScope::Default => vec![words![3000]],
-        TestScope::Long => vec![words![100_000]],
-    }
-}
-
-fn small_scope_runs(scope: TestScope, seed: u64) -> Vec<Vec<String>> {
-    match scope {
-        TestScope::Quick => vec![words![1000, seed]],
-        TestScope::Default => vec![words![50_000, seed]],
-        TestScope::Long => vec![words![5_000_000, seed]],
-    }
-}
-
-fn codec_runs(_: TestScope, seed: u64) -> Vec<Vec<String>> {
-    // The pages of a real program besides the made ones.
-    let own = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
-    vec![words![seed, own.display()]]
-}
-
-/// So many pages at level 1, and those that level 2 encodes in a fourth of the time.
-fn round_trip_runs(seed: u64, pages: u64) -> Vec<Vec<String>> {
-    vec![words![1, seed, 0, pages], words![2, seed, 0, pages / 32]]
-}
-
-fn thread_runs(scope: TestScope, seed: u64) -> Vec<Vec<String>> {
-    match scope {
-        TestScope::Quick => vec![words![3, seed]],
-        TestScope::Default => vec![words![10, seed]],
-        TestScope::Long => (0..6).map(|n| words![60, seed + n]).collect(),
-    }
-}
-
-/// The tests of a scope.
 pub fn tests(scope: TestScope) -> impl Iterator<Item = &'static CTest> {
     TESTS
         .iter()
         .filter(move |test| scope != TestScope::Quick || test.in_quick)
 }
 
+pub fn of_step(step: &str) -> Result<&'static CTest> {
+    let mut tests = TESTS.iter();
+    tests
+        .find(|test| test.step_name() == step)
+        .with_context(|| format!("no C test is called {step}"))
+}
+
+/// One run's arguments, with a seed of its own each time.
+fn words(run: &str, seed: u64) -> Vec<Vec<String>> {
+    let (times, words) = match run.split_once(" x ") {
+        Some((times, words)) => (times.trim().parse().unwrap_or(1), words),
+        None => (1, run),
+    };
+    let word = |word: &str, seed: u64| match word {
+        "S" => seed.to_string(),
+        "EXE" => {
+            std::env::current_exe().map_or("/proc/self/exe".into(), |exe| exe.display().to_string())
+        }
+        other => other.to_owned(),
+    };
+    let seeds = seed..seed + times;
+    seeds
+        .map(|seed| words.split_whitespace().map(|it| word(it, seed)).collect())
+        .collect()
+}
+
 impl CTest {
-    /// Its step's name.
     pub fn step_name(&self) -> String {
         format!("{}-{}", self.name, self.flavour.name())
     }
 
-    /// The arguments of its runs.
     pub fn arguments(&self, scope: TestScope, seed: u64) -> Vec<Vec<String>> {
-        (self.runs)(scope, seed)
+        let runs = self.runs[scope as usize].split(';');
+        runs.flat_map(|run| words(run, seed)).collect()
     }
 
-    /// How many processors it keeps busy.
     pub fn processors(&self) -> u32 {
-        if matches!(self.name, "threads" | "changing") {
-            2
-        } else {
-            1
-        }
+        1 + u32::from(matches!(self.name, "threads" | "changing"))
     }
 
     /// Compiles it; what is left are its runs, of which each counts as one test.
@@ -416,49 +181,31 @@ impl CTest {
         environment: &CTestEnvironment,
         scope: TestScope,
         seed: u64,
-    ) -> Result<Stage> {
+    ) -> Result<Rest> {
         let step = self.step_name();
         let mut commands = Vec::new();
-        for arguments in (self.runs)(scope, seed) {
-            let mut command = match environment.command(log, self.flavour, self.name)? {
-                Ok(command) => command,
-                Err(reason) => return Ok(Stage::Ended(Tally::skip(&step, reason))),
-            };
+        for arguments in self.arguments(scope, seed) {
+            let mut command = environment.command(log, self.flavour, self.name)?;
             command.args(arguments);
             commands.push(command);
         }
-        Ok(Stage::Rest(Box::new(move |log| {
+        let minutes = if scope == TestScope::Long { 360 } else { 15 };
+        Ok(Box::new(move |log| {
             let mut tally = Tally::default();
-            for command in commands {
-                tally.add(run_once(&step, log, command, scope)?);
+            for mut command in commands {
+                let ran = log.run_for(&mut command, Duration::from_secs(minutes * 60))?;
+                tally.add(judged(&step, &ran, &command));
+                tally.add_skip_lines(&step, &ran.text);
             }
             Ok(tally)
-        })))
+        }))
     }
 }
 
-fn run_once(step: &str, log: &Log, mut command: Command, scope: TestScope) -> Result<Tally> {
-    let limit = match scope {
-        TestScope::Long => Duration::from_secs(6 * 3600),
-        _ => Duration::from_secs(900),
-    };
-    let replay = command_line(&command);
-    let ran = log.run(&mut command, limit)?;
-    let mut tally = Tally::of(
-        step,
-        ran.succeeded(),
-        format!("{}; replay with\n  {replay}", ran.status),
-    );
-    tally.add_skip_lines(step, &ran.text);
-    Ok(tally)
-}
-
-/// The test whose step has that name.
-pub fn of_step(step: &str) -> Result<&'static CTest> {
-    let mut tests = TESTS.iter();
-    tests
-        .find(|test| test.step_name() == step)
-        .with_context(|| format!("no C test is called {step}"))
+/// Whether a program succeeded; if not, what repeats it.
+pub fn judged(name: &str, ran: &FinishedProgram, command: &Command) -> Tally {
+    let why = format!("{}; replay with\n  {}", ran.status, command_line(command));
+    Tally::of(name, ran.succeeded(), why)
 }
 
 /// How to start a program, or why it cannot run here.
@@ -467,75 +214,48 @@ type Launch = std::result::Result<Vec<&'static str>, String>;
 /// What all C tests share: the compiler, and what was found out about it.
 #[derive(Default)]
 pub struct CTestEnvironment {
-    /// Compiles the programs.
     pub compiler: Compiler,
-    address: OnceCell<Launch>,
-    thread: OnceCell<Launch>,
+    launches: RefCell<BTreeMap<&'static str, Launch>>,
     programs: RefCell<BTreeMap<(Flavour, &'static str), PathBuf>>,
 }
 
 impl CTestEnvironment {
-    /// What runs that program, compiled in that way once; if it cannot run here, why.
-    pub fn command(
-        &self,
-        log: &Log,
-        flavour: Flavour,
-        name: &'static str,
-    ) -> Result<std::result::Result<Command, String>> {
-        let before = match self.way_to_run(log, flavour)? {
-            Ok(before) => before,
-            Err(reason) => return Ok(Err(reason)),
-        };
+    /// What runs that program, compiled in that way once.
+    pub fn command(&self, log: &Log, flavour: Flavour, name: &'static str) -> Result<Command> {
+        let before = self.launch(log, flavour)?;
         let known = self.programs.borrow().get(&(flavour, name)).cloned();
         let program = match known {
             Some(program) => program,
             None => self.compiler.program(log, flavour, name, &[])?,
         };
-        self.programs
-            .borrow_mut()
-            .insert((flavour, name), program.clone());
-        Ok(Ok(launched(&before, program)))
+        let mut programs = self.programs.borrow_mut();
+        programs.insert((flavour, name), program.clone());
+        Ok(launched(&before, program))
     }
 
     /// The same of a copy of the store, for the test whose step has that name.
-    pub fn command_of_copy(
-        &self,
-        log: &Log,
-        step: &str,
-        copy: &StoreCopy,
-    ) -> Result<std::result::Result<Command, String>> {
+    pub fn command_of_copy(&self, log: &Log, step: &str, copy: &StoreCopy) -> Result<Command> {
         let test = of_step(step)?;
-        let before = match self.way_to_run(log, test.flavour)? {
-            Ok(before) => before,
-            Err(reason) => return Ok(Err(reason)),
-        };
-        let program = self
-            .compiler
-            .program_of_copy(log, test.flavour, test.name, copy)?;
-        Ok(Ok(launched(&before, program)))
+        let before = self.launch(log, test.flavour)?;
+        let compiler = &self.compiler;
+        let program = compiler.program_of_copy(log, test.flavour, test.name, copy)?;
+        Ok(launched(&before, program))
     }
 
-    fn way_to_run(&self, log: &Log, flavour: Flavour) -> Result<Launch> {
-        let cell = match flavour {
-            Flavour::Address
-            | Flavour::FourBits
-            | Flavour::OneBit
-            | Flavour::Pages16K
-            | Flavour::Pages64K
-            | Flavour::Blocks64
-            | Flavour::Blocks128 => &self.address,
-            Flavour::Thread => &self.thread,
-            Flavour::AsBuilt
-            | Flavour::Fuzzer
-            | Flavour::Reads64
-            | Flavour::Coverage
-            | Flavour::CoverageOneBit => return Ok(Ok(Vec::new())),
+    fn launch(&self, log: &Log, flavour: Flavour) -> Result<Vec<&'static str>> {
+        let Some(sanitizer) = flavour.sanitizer() else {
+            return Ok(Vec::new());
         };
-        if let Some(way) = cell.get() {
-            return Ok(way.clone());
+        let known = self.launches.borrow().get(sanitizer).cloned();
+        let launch = match known {
+            Some(known) => known,
+            None => find_launch(log, flavour)?,
+        };
+        self.launches.borrow_mut().insert(sanitizer, launch.clone());
+        match launch {
+            Ok(launch) => Ok(launch),
+            Err(reason) => unavailable!("{reason}"),
         }
-        let way = find_way(log, flavour)?;
-        Ok(cell.get_or_init(|| way).clone())
     }
 }
 
@@ -552,32 +272,42 @@ fn launched(before: &[&str], program: PathBuf) -> Command {
 
 /// Older thread sanitizers do not start where the kernel randomises mappings
 /// much; without randomisation they do. It depends on chance: try often.
-fn find_way(log: &Log, flavour: Flavour) -> Result<Launch> {
-    const TRIES: usize = 8;
+fn find_launch(log: &Log, flavour: Flavour) -> Result<Launch> {
+    let tries = if flavour == Thread { 8 } else { 1 };
     let compiler = flavour.compiler();
     let mut said = String::new();
     for before in [&[][..], &["setarch", "-R"][..]] {
-        if before.first().is_some_and(|tool| !tools::is_there(tool)) {
+        if before.first().is_some_and(|tool| !tools::is_on_path(tool)) {
             continue;
         }
-        let mut works = true;
-        for _ in 0..if flavour == Flavour::Thread { TRIES } else { 1 } {
-            match tools::works(log, &compiler, flavour.flags(), PROBE, before)? {
-                Ok(()) => {}
-                Err(why) => {
-                    works = false;
-                    said = why;
-                    break;
-                }
-            }
-        }
-        if works {
-            return Ok(Ok(before.to_vec()));
+        let probe = |_| tools::works(log, &compiler, &flavour.flags(), PROBE, before);
+        match (0..tries)
+            .map(probe)
+            .collect::<Result<Result<(), String>, _>>()?
+        {
+            Ok(()) => return Ok(Ok(before.to_vec())),
+            Err(why) => said = why,
         }
     }
     let name = compiler.to_string_lossy();
+    let flags = flavour.flags()[0];
     Ok(Err(format!(
-        "{name} makes no programs with {} that run here: {said}",
-        flavour.flags()[0]
+        "{name} makes no programs with {flags} that run here: {said}"
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_have_their_arguments() {
+        let of = |step: &str, scope| of_step(step).unwrap().arguments(scope, 7);
+        assert_eq!(
+            of("model-asan", TestScope::Default),
+            [&[][..], &["7", "4000"]]
+        );
+        let long = of("threads-tsan", TestScope::Long);
+        assert_eq!((long.len(), long[5].join(" ")), (6, "60 12".to_owned()));
+    }
 }

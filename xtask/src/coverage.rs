@@ -9,9 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::time::Duration;
 
-use anyhow::{bail, Result};
+use anyhow::Result;
 use serde_json::Value;
 
 use crate::c_build::{self, Flavour};
@@ -23,13 +22,9 @@ use crate::workspace;
 
 const FLAVOURS: [Flavour; 2] = [Flavour::Coverage, Flavour::CoverageOneBit];
 
-/// A run that counts is some ten times slower.
-const LIMIT: Duration = Duration::from_secs(3600);
-
 /// A line of a source below `store`.
 type Place = (String, u64);
 
-/// How often a line and its branches were reached.
 #[derive(Debug, Default, PartialEq)]
 struct Count {
     function: String,
@@ -40,9 +35,8 @@ struct Count {
 /// The functions of a file of which docs/testing.md says why something is not reached.
 type Named = BTreeSet<(String, String)>;
 
-/// Runs the tests and prints what they do not reach.
 pub fn run(environment: &CTestEnvironment, scope: TestScope, seed: u64) -> Result<ExitCode> {
-    let log = Log::create(&workspace::work_folder("logs")?.join("coverage.log"))?;
+    let log = Log::named("coverage")?;
     let mut counts = BTreeMap::new();
     for flavour in FLAVOURS {
         run_tests(&log, environment, flavour, scope, seed)?;
@@ -87,11 +81,8 @@ fn run_tests(
                 continue;
             }
             println!("{} {}", test.name, arguments.join(" "));
-            let mut command = match environment.command(log, flavour, test.name)? {
-                Ok(command) => command,
-                Err(reason) => bail!(reason),
-            };
-            run_once(log, command.args(arguments))?;
+            let mut command = environment.command(log, flavour, test.name)?;
+            log.must(command.args(arguments))?;
         }
     }
     if flavour == Flavour::Coverage {
@@ -100,18 +91,8 @@ fn run_tests(
             let program = environment
                 .compiler
                 .program(log, flavour, &target, &[fuzz::DRIVER])?;
-            run_once(
-                log,
-                Command::new(program).args(["-runs=20000", "-seconds=60"]),
-            )?;
+            log.must(Command::new(program).args(["-runs=20000", "-seconds=60"]))?;
         }
-    }
-    Ok(())
-}
-
-fn run_once(log: &Log, command: &mut Command) -> Result<()> {
-    if !log.run(command, LIMIT)?.succeeded() {
-        bail!("a test fails: see {}", workspace::shown(log.path()));
     }
     Ok(())
 }
@@ -125,11 +106,8 @@ fn count(log: &Log, flavour: Flavour, counts: &mut BTreeMap<Place, Count>) -> Re
     for source in c_build::sources()? {
         command.arg(format!("{}.o", workspace::stem(&source)));
     }
-    let ran = log.run(&mut command, LIMIT)?;
-    if !ran.succeeded() {
-        bail!("gcov fails: see {}", workspace::shown(log.path()));
-    }
-    for line in ran.text.lines().filter(|line| line.starts_with('{')) {
+    let said = log.must(&mut command)?;
+    for line in said.lines().filter(|line| line.starts_with('{')) {
         // What gcov has to say of an object follows its counts.
         let object = serde_json::Deserializer::from_str(line).into_iter().next();
         if let Some(object) = object {
@@ -139,7 +117,6 @@ fn count(log: &Log, flavour: Flavour, counts: &mut BTreeMap<Place, Count>) -> Re
     Ok(())
 }
 
-/// Adds one object's counts. A header's lines are in many objects.
 fn add(object: &Value, counts: &mut BTreeMap<Place, Count>) {
     let store = workspace::root().join("store");
     let none = Vec::new();
@@ -189,7 +166,6 @@ fn named(text: &str) -> Named {
     named
 }
 
-/// What of a line is not reached.
 fn unreached(count: &Count) -> Option<String> {
     if count.times == 0 {
         return Some("not reached".to_owned());

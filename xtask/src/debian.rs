@@ -1,22 +1,22 @@
-//! A Debian with systemd for guests: the smallest there is, made once from the
-//! mirror of the machine's own apt, kept as an image of a file system. That of another
-//! processor is set up in a guest: nothing of it runs here.
+//! A Debian beside the machine's own: a folder that debootstrap fills once from the mirror
+//! of the machine's apt, to enter, or kept as an image of a file system that guests boot.
+//! That of another processor is set up in a guest: nothing of it runs here.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{bail, Result};
 
-use crate::apt::{self, Reason};
+use crate::apt;
 use crate::guest::Addition;
 use crate::kernels::{self, Arch, Kernel};
 use crate::machine::{self, BootOptions};
-use crate::process::Log;
+use crate::process::{output_of, unavailable, Log};
 use crate::tools;
-
-const INSTALL_LIMIT: Duration = Duration::from_secs(1800);
+use crate::workspace::{self, whole};
 
 /// What is left to do in a guest of another processor; the packages are there, unpacked
 /// in part.
@@ -26,184 +26,184 @@ const SECOND_STAGE: &str = include_str!("../guest/second-stage.sh");
 pub const LABEL: &str = "guest-root";
 
 /// More than it takes, for what a test writes; unwritten blocks take no space.
-pub const IMAGE_MIB: u64 = 1024;
+const IMAGE_MIB: u64 = 1024;
 
-/// Beside what every Debian has.
+/// Beside what every Debian has, the smallest that systemd starts.
 pub const PACKAGES: &str = "systemd-sysv,udev,kmod,dbus,dmsetup,cryptsetup-bin,e2fsprogs";
 
-/// The image, made if it is not here; if that cannot be, why.
-pub fn image(log: &Log) -> Result<std::result::Result<PathBuf, Reason>> {
+/// Runs a command in a folder's Debian, in mounts of its own: what is named in front of
+/// `--` is there, too, at the second place, and may be read alone where the third word is ro.
+const ENTER: &str = r#"
+set -e
+while [ "$1" != -- ]; do
+	if [ -d "$1" ]; then mkdir -p "$root$2"; else touch "$1" "$root$2"; fi
+	mount --bind "$1" "$root$2"
+	[ "$3" != ro ] || mount -o remount,bind,ro "$root$2"
+	shift 3
+done
+shift
+mount --rbind /sys "$root/sys"
+mount --rbind /dev "$root/dev"
+mount -t proc proc "$root/proc"
+exec chroot "$root" env -i HOME=/root LC_ALL=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+	http_proxy="$http_proxy" https_proxy="$https_proxy" "$@"
+"#;
+
+/// A command in the Debian at `root`, with variables in front of it, and with `mounts` of
+/// this machine's files: where from, where to, `ro` or nothing.
+pub fn enter(root: &Path, mounts: &[(&Path, &str, &str)], words: &[&str]) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--pid", "--fork", "--kill-child"]);
+    command.args(["sh", "-c", ENTER, "sh"]).env("root", root);
+    for (from, to, mode) in mounts {
+        command.arg(from).args([to, mode]);
+    }
+    command.arg("--").args(words);
+    command
+}
+
+/// A Debian of that name, of the machine's own suite or another, with packages more; made
+/// if it is not here.
+pub fn base(log: &Log, name: &str, suite: Option<&str>, packages: &str) -> Result<PathBuf> {
     let place = kernels::folder("debian")?;
     let _held = kernels::lock(&place)?;
-    let image = place.join("root.ext4");
-    if image.exists() {
-        return Ok(Ok(image));
+    workspace::kept(place.join(name), |unfinished| {
+        let suite = suite.map_or_else(own_suite, |suite| Ok(suite.to_owned()))?;
+        bootstrap(log, unfinished, &suite, &[], packages)
+    })
+}
+
+/// The Debian whose compilers build modules for kernels that this machine's are too old for:
+/// the kernel's own tools, which come with its headers, need that Debian's C library, too.
+pub fn compilers(log: &Log, suite: &str) -> Result<PathBuf> {
+    let packages = "make,gcc,libc6-dev,libelf1t64,kmod,xz-utils,gcc-aarch64-linux-gnu,\
+                    libc6-dev-arm64-cross";
+    base(log, &format!("compilers-{suite}"), Some(suite), packages)
+}
+
+/// `make` there, which sees what is built and what with, at their own places.
+pub fn make(root: &Path) -> Command {
+    let kernels = root.ancestors().find(|folder| folder.ends_with("kernels"));
+    let places = [kernels.unwrap_or(root).to_owned(), workspace::target()];
+    let shown = places.each_ref().map(|place| place.display().to_string());
+    let mounts = [0, 1].map(|at| (places[at].as_path(), shown[at].as_str(), ""));
+    enter(root, &mounts, &["LC_ALL=C", "make"])
+}
+
+/// A copy of a Debian that goes with the test.
+pub struct Root(pub PathBuf);
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
     }
-    if !tools::is_on_path("mke2fs") {
-        return Ok(Err("e2fsprogs is not installed".into()));
-    }
-    let root = place.join("root");
-    if let Err(reason) = install(log, &root, PACKAGES)? {
-        return Ok(Err(reason));
-    }
-    pack(log, &root, &image, IMAGE_MIB)?;
-    fs::remove_dir_all(&root)?;
-    Ok(Ok(image))
+}
+
+pub fn copy(log: &Log, base: &Path, step: &str) -> Result<Root> {
+    let root = Root(workspace::work_folder(step)?.join("root"));
+    workspace::remove(&root.0)?;
+    log.must(Command::new("cp").arg("-a").arg(base).arg(&root.0))?;
+    give_names(&root.0)?;
+    // No daemon is started by a package.
+    let policy = root.0.join("usr/sbin/policy-rc.d");
+    fs::write(&policy, "#!/bin/sh\nexit 101\n")?;
+    fs::set_permissions(&policy, fs::Permissions::from_mode(0o755))?;
+    Ok(root)
+}
+
+/// Names of mirrors are found there.
+pub fn give_names(root: &Path) -> Result<()> {
+    fs::copy("/etc/resolv.conf", root.join("etc/resolv.conf"))?;
+    fs::copy("/etc/hosts", root.join("etc/hosts"))?;
+    Ok(())
+}
+
+/// The image with systemd for guests, made if it is not here.
+pub fn image(log: &Log) -> Result<PathBuf> {
+    let place = kernels::folder("debian")?;
+    let _held = kernels::lock(&place)?;
+    workspace::kept(place.join("root.ext4"), |unfinished| {
+        tools::need(&["mke2fs"])?;
+        let root = place.join("root");
+        bootstrap(log, &root, &own_suite()?, &[], PACKAGES)?;
+        pack(log, &root, unfinished, IMAGE_MIB)?;
+        workspace::remove(&root)
+    })
 }
 
 /// The same for the processor of that kernel, in which it is set up.
-pub fn foreign_image(log: &Log, kernel: &Kernel) -> Result<std::result::Result<PathBuf, Reason>> {
-    let arch = kernel.recipe.arch;
+pub fn foreign_image(log: &Log, kernel: &Kernel) -> Result<PathBuf> {
+    let arch = kernel.recipe.arch();
     let place = kernels::folder("debian")?;
     let _held = kernels::lock(&place)?;
     let image = place.join(format!("root-{}.ext4", arch.debian()));
-    if image.exists() {
-        return Ok(Ok(image));
-    }
-    let root = place.join(format!("root-{}", arch.debian()));
-    if let Err(reason) = fetch(log, &root, arch, PACKAGES)? {
-        return Ok(Err(reason));
-    }
-    let unfinished = image.with_extension("unfinished");
-    make_file_system(log, &root, &unfinished, IMAGE_MIB)?;
-    fs::remove_dir_all(&root)?;
-    let boot = BootOptions {
-        script: Some(Addition::text("/guest/script", SECOND_STAGE, true)),
-        kept: Some(unfinished.clone()),
-        memory: 1024,
-        limit: INSTALL_LIMIT,
-        ..BootOptions::default()
-    };
-    let mut output = Vec::new();
-    let outcome = machine::run(kernel, &boot, &mut output)?;
-    log.note(&String::from_utf8_lossy(&output))?;
-    if outcome.code != Some(0) {
-        log.note(&outcome.messages)?;
-        bail!(
-            "a Debian for {} cannot be set up, see {}",
-            arch.debian(),
-            crate::workspace::shown(log.path())
-        );
-    }
-    fs::rename(&unfinished, &image)?;
-    Ok(Ok(image))
-}
-
-/// A Debian of the machine's own suite in that folder, the smallest there is with
-/// some packages more; if that cannot be had, why.
-pub fn install(log: &Log, root: &Path, packages: &str) -> Result<std::result::Result<(), Reason>> {
-    match own_suite() {
-        Some(suite) => install_suite(log, root, &suite, packages),
-        None => Ok(Err("this machine is no Debian".into())),
-    }
-}
-
-/// The same of any suite.
-pub fn install_suite(
-    log: &Log,
-    root: &Path,
-    suite: &str,
-    packages: &str,
-) -> Result<std::result::Result<(), Reason>> {
-    bootstrap(log, root, suite, &["--variant=minbase"], packages)
+    workspace::kept(image, |unfinished| {
+        let root = place.join(format!("root-{}", arch.debian()));
+        fetch(log, &root, arch, PACKAGES)?;
+        make_file_system(log, &root, unfinished, IMAGE_MIB)?;
+        workspace::remove(&root)?;
+        let boot = BootOptions {
+            script: Some(Addition::text("/guest/script", SECOND_STAGE, true)),
+            kept: Some(unfinished.to_owned()),
+            memory: 1024,
+            limit: Duration::from_secs(1800),
+            ..BootOptions::default()
+        };
+        let mut output = Vec::new();
+        let outcome = machine::run(kernel, &boot, &mut output)?;
+        log.note(&String::from_utf8_lossy(&output))?;
+        if outcome.code != Some(0) {
+            log.note(&outcome.messages)?;
+            bail!("a Debian for {} cannot be set up", arch.debian());
+        }
+        Ok(())
+    })
 }
 
 /// The packages of the machine's own suite for another processor, fetched and not
 /// installed: in `var/cache/apt/archives` of that folder.
-pub fn fetch(
-    log: &Log,
-    root: &Path,
-    arch: Arch,
-    packages: &str,
-) -> Result<std::result::Result<(), Reason>> {
-    let Some(suite) = own_suite() else {
-        return Ok(Err("this machine is no Debian".into()));
-    };
+pub fn fetch(log: &Log, root: &Path, arch: Arch, packages: &str) -> Result<()> {
     let arch = format!("--arch={}", arch.debian());
-    let options = ["--variant=minbase", "--foreign", &arch];
-    bootstrap(log, root, &suite, &options, packages)
+    bootstrap(log, root, &own_suite()?, &["--foreign", &arch], packages)
 }
 
-fn bootstrap(
-    log: &Log,
-    root: &Path,
-    suite: &str,
-    options: &[&str],
-    packages: &str,
-) -> Result<std::result::Result<(), Reason>> {
-    if !tools::is_on_path("debootstrap") {
-        return Ok(Err("debootstrap is not installed".into()));
-    }
-    if !tools::is_root() {
-        return Ok(Err("debootstrap needs root".into()));
-    }
-    let Some(source) = apt::own_source() else {
-        return Ok(Err("the machine's apt names no Debian mirror".into()));
-    };
-    if root.exists() {
-        fs::remove_dir_all(root)?;
-    }
+fn bootstrap(log: &Log, root: &Path, suite: &str, options: &[&str], packages: &str) -> Result<()> {
+    tools::need(&["debootstrap"])?;
+    tools::need_root("debootstrap")?;
+    workspace::remove(root)?;
     let mut install = Command::new("debootstrap");
-    install.args(options).arg(format!("--include={packages}"));
-    if let Some(keyring) = &source.signed_by {
-        install.arg(format!("--keyring={keyring}"));
+    install.arg("--variant=minbase").args(options);
+    install.arg(format!("--include={packages}"));
+    install.arg(suite).arg(root).arg(apt::mirror()?);
+    if !log.run(&mut install)?.succeeded() {
+        let log = workspace::shown(log.path());
+        unavailable!("debootstrap fails: is there a network? (see {log})");
     }
-    install.arg(suite).arg(root).arg(&source.address);
-    if !log.run(&mut install, INSTALL_LIMIT)?.succeeded() {
-        let why = format!(
-            "debootstrap fails: is there a network? (see {})",
-            crate::workspace::shown(log.path())
-        );
-        return Ok(Err(why));
-    }
-    Ok(Ok(()))
+    Ok(())
 }
 
 /// A file system of that size with all that is below a folder, without what apt keeps.
 pub fn pack(log: &Log, root: &Path, image: &Path, mib: u64) -> Result<()> {
-    fs::remove_dir_all(root.join("var/cache/apt"))?;
-    fs::remove_dir_all(root.join("var/lib/apt/lists"))?;
-    let unfinished = image.with_extension("unfinished");
-    make_file_system(log, root, &unfinished, mib)?;
-    fs::rename(&unfinished, image)?;
-    Ok(())
+    workspace::remove(&root.join("var/cache/apt"))?;
+    workspace::remove(&root.join("var/lib/apt/lists"))?;
+    whole(image, |unfinished| {
+        make_file_system(log, root, unfinished, mib)
+    })
 }
 
 fn make_file_system(log: &Log, root: &Path, image: &Path, mib: u64) -> Result<()> {
     fs::File::create(image)?.set_len(mib << 20)?;
     let mut make = Command::new("mke2fs");
     make.args(["-q", "-t", "ext4", "-F", "-L", LABEL, "-d"]);
-    make.arg(root).arg(image);
-    if !log.run(&mut make, INSTALL_LIMIT)?.succeeded() {
-        bail!("mke2fs cannot pack {}", root.display());
-    }
+    log.must(make.arg(root).arg(image))?;
     Ok(())
 }
 
 /// The machine's own suite: its programs run in the guest, with its libraries.
-pub fn own_suite() -> Option<String> {
-    suite_of(&fs::read_to_string("/etc/os-release").ok()?)
-}
-
-fn suite_of(os_release: &str) -> Option<String> {
-    let field = |name: &str| {
-        let value = os_release
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix('='))?;
-        Some(value.trim_matches('"').to_owned())
-    };
-    (field("ID")? == "debian").then(|| field("VERSION_CODENAME"))?
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_suite_is_debians() {
-        let text = "NAME=\"Debian\"\nVERSION_CODENAME=bookworm\nID=debian\n";
-        assert_eq!(suite_of(text).as_deref(), Some("bookworm"));
-        assert_eq!(suite_of("ID=ubuntu\nVERSION_CODENAME=noble\n"), None);
-        assert_eq!(suite_of("ID=\"debian\"\n"), None);
+pub fn own_suite() -> Result<String> {
+    let script = ". /etc/os-release && [ \"$ID\" = debian ] && echo \"$VERSION_CODENAME\"";
+    match output_of(Command::new("sh").args(["-c", script])) {
+        Ok(suite) if !suite.is_empty() => Ok(suite),
+        _ => unavailable!("this machine is no Debian"),
     }
 }

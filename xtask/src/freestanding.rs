@@ -4,7 +4,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{bail, Result};
 
@@ -13,8 +12,6 @@ use crate::process::Log;
 use crate::step::Tally;
 use crate::tools;
 use crate::workspace;
-
-const LIMIT: Duration = Duration::from_secs(300);
 
 /// Bytes of a function's stack frame, as a warning of the compiler.
 const FRAME_MAX: &str = "-Wframe-larger-than=1024";
@@ -38,42 +35,24 @@ const KERNEL_VERSIONS: &[&str] = &["LINUX_VERSION", "KERNEL_VERSION", "UTS_RELEA
 /// Links the core's objects, as they were built, with one another and with
 /// nothing else, and looks at what is missing.
 pub fn symbols(log: &Log, compiler: &Compiler) -> Result<Tally> {
-    for tool in ["ld", "nm"] {
-        if !tools::is_there(tool) {
-            return Ok(Tally::skip("freestanding", format!("{tool} is missing")));
-        }
-    }
+    tools::need(&["ld", "nm"])?;
     let objects = compiler.built(log)?.core_objects()?;
     let sources = workspace::files(&workspace::root().join("store/core"), "c")?;
-    if objects.len() != sources.len() {
-        bail!(
-            "{} objects were built of {} sources in store/core",
-            objects.len(),
-            sources.len()
-        );
+    let (objects_count, count) = (objects.len(), sources.len());
+    if objects_count != count {
+        bail!("{objects_count} objects were built of {count} sources in store/core");
     }
     let linked = workspace::work_folder("c")?.join("core.o");
     let mut link = Command::new("ld");
-    link.arg("-r").arg("-o").arg(&linked).args(&objects);
-    if !log.run(&mut link, LIMIT)?.succeeded() {
-        bail!("the core's objects do not link with one another");
-    }
-    let mut list = Command::new("nm");
-    list.args(["-u", "-P"]).arg(&linked);
-    let ran = log.run(&mut list, LIMIT)?;
-    if !ran.succeeded() {
-        bail!("nm cannot read the core");
-    }
-    let missing = undefined(&ran.text);
+    log.must(link.arg("-r").arg("-o").arg(&linked).args(&objects))?;
+    let said = log.must(Command::new("nm").args(["-u", "-P"]).arg(&linked))?;
+    let missing = undefined(&said);
     if !missing.iter().any(|symbol| symbol.starts_with("zm_port_")) {
         bail!("the core does not use its port: was it linked at all?");
     }
     let strangers: Vec<&str> = missing.into_iter().filter(|s| !is_allowed(s)).collect();
-    let mut tally = Tally::of(
-        "freestanding",
-        strangers.is_empty(),
-        format!("the core needs {}", strangers.join(", ")),
-    );
+    let why = format!("the core needs {}", strangers.join(", "));
+    let mut tally = Tally::of("freestanding", strangers.is_empty(), why);
     tally.add(frames(log, compiler, &sources)?);
     Ok(tally)
 }
@@ -85,12 +64,8 @@ fn frames(log: &Log, compiler: &Compiler, sources: &[PathBuf]) -> Result<Tally> 
         .current_dir(workspace::work_folder("c/frames")?)
         .args(["-Werror", FRAME_MAX, "-c"])
         .args(sources);
-    let ran = log.run(&mut command, LIMIT)?;
-    Ok(Tally::of(
-        "freestanding",
-        ran.succeeded(),
-        "a function of the core has a stack frame above 1 KiB",
-    ))
+    let why = "a function of the core has a stack frame above 1 KiB";
+    Tally::of_run(log, "freestanding", &mut command, why)
 }
 
 fn undefined(text: &str) -> Vec<&str> {
@@ -117,11 +92,8 @@ pub fn sources(log: &Log) -> Result<Tally> {
     for fault in &faults {
         log.note(fault)?;
     }
-    Ok(Tally::of(
-        "core-sources",
-        faults.is_empty(),
-        faults.join("; "),
-    ))
+    let why = faults.join("; ");
+    Ok(Tally::of("core-sources", faults.is_empty(), why))
 }
 
 fn source_faults(path: &Path, text: &str) -> Vec<String> {
@@ -157,12 +129,7 @@ pub fn warnings(log: &Log, compiler: &Compiler) -> Result<Tally> {
     sources.extend(tests()?);
     let mut command = compiler.command(log, Flavour::AsBuilt)?;
     command.args(["-Werror", "-fsyntax-only"]).args(&sources);
-    let ran = log.run(&mut command, LIMIT)?;
-    Ok(Tally::of(
-        "c-warnings",
-        ran.succeeded(),
-        "warnings, see above",
-    ))
+    Tally::of_run(log, "c-warnings", &mut command, "warnings, see above")
 }
 
 fn tests() -> Result<Vec<PathBuf>> {

@@ -4,7 +4,6 @@
 //! What libFuzzer finds interesting is kept and met again by later runs. A
 //! crash leaves its input and prints the command that replays it.
 
-use std::cell::OnceCell;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -12,8 +11,8 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::c_build::{clang, tests_folder, Flavour};
-use crate::c_tests::CTestEnvironment;
-use crate::process::{command_line, FinishedProgram, Log};
+use crate::c_tests::{self, CTestEnvironment};
+use crate::process::{FinishedProgram, Log};
 use crate::step::{Tally, TestScope};
 use crate::tools;
 use crate::workspace;
@@ -28,13 +27,6 @@ int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
 /// hundreds of operations.
 const INPUT_MAX: u32 = 8192;
 
-/// Finds out once whether libFuzzer works here.
-#[derive(Default)]
-pub struct Fuzzer {
-    missing: OnceCell<Option<String>>,
-}
-
-/// The names of the targets.
 pub fn targets() -> Result<Vec<String>> {
     let sources = workspace::files(&tests_folder(), "c")?;
     Ok(sources
@@ -53,92 +45,48 @@ const ENCODED: &str = "pages encoded with ";
 /// Of so many pages for each codec, one whose codec had none is no accident.
 const ENCODED_ENOUGH: u64 = 200;
 
-/// What was done while fuzzing.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Done {
-    /// Inputs that were tried.
-    pub executions: u64,
-    /// Pages that codecs encoded and gave back.
-    pub encoded: u64,
-}
-
-struct Effort {
-    runs: u64,
-    seconds: u64,
-    /// The longest input, in bytes.
-    size_max: u32,
-}
-
-fn effort(scope: TestScope) -> Effort {
-    let (runs, seconds) = match scope {
+/// How many inputs are tried, for how many seconds at most.
+fn effort(scope: TestScope) -> (u64, u64) {
+    match scope {
         TestScope::Quick => (2_000, 5),
         TestScope::Default => (50_000, 40),
         TestScope::Long => (50_000_000, 1200),
-    };
-    Effort {
-        runs,
-        seconds,
-        size_max: INPUT_MAX,
     }
 }
 
-impl Fuzzer {
-    /// Runs one target.
-    pub fn run(
-        &self,
-        log: &Log,
-        environment: &CTestEnvironment,
-        target: &str,
-        scope: TestScope,
-        seed: u64,
-    ) -> Result<Tally> {
-        match self.why_missing(log)? {
-            None => Ok(with_libfuzzer(log, environment, target, &effort(scope), seed)?.0),
-            Some(reason) => {
-                let mut tally = with_driver(log, environment, target, scope, seed)?;
-                tally.add(Tally::skip(
-                    target,
-                    format!("libFuzzer cannot run, random bytes did instead: {reason}"),
-                ));
-                Ok(tally)
-            }
-        }
-    }
+pub fn run(
+    log: &Log,
+    environment: &CTestEnvironment,
+    target: &str,
+    scope: TestScope,
+    seed: u64,
+) -> Result<Tally> {
+    let Some(reason) = why_not(log)? else {
+        let effort = effort(scope);
+        return Ok(with_libfuzzer(log, environment, target, effort, INPUT_MAX, seed)?.0);
+    };
+    let mut tally = with_driver(log, environment, target, scope, seed)?;
+    let why = format!("libFuzzer cannot run, random bytes did instead: {reason}");
+    tally.add(Tally::skip(target, why));
+    Ok(tally)
+}
 
-    /// Fuzzes for so many seconds on what was found interesting so far.
-    pub fn soak(
-        &self,
-        log: &Log,
-        environment: &CTestEnvironment,
-        target: &str,
-        seed: u64,
-        seconds: u64,
-    ) -> Result<(Done, Tally)> {
-        if let Some(reason) = self.why_missing(log)? {
-            return Ok((Done::default(), Tally::skip(target, reason)));
-        }
-        // Short inputs are tried more often in the same time, long ones reach further.
-        let size_max = [192, 1024, INPUT_MAX][(seed % 3) as usize];
-        let effort = Effort {
-            runs: u64::MAX >> 33,
-            seconds,
-            size_max,
-        };
-        let (tally, text) = with_libfuzzer(log, environment, target, &effort, seed)?;
-        let done = Done {
-            executions: executions(&text),
-            encoded: encoded(&text).iter().map(|(_, count)| count).sum(),
-        };
-        Ok((done, tally))
-    }
-
-    fn why_missing(&self, log: &Log) -> Result<Option<String>> {
-        if let Some(known) = self.missing.get() {
-            return Ok(known.clone());
-        }
-        let missing = why_not(log)?;
-        Ok(self.missing.get_or_init(|| missing).clone())
-    }
+/// Fuzzes for so many seconds on what was found interesting so far: the inputs that were
+/// tried, and the pages that codecs encoded and gave back.
+pub fn soak(
+    log: &Log,
+    environment: &CTestEnvironment,
+    target: &str,
+    seed: u64,
+    seconds: u64,
+) -> Result<([u64; 2], Tally)> {
+    // Short inputs are tried more often in the same time, long ones reach further.
+    let size_max = [192, 1024, INPUT_MAX][(seed % 3) as usize];
+    let effort = (u64::MAX >> 33, seconds);
+    let (tally, text) = with_libfuzzer(log, environment, target, effort, size_max, seed)?;
+    let pages = encoded(&text).iter().map(|(_, count)| count).sum();
+    let done = [executions(&text), pages];
+    Ok((done, tally))
 }
 
 /// Why libFuzzer does not work here, if it does not.
@@ -152,7 +100,8 @@ fn with_libfuzzer(
     log: &Log,
     environment: &CTestEnvironment,
     target: &str,
-    effort: &Effort,
+    (runs, seconds): (u64, u64),
+    size_max: u32,
     seed: u64,
 ) -> Result<(Tally, String)> {
     let program = environment
@@ -160,11 +109,6 @@ fn with_libfuzzer(
         .program(log, Flavour::Fuzzer, target, &[])?;
     let corpus = workspace::work_folder(&format!("fuzz/{target}/corpus"))?;
     let crashes = workspace::work_folder(&format!("fuzz/{target}/crashes"))?;
-    let Effort {
-        runs,
-        seconds,
-        size_max,
-    } = effort;
     let mut command = Command::new(&program);
     command
         .arg(format!("-runs={runs}"))
@@ -174,7 +118,7 @@ fn with_libfuzzer(
         .args(["-timeout=20", "-rss_limit_mb=1024", "-print_final_stats=1"])
         .arg(format!("-artifact_prefix={}/", crashes.display()))
         .arg(&corpus);
-    let ran = log.run(&mut command, Duration::from_secs(seconds + 300))?;
+    let ran = log.run_for(&mut command, Duration::from_secs(seconds + 300))?;
     let input = ran.text.lines().find_map(crash_file).map(str::to_owned);
     Ok((verdict(target, &ran, &program, input), ran.text))
 }
@@ -220,9 +164,8 @@ fn with_driver(
     seed: u64,
 ) -> Result<Tally> {
     let probe = "int main(void) { return 0; }\n";
-    let flags = Flavour::Address.flags();
     let compiler = Flavour::Address.compiler();
-    let flavour = match tools::works(log, &compiler, flags, probe, &[])? {
+    let flavour = match tools::works(log, &compiler, &Flavour::Address.flags(), probe, &[])? {
         Ok(()) => Flavour::Address,
         Err(why) => {
             log.note(&format!("without sanitizers: {why}"))?;
@@ -234,14 +177,14 @@ fn with_driver(
         .program(log, flavour, target, &[DRIVER])?;
     let folder = workspace::work_folder(&format!("fuzz/{target}/crashes"))?;
     let input = folder.join("random");
-    let Effort { runs, seconds, .. } = effort(scope);
+    let (runs, seconds) = effort(scope);
     let mut command = Command::new(&program);
     command
         .arg(format!("-runs={runs}"))
         .arg(format!("-seed={seed}"))
         .arg(format!("-seconds={seconds}"))
         .arg(format!("-input={}", input.display()));
-    let ran = log.run(&mut command, Duration::from_secs(seconds + 300))?;
+    let ran = log.run_for(&mut command, Duration::from_secs(seconds + 300))?;
     let left = input.exists().then(|| input.display().to_string());
     Ok(verdict(target, &ran, &program, left))
 }
@@ -252,11 +195,7 @@ fn verdict(target: &str, ran: &FinishedProgram, program: &Path, input: Option<St
     }
     let mut replay = Command::new(program);
     replay.args(input);
-    Tally::of(
-        target,
-        ran.succeeded(),
-        format!("{}; replay with\n  {}", ran.status, command_line(&replay)),
-    )
+    c_tests::judged(target, ran, &replay)
 }
 
 #[cfg(test)]
@@ -283,12 +222,5 @@ mod tests {
         // Too few to say, and a target without codecs.
         assert_eq!(left_out(&text.replace("400", "399")), None);
         assert_eq!(left_out("Done 9 runs\n"), None);
-    }
-
-    #[test]
-    fn the_driver_is_no_target() {
-        let targets = targets().unwrap();
-        assert!(targets.contains(&"fuzz_store".to_owned()));
-        assert!(!targets.contains(&DRIVER.to_owned()));
     }
 }

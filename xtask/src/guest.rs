@@ -5,7 +5,7 @@
 //! The archive is three, one behind the other, as the kernel takes them: programs
 //! and modules are kept, the run's own is made anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufWriter, Write};
@@ -17,32 +17,15 @@ use anyhow::{Context, Result};
 
 use zmeld_vm::{libraries_of, Archive};
 
-use crate::foreign;
-use crate::kernels::{self, Kernel};
+use crate::kernels::{self, Arch, Kernel};
+use crate::process::{output_of, unavailable, Log};
 use crate::tools;
+use crate::workspace;
+use crate::{apt, debian};
 
 /// Programs that every guest gets where this machine has them.
-const PROGRAMS: &[&str] = &[
-    "bash",
-    "kmod",
-    "zramctl",
-    "losetup",
-    "mkswap",
-    "swapon",
-    "swapoff",
-    "blkdiscard",
-    "blockdev",
-    "mkfs.ext4",
-    "e2fsck",
-    "mkfs.btrfs",
-    "btrfs",
-    "dmsetup",
-    "modinfo",
-    "mount",
-    "umount",
-    "stat",
-    "fallocate",
-];
+const PROGRAMS: &str = "bash kmod zramctl losetup mkswap swapon swapoff blkdiscard blockdev \
+    mkfs.ext4 e2fsck mkfs.btrfs btrfs dmsetup modinfo mount umount stat fallocate";
 
 /// Kmod is one program with many names.
 const KMOD_NAMES: &[&str] = &["modprobe", "insmod", "rmmod", "lsmod", "depmod"];
@@ -61,14 +44,11 @@ const LINKS: &[(&str, &str)] = &[
     ("bin/env", "busybox"),
 ];
 
-/// What one run adds.
 #[derive(Clone)]
 pub struct Addition {
     /// Where the guest finds it.
     pub name: String,
-    /// Its contents.
     pub bytes: Vec<u8>,
-    /// Whether it is a program.
     pub executable: bool,
 }
 
@@ -88,7 +68,6 @@ impl Addition {
         Addition::file(&name.to_string_lossy(), path)
     }
 
-    /// A file of this machine.
     pub fn file(name: &str, path: &Path) -> Result<Addition> {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let mode = fs::metadata(path)?.permissions().mode();
@@ -136,32 +115,32 @@ fn archive_name(name: &str) -> String {
     }
 }
 
-/// An archive that is kept: whole under its name, or not there.
 fn keep(
-    archive: &Path,
+    place: &Path,
     fill: impl FnOnce(&mut Archive<BufWriter<File>>) -> Result<()>,
 ) -> Result<()> {
-    let unfinished = archive.with_extension("unfinished");
-    let out = BufWriter::new(File::create(&unfinished)?);
-    let mut packed = Archive::new(out, &unfinished);
+    let mut packed = Archive::new(BufWriter::new(File::create(place)?), place);
     fill(&mut packed)?;
     packed.finish()?;
-    fs::rename(&unfinished, archive)?;
     Ok(())
 }
 
 /// Where a guest's program is here: this machine's, or one of the guest's processor.
-pub fn program(kernel: &Kernel, name: &str) -> Option<PathBuf> {
-    match &kernel.programs {
+pub fn program(kernel: &Kernel, name: &str) -> Result<PathBuf> {
+    let found = match &kernel.programs {
         None => tools::on_path(name),
-        Some(root) => foreign::find(root, name),
+        Some(root) => find_foreign(root, name),
+    };
+    match found {
+        Some(found) => Ok(found),
+        None => unavailable!("{name} is not on this machine, and the guest needs it"),
     }
 }
 
 /// The libraries of a guest's program: where it looks for each, and where that is here.
 pub fn libraries(kernel: &Kernel, program: &Path) -> Result<Vec<(String, PathBuf)>> {
     match &kernel.programs {
-        Some(root) => foreign::libraries(root, program),
+        Some(root) => foreign_libraries(root, program),
         // Under its own name: that is where the program looks.
         None => Ok(libraries_of(program)
             .into_iter()
@@ -172,13 +151,11 @@ pub fn libraries(kernel: &Kernel, program: &Path) -> Result<Vec<(String, PathBuf
 
 /// The archive of programs: kept under a name that tells what is in it.
 fn programs_archive(kernel: &Kernel, folder: &Path, more: &[String]) -> Result<PathBuf> {
-    let busybox = program(kernel, "busybox").context("busybox-static is not installed")?;
-    let mut files = vec![busybox];
-    files.extend(PROGRAMS.iter().filter_map(|name| program(kernel, name)));
+    let mut files = vec![program(kernel, "busybox")?];
+    let usual = PROGRAMS.split_whitespace();
+    files.extend(usual.filter_map(|name| program(kernel, name).ok()));
     for name in more {
-        let file = program(kernel, name)
-            .with_context(|| format!("{name} is not on this machine, and the guest needs it"))?;
-        files.push(file);
+        files.push(program(kernel, name)?);
     }
     let mut hash = DefaultHasher::new();
     stopping_library(kernel).hash(&mut hash);
@@ -187,10 +164,9 @@ fn programs_archive(kernel: &Kernel, folder: &Path, more: &[String]) -> Result<P
     }
     let archive = folder.join(format!("programs-{:016x}.cpio", hash.finish()));
     let _held = kernels::lock(folder)?;
-    if !archive.exists() {
-        keep(&archive, |packed| add_programs(kernel, packed, &files))?;
-    }
-    Ok(archive)
+    workspace::kept(archive, |unfinished| {
+        keep(unfinished, |packed| add_programs(kernel, packed, &files))
+    })
 }
 
 fn add_programs<W: Write>(
@@ -225,37 +201,129 @@ fn add_programs<W: Write>(
     Ok(())
 }
 
-/// The kernel's modules as an archive.
 fn modules_archive(kernel: &Kernel) -> Result<PathBuf> {
-    let archive = kernel.folder()?.join("modules.cpio");
     let _held = kernels::lock(&kernel.folder()?)?;
-    if !archive.exists() {
-        // Under usr/lib, where lib points to.
-        let modules = kernel.modules.join("lib");
-        keep(&archive, |packed| Ok(packed.tree(&modules, "usr/lib")?))?;
-    }
-    Ok(archive)
+    // Under usr/lib, where lib points to.
+    let modules = kernel.modules.join("lib");
+    workspace::kept(kernel.folder()?.join("modules.cpio"), |unfinished| {
+        keep(unfinished, |packed| Ok(packed.tree(&modules, "usr/lib")?))
+    })
 }
 
 fn stopping_library(kernel: &Kernel) -> Option<(String, PathBuf)> {
     const NAME: &str = "libgcc_s.so.1";
     if let Some(root) = &kernel.programs {
-        return foreign::library(root, NAME);
+        return foreign_library(root, NAME);
     }
     let mut command = Command::new(tools::c_compiler());
-    let output = command
-        .arg(format!("-print-file-name={NAME}"))
-        .output()
-        .ok()?;
-    let path = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+    let path = output_of(command.arg(format!("-print-file-name={NAME}"))).ok()?;
+    let path = PathBuf::from(path);
     // Through the folder's links: programs look where the linker's path ends.
     let path = path.is_absolute().then(|| path.canonicalize().ok())??;
     Some((path.display().to_string(), path))
 }
 
+// Programs of another processor, for guests that have one: Debian's packages for it,
+// unpacked and not set up, so that nothing of theirs runs here.
+
+/// What guests start, with what it depends on.
+const FOREIGN_PACKAGES: &str =
+    "busybox-static,bash,kmod,mount,util-linux,e2fsprogs,btrfs-progs,dmsetup,cryptsetup-bin,fio";
+
+/// A link that names a place from the root on would lead out of the folder: it leads to
+/// the same place in it.
+const KEEP_LINKS_INSIDE: &str = r#"
+find "$0" -lname '/*' | while read -r link; do
+	ln -sfn "$(realpath -ms --relative-to="${link%/*}" "$0$(readlink "$link")")" "$link"
+done
+"#;
+
+/// The folder of its programs, made if it is not here.
+pub fn foreign_root(log: &Log, arch: Arch) -> Result<PathBuf> {
+    let place = kernels::folder("debian")?;
+    let _held = kernels::lock(&place)?;
+    let root = place.join(format!("programs-{}", arch.debian()));
+    workspace::kept(root, |unfinished| {
+        let fetched = place.join(format!("fetched-{}", arch.debian()));
+        debian::fetch(log, &fetched, arch, FOREIGN_PACKAGES)?;
+        fs::create_dir_all(unfinished)?;
+        apt::unpack_all(log, &fetched.join("var/cache/apt/archives"), unfinished)?;
+        log.must(&mut keep_links_inside(unfinished))?;
+        workspace::remove(&fetched)
+    })
+}
+
+fn keep_links_inside(root: &Path) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", KEEP_LINKS_INSIDE]).arg(root);
+    command
+}
+
+fn find_foreign(root: &Path, name: &str) -> Option<PathBuf> {
+    ["usr/bin", "bin", "usr/sbin", "sbin"]
+        .iter()
+        .map(|folder| root.join(folder).join(name))
+        .find(|path| path.is_file())
+}
+
+/// The libraries that a program is linked with, directly or not, and its loader: where
+/// it looks for each, and where that is here.
+fn foreign_libraries(root: &Path, program: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let mut found = Vec::new();
+    let mut seen = BTreeSet::new();
+    let mut next = vec![program.to_owned()];
+    while let Some(file) = next.pop() {
+        // A script names nothing.
+        let said = output_of(Command::new("readelf").args(["-W", "-d", "-l"]).arg(&file));
+        for name in named(&said.unwrap_or_default()) {
+            if !seen.insert(name.clone()) {
+                continue;
+            }
+            let (place, path) = foreign_library(root, &name)
+                .with_context(|| format!("{} needs {name}", file.display()))?;
+            next.push(path.clone());
+            found.push((place, path));
+        }
+    }
+    Ok(found)
+}
+
+/// What a program or library names: libraries, and a loader with its path.
+fn named(text: &str) -> Vec<String> {
+    let after = |line: &str, word: &str| {
+        let (_, rest) = line.split_once(word)?;
+        Some(rest.trim_end().trim_end_matches(']').to_owned())
+    };
+    text.lines()
+        .filter_map(|line| match line.contains("(NEEDED)") {
+            true => after(line, "["),
+            false => after(line, "program interpreter: "),
+        })
+        .collect()
+}
+
+/// Where programs look for a library, and where that is here.
+fn foreign_library(root: &Path, name: &str) -> Option<(String, PathBuf)> {
+    if let Some(below) = name.strip_prefix('/') {
+        let path = root.join(below).canonicalize().ok()?;
+        return Some((name.to_owned(), path));
+    }
+    let folders = ["lib", "usr/lib"].map(|folder| root.join(folder));
+    folders.iter().find_map(|folder| {
+        let entries = fs::read_dir(folder).ok()?.flatten();
+        let places = entries.map(|entry| entry.path().join(name));
+        let path = places
+            .chain([folder.join(name)])
+            .find(|path| path.exists())?;
+        let place = path.strip_prefix(root).ok()?.display().to_string();
+        Some((format!("/{place}"), path))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::symlink;
 
     #[test]
     fn what_belongs_into_a_linked_folder_goes_behind_the_link() {
@@ -263,5 +331,28 @@ mod tests {
         assert_eq!(archive_name("/lib64/ld.so"), "lib64/ld.so");
         assert_eq!(archive_name("/guest/lib/a"), "guest/lib/a");
         assert_eq!(archive_name("guest/a"), "guest/a");
+    }
+
+    #[test]
+    fn links_stay_inside() {
+        let root = workspace::work_folder("unit/foreign").unwrap();
+        workspace::empty_folder(&root).unwrap();
+        fs::create_dir_all(root.join("usr/sbin")).unwrap();
+        fs::write(root.join("usr/kmod"), "theirs").unwrap();
+        symlink("/usr/kmod", root.join("usr/sbin/modinfo")).unwrap();
+        symlink("/usr/sbin/modinfo", root.join("twice")).unwrap();
+        symlink("usr/kmod", root.join("beside")).unwrap();
+        output_of(&mut keep_links_inside(&root)).unwrap();
+        for name in ["usr/sbin/modinfo", "twice", "beside"] {
+            assert_eq!(fs::read_to_string(root.join(name)).unwrap(), "theirs");
+        }
+    }
+
+    #[test]
+    fn what_a_program_names_is_read() {
+        let text = "      [Requesting program interpreter: /lib/ld-linux-aarch64.so.1]\n\
+            0x0000000000000001 (NEEDED)             Shared library: [libc.so.6]\n\
+            0x000000000000000c (INIT)               0x2f98\n";
+        assert_eq!(named(text), ["/lib/ld-linux-aarch64.so.1", "libc.so.6"]);
     }
 }

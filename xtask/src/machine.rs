@@ -2,21 +2,18 @@
 //! messages.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::os::unix::process::CommandExt;
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{bail, Context, Result};
 use zmeld_vm::{Disk, DiskWrites, KernelKind, Lines, VirtualMachine};
 
-use crate::apt::Reason;
 use crate::debian;
 use crate::guest::{self, Addition};
 use crate::kernels::{self, Arch, Kernel, Kind};
-use crate::process::{end_group, was_interrupted};
+use crate::process::{output_of, tail, was_interrupted, Log};
 use crate::splats;
 use crate::tools;
 
@@ -26,25 +23,19 @@ const BOOTS_MAX: usize = 3;
 /// The lines of the kernel's messages that are shown when a guest dies.
 const TAIL_LINES: usize = 40;
 
-/// What to boot, and with what.
 pub struct BootOptions {
     /// The script, or none for a shell in front of the user.
     pub script: Option<Addition>,
-    /// Its arguments.
     pub arguments: Vec<String>,
-    /// Variables that it sees.
     pub variables: Vec<(String, String)>,
     /// Our module, where there is one to load, under its file's name.
     pub module: Option<Addition>,
     /// Whether the guest's first program loads it.
     pub load: bool,
-    /// Further files.
     pub files: Vec<Addition>,
     /// Programs of this machine besides the usual ones.
     pub programs: Vec<String>,
-    /// MiB of memory.
     pub memory: u64,
-    /// Processors.
     pub processors: u32,
     /// Files that are disks, in front of the empty ones; the script only reads them.
     pub contents: Vec<PathBuf>,
@@ -55,13 +46,9 @@ pub struct BootOptions {
     pub root: Option<PathBuf>,
     /// A file that is a disk, and keeps what is written.
     pub kept: Option<PathBuf>,
-    /// More for the kernel's command line.
     pub append: String,
-    /// More for QEMU's command line.
-    pub qemu: Vec<String>,
     /// Before all other programs of this machine, for what is timed.
     pub urgent: bool,
-    /// The longest that it may take.
     pub limit: Duration,
 }
 
@@ -82,102 +69,55 @@ impl Default for BootOptions {
             root: None,
             kept: None,
             append: String::new(),
-            qemu: Vec::new(),
             urgent: false,
             limit: Duration::from_secs(900),
         }
     }
 }
 
-/// How a guest ended.
 pub struct GuestOutcome {
+    /// Whether the script began.
+    begun: bool,
     /// The script's exit code; none where the guest died before.
     pub code: Option<i32>,
     /// The kernel's complaints that a boot alone does not show.
     pub complaints: Vec<String>,
-    /// All that the kernel said.
     pub messages: String,
 }
 
 impl GuestOutcome {
-    /// The last of what the kernel said.
     pub fn tail(&self) -> String {
-        let lines: Vec<&str> = self.messages.lines().collect();
-        lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+        tail(&self.messages, TAIL_LINES)
     }
 }
 
-/// A folder of one run, gone with it.
-struct RunFolder(PathBuf);
-
-impl RunFolder {
-    fn new() -> Result<RunFolder> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
-        let name = format!("run-{}-{}", std::process::id(), now.as_nanos());
-        Ok(RunFolder(kernels::folder(&name)?))
-    }
-}
-
-impl Drop for RunFolder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Why guests of this kernel cannot run here.
-pub fn cannot_run(kernel: &Kernel) -> Option<Reason> {
-    let needed: &[&str] = match (kernel.recipe.kind, kernel.recipe.arch) {
+pub fn need(kernel: &Kernel) -> Result<()> {
+    tools::need(match (kernel.recipe.kind, kernel.recipe.arch()) {
         (Kind::UserMode, _) => &["busybox"],
         (_, Arch::Amd64) => &["busybox", zmeld_vm::PROGRAM],
         (_, Arch::Arm64) => &["aarch64-linux-gnu-gcc", zmeld_vm::ARM64_PROGRAM],
-    };
-    let missing: Vec<&str> = needed
-        .iter()
-        .copied()
-        .filter(|program| !tools::is_on_path(program))
-        .collect();
-    (!missing.is_empty()).then(|| format!("missing: {}", missing.join(", ")))
+    })
 }
 
 /// Boots, runs the script to its end with its output into `sink`, and reads what
 /// the kernel had to say.
 pub fn run(kernel: &Kernel, boot: &BootOptions, sink: &mut dyn Write) -> Result<GuestOutcome> {
-    let mut counted = ActivityWriter { sink, bytes: 0 };
-    let mut outcome = run_once(kernel, boot, &mut counted)?;
+    let mut outcome = run_once(kernel, boot, sink)?;
     for _ in 1..BOOTS_MAX {
         // Emulated machines now and then die while they boot, before anything of
         // ours is in them. A guest that got as far as our script is not retried.
-        if outcome.code.is_some() || counted.bytes > 0 || boot.script.is_none() {
+        if outcome.begun || boot.script.is_none() {
             break;
         }
-        eprintln!(
-            "{} died before its script began: once more",
-            kernel.recipe.name
-        );
-        outcome = run_once(kernel, boot, &mut counted)?;
+        let name = kernel.recipe.name;
+        eprintln!("{name} died before its script began: once more");
+        outcome = run_once(kernel, boot, sink)?;
     }
     if !outcome.complaints.is_empty() {
         let alone = messages_of_boot_alone(kernel)?;
         outcome.complaints = splats::new_ones(outcome.complaints, &alone);
     }
     Ok(outcome)
-}
-
-/// Knows whether anything was written.
-struct ActivityWriter<'a> {
-    sink: &'a mut dyn Write,
-    bytes: usize,
-}
-
-impl Write for ActivityWriter<'_> {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.bytes += bytes.len();
-        self.sink.write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.sink.flush()
-    }
 }
 
 /// What this kernel says when it boots and nothing of ours is in it.
@@ -205,19 +145,17 @@ fn messages_of_boot_alone(kernel: &Kernel) -> Result<String> {
 }
 
 fn run_once(kernel: &Kernel, boot: &BootOptions, sink: &mut dyn Write) -> Result<GuestOutcome> {
-    let folder = RunFolder::new()?;
-    let token = format!(
-        "zmeld-guest-{}",
-        folder.0.display().to_string().len() as u64 ^ seed()
-    );
-    let archive = folder.0.join("guest.cpio");
+    let folder = tempfile::TempDir::with_prefix_in("run-", kernels::folder("")?)?;
+    let folder = folder.path();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let token = format!("zmeld-guest-{}", now.as_nanos());
+    let archive = folder.join("guest.cpio");
     let additions = additions(kernel, boot, &token)?;
     guest::write_archive(kernel, &boot.programs, &additions, &archive)?;
-    let messages = folder.0.join("messages");
     let mut disks: Vec<Disk> = boot.contents.iter().map(|file| forgetful(file)).collect();
     for (index, mib) in boot.disks.iter().enumerate() {
         let name = format!("disk{index}");
-        let file = folder.0.join(&name);
+        let file = folder.join(&name);
         fs::File::create(&file)?.set_len(mib << 20)?;
         disks.push(Disk {
             file,
@@ -232,20 +170,34 @@ fn run_once(kernel: &Kernel, boot: &BootOptions, sink: &mut dyn Write) -> Result
         writes: DiskWrites::Cached,
         ..Disk::default()
     }));
-    let mut command = command(kernel, boot, &folder.0, &archive, disks)?;
+    let mut command = command(kernel, boot, folder, &archive, disks)?;
     if boot.urgent && can_be_urgent() {
         command = urgent(&command);
     }
-    let code = match boot.script {
-        None => {
-            in_front(&mut command, &messages, kernel.recipe.kind)?;
-            Some(0)
+    let messages = folder.join("messages");
+    let mut log = Log::create(&folder.join("output"))?;
+    if kernel.recipe.kind == Kind::UserMode {
+        log.errors = Some(messages.clone());
+    }
+    let ended = match boot.script {
+        None => in_front(&mut command, log.errors.as_deref()).map(|()| (true, Some(0))),
+        Some(_) => {
+            let mut cut = ScriptOutput::new(&token, sink);
+            let ended = log.watched(&mut command, boot.limit, &mut |bytes| cut.take(bytes));
+            ended.and_then(|_| cut.end())
         }
-        Some(_) => with_script(&mut command, kernel, boot, &token, &messages, sink)?,
     };
     let bytes = fs::read(&messages).unwrap_or_default();
     let messages = String::from_utf8_lossy(&bytes).replace('\r', "");
+    let (begun, code) = match ended {
+        Err(error) if !was_interrupted() => {
+            let tail = tail(&messages, TAIL_LINES);
+            return Err(error.context(format!("{tail}\nthe guest's kernel said the above last")));
+        }
+        ended => ended?,
+    };
     Ok(GuestOutcome {
+        begun,
         code,
         complaints: splats::found(&messages),
         messages,
@@ -259,11 +211,6 @@ fn forgetful(file: &Path) -> Disk {
         writes: DiskWrites::Forgotten,
         ..Disk::default()
     }
-}
-
-fn seed() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(1, |now| now.as_nanos() as u64)
 }
 
 fn additions(kernel: &Kernel, boot: &BootOptions, token: &str) -> Result<Vec<Addition>> {
@@ -308,12 +255,7 @@ fn additions(kernel: &Kernel, boot: &BootOptions, token: &str) -> Result<Vec<Add
 
 /// Whether this user may put a program before all others.
 pub fn can_be_urgent() -> bool {
-    tools::is_on_path("chrt")
-        && Command::new("chrt")
-            .args(["--fifo", "1", "true"])
-            .stderr(Stdio::null())
-            .status()
-            .is_ok_and(|status| status.success())
+    output_of(Command::new("chrt").args(["--fifo", "1", "true"])).is_ok()
 }
 
 /// The same at a real-time priority: others wait, but for the twentieth of the
@@ -332,7 +274,6 @@ fn lines(messages: &Path) -> Lines {
     }
 }
 
-/// The command that runs the guest.
 fn command(
     kernel: &Kernel,
     boot: &BootOptions,
@@ -353,7 +294,7 @@ fn command(
         lines: lines(&folder.join("messages")),
         folder: folder.to_owned(),
         append: format!("rdinit=/init ignore_loglevel {}", boot.append),
-        qemu: boot.qemu.clone(),
+        qemu: Vec::new(),
         hardware: kind == KernelKind::Image && zmeld_vm::hardware_runs(&kernel.image, &kept),
         counts_time: false,
     };
@@ -364,7 +305,7 @@ fn command(
 }
 
 fn kernel_kind(kernel: &Kernel) -> KernelKind {
-    match (kernel.recipe.kind, kernel.recipe.arch) {
+    match (kernel.recipe.kind, kernel.recipe.arch()) {
         (Kind::UserMode, _) => KernelKind::UserMode,
         (_, Arch::Amd64) => KernelKind::Image,
         (_, Arch::Arm64) => KernelKind::Arm64Image,
@@ -372,23 +313,21 @@ fn kernel_kind(kernel: &Kernel) -> KernelKind {
 }
 
 /// A shell: the guest has the user's terminal until it ends.
-fn in_front(command: &mut Command, messages: &Path, kind: Kind) -> Result<()> {
-    let stty = |word: &str| {
-        Command::new("stty")
-            .arg(word)
-            .stdin(Stdio::inherit())
-            .output()
+fn in_front(command: &mut Command, errors: Option<&Path>) -> Result<()> {
+    // It looks at the user's terminal.
+    let stty = |word: &str| -> Option<String> {
+        let mut stty = Command::new("stty");
+        let output = stty.arg(word).stdin(Stdio::inherit()).output().ok()?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
-    let before = stty("-g")
-        .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-        .unwrap_or_default();
+    let before = stty("-g").unwrap_or_default();
     eprintln!("a shell in the guest; `exit` ends it");
-    if kind == Kind::UserMode {
-        command.stderr(fs::File::create(messages)?);
+    if let Some(errors) = errors {
+        command.stderr(fs::File::create(errors)?);
     }
     let status = command.status().context("cannot start the guest")?;
     if !before.is_empty() {
-        let _ = stty(&before);
+        stty(&before);
     }
     if !status.success() {
         bail!("the guest ended with {status}");
@@ -399,137 +338,73 @@ fn in_front(command: &mut Command, messages: &Path, kind: Kind) -> Result<()> {
 /// Cuts the script's output out of all that comes from the guest.
 struct ScriptOutput<'a> {
     token: &'a str,
+    sink: &'a mut dyn Write,
     line: Vec<u8>,
     begun: bool,
     code: Option<i32>,
     /// An end of line that is held back: the last one is ours.
     held: bool,
+    failed: std::io::Result<()>,
 }
 
-impl ScriptOutput<'_> {
-    fn take(&mut self, bytes: &[u8], sink: &mut dyn Write) -> Result<()> {
-        for &byte in bytes {
-            if byte != b'\n' {
-                self.line.push(byte);
-                continue;
-            }
-            let line = std::mem::take(&mut self.line);
-            self.take_line(&line, sink)?;
+impl<'a> ScriptOutput<'a> {
+    fn new(token: &'a str, sink: &'a mut dyn Write) -> ScriptOutput<'a> {
+        ScriptOutput {
+            token,
+            sink,
+            line: Vec::new(),
+            begun: false,
+            code: None,
+            held: false,
+            failed: Ok(()),
         }
-        sink.flush()?;
-        Ok(())
     }
 
-    fn take_line(&mut self, line: &[u8], sink: &mut dyn Write) -> Result<()> {
-        let text = String::from_utf8_lossy(line);
+    fn take(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            match byte {
+                b'\n' => self.end_line(),
+                _ => self.line.push(byte),
+            }
+        }
+        let flushed = self.sink.flush();
+        self.keep(flushed);
+    }
+
+    fn end_line(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        let text = String::from_utf8_lossy(&line);
         match text.trim_end().strip_prefix(self.token) {
             Some(" begin") => self.begun = true,
             Some(rest) => self.code = rest.strip_prefix(" exit ").and_then(|n| n.parse().ok()),
             None if self.begun && self.code.is_none() => {
-                if std::mem::take(&mut self.held) {
-                    sink.write_all(b"\n")?;
-                }
-                sink.write_all(line)?;
-                self.held = true;
+                let end: &[u8] = if std::mem::replace(&mut self.held, true) {
+                    b"\n"
+                } else {
+                    b""
+                };
+                let written = self.sink.write_all(&[end, &line].concat());
+                self.keep(written);
             }
             None => {}
         }
-        Ok(())
     }
 
-    fn end(&mut self, sink: &mut dyn Write) -> Result<()> {
+    fn keep(&mut self, written: std::io::Result<()>) {
+        if self.failed.is_ok() {
+            self.failed = written;
+        }
+    }
+
+    /// Whether the script began, and its exit code where it came to its end.
+    fn end(mut self) -> Result<(bool, Option<i32>)> {
         // What a guest that died was about to say.
         if self.begun && self.code.is_none() && !self.line.is_empty() {
-            let line = std::mem::take(&mut self.line);
-            self.take_line(&line, sink)?;
-            sink.write_all(b"\n")?;
+            self.take(b"\n\n");
         }
-        sink.flush()?;
-        Ok(())
+        self.failed?;
+        Ok((self.begun, self.code))
     }
-}
-
-fn with_script(
-    command: &mut Command,
-    kernel: &Kernel,
-    boot: &BootOptions,
-    token: &str,
-    messages: &Path,
-    sink: &mut dyn Write,
-) -> Result<Option<i32>> {
-    let mut cut = ScriptOutput {
-        token,
-        line: Vec::new(),
-        begun: false,
-        code: None,
-        held: false,
-    };
-    if kernel.recipe.kind == Kind::UserMode {
-        command.stderr(fs::File::create(messages)?);
-    }
-    let ended = run_and_forward(command, boot.limit, &mut |bytes| cut.take(bytes, sink));
-    cut.end(sink)?;
-    if let Err(error) = ended {
-        if was_interrupted() {
-            return Err(error);
-        }
-        let text = fs::read(messages).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text).into_owned();
-        let lines: Vec<&str> = text.lines().collect();
-        let tail = lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n");
-        return Err(error.context(format!("{tail}\nthe guest's kernel said the above last")));
-    }
-    Ok(cut.code)
-}
-
-/// Runs a program and hands on what it writes, until it ends.
-fn run_and_forward(
-    command: &mut Command,
-    limit: Duration,
-    take: &mut dyn FnMut(&[u8]) -> Result<()>,
-) -> Result<ExitStatus> {
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .process_group(0)
-        .spawn()
-        .with_context(|| format!("cannot start {}", command.get_program().to_string_lossy()))?;
-    let pieces = pieces_of(&mut child)?;
-    let started = Instant::now();
-    loop {
-        match pieces.recv_timeout(Duration::from_millis(100)) {
-            Ok(bytes) => take(&bytes)?,
-            Err(RecvTimeoutError::Disconnected) => break,
-            Err(RecvTimeoutError::Timeout) => {}
-        }
-        if was_interrupted() {
-            end_group(&mut child)?;
-            bail!("interrupted");
-        }
-        if started.elapsed() > limit {
-            end_group(&mut child)?;
-            bail!(
-                "the guest took longer than {} s and was ended",
-                limit.as_secs()
-            );
-        }
-    }
-    // Its output has ended, so it will, too; what it started ends with it.
-    crate::process::wait_watching(&mut child, Duration::from_secs(20), &mut || {})
-}
-
-fn pieces_of(child: &mut Child) -> Result<Receiver<Vec<u8>>> {
-    let mut output = child.stdout.take().context("the guest has no output")?;
-    let (sender, pieces) = channel();
-    std::thread::spawn(move || {
-        let mut buffer = [0u8; 8192];
-        while let Ok(count) = output.read(&mut buffer) {
-            if count == 0 || sender.send(buffer[..count].to_vec()).is_err() {
-                break;
-            }
-        }
-    });
-    Ok(pieces)
 }
 
 #[cfg(test)]
@@ -538,19 +413,13 @@ mod tests {
 
     fn cut(text: &str) -> (String, Option<i32>) {
         let mut sink = Vec::new();
-        let mut cut = ScriptOutput {
-            token: "T",
-            line: Vec::new(),
-            begun: false,
-            code: None,
-            held: false,
-        };
+        let mut cut = ScriptOutput::new("T", &mut sink);
         // In pieces, as they come.
         for piece in text.as_bytes().chunks(3) {
-            cut.take(piece, &mut sink).unwrap();
+            cut.take(piece);
         }
-        cut.end(&mut sink).unwrap();
-        (String::from_utf8(sink).unwrap(), cut.code)
+        let (_, code) = cut.end().unwrap();
+        (String::from_utf8(sink).unwrap(), code)
     }
 
     #[test]

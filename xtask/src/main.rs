@@ -4,35 +4,26 @@
 //! workspace hand their arguments on.
 
 mod apt;
-mod arguments;
 mod bench;
 mod bench_arm64;
 mod bench_fault;
 mod bench_guard;
 mod bench_guest;
 mod bench_runs;
-mod bench_surveys;
 mod c_build;
 mod c_tests;
 mod clean_root;
-mod compilers;
 mod coverage;
 mod debian;
 mod dist;
-mod fleet;
-mod foreign;
 mod freestanding;
 mod fuzz;
 mod guest;
 mod kernel_features;
 mod kernel_tests;
 mod kernels;
-mod kubernetes;
-mod library_sources;
 mod machine;
 mod module_build;
-mod narrow;
-mod pace;
 mod package;
 mod package_tests;
 mod pages;
@@ -52,7 +43,6 @@ mod step;
 mod stock_kernels;
 mod test;
 mod tools;
-mod train;
 #[path = "../../crates/zmeld-linux/tests/support/turn.rs"]
 mod turn;
 mod vm;
@@ -60,108 +50,66 @@ mod workspace;
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use clap::{Parser, Subcommand};
 
-/// One task: its name, what its help says, and what it does.
-struct Task {
-    name: &'static str,
-    usage: &'static str,
-    about: &'static str,
-    run: fn(&[String]) -> Result<ExitCode>,
+/// What a task that cannot take place here ends with.
+const UNAVAILABLE: u8 = 77;
+
+/// Tasks of zmeld
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask", arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
 }
 
 /// All tasks, in the order in which the help shows them.
-const TASKS: &[Task] = &[
-    Task {
-        name: "test",
-        usage: test::USAGE,
-        about: test::ABOUT,
-        run: test::run,
-    },
-    Task {
-        name: "soak",
-        usage: soak::USAGE,
-        about: soak::ABOUT,
-        run: soak::run,
-    },
-    Task {
-        name: "bench",
-        usage: bench::USAGE,
-        about: bench::ABOUT,
-        run: bench::run,
-    },
-    Task {
-        name: "pages",
-        usage: pages::USAGE,
-        about: pages::ABOUT,
-        run: pages::run,
-    },
-    Task {
-        name: "train",
-        usage: train::USAGE,
-        about: train::ABOUT,
-        run: train::run,
-    },
-    Task {
-        name: "vm",
-        usage: vm::USAGE,
-        about: vm::ABOUT,
-        run: vm::run,
-    },
-    Task {
-        name: "package",
-        usage: package::USAGE,
-        about: package::ABOUT,
-        run: package::run,
-    },
-    Task {
-        name: "dist",
-        usage: dist::USAGE,
-        about: dist::ABOUT,
-        run: dist::run,
-    },
-];
+#[derive(Subcommand)]
+enum Task {
+    Test(test::Options),
+    Soak(soak::Options),
+    #[command(subcommand)]
+    Bench(bench::Bench),
+    Pages(pages::Options),
+    Train(pages::Train),
+    Vm(vm::Options),
+    Package(package::Options),
+    Dist(dist::Options),
+}
 
 fn main() -> ExitCode {
     process::stop_children_when_interrupted();
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let Some((name, rest)) = arguments.split_first() else {
-        print!("{}", help());
-        return ExitCode::SUCCESS;
+    let done = match Arguments::parse().task {
+        Task::Test(options) => test::run(&options),
+        Task::Soak(options) => soak::run(&options),
+        Task::Bench(bench) => bench::run(bench),
+        Task::Pages(options) => pages::run(&options),
+        Task::Train(what) => pages::train(&what),
+        Task::Vm(options) => vm::run(options),
+        Task::Package(what) => package::run(&what),
+        Task::Dist(_) => dist::run(),
     };
-    if matches!(name.as_str(), "help" | "--help" | "-h") {
-        print!("{}", help());
-        return ExitCode::SUCCESS;
-    }
-    let Some(task) = TASKS.iter().find(|task| task.name == name) else {
-        eprint!("there is no task {name:?}\n\n{}", help());
-        return ExitCode::from(2);
-    };
-    // What stands behind `--`, and what a program is handed, is not ours.
-    if rest.first().is_some_and(|first| first == "--help") {
-        println!("cargo xtask {} {}\n\n{}", task.name, task.usage, task.about);
-        return ExitCode::SUCCESS;
-    }
-    match (task.run)(rest) {
+    match done {
         Ok(code) => code,
         Err(error) if process::was_interrupted() => {
-            eprintln!("xtask {name}: stopped: {error}");
+            eprintln!("stopped: {error}");
             ExitCode::from(130)
         }
+        Err(error) if process::reason(&error).is_some() => {
+            eprintln!("SKIP: {error:#}");
+            ExitCode::from(UNAVAILABLE)
+        }
         Err(error) => {
-            eprintln!("xtask {name}: {error:#}");
+            eprintln!("xtask: {error:#}");
             ExitCode::from(2)
         }
     }
 }
 
-fn help() -> String {
-    let mut text = String::from("Tasks of zmeld, started by `cargo xtask TASK`:\n");
-    for task in TASKS {
-        text += &format!("\n{} {}\n", task.name, task.usage);
-        for line in task.about.lines() {
-            text += &format!("    {line}\n");
-        }
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn options_are_told_apart() {
+        <super::Arguments as clap::CommandFactory>::command().debug_assert();
     }
-    text
 }

@@ -5,27 +5,50 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{bail, Result};
 
-use crate::kernels::{Kernel, KernelRecipe};
+use crate::kernels::{jobs, Kernel, KernelRecipe};
 use crate::process::Log;
 use crate::tools;
 use crate::workspace;
 
-const LIMIT: Duration = Duration::from_secs(900);
+pub struct Module {
+    /// Its name, and that of its folder below /usr/src.
+    pub name: &'static str,
+    /// The folders of `store` that it is built from.
+    pub sources: &'static [&'static str],
+    /// Where its Kbuild is in them.
+    pub folder: &'static str,
+    /// What a kernel has, found when it is built for it.
+    pub features: &'static str,
+    /// Options without which a kernel has no use for it.
+    pub needs: &'static str,
+    /// What there is where it could not be built.
+    pub without: &'static str,
+}
 
-/// The folders of `store` that zmeld.ko is built from.
-pub const SOURCES: &[&str] = &["include", "core", "zword", "port/linux", "kmod"];
+pub const ZMELD: Module = Module {
+    name: "zmeld",
+    sources: &["include", "core", "zword", "port/linux", "kmod"],
+    folder: "kmod",
+    features: "kernel_has.h",
+    needs: "CONFIG_BLOCK CONFIG_ZSMALLOC",
+    without: "zram stands in for it",
+};
 
-/// The same of zword.ko, whose probes are run by the script of zmeld.ko.
-pub const CODEC_SOURCES: &[&str] = &["include", "zword", "port/linux", "crypto", "kmod"];
+/// The codec for the kernel's own zswap and zram; its probes are run by the script of zmeld.ko.
+pub const ZWORD: Module = Module {
+    name: "zword",
+    sources: &["include", "zword", "port/linux", "crypto", "kmod"],
+    folder: "crypto",
+    features: "zword_has.h",
+    needs: "CONFIG_CRYPTO",
+    without: "zswap has another compressor",
+};
 
-/// Which module is built, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavour {
-    /// As users build it.
     Release,
     /// With assertions, and self-tests when it is loaded.
     Debug,
@@ -49,61 +72,33 @@ impl Flavour {
         }
     }
 
-    fn folder(self) -> &'static str {
+    pub fn module(self) -> &'static Module {
         match self {
-            Flavour::Release => "module",
-            Flavour::Debug => "module-debug",
-            Flavour::SmallBlocks => "module-small-blocks",
-            Flavour::NarrowFingerprints => "module-narrow-fingerprints",
-            Flavour::Codec => "codec",
+            Flavour::Codec => &ZWORD,
+            _ => &ZMELD,
         }
     }
 
-    fn sources(self) -> &'static [&'static str] {
-        match self {
-            Flavour::Codec => CODEC_SOURCES,
-            _ => SOURCES,
-        }
+    fn file(self) -> String {
+        format!("{}.ko", self.module().name)
     }
 
-    /// Where its Kbuild is, below its sources.
-    fn kbuild(self) -> &'static str {
+    /// The folder of its sources, and what the build is told.
+    fn build(self) -> (&'static str, &'static [&'static str]) {
         match self {
-            Flavour::Codec => "crypto",
-            _ => "kmod",
+            Flavour::Release => ("module", &["ZMELD_DEBUG=0"]),
+            Flavour::Debug => ("module-debug", &["ZMELD_DEBUG=1"]),
+            Flavour::SmallBlocks => (
+                "module-small-blocks",
+                &["ZMELD_DEBUG=1", "ZMELD_BLOCK_SIZE=512"],
+            ),
+            Flavour::NarrowFingerprints => (
+                "module-narrow-fingerprints",
+                &["ZMELD_DEBUG=1", "ZMELD_FINGERPRINT_BITS=1"],
+            ),
+            Flavour::Codec => ("codec", &[]),
         }
     }
-
-    /// The module's file.
-    fn file(self) -> &'static str {
-        match self {
-            Flavour::Codec => "zword.ko",
-            _ => "zmeld.ko",
-        }
-    }
-
-    /// What the kernel has, found when the module is built for it.
-    pub fn features(self) -> &'static str {
-        match self {
-            Flavour::Codec => CODEC_FEATURES,
-            _ => FEATURES,
-        }
-    }
-
-    fn variables(self) -> &'static [&'static str] {
-        match self {
-            Flavour::Codec => &[],
-            Flavour::Release => &["ZMELD_DEBUG=0"],
-            Flavour::Debug => &["ZMELD_DEBUG=1"],
-            Flavour::SmallBlocks => &["ZMELD_DEBUG=1", "ZMELD_BLOCK_SIZE=512"],
-            Flavour::NarrowFingerprints => &["ZMELD_DEBUG=1", "ZMELD_FINGERPRINT_BITS=1"],
-        }
-    }
-}
-
-/// Whether there is a module to build.
-pub fn is_there() -> bool {
-    workspace::root().join("store/kmod/Kbuild").exists()
 }
 
 /// Builds the module with all warnings that the kernel has; any is an error.
@@ -114,7 +109,7 @@ pub fn build(log: &Log, kernel: &Kernel, flavour: Flavour) -> Result<PathBuf> {
 
 /// The same from another store than the workspace's.
 pub fn build_from(log: &Log, kernel: &Kernel, flavour: Flavour, store: &Path) -> Result<PathBuf> {
-    let folder = format!("{}-of-copy", flavour.folder());
+    let folder = format!("{}-of-copy", flavour.build().0);
     let place = copy_of(store, kernel, flavour, &folder)?;
     build_at(log, kernel, flavour, &place)
 }
@@ -122,15 +117,8 @@ pub fn build_from(log: &Log, kernel: &Kernel, flavour: Flavour, store: &Path) ->
 fn build_at(log: &Log, kernel: &Kernel, flavour: Flavour, place: &Path) -> Result<PathBuf> {
     let mut command = make(kernel, place, flavour);
     command.args(["W=1", "modules"]);
-    let ran = log.run(&mut command, LIMIT)?;
-    if !ran.succeeded() {
-        bail!(
-            "{} does not build for {}",
-            flavour.file(),
-            kernel.recipe.name
-        );
-    }
-    let warnings = warnings(&ran.text);
+    let said = log.must(&mut command)?;
+    let warnings = warnings(&said);
     if !warnings.is_empty() {
         bail!(
             "{} builds for {} with warnings:\n{}",
@@ -149,23 +137,12 @@ pub fn sparse(log: &Log, kernel: &Kernel, flavour: Flavour) -> Result<Option<Vec
     let mut command = make(kernel, &place, flavour);
     // C=2 reads files that need no compiling, too.
     command.args(["C=2", "CHECK=sparse", "modules"]);
-    let ran = log.run(&mut command, LIMIT)?;
-    if !ran.succeeded() {
-        bail!(
-            "sparse fails on {} for {}",
-            flavour.file(),
-            kernel.recipe.name
-        );
-    }
-    if ran
-        .text
-        .contains("sparse is not available or not up to date")
-    {
+    let said = log.must(&mut command)?;
+    if said.contains("sparse is not available or not up to date") {
         return Ok(None);
     }
     let ours = place.parent().unwrap_or(&place).display().to_string();
-    let said = ran
-        .text
+    let said = said
         .lines()
         .filter(|line| line.contains(&ours) || line.starts_with("../") || !line.contains('/'))
         .filter(|line| line.contains(": warning:") || line.contains(": error:"))
@@ -176,10 +153,9 @@ pub fn sparse(log: &Log, kernel: &Kernel, flavour: Flavour) -> Result<Option<Vec
 
 fn make(kernel: &Kernel, place: &Path, flavour: Flavour) -> Command {
     let mut command = kernel.make();
-    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-    command.arg(format!("-j{jobs}"));
+    command.arg(jobs());
     command.arg(format!("M={}", place.display()));
-    command.args(flavour.variables());
+    command.args(flavour.build().1);
     // Where its compilers are not this machine's, there is none beside them.
     if !tools::is_on_path("pahole") || kernel.compilers.is_some() {
         command.arg("CONFIG_DEBUG_INFO_BTF_MODULES=");
@@ -200,7 +176,7 @@ fn warnings(text: &str) -> Vec<String> {
 
 fn copy_of_sources(kernel: &Kernel, flavour: Flavour) -> Result<PathBuf> {
     let store = workspace::root().join("store");
-    copy_of(&store, kernel, flavour, flavour.folder())
+    copy_of(&store, kernel, flavour, flavour.build().0)
 }
 
 fn copy_of(store: &Path, kernel: &Kernel, flavour: Flavour, folder: &str) -> Result<PathBuf> {
@@ -208,90 +184,60 @@ fn copy_of(store: &Path, kernel: &Kernel, flavour: Flavour, folder: &str) -> Res
     let place = workspace::work_folder(&format!("module/{}", kernel.recipe.name))?
         .canonicalize()?
         .join(folder);
-    for part in flavour.sources() {
+    for part in flavour.module().sources {
         mirror(&store.join(part), &place.join(part))?;
     }
-    Ok(place.join(flavour.kbuild()))
+    Ok(place.join(flavour.module().folder))
 }
 
 /// Makes `to` hold the sources of `from`: what is the same keeps its time, so that
 /// make leaves it; what is gone goes.
 pub fn mirror(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to)?;
-    let mut names = BTreeSet::new();
-    for entry in fs::read_dir(from)? {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_owned();
-        if path.is_dir() {
-            if name != "tests" {
-                mirror(&path, &to.join(&name))?;
-            }
-            continue;
-        }
-        if !is_source(&path) {
-            continue;
-        }
-        let (bytes, copy) = (fs::read(&path)?, to.join(&name));
+    let wanted = sources_below(from)?;
+    for path in &wanted {
+        let (bytes, copy) = (fs::read(from.join(path))?, to.join(path));
         if fs::read(&copy).ok().as_ref() != Some(&bytes) {
+            fs::create_dir_all(copy.parent().unwrap_or(to))?;
             fs::write(&copy, bytes)?;
         }
-        names.insert(name);
     }
-    for entry in fs::read_dir(to)? {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_owned();
-        if is_source(&path) && !names.contains(&name) {
-            fs::remove_file(path)?;
-        }
+    for path in sources_below(to)?.difference(&wanted) {
+        fs::remove_file(to.join(path))?;
     }
     Ok(())
 }
 
-/// What a kernel has, found when zmeld.ko is built for it.
-pub const FEATURES: &str = "kernel_has.h";
-
-/// The same for zword.ko.
-pub const CODEC_FEATURES: &str = "zword_has.h";
-
-fn is_source(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    if matches!(&*name, FEATURES | CODEC_FEATURES) {
-        return false;
+/// The sources below a folder, without tests and what a build makes.
+fn sources_below(folder: &Path) -> Result<BTreeSet<PathBuf>> {
+    let mut found = BTreeSet::new();
+    for path in workspace::all_files(folder)? {
+        let path = path.strip_prefix(folder)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_made =
+            name.ends_with(".mod.c") || [ZMELD, ZWORD].iter().any(|it| it.features == name);
+        let is_source = matches!(&*name, "Kbuild" | "Makefile" | "probe.sh")
+            || name.ends_with(".c")
+            || name.ends_with(".h");
+        if is_source && !is_made && !path.iter().any(|part| part == "tests") {
+            found.insert(path.to_owned());
+        }
     }
-    if name == "probe.sh" {
-        return true;
-    }
-    match path
-        .extension()
-        .map(|extension| extension.to_string_lossy())
-    {
-        Some(extension) => matches!(&*extension, "c" | "h") && !name.ends_with(".mod.c"),
-        None => matches!(&*name, "Kbuild" | "Makefile"),
-    }
+    Ok(found)
 }
 
 /// A program for guests, from a C file, without libraries.
 pub fn guest_program(log: &Log, recipe: &KernelRecipe, source: &Path) -> Result<PathBuf> {
-    let name = format!("guest/{}-{}", recipe.arch.debian(), recipe.page_bytes());
+    let name = format!("guest/{}-{}", recipe.arch().debian(), recipe.page_bytes());
     let folder = workspace::work_folder(&name)?;
     let program = folder.join(workspace::stem(source));
-    let mut command = match recipe.arch.cross() {
+    let mut command = match recipe.arch().cross() {
         None => Command::new(tools::c_compiler()),
         Some(prefix) => Command::new(format!("{prefix}gcc")),
     };
-    command.args([
-        "-std=gnu11",
-        "-O2",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-static",
-    ]);
+    command.args("-std=gnu11 -O2 -Wall -Wextra -Werror -static".split(' '));
     command.arg(format!("-DPAGE={}", recipe.page_bytes()));
     command.arg(source).arg("-o").arg(&program).arg("-lpthread");
-    if !log.run(&mut command, LIMIT)?.succeeded() {
-        bail!("{} does not compile", workspace::shown(source));
-    }
+    log.must(&mut command)?;
     Ok(program)
 }
 
@@ -313,10 +259,9 @@ mod tests {
     fn a_copy_follows_its_source() {
         let folder = workspace::work_folder("unit/mirror").unwrap();
         let (from, to) = (folder.join("from"), folder.join("to"));
-        for old in [&from, &to] {
-            let _ = fs::remove_dir_all(old);
+        for folder in [&from, &to, &from.join("sub")] {
+            workspace::empty_folder(folder).unwrap();
         }
-        fs::create_dir_all(from.join("sub")).unwrap();
         fs::write(from.join("a.c"), "1").unwrap();
         fs::write(from.join("sub/b.h"), "2").unwrap();
         fs::write(from.join("a.o"), "product").unwrap();

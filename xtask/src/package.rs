@@ -4,57 +4,26 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result};
 
-use crate::module_build;
+use crate::module_build::{self, Module, ZMELD, ZWORD};
+use crate::process::output_of;
 use crate::workspace;
 
-/// The arguments of `package`.
-pub const USAGE: &str = "WHAT";
-
-/// What `package` does.
-pub const ABOUT: &str = "\
-Makes a package under target/package and prints its path. WHAT is
-  dkms    the sources of both kernel modules as DKMS takes them, as folders and as
-          zmeld-VERSION-dkms.tar.gz and zword-VERSION-dkms.tar.gz: unpack one in
-          /usr/src, then `dkms install zmeld/VERSION` or `dkms install zword/VERSION`";
-
-/// A module that DKMS builds.
-pub struct Dkms {
-    /// Its name, and that of its folder below /usr/src.
-    pub module: &'static str,
-    /// The folders of `store` that it is built from.
-    sources: &'static [&'static str],
-    /// Where its Kbuild is in them.
-    folder: &'static str,
-    /// Options without which a kernel has no use for it.
-    needs: &'static str,
-    /// What there is where it could not be built.
-    without: &'static str,
+/// Make a package under target/package and print its path
+#[derive(clap::Args)]
+pub struct Options {
+    /// dkms: the sources of both kernel modules as DKMS takes them, as folders and as
+    /// zmeld-VERSION-dkms.tar.gz and zword-VERSION-dkms.tar.gz: unpack one in /usr/src, then
+    /// `dkms install zmeld/VERSION` or `dkms install zword/VERSION`
+    #[arg(value_parser = ["dkms"])]
+    what: String,
 }
 
-/// The device.
-pub const ZMELD: Dkms = Dkms {
-    module: "zmeld",
-    sources: module_build::SOURCES,
-    folder: "kmod",
-    needs: "CONFIG_BLOCK CONFIG_ZSMALLOC",
-    without: "zram stands in for it",
-};
-
-/// The codec for the kernel's own zswap and zram.
-pub const ZWORD: Dkms = Dkms {
-    module: "zword",
-    sources: module_build::CODEC_SOURCES,
-    folder: "crypto",
-    needs: "CONFIG_CRYPTO",
-    without: "zswap has another compressor",
-};
-
-impl Dkms {
+impl Module {
     /// A file of `packaging`, for this module.
     pub fn fill(&self, text: &str, version: &str) -> String {
-        text.replace("@MODULE@", self.module)
+        text.replace("@MODULE@", self.name)
             .replace("@FOLDER@", self.folder)
             .replace("@NEEDS@", self.needs)
             .replace("@WITHOUT@", self.without)
@@ -63,10 +32,8 @@ impl Dkms {
 
     /// The source tree below `place`, made anew.
     pub fn tree(&self, place: &Path, version: &str) -> Result<PathBuf> {
-        let folder = place.join(format!("{}-{version}", self.module));
-        if folder.exists() {
-            fs::remove_dir_all(&folder)?;
-        }
+        let folder = place.join(format!("{}-{version}", self.name));
+        workspace::remove(&folder)?;
         let root = workspace::root();
         for part in self.sources {
             module_build::mirror(&root.join("store").join(part), &folder.join(part))?;
@@ -78,65 +45,36 @@ impl Dkms {
     }
 }
 
-/// Makes what the argument names.
-pub fn run(arguments: &[String]) -> Result<ExitCode> {
-    match arguments {
-        [what] if what == "dkms" => {
-            for module in [&ZMELD, &ZWORD] {
-                let place = workspace::target().join("package");
-                let archive = pack(&module.tree(&place, &module_version()?)?)?;
-                println!("{}", workspace::shown(&archive));
-            }
-            Ok(ExitCode::SUCCESS)
-        }
-        _ => bail!("name one package: dkms"),
+pub fn run(_: &Options) -> Result<ExitCode> {
+    for module in [&ZMELD, &ZWORD] {
+        let place = workspace::target().join("package");
+        let archive = pack(&module.tree(&place, &module_version()?)?)?;
+        println!("{}", workspace::shown(&archive));
     }
+    Ok(ExitCode::SUCCESS)
 }
 
-/// The module's version, from its own source.
 pub fn module_version() -> Result<String> {
     let source = workspace::root().join("store/kmod/control.c");
     let text = fs::read_to_string(&source)
         .with_context(|| format!("cannot read {}", workspace::shown(&source)))?;
-    version_in(&text)
-        .with_context(|| format!("{} defines no ZMELD_VERSION", workspace::shown(&source)))
-}
-
-fn version_in(text: &str) -> Option<String> {
     let line = text
         .lines()
-        .find_map(|line| line.strip_prefix("#define ZMELD_VERSION"))?;
-    Some(line.trim().trim_matches('"').to_owned())
+        .find_map(|line| line.strip_prefix("#define ZMELD_VERSION"));
+    let version = line.context("store/kmod/control.c defines no ZMELD_VERSION")?;
+    Ok(version.trim().trim_matches('"').to_owned())
 }
 
 /// The same bytes each time for the same sources.
 fn pack(folder: &Path) -> Result<PathBuf> {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     let archive = folder.with_file_name(format!("{name}-dkms.tar.gz"));
-    let status = Command::new("tar")
-        .args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner"])
-        .args(["--mtime=@0", "--mode=u=rwX,go=rX", "-czf"])
-        .arg(&archive)
-        .arg("-C")
+    let mut tar = Command::new("tar");
+    tar.args("--sort=name --owner=0 --group=0 --numeric-owner --mtime=@0".split(' '));
+    tar.args(["--mode=u=rwX,go=rX", "-czf"]).arg(&archive);
+    tar.arg("-C")
         .arg(folder.parent().unwrap_or(folder))
-        .arg(&*name)
-        .env("GZIP", "-n")
-        .status()
-        .context("cannot start tar")?;
-    if !status.success() {
-        bail!("tar cannot write {}", archive.display());
-    }
+        .arg(&*name);
+    output_of(tar.env("GZIP", "-n"))?;
     Ok(archive)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_version_is_read_from_the_module() {
-        let text = "#include <x>\n#define ZMELD_VERSION \"1.2.3\"\n";
-        assert_eq!(version_in(text).as_deref(), Some("1.2.3"));
-        assert_eq!(version_in("nothing"), None);
-    }
 }

@@ -2,6 +2,7 @@
 //! memory control group that is too small for them, with swap on a zram device,
 //! and what is on the device is kept.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -11,34 +12,65 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure, Context, Result};
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
 use serde::Deserialize;
+use zmeld_linux::Host;
 
 use crate::process::{run_in_front, was_interrupted};
+use crate::rust_tests::cargo;
+use crate::tools;
 use crate::turn::{turn, Swap};
 use crate::workspace;
 
-/// The arguments of `pages`.
-pub const USAGE: &str = "[--install] [NAME...]";
+/// Run programs under memory pressure and keep pages of each that were swapped out
+///
+/// The programs of xtask/pages/programs.toml, one at a time; the pages go to target/pages.
+/// It takes root, a machine with zram and a memory control group, and about 20 minutes.
+/// Those that are kept are not run again.
+#[derive(clap::Args)]
+pub struct Options {
+    /// First install their packages with apt-get; without it, programs that are not there
+    /// are left out
+    #[arg(long)]
+    install: bool,
+    /// Only these
+    names: Vec<String>,
+}
 
-/// What `pages` does.
-pub const ABOUT: &str = "\
-Runs the programs of xtask/pages/programs.toml under memory pressure, one at a
-time, and keeps pages of each that were swapped out in target/pages: as root, on
-a machine with zram and a memory control group, for about 20 minutes. --install
-first installs their packages with apt-get; without it, programs that are not
-there are left out. With names, only these; those that are kept are not run again.";
+/// Make the tables of a codec
+///
+/// Makes store/zword/lengths.c from the pages of the programs that are for training, which
+/// `cargo xtask pages` keeps. The same pages give the same file.
+#[derive(clap::Args)]
+pub struct Train {
+    #[arg(value_parser = ["zword"])]
+    codec: String,
+}
 
-/// Bytes of a page.
+pub fn train(_: &Train) -> Result<ExitCode> {
+    let programs = programs()?;
+    let train = programs.iter().filter(|program| program.set == Set::Train);
+    let files: Vec<PathBuf> = train.map(kept_file_of).collect::<Result<_>>()?;
+    let mut command = cargo(&["run", "--quiet", "--release", "--package", "zmeld-store"]);
+    command.args(["--example", "train_zword", "--"]);
+    command.arg(workspace::root().join("store/zword/lengths.c"));
+    let is_made = run_in_front(command.args(files))?.success();
+    ensure!(is_made, "the training fails");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What to say where there are none to measure with.
+pub const NONE: &str = "there are no pages to measure with: cargo xtask pages keeps some";
+
 pub const PAGE: usize = 4096;
 /// Pages kept of each program, drawn at random.
 const KEPT_PAGES: usize = 4096;
 /// Swapped out, this is enough to draw from.
 const ENOUGH_BYTES: u64 = 200 << 20;
 const DEVICE_BYTES: u64 = 2 << 30;
-const LIMIT_DEFAULT_S: u64 = 60;
 /// After so many seconds without more swapped out, a program is done with.
 const STILL_S: u32 = 8;
-/// What a program is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Set {
@@ -48,13 +80,11 @@ pub enum Set {
     Test,
 }
 
-/// One entry of the list.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
     /// What its pages are called.
     pub name: String,
-    /// What it is for.
     pub set: Set,
     /// Browser, compiler and so on.
     pub kind: String,
@@ -67,7 +97,7 @@ pub struct Program {
 }
 
 fn limit_default() -> u64 {
-    LIMIT_DEFAULT_S
+    60
 }
 
 #[derive(Deserialize)]
@@ -79,14 +109,23 @@ fn list_folder() -> PathBuf {
     workspace::root().join("xtask/pages")
 }
 
-/// Where pages are kept.
 pub fn folder() -> PathBuf {
     workspace::root().join("target/pages")
 }
 
-/// The pages of a program.
 pub fn file_of(program: &Program) -> PathBuf {
     folder().join(format!("{}.pages", program.name))
+}
+
+/// The same, where there are some.
+pub fn kept_file_of(program: &Program) -> Result<PathBuf> {
+    let file = file_of(program);
+    let shown = workspace::shown(&file);
+    ensure!(
+        file.exists(),
+        "{shown} is missing: cargo xtask pages makes it"
+    );
+    Ok(file)
 }
 
 /// The stated programs, in the order of the list.
@@ -141,31 +180,19 @@ fn in_turn(files: &[Vec<u8>], wanted: usize) -> Vec<u8> {
     bytes
 }
 
-/// Runs `pages`.
-pub fn run(arguments: &[String]) -> Result<ExitCode> {
-    let install = arguments.iter().any(|argument| argument == "--install");
-    let names: Vec<&String> = arguments
-        .iter()
-        .filter(|name| *name != "--install")
-        .collect();
+pub fn run(options: &Options) -> Result<ExitCode> {
     let all = programs()?;
-    if let Some(unknown) = names
-        .iter()
-        .find(|name| !all.iter().any(|program| &program.name == **name))
-    {
+    let names = &options.names;
+    let is_known = |name: &&String| all.iter().any(|program| program.name == **name);
+    if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
         bail!("there is no program {unknown:?} in xtask/pages/programs.toml");
     }
-    ensure!(
-        nix::unistd::geteuid().is_root(),
-        "swap devices and control groups need root"
-    );
-    ensure!(
-        Path::new("/sys/class/zram-control/hot_add").exists(),
-        "there is no zram here: modprobe zram"
-    );
-    let wanted = |program: &&Program| names.is_empty() || names.contains(&&program.name);
+    tools::need_root("swap devices and control groups")?;
+    let is_zram = Path::new("/sys/class/zram-control/hot_add").exists();
+    ensure!(is_zram, "there is no zram here: modprobe zram");
+    let wanted = |program: &&Program| names.is_empty() || names.contains(&program.name);
     let chosen: Vec<&Program> = all.iter().filter(wanted).collect();
-    if install {
+    if options.install {
         install_packages(&chosen)?;
     }
     fs::create_dir_all(folder())?;
@@ -184,40 +211,21 @@ pub fn run(arguments: &[String]) -> Result<ExitCode> {
 }
 
 fn install_packages(programs: &[&Program]) -> Result<()> {
-    let mut packages: Vec<&str> = programs
-        .iter()
-        .flat_map(|program| program.packages.iter().map(String::as_str))
-        .collect();
-    packages.sort_unstable();
-    packages.dedup();
-    println!("installs, as root: {}", packages.join(" "));
+    let packages = programs.iter().flat_map(|program| &program.packages);
+    let packages: BTreeSet<&String> = packages.collect();
+    println!("installs, as root: {packages:?}");
     let mut command = Command::new("apt-get");
-    command
-        .env("DEBIAN_FRONTEND", "noninteractive")
-        .args(["install", "--yes", "--no-install-recommends"])
-        .args(packages);
-    ensure!(
-        run_in_front(&mut command)?.success(),
-        "apt-get could not install them"
-    );
+    command.env("DEBIAN_FRONTEND", "noninteractive");
+    command.args(["install", "--yes", "--no-install-recommends"]);
+    let is_done = run_in_front(command.args(packages))?.success();
+    ensure!(is_done, "apt-get could not install them");
     Ok(())
-}
-
-fn write(path: &Path, value: impl ToString) -> Result<()> {
-    fs::write(path, value.to_string()).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// What is swapped out to it.
 fn used_bytes(swap: &Swap) -> Result<u64> {
-    let swaps = fs::read_to_string("/proc/swaps")?;
-    let device = swap.path().to_string_lossy();
-    let line = swaps
-        .lines()
-        .map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let used = line
-        .filter(|fields| fields.first() == Some(&device.as_ref()))
-        .find_map(|fields| fields.get(3)?.parse::<u64>().ok());
-    Ok(used.context("the swap device is gone")? * 1024)
+    let area = Host::here().swap_on(swap.path())?;
+    Ok(area.context("the swap device is gone")?.used_bytes)
 }
 
 /// All pages on it but same-filled ones, which free slots read as too.
@@ -245,21 +253,16 @@ struct Group {
 impl Group {
     fn new(limit_mib: u64) -> Result<Group> {
         let one = Path::new("/sys/fs/cgroup/memory");
-        let is_one = one.join("memory.limit_in_bytes").exists();
-        let parent = if is_one {
-            one
-        } else {
-            Path::new("/sys/fs/cgroup")
+        let (parent, limit) = match one.join("memory.limit_in_bytes").exists() {
+            true => (one, "memory.limit_in_bytes"),
+            false => (Path::new("/sys/fs/cgroup"), "memory.max"),
         };
         let path = parent.join(format!("zmeld-pages-{}", std::process::id()));
         fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        let limit = path.join(limit);
         let group = Group { path };
-        let limit = if is_one {
-            "memory.limit_in_bytes"
-        } else {
-            "memory.max"
-        };
-        write(&group.path.join(limit), limit_mib << 20)?;
+        fs::write(&limit, (limit_mib << 20).to_string())
+            .with_context(|| format!("cannot write {}", limit.display()))?;
         Ok(group)
     }
 
@@ -268,10 +271,10 @@ impl Group {
         text.lines().filter_map(|line| line.parse().ok()).collect()
     }
 
-    fn signal(&self, signal: nix::sys::signal::Signal) {
+    fn signal(&self, signal: Signal) {
         for process in self.processes() {
             // It may have ended meanwhile.
-            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(process), signal);
+            let _ = kill(Pid::from_raw(process), signal);
         }
     }
 }
@@ -279,7 +282,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         for _ in 0..100 {
-            self.signal(nix::sys::signal::Signal::SIGKILL);
+            self.signal(Signal::SIGKILL);
             if fs::remove_dir(&self.path).is_ok() {
                 return;
             }
@@ -292,17 +295,13 @@ impl Drop for Group {
 fn collect(program: &Program) -> Result<usize> {
     let _turn = turn().context("cannot wait for this machine's swap")?;
     let place = workspace::work_folder(&format!("pages/{}", program.name))?;
-    fs::remove_dir_all(&place)?;
-    fs::create_dir_all(&place)?;
+    workspace::empty_folder(&place)?;
     let swap = Swap::zram(DEVICE_BYTES, 100).map_err(anyhow::Error::msg)?;
     let group = Group::new(program.limit_mib)?;
     let log = File::create(folder().join(format!("{}.log", program.name)))?;
     // The shell joins the group before it becomes the program.
-    let script = format!(
-        "echo $$ > {}/cgroup.procs\n{}",
-        group.path.display(),
-        program.run
-    );
+    let group_path = group.path.display();
+    let script = format!("echo $$ > {group_path}/cgroup.procs\n{}", program.run);
     let mut child = Command::new("sh")
         .args(["-c", &script])
         .current_dir(&place)
@@ -314,7 +313,7 @@ fn collect(program: &Program) -> Result<usize> {
         .process_group(0)
         .spawn()?;
     wait_for_swap(program, &swap, &group)?;
-    group.signal(nix::sys::signal::Signal::SIGSTOP);
+    group.signal(Signal::SIGSTOP);
     sleep(Duration::from_millis(200));
     let pages = drawn(pages_of(&swap)?, &program.name);
     drop(group);
@@ -326,9 +325,7 @@ fn collect(program: &Program) -> Result<usize> {
         "nothing of it was swapped out, see target/pages/{}.log",
         program.name
     );
-    let unfinished = folder().join("unfinished");
-    fs::write(&unfinished, pages.concat())?;
-    fs::rename(&unfinished, file_of(program))?;
+    zmeld_linux::file::replace(&file_of(program), &pages.concat())?;
     Ok(pages.len())
 }
 

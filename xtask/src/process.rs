@@ -1,5 +1,6 @@
 //! Running programs: output into a log, a limit of time, and an end to all of
-//! them when the user presses Ctrl-C.
+//! them when the user presses Ctrl-C. What cannot be had or run here is an error of its
+//! own, [`Unavailable`], for which steps are skipped.
 //!
 //! Each program leads a process group of its own, so that what it started ends
 //! with it.
@@ -14,7 +15,39 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context, Result};
+use nix::sys::signal::{killpg, Signal};
+use nix::unistd::Pid;
 use zmeld_linux::shell::word;
+
+use crate::workspace::{shown, work_folder};
+
+/// So long a program may take where nobody says otherwise.
+const LIMIT: Duration = Duration::from_secs(2 * 3600);
+
+/// Why something cannot be had or run here.
+#[derive(Debug)]
+pub struct Unavailable(pub String);
+
+impl std::fmt::Display for Unavailable {
+    fn fmt(&self, out: &mut std::fmt::Formatter) -> std::fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unavailable {}
+
+/// Ends a function with the reason why something cannot be had or run here.
+macro_rules! unavailable {
+    ($($reason:tt)*) => {
+        return Err($crate::process::Unavailable(format!($($reason)*)).into())
+    };
+}
+pub(crate) use unavailable;
+
+/// The reason, where that is what the error is about.
+pub fn reason(error: &anyhow::Error) -> Option<&str> {
+    error.downcast_ref::<Unavailable>().map(|it| it.0.as_str())
+}
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
@@ -24,34 +57,45 @@ pub fn stop_children_when_interrupted() {
     let _ = ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::SeqCst));
 }
 
-/// Whether somebody asked for an end.
 pub fn was_interrupted() -> bool {
     INTERRUPTED.load(Ordering::SeqCst)
 }
 
-/// Where a step's programs write.
 pub struct Log {
     path: PathBuf,
     file: File,
+    /// Where errors go, where that is not the same file.
+    pub errors: Option<PathBuf>,
 }
 
-/// A program that ended.
 pub struct FinishedProgram {
-    /// How it ended.
     pub status: ExitStatus,
     /// What it wrote, both outputs as they came.
     pub text: String,
 }
 
 impl FinishedProgram {
-    /// Whether it ended with success.
     pub fn succeeded(&self) -> bool {
         self.status.success()
+    }
+
+    /// What it wrote, where it succeeded.
+    pub fn or_fail(self, command: &Command, log: &Log) -> Result<String> {
+        if self.succeeded() {
+            return Ok(self.text);
+        }
+        let line = command_line(command);
+        let line = line.get(..300).unwrap_or(&line);
+        bail!("`{line}`: {}, see {}", self.status, shown(&log.path));
     }
 }
 
 impl Log {
-    /// A new, empty log.
+    /// A new, empty log of that name.
+    pub fn named(name: &str) -> Result<Log> {
+        Log::create(&work_folder("logs")?.join(format!("{name}.log")))
+    }
+
     pub fn create(path: &Path) -> Result<Log> {
         // Truncated here, appended to by every program that gets the handle.
         File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
@@ -59,119 +103,125 @@ impl Log {
         Ok(Log {
             path: path.to_path_buf(),
             file,
+            errors: None,
         })
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Adds a line of our own.
     pub fn note(&self, line: &str) -> Result<()> {
         writeln!(&self.file, "{line}").context("cannot write the log")
     }
 
-    /// All that was written so far.
     pub fn text(&self) -> Result<String> {
-        self.text_from(0)
+        Ok(String::from_utf8_lossy(&self.bytes_from(0)?).into_owned())
     }
 
-    fn size(&self) -> Result<u64> {
-        Ok(self.file.metadata()?.len())
-    }
-
-    fn text_from(&self, offset: u64) -> Result<String> {
+    fn bytes_from(&self, offset: u64) -> Result<Vec<u8>> {
         let mut file = File::open(&self.path)?;
         file.seek(SeekFrom::Start(offset))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        Ok(bytes)
     }
 
-    /// Runs a program to its end, or kills it after `limit`.
-    pub fn run(&self, command: &mut Command, limit: Duration) -> Result<FinishedProgram> {
-        self.run_watched(command, limit, &mut |_| {})
+    pub fn run(&self, command: &mut Command) -> Result<FinishedProgram> {
+        self.run_for(command, LIMIT)
+    }
+
+    /// The same, and kills it after `limit`.
+    pub fn run_for(&self, command: &mut Command, limit: Duration) -> Result<FinishedProgram> {
+        self.watched(command, limit, &mut |_| {})
+    }
+
+    /// Runs a program that must succeed; what it wrote.
+    pub fn must(&self, command: &mut Command) -> Result<String> {
+        self.run(command)?.or_fail(command, self)
     }
 
     /// The same, and says again and again what the program wrote meanwhile.
-    pub fn run_watched(
+    pub fn must_watched(
+        &self,
+        command: &mut Command,
+        watch: &mut dyn FnMut(&str),
+    ) -> Result<String> {
+        let mut watch = |bytes: &[u8]| watch(&String::from_utf8_lossy(bytes));
+        self.watched(command, LIMIT, &mut watch)?
+            .or_fail(command, self)
+    }
+
+    /// Runs a program to its end, or kills it after `limit`, and hands on what it writes.
+    pub fn watched(
         &self,
         command: &mut Command,
         limit: Duration,
-        watch: &mut dyn FnMut(&str),
+        watch: &mut dyn FnMut(&[u8]),
     ) -> Result<FinishedProgram> {
-        let from = self.size()?;
+        let from = self.file.metadata()?.len();
         let mut told = from;
+        let mut hand_on = || {
+            let bytes = self.bytes_from(told).unwrap_or_default();
+            told += bytes.len() as u64;
+            watch(&bytes);
+        };
         let mut child = self.spawn(command)?;
-        let status = wait_watching(&mut child, limit, &mut || {
-            let Ok(text) = self.text_from(told) else {
-                return;
-            };
-            told += text.len() as u64;
-            watch(&text);
-        })?;
+        let status = wait_watching(&mut child, limit, &mut hand_on);
+        hand_on();
         Ok(FinishedProgram {
-            status,
-            text: self.text_from(from)?,
+            status: status?,
+            text: String::from_utf8_lossy(&self.bytes_from(from)?).into_owned(),
         })
-    }
-
-    /// Runs several programs side by side; the first that failed, or the last.
-    pub fn run_together(&self, commands: Vec<Command>, limit: Duration) -> Result<FinishedProgram> {
-        let from = self.size()?;
-        let mut children = Vec::new();
-        for mut command in commands {
-            children.push(self.spawn(&mut command)?);
-        }
-        let mut worst: Option<ExitStatus> = None;
-        let mut broken = None;
-        for child in &mut children {
-            match wait(child, limit) {
-                Ok(status) if worst.is_none_or(|worst| worst.success()) => worst = Some(status),
-                Ok(_) => {}
-                Err(error) => broken = Some(error),
-            }
-        }
-        match (worst, broken) {
-            (Some(status), None) => Ok(FinishedProgram {
-                status,
-                text: self.text_from(from)?,
-            }),
-            (_, Some(error)) => Err(error),
-            (None, None) => bail!("there was nothing to run"),
-        }
     }
 
     fn spawn(&self, command: &mut Command) -> Result<Child> {
         self.note(&format!("$ {}", command_line(command)))?;
-        command
-            .stdin(Stdio::null())
-            .stdout(self.file.try_clone()?)
-            .stderr(self.file.try_clone()?)
-            .process_group(0)
-            .spawn()
-            .with_context(|| format!("cannot start {}", command.get_program().to_string_lossy()))
+        let errors = match &self.errors {
+            Some(path) => File::create(path)?,
+            None => self.file.try_clone()?,
+        };
+        command.stdin(Stdio::null()).process_group(0);
+        command.stdout(self.file.try_clone()?).stderr(errors);
+        started(command)
     }
+}
+
+fn started(command: &mut Command) -> Result<Child> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let child = command.spawn();
+    child.with_context(|| format!("cannot start {program}"))
+}
+
+/// The last so many lines.
+pub fn tail(text: &str, count: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
+}
+
+/// What a program that must succeed writes to its standard output, without what ends it.
+pub fn output_of(command: &mut Command) -> Result<String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("cannot start {program}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        bail!("`{}`: {}", command_line(command), said.trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout)
+        .trim_end()
+        .to_owned())
 }
 
 /// Runs a program that talks to the user itself.
 pub fn run_in_front(command: &mut Command) -> Result<ExitStatus> {
-    let mut child = command
-        .stdin(Stdio::null())
-        .process_group(0)
-        .spawn()
-        .with_context(|| format!("cannot start {}", command.get_program().to_string_lossy()))?;
-    wait(&mut child, Duration::MAX)
-}
-
-fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
-    wait_watching(child, limit, &mut || {})
+    let mut child = started(command.stdin(Stdio::null()).process_group(0))?;
+    wait_watching(&mut child, Duration::MAX, &mut || {})
 }
 
 /// Waits for the end, ends the program after `limit` or when interrupted, and
 /// calls `watch` between.
-pub fn wait_watching(
+fn wait_watching(
     child: &mut Child,
     limit: Duration,
     watch: &mut dyn FnMut(),
@@ -197,13 +247,11 @@ pub fn wait_watching(
 }
 
 /// Asks the child's whole group to end, and does not ask twice.
-pub fn end_group(child: &mut Child) -> Result<()> {
-    let group = format!("-{}", child.id());
-    for signal in ["-TERM", "-KILL"] {
-        // The shell's own kill: not every machine has a program of that name.
-        let _ = Command::new("sh")
-            .args(["-c", "kill \"$0\" -- \"$1\" 2>/dev/null", signal, &group])
-            .status();
+fn end_group(child: &mut Child) -> Result<()> {
+    let group = Pid::from_raw(i32::try_from(child.id())?);
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        // It may have ended meanwhile.
+        let _ = killpg(group, signal);
         let asked = Instant::now();
         while asked.elapsed() < Duration::from_secs(2) {
             if child.try_wait()?.is_some() {
@@ -212,7 +260,6 @@ pub fn end_group(child: &mut Child) -> Result<()> {
             sleep(Duration::from_millis(20));
         }
     }
-    child.kill()?;
     child.wait()?;
     Ok(())
 }
@@ -244,12 +291,11 @@ mod tests {
 
     #[test]
     fn what_takes_too_long_is_ended_with_what_it_started() {
-        let folder = crate::workspace::work_folder("unit").unwrap();
-        let log = Log::create(&folder.join("too-long.log")).unwrap();
+        let log = Log::named("unit-too-long").unwrap();
         let started = Instant::now();
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 60 & sleep 60"]);
-        let said = log.run(&mut command, Duration::from_millis(50));
+        let said = log.run_for(&mut command, Duration::from_millis(50));
         assert!(said.err().unwrap().to_string().contains("was ended"));
         assert!(started.elapsed() < Duration::from_secs(20));
     }

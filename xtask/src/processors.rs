@@ -1,91 +1,67 @@
-//! Other processors, emulated: zword gives the same bytes on them, and how many
-//! instructions it takes there.
+//! Other processors, emulated: zword gives the same bytes on them, the whole store works on
+//! those of 32 bits, and how many instructions codecs take there.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use anyhow::{bail, Result};
+use anyhow::{Context, Result};
 
 use crate::c_build;
-use crate::process::Log;
+use crate::process::{output_of, Log};
+use crate::rust_tests::cargo;
 use crate::step::Tally;
 use crate::tools;
 use crate::workspace;
 
-/// The step's name.
 pub const STEP: &str = "processors";
-
-const LIMIT: Duration = Duration::from_secs(900);
+/// The whole store on those of 32 bits.
+pub const NARROW: &str = "store-32-bits";
 
 /// For our own sources.
 const STRICT: &[&str] = &["-Wall", "-Wextra", "-Werror"];
 
-/// A kind of processor: how programs for it are compiled and run.
+/// A kind of processor: its name in tables, what compiles programs for it, what runs them.
 pub struct Processor {
-    /// Its name in tables.
-    pub name: &'static str,
+    name: &'static str,
     compiler: &'static str,
-    /// What runs its programs.
-    pub emulator: &'static str,
+    emulator: &'static str,
 }
 
-/// Of each byte order and of 32 and 64 bits.
-const PROCESSORS: &[Processor] = &[
+const fn processor(
+    name: &'static str,
+    compiler: &'static str,
+    emulator: &'static str,
+) -> Processor {
     Processor {
-        name: "s390x: big endian, 64 bits",
-        compiler: "s390x-linux-gnu-gcc",
-        emulator: "qemu-s390x",
-    },
-    Processor {
-        name: "powerpc: big endian, 32 bits",
-        compiler: "powerpc-linux-gnu-gcc",
-        emulator: "qemu-ppc",
-    },
-    ARMHF,
-    ARM64,
+        name,
+        compiler,
+        emulator,
+    }
+}
+
+#[rustfmt::skip]
+const ALL: [Processor; 6] = [
+    processor("s390x: big endian, 64 bits", "s390x-linux-gnu-gcc", "qemu-s390x"),
+    processor("powerpc: big endian, 32 bits", "powerpc-linux-gnu-gcc", "qemu-ppc"),
+    processor("armhf: little endian, 32 bits", "arm-linux-gnueabihf-gcc", "qemu-arm"),
+    processor("arm64: little endian, 64 bits", "aarch64-linux-gnu-gcc", "qemu-aarch64"),
+    processor("i386: little endian, 32 bits", "i686-linux-gnu-gcc", "qemu-i386"),
+    processor("x86-64: little endian, 64 bits", "x86_64-linux-gnu-gcc", "qemu-x86_64"),
 ];
-
-/// The store is tested on it, too.
-pub const ARMHF: Processor = Processor {
-    name: "armhf: little endian, 32 bits",
-    compiler: "arm-linux-gnueabihf-gcc",
-    emulator: "qemu-arm",
-};
-
-/// The store is tested on it.
-pub const I386: Processor = Processor {
-    name: "i386: little endian, 32 bits",
-    compiler: "i686-linux-gnu-gcc",
-    emulator: "qemu-i386",
-};
-
-/// The one that instructions are counted on.
-pub const ARM64: Processor = Processor {
-    name: "arm64: little endian, 64 bits",
-    compiler: "aarch64-linux-gnu-gcc",
-    emulator: "qemu-aarch64",
-};
-
-/// Instructions of this one are counted, too: no other machine's.
-pub const X86_64: Processor = Processor {
-    name: "x86-64: little endian, 64 bits",
-    compiler: "x86_64-linux-gnu-gcc",
-    emulator: "qemu-x86_64",
-};
+/// Of each byte order and of 32 and 64 bits.
+const OF_EACH_KIND: &[&Processor] = &[&ALL[0], &ALL[1], &ALL[2], ARM64];
+const OF_32_BITS: [&Processor; 2] = [&ALL[4], &ALL[2]];
+pub const ARM64: &Processor = &ALL[3];
+pub const X86_64: &Processor = &ALL[5];
 
 impl Processor {
-    /// What is missing to run programs of its.
-    pub fn missing(&self) -> Option<String> {
-        let missing: Vec<&str> = [self.compiler, self.emulator]
-            .into_iter()
-            .filter(|program| !tools::is_on_path(program))
-            .collect();
-        (!missing.is_empty()).then(|| format!("missing: {}", missing.join(", ")))
+    /// Programs for it can be compiled and run here.
+    pub fn need(&self) -> Result<()> {
+        tools::need(&[self.compiler, self.emulator])
     }
 
     /// What compiles our own sources for it, and links without shared libraries.
-    pub fn strict_compiler(&self, includes: &[PathBuf]) -> Command {
+    fn strict_compiler(&self, includes: &[PathBuf]) -> Command {
         let mut command = Command::new(self.compiler);
         command.args(STRICT);
         add_store_flags(&mut command, includes);
@@ -99,7 +75,6 @@ impl Processor {
         command
     }
 
-    /// What runs its programs.
     pub fn run(&self) -> Command {
         Command::new(self.emulator)
     }
@@ -109,20 +84,14 @@ impl Processor {
 pub fn add_store_flags(command: &mut Command, includes: &[PathBuf]) {
     let store = workspace::root().join("store");
     command.args(["-std=gnu11", "-O2", "-static", "-DZM_PAGE_SHIFT=12"]);
-    for folder in ["include", "port/user", "zword"] {
-        command.arg("-I").arg(store.join(folder));
-    }
-    for folder in includes {
+    let own = ["include", "port/user", "zword"].map(|folder| store.join(folder));
+    for folder in own.iter().chain(includes) {
         command.arg("-I").arg(folder);
     }
 }
 
-/// Compiles a program of ours.
 pub fn compile(log: &Log, mut command: Command, sources: &[PathBuf], program: &Path) -> Result<()> {
-    command.args(sources).arg("-o").arg(program);
-    if !log.run(&mut command, LIMIT)?.succeeded() {
-        bail!("{} does not compile", workspace::shown(&sources[0]));
-    }
+    log.must(command.args(sources).arg("-o").arg(program))?;
     Ok(())
 }
 
@@ -130,10 +99,8 @@ pub fn compile(log: &Log, mut command: Command, sources: &[PathBuf], program: &P
 pub fn test(log: &Log) -> Result<Tally> {
     let folder = workspace::work_folder(STEP)?;
     let mut sources = vec![c_build::tests_folder().join("processors.c")];
-    sources.extend(workspace::files(
-        &workspace::root().join("store/zword"),
-        "c",
-    )?);
+    let zword = workspace::root().join("store/zword");
+    sources.extend(workspace::files(&zword, "c")?);
     // The same bytes for all: this program.
     let pages = std::env::current_exe()?;
     let own = folder.join("own");
@@ -141,46 +108,132 @@ pub fn test(log: &Log) -> Result<Tally> {
     compiler.args(STRICT);
     add_store_flags(&mut compiler, &[]);
     compile(log, compiler, &sources, &own)?;
-    let ran = log.run(Command::new(&own).arg(&pages), LIMIT)?;
+    let ran = log.run(Command::new(&own).arg(&pages))?;
     let expected = results(&ran.text);
     if !ran.succeeded() || expected.is_empty() {
         return Ok(Tally::fail(STEP, "fails on this machine's processor"));
     }
     let mut tally = Tally::pass();
-    for processor in PROCESSORS {
-        if let Some(reason) = processor.missing() {
-            tally.add(Tally::skip(STEP, format!("{}: {reason}", processor.name)));
-            continue;
-        }
-        let program = folder.join(processor.emulator);
-        compile(log, processor.strict_compiler(&[]), &sources, &program)?;
-        let ran = log.run(processor.run().arg(&program).arg(&pages), LIMIT)?;
-        tally.add(Tally::of(
-            STEP,
-            ran.succeeded() && results(&ran.text) == expected,
-            format!("{}: other bytes than on this machine", processor.name),
-        ));
+    for processor in OF_EACH_KIND {
+        let ran = processor.need().and_then(|()| {
+            let program = folder.join(processor.emulator);
+            compile(log, processor.strict_compiler(&[]), &sources, &program)?;
+            let ran = log.run(processor.run().arg(&program).arg(&pages))?;
+            let same = ran.succeeded() && results(&ran.text) == expected;
+            let why = format!("{}: other bytes than on this machine", processor.name);
+            Ok(Tally::of(STEP, same, why))
+        });
+        tally.add(Tally::or_skip(STEP, ran)?);
     }
     Ok(tally)
 }
 
-/// The lines with hashes.
+/// The lines with hashes, and not the command.
 fn results(text: &str) -> Vec<&str> {
-    text.lines()
-        .filter(|line| line.contains(" pages of "))
-        .collect()
+    let lines = text.lines();
+    lines.filter(|line| line.contains(" pages of ")).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The C tests and their arguments, as short as `--quick` has them: emulation is slow.
+const RUNS: &[(&str, &[&str])] = &[
+    ("codec", &["1"]),
+    ("model", &["1", "800"]),
+    ("exhaustive", &["3"]),
+    ("pass", &["20000"]),
+    ("inline", &["1"]),
+    ("recompress", &[]),
+    ("check_writes", &[]),
+    ("fingerprint", &["300"]),
+    ("changing", &["300"]),
+    ("threads", &["3", "1"]),
+];
 
-    #[test]
-    fn what_is_compared_is_not_the_command() {
-        let text = "$ qemu-arm x\n12 pages of 4096 bytes, level 1: 70 bytes, ab\n";
-        assert_eq!(
-            results(text),
-            ["12 pages of 4096 bytes, level 1: 70 bytes, ab"]
-        );
+/// The store compiled without a warning, and its C tests, with the codecs' libraries.
+pub fn narrow(log: &Log) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for processor in OF_32_BITS {
+        let tested = processor
+            .need()
+            .and_then(|()| test_store_on(log, processor));
+        tally.add(Tally::or_skip(NARROW, tested)?);
     }
+    Ok(tally)
+}
+
+fn test_store_on(log: &Log, processor: &Processor) -> Result<Tally> {
+    let folder = format!("{NARROW}/{}", processor.emulator);
+    // The objects have the sources' names, so a folder is for one library.
+    let objects_in = |name: &str, mut compiler: Command, sources: &[PathBuf]| {
+        let folder = workspace::work_folder(&format!("{folder}/{name}"))?;
+        compiler.current_dir(&folder).arg("-c").args(sources);
+        log.must(&mut compiler)?;
+        let object = |source: &PathBuf| folder.join(format!("{}.o", workspace::stem(source)));
+        Ok::<Vec<PathBuf>, anyhow::Error>(sources.iter().map(object).collect())
+    };
+    let (mut includes, mut objects) = (Vec::new(), Vec::new());
+    for (name, library) in [("lz4", lz4()?), ("zstd", zstd()?), ("zlib", zlib()?)] {
+        let mut compiler = processor.library_compiler();
+        compiler.arg("-I").arg(&library.include);
+        objects.extend(objects_in(name, compiler, &library.files)?);
+        includes.push(library.include);
+    }
+    let strict = || processor.strict_compiler(&includes);
+    objects.extend(objects_in("store", strict(), &c_build::sources()?)?);
+    let mut tally = Tally::default();
+    for (name, arguments) in RUNS {
+        let program = workspace::work_folder(&folder)?.join(name);
+        let mut command = strict();
+        command.arg(c_build::tests_folder().join(format!("{name}.c")));
+        command.args(&objects).arg("-lpthread");
+        log.must(command.arg("-o").arg(&program))?;
+        let ran = log.run(processor.run().arg(&program).args(*arguments))?;
+        let why = format!("{}: {name}: {}", processor.name, ran.status);
+        tally.add(Tally::of(NARROW, ran.succeeded(), why));
+        tally.add_skip_lines(NARROW, &ran.text);
+    }
+    Ok(tally)
+}
+
+/// The sources of a codec's library, where cargo keeps them: for processors that cargo
+/// builds nothing for.
+pub struct LibrarySources {
+    pub files: Vec<PathBuf>,
+    pub include: PathBuf,
+}
+
+pub fn lz4() -> Result<LibrarySources> {
+    let include = crate_folder("lz4-sys")?.join("liblz4/lib");
+    Ok(LibrarySources {
+        files: ["lz4.c", "lz4hc.c"].map(|name| include.join(name)).to_vec(),
+        include,
+    })
+}
+
+/// With what makes dictionaries.
+pub fn zstd() -> Result<LibrarySources> {
+    let include = crate_folder("zstd-sys")?.join("zstd/lib");
+    let mut files = Vec::new();
+    for part in ["common", "compress", "decompress", "dictBuilder"] {
+        files.extend(workspace::files(&include.join(part), "c")?);
+    }
+    Ok(LibrarySources { files, include })
+}
+
+/// Without files of its own format.
+fn zlib() -> Result<LibrarySources> {
+    let include = crate_folder("libz-sys")?.join("src/zlib");
+    let mut files = workspace::files(&include, "c")?;
+    files.retain(|file| !workspace::stem(file).starts_with("gz"));
+    Ok(LibrarySources { files, include })
+}
+
+fn crate_folder(name: &str) -> Result<PathBuf> {
+    let text = output_of(&mut cargo(&["metadata", "--format-version", "1"]))?;
+    let known: serde_json::Value = serde_json::from_str(&text)?;
+    let packages = known["packages"].as_array().into_iter().flatten();
+    let manifest = packages
+        .filter(|package| package["name"] == name)
+        .find_map(|package| package["manifest_path"].as_str())
+        .with_context(|| format!("cargo knows no {name}"))?;
+    Ok(Path::new(manifest).with_file_name(""))
 }

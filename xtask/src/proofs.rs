@@ -12,64 +12,41 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::apt::{Reason, Suite};
+use crate::apt::Suite;
 use crate::c_build;
 use crate::kernels::Arch;
-use crate::process::Log;
+use crate::process::{unavailable, Log};
 use crate::step::{Tally, TestScope};
 use crate::workspace;
 
-/// The step's name.
 pub const STEP: &str = "proofs";
 
 const SUITE: &str = "trixie";
-const PACKAGES: &[&str] = &[
-    "cbmc",
-    "libc6",
-    "libgcc-s1",
-    "libstdc++6",
-    "minisat",
-    "zlib1g",
-];
+const PACKAGES: &str = "cbmc libc6 libgcc-s1 libstdc++6 minisat zlib1g";
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
 const LIMIT: Duration = Duration::from_secs(900);
 const LIMIT_LONG: Duration = Duration::from_secs(4 * 3600);
 
 /// zword's limits beside the size of a block.
-const LIMITS: &[&str] = &[
-    "-DZWORD_MATCH_MAX=12u",
-    "-DZWORD_RUN_MAX=3u",
-    "-DZWORD_COUNT_MAX=3u",
-    "-DZWORD_NARROW_MAX=7u",
-    "-DZWORD_NEAR_MAX=8u",
-    "-DZWORD_POSITION_BITS=1",
-    "-DZWORD_CHAIN_LINKS=2u",
-    "-DZWORD_SKIP_SHIFT=2",
-];
+const LIMITS: &str = "-DZWORD_MATCH_MAX=12u -DZWORD_RUN_MAX=3u -DZWORD_COUNT_MAX=3u \
+    -DZWORD_NARROW_MAX=7u -DZWORD_NEAR_MAX=8u -DZWORD_POSITION_BITS=1 -DZWORD_CHAIN_LINKS=2u \
+    -DZWORD_SKIP_SHIFT=2";
 
 /// What is checked at every access, besides what a proof says itself. A loop that
 /// may go on behind its bound is a failure.
-const CHECKS: &[&str] = &[
-    "--unwinding-assertions",
-    "--bounds-check",
-    "--pointer-check",
-    "--slice-formula",
-    "--object-bits",
-    "12",
-];
+const CHECKS: &str =
+    "--unwinding-assertions --bounds-check --pointer-check --slice-formula --object-bits 12";
 
 /// One `PROOF(name, block, block_long, loops)` of `store/tests/proofs/FILE.c`.
 struct Proof {
     file: PathBuf,
     name: String,
-    /// The bytes of zword's block, and with `--long`.
     blocks: [u32; 2],
     /// How often a loop is followed in the smaller one.
     loops: u32,
 }
 
-/// All of them.
 fn proofs() -> Result<Vec<Proof>> {
     let mut proofs = Vec::new();
     for file in workspace::files(&c_build::tests_folder().join("proofs"), "c")? {
@@ -98,22 +75,13 @@ fn proofs() -> Result<Vec<Proof>> {
     Ok(proofs)
 }
 
-/// CBMC, unpacked; if it cannot be had here, why.
-fn cbmc(log: &Log) -> Result<std::result::Result<PathBuf, Reason>> {
+fn cbmc(log: &Log) -> Result<PathBuf> {
     if std::env::consts::ARCH != "x86_64" {
-        return Ok(Err("CBMC is fetched for x86-64 alone".into()));
+        unavailable!("CBMC is fetched for x86-64 alone");
     }
-    let place = workspace::work_folder("cbmc")?;
-    let root = place.join("root");
-    if !root.exists() {
-        let suite = match Suite::open(log, SUITE, Arch::Amd64, &place.join("apt"))? {
-            Ok(suite) => suite,
-            Err(reason) => return Ok(Err(reason)),
-        };
-        let packages: Vec<String> = PACKAGES.iter().map(|&name| name.into()).collect();
-        suite.unpack(log, &packages, &root)?;
-    }
-    Ok(Ok(root))
+    let packages: Vec<&str> = PACKAGES.split(' ').collect();
+    let folder = workspace::work_folder("cbmc")?.join("root");
+    Suite::unpacked(log, (SUITE, Arch::Amd64), &packages, folder)
 }
 
 impl Proof {
@@ -138,19 +106,15 @@ impl Proof {
             .arg("-I")
             .arg(store.join("port/user"))
             .arg(format!("-DZWORD_BLOCK_SIZE={block}u"))
-            .args(LIMITS)
-            .args(CHECKS)
+            .args(LIMITS.split(' '))
+            .args(CHECKS.split(' '))
             .args(["--unwind", &loops.to_string()]);
         command
     }
 }
 
-/// Has each proof made.
 pub fn test(log: &Log, scope: TestScope) -> Result<Tally> {
-    let root = match cbmc(log)? {
-        Ok(root) => root,
-        Err(reason) => return Ok(Tally::skip(STEP, reason)),
-    };
+    let root = cbmc(log)?;
     let limit = match scope {
         TestScope::Long => LIMIT_LONG,
         _ => LIMIT,
@@ -167,7 +131,7 @@ pub fn test(log: &Log, scope: TestScope) -> Result<Tally> {
                 return Ok(made);
             };
             let begin = Instant::now();
-            let ran = own.run(&mut proof.command(&root, scope), limit)?;
+            let ran = own.run_for(&mut proof.command(&root, scope), limit)?;
             let name = format!("{}: {}", workspace::stem(&proof.file), proof.name);
             log.note(&format!(
                 "{}{name}: {} s",

@@ -1,17 +1,20 @@
-//! Python with the packages that a lock names, and no others: an environment of its own.
+//! What is in Python: the package `fleet/` with its style, its types and its tests, and what
+//! looks after surveys in Kubernetes. Each has an environment of its own with the packages
+//! that a lock names, and no others.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::apt::Reason;
-use crate::process::Log;
+use crate::dist::program;
+use crate::package;
+use crate::process::{output_of, unavailable, Log};
+use crate::rust_tests::{cargo, zmeld};
+use crate::step::{Tally, TestScope};
+use crate::tools;
 use crate::workspace;
-
-const LIMIT: Duration = Duration::from_secs(1800);
 
 /// What was installed last stands here.
 const STAMP: &str = "lock";
@@ -21,22 +24,13 @@ const PYTHONS: &[&str] = &["python3", "/usr/bin/python3"];
 
 fn is_usable(python: &str) -> bool {
     let probe = "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))";
-    let ran = Command::new(python).args(["-c", probe]).output();
-    ran.is_ok_and(|output| output.status.success())
+    output_of(Command::new(python).args(["-c", probe])).is_ok()
 }
 
-/// The folder of the environment's programs, under the build's folder; why not, where it
-/// cannot be had here.
-///
-/// # Errors
-/// When it was interrupted, or files cannot be read or written.
-pub fn environment(
-    log: &Log,
-    lock: &Path,
-    folder: &str,
-) -> Result<std::result::Result<PathBuf, Reason>> {
+/// The folder of the environment's programs, under the build's folder.
+fn environment(log: &Log, lock: &Path, folder: &str) -> Result<PathBuf> {
     let Some(python) = PYTHONS.iter().copied().find(|python| is_usable(python)) else {
-        return Ok(Err("no Python of 3.10 or newer with venv".into()));
+        unavailable!("no Python of 3.10 or newer with venv");
     };
     let wanted =
         fs::read_to_string(lock).with_context(|| format!("cannot read {}", lock.display()))?;
@@ -44,7 +38,7 @@ pub fn environment(
     let programs = folder.join("bin");
     let stamp = folder.join(STAMP);
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
-        return Ok(Ok(programs));
+        return Ok(programs);
     }
     let mut make = Command::new(python);
     make.args(["-m", "venv", "--clear"]).arg(&folder);
@@ -52,13 +46,140 @@ pub fn environment(
     install.args(["-m", "pip", "install", "--quiet", "--require-hashes", "-r"]);
     install.arg(lock);
     for mut command in [make, install] {
-        if !log.run(&mut command, LIMIT)?.succeeded() {
-            let why = "its packages cannot be had, is there a network? The log says more";
-            return Ok(Err(why.into()));
+        if !log.run(&mut command)?.succeeded() {
+            unavailable!("its packages cannot be had, is there a network? The log says more");
         }
     }
     fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))?;
-    Ok(Ok(programs))
+    Ok(programs)
+}
+
+pub const FLEET: &str = "fleet";
+
+/// Format, lints, types and tests; with Spark and many machines where `--long`.
+pub fn fleet(log: &Log, scope: TestScope) -> Result<Tally> {
+    let long = scope == TestScope::Long;
+    let (lock, folder) = match long {
+        true => ("requirements-long.lock", "fleet-venv-long"),
+        false => ("requirements.lock", "fleet-venv"),
+    };
+    let programs = environment(log, &package().join(lock), folder)?;
+    let mut tally = Tally::default();
+    for (name, arguments) in [
+        ("ruff format", ["ruff", "format", "--check"].as_slice()),
+        ("ruff check", ["ruff", "check"].as_slice()),
+        ("mypy", ["mypy"].as_slice()),
+    ] {
+        let mut command = command(&programs, arguments);
+        tally.add(Tally::of_run(log, name, &mut command, "see above")?);
+    }
+    tally.add(pytest(log, &programs, long)?);
+    Ok(tally)
+}
+
+fn command(programs: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(programs.join(words[0]));
+    command.args(&words[1..]).current_dir(package());
+    command.env("PYTHONDONTWRITEBYTECODE", "1");
+    command
+}
+
+fn package() -> PathBuf {
+    workspace::root().join("fleet")
+}
+
+fn pytest(log: &Log, programs: &Path, long: bool) -> Result<Tally> {
+    let mut command = command(programs, &["pytest"]);
+    if long {
+        command.arg("--long");
+    }
+    // Its tests with the program are skipped where that does not build.
+    if let Ok(program) = zmeld(log) {
+        command.env("ZMELD", program);
+    }
+    let ran = log.run(&mut command)?;
+    Ok(read_results(&ran.text).whole("pytest", &ran))
+}
+
+/// Reads pytest's summary (`-ra`): what failed and what was skipped, and the counts.
+fn read_results(text: &str) -> Tally {
+    let mut tally = Tally::default();
+    for line in text.lines() {
+        if let Some(failed) = line
+            .strip_prefix("FAILED ")
+            .or_else(|| line.strip_prefix("ERROR "))
+        {
+            let (name, why) = failed.split_once(" - ").unwrap_or((failed, "see above"));
+            tally.failed.push((name.to_owned(), why.to_owned()));
+        } else if let Some(skipped) = line.strip_prefix("SKIPPED ") {
+            let (place, why) = skipped.split_once(": ").unwrap_or((skipped, "no reason"));
+            let place = place.split_once("] ").map_or(place, |(_, place)| place);
+            tally.skipped.push((place.to_owned(), why.to_owned()));
+        } else if line.contains(" in ") {
+            tally.passed = passed(line).unwrap_or(tally.passed);
+        }
+    }
+    tally
+}
+
+/// `... 70 passed, 2 skipped in 61.20s ...`
+fn passed(line: &str) -> Option<u64> {
+    let before = line.split_once(" passed")?.0;
+    before.rsplit([' ', '=']).next()?.parse().ok()
+}
+
+/// The manifest against the schemas of Kubernetes, and a container with just its rights.
+pub const MANIFEST: &str = "kubernetes";
+pub const CONTAINER: &str = "kubernetes-run";
+
+pub fn manifest(log: &Log) -> Result<Tally> {
+    let mut check = Command::new(kubernetes_environment(log)?.join("python"));
+    check.arg(scripts().join("check.py"));
+    check.arg(manifests()).arg(package::module_version()?);
+    Ok(Tally::of_tap(MANIFEST, &log.run(&mut check)?.text))
+}
+
+/// A container of the static program with the rights that the manifest gives it, and with
+/// one less.
+pub fn container(log: &Log) -> Result<Tally> {
+    tools::need_root("running a container so")?;
+    tools::need(&["podman", "runc", "unshare", "setpriv"])?;
+    let programs = kubernetes_environment(log)?;
+    let program = static_program(log)?;
+    // In a namespace whose processes are few, and whose first one may be looked at.
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--mount-proc", "--kill-child"]);
+    command.arg(programs.join("python"));
+    command.arg(scripts().join("run.py"));
+    command.args([
+        &manifests(),
+        &program,
+        &workspace::work_folder("kubernetes")?,
+    ]);
+    Ok(Tally::of_tap(CONTAINER, &log.run(&mut command)?.text))
+}
+
+fn manifests() -> PathBuf {
+    workspace::root().join("packaging/kubernetes")
+}
+
+fn scripts() -> PathBuf {
+    workspace::root().join("xtask/kubernetes")
+}
+
+fn kubernetes_environment(log: &Log) -> Result<PathBuf> {
+    environment(log, &scripts().join("requirements.lock"), "kubernetes-venv")
+}
+
+/// The program as images have it.
+fn static_program(log: &Log) -> Result<PathBuf> {
+    let (target, _) = program::target()?;
+    let mut build = cargo(&["build", "--package", "zmeld", "--target", target.triple]);
+    if !target.flags.is_empty() {
+        build.env("CARGO_ENCODED_RUSTFLAGS", target.flags.join("\x1f"));
+    }
+    log.must(&mut build)?;
+    Ok(workspace::target().join(target.triple).join("debug/zmeld"))
 }
 
 #[cfg(test)]
@@ -67,16 +188,37 @@ mod tests {
 
     #[test]
     fn what_is_locked_comes_from_no_address() {
-        for lock in [
-            "fleet/requirements.lock",
-            "fleet/requirements-long.lock",
-            "xtask/kubernetes/requirements.lock",
-        ] {
+        let fleet = ["fleet/requirements.lock", "fleet/requirements-long.lock"];
+        for lock in fleet
+            .into_iter()
+            .chain(["xtask/kubernetes/requirements.lock"])
+        {
             let text = fs::read_to_string(workspace::root().join(lock)).unwrap();
-            assert!(
-                text.contains("--hash=sha256:") && !text.contains("://"),
-                "{lock}"
-            );
+            let is_pinned = text.contains("--hash=sha256:") && !text.contains("://");
+            assert!(is_pinned, "{lock}");
         }
+    }
+
+    #[test]
+    fn the_summary_is_counted() {
+        let text = "\
+......F.s [100%]
+SKIPPED [1] tests/conftest.py:41: zmeld is not built: cargo build -p zmeld
+FAILED tests/test_units.py::test_sizes[0-0 B] - AssertionError: assert '1' == '0'
+ERROR tests/test_x.py
+============ 1 failed, 7 passed, 1 skipped, 2 warnings in 1.23s ============
+";
+        let tally = read_results(text);
+        assert_eq!(tally.passed, 7);
+        let failed: Vec<_> = tally.failed.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(
+            failed,
+            ["tests/test_units.py::test_sizes[0-0 B]", "tests/test_x.py"]
+        );
+        let skipped = (
+            "tests/conftest.py:41".to_owned(),
+            "zmeld is not built: cargo build -p zmeld".to_owned(),
+        );
+        assert_eq!(tally.skipped, [skipped]);
     }
 }

@@ -2,16 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::process::Log;
+use crate::process::{output_of, unavailable, Log};
 use crate::step::{skip_lines, Tally};
 use crate::workspace;
-
-/// Everything is compiled in it, where nothing was.
-const LIMIT: Duration = Duration::from_secs(3600);
 
 /// Cargo in the workspace's top folder. The same profile for all of it, so
 /// that the libraries are compiled once.
@@ -29,75 +25,47 @@ pub fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// The command line, built, with the guard beside it; nothing where it does not build.
-///
-/// # Errors
-/// When cargo cannot be run.
-pub fn zmeld(log: &Log) -> Result<Option<PathBuf>> {
+/// The command line, built, with the guard beside it.
+pub fn zmeld(log: &Log) -> Result<PathBuf> {
     // A test of it among the targets gives all libraries the features that the step of
     // all tests gives them; with others they would be compiled once more.
-    let mut build = cargo(&[
-        "build",
-        "--workspace",
-        "--bin",
-        "zmeld",
-        "--bin",
-        "zmeld-guard",
-        "--test",
-        "machine",
-    ]);
-    let is_built = log.run(&mut build, LIMIT)?.succeeded();
-    Ok(is_built.then(|| workspace::target().join("debug/zmeld")))
+    let targets = "--workspace --bin zmeld --bin zmeld-guard --test machine".split(' ');
+    log.must(cargo(&["build"]).args(targets))?;
+    Ok(workspace::target().join("debug/zmeld"))
 }
 
 /// The code is formatted.
 pub fn format(log: &Log) -> Result<Tally> {
-    if let Some(skip) = component_missing("format", "rustfmt", &["fmt", "--version"]) {
-        return Ok(skip);
-    }
-    let ran = log.run(&mut cargo(&["fmt", "--all", "--check"]), LIMIT)?;
-    Ok(Tally::of(
-        "format",
-        ran.succeeded(),
-        "run `cargo fmt --all`",
-    ))
+    need_component("rustfmt", "fmt")?;
+    let mut fmt = cargo(&["fmt", "--all", "--check"]);
+    Tally::of_run(log, "format", &mut fmt, "run `cargo fmt --all`")
 }
 
 /// No lint has anything to say.
 pub fn clippy(log: &Log) -> Result<Tally> {
-    if let Some(skip) = component_missing("clippy", "clippy", &["clippy", "--version"]) {
-        return Ok(skip);
-    }
-    let mut command = cargo(&[
+    need_component("clippy", "clippy")?;
+    let words = "clippy --workspace --all-targets -- -D warnings";
+    let mut clippy = cargo(&[]);
+    Tally::of_run(
+        log,
         "clippy",
-        "--workspace",
-        "--all-targets",
-        "--",
-        "-D",
-        "warnings",
-    ]);
-    let ran = log.run(&mut command, LIMIT)?;
-    Ok(Tally::of("clippy", ran.succeeded(), "warnings, see above"))
+        clippy.args(words.split(' ')),
+        "warnings, see above",
+    )
 }
 
-fn component_missing(name: &str, component: &str, probe: &[&str]) -> Option<Tally> {
-    let there = cargo(probe)
-        .output()
-        .is_ok_and(|output| output.status.success());
-    let reason = format!("{component} is missing: `rustup component add {component}`");
-    (!there).then(|| Tally::skip(name, reason))
+fn need_component(component: &str, command: &str) -> Result<()> {
+    if output_of(&mut cargo(&[command, "--version"])).is_err() {
+        unavailable!("{component} is missing: `rustup component add {component}`");
+    }
+    Ok(())
 }
 
 /// The documentation builds, and no link in it is broken.
 pub fn documentation(log: &Log) -> Result<Tally> {
     let mut command = cargo(&["doc", "--workspace", "--no-deps"]);
     command.env("RUSTDOCFLAGS", "-D warnings");
-    let ran = log.run(&mut command, LIMIT)?;
-    Ok(Tally::of(
-        "documentation",
-        ran.succeeded(),
-        "broken, see above",
-    ))
+    Tally::of_run(log, "documentation", &mut command, "broken, see above")
 }
 
 /// All tests of the workspace; where `quick`, those inside the crates only.
@@ -107,22 +75,14 @@ pub fn tests(log: &Log, quick: bool) -> Result<Tally> {
         arguments.extend(["--lib", "--bins"]);
     }
     arguments.extend(["--", "--show-output"]);
-    let ran = log.run(&mut cargo(&arguments), LIMIT)?;
-    let mut tally = read_results(&ran.text);
-    if !ran.succeeded() && tally.failed.is_empty() {
-        tally.add(Tally::fail("cargo test", "does not compile, or crashed"));
-    }
-    if ran.succeeded() && tally.passed == 0 {
-        tally.add(Tally::fail("cargo test", "no test ran"));
-    }
-    Ok(tally)
+    run_tests(log, "cargo test", &mut cargo(&arguments))
 }
 
 /// The simulator's counters against those of a real kernel, booted in QEMU.
 pub fn numa_boot(log: &Log) -> Result<Tally> {
     let mut command = cargo(&["test", "--workspace", "--test", "real_linux"]);
     command.args(["--", "--ignored", "--show-output"]);
-    one(log, "numa-boot", &mut command)
+    run_tests(log, "numa-boot", &mut command)
 }
 
 /// Experiments in virtual machines that boot this kernel.
@@ -130,17 +90,12 @@ pub fn machines(log: &Log, name: &str, image: &Path) -> Result<Tally> {
     let mut command = cargo(&["test", "--workspace", "--test", "machine"]);
     command.args(["--", "--show-output"]);
     command.env("ZMELD_TEST_KERNEL", image);
-    one(log, name, &mut command)
+    run_tests(log, name, &mut command)
 }
 
-/// Tests that are run by name.
-fn one(log: &Log, name: &str, command: &mut Command) -> Result<Tally> {
-    let ran = log.run(command, LIMIT)?;
-    let mut tally = read_results(&ran.text);
-    if !ran.succeeded() && tally.failed.is_empty() {
-        tally.add(Tally::fail(name, "does not compile, or crashed"));
-    }
-    Ok(tally)
+fn run_tests(log: &Log, name: &str, command: &mut Command) -> Result<Tally> {
+    let ran = log.run(command)?;
+    Ok(read_results(&ran.text).whole(name, &ran))
 }
 
 /// Reads the test harness's output. A test that says `SKIP: reason` counts as

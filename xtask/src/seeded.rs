@@ -23,12 +23,11 @@ use anyhow::{bail, Context, Result};
 use crate::c_build::{self, StoreCopy};
 use crate::c_tests::CTestEnvironment;
 use crate::kernel_tests::{self, KernelCache};
-use crate::process::{was_interrupted, Log};
+use crate::process::{output_of, was_interrupted, Log};
 use crate::step::{Tally, TestScope};
 use crate::tools;
 use crate::workspace;
 
-/// The step's name.
 pub const STEP: &str = "seeded";
 
 /// How many have their turn where time is short.
@@ -36,8 +35,6 @@ const DRAWN: usize = 4;
 
 /// A test that comes to no end has found something.
 const LIMIT: Duration = Duration::from_secs(600);
-
-const PATCH_LIMIT: Duration = Duration::from_secs(60);
 
 /// One fault, as its patch tells of it.
 struct Fault {
@@ -84,7 +81,6 @@ impl Fault {
         Ok(fault)
     }
 
-    /// Whether it takes a kernel.
     fn is_of_module(&self) -> bool {
         self.part == "kmod"
     }
@@ -112,11 +108,8 @@ fn drawn(mut faults: Vec<Fault>, commit: Option<&str>) -> Vec<Fault> {
 /// What is checked out, where git knows it.
 fn commit() -> Option<String> {
     let mut git = Command::new("git");
-    git.current_dir(workspace::root())
-        .args(["rev-parse", "HEAD"]);
-    let output = git.output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    output.status.success().then(|| text.trim().to_owned())
+    git.current_dir(workspace::root());
+    output_of(git.args(["rev-parse", "HEAD"])).ok()
 }
 
 /// Puts each fault in and runs the tests that have to find it.
@@ -126,9 +119,7 @@ pub fn test(
     kernels: &KernelCache,
     scope: TestScope,
 ) -> Result<Tally> {
-    if !tools::is_on_path("patch") {
-        return Ok(Tally::skip(STEP, "patch is not installed"));
-    }
+    tools::need(&["patch"])?;
     let mut faults = all()?;
     let mut tally = Tally::default();
     if scope == TestScope::Long {
@@ -138,7 +129,8 @@ pub fn test(
     }
     for fault in &faults {
         let started = Instant::now();
-        let found = match find(log, environment, kernels, fault) {
+        let found = find(log, environment, kernels, fault);
+        let found = match Tally::or_skip(&fault.name, found) {
             Ok(found) => found,
             Err(error) if was_interrupted() => return Err(error),
             Err(error) => Tally::fail(&fault.name, format!("{error:#}")),
@@ -162,7 +154,7 @@ pub fn test(
 
 /// A test that fails without a fault finds none: all that are to find one pass.
 fn sound(log: &Log, environment: &CTestEnvironment, faults: &[Fault]) -> Result<Tally> {
-    let copy = copy(&[])?;
+    let copy = copy(log, &[])?;
     let tests: BTreeSet<&String> = faults
         .iter()
         .filter(|fault| !fault.is_of_module())
@@ -171,10 +163,9 @@ fn sound(log: &Log, environment: &CTestEnvironment, faults: &[Fault]) -> Result<
     let mut tally = Tally::default();
     for test in tests {
         let name = format!("{STEP}: {test}");
-        tally.add(match fails(log, environment, test, &copy)? {
-            Ok(failed) => Tally::of(&name, !failed, "it fails without a fault"),
-            Err(reason) => Tally::skip(&name, reason),
-        });
+        let found = fails(log, environment, test, &copy)
+            .map(|failed| Tally::of(&name, !failed, "it fails without a fault"));
+        tally.add(Tally::or_skip(&name, found)?);
     }
     Ok(tally)
 }
@@ -185,19 +176,19 @@ fn find(
     kernels: &KernelCache,
     fault: &Fault,
 ) -> Result<Tally> {
-    let copy = copy(&fault.changed)?;
+    let copy = copy(log, &fault.changed)?;
     apply(log, fault, &copy)?;
     let mut skipped = Tally::default();
     for test in &fault.found_by {
         let failed = if fault.is_of_module() {
-            kernel_tests::fails_with(log, kernels, test, &copy.store)?
+            kernel_tests::fails_with(log, kernels, test, &copy.store)
         } else {
-            fails(log, environment, test, &copy)?
+            fails(log, environment, test, &copy)
         };
-        match failed {
-            Ok(true) => return Ok(Tally::pass()),
-            Ok(false) => {}
-            Err(reason) => skipped.add(Tally::skip(&fault.name, reason)),
+        match failed.map(|failed| failed.then(Tally::pass)) {
+            Ok(Some(found)) => return Ok(found),
+            Ok(None) => {}
+            Err(error) => skipped.add(Tally::or_skip(&fault.name, Err(error))?),
         }
     }
     if !skipped.skipped.is_empty() {
@@ -213,37 +204,29 @@ fn find(
     ))
 }
 
-/// Whether a step with these arguments fails on a copy; or why it cannot run here.
-fn fails(
-    log: &Log,
-    environment: &CTestEnvironment,
-    test: &str,
-    copy: &StoreCopy,
-) -> Result<std::result::Result<bool, String>> {
+/// Whether a step with these arguments fails on a copy.
+fn fails(log: &Log, environment: &CTestEnvironment, test: &str, copy: &StoreCopy) -> Result<bool> {
     let mut words = test.split_whitespace();
     let step = words.next().unwrap_or_default();
-    let mut command = match environment.command_of_copy(log, step, copy)? {
-        Ok(command) => command,
-        Err(reason) => return Ok(Err(reason)),
-    };
-    Ok(match log.run(command.args(words), LIMIT) {
-        Ok(ran) => Ok(!ran.succeeded()),
+    let mut command = environment.command_of_copy(log, step, copy)?;
+    Ok(match log.run_for(command.args(words), LIMIT) {
+        Ok(ran) => !ran.succeeded(),
         Err(error) if was_interrupted() => return Err(error),
-        Err(_) => Ok(true),
+        Err(_) => true,
     })
 }
 
-/// A fresh copy of the store.
-fn copy(changed: &[String]) -> Result<StoreCopy> {
+fn copy(log: &Log, changed: &[String]) -> Result<StoreCopy> {
     let folder = workspace::work_folder(STEP)?.canonicalize()?;
     let (store, objects) = (folder.join("store"), folder.join("objects"));
-    for folder in [&store, &objects] {
-        if folder.exists() {
-            fs::remove_dir_all(folder)?;
-        }
-    }
-    copy_folder(&workspace::root().join("store"), &store)?;
-    fs::create_dir_all(&objects)?;
+    workspace::remove(&store)?;
+    workspace::empty_folder(&objects)?;
+    let mut copy = Command::new("cp");
+    log.must(
+        copy.arg("-r")
+            .arg(workspace::root().join("store"))
+            .arg(&store),
+    )?;
     Ok(StoreCopy {
         store,
         objects,
@@ -251,31 +234,12 @@ fn copy(changed: &[String]) -> Result<StoreCopy> {
     })
 }
 
-fn copy_folder(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let path = entry?.path();
-        let place = to.join(path.file_name().unwrap_or_default());
-        if path.is_dir() {
-            copy_folder(&path, &place)?;
-        } else {
-            fs::copy(&path, &place)?;
-        }
-    }
-    Ok(())
-}
-
 fn apply(log: &Log, fault: &Fault, copy: &StoreCopy) -> Result<()> {
     let mut patch = Command::new("patch");
     patch.args(["-p2", "--batch", "--fuzz=0", "--silent", "--reject-file=-"]);
     patch.arg("-d").arg(&copy.store).arg("-i").arg(&fault.patch);
-    if !log.run(&mut patch, PATCH_LIMIT)?.succeeded() {
-        bail!(
-            "{} does not apply to the sources any more: make it anew",
-            workspace::shown(&fault.patch)
-        );
-    }
-    Ok(())
+    let applied = log.must(&mut patch).map(|_| ());
+    applied.context("a fault does not apply to the sources any more: make it anew")
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{bail, Result};
 
@@ -13,19 +12,13 @@ use crate::step::Tally;
 use crate::tools;
 use crate::workspace;
 
-/// The step's name.
 pub const STEP: &str = "shares-model";
-
-const LIMIT: Duration = Duration::from_secs(600);
 
 /// The errors of order that the model has, from 1 on.
 const FAULTS: u32 = 6;
 
-/// Checks the model without an error and with each.
 pub fn test(log: &Log) -> Result<Tally> {
-    if !tools::is_on_path("spin") {
-        return Ok(Tally::skip(STEP, "spin is not installed"));
-    }
+    tools::need(&["spin"])?;
     let folder = workspace::work_folder(STEP)?;
     let mut tally = Tally::default();
     for fault in 0..=FAULTS {
@@ -51,12 +44,10 @@ fn errors(log: &Log, folder: &Path, fault: u32) -> Result<bool> {
     compile.current_dir(folder);
     compile.args(["-O2", "-w", "-DSAFETY", "-DCOLLAPSE", "-o", "pan", "pan.c"]);
     for command in [&mut generate, &mut compile] {
-        if !log.run(command, LIMIT)?.succeeded() {
-            bail!("the model does not compile");
-        }
+        log.must(command)?;
     }
     let mut check = Command::new(folder.join("pan"));
-    let ran = log.run(check.current_dir(folder).arg("-m100000"), LIMIT)?;
+    let ran = log.run(check.current_dir(folder).arg("-m100000"))?;
     errors_told(&ran.text)
 }
 

@@ -1,24 +1,27 @@
 //! Steps of a test run: what each found, and how it is told.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::process::Command;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, Result};
 
-use crate::pace::Pace;
-use crate::process::{was_interrupted, Log};
+use crate::process::{reason, tail, was_interrupted, FinishedProgram, Log};
+use crate::progress::Pace;
 use crate::workspace;
 
 /// Steps that run beside each other at most, each on a processor of its own: guests
 /// take memory, too.
 const BESIDE_MAX: usize = 4;
 
+/// How many of the steps that took most of the time are named at the end.
+const LONGEST: usize = 10;
+
 /// Lines of a failed step's log that are shown.
 const TAIL_LINES: usize = 60;
 
-/// How much is tested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TestScope {
     /// Under two minutes, once things are built.
     Quick,
@@ -28,10 +31,8 @@ pub enum TestScope {
     Long,
 }
 
-/// What a step found out.
 #[derive(Default)]
 pub struct Tally {
-    /// Tests that passed.
     pub passed: u64,
     /// Tests that failed, with what is to be said about each.
     pub failed: Vec<(String, String)>,
@@ -40,7 +41,6 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// One test that passed.
     pub fn pass() -> Tally {
         Tally {
             passed: 1,
@@ -48,7 +48,6 @@ impl Tally {
         }
     }
 
-    /// One test that failed.
     pub fn fail(name: &str, why: impl Into<String>) -> Tally {
         Tally {
             failed: vec![(name.to_owned(), why.into())],
@@ -56,7 +55,6 @@ impl Tally {
         }
     }
 
-    /// One test that cannot run here.
     pub fn skip(name: &str, reason: impl Into<String>) -> Tally {
         Tally {
             skipped: vec![(name.to_owned(), reason.into())],
@@ -73,11 +71,65 @@ impl Tally {
         }
     }
 
-    /// Adds what another found.
     pub fn add(&mut self, other: Tally) {
         self.passed += other.passed;
         self.failed.extend(other.failed);
         self.skipped.extend(other.skipped);
+    }
+
+    /// What a program says by the Test Anything Protocol: `ok N - name`, `not ok N - name`,
+    /// `# SKIP reason` behind a check or behind a plan of none, and the plan `1..N`, without
+    /// which it came to no proper end.
+    pub fn of_tap(step: &str, output: &str) -> Tally {
+        let mut tally = Tally::default();
+        let mut planned = None;
+        for line in output.lines() {
+            let (said, skipped) = match line.split_once(" # SKIP ") {
+                Some((said, why)) => (said, Some(why)),
+                None => (line, None),
+            };
+            let name = said.split_once(" - ").map_or(said, |(_, name)| name);
+            if let Some(count) = said.strip_prefix("1..") {
+                planned = count.trim().parse().ok();
+                tally.add(skipped.map_or(Tally::default(), |why| Tally::skip(step, why)));
+            } else if said.starts_with("not ok ") {
+                tally.add(Tally::fail(step, name));
+            } else if said.starts_with("ok ") {
+                let name = format!("{step} {name}");
+                tally.add(skipped.map_or(Tally::pass(), |why| Tally::skip(&name, why)));
+            }
+        }
+        let seen = tally.passed + (tally.failed.len() + tally.skipped.len()) as u64;
+        if planned != Some(seen) && (planned, seen) != (Some(0), 1) {
+            tally.add(Tally::fail(
+                step,
+                format!("{seen} checks and no proper end"),
+            ));
+        }
+        tally
+    }
+
+    /// One test that passes where a program succeeds.
+    pub fn of_run(log: &Log, name: &str, command: &mut Command, why: &str) -> Result<Tally> {
+        Ok(Tally::of(name, log.run(command)?.succeeded(), why))
+    }
+
+    /// The same of a program that ran tests, with what its end says beside them.
+    pub fn whole(mut self, name: &str, ran: &FinishedProgram) -> Tally {
+        if !ran.succeeded() && self.failed.is_empty() {
+            self.add(Tally::fail(name, "it does not compile, or crashed"));
+        } else if ran.succeeded() && self.passed == 0 && self.skipped.is_empty() {
+            self.add(Tally::fail(name, "no test ran"));
+        }
+        self
+    }
+
+    /// What was found, or that it cannot be had here.
+    pub fn or_skip(step: &str, found: Result<Tally>) -> Result<Tally> {
+        found.or_else(|error| match reason(&error) {
+            Some(reason) => Ok(Tally::skip(step, reason)),
+            None => Err(error),
+        })
     }
 
     /// Adds the `SKIP: reason` lines of a program's output.
@@ -87,8 +139,7 @@ impl Tally {
         }
     }
 
-    /// Whether nothing of it could run.
-    fn did_not_run(&self) -> bool {
+    pub fn did_not_run(&self) -> bool {
         self.passed == 0 && self.failed.is_empty()
     }
 
@@ -112,41 +163,22 @@ pub fn skip_lines(text: &str) -> impl Iterator<Item = String> + '_ {
 /// What is left of a step when all that it needs is built.
 pub type Rest = Box<dyn FnOnce(&Log) -> Result<Tally> + Send>;
 
-/// How far a step is in front.
-pub enum Stage {
-    /// At its end.
-    Ended(Tally),
-    /// What is left takes one processor, and nothing that another step changes.
-    Rest(Rest),
-}
-
-impl Stage {
-    /// To the end of the step, in front.
-    pub fn finish(self, log: &Log) -> Result<Tally> {
-        match self {
-            Stage::Ended(tally) => Ok(tally),
-            Stage::Rest(rest) => rest(log),
-        }
-    }
-}
-
 type InFront<'a, T> = Box<dyn Fn(&Log) -> Result<T> + 'a>;
 
 /// What a step does; what its programs say goes to the log.
 pub enum Action<'a> {
     /// With nothing beside it.
     Alone(InFront<'a, Tally>),
-    /// In front until the rest of it may run beside other steps.
-    Beside(InFront<'a, Stage>),
+    /// In front until the rest of it may run beside other steps: it takes one processor, and
+    /// nothing that another step changes.
+    Beside(InFront<'a, Rest>),
 }
 
-/// A named part of a test run.
 pub struct Step<'a> {
     /// What `--only` takes.
     pub name: String,
     /// What `--list` says.
     pub about: String,
-    /// Does it.
     pub run: Action<'a>,
 }
 
@@ -167,7 +199,7 @@ pub fn run_all(steps: &[Step], mut partial: Vec<String>) -> Result<Tally> {
     let Report {
         total,
         not_run,
-        took,
+        mut took,
         ..
     } = report;
     if !not_run.is_empty() {
@@ -184,9 +216,20 @@ pub fn run_all(steps: &[Step], mut partial: Vec<String>) -> Result<Tally> {
             total.skipped.len()
         ));
     }
-    tell_skipped(&total);
-    tell_failed(&total);
-    tell_longest(took);
+    let skipped = total.skipped.iter();
+    let skipped = skipped.map(|(name, reason)| format!("{name}: {reason}"));
+    tell_list("Not run here", skipped.collect());
+    let first = |why: &str| why.lines().next().unwrap_or_default().to_owned();
+    let failed = total.failed.iter();
+    let failed = failed.map(|(name, why)| format!("{name}: {}", first(why)));
+    tell_list("Failed", failed.collect());
+    // Those that ran beside others count whole.
+    took.sort();
+    let longest = took.iter().rev().take(LONGEST);
+    let longest = longest.map(|(time, name)| format!("{:>12}  {name}", shown(*time)));
+    if took.len() > LONGEST {
+        tell_list("The longest steps", longest.collect());
+    }
     println!("in {}", shown(started.elapsed()));
     print!("{}", not_full(&partial));
     println!("{}", total.counts());
@@ -216,22 +259,21 @@ fn run_steps(steps: &[Step], report: &mut Report) -> Result<()> {
             let found = match &step.run {
                 Action::Alone(run) => run(&log),
                 Action::Beside(start) => match start(&log) {
-                    Ok(Stage::Ended(tally)) => Ok(tally),
-                    Ok(Stage::Rest(rest)) => {
+                    Ok(rest) => {
                         let over = over.clone();
                         running += 1;
                         scope.spawn(move || {
                             let found = catch_unwind(AssertUnwindSafe(|| rest(&log)));
                             let found = found.unwrap_or_else(|_| Err(anyhow!("it panicked")));
                             // Nobody listens any more where the run was interrupted.
-                            let _ = over.send(EndedStep::new(done, log, found, began));
+                            let _ = over.send((done, log, found, began.elapsed()));
                         });
                         continue;
                     }
                     Err(error) => Err(error),
                 },
             };
-            report.take(steps, EndedStep::new(done, log, found, began))?;
+            report.take(steps, (done, log, found, began.elapsed()))?;
         }
         for _ in 0..running {
             report.take(steps, ended.recv()?)?;
@@ -240,26 +282,9 @@ fn run_steps(steps: &[Step], report: &mut Report) -> Result<()> {
     })
 }
 
-/// A step at its end.
-struct EndedStep {
-    index: usize,
-    log: Log,
-    found: Result<Tally>,
-    took: Duration,
-}
+/// A step's index, its log, what it found and how long it took.
+type EndedStep = (usize, Log, Result<Tally>, Duration);
 
-impl EndedStep {
-    fn new(index: usize, log: Log, found: Result<Tally>, began: Instant) -> EndedStep {
-        EndedStep {
-            index,
-            log,
-            found,
-            took: began.elapsed(),
-        }
-    }
-}
-
-/// What all steps found so far.
 struct Report {
     pace: Pace,
     total: Tally,
@@ -268,9 +293,9 @@ struct Report {
 }
 
 impl Report {
-    fn take(&mut self, steps: &[Step], ended: EndedStep) -> Result<()> {
-        let step = &steps[ended.index];
-        let found = match ended.found {
+    fn take(&mut self, steps: &[Step], (index, log, found, took): EndedStep) -> Result<()> {
+        let step = &steps[index];
+        let found = match Tally::or_skip(&step.name, found) {
             Ok(found) => found,
             Err(error) if was_interrupted() => return Err(error),
             Err(error) => Tally::fail(&step.name, format!("{error:#}")),
@@ -278,10 +303,10 @@ impl Report {
         if found.did_not_run() {
             self.not_run.push(step.name.clone());
         } else {
-            self.pace.ended(&step.name, ended.took)?;
-            self.took.push((ended.took, step.name.clone()));
+            self.pace.ended(&step.name, took)?;
+            self.took.push((took, step.name.clone()));
         }
-        tell(step, &ended.log, &found, ended.took)?;
+        tell(step, &log, &found, took)?;
         self.total.add(found);
         Ok(())
     }
@@ -302,11 +327,7 @@ fn tell(step: &Step, log: &Log, found: &Tally, took: Duration) -> Result<()> {
         return Ok(());
     }
     println!("---- the end of {} ----", workspace::shown(log.path()));
-    let text = log.text()?;
-    let lines: Vec<&str> = text.lines().collect();
-    for line in &lines[lines.len().saturating_sub(TAIL_LINES)..] {
-        println!("{line}");
-    }
+    println!("{}", tail(&log.text()?, TAIL_LINES));
     for (name, why) in &found.failed {
         println!("FAILED {name}: {why}");
     }
@@ -314,36 +335,9 @@ fn tell(step: &Step, log: &Log, found: &Tally, took: Duration) -> Result<()> {
     Ok(())
 }
 
-fn tell_skipped(total: &Tally) {
-    if total.skipped.is_empty() {
-        return;
-    }
-    println!("\nNot run here:");
-    for (name, reason) in &total.skipped {
-        println!("  {name}: {reason}");
-    }
-}
-
-/// The steps that took most of the time; those that ran beside others count whole.
-fn tell_longest(mut took: Vec<(Duration, String)>) {
-    const LONGEST: usize = 10;
-    if took.len() <= LONGEST {
-        return;
-    }
-    took.sort();
-    println!("\nThe longest steps:");
-    for (time, name) in took.iter().rev().take(LONGEST) {
-        println!("  {:>12}  {name}", shown(*time));
-    }
-}
-
-fn tell_failed(total: &Tally) {
-    if total.failed.is_empty() {
-        return;
-    }
-    println!("\nFailed:");
-    for (name, why) in &total.failed {
-        println!("  {name}: {}", why.lines().next().unwrap_or_default());
+fn tell_list(title: &str, lines: Vec<String>) {
+    if !lines.is_empty() {
+        println!("\n{title}:\n  {}", lines.join("\n  "));
     }
 }
 
@@ -398,12 +392,12 @@ mod tests {
             let start = move |_: &Log| {
                 let (running, meet) = (running.clone(), meet.clone());
                 running.fetch_add(1, SeqCst);
-                Ok(Stage::Rest(Box::new(move |_: &Log| {
+                Ok(Box::new(move |_: &Log| {
                     // Each waits until the other is there.
                     meet.wait();
                     running.fetch_sub(1, SeqCst);
                     Ok(Tally::pass())
-                })))
+                }) as Rest)
             };
             Step {
                 name: format!("unit-{name}"),
@@ -422,7 +416,7 @@ mod tests {
             name: "unit-panics".to_owned(),
             about: String::new(),
             run: Action::Beside(Box::new(|_| {
-                Ok(Stage::Rest(Box::new(|_| panic!("as the test wants it"))))
+                Ok(Box::new(|_: &Log| -> Result<Tally> { panic!("as the test wants it") }) as Rest)
             })),
         };
         let total = run_all(&[beside("a"), beside("b"), alone, panics], Vec::new()).unwrap();
@@ -431,11 +425,15 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_has_one_form() {
-        let mut tally = Tally::pass();
-        tally.add(Tally::fail("a", "why"));
-        tally.add(Tally::of("b", true, ""));
-        tally.add(Tally::skip("c", "no tool"));
-        assert_eq!(tally.counts(), "2 passed, 1 failed, 1 skipped");
+    fn checks_are_counted_and_a_missing_end_is_a_failure() {
+        let text =
+            "# x\nok 1 - a\n    ok 1 - not ours\nnot ok 2 - b\nok 3 - c # SKIP no tool\n1..3\n";
+        let tally = Tally::of_tap("s", text);
+        assert_eq!(tally.counts(), "1 passed, 1 failed, 1 skipped");
+        assert_eq!(tally.failed[0].1, "b");
+        assert_eq!(Tally::of_tap("s", "ok 1 - a\n").failed.len(), 1);
+        let tally = Tally::of_tap("s", "1..0 # SKIP none\n");
+        assert_eq!(tally.skipped, [("s".to_owned(), "none".to_owned())]);
+        assert!(tally.did_not_run());
     }
 }

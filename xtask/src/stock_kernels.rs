@@ -5,71 +5,29 @@ use std::cmp::Ordering;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result};
 
-use crate::apt::{Reason, Suite};
-use crate::kernels::{missing_tool, KernelRecipe};
-use crate::process::Log;
-
-const UNPACK_LIMIT: Duration = Duration::from_secs(1800);
+use crate::apt::Suite;
+use crate::kernels::KernelRecipe;
+use crate::process::{unavailable, Log};
+use crate::tools;
+use crate::workspace;
 
 /// Modules of stock kernels that guests get, with what these depend on.
-const STOCK_MODULES: &[&str] = &[
-    "zram",
-    "zsmalloc",
-    "lz4",
-    "lz4hc",
-    "lz4_compress",
-    "lz4hc_compress",
-    "zstd",
-    "842",
-    "842_compress",
-    "842_decompress",
-    "lzo",
-    "lzo-rle",
-    "deflate",
-    "ext4",
-    "btrfs",
-    "loop",
-    "dm-mod",
-    "dm-crypt",
-    "xts",
-    "aesni-intel",
-    "algif_skcipher",
-    "zbud",
-    "z3fold",
-    "dm-flakey",
-    "dm-delay",
-    "dm-zero",
-    "virtio_blk",
-    "virtio_pci",
-    "crc32c_generic",
-    "crc32c-intel",
-    "xxhash_generic",
-    "sha256_generic",
-    "blake2b_generic",
-];
+const STOCK_MODULES: &str = "zram zsmalloc lz4 lz4hc lz4_compress lz4hc_compress zstd 842 \
+    842_compress 842_decompress lzo lzo-rle deflate ext4 btrfs loop dm-mod dm-crypt xts \
+    aesni-intel algif_skcipher zbud z3fold dm-flakey dm-delay dm-zero virtio_blk virtio_pci \
+    crc32c_generic crc32c-intel xxhash_generic sha256_generic blake2b_generic";
 
 /// Fetches and unpacks it; its release.
-pub fn fetch(
-    log: &Log,
-    recipe: &KernelRecipe,
-    place: &Path,
-) -> Result<std::result::Result<String, Reason>> {
-    if let Some(reason) = missing_tool(&["depmod", "xz"]) {
-        return Ok(Err(reason));
-    }
-    let suite = match Suite::open(log, recipe.suite, recipe.arch, &place.join("apt"))? {
-        Ok(suite) => suite,
-        Err(reason) => return Ok(Err(reason)),
-    };
+pub fn fetch(log: &Log, recipe: &KernelRecipe, place: &Path) -> Result<String> {
+    tools::need(&["depmod", "xz"])?;
+    let suite = Suite::open(log, recipe.suite, recipe.arch(), &place.join("apt"))?;
     let (series, flavour) = recipe.series;
     let names = suite.names(&format!("^linux-image-{series}.*-{flavour}$"))?;
     let Some(release) = newest(&names, series, flavour) else {
-        let why = format!("{} has no kernel {series} for {flavour}", recipe.suite);
-        return Ok(Err(why));
+        unavailable!("{} has no kernel {series} for {flavour}", recipe.suite);
     };
     let root = place.join("root");
     suite.unpack(log, &packages(&suite, &release)?, &root)?;
@@ -78,8 +36,10 @@ pub fn fetch(
         std::os::unix::fs::symlink("usr/lib", root.join("lib"))?;
     }
     redirect_headers(&root, &release)?;
-    choose_modules(log, &root, &release, &place.join("modules"))?;
-    Ok(Ok(release))
+    workspace::whole(&place.join("modules"), |modules| {
+        choose_modules(log, &root, &release, modules)
+    })?;
+    Ok(release)
 }
 
 /// Where its packages put the image: newer ones beside the modules.
@@ -163,46 +123,22 @@ fn redirect_headers(root: &Path, release: &str) -> Result<()> {
 
 /// Copies the modules that guests need, unpacked, into a folder of their own.
 fn choose_modules(log: &Log, root: &Path, release: &str, to: &Path) -> Result<()> {
-    let unfinished = to.with_extension("unfinished");
-    if unfinished.exists() {
-        fs::remove_dir_all(&unfinished)?;
-    }
-    let from = root.join("lib/modules").join(release);
-    let depmod = |root: &Path| -> Result<()> {
-        let mut command = Command::new("depmod");
-        command.arg("-b").arg(root).arg(release);
-        match log.run(&mut command, UNPACK_LIMIT)?.succeeded() {
-            true => Ok(()),
-            false => bail!("depmod fails on {}", root.display()),
-        }
-    };
+    let depmod = |root: &Path| log.must(Command::new("depmod").arg("-b").arg(root).arg(release));
     depmod(root)?;
-    let dependencies = fs::read_to_string(from.join("modules.dep"))?;
-    let target = unfinished.join("lib/modules").join(release);
-    for path in zmeld_vm::with_dependencies(&dependencies, STOCK_MODULES) {
-        let copy = target.join(&path);
-        fs::create_dir_all(copy.parent().unwrap_or(&target))?;
-        fs::copy(from.join(&path), &copy)?;
-        if path.ends_with(".xz") {
-            let mut command = Command::new("xz");
-            command.arg("-d").arg(&copy);
-            if !log.run(&mut command, UNPACK_LIMIT)?.succeeded() {
-                bail!("{} cannot be unpacked", copy.display());
-            }
+    let kernel = zmeld_vm::Kernel {
+        image: PathBuf::new(),
+        release: release.to_owned(),
+        modules: Some(root.join("lib/modules").join(release)),
+        kind: zmeld_vm::KernelKind::Image,
+    };
+    let modules: Vec<&str> = STOCK_MODULES.split_whitespace().collect();
+    kernel.copy_modules(&modules, to)?;
+    for path in workspace::all_files(to)? {
+        if path.extension().is_some_and(|it| it == "xz") {
+            log.must(Command::new("xz").arg("-d").arg(&path))?;
         }
     }
-    for name in [
-        "modules.order",
-        "modules.builtin",
-        "modules.builtin.modinfo",
-    ] {
-        fs::copy(from.join(name), target.join(name))?;
-    }
-    depmod(&unfinished)?;
-    if to.exists() {
-        fs::remove_dir_all(to)?;
-    }
-    fs::rename(&unfinished, to)?;
+    depmod(to)?;
     Ok(())
 }
 
@@ -223,20 +159,14 @@ mod tests {
         ]
         .map(str::to_owned)
         .to_vec();
-        let newest = |series, flavour| newest(&names, series, flavour);
-        assert_eq!(newest("6.1", "amd64").as_deref(), Some("6.1.0-50-amd64"));
-        assert_eq!(
-            newest("6.1", "rt-amd64").as_deref(),
-            Some("6.1.0-51-rt-amd64")
-        );
-        assert_eq!(
-            newest("6.12", "amd64").as_deref(),
-            Some("6.12.95+deb12-amd64")
-        );
-        assert_eq!(
-            newest("7.2", "arm64-16k").as_deref(),
-            Some("7.2.13+deb13-arm64-16k")
-        );
-        assert_eq!(newest("7.2", "amd64"), None);
+        for (series, flavour, release) in [
+            ("6.1", "amd64", Some("6.1.0-50-amd64")),
+            ("6.1", "rt-amd64", Some("6.1.0-51-rt-amd64")),
+            ("6.12", "amd64", Some("6.12.95+deb12-amd64")),
+            ("7.2", "arm64-16k", Some("7.2.13+deb13-arm64-16k")),
+            ("7.2", "amd64", None),
+        ] {
+            assert_eq!(newest(&names, series, flavour).as_deref(), release);
+        }
     }
 }

@@ -3,17 +3,15 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Result;
+pub use zmeld_vm::on_path;
 
-use crate::process::Log;
+use crate::process::{output_of, unavailable, Log};
 use crate::workspace;
-
-const LIMIT: Duration = Duration::from_secs(900);
 
 /// An empty program needs no time.
 const PROBE_LIMIT: Duration = Duration::from_secs(60);
@@ -23,19 +21,27 @@ pub fn c_compiler() -> OsString {
     env::var_os("CC").unwrap_or_else(|| "cc".into())
 }
 
-/// Whether a program can be started at all.
-pub fn is_there(program: &str) -> bool {
-    Command::new(program)
-        .arg("--version")
-        .output()
-        .is_ok_and(|output| output.status.success())
-}
-
-pub use zmeld_vm::on_path;
-
 /// Whether there is a program of that name; it is not started.
 pub fn is_on_path(program: &str) -> bool {
     on_path(program).is_some()
+}
+
+/// All of these programs are here, or nothing can be done.
+pub fn need(programs: &[&str]) -> Result<()> {
+    let is_missing = |program: &&&str| !is_on_path(program);
+    let missing: Vec<&str> = programs.iter().filter(is_missing).copied().collect();
+    if !missing.is_empty() {
+        unavailable!("missing: {}", missing.join(", "));
+    }
+    Ok(())
+}
+
+/// This is root, or nothing can be done.
+pub fn need_root(what: &str) -> Result<()> {
+    if !is_root() {
+        unavailable!("{what}: only root may");
+    }
+    Ok(())
 }
 
 /// Whether the compiler makes programs with these flags that also run, behind
@@ -54,20 +60,18 @@ pub fn works(
     fs::write(&file, source)?;
     let mut compile = Command::new(compiler);
     compile.args(flags).arg(&file).arg("-o").arg(&program);
-    match log.run(&mut compile, LIMIT) {
-        Err(error) => return Ok(Err(format!("{error:#}"))),
-        Ok(ran) if !ran.succeeded() => return Ok(Err(first_line(&ran.text))),
-        Ok(_) => {}
-    }
     let mut words: Vec<PathBuf> = run_with.iter().map(PathBuf::from).collect();
     words.push(program);
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).arg("-runs=1");
-    Ok(match log.run(&mut command, PROBE_LIMIT) {
-        Err(error) => Err(format!("{error:#}")),
-        Ok(ran) if !ran.succeeded() => Err(first_line(&ran.text)),
-        Ok(_) => Ok(()),
-    })
+    let mut start = Command::new(&words[0]);
+    start.args(&words[1..]).arg("-runs=1");
+    for mut command in [compile, start] {
+        match log.run_for(&mut command, PROBE_LIMIT) {
+            Err(error) => return Ok(Err(format!("{error:#}"))),
+            Ok(ran) if !ran.succeeded() => return Ok(Err(first_line(&ran.text))),
+            Ok(_) => {}
+        }
+    }
+    Ok(Ok(()))
 }
 
 /// The first line that a program said, after the command's own.
@@ -78,14 +82,12 @@ fn first_line(text: &str) -> String {
         .to_owned()
 }
 
-/// Whether this is root.
 pub fn is_root() -> bool {
-    fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+    nix::unistd::geteuid().is_root()
 }
 
 /// The first number of clang's version, where there is a clang.
 pub fn clang_major() -> Option<String> {
-    let output = Command::new("clang").arg("-dumpversion").output().ok()?;
-    let version = String::from_utf8_lossy(&output.stdout).into_owned();
-    version.trim().split('.').next().map(str::to_owned)
+    let version = output_of(Command::new("clang").arg("-dumpversion")).ok()?;
+    version.split('.').next().map(str::to_owned)
 }

@@ -1,145 +1,99 @@
 //! `cargo xtask vm`: the module, or the kernel's own zram, in a kernel of its own.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result};
 
-use crate::arguments::Arguments;
 use crate::guest::Addition;
-use crate::kernels::{self, Kernel, KernelRecipe};
-use crate::machine::{self, BootOptions, GuestOutcome};
+use crate::kernels::{self, KernelRecipe};
+use crate::machine::{self, BootOptions};
 use crate::module_build::{self, Flavour};
 use crate::process::Log;
-use crate::workspace;
 
-/// What a run that could not take place ends with.
-const SKIPPED: u8 = 77;
 /// The script succeeded, and the kernel complained.
 const COMPLAINED: u8 = 100;
 /// The guest ended before its script did.
 const DIED: u8 = 101;
 
-/// The arguments of `vm`.
-pub const USAGE: &str = "KERNEL [OPTION]... [SCRIPT [ARGUMENT]...]";
-
-/// What `vm` does.
-pub const ABOUT: &str = "\
-Boots zmeld.ko in a kernel and runs a script there, or a shell without one. The
-script's output goes to standard output and its exit code is ours; 77: it cannot
-run here, and why; 100: the kernel complained; 101: the guest died. KERNEL is
-  um        user-mode Linux from the newest linux-source
-  um-debug  the same with KASAN, lockdep, kmemleak and fault injection
-  kcsan     the newest linux-source in QEMU, watching for data races
-  6.1, 6.12, 7.2, 7.3, 6.12-rt, 7.3-rt
-            Debian's kernels in QEMU, -rt: with PREEMPT_RT
-  6.1-arm64, 7.3-arm64, 6.12-arm64-16k, 7.3-arm64-16k
-            the same for arm64, -16k: with pages of 16 KiB
-What is missing is fetched and built under target/kernels, once. Remove a folder
-there to take a newer kernel. Options:
-  --module PATH     this module, and not one built from store/kmod
-  --no-module       none: the kernel's own zram is there
-  --no-load         the script loads the module itself
-  --debug           with assertions and self-tests (always so in um-debug)
-  --memory MIB      the guest's memory (512)
-  --cpus N          its processors (2)
-  --disk MIB        an empty disk; may be repeated
-  --file PATH[=AT]  a file for the guest, in /guest or AT; may be repeated
-  --with PROGRAM    a program of this machine; may be repeated
-  --set NAME=VALUE  a variable for the script; may be repeated
-  --append WORDS    more for the kernel's command line
-  --messages PATH   keep the kernel's messages there
-  --time-limit S    the longest it may take (900)";
-
-struct Options {
-    recipe: &'static KernelRecipe,
-    module: Module,
-    boot: BootOptions,
+/// Boot zmeld.ko in a kernel and run a script there, or a shell without one
+///
+/// The script's output goes to standard output and its exit code is ours; 77: it cannot
+/// run here, and why; 100: the kernel complained; 101: the guest died. KERNEL is um
+/// (user-mode Linux from the newest linux-source), um-debug (the same with KASAN, lockdep,
+/// kmemleak and fault injection), kcsan (the newest linux-source in QEMU, watching for data
+/// races), or one of Debian's in QEMU: 6.1, 6.12, 7.2, 7.3; 6.12-rt and 7.3-rt with
+/// PREEMPT_RT; 6.1-arm64, 7.3-arm64, 6.12-arm64-16k and 7.3-arm64-16k for arm64, -16k with
+/// pages of 16 KiB. What is missing is fetched and built under target/kernels, once. Remove
+/// a folder there to take a newer kernel.
+#[derive(clap::Args)]
+pub struct Options {
+    #[arg(value_parser = kernels::named)]
+    kernel: &'static KernelRecipe,
+    /// This module, and not one built from store/kmod
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["no_module", "debug"])]
+    module: Option<PathBuf>,
+    /// None: the kernel's own zram is there
+    #[arg(long, conflicts_with = "debug")]
+    no_module: bool,
+    /// The script loads the module itself
+    #[arg(long)]
+    no_load: bool,
+    /// With assertions and self-tests (always so in um-debug)
+    #[arg(long)]
+    debug: bool,
+    /// The guest's memory
+    #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u64).range(1..))]
+    memory: u64,
+    /// Its processors
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..))]
+    cpus: u32,
+    /// An empty disk; may be repeated
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
+    disk: Vec<u64>,
+    /// A file for the guest, in /guest or AT; may be repeated
+    #[arg(long, value_name = "PATH[=AT]", value_parser = file)]
+    file: Vec<Addition>,
+    /// A program of this machine; may be repeated
+    #[arg(long, value_name = "PROGRAM")]
+    with: Vec<String>,
+    /// A variable for the script; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    set: Vec<(String, String)>,
+    /// More for the kernel's command line
+    #[arg(long, value_name = "WORDS", default_value = "")]
+    append: String,
+    /// Keep the kernel's messages there
+    #[arg(long, value_name = "PATH")]
     messages: Option<PathBuf>,
+    /// The longest it may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..))]
+    time_limit: u64,
+    /// The script and its arguments
+    #[arg(
+        value_name = "SCRIPT",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    script: Vec<String>,
 }
 
-enum Module {
-    Built(Flavour),
-    Given(PathBuf),
-    None,
-}
-
-fn parse(arguments: &[String]) -> Result<Options> {
-    let known: Vec<&str> = kernels::RECIPES.iter().map(|recipe| recipe.name).collect();
-    let Some((name, rest)) = arguments.split_first() else {
-        bail!("name a kernel: {}", known.join(", "));
-    };
-    let Some(recipe) = kernels::recipe(name) else {
-        bail!("there is no kernel {name:?}: {}", known.join(", "));
-    };
-    let mut options = Options {
-        recipe,
-        module: Module::Built(Flavour::of(recipe)),
-        boot: BootOptions::default(),
-        messages: None,
-    };
-    let mut arguments = Arguments::new(rest);
-    while let Some(argument) = arguments.next() {
-        let boot = &mut options.boot;
-        match argument {
-            "--module" => options.module = Module::Given(PathBuf::from(arguments.value()?)),
-            "--no-module" => options.module = Module::None,
-            "--no-load" => boot.load = false,
-            "--debug" => options.module = Module::Built(Flavour::Debug),
-            "--memory" => boot.memory = number(argument, arguments.value()?)?,
-            "--cpus" => boot.processors = number(argument, arguments.value()?)? as u32,
-            "--disk" => boot.disks.push(number(argument, arguments.value()?)?),
-            "--file" => boot.files.push(file(arguments.value()?)?),
-            "--with" => boot.programs.push(arguments.value()?.to_owned()),
-            "--set" => boot.variables.push(variable(arguments.value()?)?),
-            "--append" => boot.append += &format!(" {}", arguments.value()?),
-            "--messages" => options.messages = Some(PathBuf::from(arguments.value()?)),
-            "--time-limit" => {
-                boot.limit = Duration::from_secs(number(argument, arguments.value()?)?)
-            }
-            other if other.starts_with('-') => bail!("there is no option {other:?}: vm {USAGE}"),
-            script => {
-                boot.script = Some(self::script(Path::new(script))?);
-                boot.arguments = arguments.by_ref().map(str::to_owned).collect();
-            }
-        }
-    }
-    Ok(options)
-}
-
-fn number(name: &str, text: &str) -> Result<u64> {
-    match text.parse() {
-        Ok(0) | Err(_) => bail!("{name} {text}: not a number above zero"),
-        Ok(number) => Ok(number),
-    }
-}
-
-fn variable(text: &str) -> Result<(String, String)> {
-    let (name, value) = text
-        .split_once('=')
-        .with_context(|| format!("--set {text}: not NAME=VALUE"))?;
+fn variable(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("not NAME=VALUE")?;
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.is_empty() || !name.chars().all(fits) {
-        bail!("--set {text}: {name:?} is no name of a variable");
+        return Err(format!("{name:?} is no name of a variable"));
     }
     Ok((name.to_owned(), value.to_owned()))
 }
 
-fn file(text: &str) -> Result<Addition> {
-    let (path, at) = match text.split_once('=') {
-        Some((path, at)) => (path, at.to_owned()),
-        None => (text, format!("/guest/{}", name_of(Path::new(text)))),
-    };
-    Addition::file(&at, Path::new(path))
-}
-
-fn name_of(path: &Path) -> String {
-    path.file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned()
+fn file(text: &str) -> Result<Addition, String> {
+    let (path, at) = text.split_once('=').unwrap_or((text, ""));
+    let name = Path::new(path).file_name().unwrap_or_default();
+    let own = format!("/guest/{}", name.to_string_lossy());
+    let at = if at.is_empty() { &own } else { at };
+    Addition::file(at, Path::new(path)).map_err(|error| format!("{error:#}"))
 }
 
 /// The script, under the name that the guest's first program starts.
@@ -149,93 +103,56 @@ pub fn script(path: &Path) -> Result<Addition> {
     Ok(script)
 }
 
-/// Runs what the arguments say.
-pub fn run(arguments: &[String]) -> Result<ExitCode> {
-    let mut options = parse(arguments)?;
-    let logs = workspace::work_folder("logs")?;
-    let log = Log::create(&logs.join(format!("vm-{}.log", options.recipe.name)))?;
-    let skip = |reason: &str| {
-        eprintln!("SKIP: {}: {reason}", options.recipe.name);
-        Ok(ExitCode::from(SKIPPED))
+pub fn run(options: Options) -> Result<ExitCode> {
+    let recipe = options.kernel;
+    let mut arguments = options.script.into_iter();
+    let script = arguments.next().map(|path| script(Path::new(&path)));
+    let script = script.transpose()?;
+    let log = Log::named(&format!("vm-{}", recipe.name))?;
+    let kernel = kernels::provide(&log, recipe).context(recipe.name)?;
+    machine::need(&kernel).context(recipe.name)?;
+    let module = match (options.module, options.debug) {
+        _ if options.no_module => None,
+        (Some(path), _) => Some(path),
+        (None, true) => Some(module_build::build(&log, &kernel, Flavour::Debug)?),
+        (None, false) => Some(module_build::build(&log, &kernel, Flavour::of(recipe))?),
     };
-    let kernel = match kernels::provide(&log, options.recipe)? {
-        Ok(kernel) => kernel,
-        Err(reason) => return skip(&reason),
+    let boot = BootOptions {
+        script,
+        arguments: arguments.collect(),
+        variables: options.set,
+        module: module.map(|path| Addition::module(&path)).transpose()?,
+        load: !options.no_load,
+        files: options.file,
+        programs: options.with,
+        memory: options.memory,
+        processors: options.cpus,
+        disks: options.disk,
+        append: options.append,
+        limit: Duration::from_secs(options.time_limit),
+        ..BootOptions::default()
     };
-    if let Some(reason) = machine::cannot_run(&kernel) {
-        return skip(&reason);
-    }
-    options.boot.module = match &options.module {
-        Module::None => None,
-        Module::Given(path) => Some(Addition::module(path)?),
-        Module::Built(_) if !module_build::is_there() => {
-            bail!("there is no module to build: store/kmod has no Kbuild (--no-module?)")
-        }
-        Module::Built(flavour) => {
-            let module = module_build::build(&log, &kernel, *flavour)?;
-            Some(Addition::module(&module)?)
-        }
-    };
-    let outcome = machine::run(&kernel, &options.boot, &mut std::io::stdout())?;
+    let outcome = machine::run(&kernel, &boot, &mut std::io::stdout())?;
     if let Some(path) = &options.messages {
         std::fs::write(path, &outcome.messages)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    Ok(ExitCode::from(verdict(&kernel, &outcome)))
-}
-
-/// The exit code, with what there is to say about it said.
-fn verdict(kernel: &Kernel, outcome: &GuestOutcome) -> u8 {
-    let mut err = std::io::stderr().lock();
     for complaint in &outcome.complaints {
-        let _ = writeln!(err, "the kernel complained: {complaint}");
+        eprintln!("the kernel complained: {complaint}");
     }
-    match outcome.code {
+    Ok(ExitCode::from(match outcome.code {
         None => {
-            let _ = writeln!(
-                err,
-                "{}\nthe guest ({}) ended before its script did; its kernel's last words are above",
-                outcome.tail(),
-                kernel.recipe.name
+            let name = recipe.name;
+            eprintln!(
+                "{}\nthe guest ({name}) ended before its script did",
+                outcome.tail()
             );
             DIED
         }
         Some(0) if !outcome.complaints.is_empty() => {
-            let _ = writeln!(err, "keep all that it said with --messages PATH");
+            eprintln!("keep all that it said with --messages PATH");
             COMPLAINED
         }
         Some(code) => code as u8,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::arguments::words;
-
-    #[test]
-    fn arguments_are_understood_or_refused() {
-        let options = parse(&words(
-            "um-debug --memory 256 --disk 64 --disk 32 --set A=b=c --no-load Cargo.toml x --y",
-        ))
-        .unwrap();
-        assert_eq!(options.recipe.name, "um-debug");
-        assert!(matches!(options.module, Module::Built(Flavour::Debug)));
-        assert_eq!(options.boot.memory, 256);
-        assert_eq!(options.boot.disks, [64, 32]);
-        assert_eq!(options.boot.variables, [("A".into(), "b=c".into())]);
-        assert_eq!(options.boot.arguments, ["x", "--y"]);
-        assert!(!options.boot.load);
-        for bad in [
-            "",
-            "7.9",
-            "um --memory",
-            "um --memory 0",
-            "um --set =x",
-            "um --what",
-            "um /no/such/script",
-        ] {
-            assert!(parse(&words(bad)).is_err(), "{bad}");
-        }
-    }
+    }))
 }

@@ -2,17 +2,16 @@
 
 use std::env;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// The workspace's top folder.
 pub fn root() -> PathBuf {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
     xtask.parent().unwrap_or(xtask).to_path_buf()
 }
 
-/// Cargo's target folder.
 pub fn target() -> PathBuf {
     let target =
         env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
@@ -39,6 +38,60 @@ pub fn files(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     }
     found.sort();
     Ok(found)
+}
+
+/// All files below a folder, sorted; links are left out.
+pub fn all_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in
+        fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?
+    {
+        let entry = entry?;
+        match entry.file_type()? {
+            kind if kind.is_dir() => found.extend(all_files(&entry.path())?),
+            kind if kind.is_file() => found.push(entry.path()),
+            _ => {}
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// What `make` makes at a place: there whole, or not at all.
+pub fn whole(place: &Path, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let name = place.file_name().unwrap_or_default().to_string_lossy();
+    let unfinished = place.with_file_name(format!("{name}.unfinished"));
+    remove(&unfinished)?;
+    make(&unfinished)?;
+    remove(place)?;
+    fs::rename(&unfinished, place).with_context(|| format!("cannot make {}", place.display()))
+}
+
+/// The same of a folder that is not made twice; where it is.
+pub fn kept(place: PathBuf, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+    if !place.exists() {
+        whole(&place, make)?;
+    }
+    Ok(place)
+}
+
+/// Removes a file, or a folder with all that is in it, where there is one.
+pub fn remove(path: &Path) -> Result<()> {
+    let removed = match path.is_dir() && !path.is_symlink() {
+        true => fs::remove_dir_all(path),
+        false => fs::remove_file(path),
+    };
+    match removed {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub fn empty_folder(path: &Path) -> Result<()> {
+    remove(path)?;
+    fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))
 }
 
 /// A path as people type it from the workspace's top folder.

@@ -1,14 +1,16 @@
 //! What a program is made of: the bill of materials (CycloneDX), and the licences of
 //! everything that is linked in.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{bail, Context, Result};
 use serde_json::{json, Value};
 
 use super::{source, Release};
+use crate::process::output_of;
 use crate::workspace;
 
 /// Names under which crates keep their licences; nested ones are those of C libraries.
@@ -21,57 +23,61 @@ const C_LIBRARIES: &[(&str, &str, &str)] = &[
     ("libz-sys", "zlib", "Zlib"),
 ];
 
-/// A crate that is linked in.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Crate {
     name: String,
     version: String,
     licence: String,
     ours: bool,
-    folder: std::path::PathBuf,
+    folder: PathBuf,
 }
 
-/// What the program of this target is linked from.
+impl Crate {
+    /// A line of `cargo tree`: name, version, a path where it is ours, `|`, the licence.
+    fn of_line(tree: &Path, line: &str) -> Option<Crate> {
+        let (package, licence) = line.trim_end_matches(" (*)").split_once('|')?;
+        let mut words = package.split(' ');
+        let (name, version) = (words.next()?, words.next()?.trim_start_matches('v'));
+        Some(Crate {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            licence: licence.replace('/', " OR "),
+            ours: words.next().is_some(),
+            folder: tree.join(format!("vendor/{name}-{version}")),
+        })
+    }
+}
+
 pub struct Bill {
-    crates: Vec<Crate>,
+    crates: BTreeSet<Crate>,
     compiler: String,
     musl: bool,
 }
 
 impl Bill {
-    /// Of the program `zmeld` in that tree.
-    pub fn of(tree: &Path, triple: &str, compiler: &str) -> Result<Bill> {
-        let metadata = source::metadata(tree, triple)?;
-        let linked = linked(&metadata).context("cargo's metadata has another form")?;
-        let packages = metadata["packages"].as_array().context("no packages")?;
-        let mut crates = Vec::new();
-        for package in packages {
-            let text = |name: &str| package[name].as_str().unwrap_or_default().to_owned();
-            if !linked.contains(&text("id")) {
-                continue;
-            }
-            let manifest = text("manifest_path");
-            crates.push(Crate {
-                name: text("name"),
-                version: text("version"),
-                licence: text("license").replace('/', " OR "),
-                ours: package["source"].is_null(),
-                folder: Path::new(&manifest).parent().unwrap_or(tree).to_path_buf(),
-            });
-        }
-        crates.sort_by(|one, other| (&one.name, &one.version).cmp(&(&other.name, &other.version)));
+    /// Of the programs in that tree: what they depend on, without what only builds or tests.
+    pub fn of(tree: &Path, triple: &str) -> Result<Bill> {
+        let mut list = source::cargo(tree);
+        list.args(["tree", "--offline", "--locked", "--target", triple]);
+        list.args(["--package=zmeld", "--package=zmeld-guard", "--prefix=none"]);
+        list.args(["--edges=normal,no-proc-macro", "--format={p}|{l}"]);
+        let lines = output_of(&mut list)?;
+        let mut rustc = Command::new("rustc");
+        let compiler = output_of(rustc.current_dir(workspace::root()).arg("--version"))?;
         Ok(Bill {
-            crates,
-            compiler: compiler.to_owned(),
+            crates: lines
+                .lines()
+                .filter_map(|it| Crate::of_line(tree, it))
+                .collect(),
+            compiler: compiler.split(' ').nth(1).unwrap_or_default().to_owned(),
             musl: triple.ends_with("musl"),
         })
     }
 
-    /// How many crates of others.
     pub fn count(&self) -> usize {
         self.crates.iter().filter(|it| !it.ours).count()
     }
 
-    /// CycloneDX 1.5.
     pub fn cyclonedx(&self, release: &Release) -> Result<String> {
         let mut components: Vec<Value> = self.crates.iter().map(component).collect();
         for (owner, name, licence) in C_LIBRARIES {
@@ -177,39 +183,6 @@ fn library(name: &str, version: Option<&str>, licence: &str) -> Value {
     component
 }
 
-/// The packages that end in the program: what it depends on, without what only
-/// builds or tests.
-fn linked(metadata: &Value) -> Option<BTreeSet<String>> {
-    let nodes = metadata["resolve"]["nodes"].as_array()?;
-    let by_id: BTreeMap<&str, &Value> = nodes
-        .iter()
-        .filter_map(|node| Some((node["id"].as_str()?, node)))
-        .collect();
-    let packages = metadata["packages"].as_array()?;
-    let is = |package: &&Value, name: &str| package["name"].as_str() == Some(name);
-    let root = packages.iter().find(|package| is(package, "zmeld"))?["id"].as_str()?;
-    let is_macro: BTreeSet<&str> = packages
-        .iter()
-        .filter(|package| package["targets"].to_string().contains("\"proc-macro\""))
-        .filter_map(|package| package["id"].as_str())
-        .collect();
-    let mut found = BTreeSet::new();
-    let mut next = VecDeque::from([root]);
-    while let Some(id) = next.pop_front() {
-        if is_macro.contains(id) || !found.insert(id.to_owned()) {
-            continue;
-        }
-        for dependency in by_id.get(id)?["deps"].as_array()? {
-            let kinds = dependency["dep_kinds"].as_array()?;
-            // Null is a normal dependency; others build or test.
-            if kinds.iter().any(|kind| kind["kind"].is_null()) {
-                next.push_back(dependency["pkg"].as_str()?);
-            }
-        }
-    }
-    Some(found)
-}
-
 /// The text of a licence for a crate that brings none.
 fn licence_text(of: &Crate) -> Result<String> {
     match of.licence.contains("Apache-2.0") {
@@ -224,7 +197,6 @@ fn licence_text(of: &Crate) -> Result<String> {
     }
 }
 
-/// The text of a licence, as SPDX has it.
 pub(super) fn text_of(id: &str) -> Result<String> {
     let licence = spdx::license_id(id).with_context(|| format!("SPDX has no licence {id}"))?;
     Ok(licence.text().to_owned())
@@ -237,23 +209,17 @@ fn kept_text(name: &str) -> Result<String> {
 }
 
 fn licence_files(folder: &Path) -> Result<BTreeSet<String>> {
-    let mut found = BTreeSet::new();
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .to_lowercase();
-        if path.is_dir() {
-            found.extend(licence_files(&path)?);
-        } else if LICENCE_NAMES.iter().any(|start| name.starts_with(start)) {
-            if let Ok(text) = fs::read_to_string(&path) {
-                found.insert(text.replace("\r\n", "\n"));
-            }
-        }
-    }
-    Ok(found)
+    let mut files = workspace::all_files(folder)?;
+    files.retain(|path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        LICENCE_NAMES
+            .iter()
+            .any(|start| name.to_lowercase().starts_with(start))
+    });
+    let texts = files
+        .iter()
+        .filter_map(|path| fs::read_to_string(path).ok());
+    Ok(texts.map(|text| text.replace("\r\n", "\n")).collect())
 }
 
 #[cfg(test)]
@@ -268,22 +234,11 @@ mod tests {
     }
 
     #[test]
-    fn what_only_builds_is_not_linked() {
-        let kind =
-            |name: &str, kind: Value| json!({ "pkg": name, "dep_kinds": [{ "kind": kind }] });
-        let metadata = json!({
-            "packages": [
-                { "id": "z", "name": "zmeld", "targets": [] },
-                { "id": "m", "name": "macros", "targets": [{ "kind": ["proc-macro"] }] },
-            ],
-            "resolve": { "nodes": [
-                { "id": "z", "deps": [kind("a", Value::Null), kind("m", Value::Null), kind("t", json!("dev"))] },
-                { "id": "a", "deps": [kind("c", json!("build")), kind("b", Value::Null)] },
-                { "id": "b", "deps": [] },
-                { "id": "m", "deps": [kind("c", Value::Null)] },
-            ]},
-        });
-        let linked = linked(&metadata).unwrap();
-        assert_eq!(linked, BTreeSet::from(["a", "b", "z"].map(str::to_owned)));
+    fn a_crate_has_its_folder_and_its_licence() {
+        let of = |line: &str| Crate::of_line(Path::new("/t"), line).unwrap();
+        let other = of("adler2 v2.0.1|0BSD OR MIT/Apache-2.0 (*)");
+        assert_eq!(other.folder, Path::new("/t/vendor/adler2-2.0.1"));
+        assert_eq!(other.licence, "0BSD OR MIT OR Apache-2.0");
+        assert!(!other.ours && of("zmeld v0.1.0 (/t/crates/zmeld)|GPL-2.0-or-later").ours);
     }
 }

@@ -2,22 +2,16 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
-use anyhow::{bail, Context, Result};
+use anyhow::Result;
 
 use super::tree::Tree;
 use super::{Package, Release};
 use crate::kernels::Arch;
-use crate::process::Log;
+use crate::process::{output_of, Log};
 use crate::workspace;
-
-const LIMIT: Duration = Duration::from_secs(900);
-
-/// The scripts that dpkg runs.
-const SCRIPTS: &[&str] = &["preinst", "postinst", "prerm", "postrm"];
 
 /// Makes the package; the tree gets dpkg's own folder for as long as that takes.
 pub fn make(
@@ -28,90 +22,36 @@ pub fn make(
     tree: &Tree,
 ) -> Result<PathBuf> {
     let arch = arch.map_or("all", Arch::debian);
-    let place = release
-        .folder
-        .join(format!("{}_{}_{arch}.deb", package.name, release.version));
-    let control = tree.root().join("DEBIAN");
-    fs::create_dir_all(&control)?;
-    fs::set_permissions(&control, fs::Permissions::from_mode(0o755))?;
-    let put = |name: &str, text: &str, mode: u32| -> Result<()> {
-        let path = control.join(name);
-        fs::write(&path, text)?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(mode))?;
-        Ok(())
-    };
-    put(
-        "control",
-        &control_file(release, package, arch, size_kib(tree)?),
-        0o644,
+    let (name, version) = (package.name, &release.version);
+    let place = release.folder.join(format!("{name}_{version}_{arch}.deb"));
+    // Before there is more in it than is installed.
+    tree.paths()?;
+    let size = output_of(
+        Command::new("du")
+            .args(["-sk", "--apparent-size"])
+            .arg(&tree.root),
     )?;
-    put("md5sums", &sums(tree)?, 0o644)?;
-    for script in SCRIPTS {
+    let size = size.split_whitespace().next().unwrap_or("0");
+    let mut sums = Command::new("sh");
+    let script = "find . -type f -printf '%P\\0' | LC_ALL=C sort -z | xargs -0 md5sum";
+    let sums = output_of(sums.current_dir(&tree.root).args(["-c", script]))? + "\n";
+    let text = package.fill(&package.control()?, version);
+    let text = text.replace("@ARCH@", arch).replace("@SIZE@", size);
+    let control = tree.root.join("DEBIAN");
+    tree.file("DEBIAN/control", text)?;
+    tree.file("DEBIAN/md5sums", sums)?;
+    for script in ["preinst", "postinst", "prerm", "postrm"] {
         let path = format!("packaging/debian/{}.{script}", package.scripts());
         if let Ok(text) = fs::read_to_string(workspace::root().join(path)) {
-            put(script, &package.fill(&text, &release.version), 0o755)?;
+            tree.program(&format!("DEBIAN/{script}"), package.fill(&text, version))?;
         }
     }
+    fs::set_permissions(&control, fs::Permissions::from_mode(0o755))?;
     let mut build = Command::new("dpkg-deb");
-    build.args([
-        "--root-owner-group",
-        "-Zxz",
-        "-z6",
-        "--threads-max=1",
-        "--build",
-    ]);
-    build.arg(tree.root()).arg(&place);
+    build.args("--root-owner-group -Zxz -z6 --threads-max=1 --build".split(' '));
+    build.arg(&tree.root).arg(&place);
     build.env("SOURCE_DATE_EPOCH", release.epoch.to_string());
-    let built = log.run(&mut build, LIMIT)?.succeeded();
-    fs::remove_dir_all(&control)?;
-    if !built {
-        bail!("dpkg-deb fails, see {}", workspace::shown(log.path()));
-    }
-    Ok(place)
-}
-
-fn control_file(release: &Release, package: &Package, arch: &str, size_kib: u64) -> String {
-    let mut text = format!(
-        "Package: {}\nVersion: {}\nArchitecture: {arch}\nInstalled-Size: {size_kib}\n\
-         Maintainer: The zmeld developers <zmeld@zmeld.invalid>\nSection: {}\nPriority: optional\n",
-        package.name, release.version, package.section
-    );
-    for (field, value) in package.debian {
-        text += &format!("{field}: {value}\n");
-    }
-    text += &format!("Description: {}\n", package.summary);
-    for line in package.description.lines() {
-        text += &format!(" {line}\n");
-    }
-    text
-}
-
-/// What it takes on disk, as dpkg counts: whole KiB for each file.
-fn size_kib(tree: &Tree) -> Result<u64> {
-    let mut sum = 0;
-    for path in tree.paths() {
-        sum += fs::symlink_metadata(inside(tree, path))?
-            .len()
-            .div_ceil(1024);
-    }
-    Ok(sum)
-}
-
-fn sums(tree: &Tree) -> Result<String> {
-    let is_file = |path: &&String| !inside(tree, path).is_symlink();
-    let files = tree.paths().iter().filter(is_file);
-    let output = Command::new("md5sum")
-        .current_dir(tree.root())
-        .args(files.map(|path| path.trim_start_matches('/')))
-        .output()
-        .context("cannot start md5sum")?;
-    if !output.status.success() {
-        bail!("md5sum fails: {}", String::from_utf8_lossy(&output.stderr));
-    }
-    Ok(String::from_utf8(output.stdout)?)
-}
-
-fn inside(tree: &Tree, path: &str) -> PathBuf {
-    tree.root()
-        .join(Path::new(path).strip_prefix("/").unwrap_or(Path::new(path)))
+    let built = log.must(&mut build);
+    workspace::remove(&control)?;
+    built.map(|_| place)
 }

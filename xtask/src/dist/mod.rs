@@ -17,52 +17,42 @@ pub mod source;
 mod tree;
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{bail, Context, Result};
 
-use crate::apt::Reason;
 use crate::kernels::Arch;
-use crate::package::{self, Dkms};
-use crate::process::Log;
+use crate::module_build::{Module, ZMELD, ZWORD};
+use crate::package;
+use crate::process::{output_of, reason, Log};
 use crate::tools;
 use crate::workspace;
 use bill::Bill;
 use program::Target;
 use tree::Tree;
 
-/// The arguments of `dist`.
-pub const USAGE: &str = "";
+/// Make under target/dist what is released, from the last commit
+///
+/// The source archive with all crates, static programs for x86-64 and arm64, packages of them
+/// and of the kernel modules' sources (.deb, .rpm), bills of materials, and SHA256SUMS. What
+/// this machine lacks is named and left out. The same commit and compilers give the same bytes.
+#[derive(clap::Args)]
+pub struct Options {}
 
-/// What `dist` does.
-pub const ABOUT: &str = "\
-Makes under target/dist what is released, from the last commit: the source archive with
-all crates, static programs for x86-64 and arm64, packages of them and of the kernel module's sources (.deb,
-.rpm), bills of materials, and SHA256SUMS. What this machine lacks is named and left
-out. The same commit and compilers give the same bytes.";
-
-/// What is made, and where.
 pub struct Release {
     /// The one version of program, module and packages.
     pub version: String,
     /// When the commit was made, in seconds: the time of everything.
     pub epoch: u64,
-    /// Where results go.
     pub folder: PathBuf,
 }
 
-/// A package, whatever its format.
+/// A package, whatever its format: `packaging/debian/NAME.control` says what it is.
 pub struct Package {
     name: &'static str,
-    summary: &'static str,
-    description: &'static str,
-    section: &'static str,
-    /// More fields for dpkg.
-    debian: &'static [(&'static str, &'static str)],
     /// The module, where it is one that DKMS builds.
-    dkms: Option<&'static Dkms>,
+    dkms: Option<&'static Module>,
 }
 
 impl Package {
@@ -77,72 +67,34 @@ impl Package {
             None => text.replace("@VERSION@", version),
         }
     }
+
+    fn control(&self) -> Result<String> {
+        let path = format!("packaging/debian/{}.control", self.name);
+        fs::read_to_string(workspace::root().join(&path)).context(path)
+    }
 }
 
 const PROGRAM: Package = Package {
     name: "zmeld",
-    summary: "makes the memory of a Linux machine go further",
-    description: "\
-Says what compressed swap would save on this machine, sets it up (zram, zswap,
-disks, encrypted ones), watches over it and takes it back. Installing it sets
-nothing up.",
-    section: "admin",
-    debian: &[
-        // util-linux, which every Debian has, is not to be named.
-        ("Depends", "mount"),
-        ("Recommends", "kmod"),
-        ("Suggests", "cryptsetup-bin, zword-dkms, zmeld-dkms"),
-    ],
     dkms: None,
 };
 
-/// What both modules' packages say to dpkg.
-const DKMS_FIELDS: &[(&str, &str)] = &[
-    ("Depends", "dkms (>= 2.8)"),
-    (
-        "Recommends",
-        "openssl, linux-headers-amd64 | linux-headers-arm64 | linux-headers-rpi-2712 | \
-         linux-headers-generic | linux-headers",
-    ),
-];
-
 const MODULE: Package = Package {
     name: "zmeld-dkms",
-    summary: "kernel module of zmeld, built by DKMS",
-    description: "\
-The sources of zmeld.ko, a compressed block device in RAM with zram's interface
-that also keeps identical pages once. DKMS builds it for each kernel that is
-installed.",
-    section: "kernel",
-    debian: DKMS_FIELDS,
-    dkms: Some(&package::ZMELD),
+    dkms: Some(&ZMELD),
 };
 
 const CODEC: Package = Package {
     name: "zword-dkms",
-    summary: "codec zword for zswap, built by DKMS",
-    description: "\
-The sources of zword.ko, a codec for pages of memory: with it the kernel's own
-zswap, and zram up to 6.11, hold more pages than with zstd. DKMS builds it for
-each kernel that is installed. Installing it changes no setting.",
-    section: "kernel",
-    debian: DKMS_FIELDS,
-    dkms: Some(&package::ZWORD),
+    dkms: Some(&ZWORD),
 };
 
 impl Release {
     /// That of the last commit, with results in `folder`.
     pub fn of_commit(folder: &Path) -> Result<Release> {
-        let output = Command::new("git")
-            .current_dir(workspace::root())
-            .args(["log", "-1", "--format=%ct"])
-            .output()
-            .context("cannot start git")?;
-        let epoch = String::from_utf8_lossy(&output.stdout);
-        let epoch = epoch
-            .trim()
-            .parse()
-            .context("this is no clone: git knows no commit")?;
+        let epoch = git(&["log", "-1", "--format=%ct"])?;
+        let epoch = epoch.parse();
+        let epoch = epoch.context("this is no clone: git knows no commit")?;
         fs::create_dir_all(folder)?;
         Ok(Release {
             version: package::module_version()?,
@@ -161,7 +113,6 @@ impl Release {
         })
     }
 
-    /// The name of its tree and archive.
     pub fn name(&self) -> String {
         format!("zmeld-{}", self.version)
     }
@@ -173,44 +124,34 @@ impl Release {
         Ok(folder)
     }
 
-    /// Its time, as ISO 8601 writes it.
+    /// Where the files of the program's package are laid out.
+    fn program_tree(&self, arch: Arch) -> Result<Tree> {
+        let root = self.work(&format!("tree-zmeld-{}", arch.debian()))?;
+        Ok(Tree { root })
+    }
+
     fn time(&self) -> Result<String> {
-        let output = Command::new("date")
-            .args(["-u", "+%Y-%m-%dT%H:%M:%SZ", "-d"])
-            .arg(format!("@{}", self.epoch))
-            .output()?;
-        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        let time = format!("@{}", self.epoch);
+        output_of(Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ", "-d", &time]))
     }
 }
 
-/// Makes all of it.
-pub fn run(arguments: &[String]) -> Result<ExitCode> {
-    if let Some(argument) = arguments.first() {
-        bail!("there is no argument {argument:?}");
-    }
+fn git(arguments: &[&str]) -> Result<String> {
+    let mut git = Command::new("git");
+    output_of(git.current_dir(workspace::root()).args(arguments))
+}
+
+pub fn run() -> Result<ExitCode> {
     let release = Release::of_commit(&workspace::target().join("dist"))?;
-    let log = Log::create(&workspace::work_folder("logs")?.join("dist.log"))?;
-    if is_changed()? {
+    let log = Log::named("dist")?;
+    if !git(&["status", "--porcelain"])?.is_empty() {
         bail!("there are changes that are not committed: packages are made from a commit");
     }
-    let made = make(&log, &release)?;
-    for path in &made {
-        let size = fs::metadata(path)?.len();
-        println!("{:>10}  {}", kib(size), workspace::shown(path));
+    for path in &make(&log, &release)? {
+        let kib = fs::metadata(path)?.len().div_ceil(1024);
+        println!("{kib:>10} KiB  {}", workspace::shown(path));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn kib(bytes: u64) -> String {
-    format!("{} KiB", bytes.div_ceil(1024))
-}
-
-fn is_changed() -> Result<bool> {
-    let output = Command::new("git")
-        .current_dir(workspace::root())
-        .args(["status", "--porcelain"])
-        .output()?;
-    Ok(!output.stdout.is_empty())
 }
 
 /// Makes everything that can be made here; the paths of what was.
@@ -218,82 +159,67 @@ pub fn make(log: &Log, release: &Release) -> Result<Vec<PathBuf>> {
     let sources = source::tree(log, release, &release.work("source")?)?;
     let archive = release.folder.join(format!("{}.tar.xz", release.name()));
     source::pack(log, release, &sources, &archive)?;
-    let [build, scripts] = arch_files(release, &archive)?;
-    let mut targets = vec![own_target()?];
-    match program::arm64(log)? {
-        Ok(target) => targets.push(target),
-        Err(reason) => println!("Nothing for arm64: {reason}."),
-    }
-    let products = release.work("products")?;
-    let mut made = vec![archive, build, scripts];
-    // What the program says of itself is the same for every processor: this one's.
-    let mut speaks = None;
-    for target in &targets {
-        let program = program::build(log, release, &sources, target, &products)?;
-        let bill = Bill::of(&sources, target.triple, &compiler()?)?;
-        let machine = program::machine(target.arch);
-        let list = format!("{}-{machine}.cdx.json", release.name());
-        let list = release.folder.join(list);
-        fs::write(&list, bill.cyclonedx(release)?)?;
-        made.push(list);
-        println!(
-            "{machine}: {} crates of others are linked in.",
-            bill.count()
-        );
-
-        let speaks = speaks.get_or_insert_with(|| program.clone());
-        let files = program_tree(release, &sources, target.arch, &program, speaks, &bill)?;
-        let alone = format!("{}-{machine}", release.name());
-        let alone = release.folder.join(alone);
-        fs::copy(&program, &alone)?;
-        made.push(alone);
-        made.extend(packages(log, release, &PROGRAM, Some(target.arch), &files)?);
+    let mut made = arch_files(release, &archive)?.to_vec();
+    made.push(archive);
+    for arch in [Arch::Amd64, Arch::Arm64] {
+        let program = match make_program(log, release, &sources, arch) {
+            Err(error) if reason(&error).is_some() => {
+                println!("Nothing for {}: {error}.", arch.debian());
+                continue;
+            }
+            program => program?,
+        };
+        let machine = program::machine(arch);
+        let name = format!("{}-{machine}", release.name());
+        let list = release.folder.join(format!("{name}.cdx.json"));
+        fs::write(&list, program.bill.cyclonedx(release)?)?;
+        let crates = program.bill.count();
+        println!("{machine}: {crates} crates of others are linked in.");
+        let alone = release.folder.join(name);
+        fs::copy(&program.file, &alone)?;
+        made.extend([list, alone]);
+        made.extend(packages(log, release, &PROGRAM, Some(arch), &program.tree)?);
     }
     for module in [&MODULE, &CODEC] {
-        let files = module_tree(release, module, &package::module_version()?, &sources)?;
+        let files = module_tree(release, module, &release.version, &sources)?;
         made.extend(packages(log, release, module, None, &files)?);
     }
     made.push(checksums(release, &made)?);
     Ok(made)
 }
 
-/// This machine's; says what would be better, where that is not the best.
-fn own_target() -> Result<Target> {
-    let (target, better) = program::target()?;
-    if let Some(better) = better {
-        println!("The program is {better}.");
-    }
-    Ok(target)
+/// A program, what it is made of, and the files of its package.
+struct Program {
+    file: PathBuf,
+    bill: Bill,
+    tree: Tree,
 }
 
-/// The program's .deb for a processor; if it cannot be built here, why.
-pub fn make_program_deb(
-    log: &Log,
-    release: &Release,
-    arch: Arch,
-) -> Result<std::result::Result<PathBuf, Reason>> {
-    let sources = source::tree(log, release, &release.work("source")?)?;
-    let own = own_target()?;
+fn make_program(log: &Log, release: &Release, sources: &Path, arch: Arch) -> Result<Program> {
     let products = release.work("products")?;
-    let build = |target: &Target| program::build(log, release, &sources, target, &products);
-    // What the program says of itself is asked of one that runs here.
-    let speaks = build(&own)?;
-    let (target, program) = match arch {
-        Arch::Amd64 => (own, speaks.clone()),
-        Arch::Arm64 => match program::arm64(log)? {
-            Ok(target) => {
-                let program = build(&target)?;
-                (target, program)
-            }
-            Err(reason) => return Ok(Err(reason)),
-        },
+    let build = |target: &Target| program::build(log, release, sources, target, &products);
+    let (own, better) = program::target()?;
+    let target = match (arch, better) {
+        (Arch::Arm64, _) => program::arm64(log)?,
+        (Arch::Amd64, None) => own.clone(),
+        (Arch::Amd64, Some(better)) => {
+            println!("The program is {better}.");
+            own.clone()
+        }
     };
-    let bill = Bill::of(&sources, target.triple, &compiler()?)?;
-    let tree = program_tree(release, &sources, arch, &program, &speaks, &bill)?;
-    Ok(Ok(deb::make(log, release, &PROGRAM, Some(arch), &tree)?))
+    let file = build(&target)?;
+    let bill = Bill::of(sources, target.triple)?;
+    // What the program says of itself is asked of one that runs here.
+    let tree = program_tree(release, sources, arch, &file, &build(&own)?, &bill)?;
+    Ok(Program { file, bill, tree })
 }
 
-/// The .deb of the module's sources.
+pub fn make_program_deb(log: &Log, release: &Release, arch: Arch) -> Result<PathBuf> {
+    let sources = source::tree(log, release, &release.work("source")?)?;
+    let program = make_program(log, release, &sources, arch)?;
+    deb::make(log, release, &PROGRAM, Some(arch), &program.tree)
+}
+
 pub fn make_module_deb(log: &Log, release: &Release) -> Result<PathBuf> {
     let sources = source::tree(log, release, &release.work("source")?)?;
     let tree = module_tree(release, &MODULE, &release.version, &sources)?;
@@ -309,16 +235,15 @@ pub fn make_program_deb_of(
     folder: &Path,
 ) -> Result<PathBuf> {
     let next = from.as_version(version, folder)?;
-    let program = Tree::of(&from.work(&program_tree_name(arch))?)?;
-    deb::make(log, &next, &PROGRAM, Some(arch), &program)
+    deb::make(log, &next, &PROGRAM, Some(arch), &from.program_tree(arch)?)
 }
 
 /// The packages for this machine again with another version, from the trees that [`make`]
 /// left.
 pub fn make_next(log: &Log, from: &Release, version: &str, folder: &Path) -> Result<()> {
     let next = from.as_version(version, folder)?;
-    let program = Tree::of(&from.work(&program_tree_name(Arch::Amd64))?)?;
-    packages(log, &next, &PROGRAM, Some(Arch::Amd64), &program)?;
+    let arch = Arch::Amd64;
+    packages(log, &next, &PROGRAM, Some(arch), &from.program_tree(arch)?)?;
     for module in [&MODULE, &CODEC] {
         let tree = module_tree(&next, module, version, &workspace::root())?;
         packages(log, &next, module, None, &tree)?;
@@ -346,10 +271,6 @@ fn packages(
     Ok(made)
 }
 
-fn program_tree_name(arch: Arch) -> String {
-    format!("tree-zmeld-{}", arch.debian())
-}
-
 fn program_tree(
     release: &Release,
     from: &Path,
@@ -359,31 +280,23 @@ fn program_tree(
     bill: &Bill,
 ) -> Result<Tree> {
     const UNITS: &str = "/usr/lib/systemd";
-    let mut tree = Tree::new(&release.work(&program_tree_name(arch))?)?;
-    tree.program("/usr/bin/zmeld", &fs::read(program)?)?;
+    let tree = Tree::new(&release.program_tree(arch)?.root)?;
+    tree.program("/usr/bin/zmeld", fs::read(program)?)?;
     let guard = program.with_file_name("zmeld-guard");
-    tree.program("/usr/bin/zmeld-guard", &fs::read(guard)?)?;
-    tree.link(
-        &format!("{UNITS}/system-generators/zmeld-generator"),
-        "../../../bin/zmeld",
-    )?;
+    tree.program("/usr/bin/zmeld-guard", fs::read(guard)?)?;
+    let generator = format!("{UNITS}/system-generators/zmeld-generator");
+    tree.link(&generator, "../../../bin/zmeld")?;
     let packaging = from.join("packaging");
-    tree.folder(&format!("{UNITS}/system"), &packaging.join("systemd"))?;
-    tree.file(
+    tree.copy(&format!("{UNITS}/system"), &packaging.join("systemd"))?;
+    tree.copy(
         "/usr/lib/sysusers.d/zmeld.conf",
-        &fs::read(packaging.join("sysusers.conf"))?,
+        &packaging.join("sysusers.conf"),
     )?;
 
-    let says = |words: &[&str]| -> Result<Vec<u8>> {
-        let output = Command::new(speaks).args(words).output()?;
-        if !output.status.success() {
-            bail!("zmeld {} fails", words.join(" "));
-        }
-        Ok(output.stdout)
-    };
-    for (name, page) in man_pages(&String::from_utf8(says(&["man"])?)?) {
+    let says = |words: &[&str]| output_of(Command::new(speaks).args(words)).map(|it| it + "\n");
+    for (name, page) in man_pages(&says(&["man"])?) {
         let path = format!("/usr/share/man/man1/{name}.1.gz");
-        tree.file(&path, &gzip(page.as_bytes())?)?;
+        tree.file(&path, gzip(page)?)?;
     }
     for (shell, path) in [
         ("bash", "bash-completion/completions/zmeld"),
@@ -393,65 +306,44 @@ fn program_tree(
     ] {
         tree.file(
             &format!("/usr/share/{path}"),
-            &says(&["completions", shell])?,
+            says(&["completions", shell])?,
         )?;
     }
 
     const DOCS: &str = "/usr/share/doc/zmeld";
-    tree.file(
-        &format!("{DOCS}/README.md"),
-        &fs::read(from.join("README.md"))?,
-    )?;
-    tree.folder(&format!("{DOCS}/docs"), &from.join("docs"))?;
+    tree.copy(&format!("{DOCS}/README.md"), &from.join("README.md"))?;
+    tree.copy(&format!("{DOCS}/docs"), &from.join("docs"))?;
     for folder in ["grafana", "kubernetes", "prometheus"] {
-        tree.folder(&format!("{DOCS}/{folder}"), &packaging.join(folder))?;
+        tree.copy(&format!("{DOCS}/{folder}"), &packaging.join(folder))?;
     }
-    tree.file(
-        &format!("{DOCS}/examples/zmeld.toml"),
-        &fs::read(packaging.join("zmeld.toml"))?,
-    )?;
-    copyright(&mut tree, DOCS, from)?;
-    let changes = fs::read(from.join("CHANGELOG.md"))?;
-    tree.file(&format!("{DOCS}/changelog.gz"), &gzip(&changes)?)?;
+    let example = format!("{DOCS}/examples/zmeld.toml");
+    tree.copy(&example, &packaging.join("zmeld.toml"))?;
+    texts(&tree, DOCS, from)?;
     let third = bill::text_of("GPL-3.0-only")?;
-    tree.file(&format!("{DOCS}/GPL-3.0.gz"), &gzip(third.as_bytes())?)?;
-    tree.file(
-        &format!("{DOCS}/licences.gz"),
-        &gzip(bill.licences()?.as_bytes())?,
-    )?;
-    tree.file(
-        &format!("{DOCS}/zmeld.cdx.json"),
-        bill.cyclonedx(release)?.as_bytes(),
-    )?;
+    tree.file(&format!("{DOCS}/GPL-3.0.gz"), gzip(third)?)?;
+    tree.file(&format!("{DOCS}/licences.gz"), gzip(bill.licences()?)?)?;
+    tree.file(&format!("{DOCS}/zmeld.cdx.json"), bill.cyclonedx(release)?)?;
     Ok(tree)
 }
 
 /// What a module's package has, and the release's texts `from` its sources.
 fn module_tree(release: &Release, package: &Package, version: &str, from: &Path) -> Result<Tree> {
     let dkms = package.dkms.context("no package of a module")?;
-    let mut tree = Tree::new(&release.work(&format!("tree-{}", package.name))?)?;
+    let tree = Tree::new(&release.work(&format!("tree-{}", package.name))?)?;
     let sources = dkms.tree(&release.work("dkms")?, version)?;
-    tree.folder(&format!("/usr/src/{}-{version}", dkms.module), &sources)?;
+    tree.copy(&format!("/usr/src/{}-{version}", dkms.name), &sources)?;
     let docs = format!("/usr/share/doc/{}", package.name);
-    copyright(&mut tree, &docs, from)?;
-    let changes = fs::read(from.join("CHANGELOG.md"))?;
-    tree.file(&format!("{docs}/changelog.gz"), &gzip(&changes)?)?;
+    texts(&tree, &docs, from)?;
     for page in ["kernel-module.md", "secure-boot.md", "zword.md"] {
-        tree.file(
-            &format!("{docs}/{page}"),
-            &fs::read(from.join("docs").join(page))?,
-        )?;
+        tree.copy(&format!("{docs}/{page}"), &from.join("docs").join(page))?;
     }
-    if dkms.module == package::ZWORD.module {
+    if dkms.name == ZWORD.name {
+        let hooks = from.join("packaging/initramfs");
         for (place, name) in [
-            ("/usr/share/initramfs-tools/hooks/zword", "initramfs-tools"),
-            (
-                "/usr/lib/dracut/modules.d/90zword/module-setup.sh",
-                "dracut",
-            ),
+            ("share/initramfs-tools/hooks/zword", "initramfs-tools"),
+            ("lib/dracut/modules.d/90zword/module-setup.sh", "dracut"),
         ] {
-            let text = fs::read(from.join("packaging/initramfs").join(name))?;
-            tree.program(place, &text)?;
+            tree.program(&format!("/usr/{place}"), fs::read(hooks.join(name))?)?;
         }
     }
     Ok(tree)
@@ -481,52 +373,31 @@ fn man_pages(text: &str) -> Vec<(String, String)> {
     pages.collect()
 }
 
-fn copyright(tree: &mut Tree, docs: &str, from: &Path) -> Result<()> {
-    tree.file(&format!("{docs}/copyright"), COPYRIGHT.as_bytes())?;
-    let licence = fs::read(from.join("LICENSE"))?;
-    tree.file(&format!("{docs}/LICENSE.gz"), &gzip(&licence)?)
+fn texts(tree: &Tree, docs: &str, from: &Path) -> Result<()> {
+    tree.file(&format!("{docs}/copyright"), COPYRIGHT)?;
+    for (name, file) in [("LICENSE", "LICENSE"), ("changelog", "CHANGELOG.md")] {
+        let text = fs::read(from.join(file))?;
+        tree.file(&format!("{docs}/{name}.gz"), gzip(text)?)?;
+    }
+    Ok(())
 }
 
 /// The same bytes each time: without a name and a time.
-fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
-    let mut child = Command::new("gzip")
-        .args(["-9", "-n", "-c"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .context("cannot start gzip")?;
-    let mut input = child.stdin.take().context("no input of gzip")?;
-    let bytes = bytes.to_vec();
-    let writer = std::thread::spawn(move || input.write_all(&bytes));
-    let output = child.wait_with_output()?;
-    let written = writer.join().is_ok_and(|written| written.is_ok());
-    if !output.status.success() || !written {
-        bail!("gzip fails");
-    }
+fn gzip(bytes: impl AsRef<[u8]>) -> Result<Vec<u8>> {
+    let place = workspace::work_folder("dist")?.join("packed");
+    fs::write(&place, bytes)?;
+    let mut gzip = Command::new("gzip");
+    let packed = gzip.args(["-9", "-n", "-c"]).stdin(fs::File::open(&place)?);
+    let output = packed.stderr(Stdio::inherit()).output();
+    let output = output.context("cannot start gzip")?;
+    anyhow::ensure!(output.status.success(), "gzip fails");
     Ok(output.stdout)
-}
-
-fn compiler() -> Result<String> {
-    let output = Command::new("rustc")
-        .current_dir(workspace::root())
-        .arg("--version")
-        .output()
-        .context("cannot start rustc")?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    Ok(text.split(' ').nth(1).unwrap_or_default().trim().to_owned())
 }
 
 /// How Arch Linux builds it, with the archive's version and checksum.
 fn arch_files(release: &Release, archive: &Path) -> Result<[PathBuf; 2]> {
-    let output = Command::new("sha256sum")
-        .arg(archive)
-        .output()
-        .context("cannot start sha256sum")?;
-    let text = String::from_utf8_lossy(&output.stdout);
+    let text = output_of(Command::new("sha256sum").arg(archive))?;
     let sum = text.split(' ').next().unwrap_or_default();
-    if !output.status.success() || sum.len() != 64 {
-        bail!("sha256sum fails");
-    }
     let from = workspace::root().join("packaging/arch");
     let text = fs::read_to_string(from.join("PKGBUILD"))?
         .replace("@VERSION@", &release.version)
@@ -541,16 +412,10 @@ fn arch_files(release: &Release, archive: &Path) -> Result<[PathBuf; 2]> {
 fn checksums(release: &Release, made: &[PathBuf]) -> Result<PathBuf> {
     let mut names: Vec<_> = made.iter().filter_map(|path| path.file_name()).collect();
     names.sort();
-    let output = Command::new("sha256sum")
-        .current_dir(&release.folder)
-        .args(names)
-        .output()
-        .context("cannot start sha256sum")?;
-    if !output.status.success() {
-        bail!("sha256sum fails");
-    }
+    let mut sum = Command::new("sha256sum");
+    let sums = output_of(sum.current_dir(&release.folder).args(names))? + "\n";
     let place = release.folder.join("SHA256SUMS");
-    fs::write(&place, output.stdout)?;
+    fs::write(&place, sums)?;
     Ok(place)
 }
 

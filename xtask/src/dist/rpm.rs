@@ -3,17 +3,14 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result};
 
 use super::tree::Tree;
 use super::{program, Package, Release};
 use crate::kernels::Arch;
 use crate::process::Log;
 use crate::workspace;
-
-const LIMIT: Duration = Duration::from_secs(900);
 
 /// What rpmbuild does by itself and must not: it would name the machine and the hour,
 /// and change files.
@@ -28,7 +25,6 @@ const DEFINES: &[&str] = &[
     "_binary_payload w6.xzdio",
 ];
 
-/// Makes the package.
 pub fn make(
     log: &Log,
     release: &Release,
@@ -41,16 +37,22 @@ pub fn make(
     let spec = workspace::root().join(format!("packaging/rpm/{}.spec", package.scripts()));
     let text = fs::read_to_string(&spec)
         .with_context(|| format!("cannot read {}", workspace::shown(&spec)))?;
-    let own = tree.own_folders();
-    let folders = own.iter().map(|path| format!("%dir \"{path}\""));
-    let paths = tree.paths().iter().map(|path| format!("\"{path}\""));
+    let folders = tree
+        .own_folders()?
+        .into_iter()
+        .map(|path| format!("%dir \"{path}\""));
+    let paths = tree.paths()?.into_iter().map(|path| format!("\"{path}\""));
     let files: Vec<String> = folders.chain(paths).collect();
+    let control = package.control()?;
+    let said = control.split_once("\nDescription: ");
+    let (_, said) = said.context("a package without a description")?;
+    let (summary, description) = said.split_once('\n').unwrap_or((said, ""));
     let text = package
         .fill(&text, &release.version)
         .replace("@ARCH@", arch)
-        .replace("@SUMMARY@", package.summary)
-        .replace("@DESCRIPTION@", package.description)
-        .replace("@TREE@", &tree.root().display().to_string())
+        .replace("@SUMMARY@", summary)
+        .replace("@DESCRIPTION@", &description.trim().replace("\n ", "\n"))
+        .replace("@TREE@", &tree.root.display().to_string())
         .replace(
             "@FILES@",
             &format!("%defattr(-,root,root,-)\n{}", files.join("\n")),
@@ -67,9 +69,7 @@ pub fn make(
     }
     build.arg(&filled);
     build.env("SOURCE_DATE_EPOCH", release.epoch.to_string());
-    if !log.run(&mut build, LIMIT)?.succeeded() {
-        bail!("rpmbuild fails, see {}", workspace::shown(log.path()));
-    }
+    log.must(&mut build)?;
     let name = format!("{}-{}-1.{arch}.rpm", package.name, release.version);
     let place = release.folder.join(&name);
     fs::copy(work.join("RPMS").join(arch).join(&name), &place)
