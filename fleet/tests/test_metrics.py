@@ -140,7 +140,7 @@ def test_every_gauge_is_documented():
 
 def known():
     """What zmeld and zmeld-fleet export."""
-    source = (TOP / "crates" / "zmeld-swap" / "src" / "metrics.rs").read_text()
+    source = (TOP / "crates" / "zmeld-status" / "src" / "metrics.rs").read_text()
     of_zmeld = re.findall(r'^    "(zmeld_[a-z0-9_]+)" (?:Gauge|Counter) "', source, re.MULTILINE)
     assert len(of_zmeld) > 40
     return {*of_zmeld, *(family.name for family in metrics.FAMILIES)}

@@ -33,7 +33,7 @@ pub enum Error {
     },
     /// A set-up could not be applied or taken back.
     #[error(transparent)]
-    Swap(#[from] zmeld_swap::Error),
+    Swap(#[from] zmeld_setup::Error),
     /// A workload that failed by itself: not for want of memory.
     #[error("{what}")]
     Workload {
@@ -58,7 +58,7 @@ impl Error {
     pub fn is_missing(&self) -> bool {
         match self {
             Error::Missing { .. } => true,
-            Error::Swap(err) => err.kind() == zmeld_swap::ErrorKind::Missing,
+            Error::Swap(err) => err.kind() == zmeld_setup::ErrorKind::Missing,
             _ => false,
         }
     }

@@ -6,7 +6,7 @@
 //! | [`recipe`] | what is run, under which limit, with which arms; what was published |
 //! | [`workload`] | workloads whose data are known and whose results are verified |
 //! | [`limit`] | a memory limit of its own for each run |
-//! | [`arm`] | the set-ups that are compared, by `zmeld-swap`; a disk as slow as wanted |
+//! | [`arm`] | the set-ups that are compared, by `zmeld-setup`; a disk as slow as wanted |
 //! | [`measure`] | what a run used, what the machine counted, memory over time |
 //! | [`vm`] | whole machines instead of limits: one booted for each run |
 //! | [`statistics`] | what repeated runs allow to be said |

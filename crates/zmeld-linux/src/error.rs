@@ -49,6 +49,16 @@ pub enum HostError {
         /// What is wrong with it.
         problem: String,
     },
+    /// A file or folder that somebody else could have written, or that cannot be used.
+    #[error("{}: {problem}: {way_out}", path.display())]
+    NotOurs {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+        /// What to do instead.
+        way_out: String,
+    },
     /// A command came back with an error.
     #[error("{command} failed ({status}): {said}")]
     Command {

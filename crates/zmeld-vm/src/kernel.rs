@@ -188,7 +188,7 @@ fn release_of(image: &[u8]) -> Option<String> {
 }
 
 /// The files of modules and of all that they depend on, from a `modules.dep`.
-pub fn with_dependencies(index: &str, names: &[&str]) -> Vec<String> {
+fn with_dependencies(index: &str, names: &[&str]) -> Vec<String> {
     let mut files = Vec::new();
     for line in index.lines() {
         let Some((file, needs)) = line.split_once(':') else {

@@ -21,7 +21,7 @@ use std::process::{Command, Stdio};
 use zmeld_linux::FileError;
 
 pub use archive::{libraries_of, Archive};
-pub use kernel::{with_dependencies, Kernel, KernelKind};
+pub use kernel::{Kernel, KernelKind};
 pub use machine::{hardware_runs, Disk, DiskWrites, Lines, VirtualMachine, ARM64_PROGRAM, PROGRAM};
 
 /// Why a machine could not be had.

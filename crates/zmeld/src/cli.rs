@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use zmeld_config::{Config, ConfigError, Span};
 use zmeld_linux::Host;
 use zmeld_store::CodecSpec;
-use zmeld_swap::config::{Config, ConfigError, Span};
 
 use crate::exit::EXIT_CODES;
 

@@ -199,13 +199,13 @@ fn code(err: &anyhow::Error) -> u8 {
         if let Some(err) = cause.downcast_ref::<zmeld_memory::Error>() {
             return source_code(err);
         }
-        if let Some(err) = cause.downcast_ref::<zmeld_swap::Error>() {
+        if let Some(err) = cause.downcast_ref::<zmeld_setup::Error>() {
             return swap_code(err);
         }
-        if let Some(err) = cause.downcast_ref::<zmeld_swap::meld::MeldError>() {
-            return match err.kind() {
-                zmeld_swap::ErrorKind::Missing => MISSING,
-                _ => WRONG,
+        if let Some(err) = cause.downcast_ref::<zmeld_watch::meld::MeldError>() {
+            return match err.is_missing() {
+                true => MISSING,
+                false => WRONG,
             };
         }
         if let Some(err) = cause.downcast_ref::<zmeld_lab::Error>() {
@@ -239,11 +239,11 @@ fn survey_code(err: &zmeld_survey::Error) -> u8 {
     }
 }
 
-fn swap_code(err: &zmeld_swap::Error) -> u8 {
+fn swap_code(err: &zmeld_setup::Error) -> u8 {
     match err.kind() {
-        zmeld_swap::ErrorKind::Input => WRONG,
-        zmeld_swap::ErrorKind::Missing => MISSING,
-        zmeld_swap::ErrorKind::Interrupted => INTERRUPTED,
+        zmeld_setup::ErrorKind::Input => WRONG,
+        zmeld_setup::ErrorKind::Missing => MISSING,
+        zmeld_setup::ErrorKind::Interrupted => INTERRUPTED,
     }
 }
 
@@ -322,12 +322,12 @@ mod tests {
             "cannot open it: No such file or directory"
         );
         let cause = io::Error::from_raw_os_error(13);
-        let err = anyhow::Error::new(zmeld_swap::Error::io("read", "/root/x", cause));
+        let err = anyhow::Error::new(zmeld_setup::Error::io("read", "/root/x", cause));
         let said = "cannot read /root/x: Permission denied";
         assert_eq!(one_line(&err, true), said);
         assert_eq!(one_line(&err, false), format!("{said}; run it as root"));
         // What root cannot mend either.
-        let err = anyhow::Error::new(zmeld_swap::Error::NoCodec {
+        let err = anyhow::Error::new(zmeld_setup::Error::NoCodec {
             codec: "842".to_owned(),
             there: "lz4".to_owned(),
         });

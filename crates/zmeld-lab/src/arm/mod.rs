@@ -1,5 +1,5 @@
 //! Arms: the set-ups that are compared. What an arm swaps to is written as in
-//! `/etc/zmeld.toml` and set up, recorded and taken back by `zmeld-swap`; the
+//! `/etc/zmeld.toml` and set up, recorded and taken back by `zmeld-setup`; the
 //! only device made here is a disk that is slower than the one it stands on.
 //!
 //! Sizes may also be shares of the run's limit or of the workload's footprint:
@@ -16,14 +16,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use zmeld_config::{Bytes, Config, Trap};
 use zmeld_linux::Host;
-use zmeld_swap::config::{Bytes, Config, Trap};
-use zmeld_swap::event::Listener;
-use zmeld_swap::execute::{down, up, Removal};
-use zmeld_swap::journal::{Journal, Owner, State};
-use zmeld_swap::plan::{Options, Plan};
-use zmeld_swap::step::{Record, Step};
-use zmeld_swap::Error as SwapError;
+use zmeld_setup::event::Listener;
+use zmeld_setup::execute::{down, up, Removal};
+use zmeld_setup::journal::{Journal, Owner, State};
+use zmeld_setup::plan::{Options, Plan};
+use zmeld_setup::step::{Record, Step};
+use zmeld_setup::Error as SwapError;
 
 use crate::error::Error;
 use crate::limit::Group;
@@ -584,7 +584,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use zmeld_linux::command::{Finished, Invocation};
     use zmeld_linux::host::{Access, Direct};
-    use zmeld_swap::step::DeviceRef;
+    use zmeld_setup::step::DeviceRef;
 
     const BASES: SizeBases = SizeBases {
         limit: 100 << 20,
@@ -593,7 +593,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_back_stays_on_and_the_way_out_is_one_that_there_is() {
-        let group = zmeld_swap::room::Overfull {
+        let group = zmeld_setup::room::Overfull {
             group: "/app".to_owned(),
             swapped_bytes: 60 << 20,
             room_bytes: 10 << 20,
@@ -662,10 +662,10 @@ mod tests {
     fn left(root: &Path, disks: &[&str], available_kb: u64) {
         let record = |disk: &&str| Record {
             group: "tier.lab-disk".to_owned(),
-            step: Step::SwapOn(zmeld_swap::steps::SwapOn {
+            step: Step::SwapOn(zmeld_setup::steps::SwapOn {
                 device: DeviceRef::Path(disk.into()),
                 priority: 5,
-                discard: zmeld_swap::config::Discard::None,
+                discard: zmeld_config::Discard::None,
             }),
             done: true,
             before: None,

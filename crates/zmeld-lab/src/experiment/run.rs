@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use zmeld_linux::Host;
-use zmeld_swap::observe::{lately, Memory};
+use zmeld_observe::{lately, Memory};
 
 use super::result::{Outcome, Run};
 use super::Lab;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use zmeld_linux::{cpuinfo, process};
-use zmeld_swap::observe::{Held, Io, Memory};
+use zmeld_observe::{Held, Io, Memory};
 
 use crate::limit::{keyed, stalls};
 

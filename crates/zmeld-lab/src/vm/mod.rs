@@ -122,7 +122,7 @@ impl GuestSize {
     /// # Errors
     /// When it is no size, or too small for any kernel.
     pub fn ram_bytes(&self) -> Result<u64, String> {
-        let bytes = self.ram.parse::<zmeld_swap::config::Bytes>();
+        let bytes = self.ram.parse::<zmeld_config::Bytes>();
         match bytes.map(|bytes| bytes.0) {
             Ok(bytes) if bytes < RAM_MIN => Err(format!(
                 "{} of RAM is less than a kernel boots in: give it 64 MiB or more",

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context};
 use clap::{Args, ValueEnum};
-use zmeld_swap::config::Config;
-use zmeld_swap::export::{nixos, units};
+use zmeld_config::Config;
+use zmeld_migrate::export::{nixos, units};
 
 use super::config::{ram_bytes, FileArgs};
 use crate::exit::{Outcome, EXIT_CODES};

@@ -8,7 +8,7 @@ use serde::Serialize;
 use zmeld_linux::Host;
 use zmeld_report::units::{bytes, count, percent, seconds};
 use zmeld_report::{cells, Column, Document, Section, Table, Tone};
-use zmeld_swap::meld::{self, PassOptions, PassResult};
+use zmeld_watch::meld::{self, PassOptions, PassResult};
 
 use crate::cli::{parse_percent, parse_size, Format};
 use crate::exit::{Outcome, EXIT_CODES};

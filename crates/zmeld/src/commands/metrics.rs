@@ -3,14 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use zmeld_config::Config;
 use zmeld_linux::Host;
-use zmeld_swap::config::Config;
-use zmeld_swap::outstanding::Outstanding;
-use zmeld_swap::{
-    findings::findings,
-    metrics,
-    observe::{Device, Observation},
-};
+use zmeld_observe::{Device, Observation};
+use zmeld_setup::outstanding::Outstanding;
+use zmeld_status::{findings::findings, metrics};
 
 use super::status::page_size;
 use crate::cli::MachineArgs;

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
+use zmeld_config::Span;
 use zmeld_linux::Host;
 use zmeld_memory::Selection;
 use zmeld_report::units::{bytes, bytes_real, count, count_real, duration, seconds};
@@ -14,7 +15,6 @@ use zmeld_scan::ScanProgress;
 use zmeld_survey::{
     key, pressure, Estimate, Key, OwnerResult, Place, Schedule, Survey, SurveyOptions, CODECS,
 };
-use zmeld_swap::config::Span;
 
 use crate::cli::{ScanArgs, SurveyArgs};
 use crate::exit::Outcome;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use rustix::process::{set_parent_process_death_signal, Signal};
-use zmeld_swap::observe::{lately, Observation};
-use zmeld_swap::watch::{is_short, WatchEvent, Watcher};
+use zmeld_observe::{lately, Observation};
+use zmeld_watch::{is_short, WatchEvent, Watcher};
 
 use super::metrics;
 use super::status::page_size;
@@ -63,7 +63,9 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     let config = args.place.config()?;
     let host = args.place.host();
     let textfile = args.textfile.clone().or(config.metrics.textfile.clone());
-    let mut watcher = Watcher::new(host.clone(), config.clone(), args.dry_run);
+    let mut watcher = Watcher::new(host.clone(), config.clone(), args.dry_run, |host| {
+        zmeld_setup::applied::read(host).ok()?
+    });
     // The numbers of processes in another tree are those of others here.
     let is_here = args.place.root == Path::new("/");
     if config.watch.guard.is_some() {

@@ -2,14 +2,14 @@
 //! same size, limit and codec.
 
 use zmeld_advice::CodecVerdict;
+use zmeld_config::{Config, Kind};
 use zmeld_linux::Host;
+use zmeld_observe::machine::Machine;
+use zmeld_observe::Observation;
 use zmeld_scan::{CodecResult, CodecTimes, PageCounts, ScanResult};
-use zmeld_swap::config::{Config, Kind};
-use zmeld_swap::findings::findings;
-use zmeld_swap::machine::Machine;
-use zmeld_swap::observe::Observation;
-use zmeld_swap::outstanding::Outstanding;
-use zmeld_swap::recommend::{recommend, Choice};
+use zmeld_setup::outstanding::Outstanding;
+use zmeld_setup::recommend::{recommend, Choice};
+use zmeld_status::findings::findings;
 
 use crate::run::{code, folder, run, str, text, write};
 

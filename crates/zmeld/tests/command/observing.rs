@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::run::{code, folder, json, run, str, text, write, zmeld};
 
-#[path = "../../../zmeld-swap/tests/machine/mod.rs"]
+#[path = "../../../zmeld-setup/tests/machine/mod.rs"]
 mod machine;
 
 use machine::{plant, put, MACHINES};
@@ -140,8 +140,8 @@ fn status_says_what_it_could_not_read() {
 
 /// A journal that says that the tier of that configuration was set up on that device.
 fn journal(root: &Path, config: &str, device: &str, complete: bool) -> String {
-    use zmeld_swap::plan::{Options, Plan};
-    let config = zmeld_swap::config::Config::from_text("x".as_ref(), config).unwrap();
+    use zmeld_setup::plan::{Options, Plan};
+    let config = zmeld_config::Config::from_text("x".as_ref(), config).unwrap();
     let host = zmeld_linux::Host::at(root);
     let plan = Plan::new(&host, &config.config, None, &Options::default()).unwrap();
     let tier = plan.groups.iter().find(|it| it.name == "tier.ram").unwrap();

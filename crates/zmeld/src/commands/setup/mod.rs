@@ -12,14 +12,14 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use zmeld_advice::{CodecVerdict, Recommendation};
+use zmeld_config::{Codec, Comments, Config, Kind, Location, Problem, Severity, Size};
 use zmeld_linux::Host;
+use zmeld_observe::applied::Applied;
+use zmeld_observe::machine::Machine;
 use zmeld_scan::advice::{Advice, AdviceKind};
-use zmeld_swap::applied::Applied;
-use zmeld_swap::config::{Codec, Comments, Config, Kind, Location, Problem, Severity, Size};
-use zmeld_swap::journal::State;
-use zmeld_swap::machine::Machine;
-use zmeld_swap::plan::{is_disproved, lacks_for_reclaim, room_for, Doubt, Options, Plan};
-use zmeld_swap::recommend::{recommend, Choice, TierKind};
+use zmeld_setup::journal::State;
+use zmeld_setup::plan::{is_disproved, lacks_for_reclaim, room_for, Doubt, Options, Plan};
+use zmeld_setup::recommend::{recommend, Choice, TierKind};
 
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;
@@ -437,7 +437,7 @@ fn recommended(args: &WantedArgs, host: &Host) -> anyhow::Result<Wanted> {
 /// The codec of zswap, where that is what will be recommended.
 fn will_be_zswap(args: &WantedArgs, machine: &Machine, own_swaps: &[String]) -> Option<Codec> {
     let zswap = machine.zswap.as_ref()?;
-    let facts = zmeld_swap::recommend::facts(machine, &CodecVerdict::Not, own_swaps);
+    let facts = zmeld_setup::recommend::facts(machine, &CodecVerdict::Not, own_swaps);
     let advised = zmeld_advice::recommend(&facts, None).kind;
     let is_it = match args.tier {
         Some(tier) => tier == TierArg::Zswap,
@@ -455,7 +455,7 @@ fn is_here(host: &Host) -> bool {
 /// The swap areas that zmeld set up. Where that cannot be read, it is none: `plan`
 /// and `status` say why.
 pub fn own_swaps(host: &Host) -> Vec<String> {
-    let applied = Applied::read(host).ok().flatten();
+    let applied = zmeld_setup::applied::read(host).ok().flatten();
     applied.map(Applied::areas).unwrap_or_default()
 }
 
@@ -556,7 +556,7 @@ fn planned(
     state: Option<&State>,
     options: Options,
     occasion: Occasion,
-) -> anyhow::Result<(Plan, Options, Option<zmeld_swap::Error>)> {
+) -> anyhow::Result<(Plan, Options, Option<zmeld_setup::Error>)> {
     let is_boot = occasion == Occasion::Boot;
     // A tier that a boot goes on without is none any more, whatever the unit says.
     let is_there = |name: &String| !is_boot || wanted.config.tier(name).is_some();
@@ -576,7 +576,7 @@ fn planned(
     };
     let (refused, plan) = Plan::make(host, &wanted.config, state, &options)?;
     // What is wrong with one tier costs a machine no other at boot.
-    let (mut plan, refused) = match (zmeld_swap::Error::planned(refused), plan) {
+    let (mut plan, refused) = match (zmeld_setup::Error::planned(refused), plan) {
         (Some(err), plan) if !is_boot || plan.is_err() => return Err(err.into()),
         (refused, plan) => (plan?, refused),
     };
@@ -627,12 +627,12 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
         return Ok(outcome);
     }
     let is_done = plan.is_done();
-    let chosen = zmeld_swap::ciphers::chosen(&plan.config);
+    let chosen = zmeld_observe::ciphers::chosen(&plan.config);
     // Another machine's are not measured on this one.
     let is_measured = !args.wanted.no_scan && is_here(&host);
     let ciphers = match chosen.is_empty() || is_done || !is_measured {
         true => Ok(Vec::new()),
-        false => zmeld_swap::ciphers::measure(&host, &chosen),
+        false => zmeld_observe::ciphers::measure(&host, &chosen),
     };
     let (ciphers, ciphers_unknown) = match ciphers {
         Ok(ciphers) => (ciphers, None),
@@ -668,7 +668,7 @@ pub fn readable_state(host: &Host) -> anyhow::Result<Option<State>> {
     State::read(host).with_context(|| {
         format!(
             "cannot tell what is set up ({})",
-            Path::new(zmeld_swap::run_folder::STATE).display()
+            Path::new(zmeld_observe::run_folder::STATE).display()
         )
     })
 }

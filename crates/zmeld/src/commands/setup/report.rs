@@ -3,12 +3,12 @@
 use serde::Serialize;
 use zmeld_advice::size::tenths;
 use zmeld_advice::Recommendation;
+use zmeld_config::Severity;
+use zmeld_observe::ciphers::Speed;
 use zmeld_report::{cells, Column, Document, Section, Table, Tone};
-use zmeld_swap::ciphers::Speed;
-use zmeld_swap::config::Severity;
-use zmeld_swap::execute::Report;
-use zmeld_swap::plan::Plan;
-use zmeld_swap::step::Step;
+use zmeld_setup::execute::Report;
+use zmeld_setup::plan::Plan;
+use zmeld_setup::step::Step;
 
 /// What a plan is printed from. Schema `zmeld.plan/1`.
 #[derive(Serialize, schemars::JsonSchema)]

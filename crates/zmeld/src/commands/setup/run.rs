@@ -4,16 +4,16 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use zmeld_config::{Config, Kind, Location, Problem, Severity, Source};
 use zmeld_lab::experiment::{take_back_left_behind, TakingBack};
 use zmeld_linux::command::Invocation;
 use zmeld_linux::{service, Host};
+use zmeld_observe::lately::uptime;
 use zmeld_report::schema::Envelope;
-use zmeld_swap::config::{Config, Kind, Location, Problem, Severity, Source};
-use zmeld_swap::event::Event;
-use zmeld_swap::execute::{self, Done, Removal, Report, Skipped};
-use zmeld_swap::journal::{Journal, State};
-use zmeld_swap::observe::lately::uptime;
-use zmeld_swap::plan::{Doubt, Group, Options, Plan};
+use zmeld_setup::event::Event;
+use zmeld_setup::execute::{self, Done, Removal, Report, Skipped};
+use zmeld_setup::journal::{Journal, State};
+use zmeld_setup::plan::{Doubt, Group, Options, Plan};
 
 use super::report::{run_document, RunBody};
 use super::{planned, readable_state, wanted, DownArgs, Occasion, Origin, UpArgs, Wanted};
@@ -213,7 +213,7 @@ fn would_go_up(args: &UpArgs, host: &Host) -> anyhow::Result<Outcome> {
 fn as_the_run_would_end() -> anyhow::Result<Outcome> {
     match rustix::process::geteuid().is_root() {
         true => Ok(Outcome::Done),
-        false => Err(zmeld_swap::Error::Privilege {
+        false => Err(zmeld_setup::Error::Privilege {
             what: "this was a dry run: the run itself".to_owned(),
         }
         .into()),

@@ -7,10 +7,10 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
+use zmeld_observe::{Difference, Headroom, Observation, TierState};
 use zmeld_report::Tone;
-use zmeld_swap::findings::{findings, Finding, Severity};
-use zmeld_swap::observe::{Difference, Headroom, Observation, TierState};
-use zmeld_swap::outstanding::Outstanding;
+use zmeld_setup::outstanding::Outstanding;
+use zmeld_status::findings::{findings, Finding, Severity};
 
 use crate::cli::{Format, MachineArgs};
 use crate::exit::{Outcome, EXIT_CODES};
@@ -140,7 +140,7 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<Outcome> {
         // A monitor asks again: what was counted until now is noted, where this user
         // may. Who may not is told by what root or zmeld watch noted. In another
         // tree nothing is written: its links could lead anywhere.
-        let _ = zmeld_swap::observe::lately::note(&args.place.host(), &status.observation);
+        let _ = zmeld_observe::lately::note(&args.place.host(), &status.observation);
     }
     let missed = args.check.is_some_and(|least| {
         // What cannot be compared is no all-clear.

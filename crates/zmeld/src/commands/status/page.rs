@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use zmeld_advice::codec::JUDGED_FROM;
+use zmeld_observe::reclaimed::{ProtectedGroup, ReclaimedGroup};
+use zmeld_observe::{Guarded, Headroom, Lately, Observation, Reclaimed, Since, TierState};
 use zmeld_report::text;
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_report::{Cell, Column, Document, Section, Table};
-use zmeld_swap::observe::reclaimed::{ProtectedGroup, ReclaimedGroup};
-use zmeld_swap::observe::{Guarded, Headroom, Lately, Observation, Reclaimed, Since, TierState};
 
 use super::{tone, Status};
 
@@ -127,7 +127,7 @@ fn in_memory(tier: &TierState) -> Option<u64> {
     let stored = tier.stored_bytes?;
     tier.memory_used_bytes?;
     match tier.kind {
-        zmeld_swap::observe::TierKind::Zswap => Some(stored),
+        zmeld_observe::TierKind::Zswap => Some(stored),
         _ => Some(stored.saturating_sub(tier.writeback_bytes.unwrap_or(0))),
     }
 }

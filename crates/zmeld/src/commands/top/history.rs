@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use zmeld_swap::observe::Observation;
+use zmeld_observe::Observation;
 
 /// As many looks as a wide terminal has columns for.
 const LENGTH_MAX: usize = 240;

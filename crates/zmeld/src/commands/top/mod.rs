@@ -16,8 +16,8 @@ use rustix::io::Errno;
 use rustix::termios::{tcgetattr, tcsetattr, LocalModes, OptionalActions};
 use terminal_size::terminal_size;
 use zmeld_linux::Host;
+use zmeld_observe::Observation;
 use zmeld_report::Style;
-use zmeld_swap::observe::Observation;
 
 use super::status::page_size;
 use crate::exit::{Outcome, EXIT_CODES};

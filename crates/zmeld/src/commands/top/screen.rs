@@ -3,12 +3,12 @@
 //! Colour only repeats what is said in words. Where the terminal is small, columns
 //! and then rows give way from the back.
 
+use zmeld_observe::guarded::Guarded;
+use zmeld_observe::reclaimed::Reclaimed;
+use zmeld_observe::TierState;
 use zmeld_report::text::{inert, prefix, shown};
 use zmeld_report::units::{bytes, count_short, percent, ratio};
 use zmeld_report::Style;
-use zmeld_swap::observe::guarded::Guarded;
-use zmeld_swap::observe::reclaimed::Reclaimed;
-use zmeld_swap::observe::TierState;
 
 use super::history::{History, Rates};
 

@@ -3,8 +3,8 @@
 use std::fs;
 
 use zmeld_linux::Host;
-use zmeld_swap::observe::reclaimed::ReclaimedGroup;
-use zmeld_swap::observe::Observation;
+use zmeld_observe::reclaimed::ReclaimedGroup;
+use zmeld_observe::Observation;
 
 use super::*;
 

@@ -1,0 +1,367 @@
+//! What is wanted: the configuration in `/etc/zmeld.toml` and its drop-ins.
+//!
+//! A [`Config`] is a list of [`Tier`]s, fastest first, with the kernel's
+//! tunables, the rules of `zmeld watch` and where metrics go. It says nothing
+//! about the machine: sizes may be shares of a RAM that is not known yet, and
+//! a device may be named by a tag that nothing carries.
+//!
+//! `docs/configuration.md` is the reference for whoever writes the file.
+//!
+//! | module | what belongs there |
+//! |---|---|
+//! | [`size`] | amounts: bytes, shares of RAM, times, each with its text form |
+//! | [`codec`] | codecs and their parameters |
+//! | [`location`] | how a device or file is named |
+//! | [`tier`] | zram, zmeld, zswap and disk tiers |
+//! | [`encryption`] | how what is written to a drive is kept from whoever reads it |
+//! | [`settings`] | tunables, the rules of `zmeld watch`, metrics |
+//! | [`reclaim`] | the rule of `zmeld watch` that reclaims idle memory |
+//! | [`trap`] | known traps, and how to say that one is meant |
+//! | `section` | how a table is described once: a row a key |
+//! | `value`, `named` | how each type of value is read and written |
+//! | [`keys`] | every key, with what it takes and its default |
+//! | `files`, `tree`, `read` | files to text, texts to one tree, the tree to a [`Config`] |
+//! | `check` | contradictions and traps |
+//! | `write` | back to a file, with comments |
+//! | [`problem`] | what is wrong, and where |
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use section::keys_of;
+
+mod check;
+pub mod codec;
+pub mod encryption;
+mod files;
+pub mod keys;
+pub mod location;
+mod named;
+pub mod problem;
+mod read;
+pub mod reclaim;
+mod section;
+pub mod settings;
+pub mod size;
+pub mod tier;
+pub mod trap;
+mod tree;
+mod value;
+mod write;
+
+pub use check::{at_least_ram, GUARDS_NOTHING};
+pub use codec::{Codec, Recompression};
+pub use encryption::{Cipher, Encryption};
+pub use location::{Location, Tag};
+pub use named::Named;
+pub use problem::{ConfigError, FilePosition, Problem, Severity};
+pub use reclaim::{Mechanism, ReclaimRule};
+pub use section::KernelValue;
+pub use settings::{
+    MeldRule, Metrics, RecompressRule, Swappiness, Tunables, Watch, Which, WritebackRule,
+};
+pub use size::{Bytes, Percent, Size, Span};
+pub use tier::{
+    CheckWrites, Discard, DiskSwap, Kind, MeldMode, RamDevice, RamDriver, Source, Swap, Tier,
+    TierName, Writeback, Zpool, Zswap,
+};
+pub use trap::Trap;
+pub use write::Comments;
+pub use zmeld_guard::Rule as GuardRule;
+pub use zmeld_linux::groups::GroupPattern;
+
+/// All that is wanted of a machine's swap.
+///
+/// The default is empty: no tiers, nothing tuned, nothing watched.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Config {
+    /// The tiers, the fastest first. Names are unique.
+    pub tiers: Vec<Tier>,
+    /// Whether every tier that it names is switched off: it asks for none, where one
+    /// that names none says nothing of them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub without_tiers: bool,
+    /// The kernel's tunables that are to be set.
+    pub tunables: Tunables,
+    /// What `zmeld watch` does, and when.
+    pub watch: Watch,
+    /// Where figures are offered to a monitoring system.
+    pub metrics: Metrics,
+    /// Traps that are meant: neither refused nor warned of.
+    pub accept: Vec<Trap>,
+}
+
+keys_of! {
+    Config in Top {
+        tunables, without("nothing is tuned");
+        watch, without("no rules");
+        metrics, without("no metrics");
+        accept;
+    }
+}
+
+/// A configuration that was read, and what is worth knowing about it.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// The configuration.
+    pub config: Config,
+    /// What will disappoint, in the order of the files.
+    pub warnings: Vec<Problem>,
+    /// The files that it was read from, in the order in which they were merged,
+    /// as the machine itself names them. None: nothing is configured.
+    pub files: Vec<PathBuf>,
+    /// Tiers that a boot goes on without: what is wrong with each.
+    pub left_out: Vec<Problem>,
+    /// Where each key stands.
+    places: BTreeMap<String, FilePosition>,
+}
+
+impl Loaded {
+    /// Where a key stands, or what it is part of.
+    pub fn place(&self, key: &str) -> Option<&FilePosition> {
+        read::place(&self.places, key)
+    }
+
+    /// The same with the tiers of `found` where the files name none; see
+    /// [`Config::completed`]. What the files alone were warned of is looked at again.
+    pub fn completed(self, found: Config) -> Loaded {
+        if self.config.says_of_tiers() {
+            return self;
+        }
+        let config = self.config.completed(found);
+        let mut warnings = self.warnings;
+        warnings.retain(|warning| warning.trap.is_none());
+        warnings.extend(check::check(&config, &self.places));
+        Loaded {
+            config,
+            warnings,
+            ..self
+        }
+    }
+}
+
+impl Config {
+    /// What a configuration without tiers comes to: it says nothing of tiers, so they
+    /// stay those of `found` (what is set up, else what is recommended), with the traps
+    /// that are accepted for them. All else that it says counts; where it tunes nothing,
+    /// the tunables of `found` come along. Rules and figures never do: they are those of
+    /// the file that is read.
+    pub fn completed(self, found: Config) -> Config {
+        if self.says_of_tiers() {
+            return self;
+        }
+        let tunables = match self.tunables == Tunables::default() {
+            true => found.tunables,
+            false => self.tunables,
+        };
+        let mut accept = self.accept;
+        let meant = found.accept.into_iter();
+        let more: Vec<Trap> = meant.filter(|trap| !accept.contains(trap)).collect();
+        accept.extend(more);
+        Config {
+            tiers: found.tiers,
+            without_tiers: found.without_tiers,
+            tunables,
+            accept,
+            ..self
+        }
+    }
+
+    /// Whether it decides which tiers there are.
+    pub fn says_of_tiers(&self) -> bool {
+        !self.tiers.is_empty() || self.without_tiers
+    }
+
+    /// Reads the configuration of the machine whose root directory is `root`:
+    /// the main file and its drop-ins, or nothing where there are none.
+    ///
+    /// # Errors
+    /// All that is wrong, each with its place.
+    pub fn load(root: &Path) -> Result<Loaded, ConfigError> {
+        let (sources, warnings) = files::find(root)?;
+        Self::assemble(&sources, warnings)
+    }
+
+    /// [`Config::load`], or [`Config::load_file`] of that file, for a boot, which is better off with some of its swap than with
+    /// none: a tier in which something is wrong is left out ([`Loaded::left_out`]).
+    ///
+    /// # Errors
+    /// What is wrong and in no tier.
+    pub fn load_at_boot(root: &Path, file: Option<&Path>) -> Result<Loaded, ConfigError> {
+        let (sources, warnings) = match file {
+            None => files::find(root)?,
+            Some(file) => (vec![files::read(file)?], Vec::new()),
+        };
+        let (mut tree, wrong) = tree::merge(&sources);
+        let (mut understood, mut found) = understand((&tree, wrong));
+        let mut left_out: BTreeMap<String, Problem> = BTreeMap::new();
+        while found.iter().any(|it| it.severity == Severity::Error) {
+            let before = left_out.len();
+            let errors = found.iter().filter(|it| it.severity == Severity::Error);
+            for error in errors {
+                let tier = error.key.strip_prefix("tier.");
+                let Some(tier) = tier.and_then(|it| it.split('.').next()) else {
+                    return Self::loaded((None, found), &sources, warnings);
+                };
+                left_out
+                    .entry(tier.to_owned())
+                    .or_insert_with(|| error.clone());
+            }
+            if left_out.len() == before {
+                break;
+            }
+            tree.remove_tiers(|name| left_out.contains_key(name));
+            (understood, found) = understand((&tree, Vec::new()));
+        }
+        if let Some((config, _)) = &mut understood {
+            // It asked for some.
+            config.without_tiers |= config.tiers.is_empty() && !left_out.is_empty();
+        }
+        let mut loaded = Self::loaded((understood, found), &sources, warnings)?;
+        loaded.left_out = left_out.into_values().collect();
+        Ok(loaded)
+    }
+
+    /// Reads one file, and no drop-ins.
+    ///
+    /// # Errors
+    /// All that is wrong, each with its place.
+    pub fn load_file(path: &Path) -> Result<Loaded, ConfigError> {
+        Self::assemble(&[files::read(path)?], Vec::new())
+    }
+
+    /// Reads a text that is called `name` in messages.
+    ///
+    /// # Errors
+    /// All that is wrong, each with its place.
+    pub fn from_text(name: &Path, text: &str) -> Result<Loaded, ConfigError> {
+        let source = files::Source::new(name, text.to_owned());
+        Self::assemble(&[source], Vec::new())
+    }
+
+    /// All that is wrong with a configuration that was put together otherwise:
+    /// errors and warnings, without a place.
+    pub fn check(&self) -> Vec<Problem> {
+        check::check(self, &read::Places::new())
+    }
+
+    /// Reads what was parsed as a part of another file: what is wrong with it has no place.
+    ///
+    /// # Errors
+    /// All that is wrong.
+    pub fn from_table(table: &toml::Table) -> Result<Config, ConfigError> {
+        let read = Self::from_text(Path::new(""), &table.to_string());
+        read.map(|loaded| loaded.config).map_err(|mut error| {
+            error.problems.iter_mut().for_each(|it| it.place = None);
+            error
+        })
+    }
+
+    fn assemble(sources: &[files::Source], problems: Vec<Problem>) -> Result<Loaded, ConfigError> {
+        let (tree, wrong) = tree::merge(sources);
+        Self::loaded(understand((&tree, wrong)), sources, problems)
+    }
+
+    fn loaded(
+        (understood, found): Understood,
+        sources: &[files::Source],
+        mut problems: Vec<Problem>,
+    ) -> Result<Loaded, ConfigError> {
+        problems.extend(found);
+        let (errors, warnings) = sorted(problems, sources);
+        match understood {
+            Some((config, places)) if errors.is_empty() => Ok(Loaded {
+                config,
+                warnings,
+                files: sources.iter().map(|source| source.path.clone()).collect(),
+                left_out: Vec::new(),
+                places,
+            }),
+            _ => Err(ConfigError { problems: errors }),
+        }
+    }
+
+    /// The tier of that name.
+    pub fn tier(&self, name: &str) -> Option<&Tier> {
+        self.tiers.iter().find(|tier| tier.name.as_str() == name)
+    }
+
+    /// The zswap tier: there is at most one.
+    pub fn zswap(&self) -> Option<&Zswap> {
+        self.tiers.iter().find_map(|tier| match &tier.kind {
+            Kind::Zswap(zswap) => Some(zswap),
+            _ => None,
+        })
+    }
+
+    /// Every swap area with the priority it gets, in the order of the tiers.
+    ///
+    /// An area without a priority of its own gets the one that keeps the order
+    /// of the tiers: 100 for the first area, and ten less for each after it,
+    /// but always less than the area before it. zswap has none: it stands in
+    /// front of all of them. -1 lets the kernel choose.
+    pub fn areas(&self) -> Vec<(&Tier, &Swap, i16)> {
+        let mut next = 100;
+        let mut areas = Vec::new();
+        for tier in &self.tiers {
+            let Some(swap) = tier.swap() else { continue };
+            let priority = swap.priority.unwrap_or(next);
+            if priority >= 0 {
+                next = next.min((priority - 10).max(0));
+            }
+            areas.push((tier, swap, priority));
+        }
+        areas
+    }
+}
+
+/// A configuration with the places of its keys, where it can be used, and what is wrong.
+type Understood = (Option<(Config, read::Places)>, Vec<Problem>);
+
+/// The configuration of a tree that is sound so far, and what is wrong or will disappoint.
+fn understand((tree, wrong): (&tree::Table, Vec<Problem>)) -> Understood {
+    if !wrong.is_empty() {
+        return (None, wrong);
+    }
+    let (config, places, mut problems) = read::read(tree);
+    // Notices are no reason to leave a machine without swap.
+    if problems.iter().any(|it| it.severity == Severity::Error) {
+        return (None, problems);
+    }
+    problems.extend(check::check(&config, &places));
+    (Some((config, places)), problems)
+}
+
+/// Errors and warnings, each in the order of the files.
+fn sorted(mut problems: Vec<Problem>, sources: &[files::Source]) -> (Vec<Problem>, Vec<Problem>) {
+    let turn = |problem: &Problem| {
+        problem.place.as_ref().map(|place| {
+            let file = sources.iter().position(|source| source.path == place.file);
+            (file, place.line, place.column)
+        })
+    };
+    problems.sort_by_key(turn);
+    problems
+        .into_iter()
+        .partition(|problem| problem.severity == Severity::Error)
+}
+
+/// The nearest of what there is, or all of it: the way out where a name is wrong.
+pub fn choices(wrong: &str, names: &[&str]) -> String {
+    match nearest(wrong, names) {
+        Some(name) => format!("did you mean {name:?}?"),
+        None => format!("there are: {}", names.join(", ")),
+    }
+}
+
+/// The name that was most likely meant, if one is near enough.
+pub fn nearest<'a>(wrong: &str, names: &[&'a str]) -> Option<&'a str> {
+    names
+        .iter()
+        .map(|name| (strsim::jaro_winkler(wrong, name), *name))
+        .filter(|(likeness, _)| *likeness > 0.8)
+        .max_by(|one, other| one.0.total_cmp(&other.0))
+        .map(|(_, name)| name)
+}

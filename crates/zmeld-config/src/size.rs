@@ -1,0 +1,218 @@
+//! Amounts and their text forms: bytes, shares of RAM, times.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+pub use zmeld_linux::amount::{Bytes, Percent, Span};
+pub use zmeld_linux::text_form;
+
+/// What the kernel swaps by. Devices are sized in multiples of it.
+const PAGE: u64 = 4096;
+
+/// How large something is: for RAM tiers, how much they hold *before*
+/// compression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+pub enum Size {
+    /// So many bytes. Text: `4GiB`.
+    Bytes(Bytes),
+    /// A share of RAM, perhaps up to a limit. Text: `50%` or `min(50%, 4GiB)`.
+    Ram {
+        /// The share of the RAM that the kernel has (`MemTotal`).
+        percent: Percent,
+        /// At most so much.
+        at_most: Option<Bytes>,
+    },
+    /// RAM - RAM/4 + RAM/2, the rule of the UFPR study of zram as swap. Text: `ufpr`.
+    Ufpr,
+}
+
+impl Size {
+    /// A share of RAM without a limit.
+    pub const fn percent(percent: u32) -> Self {
+        Size::Ram {
+            percent: Percent::whole(percent),
+            at_most: None,
+        }
+    }
+
+    /// In bytes on a machine with `ram_bytes` of RAM, rounded down to whole pages of the
+    /// running kernel's, but never less than one: zram rounds what it is given to those.
+    pub fn bytes(&self, ram_bytes: u64) -> u64 {
+        self.in_pages(ram_bytes, rustix::param::page_size() as u64)
+    }
+
+    fn in_pages(&self, ram_bytes: u64, page_size: u64) -> u64 {
+        let bytes = match *self {
+            Size::Bytes(Bytes(bytes)) => bytes,
+            Size::Ram { percent, at_most } => {
+                let share = percent.of(ram_bytes);
+                at_most.map_or(share, |Bytes(limit)| share.min(limit))
+            }
+            Size::Ufpr => ram_bytes - ram_bytes / 4 + ram_bytes / 2,
+        };
+        (bytes / page_size * page_size).max(page_size)
+    }
+}
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "{text:?} is not a size; write 50%, 4GiB, min(50%, 4GiB), or ufpr for \
+                 RAM - RAM/4 + RAM/2"
+            )
+        };
+        if text == "ufpr" {
+            return Ok(Size::Ufpr);
+        }
+        // Which sizes there are helps who wrote none, not who wrote one too large.
+        let share = |share: &str| match Percent::hundredths(share) {
+            Some(_) => share.parse::<Percent>(),
+            None => Err(wrong()),
+        };
+        if let Some(arguments) = text.strip_prefix("min(").and_then(|t| t.strip_suffix(')')) {
+            let (one, other) = arguments.split_once(',').ok_or_else(wrong)?;
+            let (one, other) = (one.trim(), other.trim());
+            let (percent, bytes) = if other.ends_with('%') {
+                (other, one)
+            } else {
+                (one, other)
+            };
+            let size = Size::Ram {
+                percent: share(percent)?,
+                at_most: Some(bytes.parse::<Bytes>()?),
+            };
+            return size.checked(text);
+        }
+        let size = if text.ends_with('%') {
+            Size::Ram {
+                percent: share(text)?,
+                at_most: None,
+            }
+        } else {
+            let starts = text.starts_with(|c: char| c.is_ascii_digit());
+            Size::Bytes(
+                text.parse::<Bytes>()
+                    .map_err(|why| if starts { why } else { wrong() })?,
+            )
+        };
+        size.checked(text)
+    }
+}
+
+impl Size {
+    /// Refuses sizes that hold no page at all.
+    fn checked(self, text: &str) -> Result<Self, String> {
+        let nothing = match self {
+            Size::Bytes(Bytes(bytes)) => bytes < PAGE,
+            Size::Ram { percent, at_most } => {
+                percent == Percent::whole(0) || at_most.is_some_and(|Bytes(limit)| limit < PAGE)
+            }
+            Size::Ufpr => false,
+        };
+        if nothing {
+            return Err(format!("{text:?} does not hold a single page of 4 KiB"));
+        }
+        Ok(self)
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Size::Bytes(bytes) => write!(f, "{bytes}"),
+            Size::Ram {
+                percent,
+                at_most: None,
+            } => write!(f, "{percent}"),
+            Size::Ram {
+                percent,
+                at_most: Some(limit),
+            } => write!(f, "min({percent}, {limit})"),
+            Size::Ufpr => write!(f, "ufpr"),
+        }
+    }
+}
+
+text_form!(Size);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 16 KiB on a Raspberry Pi 5 and on Asahi.
+    #[test]
+    fn sizes_are_whole_pages_of_the_kernel() {
+        let ram = 8_000_000 << 10;
+        for page_size in [4096, 16384, 65536] {
+            for percent in 1..200 {
+                let size = Size::percent(percent).in_pages(ram, page_size);
+                assert_eq!(size % page_size, 0, "{percent} % of pages of {page_size}");
+                assert!(size > 0);
+            }
+            let least = Size::Bytes(Bytes(4096)).in_pages(ram, page_size);
+            assert_eq!(least, page_size);
+        }
+    }
+
+    #[test]
+    fn texts_come_back() {
+        for text in ["4GiB", "1536MiB", "4097", "50%", "12.5%", "0.25%", "ufpr"] {
+            assert_eq!(text.parse::<Size>().unwrap().to_string(), text);
+        }
+        assert_eq!(
+            "min( 4G , 50% )".parse::<Size>().unwrap().to_string(),
+            "min(50%, 4GiB)"
+        );
+        for text in ["30s", "5min", "2h", "1d", "90s", "36h"] {
+            assert_eq!(text.parse::<Span>().unwrap().to_string(), text);
+        }
+        assert_eq!("1.5G".parse::<Bytes>(), Ok(Bytes(3 << 29)));
+        assert_eq!("512 MiB".parse::<Bytes>(), Ok(Bytes(512 << 20)));
+    }
+
+    #[test]
+    fn what_is_no_amount_is_refused() {
+        for text in [
+            "",
+            "-1",
+            "4X",
+            "1e9",
+            "4GB",
+            "%",
+            "-5%",
+            "1001%",
+            "0",
+            "0%",
+            "4095",
+            "nan",
+            "1.G",
+            ".5G",
+            "99999999999T",
+            "min(50%)",
+            "min(50%, 50%)",
+            "max(1G, 50%)",
+            "١G",
+        ] {
+            assert!(text.parse::<Size>().is_err(), "{text}");
+        }
+        for text in ["", "5", "0s", "-1s", "5 weeks", "99999999999s"] {
+            assert!(text.parse::<Span>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_follow_ram() {
+        let ram = 4_000_000_000;
+        assert_eq!(Size::percent(25).bytes(ram), 1_000_000_000 / 4096 * 4096);
+        assert_eq!(Size::Ufpr.bytes(4 << 30), 5 << 30);
+        let limited: Size = "min(50%, 1GiB)".parse().unwrap();
+        assert_eq!(limited.bytes(4 << 30), 1 << 30);
+        assert_eq!(limited.bytes(1 << 30), 512 << 20);
+        assert_eq!(Size::percent(1).bytes(1000), 4096);
+    }
+}

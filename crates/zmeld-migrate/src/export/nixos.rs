@@ -1,0 +1,548 @@
+//! A NixOS module, in NixOS's own options as far as it has them: `swapDevices`,
+//! `zramSwap`, `services.zram-generator`, `boot.kernelParams` for zswap,
+//! `boot.kernel.sysctl`, `environment.etc.crypttab` for volumes with a key file.
+//! What is left is done by zmeld itself, in a service.
+
+use std::fmt::Write;
+
+use zmeld_linux::shell::word;
+
+use super::units::{wants_watch, LIFETIME};
+use zmeld_config::{
+    Codec, Comments, Config, Discard, DiskSwap, Encryption, KernelValue, Kind, RamDevice,
+    RamDriver, Size, Source, Swappiness, Tier, Trap, Tunables, Which, Zswap,
+};
+
+/// zswap's parameters that no kernel with zswap lacks.
+const IN_EVERY_KERNEL: [&str; 3] = ["compressor", "max_pool_percent", "enabled"];
+
+/// The module for a configuration. `ram_bytes` is the RAM of the machine that it
+/// is for: NixOS takes sizes of swap files as numbers.
+pub fn nixos(config: &Config, ram_bytes: u64) -> String {
+    let mut module = Module {
+        config,
+        ram_bytes,
+        text: String::new(),
+        left: Vec::new(),
+    };
+    if config.tunables.swappiness == Some(Swappiness::Auto) {
+        module.left.push(
+            "swappiness = \"auto\" is measured by zmeld up; write the number that it finds"
+                .to_owned(),
+        );
+    }
+    module.ram();
+    module.disks();
+    if let Some(zswap) = config.zswap() {
+        module.zswap(zswap);
+    }
+    module.sysctl();
+    module.zmeld();
+    let mut text = String::from(
+        "# Swap, written by zmeld export nixos. Import it in configuration.nix:\n\
+         #   imports = [ ./swap.nix ];\n",
+    );
+    for left in &module.left {
+        let _ = writeln!(text, "#\n# {}", left.replace(char::is_control, "?"));
+    }
+    let _ = write!(text, "{{ ... }}:\n\n{{\n{}}}\n", module.text);
+    text
+}
+
+struct Module<'a> {
+    config: &'a Config,
+    ram_bytes: u64,
+    text: String,
+    left: Vec<String>,
+}
+
+impl Module<'_> {
+    fn line(&mut self, line: &str) {
+        self.text.push_str("  ");
+        self.text.push_str(line);
+        self.text.push('\n');
+    }
+
+    fn priority(&self, tier: &Tier) -> i16 {
+        let areas = self.config.areas();
+        let area = areas.iter().find(|(area, ..)| area.name == tier.name);
+        area.map_or(-1, |(.., priority)| *priority)
+    }
+
+    /// RAM devices that zram-generator makes, and zramSwap where it has the words.
+    fn ram(&mut self) {
+        let config = self.config;
+        let ram = config.tiers.iter().filter_map(|tier| match &tier.kind {
+            Kind::Ram(device) if by_zram_generator(device) => Some((tier, device)),
+            _ => None,
+        });
+        let ram: Vec<_> = ram.collect();
+        if let [(tier, device)] = ram.as_slice() {
+            if self.zram_swap(tier, device) {
+                return;
+            }
+        }
+        if ram.is_empty() {
+            return;
+        }
+        self.line("services.zram-generator.enable = true;");
+        for (number, (tier, device)) in ram.into_iter().enumerate() {
+            let priority = self.priority(tier);
+            let size = zram_size(&device.size);
+            self.line(&format!(
+                "services.zram-generator.settings.zram{number} = {{"
+            ));
+            self.line(&format!("  zram-size = {};", string(&size)));
+            if let Some(limit) = &device.memory_limit {
+                let limit = zram_size(limit);
+                self.line(&format!("  zram-resident-limit = {};", string(&limit)));
+            }
+            if let Some(algorithm) = algorithm(self.config, device) {
+                self.line(&format!(
+                    "  compression-algorithm = {};",
+                    string(&algorithm)
+                ));
+            }
+            if let Some(writeback) = &device.writeback {
+                let path = writeback.device.path();
+                let path = string(&path.to_string_lossy());
+                self.line(&format!("  writeback-device = {path};"));
+            }
+            self.line(&format!("  swap-priority = {};", int(priority.into())));
+            let options = match device.swap.discard {
+                Discard::None => "defaults",
+                Discard::Once => "discard=once",
+                Discard::Pages => "discard=pages",
+                Discard::Both => "discard",
+            };
+            self.line(&format!("  options = {};", string(options)));
+            self.line("};");
+        }
+        self.text.push('\n');
+    }
+
+    /// The short form; says whether it has the words.
+    fn zram_swap(&mut self, tier: &Tier, device: &RamDevice) -> bool {
+        let plain = device.codec.first().filter(|codec| {
+            codec.level.is_none() && codec.dict.is_none() && device.recompress.is_empty()
+        });
+        let Size::Ram { percent, at_most } = device.size else {
+            return false;
+        };
+        let percent = percent.fraction() * 100.0;
+        let whole = percent.fract() == 0.0;
+        let other = device.memory_limit.is_some() || device.swap.discard != Discard::Both;
+        let Some(codec) = plain.filter(|_| whole && !other) else {
+            return false;
+        };
+        self.line("zramSwap = {");
+        self.line("  enable = true;");
+        self.line(&format!("  algorithm = {};", string(&codec.name)));
+        self.line(&format!("  memoryPercent = {percent};"));
+        if let Some(limit) = at_most {
+            self.line(&format!("  memoryMax = {};", limit.0));
+        }
+        let priority = self.priority(tier);
+        self.line(&format!("  priority = {};", int(priority.into())));
+        if let Some(writeback) = &device.writeback {
+            let path = writeback.device.path();
+            let path = string(&path.to_string_lossy());
+            self.line(&format!("  writebackDevice = {path};"));
+        }
+        self.line("};\n");
+        true
+    }
+
+    fn disks(&mut self) {
+        let config = self.config;
+        let disks = config.tiers.iter().filter_map(|tier| match &tier.kind {
+            Kind::Disk(disk) => Some((tier, disk)),
+            _ => None,
+        });
+        let disks: Vec<_> = disks.collect();
+        if disks.is_empty() {
+            return;
+        }
+        self.line("swapDevices = [");
+        for (tier, disk) in &disks {
+            self.area(tier, disk);
+        }
+        self.line("];\n");
+        let mut crypttab = String::new();
+        for (tier, disk) in &disks {
+            self.volume(tier, disk, &mut crypttab);
+        }
+        if !crypttab.is_empty() {
+            self.line(&format!(
+                "environment.etc.crypttab.text = {};\n",
+                string(&crypttab)
+            ));
+        }
+        for (tier, disk) in &disks {
+            if disk.hibernation {
+                self.hibernation(tier, disk);
+            }
+        }
+    }
+
+    fn area(&mut self, tier: &Tier, disk: &DiskSwap) {
+        let path = match &disk.source {
+            _ if matches!(disk.encryption, Encryption::Luks { .. }) => mapped(tier),
+            Source::Device(location) => location.path().to_string_lossy().into_owned(),
+            Source::File { path, .. } => path.to_string_lossy().into_owned(),
+        };
+        self.line("  {");
+        self.line(&format!("    device = {};", string(&path)));
+        if let Source::File {
+            size: Some(size), ..
+        } = &disk.source
+        {
+            let mebibytes = (size.bytes(self.ram_bytes) >> 20).max(1);
+            if !matches!(size, Size::Bytes(_)) {
+                let ram = self.ram_bytes >> 20;
+                self.line(&format!("    # {size} of {ram} MiB of RAM"));
+            }
+            self.line(&format!("    size = {mebibytes};"));
+        }
+        let priority = self.priority(tier);
+        if priority >= 0 {
+            self.line(&format!("    priority = {priority};"));
+        }
+        let discard = match disk.swap.discard {
+            Discard::None => None,
+            Discard::Once => Some("once"),
+            Discard::Pages => Some("pages"),
+            Discard::Both => Some("both"),
+        };
+        if let Some(discard) = discard {
+            self.line(&format!("    discardPolicy = {};", string(discard)));
+        }
+        let mut options = Vec::new();
+        if tier.optional {
+            options.push("nofail".to_owned());
+        }
+        if matches!(disk.source, Source::Device(_)) {
+            options.push(format!("x-systemd.device-timeout={}", disk.timeout));
+            let random = disk.encryption_is_random();
+            let luks = matches!(disk.encryption, Encryption::Luks { .. });
+            if !random && (disk.format || luks) {
+                options.push("x-systemd.makefs".to_owned());
+            }
+        }
+        if !options.is_empty() {
+            let options: Vec<_> = options.iter().map(|option| string(option)).collect();
+            self.line(&format!("    options = [ {} ];", options.join(" ")));
+        }
+        if let Encryption::Random { cipher } = &disk.encryption {
+            self.line("    randomEncryption = {");
+            self.line("      enable = true;");
+            self.line(&format!("      cipher = {};", string(&cipher.name)));
+            self.line(&format!("      keySize = {};", cipher.key_size));
+            if discard.is_some() {
+                self.line("      allowDiscards = true;");
+            }
+            self.line("    };");
+        }
+        self.line("  }");
+    }
+
+    /// A LUKS volume, opened when the system is up: in the initial RAM disk only
+    /// where an image of hibernation is in it, since a drive that is missing
+    /// there stops the boot.
+    fn volume(&mut self, tier: &Tier, disk: &DiskSwap, crypttab: &mut String) {
+        let (Encryption::Luks { key_file, cipher }, Source::Device(location)) =
+            (&disk.encryption, &disk.source)
+        else {
+            return;
+        };
+        let device = location.path();
+        let device = device.to_string_lossy();
+        let key = key_file.to_string_lossy();
+        if disk.format {
+            self.left.push(format!(
+                "NixOS does not make the LUKS volume of tier {}. Once, as root, on an empty device: \
+                 cryptsetup luksFormat --type luks2 --cipher {} --key-size {} {} {}",
+                tier.name,
+                word(&cipher.name),
+                cipher.key_size,
+                word(&device),
+                word(&key)
+            ));
+        }
+        let discards = disk.swap.discard != Discard::None;
+        if disk.hibernation {
+            self.line(&format!(
+                "boot.initrd.luks.devices.zmeld-{} = {{",
+                tier.name
+            ));
+            self.line(&format!("  device = {};", string(&device)));
+            self.line(&format!("  keyFile = {};", string(&key)));
+            self.line(&format!("  allowDiscards = {discards};"));
+            self.line("};");
+            self.line("# The key goes into the initial RAM disk: it is as safe as /boot is.");
+            let key = string(&key);
+            self.line(&format!("boot.initrd.secrets.{key} = {key};\n"));
+            return;
+        }
+        let mut options = vec!["luks".to_owned()];
+        if tier.optional {
+            options.push("nofail".to_owned());
+        }
+        if discards {
+            options.push("discard".to_owned());
+        }
+        options.push(format!("x-systemd.device-timeout={}", disk.timeout));
+        let field = |text: &str| text.replace('\\', "\\134").replace(' ', "\\040");
+        let _ = writeln!(
+            crypttab,
+            "zmeld-{} {} {} {}",
+            tier.name,
+            field(&device),
+            field(&key),
+            options.join(",")
+        );
+    }
+
+    fn hibernation(&mut self, tier: &Tier, disk: &DiskSwap) {
+        let device = match (&disk.source, &disk.encryption) {
+            (Source::File { path, .. }, _) => {
+                self.left.push(format!(
+                    "To hibernate into {}, boot.resumeDevice and the kernel parameter \
+                     resume_offset have to be written by hand (filefrag -v shows the offset)",
+                    path.display()
+                ));
+                return;
+            }
+            (_, Encryption::Luks { .. }) => mapped(tier),
+            (Source::Device(location), _) => location.path().to_string_lossy().into_owned(),
+        };
+        self.line(&format!("boot.resumeDevice = {};\n", string(&device)));
+    }
+
+    fn zswap(&mut self, zswap: &Zswap) {
+        let parameters = zswap.parameters();
+        self.line("boot.kernelParams = [");
+        for parameter in &parameters {
+            // At boot it is a number; the others read alike there and later.
+            let value = match parameter.name {
+                "enabled" => "1",
+                _ => &parameter.value,
+            };
+            let word = format!("zswap.{}={value}", parameter.name);
+            self.line(&format!("  {}", string(&word)));
+        }
+        self.line("];");
+        self.line("# A codec that is a module cannot be had as early as the parameters are read.");
+        self.line("systemd.services.zmeld-zswap = {");
+        self.line("  description = \"zswap's parameters\";");
+        self.line("  wantedBy = [ \"multi-user.target\" ];");
+        self.line("  unitConfig.ConditionPathExists = \"/sys/module/zswap/parameters\";");
+        self.line("  serviceConfig.Type = \"oneshot\";");
+        self.line("  serviceConfig.RemainAfterExit = true;");
+        self.line("  script = ''");
+        self.line("    cd /sys/module/zswap/parameters");
+        for KernelValue { name, value, .. } in &parameters {
+            let guard = match IN_EVERY_KERNEL.contains(name) {
+                true => String::new(),
+                false => format!("[ ! -e {name} ] || "),
+            };
+            self.line(&format!("    {guard}echo {value} > {name}"));
+        }
+        self.line("  '';");
+        self.line("};\n");
+    }
+
+    fn sysctl(&mut self) {
+        let values = self.config.tunables.values();
+        if values.is_empty() {
+            return;
+        }
+        self.line("boot.kernel.sysctl = {");
+        for tunable in values {
+            self.line(&format!("  \"vm.{}\" = {};", tunable.name, tunable.value));
+        }
+        self.line("};\n");
+    }
+
+    /// What NixOS has no option for, done by zmeld with a configuration of just that.
+    fn zmeld(&mut self) {
+        let config = self.config;
+        let others: Vec<Tier> = config
+            .tiers
+            .iter()
+            .filter(|tier| matches!(&tier.kind, Kind::Ram(device) if !by_zram_generator(device)))
+            .cloned()
+            .collect();
+        let watched = wants_watch(config);
+        let auto = config.tunables.swappiness == Some(Swappiness::Auto);
+        let guarded = self.config.watch.guard.is_some();
+        if others.is_empty() && !watched && !guarded && !auto {
+            return;
+        }
+        let names: Vec<_> = others.iter().map(|tier| tier.name.to_string()).collect();
+        let mut rest = Config {
+            tiers: others,
+            without_tiers: config.without_tiers,
+            tunables: Tunables {
+                swappiness: config.tunables.swappiness.filter(|_| auto),
+                ..Tunables::default()
+            },
+            watch: config.watch.clone(),
+            metrics: config.metrics.clone(),
+            accept: config.accept.clone(),
+        };
+        // The tiers that its rules are for are set up by NixOS.
+        if (watched || guarded) && !rest.accept.contains(&Trap::UnusedRule) {
+            rest.accept.push(Trap::UnusedRule);
+        }
+        // Priorities follow from all the tiers together.
+        for tier in &mut rest.tiers {
+            let priority = self.priority(tier);
+            if let Kind::Ram(device) = &mut tier.kind {
+                device.swap.priority = Some(priority);
+            }
+        }
+        self.left.push(
+            "What NixOS has no option for is done by zmeld: add its package to \
+             environment.systemPackages"
+                .to_owned(),
+        );
+        let text = rest.to_toml(&Comments::new());
+        self.line(&format!(
+            "environment.etc.\"zmeld.toml\".text = {};\n",
+            string(&text)
+        ));
+        if !rest.tiers.is_empty() || auto {
+            let only = if names.is_empty() {
+                String::new()
+            } else {
+                format!(" --only {}", names.join(","))
+            };
+            self.line("systemd.services.zmeld = {");
+            self.line("  description = \"Swap of zmeld\";");
+            self.line("  wantedBy = [ \"swap.target\" ];");
+            self.line("  serviceConfig.Type = \"oneshot\";");
+            self.line("  serviceConfig.RemainAfterExit = true;");
+            self.service("ExecStart", &format!("up --boot{only}"));
+            self.service("ExecStop", &format!("down --boot{only}"));
+            for (key, value) in LIFETIME.iter().filter_map(|it| it.split_once('=')) {
+                self.line(&format!("  serviceConfig.{key} = \"{value}\";"));
+            }
+            self.line("};\n");
+        }
+        if watched {
+            self.line("systemd.services.zmeld-watch = {");
+            self.line("  description = \"Recompression, writeback and melding of swapped pages, and reclaim\";");
+            self.line("  wantedBy = [ \"multi-user.target\" ];");
+            self.service("ExecStart", "watch");
+            self.line("  serviceConfig.Restart = \"on-failure\";");
+            self.line("};\n");
+        }
+        if guarded {
+            self.line("systemd.services.zmeld-guard = {");
+            self.line("  description = \"Ends a program before memory is gone\";");
+            self.line("  wantedBy = [ \"multi-user.target\" ];");
+            self.line("  serviceConfig.ExecStart = \"/run/current-system/sw/bin/zmeld-guard\";");
+            self.line("  serviceConfig.Restart = \"on-failure\";");
+            self.line("  serviceConfig.OOMScoreAdjust = -1000;");
+            self.line("};\n");
+        }
+    }
+
+    fn service(&mut self, key: &str, command: &str) {
+        let command = format!("/run/current-system/sw/bin/zmeld {command}");
+        self.line(&format!("  serviceConfig.{key} = {};", string(&command)));
+    }
+}
+
+fn mapped(tier: &Tier) -> String {
+    format!("/dev/mapper/zmeld-{}", tier.name)
+}
+
+/// Whether zram-generator has words for all of it.
+fn by_zram_generator(device: &RamDevice) -> bool {
+    let writeback = device.writeback.as_ref().is_none_or(|writeback| {
+        writeback.encryption == Encryption::None
+            && writeback.daily_limit.is_none()
+            && !writeback.compressed
+            && !writeback.optional
+    });
+    let in_order = device
+        .recompress
+        .iter()
+        .zip(1..)
+        .all(|(recompression, turn)| recompression.priority == turn);
+    // Its further codecs are those to compress again with.
+    let one_codec = device.codec.len() <= 1;
+    device.driver == RamDriver::Zram && writeback && in_order && one_codec
+}
+
+/// A size in zram-generator's arithmetic: `ram` is in MiB.
+fn zram_size(size: &Size) -> String {
+    match size {
+        Size::Bytes(bytes) if bytes.0.is_multiple_of(1 << 20) => (bytes.0 >> 20).to_string(),
+        Size::Bytes(bytes) => format!("{} / 1048576", bytes.0),
+        Size::Ram { percent, at_most } => {
+            let share = format!("ram * {}", percent.fraction());
+            match at_most {
+                None => share,
+                Some(limit) => format!("min({share}, {} / 1048576)", limit.0),
+            }
+        }
+        Size::Ufpr => "ram - ram / 4 + ram / 2".to_owned(),
+    }
+}
+
+/// `lz4 zstd(level=9) (type=idle)`; zram-generator 1.2 has parameters.
+fn algorithm(config: &Config, device: &RamDevice) -> Option<String> {
+    let with = |codec: &Codec| {
+        let mut parameters = Vec::new();
+        if let Some(level) = codec.level {
+            parameters.push(format!("level={level}"));
+        }
+        if let Some(dict) = &codec.dict {
+            parameters.push(format!("dict={}", dict.display()));
+        }
+        if parameters.is_empty() {
+            codec.name.clone()
+        } else {
+            format!("{}({})", codec.name, parameters.join(","))
+        }
+    };
+    let mut words = vec![with(device.codec.first()?)];
+    words.extend(device.recompress.iter().map(|it| with(&it.codec)));
+    if let (Some(rule), false) = (&config.watch.recompress, device.recompress.is_empty()) {
+        let pages = match rule.pages {
+            Which::Idle => "idle",
+            Which::Huge => "huge",
+            Which::HugeIdle => "huge_idle",
+        };
+        words.push(format!("(type={pages})"));
+    }
+    Some(words.join(" "))
+}
+
+/// A string of Nix.
+fn string(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '$' => quoted.push_str("\\$"),
+            '\n' => quoted.push_str("\\n"),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// A number of Nix; one below zero has parentheses, as arguments need them.
+fn int(number: i64) -> String {
+    if number < 0 {
+        format!("({number})")
+    } else {
+        number.to_string()
+    }
+}

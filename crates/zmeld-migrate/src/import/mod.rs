@@ -1,0 +1,280 @@
+//! What other tools set up, as a configuration of zmeld.
+//!
+//! | module | whose words it knows |
+//! |---|---|
+//! | [`zram_generator`] | systemd's zram-generator, `zram-generator.conf` and its drop-ins |
+//! | [`rpi_swap`] | Raspberry Pi OS's rpi-swap, `rpi/swap.conf` and its drop-ins |
+//! | [`zram_tools`] | Debian's zram-tools, `/etc/default/zramswap` |
+//! | [`fstab`] | swap lines of `/etc/fstab`, with their volumes in `/etc/crypttab` |
+//! | `ini` | files of sections with drop-ins, as systemd's tools read them |
+//! | `expression` | sizes of zram-generator, which are arithmetic over the size of RAM |
+//!
+//! Nothing is dropped in silence: each tier's comment says where it came from,
+//! and what has no counterpart is listed.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use zmeld_config::{Comments, Config, Kind, Tier, TierName};
+use zmeld_linux::tree::Tree;
+use zmeld_linux::HostError;
+
+mod expression;
+pub mod fstab;
+mod ini;
+pub mod rpi_swap;
+pub mod zram_generator;
+pub mod zram_tools;
+
+/// What was found on a machine.
+#[derive(Debug, Clone, Default)]
+pub struct Imported {
+    /// The tiers, sorted by their priorities.
+    pub config: Config,
+    /// Where each came from.
+    pub comments: Comments,
+    /// What was not carried over, each with file and line and the reason.
+    pub left: Vec<String>,
+    /// The files that said something about swap.
+    pub files: Vec<PathBuf>,
+}
+
+/// Reads what is set up on the machine whose root directory is `root` and which
+/// has `ram_bytes` of RAM. RAM is needed for sizes that only arithmetic can tell.
+///
+/// # Errors
+/// When a file is there and cannot be read.
+pub fn import(root: &Path, ram_bytes: u64) -> Result<Imported, HostError> {
+    let mut imported = Imported::default();
+    let rpi = rpi_swap::import(root, ram_bytes, &mut imported)?;
+    zram_generator::import(root, ram_bytes, rpi, &mut imported)?;
+    zram_tools::import(root, &mut imported)?;
+    fstab::import(root, &mut imported)?;
+    // Areas without a priority come last, in their order, as the kernel has it.
+    imported.config.tiers.sort_by_key(|tier| {
+        let priority = tier.swap().and_then(|swap| swap.priority);
+        std::cmp::Reverse(priority.unwrap_or(-1))
+    });
+    if !imported.files.is_empty() {
+        imported.comments.insert(String::new(), imported.head());
+    }
+    Ok(imported)
+}
+
+/// What sets swap up at boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tool {
+    /// Lines of `/etc/fstab`.
+    Fstab,
+    /// Lines of `/etc/crypttab`.
+    Crypttab,
+    /// Debian's zram-tools.
+    ZramTools,
+    /// systemd's zram-generator.
+    ZramGenerator,
+    /// Raspberry Pi OS's rpi-swap.
+    RpiSwap,
+}
+
+impl Tool {
+    /// Whose file that is.
+    fn of(file: &Path) -> Tool {
+        match file.file_name().and_then(|name| name.to_str()) {
+            Some("rpi-swap-generator") => Tool::RpiSwap,
+            _ if file.components().any(|part| part.as_os_str() == "rpi") => Tool::RpiSwap,
+            Some("fstab") => Tool::Fstab,
+            Some("crypttab") => Tool::Crypttab,
+            Some("zramswap") => Tool::ZramTools,
+            _ => Tool::ZramGenerator,
+        }
+    }
+
+    /// Whether it makes compressed devices.
+    pub fn is_for_ram(self) -> bool {
+        matches!(self, Tool::ZramTools | Tool::ZramGenerator | Tool::RpiSwap)
+    }
+
+    /// The commands that switch it off, in order. None of them touches what is on now:
+    /// what is swapped out has to fit back first.
+    pub fn ways_off(self) -> &'static [&'static str] {
+        match self {
+            Tool::Fstab => &["remove its swap lines from /etc/fstab"],
+            Tool::Crypttab => &["remove from /etc/crypttab the lines quoted below, but for those that stay as they are"],
+            Tool::ZramTools => &["systemctl disable zramswap"],
+            Tool::ZramGenerator => &[
+                "mkdir -p /etc/systemd/system-generators",
+                "ln -sf /dev/null /etc/systemd/system-generators/zram-generator",
+            ],
+            // Its own Mechanism=none would remove the swap file at each boot.
+            Tool::RpiSwap => &[
+                "mkdir -p /etc/systemd/system-generators",
+                "ln -sf /dev/null /etc/systemd/system-generators/rpi-swap-generator",
+            ],
+        }
+    }
+}
+
+impl Imported {
+    /// The configuration as a file, with comments that say where each line came
+    /// from and what was left out.
+    pub fn to_toml(&self) -> String {
+        self.config.to_toml(&self.comments)
+    }
+
+    fn head(&self) -> String {
+        let mut head = String::from("Taken over by zmeld config import from");
+        for (at, file) in self.files.iter().enumerate() {
+            head.push_str(if at == 0 { " " } else { ", " });
+            head.push_str(&file.to_string_lossy());
+        }
+        head.push('.');
+        head.push_str("\nSwitch off what sets this up at boot, or both will:");
+        for way in self.tools().into_iter().flat_map(Tool::ways_off) {
+            head.push_str("\n    ");
+            head.push_str(way);
+        }
+        let in_ram = |tier: &Tier| matches!(tier.kind, Kind::Ram(_));
+        if self.config.tiers.iter().any(in_ram) {
+            head.push_str("\nWhat is swapped to now gives its place to zmeld up --take-over.");
+        }
+        if !self.left.is_empty() {
+            head.push_str("\nNot carried over:");
+            for left in &self.left {
+                head.push_str("\n- ");
+                head.push_str(left);
+            }
+        }
+        head
+    }
+
+    /// What sets this up at boot.
+    pub fn tools(&self) -> Vec<Tool> {
+        let mut tools = Vec::new();
+        for file in &self.files {
+            let tool = Tool::of(file);
+            if !tools.contains(&tool) {
+                tools.push(tool);
+            }
+        }
+        tools
+    }
+
+    /// Adds a tier under a name that is not taken yet.
+    fn add(&mut self, name: &str, optional: bool, kind: Kind, comment: String) -> TierName {
+        let clean: String = name
+            .chars()
+            .map(|c| {
+                if c.is_ascii_alphanumeric() || c == '_' {
+                    c
+                } else {
+                    '-'
+                }
+            })
+            .collect();
+        let clean = clean.trim_matches('-');
+        let clean = if clean.is_empty() { "swap" } else { clean };
+        let mut number = 1;
+        let name = loop {
+            let short: String = clean.chars().take(28).collect();
+            let tried = if number == 1 {
+                short
+            } else {
+                format!("{short}-{number}")
+            };
+            match tried.parse::<TierName>() {
+                Ok(name) if self.config.tier(&tried).is_none() => break name,
+                _ => number += 1,
+            }
+        };
+        self.comments.insert(format!("tier.{name}"), comment);
+        self.config.tiers.push(Tier {
+            name: name.clone(),
+            optional,
+            kind,
+        });
+        name
+    }
+
+    fn comment(&mut self, tier: &TierName, key: &str, comment: impl Into<String>) {
+        self.comments
+            .insert(format!("tier.{tier}.{key}"), comment.into());
+    }
+
+    fn left(&mut self, line: &Line, why: &str) {
+        self.left.push(format!("{line}: {why}"));
+    }
+
+    fn found(&mut self, file: &Path) {
+        if !self.files.iter().any(|known| known == file) {
+            self.files.push(file.to_owned());
+        }
+    }
+}
+
+/// A line of another tool's file.
+#[derive(Debug, Clone)]
+struct Line {
+    file: PathBuf,
+    /// From 1; 0 where no line says it.
+    number: usize,
+    text: String,
+}
+
+impl Line {
+    /// What a tool does without being told, beside the file that could say it.
+    fn of_tool(file: &Path, text: &str) -> Line {
+        Line {
+            file: file.to_owned(),
+            number: 0,
+            text: text.to_owned(),
+        }
+    }
+}
+
+impl std::fmt::Display for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const MAX: usize = 160;
+        match self.number {
+            0 => write!(f, "{}: ", self.file.display())?,
+            number => write!(f, "{}:{number}: ", self.file.display())?,
+        }
+        if self.text.chars().count() <= MAX {
+            return f.write_str(&self.text);
+        }
+        let cut: String = self.text.chars().take(MAX).collect();
+        write!(f, "{cut}...")
+    }
+}
+
+/// More than any of these files is long.
+const LENGTH_MAX: u64 = 1 << 20;
+
+/// The lines of a file of the machine, without comments and blank lines; nothing
+/// if there is no such file.
+fn lines(root: &Path, path: &Path) -> Result<Option<Vec<Line>>, HostError> {
+    let tree = Tree::new(root);
+    let failed = |cause| HostError::from(zmeld_linux::FileError::new("read", path, cause));
+    let metadata = match tree.metadata(path) {
+        Ok(metadata) => metadata,
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(cause) => return Err(failed(cause)),
+    };
+    // A link to /dev/null hides a file; a pipe would be waited for.
+    if !metadata.is_file() {
+        return Ok(None);
+    }
+    let bytes = tree.read(path, LENGTH_MAX + 1).map_err(failed)?;
+    if bytes.len() as u64 > LENGTH_MAX {
+        return Err(HostError::malformed(path, "is longer than 1 MiB"));
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let lines = text.lines().enumerate().filter_map(|(at, line)| {
+        let line = line.trim();
+        (!line.is_empty() && !line.starts_with(['#', ';'])).then(|| Line {
+            file: path.to_owned(),
+            number: at + 1,
+            text: line.to_owned(),
+        })
+    });
+    Ok(Some(lines.collect()))
+}

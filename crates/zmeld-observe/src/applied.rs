@@ -1,0 +1,56 @@
+//! What `zmeld up` set up, by the names that the kernel uses.
+
+use zmeld_config::{Config, Kind};
+
+/// What was set up since the machine booted.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Applied {
+    /// What was asked for.
+    pub config: Config,
+    /// Whether the last run came to its end.
+    pub complete: bool,
+    /// The tiers of which a step was begun, in the order in which that was done.
+    pub tiers: Vec<AppliedTier>,
+}
+
+/// A tier that was set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AppliedTier {
+    /// Its name in the configuration.
+    pub name: String,
+    /// The RAM device that was made for it: `zram1`.
+    pub device: Option<String>,
+    /// Its swap area, as `/proc/swaps` names it; none for zswap, and where it was
+    /// not switched on.
+    pub area: Option<String>,
+    /// What has become of its area where it is not swapped to any more.
+    pub lost: Option<String>,
+}
+
+impl Applied {
+    /// The tier of that name, if it is set up.
+    pub fn tier(&self, name: &str) -> Option<&AppliedTier> {
+        self.tiers.iter().find(|tier| tier.name == name)
+    }
+
+    /// The tier whose swap area has that path.
+    pub fn tier_on(&self, path: &str) -> Option<&AppliedTier> {
+        self.tiers
+            .iter()
+            .find(|tier| tier.area.as_deref() == Some(path))
+    }
+
+    /// Paths of the swap areas.
+    pub fn areas(self) -> Vec<String> {
+        let tiers = self.tiers.into_iter();
+        tiers.filter_map(|tier| tier.area).collect()
+    }
+
+    /// The tier that is zswap.
+    pub fn zswap(&self) -> Option<&AppliedTier> {
+        self.tiers.iter().find(|tier| {
+            let tier = self.config.tier(&tier.name);
+            tier.is_some_and(|tier| matches!(tier.kind, Kind::Zswap(_)))
+        })
+    }
+}

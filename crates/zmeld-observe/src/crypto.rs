@@ -1,0 +1,55 @@
+//! What compresses in the kernel's crypto interface, where zswap has its compressors from.
+
+use zmeld_linux::Host;
+
+use zmeld_linux::HostError;
+
+/// The codec that `zword-dkms` brings.
+pub const ZWORD: &str = "zword";
+
+/// Whether the crypto interface of this kernel has that compressor, or would load it.
+pub fn has_compressor(host: &Host, kernel: &str, wanted: &str) -> Result<bool, HostError> {
+    let known = host.read_optional("/proc/crypto")?.unwrap_or_default();
+    if compressors(&known).contains(&wanted) {
+        return Ok(true);
+    }
+    let aliases = host.read_optional(format!("/lib/modules/{kernel}/modules.alias"))?;
+    let alias = format!("alias crypto-{wanted} ");
+    let aliases = aliases.unwrap_or_default();
+    let is_loadable = aliases.lines().any(|line| line.starts_with(&alias));
+    Ok(is_loadable)
+}
+
+/// The names of what compresses, as `/proc/crypto` tells them.
+pub fn compressors(text: &str) -> Vec<&str> {
+    let mut found: Vec<&str> = Vec::new();
+    for entry in text.split("\n\n") {
+        let get = |key: &str| {
+            let mut pairs = entry.lines().filter_map(|line| line.split_once(':'));
+            let found = pairs.find(|(name, _)| name.trim() == key);
+            found.map(|(_, value)| value.trim())
+        };
+        let compresses = matches!(get("type"), Some("scomp" | "acomp" | "compression"));
+        if let (true, Some(name)) = (compresses, get("name")) {
+            if !found.contains(&name) {
+                found.push(name);
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_compresses_is_told_from_what_hashes_and_stands_once() {
+        let text = "name         : lzo\ndriver       : lzo-scomp\ntype         : scomp\n\n\
+                    name         : crc32c\ntype         : shash\n\n\
+                    name         : deflate\ntype         : acomp\n\n\
+                    name         : lzo\ndriver       : lzo-generic\ntype         : compression\n\n";
+        assert_eq!(compressors(text), ["lzo", "deflate"]);
+        assert!(compressors("").is_empty());
+    }
+}

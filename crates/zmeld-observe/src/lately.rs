@@ -1,0 +1,544 @@
+//! What happened lately, out of counters that the kernel keeps since boot.
+//!
+//! A monitor asks again and again, and must not be told for weeks of a process that
+//! was killed once. So `zmeld status --check` and `zmeld watch` note the counters in
+//! [`FILE`], at most once a minute, and what is told is the difference to an hour ago,
+//! or to the oldest note. Without notes it is what was counted since boot, as long as
+//! that is not longer ago; later nothing can be said of when.
+//!
+//! Kills are attributed by the counters of control groups. The kernel counts a kill in
+//! all groups above the process, and that a limit was reached in all above the limit;
+//! so of a group and of those below it that are gone since, what counts is the smaller
+//! of the two, less what groups below it account for. What happened in a group whose
+//! limits were not reached the machine did. The rest it did too, or a limit of a group
+//! that is gone, and its counters with it: that cannot be told, and is not.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Device, Group, Observation};
+use crate::run_folder;
+use zmeld_linux::Host;
+use zmeld_linux::HostError;
+
+/// Where the counters are noted.
+pub const FILE: &str = "/run/zmeld/counters.json";
+const SCHEMA: &str = "zmeld.counters/1";
+/// How many processes experiments have had the kernel kill since boot, on purpose.
+const EXPERIMENT_KILLS: &str = "/run/zmeld/experiment-kills.json";
+/// The counter of the same.
+const BY_EXPERIMENTS: &str = "oom_kill by experiments";
+pub(super) const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+/// What "lately" is, in seconds.
+pub const WINDOW_S: f64 = 3600.0;
+/// Notes are not closer to each other, in seconds.
+const SPACING_S: f64 = 60.0;
+/// More notes than a window has, for a file that somebody else wrote.
+const NOTES_MAX: usize = 1024;
+/// What the counters of a note may take in the file, in bytes: anybody may make many
+/// groups with long names, and the file must stay one that can be read again. With
+/// a note a minute it is less than 2 MiB.
+const NOTE_BYTES_MAX: usize = 24 << 10;
+
+/// Since when something is counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Since {
+    /// The machine booted.
+    #[default]
+    Boot,
+    /// The counters were noted.
+    Note,
+    /// Nobody noted them: what happened lately cannot be told.
+    Unknown,
+}
+
+/// What happened lately.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct Lately {
+    /// What it is counted from.
+    pub since: Since,
+    /// How long ago that is, in seconds; absent where it cannot be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u64>,
+    /// Processes killed because the machine had no memory left.
+    pub oom_kills: u64,
+    /// Processes killed by the machine, or at the limit of a group that is gone.
+    pub unattributed_oom_kills: u64,
+    /// Processes killed because a control group was at its limit, by its path.
+    pub group_oom_kills: BTreeMap<String, u64>,
+    #[serde(skip)]
+    counters: Counters,
+    #[serde(skip)]
+    before: Counters,
+    /// What is not in `before` is not known, rather than 0.
+    #[serde(skip)]
+    partial: bool,
+}
+
+type Counters = BTreeMap<String, u64>;
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Notes {
+    schema: String,
+    boot: String,
+    notes: Vec<Note>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Note {
+    /// Seconds since boot.
+    uptime_s: f64,
+    counters: Counters,
+    /// Not all groups had room: of one that is not there nothing is known.
+    #[serde(default, skip_serializing_if = "is_false")]
+    partial: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+impl Note {
+    /// The machine's own counters come first, then devices', then the groups with
+    /// the highest.
+    fn new(uptime_s: f64, counters: &Counters) -> Note {
+        let rank = |name: &str| match name.split(' ').next() {
+            Some("group") => 2,
+            Some("device") => 1,
+            _ => 0,
+        };
+        let mut all: Vec<(&String, &u64)> = counters.iter().collect();
+        all.sort_by_key(|(name, value)| (rank(name), std::cmp::Reverse(**value)));
+        let mut note = Note {
+            uptime_s,
+            counters: Counters::new(),
+            partial: false,
+        };
+        let mut left_bytes = NOTE_BYTES_MAX;
+        for (name, value) in all {
+            // At worst a byte of a name becomes six, and a number has twenty digits.
+            let needed = name.len() * 6 + 24;
+            match left_bytes.checked_sub(needed) {
+                Some(left) => {
+                    left_bytes = left;
+                    note.counters.insert(name.clone(), *value);
+                }
+                None => note.partial = true,
+            }
+        }
+        note
+    }
+}
+
+impl Notes {
+    /// Those of this boot; none where the file is no such thing.
+    fn parse(text: &str, boot: &str) -> Notes {
+        let notes: Notes = serde_json::from_str(text).unwrap_or_default();
+        match notes.schema == SCHEMA && notes.boot == boot && notes.notes.len() <= NOTES_MAX {
+            true => notes,
+            false => Notes {
+                schema: SCHEMA.to_owned(),
+                boot: boot.to_owned(),
+                notes: Vec::new(),
+            },
+        }
+    }
+
+    /// The youngest that is as old as the window, else the oldest.
+    fn base(&self, uptime_s: f64) -> Option<&Note> {
+        let past = self.notes.iter().filter(|note| note.uptime_s <= uptime_s);
+        let old = past
+            .clone()
+            .filter(|note| uptime_s - note.uptime_s >= WINDOW_S);
+        let by_age = |a: &&Note, b: &&Note| a.uptime_s.total_cmp(&b.uptime_s);
+        old.max_by(by_age).or(past.min_by(by_age))
+    }
+
+    /// Adds the counters of now, and forgets what no one needs any more.
+    fn add(&mut self, uptime_s: f64, counters: &Counters) -> bool {
+        self.notes.retain(|note| note.uptime_s <= uptime_s);
+        let is_near = |note: &Note| uptime_s - note.uptime_s < SPACING_S;
+        if self.notes.iter().any(is_near) {
+            return false;
+        }
+        let base = self.base(uptime_s).map_or(0.0, |note| note.uptime_s);
+        self.notes.retain(|note| note.uptime_s >= base);
+        self.notes.push(Note::new(uptime_s, counters));
+        true
+    }
+}
+
+/// What the counters and the notes come to; no groups where the kernel has none that
+/// limit memory.
+pub(super) fn read(
+    reader: &mut super::reader::Reader,
+    kills: Option<u64>,
+    groups: Option<&[Group]>,
+    devices: &[Device],
+) -> Lately {
+    let can_limit = groups.is_some();
+    let groups = groups.unwrap_or_default();
+    let uptime_s = uptime(reader.optional("/proc/uptime").as_deref());
+    let boot = reader.optional(BOOT).unwrap_or_default();
+    let text = reader.own(FILE).unwrap_or_default();
+    if !text.is_empty() && serde_json::from_str::<Notes>(&text).is_err() {
+        reader.malformed(FILE, "it holds no notes of counters");
+    }
+    let notes = Notes::parse(&text, boot.trim());
+    let mut counters = counters(kills, groups, devices);
+    let text = reader.own(EXPERIMENT_KILLS).unwrap_or_default();
+    let on_purpose = ExperimentKills::parse(&text, boot.trim()).kills;
+    counters.insert(BY_EXPERIMENTS.to_owned(), on_purpose);
+    let base = uptime_s.and_then(|now| notes.base(now));
+    let partial = base.is_some_and(|note| note.partial);
+    let (since, seconds, before) = match (base, uptime_s) {
+        (Some(note), Some(now)) => {
+            let seconds = (now - note.uptime_s) as u64;
+            (Since::Note, Some(seconds), note.counters.clone())
+        }
+        (None, Some(now)) if now > WINDOW_S => (Since::Unknown, None, counters.clone()),
+        (_, now) => (Since::Boot, now.map(|now| now as u64), Counters::new()),
+    };
+    let mut lately = Lately {
+        since,
+        seconds,
+        counters,
+        before,
+        partial,
+        ..Lately::default()
+    };
+    lately.attribute(groups, can_limit);
+    lately
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct ExperimentKills {
+    boot: String,
+    kills: u64,
+}
+
+impl ExperimentKills {
+    /// Those of this boot.
+    fn parse(text: &str, boot: &str) -> ExperimentKills {
+        let found: ExperimentKills = serde_json::from_str(text).unwrap_or_default();
+        match found.boot == boot {
+            true => found,
+            false => ExperimentKills {
+                boot: boot.to_owned(),
+                kills: 0,
+            },
+        }
+    }
+}
+
+/// Notes that an experiment brought so many kills about, which are no finding.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn note_experiment(host: &Host, kills: u64) -> Result<(), HostError> {
+    let boot = host.read_optional(BOOT)?.unwrap_or_default();
+    let text = noted(host, EXPERIMENT_KILLS);
+    let mut all = ExperimentKills::parse(&text, boot.trim());
+    all.kills = all.kills.saturating_add(kills);
+    run_folder::replace(host, EXPERIMENT_KILLS, 0o644, &all)
+}
+
+/// Notes the counters of an observation for those who ask later. Not for a tree that
+/// somebody else made: its links could lead anywhere.
+///
+/// # Errors
+/// When the file cannot be written: the notes that there are stay.
+pub fn note(host: &Host, now: &Observation) -> Result<(), HostError> {
+    let Some(uptime_s) = uptime(host.read_optional("/proc/uptime")?.as_deref()) else {
+        return Ok(());
+    };
+    let boot = host.read_optional(BOOT)?.unwrap_or_default();
+    let text = noted(host, FILE);
+    let mut notes = Notes::parse(&text, boot.trim());
+    if !notes.add(uptime_s, &now.lately.counters) {
+        return Ok(());
+    }
+    run_folder::replace(host, FILE, 0o644, &notes)
+}
+
+/// What a file of ours holds; nothing where it cannot be believed.
+fn noted(host: &Host, path: &str) -> String {
+    let bytes = run_folder::read(host, path).ok().flatten();
+    String::from_utf8(bytes.unwrap_or_default()).unwrap_or_default()
+}
+
+/// Seconds since boot, of what `/proc/uptime` says; none where that is no time.
+pub fn uptime(text: Option<&str>) -> Option<f64> {
+    let seconds: f64 = text?.split_whitespace().next()?.parse().ok()?;
+    (seconds.is_finite() && seconds >= 0.0).then_some(seconds)
+}
+
+fn counters(kills: Option<u64>, groups: &[Group], devices: &[Device]) -> Counters {
+    let mut all = Counters::new();
+    all.extend(kills.map(|kills| ("oom_kill".to_owned(), kills)));
+    for group in groups {
+        for (name, value) in [
+            ("limit", group.limit_reached),
+            ("oom_kill", group.oom_kills),
+            ("refused", group.refused),
+        ] {
+            if value > 0 {
+                all.insert(of_group(&group.path, name), value);
+            }
+        }
+    }
+    for device in devices.iter().filter(|it| it.io.failed_writes > 0) {
+        all.insert(failed_writes(&device.name), device.io.failed_writes);
+    }
+    all
+}
+
+fn of_group(path: &str, name: &str) -> String {
+    format!("group {name} {path}")
+}
+
+fn failed_writes(device: &str) -> String {
+    format!("device failed_writes {device}")
+}
+
+impl Lately {
+    /// By how much a counter rose. One that fell was begun anew.
+    fn rose(&self, counter: &str) -> u64 {
+        let now = self.counters.get(counter).copied().unwrap_or(0);
+        let before = match self.before.get(counter) {
+            Some(before) => *before,
+            None if self.partial => now,
+            None => 0,
+        };
+        now.checked_sub(before).unwrap_or(now)
+    }
+
+    /// Times that a group was refused swap.
+    pub fn refused(&self, group: &Group) -> u64 {
+        self.rose(&of_group(&group.path, "refused"))
+    }
+
+    /// Writes that a device refused.
+    pub fn failed_writes(&self, device: &Device) -> u64 {
+        self.rose(&failed_writes(&device.name))
+    }
+
+    /// Since when, in words that follow a number.
+    pub fn words(&self) -> String {
+        match (self.since, self.seconds) {
+            (Since::Note, Some(seconds)) => format!(
+                "in the last {}",
+                zmeld_report::units::seconds(seconds.max(1) as f64)
+            ),
+            _ => "since boot".to_owned(),
+        }
+    }
+
+    fn attribute(&mut self, groups: &[Group], can_limit: bool) {
+        let counts: Vec<(&str, u64)> = groups
+            .iter()
+            .map(|group| {
+                let kills = self.rose(&of_group(&group.path, "oom_kill"));
+                let limit = self.rose(&of_group(&group.path, "limit"));
+                (group.path.as_str(), kills.min(limit))
+            })
+            .filter(|(_, count)| *count > 0)
+            .collect();
+        for (path, count) in &counts {
+            let below = groups
+                .iter()
+                .filter(|group| group.is_hierarchical && is_child(path, &group.path))
+                .filter_map(|child| counts.iter().find(|(path, _)| *path == child.path))
+                .fold(0u64, |sum, (_, count)| sum.saturating_add(*count));
+            let own = count.saturating_sub(below);
+            if own > 0 {
+                self.group_oom_kills.insert((*path).to_owned(), own);
+            }
+        }
+        let of_groups = self
+            .group_oom_kills
+            .values()
+            .fold(0u64, |sum, count| sum.saturating_add(*count));
+        let others = self
+            .rose("oom_kill")
+            .saturating_sub(of_groups)
+            .saturating_sub(self.rose(BY_EXPERIMENTS));
+        self.oom_kills = match can_limit {
+            true => others.min(self.seen_of_machine(groups)),
+            false => others,
+        };
+        self.unattributed_oom_kills = others - self.oom_kills;
+    }
+
+    /// Kills in groups that are there, and that no limit of theirs explains.
+    fn seen_of_machine(&self, groups: &[Group]) -> u64 {
+        let is_below = |group: &Group, other: &Group| {
+            let rest = group.path.strip_prefix(&other.path);
+            rest.is_some_and(|rest| rest.starts_with('/')) && group != other
+        };
+        // With version 2 the topmost count all; with version 1 each counts its own, and
+        // a limit above says nothing of whom it made the kernel kill.
+        let is_counted = |group: &&Group| {
+            !groups.iter().any(|other| {
+                is_below(group, other)
+                    && (other.is_hierarchical || other.memory_max_bytes.is_some())
+            })
+        };
+        let unexplained = |group: &Group| {
+            let kills = self.rose(&of_group(&group.path, "oom_kill"));
+            kills.saturating_sub(self.rose(&of_group(&group.path, "limit")))
+        };
+        groups
+            .iter()
+            .filter(is_counted)
+            .fold(0u64, |sum, group| sum.saturating_add(unexplained(group)))
+    }
+}
+
+/// Whether one path is right below the other.
+fn is_child(parent: &str, path: &str) -> bool {
+    path.strip_prefix(parent)
+        .and_then(|rest| rest.strip_prefix('/'))
+        .is_some_and(|name| !name.is_empty() && !name.contains('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(path: &str, limit_reached: u64, oom_kills: u64) -> Group {
+        Group {
+            path: path.to_owned(),
+            limit_reached,
+            oom_kills,
+            is_hierarchical: true,
+            ..Group::default()
+        }
+    }
+
+    fn lately(kills: u64, groups: &[Group]) -> Lately {
+        let mut lately = Lately {
+            counters: counters(Some(kills), groups, &[]),
+            ..Lately::default()
+        };
+        lately.attribute(groups, true);
+        lately
+    }
+
+    /// With version 1 a group takes its counters with it.
+    #[test]
+    fn what_may_be_of_a_group_that_is_gone_is_not_said_to_be_the_machines() {
+        let v1 = |path: &str, limit, kills, memory_max_bytes| Group {
+            is_hierarchical: false,
+            memory_max_bytes,
+            ..group(path, limit, kills)
+        };
+        let split = |kills, groups: &[Group]| {
+            let found = lately(kills, groups);
+            (found.oom_kills, found.unattributed_oom_kills)
+        };
+        assert_eq!(split(3, &[]), (0, 3));
+        // One in a group without any limit above it: that one is the machine's.
+        let free = v1("/a", 0, 1, None);
+        assert_eq!(split(3, std::slice::from_ref(&free)), (1, 2));
+        // The limit above may have been reached.
+        let groups = [v1("/a", 0, 0, Some(4096)), v1("/a/b", 0, 1, None)];
+        assert_eq!(split(1, &groups), (0, 1));
+        // With version 2 the limit above counts what it did.
+        assert_eq!(split(2, &[group("/a", 1, 2), group("/a/b", 0, 2)]), (1, 0));
+        // Where nothing can limit, it is the machine.
+        let mut found = lately(3, &[]);
+        found.attribute(&[], false);
+        assert_eq!((found.oom_kills, found.unattributed_oom_kills), (3, 0));
+    }
+
+    #[test]
+    fn kills_are_of_the_group_whose_limit_was_reached() {
+        // Two at the limit of /a/b, one by the machine in /c.
+        let groups = [
+            group("/a", 2, 2),
+            group("/a/b", 2, 2),
+            group("/c", 0, 1),
+            group("/ab", 0, 0),
+        ];
+        let found = lately(3, &groups);
+        assert_eq!(found.oom_kills, 1);
+        assert_eq!(
+            found.group_oom_kills,
+            BTreeMap::from([("/a/b".to_owned(), 2)])
+        );
+        // The group is gone; the one above remembers.
+        let found = lately(2, &groups[..1]);
+        assert_eq!(found.oom_kills, 0);
+        assert_eq!(
+            found.group_oom_kills,
+            BTreeMap::from([("/a".to_owned(), 2)])
+        );
+    }
+
+    #[test]
+    fn what_is_noted_is_taken_off_until_it_is_an_hour_old() {
+        let mut notes = Notes::parse("", "boot");
+        let at = |kills| Counters::from([("oom_kill".to_owned(), kills)]);
+        assert!(notes.add(7000.0, &at(3)));
+        assert!(!notes.add(7030.0, &at(4)), "too near");
+        assert!(notes.add(8000.0, &at(5)));
+        let base = |notes: &Notes, now| notes.base(now).map(|note| note.uptime_s);
+        assert_eq!(base(&notes, 8100.0), Some(7000.0));
+        assert_eq!(base(&notes, 10_700.0), Some(7000.0));
+        assert_eq!(base(&notes, 11_700.0), Some(8000.0));
+        assert!(notes.add(11_700.0, &at(5)));
+        assert_eq!(notes.notes.len(), 2, "what is not needed is forgotten");
+        let text = serde_json::to_string(&notes).unwrap();
+        assert_eq!(Notes::parse(&text, "boot"), notes);
+        assert!(Notes::parse(&text, "another boot").notes.is_empty());
+        assert!(Notes::parse("{", "boot").notes.is_empty());
+    }
+
+    #[test]
+    fn however_many_groups_there_are_the_notes_can_be_read_again() {
+        let mut counters = Counters::from([
+            ("oom_kill".to_owned(), 1),
+            ("device failed_writes zram0".to_owned(), 2),
+            (of_group("/loud", "oom_kill"), 99),
+        ]);
+        for index in 0..20_000 {
+            // A control character takes six bytes in the file.
+            let path = format!("/{}{index}", "\u{1}".repeat(200));
+            counters.insert(of_group(&path, "oom_kill"), 3);
+        }
+        let mut notes = Notes::parse("", "boot");
+        for minute in 0..200 {
+            assert!(notes.add(f64::from(minute) * SPACING_S, &counters));
+        }
+        let text = serde_json::to_string(&notes).unwrap();
+        assert!(text.len() < 2 << 20, "{}", text.len());
+        let notes = Notes::parse(&text, "boot");
+        let base = notes.base(200.0 * SPACING_S).unwrap();
+        for name in [
+            "oom_kill",
+            "device failed_writes zram0",
+            "group oom_kill /loud",
+        ] {
+            assert_eq!(base.counters.get(name), counters.get(name), "{name}");
+        }
+        // Of a group that is not in it, nothing is claimed.
+        assert!(base.partial);
+        let found = Lately {
+            before: base.counters.clone(),
+            partial: base.partial,
+            counters: Counters::from([("group oom_kill /x".to_owned(), 3)]),
+            ..Lately::default()
+        };
+        assert_eq!(found.rose("group oom_kill /x"), 0);
+    }
+
+    #[test]
+    fn a_counter_that_fell_was_begun_anew() {
+        let mut found = lately(2, &[]);
+        found.before = Counters::from([("oom_kill".to_owned(), 9)]);
+        assert_eq!(found.rose("oom_kill"), 2);
+    }
+}

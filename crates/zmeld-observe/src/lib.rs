@@ -1,0 +1,213 @@
+//! The machine's memory tiers at one instant: what is in RAM, in compressed
+//! devices, in zswap, on disk, and how hard the machine is at it.
+//!
+//! [`Observation::read`] never fails: a file that is missing, hostile or forbidden
+//! becomes a [`Warning`] that names it. It reads and changes nothing.
+//!
+//! | module | what it reads |
+//! |---|---|
+//! | `system` | meminfo, vmstat, pressure, swaps, tunables, hibernation, control groups |
+//! | `device` | zram and zmeld devices in `/sys/block`, and the mount table |
+//! | `zswap` | zswap's parameters and counters |
+//! | `disk` | what lies under a swap area, down to the drive |
+//! | [`lately`] | what happened in the last hour, and in which control group |
+//! | [`guarded`] | what its guard saw and did |
+//! | [`reclaimed`] | what `zmeld watch` reclaimed ahead of time |
+//! | `headroom` | how much more programs can take |
+//! | [`tier`] | all of it as one table, in the order in which pages go there |
+//! | [`difference`] | why the kernel's numbers of one tier differ |
+
+pub mod applied;
+pub mod ciphers;
+pub mod crypto;
+pub mod damon;
+mod device;
+pub mod difference;
+mod disk;
+pub mod guarded;
+pub mod headroom;
+pub mod image;
+pub mod lately;
+pub mod machine;
+mod note;
+pub mod random_read;
+mod reader;
+pub mod reclaimed;
+pub mod run_folder;
+mod system;
+pub mod tier;
+mod zswap;
+
+use std::path::Path;
+use std::time::Instant;
+
+use serde::Serialize;
+
+pub use damon::DamonReclaim;
+pub use device::{Backed, Device, Driver, Held, Io, Melding, Mounted};
+pub use difference::Difference;
+pub use disk::{Layer, LayerKind, Stand};
+pub use guarded::Guarded;
+pub use headroom::Headroom;
+pub use lately::{Lately, Since};
+pub use reader::{Problem, Warning};
+pub use reclaimed::Reclaimed;
+pub use system::{Activity, Group, Hibernation, Memory, Pressure, Stall, Tunables};
+pub use tier::{TierKind, TierState};
+pub use zswap::Zswap;
+
+use device::Mounts;
+use reader::Reader;
+use system::System;
+use zmeld_linux::swaps::SwapArea;
+use zmeld_linux::{Host, KernelVersion};
+
+/// Everything at one instant. Sizes are bytes unless a name says pages.
+#[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
+pub struct Observation {
+    /// The kernel's release.
+    pub kernel: String,
+    /// Bytes of a page.
+    pub page_size: u64,
+    /// RAM and swap as a whole.
+    pub memory: Memory,
+    /// Counters since boot.
+    pub activity: Activity,
+    /// Pressure; absent where the kernel does not measure it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pressure: Option<Pressure>,
+    /// Swap areas with what they stand on.
+    pub swaps: Vec<Swap>,
+    /// zram and zmeld devices, used or not.
+    pub devices: Vec<Device>,
+    /// zswap; absent where the kernel has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zswap: Option<Zswap>,
+    /// Settings of the swap code.
+    pub tunables: Tunables,
+    /// Whether and where the machine hibernates to.
+    pub hibernation: Hibernation,
+    /// Control groups that limit memory or swap, or where that was felt.
+    pub groups: Vec<Group>,
+    /// What happened lately.
+    pub lately: Lately,
+    /// What `zmeld watch` reclaims ahead of time; absent where it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reclaim: Option<Reclaimed>,
+    /// What its guard saw and did; absent where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guard: Option<Guarded>,
+    /// Other services that end programs when memory is short.
+    pub other_guards: Vec<String>,
+    /// By what DAMON reclaims memory ahead of time.
+    pub damon_reclaim: Vec<DamonReclaim>,
+    /// What could not be read.
+    pub warnings: Vec<Warning>,
+    /// When it was read.
+    #[serde(skip)]
+    pub at: Instant,
+}
+
+/// A swap area and what it stands on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub struct Swap {
+    /// Its line in `/proc/swaps`.
+    #[serde(flatten)]
+    pub area: SwapArea,
+    /// What is below it.
+    pub stand: Stand,
+}
+
+impl Observation {
+    /// Reads everything below the host's root, pages being `page_size` bytes.
+    pub fn read(host: &Host, page_size: u64) -> Observation {
+        let at = Instant::now();
+        let mut reader = Reader::new(host);
+        let system = System::read(&mut reader);
+        let mounts = Mounts::read(&mut reader);
+        let devices = device::devices(&mut reader, &mounts);
+        let zswap = Zswap::read(&mut reader, &system.memory, page_size);
+        let swaps = system
+            .swaps
+            .into_iter()
+            .map(|area| Swap {
+                stand: Stand::read(&mut reader, &area, &mounts),
+                area,
+            })
+            .collect();
+        let groups = system::groups(&mut reader);
+        let kills = system.activity.oom_kills;
+        let lately = lately::read(&mut reader, kills, groups.as_deref(), &devices);
+        let reclaim = reclaimed::read(&mut reader);
+        let guard = guarded::read(&mut reader);
+        Observation {
+            kernel: system.kernel,
+            page_size: page_size.max(1),
+            memory: system.memory,
+            activity: system.activity,
+            pressure: system.pressure,
+            swaps,
+            devices,
+            zswap,
+            tunables: system.tunables,
+            hibernation: system.hibernation,
+            groups: groups.unwrap_or_default(),
+            lately,
+            reclaim,
+            guard,
+            other_guards: guarded::others(&reader),
+            damon_reclaim: DamonReclaim::read(host),
+            warnings: reader.warnings,
+            at,
+        }
+    }
+
+    /// This machine, now.
+    pub fn here() -> Observation {
+        Observation::read(&Host::here(), rustix::param::page_size() as u64)
+    }
+
+    /// The compressed device with that name.
+    pub fn device(&self, name: &str) -> Option<&Device> {
+        self.devices.iter().find(|device| device.name == name)
+    }
+
+    /// The compressed device that a swap area is, if it is one.
+    pub fn device_of(&self, swap: &Swap) -> Option<&Device> {
+        self.device(swap.area.device()?)
+    }
+
+    /// The swap area on a compressed device, if it is one.
+    pub fn swap_on(&self, device: &Device) -> Option<&Swap> {
+        self.swaps
+            .iter()
+            .find(|swap| swap.area.device() == Some(&device.name))
+    }
+
+    /// Whether the swap layer keeps pages of zeros to itself, so that they do not
+    /// reach a device: from Linux 6.12 on.
+    pub fn swap_keeps_zeros(&self) -> bool {
+        KernelVersion::parse(&self.kernel) >= Some(KernelVersion::new(6, 12))
+    }
+}
+
+/// Whether a swap area, or a place for one, is on a drive that spins. What cannot be
+/// read is on none.
+pub fn is_spinning(host: &Host, path: &Path, is_file: bool) -> bool {
+    let mut reader = Reader::new(host);
+    let mounts = Mounts::read(&mut reader);
+    let area = SwapArea {
+        path: path.to_path_buf(),
+        is_file,
+        ..SwapArea::default()
+    };
+    Stand::read(&mut reader, &area, &mounts).is_spinning()
+}
+
+/// `part` of `whole` as a fraction; 0 of nothing is 0.
+pub fn share(part: u64, whole: u64) -> f64 {
+    match whole {
+        0 => 0.0,
+        whole => part as f64 / whole as f64,
+    }
+}

@@ -1,0 +1,147 @@
+//! How many pages a second a drive gives back at random. Only reads.
+
+use std::fs::{File, OpenOptions};
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use zmeld_linux::command::{read_device, ANSWERS_WITHIN};
+use zmeld_linux::mounts;
+
+use zmeld_linux::Host;
+use zmeld_linux::HostError;
+
+/// As long as it takes to see past a drive's first answers.
+const BUDGET: Duration = Duration::from_millis(300);
+/// A slow drive is given longer, until there are so many reads: their mean is then
+/// within a fifth.
+const READS_MIN: u64 = 32;
+/// But no longer than this.
+const BUDGET_MAX: Duration = Duration::from_secs(2);
+
+/// What is read at once: a page, aligned as O_DIRECT wants it.
+const PAGE: usize = 4096;
+
+/// Reads pages at random, around the page cache, one after the other, as page
+/// faults do. Gives pages a second.
+///
+/// # Errors
+/// When the device cannot be opened or read.
+pub fn pages_per_second(host: &Host, device: &Path) -> Result<f64, HostError> {
+    let failed =
+        |cause: io::Error| HostError::from(zmeld_linux::FileError::new("read", device, cause));
+    // It is read here only where it answers: who waits for a drive cannot be ended.
+    read_device(&host.path(device), PAGE, ANSWERS_WITHIN).map_err(failed)?;
+    let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap_or(0);
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(direct)
+        .open(host.path(device))
+        .map_err(failed)?;
+    let pages = size(&file).map_err(failed)? / PAGE as u64;
+    if pages == 0 {
+        return Err(HostError::malformed(device, "is empty"));
+    }
+    let mut room = vec![0u8; 2 * PAGE];
+    let at = room.as_ptr().align_offset(PAGE);
+    let page = &mut room[at..at + PAGE];
+    let chance = RandomState::new();
+    let begin = Instant::now();
+    let mut count = 0u64;
+    while begin.elapsed() < BUDGET || count < READS_MIN && begin.elapsed() < BUDGET_MAX {
+        let number = chance.hash_one(count) % pages;
+        file.read_exact_at(page, number * PAGE as u64)
+            .map_err(failed)?;
+        count += 1;
+    }
+    Ok(count as f64 / begin.elapsed().as_secs_f64())
+}
+
+/// A block device has a length too, at its end.
+fn size(mut file: &File) -> io::Result<u64> {
+    use std::io::Seek;
+    file.seek(io::SeekFrom::End(0))
+}
+
+/// The block device under the root directory; none where it is no device's.
+///
+/// # Errors
+/// When the mount table cannot be read.
+pub fn root_device(host: &Host) -> Result<Option<PathBuf>, HostError> {
+    let table = host.read(mounts::PATH)?;
+    // A later mount covers an earlier one.
+    let root = mounts::parse(&table)
+        .filter(|mount| mount.point == Path::new("/"))
+        .last();
+    let source = root.map(|mount| {
+        (
+            format!("{}:{}", mount.device.0, mount.device.1),
+            mount.source,
+        )
+    });
+    let Some((numbers, source)) = source else {
+        return Ok(None);
+    };
+    let by_number = PathBuf::from(format!("/dev/block/{numbers}"));
+    if host.exists(&by_number) {
+        return Ok(Some(by_number));
+    }
+    // Without udev, by the name that sysfs has for the number; btrfs has none
+    // that is a device's, but says what it was mounted from.
+    let event = host.read_optional(format!("/sys/dev/block/{numbers}/uevent"))?;
+    let name = event.as_deref().and_then(|text| {
+        text.lines()
+            .find_map(|line| line.strip_prefix("DEVNAME="))
+            .map(str::to_owned)
+    });
+    let path = match name {
+        Some(name) => Path::new("/dev").join(name),
+        None if source.starts_with("/dev/") => source,
+        None => return Ok(None),
+    };
+    Ok(host.exists(&path).then_some(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_device_is_found_in_the_mount_table() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = Host::at(dir.path());
+        std::fs::create_dir_all(host.path("/proc/self")).unwrap();
+        std::fs::create_dir_all(host.path("/dev")).unwrap();
+        std::fs::create_dir_all(host.path("/sys/dev/block/8:1")).unwrap();
+        let mountinfo =
+            |text: &str| std::fs::write(host.path("/proc/self/mountinfo"), text).unwrap();
+        mountinfo("22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/root rw\n");
+        assert_eq!(root_device(&host).unwrap(), None);
+        std::fs::write(
+            host.path("/sys/dev/block/8:1/uevent"),
+            "MAJOR=8\nDEVNAME=sda1\n",
+        )
+        .unwrap();
+        std::fs::write(host.path("/dev/sda1"), "").unwrap();
+        assert_eq!(root_device(&host).unwrap(), Some("/dev/sda1".into()));
+        mountinfo("22 1 0:30 /@ / rw - btrfs /dev/sda1 rw\n");
+        assert_eq!(root_device(&host).unwrap(), Some("/dev/sda1".into()));
+        mountinfo("22 1 0:30 / / rw - tmpfs tmpfs rw\n");
+        assert_eq!(root_device(&host).unwrap(), None);
+    }
+
+    #[test]
+    fn a_file_gives_pages_and_an_empty_one_an_error() {
+        // In the crate's own directory: a tmpfs may not know O_DIRECT.
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let host = Host::at(dir.path());
+        std::fs::write(host.path("/disk"), vec![1u8; 64 * PAGE]).unwrap();
+        let rate = pages_per_second(&host, Path::new("/disk")).unwrap();
+        assert!(rate > 1.0, "{rate}");
+        std::fs::write(host.path("/empty"), "").unwrap();
+        assert!(pages_per_second(&host, Path::new("/empty")).is_err());
+        assert!(pages_per_second(&host, Path::new("/none")).is_err());
+    }
+}

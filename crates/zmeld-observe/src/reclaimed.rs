@@ -1,0 +1,97 @@
+//! What `zmeld watch` reclaims before it is needed, out of the note that it keeps
+//! in [`FILE`] while it runs.
+
+use serde::{Deserialize, Serialize};
+
+use super::note;
+use super::reader::Reader;
+pub use zmeld_linux::groups::ProtectedGroup;
+use zmeld_linux::Host;
+use zmeld_linux::HostError;
+
+/// Where it is noted.
+pub const FILE: &str = "/run/zmeld/reclaim.json";
+const SCHEMA: &str = "zmeld.reclaim/1";
+/// More groups than this are not noted: the file must stay one that can be read again.
+const GROUPS_MAX: usize = 1024;
+
+/// What the rule of `[watch.reclaim]` did since the watch began.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Reclaimed {
+    /// Since when, in seconds.
+    pub seconds: u64,
+    /// How often it looks, in seconds.
+    pub every_seconds: u64,
+    /// Why nothing is reclaimed anywhere just now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holding: Option<String>,
+    /// From which groups, the one that gave most first.
+    pub groups: Vec<ReclaimedGroup>,
+    /// From which ones not.
+    pub protected: Vec<ProtectedGroup>,
+    /// What the rule names and no group is called.
+    #[serde(default)]
+    pub unmatched: Vec<String>,
+}
+
+/// What came of reclaiming a group's memory.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct ReclaimedGroup {
+    /// Its path from the root of its hierarchy on.
+    pub group: String,
+    /// By what: `lru_gen` or `memory.reclaim`.
+    #[serde(default)]
+    pub mechanism: String,
+    /// Why by that.
+    #[serde(default)]
+    pub mechanism_why: String,
+    /// In RAM when it was first looked at.
+    pub first_memory_bytes: u64,
+    /// In RAM now.
+    pub memory_bytes: u64,
+    /// In swap now.
+    pub swap_bytes: u64,
+    /// What was asked for and reclaimed, in all; by `lru_gen` what went to swap of it.
+    pub reclaimed_bytes: u64,
+    /// What was reclaimed, by anybody, and is back, in all.
+    pub came_back_bytes: u64,
+    /// How long some task of it waited for memory, in all.
+    pub stalled_us: u64,
+    /// The share of its memory that is reclaimed at a time, at most.
+    pub step: f64,
+    /// After how many seconds its memory is idle, where that is longer now than the rule has it,
+    /// by `lru_gen`: too much came back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_after_s: Option<u64>,
+    /// Why nothing is reclaimed from it for now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backing_off: Option<String>,
+}
+
+/// What a watch that runs has noted.
+pub(super) fn read(reader: &mut Reader) -> Option<Reclaimed> {
+    note::read(reader, FILE, SCHEMA, |it: &Reclaimed| it.every_seconds)
+}
+
+impl Reclaimed {
+    /// Notes it for those who ask.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn keep(mut self, host: &Host) -> Result<(), HostError> {
+        self.groups.truncate(GROUPS_MAX);
+        self.protected.truncate(GROUPS_MAX);
+        self.unmatched.truncate(GROUPS_MAX);
+        note::keep(host, FILE, SCHEMA, self)
+    }
+
+    /// What was reclaimed from all groups, in bytes.
+    pub fn reclaimed_bytes(&self) -> u64 {
+        self.groups.iter().map(|group| group.reclaimed_bytes).sum()
+    }
+
+    /// What of all groups came back, in bytes.
+    pub fn came_back_bytes(&self) -> u64 {
+        self.groups.iter().map(|group| group.came_back_bytes).sum()
+    }
+}

@@ -1,0 +1,165 @@
+//! zmeld's folder in `/run`, which holds what root acts on: what is to be taken
+//! back, and what is lent. So it is root's, and nobody else may write it; where it
+//! is not so, nothing in it is believed.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+use zmeld_linux::own;
+
+use zmeld_linux::Host;
+use zmeld_linux::{FileError, HostError};
+
+/// The directory.
+pub const FOLDER: &str = "/run/zmeld";
+/// The state.
+pub const STATE: &str = "/run/zmeld/state.json";
+/// The state of an experiment.
+pub const EXPERIMENT_STATE: &str = "/run/zmeld/experiment.json";
+/// What is locked.
+pub const LOCK: &str = "/run/zmeld/lock";
+
+/// No record is longer.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// Makes it where it is not there, for all to read.
+///
+/// # Errors
+/// When it cannot be made, or somebody else may write it.
+pub fn make(host: &Host) -> Result<(), HostError> {
+    own::make_folder(&host.path(FOLDER), owner(host)).map_err(|err| told(host, err))
+}
+
+/// The bytes of a file in it; none where it is not there.
+///
+/// # Errors
+/// When it cannot be read, or somebody else may have written it.
+pub fn read(host: &Host, path: impl AsRef<Path>) -> Result<Option<Vec<u8>>, HostError> {
+    let owner = owner(host);
+    let Some(folder) = inside(host) else {
+        return Ok(None);
+    };
+    let path = match path.as_ref().strip_prefix(FOLDER) {
+        Ok(name) => folder.join(name),
+        Err(_) => host.path(path),
+    };
+    let bytes = own::check_folder(&folder, owner).and_then(|_| own::read(&path, owner, BYTES_MAX));
+    match bytes {
+        Err(own::Error::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+        bytes => bytes.map(Some).map_err(|err| told(host, err)),
+    }
+}
+
+/// How long ago a file in it was written; none where it is not there, or somebody else may
+/// have written it.
+pub fn since_written(host: &Host, path: impl AsRef<Path>) -> Option<Duration> {
+    read(host, &path).ok()??;
+    let written = host.path(path).symlink_metadata().ok()?.modified().ok()?;
+    written.elapsed().ok()
+}
+
+/// Where it is: a link above it leads where it would on that machine, and not out of the
+/// tree; none where that is nowhere. A link in its place is refused.
+fn inside(host: &Host) -> Option<PathBuf> {
+    let folder = Path::new(FOLDER);
+    let above = host.tree().resolved(folder.parent()?)?;
+    Some(host.path(above).join(folder.file_name()?))
+}
+
+/// Replaces a file in it, and makes the folder where it is not there.
+///
+/// # Errors
+/// When it cannot be written, or somebody else may write the folder.
+pub fn replace(
+    host: &Host,
+    path: impl AsRef<Path>,
+    mode: u32,
+    value: &impl Serialize,
+) -> Result<(), HostError> {
+    make(host)?;
+    write(host, path.as_ref(), mode, value)
+}
+
+/// The same where the folder is there.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write(host: &Host, path: &Path, mode: u32, value: &impl Serialize) -> Result<(), HostError> {
+    let failed = |cause| HostError::from(FileError::new("write", path, cause));
+    // By lines: people look into these files, too.
+    let bytes = serde_json::to_vec_pretty(value).map_err(|err| failed(io::Error::other(err)))?;
+    zmeld_linux::file::replace_with_mode(&host.path(path), &bytes, mode)
+        .map_err(|err| failed(io::Error::from(err)))
+}
+
+/// Whoever owns a tree may have written all of it; on a machine that is root.
+pub fn owner(host: &Host) -> u32 {
+    host.root().metadata().map_or(0, |meta| meta.uid())
+}
+
+fn told(host: &Host, err: own::Error) -> HostError {
+    foreign(host, err, |_| {
+        format!(
+            "look at what is in {FOLDER}, undo by hand what is set up, and remove the \
+             directory: it has to belong to root and be closed to others"
+        )
+    })
+}
+
+/// What is not root's alone, as the machine itself names it, with the way out.
+pub fn foreign(host: &Host, err: own::Error, way_out: impl FnOnce(&Path) -> String) -> HostError {
+    let shown = |path: &Path| match path.strip_prefix(host.root()) {
+        Ok(below) => Path::new("/").join(below),
+        Err(_) => path.to_path_buf(),
+    };
+    match err {
+        own::Error::Io {
+            action,
+            path,
+            cause,
+        } => FileError::new(action, shown(&path), cause).into(),
+        own::Error::Foreign { path, problem } => {
+            let path = shown(&path);
+            HostError::NotOurs {
+                way_out: way_out(&path),
+                path,
+                problem,
+            }
+        }
+        err => HostError::malformed(host.root(), err.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_link_above_it_does_not_lead_out_of_the_tree() {
+        let (outside, tree) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::create_dir_all(outside.path().join("zmeld")).unwrap();
+        fs::write(outside.path().join("zmeld/state.json"), "outside").unwrap();
+        let host = Host::at(tree.path());
+        let run = tree.path().join("run");
+        symlink(outside.path(), &run).unwrap();
+        assert_eq!(read(&host, STATE).unwrap(), None);
+        // One that stays in it is followed, as on the machine itself.
+        fs::remove_file(&run).unwrap();
+        symlink("/var/run", &run).unwrap();
+        fs::create_dir_all(tree.path().join("var/run/zmeld")).unwrap();
+        fs::write(tree.path().join("var/run/zmeld/state.json"), "inside").unwrap();
+        assert_eq!(read(&host, STATE).unwrap().unwrap(), b"inside");
+        // One in its place is not.
+        let folder = tree.path().join("var/run/zmeld");
+        fs::rename(&folder, tree.path().join("other")).unwrap();
+        symlink(tree.path().join("other"), &folder).unwrap();
+        let err = read(&host, STATE).unwrap_err().to_string();
+        assert!(err.contains("it is no directory"), "{err}");
+    }
+}

@@ -1,0 +1,457 @@
+//! What `/proc` says of memory, swap and pressure.
+
+use serde::Serialize;
+
+use super::reader::{Reader, Warning};
+use zmeld_linux::groups::{Hierarchy, Version};
+use zmeld_linux::hibernation;
+use zmeld_linux::meminfo::Meminfo;
+use zmeld_linux::mounts;
+use zmeld_linux::swaps::{self, SwapArea};
+use zmeld_linux::{counters, pressure};
+
+/// Memory as `/proc/meminfo` has it, in bytes; a line that is missing is 0, except
+/// where its absence means something.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub struct Memory {
+    /// RAM that the kernel manages (`MemTotal`).
+    pub total_bytes: u64,
+    /// RAM that nobody uses (`MemFree`).
+    pub free_bytes: u64,
+    /// What could be had without swapping (`MemAvailable`).
+    pub available_bytes: u64,
+    /// Anonymous pages that processes map (`AnonPages`).
+    pub anonymous_bytes: u64,
+    /// Size of all active swap together (`SwapTotal`).
+    pub swap_total_bytes: u64,
+    /// Of it, free (`SwapFree`).
+    pub swap_free_bytes: u64,
+    /// Pages that are in RAM and keep their place in swap (`SwapCached`).
+    pub swap_cached_bytes: u64,
+    /// Memory that zswap's pool takes (`Zswap`, from Linux 5.19).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zswap_bytes: Option<u64>,
+    /// Pages that are in zswap, uncompressed (`Zswapped`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zswapped_bytes: Option<u64>,
+}
+
+impl Memory {
+    /// Reads `/proc/meminfo`'s text.
+    pub fn parse(text: &str) -> Memory {
+        let memory = Meminfo::new(text);
+        let field = |name: &str| memory.bytes(name);
+        let or_none = |name: &str| field(name).unwrap_or(0);
+        Memory {
+            total_bytes: or_none("MemTotal"),
+            free_bytes: or_none("MemFree"),
+            available_bytes: or_none("MemAvailable"),
+            anonymous_bytes: or_none("AnonPages"),
+            swap_total_bytes: or_none("SwapTotal"),
+            swap_free_bytes: or_none("SwapFree"),
+            swap_cached_bytes: or_none("SwapCached"),
+            zswap_bytes: field("Zswap"),
+            zswapped_bytes: field("Zswapped"),
+        }
+    }
+}
+
+/// What `/proc/vmstat` has counted since boot, in pages unless said otherwise. A
+/// counter that this kernel has not got is absent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub struct Activity {
+    /// Pages read from swap devices (`pswpin`).
+    pub swap_in_pages: Option<u64>,
+    /// Pages written to swap devices (`pswpout`).
+    pub swap_out_pages: Option<u64>,
+    /// Pages that came back out of zswap (`zswpin`).
+    pub zswap_in_pages: Option<u64>,
+    /// Pages that went into zswap (`zswpout`).
+    pub zswap_out_pages: Option<u64>,
+    /// Pages that zswap wrote on to a disk (`zswpwb`).
+    pub zswap_written_back_pages: Option<u64>,
+    /// Pages of zeros that swap only noted (`swpout_zero`, from Linux 6.12).
+    pub zero_out_pages: Option<u64>,
+    /// Faults that had to wait for a device (`pgmajfault`), a count.
+    pub major_faults: Option<u64>,
+    /// Processes that the kernel killed for want of memory (`oom_kill`), a count.
+    pub oom_kills: Option<u64>,
+    /// Times that an allocation had to reclaim by itself (`allocstall_*`), a count.
+    pub direct_reclaims: Option<u64>,
+    /// Anonymous pages that were needed again soon after reclaim
+    /// (`workingset_refault_anon`).
+    pub refaults_pages: Option<u64>,
+}
+
+impl Activity {
+    /// Reads `/proc/vmstat`'s text.
+    pub fn parse(text: &str) -> Activity {
+        let field = |wanted: &str| counters::value(text, wanted);
+        let stalls: Vec<u64> = counters::parse(text)
+            .filter(|(name, _)| name.starts_with("allocstall"))
+            .map(|(_, n)| n)
+            .collect();
+        Activity {
+            swap_in_pages: field("pswpin"),
+            swap_out_pages: field("pswpout"),
+            zswap_in_pages: field("zswpin"),
+            zswap_out_pages: field("zswpout"),
+            zswap_written_back_pages: field("zswpwb"),
+            zero_out_pages: field("swpout_zero"),
+            major_faults: field("pgmajfault"),
+            oom_kills: field("oom_kill"),
+            direct_reclaims: (!stalls.is_empty())
+                .then(|| stalls.iter().fold(0, |sum: u64, n| sum.saturating_add(*n))),
+            refaults_pages: field("workingset_refault_anon"),
+        }
+    }
+}
+
+/// Shares of time that tasks waited for memory, from `/proc/pressure/memory`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct Pressure {
+    /// At least one task waited.
+    pub some: Stall,
+    /// All tasks waited at once.
+    pub full: Stall,
+}
+
+/// One line of a pressure file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct Stall {
+    /// Percent of the last 10 seconds.
+    pub avg10_percent: f64,
+    /// Percent of the last minute.
+    pub avg60_percent: f64,
+    /// Percent of the last 5 minutes.
+    pub avg300_percent: f64,
+    /// Microseconds since boot.
+    pub total_us: u64,
+}
+
+impl Pressure {
+    /// Reads a pressure file's text; `None` where it is none.
+    pub fn parse(text: &str) -> Option<Pressure> {
+        let line = |kind: &str| {
+            let stall = pressure::parse(text).find(|stall| stall.kind == kind)?;
+            let [avg10_percent, avg60_percent, avg300_percent] = stall.averages_percent;
+            Some(Stall {
+                avg10_percent,
+                avg60_percent,
+                avg300_percent,
+                total_us: stall.total_us,
+            })
+        };
+        Some(Pressure {
+            some: line("some")?,
+            // CPU pressure had no such line in its first years.
+            full: line("full").unwrap_or_default(),
+        })
+    }
+}
+
+/// Settings that decide when and how the kernel swaps.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub struct Tunables {
+    /// `vm.swappiness`, 0 to 200.
+    pub swappiness: Option<u64>,
+    /// `vm.page-cluster`: 2 to this power pages are read at once.
+    pub page_cluster: Option<u64>,
+    /// `vm.watermark_scale_factor`, in ten-thousandths of memory.
+    pub watermark_scale_factor: Option<u64>,
+}
+
+/// Whether and where the machine hibernates to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub struct Hibernation {
+    /// Where it resumes from, and what says so; absent where nothing does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resume: Option<String>,
+    /// The kernel would hibernate: `/sys/power/state` has `disk`.
+    pub possible: bool,
+    /// How large an image the kernel aims at (`/sys/power/image_size`); absent where it
+    /// does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image_bytes: Option<u64>,
+    /// The swap partition that it resumes from, where nothing is swapped to it.
+    #[serde(skip)]
+    pub idle: Option<String>,
+}
+
+/// A control group with a limit on memory or swap.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct Group {
+    /// Its path below the mount.
+    pub path: String,
+    /// Swap in use (`memory.swap.current`).
+    pub swap_bytes: u64,
+    /// The limit (`memory.swap.max`); absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub swap_max_bytes: Option<u64>,
+    /// zswap pool memory in use (`memory.zswap.current`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zswap_bytes: Option<u64>,
+    /// Its limit (`memory.zswap.max`); absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zswap_max_bytes: Option<u64>,
+    /// zswap may write this group's pages on to disk (`memory.zswap.writeback`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zswap_writeback: Option<bool>,
+    /// Times that swap was refused because of the limit (`max` in
+    /// `memory.swap.events`).
+    pub refused: u64,
+    /// Memory in use (`memory.current`; version 1: `memory.usage_in_bytes`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Its limit (`memory.max`, `memory.limit_in_bytes`); absent: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_max_bytes: Option<u64>,
+    /// Times that its limit, or one below it, was reached and nothing could be
+    /// reclaimed (`oom` in `memory.events`; version 1: `memory.failcnt`).
+    pub limit_reached: u64,
+    /// Processes killed in it and, with version 2, below it (`oom_kill`).
+    pub oom_kills: u64,
+    /// Whether the two count what happened in the groups below too.
+    pub is_hierarchical: bool,
+    /// How long its tasks waited for memory (`memory.pressure`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pressure: Option<Pressure>,
+}
+
+/// All that `/proc` and the tunables say.
+pub(super) struct System {
+    pub kernel: String,
+    pub memory: Memory,
+    pub activity: Activity,
+    pub pressure: Option<Pressure>,
+    pub swaps: Vec<SwapArea>,
+    pub tunables: Tunables,
+    pub hibernation: Hibernation,
+}
+
+impl System {
+    pub fn read(reader: &mut Reader) -> System {
+        let memory = match reader.required("/proc/meminfo") {
+            Some(text) => {
+                let memory = Memory::parse(&text);
+                if memory.total_bytes == 0 {
+                    reader.malformed("/proc/meminfo", "it has no MemTotal");
+                }
+                memory
+            }
+            None => Memory::default(),
+        };
+        let swaps = match reader.required("/proc/swaps") {
+            Some(text) => {
+                let wrong = swaps::parse(&text).find_map(Result::err);
+                if let Some(line) = wrong {
+                    reader.malformed(
+                        "/proc/swaps",
+                        &format!("line {} is no swap area", line.number),
+                    );
+                }
+                let areas = swaps::parse(&text).flatten();
+                areas.map(|area| reader.with_its_path(area)).collect()
+            }
+            None => Vec::new(),
+        };
+        let pressure = reader.optional("/proc/pressure/memory").and_then(|text| {
+            let pressure = Pressure::parse(&text);
+            if pressure.is_none() {
+                reader.malformed("/proc/pressure/memory", "it has no averages from 0 to 100");
+            }
+            pressure
+        });
+        System {
+            kernel: reader
+                .required("/proc/sys/kernel/osrelease")
+                .map(|text| text.trim().to_owned())
+                .unwrap_or_default(),
+            memory,
+            activity: reader
+                .required("/proc/vmstat")
+                .map(|text| Activity::parse(&text))
+                .unwrap_or_default(),
+            pressure,
+            swaps,
+            tunables: Tunables {
+                swappiness: reader.number("/proc/sys/vm/swappiness"),
+                page_cluster: reader.number("/proc/sys/vm/page-cluster"),
+                watermark_scale_factor: reader.number("/proc/sys/vm/watermark_scale_factor"),
+            },
+            hibernation: hibernation(reader),
+        }
+    }
+}
+
+fn hibernation(reader: &mut Reader) -> Hibernation {
+    let line = reader.optional(hibernation::COMMAND_LINE);
+    let power = reader.optional(hibernation::POWER);
+    let states = reader.optional(hibernation::STATES);
+    let found = hibernation::resume(
+        &line.unwrap_or_default(),
+        power.as_deref(),
+        states.as_deref(),
+    );
+    let states = states.unwrap_or_default();
+    Hibernation {
+        resume: found.map(|resume| resume.to_string()),
+        possible: states.split_whitespace().any(|state| state == "disk"),
+        image_bytes: reader
+            .optional("/sys/power/image_size")
+            .and_then(|text| text.trim().parse().ok()),
+        idle: crate::machine::idle_resume(reader.host()).ok().flatten(),
+    }
+}
+
+/// Deeper groups are containers' own business.
+const GROUP_DEPTH_MAX: usize = 6;
+/// A machine with more groups is not walked to its end.
+const GROUPS_MAX: usize = 4096;
+
+/// The control groups that limit memory, swap or zswap, or where a limit was felt;
+/// wherever the memory controller is mounted. None where no group can limit memory.
+pub(super) fn groups(reader: &mut Reader) -> Option<Vec<Group>> {
+    let hierarchy = match Hierarchy::find(reader.host()) {
+        Ok(hierarchy) => hierarchy?,
+        // There are groups, perhaps, and they are not seen.
+        Err(err) => {
+            reader.unreadable(mounts::PATH, &err);
+            return Some(Vec::new());
+        }
+    };
+    let mut found = Vec::new();
+    let top = hierarchy.top.to_string_lossy().into_owned();
+    match hierarchy.version {
+        Version::One => walk(reader, &top, &mut found, group_v1),
+        Version::Two => walk(reader, &top, &mut found, group),
+    }
+    Some(found)
+}
+
+/// Looks at all groups below a mount, as far as is reasonable.
+fn walk(
+    reader: &mut Reader,
+    mount: &str,
+    found: &mut Vec<Group>,
+    look: fn(&mut Reader, &str, &str) -> Option<Group>,
+) {
+    let mut queue = std::collections::VecDeque::from([(String::new(), 0)]);
+    let mut seen = 0;
+    while let Some((path, depth)) = queue.pop_front() {
+        seen += 1;
+        if seen > GROUPS_MAX {
+            reader.warn(Warning::truncated(mount, GROUPS_MAX));
+            break;
+        }
+        let folder = format!("{mount}{path}");
+        found.extend(look(reader, &folder, &path));
+        if depth < GROUP_DEPTH_MAX {
+            for name in reader.folders(&folder) {
+                queue.push_back((format!("{path}/{name}"), depth + 1));
+            }
+        }
+    }
+}
+
+/// The number behind a name in a file of such lines.
+fn counted(text: Option<&str>, name: &str) -> u64 {
+    text.and_then(|text| counters::value(text, name))
+        .unwrap_or(0)
+}
+
+fn group(reader: &mut Reader, folder: &str, path: &str) -> Option<Group> {
+    // The root has no limits, and so no file.
+    let swap = reader.number(&format!("{folder}/memory.swap.current"))?;
+    let mut limit = |name: &str| {
+        let text = reader.optional(&format!("{folder}/{name}"))?;
+        text.trim().parse::<u64>().ok()
+    };
+    let swap_max_bytes = limit("memory.swap.max");
+    let zswap_max_bytes = limit("memory.zswap.max");
+    let memory_max_bytes = limit("memory.max");
+    let refused = reader.optional(&format!("{folder}/memory.swap.events"));
+    let refused = counted(refused.as_deref(), "max");
+    let events = reader.optional(&format!("{folder}/memory.events"));
+    let limit_reached = counted(events.as_deref(), "oom");
+    let oom_kills = counted(events.as_deref(), "oom_kill");
+    let zswap_writeback = reader
+        .number(&format!("{folder}/memory.zswap.writeback"))
+        .map(|value| value != 0);
+    let limited = [swap_max_bytes, zswap_max_bytes, memory_max_bytes];
+    let felt = refused > 0 || limit_reached > 0 || oom_kills > 0;
+    if limited.iter().all(Option::is_none) && !felt && zswap_writeback != Some(false) {
+        return None;
+    }
+    Some(Group {
+        path: path.to_owned(),
+        swap_bytes: swap,
+        swap_max_bytes,
+        zswap_bytes: reader.number(&format!("{folder}/memory.zswap.current")),
+        zswap_max_bytes,
+        zswap_writeback,
+        refused,
+        memory_bytes: reader.number(&format!("{folder}/memory.current")),
+        memory_max_bytes,
+        limit_reached,
+        oom_kills,
+        is_hierarchical: true,
+        pressure: memory_max_bytes.and_then(|_| {
+            let text = reader.optional(&format!("{folder}/memory.pressure"))?;
+            Pressure::parse(&text)
+        }),
+    })
+}
+
+/// What a group of version 1 without a limit shows: all but the last page of it.
+const UNLIMITED_V1: u64 = 1 << 62;
+
+fn group_v1(reader: &mut Reader, folder: &str, path: &str) -> Option<Group> {
+    let events = reader.optional(&format!("{folder}/memory.oom_control"))?;
+    let oom_kills = counted(Some(&events), "oom_kill");
+    let limit = reader.number(&format!("{folder}/memory.limit_in_bytes"));
+    let memory_max_bytes = limit.filter(|limit| *limit < UNLIMITED_V1);
+    if memory_max_bytes.is_none() && oom_kills == 0 {
+        return None;
+    }
+    // Without a limit there is nothing that it could have reached. Where memory and
+    // swap are limited together, that limit is met first.
+    let mut reached = |name: &str| reader.number(&format!("{folder}/{name}")).unwrap_or(0);
+    let times = reached("memory.failcnt").saturating_add(reached("memory.memsw.failcnt"));
+    let limit_reached = memory_max_bytes.map_or(0, |_| times.min(oom_kills));
+    Some(Group {
+        path: path.to_owned(),
+        memory_bytes: reader.number(&format!("{folder}/memory.usage_in_bytes")),
+        memory_max_bytes,
+        limit_reached,
+        oom_kills,
+        ..Group::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pressure_out_of_range_is_none() {
+        let text = "some avg10=1.50 avg60=0.25 avg300=0.00 total=377718\n\
+                    full avg10=0.50 avg60=0.00 avg300=0.00 total=294927\n";
+        let pressure = Pressure::parse(text).unwrap();
+        assert_eq!(pressure.some.avg10_percent, 1.5);
+        assert_eq!(pressure.full.total_us, 294_927);
+        assert_eq!(
+            Pressure::parse("some avg10=101 avg60=0 avg300=0 total=0"),
+            None
+        );
+    }
+
+    #[test]
+    fn counters_that_a_kernel_lacks_are_absent() {
+        let activity =
+            Activity::parse("pswpin 16\npswpout 9\nallocstall_dma 1\nallocstall_normal 2\nx\n");
+        assert_eq!(activity.swap_in_pages, Some(16));
+        assert_eq!(activity.direct_reclaims, Some(3));
+        assert_eq!(activity.zero_out_pages, None);
+    }
+}

@@ -1,0 +1,64 @@
+//! What `zmeld up` set up, by the names that the kernel uses: the journal as those
+//! read it who look at the machine and change nothing.
+
+use crate::error::Error;
+use crate::journal::State;
+use crate::plan::Group;
+use crate::step::{added, path_of, Record, Step};
+use crate::steps::Area;
+use zmeld_linux::Host;
+use zmeld_observe::applied::{Applied, AppliedTier};
+
+/// Reads the journal; none where nothing is set up.
+///
+/// # Errors
+/// Those of [`State::read`].
+pub fn read(host: &Host) -> Result<Option<Applied>, Error> {
+    let state = State::read(host)?.filter(|state| !state.records.is_empty());
+    state.map(|state| applied(host, &state)).transpose()
+}
+
+pub(crate) fn applied(host: &Host, state: &State) -> Result<Applied, Error> {
+    // A run that was killed has not written down what it was asked for.
+    let groups = Group::recorded(&state.records).into_iter();
+    let tiers = groups.filter_map(|group| Some(group.name.strip_prefix("tier.")?.to_owned()));
+    let tiers = tiers.map(|name| applied_tier(host, &state.records, name));
+    Ok(Applied {
+        config: state.config.clone(),
+        complete: state.complete,
+        tiers: tiers.collect::<Result<_, _>>()?,
+    })
+}
+
+fn applied_tier(host: &Host, records: &[Record], name: String) -> Result<AppliedTier, Error> {
+    let group = Group::of_tier(&name);
+    let mut tier = AppliedTier {
+        device: added(host, records, &group)?,
+        name,
+        area: None,
+        lost: None,
+    };
+    for record in records.iter().filter(|it| it.group == group && it.done) {
+        let Step::SwapOn(step) = &record.step else {
+            continue;
+        };
+        let area = match step.area_seen(host, records, record)? {
+            Area::Ours(swap) => Some(swap.path),
+            Area::Others(path, why) => {
+                tier.lost = Some(format!("{}: {why}", path.display()));
+                None
+            }
+            Area::Off => {
+                let path = path_of(host, records, &group, &step.device)?;
+                let path = path.map(|path| host.resolved(&path));
+                tier.lost = Some(match &path {
+                    Some(path) => format!("{} is not in /proc/swaps", path.display()),
+                    None => "the device that was made for it is gone".to_owned(),
+                });
+                path
+            }
+        };
+        tier.area = area.map(|path| path.to_string_lossy().into_owned());
+    }
+    Ok(tier)
+}

@@ -1,0 +1,313 @@
+//! What can go wrong, always with the thing that it happened to and, where there
+//! is one, the way out.
+
+use std::borrow::Cow;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use zmeld_linux::{FileError, HostError};
+
+use crate::overfull::Overfull;
+use crate::plan::{Refused, RefusedModule};
+
+/// Why something could not be read, planned, set up or taken down.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The machine did not say or do what it was asked for.
+    #[error(transparent)]
+    Host(HostError),
+    /// A privilege is missing.
+    #[error("{what} needs {}", way_to_root())]
+    Privilege {
+        /// What was asked for.
+        what: String,
+    },
+    /// The running kernel lacks something.
+    #[error("{what}, which this kernel does not offer: {way_out}")]
+    KernelFeature {
+        /// What was asked for.
+        what: String,
+        /// What to do instead.
+        way_out: String,
+    },
+    /// The kernel did not take a module.
+    #[error(
+        "{group} needs the module {module} ({said}), which this kernel does not offer: {way_out}"
+    )]
+    ModuleRefused {
+        /// The part of the plan.
+        group: String,
+        /// The module.
+        module: String,
+        /// What was said.
+        said: String,
+        /// What to do instead.
+        way_out: String,
+    },
+    /// A device, a file or a mapping that somebody else uses.
+    #[error("{} is in use by {by}: {way_out}", device.display())]
+    InUse {
+        /// Which.
+        device: PathBuf,
+        /// By whom.
+        by: String,
+        /// What to do about it.
+        way_out: String,
+    },
+    /// A device that is to be overwritten carries something.
+    #[error(
+        "{} carries {found}, which would be lost: name another device, or run wipefs --all {} \
+         if nothing on it is needed",
+        device.display(),
+        zmeld_linux::shell::path(device)
+    )]
+    Carries {
+        /// The device.
+        device: PathBuf,
+        /// The types of what was found: `ext4`.
+        found: String,
+    },
+    /// A file, device or place that cannot be used as it was asked for.
+    #[error("{}: {problem}: {way_out}", path.display())]
+    NoPlace {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+        /// What to do instead.
+        way_out: String,
+    },
+    /// The kernel has other codecs.
+    #[error("the kernel has no codec {codec}: it has {there}")]
+    NoCodec {
+        /// What was asked for.
+        codec: String,
+        /// What there is.
+        there: String,
+    },
+    /// Another run of zmeld is at work.
+    #[error("another run of zmeld {holder} is changing swap: wait for it to end, and try again")]
+    Locked {
+        /// What is known of it.
+        holder: String,
+    },
+    /// The pages in swap do not fit into RAM.
+    #[error(
+        "{} MiB in {areas} do not fit back into RAM: {} MiB are missing; end some programs, or add \
+         other swap first",
+        swapped_bytes >> 20,
+        missing_bytes.div_ceil(1 << 20)
+    )]
+    NoRam {
+        /// The areas that were to be switched off.
+        areas: String,
+        /// What is in them.
+        swapped_bytes: u64,
+        /// How much RAM is missing for it.
+        missing_bytes: u64,
+    },
+    /// The pages of a control group do not fit back into it.
+    #[error(
+        "{}; the kernel would kill a program of the group: {way_out}",
+        listed(groups)
+    )]
+    NoRoomInGroup {
+        /// The groups.
+        groups: Vec<Overfull>,
+        /// What to do about it.
+        way_out: &'static str,
+    },
+    /// The pages in swap fit neither into RAM nor into their control groups.
+    #[error("{ram}; nor into control groups: {groups}")]
+    NoRoom {
+        /// How much RAM is missing.
+        ram: Box<Error>,
+        /// The groups.
+        groups: Box<Error>,
+    },
+    /// There are control groups, and what they have in swap is not seen.
+    #[error(
+        "the memory controller's groups are not mounted here, so that nobody can tell whether \
+         what they have in swap fits back into them: run it where /proc/self/mountinfo lists \
+         them, or say --force; the kernel kills programs where it does not fit"
+    )]
+    GroupsUnseen,
+    /// The plan would walk into a trap.
+    #[error("{what}")]
+    Refused {
+        /// Which, and the way out.
+        what: String,
+    },
+    /// Parts of the plan cannot be.
+    #[error("{}", named(refused))]
+    Planned {
+        /// The parts, at least one, each with the reason.
+        refused: Refused,
+    },
+    /// A step failed; what had been done before was undone.
+    #[error("{group}: {source}; {after}")]
+    Step {
+        /// The part of the plan.
+        group: String,
+        /// What went wrong.
+        source: Box<Error>,
+        /// What was done about it.
+        after: String,
+    },
+    /// Ctrl-C.
+    #[error("stopped; {after}")]
+    Interrupted {
+        /// What was done about what had been begun.
+        after: String,
+    },
+}
+
+/// The kinds of error that a caller may want to tell apart, for instance to
+/// choose an exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The input or what was asked for is wrong, or cannot be had now.
+    Input,
+    /// A privilege or a kernel feature is missing.
+    Missing,
+    /// The user stopped it.
+    Interrupted,
+}
+
+impl From<HostError> for Error {
+    fn from(err: HostError) -> Error {
+        match err {
+            HostError::NotOurs {
+                path,
+                problem,
+                way_out,
+            } => Error::NoPlace {
+                path,
+                problem,
+                way_out,
+            },
+            err => Error::Host(err),
+        }
+    }
+}
+
+impl From<zmeld_linux::groups::Error> for Error {
+    fn from(err: zmeld_linux::groups::Error) -> Error {
+        match err {
+            zmeld_linux::groups::Error::Host(err) => err.into(),
+            _ => Error::GroupsUnseen,
+        }
+    }
+}
+
+impl Error {
+    /// Which kind of error this is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Privilege { .. }
+            | Error::KernelFeature { .. }
+            | Error::ModuleRefused { .. }
+            | Error::NoCodec { .. } => ErrorKind::Missing,
+            Error::Step { source, .. } => source.kind(),
+            Error::Planned { refused } => refused
+                .first()
+                .map_or(ErrorKind::Input, |(_, err)| err.kind()),
+            Error::Interrupted { .. } => ErrorKind::Interrupted,
+            err if err.refused_with() == Some(io::ErrorKind::PermissionDenied) => {
+                ErrorKind::Missing
+            }
+            _ => ErrorKind::Input,
+        }
+    }
+
+    /// That these parts cannot be planned, where there are any.
+    pub fn planned(refused: Refused) -> Option<Error> {
+        (!refused.is_empty()).then_some(Error::Planned { refused })
+    }
+
+    /// The module that the kernel did not take, where it is that.
+    pub(crate) fn refused_module(&self) -> Option<RefusedModule<'_>> {
+        match self {
+            Error::ModuleRefused { module, said, .. } => Some(RefusedModule { module, said }),
+            Error::Step { source, .. } => source.refused_module(),
+            _ => None,
+        }
+    }
+
+    /// An operation on a file that the system refused.
+    pub fn io(
+        action: impl Into<Cow<'static, str>>,
+        path: impl AsRef<Path>,
+        cause: impl Into<io::Error>,
+    ) -> Error {
+        HostError::from(FileError::new(action, path, cause)).into()
+    }
+
+    /// A file that does not say what it should.
+    pub fn malformed(path: impl AsRef<Path>, problem: impl Into<String>) -> Error {
+        HostError::malformed(path, problem).into()
+    }
+
+    /// How the system refused an operation on a file, if it did.
+    pub(crate) fn refused_with(&self) -> Option<io::ErrorKind> {
+        match self {
+            Error::Host(err) => err.cause().map(io::Error::kind),
+            _ => None,
+        }
+    }
+
+    /// Whether a drive did not answer.
+    pub(crate) fn is_timeout(&self) -> bool {
+        self.refused_with() == Some(io::ErrorKind::TimedOut)
+    }
+}
+
+/// Who may do it; root is not told to become root.
+fn way_to_root() -> &'static str {
+    match rustix::process::geteuid().is_root() {
+        false => "root: run it with sudo",
+        true => "more than root has here (a container?): run it on the machine itself",
+    }
+}
+
+/// All parts that cannot be planned, each with the reason.
+fn named(refused: &Refused) -> String {
+    let parts = refused.iter().map(|(group, err)| format!("{group}: {err}"));
+    parts.collect::<Vec<_>>().join("; ")
+}
+
+/// So many groups are named in one line.
+const GROUPS_NAMED: usize = 3;
+
+/// The groups in one line.
+fn listed(groups: &[Overfull]) -> String {
+    let named = groups.iter().take(GROUPS_NAMED).map(Overfull::to_string);
+    let mut line = named.collect::<Vec<_>>().join("; ");
+    if let Some(more) = groups.len().checked_sub(GROUPS_NAMED).filter(|it| *it > 0) {
+        line.push_str(&format!("; and {more} more groups"));
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_one_line_that_names_the_thing() {
+        let err = Error::io(
+            "write 60 to",
+            "/proc/sys/vm/swappiness",
+            io::Error::from_raw_os_error(13),
+        );
+        assert_eq!(
+            err.to_string(),
+            "cannot write 60 to /proc/sys/vm/swappiness: Permission denied"
+        );
+        assert_eq!(err.kind(), ErrorKind::Missing);
+        let err = Error::malformed("/proc/swaps", "has a line of 3 words");
+        assert_eq!(err.to_string(), "/proc/swaps has a line of 3 words");
+        assert_eq!(err.kind(), ErrorKind::Input);
+    }
+}

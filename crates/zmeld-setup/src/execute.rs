@@ -1,0 +1,795 @@
+//! Applying a plan, and taking it back.
+//!
+//! What a [`Plan`] finds in place is kept, other records are taken back, last first,
+//! and the plan's remaining steps are applied in order.
+//! So the same plan changes nothing, a changed one applies the difference, and a
+//! run that was killed is carried on.
+//!
+//! Every record says which run began it. A run that fails takes back what it began
+//! itself, and puts back what it had taken back of earlier ones.
+//!
+//! [`down`] takes the records back, last first.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::event::{Event, Listener};
+use crate::identity::Identity;
+use crate::journal::Journal;
+use crate::plan::{compare, holds, take_over, Change, Doubt, Group, Options, Plan, Planned};
+pub use crate::plan::{Done, Skipped, StandIn};
+use crate::room::{self, Coming};
+use crate::step::{DeviceRef, Record, Step, StepContext};
+use crate::steps::Area;
+use zmeld_config::{Config, Kind};
+use zmeld_linux::Host;
+
+/// What a run has done.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub struct Report {
+    /// Steps that were applied, in order.
+    pub applied: Vec<Done>,
+    /// Steps of earlier runs that were taken back, in order.
+    pub undone: Vec<Done>,
+    /// Steps of earlier runs that were found in place.
+    pub kept: usize,
+    /// Optional parts of the plan that failed.
+    pub skipped: Vec<Skipped>,
+    /// Tiers for which another driver's device stands in.
+    pub stand_ins: Vec<StandIn>,
+    /// What is not as it was before although it was taken back, in words.
+    pub left: Vec<String>,
+    /// Steps with nothing of zmeld's to take back any more: what they were about is
+    /// somebody else's by now, and was left.
+    pub not_undone: Vec<Done>,
+}
+
+/// What [`down`] is to take back, and at what cost.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Removal<'a> {
+    /// Only these tiers.
+    pub only: Option<&'a [String]>,
+    /// Even where pages do not fit back: a program may be killed for it.
+    pub force: bool,
+    /// Swap files stay, with their headers: what stops a unit does not take back what is
+    /// meant to outlive a boot.
+    pub keep_files: bool,
+}
+
+impl Report {
+    /// Whether the machine is as it was before the run.
+    pub fn is_unchanged(&self) -> bool {
+        self.applied.is_empty() && self.undone.is_empty()
+    }
+}
+
+/// Applies a plan that was made of this journal. If a step fails, or `stop` is set, what
+/// this run has applied is taken back, and what it took back for it is applied again.
+///
+/// # Errors
+/// The step that failed, and what became of the others; a trap that the plan
+/// walks into; pages that do not fit back into RAM or into their control group.
+pub fn up(
+    host: &Host,
+    journal: &mut Journal,
+    plan: &Plan,
+    stop: &AtomicBool,
+    listener: &mut Listener<'_>,
+) -> Result<Report, Error> {
+    debug_assert_eq!(plan.records, journal.records());
+    may_go_up(host, plan, listener)?;
+    let mut run = Run::begin(host, journal, stop, plan.force, listener);
+    run.only_named = plan.only_named;
+    run.report.kept = plan.records.len() - plan.removed.len();
+    run.report.stand_ins = plan.stand_ins.clone();
+    if let Err((group, err)) = run.carry_out(plan) {
+        return Err(run.back_out(err, &group));
+    }
+    run.tell_price();
+    run.finish(plan.config.clone())?;
+    Ok(run.report)
+}
+
+/// [`up`], and where the kernel does not take zmeld's module once more, with zram in its
+/// place. `options` are those of the plan. `listener` is told.
+///
+/// # Errors
+/// Those of [`up`]; where zram stands in, of that.
+pub fn up_or_stand_in(
+    host: &Host,
+    journal: &mut Journal,
+    plan: &Plan,
+    options: &Options,
+    stop: &AtomicBool,
+    listener: &mut Listener<'_>,
+) -> Result<Report, Error> {
+    let err = match up(host, journal, plan, stop, listener) {
+        Err(err) if plan.is_dispensable(&err) => err,
+        result => return result,
+    };
+    let said = err.refused_module().map(|it| it.said.to_owned());
+    // Without records there is nothing to write down yet: the next step does.
+    journal.note(|state| state.refused = said)?;
+    let (refused, again) = Plan::make(host, &plan.config, Some(journal.state()), options)?;
+    let again = match options.at_boot {
+        true => again?,
+        false => Error::planned(refused).map_or(again, Err)?,
+    };
+    for stand_in in &again.stand_ins {
+        let text = format!("tier.{}: {}", stand_in.tier, stand_in.words());
+        listener(Event::Note { text: &text });
+    }
+    up(host, journal, &again, stop, listener)
+}
+
+/// Whether a plan may be applied: whether the pages of what it switches off fit back.
+///
+/// # Errors
+/// What [`up`] refuses before it changes anything.
+pub fn may_go_up(host: &Host, plan: &Plan, listener: &mut Listener<'_>) -> Result<(), Error> {
+    plan.refuse()?;
+    let areas = areas_of(host, &plan.records, &plan.removed)?;
+    room::check(host, &areas, Coming::default(), plan.force, listener)?;
+    // Whose place the plan takes is switched off when zmeld's own areas are on, which
+    // its pages may go to. What has come meanwhile is looked at again by then.
+    let (mut all, coming) = taken_over(host, plan)?;
+    if !all.is_empty() {
+        // What was in zmeld's own areas is in RAM, too, by then.
+        all.extend(areas);
+        room::check(host, &all, coming, plan.force, listener)?;
+    }
+    Ok(())
+}
+
+/// The areas of others that the plan switches off, and what can be in its own by then.
+fn taken_over(host: &Host, plan: &Plan) -> Result<(Vec<PathBuf>, Coming), Error> {
+    let mut others = Vec::new();
+    let mut coming = Coming::default();
+    let ram = plan.machine.ram_bytes;
+    for group in &plan.groups {
+        let mut new = false;
+        for planned in group.steps.iter().filter(|planned| !planned.done) {
+            if let Step::SwapOff(off) = &planned.step {
+                others.extend(host.swap_on(&off.path)?.map(|swap| swap.path));
+            }
+            new |= matches!(planned.step, Step::SwapOn(_));
+        }
+        let name = group.name.strip_prefix("tier.").filter(|_| new);
+        match name
+            .and_then(|name| plan.config.tier(name))
+            .map(|it| &it.kind)
+        {
+            Some(Kind::Ram(device)) => {
+                let size = device.size.bytes(ram);
+                let limit = device.memory_limit.map_or(u64::MAX, |it| it.bytes(ram));
+                coming.in_ram_bytes = coming.in_ram_bytes.saturating_add(size.min(limit));
+            }
+            // How large a drive is shows when it is on.
+            Some(Kind::Disk(_)) => coming.on_disk_bytes = u64::MAX,
+            Some(Kind::Zswap(_)) | None => {}
+        }
+    }
+    Ok((others, coming))
+}
+
+/// The indexes of the records that [`down`] takes back, ascending.
+///
+/// # Errors
+/// What [`down`] refuses before it changes anything.
+pub fn may_go_down(
+    host: &Host,
+    records: &[Record],
+    removal: Removal<'_>,
+    listener: &mut Listener<'_>,
+) -> Result<Vec<usize>, Error> {
+    let mut leaving = leaving(records, removal.only);
+    leaving.retain(|&index| !(removal.keep_files && is_of_file(&records[index].step)));
+    let areas = areas_of(host, records, &leaving)?;
+    room::check(host, &areas, Coming::default(), removal.force, listener)?;
+    Ok(leaving)
+}
+
+/// Takes back what was set up: all of it, or the tiers of `only`; with the last
+/// tier goes the rest.
+///
+/// # Errors
+/// Pages that do not fit back into RAM or into their control group, before
+/// anything is changed; a step that cannot be taken back, after which `down` can
+/// be tried again.
+pub fn down(
+    host: &Host,
+    journal: &mut Journal,
+    removal: Removal<'_>,
+    stop: &AtomicBool,
+    listener: &mut Listener<'_>,
+) -> Result<Report, Error> {
+    let leaving = may_go_down(host, journal.records(), removal, listener)?;
+    let mut run = Run::begin(host, journal, stop, removal.force, listener);
+    if !leaving.is_empty() {
+        // Where /run is full, too, what was set up can be taken back: what cannot be
+        // written down tells of more than there is, which does no harm.
+        if let Err(err) = run.journal.note(|state| state.complete = false) {
+            run.tell_unwritten(&err);
+        }
+    }
+    let mut undone = Vec::new();
+    let mut failed: Vec<(String, Error)> = Vec::new();
+    for &index in leaving.iter().rev() {
+        let group = &run.journal.records()[index].group;
+        // What its steps before this one stand on; and with the last tier goes the rest.
+        let is_needed = |(failed, _): &(String, Error)| failed == group || !Group::is_tier(group);
+        if failed.iter().any(is_needed) {
+            continue;
+        }
+        let group = group.clone();
+        let result = match run.is_stopped() {
+            true => Err(Error::Interrupted {
+                after: String::new(),
+            }),
+            false => run.take_back(index),
+        };
+        match result {
+            Ok(record) => undone.push(record),
+            Err(Error::Interrupted { .. }) => {
+                run.tell_price();
+                failed
+                    .iter()
+                    .for_each(|(group, err)| run.tell_left(group, err));
+                return Err(Error::Interrupted {
+                    after: "the rest is still set up: zmeld down carries on".to_owned(),
+                });
+            }
+            Err(err) => {
+                // The first is what it ends with.
+                if !failed.is_empty() {
+                    run.tell_left(&group, &err);
+                }
+                failed.push((group, err));
+            }
+        }
+    }
+    if let Some((_, err)) = failed.into_iter().next() {
+        run.tell_price();
+        return Err(err);
+    }
+    run.tell_price();
+    for record in &undone {
+        let left = match record.step.reversible().left(host, record) {
+            Ok(left) => left,
+            Err(err) => Some(format!("{}: {err}", record.step.words())),
+        };
+        let left = left.filter(|left| !run.report.left.contains(left));
+        run.report.left.extend(left);
+    }
+    run.report.kept = run.journal.records().len();
+    let config = run.journal.state().config.clone();
+    match run.finish(config) {
+        // Some of it stays set up, and is written down.
+        Err(err) if !run.journal.records().is_empty() => run.tell_unwritten(&err),
+        result => result?,
+    }
+    Ok(run.report)
+}
+
+/// Whether a step makes a swap file, or its header.
+fn is_of_file(step: &Step) -> bool {
+    match step {
+        Step::CreateFile(_) => true,
+        Step::MakeSwap(make) => make.device.path().is_some_and(|it| !it.starts_with("/dev")),
+        _ => false,
+    }
+}
+
+/// The indexes of the records that [`down`] takes back, ascending.
+fn leaving(records: &[Record], only: Option<&[String]>) -> Vec<usize> {
+    let named = |record: &Record| {
+        only.is_none_or(|only| only.iter().any(|tier| record.group == Group::of_tier(tier)))
+    };
+    let any_tier_stays = records
+        .iter()
+        .any(|record| Group::is_tier(&record.group) && !named(record));
+    (0..records.len())
+        .filter(|&index| {
+            let record = &records[index];
+            named(record) || !any_tier_stays && !Group::is_tier(&record.group)
+        })
+        .collect()
+}
+
+/// What is said where it is so.
+const NOTHING: &str = "nothing was changed";
+
+struct Run<'a> {
+    host: &'a Host,
+    journal: &'a mut Journal,
+    listener: &'a mut Listener<'a>,
+    /// None while it goes back, which is not to be stopped.
+    stop: Option<&'a AtomicBool>,
+    /// Not while it goes back, which nobody asked to force.
+    force: bool,
+    /// Whether what the kernel lacks is an error.
+    only_named: bool,
+    /// How many processes the kernel had killed before.
+    kills: Option<u64>,
+    /// Its number in the records.
+    number: u64,
+    /// What was recorded as done before it.
+    found: Vec<Record>,
+    /// What it took back of that, in the order in which it was applied.
+    removed: Vec<Record>,
+    /// The groups of which it took something back or changed something.
+    touched: Vec<String>,
+    /// Whether what the last step was about was left, being somebody else's.
+    was_left: bool,
+    /// Whether something of a group that failed could not be taken back.
+    is_left: bool,
+    /// Steps on what their own group made that were taken back.
+    of_made: Vec<((String, DeviceRef), Done)>,
+    report: Report,
+}
+
+impl<'a> Run<'a> {
+    fn begin(
+        host: &'a Host,
+        journal: &'a mut Journal,
+        stop: &'a AtomicBool,
+        force: bool,
+        listener: &'a mut Listener<'a>,
+    ) -> Run<'a> {
+        let records = journal.records();
+        Run {
+            host,
+            stop: Some(stop),
+            force,
+            only_named: false,
+            kills: room::kills(host),
+            number: records.iter().map(|it| it.run).max().unwrap_or(0) + 1,
+            found: records.iter().filter(|it| it.done).cloned().collect(),
+            removed: Vec::new(),
+            touched: Vec::new(),
+            was_left: false,
+            is_left: false,
+            of_made: Vec::new(),
+            report: Report::default(),
+            journal,
+            listener,
+        }
+    }
+}
+
+impl Run<'_> {
+    fn tell_unwritten(&mut self, err: &Error) {
+        let text = format!("{err}: taking back goes on");
+        (self.listener)(Event::Note { text: &text });
+    }
+
+    fn tell_left(&mut self, group: &str, err: &Error) {
+        let text = format!("{group}: {err}");
+        (self.listener)(Event::Note { text: &text });
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.is_some_and(|stop| stop.load(Ordering::SeqCst))
+    }
+
+    fn context<T>(&mut self, group: &str, reversible: impl FnOnce(&mut StepContext<'_>) -> T) -> T {
+        let records = self.journal.records().to_vec();
+        let journal = &mut *self.journal;
+        // Only a step that is applied has something to say, and its record is the last.
+        let mut remember = |identity: Identity| {
+            journal.change(|state| {
+                if let Some(record) = state.records.last_mut() {
+                    record.identity = Some(identity);
+                }
+            })
+        };
+        let mut context = StepContext {
+            host: self.host,
+            records: &records,
+            group,
+            listener: &mut *self.listener,
+            stop: self.stop,
+            force: self.force,
+            only_named: self.only_named,
+            remember: Some(&mut remember),
+            left: false,
+        };
+        let result = reversible(&mut context);
+        self.was_left = context.left;
+        result
+    }
+
+    /// Takes back what the plan does not want, and applies the rest of it. An error
+    /// comes with the part of the plan.
+    fn carry_out(&mut self, plan: &Plan) -> Result<(), (String, Error)> {
+        if !plan.removed.is_empty() {
+            let noted = self.journal.change(|state| state.complete = false);
+            noted.map_err(|err| (String::from("state"), err))?;
+        }
+        for &index in plan.removed.iter().rev() {
+            let group = self.journal.records()[index].group.clone();
+            self.take_back(index).map_err(|err| (group, err))?;
+        }
+        for change in &plan.changes {
+            let result = self.change(change);
+            result.map_err(|err| (change.group.clone(), err))?;
+        }
+        let mut is_short = false;
+        for group in &plan.groups {
+            // What a tier that was meant to take its place failed to do stays as it is.
+            if group.name == take_over::GROUP && is_short {
+                continue;
+            }
+            let result = match self.apply_group(group) {
+                Err(err)
+                    if (group.optional || plan.at_boot && Group::is_tier(&group.name))
+                        && !matches!(err, Error::Interrupted { .. })
+                        && !plan.is_dispensable(&err) =>
+                {
+                    is_short |= !group.optional;
+                    self.give_up(group, &err)
+                }
+                result => result,
+            };
+            result.map_err(|err| (group.name.clone(), err))?;
+        }
+        Ok(())
+    }
+
+    /// Writes an attribute of a device that stays. It is written down afterwards: a run
+    /// that was killed in between finds that the attribute differs, and writes it again.
+    fn change(&mut self, change: &Change) -> Result<(), Error> {
+        let Some(step) = change.written() else {
+            return Ok(());
+        };
+        if self.is_stopped() {
+            return Err(Error::Interrupted {
+                after: String::new(),
+            });
+        }
+        let group = change.group.as_str();
+        self.touched.push(group.to_owned());
+        (self.listener)(Event::Applying { group, step: &step });
+        let mut record = Record {
+            group: group.to_owned(),
+            step: step.clone(),
+            done: true,
+            before: None,
+            outcome: None,
+            identity: None,
+            run: 0,
+        };
+        self.context(group, |context| {
+            step.reversible().before(context)?;
+            step.reversible().apply(context, &record)
+        })?;
+        self.journal.change(|state| {
+            let at = |wanted: &Option<Step>| {
+                let is_it = |it: &Record| it.group == group && Some(&it.step) == wanted.as_ref();
+                state.records.iter().position(is_it)
+            };
+            match (at(&change.from), at(&change.behind), &change.to) {
+                (Some(at), _, Some(to)) => state.records[at].step = to.clone(),
+                (Some(at), _, None) => drop(state.records.remove(at)),
+                (None, Some(behind), Some(_)) => {
+                    record.run = state.records[behind].run;
+                    state.records.insert(behind + 1, record);
+                }
+                (None, ..) => {}
+            }
+        })?;
+        match (&change.from, &change.to) {
+            (Some(from), None) => self.report.undone.push(Done::new(group, from)),
+            _ => self.report.applied.push(Done::new(group, &step)),
+        }
+        Ok(())
+    }
+
+    /// Applies what is not recorded of a group.
+    fn apply_group(&mut self, group: &Group) -> Result<(), Error> {
+        for planned in &group.steps {
+            let is_it = |it: &Record| it.group == group.name && it.step == planned.step;
+            if self.journal.records().iter().any(is_it) {
+                continue;
+            }
+            if self.is_stopped() {
+                return Err(Error::Interrupted {
+                    after: String::new(),
+                });
+            }
+            self.apply(&group.name, &planned.step)?;
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, group: &str, step: &Step) -> Result<(), Error> {
+        (self.listener)(Event::Applying { group, step });
+        let (before, identity) = self.context(group, |context| {
+            let before = step.reversible().before(context)?;
+            let identity = step.reversible().identity(context, before.as_deref())?;
+            Ok::<_, Error>((before, identity))
+        })?;
+        let record = Record {
+            group: group.to_owned(),
+            step: step.clone(),
+            done: false,
+            before,
+            outcome: None,
+            identity,
+            run: self.number,
+        };
+        self.journal.change(|state| {
+            state.complete = false;
+            state.records.push(record.clone());
+        })?;
+        let outcome = self.context(group, |context| step.reversible().apply(context, &record))?;
+        self.journal.note(|state| {
+            if let Some(record) = state.records.last_mut() {
+                record.outcome = outcome;
+                record.done = true;
+            }
+        })?;
+        if record.is_change() {
+            self.report.applied.push(Done::new(group, step));
+        }
+        Ok(())
+    }
+
+    fn take_back(&mut self, index: usize) -> Result<Record, Error> {
+        let record = self.journal.records()[index].clone();
+        let group = record.group.clone();
+        self.touched.push(group.clone());
+        (self.listener)(Event::Undoing {
+            group: &group,
+            step: &record.step,
+        });
+        // From here on it may hold in part only: whoever comes after a kill must
+        // not take it for done. That it cannot be written must not keep anybody
+        // from going back.
+        let _ = self.journal.note(|state| state.records[index].done = false);
+        let undone = self.context(&group, |context| {
+            record.step.reversible().undo(context, &record)
+        });
+        if let Err(err) = undone {
+            let _ = self
+                .journal
+                .note(|state| state.records[index].done = record.done);
+            return Err(err);
+        }
+        // That it cannot be written down does no harm: what is taken back twice
+        // is found to be gone.
+        let _ = self.journal.note(|state| drop(state.records.remove(index)));
+        self.tell_undone(&record);
+        // What was under way when its run ended has never worked: it is not put
+        // back.
+        if record.done && record.run != self.number {
+            self.removed.insert(0, record.clone());
+        }
+        Ok(record)
+    }
+
+    /// Puts down what was taken back. Where a device or a mapping is somebody else's by
+    /// now, what was done to zmeld's went with that.
+    fn tell_undone(&mut self, record: &Record) {
+        if !record.is_change() {
+            return;
+        }
+        let done = Done::of(record);
+        let made = record
+            .step
+            .of_made()
+            .map(|made| (record.group.clone(), made));
+        if !self.was_left {
+            self.of_made.extend(made.map(|made| (made, done.clone())));
+            self.report.undone.push(done);
+            return;
+        }
+        if matches!(record.step, Step::AddDevice(_) | Step::OpenCrypt(_)) {
+            let of_it = |it: &((String, DeviceRef), Done)| Some(&it.0) == made.as_ref();
+            let (gone, rest) = std::mem::take(&mut self.of_made)
+                .into_iter()
+                .partition(of_it);
+            self.of_made = rest;
+            let gone: Vec<_> = gone;
+            for (_, done) in gone {
+                self.report.undone.retain(|it| *it != done);
+                self.report.not_undone.push(done);
+            }
+        }
+        self.report.not_undone.push(done);
+    }
+
+    /// Takes back all of an optional group that failed, and goes on. What cannot be taken
+    /// back costs no other group its place either.
+    fn give_up(&mut self, group: &Group, err: &Error) -> Result<(), Error> {
+        let count = self.journal.records().len();
+        let force = std::mem::take(&mut self.force);
+        let mut taken_back = Ok(());
+        for index in (0..count).rev() {
+            if taken_back.is_ok() && self.journal.records()[index].group == group.name {
+                taken_back = self.take_back(index).map(drop);
+            }
+        }
+        self.force = force;
+        let mut reason = err.to_string();
+        match taken_back {
+            Err(Error::Interrupted { after }) => return Err(Error::Interrupted { after }),
+            Err(second) => {
+                self.is_left = true;
+                reason += &format!(
+                    "; and going back stopped at: {second}; zmeld down takes the rest back"
+                );
+            }
+            Ok(()) => {}
+        }
+        self.report.applied.retain(|done| done.group != group.name);
+        self.report.undone.retain(|done| done.group != group.name);
+        self.report
+            .not_undone
+            .retain(|done| done.group != group.name);
+        self.report.skipped.push(Skipped {
+            group: group.name.clone(),
+            reason,
+        });
+        Ok(())
+    }
+
+    /// Takes back what this run applied, and puts back what it removed for it.
+    fn back_out(&mut self, err: Error, group: &str) -> Error {
+        self.stop = None;
+        let forced = std::mem::take(&mut self.force);
+        let price = self.price().filter(|_| forced);
+        let mut after = match self.go_back() {
+            Ok(()) => self.what_is_missing(),
+            Err(second) => {
+                self.look_again();
+                format!(
+                    "and going back stopped at: {second}; {}; what is left is written down, zmeld \
+                     down takes it back",
+                    self.what_is_missing()
+                )
+            }
+        };
+        if let Some(price) = price {
+            after = match after.as_str() {
+                NOTHING => format!("{price}; swap is set up as it was before"),
+                _ => format!("{price}; {after}"),
+            };
+        }
+        match err {
+            Error::Interrupted { .. } => Error::Interrupted { after },
+            err => Error::Step {
+                group: group.to_owned(),
+                source: Box::new(err),
+                after,
+            },
+        }
+    }
+
+    /// Takes back what this run applied, and compares what was recorded before it of the
+    /// groups that it touched with what is there. What it had taken back is written down
+    /// as it was for that: what is still in place stays, since an attribute of a device
+    /// that could not be removed cannot be set twice.
+    ///
+    /// Where a group cannot be put back, the others are all the same; but somebody
+    /// else's area keeps its place then, or nothing might be swapped to.
+    fn go_back(&mut self) -> Result<(), Error> {
+        for index in (0..self.journal.records().len()).rev() {
+            if self.journal.records()[index].run == self.number {
+                self.take_back(index)?;
+            }
+        }
+        let removed = std::mem::take(&mut self.removed);
+        if !removed.is_empty() {
+            self.journal.change(|state| state.records.extend(removed))?;
+        }
+        let mut first = Ok(());
+        let mut groups = Group::recorded(&self.found);
+        groups.retain(|group| self.touched.contains(&group.name));
+        for group in groups {
+            let is_off = |it: &Planned| matches!(it.step, Step::SwapOff(_));
+            if first.is_ok() || !group.steps.iter().any(is_off) {
+                first = first.and(self.restore(&group));
+            }
+        }
+        first?;
+        let config = self.journal.state().config.clone();
+        self.finish(config)
+    }
+
+    /// What is not seen to be in place is not written down to be.
+    fn look_again(&mut self) {
+        let (host, records) = (self.host, self.journal.records().to_vec());
+        let touched = &self.touched;
+        let _ = self.journal.note(|state| {
+            let ours = state.records.iter_mut();
+            for record in ours.filter(|it| touched.contains(&it.group)) {
+                record.done = holds(host, &records, record, Doubt::Fails).unwrap_or(false);
+            }
+        });
+    }
+
+    fn restore(&mut self, group: &Group) -> Result<(), Error> {
+        let found = compare(self.host, group, self.journal.records(), Doubt::Fails)?;
+        for &index in found.removed.iter().rev() {
+            self.take_back(index)?;
+        }
+        for change in &found.changes {
+            self.change(change)?;
+        }
+        self.apply_group(group)
+    }
+
+    /// What forcing it has cost, as far as the kernel counts that; whose processes
+    /// they were and why is in its log.
+    fn price(&self) -> Option<String> {
+        const LOG: &str = "dmesg | grep -i 'killed process' says which";
+        let (Some(before), Some(now)) = (self.kills, room::kills(self.host)) else {
+            return Some(format!("programs may have been killed for it: {LOG}"));
+        };
+        match now.saturating_sub(before) {
+            0 => None,
+            1 => Some(format!("the kernel killed a process meanwhile: {LOG}")),
+            count => Some(format!(
+                "the kernel killed {count} processes meanwhile: {LOG}"
+            )),
+        }
+    }
+
+    /// Tells what forcing it has cost.
+    fn tell_price(&mut self) {
+        if let Some(text) = self.price().filter(|_| self.force && self.kills.is_some()) {
+            (self.listener)(Event::Note { text: &text });
+        }
+    }
+
+    /// What was recorded as done before the run and is not now.
+    fn what_is_missing(&self) -> String {
+        let mut now: Vec<&Record> = self.journal.records().iter().collect();
+        let mut missing = Vec::new();
+        for before in &self.found {
+            let same = |it: &&Record| it.done && it.group == before.group && it.step == before.step;
+            match now.iter().position(same) {
+                Some(at) => drop(now.swap_remove(at)),
+                None => missing.push(format!("{}: {}", before.group, before.step.words())),
+            }
+        }
+        match (missing.is_empty(), now.is_empty()) {
+            (true, true) => NOTHING.to_owned(),
+            (true, false) => "what an earlier run left half done is still there: zmeld down takes \
+                              it back"
+                .to_owned(),
+            (false, _) => format!("what is not as before: {}", missing.join("; ")),
+        }
+    }
+
+    fn finish(&mut self, config: Config) -> Result<(), Error> {
+        let state = self.journal.state();
+        if !self.is_left && state.complete && state.config == config {
+            return Ok(());
+        }
+        let is_left = self.is_left;
+        self.journal.change(|state| {
+            state.complete = !is_left;
+            state.config = config;
+        })
+    }
+}
+
+/// The areas that are switched off with these records.
+fn areas_of(host: &Host, records: &[Record], leaving: &[usize]) -> Result<Vec<PathBuf>, Error> {
+    let mut areas: Vec<PathBuf> = Vec::new();
+    for &index in leaving {
+        let record = &records[index];
+        let Step::SwapOn(step) = &record.step else {
+            continue;
+        };
+        if let Area::Ours(swap) = step.area(host, &records[..index], record)? {
+            areas.push(swap.path);
+        }
+    }
+    Ok(areas)
+}

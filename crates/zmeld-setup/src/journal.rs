@@ -1,0 +1,274 @@
+//! What zmeld has done to the machine, in `/run/zmeld/state.json`, so that it can
+//! be taken back whatever happens in between.
+//!
+//! The file is replaced as a whole (`zmeld_linux::file`), before and
+//! after each step: a reader sees one state or the next. It lies in `/run`, which
+//! a boot clears together with all that it describes; where `/run` outlives a
+//! boot, the boot's number tells.
+//!
+//! The lock is a file beside it (`zmeld_linux::lock`). The commands inherit it, so that
+//! it is held until the last of them has ended, even where zmeld was killed: nobody
+//! meets a `mkswap` half way.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use zmeld_linux::command;
+use zmeld_linux::lock::{Attempt, FileLock};
+
+use crate::error::Error;
+use crate::event::{Event, Listener};
+use crate::step::Record;
+use zmeld_config::Config;
+use zmeld_linux::{Host, HostError};
+use zmeld_observe::run_folder::{self, EXPERIMENT_STATE, FOLDER, LOCK, STATE};
+
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+const SCHEMA: &str = "zmeld.state/1";
+
+/// Whose changes are written down. Each has a state of its own, so that nobody
+/// takes what an experiment set up for what is wanted on this machine; the lock is
+/// one, since both change the same machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// `zmeld up`.
+    Setup,
+    /// `zmeld bench`.
+    Experiment,
+}
+
+impl Owner {
+    fn state(self) -> &'static str {
+        match self {
+            Owner::Setup => STATE,
+            Owner::Experiment => EXPERIMENT_STATE,
+        }
+    }
+}
+
+/// What was done to the machine.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// `zmeld.state/1`.
+    pub schema: String,
+    /// The boot that it belongs to.
+    pub boot: String,
+    /// Whether the last `up` came to its end.
+    pub complete: bool,
+    /// What that `up` was asked for. Another version's may not be understood: it is empty
+    /// then, and what was done is taken back all the same.
+    #[serde(default, deserialize_with = "understood")]
+    pub config: Config,
+    /// Every step that was begun and not taken back, in order.
+    pub records: Vec<Record>,
+    /// What was said when the kernel did not take zmeld's module, for which zram stands
+    /// in since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+}
+
+impl State {
+    /// Reads what `zmeld up` did, without a lock: as it was at one instant.
+    ///
+    /// # Errors
+    /// When it is there and cannot be understood, or somebody but root may have
+    /// written it.
+    pub fn read(host: &Host) -> Result<Option<State>, Error> {
+        State::read_of(host, Owner::Setup)
+    }
+
+    /// [`State::read`] for somebody else's changes.
+    ///
+    /// # Errors
+    /// When it is there and cannot be understood.
+    pub fn read_of(host: &Host, owner: Owner) -> Result<Option<State>, Error> {
+        let path = owner.state();
+        let Some(bytes) = run_folder::read(host, path)? else {
+            return Ok(None);
+        };
+        let state: State = serde_json::from_slice(&bytes).map_err(|err| {
+            Error::malformed(
+                path,
+                format!(
+                    "is not a state that this version wrote ({err}): use the zmeld that set swap \
+                     up, or undo it by hand and remove the file"
+                ),
+            )
+        })?;
+        if state.schema != SCHEMA {
+            return Err(Error::malformed(
+                path,
+                format!(
+                    "is {}, and this version reads {SCHEMA}: use the zmeld that set swap up",
+                    zmeld_linux::text::short(&state.schema)
+                ),
+            ));
+        }
+        // Before a boot: nothing of it is there any more.
+        Ok((state.boot == boot(host)?).then_some(state))
+    }
+}
+
+fn understood<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Config, D::Error> {
+    let value = serde_json::Value::deserialize(deserializer)?;
+    Ok(serde_json::from_value(value).unwrap_or_default())
+}
+
+fn boot(host: &Host) -> Result<String, Error> {
+    Ok(host.read_optional(BOOT)?.unwrap_or_default())
+}
+
+/// The state, locked: nobody else changes it or the machine.
+#[derive(Debug)]
+pub struct Journal {
+    host: Host,
+    owner: Owner,
+    state: State,
+    lock: FileLock,
+}
+
+impl Drop for Journal {
+    /// Takes the lock from a command that was given up: it does not end, and holds it.
+    fn drop(&mut self) {
+        if command::is_left_behind() {
+            // Where that cannot be, the command keeps it until it ends.
+            let _ = self.lock.renew(&self.host.path(LOCK));
+        }
+    }
+}
+
+impl Journal {
+    /// Waits for other runs, at most `patience`, and reads what they left.
+    ///
+    /// # Errors
+    /// When another run does not end, when the directory cannot be made, or when
+    /// the state cannot be understood.
+    pub fn lock(
+        host: &Host,
+        patience: Duration,
+        listener: &mut Listener<'_>,
+    ) -> Result<Journal, Error> {
+        Journal::lock_for(host, Owner::Setup, patience, listener)
+    }
+
+    /// [`Journal::lock`] for somebody else's changes.
+    ///
+    /// # Errors
+    /// Those of [`Journal::lock`].
+    pub fn lock_for(
+        host: &Host,
+        owner: Owner,
+        patience: Duration,
+        listener: &mut Listener<'_>,
+    ) -> Result<Journal, Error> {
+        run_folder::make(host).map_err(|err| match err {
+            HostError::File(err) => denied("create", FOLDER, err.cause),
+            err => err.into(),
+        })?;
+        let lock = wait(host, patience, listener)?;
+        lock.pass_on()
+            .map_err(|cause| Error::io("pass on", LOCK, cause))?;
+        // What a run that was killed was about to rename. Where it cannot be
+        // removed, writing says why.
+        let _ = zmeld_linux::file::remove_parts(&host.path(owner.state()));
+        let state = match State::read_of(host, owner)? {
+            Some(state) => state,
+            None => State {
+                schema: SCHEMA.to_owned(),
+                boot: boot(host)?,
+                complete: true,
+                ..State::default()
+            },
+        };
+        Ok(Journal {
+            host: host.clone(),
+            owner,
+            state,
+            lock,
+        })
+    }
+
+    /// What was done so far.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Changes the state, on disk and then in memory.
+    ///
+    /// # Errors
+    /// When it cannot be written; then nothing has changed.
+    pub(crate) fn change(&mut self, change: impl FnOnce(&mut State)) -> Result<(), Error> {
+        let mut next = self.state.clone();
+        change(&mut next);
+        self.write(&next)?;
+        self.state = next;
+        Ok(())
+    }
+
+    /// Every step that was begun and not taken back, in order.
+    pub fn records(&self) -> &[Record] {
+        &self.state.records
+    }
+
+    /// [`Journal::change`] for what has happened already: it counts even if it
+    /// cannot be written.
+    ///
+    /// # Errors
+    /// When it cannot be written; then what is on disk tells of more that is to
+    /// be taken back than there is, or of a step under way that is over, and
+    /// taking back tolerates both.
+    pub(crate) fn note(&mut self, change: impl FnOnce(&mut State)) -> Result<(), Error> {
+        change(&mut self.state);
+        self.write(&self.state)
+    }
+
+    fn write(&self, state: &State) -> Result<(), Error> {
+        let path = self.owner.state();
+        if state.records.is_empty() {
+            return match fs::remove_file(self.host.path(path)) {
+                Err(cause) if cause.kind() != io::ErrorKind::NotFound => {
+                    Err(Error::io("remove", path, cause))
+                }
+                _ => Ok(()),
+            };
+        }
+        Ok(run_folder::write(&self.host, path.as_ref(), 0o644, state)?)
+    }
+}
+
+fn denied(action: &'static str, path: &str, cause: io::Error) -> Error {
+    match cause.kind() {
+        io::ErrorKind::PermissionDenied => Error::Privilege {
+            what: "changing the machine's swap".to_owned(),
+        },
+        _ => Error::io(action, path, cause),
+    }
+}
+
+fn wait(host: &Host, patience: Duration, listener: &mut Listener<'_>) -> Result<FileLock, Error> {
+    let begin = Instant::now();
+    let mut told = false;
+    loop {
+        let attempt = FileLock::attempt(&host.path(LOCK));
+        let holder = match attempt.map_err(|cause| denied("lock", LOCK, cause))? {
+            Attempt::Taken(lock) => return Ok(lock),
+            Attempt::Held(holder) => holder,
+        };
+        let is_alive = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
+        let holder = match holder.pid.filter(is_alive) {
+            Some(pid) => format!("(process {pid})"),
+            None => "(or a command of one that was killed)".to_owned(),
+        };
+        if begin.elapsed() >= patience {
+            return Err(Error::Locked { holder });
+        }
+        if !told && begin.elapsed() > Duration::from_millis(500) {
+            told = true;
+            listener(Event::Waiting { holder: &holder });
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

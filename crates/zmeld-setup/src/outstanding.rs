@@ -1,0 +1,546 @@
+//! What `zmeld up` would change, for who only looks: asked of the plan and
+//! its comparison, so that a status finds what `up` would do, and nothing else.
+//!
+//! Only what has to be measured first is left out: `swappiness = "auto"` that never was.
+//! No command is run, and an ordinary user may ask: what cannot be looked at counts as
+//! it is written down.
+
+use std::path::{Path, PathBuf};
+
+use zmeld_linux::Host;
+
+use crate::error::{Error, ErrorKind};
+use crate::execute::may_go_up;
+use crate::journal::State;
+use crate::plan::{guarding, is_denied, of_up, Gap, Group, Plan, Planned, StandIn};
+use crate::step::{Record, Step};
+use zmeld_config::{Config, Encryption, Kind, Problem, Severity, Source, Swappiness, Trap};
+use zmeld_observe::applied::Applied;
+
+/// Who asked, where no file did.
+const LAST_UP: &str = "the last zmeld up";
+
+/// What a machine is compared with, and who asked for it.
+struct Asked {
+    config: Config,
+    tiers_by: &'static str,
+    rest_by: &'static str,
+}
+
+impl Asked {
+    /// What the file asks for: see [`Config::completed`]. Without tiers, those of the last
+    /// `zmeld up` count.
+    fn new(file: &Config, applied: Option<&Applied>) -> Asked {
+        const FILE: &str = "the configuration";
+        let Some(applied) = applied else {
+            return Asked {
+                config: file.clone(),
+                tiers_by: FILE,
+                rest_by: FILE,
+            };
+        };
+        let by = |is_files| if is_files { FILE } else { LAST_UP };
+        let is_file = *file != Config::default();
+        let says = file.says_of_tiers();
+        let tunes = file.tunables != Config::default().tunables;
+        Asked {
+            tiers_by: by(says),
+            rest_by: by(says || tunes || is_file && !applied.config.says_of_tiers()),
+            config: match is_file && !applied.config.says_of_tiers() {
+                true => file.clone(),
+                false => file.clone().completed(applied.config.clone()),
+            },
+        }
+    }
+
+    fn by(&self, group: &str) -> &'static str {
+        match Group::is_tier(group) {
+            true => self.tiers_by,
+            false => self.rest_by,
+        }
+    }
+}
+
+/// Something that is not as it was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The tier, device or setting.
+    pub subject: String,
+    /// What is not so, a sentence.
+    pub what: String,
+    /// What was asked for, and what is in effect.
+    pub evidence: String,
+}
+
+/// What brings about what was asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Way {
+    /// `zmeld up`.
+    #[default]
+    Up,
+    /// `zmeld up --take-over`: these areas are another tool's.
+    TakeOver(String),
+    /// Nothing as it is now: `zmeld up` refuses it. Why, with what would have to be done
+    /// first, where the changes do not say it.
+    Refused(Option<String>),
+}
+
+/// What is asked for, what is set up, and all that `zmeld up` would change.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Outstanding {
+    /// What is asked for: by the file, and where that says nothing of tiers, by the last
+    /// `zmeld up`.
+    pub wanted: Config,
+    /// What was set up.
+    pub applied: Option<Applied>,
+    /// What keeps the journal from being read; nothing is compared then.
+    pub journal_problem: Option<String>,
+    /// Each thing, in the order of the plan.
+    pub changes: Vec<Change>,
+    /// What brings it about.
+    pub way: Way,
+    /// What `zmeld up --take-over` comes to, where a tier stands or would come beside
+    /// another tool's compressed swap.
+    pub take_over: Option<Way>,
+    /// Whether a `zmeld watch` runs, where rules want one; none where they do not, or
+    /// where that cannot be told.
+    pub is_watched: Option<bool>,
+    /// The same of the guard and `zmeld-guard`.
+    pub is_guarded: Option<bool>,
+    /// Tiers for which another driver's device stands in.
+    pub stand_ins: Vec<StandIn>,
+    /// What is set up otherwise than it was asked for, and would be so again.
+    pub otherwise: Vec<Problem>,
+    /// Tiers whose pages are to be encrypted, and the device that they are swapped to in
+    /// plain.
+    pub in_plain: Vec<(String, PathBuf)>,
+    /// What is in vain in the guard's rule; none where there is no rule, or nobody can
+    /// tell.
+    pub guard: Option<Vec<Gap>>,
+}
+
+impl Outstanding {
+    /// What is asked for alone: no machine is looked at.
+    pub fn of(wanted: &Config) -> Outstanding {
+        Outstanding {
+            wanted: wanted.clone(),
+            ..Outstanding::default()
+        }
+    }
+
+    /// Compares a machine with its configuration; nothing is compared where its journal or
+    /// its file (none) cannot be read, or where nothing is asked for.
+    pub fn read(host: &Host, file: Option<&Config>) -> Outstanding {
+        let host = &host.without_commands();
+        let state = State::read(host).and_then(|state| {
+            let state = state.filter(|state| !state.records.is_empty());
+            let applied = state
+                .as_ref()
+                .map(|state| crate::applied::applied(host, state));
+            Ok((state, applied.transpose()?))
+        });
+        let empty = Config::default();
+        let (state, applied) = match state {
+            Ok(found) => found,
+            Err(err) => {
+                return Outstanding {
+                    journal_problem: Some(err.to_string()),
+                    ..Outstanding::of(file.unwrap_or(&empty))
+                }
+            }
+        };
+        let asked = Asked::new(file.unwrap_or(&empty), applied.as_ref());
+        if file.is_none() {
+            return Outstanding {
+                applied,
+                ..Outstanding::of(&asked.config)
+            };
+        }
+        let rules = asked.config.watch.has_rules();
+        let is_watched = rules.then(|| runs(host, is_watch)).flatten();
+        let is_guarded = asked.config.watch.guard.is_some();
+        let is_guarded = is_guarded.then(|| runs(host, is_guard)).flatten();
+        let (not_planned, plan) = Plan::look(host, &asked.config, state.as_ref(), false);
+        let mut look = Look {
+            host,
+            asked: &asked,
+            applied: applied.as_ref(),
+            records: state.as_ref().map_or(&[][..], |state| &state.records),
+            changes: Vec::new(),
+            is_refused: false,
+        };
+        for (group, err) in &not_planned {
+            look.not_planned(group, err);
+        }
+        let mut take_over = None;
+        let planned = match plan {
+            Ok(plan) => {
+                look.compare(&plan);
+                let is_beside = plan.problems.iter().any(is_of_another);
+                take_over = is_beside.then(|| look.taking_over(state.as_ref()));
+                Some(plan)
+            }
+            Err(err) => {
+                if !is_denied(&err) {
+                    let what = "it would set up nothing of what is asked for".to_owned();
+                    look.add("zmeld up", what, err.to_string());
+                }
+                None
+            }
+        };
+        let stand_ins = planned.as_ref().map(|plan| plan.stand_ins.clone());
+        let otherwise = planned.as_ref().map(otherwise).unwrap_or_default();
+        let way = match planned.filter(|_| !look.is_refused) {
+            None => Way::Refused(None),
+            // What changes nothing is not asked for.
+            Some(_) if look.changes.is_empty() => Way::Up,
+            Some(plan) => look.way(&plan, take_over.as_ref()),
+        };
+        Outstanding {
+            changes: look.changes,
+            way,
+            take_over,
+            is_watched,
+            is_guarded,
+            stand_ins: stand_ins.unwrap_or_default(),
+            otherwise,
+            in_plain: in_plain(host, &asked.config),
+            guard: guarding(host, &asked.config).map(|found| found.gaps),
+            wanted: asked.config,
+            journal_problem: None,
+            applied,
+        }
+    }
+}
+
+/// What `zmeld up` would refuse of a plan before it changes anything: traps, and pages
+/// that do not fit back. What this user may not look at is refused by nobody here.
+fn refusal(host: &Host, plan: &Plan) -> Option<String> {
+    let err = may_go_up(host, plan, &mut |_| {}).err()?;
+    (err.kind() == ErrorKind::Input).then(|| of_up(&err))
+}
+
+/// What a plan warns of that no trap is about: a codec that the kernel lacks, a file of
+/// another size.
+fn otherwise(plan: &Plan) -> Vec<Problem> {
+    let is_disk = |name: &str| {
+        let tier = plan.config.tier(name);
+        tier.is_some_and(|tier| matches!(tier.kind, Kind::Disk(_)))
+    };
+    let is_one = |it: &&Problem| {
+        let key = it
+            .key
+            .strip_prefix("tier.")
+            .and_then(|it| it.split_once('.'));
+        match key {
+            Some((_, "codec" | "recompress")) => it.trap.is_none(),
+            Some((name, "size")) => it.trap.is_none() && is_disk(name),
+            _ => false,
+        }
+    };
+    plan.problems.iter().filter(is_one).cloned().collect()
+}
+
+/// Devices that are to be encrypted and are swapped to as they are.
+fn in_plain(host: &Host, config: &Config) -> Vec<(String, PathBuf)> {
+    let tiers = config.tiers.iter().filter_map(|tier| match &tier.kind {
+        Kind::Disk(disk) if disk.encryption != Encryption::None => match &disk.source {
+            Source::Device(location) => Some((tier.name.to_string(), location.path())),
+            Source::File { .. } => None,
+        },
+        _ => None,
+    });
+    let is_on = |path: &Path| matches!(host.swap_on(path), Ok(Some(_)));
+    tiers.filter(|(_, path)| is_on(path)).collect()
+}
+
+/// Whether it is about compressed swap of another tool.
+fn is_of_another(problem: &Problem) -> bool {
+    matches!(problem.trap, Some(Trap::SecondDevice | Trap::ZramWithZswap))
+}
+
+/// The areas that a plan switches off, which are another tool's.
+fn others_of(plan: &Plan) -> String {
+    let steps = plan.groups.iter().flat_map(|group| &group.steps);
+    let others = steps.filter_map(|planned| match &planned.step {
+        Step::SwapOff(off) => Some(off.path.display().to_string()),
+        _ => None,
+    });
+    others.collect::<Vec<_>>().join(", ")
+}
+
+/// No more is read of how a program was started.
+const LINE_MAX: usize = 4096;
+
+/// Whether a process of root's is `zmeld watch` and acts by its rules: anybody may call
+/// his own so. Where others' processes are hidden from this user, nobody can tell.
+fn runs(host: &Host, is_it: fn(&[u8]) -> bool) -> Option<bool> {
+    host.read("/proc/1/comm").ok()?;
+    let names = host.list("/proc").ok()?;
+    let mut processes = names.iter().filter(|name| name.parse::<u32>().is_ok());
+    Some(processes.any(|pid| {
+        // Who starts a program makes its line as long as he likes.
+        let command = host.read_start(Path::new(&format!("/proc/{pid}/cmdline")), LINE_MAX);
+        command.is_ok_and(|line| is_it(&line)) && is_of_root(host, pid)
+    }))
+}
+
+/// Whether all of a process's user ids are root's: one that runs with the rights of another
+/// is still its user's by the first.
+fn is_of_root(host: &Host, pid: &str) -> bool {
+    let status = host.read(format!("/proc/{pid}/status")).unwrap_or_default();
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    ids.is_some_and(|ids| ids.split_whitespace().eq(["0"; 4]))
+}
+
+fn is_watch(command: &[u8]) -> bool {
+    is_program(command, b"zmeld", &[b"--once", b"--dry-run"])
+        && command
+            .split(|byte| *byte == 0)
+            .any(|word| word == b"watch")
+}
+
+fn is_guard(command: &[u8]) -> bool {
+    is_program(command, b"zmeld-guard", &[b"--dry-run"])
+}
+
+/// Whether a command is that program, without any of those words.
+fn is_program(command: &[u8], name: &[u8], without: &[&[u8]]) -> bool {
+    let mut words = command.split(|byte| *byte == 0);
+    let path = words.next().unwrap_or_default();
+    path.rsplit(|it| *it == b'/').next() == Some(name) && !words.any(|it| without.contains(&it))
+}
+
+struct Look<'a> {
+    host: &'a Host,
+    asked: &'a Asked,
+    applied: Option<&'a Applied>,
+    records: &'a [Record],
+    changes: Vec<Change>,
+    is_refused: bool,
+}
+
+impl<'a> Look<'a> {
+    fn add(&mut self, subject: impl Into<String>, what: String, evidence: impl Into<String>) {
+        self.changes.push(Change {
+            subject: subject.into(),
+            what,
+            evidence: evidence.into(),
+        });
+    }
+
+    fn ours(&self, group: &str) -> Vec<&'a Record> {
+        let records = self.records.iter();
+        records.filter(|record| record.group == group).collect()
+    }
+
+    /// What brings about what is asked for: asked of the plan, and of the room for what is
+    /// swapped out.
+    fn way(&self, plan: &Plan, take_over: Option<&Way>) -> Way {
+        let Some(why) = refusal(self.host, plan) else {
+            return Way::Up;
+        };
+        let errors = plan.problems.iter();
+        let mut errors = errors.filter(|it| it.severity == Severity::Error);
+        match take_over {
+            Some(way) if errors.any(is_of_another) => way.clone(),
+            _ => Way::Refused(Some(why)),
+        }
+    }
+
+    fn taking_over(&self, state: Option<&State>) -> Way {
+        let (not_planned, plan) = Plan::look(self.host, &self.asked.config, state, true);
+        let Some(plan) = plan.ok().filter(|_| not_planned.is_empty()) else {
+            return Way::Refused(None);
+        };
+        match refusal(self.host, &plan) {
+            None => Way::TakeOver(others_of(&plan)),
+            Some(why) => Way::Refused(Some(format!("with --take-over, {why}"))),
+        }
+    }
+
+    fn not_planned(&mut self, group: &str, err: &Error) {
+        let is_set_up = !self.ours(group).is_empty();
+        // Who may not look cannot tell what has become of it.
+        match (is_set_up, is_denied(err)) {
+            (true, true) => {}
+            (_, true) => self.not_set_up(group, None),
+            (_, false) => {
+                self.is_refused = true;
+                self.not_set_up(group, Some(err.to_string()));
+            }
+        }
+    }
+
+    fn not_set_up(&mut self, group: &str, why: Option<String>) {
+        if let Some(why) = why.as_ref().filter(|_| self.stands(group)) {
+            let by = self.asked.by(group);
+            let what = format!("it is set up, and not as {by} asks for it, which cannot be here");
+            self.add(self.subject(group), what, why.as_str());
+            return;
+        }
+        let why = why.unwrap_or_else(|| match self.applied {
+            Some(_) => "the last zmeld up did not set it up".to_owned(),
+            None => "zmeld has set nothing up since the machine booted".to_owned(),
+        });
+        let by = self.asked.by(group);
+        let what = format!("{by} asked for it, and it is not set up");
+        self.add(tier_of(group), what, why);
+    }
+
+    fn compare(&mut self, plan: &Plan) {
+        for group in &plan.groups {
+            let name = &group.name;
+            let mut removed = plan.removed.iter();
+            let is_removed = removed.any(|&index| self.records[index].group == *name);
+            let is_changed = is_removed || plan.changes.iter().any(|it| it.group == *name);
+            if is_changed || group.steps.iter().any(|it| !it.done) {
+                self.group(group);
+            }
+        }
+        let mut gone: Vec<&str> = Vec::new();
+        for &index in &plan.removed {
+            let group = self.records[index].group.as_str();
+            let is_planned = plan.groups.iter().any(|it| it.name == group);
+            if !is_planned && !gone.contains(&group) {
+                gone.push(group);
+            }
+        }
+        for group in gone {
+            self.not_asked_for(group);
+        }
+    }
+
+    /// A group of which a step is not in place.
+    fn group(&mut self, group: &Group) {
+        let name = &group.name;
+        let ours = self.ours(name);
+        // Somebody else may have set a value that the plan makes fit.
+        let is_open = |it: &&Planned| !it.done && !self.is_left_out(&it.step);
+        let open: Vec<&Planned> = group.steps.iter().filter(is_open).collect();
+        if ours.is_empty() && Group::is_tier(name) {
+            if !open.is_empty() {
+                self.not_set_up(name, None);
+            }
+            return;
+        }
+        if let Some(why) = self.gone(name) {
+            let what = "it was set up and is not swapped to any more".to_owned();
+            self.add(tier_of(name), what, why);
+            return;
+        }
+        let told = self.changes.len();
+        for planned in open.iter().filter(|it| !it.is_remade) {
+            self.would(name, &planned.step);
+        }
+        for record in ours {
+            let is_planned = |it: &Planned| it.step.sets() == record.step.sets();
+            if !group.steps.iter().any(is_planned) {
+                self.would_take_back(record);
+            }
+        }
+        if told == self.changes.len() && !open.is_empty() {
+            let steps: Vec<String> = open.iter().map(|it| it.step.words()).collect();
+            let what = "zmeld up would make it anew".to_owned();
+            self.add(self.subject(name), what, steps.join(", "));
+        }
+    }
+
+    /// A value that the plan makes fit, where the configuration leaves it out.
+    fn is_left_out(&self, step: &Step) -> bool {
+        let is_read_ahead =
+            matches!(step, Step::SetValue(set) if set.path.ends_with("vm/page-cluster"));
+        is_read_ahead && self.asked.config.tunables.page_cluster.is_none()
+    }
+
+    fn value(&self, path: &str) -> Option<String> {
+        self.host.read_optional(path).ok().flatten()
+    }
+
+    /// Why a tier's area is not there any more, where it was.
+    fn gone(&self, group: &str) -> Option<String> {
+        self.applied?.tier(tier_of(group))?.lost.clone()
+    }
+
+    /// Whether a tier is set up, and still there.
+    fn stands(&self, group: &str) -> bool {
+        !self.ours(group).is_empty() && self.gone(group).is_none()
+    }
+
+    /// The device of a tier, or its name.
+    fn subject(&self, group: &str) -> String {
+        let device = self.device(group).map(str::to_owned);
+        device.unwrap_or_else(|| tier_of(group).to_owned())
+    }
+
+    fn device(&self, group: &str) -> Option<&'a str> {
+        let tier = self.applied?.tier(tier_of(group))?;
+        tier.device.as_deref()
+    }
+
+    /// A step that `zmeld up` would take.
+    fn would(&mut self, group: &str, step: &Step) {
+        let is = match step {
+            Step::SetValue(set) => self.value(&set.path),
+            Step::SetAttribute(set) => self
+                .device(group)
+                .and_then(|device| set.in_effect(self.host, device)),
+            _ => None,
+        };
+        // Two sizes may round alike.
+        let words = match &is {
+            Some(is) if step.words().ends_with(is) => step.describe(),
+            _ => step.words(),
+        };
+        let what = format!("{} asked to {words}", self.asked.by(group));
+        let evidence = is.map(|is| format!("in effect {is}")).unwrap_or_default();
+        self.add(self.subject_of(group, step), what, evidence);
+    }
+
+    /// What was done, and nobody asks for any more.
+    fn would_take_back(&mut self, record: &Record) {
+        if let Step::SetValue(set) = &record.step {
+            // Measured anew, it may be the same.
+            let is_measured = set.path.ends_with("vm/swappiness")
+                && self.asked.config.tunables.swappiness == Some(Swappiness::Auto);
+            let now = self.value(&set.path);
+            // What somebody else changed is left, and what was so before stays.
+            if is_measured || now.as_ref() != Some(&set.value) || now == record.before {
+                return;
+            }
+        }
+        let group = record.group.as_str();
+        let by = self.asked.by(group);
+        let what = format!("{by} does not ask to {}", record.step.words());
+        let evidence = "an earlier zmeld up did that";
+        self.add(self.subject_of(group, &record.step), what, evidence);
+    }
+
+    /// The tunable, zswap or the device that a step is about.
+    fn subject_of(&self, group: &str, step: &Step) -> String {
+        match step {
+            Step::SetValue(set) => set.subject(),
+            _ => self.subject(group),
+        }
+    }
+
+    /// A group of earlier runs that is not planned.
+    fn not_asked_for(&mut self, group: &str) {
+        if Group::is_tier(group) {
+            let by = self.asked.by(group);
+            let what = format!("it is set up, and {by} does not ask for it");
+            let subject = tier_of(group);
+            let evidence = format!("zmeld up set it up as {}", self.subject(group));
+            self.add(subject, what, evidence);
+            return;
+        }
+        for record in self.ours(group) {
+            self.would_take_back(record);
+        }
+    }
+}
+
+/// A tier's name, or that of another part of the plan.
+fn tier_of(group: &str) -> &str {
+    group.strip_prefix("tier.").unwrap_or(group)
+}

@@ -1,0 +1,297 @@
+//! Swap on a drive or in a file.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+use crate::step::{DeviceRef, Record, Step};
+use crate::steps::{
+    carries, check_device, check_file, check_key_file, check_owner, check_place, is_unwritten,
+    signatures, CreateFile, FormatLuks, MakeSwap, SwapOn,
+};
+use zmeld_config::{
+    Discard, DiskSwap, Encryption, Location, Problem, Severity, Size, Source, Tier, Trap,
+};
+use zmeld_linux::shell;
+use zmeld_linux::swaps::SwapArea;
+use zmeld_linux::Host;
+use zmeld_report::units::bytes;
+
+use super::{is_denied, Draft, Steps};
+
+impl Draft<'_> {
+    pub(super) fn disk(
+        &mut self,
+        tier: &Tier,
+        disk: &DiskSwap,
+        priority: i16,
+        steps: &mut Steps<'_>,
+    ) -> Result<(), Error> {
+        let path = match &disk.source {
+            Source::Device(location) => self.device(location, steps.name)?,
+            Source::File { path, .. } => {
+                // That something is missing, or not seen by this user, is said below.
+                if let Err(err @ Error::NoPlace { .. }) = check_owner(self.host, path) {
+                    return Err(err);
+                }
+                path.clone()
+            }
+        };
+        let ours = self.recorded(steps.name).next().is_some();
+        if let Some(active) = self.host.swap_on(&path)?.filter(|_| !ours) {
+            if disk.encryption != Encryption::None {
+                return Err(in_plain(&path));
+            }
+            self.warn_of_priority(steps.name, &path, &active, priority);
+            if let Source::File { size, .. } = &disk.source {
+                self.warn_of_size(steps.name, &path, size.as_ref());
+            }
+            return Ok(());
+        }
+        let device = DeviceRef::Path(path.clone());
+        if let Source::File { size, .. } = &disk.source {
+            self.file(&path, size.as_ref(), steps)?;
+        }
+        let created = steps
+            .steps
+            .iter()
+            .any(|it| matches!(it.step, Step::CreateFile(_)));
+        let makes_header = match &disk.encryption {
+            Encryption::None => disk.format || created || self.was_begun(disk, steps.name),
+            _ => true,
+        };
+        if !ours && !created && makes_header {
+            let keeps = match &disk.encryption {
+                Encryption::None => "swap",
+                Encryption::Luks { .. } => "crypto_LUKS",
+                Encryption::Random { .. } => "",
+            };
+            self.may_be_lost(&path, keeps)?;
+        }
+        let area = match &disk.encryption {
+            Encryption::None => device,
+            encryption => {
+                if let Encryption::Luks { key_file, cipher } = encryption {
+                    check_key_file(self.host, key_file)?;
+                    if disk.format {
+                        let format = FormatLuks {
+                            device: device.clone(),
+                            key_file: key_file.clone(),
+                            cipher: cipher.clone(),
+                        };
+                        steps.add(Step::FormatLuks(format), "unless it is one already");
+                    } else if !ours {
+                        self.must_carry(&path, "crypto_LUKS")?;
+                    }
+                }
+                let name = format!("zmeld-{}", tier.name);
+                let discards = disk.swap.discard != Discard::None;
+                self.open(encryption, name.clone(), device, discards, steps);
+                DeviceRef::Mapped(name)
+            }
+        };
+        if makes_header {
+            let make = MakeSwap {
+                device: area.clone(),
+                label: tier.name.to_string(),
+            };
+            steps.add(Step::MakeSwap(make), "unless it is one already");
+        } else if !ours {
+            self.must_carry(&path, "swap")?;
+        }
+        let on = SwapOn {
+            device: area,
+            priority,
+            discard: disk.swap.discard,
+        };
+        steps.add(Step::SwapOn(on), "what RAM cannot hold goes here");
+        Ok(())
+    }
+
+    /// Whether zmeld would have made the file, and whoever did wrote nothing into it before
+    /// it was made a swap area.
+    fn was_begun(&self, disk: &DiskSwap, group: &str) -> bool {
+        let is_made = |record: &Record| matches!(record.step, Step::MakeSwap(_));
+        match &disk.source {
+            Source::File { path, size } => {
+                let is_begun = self.recorded(group).any(is_made) || is_unwritten(self.host, path);
+                size.is_some() && is_begun
+            }
+            Source::Device(_) => false,
+        }
+    }
+
+    /// What is swapped to already keeps its priority.
+    fn warn_of_priority(&mut self, group: &str, path: &Path, active: &SwapArea, wanted: i16) {
+        if wanted < 0 || active.priority == i32::from(wanted) {
+            return;
+        }
+        let (shown, pasted) = (path.display(), shell::path(path));
+        self.warn(
+            Trap::Priorities,
+            &format!("{group}.priority"),
+            format!(
+                "{shown} is swapped to already, with priority {} instead of {wanted}, and is left \
+                 so; to change it: swapoff {pasted}, then zmeld up",
+                active.priority,
+            ),
+        );
+    }
+
+    /// A file that is there keeps its size: what it holds is not known to be zmeld's.
+    fn warn_of_size(&mut self, group: &str, path: &Path, wanted: Option<&Size>) {
+        if let Some(what) = size_apart(self.host, path, wanted, self.machine.ram_bytes) {
+            self.problems.push(Problem::new(
+                Severity::Warning,
+                format!("{group}.size"),
+                what,
+            ));
+        }
+    }
+
+    /// The path of a device that is there, or was when it was set up.
+    pub(super) fn device(&self, location: &Location, group: &str) -> Result<PathBuf, Error> {
+        let path = location.path();
+        if self.host.exists(&path) {
+            // The drive of an experiment is made of a file of its own, in a folder for all.
+            if !self.options.only_named {
+                check_device(self.host, &path)?;
+            }
+            return Ok(path);
+        }
+        if self.recorded(group).next().is_some() {
+            return Ok(path);
+        }
+        Err(Error::NoPlace {
+            path,
+            problem: match location {
+                Location::Path(_) => "there is no such device".to_owned(),
+                Location::Tag { .. } => format!("no device has {location}"),
+            },
+            way_out: "connect it, or correct the configuration (lsblk --fs lists what there is)"
+                .to_owned(),
+        })
+    }
+
+    fn file(
+        &mut self,
+        path: &Path,
+        size: Option<&Size>,
+        steps: &mut Steps<'_>,
+    ) -> Result<(), Error> {
+        let is_create = |step: &Step| matches!(step, Step::CreateFile(_));
+        let ours = self.recorded(steps.name).any(|it| is_create(&it.step));
+        let there = self.host.exists(path);
+        match size {
+            Some(size) if !there || ours => {
+                let size_bytes = size.bytes(self.machine.ram_bytes);
+                if !ours {
+                    check_place(self.host, path, size_bytes)?;
+                }
+                let create = CreateFile {
+                    path: path.to_path_buf(),
+                    size_bytes,
+                };
+                steps.add(
+                    Step::CreateFile(create),
+                    format!("{size}, with all its blocks"),
+                );
+                Ok(())
+            }
+            _ if there => {
+                check_file(self.host, path)?;
+                self.warn_of_size(steps.name, path, size);
+                Ok(())
+            }
+            _ => Err(Error::NoPlace {
+                path: path.to_path_buf(),
+                problem: "there is no such file".to_owned(),
+                way_out: "give its size, and it is created".to_owned(),
+            }),
+        }
+    }
+
+    /// Refuses a drive that carries anything but what it is to become. Who may not
+    /// look at it can plan all the same: it is looked at again before it is written to.
+    pub(super) fn may_be_lost(&self, path: &Path, keeps: &str) -> Result<(), Error> {
+        let found = match signatures(self.host, path) {
+            Err(err) if err.is_timeout() => return Err(err),
+            found => found.unwrap_or_default(),
+        };
+        match found.iter().all(|it| it == keeps) {
+            true => Ok(()),
+            false => Err(carries(path, &found)),
+        }
+    }
+
+    /// What is only to be used has to be what it is used as.
+    fn must_carry(&self, path: &Path, wanted: &str) -> Result<(), Error> {
+        // Who may not look at it can plan all the same: swapon takes nothing else.
+        let found = match signatures(self.host, path) {
+            Err(err) if is_denied(&err) => return Ok(()),
+            found => found?,
+        };
+        if found == [wanted] {
+            return Ok(());
+        }
+        Err(Error::NoPlace {
+            path: path.to_path_buf(),
+            problem: if found.is_empty() {
+                format!("carries nothing that wipefs knows, and {wanted} is expected")
+            } else {
+                format!("carries {} instead of {wanted}", found.join(", "))
+            },
+            way_out: if found.is_empty() {
+                format!(
+                    "mkswap {} prepares it, or format = true in its tier of the configuration \
+                     does; both write over what it holds",
+                    shell::path(path)
+                )
+            } else {
+                "name another device".to_owned()
+            },
+        })
+    }
+}
+
+/// That a device which is to be encrypted is swapped to as it is.
+fn in_plain(path: &Path) -> Error {
+    let shown = shell::path(path);
+    Error::InUse {
+        device: path.to_path_buf(),
+        by: "swap that is not encrypted, and encryption is asked for".to_owned(),
+        way_out: format!(
+            "take it out of what switches it on (/etc/fstab), then swapoff {shown}, wipefs --all \
+             {shown}, and zmeld up"
+        ),
+    }
+}
+
+/// A share of RAM is a little different with each kernel: so many parts of the size.
+const SHARE_APART: u64 = 16;
+
+/// That a file which is there has another size than is asked for, and the way out.
+pub(crate) fn size_apart(
+    host: &Host,
+    path: &Path,
+    wanted: Option<&Size>,
+    ram_bytes: u64,
+) -> Option<String> {
+    let size = wanted?;
+    let (wanted, is) = (
+        size.bytes(ram_bytes),
+        host.tree().metadata(path).ok()?.len(),
+    );
+    let is_near = match size {
+        Size::Bytes(_) => wanted == is,
+        _ => wanted.abs_diff(is) <= wanted / SHARE_APART,
+    };
+    let (shown, pasted) = (path.display(), shell::path(path));
+    (!is_near).then(|| {
+        format!(
+            "{shown} has {}, and {} are asked for: a file that is there keeps its size; for a new \
+             one: zmeld down, swapoff {pasted}, rm {pasted}, zmeld up",
+            bytes(is),
+            bytes(wanted)
+        )
+    })
+}

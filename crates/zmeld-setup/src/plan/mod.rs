@@ -1,0 +1,584 @@
+//! From what is wanted and what is there to steps, each with its reason.
+//!
+//! A plan is made without changing anything. What is recorded as done already is
+//! planned again in the same words, so that comparing the two says what is left
+//! to do.
+
+mod against;
+mod compare;
+mod disk;
+mod ram;
+mod stand_in;
+pub(crate) mod take_over;
+mod traps;
+mod tunables;
+mod zswap;
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::journal::State;
+use crate::step::{Record, Step};
+use crate::steps::{Area, SetAttribute};
+use zmeld_config::{Config, Kind, Problem, Severity, Tier, Trap};
+use zmeld_linux::Host;
+use zmeld_observe::machine::Machine;
+
+pub use against::{against, guarding, is_disproved, lacks_for_reclaim, room_for, Gap, Guarding};
+pub(crate) use against::{is_denied, of_up};
+pub(crate) use compare::{compare, holds};
+pub use compare::{Change, Doubt, Leaving};
+pub use stand_in::{RefusedModule, StandIn};
+pub use tunables::Measured;
+
+/// A step that was applied or taken back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub struct Done {
+    /// The part of the plan.
+    pub group: String,
+    /// What it does, exact.
+    pub step: String,
+    /// The same for people.
+    #[serde(skip)]
+    pub words: String,
+}
+
+impl Done {
+    /// A step of that part of the plan.
+    pub fn new(group: &str, step: &Step) -> Done {
+        Done {
+            group: group.to_owned(),
+            step: step.describe(),
+            words: step.words(),
+        }
+    }
+
+    /// What a record tells of.
+    pub fn of(record: &Record) -> Done {
+        Done::new(&record.group, &record.step)
+    }
+}
+
+/// An optional part of the plan that was left out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub struct Skipped {
+    /// The part of the plan.
+    pub group: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// The groups of tiers that cannot be planned, each with what keeps it from that.
+pub type Refused = Vec<(String, Error)>;
+
+/// What would be done, and why.
+#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
+pub struct Plan {
+    /// What was asked for.
+    pub config: Config,
+    /// The machine that it is for.
+    pub machine: Machine,
+    /// The parts, in order.
+    pub groups: Vec<Group>,
+    /// Optional tiers that are left out, with the reason.
+    pub skipped: Vec<Skipped>,
+    /// What will disappoint, and what is refused.
+    #[serde(serialize_with = "as_lines")]
+    #[schemars(with = "Vec<ProblemLine>")]
+    pub problems: Vec<Problem>,
+    /// The tiers that were asked for; none: all.
+    pub only: Option<Vec<String>>,
+    /// What of earlier runs is taken back first, in order.
+    pub undone: Vec<Done>,
+    /// What has to leave the areas that are switched off with that.
+    pub leaving: Vec<Leaving>,
+    /// What was recorded when it was made.
+    #[serde(skip)]
+    pub records: Vec<Record>,
+    /// The indexes of those that are taken back, ascending.
+    #[serde(skip)]
+    pub removed: Vec<usize>,
+    /// What is changed on devices that stay, in order.
+    #[serde(skip)]
+    pub changes: Vec<Change>,
+    /// Tiers for which another driver's device stands in.
+    pub stand_ins: Vec<StandIn>,
+    /// Whether areas are switched off for it even where that costs a program.
+    #[serde(skip)]
+    pub force: bool,
+    /// Whether nothing is set but what the configuration names.
+    #[serde(skip)]
+    pub only_named: bool,
+    /// Whether what fails in one tier costs no other its place.
+    #[serde(skip)]
+    pub at_boot: bool,
+}
+
+/// A part of a plan that stands or falls together.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub struct Group {
+    /// Its name, `tier.fast` or `tunables`.
+    pub name: String,
+    /// Whether the rest goes on without it.
+    pub optional: bool,
+    /// Its steps, in order.
+    pub steps: Vec<Planned>,
+}
+
+/// A step with its reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub struct Planned {
+    /// The step.
+    #[serde(serialize_with = "as_words")]
+    #[schemars(with = "String")]
+    pub step: Step,
+    /// Why, in a few words.
+    pub reason: String,
+    /// What the value that it sets was before, where it sets one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// Whether it was done in an earlier run, and still holds; or it is a value that is
+    /// as wanted already.
+    pub done: bool,
+    /// Whether it was done, still holds, and goes with what does not.
+    #[serde(skip)]
+    pub is_remade: bool,
+}
+
+/// What a plan is made from, besides the configuration.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Only these tiers.
+    pub only: Option<Vec<String>>,
+    /// How many times smaller pages are expected to get, where that was measured.
+    pub expected_ratio: Option<f64>,
+    /// Whether compressed swap that somebody else set up gives its place to this.
+    pub take_over: bool,
+    /// What `swappiness = "auto"` comes to, where that was measured.
+    pub swappiness: Option<Measured>,
+    /// Whether areas are switched off for it even where that costs a program.
+    pub force: bool,
+    /// Whether nothing is set but what the configuration names. An experiment compares
+    /// just that; on a machine that is used, what is left out is made to fit, and zram
+    /// stands in for a driver that cannot be had.
+    pub only_named: bool,
+    /// What a step on record counts as that cannot be looked at.
+    pub doubt: Doubt,
+    /// Whether what fails in one tier costs no other its place.
+    pub at_boot: bool,
+}
+
+fn as_words<S: serde::Serializer>(step: &Step, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&step.describe())
+}
+
+/// What is wrong with a plan.
+#[derive(Serialize, schemars::JsonSchema)]
+struct ProblemLine {
+    /// `error`: `zmeld up` refuses it; `warning`: it works, and will disappoint; `notice`.
+    severity: &'static str,
+    /// The trap, by the name that `accept` takes; null where it is none.
+    trap: Option<&'static str>,
+    /// What is wrong, where, and the way out, in one line.
+    text: String,
+}
+
+impl ProblemLine {
+    fn of(problem: &Problem) -> ProblemLine {
+        ProblemLine {
+            severity: match problem.severity {
+                Severity::Error => "error",
+                Severity::Warning => "warning",
+                Severity::Notice => "notice",
+            },
+            trap: problem.trap.map(|trap| trap.name()),
+            text: problem.to_string(),
+        }
+    }
+}
+
+fn as_lines<S: serde::Serializer>(problems: &[Problem], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(problems.iter().map(ProblemLine::of))
+}
+
+impl Group {
+    /// The name of a tier's group.
+    pub fn of_tier(tier: &str) -> String {
+        format!("tier.{tier}")
+    }
+
+    /// What records tell of, as the parts of a plan.
+    pub(crate) fn recorded(records: &[Record]) -> Vec<Group> {
+        let mut groups: Vec<Group> = Vec::new();
+        for record in records {
+            let planned = Planned {
+                step: record.step.clone(),
+                reason: String::new(),
+                before: record.before.clone(),
+                done: record.done,
+                is_remade: false,
+            };
+            match groups.iter_mut().find(|it| it.name == record.group) {
+                Some(group) => group.steps.push(planned),
+                None => groups.push(Group {
+                    name: record.group.clone(),
+                    optional: false,
+                    steps: vec![planned],
+                }),
+            }
+        }
+        groups
+    }
+
+    /// Whether a group of that name is a tier's.
+    pub fn is_tier(name: &str) -> bool {
+        name.starts_with("tier.")
+    }
+}
+
+impl Record {
+    /// Whether taking it back gives the value that a step sets another one.
+    fn puts_back(&self, planned: &Planned) -> bool {
+        match (&self.step, &planned.step) {
+            (Step::SetValue(ours), Step::SetValue(wanted)) => {
+                // What somebody else has put there since is left.
+                let is_ours = planned.before.as_ref() == Some(&ours.value);
+                let before = self.before.as_ref();
+                ours.path == wanted.path && is_ours && before != Some(&wanted.value)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Plan {
+    /// Plans. Reads the machine and changes nothing.
+    ///
+    /// # Errors
+    /// What is wrong with tiers that are not optional: a device that is missing,
+    /// a place that cannot hold a swap file.
+    pub fn new(
+        host: &Host,
+        config: &Config,
+        state: Option<&State>,
+        options: &Options,
+    ) -> Result<Plan, Error> {
+        let (refused, plan) = Plan::make(host, config, state, options)?;
+        Error::planned(refused).map_or(plan, Err)
+    }
+
+    /// Plans, too, where some tiers cannot be: those are left as they are. The groups of
+    /// those, each with what keeps it from being planned; and the plan of the others.
+    ///
+    /// # Errors
+    /// When the machine cannot be read; a name in `only` that no tier has.
+    pub fn make(
+        host: &Host,
+        config: &Config,
+        state: Option<&State>,
+        options: &Options,
+    ) -> Result<(Refused, Result<Plan, Error>), Error> {
+        let machine = Machine::read(host)?;
+        for name in options.only.iter().flatten() {
+            if config.tier(name).is_none() {
+                let names: Vec<&str> = config.tiers.iter().map(|tier| tier.name.as_str()).collect();
+                return Err(Error::Refused {
+                    what: format!(
+                        "there is no tier \"{name}\": there are {}",
+                        names.join(", ")
+                    ),
+                });
+            }
+        }
+        let (effective, mut stand_ins) = match options.only_named {
+            true => (config.clone(), Vec::new()),
+            false => stand_in::with_stand_ins(host, config, &machine, state),
+        };
+        stand_ins.retain(|it| {
+            let only = options.only.as_ref();
+            only.is_none_or(|only| only.contains(&it.tier))
+        });
+        let is_meant = config.accept.contains(&Trap::StandIn);
+        let told = stand_ins.iter().filter(|_| !is_meant);
+        let problems = told.map(StandIn::problem).collect();
+        let mut draft = Draft {
+            host,
+            config: &effective,
+            asked: config,
+            machine: &machine,
+            records: state.map_or(&[], |state| &state.records),
+            old: state.map(|state| &state.config),
+            options,
+            groups: Vec::new(),
+            skipped: Vec::new(),
+            problems,
+        };
+        let mut refused = Vec::new();
+        for (tier, priority) in areas(&effective) {
+            if draft.asked_for(tier) {
+                if let Err(err) = draft.tier(tier, priority) {
+                    refused.push((Group::of_tier(tier.name.as_str()), err));
+                }
+            }
+        }
+        // What cannot be planned is left as it is, and nothing else is said of it.
+        let narrowed = (!refused.is_empty()).then(|| Options {
+            only: Some(named(config, options, &refused)),
+            ..options.clone()
+        });
+        draft.options = narrowed.as_ref().unwrap_or(options);
+        let result = draft.tunables().and_then(|()| draft.take_over());
+        if let Err(err) = result {
+            return Ok((refused, Err(err)));
+        }
+        if !options.only_named {
+            let lacking = draft.machine.lacks(draft.config);
+            draft.problems.extend(lacking);
+        }
+        draft.traps();
+        let only = draft.options.only.clone();
+        let Draft {
+            groups,
+            skipped,
+            problems,
+            ..
+        } = draft;
+        let mut plan = Plan {
+            config: config.clone(),
+            groups,
+            skipped,
+            problems,
+            only,
+            undone: Vec::new(),
+            leaving: Vec::new(),
+            records: state.map_or(Vec::new(), |state| state.records.clone()),
+            removed: Vec::new(),
+            changes: Vec::new(),
+            stand_ins,
+            force: options.force,
+            only_named: options.only_named,
+            at_boot: options.at_boot,
+            machine,
+        };
+        let compared = plan.compare(host, options.doubt);
+        Ok((refused, compared.map(|()| plan)))
+    }
+
+    /// [`Plan::make`] for who only looks: a step that cannot be looked at counts as recorded.
+    pub fn look(
+        host: &Host,
+        config: &Config,
+        state: Option<&State>,
+        take_over: bool,
+    ) -> (Refused, Result<Plan, Error>) {
+        let options = Options {
+            take_over,
+            doubt: Doubt::Recorded,
+            ..Options::default()
+        };
+        Plan::make(host, config, state, &options).unwrap_or_else(|err| (Vec::new(), Err(err)))
+    }
+
+    /// Refuses a plan that walks into a trap.
+    ///
+    /// # Errors
+    /// The first trap, and how many more there are.
+    pub fn refuse(&self) -> Result<(), Error> {
+        let mut errors = self
+            .problems
+            .iter()
+            .filter(|problem| problem.severity == Severity::Error);
+        let Some(first) = errors.next() else {
+            return Ok(());
+        };
+        let more = match errors.count() {
+            0 => String::new(),
+            count => format!(" (and {count} more: zmeld plan lists them)"),
+        };
+        Err(Error::Refused {
+            what: format!("{first}{more}"),
+        })
+    }
+
+    /// Whether the plan decides about a recorded group that is not in it: with `only`,
+    /// other tiers are left as they are, and so is what was done for them.
+    pub fn speaks_of(&self, group: &str) -> bool {
+        let Some(only) = &self.only else {
+            return true;
+        };
+        let has = |is_it: fn(&Kind) -> bool| {
+            let mut tiers = only.iter().filter_map(|name| self.config.tier(name));
+            tiers.any(|tier| is_it(&tier.kind))
+        };
+        match group {
+            // Of the tiers, those in RAM need it, and zswap does not suffer it.
+            ram::ZSWAP_OFF => has(|kind| !matches!(kind, Kind::Disk(_))),
+            take_over::GROUP => false,
+            group if Group::is_tier(group) => only.iter().any(|it| group == Group::of_tier(it)),
+            _ => true,
+        }
+    }
+
+    /// Whether everything that is planned is in place, and nothing else.
+    pub fn is_done(&self) -> bool {
+        let mut steps = self.groups.iter().flat_map(|group| &group.steps);
+        steps.all(|planned| planned.done) && self.undone.is_empty()
+    }
+}
+
+/// The tiers that are asked for and can be planned.
+fn named(config: &Config, options: &Options, refused: &Refused) -> Vec<String> {
+    let all = config.tiers.iter().map(|tier| tier.name.to_string());
+    let is_asked = |name: &String| options.only.as_ref().is_none_or(|only| only.contains(name));
+    let refused: HashSet<&str> = refused.iter().map(|(group, _)| group.as_str()).collect();
+    all.filter(|name| is_asked(name) && !refused.contains(Group::of_tier(name).as_str()))
+        .collect()
+}
+
+/// The tiers with the priorities of their areas; zswap, which is none, last:
+/// it takes pages as soon as it is switched on, and needs somewhere to write.
+fn areas(config: &Config) -> Vec<(&Tier, i16)> {
+    let zswap = |tier: &&Tier| matches!(tier.kind, Kind::Zswap(_));
+    let areas = config
+        .areas()
+        .into_iter()
+        .map(|(tier, _, priority)| (tier, priority));
+    areas
+        .chain(config.tiers.iter().filter(zswap).map(|tier| (tier, 0)))
+        .collect()
+}
+
+/// A plan in the making.
+struct Draft<'a> {
+    host: &'a Host,
+    /// What is planned: what was asked for, with stand-ins.
+    config: &'a Config,
+    asked: &'a Config,
+    machine: &'a Machine,
+    records: &'a [Record],
+    old: Option<&'a Config>,
+    options: &'a Options,
+    groups: Vec<Group>,
+    skipped: Vec<Skipped>,
+    problems: Vec<Problem>,
+}
+
+impl Draft<'_> {
+    fn asked_for(&self, tier: &Tier) -> bool {
+        match &self.options.only {
+            None => true,
+            Some(only) => only.iter().any(|name| name == tier.name.as_str()),
+        }
+    }
+
+    fn tier(&mut self, tier: &Tier, priority: i16) -> Result<(), Error> {
+        let name = Group::of_tier(tier.name.as_str());
+        let mut steps = Steps {
+            name: &name,
+            records: self.records,
+            steps: Vec::new(),
+        };
+        let result = match &tier.kind {
+            Kind::Ram(device) => self.ram(tier, device, priority, &mut steps),
+            Kind::Disk(disk) => self.disk(tier, disk, priority, &mut steps),
+            Kind::Zswap(zswap) => self.zswap(zswap, &mut steps),
+        };
+        let steps = steps.steps;
+        match result {
+            Ok(()) if steps.is_empty() => {}
+            Ok(()) => self.groups.push(Group {
+                name,
+                optional: tier.optional,
+                steps,
+            }),
+            Err(err) if tier.optional => self.skipped.push(Skipped {
+                group: name,
+                reason: err.to_string(),
+            }),
+            Err(err) => return Err(err),
+        }
+        Ok(())
+    }
+
+    /// Paths of the areas that zmeld swaps to.
+    fn own_areas(&self) -> Vec<PathBuf> {
+        self.areas_of(self.records.iter())
+    }
+
+    /// Paths of the areas that these records switched on, where they are on.
+    fn areas_of<'b>(&'b self, records: impl Iterator<Item = &'b Record>) -> Vec<PathBuf> {
+        let areas = records.filter_map(|record| match &record.step {
+            Step::SwapOn(on) => match on.area_seen(self.host, self.records, record) {
+                Ok(Area::Ours(swap)) => Some(swap.path),
+                _ => None,
+            },
+            _ => None,
+        });
+        areas.collect()
+    }
+
+    /// The steps of a group that were begun in earlier runs.
+    fn recorded<'b>(&'b self, group: &'b str) -> impl Iterator<Item = &'b Record> {
+        self.records
+            .iter()
+            .filter(move |record| record.group == group)
+    }
+}
+
+/// The steps of a group in the making.
+struct Steps<'a> {
+    name: &'a str,
+    records: &'a [Record],
+    steps: Vec<Planned>,
+}
+
+impl Steps<'_> {
+    fn add(&mut self, step: Step, reason: impl Into<String>) {
+        self.add_over(step, reason, None);
+    }
+
+    /// A step that sets something on the device that the group added.
+    fn set(&mut self, attribute: SetAttribute, reason: impl Into<String>) {
+        self.add(Step::SetAttribute(attribute), reason);
+    }
+
+    /// What a file says once an earlier run's step on it is taken back, which leaves what
+    /// somebody else has put there since.
+    fn taken_back<'b>(&'b self, path: &str, now: Option<&'b String>) -> Option<&'b String> {
+        let mut ours = self.records.iter().filter(|it| it.group == self.name);
+        let set = ours.find_map(|record| match &record.step {
+            Step::SetValue(set) if set.path == path => Some((set, record)),
+            _ => None,
+        });
+        match set {
+            Some((set, record)) if now == Some(&set.value) => record.before.as_ref(),
+            _ => now,
+        }
+    }
+
+    /// A step that replaces a value: the one that an earlier run found counts.
+    fn add_over(&mut self, step: Step, reason: impl Into<String>, before: Option<String>) {
+        let mut records = self.records.iter();
+        let record = records.find(|it| it.group == self.name && it.step == step);
+        let sets = matches!(step, Step::SetValue(_));
+        let is_so = match &step {
+            Step::SetValue(set) => self.taken_back(&set.path, before.as_ref()) == Some(&set.value),
+            _ => false,
+        };
+        self.steps.push(Planned {
+            before: match record {
+                Some(record) if sets => record.before.clone(),
+                _ => before,
+            },
+            // What is in place besides is known once all of the plan is: see
+            // `Plan::compare`.
+            done: is_so,
+            is_remade: false,
+            reason: reason.into(),
+            step,
+        });
+    }
+}

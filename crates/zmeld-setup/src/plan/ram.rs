@@ -1,0 +1,357 @@
+//! A zram or zmeld device.
+
+use zmeld_advice::module::missing;
+use zmeld_advice::{Else, ModulePresence};
+use zmeld_report::units::bytes as amount;
+
+use crate::error::Error;
+use crate::step::{DeviceRef, Step};
+use crate::steps::{
+    check_dictionary, AddDevice, LoadModule, MakeSwap, Mode, OpenCrypt, SetAttribute, SetValue,
+    SwapOn,
+};
+use zmeld_config::{Codec, Encryption, MeldMode, RamDevice, RamDriver, Tier, Writeback};
+use zmeld_observe::machine::{Feature, Machine};
+
+use super::{Draft, Steps};
+
+/// The part of a plan that switches zswap off.
+pub(super) const ZSWAP_OFF: &str = "zswap-off";
+
+impl Draft<'_> {
+    pub(super) fn ram(
+        &mut self,
+        tier: &Tier,
+        device: &RamDevice,
+        priority: i16,
+        steps: &mut Steps<'_>,
+    ) -> Result<(), Error> {
+        let driver = device.driver;
+        self.load(driver, steps)?;
+        let backing = match &device.writeback {
+            Some(writeback) => self.backing(tier, writeback, steps)?,
+            None => None,
+        };
+        steps.add(
+            Step::AddDevice(AddDevice { driver }),
+            "a device of its own: nobody else's is touched",
+        );
+        let feature = self.machine.feature(driver);
+        // An experiment compares what it names; a machine is better off with another codec
+        // than without swap.
+        let recompress = device.recompress.iter().map(|it| &it.codec);
+        for dictionary in device
+            .codec
+            .iter()
+            .chain(recompress)
+            .filter_map(|it| it.dict.as_ref())
+        {
+            if self.host.exists(dictionary) {
+                check_dictionary(self.host, dictionary)?;
+            }
+        }
+        codecs(
+            device,
+            Some(feature).filter(|_| self.options.only_named),
+            steps,
+        )?;
+        if let Some(backing) = backing {
+            steps.set(
+                SetAttribute::BackingDevice(backing),
+                "where pages that are not worth RAM go",
+            );
+            if device.writeback.as_ref().is_some_and(|it| it.compressed) {
+                steps.set(
+                    SetAttribute::CompressedWriteback,
+                    "written as they are compressed",
+                );
+            }
+        }
+        self.sizes(device, steps)?;
+        if device.meld != MeldMode::Off {
+            steps.set(
+                SetAttribute::Meld(device.meld),
+                "when identical pages are melded",
+            );
+        }
+        if let Some(check_writes) = device.check_writes {
+            steps.set(
+                SetAttribute::CheckWrites(check_writes),
+                "whether what is encoded is decoded and compared before it is used",
+            );
+        }
+        let make = MakeSwap {
+            device: DeviceRef::Added,
+            label: tier.name.to_string(),
+        };
+        steps.add(Step::MakeSwap(make), "swapon wants a header");
+        let on = SwapOn {
+            device: DeviceRef::Added,
+            priority,
+            discard: device.swap.discard,
+        };
+        steps.add(Step::SwapOn(on), "the fastest tier is filled first");
+        self.zswap_off();
+        Ok(())
+    }
+
+    /// The driver, unless it is there by itself.
+    fn load(&self, driver: RamDriver, steps: &mut Steps<'_>) -> Result<(), Error> {
+        let feature = self.machine.feature(driver);
+        let is_load = |step: &Step| matches!(step, Step::LoadModule(_));
+        let loaded = self.recorded(steps.name).any(|it| is_load(&it.step));
+        if feature.ready && !loaded {
+            return Ok(());
+        }
+        let reason = match feature.presence {
+            _ if loaded => "the kernel has it as a module",
+            ModulePresence::Module => "the kernel has it as a module",
+            ModulePresence::Absent | ModulePresence::Impossible => {
+                return Err(no_driver(driver, self.machine))
+            }
+            ModulePresence::Ready | ModulePresence::Unknown => {
+                "it is not loaded; whether the kernel has it cannot be told"
+            }
+        };
+        let load = LoadModule {
+            module: driver.name().to_owned(),
+            options: vec!["num_devices=0".to_owned()],
+            sign: driver.control().display().to_string(),
+            devices: Some(driver.name().to_owned()),
+        };
+        steps.add(Step::LoadModule(load), reason);
+        Ok(())
+    }
+
+    /// How large the device is, what it may take, and what is written of it a day.
+    fn sizes(&self, device: &RamDevice, steps: &mut Steps<'_>) -> Result<(), Error> {
+        let ram = self.machine.ram_bytes;
+        let size = device.size.bytes(ram);
+        let table = table_bytes(size);
+        refuse_absurd(size, table, ram)?;
+        let reason = format!(
+            "{} before compression: {}; to keep account of its pages takes {} of RAM",
+            device.size,
+            amount(size),
+            amount(table)
+        );
+        steps.set(SetAttribute::Size(size), reason);
+        if let Some(limit) = &device.memory_limit {
+            let bytes = limit.bytes(ram);
+            let reason = format!("{limit} of memory at most: {}", amount(bytes));
+            steps.set(SetAttribute::MemoryLimit(bytes), reason);
+        }
+        if let Some(limit) = device.writeback.as_ref().and_then(|it| it.daily_limit) {
+            // In blocks of 4 KiB, whatever the page size.
+            let blocks = limit.0 / 4096;
+            steps.set(SetAttribute::WritebackLimit(blocks), "to spare the drive");
+            steps.set(SetAttribute::LimitWriteback(true), "to spare the drive");
+        }
+        Ok(())
+    }
+
+    /// What writeback goes to; nothing where an optional drive is missing.
+    fn backing(
+        &mut self,
+        tier: &Tier,
+        writeback: &Writeback,
+        steps: &mut Steps<'_>,
+    ) -> Result<Option<DeviceRef>, Error> {
+        let path = match self.device(&writeback.device, steps.name) {
+            Ok(path) => path,
+            Err(err) if writeback.optional => {
+                self.skipped.push(super::Skipped {
+                    group: format!("{}.writeback", steps.name),
+                    reason: err.to_string(),
+                });
+                return Ok(None);
+            }
+            Err(err) => return Err(err),
+        };
+        // Once it is zmeld's, it carries what was written back.
+        if self.recorded(steps.name).next().is_none() {
+            self.may_be_lost(&path, "")?;
+        }
+        let below = DeviceRef::Path(path);
+        let name = format!("zmeld-{}", tier.name);
+        match self.open(
+            &writeback.encryption,
+            name.clone(),
+            below.clone(),
+            false,
+            steps,
+        ) {
+            true => Ok(Some(DeviceRef::Mapped(name))),
+            false => Ok(Some(below)),
+        }
+    }
+
+    /// The mapping in front of a device; says whether there is one.
+    pub(super) fn open(
+        &self,
+        encryption: &Encryption,
+        name: String,
+        device: DeviceRef,
+        allow_discards: bool,
+        steps: &mut Steps<'_>,
+    ) -> bool {
+        let (mode, reason) = match encryption {
+            Encryption::None => return false,
+            Encryption::Luks { key_file, .. } => (
+                Mode::Luks {
+                    key_file: key_file.clone(),
+                },
+                "the drive sees ciphertext only",
+            ),
+            Encryption::Random { cipher } => (
+                Mode::Random {
+                    cipher: cipher.clone(),
+                },
+                "the key is gone with the power",
+            ),
+        };
+        let open = OpenCrypt {
+            name,
+            device,
+            mode,
+            allow_discards,
+        };
+        steps.add(Step::OpenCrypt(open), reason);
+        true
+    }
+
+    /// zswap in front of a RAM device compresses every page twice; where the
+    /// kernel has it switched on by itself, it is switched off meanwhile.
+    fn zswap_off(&mut self) {
+        let accepted = self
+            .config
+            .accept
+            .contains(&zmeld_config::Trap::ZramWithZswap);
+        let enabled = self
+            .machine
+            .zswap
+            .as_ref()
+            .is_some_and(|zswap| zswap.enabled);
+        let recorded = self.recorded(ZSWAP_OFF).next().is_some();
+        let there = self.groups.iter().any(|group| group.name == ZSWAP_OFF);
+        if there || accepted || self.config.zswap().is_some() || !(enabled || recorded) {
+            return;
+        }
+        let mut steps = Steps {
+            name: ZSWAP_OFF,
+            records: self.records,
+            steps: Vec::new(),
+        };
+        let path = format!("{}/enabled", zmeld_observe::machine::ZSWAP);
+        steps.add_over(
+            Step::SetValue(SetValue::new(path, "N")),
+            "it would compress the pages first, and the RAM device what is left of them",
+            Some("Y".to_owned()),
+        );
+        let steps = steps.steps;
+        self.groups.push(super::Group {
+            name: ZSWAP_OFF.to_owned(),
+            optional: false,
+            steps,
+        });
+    }
+}
+
+/// What pages are compressed with, and what they may be compressed with again.
+fn codecs(
+    device: &RamDevice,
+    must_have: Option<&Feature>,
+    steps: &mut Steps<'_>,
+) -> Result<(), Error> {
+    let parameters = |codec: &Codec, priority: u8, steps: &mut Steps<'_>| {
+        if let Some(parameters) = codec.parameters(priority) {
+            steps.set(
+                SetAttribute::CodecParameters(parameters),
+                "how it is to compress",
+            );
+        }
+    };
+    if let Some(first) = device.codec.first() {
+        has_codec(must_have, first)?;
+    }
+    for (at, codec) in device.codec.iter().enumerate() {
+        let reason = match at {
+            0 => "what pages are compressed with",
+            _ => "only where the kernel has none of those before",
+        };
+        steps.set(SetAttribute::Codec(codec.name.clone()), reason);
+        parameters(codec, 0, steps);
+    }
+    for recompression in &device.recompress {
+        let (priority, codec) = (recompression.priority, &recompression.codec);
+        has_codec(must_have, codec)?;
+        let again = SetAttribute::Recompression {
+            codec: codec.name.clone(),
+            priority,
+        };
+        steps.set(again, "what pages may be compressed with again");
+        parameters(codec, priority, steps);
+    }
+    Ok(())
+}
+
+/// Refuses a codec that the driver has not got, as far as a device shows.
+fn has_codec(must_have: Option<&Feature>, codec: &Codec) -> Result<(), Error> {
+    match must_have.map(|feature| &feature.codecs) {
+        Some(there) if !there.is_empty() && !there.contains(&codec.name) => Err(Error::NoCodec {
+            codec: codec.name.clone(),
+            there: there.join(", "),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// A driver that the kernel has not got, and what can be had.
+fn no_driver(driver: RamDriver, machine: &Machine) -> Error {
+    let other = match driver {
+        RamDriver::Zram => RamDriver::Zmeld,
+        RamDriver::Zmeld => RamDriver::Zram,
+    };
+    let way_out = missing(
+        driver.name(),
+        machine.feature(driver).presence,
+        machine.feature(other).presence,
+        Else {
+            has_zswap: machine.zswap.is_some(),
+            has_disk_swap: machine.swaps.iter().any(|swap| !swap.is_in_ram()),
+        },
+    );
+    Error::KernelFeature {
+        what: format!("this tier needs the driver {}", driver.name()),
+        way_out: way_out.unwrap_or_else(|| "choose another tier".to_owned()),
+    }
+}
+
+/// What a device's table and the swap layer's maps take for each page, full or
+/// not: 16 bytes for the slot, 4 for use counts, control groups and clusters.
+const ACCOUNT_BYTES_PER_PAGE: u64 = 20;
+/// Pages are as small as that at least.
+const PAGE_BYTES: u64 = 4096;
+/// A device whose account takes more of RAM than one part in so many is refused.
+const ACCOUNT_PART_MAX: u64 = 4;
+
+pub(super) fn table_bytes(size: u64) -> u64 {
+    (size / PAGE_BYTES).saturating_mul(ACCOUNT_BYTES_PER_PAGE)
+}
+
+/// A size that no RAM can fill costs RAM all the same.
+fn refuse_absurd(size: u64, table: u64, ram: u64) -> Result<(), Error> {
+    if table <= ram / ACCOUNT_PART_MAX {
+        return Ok(());
+    }
+    Err(Error::Refused {
+        what: format!(
+            "to keep account of the pages of a device of {} GiB takes {} MiB of RAM before any \
+             is stored, and the machine has {} MiB: choose a smaller size, 4 times RAM (400%) is \
+             more than compression gives back",
+            size >> 30,
+            table >> 20,
+            ram >> 20
+        ),
+    })
+}

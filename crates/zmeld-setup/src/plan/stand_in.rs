@@ -1,0 +1,195 @@
+//! zram in the place of zmeld's own driver, where the kernel cannot have that: a module
+//! that was not built for it, or that it refuses. A machine that swaps to zram is better
+//! off than one that does not swap.
+//!
+//! The tier keeps its size, limit, priority, discards and writeback, and its codec where
+//! zram is sure to have it. What only zmeld has, or only some kernels' zram, is left out:
+//! melding, zword, recompression.
+
+use serde::Serialize;
+use zmeld_advice::module::{error_of_build, why_no_zmeld};
+use zmeld_advice::{DkmsSigns, ModulePresence};
+use zmeld_linux::Host;
+
+use crate::error::Error;
+use crate::journal::State;
+use zmeld_config::{
+    Codec, Config, Kind, MeldMode, Problem, RamDevice, RamDriver, Severity, Tier, Trap,
+};
+use zmeld_observe::machine::{Feature, Machine};
+
+use super::Plan;
+
+/// A tier that another driver's device stands in for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub struct StandIn {
+    /// The tier.
+    pub tier: String,
+    /// The driver that was asked for.
+    pub asked: &'static str,
+    /// The driver that it has.
+    pub has: &'static str,
+    /// Why, a sentence.
+    pub why: String,
+    /// What brings about what was asked for.
+    pub way_out: String,
+}
+
+impl StandIn {
+    /// In words, what is and why.
+    pub fn words(&self) -> String {
+        format!(
+            "a {} device stands in for {}: {}",
+            self.has, self.asked, self.why
+        )
+    }
+
+    /// The same for a list of problems.
+    pub(super) fn problem(&self) -> Problem {
+        Problem::new(
+            Severity::Warning,
+            format!("tier.{}.kind", self.tier),
+            format!("{}; {}", self.words(), self.way_out),
+        )
+        .of(Trap::StandIn)
+    }
+}
+
+/// A kernel that said no to zmeld's module, in this boot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedModule<'a> {
+    /// The module.
+    pub module: &'a str,
+    /// What the kernel, or who loads modules, said.
+    pub said: &'a str,
+}
+
+impl Plan {
+    /// Whether zram could stand in for what failed so.
+    pub(crate) fn is_dispensable(&self, err: &Error) -> bool {
+        let is_zmeld = |it: RefusedModule<'_>| it.module == RamDriver::Zmeld.name();
+        !self.only_named && err.refused_module().is_some_and(is_zmeld) && has_zram(&self.machine)
+    }
+}
+
+fn has_zram(machine: &Machine) -> bool {
+    !matches!(
+        machine.zram.presence,
+        ModulePresence::Absent | ModulePresence::Impossible
+    )
+}
+
+/// The configuration with zram's driver where zmeld's cannot be had, and for which tiers.
+pub(super) fn with_stand_ins(
+    host: &Host,
+    config: &Config,
+    machine: &Machine,
+    state: Option<&State>,
+) -> (Config, Vec<StandIn>) {
+    let mut config = config.clone();
+    let mut all = Vec::new();
+    let Some((why, way_out)) = why_none(host, machine, state).filter(|_| has_zram(machine)) else {
+        return (config, all);
+    };
+    for tier in &mut config.tiers {
+        let Tier { name, kind, .. } = tier;
+        let Kind::Ram(device) = kind else {
+            continue;
+        };
+        if device.driver != RamDriver::Zmeld {
+            continue;
+        }
+        replace(device, &machine.zram);
+        all.push(StandIn {
+            tier: name.to_string(),
+            asked: RamDriver::Zmeld.name(),
+            has: RamDriver::Zram.name(),
+            why: why.clone(),
+            way_out: way_out.clone(),
+        });
+    }
+    (config, all)
+}
+
+/// Why zmeld's driver cannot be had, with the way to it; none where it can, as far as one
+/// can tell.
+fn why_none(host: &Host, machine: &Machine, state: Option<&State>) -> Option<(String, String)> {
+    match machine.zmeld.presence {
+        ModulePresence::Ready => None,
+        ModulePresence::Impossible => Some((
+            "this kernel loads no modules".to_owned(),
+            "boot a kernel that does".to_owned(),
+        )),
+        ModulePresence::Absent => {
+            let dkms = dkms(host, &machine.kernel);
+            Some(why_no_zmeld(&machine.kernel, &dkms))
+        }
+        ModulePresence::Module | ModulePresence::Unknown => {
+            let said = state?.refused.as_ref()?;
+            Some((
+                format!("the kernel did not take zmeld.ko ({said})"),
+                "when that is mended (docs/secure-boot.md): zmeld down, then zmeld up".to_owned(),
+            ))
+        }
+    }
+}
+
+/// Its settings as those of a zram device, whatever kernel's that is.
+fn replace(device: &mut RamDevice, zram: &Feature) {
+    // Which codecs a kernel's zram was built with only a device tells (Debian's 6.12 has no
+    // lzo): where there is none to ask, zram takes the one that it was built for.
+    let is_there = |codec: &Codec| zram.codecs.contains(&codec.name);
+    device.driver = RamDriver::Zram;
+    device.meld = MeldMode::Off;
+    device.check_writes = None;
+    device.recompress.clear();
+    device.codec.retain(is_there);
+    for codec in &mut device.codec {
+        *codec = Codec::new(&codec.name);
+    }
+    if let Some(writeback) = &mut device.writeback {
+        writeback.compressed = false;
+    }
+}
+
+/// More of a build's log is not read.
+const LOG_MAX: usize = 1 << 20;
+
+/// A version's numbers: 0.10 comes after 0.9.
+fn numbers(version: &str) -> Vec<u64> {
+    let parts = version.split(|c: char| !c.is_ascii_digit());
+    parts.filter_map(|part| part.parse().ok()).collect()
+}
+
+fn dkms(host: &Host, kernel: &str) -> DkmsSigns {
+    const TREE: &str = "/var/lib/dkms/zmeld";
+    let sources = host.list("/usr/src").unwrap_or_default();
+    let mut versions = host.list(TREE).unwrap_or_default();
+    versions.sort_by_key(|version| numbers(version));
+    let logs = versions.iter().rev().filter_map(|version| {
+        let log = format!("{TREE}/{version}/build/make.log");
+        let bytes = host.read_start(log.as_ref(), LOG_MAX).ok()?;
+        let error = error_of_build(&String::from_utf8_lossy(&bytes), kernel)?;
+        Some((log, zmeld_linux::text::short(&error)))
+    });
+    let failed = logs.into_iter().next();
+    DkmsSigns {
+        has_sources: sources.iter().any(|name| {
+            name.starts_with("zmeld-") && host.exists(format!("/usr/src/{name}/dkms.conf"))
+        }),
+        has_headers: host.exists(format!("/lib/modules/{kernel}/build/Makefile")),
+        failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_versions_come_later() {
+        let mut versions = ["0.10.0", "0.9.1", "0.9.10", "0.9"];
+        versions.sort_by_key(|version| numbers(version));
+        assert_eq!(versions, ["0.9", "0.9.1", "0.9.10", "0.10.0"]);
+    }
+}

@@ -1,0 +1,200 @@
+//! Compressed swap that somebody else set up (zram-generator, zram-tools, by hand):
+//! it gives its place to zmeld's where that is asked for, and is never joined by a
+//! second device in silence.
+
+use zmeld_advice::{beside, ActiveSwap, CompressedPlace};
+
+use crate::error::Error;
+use crate::step::Step;
+use crate::steps::SwapOff;
+use zmeld_config::{Discard, Kind, Problem, RamDevice, Severity, Trap};
+use zmeld_migrate::import::{import, Imported, Tool};
+
+use super::{areas, Draft, Group, Steps};
+
+/// The part of a plan.
+pub(crate) const GROUP: &str = "take-over";
+
+/// The devices in RAM that another tool sets up.
+fn devices(found: &Imported) -> impl Iterator<Item = &RamDevice> {
+    found
+        .config
+        .tiers
+        .iter()
+        .filter_map(|tier| match &tier.kind {
+            Kind::Ram(device) => Some(device),
+            _ => None,
+        })
+}
+
+/// What the tool that set the areas up has them told of freed pages: the kernel does not
+/// say it of an area that is on. None where its devices differ in that.
+fn discard_of(found: &Imported) -> Discard {
+    let mut all = devices(found).map(|device| device.swap.discard);
+    let first = all.next().unwrap_or_default();
+    match all.all(|other| other == first) {
+        true => first,
+        false => Discard::None,
+    }
+}
+
+impl Draft<'_> {
+    /// The steps that switch the other areas off, after zmeld's own are on: what
+    /// comes back from them has somewhere to go. What was taken over before stays
+    /// so without being asked for again.
+    pub(super) fn take_over(&mut self) -> Result<(), Error> {
+        let others = self.others_in_ram();
+        let recorded = self
+            .recorded(GROUP)
+            .filter_map(|record| match &record.step {
+                Step::SwapOff(off) => Some(off.clone()),
+                _ => None,
+            });
+        let mut taken: Vec<SwapOff> = recorded.collect();
+        let known = taken.len();
+        let sure = self.replaces_for_certain();
+        if self.options.take_over {
+            for other in &others {
+                let path = other.area.path.clone();
+                if !taken.iter().any(|off| off.path == path) {
+                    taken.push(SwapOff {
+                        path,
+                        discard: Discard::None,
+                    });
+                }
+            }
+        }
+        let goes = |it: &ActiveSwap| sure && taken.iter().any(|off| off.path == it.area.path);
+        let stay: Vec<&ActiveSwap> = others.iter().filter(|it| !goes(it)).collect();
+        self.second_device(&stay);
+        if taken.is_empty() || !sure {
+            return Ok(());
+        }
+        // What it says of sizes is not looked at here.
+        let found = import(self.host.root(), self.machine.ram_bytes).ok();
+        let discard = found.as_ref().map_or(Discard::None, discard_of);
+        for off in &mut taken[known..] {
+            off.discard = discard;
+        }
+        let mut steps = Steps {
+            name: GROUP,
+            records: self.records,
+            steps: Vec::new(),
+        };
+        for off in taken {
+            let was = others.iter().find(|other| off.path == other.area.path);
+            let reason = match was {
+                Some(other) => format!(
+                    "somebody else set it up ({}); it keeps its settings, and zmeld down swaps to it \
+                     again",
+                    other.words()
+                ),
+                None => "zmeld down swaps to it again".to_owned(),
+            };
+            steps.add(Step::SwapOff(off), reason);
+        }
+        let steps = steps.steps;
+        self.groups.push(Group {
+            name: GROUP.to_owned(),
+            optional: false,
+            steps,
+        });
+        self.comes_again_at_boot(found.as_ref());
+        Ok(())
+    }
+
+    /// Whether a tier takes the place that does not give up by itself: one that is
+    /// optional could fail, and nothing would be swapped to.
+    fn replaces_for_certain(&self) -> bool {
+        let mut tiers = self.groups.iter();
+        tiers.any(|group| Group::is_tier(&group.name) && !group.optional)
+    }
+
+    /// Says what sets the other area up again at the next boot.
+    fn comes_again_at_boot(&mut self, found: Option<&Imported>) {
+        let Some(found) = found else {
+            return;
+        };
+        let tools = found.tools().into_iter().filter(|tool| tool.is_for_ram());
+        let ways: Vec<&str> = tools.flat_map(Tool::ways_off).copied().collect();
+        if devices(found).next().is_none() || ways.is_empty() {
+            return;
+        }
+        // No trap to accept: who accepts a second device is not told of one at boot.
+        self.problems.push(Problem::new(
+            Severity::Warning,
+            GROUP,
+            format!(
+                "what was set up before comes again at the next boot; this switches it off: {}",
+                ways.join("; ")
+            ),
+        ));
+    }
+
+    /// Compressed areas that are not zmeld's.
+    fn others_in_ram(&self) -> Vec<ActiveSwap> {
+        let own = self.own_areas();
+        let others = self.machine.compressed.iter();
+        others
+            .filter(|area| !own.contains(&area.area.path))
+            .cloned()
+            .collect()
+    }
+
+    /// What would stand beside what is there: refused, unless it is meant. A tier that
+    /// stands there already is not taken away again for it.
+    fn second_device(&mut self, others: &[&ActiveSwap]) {
+        let config = self.config;
+        let ram = self.machine.ram_bytes;
+        let page_size = rustix::param::page_size() as u64;
+        for (tier, priority) in areas(config) {
+            let (trap, place) = match &tier.kind {
+                Kind::Zswap(_) => (Trap::ZramWithZswap, CompressedPlace::Pool),
+                Kind::Ram(device) => {
+                    let limit = device.memory_limit.map_or(0, |limit| limit.bytes(ram));
+                    let size = device.size.bytes(ram);
+                    let place =
+                        CompressedPlace::device(i32::from(priority), size, limit, page_size);
+                    (Trap::SecondDevice, place)
+                }
+                Kind::Disk(_) => continue,
+            };
+            if !self.asked_for(tier) {
+                continue;
+            }
+            // What was asked for does not help where the tier could fail.
+            let way_out = match self.options.take_over {
+                false => "zmeld up --take-over puts the tier in its place",
+                true => {
+                    "no tier is certain to take its place: one that is not optional takes it over"
+                }
+            };
+            let group = Group::of_tier(tier.name.as_str());
+            let is_on = || self.machine.zswap.as_ref().is_some_and(|it| it.enabled);
+            let stands = match tier.kind {
+                Kind::Zswap(_) => self.recorded(&group).next().is_some() && is_on(),
+                _ => !self.areas_of(self.recorded(&group)).is_empty(),
+            };
+            let (severity, comes) = match stands {
+                true => (Severity::Warning, "this tier is"),
+                false => (Severity::Error, "this tier would come"),
+            };
+            for other in others {
+                let Some(what) = beside(place, CompressedPlace::of(other, page_size), ram) else {
+                    continue;
+                };
+                self.problem(
+                    severity,
+                    trap,
+                    &group,
+                    format!(
+                        "{} is swapped to already ({}), and {comes} beside it: {what}; \
+                         {way_out}",
+                        other.area.shown(),
+                        other.words()
+                    ),
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! zswap.
+
+use crate::error::Error;
+use crate::step::Step;
+use crate::steps::SetValue;
+use zmeld_config::{Kind, Trap, Zswap};
+use zmeld_observe::crypto::{compressors, has_compressor, ZWORD};
+use zmeld_observe::machine::ZSWAP;
+
+use super::{Draft, Steps};
+
+const COMPRESSOR: &str = "compressor";
+
+impl Draft<'_> {
+    pub(super) fn zswap(&mut self, zswap: &Zswap, steps: &mut Steps<'_>) -> Result<(), Error> {
+        if self.machine.zswap.is_none() {
+            return Err(Error::KernelFeature {
+                what: "this tier needs zswap".to_owned(),
+                way_out:
+                    "use a zram tier where the kernel has zram, or boot one that was built with \
+                          zswap"
+                        .to_owned(),
+            });
+        }
+        let planned = |tier: &zmeld_config::Tier| matches!(tier.kind, Kind::Disk(_));
+        let on_disk = self.machine.swaps.iter().any(|swap| !swap.is_in_ram());
+        if !self.config.tiers.iter().any(planned) && !on_disk {
+            return Err(Error::Refused {
+                what: "zswap is a cache in front of swap on a disk, and there is none: add a disk \
+                       tier beside it, or use a zram tier where the kernel has zram"
+                    .to_owned(),
+            });
+        }
+        for parameter in zswap.parameters() {
+            let name = parameter.name;
+            let path = format!("{ZSWAP}/{name}");
+            let Some(now) = self.host.read_optional(&path)? else {
+                self.warn(
+                    Trap::UnusedRule,
+                    &format!("{}.{name}", steps.name),
+                    format!(
+                        "kernel {} has no choice of it; remove it",
+                        self.machine.kernel
+                    ),
+                );
+                continue;
+            };
+            if name == COMPRESSOR && now.trim() != parameter.value {
+                self.check_compressor(&parameter.value)?;
+            }
+            steps.add_over(
+                Step::SetValue(SetValue::new(path, parameter.value)),
+                parameter.purpose,
+                Some(now),
+            );
+        }
+        Ok(())
+    }
+
+    /// The kernel refuses one that it neither has nor can load.
+    fn check_compressor(&self, wanted: &str) -> Result<(), Error> {
+        let Some(known) = self.host.read_optional("/proc/crypto")? else {
+            return Ok(());
+        };
+        if has_compressor(self.host, &self.machine.kernel, wanted)? {
+            return Ok(());
+        }
+        let known = compressors(&known);
+        let way_out = match known.is_empty() {
+            _ if wanted.starts_with(ZWORD) => {
+                "install zword-dkms, or name another compressor".to_owned()
+            }
+            true => "leave compressor out".to_owned(),
+            false => format!("set compressor to one of {}", known.join(", ")),
+        };
+        Err(Error::KernelFeature {
+            what: format!("zswap would need {wanted}"),
+            way_out,
+        })
+    }
+}

@@ -1,0 +1,387 @@
+//! A step: one change to the machine that can be checked, applied, verified and
+//! undone, and that is written down before it is made.
+//!
+//! What makes a run that was killed anywhere harmless:
+//! 1. Before a step is applied, what has to be known to undo it is on disk
+//!    ([`Record::before`]).
+//! 2. Undoing tolerates a step that was not applied at all, half, or twice.
+//! 3. Undoing touches only what the step made: a device that was replaced or a
+//!    value that somebody else changed since stays as it is, and so does whatever
+//!    has the name by now of what it made ([`Record::identity`]).
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::event::{Event, Listener};
+use crate::identity::Identity;
+use crate::steps::{
+    AddDevice, CreateFile, FormatLuks, LoadModule, MakeSwap, OpenCrypt, SetAttribute, SetValue,
+    SwapOff, SwapOn,
+};
+use zmeld_linux::Host;
+
+/// A device that a step works on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeviceRef {
+    /// One that was there before, or a file.
+    Path(PathBuf),
+    /// The RAM device that this group added.
+    Added,
+    /// The encrypted mapping of that name.
+    Mapped(String),
+}
+
+/// One change to the machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+pub enum Step {
+    /// Load a module.
+    LoadModule(LoadModule),
+    /// Make a zram or zmeld device.
+    AddDevice(AddDevice),
+    /// Write an attribute of the device that was added.
+    SetAttribute(SetAttribute),
+    /// Create a swap file.
+    CreateFile(CreateFile),
+    /// Make a LUKS volume.
+    FormatLuks(FormatLuks),
+    /// Open an encrypted mapping.
+    OpenCrypt(OpenCrypt),
+    /// Write a swap header.
+    MakeSwap(MakeSwap),
+    /// Switch a swap area on.
+    SwapOn(SwapOn),
+    /// Set a tunable.
+    SetValue(SetValue),
+    /// Switch somebody else's swap area off.
+    SwapOff(SwapOff),
+}
+
+impl Step {
+    /// The device or mapping of its own group that it is about, or that it makes.
+    pub(crate) fn of_made(&self) -> Option<DeviceRef> {
+        let device = match self {
+            Step::AddDevice(_) | Step::SetAttribute(_) => DeviceRef::Added,
+            Step::OpenCrypt(open) => DeviceRef::Mapped(open.name.clone()),
+            Step::MakeSwap(make) => make.device.clone(),
+            Step::SwapOn(on) => on.device.clone(),
+            _ => return None,
+        };
+        (!matches!(device, DeviceRef::Path(_))).then_some(device)
+    }
+}
+
+/// A step as it was begun.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// The part of the plan that it belongs to.
+    pub group: String,
+    /// The step.
+    pub step: Step,
+    /// Whether it was seen to be applied; if not, it may be, in part.
+    pub done: bool,
+    /// What was there before, as the step needs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// The device that it made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<MadeDevice>,
+    /// Which thing it is about: what it works on, or what it made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<Identity>,
+    /// The run that began it; 0 where a version before wrote it.
+    #[serde(default)]
+    pub run: u64,
+}
+
+impl Record {
+    /// Whether it changed something: a value that was as wanted before is written down,
+    /// so that all of a plan is, and was not set.
+    pub fn is_change(&self) -> bool {
+        match &self.step {
+            Step::SetValue(set) => self.before.as_ref() != Some(&set.value),
+            // A codec that the kernel lacks was not set.
+            Step::SetAttribute(_) => self.before.is_none(),
+            _ => true,
+        }
+    }
+}
+
+/// A RAM device that a step made. In the journal: `zram1 42`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct MadeDevice {
+    /// Its name: `zram1`.
+    pub name: String,
+    /// The number that no other disk has had since boot (from Linux 5.15); none
+    /// before.
+    pub sequence: Option<String>,
+}
+
+impl From<String> for MadeDevice {
+    fn from(text: String) -> MadeDevice {
+        let (name, sequence) = match text.split_once(' ') {
+            Some((name, sequence)) => (name.to_owned(), Some(sequence.to_owned())),
+            None => (text, None),
+        };
+        MadeDevice { name, sequence }
+    }
+}
+
+impl From<MadeDevice> for String {
+    fn from(device: MadeDevice) -> String {
+        match device.sequence {
+            Some(sequence) => format!("{} {sequence}", device.name),
+            None => device.name,
+        }
+    }
+}
+
+/// What a step is given to work with.
+pub struct StepContext<'a> {
+    /// The machine.
+    pub host: &'a Host,
+    /// What was begun so far.
+    pub records: &'a [Record],
+    /// The part of the plan that the step belongs to.
+    pub group: &'a str,
+    /// Who is told what happens.
+    pub listener: &'a mut Listener<'a>,
+    /// Set when the run is to stop; none while it goes back.
+    pub stop: Option<&'a AtomicBool>,
+    /// Whether areas are switched off even where that costs a program.
+    pub force: bool,
+    /// Whether what the kernel lacks is an error: an experiment compares what it names.
+    pub only_named: bool,
+    /// Writes down at once which thing a step made; none where nothing is applied.
+    pub remember: Option<Remember<'a>>,
+    /// Whether what a step is about was left as it is, being somebody else's by now.
+    pub left: bool,
+}
+
+/// Writes down which thing a step made.
+pub type Remember<'a> = &'a mut dyn FnMut(Identity) -> Result<(), Error>;
+
+impl StepContext<'_> {
+    /// Tells the listener.
+    pub(crate) fn tell(&mut self, event: Event<'_>) {
+        (self.listener)(event);
+    }
+
+    /// Whether the run is to stop.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.is_some_and(|stop| stop.load(Ordering::SeqCst))
+    }
+
+    /// The name of the device that this group added, `zram1`; none where it is gone,
+    /// and another has its name perhaps.
+    pub(crate) fn added(&self) -> Result<Option<String>, Error> {
+        added(self.host, self.records, self.group)
+    }
+
+    /// The path of a device; none where the step that makes it was not done, or
+    /// what it made is gone.
+    pub(crate) fn path_of(&self, device: &DeviceRef) -> Result<Option<PathBuf>, Error> {
+        path_of(self.host, self.records, self.group, device)
+    }
+
+    /// [`StepContext::path_of`] where the device has to be there.
+    pub(crate) fn path(&self, device: &DeviceRef) -> Result<PathBuf, Error> {
+        self.path_of(device)?.ok_or_else(|| self.no_device())
+    }
+
+    pub(crate) fn no_device(&self) -> Error {
+        Error::malformed(
+            zmeld_observe::run_folder::STATE,
+            format!(
+                "does not say which device {} has, or that device is gone",
+                self.group
+            ),
+        )
+    }
+
+    /// Writes down at once which thing the step made.
+    pub(crate) fn remember(&mut self, identity: Identity) -> Result<(), Error> {
+        match &mut self.remember {
+            Some(remember) => remember(identity),
+            None => Ok(()),
+        }
+    }
+
+    /// Says what is not taken back since it is not what the step was about.
+    pub(crate) fn tell_left(&mut self, path: &Path, why: &str) {
+        self.leave(&left_as_it_is(path, why));
+    }
+
+    /// Says of something that it is left, and why.
+    pub(crate) fn leave(&mut self, text: &str) {
+        self.left = true;
+        self.tell(Event::Note { text });
+    }
+
+    /// Says that only a name could be compared.
+    pub(crate) fn tell_by_name(&mut self, path: &Path) {
+        let text = format!(
+            "{} is told by its name only: the zmeld that set it up did not write down which it is",
+            path.display()
+        );
+        self.tell(Event::Note { text: &text });
+    }
+}
+
+/// What is said of something that is not what a step was about.
+pub(crate) fn left_as_it_is(path: &Path, why: &str) -> String {
+    format!("{} is left as it is: {why}", path.display())
+}
+
+/// The name of the device that a group added, if it is there and still the same.
+pub(crate) fn added(host: &Host, records: &[Record], group: &str) -> Result<Option<String>, Error> {
+    let mut ours = records.iter().rev().filter(|record| record.group == group);
+    let device = ours.find_map(|record| match &record.step {
+        Step::AddDevice(step) => Some(step.device(host, record)),
+        _ => None,
+    });
+    device.unwrap_or(Ok(None))
+}
+
+/// The path of a device of a group's steps; none where it is not there, or not the
+/// same any more.
+pub(crate) fn path_of(
+    host: &Host,
+    records: &[Record],
+    group: &str,
+    device: &DeviceRef,
+) -> Result<Option<PathBuf>, Error> {
+    Ok(match device {
+        DeviceRef::Added => added(host, records, group)?.map(|name| Path::new("/dev").join(name)),
+        device => device.path(),
+    })
+}
+
+/// A change that can be applied, looked at and taken back.
+pub(crate) trait Reversible {
+    /// What it does, in a few words that name the device.
+    fn describe(&self) -> String;
+
+    /// Looks before anything is changed: refuses what must not be done, and gives
+    /// what has to be known to undo the step.
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error>;
+
+    /// Which thing it is about, as far as that can be told before: it is written down
+    /// before the change is made, so that a run that is killed takes nothing else.
+    fn identity(
+        &self,
+        context: &mut StepContext<'_>,
+        before: Option<&str>,
+    ) -> Result<Option<Identity>, Error> {
+        let _ = (context, before);
+        Ok(None)
+    }
+
+    /// Makes the change and sees that it was made; gives what later steps need.
+    fn apply(
+        &self,
+        context: &mut StepContext<'_>,
+        record: &Record,
+    ) -> Result<Option<MadeDevice>, Error>;
+
+    /// Is the change, made in an earlier run, still in place?
+    fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error>;
+
+    /// Takes the change back; nothing is left to do where it was not made.
+    fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error>;
+
+    /// What is not as it was before the step although it was taken back, in
+    /// words; looked at afterwards.
+    fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error>;
+}
+
+impl Step {
+    pub(crate) fn reversible(&self) -> &dyn Reversible {
+        match self {
+            Step::LoadModule(step) => step,
+            Step::AddDevice(step) => step,
+            Step::SetAttribute(step) => step,
+            Step::CreateFile(step) => step,
+            Step::FormatLuks(step) => step,
+            Step::OpenCrypt(step) => step,
+            Step::MakeSwap(step) => step,
+            Step::SwapOn(step) => step,
+            Step::SetValue(step) => step,
+            Step::SwapOff(step) => step,
+        }
+    }
+
+    /// What it does, in a few words: exact, as it is written down and as JSON has it.
+    pub fn describe(&self) -> String {
+        self.reversible().describe()
+    }
+
+    /// The same for people: "23.5 GiB" in place of bytes.
+    pub fn words(&self) -> String {
+        match self {
+            Step::SetAttribute(step) => step.words(),
+            step => step.describe(),
+        }
+    }
+}
+
+impl Step {
+    /// What it is about: of two steps of one group that are about the same, the later
+    /// replaces the earlier.
+    pub(crate) fn sets(&self) -> String {
+        match self {
+            Step::SetValue(set) => set.path.clone(),
+            Step::SetAttribute(SetAttribute::Recompression { priority, .. }) => {
+                format!("recompression {priority}")
+            }
+            Step::SetAttribute(SetAttribute::CodecParameters(parameters)) => {
+                // `priority=1 level=3`
+                let first = parameters.split_whitespace().next();
+                format!("parameters {}", first.unwrap_or_default())
+            }
+            Step::SetAttribute(set) => set.name().to_owned(),
+            Step::SwapOff(off) => format!("swap off {}", off.path.display()),
+            Step::LoadModule(_) => "module".to_owned(),
+            Step::AddDevice(_) => "device".to_owned(),
+            Step::CreateFile(_) => "file".to_owned(),
+            Step::FormatLuks(_) => "volume".to_owned(),
+            Step::OpenCrypt(_) => "mapping".to_owned(),
+            Step::MakeSwap(_) => "header".to_owned(),
+            Step::SwapOn(_) => "area".to_owned(),
+        }
+    }
+
+    /// What the kernel has where this is not written, of what it changes on a device in
+    /// use; none of anything else.
+    pub(crate) fn as_it_comes(&self) -> Option<Step> {
+        match self {
+            Step::SetAttribute(set) => set.as_it_comes().map(Step::SetAttribute),
+            _ => None,
+        }
+    }
+}
+
+impl DeviceRef {
+    /// Its path, where that does not hang on what was added.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        match self {
+            DeviceRef::Path(path) => Some(path.clone()),
+            DeviceRef::Mapped(name) => Some(Path::new("/dev/mapper").join(name)),
+            DeviceRef::Added => None,
+        }
+    }
+
+    /// How a description names it.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            DeviceRef::Path(path) => path.display().to_string(),
+            DeviceRef::Added => "the new device".to_owned(),
+            DeviceRef::Mapped(name) => format!("/dev/mapper/{name}"),
+        }
+    }
+}

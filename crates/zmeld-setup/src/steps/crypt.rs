@@ -1,0 +1,361 @@
+//! Encrypted mappings: LUKS2 with a key file, or plain dm-crypt with a key that
+//! nobody ever knows and that is gone with the power.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{carries, pin, refuse_to_lose, signatures, thing, Thing};
+use crate::error::Error;
+use crate::identity::{new_uuid, stands_on, Identity};
+use crate::step::{left_as_it_is, DeviceRef, MadeDevice, Record, Reversible, StepContext};
+use zmeld_config::Cipher;
+use zmeld_linux::command::Invocation;
+use zmeld_linux::shell;
+use zmeld_linux::Host;
+
+/// How `wipefs` calls a LUKS volume.
+const LUKS: &str = "crypto_LUKS";
+
+/// What was found where [`FormatLuks`] had nothing to do.
+const IS_LUKS: &str = "luks";
+
+/// Make a LUKS2 volume, unless there is one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FormatLuks {
+    /// Where.
+    pub device: DeviceRef,
+    /// The file with its key.
+    pub key_file: PathBuf,
+    /// How it is to encrypt.
+    pub cipher: Cipher,
+}
+
+/// How a mapping encrypts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// As the volume's header says.
+    Luks {
+        /// The file with its key.
+        key_file: PathBuf,
+    },
+    /// Plain, with a random key.
+    Random {
+        /// With this cipher.
+        cipher: Cipher,
+    },
+}
+
+/// Open a mapping.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenCrypt {
+    /// Its name below `/dev/mapper`.
+    pub name: String,
+    /// The device below it.
+    pub device: DeviceRef,
+    /// How.
+    pub mode: Mode,
+    /// Whether freed pages are told to the drive, which shows where they were.
+    pub allow_discards: bool,
+}
+
+fn mapping(name: &str) -> PathBuf {
+    Path::new("/dev/mapper").join(name)
+}
+
+/// A key file is a secret: refuses one that others may read.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_key_file(host: &Host, path: &Path) -> Result<(), Error> {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    pin::check_key(host, path)?;
+    let meta = host
+        .tree()
+        .metadata(path)
+        .map_err(|err| Error::io("read the key in", path, err))?;
+    let wrong = |problem: &str, way_out: String| {
+        Err(Error::NoPlace {
+            path: path.to_path_buf(),
+            problem: problem.to_owned(),
+            way_out,
+        })
+    };
+    if !meta.is_file() {
+        return wrong("it is no file", "name a file that holds the key".to_owned());
+    }
+    if meta.len() == 0 {
+        return wrong(
+            "it is empty, and no key",
+            format!(
+                "make one: dd if=/dev/urandom of={} bs=64 count=1",
+                shell::path(path)
+            ),
+        );
+    }
+    if meta.permissions().mode() & 0o077 != 0 {
+        return wrong(
+            "others than its owner may read this key",
+            format!("chmod 600 {}", shell::path(path)),
+        );
+    }
+    if meta.uid() != 0 && host.root() == Path::new("/") {
+        return wrong(
+            "it belongs to an ordinary user, who can read all that is swapped",
+            format!("chown root {}", shell::path(path)),
+        );
+    }
+    Ok(())
+}
+
+impl Reversible for FormatLuks {
+    fn describe(&self) -> String {
+        format!(
+            "make {} a LUKS2 volume ({}, {} bits)",
+            self.device.name(),
+            self.cipher.name,
+            self.cipher.key_size
+        )
+    }
+
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
+        let path = context.path(&self.device)?;
+        check_key_file(context.host, &self.key_file)?;
+        let found = signatures(context.host, &path)?;
+        match &found[..] {
+            [] => Ok(None),
+            [one] if one == LUKS => Ok(Some(IS_LUKS.to_owned())),
+            _ => Err(carries(&path, &found)),
+        }
+    }
+
+    fn identity(
+        &self,
+        context: &mut StepContext<'_>,
+        before: Option<&str>,
+    ) -> Result<Option<Identity>, Error> {
+        let path = context.path(&self.device)?;
+        let mut identity = Identity::of(context.host, &path)?.unwrap_or_default();
+        if before != Some(IS_LUKS) {
+            identity.luks = Some(new_uuid()?);
+        }
+        Ok(Some(identity))
+    }
+
+    fn apply(
+        &self,
+        context: &mut StepContext<'_>,
+        record: &Record,
+    ) -> Result<Option<MadeDevice>, Error> {
+        if record.before.as_deref() == Some(IS_LUKS) {
+            return Ok(None);
+        }
+        let device = pin::same_device(context, &self.device, record)?;
+        // Another may have had the name when it was looked at.
+        refuse_to_lose(context.host, &device)?;
+        // The key file is random, not a passphrase: stretching it adds nothing,
+        // and argon2 would take memory on a machine that is short of it.
+        let mut format = Invocation::new("cryptsetup")
+            .args(["luksFormat", "--batch-mode", "--type", "luks2"])
+            .args(["--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000"])
+            .args(["--cipher", &self.cipher.name])
+            .args(["--key-size", &self.cipher.key_size.to_string()]);
+        if let Some(uuid) = record.identity.as_ref().and_then(|it| it.luks.as_ref()) {
+            format = format.args(["--uuid", uuid]);
+        }
+        let format = format
+            .arg(context.host.path(&device))
+            .arg(context.host.path(&self.key_file));
+        context.host.run(&format)?;
+        Ok(None)
+    }
+
+    fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
+        let Some(path) = context.path_of(&self.device)?.filter(|_| record.done) else {
+            return Ok(false);
+        };
+        if let Thing::Gone | Thing::Other(_) = thing(context.host, &path, record)? {
+            return Ok(false);
+        }
+        Ok(signatures(context.host, &path)? == [LUKS])
+    }
+
+    fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
+        let path = match &self.device {
+            DeviceRef::Path(path) if record.before.is_none() => &pin::own_name(context.host, path),
+            _ => return Ok(()),
+        };
+        match thing(context.host, path, record)? {
+            Thing::Gone => return Ok(()),
+            Thing::Other(why) => {
+                context.tell_left(path, why);
+                return Ok(());
+            }
+            Thing::Same | Thing::Named => {}
+        }
+        if !signatures(context.host, path)?.iter().any(|it| it == LUKS) {
+            return Ok(());
+        }
+        if record.identity.is_none() {
+            context.tell_by_name(path);
+        }
+        if matches!(
+            thing(context.host, path, record)?,
+            Thing::Gone | Thing::Other(_)
+        ) {
+            return Ok(());
+        }
+        let wipefs = Invocation::new("wipefs")
+            .args(["--all", "--types", LUKS])
+            .arg(context.host.path(path));
+        context.host.run(&wipefs)?;
+        Ok(())
+    }
+
+    fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
+        if let Some(path) = self.device.path().filter(|_| record.before.is_none()) {
+            if let Thing::Other(why) = thing(host, &path, record)? {
+                return Ok(Some(left_as_it_is(&path, why)));
+            }
+        }
+        Ok(super::written_over(&self.device, record))
+    }
+}
+
+impl Reversible for OpenCrypt {
+    fn describe(&self) -> String {
+        let how = match &self.mode {
+            Mode::Luks { key_file } => format!("with the key in {}", key_file.display()),
+            Mode::Random { cipher } => {
+                format!(
+                    "with a random key ({}, {} bits)",
+                    cipher.name, cipher.key_size
+                )
+            }
+        };
+        format!(
+            "open {} as /dev/mapper/{} {how}",
+            self.device.name(),
+            self.name
+        )
+    }
+
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
+        let path = context.path(&self.device)?;
+        if context.host.exists(mapping(&self.name)) {
+            return Err(Error::InUse {
+                device: mapping(&self.name),
+                by: "a mapping that zmeld did not open".to_owned(),
+                way_out: format!(
+                    "close it (cryptsetup close {}) or rename the tier",
+                    self.name
+                ),
+            });
+        }
+        match &self.mode {
+            Mode::Luks { key_file } => check_key_file(context.host, key_file)?,
+            // Every byte will be overwritten: only what carries nothing.
+            Mode::Random { .. } => refuse_to_lose(context.host, &path)?,
+        }
+        Ok(None)
+    }
+
+    fn apply(
+        &self,
+        context: &mut StepContext<'_>,
+        record: &Record,
+    ) -> Result<Option<MadeDevice>, Error> {
+        let device = pin::same_device(context, &self.device, record)?;
+        if let Mode::Random { .. } = self.mode {
+            refuse_to_lose(context.host, &device)?;
+        }
+        let mut open = Invocation::new("cryptsetup").args(["open", "--batch-mode"]);
+        if self.allow_discards {
+            open = open.arg("--allow-discards");
+        }
+        open = match &self.mode {
+            Mode::Luks { key_file } => {
+                // A volume's own tokens are tried before the key: who made it may have the
+                // other half.
+                if takes_no_tokens(context.host)? {
+                    open = open.arg(NO_TOKENS);
+                }
+                open.args(["--type", "luks", "--key-file"])
+                    .arg(context.host.path(key_file))
+            }
+            Mode::Random { cipher } => open
+                .args(["--type", "plain", "--key-file", "/dev/urandom"])
+                .args(["--cipher", &cipher.name])
+                .args(["--key-size", &cipher.key_size.to_string()]),
+        };
+        let open = open.arg(context.host.path(device));
+        context.host.run(&open.arg(self.name.as_str()))?;
+        if let Some(identity) = Identity::of(context.host, &mapping(&self.name))? {
+            context.remember(identity)?;
+            return Ok(None);
+        }
+        Err(Error::malformed(
+            mapping(&self.name),
+            "is missing although cryptsetup opened it",
+        ))
+    }
+
+    fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
+        let is_ours = matches!(
+            thing(context.host, &mapping(&self.name), record)?,
+            Thing::Same | Thing::Named
+        );
+        Ok(record.done && is_ours)
+    }
+
+    fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
+        let path = mapping(&self.name);
+        match self.mapped(context.host, record)? {
+            Thing::Gone => return Ok(()),
+            Thing::Other(why) => {
+                context.tell_left(&path, why);
+                return Ok(());
+            }
+            Thing::Named if record.done => context.tell_by_name(&path),
+            Thing::Same | Thing::Named => {}
+        }
+        context
+            .host
+            .run(&Invocation::new("cryptsetup").args(["close", &self.name]))?;
+        Ok(())
+    }
+
+    fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
+        let path = mapping(&self.name);
+        Ok(match (self.mapped(host, record)?, &self.mode) {
+            (Thing::Other(why), _) => Some(left_as_it_is(&path, why)),
+            (Thing::Same | Thing::Named, _) => Some(format!("{} is still open", path.display())),
+            (Thing::Gone, Mode::Random { .. }) => super::written_over(&self.device, record),
+            (Thing::Gone, Mode::Luks { .. }) => None,
+        })
+    }
+}
+
+/// From cryptsetup 2.4 on; before, it knows none.
+const NO_TOKENS: &str = "--disable-external-tokens";
+
+fn takes_no_tokens(host: &Host) -> Result<bool, Error> {
+    let said = host.run(&Invocation::new("cryptsetup").arg("--help"))?;
+    Ok(said.contains(NO_TOKENS))
+}
+
+impl OpenCrypt {
+    /// The mapping of that name. Where it was not written down which it is, it has to
+    /// stand on this step's device.
+    fn mapped(&self, host: &Host, record: &Record) -> Result<Thing, Error> {
+        let path = mapping(&self.name);
+        let found = thing(host, &path, record)?;
+        if let (Thing::Named, Some(below)) = (&found, self.device.path()) {
+            if stands_on(host, &path, &below)? == Some(false) {
+                return Ok(Thing::Other("it stands on another device"));
+            }
+        }
+        Ok(found)
+    }
+}

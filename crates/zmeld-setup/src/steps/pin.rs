@@ -1,0 +1,327 @@
+//! A swap file is pinned before root works on it: the kernel writes the memory of all
+//! programs into it, so that nobody but root may name it, put another in its place or
+//! read it.
+
+use std::fs::Metadata;
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use zmeld_linux::command::Invocation;
+use zmeld_linux::own::{self, Pinned};
+use zmeld_linux::Host;
+
+use super::{thing, Thing};
+use crate::error::Error;
+use crate::identity::Identity;
+use crate::step::{DeviceRef, Record, Step, StepContext};
+use zmeld_observe::run_folder::{self, owner};
+
+/// Whether a path names a swap file; what is below `/dev` is the system's.
+pub(super) fn is_file(path: &Path) -> bool {
+    !path.starts_with("/dev")
+}
+
+/// A swap file's place, in folders that are root's alone to write.
+///
+/// # Errors
+/// Which folder is not, and the way out.
+pub(super) fn place(host: &Host, path: &Path) -> Result<Pinned, Error> {
+    let pinned = Pinned::open(host.root(), &host.path(path), Some(owner(host)));
+    pinned.map_err(|err| {
+        foreign(host, err, |folder| {
+            let below = path.strip_prefix(folder).unwrap_or(Path::new(""));
+            match host.tree().link(folder) {
+                Some(_) => format!(
+                    "a link may lead elsewhere by the time that root writes there; name the file \
+                     as {}",
+                    host.resolved(folder).join(below).display()
+                ),
+                None => {
+                    "who may write a folder has root swap to another file; choose a place where \
+                         root alone may write each folder from / down, such as /var/lib"
+                        .to_owned()
+                }
+            }
+        })
+    })
+}
+
+/// Refuses a swap file that others may read, and one whose name others may give to
+/// another file. It need not be there yet.
+///
+/// # Errors
+/// What is wrong with it or a folder above it, and the way out.
+pub fn check_owner(host: &Host, path: &Path) -> Result<(), Error> {
+    found(host, path).map(drop)
+}
+
+fn found(host: &Host, path: &Path) -> Result<(Pinned, Option<Metadata>), Error> {
+    let pinned = place(host, path)?;
+    let found = pinned.secret(owner(host)).map_err(|err| {
+        foreign(host, err, |_| {
+            "who may read it, or has it open, reads the memory of all programs; remove it, and \
+             with its size in the configuration zmeld makes one that is root's alone"
+                .to_owned()
+        })
+    })?;
+    Ok((pinned, found))
+}
+
+/// The swap file that is there, which nobody but root may read.
+///
+/// # Errors
+/// Those of [`check_owner`]; that it is not there.
+pub(super) fn file(host: &Host, path: &Path) -> Result<(Pinned, Metadata), Error> {
+    match found(host, path)? {
+        (pinned, Some(meta)) => Ok((pinned, meta)),
+        _ => Err(Error::io("look at", path, std::io::ErrorKind::NotFound)),
+    }
+}
+
+/// [`file`], where it is the one that a step was begun with.
+///
+/// # Errors
+/// Those of [`file`]; that it is another by now.
+pub(super) fn same_file(host: &Host, path: &Path, record: &Record) -> Result<Pinned, Error> {
+    let (pinned, meta) = file(host, path)?;
+    match is_of(&meta, record) {
+        true => Ok(pinned),
+        false => Err(Error::NoPlace {
+            path: path.to_path_buf(),
+            problem: "it is another file by now".to_owned(),
+            way_out: "find out who replaces it".to_owned(),
+        }),
+    }
+}
+
+/// The file that a record is about, wherever it lies: to take back what was done to it.
+/// None where another has its name by now.
+///
+/// # Errors
+/// When it cannot be looked at.
+pub(super) fn recorded(host: &Host, path: &Path, record: &Record) -> Result<Option<Pinned>, Error> {
+    let pinned = anywhere(host, path)?;
+    let Some(pinned) = pinned else {
+        return Ok(None);
+    };
+    let meta = pinned
+        .metadata()
+        .map_err(|err| foreign(host, err, |_| String::new()))?;
+    let is_it = meta.is_some_and(|meta| meta.is_file() && is_of(&meta, record));
+    Ok(is_it.then_some(pinned))
+}
+
+/// A file by its path, whoever may write its folders; none where they are gone.
+fn anywhere(host: &Host, path: &Path) -> Result<Option<Pinned>, Error> {
+    let folder = host.resolved(path.parent().unwrap_or(Path::new("/")));
+    let real = host.path(folder.join(path.file_name().unwrap_or_default()));
+    match Pinned::open(host.root(), &real, None) {
+        Ok(pinned) => Ok(Some(pinned)),
+        Err(own::Error::Foreign { .. }) => Ok(None),
+        Err(own::Error::Io { cause, .. }) if zmeld_linux::host::is_absent(&cause) => Ok(None),
+        Err(err) => Err(foreign(host, err, |_| String::new())),
+    }
+}
+
+fn is_of(meta: &Metadata, record: &Record) -> bool {
+    let known = record.identity.as_ref().and_then(|it| it.file.as_ref());
+    known.is_none_or(|known| *known == Identity::file_of(meta))
+}
+
+/// Names a device to a command, or a file that stays the same while it runs.
+///
+/// # Errors
+/// When the file cannot be looked at.
+pub(super) fn named(host: &Host, command: Invocation, path: &Path) -> Result<Invocation, Error> {
+    let pinned = match is_file(path) {
+        true => anywhere(host, path)?,
+        false => None,
+    };
+    Ok(match pinned {
+        Some(pinned) => given(command, &pinned),
+        None => command.arg(host.path(path)),
+    })
+}
+
+/// Names a pinned file to a command.
+pub(super) fn given(command: Invocation, pinned: &Pinned) -> Invocation {
+    match pinned.file() {
+        Some(file) => command.object(pinned.path(), file),
+        None => command.arg(pinned.path()),
+    }
+}
+
+/// Refuses a key in a folder which others may write, or that a link leads to.
+///
+/// # Errors
+/// Which folder it is, and the way out.
+pub(super) fn check_key(host: &Host, path: &Path) -> Result<(), Error> {
+    let way_out = "who may put another key there reads all that is swapped; name the file itself, \
+                   in folders that root alone may write, such as /etc/zmeld";
+    check_read(host, path, way_out).map(drop)
+}
+
+/// What is not root's alone, with the way out.
+fn foreign(host: &Host, err: own::Error, way_out: impl FnOnce(&Path) -> String) -> Error {
+    run_folder::foreign(host, err, way_out).into()
+}
+
+/// Refuses a dictionary that others may write, or exchange.
+///
+/// # Errors
+/// What is wrong with it, and the way out.
+pub fn check_dictionary(host: &Host, path: &Path) -> Result<(), Error> {
+    let way_out = "the kernel reads all of it into memory; name the file itself, root's alone to \
+                   write, such as below /etc/zmeld";
+    let Some(meta) = check_read(host, path, way_out)? else {
+        return Ok(());
+    };
+    let checked = own::check(path, &meta, owner(host));
+    checked.map_err(|err| foreign(host, err, |_| way_out.to_owned()))
+}
+
+/// What root is to read: named through no link, in folders of root's alone.
+fn check_read(host: &Host, path: &Path, way_out: &str) -> Result<Option<Metadata>, Error> {
+    let said = |err| foreign(host, err, |_: &Path| way_out.to_owned());
+    let pinned = Pinned::open(host.root(), &host.path(path), Some(owner(host)));
+    let meta = pinned.map_err(said)?.metadata().map_err(said)?;
+    match meta.as_ref().is_some_and(Metadata::is_symlink) {
+        true => Err(Error::NoPlace {
+            path: path.to_path_buf(),
+            problem: "it is a symbolic link".to_owned(),
+            way_out: way_out.to_owned(),
+        }),
+        false => Ok(meta),
+    }
+}
+
+/// Refuses a device that is named in a folder which others may write, that others may
+/// open, or that is made of a file of theirs: a label, or a user's loop device, leads to any.
+///
+/// # Errors
+/// What is wrong with it, and the way out.
+pub fn check_device(host: &Host, path: &Path) -> Result<(), Error> {
+    place(host, path)?;
+    let device = host.resolved(path);
+    let Ok(meta) = host.tree().metadata(&device) else {
+        return Ok(());
+    };
+    let is_open = meta.file_type().is_block_device() && meta.mode() & 0o007 != 0;
+    if is_open || meta.uid() != 0 && meta.uid() != owner(host) {
+        return Err(Error::NoPlace {
+            path: device,
+            problem: "who is not root may open it".to_owned(),
+            way_out: "find out who opened it to others, and name a device that is root's alone"
+                .to_owned(),
+        });
+    }
+    let name = device.file_name().unwrap_or_default();
+    check_below(host, &Path::new("/sys/class/block").join(name), 0)
+}
+
+/// The device that a step works on, by the kernel's own name. It is held to what it was
+/// when the step was begun, and when an earlier one of the group wrote to it.
+///
+/// # Errors
+/// Those of [`check_device`]; that it is another by now.
+pub(super) fn same_device(
+    context: &StepContext<'_>,
+    device: &DeviceRef,
+    record: &Record,
+) -> Result<PathBuf, Error> {
+    let host = context.host;
+    let path = own_name(host, &context.path(device)?);
+    // The drive of an experiment is made of a file of its own, in a folder for all.
+    if !context.only_named {
+        check_device(host, &path)?;
+    }
+    let of_group = context
+        .records
+        .iter()
+        .filter(|it| it.group == context.group);
+    let written = of_group.filter(|it| match &it.step {
+        Step::FormatLuks(format) => it.done && format.device == *device,
+        Step::MakeSwap(make) => it.done && make.device == *device,
+        _ => false,
+    });
+    let mut own = record.clone();
+    if let (Step::FormatLuks(_) | Step::MakeSwap(_), Some(is)) = (&record.step, &mut own.identity) {
+        // The header is not written yet.
+        (is.swap, is.luks) = (None, None);
+    }
+    for record in written.chain([&own]) {
+        if let Thing::Other(why) = thing(host, &path, record)? {
+            return Err(Error::NoPlace {
+                path,
+                problem: why.to_owned(),
+                way_out: "find out what has its name, and try again".to_owned(),
+            });
+        }
+    }
+    Ok(path)
+}
+
+/// A device by the kernel's own name: a label leads elsewhere as soon as a stick has it.
+pub(super) fn own_name(host: &Host, path: &Path) -> PathBuf {
+    match is_file(path) {
+        true => path.to_path_buf(),
+        false => host.resolved(path),
+    }
+}
+
+/// Devices stand on each other no deeper than that.
+const DEPTH_MAX: usize = 8;
+
+/// What a device is made of: a file behind a loop device is held to what holds for a
+/// swap file, however many devices stand between.
+fn check_below(host: &Host, device: &Path, depth: usize) -> Result<(), Error> {
+    // A partition has it above itself.
+    for path in ["loop/backing_file", "../loop/backing_file"] {
+        let Some(file) = host.read_optional(device.join(path))? else {
+            continue;
+        };
+        let is_above = path.starts_with("..");
+        let device = device.join(if is_above { ".." } else { "" });
+        let file = Path::new(file.trim_end_matches('\n'));
+        let is_gone = file.to_string_lossy().ends_with(" (deleted)") || !host.exists(file);
+        if is_gone || !is_made_of(host, &device, file)? {
+            return Err(Error::NoPlace {
+                path: file.to_path_buf(),
+                problem: "a loop device has it, and nobody knows who else does".to_owned(),
+                way_out: "name the file itself, as file = \"PATH\", in a place of root's"
+                    .to_owned(),
+            });
+        }
+        check_owner(host, file)?;
+    }
+    let below = host.list(device.join("slaves")).unwrap_or_default();
+    for name in below.iter().filter(|_| depth < DEPTH_MAX) {
+        check_below(host, &Path::new("/sys/class/block").join(name), depth + 1)?;
+    }
+    Ok(())
+}
+
+/// Whether a loop device is made of the file that has this path here. Its own says what the
+/// path was where it was opened, which may be a mount namespace of a user's.
+fn is_made_of(host: &Host, device: &Path, file: &Path) -> Result<bool, Error> {
+    // Who is not root is not told, and neither is who only looks: root asks again.
+    if !rustix::process::geteuid().is_root() {
+        return Ok(true);
+    }
+    let device = host.resolved(device);
+    let device = Path::new("/dev").join(device.file_name().unwrap_or_default());
+    let losetup = Invocation::new("losetup").args(["--noheadings", "--output"]);
+    let losetup = losetup.args(["BACK-MAJ:MIN,BACK-INO"]);
+    let said = match host
+        .run(&losetup.arg(host.path(device)))
+        .map_err(Error::from)
+    {
+        Err(err) if err.refused_with() == Some(ErrorKind::PermissionDenied) => return Ok(true),
+        said => said?,
+    };
+    let meta = host.tree().metadata(file);
+    let meta = meta.map_err(|err| Error::io("look at", file, err))?;
+    let is = Identity::file_of(&meta);
+    Ok(said.split_whitespace().eq(is.split_whitespace().take(2)))
+}

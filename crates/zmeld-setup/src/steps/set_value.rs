@@ -1,0 +1,128 @@
+//! A tunable below `/proc/sys`, or a parameter of a module.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Error;
+use crate::step::{MadeDevice, Record, Reversible, StepContext};
+use zmeld_linux::text::short;
+use zmeld_linux::Host;
+use zmeld_observe::machine::ZSWAP;
+
+/// Set a value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetValue {
+    /// The file.
+    pub path: String,
+    /// What it is to say.
+    pub value: String,
+}
+
+impl SetValue {
+    /// A value for a file.
+    pub fn new(path: impl Into<String>, value: impl Into<String>) -> SetValue {
+        SetValue {
+            path: path.into(),
+            value: value.into(),
+        }
+    }
+
+    /// What it belongs to: `vm.swappiness`, zswap.
+    pub(crate) fn subject(&self) -> String {
+        match self.path.starts_with(ZSWAP) {
+            true => "zswap".to_owned(),
+            false => format!("vm.{}", self.path.rsplit('/').next().unwrap_or_default()),
+        }
+    }
+}
+
+impl Reversible for SetValue {
+    fn describe(&self) -> String {
+        format!("set {} to {}", self.path, self.value)
+    }
+
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
+        match context.host.read_optional(&self.path)? {
+            Some(value) => Ok(Some(value)),
+            None => Err(Error::KernelFeature {
+                what: format!("{} sets {}", context.group, self.path),
+                way_out: "leave it out of the configuration".to_owned(),
+            }),
+        }
+    }
+
+    fn apply(
+        &self,
+        context: &mut StepContext<'_>,
+        record: &Record,
+    ) -> Result<Option<MadeDevice>, Error> {
+        if record.before.as_ref() != Some(&self.value) {
+            context.host.write(&self.path, &self.value)?;
+        }
+        let read = context.host.read(&self.path)?;
+        if read == self.value {
+            return Ok(None);
+        }
+        Err(Error::malformed(
+            &self.path,
+            format!(
+                "says \"{}\" after \"{}\" was written",
+                short(&read),
+                self.value
+            ),
+        ))
+    }
+
+    fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
+        Ok(record.done && context.host.read_optional(&self.path)? == Some(self.value.clone()))
+    }
+
+    fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
+        let Some(before) = record.before.as_ref().filter(|_| record.is_change()) else {
+            return Ok(());
+        };
+        let Some(now) = context.host.read_optional(&self.path)? else {
+            return Ok(());
+        };
+        if now == *before {
+            return Ok(());
+        }
+        // What a step that failed left there, rounded by the kernel perhaps, is ours.
+        if record.done && now != self.value {
+            let text = format!(
+                "{} says {} by now, neither what was set ({}) nor what was there before \
+                 ({before}): left as it is",
+                self.path,
+                short(&now),
+                self.value
+            );
+            context.leave(&text);
+            return Ok(());
+        }
+        context.host.write(&self.path, before)?;
+        let read = context.host.read(&self.path)?;
+        if read == *before {
+            return Ok(());
+        }
+        Err(Error::malformed(
+            &self.path,
+            format!(
+                "says \"{}\" after \"{before}\" was written back",
+                short(&read)
+            ),
+        ))
+    }
+
+    fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
+        let before = record.before.as_ref().filter(|_| record.is_change());
+        let (Some(before), Some(now)) = (before, host.read_optional(&self.path)?) else {
+            return Ok(None);
+        };
+        Ok((now != *before).then(|| {
+            format!(
+                "{} says {}, and said {before} before",
+                self.path,
+                short(&now)
+            )
+        }))
+    }
+}

@@ -1,0 +1,151 @@
+//! A swap area that somebody else set up, switched off as long as zmeld's own takes
+//! its place.
+//!
+//! What it stands on stays as it is, with all its settings: a zram device whose area
+//! is off holds no pages, only its table. So taking it back is one `swapon`.
+//!
+//! Whoever set it up may take it down meanwhile: without a swap header nothing can
+//! be switched on, which must not keep zmeld's own areas on.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::make_swap::{signatures, IS_SWAP};
+use super::swap_on::switch_off;
+use super::{thing, Thing};
+use crate::error::Error;
+use crate::identity::Identity;
+use crate::room::{self, Coming};
+use crate::step::{left_as_it_is, MadeDevice, Record, Reversible, StepContext};
+use zmeld_config::Discard;
+use zmeld_linux::command::Invocation;
+use zmeld_linux::Host;
+
+/// Switch off somebody else's swap area. What was there before is its priority.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SwapOff {
+    /// Which.
+    pub path: PathBuf,
+    /// Which freed pages it is told of when it is switched on again.
+    #[serde(default)]
+    pub discard: Discard,
+}
+
+impl Reversible for SwapOff {
+    fn describe(&self) -> String {
+        format!("take the place of {}", self.path.display())
+    }
+
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
+        let Some(swap) = context.host.swap_on(&self.path)? else {
+            return Ok(None);
+        };
+        // By force: swapoff fails then, or programs are killed.
+        if !context.force {
+            room::check_machine(context.host, &[swap.path], Coming::default())?;
+        }
+        Ok(Some(swap.priority.to_string()))
+    }
+
+    fn identity(
+        &self,
+        context: &mut StepContext<'_>,
+        before: Option<&str>,
+    ) -> Result<Option<Identity>, Error> {
+        match before {
+            Some(_) => Identity::of(context.host, &self.path),
+            None => Ok(None),
+        }
+    }
+
+    fn apply(
+        &self,
+        context: &mut StepContext<'_>,
+        record: &Record,
+    ) -> Result<Option<MadeDevice>, Error> {
+        if record.before.is_none() {
+            return Ok(None);
+        }
+        switch_off(context, &self.path)?;
+        Ok(None)
+    }
+
+    fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
+        Ok(record.done && context.host.swap_on(&self.path)?.is_none())
+    }
+
+    fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
+        // It was off before, its device is gone, or somebody switched it on again.
+        let Some(priority) = &record.before else {
+            return Ok(());
+        };
+        if context.host.swap_on(&self.path)?.is_some() {
+            return Ok(());
+        }
+        match thing(context.host, &self.path, record)? {
+            Thing::Gone => return Ok(()),
+            Thing::Other(why) => {
+                context.tell_left(&self.path, why);
+                return Ok(());
+            }
+            Thing::Same | Thing::Named => {}
+        }
+        let mut swapon = Invocation::new("swapon");
+        if !priority.starts_with('-') {
+            swapon = swapon.args(["--priority", priority]);
+        }
+        let swapon = super::swap_on::discarding(swapon, self.discard);
+        let swapon = swapon.arg(context.host.path(&self.path));
+        let Err(err) = context.host.run(&swapon) else {
+            return Ok(());
+        };
+        match lost_header(context.host, &self.path) {
+            Ok(true) => {
+                context.leave(&self.not_again());
+                Ok(())
+            }
+            // Why it could not be switched on matters more.
+            Ok(false) | Err(_) => Err(err.into()),
+        }
+    }
+
+    fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
+        if record.before.is_none() || host.swap_on(&self.path)?.is_some() {
+            return Ok(None);
+        }
+        if let Thing::Other(why) = thing(host, &self.path, record)? {
+            return Ok(Some(left_as_it_is(&self.path, why)));
+        }
+        if host.exists(&self.path) && lost_header(host, &self.path)? {
+            return Ok(Some(self.not_again()));
+        }
+        Ok(Some(format!(
+            "{} is no longer swapped to",
+            self.path.display()
+        )))
+    }
+}
+
+impl SwapOff {
+    fn not_again(&self) -> String {
+        format!(
+            "{} is no longer swapped to: it was reset since, or holds something else; whoever set \
+             it up has to do it again",
+            self.path.display()
+        )
+    }
+}
+
+/// Whether there is no swap header any more: the device was reset (what has no size
+/// cannot be looked at), or somebody else uses it.
+fn lost_header(host: &Host, path: &Path) -> Result<bool, Error> {
+    let real = host.resolved(path);
+    if let Some(name) = real.file_name().and_then(|name| name.to_str()) {
+        let size = host.read_optional(format!("/sys/block/{name}/disksize"))?;
+        if size.is_some_and(|size| size == "0") {
+            return Ok(true);
+        }
+    }
+    Ok(!signatures(host, path)?.iter().any(|it| it == IS_SWAP))
+}

@@ -1,0 +1,426 @@
+//! A swap area, switched on and off.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{channel, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::{pin, thing, Thing};
+use crate::error::Error;
+use crate::event::Event;
+use crate::identity::{self, Identity};
+use crate::room::{self, Coming, Watch};
+use crate::step::{left_as_it_is, path_of, DeviceRef, MadeDevice, Record, Reversible, StepContext};
+use zmeld_config::Discard;
+use zmeld_linux::command::{self, Ending, Invocation};
+use zmeld_linux::swaps::SwapArea;
+use zmeld_linux::Host;
+
+/// How long a drive may take to forget all that it holds.
+const DISCARDED_WITHIN: Duration = Duration::from_secs(600);
+/// How often progress is told while pages come back.
+const TELL_EVERY: Duration = Duration::from_millis(200);
+/// A drive that gave no page back for so long is dead: it holds up all other runs.
+const STALLED_AFTER: Duration = Duration::from_secs(600);
+/// How long one that was asked to stop may give nothing back: the kernel hears a signal
+/// once all pages of a process are back.
+const HEEDS_WITHIN: Duration = Duration::from_secs(30);
+/// How often the control groups, and whether to stop, are looked at meanwhile.
+const GUARD_EVERY: Duration = Duration::from_millis(20);
+
+/// Switch a swap area on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SwapOn {
+    /// Which.
+    pub device: DeviceRef,
+    /// The higher first; below 0 the kernel chooses.
+    pub priority: i16,
+    /// Which freed pages the device is told of.
+    pub discard: Discard,
+}
+
+impl Reversible for SwapOn {
+    fn describe(&self) -> String {
+        let mut text = format!("swap to {}", self.device.name());
+        if self.priority >= 0 {
+            text.push_str(&format!(" with priority {}", self.priority));
+        }
+        match self.discard {
+            Discard::None => {}
+            Discard::Once => text.push_str(", discarding once"),
+            Discard::Pages => text.push_str(", discarding freed pages"),
+            Discard::Both => text.push_str(", discarding at once and as pages are freed"),
+        }
+        text
+    }
+
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
+        let path = context.path(&self.device)?;
+        if pin::is_file(&path) {
+            pin::file(context.host, &path)?;
+        }
+        match context.host.swap_on(&path)? {
+            None => Ok(None),
+            Some(_) => Err(Error::InUse {
+                device: path,
+                by: "swap that zmeld did not set up".to_owned(),
+                way_out: "switch it off (swapoff) or take it out of the configuration".to_owned(),
+            }),
+        }
+    }
+
+    fn identity(
+        &self,
+        context: &mut StepContext<'_>,
+        _: Option<&str>,
+    ) -> Result<Option<Identity>, Error> {
+        let path = context.path(&self.device)?;
+        Identity::of(context.host, &path)
+    }
+
+    fn apply(
+        &self,
+        context: &mut StepContext<'_>,
+        record: &Record,
+    ) -> Result<Option<MadeDevice>, Error> {
+        let path = context.path(&self.device)?;
+        let mut swapon = Invocation::new("swapon");
+        if self.priority >= 0 {
+            swapon = swapon.args(["--priority", &self.priority.to_string()]);
+        }
+        swapon = discarding(swapon, self.discard);
+        // swapon looks it up by name, which nobody but root can give to another between
+        // these two looks.
+        let looked_at = || match pin::is_file(&path) {
+            true => pin::same_file(context.host, &path, record).map(|_| path.clone()),
+            false => pin::same_device(context, &self.device, record),
+        };
+        let area = context.host.path(looked_at()?);
+        context.host.run(&swapon.arg(&area))?;
+        if let Err(err) = looked_at() {
+            // What it is by now is what was just swapped to.
+            let _ = context.host.run(&Invocation::new("swapoff").arg(area));
+            return Err(err);
+        }
+        match context.host.swap_on(&path)? {
+            Some(swap) if self.priority < 0 || swap.priority == i32::from(self.priority) => {
+                Ok(None)
+            }
+            Some(swap) => Err(Error::malformed(
+                "/proc/swaps",
+                format!(
+                    "gives {} the priority {} instead of {}",
+                    path.display(),
+                    swap.priority,
+                    self.priority
+                ),
+            )),
+            None => Err(Error::malformed(
+                "/proc/swaps",
+                format!("does not list {} after swapon", path.display()),
+            )),
+        }
+    }
+
+    fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
+        let area = self.area(context.host, context.records, record)?;
+        Ok(record.done && matches!(area, Area::Ours(_)))
+    }
+
+    fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
+        match self.area(context.host, context.records, record)? {
+            Area::Ours(swap) => {
+                if record.identity.is_none() && self.device != DeviceRef::Added {
+                    context.tell_by_name(&swap.path);
+                }
+                // The kernel's own name of it is what everything is compared with.
+                switch_off(context, &swap.path)
+            }
+            Area::Others(path, why) => {
+                context.tell_left(&path, why);
+                Ok(())
+            }
+            // It may come on yet.
+            Area::Off if !record.done && command::is_left_behind() => {
+                let cause = io::Error::new(io::ErrorKind::TimedOut, "swapon does not end (dmesg)");
+                Err(Error::io("swap to", context.path(&self.device)?, cause))
+            }
+            Area::Off => Ok(()),
+        }
+    }
+
+    fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
+        // What was added says itself what is left of it.
+        let Some(path) = self.device.path() else {
+            return Ok(None);
+        };
+        match self.area(host, &[], record)? {
+            Area::Ours(swap) => {
+                let text = || format!("{} is still swapped to", swap.path.display());
+                return Ok(record.done.then(text));
+            }
+            Area::Others(path, why) => return Ok(Some(left_as_it_is(&path, why))),
+            Area::Off => {}
+        }
+        let mut deleted = host.resolved(&path).into_os_string();
+        deleted.push(" (deleted)");
+        let is_on = |swap: &SwapArea| swap.is_file && swap.path == Path::new(&deleted);
+        Ok(host.swaps()?.iter().any(is_on).then(|| {
+            format!(
+                "{} was removed while it was swapped to, and still is until the machine is booted",
+                path.display()
+            )
+        }))
+    }
+}
+
+/// The area that a step switched on.
+pub(crate) enum Area {
+    /// It is not on.
+    Off,
+    /// It is on.
+    Ours(SwapArea),
+    /// What is on by its name is another, for this reason.
+    Others(PathBuf, &'static str),
+}
+
+impl SwapOn {
+    /// [`SwapOn::area`] for those who only look: where an ordinary user may not, it goes
+    /// by the name.
+    pub(crate) fn area_seen(
+        &self,
+        host: &Host,
+        records: &[Record],
+        record: &Record,
+    ) -> Result<Area, Error> {
+        let is_denied =
+            |err: &Error| err.refused_with() == Some(std::io::ErrorKind::PermissionDenied);
+        match self.area(host, records, record) {
+            Err(err) if is_denied(&err) => {
+                let path = path_of(host, records, &record.group, &self.device)?;
+                let swap = path.map(|path| host.swap_on(&path)).transpose()?;
+                Ok(swap.flatten().map_or(Area::Off, Area::Ours))
+            }
+            result => result,
+        }
+    }
+
+    /// What became of the area that a record of this step is about.
+    pub(crate) fn area(
+        &self,
+        host: &Host,
+        records: &[Record],
+        record: &Record,
+    ) -> Result<Area, Error> {
+        let Some(path) = path_of(host, records, &record.group, &self.device)? else {
+            return Ok(Area::Off);
+        };
+        let mut found = Area::Off;
+        if let Some(swap) = host.swap_on(&path)? {
+            match thing(host, &path, record) {
+                Ok(Thing::Other(why)) => found = Area::Others(swap.path, why),
+                Ok(Thing::Gone | Thing::Same | Thing::Named) => return Ok(Area::Ours(swap)),
+                // A drive that does not answer is swapped to all the same.
+                Err(err) if err.is_timeout() => match &record.identity {
+                    None => return Ok(Area::Ours(swap)),
+                    Some(_) => found = Area::Others(swap.path, "it does not answer"),
+                },
+                Err(err) => return Err(err),
+            }
+        }
+        // A file may have been moved, and a label be another drive's by now.
+        let Some(was) = &record.identity else {
+            return Ok(found);
+        };
+        for swap in host.swaps()? {
+            let is_it = match swap.is_file {
+                false => identity::is_device_of(host, &swap.path, was)?,
+                true => was.file.is_some() && identity::file(host, &swap.path)? == was.file,
+            };
+            if is_it {
+                return Ok(Area::Ours(swap));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Switches an area off: the one place where that is done. What does not fit back
+/// is refused before, and looked for while pages come back, since programs grow
+/// meanwhile: swapoff is stopped then, and the kernel leaves the area on.
+///
+/// The command runs beside, since all of its work is one system call. If RAM runs
+/// out all the same, the kernel ends swapoff before any other program.
+pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(), Error> {
+    let Some(swap) = context.host.swap_on(path)? else {
+        return Ok(());
+    };
+    // The kernel's own name of it is what everything is compared with.
+    let (path, total_bytes) = (&swap.path, swap.used_bytes);
+    let areas = [path.clone()];
+    let is_guarded = !context.force && total_bytes > 0;
+    let mut watch = Watch::default();
+    if is_guarded {
+        room::check_machine(context.host, &areas, Coming::default())?;
+        let found;
+        (found, watch) = Watch::begin(context.host, &areas, Coming::default())?;
+        room::refuse(found.overfull)?;
+    }
+    let (host, stop) = (context.host, context.stop);
+    let (ending, ended) = (Ending::default(), AtomicBool::new(false));
+    let swapoff = Invocation::new("swapoff").arg(host.path(path)).unlimited();
+    let (mut overfull, mut is_stalled) = (Vec::new(), false);
+    let result = std::thread::scope(|scope| {
+        let (over, is_over) = channel();
+        let (swapoff, ending, ended) = (&swapoff, &ending, &ended);
+        let worker = scope.spawn(move || {
+            let result = host.run_until(swapoff, ending);
+            ended.store(true, Ordering::SeqCst);
+            // Nobody listens any more only where this thread's result is awaited.
+            let _ = over.send(());
+            result
+        });
+        // However long a look at the groups takes, who asks to stop is heard.
+        scope.spawn(move || {
+            while !ended.load(Ordering::SeqCst) {
+                if stop.is_some_and(|stop| stop.load(Ordering::SeqCst)) {
+                    ending.ask();
+                    return;
+                }
+                std::thread::sleep(GUARD_EVERY);
+            }
+        });
+        let mut wait = GUARD_EVERY;
+        let mut told = Instant::now();
+        let mut flow = Flow::new(told);
+        while is_over.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+            let begin = Instant::now();
+            if is_guarded && overfull.is_empty() {
+                // What cannot be read now is looked at the next time.
+                let found = watch.again(host, &areas).unwrap_or_default();
+                overfull = found.overfull;
+            }
+            is_stalled |= flow.is_stalled(begin);
+            if is_stalled || !overfull.is_empty() {
+                ending.ask();
+            }
+            if ending.is_asked() && flow.is_deaf(begin) {
+                ending.kill();
+            }
+            // Many groups take long to look at: a quarter of the time at most.
+            wait = GUARD_EVERY.max(begin.elapsed() * 3);
+            if told.elapsed() < TELL_EVERY {
+                continue;
+            }
+            told = Instant::now();
+            if let Some(left_bytes) = used_bytes(host, path) {
+                flow.see(told, left_bytes);
+                context.tell(Event::SwappingIn {
+                    path,
+                    left_bytes,
+                    total_bytes,
+                });
+            }
+        }
+        // Also where the worker did not get as far.
+        ended.store(true, Ordering::SeqCst);
+        worker
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    if host.swap_on(path)?.is_none() {
+        return Ok(());
+    }
+    room::refuse(overfull)?;
+    if context.is_stopped() {
+        let after = format!("{} is still swapped to", path.display());
+        return Err(Error::Interrupted { after });
+    }
+    if is_stalled {
+        let text = format!(
+            "no page came back for {} s; look whether it answers (dmesg)",
+            STALLED_AFTER.as_secs()
+        );
+        let cause = io::Error::new(io::ErrorKind::TimedOut, text);
+        return Err(Error::io("swap in from", path, cause));
+    }
+    result?;
+    Err(Error::malformed(
+        "/proc/swaps",
+        format!("still lists {} after swapoff", path.display()),
+    ))
+}
+
+/// Whether pages come back.
+struct Flow {
+    since: Instant,
+    left_bytes: u64,
+    asked: Option<Instant>,
+}
+
+impl Flow {
+    fn new(now: Instant) -> Flow {
+        Flow {
+            since: now,
+            left_bytes: u64::MAX,
+            asked: None,
+        }
+    }
+
+    fn see(&mut self, now: Instant, left_bytes: u64) {
+        if left_bytes < self.left_bytes {
+            (self.since, self.left_bytes) = (now, left_bytes);
+        }
+    }
+
+    fn is_stalled(&self, now: Instant) -> bool {
+        now.duration_since(self.since) > STALLED_AFTER
+    }
+
+    /// Whether it does not end, though it was asked to, and gives nothing back either.
+    fn is_deaf(&mut self, now: Instant) -> bool {
+        let asked = *self.asked.get_or_insert(now);
+        now.duration_since(self.since.max(asked)) > HEEDS_WITHIN
+    }
+}
+
+fn used_bytes(host: &Host, path: &Path) -> Option<u64> {
+    Some(host.swap_on(path).ok()??.used_bytes)
+}
+
+/// The command with that option. What discards a whole area takes as long as its
+/// drive needs for that.
+pub(super) fn discarding(swapon: Invocation, discard: Discard) -> Invocation {
+    match discard {
+        Discard::None => swapon,
+        Discard::Once => swapon.arg("--discard=once").within(DISCARDED_WITHIN),
+        Discard::Pages => swapon.arg("--discard=pages"),
+        Discard::Both => swapon.arg("--discard").within(DISCARDED_WITHIN),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drive_that_gives_no_page_back_is_stalled() {
+        let began = Instant::now();
+        let after = |seconds| began + Duration::from_secs(seconds);
+        let mut flow = Flow::new(began);
+        assert!(!flow.is_stalled(after(600)));
+        assert!(flow.is_stalled(after(601)));
+        flow.see(after(601), 8192);
+        flow.see(after(900), 4096);
+        flow.see(after(1000), 4096);
+        assert!(!flow.is_stalled(after(1500)));
+        assert!(flow.is_stalled(after(1501)));
+        assert!(!flow.is_deaf(after(1600)) && !flow.is_deaf(after(1630)));
+        assert!(flow.is_deaf(after(1631)));
+        flow.see(after(1631), 0);
+        assert!(!flow.is_deaf(after(1661)));
+    }
+}

@@ -1,0 +1,82 @@
+//! A take-over that is killed, or costs a program.
+
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Arc;
+
+use zmeld_setup::plan::Options;
+
+use crate::cases::machine;
+use crate::common::{config, Fate};
+use crate::crash::quietly;
+
+const RAM: &str = "[tier.fast]\nkind = \"zram\"\nsize = \"50%\"\nmemory_limit = \"30%\"\n";
+
+fn taking(force: bool) -> Options {
+    Options {
+        take_over: true,
+        force,
+        ..Options::default()
+    }
+}
+
+/// Killed or failing anywhere, on the way up and on the way down.
+#[test]
+fn a_killed_take_over_is_taken_back() {
+    quietly();
+    let options = taking(false);
+    for fate in [Fate::DieBefore, Fate::DieAfter, Fate::Fail] {
+        for at in 0.. {
+            let machine = machine("take-over.txt", "laptop 100 | 0");
+            machine.fate(Some((at, fate)));
+            let up = catch_unwind(AssertUnwindSafe(|| {
+                machine.up_with(&config(RAM), &options).map(drop)
+            }));
+            let reached = machine.fate(None) > at;
+            let told = matches!(up, Ok(Ok(())));
+            assert!(!told || !reached || fate == Fate::Fail, "{fate:?} {at}");
+            // It can be killed on the way down as well.
+            machine.fate(Some((at / 2, fate)));
+            let _ = catch_unwind(AssertUnwindSafe(|| machine.down().map(drop)));
+            machine.fate(None);
+            machine
+                .down()
+                .unwrap_or_else(|err| panic!("{fate:?} {at}: {err}"));
+            let swaps = machine.text("/proc/swaps");
+            let areas: Vec<&str> = swaps.lines().skip(1).collect();
+            let is_back = areas[0].starts_with("/dev/zram0 ") && areas[0].ends_with("\t100");
+            assert!(areas.len() == 1 && is_back, "{fate:?} {at}: {swaps}");
+            machine.remove_doubtful();
+            assert!(
+                !machine.dir.path().join("sys/block/zram1").exists(),
+                "{fate:?} {at}"
+            );
+            if !reached {
+                break;
+            }
+        }
+    }
+}
+
+/// The kernel kills a program of the group, and only then swapoff fails.
+#[test]
+fn taking_over_by_force_says_what_it_costs_before_and_what_it_has_cost_after() {
+    let machine = Arc::new(machine("take-over.txt", "laptop-with-a-full-group"));
+    machine.fail_swapoff("/dev/zram0");
+    let killed = Arc::clone(&machine);
+    machine.during_swapoff(move || killed.put("/proc/vmstat", "oom_kill 5\n"));
+    let small = config("[tier.fast]\nkind = \"zram\"\nsize = \"1MiB\"\n");
+    let failed = machine
+        .up_with(&small, &taking(true))
+        .unwrap_err()
+        .to_string();
+    let notes = machine.notes();
+    let is_named = |it: &String| it.contains("/app") && it.contains("will be killed");
+    assert!(notes.iter().any(is_named), "{notes:?}");
+    let said = "the kernel killed 2 processes meanwhile";
+    assert!(failed.contains(said), "{failed}");
+    assert!(
+        failed.ends_with("swap is set up as it was before"),
+        "{failed}"
+    );
+    assert!(!failed.contains("nothing was changed"), "{failed}");
+}

@@ -1,0 +1,114 @@
+//! What is refused and warned of, in one line, before anything is changed.
+
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+use zmeld_setup::event::Event;
+use zmeld_setup::execute::{self, Removal};
+use zmeld_setup::journal::{Journal, State};
+
+use crate::common::{config, Machine, PATIENCE};
+
+const RAM: &str = "[tier.fast]\nkind = \"zram\"\nsize = \"50%\"\n";
+
+#[test]
+fn a_drive_may_come_to_carry_something_after_the_plan_was_made() {
+    let machine = Machine::new();
+    machine.put("/dev/sdd1", "");
+    let accept = "accept = [\"unstable-name\"]\n";
+    let text = format!("{accept}{RAM}writeback = {{ device = \"/dev/sdd1\" }}\n");
+    let plan = machine.plan(&config(&text)).unwrap();
+    machine.carry("/dev/sdd1", "ext4");
+    let host = machine.host();
+    let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {}).unwrap();
+    let up = execute::up(&host, &mut journal, &plan, &false.into(), &mut |_| {});
+    let line = up.unwrap_err().to_string();
+    assert!(
+        line.contains("/dev/sdd1 carries ext4, which would be lost"),
+        "{line}"
+    );
+    assert_eq!(machine.text("/proc/swaps").lines().count(), 1);
+}
+
+#[test]
+fn two_runs_are_kept_apart() {
+    let machine = Machine::new();
+    let host = machine.host();
+    let first = Journal::lock(&host, PATIENCE, &mut |_| {}).unwrap();
+    let second = Journal::lock(&host, Duration::from_millis(50), &mut |_| {}).unwrap_err();
+    let pid = format!("(process {})", std::process::id());
+    assert!(second.to_string().contains(&pid), "{second}");
+    drop(first);
+    Journal::lock(&host, PATIENCE, &mut |_| {}).unwrap();
+}
+
+/// Whose word is taken: of a folder or a file that others may have written, none.
+#[test]
+fn records_that_others_may_have_written_are_not_believed() {
+    let machine = Machine::new();
+    machine.up(&config(RAM)).unwrap();
+    let host = machine.host();
+    let folder = machine.path("/run/zmeld");
+    let state = machine.path("/run/zmeld/state.json");
+    assert_eq!(folder.metadata().unwrap().mode() & 0o777, 0o755);
+    let before = machine.snapshot();
+    let refused = |words: &str| {
+        for err in [
+            machine.down().unwrap_err(),
+            machine.up(&config(RAM)).unwrap_err(),
+            State::read(&host).unwrap_err(),
+            zmeld_setup::applied::read(&host).unwrap_err(),
+        ] {
+            let line = err.to_string();
+            assert!(line.contains(words), "{line}");
+            assert!(line.contains("has to belong to root"), "{line}");
+        }
+        assert_eq!(machine.snapshot(), before);
+    };
+    for mode in [0o777, 0o775 | 0o002, 0o1777] {
+        machine.mode("/run/zmeld", mode);
+        refused("others may write it");
+    }
+    machine.mode("/run/zmeld", 0o755);
+    machine.mode("/run/zmeld/state.json", 0o646);
+    refused("/run/zmeld/state.json: others may write it");
+    machine.mode("/run/zmeld/state.json", 0o644);
+    if rustix::process::geteuid().is_root() {
+        for path in [&state, &folder] {
+            std::os::unix::fs::chown(path, Some(65534), None).unwrap();
+            refused("belongs to another user (uid 65534)");
+            std::os::unix::fs::chown(path, Some(0), None).unwrap();
+        }
+    }
+    // One that a strict umask had closed is opened: an ordinary user's plan reads it.
+    machine.mode("/run/zmeld", 0o700);
+    machine.down().unwrap();
+    assert_eq!(folder.metadata().unwrap().mode() & 0o777, 0o755);
+}
+
+#[test]
+fn what_was_set_up_is_taken_back_where_nothing_can_be_written_down() {
+    let machine = Machine::new();
+    let before = machine.snapshot();
+    machine.up(&config(RAM)).unwrap();
+    let host = machine.host();
+    let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {}).unwrap();
+    // There is no room for the state: here, no folder.
+    std::fs::rename(machine.path("/run/zmeld"), machine.path("/run/full")).unwrap();
+    let mut notes = Vec::new();
+    let removal = Removal::default();
+    let report = execute::down(&host, &mut journal, removal, &false.into(), &mut |event| {
+        if let Event::Note { text } = event {
+            notes.push(text.to_owned());
+        }
+    });
+    assert!(report.unwrap().left.is_empty());
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    let said = "cannot write /run/zmeld/state.json";
+    assert!(notes[0].starts_with(said) && notes[0].ends_with("taking back goes on"));
+    std::fs::rename(machine.path("/run/full"), machine.path("/run/zmeld")).unwrap();
+    drop(journal);
+    // What is still written down is found to be gone.
+    assert!(machine.down().unwrap().left.is_empty());
+    assert_eq!(machine.snapshot(), before);
+}

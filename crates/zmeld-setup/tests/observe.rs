@@ -1,0 +1,296 @@
+//! Observations, findings and metrics on machines of several kernels, whole and
+//! damaged. Most cases are in `observe`.
+
+mod machine;
+mod script;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use machine::{files, plant, put, MACHINES};
+use script::{Outcome, Script};
+use serde::Serialize;
+use zmeld_config::Config;
+use zmeld_linux::Host;
+use zmeld_observe::{lately, Observation};
+use zmeld_setup::outstanding::Outstanding;
+use zmeld_status::findings::{findings, Severity, RULES};
+use zmeld_status::metrics;
+
+const PAGE: u64 = 4096;
+
+/// A root folder.
+struct Root(tempfile::TempDir);
+
+impl script::Case for Root {
+    fn root(&self) -> PathBuf {
+        self.0.path().to_owned()
+    }
+
+    fn step(&mut self, script: &Script, what: &str, rest: &str, place: &str) -> Outcome {
+        let host = Host::at(self.0.path());
+        let now = Observation::read(&host, PAGE);
+        let wanted = Config::from_text(Path::new("z.toml"), &script.text(rest));
+        let wanted = wanted.map(|it| Outstanding::of(&it.config));
+        match what {
+            "machine" => (self.0, _) = plant(rest),
+            "ids" => {
+                let mut ids: Vec<_> = found(&now).iter().map(|it| it.id).collect();
+                ids.dedup();
+                assert_eq!(ids.join(" "), rest, "{place}");
+            }
+            "status" => return script::of_findings(&findings(&now, &wanted.unwrap())),
+            // A part of it, in JSON, by its place.
+            "seen" => {
+                return match rest {
+                    "devices" => shown(&now.devices),
+                    "differences" => shown(&now.differences()),
+                    "groups" => shown(&now.groups),
+                    "lately" => shown(&[&now.lately]),
+                    "swaps" => shown(&now.swaps),
+                    "tiers" => shown(&now.tiers()),
+                    "warnings" => shown(&now.warnings),
+                    _ => panic!("{place}"),
+                }
+            }
+            // In MiB.
+            "headroom" => {
+                let bytes = now.headroom(&now.tiers()).bytes;
+                assert_eq!((bytes >> 20).to_string(), rest, "{place}");
+            }
+            "metrics" => return metrics::render(&now, &found(&now)).lines().collect(),
+            "note" => lately::note(&host, &now).unwrap(),
+            "note-experiment" => lately::note_experiment(&host, rest.parse().unwrap()).unwrap(),
+            // The plan reads it as status does.
+            "hibernates" => {
+                let machine = zmeld_observe::machine::Machine::read(&host).unwrap();
+                assert_eq!(now.hibernation.resume, machine.hibernation, "{place}");
+            }
+            _ => panic!("{place}: there is no such step"),
+        }
+        Outcome::default()
+    }
+}
+
+fn shown<T: Serialize>(all: &[T]) -> Outcome {
+    let line = |(at, it): (usize, &T)| format!("{at} {}", serde_json::to_string(it).unwrap());
+    all.iter().enumerate().map(line).collect()
+}
+
+fn found(now: &Observation) -> Vec<zmeld_status::findings::Finding> {
+    findings(now, &Outstanding::default())
+}
+
+#[test]
+fn each_case_comes_out_as_it_says() {
+    script::run("observe/cases.txt", || Root(tempfile::tempdir().unwrap()));
+}
+
+#[test]
+fn every_rule_is_known_by_one_name() {
+    for (at, rule) in RULES.iter().enumerate() {
+        assert!(RULES[..at].iter().all(|other| other.id != rule.id));
+    }
+    let severities: Vec<_> = RULES.iter().map(|rule| rule.severity).collect();
+    assert!(severities.windows(2).all(|pair| pair[0] >= pair[1]));
+    let manual = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/status.md"));
+    let manual = manual.unwrap();
+    for rule in RULES {
+        // What is found can be accepted.
+        assert!(rule.id.parse::<zmeld_config::Trap>().is_ok(), "{}", rule.id);
+        assert!(
+            manual.contains(&format!("`{}`", rule.id)),
+            "docs/status.md lacks {}",
+            rule.id
+        );
+    }
+    assert_eq!(Severity::Critical.name(), "critical");
+}
+
+/// What no kernel writes, anywhere.
+fn hostile() -> Vec<Vec<u8>> {
+    let max = u64::MAX;
+    let columns = format!("{max} {max} {max} {max} {max} {max} {max} {max} {max}\n");
+    vec![
+        b"".to_vec(),
+        b"\n\n\n".to_vec(),
+        b"-1 -1 -1 -1 -1 -1 -1 -1 -1\n".to_vec(),
+        columns.into_bytes(),
+        format!("{max}\n").into_bytes(),
+        b"99999999999999999999999999999999\n".to_vec(),
+        b"\xff\xfe\x00\x1b[2J\n".to_vec(),
+        b"[] [[]] #: #1: [ ] : = \\ \\777 \\04\n".to_vec(),
+        b"some avg10=nan avg60=inf avg300=-1 total=-1\nfull\n".to_vec(),
+        format!("x\n{0} partition {1} {1} -9223372036854775808\n", "a", max).into_bytes(),
+        format!("MemTotal: {max} kB\nSwapFree: {max} kB\nZswap: {max}\n").into_bytes(),
+        vec![b'a'; 1 << 16],
+        vec![b' '; 1 << 16],
+    ]
+}
+
+#[test]
+fn no_content_of_any_file_stops_an_observation() {
+    for (kernel, text) in MACHINES {
+        let (dir, host) = plant(kernel);
+        for (path, contents) in files(text) {
+            for bytes in hostile() {
+                put(dir.path(), &path, &bytes);
+                look(&host);
+            }
+            let at = dir.path().join(path.trim_start_matches('/'));
+            fs::remove_file(&at).unwrap();
+            look(&host);
+            fs::create_dir(&at).unwrap();
+            let now = look(&host);
+            assert!(
+                now.warnings.iter().any(|warning| warning.path == path)
+                    || path.ends_with("/dev")
+                    || path.ends_with("/partition")
+                    || path.ends_with("/dm/name")
+                    || path.ends_with("/meld")
+                    || path.ends_with("/cgroup.controllers")
+                    || path.contains("/proc/pressure/cpu")
+                    || path.contains("same_filled_pages_enabled"),
+                "{kernel}: nothing said of {path}"
+            );
+            fs::remove_dir(&at).unwrap();
+            put(dir.path(), &path, contents);
+        }
+    }
+}
+
+fn look(host: &Host) -> Observation {
+    let now = Observation::read(host, PAGE);
+    let found = found(&now);
+    let shown = serde_json::to_string(&(&now, now.tiers(), now.differences(), &found)).unwrap();
+    assert!(!shown.contains('\x1b'));
+    metrics::render(&now, &found);
+    now
+}
+
+/// The parser of Prometheus' own Python library reads every metric of every machine.
+#[test]
+fn a_real_parser_takes_the_metrics() {
+    let script = "import sys\n\
+        from prometheus_client.parser import text_string_to_metric_families as parse\n\
+        for f in parse(sys.stdin.read()):\n\
+        \x20   for s in f.samples: print(s.name, f.type, s.value)\n";
+    // The user's python3 may be another than the system's, which has the package.
+    let has = |python: &&str| {
+        Command::new(python)
+            .args(["-c", "import prometheus_client"])
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    };
+    let Some(python) = ["python3", "/usr/bin/python3"].into_iter().find(has) else {
+        eprintln!("SKIP: python3 has no prometheus_client here");
+        return;
+    };
+    for (kernel, _) in MACHINES {
+        let (_dir, host) = plant(kernel);
+        let now = Observation::read(&host, PAGE);
+        let text = metrics::render(&now, &found(&now));
+        let mut child = Command::new(python)
+            .args(["-c", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{kernel}: {text}");
+        let read = String::from_utf8(output.stdout).unwrap();
+        let samples = text.lines().filter(|line| !line.starts_with('#')).count();
+        assert_eq!(read.lines().count(), samples, "{kernel}");
+        assert!(
+            read.contains("zmeld_swap_out_pages_total counter"),
+            "{read}"
+        );
+    }
+}
+
+#[test]
+fn the_dashboard_asks_for_metrics_that_exist() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../packaging/grafana/zmeld.json"
+    );
+    let text = fs::read_to_string(path).unwrap();
+    let board: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(board["schemaVersion"].as_u64().unwrap() >= 36);
+    let mut ids = Vec::new();
+    let mut asked = 0;
+    for panel in board["panels"].as_array().unwrap() {
+        ids.push(panel["id"].as_u64().unwrap());
+        for key in ["title", "type", "description"] {
+            assert!(!panel[key].as_str().unwrap().is_empty(), "{panel}");
+        }
+        let place = &panel["gridPos"];
+        assert!(place["x"].as_u64().unwrap() + place["w"].as_u64().unwrap() <= 24);
+        for target in panel["targets"].as_array().unwrap() {
+            let query = target["expr"].as_str().unwrap();
+            for name in query
+                .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+                .filter(|word| word.starts_with("zmeld_"))
+            {
+                asked += 1;
+                let known = metrics::FAMILIES.iter().any(|family| family.name == name);
+                assert!(known, "{name} in {query}");
+            }
+        }
+    }
+    assert!(asked > 20, "{asked}");
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), count, "panel ids repeat");
+}
+
+#[test]
+fn every_rule_is_a_metric_whether_it_finds_something_or_not() {
+    let (_dir, host) = plant("6.1");
+    let now = Observation::read(&host, PAGE);
+    let text = metrics::render(&now, &found(&now));
+    for rule in RULES {
+        let name = format!(
+            "zmeld_finding{{id=\"{}\",severity=\"{}\"}} ",
+            rule.id,
+            rule.severity.name()
+        );
+        assert!(text.contains(&name), "{name}");
+    }
+    assert!(text.contains("zmeld_finding{id=\"oom-kills\",severity=\"critical\"} 1\n"));
+    assert!(text.contains("zmeld_finding{id=\"equal-priority\",severity=\"warning\"} 0\n"));
+}
+
+#[test]
+fn figures_for_others_do_not_change_when_a_page_finds_its_twin() {
+    // Without a twin the object is stored; with one its size is saved by melding.
+    let (_dir, host) = plant("7.2");
+    let now = Observation::read(&host, PAGE);
+    let told = |twin: bool, hidden: bool| {
+        let mut now = now.clone();
+        for device in &mut now.devices {
+            let (held, melding) = (device.held.as_mut(), device.melding.as_mut());
+            if let (Some(held), Some(melding)) = (held, melding) {
+                if twin {
+                    for (name, more) in [("bytes_melded", 1000), ("inline_melded", 1)] {
+                        *melding.counters.get_mut(name).expect(name) += more;
+                    }
+                } else {
+                    held.compressed_bytes += 1000;
+                }
+            }
+            if hidden {
+                device.hide_melding();
+            }
+        }
+        metrics::render(&now, &found(&now))
+    };
+    assert_ne!(told(true, false), told(false, false));
+    assert_eq!(told(true, true), told(false, true));
+    assert!(told(true, true).contains("zmeld_device_mismatches_total"));
+    assert!(told(true, true).contains("zmeld_device_encode_errors_total"));
+}

@@ -1,0 +1,292 @@
+//! Cases that are text: a machine, what is done to it, and what comes of that.
+//!
+//! `let NAME = TEXT` names a configuration, in which "; " ends a line. `-- NAME` opens steps
+//! that `do NAME ARGUMENTS` takes in, `== TITLE` a case. A case runs once for each of its
+//! `with` lines; $1, $2 and so on are what they hold between bars. Steps of every machine:
+//!
+//! ```text
+//! put PATH TEXT           writes a line, or several with \n between them
+//! edit PATH FROM -> TO    puts a text in place of one that is there
+//! says PATH TEXT          that is the line
+//! $ LINE                  a line of shell in the machine's root folder
+//! root                    the rest is for root alone
+//! ```
+//!
+//! Below a step stands, indented, what comes of it; a single word of that may stand behind
+//! the step and " => ":
+//!
+//! ```text
+//! ! WORDS        it fails in one line with these words (else it must not fail), and leaves
+//!                the machine as it was, unless `changed` stands below it, too
+//! + WORDS        a line of the outcome has these words
+//! all WORDS      each line has, and there is one
+//! only WORDS     the one line that is there has
+//! - WORDS        none has; of a failure: it does not say them
+//! 2 WORDS        so many have
+//! at-least 2     so many lines are there; so, too, at-most
+//! unchanged      nothing was done, or is to be
+//! kind KIND      the kind of the failure
+//! ```
+//!
+//! Words may leave out some with " ... "; "^" is the line's begin, "$" its end.
+
+#![allow(dead_code)] // Not every crate of tests has a use for all of it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use zmeld_config::Problem;
+use zmeld_status::findings::Finding;
+
+/// A machine, and what can be done to it.
+pub trait Case {
+    /// Does a step, with what stands behind its first word.
+    fn step(&mut self, script: &Script, what: &str, rest: &str, place: &str) -> Outcome;
+
+    /// The machine's root folder.
+    fn root(&self) -> PathBuf;
+
+    /// What a step that fails leaves as it was.
+    fn everything(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// A step that is the same on every machine; whether it is one.
+    fn on_files(&self, what: &str, rest: &str, place: &str) -> bool {
+        let (path, text) = rest.split_once(' ').unwrap_or((rest, ""));
+        let path = self.root().join(path.trim_start_matches('/'));
+        let read = || String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned();
+        match what {
+            "put" => {
+                let end = if text.is_empty() { "" } else { "\n" };
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text.to_owned() + end).unwrap();
+            }
+            "edit" => {
+                let (from, to) = text.split_once(" -> ").unwrap();
+                assert!(read().contains(from), "{place}: {}", read());
+                fs::write(&path, read().replace(from, to)).unwrap();
+            }
+            "says" => assert_eq!(read().trim_end(), text, "{place}"),
+            "$" => {
+                let mut shell = Command::new("sh");
+                shell.args(["-euc", rest]).current_dir(self.root());
+                assert!(shell.status().unwrap().success(), "{place}");
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// The steps, in order.
+    fn steps(&mut self, script: &Script, lines: &[Line]) {
+        let mut lines = lines.iter().peekable();
+        while let Some((number, step)) = lines.next() {
+            let (step, first) = step.split_once(" => ").unwrap_or((step, ""));
+            let mut expected = Vec::from_iter((!first.is_empty()).then_some(first));
+            while let Some((_, line)) = lines.next_if(|(_, line)| line.starts_with(' ')) {
+                expected.push(line.trim_start());
+            }
+            let place = format!("{}:{number}: {step}", script.file);
+            let before = self.everything();
+            let (what, rest) = step.split_once(' ').unwrap_or((step, ""));
+            let outcome = match what {
+                "with" => continue,
+                "do" => {
+                    let (name, arguments) = rest.split_once(' ').unwrap_or((rest, ""));
+                    self.steps(script, &filled(&script.parts[name], arguments));
+                    continue;
+                }
+                // What only root can try.
+                "root" if rustix::process::geteuid().is_root() => continue,
+                "root" => return,
+                _ if self.on_files(what, &unescaped(rest), &place) => Outcome::default(),
+                _ => self.step(script, what, rest, &place),
+            };
+            outcome.check(&expected, &place);
+            if !outcome.errors.is_empty() && !expected.contains(&"changed") {
+                assert!(self.everything() == before, "{place} changed something");
+            }
+        }
+    }
+}
+
+/// Runs all cases of the file, each on a new machine.
+pub fn run<C: Case>(file: &str, new: impl Fn() -> C) {
+    let script = Script::read(file);
+    let mut failed = Vec::new();
+    for (title, lines) in &script.cases {
+        let is_with = |(_, line): &Line| line.strip_prefix("with").map(str::to_owned);
+        let mut with: Vec<String> = lines.iter().filter_map(is_with).collect();
+        with.extend(with.is_empty().then(String::new));
+        for arguments in &with {
+            let run = || new().steps(&script, &filled(lines, arguments));
+            if catch_unwind(AssertUnwindSafe(run)).is_err() {
+                failed.push(format!("{title} {arguments}"));
+            }
+        }
+    }
+    let is_there = !script.cases.is_empty();
+    assert!(is_there && failed.is_empty(), "{file}: {failed:#?}");
+}
+
+/// Takes the steps of that part, on that machine.
+pub fn take<C: Case>(file: &str, part: &str, mut case: C) -> C {
+    case.steps(&Script::read(file), &[(0, format!("do {part}"))]);
+    case
+}
+
+/// A line and where it stands.
+pub type Line = (usize, String);
+
+/// The lines with those arguments in place of $1 and so on.
+fn filled(lines: &[Line], arguments: &str) -> Vec<Line> {
+    let arguments: Vec<&str> = arguments.split('|').map(str::trim).collect();
+    let fill = |line: &String| {
+        (1..=6).fold(line.clone(), |line, number| {
+            let argument = arguments.get(number - 1).unwrap_or(&"");
+            line.replace(&format!("${number}"), argument)
+        })
+    };
+    lines.iter().map(|(at, line)| (*at, fill(line))).collect()
+}
+
+/// With line feeds, tabs and the like.
+pub fn unescaped(text: &str) -> String {
+    let text = text.replace("\\n", "\n").replace("\\t", "\t");
+    text.replace("\\x00", "\0").replace("\\x1b", "\x1b")
+}
+
+/// Whether the line has these words, in this order.
+pub fn has(line: &str, words: &str) -> bool {
+    let (line, words) = (format!("^{line}$"), unescaped(words));
+    let mut words = words.split(" ... ");
+    let rest = words.try_fold(&*line, |rest, it| Some(rest.split_once(it)?.1));
+    rest.is_some()
+}
+
+/// A file of cases.
+#[derive(Default)]
+pub struct Script {
+    file: String,
+    texts: BTreeMap<String, String>,
+    parts: BTreeMap<String, Vec<Line>>,
+    cases: Vec<(String, Vec<Line>)>,
+}
+
+impl Script {
+    fn read(file: &str) -> Script {
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+        let mut script = Script {
+            file: file.to_owned(),
+            ..Script::default()
+        };
+        let mut open = None;
+        for (at, line) in fs::read_to_string(tests.join(file))
+            .unwrap()
+            .lines()
+            .enumerate()
+        {
+            if let Some(title) = line.strip_prefix("== ") {
+                script.cases.push((title.to_owned(), Vec::new()));
+                open = None;
+            } else if let Some(name) = line.strip_prefix("-- ") {
+                open = Some(name.to_owned());
+            } else if let Some(line) = line.strip_prefix("let ") {
+                let (name, text) = line.split_once(" = ").unwrap();
+                script.texts.insert(name.to_owned(), script.text(text));
+            } else if !line.is_empty() && !line.starts_with('#') {
+                let lines = match &open {
+                    Some(name) => script.parts.entry(name.clone()).or_default(),
+                    None => &mut script.cases.last_mut().unwrap().1,
+                };
+                lines.push((at + 1, line.to_owned()));
+            }
+        }
+        script
+    }
+
+    /// Parts joined by " + ", each a text or a name, with `~FROM~TO` where it differs.
+    pub fn text(&self, parts: &str) -> String {
+        let mut text = String::new();
+        for part in parts.split(" + ").filter(|part| !part.is_empty()) {
+            let mut words = part.split('~');
+            let name = words.next().unwrap();
+            let own = || name.replace("; ", "\n") + "\n";
+            let mut part = self.texts.get(name).cloned().unwrap_or_else(own);
+            while let (Some(from), Some(to)) = (words.next(), words.next()) {
+                assert!(part.contains(&unescaped(from)), "{from} in {part}");
+                part = part.replace(&unescaped(from), to);
+            }
+            text += &part;
+        }
+        text
+    }
+}
+
+/// What came of a step.
+#[derive(Default)]
+pub struct Outcome {
+    pub lines: Vec<String>,
+    /// With their kinds.
+    pub errors: Vec<(String, String)>,
+    pub is_unchanged: bool,
+}
+
+impl<T: ToString> FromIterator<T> for Outcome {
+    fn from_iter<I: IntoIterator<Item = T>>(lines: I) -> Outcome {
+        Outcome {
+            lines: lines.into_iter().map(|it| it.to_string()).collect(),
+            ..Outcome::default()
+        }
+    }
+}
+
+/// A line for each finding.
+pub fn of_findings(found: &[Finding]) -> Outcome {
+    let line = |it: &Finding| {
+        let about = format!("{} {} {}", it.id, it.severity.name(), it.subject);
+        format!("{about}: {} ({}); {}", it.what, it.evidence, it.remedy)
+    };
+    found.iter().map(line).collect()
+}
+
+/// A line for each problem.
+pub fn of_problems(problems: &[Problem]) -> Vec<String> {
+    let line = |it: &Problem| {
+        let trap = it.trap.map_or("", |trap| trap.name());
+        format!("{:?}[{trap}] {it}", it.severity)
+    };
+    problems.iter().map(line).collect()
+}
+
+impl Outcome {
+    fn check(&self, expected: &[&str], place: &str) {
+        let (errors, lines) = (&self.errors, &self.lines);
+        let fails = expected.iter().any(|it| it.starts_with("! "));
+        assert_eq!(!errors.is_empty(), fails, "{place}: {errors:?}");
+        let is_one_line = errors.iter().all(|it| !it.0.contains('\n'));
+        assert!(is_one_line, "{place}: {errors:?}");
+        for it in expected {
+            let (sign, words) = it.split_once(' ').unwrap_or((it, ""));
+            let found = lines.iter().filter(|it| has(it, words)).count();
+            let is_so = match sign {
+                "!" => errors.iter().all(|it| has(&it.0, words)),
+                "+" => found > 0,
+                "only" => found == 1 && lines.len() == 1,
+                "all" => found > 0 && found == lines.len(),
+                "-" => found == 0 && !errors.iter().any(|it| has(&it.0, words)),
+                "unchanged" => self.is_unchanged,
+                "changed" => true,
+                "at-least" => lines.len() >= words.parse().unwrap(),
+                "at-most" => lines.len() <= words.parse().unwrap(),
+                "kind" => errors.iter().all(|it| it.1 == words),
+                number => found == number.parse::<usize>().unwrap(),
+            };
+            assert!(is_so, "{place}\n{it}\nof {errors:?} {lines:#?}");
+        }
+    }
+}

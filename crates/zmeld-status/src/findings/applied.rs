@@ -1,0 +1,127 @@
+//! What was asked for and is not so: the kernel, another tool or a missing module
+//! silently decided otherwise.
+
+use super::{Found, View};
+use zmeld_setup::outstanding::Way;
+
+/// What `zmeld up` would change: see [`zmeld_setup::outstanding`].
+pub(super) fn not_applied(view: &View) -> Vec<Found> {
+    let way_out = way_out(&view.outstanding.way);
+    let changes = view.outstanding.changes.iter();
+    let changes = changes.map(|change| {
+        Found::new(
+            change.subject.as_str(),
+            change.what.as_str(),
+            change.evidence.as_str(),
+            way_out.as_str(),
+        )
+    });
+    let otherwise = view.outstanding.otherwise.iter().map(|problem| {
+        Found::new(
+            problem.key.trim_start_matches("tier."),
+            problem.what.as_str(),
+            "",
+            format!(
+                "change {} in the configuration, or what it names on this machine",
+                problem.key
+            ),
+        )
+    });
+    let all = interrupted(view).into_iter().chain(changes);
+    all.chain(otherwise).collect()
+}
+
+/// A drive that is to be encrypted, and everything on it can be read.
+pub(super) fn in_plain(view: &View) -> Vec<Found> {
+    let found = view.outstanding.in_plain.iter().map(|(tier, path)| {
+        let shown = path.display();
+        Found::new(
+            tier.as_str(),
+            "its pages are to be encrypted, and are written as they are",
+            format!("{shown} is swapped to without encryption"),
+            format!(
+                "take {shown} out of what switches it on (/etc/fstab), then swapoff {shown}, \
+                 wipefs --all {shown}, zmeld up"
+            ),
+        )
+    });
+    found.collect()
+}
+
+/// Another compressor than the kernel's command line names: the kernel falls back in
+/// silence where it has none of that name and cannot load it that early. What the
+/// configuration names counts more.
+pub(super) fn zswap_compressor(view: &View) -> Vec<Found> {
+    let named = view
+        .wanted
+        .zswap()
+        .is_some_and(|it| it.compressor.is_some());
+    let Some(zswap) = view.now.zswap.as_ref().filter(|_| !named) else {
+        return Vec::new();
+    };
+    let Some(asked) = &zswap.compressor_at_boot else {
+        return Vec::new();
+    };
+    if *asked == zswap.compressor {
+        return Vec::new();
+    }
+    vec![Found::new(
+        "zswap",
+        format!("the kernel's command line names {asked} for it, and it has another compressor"),
+        format!("zswap.compressor={asked}, and zswap has {}", zswap.compressor),
+        format!(
+            "echo {asked} > /sys/module/zswap/parameters/compressor; have its module in the initramfs"
+        ),
+    )]
+}
+
+/// zram where zmeld's own driver was asked for.
+pub(super) fn stand_in(view: &View) -> Vec<Found> {
+    let is_set_up = |name: &str| view.applied.is_some_and(|it| it.tier(name).is_some());
+    let stand_ins = view.outstanding.stand_ins.iter();
+    let found = stand_ins.filter(|it| is_set_up(&it.tier)).map(|it| {
+        Found::new(
+            it.tier.as_str(),
+            format!(
+                "{} was asked for, and a {} device stands in for it, without what only {} does",
+                it.asked, it.has, it.asked
+            ),
+            it.why.as_str(),
+            it.way_out.as_str(),
+        )
+    });
+    found.collect()
+}
+
+/// What to do, or what is to be done first.
+pub(super) fn way_out(way: &Way) -> String {
+    match way {
+        Way::Up => "zmeld up".to_owned(),
+        Way::TakeOver(others) => {
+            format!("zmeld up --take-over ({others} was set up by another tool)")
+        }
+        Way::Refused(None) => "zmeld plan says why zmeld up refuses it".to_owned(),
+        Way::Refused(Some(why)) => format!("zmeld up refuses it now: {why}"),
+    }
+}
+
+/// A run that was killed, and nobody carried on.
+fn interrupted(view: &View) -> Option<Found> {
+    let applied = view.applied.filter(|applied| !applied.complete)?;
+    Some(Found::new(
+        "zmeld up",
+        "it was interrupted, and only a part is set up",
+        format!(
+            "steps of {} of {} tiers were begun",
+            applied.tiers.len(),
+            view.wanted.tiers.len().max(applied.tiers.len())
+        ),
+        match &view.outstanding.way {
+            Way::Refused(_) => format!(
+                "zmeld down takes it back; {}",
+                way_out(&view.outstanding.way)
+            ),
+            _ => "zmeld up carries on, zmeld down takes it back".to_owned(),
+        },
+    ))
+}

@@ -1,0 +1,234 @@
+//! Tiers that get in each other's way.
+
+use zmeld_advice::{beside, CompressedPlace, ZswapFacts};
+use zmeld_report::units::bytes;
+
+use super::applied::way_out;
+use super::{Found, View};
+use zmeld_config::Trap;
+use zmeld_observe::image::Image;
+use zmeld_observe::{Device, Swap};
+use zmeld_setup::outstanding::Way;
+
+/// zswap takes the pages first and hands a zram device compressed data's worth of
+/// trouble: pages are compressed twice, and the figures of both mislead.
+pub(super) fn zram_with_zswap(view: &View) -> Vec<Found> {
+    let Some(zswap) = view.now.zswap.as_ref().filter(|zswap| zswap.enabled) else {
+        return Vec::new();
+    };
+    view.compressed()
+        .map(|(swap, device)| {
+            Found::new(
+                &device.name,
+                "zswap is on in front of a compressed device: pages are compressed twice, and \
+                 the device sees only what zswap throws out",
+                format!(
+                    "zswap holds {}, {} holds {}",
+                    bytes(zswap.stored_bytes),
+                    device.name,
+                    bytes(device.held.unwrap_or_default().stored_bytes)
+                ),
+                one_of_both(view, swap, device),
+            )
+        })
+        .collect()
+}
+
+/// Which of zswap and a device stays: zswap where it is asked for, or where a disk stands
+/// below, as the plan has it; else the device.
+fn one_of_both(view: &View, swap: &Swap, device: &Device) -> String {
+    let is_asked_for = view.applied.and_then(|applied| applied.zswap()).is_some();
+    if is_asked_for {
+        return format!("{}; zmeld down takes zswap back", take_over(view));
+    }
+    if view.wanted.zswap().is_some() {
+        return match view.is_own(swap) {
+            true => way_out(&view.outstanding.way),
+            false => take_over(view),
+        };
+    }
+    match beside_disk(view, swap) {
+        Some(disk) => zswap_instead(view, swap, device, disk),
+        None => "echo N > /sys/module/zswap/parameters/enabled (and zswap.enabled=0 on the \
+                 kernel's command line, in place of zswap.enabled=1 where that is there)"
+            .to_owned(),
+    }
+}
+
+/// Puts zmeld's in the place of another tool's, or says what keeps it from that.
+fn take_over(view: &View) -> String {
+    match &view.outstanding.take_over {
+        Some(way @ Way::Refused(_)) => way_out(way),
+        _ => "zmeld up --take-over puts zmeld's in its place".to_owned(),
+    }
+}
+
+/// A device that another tool set up beside zmeld's own. What the plan refuses is on
+/// where the other came later, or an earlier zmeld let it pass.
+pub(super) fn second_device(view: &View) -> Vec<Found> {
+    let page_size = view.now.page_size;
+    let ram = view.now.memory.total_bytes;
+    let place = |(swap, device): &(&Swap, &Device)| {
+        let limit = device.held.unwrap_or_default().limit_bytes;
+        CompressedPlace::device(swap.area.priority, device.size_bytes, limit, page_size)
+    };
+    let (own, others): (Vec<_>, Vec<_>) =
+        view.compressed().partition(|(swap, _)| view.is_own(swap));
+    let Some(first) = own.first() else {
+        return Vec::new();
+    };
+    let found = others.iter().filter_map(|other| {
+        let what = beside(place(first), place(other), ram)?;
+        let (swap, device) = other;
+        Some(Found::new(
+            &device.name,
+            format!(
+                "another tool set it up, and it stands beside {}: {what}",
+                first.1.name
+            ),
+            format!(
+                "{} of priority {} holds {}, {} of priority {} holds {}",
+                swap.area.shown(),
+                swap.area.priority,
+                bytes(swap.area.used_bytes),
+                first.0.area.shown(),
+                first.0.area.priority,
+                bytes(first.0.area.used_bytes)
+            ),
+            format!("{}; zmeld down leaves the other alone", take_over(view)),
+        ))
+    });
+    found.collect()
+}
+
+/// A compressed device above a disk by priority alone fills with what was swapped
+/// first, the coldest pages; what comes later, and is needed sooner, goes to disk.
+pub(super) fn lru_inversion(view: &View) -> Vec<Found> {
+    if has_little_disk_swap(view) {
+        return Vec::new();
+    }
+    view.compressed()
+        .filter(|(_, device)| device.backing.is_none())
+        .filter_map(|(above, device)| {
+            let below = view
+                .disks()
+                .find(|disk| disk.area.priority < above.area.priority)?;
+            Some(Found::new(
+                &device.name,
+                format!(
+                    "{} stands above {} by priority alone: when it is full, cold pages stay in \
+                     RAM and warm ones go to disk",
+                    device.name,
+                    below.area.shown()
+                ),
+                format!(
+                    "priorities {} and {}; {} of {} slots are taken, {} are on disk",
+                    above.area.priority,
+                    below.area.priority,
+                    bytes(above.area.used_bytes),
+                    bytes(above.area.size_bytes),
+                    bytes(below.area.used_bytes)
+                ),
+                zswap_instead(view, above, device, below),
+            ))
+        })
+        .collect()
+}
+
+/// Whether the disk swap is too small for zswap in front of it, as the plan judges it.
+fn has_little_disk_swap(view: &View) -> bool {
+    let size = view.disks().map(|disk| disk.area.size_bytes);
+    let size = size.fold(0, u64::saturating_add);
+    let zswap = view.now.zswap.as_ref().map(|zswap| ZswapFacts {
+        is_enabled: zswap.enabled,
+        max_pool_percent: Some(zswap.max_pool_percent),
+        ..ZswapFacts::default()
+    });
+    zswap.is_some_and(|zswap| zswap.is_held_back_by(size, view.now.memory.total_bytes))
+}
+
+/// The disk that a device without writeback stands above or beside, unless that is meant.
+fn beside_disk<'a>(view: &View<'a>, swap: &Swap) -> Option<&'a Swap> {
+    let is_backed = |device: &Device| device.backing.is_some();
+    let is_meant = view.wanted.accept.contains(&Trap::LruInversion) || has_little_disk_swap(view);
+    if is_meant || view.now.device_of(swap).is_some_and(is_backed) {
+        return None;
+    }
+    view.disks()
+        .find(|disk| disk.area.priority <= swap.area.priority)
+}
+
+/// What stands better in the device's place, the same whichever rule finds it.
+fn zswap_instead(view: &View, swap: &Swap, device: &Device, disk: &Swap) -> String {
+    let zswap = match view.is_own(swap) {
+        true => "zmeld plan --tier zswap",
+        // Beside another tool's device zswap is refused.
+        false => "zmeld plan --tier zswap --take-over",
+    };
+    let writeback = "give the device a writeback partition and a [watch] writeback rule";
+    match (&view.now.zswap, device.can_write_back) {
+        // Where it is on, a device that writes back would still be behind it.
+        (Some(now), _) if now.enabled => {
+            format!("use zswap in front of the disk, without the device: {zswap}")
+        }
+        (Some(_), true) => {
+            format!("{writeback}, or use zswap in front of the disk instead: {zswap}")
+        }
+        (Some(_), false) => format!(
+            "use zswap in front of the disk instead (this kernel's zram has no writeback): {zswap}"
+        ),
+        (None, true) => format!("{writeback} (this kernel has no zswap)"),
+        (None, false) => format!(
+            "swapoff {}, where nothing needs it (this kernel has neither zswap nor zram's \
+             writeback), or accept = [\"lru-inversion\"] in /etc/zmeld.toml",
+            disk.area.shown()
+        ),
+    }
+}
+
+/// Pages are dealt out in turn to areas of equal priority, fast or slow.
+pub(super) fn equal_priority(view: &View) -> Vec<Found> {
+    view.compressed()
+        .filter_map(|(area, device)| {
+            let other = view
+                .disks()
+                .find(|disk| disk.area.priority == area.area.priority)?;
+            Some(Found::new(
+                &device.name,
+                format!(
+                    "{} and {} have the same priority, so pages go to RAM and to disk in turn",
+                    device.name,
+                    other.area.shown()
+                ),
+                format!("both have priority {}", area.area.priority),
+                match beside_disk(view, area) {
+                    // Above the disk by priority alone it would be the next finding.
+                    Some(disk) => zswap_instead(view, area, device, disk),
+                    None => format!(
+                        "swapoff {0}; swapon --priority {1} {0}",
+                        area.area.shown(),
+                        area.area.priority.max(0).saturating_add(100).min(32_767)
+                    ),
+                },
+            ))
+        })
+        .collect()
+}
+
+/// What is in RAM is not there after power-off: an image needs swap on a drive.
+pub(super) fn hibernation(view: &View) -> Vec<Found> {
+    let Some(resume) = &view.now.hibernation.resume else {
+        return Vec::new();
+    };
+    let disks = view.disks();
+    let disks = disks.filter_map(|disk| Some((disk.area.path.to_str()?, disk.area.size_bytes)));
+    let image = Image {
+        resume,
+        largest: disks.max_by_key(|(_, size)| *size),
+        idle: view.now.hibernation.idle.as_deref(),
+        bytes: view.now.hibernation.image_bytes,
+    };
+    let lack = image.lack().into_iter();
+    lack.map(|lack| Found::new("hibernation", lack.what, lack.evidence, lack.way_out))
+        .collect()
+}

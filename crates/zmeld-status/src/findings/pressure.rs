@@ -1,0 +1,257 @@
+//! How hard the machine is at it, and the settings that decide about that.
+
+use zmeld_report::units::{bytes, count};
+
+use super::applied::way_out;
+use super::{is_experiment, Found, Severity, View};
+use zmeld_config::Swappiness;
+use zmeld_linux::command::Invocation;
+use zmeld_observe::{share, Group, Pressure};
+
+/// Percent of the last minute in which some task waited for memory.
+const SOME_HIGH_PERCENT: f64 = 20.0;
+/// Percent of the last minute in which all did.
+const FULL_HIGH_PERCENT: f64 = 5.0;
+/// From this share of RAM on that can be had, the machine is not short of it.
+const AVAILABLE_ENOUGH: f64 = 0.2;
+/// From this share of its limit on, a group waits for its own memory.
+const AT_LIMIT: f64 = 0.9;
+
+/// Processes were killed lately because the machine had no memory left.
+pub(super) fn oom_kills(view: &View) -> Vec<Found> {
+    let lately = &view.now.lately;
+    let mut found = Vec::new();
+    if lately.oom_kills > 0 {
+        found.push(Found::new(
+            "memory",
+            "the kernel killed processes because the machine had no memory left",
+            format!("{} {}", count(lately.oom_kills), lately.words()),
+            "dmesg | grep -i 'killed process' says which; zmeld scan says what compressed \
+             swap would add",
+        ));
+    }
+    if lately.unattributed_oom_kills > 0 {
+        let kills = Found::new(
+            "memory",
+            "the kernel killed processes: by the machine, or at limits of control groups that \
+             are gone",
+            format!(
+                "{} {}",
+                count(lately.unattributed_oom_kills),
+                lately.words()
+            ),
+            "dmesg | grep -i oom-kill says which, and why (constraint=CONSTRAINT_MEMCG: a group)",
+        );
+        found.push(kills.at_most(Severity::Warning));
+    }
+    found
+}
+
+/// Processes were killed lately at a control group's own limit.
+pub(super) fn group_oom_kills(view: &View) -> Vec<Found> {
+    let lately = &view.now.lately;
+    let kills = lately.group_oom_kills.iter();
+    kills
+        .filter(|(path, _)| !is_experiment(path))
+        .map(|(path, kills)| {
+            let group = view.now.groups.iter().find(|group| group.path == *path);
+            let limit = group.and_then(|group| group.memory_max_bytes);
+            Found::new(
+                format!("cgroup {path}"),
+                "the kernel killed processes at its limit, or at one below it; the machine was \
+                 not out of memory",
+                format!(
+                    "{} {}; its own limit: {}",
+                    count(*kills),
+                    lately.words(),
+                    limit.map_or("none".to_owned(), bytes)
+                ),
+                format!(
+                    "raise its memory.max (systemd: MemoryMax=) or its swap (MemorySwapMax=); {} \
+                     shows what is in it",
+                    Invocation::new("systemd-cgls").arg(path)
+                ),
+            )
+        })
+        .collect()
+}
+
+/// Waiting that is worth a word.
+fn is_high(pressure: &Pressure) -> bool {
+    pressure.some.avg60_percent >= SOME_HIGH_PERCENT
+        || pressure.full.avg60_percent >= FULL_HIGH_PERCENT
+}
+
+fn waited(pressure: &Pressure) -> String {
+    let (some, full) = (pressure.some.avg60_percent, pressure.full.avg60_percent);
+    format!("in the last minute some waited {some:.1} % of the time, all {full:.1} %")
+}
+
+/// Tasks wait for memory more than they should: the machine's, or that of a control
+/// group that is at its limit while the machine has memory.
+pub(super) fn high(view: &View) -> Vec<Found> {
+    let mut found: Vec<Found> = view.now.groups.iter().filter_map(group_waits).collect();
+    let memory = &view.now.memory;
+    let has_memory = share(memory.available_bytes, memory.total_bytes) >= AVAILABLE_ENOUGH;
+    let Some(pressure) = view.now.pressure.filter(is_high) else {
+        return found;
+    };
+    if !has_memory {
+        found.push(Found::new(
+            "memory",
+            "tasks wait for memory: the machine is short of it",
+            waited(&pressure),
+            "zmeld top shows which tier is busy; zmeld plan what would help",
+        ));
+    } else if found.is_empty() {
+        found.extend(some_group_waits(view, &pressure));
+    }
+    found
+}
+
+/// So many groups are named in one line.
+const GROUPS_NAMED: usize = 3;
+
+/// Tasks wait while the machine has memory, and no group says that its own do: those
+/// of version 1 do not tell, and one may be gone.
+fn some_group_waits(view: &View, pressure: &Pressure) -> Option<Found> {
+    let full = |group: &&Group| match (group.memory_bytes, group.memory_max_bytes) {
+        (Some(used), Some(limit)) => share(used, limit) >= AT_LIMIT,
+        _ => false,
+    };
+    let full: Vec<&str> = view
+        .now
+        .groups
+        .iter()
+        .filter(full)
+        .map(|it| it.path.as_str())
+        .collect();
+    // An experiment reaches its limit on purpose.
+    if full.iter().any(|path| is_experiment(path)) {
+        return None;
+    }
+    let memory = &view.now.memory;
+    let found = Found::new(
+        "memory",
+        "tasks wait for memory, and the machine is not short of it: a control group was at its \
+         own limit",
+        format!(
+            "{}; {} of {} can be had; at their limits now: {}",
+            waited(pressure),
+            bytes(memory.available_bytes),
+            bytes(memory.total_bytes),
+            match full.is_empty() {
+                true => "none".to_owned(),
+                false => full[..full.len().min(GROUPS_NAMED)].join(", "),
+            }
+        ),
+        "raise its limit (systemd: MemoryMax=); systemd-cgtop --order=memory shows what groups use",
+    );
+    Some(found)
+}
+
+fn group_waits(group: &Group) -> Option<Found> {
+    let pressure = group.pressure.filter(is_high)?;
+    if is_experiment(&group.path) {
+        return None;
+    }
+    let limit = group.memory_max_bytes?;
+    let used = group.memory_bytes?;
+    (share(used, limit) >= AT_LIMIT).then(|| {
+        Found::new(
+            format!("cgroup {}", group.path),
+            "its tasks wait for memory: it is at its own limit",
+            format!(
+                "{}; it uses {} of {}",
+                waited(&pressure),
+                bytes(used),
+                bytes(limit)
+            ),
+            "raise its memory.max (systemd: MemoryMax=), or give it less to do",
+        )
+    })
+}
+
+/// How a tunable gets another value: where the file sets it, it is the one to change.
+fn by_file(is_set: bool, line: &str, now: &str) -> String {
+    match is_set {
+        true => format!(
+            "{line} in [tunables] of /etc/zmeld.toml, then zmeld up; until the next boot: {now}"
+        ),
+        false => now.to_owned(),
+    }
+}
+
+/// Swappiness that does not fit the kind of swap.
+pub(super) fn swappiness(view: &View) -> Vec<Found> {
+    let Some(value) = view.now.tunables.swappiness else {
+        return Vec::new();
+    };
+    let kinds = view.kinds();
+    let set = view.wanted.tunables.swappiness;
+    let below = |least: u8| value < u64::from(least);
+    let above = |most: u8| value > u64::from(most);
+    if kinds.swappiness_min().is_some_and(below) {
+        return vec![Found::new(
+            "vm.swappiness",
+            "it is low for swap in RAM: caches are dropped, and read from disk again, before \
+             cold pages are compressed",
+            format!("vm.swappiness {value}; with swap k times as fast as files, 200 k/(k+1)"),
+            by_file(
+                matches!(set, Some(Swappiness::Value(_))),
+                "swappiness = 150",
+                "sysctl vm.swappiness=150",
+            ),
+        )];
+    }
+    let spinning = view.disks().find(|disk| disk.stand.is_spinning());
+    match spinning {
+        Some(disk) if kinds.swappiness_max().is_some_and(above) => vec![Found::new(
+            "vm.swappiness",
+            "it is high for swap on a spinning disk, which reads random pages no faster than \
+             files",
+            format!(
+                "vm.swappiness {value}; {} is on a spinning disk",
+                disk.area.shown()
+            ),
+            by_file(
+                matches!(set, Some(Swappiness::Value(_))),
+                "swappiness = 60",
+                "sysctl vm.swappiness=60 (100: swap is as fast as files)",
+            ),
+        )],
+        _ => Vec::new(),
+    }
+}
+
+/// Reading neighbours ahead pays on disks; from RAM each page costs decompressing.
+pub(super) fn read_ahead(view: &View) -> Vec<Found> {
+    let fits = view.kinds().page_cluster().map(u64::from);
+    let value = view.now.tunables.page_cluster;
+    let (Some(value), Some(fits)) = (value, fits) else {
+        return Vec::new();
+    };
+    if value <= fits {
+        return Vec::new();
+    }
+    let has_own = view
+        .compressed()
+        .any(|(swap, _)| view.is_own(swap) && view.wanted.tunables.page_cluster.is_none());
+    vec![Found::new(
+        "vm.page-cluster",
+        "swap in RAM is read ahead: pages are decompressed that nobody asked \
+         for",
+        format!(
+            "vm.page-cluster {value}: {} pages at once; all swap is in RAM",
+            1u64 << value.min(20)
+        ),
+        match has_own {
+            true => way_out(&view.outstanding.way),
+            false => by_file(
+                view.wanted.tunables.page_cluster.is_some(),
+                "page_cluster = 0",
+                "sysctl vm.page-cluster=0",
+            ),
+        },
+    )]
+}

@@ -1,0 +1,303 @@
+//! What nobody does: discards, writeback, recompression.
+
+use zmeld_report::units::{bytes, count, percent};
+
+use super::{Found, View};
+use zmeld_config::GUARDS_NOTHING;
+use zmeld_observe::{lately, share};
+
+/// Slots that swap has given back and the device has not.
+const STALE_SHARE: f64 = 0.1;
+
+/// The device holds clearly more than swap uses: frees were missed.
+pub(super) fn stale_slots(view: &View) -> Vec<Found> {
+    view.compressed()
+        .filter_map(|(swap, device)| {
+            let stored = device.held?.stored_bytes;
+            let stale = stored
+                .saturating_sub(view.now.page_size)
+                .saturating_sub(swap.area.used_bytes);
+            if stale < super::JUDGED_FROM || share(stale, stored) < STALE_SHARE {
+                return None;
+            }
+            Some(Found::new(
+                &device.name,
+                "it keeps pages that swap has given back",
+                format!(
+                    "it holds {}, swap uses {}: {} too much{}",
+                    bytes(stored),
+                    bytes(swap.area.used_bytes),
+                    bytes(stale),
+                    match device.io.missed_free_pages {
+                        0 => String::new(),
+                        missed => format!("; {} frees were missed", count(missed)),
+                    }
+                ),
+                format!(
+                    "swapoff {0} && swapon --discard=once {0}",
+                    swap.area.shown()
+                ),
+            ))
+        })
+        .collect()
+}
+
+/// Swap on something that stands on RAM, through layers that stop discards.
+pub(super) fn discard_blocked(view: &View) -> Vec<Found> {
+    view.now
+        .swaps
+        .iter()
+        .filter_map(|swap| {
+            let ram = swap.stand.hidden_ram()?;
+            let top = swap.stand.layers.first()?;
+            let held = view
+                .now
+                .device(&ram.name)
+                .and_then(|device| device.held)
+                .map_or(0, |held| held.memory_used_bytes);
+            // A layer that passes discards on still needs to be asked for them, and
+            // the kernel does not say whether swapon was.
+            if top.discards {
+                return None;
+            }
+            Some(Found::new(
+                swap.area.shown(),
+                format!(
+                    "it stands on {} through {}, which passes no discards: memory of freed \
+                     pages never comes back",
+                    ram.name,
+                    top.kind.name()
+                ),
+                format!(
+                    "{} takes no discards; {} takes {} of RAM",
+                    top.name,
+                    ram.name,
+                    bytes(held)
+                ),
+                match top.kind {
+                    zmeld_observe::LayerKind::Luks | zmeld_observe::LayerKind::PlainCrypt => {
+                        format!(
+                            "swap on {} directly (RAM needs no encryption against theft of a \
+                             drive), or open it with --allow-discards and swapon --discard=pages",
+                            ram.name
+                        )
+                    }
+                    _ => format!("swap on {} directly", ram.name),
+                },
+            ))
+        })
+        .collect()
+}
+
+/// A file system keeps the blocks of deleted files until it discards them.
+pub(super) fn mounted_without_discard(view: &View) -> Vec<Found> {
+    view.now
+        .devices
+        .iter()
+        .filter_map(|device| {
+            let mounted = device
+                .mounted
+                .as_ref()
+                .filter(|mounted| !mounted.discards)?;
+            let held = device.held?;
+            Some(Found::new(
+                &device.name,
+                format!(
+                    "the file system at {} does not discard: memory of deleted files does not \
+                     come back",
+                    mounted.at
+                ),
+                format!(
+                    "{} without the discard option; the device holds {} in {}",
+                    mounted.file_system,
+                    bytes(held.stored_bytes),
+                    bytes(held.memory_used_bytes)
+                ),
+                format!("fstrim {0} (or mount -o remount,discard {0})", mounted.at),
+            ))
+        })
+        .collect()
+}
+
+/// Two that end programs may end two where one would have done.
+pub(super) fn two_guards(view: &View) -> Vec<Found> {
+    let guard = view.wanted.watch.guard.as_ref();
+    let is_on = guard.is_some_and(|guard| !guard.end.is_empty());
+    let others = view.now.other_guards.iter().filter(|_| is_on);
+    others
+        .map(|other| {
+            Found::new(
+                other,
+                "it ends programs when memory is short, as [watch.guard] does",
+                format!("{other} runs, and [watch.guard] end names groups"),
+                format!("systemctl disable --now {other}, or remove [watch.guard]"),
+            )
+        })
+        .collect()
+}
+
+/// Two that reclaim ahead of time: what one takes and is needed again, the other is blamed
+/// for, and each takes what the other has left for a reason.
+pub(super) fn two_reclaimers(view: &View) -> Vec<Found> {
+    if view.wanted.watch.reclaim.is_none() {
+        return Vec::new();
+    }
+    let found = view.now.damon_reclaim.iter().map(|damon| {
+        Found::new(
+            &damon.name,
+            "DAMON reclaims memory ahead of time, as [watch.reclaim] does, and knows neither \
+             its limits nor what it protects",
+            format!(
+                "{} says so, and there is [watch.reclaim]",
+                damon.path.display()
+            ),
+            damon.way_out(),
+        )
+    });
+    found.collect()
+}
+
+/// Writeback and recompression only happen when somebody asks, each time.
+pub(super) fn nothing_fires(view: &View) -> Vec<Found> {
+    let mut found = Vec::from_iter(ends_nothing(view));
+    found.extend(guarded_in_vain(view));
+    for device in view.now.devices.iter().filter(|device| device.initialised) {
+        let name = &device.name;
+        let stored = device.held.unwrap_or_default().stored_bytes;
+        let never = device.backed.unwrap_or_default().written_bytes == 0;
+        if let Some(backing) = device.backing.as_ref().filter(|_| never) {
+            if view.wanted.watch.writeback.is_none() {
+                found.push(Found::new(
+                    name,
+                    "it has a backing device, and nothing writes pages back to it",
+                    format!(
+                        "backing_dev {backing}; nothing written, {} stored",
+                        bytes(stored)
+                    ),
+                    "[watch.writeback] in /etc/zmeld.toml, and zmeld watch as a service",
+                ));
+            }
+        }
+        if !device.recompression.is_empty() && view.wanted.watch.recompress.is_none() {
+            let codecs: Vec<_> = device
+                .recompression
+                .iter()
+                .map(|(priority, codec)| format!("{codec} ({priority})"))
+                .collect();
+            found.push(Found::new(
+                name,
+                "it has a codec for recompression, and no rule fires it",
+                format!(
+                    "recomp_algorithm {}; {} stored",
+                    codecs.join(", "),
+                    bytes(stored)
+                ),
+                "[watch.recompress] in /etc/zmeld.toml, and zmeld watch as a service",
+            ));
+        }
+        if let (Some(0), Some(backing)) = (device.writeback_limit_bytes, &device.backing) {
+            found.push(Found::new(
+                name,
+                "its writeback limit is used up: nothing is written back any more",
+                format!(
+                    "writeback_limit 0; {} are on {backing} ({})",
+                    bytes(device.backed.unwrap_or_default().held_bytes),
+                    percent(share(device.backed.unwrap_or_default().held_bytes, stored))
+                ),
+                format!("echo PAGES > /sys/block/{name}/writeback_limit (units of 4 KiB)"),
+            ));
+        }
+    }
+    found
+}
+
+/// A guard that could end nothing.
+fn ends_nothing(view: &View) -> Option<Found> {
+    let rule = view.wanted.watch.guard.as_ref()?;
+    if rule.end.is_empty() {
+        // It makes room by the other rules.
+        let is_alone = view.wanted.watch.is_guard_alone();
+        return is_alone.then(|| {
+            Found::new(
+                "watch.guard",
+                "it can neither make room nor end anything",
+                "[watch.guard] has no end, and there is no other rule",
+                GUARDS_NOTHING,
+            )
+        });
+    }
+    // What is there now is asked of the machine; without that, of the watch's note.
+    if view.outstanding.guard.is_some() {
+        return None;
+    }
+    let seen = view.now.guard.as_ref().filter(|it| it.watched.is_empty())?;
+    let names: Vec<String> = rule.end.iter().map(ToString::to_string).collect();
+    let evidence = match seen.unmatched.is_empty() {
+        true => "all that is there of it is protected".to_owned(),
+        false => format!("no control group is called {}", seen.unmatched.join(", ")),
+    };
+    Some(Found::new(
+        "watch.guard",
+        "it could end nothing: no group that it may end is there now",
+        format!("end = {}; {evidence}", names.join(", ")),
+        "zmeld config check says which names are wrong; systemd-cgls lists the groups",
+    ))
+}
+
+/// Names in the guard's rule that are no group now, as `zmeld config check` has them.
+fn guarded_in_vain(view: &View) -> Vec<Found> {
+    let gaps = view.outstanding.guard.iter().flatten();
+    let gaps = gaps.filter(|gap| !gap.is_form);
+    gaps.map(|gap| {
+        Found::new(
+            "watch.guard",
+            gap.so,
+            format!("{}: {}", gap.key, gap.why),
+            "another name: systemd-cgls lists the groups; or remove it",
+        )
+    })
+    .collect()
+}
+
+/// Rules that nobody carries out: the kernel does none of it by itself.
+pub(super) fn no_watch(view: &View) -> Vec<Found> {
+    let missing = |name: &str, unit: &str, rules: &str| {
+        Found::new(
+            name,
+            format!("there are rules, and no {name} runs that carries them out"),
+            format!("rules: {rules}; no process is {name}"),
+            format!(
+                "systemctl daemon-reload && systemctl start {unit}.service, where zmeld's \
+                 generator makes the unit at each boot; systemctl enable --now {unit}.service \
+                 where it is installed or exported; rc-update add {unit} default && rc-service \
+                 {unit} start with OpenRC"
+            ),
+        )
+    };
+    let mut found = Vec::new();
+    if view.outstanding.is_watched == Some(false) {
+        let rules = view.wanted.watch.rules().join(", ");
+        found.push(missing("zmeld watch", "zmeld-watch", &rules));
+    }
+    if view.outstanding.is_guarded == Some(false) {
+        found.push(missing("zmeld-guard", "zmeld-guard", "guard"));
+    }
+    found
+}
+
+/// The notes that tell what happened lately cannot be used: kills and refused writes
+/// go untold.
+pub(super) fn unreadable_notes(view: &View) -> Vec<Found> {
+    let warnings = view.now.warnings.iter();
+    warnings
+        .filter(|warning| warning.path == lately::FILE)
+        .map(|warning| {
+            Found::new(
+                lately::FILE,
+                "the events of the last hour are unknown",
+                warning.to_string(),
+                format!("rm {}: it is made anew", lately::FILE),
+            )
+        })
+        .collect()
+}

@@ -1,0 +1,409 @@
+//! One action on one device: what is written to which attribute, and what came of it.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use zmeld_report::units::{bytes, count, percent};
+
+use super::limit::LentLimit;
+use crate::meld::{self, MeldError, PassOptions};
+use crate::Error;
+use rustix::io::Errno;
+use zmeld_config::{RecompressRule, Which, WritebackRule};
+use zmeld_linux::{Host, HostError};
+use zmeld_observe::{Backed, Device, Held};
+
+/// An action takes so long in one go: the kernel holds the device's lock through a request,
+/// and somebody may wait for it, or for the watch.
+const TURN: Duration = Duration::from_secs(1);
+/// What the kernel is asked for at a time takes about so long,
+const PIECE: Duration = Duration::from_millis(250);
+/// and is so many pages of 4 KiB at first.
+const PIECE_FIRST: u64 = 4096;
+
+/// The pieces of an action.
+struct Pieces<'a> {
+    stop: &'a AtomicBool,
+    end: Instant,
+    began: Instant,
+    pages: u64,
+    /// What was asked for so far, and may be at most.
+    asked: u64,
+    most: u64,
+}
+
+impl Pieces<'_> {
+    fn new(most: u64, stop: &AtomicBool) -> Pieces<'_> {
+        let now = Instant::now();
+        Pieces {
+            stop,
+            end: now + TURN,
+            began: now,
+            pages: PIECE_FIRST,
+            asked: 0,
+            most,
+        }
+    }
+
+    /// How many pages are asked for next.
+    fn next(&mut self) -> u64 {
+        self.began = Instant::now();
+        let pages = self.pages.min(self.most - self.asked);
+        self.asked += pages;
+        pages
+    }
+
+    /// The last piece was done: whether it is another one's turn now.
+    fn is_over(&mut self) -> bool {
+        let took = self.began.elapsed().max(Duration::from_millis(1));
+        let times = PIECE.as_secs_f64() / took.as_secs_f64();
+        let pages = self.pages as f64 * times.clamp(0.25, 4.0);
+        self.pages = (pages as u64).max(64);
+        self.stop.load(Ordering::Relaxed) || Instant::now() >= self.end
+    }
+
+    fn is_all(&self) -> bool {
+        self.asked >= self.most
+    }
+}
+
+/// Something to do, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Action {
+    /// The device's name.
+    pub device: String,
+    /// Why, in words and numbers.
+    pub reason: String,
+    /// What.
+    pub kind: ActionKind,
+}
+
+/// What is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ActionKind {
+    /// All pages are marked idle, to see later which were not used.
+    MarkAll,
+    /// Pages are compressed again.
+    Recompress {
+        /// Which.
+        which: Which,
+        /// Idle pages: of this age.
+        idle_after_s: Option<u32>,
+        /// Codecs with their priorities.
+        codecs: Vec<(u8, String)>,
+        /// Only objects of so many bytes at least.
+        threshold: u64,
+        /// At most so many pages.
+        pages_max: Option<u64>,
+    },
+    /// Pages are written to the backing device.
+    WriteBack {
+        /// Which.
+        which: Which,
+        /// Idle pages: of this age.
+        idle_after_s: Option<u32>,
+        /// At most so much.
+        bytes_max: u64,
+    },
+    /// A pass, if a sample says that it pays.
+    Meld(PassOptions),
+    /// The day's writeback may begin.
+    Budget {
+        /// So much.
+        bytes: u64,
+    },
+}
+
+/// How an action went.
+pub(super) enum ActionResult {
+    /// Done, with figures.
+    Done(String),
+    /// Done in part, to go on later; so many pages were asked for.
+    Stopped(String, u64),
+    /// Idle pages were asked for by age, and the kernel knows no ages.
+    NoAges,
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.device)?;
+        match &self.kind {
+            ActionKind::MarkAll => f.write_str("mark all pages"),
+            ActionKind::Recompress { which, codecs, .. } => {
+                let names: Vec<_> = codecs.iter().map(|(_, name)| name.as_str()).collect();
+                write!(
+                    f,
+                    "recompress {} pages with {}",
+                    word(*which),
+                    names.join(", ")
+                )
+            }
+            ActionKind::WriteBack {
+                which, bytes_max, ..
+            } => write!(
+                f,
+                "write back {} pages, at most {}",
+                word(*which),
+                bytes(*bytes_max)
+            ),
+            ActionKind::Meld(_) => f.write_str("meld identical pages"),
+            ActionKind::Budget { bytes: budget } => {
+                write!(f, "allow writeback of {}", bytes(*budget))
+            }
+        }
+    }
+}
+
+/// The kernel's word for a choice of pages.
+fn word(which: Which) -> &'static str {
+    match which {
+        Which::Idle => "idle",
+        Which::Huge => "huge",
+        Which::HugeIdle => "huge_idle",
+    }
+}
+
+/// The age to mark by; none where marks made earlier do.
+fn age(which: Which, seconds: u32, marks_by_age: Option<bool>) -> Option<u32> {
+    (super::needs_idle(which) && marks_by_age != Some(false)).then_some(seconds)
+}
+
+impl Action {
+    pub(super) fn recompress(
+        device: &Device,
+        rule: &RecompressRule,
+        marks_by_age: Option<bool>,
+        asked_pages: u64,
+    ) -> Action {
+        let held = device.held.unwrap_or_default();
+        Action {
+            device: device.name.clone(),
+            reason: format!(
+                "due every {}; {} are compressed to {}",
+                rule.every,
+                bytes(device.in_memory_bytes()),
+                bytes(held.compressed_bytes)
+            ),
+            kind: ActionKind::Recompress {
+                which: rule.pages,
+                idle_after_s: age(rule.pages, rule.idle_after.seconds, marks_by_age),
+                codecs: device
+                    .recompression
+                    .iter()
+                    .map(|(priority, codec)| (*priority, codec.clone()))
+                    .collect(),
+                threshold: rule.threshold.0,
+                pages_max: rule.max_pages.map(|most| most.saturating_sub(asked_pages)),
+            },
+        }
+    }
+
+    pub(super) fn write_back(
+        device: &Device,
+        rule: &WritebackRule,
+        fill: f64,
+        marks_by_age: Option<bool>,
+        asked_pages: u64,
+    ) -> Action {
+        Action {
+            device: device.name.clone(),
+            reason: format!(
+                "due every {}; it uses {} of its limit, the rule begins at {}",
+                rule.every,
+                percent(fill),
+                percent(rule.above.fraction())
+            ),
+            kind: ActionKind::WriteBack {
+                which: rule.pages,
+                idle_after_s: age(rule.pages, rule.idle_after.seconds, marks_by_age),
+                bytes_max: rule
+                    .at_most
+                    .0
+                    .saturating_sub(asked_pages.saturating_mul(UNIT)),
+            },
+        }
+    }
+
+    fn path(&self, attribute: &str) -> String {
+        format!("/sys/block/{}/{attribute}", self.device)
+    }
+
+    pub(super) fn perform(&self, host: &Host, stop: &AtomicBool) -> Result<ActionResult, Error> {
+        match &self.kind {
+            ActionKind::MarkAll => {
+                host.write(self.path("idle"), "all")?;
+                Ok(ActionResult::Done("marked".to_owned()))
+            }
+            ActionKind::Budget { bytes: budget } => {
+                host.write(self.path("writeback_limit"), &(budget / UNIT).to_string())?;
+                host.write(self.path("writeback_limit_enable"), "1")?;
+                Ok(ActionResult::Done("given".to_owned()))
+            }
+            ActionKind::Recompress {
+                which,
+                idle_after_s,
+                codecs,
+                threshold,
+                pages_max,
+            } => {
+                if !self.mark(host, *idle_after_s)? {
+                    return Ok(ActionResult::NoAges);
+                }
+                let before = self.held(host)?;
+                let mut pieces = Pieces::new(pages_max.unwrap_or(u64::MAX), stop);
+                let (mut after, mut is_over) = (before, false);
+                for (priority, codec) in codecs {
+                    // Kernels before 7.1 know no priority here and pass it over.
+                    let mut request =
+                        format!("type={} algo={codec} priority={priority}", word(*which));
+                    if *threshold > 0 {
+                        request += &format!(" threshold={threshold}");
+                    }
+                    // Until nothing more comes of it.
+                    while !is_over && !pieces.is_all() {
+                        // Kernels before 6.13 pass that over and take all.
+                        let request = format!("{request} max_pages={}", pieces.next());
+                        host.write(self.path("recompress"), &request)?;
+                        let now = self.held(host)?;
+                        let is_more = now.compressed_bytes != after.compressed_bytes;
+                        after = now;
+                        if !is_more {
+                            break;
+                        }
+                        is_over = pieces.is_over();
+                    }
+                }
+                let text = format!(
+                    "compressed {} -> {}, RAM {} -> {}",
+                    bytes(before.compressed_bytes),
+                    bytes(after.compressed_bytes),
+                    bytes(before.memory_used_bytes),
+                    bytes(after.memory_used_bytes)
+                );
+                Ok(match is_over && !pieces.is_all() {
+                    true => ActionResult::Stopped(text, pieces.asked),
+                    false => ActionResult::Done(text),
+                })
+            }
+            ActionKind::WriteBack {
+                which,
+                idle_after_s,
+                bytes_max,
+            } => {
+                if !self.mark(host, *idle_after_s)? {
+                    return Ok(ActionResult::NoAges);
+                }
+                self.write_pages_back(host, *which, *bytes_max, stop)
+            }
+            ActionKind::Meld(options) => self.meld(host, options),
+        }
+    }
+
+    /// Marks pages of an age as idle. `false`: the kernel knows no ages, and marks
+    /// made earlier stand.
+    fn mark(&self, host: &Host, idle_after_s: Option<u32>) -> Result<bool, Error> {
+        let Some(seconds) = idle_after_s else {
+            return Ok(true);
+        };
+        match host.write(self.path("idle"), &seconds.to_string()) {
+            Ok(()) => Ok(true),
+            Err(err) if err.is(Errno::INVAL) => Ok(false),
+            Err(err) => Err(err.into()),
+        }
+    }
+
+    fn held(&self, host: &Host) -> Result<Held, Error> {
+        let path = self.path("mm_stat");
+        Held::parse(&host.read(&path)?)
+            .ok_or_else(|| HostError::malformed(&path, "does not have the kernel's columns").into())
+    }
+
+    /// The kernel's own limit bounds what one request writes. A limit that the day's
+    /// budget set is shortened by what was written, and never lengthened.
+    fn write_pages_back(
+        &self,
+        host: &Host,
+        which: Which,
+        bytes_max: u64,
+        stop: &AtomicBool,
+    ) -> Result<ActionResult, Error> {
+        let limited = host.read(self.path("writeback_limit_enable"))? == "1";
+        let left = || -> Result<_, Error> {
+            Ok(match limited {
+                true => Some(host.read_u64(self.path("writeback_limit"))?),
+                false => None,
+            })
+        };
+        if left()? == Some(0) || bytes_max < UNIT {
+            return Ok(ActionResult::Done(
+                "nothing: today's writeback budget is used up".to_owned(),
+            ));
+        }
+        let before = self.backed(host)?;
+        let mut pieces = Pieces::new(bytes_max / UNIT, stop);
+        let is_over = loop {
+            let left = left()?;
+            let units = pieces.next().min(left.unwrap_or(u64::MAX));
+            let lent = LentLimit::take(host, &self.device, left, units)?;
+            let asked = host.write(self.path("writeback"), word(which));
+            let rest = lent.give_back(host)?;
+            // The limit itself ends a request with an I/O error on some kernels.
+            if rest > 0 {
+                asked?;
+            }
+            // Less than it was allowed: there is no more.
+            if rest > 0 || pieces.is_all() || left == Some(units) {
+                break false;
+            }
+            if pieces.is_over() {
+                break true;
+            }
+        };
+        let after = self.backed(host)?;
+        let text = format!(
+            "wrote {}; {} are on the backing device",
+            bytes(after.written_bytes.saturating_sub(before.written_bytes)),
+            bytes(after.held_bytes)
+        );
+        Ok(match is_over {
+            true => ActionResult::Stopped(text, pieces.asked),
+            false => ActionResult::Done(text),
+        })
+    }
+
+    fn backed(&self, host: &Host) -> Result<Backed, Error> {
+        let path = self.path("bd_stat");
+        Backed::parse(&host.read(&path)?)
+            .ok_or_else(|| HostError::malformed(&path, "does not have the kernel's columns").into())
+    }
+
+    fn meld(&self, host: &Host, options: &PassOptions) -> Result<ActionResult, Error> {
+        let result = match meld::run(host, &self.device, options) {
+            Ok(result) => result,
+            Err(MeldError::Refused(err)) => return Err(err.into()),
+            Err(err) => return Ok(ActionResult::Done(format!("not now: {err}"))),
+        };
+        let part = result
+            .duplicate_share()
+            .map_or("nothing to sample".to_owned(), |part| {
+                format!("{} of the sample repeat", percent(part))
+            });
+        if result.below_threshold {
+            return Ok(ActionResult::Done(format!("{part}: not worth a pass")));
+        }
+        let text = format!(
+            "{part}; melded {} pages, saved {} for {} of metadata",
+            count(result.pages_melded),
+            bytes(result.bytes_saved),
+            bytes(result.bytes_metadata)
+        );
+        Ok(match result.stopped {
+            true => ActionResult::Stopped(format!("{text}; stopped by the time limit"), 0),
+            false => ActionResult::Done(text),
+        })
+    }
+}
+
+/// The kernel counts writeback in units of 4 KiB.
+const UNIT: u64 = 4096;

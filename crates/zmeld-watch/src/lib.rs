@@ -1,0 +1,506 @@
+//! The rules of `zmeld watch` at work: what others leave to nobody.
+//!
+//! [`Watcher::round`] looks at an observation and at the time, and does what is due;
+//! everything it does, or would do, is told to a listener with its reason. A device
+//! may come or go between two rounds, and an action that fails is told and tried
+//! again when the rule is next due.
+//!
+//! Idle pages: where the kernel tracks when pages were used
+//! (`CONFIG_ZRAM_TRACK_ENTRY_ACTIME`), it is asked to mark those of the rule's age.
+//! Elsewhere all pages are marked, and those whose mark is still there when the
+//! rule's age has passed are the idle ones.
+
+mod action;
+mod history;
+mod limit;
+pub mod meld;
+pub mod reclaim;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use zmeld_report::units::{bytes, percent};
+
+pub use action::{Action, ActionKind};
+
+use crate::meld::PassOptions;
+use history::History;
+use reclaim::Reclaimer;
+use zmeld_config::{Config, Kind, Watch, Which};
+use zmeld_guard::note::{SHORT, SHORT_FOR};
+use zmeld_linux::{groups, Host, HostError};
+use zmeld_observe::applied::Applied;
+use zmeld_observe::run_folder;
+use zmeld_observe::{share, Device, Observation, Pressure};
+
+/// Why something was not done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The machine did not say or do what it was asked for.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// Control groups cannot be looked at.
+    #[error(transparent)]
+    Groups(#[from] groups::Error),
+    /// Nothing can be reclaimed ahead of time on this machine.
+    #[error("nothing can be reclaimed: {why}")]
+    CannotReclaim {
+        /// Why, and the way out.
+        why: String,
+    },
+}
+
+/// A pass is stopped after so long and goes on in the next round.
+const PASS_TIME_MAX_MS: u64 = 1_000;
+/// A device with less than this has nothing worth an action.
+const STORED_MIN: u64 = 1 << 20;
+/// While memory is short, room is made so often at first, and at last.
+const ROOM_EVERY: Duration = Duration::from_secs(10);
+const ROOM_EVERY_MAX: Duration = Duration::from_secs(600);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Something that a round says.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum WatchEvent<'a> {
+    /// Something is done, and why.
+    Acting(&'a Action),
+    /// It was done, with what came of it.
+    Done(&'a Action, String),
+    /// It would be done, were this not a dry run.
+    Would(&'a Action),
+    /// It could not be done.
+    Failed(&'a Action, Error),
+    /// A device is there that was not before.
+    Appeared(&'a str),
+    /// A device is gone.
+    Gone(&'a str),
+    /// Nothing is done for now, and why.
+    Holding(String),
+    /// What becomes of a control group's memory.
+    Reclaim(&'a str, String),
+    /// Memory could not be reclaimed.
+    ReclaimFailed(Error),
+}
+
+/// Rules and what was done so far.
+pub struct Watcher {
+    host: Host,
+    config: Config,
+    /// How it is found out what `zmeld up` set up.
+    applied: fn(&Host) -> Option<Applied>,
+    dry_run: bool,
+    devices: BTreeMap<String, History>,
+    holding: bool,
+    reclaimer: Option<Reclaimer>,
+    /// When room was last made because memory was short.
+    room_made: Option<Instant>,
+    room_pause: Duration,
+    /// It is now: rules are not held back by their own limits.
+    is_pressed: bool,
+    /// Some action was done in part.
+    has_more: bool,
+}
+
+impl Watcher {
+    /// Rules for a host, and how it is found out there what `zmeld up` set up. A dry run marks nothing, writes nothing, melds nothing.
+    pub fn new(
+        host: Host,
+        config: Config,
+        dry_run: bool,
+        applied: fn(&Host) -> Option<Applied>,
+    ) -> Watcher {
+        let dry_run = dry_run || config.watch.dry_run;
+        let rule = config.watch.reclaim.clone();
+        Watcher {
+            host,
+            config,
+            dry_run,
+            devices: BTreeMap::new(),
+            holding: false,
+            applied,
+            reclaimer: rule.map(|rule| Reclaimer::new(rule, dry_run)),
+            room_made: None,
+            room_pause: ROOM_EVERY,
+            is_pressed: false,
+            has_more: false,
+        }
+    }
+
+    /// Whether there is any rule.
+    pub fn has_rules(&self) -> bool {
+        self.config.watch.has_rules()
+    }
+
+    /// Whether something was done in part in the last round, and another one should not be
+    /// waited for.
+    pub fn has_more(&self) -> bool {
+        self.has_more
+    }
+
+    /// Does what is due now, each action for about a second; it ends early where `stop` is
+    /// set.
+    pub fn round(
+        &mut self,
+        seen: &Observation,
+        now: Instant,
+        stop: &AtomicBool,
+        listener: &mut dyn FnMut(WatchEvent),
+    ) {
+        self.has_more = false;
+        self.follow_devices(seen, now, listener);
+        if self.is_too_busy(listener) {
+            return;
+        }
+        for device in seen.devices.iter().filter(|device| device.initialised) {
+            for action in self.due(device, now) {
+                if stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                self.perform(&action, now, stop, listener);
+            }
+            let longest = self.longest_idle();
+            if let Some(history) = self.devices.get_mut(&device.name) {
+                history.forget_marks(longest, now);
+            }
+        }
+    }
+
+    /// Does at once what the rules would do from time to time, since memory is short.
+    pub fn make_room(
+        &mut self,
+        now: Instant,
+        stop: &AtomicBool,
+        listener: &mut dyn FnMut(WatchEvent),
+    ) {
+        if !is_due(self.room_made, self.room_pause, now) {
+            return;
+        }
+        // One that stays short is not worn out for nothing.
+        let is_long_ago = self
+            .room_made
+            .is_none_or(|at| now.duration_since(at) >= 2 * ROOM_EVERY_MAX);
+        self.room_pause = match is_long_ago {
+            true => ROOM_EVERY,
+            false => (self.room_pause * 2).min(ROOM_EVERY_MAX),
+        };
+        self.room_made = Some(now);
+        if let Some(reclaimer) = &mut self.reclaimer {
+            if let Some(done) = reclaimer.make_room(&self.host, now, stop, listener) {
+                listener(WatchEvent::Reclaim("memory is short", done));
+            }
+        }
+        let seen = Observation::read(&self.host, rustix::param::page_size() as u64);
+        self.follow_devices(&seen, now, listener);
+        self.is_pressed = true;
+        for device in seen.devices.iter().filter(|device| device.initialised) {
+            for action in self.due(device, now) {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                self.perform(&action, now, stop, listener);
+            }
+        }
+        self.is_pressed = false;
+    }
+
+    /// Reclaims idle memory where that is due. It has a pace of its own: what it costs has to
+    /// be seen within seconds. It ends early where `stop` is set.
+    pub fn reclaim(
+        &mut self,
+        now: Instant,
+        stop: &AtomicBool,
+        listener: &mut dyn FnMut(WatchEvent),
+    ) {
+        let due = self.reclaimer.as_ref().is_some_and(|it| it.is_due(now));
+        let busy = due.then(|| self.busy()).flatten();
+        if let (Some(reclaimer), true) = (&mut self.reclaimer, due) {
+            reclaimer.round(&self.host, now, busy, stop, listener);
+        }
+    }
+
+    /// How long the rule that waits longest waits for idle pages.
+    fn longest_idle(&self) -> Duration {
+        let watch = &self.config.watch;
+        let recompress = watch
+            .recompress
+            .as_ref()
+            .map(|rule| (rule.pages, rule.idle_after));
+        let writeback = watch
+            .writeback
+            .as_ref()
+            .map(|rule| (rule.pages, rule.idle_after));
+        [recompress, writeback]
+            .into_iter()
+            .flatten()
+            .filter(|(which, _)| needs_idle(*which))
+            .map(|(_, age)| age.duration())
+            .max()
+            .unwrap_or_default()
+    }
+
+    fn follow_devices(
+        &mut self,
+        seen: &Observation,
+        now: Instant,
+        listener: &mut dyn FnMut(WatchEvent),
+    ) {
+        let is_there = |name: &str| seen.device(name).is_some_and(|d| d.initialised);
+        self.devices.retain(|name, _| {
+            let stays = is_there(name);
+            if !stays {
+                listener(WatchEvent::Gone(name));
+            }
+            stays
+        });
+        for device in seen.devices.iter().filter(|device| device.initialised) {
+            if self.devices.contains_key(&device.name) {
+                continue;
+            }
+            listener(WatchEvent::Appeared(&device.name));
+            // What a watch that was killed lent is no limit of anybody's.
+            let given_back = !self.dry_run
+                && limit::give_back_left(&self.host, &device.name).unwrap_or(false)
+                && !limit::is_on(&self.host, &device.name);
+            let mut history = History::kept(&self.host, &device.name, now);
+            if history.budget.is_none() && !given_back {
+                // A limit that stands already was given today, perhaps by us.
+                history.budget = device.writeback_limit_bytes.map(|_| now);
+            }
+            self.devices.insert(device.name.clone(), history);
+        }
+    }
+
+    /// Compressing again is for idle processors.
+    fn is_too_busy(&mut self, listener: &mut dyn FnMut(WatchEvent)) -> bool {
+        let busy = self.busy();
+        let is_busy = busy.is_some();
+        if let (Some(why), false) = (busy, self.holding) {
+            listener(WatchEvent::Holding(why));
+        }
+        self.holding = is_busy;
+        is_busy
+    }
+
+    /// Why the processors are to be left alone, where they are busy.
+    fn busy(&self) -> Option<String> {
+        let limit = self.config.watch.cpu_pressure_max.fraction();
+        let text = self.host.read_optional("/proc/pressure/cpu").ok()??;
+        let waiting = Pressure::parse(&text)?.some.avg10_percent / 100.0;
+        (waiting > limit).then(|| {
+            format!(
+                "tasks waited for a processor {} of the last 10 s, more than {}",
+                percent(waiting),
+                percent(limit)
+            )
+        })
+    }
+
+    /// What is due on a device, with reasons; also what is due first so that it can
+    /// be done later.
+    fn due(&self, device: &Device, now: Instant) -> Vec<Action> {
+        let Some(history) = self.devices.get(&device.name) else {
+            return Vec::new();
+        };
+        let mut actions = Vec::new();
+        actions.extend(self.budget_due(device, history, now));
+        if device.in_memory_bytes() < STORED_MIN {
+            return actions;
+        }
+        let watch = &self.config.watch;
+        let mut marking = None;
+        if let Some(rule) = &watch.recompress {
+            let waited =
+                self.is_pressed || is_due(history.recompressed, rule.every.duration(), now);
+            if waited && !device.recompression.is_empty() {
+                let idle = needs_idle(rule.pages).then(|| rule.idle_after.duration());
+                match self.readiness(history, idle, now) {
+                    Ready::Now => {
+                        let asked = history.recompressed_pages;
+                        let by_age = history.marks_by_age;
+                        actions.push(Action::recompress(device, rule, by_age, asked));
+                    }
+                    Ready::Mark => marking = Some(rule.idle_after),
+                    Ready::Later => {}
+                }
+            }
+        }
+        if let Some(rule) = &watch.writeback {
+            let used = device.held.unwrap_or_default().memory_used_bytes;
+            let whole = match device.held.unwrap_or_default().limit_bytes {
+                0 => device.size_bytes,
+                limit => limit,
+            };
+            let full = self.is_pressed || share(used, whole) >= rule.above.fraction();
+            let waited =
+                self.is_pressed || is_due(history.written_back, rule.every.duration(), now);
+            if waited && full && device.backing.is_some() {
+                let idle = needs_idle(rule.pages).then(|| rule.idle_after.duration());
+                match self.readiness(history, idle, now) {
+                    Ready::Now => {
+                        let fill = share(used, whole);
+                        let asked = history.written_pages;
+                        let by_age = history.marks_by_age;
+                        actions.push(Action::write_back(device, rule, fill, by_age, asked));
+                    }
+                    Ready::Mark => marking = marking.max(Some(rule.idle_after)),
+                    Ready::Later => {}
+                }
+            }
+        }
+        if let Some(age) = marking {
+            actions.push(Action {
+                device: device.name.clone(),
+                reason: format!(
+                    "this kernel does not tell how old pages are: all are marked now, and those \
+                     not used for {age} are the idle ones"
+                ),
+                kind: ActionKind::MarkAll,
+            });
+        }
+        actions.extend(self.meld_due(watch, device, history, now));
+        actions
+    }
+
+    fn readiness(&self, history: &History, idle_after: Option<Duration>, now: Instant) -> Ready {
+        let Some(age) = idle_after else {
+            return Ready::Now;
+        };
+        match (history.marks_by_age, history.marked) {
+            // The action marks by age itself, or finds out that it cannot.
+            (None | Some(true), _) => Ready::Now,
+            (Some(false), None) => Ready::Mark,
+            (Some(false), Some(marked)) if now.duration_since(marked) >= age => Ready::Now,
+            (Some(false), Some(_)) => Ready::Later,
+        }
+    }
+
+    fn meld_due(
+        &self,
+        watch: &Watch,
+        device: &Device,
+        history: &History,
+        now: Instant,
+    ) -> Option<Action> {
+        let rule = watch.meld.as_ref()?;
+        let melding = device.melding.as_ref()?;
+        let waited =
+            self.is_pressed || history.resume || is_due(history.melded, rule.every.duration(), now);
+        if !waited || melding.mode == "off" {
+            return None;
+        }
+        let least = rule.duplicates_min.fraction();
+        let reason = match (history.resume, melding.duplicates_sampled()) {
+            (true, _) => "the last pass was stopped by its time limit".to_owned(),
+            (false, Some(part)) => format!(
+                "due every {}; the last sample had {} of duplicates, from {} on it pays",
+                rule.every,
+                percent(part),
+                percent(least)
+            ),
+            (false, None) => format!(
+                "{} stored and no pass yet; from {} of duplicates on it pays",
+                bytes(device.in_memory_bytes()),
+                percent(least)
+            ),
+        };
+        Some(Action {
+            device: device.name.clone(),
+            reason,
+            kind: ActionKind::Meld(PassOptions {
+                threshold_permille: (least * 1000.0).round().clamp(0.0, 1000.0) as u32,
+                time_max_ms: Some(PASS_TIME_MAX_MS),
+                resume: history.resume,
+                ..PassOptions::default()
+            }),
+        })
+    }
+
+    /// The daily limit of a tier's writeback, given anew each day.
+    fn budget_due(&self, device: &Device, history: &History, now: Instant) -> Option<Action> {
+        device.backing.as_ref()?;
+        // By the journal: a device of another tool may have the same priority.
+        let applied = (self.applied)(&self.host)?;
+        let ours = applied
+            .tiers
+            .iter()
+            .find(|tier| tier.device.as_deref() == Some(device.name.as_str()))?;
+        let tier = self.config.tier(&ours.name)?;
+        let Kind::Ram(ram) = &tier.kind else {
+            return None;
+        };
+        let limit = ram.writeback.as_ref()?.daily_limit?;
+        is_due(history.budget, DAY, now).then(|| Action {
+            device: device.name.clone(),
+            reason: format!("the tier {} may write {limit} a day", tier.name),
+            kind: ActionKind::Budget { bytes: limit.0 },
+        })
+    }
+
+    fn perform(
+        &mut self,
+        action: &Action,
+        now: Instant,
+        stop: &AtomicBool,
+        listener: &mut dyn FnMut(WatchEvent),
+    ) {
+        let history = self.devices.entry(action.device.clone()).or_default();
+        if self.dry_run {
+            history.note(action, now);
+            // Pages cannot be marked for later without marking them.
+            history.marks_by_age = Some(true);
+            listener(WatchEvent::Would(action));
+            return;
+        }
+        listener(WatchEvent::Acting(action));
+        match action.perform(&self.host, stop) {
+            Ok(action::ActionResult::Done(text)) => {
+                history.note(action, now);
+                listener(WatchEvent::Done(action, text));
+            }
+            Ok(action::ActionResult::Stopped(text, pages)) => {
+                history.note_part(action, pages, now);
+                self.has_more = true;
+                listener(WatchEvent::Done(action, text));
+            }
+            Ok(action::ActionResult::NoAges) => {
+                // The next round marks all pages and waits.
+                history.marks_by_age = Some(false);
+                listener(WatchEvent::Done(
+                    action,
+                    "put off: this kernel does not tell how old pages are".to_owned(),
+                ));
+            }
+            Err(err) => {
+                // Not at once again, but when the rule is next due.
+                history.note(action, now);
+                listener(WatchEvent::Failed(action, err));
+            }
+        }
+        if let Err(err) = history::keep(&self.host, &self.devices, now) {
+            listener(WatchEvent::Failed(action, err));
+        }
+    }
+}
+
+enum Ready {
+    Now,
+    Mark,
+    Later,
+}
+
+/// Whether the guard says that memory is short.
+pub fn is_short(host: &Host) -> bool {
+    let told = run_folder::since_written(host, SHORT);
+    told.is_some_and(|age| age < SHORT_FOR)
+}
+
+fn is_due(last: Option<Instant>, every: Duration, now: Instant) -> bool {
+    last.is_none_or(|last| now.duration_since(last) >= every)
+}
+
+fn needs_idle(which: Which) -> bool {
+    matches!(which, Which::Idle | Which::HugeIdle)
+}

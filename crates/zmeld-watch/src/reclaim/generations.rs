@@ -1,0 +1,716 @@
+//! Memory that was not used for long, by the kernel's multi-generational LRU.
+//!
+//! Its lists are generations of pages. When a generation begins, the kernel walks the page
+//! tables of a control group's processes, and what was used since the last one began is
+//! taken into the younger ones. So where generations begin at known times it is known, page
+//! by page, for how long nothing was used that page tables map: here they begin twice in the
+//! time after which memory is idle, and idle generations alone are reclaimed, the oldest
+//! ones first. The kernel looks at each page once more when it takes it, and keeps what
+//! processes of its group used meanwhile.
+//!
+//! Of the page cache that is no age: what is read through descriptors begins in the oldest
+//! generation. So only what can be swapped is asked for here. Linux 6.16 has a word for that;
+//! before, the kernel goes on with files of a generation once all that can be swapped is gone
+//! from it, so that a little is asked for at a time, and no more as soon as less of it went to
+//! swap.
+//!
+//! The kernel is told so in debugfs, for each group and each node by itself. `memory.min`
+//! and `memory.low` do not hold there: groups below that have such a promise are left alone, and
+//! of one above nothing is taken of what it keeps.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use zmeld_linux::lru_gen::{self, Generation, Group, Node, ENABLED, PATH, WALKS, YOUNGEST};
+use zmeld_linux::meminfo::{self, Meminfo};
+use zmeld_linux::{counters, Host, HostError, KernelVersion};
+
+use zmeld_config::Span;
+
+use super::group::beyond_kept;
+use super::{Place, Round, Way, PIECE_BYTES, RELEASE};
+
+/// As much of the file is read: what is told of groups behind that is not known.
+const READ_MAX: usize = 16 << 20;
+/// No more groups are told apart.
+const GROUPS_MAX: usize = 8192;
+/// Generations begin so many times in the time after which memory is idle.
+const IN_IDLE_TIME: u32 = 2;
+/// Where what was idle comes back it must have been idle for longer, up to so many times.
+const WAIT_MAX: u32 = 16;
+/// Beginning them takes no larger share of the time than one in so many, for all groups
+/// together, since page tables are walked; nor does reading them.
+const PAUSE: u32 = 100;
+/// The kernel looks for where it stands each time that it has told a page of them, and any user
+/// may have many groups: nothing more is read then.
+const READ_TIME: Duration = Duration::from_millis(200);
+/// The kernel has no more of them (`MAX_NR_GENS`).
+const GENERATIONS_MAX: usize = 4;
+/// For so long it is not asked again whether something of a group may be taken.
+const LEFT_ALONE: Duration = Duration::from_secs(60);
+/// A group with less has nothing worth a walk.
+const WALK_BYTES_MIN: u64 = 1 << 20;
+/// Too much came back once in so many times of that length at most, where it was seen how
+/// long memory must be idle: after so many without, half of it is tried again.
+const CALM: u32 = 16;
+/// So many rounds in a row that brought nothing, and there is no more that is idle.
+const VAIN_MAX: u32 = 3;
+/// Since when a word says that no files are to be taken. Before, the largest number says that
+/// they are the last to be taken.
+const SINCE_MAX: KernelVersion = KernelVersion::new(6, 16);
+/// Pages that the kernel is asked for at a time where it may go on with files: it looks at so
+/// many at once itself (`MAX_LRU_BATCH`).
+const BATCH_PAGES: u64 = 64;
+/// The name space of control groups in which the kernel's paths are those seen here.
+const FIRST_NAMESPACE: &str = "cgroup:[4026531835]";
+
+/// Why it cannot be used here.
+pub(super) fn why_not(host: &Host) -> Option<String> {
+    match enabled(host) {
+        None => return Some("the kernel has no lru_gen (Linux 6.1, CONFIG_LRU_GEN)".to_owned()),
+        Some(bits) if bits & WALKS != WALKS => {
+            return Some(format!(
+                "lru_gen is off, or walks no page tables here (echo y > {ENABLED})"
+            ))
+        }
+        Some(_) => {}
+    }
+    let namespace = std::fs::read_link(host.path("/proc/self/ns/cgroup"));
+    if namespace.is_ok_and(|name| name != Path::new(FIRST_NAMESPACE)) {
+        return Some("lru_gen names control groups as they are outside of this container".into());
+    }
+    match host.read_start(Path::new(PATH), 1) {
+        Ok(_) => None,
+        Err(err) if zmeld_linux::host::is_absent(&err.cause) => Some(format!(
+            "{PATH} is not there (mount -t debugfs none /sys/kernel/debug)"
+        )),
+        // A kernel that is locked down shows it to nobody.
+        Err(err) => Some(format!("lru_gen is not to be had: {err}")),
+    }
+}
+
+/// Which parts of it are on.
+pub(super) fn enabled(host: &Host) -> Option<u64> {
+    let text = host.read_optional(ENABLED).ok().flatten()?;
+    u64::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok()
+}
+
+/// Whether the kernel refuses what it is told for good.
+pub(super) fn is_lasting(err: &HostError) -> bool {
+    let HostError::File(err) = err else {
+        return false;
+    };
+    let lasting = [Errno::PERM, Errno::ACCESS, Errno::ROFS, Errno::NOENT];
+    is_one_of(&err.cause, &lasting)
+}
+
+/// What the kernel told in this round.
+#[derive(Debug)]
+pub(super) struct Told {
+    /// Of each place, by its path: those with that path, and those below it.
+    groups: BTreeMap<PathBuf, Vec<Group>>,
+    /// There is room in swap.
+    pub has_swap: bool,
+    /// The kernel can be told to take no files.
+    is_without_files: bool,
+    /// It was not all told: it took too long, or there are too many groups.
+    pub is_cut: bool,
+}
+
+impl Told {
+    /// What it tells of those places and of what is below them.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn read<'a>(
+        host: &Host,
+        places: impl Iterator<Item = &'a Place>,
+    ) -> Result<Told, HostError> {
+        let memory = host.read_optional(meminfo::PATH)?.unwrap_or_default();
+        let free = Meminfo::new(&memory).bytes("SwapFree");
+        let release = host.read_optional(RELEASE)?.unwrap_or_default();
+        let is_new = KernelVersion::parse(&release).is_some_and(|it| it >= SINCE_MAX);
+        let end = Instant::now() + READ_TIME;
+        let (mut text, is_all) = host.read_start_until(Path::new(PATH), READ_MAX, end)?;
+        if !is_all {
+            // The last one may not be told to its end.
+            let last = text.windows(6).rposition(|six| six == b"memcg ");
+            text.truncate(last.unwrap_or(0));
+        }
+        let paths = places.filter_map(|place| match &place.way {
+            Way::Generations(path) => Some(path.as_path()),
+            Way::Group => None,
+        });
+        let paths: BTreeSet<&Path> = paths.collect();
+        // No place is below another, so that the last one that is not behind it is the one.
+        let place_of = |group: &Path| {
+            let before = (Bound::Unbounded, Bound::Included(group));
+            let place = paths.range::<Path, _>(before).next_back();
+            place.filter(|place| group.starts_with(place))
+        };
+        let wanted = Cell::new(0);
+        let is_wanted = |group: &Path| {
+            let is_wanted = place_of(group).is_some();
+            wanted.set(wanted.get() + usize::from(is_wanted));
+            is_wanted && wanted.get() <= GROUPS_MAX
+        };
+        let mut groups: BTreeMap<PathBuf, Vec<Group>> = BTreeMap::new();
+        for group in lru_gen::parse(&text, is_wanted) {
+            if let Some(place) = place_of(&group.path) {
+                groups.entry(place.to_path_buf()).or_default().push(group);
+            }
+        }
+        Ok(Told {
+            groups,
+            has_swap: free.is_some_and(|bytes| bytes > 0),
+            is_without_files: is_new,
+            is_cut: !is_all || wanted.get() > GROUPS_MAX,
+        })
+    }
+
+    /// How the kernel is told to take what can be swapped, before files or without any.
+    fn no_files(&self) -> &'static str {
+        match self.is_without_files {
+            true => "max",
+            false => "200",
+        }
+    }
+
+    /// What it is asked for at a time.
+    fn piece_bytes(&self) -> u64 {
+        match self.is_without_files {
+            true => PIECE_BYTES,
+            false => BATCH_PAGES * rustix::param::page_size() as u64,
+        }
+    }
+
+    /// Those with that path, and those below it.
+    fn of(&self, path: &Path) -> &[Group] {
+        self.groups.get(path).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether something is known of that place.
+    fn knows(&self, path: &Path) -> bool {
+        !self.of(path).is_empty()
+    }
+
+    /// A generation began. What is in each of them is not told again.
+    fn begun(&mut self, path: &Path, id: u64, node: u32) {
+        let groups = self.groups.get_mut(path).into_iter().flatten();
+        let nodes = groups.filter(|it| it.id == id).flat_map(|it| &mut it.nodes);
+        for node in nodes.filter(|it| it.node == node) {
+            let Some(last) = node.generations.last().copied() else {
+                continue;
+            };
+            node.generations.push(Generation {
+                number: last.number + 1,
+                age_ms: 0,
+                anonymous_pages: 0,
+                file_pages: 0,
+            });
+            // Without room for another one the two oldest ones become one.
+            if node.generations.len() > GENERATIONS_MAX {
+                let oldest = node.generations.remove(0);
+                node.generations[0].anonymous_pages += oldest.anonymous_pages;
+                node.generations[0].file_pages += oldest.file_pages;
+            }
+        }
+    }
+}
+
+/// What all groups together may cost: a hundredth of the time each.
+#[derive(Debug, Default)]
+pub(super) struct Walks {
+    /// When page tables may be walked again, of whatever group.
+    next: Option<Instant>,
+    /// When generations may be read again.
+    next_read: Option<Instant>,
+    /// Groups that are not walked, and until when that is not asked again.
+    left_alone: BTreeMap<u64, Instant>,
+}
+
+impl Walks {
+    pub fn may_read(&self, now: Instant) -> bool {
+        self.next_read.is_none_or(|next| next <= now)
+    }
+
+    /// Reading them took so long.
+    pub fn have_read(&mut self, took: Duration, now: Instant) {
+        self.next_read = Some(now + took * PAUSE);
+    }
+
+    /// Begins generations where they are due, where that is the longest ago, first; what was
+    /// told has them then.
+    ///
+    /// # Errors
+    /// What the kernel refused first; the others were told nevertheless.
+    pub fn begin(
+        &mut self,
+        host: &Host,
+        mut due: Vec<Due>,
+        told: &mut Told,
+        round: &Round,
+    ) -> Result<(), HostError> {
+        let now = round.by_now();
+        self.left_alone.retain(|_, until| now < *until);
+        due.retain(|due| !self.left_alone.contains_key(&due.id));
+        due.sort_by(|one, other| other.times.total_cmp(&one.times));
+        let mut promised = BTreeMap::new();
+        let mut failed = Ok(());
+        for due in &due {
+            let now = round.by_now();
+            if self.next.is_some_and(|next| now < next) || round.is_over() {
+                break;
+            }
+            match due.is_in_vain(host, &mut promised) {
+                Ok(false) => {}
+                Ok(true) => {
+                    self.left_alone.insert(due.id, now + LEFT_ALONE);
+                    continue;
+                }
+                Err(err) => {
+                    failed = failed.and(Err(err));
+                    continue;
+                }
+            }
+            // Both kinds of pages, and all page tables, though there is no room for
+            // another one.
+            let order = format!("+ {} {} {} 1 1", due.id, due.node, due.youngest);
+            let began = Instant::now();
+            let done = is_done(host.write(PATH, &order));
+            self.next = Some(now + began.elapsed() * PAUSE);
+            if let Ok(true) = done {
+                told.begun(&due.path, due.id, due.node);
+            }
+            failed = failed.and(done.map(|_| ()));
+        }
+        failed
+    }
+}
+
+/// A group's node of memory in which a generation is to begin.
+#[derive(Debug)]
+pub(super) struct Due {
+    /// The place's path, as the kernel tells it, and its directory.
+    path: PathBuf,
+    group: PathBuf,
+    /// The group's from there on.
+    rest: PathBuf,
+    id: u64,
+    node: u32,
+    youngest: u64,
+    /// So many times as old as it is to become.
+    times: f64,
+}
+
+impl Due {
+    /// Whether nothing may be taken of it.
+    fn is_in_vain(
+        &self,
+        host: &Host,
+        promised: &mut BTreeMap<PathBuf, bool>,
+    ) -> Result<bool, HostError> {
+        let folder = folder(&self.group, &self.rest);
+        Ok(swap_room(host, &folder)? == 0
+            || beyond_kept(host, &self.group)? == 0
+            || is_promised(host, &self.group, &self.rest, promised)?)
+    }
+}
+
+/// A group's directory, from that of the place on.
+fn folder(place: &Path, rest: &Path) -> PathBuf {
+    match rest.as_os_str().is_empty() {
+        true => place.to_owned(),
+        false => place.join(rest),
+    }
+}
+
+/// A control group, and the groups below it.
+#[derive(Debug)]
+pub(super) struct Generations {
+    /// As the kernel tells it, from the root of the hierarchy on.
+    path: PathBuf,
+    /// After how many milliseconds memory is idle.
+    idle_ms: u64,
+    /// As the rule has it, which is the least.
+    rule_ms: u64,
+    /// No longer than that.
+    idle_max_ms: u64,
+    /// Something was taken since that was changed.
+    has_taken: bool,
+    /// When it was changed.
+    changed: Option<Instant>,
+    /// When too much came back, or it was changed.
+    not_calm: Option<Instant>,
+    /// Rounds in a row that brought nothing.
+    in_vain: u32,
+}
+
+/// What came of a round.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Taken {
+    /// What was asked for, and went to swap meanwhile.
+    pub bytes: u64,
+    /// The group became smaller, or has more in swap.
+    pub is_seen: bool,
+    /// What was asked for, or went if that is more: the step is spent by it.
+    spent: u64,
+}
+
+/// Pages that may be reclaimed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Idle {
+    /// Where its counters are.
+    folder: PathBuf,
+    group: u64,
+    node: u32,
+    generation: u64,
+    idle_ms: u64,
+    pages: u64,
+}
+
+impl Generations {
+    pub fn new(path: PathBuf, idle_after: Duration) -> Generations {
+        let rule_ms = u64::try_from(idle_after.as_millis()).unwrap_or(u64::MAX);
+        Generations {
+            path,
+            idle_ms: rule_ms,
+            rule_ms,
+            idle_max_ms: rule_ms.saturating_mul(u64::from(WAIT_MAX)),
+            has_taken: false,
+            changed: None,
+            not_calm: None,
+            in_vain: 0,
+        }
+    }
+
+    /// Too much came back. Where that may be what was taken for being idle for so long, it takes
+    /// twice as long from now on, up to a bound: after how long that is.
+    pub fn came_back(&mut self, now: Instant) -> Option<Span> {
+        self.not_calm = Some(now);
+        // What comes back at once was asked for before it was changed.
+        let is_shown = self.has_taken && self.is_past(self.changed, 1, now);
+        if !is_shown || self.idle_ms >= self.idle_max_ms {
+            return None;
+        }
+        let longer = self.idle_ms.saturating_mul(2).min(self.idle_max_ms);
+        self.change(longer, now);
+        Some(self.idle_after())
+    }
+
+    /// Takes back some of that where nothing too much came back for long.
+    pub fn calm_down(&mut self, now: Instant) {
+        if self.idle_ms > self.rule_ms && self.is_past(self.not_calm, CALM, now) {
+            self.change((self.idle_ms / 2).max(self.rule_ms), now);
+        }
+    }
+
+    /// After how long memory is idle.
+    pub fn idle_after(&self) -> Span {
+        Span::seconds(u32::try_from(self.idle_ms / 1000).unwrap_or(u32::MAX))
+    }
+
+    /// The same in seconds, where it is longer than the rule has it.
+    pub fn longer_s(&self) -> Option<u64> {
+        (self.idle_ms > self.rule_ms).then_some(self.idle_ms / 1000)
+    }
+
+    fn change(&mut self, idle_ms: u64, now: Instant) {
+        self.idle_ms = idle_ms;
+        self.has_taken = false;
+        self.changed = Some(now);
+        self.not_calm = Some(now);
+    }
+
+    /// Whether so many times of that length have passed since then.
+    fn is_past(&self, since: Option<Instant>, times: u32, now: Instant) -> bool {
+        let length = Duration::from_millis(self.idle_ms).saturating_mul(times);
+        since.is_none_or(|since| now.duration_since(since) >= length)
+    }
+
+    /// Whether too many rounds in a row brought nothing of what was asked for.
+    pub fn is_in_vain(&mut self, taken: Taken) -> bool {
+        if taken.is_seen {
+            self.in_vain = 0;
+        } else if taken.spent > 0 {
+            self.in_vain += 1;
+        }
+        let is_so = self.in_vain >= VAIN_MAX;
+        if is_so {
+            self.in_vain = 0;
+        }
+        is_so
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether something was told of it.
+    pub fn is_known(&self, told: &Told) -> bool {
+        told.knows(&self.path)
+    }
+
+    /// Where the youngest generation is old enough for another one to begin.
+    pub fn due(&self, told: &Told, group: &Path) -> Vec<Due> {
+        let page = rustix::param::page_size() as u64;
+        let length_ms = (self.idle_ms / u64::from(IN_IDLE_TIME)).max(1);
+        let mut all = Vec::new();
+        for below in told.of(&self.path) {
+            let rest = below.path.strip_prefix(&self.path).unwrap_or(&below.path);
+            for node in &below.nodes {
+                let pages: u64 = node.generations.iter().map(|it| it.anonymous_pages).sum();
+                let youngest = node.generations.last();
+                let Some(youngest) = youngest.filter(|it| it.age_ms >= length_ms) else {
+                    continue;
+                };
+                if pages * page < WALK_BYTES_MIN {
+                    continue;
+                }
+                all.push(Due {
+                    path: self.path.clone(),
+                    group: group.to_owned(),
+                    rest: rest.to_owned(),
+                    id: below.id,
+                    node: node.node,
+                    youngest: youngest.number,
+                    times: youngest.age_ms as f64 / length_ms as f64,
+                });
+            }
+        }
+        all
+    }
+
+    /// How many bytes of a group are idle and may go.
+    ///
+    /// # Errors
+    /// When a file of it cannot be read.
+    pub fn idle_bytes(
+        &self,
+        host: &Host,
+        told: &Told,
+        group: &Path,
+        round: &Round,
+    ) -> Result<u64, HostError> {
+        let page = rustix::param::page_size() as u64;
+        let mut all = 0;
+        for idle in self.idle(host, told, group, round)? {
+            all += (idle.pages * page).min(swap_room(host, &idle.folder)?);
+        }
+        Ok(all)
+    }
+
+    /// Reclaims so many bytes of what is idle, no more than that is asked for; what came of it
+    /// is noted.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub fn reclaim(
+        &mut self,
+        host: &Host,
+        told: &Told,
+        group: &Path,
+        wanted: u64,
+        round: &Round,
+        taken: &mut Taken,
+    ) -> Result<(), HostError> {
+        let page = rustix::param::page_size() as u64;
+        for idle in self.idle(host, told, group, round)? {
+            let mut left = (idle.pages * page).min(swap_room(host, &idle.folder)?);
+            let mut before = Has::read(host, &idle.folder, told)?;
+            while left > 0 && taken.spent < wanted && !round.is_over() {
+                let pages = left
+                    .min(told.piece_bytes())
+                    .min(wanted - taken.spent)
+                    .div_ceil(page);
+                let piece = pages * page;
+                let order = format!(
+                    "- {} {} {} {} {pages}",
+                    idle.group,
+                    idle.node,
+                    idle.generation,
+                    told.no_files(),
+                );
+                if !is_done(host.write(PATH, &order))? {
+                    break;
+                }
+                let after = Has::read(host, &idle.folder, told)?;
+                // Less of it where some came back meanwhile or was freed.
+                let gone = after.swap_bytes.saturating_sub(before.swap_bytes);
+                let is_seen = gone > 0 || after.memory_bytes < before.memory_bytes;
+                taken.bytes += gone.min(piece);
+                taken.spent += gone.max(piece);
+                taken.is_seen |= is_seen;
+                self.has_taken |= is_seen;
+                // What is left of it was used meanwhile, or finds no room.
+                let is_over = match told.is_without_files {
+                    true => !is_seen,
+                    false => gone < piece || after.file_bytes < before.file_bytes,
+                };
+                if is_over {
+                    break;
+                }
+                left = left.saturating_sub(piece);
+                before = after;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is idle, that for the longest time first.
+    fn idle(
+        &self,
+        host: &Host,
+        told: &Told,
+        group: &Path,
+        round: &Round,
+    ) -> Result<Vec<Idle>, HostError> {
+        let mut promised = BTreeMap::new();
+        let mut all = Vec::new();
+        if !told.has_swap {
+            return Ok(all);
+        }
+        for below in told.of(&self.path) {
+            if round.is_over() {
+                break;
+            }
+            let rest = below.path.strip_prefix(&self.path).unwrap_or(&below.path);
+            let nodes = below.nodes.iter();
+            let idle = nodes.flat_map(|node| idle_of(node, self.idle_ms, told.is_without_files));
+            let folder = folder(group, rest);
+            let idle: Vec<Idle> = idle
+                .map(|idle| Idle {
+                    folder: folder.clone(),
+                    group: below.id,
+                    ..idle
+                })
+                .collect();
+            if !idle.is_empty() && !is_promised(host, group, rest, &mut promised)? {
+                all.extend(idle);
+            }
+        }
+        all.sort_by_key(|idle| std::cmp::Reverse(idle.idle_ms));
+        Ok(all)
+    }
+}
+
+/// What of a node's memory is idle for so long, can be swapped, and is within reach.
+fn idle_of(node: &Node, old_ms: u64, is_without_files: bool) -> impl Iterator<Item = Idle> + '_ {
+    let may_go = node.generations.len().saturating_sub(YOUNGEST);
+    // Up to Linux 6.13 what can be swapped of a generation is reached when no older one has
+    // files any more: those would be taken for it.
+    let mut has_files = false;
+    let is_in_reach = move |(it, _): &(&Generation, u64)| {
+        let is_behind = has_files;
+        has_files |= it.file_pages > 0;
+        is_without_files || !is_behind
+    };
+    let all = node.idle().take(may_go).take_while(is_in_reach);
+    let idle = all.filter(move |(it, idle_ms)| *idle_ms >= old_ms && it.anonymous_pages > 0);
+    idle.map(|(generation, idle_ms)| Idle {
+        folder: PathBuf::new(),
+        group: 0,
+        node: node.node,
+        generation: generation.number,
+        idle_ms,
+        pages: generation.anonymous_pages,
+    })
+}
+
+/// Whether `memory.min` or `memory.low` keeps memory of a group below that one, or of one in
+/// between. `below`: from there on.
+fn is_promised(
+    host: &Host,
+    group: &Path,
+    below: &Path,
+    known: &mut BTreeMap<PathBuf, bool>,
+) -> Result<bool, HostError> {
+    let Some(above) = below.parent() else {
+        return Ok(false);
+    };
+    let folder = group.join(below);
+    if let Some(known) = known.get(&folder) {
+        return Ok(*known);
+    }
+    let mut is_kept = is_promised(host, group, above, known)?;
+    for file in ["memory.min", "memory.low"] {
+        let kept = host.read_optional(folder.join(file))?;
+        // Of one that is not seen nobody knows.
+        is_kept |= kept.is_none_or(|kept| kept.trim() != "0");
+    }
+    known.insert(folder, is_kept);
+    Ok(is_kept)
+}
+
+/// How many bytes a group may have in swap besides, by its own limit and by those above it.
+fn swap_room(host: &Host, folder: &Path) -> Result<u64, HostError> {
+    let mut room = u64::MAX;
+    for folder in folder.ancestors() {
+        // The root has none.
+        let Some(max) = host.read_optional(folder.join("memory.swap.max"))? else {
+            break;
+        };
+        // What is no number is no limit.
+        if let Ok(max) = max.trim().parse::<u64>() {
+            let has = host.read_optional(folder.join("memory.swap.current"))?;
+            let has = has.and_then(|has| has.trim().parse().ok()).unwrap_or(0);
+            room = room.min(max.saturating_sub(has));
+        }
+    }
+    Ok(room)
+}
+
+/// What a group has, as far as orders change it.
+#[derive(Debug, Clone, Copy)]
+struct Has {
+    /// To the page; that of groups below is in it.
+    swap_bytes: u64,
+    memory_bytes: u64,
+    /// As of up to 2 s ago; 0 where no files go.
+    file_bytes: u64,
+}
+
+impl Has {
+    fn read(host: &Host, folder: &Path, told: &Told) -> Result<Has, HostError> {
+        let number = |file: &str| -> Result<u64, HostError> {
+            let text = host.read_optional(folder.join(file))?;
+            Ok(text.and_then(|text| text.parse().ok()).unwrap_or(0))
+        };
+        let mut file_bytes = 0;
+        if !told.is_without_files {
+            let stat = host.read_optional(folder.join("memory.stat"))?;
+            let stat = stat.unwrap_or_default();
+            // Not `file`: memory of tmpfs is in that, too.
+            let lists = ["active_file", "inactive_file"];
+            let lists = lists.map(|name| counters::value(&stat, name).unwrap_or(0));
+            file_bytes = lists.into_iter().sum();
+        }
+        Ok(Has {
+            swap_bytes: number("memory.swap.current")?,
+            memory_bytes: number("memory.current")?,
+            file_bytes,
+        })
+    }
+}
+
+/// Whether it was carried out. What was told is old where the kernel has begun or emptied
+/// generations itself meanwhile, or walks just now, or the group has ended: nothing is done
+/// then.
+fn is_done(written: Result<(), HostError>) -> Result<bool, HostError> {
+    let passing = [Errno::INVAL, Errno::RANGE, Errno::EXIST, Errno::INTR];
+    match written {
+        Ok(()) => Ok(true),
+        Err(HostError::File(err)) if is_one_of(&err.cause, &passing) => Ok(false),
+        Err(err) => Err(err),
+    }
+}
+
+fn is_one_of(cause: &io::Error, errors: &[Errno]) -> bool {
+    let raw = cause.raw_os_error();
+    errors.iter().any(|errno| Some(errno.raw_os_error()) == raw)
+}

@@ -1,0 +1,239 @@
+//! What a control group's files tell of its memory, version 2.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use zmeld_linux::meminfo::{self, Meminfo};
+use zmeld_linux::{counters, Host, HostError};
+
+use zmeld_observe::Pressure;
+
+/// Why nothing is taken that needs swap.
+pub(super) const NO_SWAP: &str = "no swap is on, and its memory has nowhere to go";
+pub(super) const NO_SWAP_HERE: &str =
+    "memory.swap.max lets nothing of it go to swap, its own or that of a group above";
+
+/// For how long what came back counts.
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// A group's counters at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reading {
+    pub at: Instant,
+    /// In RAM, with the page cache.
+    pub memory_bytes: u64,
+    /// Of it, what the kernel would spare of itself: the larger one of `memory.min` and
+    /// `memory.low`. Not where a group is asked by itself, as here.
+    pub kept_bytes: u64,
+    /// In swap.
+    pub swap_bytes: u64,
+    /// How long some task waited for memory, in all.
+    pub stalled_us: u64,
+    /// Pages that were reclaimed and are back, in all.
+    pub refaults: u64,
+    /// Pages that came out of swap, in all, where that is told (Linux 6.13; of zswap before).
+    pub swapped_in: u64,
+}
+
+/// What may come back of what was reclaimed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Of {
+    /// Only what can be swapped.
+    Swapped,
+    /// That, and files.
+    All,
+}
+
+impl Reading {
+    /// None where the group is gone, or its kernel does not measure pressure.
+    ///
+    /// # Errors
+    /// When a file of it cannot be read.
+    pub fn take(
+        host: &Host,
+        group: &Path,
+        of: Of,
+        at: Instant,
+    ) -> Result<Option<Reading>, HostError> {
+        let text = |name: &str| host.read_optional(group.join(name));
+        let number = |text: Option<String>| text.and_then(|text| text.parse::<u64>().ok());
+        let (Some(memory_bytes), Some(stat), Some(pressure)) = (
+            number(text("memory.current")?),
+            text("memory.stat")?,
+            text("memory.pressure")?.and_then(|text| Pressure::parse(&text)),
+        ) else {
+            return Ok(None);
+        };
+        let counted = |name: &str| counters::value(&stat, name).unwrap_or(0);
+        let (refaults, swapped_in) = match of {
+            // What comes back on another node is no refault for the kernel, by its generations.
+            Of::Swapped => (
+                counted("workingset_refault_anon"),
+                counted("pswpin") + counted("zswpin") + counted("swpin_zero"),
+            ),
+            // Up to 5.8 files alone were counted, under one name.
+            Of::All => (
+                counted("workingset_refault_anon")
+                    + counted("workingset_refault_file")
+                    + counted("workingset_refault"),
+                0,
+            ),
+        };
+        Ok(Some(Reading {
+            at,
+            memory_bytes,
+            kept_bytes: kept(host, group)?.unwrap_or(0),
+            swap_bytes: number(text("memory.swap.current")?).unwrap_or(0),
+            stalled_us: pressure.some.total_us,
+            refaults,
+            swapped_in,
+        }))
+    }
+
+    /// Pages that came back since then.
+    pub fn came_back_since(&self, first: &Reading) -> u64 {
+        let refaults = self.refaults.saturating_sub(first.refaults);
+        refaults.max(self.swapped_in.saturating_sub(first.swapped_in))
+    }
+}
+
+/// What `memory.min` and `memory.low` keep for a group, whichever is more; none where it has neither.
+fn kept(host: &Host, group: &Path) -> Result<Option<u64>, HostError> {
+    let kept = |name: &str| -> Result<Option<u64>, HostError> {
+        let text = host.read_optional(group.join(name))?;
+        // "max" keeps all of it.
+        Ok(text.map(|text| text.parse().unwrap_or(u64::MAX)))
+    };
+    Ok(kept("memory.min")?.max(kept("memory.low")?))
+}
+
+/// How many bytes the groups above one have besides what `memory.min` and `memory.low` keep for
+/// them, the least of them. The kernel does not spare that where a group below is asked by
+/// itself.
+///
+/// # Errors
+/// When a file of them cannot be read.
+pub(super) fn beyond_kept(host: &Host, group: &Path) -> Result<u64, HostError> {
+    let mut least = u64::MAX;
+    for above in group.ancestors().skip(1) {
+        // The root has none.
+        let Some(kept) = kept(host, above)? else {
+            break;
+        };
+        if kept > 0 {
+            let has = host.read_optional(above.join("memory.current"))?;
+            let has = has.and_then(|has| has.parse::<u64>().ok()).unwrap_or(0);
+            least = least.min(has.saturating_sub(kept));
+        }
+    }
+    Ok(least)
+}
+
+/// Why nothing may go to swap, of whatever group.
+pub(super) fn no_swap(host: &Host) -> Option<&'static str> {
+    let text = host.read_optional(meminfo::PATH).ok().flatten();
+    let swap = text.and_then(|text| Meminfo::new(&text).bytes("SwapTotal"));
+    swap.is_none_or(|bytes| bytes == 0).then_some(NO_SWAP)
+}
+
+/// Why nothing of that group may.
+///
+/// # Errors
+/// When a file cannot be read.
+pub(super) fn no_swap_of(host: &Host, group: &Path) -> Result<Option<&'static str>, HostError> {
+    for folder in group.ancestors() {
+        // The root has none.
+        let Some(max) = host.read_optional(folder.join("memory.swap.max"))? else {
+            break;
+        };
+        if max == "0" {
+            return Ok(Some(NO_SWAP_HERE));
+        }
+    }
+    Ok(None)
+}
+
+/// A group's readings of the last minute.
+#[derive(Debug, Clone, Default)]
+pub(super) struct History {
+    readings: VecDeque<Reading>,
+}
+
+impl History {
+    /// The last one.
+    pub fn last(&self) -> Option<&Reading> {
+        self.readings.back()
+    }
+
+    /// Whether the counters were begun anew: another group has that path now.
+    pub fn is_of_another(&self, reading: &Reading) -> bool {
+        self.last().is_some_and(|last| {
+            reading.stalled_us < last.stalled_us
+                || reading.refaults < last.refaults
+                || reading.swapped_in < last.swapped_in
+        })
+    }
+
+    pub fn add(&mut self, reading: Reading) {
+        self.readings.push_back(reading);
+        // One that is older than the window stays: what came back since is counted.
+        while self
+            .readings
+            .get(1)
+            .is_some_and(|second| reading.at.duration_since(second.at) >= WINDOW)
+        {
+            self.readings.pop_front();
+        }
+    }
+
+    /// The share of the time between the last two that some task waited for memory.
+    pub fn stalled(&self) -> f64 {
+        let mut last = self.readings.iter().rev();
+        let (Some(now), Some(before)) = (last.next(), last.next()) else {
+            return 0.0;
+        };
+        let time_us = now.at.duration_since(before.at).as_micros().max(1) as f64;
+        now.stalled_us.saturating_sub(before.stalled_us) as f64 / time_us
+    }
+
+    /// Pages that came back within the window.
+    pub fn came_back(&self) -> u64 {
+        match (self.readings.front(), self.readings.back()) {
+            (Some(first), Some(last)) => last.came_back_since(first),
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_back_counts_for_a_minute() {
+        let begin = Instant::now();
+        let mut history = History::default();
+        for (second, refaults, stalled_us) in [(0, 100, 0), (5, 160, 50_000), (30, 160, 50_000)] {
+            history.add(Reading {
+                at: begin + Duration::from_secs(second),
+                memory_bytes: 1 << 30,
+                kept_bytes: 0,
+                swap_bytes: 0,
+                stalled_us,
+                refaults,
+                swapped_in: 0,
+            });
+            if second == 5 {
+                assert_eq!((history.came_back(), history.stalled()), (60, 0.01));
+            }
+        }
+        assert_eq!((history.came_back(), history.stalled()), (60, 0.0));
+        let last = *history.last().unwrap();
+        history.add(Reading {
+            at: begin + Duration::from_secs(66),
+            ..last
+        });
+        assert_eq!(history.came_back(), 0);
+    }
+}

@@ -1,0 +1,1024 @@
+//! Reclaims idle memory of control groups before it is needed, a little at a time, as
+//! long as what it costs stays below what the rule allows.
+//!
+//! By `memory.reclaim` of version 2 of control groups (Linux 5.19): the kernel chooses
+//! the pages, by its own lists of what was used last, from the page cache and from
+//! what can be swapped. `memory.min` and `memory.low` of groups below hold there; those
+//! of the group itself the kernel passes over where it is asked by itself, so that here
+//! nothing is asked of what they keep.
+//!
+//! Where the kernel has a multi-generational LRU (Linux 6.1), by that: then it is known,
+//! page by page, for how long what is taken was not used.
+//!
+//! | module | what belongs there |
+//! |---|---|
+//! | `generations` | what the kernel's generations of pages say is idle, and taking that |
+//! | `group` | a group's counters, and what they tell of the last minute |
+//! | `pace` | how much at a time, by what it cost |
+
+mod generations;
+mod group;
+mod pace;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use zmeld_linux::host::is_absent;
+use zmeld_linux::meminfo::{self, Meminfo};
+use zmeld_linux::{Host, HostError};
+use zmeld_report::units::{bytes, percent};
+
+use self::generations::{Generations, Taken, Told, Walks};
+use self::group::{beyond_kept, History, Reading};
+use self::pace::{Cost, Pace, Turn, MEMORY_MIN};
+use super::WatchEvent;
+use crate::Error;
+use zmeld_config::{Mechanism, ReclaimRule};
+use zmeld_linux::groups::{self, Hierarchy, Selection, Targets, Version};
+use zmeld_observe::reclaimed::{Reclaimed, ReclaimedGroup};
+
+/// How often groups and real-time threads are looked for.
+const CHOOSE_EVERY: Duration = Duration::from_secs(60);
+/// A round takes no longer, for whatever else the watch has to do.
+const ROUND_MAX: Duration = Duration::from_secs(2);
+/// What the kernel is asked for at a time.
+const PIECE_BYTES: u64 = 4 << 20;
+/// Errors that are told a minute.
+const FAILURES_TOLD: u32 = 5;
+/// The note is not written more often.
+const NOTE_EVERY: Duration = Duration::from_secs(10);
+/// With less of swap free, nothing is moved there ahead of time.
+const SWAP_FREE_MIN: f64 = 0.1;
+/// and not again before this is, lest it goes to and fro.
+const SWAP_FREE_AGAIN: f64 = 0.15;
+
+/// Why a group's own file is used, or not.
+const BY_KERNEL: &str = "the kernel chooses among all pages of a group";
+const BY_AGE: &str = "the kernel says for how long pages were not used";
+const SAID_SO: &str = "mechanism says so";
+const NO_FILE: &str = "the kernel has no memory.reclaim (Linux 5.19)";
+const NO_PRESSURE: &str = "the kernel does not measure pressure (psi=1 on its command line)";
+/// Why a group rests from which less came than was asked for.
+const NO_MORE: &str = "the kernel finds no more that is idle";
+/// What is lacking as long as it is.
+const LACKS: [&str; 4] = [group::NO_SWAP, group::NO_SWAP_HERE, KEPT_ABOVE, CUT];
+/// Why nothing is taken of what groups above keep.
+const KEPT_ABOVE: &str = "a group above has no more than its memory.min or memory.low keeps";
+/// Why nothing is taken from a group that the kernel did not tell of.
+const CUT: &str = "the kernel takes too long to tell of all control groups by lru_gen, and this \
+                   one was not among those that it told";
+
+/// What is said of a name in the rule that no group has.
+const NO_GROUP: &str = "no control group is called so now (systemd-cgls lists them)";
+
+/// Where a kernel says its version.
+const RELEASE: &str = "/proc/sys/kernel/osrelease";
+
+/// Where the groups are that memory can be reclaimed from.
+///
+/// # Errors
+/// When nothing can be reclaimed there.
+pub fn hierarchy(host: &Host) -> Result<Hierarchy, Error> {
+    let why = match Hierarchy::find(host) {
+        Ok(Some(found)) if found.version == Version::Two => return Ok(found),
+        Err(groups::Error::Unseen) => {
+            "the memory controller's groups are not mounted here, so that nobody can tell what \
+             is protected"
+        }
+        Err(err) => return Err(err.into()),
+        Ok(_) => {
+            "memory is not in control groups of version 2 here; boot with \
+             systemd.unified_cgroup_hierarchy=1, or remove the rule"
+        }
+    };
+    Err(Error::CannotReclaim {
+        why: why.to_owned(),
+    })
+}
+
+/// Why nothing can be reclaimed there: the kernel has neither `lru_gen` nor, in a group, the
+/// file.
+pub fn no_mechanism(host: &Host, hierarchy: &Hierarchy) -> Option<&'static str> {
+    let mut has_file = false;
+    host.each_folder(&hierarchy.top, &mut |name| {
+        has_file = host.exists(hierarchy.top.join(name).join("memory.reclaim"));
+        !has_file
+    })
+    .ok()?;
+    (!has_file && no_generations(host).is_some()).then_some(NO_FILE)
+}
+
+/// Why nothing can be reclaimed by `lru_gen` there, as far as who asks may look.
+pub fn no_generations(host: &Host) -> Option<String> {
+    let read = host.read_start(Path::new(zmeld_linux::lru_gen::PATH), 1);
+    let is_shut = |err: zmeld_linux::FileError| {
+        err.cause.raw_os_error() == Some(Errno::ACCESS.raw_os_error())
+    };
+    match read.is_err_and(is_shut) {
+        true => None,
+        false => generations::why_not(host),
+    }
+}
+
+/// The groups that a rule names.
+pub fn selection(rule: &ReclaimRule) -> Selection<'_> {
+    Selection {
+        named: &rule.groups,
+        protect: &rule.protect,
+        protect_says: "as [watch.reclaim] protect says",
+        protect_real_time: rule.protect_real_time,
+        shelter: &[],
+        protect_cut_off: true,
+    }
+}
+
+/// By what a group's memory is reclaimed.
+#[derive(Debug)]
+enum By {
+    /// The kernel's generations of its pages.
+    Generations(Generations),
+    /// The group's file `memory.reclaim`.
+    Group,
+}
+
+impl By {
+    /// None where the group is gone, or nobody measures pressure.
+    fn reading(
+        &self,
+        host: &Host,
+        group: &Path,
+        at: Instant,
+    ) -> Result<Option<Reading>, HostError> {
+        let of = match self {
+            By::Generations(_) => group::Of::Swapped,
+            By::Group => group::Of::All,
+        };
+        Reading::take(host, group, of, at)
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            By::Generations(_) => "lru_gen",
+            By::Group => "memory.reclaim",
+        }
+    }
+}
+
+/// From where memory is to be reclaimed.
+#[derive(Debug, Clone)]
+struct Place {
+    shown: String,
+    way: Way,
+    /// Why so.
+    why: String,
+}
+
+/// By what.
+#[derive(Debug, Clone)]
+enum Way {
+    /// Generations of the group with that path, as the kernel tells it.
+    Generations(PathBuf),
+    /// The group's file.
+    Group,
+}
+
+impl Place {
+    fn by(&self, rule: &ReclaimRule) -> By {
+        match &self.way {
+            Way::Generations(path) => {
+                By::Generations(Generations::new(path.clone(), rule.idle_after.duration()))
+            }
+            Way::Group => By::Group,
+        }
+    }
+}
+
+/// One round, which has an end.
+struct Round<'a> {
+    /// When it is, for those who look back.
+    now: Instant,
+    began: Instant,
+    /// Nothing more is begun then.
+    end: Instant,
+    stop: &'a AtomicBool,
+}
+
+impl Round<'_> {
+    fn new(now: Instant, stop: &AtomicBool) -> Round<'_> {
+        let began = Instant::now();
+        Round {
+            now,
+            began,
+            end: began + ROUND_MAX,
+            stop,
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// It has taken its time, or the watch is to end.
+    fn is_over(&self) -> bool {
+        self.is_stopped() || Instant::now() >= self.end
+    }
+
+    /// What `now` has become.
+    fn by_now(&self) -> Instant {
+        self.now + self.began.elapsed()
+    }
+}
+
+/// The rule at work.
+#[derive(Debug)]
+pub(super) struct Reclaimer {
+    rule: ReclaimRule,
+    dry_run: bool,
+    began: Option<Instant>,
+    round: Option<Instant>,
+    chosen: Option<Instant>,
+    noted: Option<Instant>,
+    targets: Targets,
+    places: BTreeMap<PathBuf, Place>,
+    followed: BTreeMap<PathBuf, Followed>,
+    /// What the kernel's generations were in this round, where they are used.
+    told: Option<Told>,
+    walks: Walks,
+    /// Not all of them were told, and that was said.
+    is_cut: bool,
+    /// Why generations are not used, and which parts of them were on when that was asked. What
+    /// others do to the machine from then on changes nothing of it, so that no account is lost.
+    no_generations: Option<(Option<u64>, Option<String>)>,
+    holding: Option<String>,
+    /// Why it is not known from where memory may be reclaimed.
+    blind: Option<String>,
+    /// Swap was full at the last look.
+    is_swap_full: bool,
+    /// What was told last, so that a thing that stays is told once.
+    failed: Option<String>,
+    in_vain: Vec<String>,
+    /// Errors told since groups were chosen.
+    failures_told: u32,
+    /// Where the next round begins.
+    next: Option<PathBuf>,
+}
+
+/// A group that is reclaimed from.
+#[derive(Debug)]
+struct Followed {
+    shown: String,
+    by: By,
+    /// Why by that.
+    why: String,
+    first: Reading,
+    history: History,
+    pace: Pace,
+    reclaimed_bytes: u64,
+    backing_off: Option<String>,
+    /// It was said that it backs off.
+    is_told: bool,
+    /// It was said that it is reclaimed from.
+    has_begun: bool,
+    /// It is to be reclaimed from by something else now.
+    is_other: bool,
+}
+
+impl Reclaimer {
+    pub fn new(rule: ReclaimRule, dry_run: bool) -> Reclaimer {
+        Reclaimer {
+            rule,
+            dry_run,
+            began: None,
+            round: None,
+            chosen: None,
+            noted: None,
+            targets: Targets::default(),
+            places: BTreeMap::new(),
+            followed: BTreeMap::new(),
+            told: None,
+            walks: Walks::default(),
+            is_cut: false,
+            no_generations: None,
+            holding: None,
+            blind: None,
+            is_swap_full: false,
+            failed: None,
+            in_vain: Vec::new(),
+            failures_told: 0,
+            next: None,
+        }
+    }
+
+    pub fn is_due(&self, now: Instant) -> bool {
+        super::is_due(self.round, self.rule.every.duration(), now)
+    }
+
+    /// Looks, and reclaims what is due; `busy`: why nothing should be done just now. It
+    /// ends early where `stop` is set.
+    pub fn round(
+        &mut self,
+        host: &Host,
+        now: Instant,
+        busy: Option<String>,
+        stop: &AtomicBool,
+        listener: &mut dyn FnMut(WatchEvent),
+    ) {
+        let mut round = Round::new(now, stop);
+        self.round = Some(now);
+        self.began.get_or_insert(now);
+        if super::is_due(self.chosen, CHOOSE_EVERY, now) {
+            self.chosen = Some(now);
+            self.failures_told = 0;
+            let chosen = self.choose(host, stop, listener);
+            self.blind = chosen.as_ref().err().map(ToString::to_string);
+            match chosen {
+                Ok(()) => self.failed = None,
+                Err(err) => {
+                    self.targets = Targets::default();
+                    self.places.clear();
+                    self.fail(err, listener);
+                }
+            }
+        }
+        self.hold(host, busy, listener);
+        // What they have cost is not forgotten while nothing may be done with them.
+        for (group, followed) in &mut self.followed {
+            if !self.places.contains_key(group) {
+                followed.pace.hold(now);
+            }
+        }
+        self.told = match self.walks.may_read(now) {
+            true => self.tell(host, now, listener),
+            false => None,
+        };
+        self.begin_generations(host, &round, listener);
+        // Both have a bound of their own, and leave the others their time.
+        round.end = Instant::now() + ROUND_MAX;
+        // Where the last round left off for want of time, this one begins.
+        let groups = self.places.keys();
+        let (before, behind): (Vec<_>, Vec<_>) =
+            groups.partition(|group| self.next.as_ref().is_some_and(|next| *group < next));
+        let groups: Vec<PathBuf> = behind.into_iter().chain(before).cloned().collect();
+        self.next = None;
+        for group in groups {
+            if round.is_stopped() {
+                return;
+            }
+            if round.is_over() {
+                self.next = Some(group);
+                break;
+            }
+            if let Err(err) = self.turn(host, &group, &round, listener) {
+                if let Some(followed) = self.followed.get_mut(&group) {
+                    followed.pace.hold(now);
+                }
+                self.fail(err, listener);
+            }
+        }
+        // Numbers of groups may be others' soon.
+        self.told = None;
+        if !self.dry_run && super::is_due(self.noted, NOTE_EVERY, now) {
+            self.noted = Some(now);
+            if let Err(err) = self.told(now).keep(host) {
+                self.fail(err.into(), listener);
+            }
+        }
+    }
+
+    /// Takes at once from groups in which it costs little, since memory is short; what was
+    /// done, in words. A group that rests is left alone here, too: what is taken from it
+    /// comes back.
+    pub fn make_room(
+        &mut self,
+        host: &Host,
+        now: Instant,
+        stop: &AtomicBool,
+        listener: &mut dyn FnMut(WatchEvent),
+    ) -> Option<String> {
+        if self.dry_run {
+            return None;
+        }
+        let round = Round::new(now, stop);
+        let (mut sum, mut groups) = (0, 0);
+        let mut failures = Vec::new();
+        let told = self.tell(host, now, listener);
+        for (group, followed) in &mut self.followed {
+            if round.is_over() || self.is_swap_full || swap_is_full(host).is_some() {
+                break;
+            }
+            let wanted = followed.room(&self.rule);
+            if wanted == 0 || followed.is_other || !self.places.contains_key(group) {
+                continue;
+            }
+            let before = followed.reclaimed_bytes;
+            if let Err(err) = followed.reclaim(host, told.as_ref(), group, wanted, &round) {
+                failures.push(err);
+            }
+            sum += followed.reclaimed_bytes - before;
+            groups += 1;
+        }
+        for err in failures {
+            self.fail(err, listener);
+        }
+        (groups > 0).then(|| {
+            format!(
+                "reclaimed {} of memory that is idle, from {groups} control groups",
+                bytes(sum)
+            )
+        })
+    }
+
+    /// What the kernel's generations are now, where they are used.
+    fn tell(
+        &mut self,
+        host: &Host,
+        now: Instant,
+        listener: &mut dyn FnMut(WatchEvent),
+    ) -> Option<Told> {
+        let mut ways = self.places.values().map(|place| &place.way);
+        if !ways.any(|way| matches!(way, Way::Generations(_))) {
+            return None;
+        }
+        let began = Instant::now();
+        let told = Told::read(host, self.places.values());
+        self.walks.have_read(began.elapsed(), now);
+        match told {
+            Ok(told) => {
+                let was_cut = std::mem::replace(&mut self.is_cut, told.is_cut);
+                if told.is_cut && !was_cut {
+                    let text = "the kernel takes too long to tell of all control groups: nothing \
+                                is reclaimed from those that it tells last";
+                    listener(WatchEvent::Reclaim("lru_gen", text.to_owned()));
+                }
+                Some(told)
+            }
+            Err(err) => {
+                self.refused_generations(err, listener);
+                None
+            }
+        }
+    }
+
+    /// Begins generations, of all groups where that is due.
+    fn begin_generations(
+        &mut self,
+        host: &Host,
+        round: &Round,
+        listener: &mut dyn FnMut(WatchEvent),
+    ) {
+        let Some(told) = self.told.as_mut() else {
+            return;
+        };
+        if self.dry_run || self.holding.is_some() || !told.has_swap {
+            return;
+        }
+        let mut due = Vec::new();
+        for (group, followed) in &self.followed {
+            let is_there = !followed.is_other && self.places.contains_key(group);
+            if let (By::Generations(generations), true) = (&followed.by, is_there) {
+                due.extend(generations.due(told, group));
+            }
+        }
+        if let Err(err) = self.walks.begin(host, due, told, round) {
+            self.refused_generations(err, listener);
+        }
+    }
+
+    /// Tells of an error; where it stays so, memory goes by something else.
+    fn refused_generations(&mut self, err: HostError, listener: &mut dyn FnMut(WatchEvent)) {
+        if generations::is_lasting(&err) {
+            if let Some((_, why_not)) = &mut self.no_generations {
+                *why_not = Some(format!("lru_gen is not to be had: {err}"));
+            }
+            self.chosen = None;
+        }
+        self.fail(err.into(), listener);
+    }
+
+    /// Tells of an error; of one that stays once, and of many a few a minute.
+    fn fail(&mut self, err: Error, listener: &mut dyn FnMut(WatchEvent)) {
+        let text = err.to_string();
+        if self.failed.as_ref() != Some(&text) && self.failures_told < FAILURES_TOLD {
+            self.failures_told += 1;
+            listener(WatchEvent::ReclaimFailed(err));
+        }
+        self.failed = Some(text);
+    }
+
+    /// Chooses the groups.
+    fn choose(
+        &mut self,
+        host: &Host,
+        stop: &AtomicBool,
+        listener: &mut dyn FnMut(WatchEvent),
+    ) -> Result<(), Error> {
+        let hierarchy = hierarchy(host)?;
+        if self.rule.mechanism != Mechanism::MemoryReclaim {
+            let bits = generations::enabled(host);
+            if self
+                .no_generations
+                .as_ref()
+                .is_none_or(|known| known.0 != bits)
+            {
+                self.no_generations = Some((bits, generations::why_not(host)));
+            }
+        }
+        self.targets = Targets::choose(host, &hierarchy, selection(&self.rule), stop)?;
+        if stop.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        for pattern in &self.targets.unmatched {
+            if !self.in_vain.contains(pattern) {
+                listener(WatchEvent::Reclaim(pattern, NO_GROUP.to_owned()));
+            }
+        }
+        self.in_vain.clone_from(&self.targets.unmatched);
+        let places = self.places(host, &hierarchy);
+        if places.is_err() {
+            self.followed.clear();
+        }
+        self.places = places?;
+        let places = &self.places;
+        for (group, followed) in &self.followed {
+            if !places.contains_key(group) {
+                listener(WatchEvent::Reclaim(
+                    &followed.shown,
+                    "left alone".to_owned(),
+                ));
+            }
+        }
+        self.followed.retain(|group, _| places.contains_key(group));
+        for (group, followed) in &mut self.followed {
+            let way = places.get(group).map(|place| &place.way);
+            match (&followed.by, way) {
+                (By::Group, Some(Way::Group)) => {}
+                (By::Generations(known), Some(Way::Generations(path))) if known.path() == path => {}
+                // Made anew in its turn.
+                _ => followed.is_other = true,
+            }
+        }
+        Ok(())
+    }
+
+    /// From where, and by what.
+    fn places(
+        &self,
+        host: &Host,
+        hierarchy: &Hierarchy,
+    ) -> Result<BTreeMap<PathBuf, Place>, Error> {
+        let no_generations = self.no_generations.as_ref().and_then(|it| it.1.clone());
+        let no_swap = group::no_swap(host);
+        let mut places = BTreeMap::new();
+        let mut lacking = None;
+        for (group, shown) in &self.targets.groups {
+            let has = |file: &str| host.exists(group.join(file));
+            let mechanism = self.rule.mechanism;
+            // By generations nothing goes that has nowhere to go.
+            let why_not = match (&no_generations, no_swap) {
+                (None, None) if mechanism == Mechanism::Auto => {
+                    group::no_swap_of(host, group)?.map(str::to_owned)
+                }
+                (None, Some(why)) if mechanism == Mechanism::Auto => Some(why.to_owned()),
+                (known, _) => known.clone(),
+            };
+            let by_age = || Way::Generations(path_of(hierarchy, group));
+            let (way, why) = match (mechanism, why_not) {
+                (Mechanism::Auto, None) => (by_age(), BY_AGE.to_owned()),
+                (Mechanism::LruGen, None) => (by_age(), SAID_SO.to_owned()),
+                (Mechanism::LruGen, Some(why_not)) => {
+                    lacking = Some(why_not);
+                    continue;
+                }
+                _ if !has("memory.reclaim") => {
+                    lacking = Some(NO_FILE.to_owned());
+                    continue;
+                }
+                (Mechanism::Auto, Some(why_not)) => (Way::Group, format!("{BY_KERNEL}; {why_not}")),
+                (Mechanism::MemoryReclaim, _) => (Way::Group, BY_KERNEL.to_owned()),
+            };
+            if !has("memory.pressure") {
+                lacking = Some(NO_PRESSURE.to_owned());
+                continue;
+            }
+            let shown = shown.clone();
+            places.insert(group.clone(), Place { shown, way, why });
+        }
+        match (places.is_empty(), lacking) {
+            (false, _) => Ok(places),
+            (true, Some(why)) => Err(Error::CannotReclaim { why }),
+            (true, None) => Err(Error::CannotReclaim {
+                why: "no control group is of that name, or all are protected; systemd-cgls lists \
+                      them"
+                    .to_owned(),
+            }),
+        }
+    }
+
+    /// Whether nothing may be reclaimed anywhere, and why.
+    fn hold(&mut self, host: &Host, busy: Option<String>, listener: &mut dyn FnMut(WatchEvent)) {
+        let full = match self.is_swap_full {
+            true => swap_free_below(host, SWAP_FREE_AGAIN),
+            false => swap_is_full(host),
+        };
+        self.is_swap_full = full.is_some();
+        let holding = busy.or(full);
+        if let (None, Some(why)) = (&self.holding, &holding) {
+            listener(WatchEvent::Holding(format!(
+                "no memory is reclaimed: {why}"
+            )));
+        }
+        self.holding = holding;
+    }
+
+    /// One group's turn.
+    fn turn(
+        &mut self,
+        host: &Host,
+        group: &Path,
+        round: &Round,
+        listener: &mut dyn FnMut(WatchEvent),
+    ) -> Result<(), Error> {
+        let now = round.now;
+        let Some(place) = self.places.get(group) else {
+            return Ok(());
+        };
+        let reading = match self.followed.get(group).filter(|it| !it.is_other) {
+            Some(known) => {
+                let reading = known.by.reading(host, group, now)?;
+                reading.filter(|reading| !known.history.is_of_another(reading))
+            }
+            None => None,
+        };
+        let Some(reading) = reading else {
+            // It is new, was made anew, or is gone.
+            self.followed.remove(group);
+            let by = place.by(&self.rule);
+            if let Some(first) = by.reading(host, group, now)? {
+                let mut followed = Followed::new(place, by, &self.rule, first);
+                followed.history.add(first);
+                if self.dry_run && first.memory_bytes >= MEMORY_MIN {
+                    let text = format!(
+                        "would be reclaimed from by {}, of {} ({})",
+                        followed.by.name(),
+                        bytes(first.memory_bytes),
+                        followed.why
+                    );
+                    listener(WatchEvent::Reclaim(&followed.shown, text));
+                }
+                self.followed.insert(group.to_path_buf(), followed);
+            }
+            return Ok(());
+        };
+        let Some(followed) = self.followed.get_mut(group) else {
+            return Ok(());
+        };
+        followed.history.add(reading);
+        let told = self.told.as_ref();
+        if self.holding.is_some() || followed.lacks_something(host, told, group, listener)? {
+            followed.pace.hold(now);
+            return Ok(());
+        }
+        let wanted = followed.wanted(&self.rule, reading, now, listener);
+        if wanted == 0 || swap_is_full(host).is_some() {
+            return Ok(());
+        }
+        if self.dry_run {
+            let text = match &followed.by {
+                By::Generations(generations) => {
+                    let Some(told) = told else { return Ok(()) };
+                    let idle = generations.idle_bytes(host, told, group, round)?;
+                    let idle_after = generations.idle_after();
+                    match idle {
+                        0 if std::mem::replace(&mut followed.has_begun, true) => return Ok(()),
+                        0 => format!(
+                            "would reclaim nothing yet: the kernel says of nothing that it was \
+                             not used for {idle_after}, and a dry run does not have it look"
+                        ),
+                        idle => format!(
+                            "would reclaim {} of {} that was not used for {idle_after}",
+                            bytes(wanted.min(idle)),
+                            bytes(idle)
+                        ),
+                    }
+                }
+                By::Group => format!("would reclaim {}", bytes(wanted)),
+            };
+            listener(WatchEvent::Reclaim(&followed.shown, text));
+            return Ok(());
+        }
+        if !std::mem::replace(&mut followed.has_begun, true) {
+            let text = format!(
+                "reclaimed from by {}, {} of it at a time at first, of {} ({})",
+                followed.by.name(),
+                percent(followed.pace.step()),
+                bytes(reading.memory_bytes),
+                followed.why
+            );
+            listener(WatchEvent::Reclaim(&followed.shown, text));
+        }
+        // What refuses once costs the group no account.
+        match followed.reclaim(host, told, group, wanted, round) {
+            Err(Error::Host(err)) if matches!(followed.by, By::Generations(_)) => {
+                self.refused_generations(err, listener);
+            }
+            Err(err) => self.fail(err, listener),
+            Ok(()) => {}
+        }
+        Ok(())
+    }
+
+    /// What is told to those who ask.
+    fn told(&self, now: Instant) -> Reclaimed {
+        let page = rustix::param::page_size() as u64;
+        let began = self.began.unwrap_or(now);
+        let mut groups: Vec<ReclaimedGroup> = self
+            .followed
+            .values()
+            .map(|followed| followed.told(page))
+            .collect();
+        groups.sort_by_key(|group| std::cmp::Reverse(group.reclaimed_bytes));
+        Reclaimed {
+            seconds: now.duration_since(began).as_secs(),
+            every_seconds: self.rule.every.duration().as_secs(),
+            holding: self.holding.clone().or_else(|| self.blind.clone()),
+            groups,
+            protected: self.targets.protected.clone(),
+            unmatched: self.targets.unmatched.clone(),
+        }
+    }
+}
+
+impl Followed {
+    fn new(place: &Place, by: By, rule: &ReclaimRule, first: Reading) -> Followed {
+        Followed {
+            shown: place.shown.clone(),
+            by,
+            why: place.why.clone(),
+            first,
+            history: History::default(),
+            pace: Pace::new(rule.step.fraction(), first.at),
+            reclaimed_bytes: 0,
+            backing_off: None,
+            is_told: false,
+            has_begun: false,
+            is_other: false,
+        }
+    }
+
+    /// Whether nothing can be taken from it for now, which goes away by itself; it is told why.
+    fn lacks_something(
+        &mut self,
+        host: &Host,
+        told: Option<&Told>,
+        group: &Path,
+        listener: &mut dyn FnMut(WatchEvent),
+    ) -> Result<bool, Error> {
+        // While it is not read again, it is as it was.
+        let is_cut = |generations: &Generations| match told {
+            Some(told) => told.is_cut && !generations.is_known(told),
+            None => self.backing_off.as_deref() == Some(CUT),
+        };
+        let is_kept = |host| beyond_kept(host, group).map(|bytes| bytes == 0);
+        let why = match &self.by {
+            By::Generations(generations) => match group::no_swap(host) {
+                Some(why) => Some(why),
+                None if is_kept(host)? => Some(KEPT_ABOVE),
+                None if is_cut(generations) => Some(CUT),
+                None => group::no_swap_of(host, group)?,
+            },
+            By::Group => is_kept(host)?.then_some(KEPT_ABOVE),
+        };
+        self.is_without(why, listener);
+        Ok(why.is_some())
+    }
+
+    /// Notes why nothing can be taken from it, which goes away by itself.
+    fn is_without(&mut self, why: Option<&str>, listener: &mut dyn FnMut(WatchEvent)) {
+        let known = self.backing_off.as_deref();
+        let was = known.filter(|it| LACKS.contains(it)).map(str::to_owned);
+        match why {
+            Some(why) if known != Some(why) => {
+                // That is said once for all.
+                if why != CUT {
+                    let text = format!("nothing is reclaimed: {why}");
+                    listener(WatchEvent::Reclaim(&self.shown, text));
+                }
+                self.backing_off = Some(why.to_owned());
+            }
+            None if was.is_some() => self.backing_off = None,
+            _ => {}
+        }
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.history
+            .last()
+            .map_or(self.first.memory_bytes, |last| last.memory_bytes)
+    }
+
+    /// The share of its memory that came back within a minute.
+    fn comeback(&self) -> f64 {
+        let bytes = self.history.came_back() * rustix::param::page_size() as u64;
+        bytes as f64 / self.memory_bytes().max(1) as f64
+    }
+
+    fn cost(&self, rule: &ReclaimRule) -> Cost {
+        // Where nothing is allowed, anything is too much.
+        let part = |measured: f64, allowed: f64| match measured == 0.0 {
+            true => 0.0,
+            false => measured / allowed,
+        };
+        Cost {
+            pressure: part(self.history.stalled(), rule.pressure_max.fraction()),
+            comeback: part(self.comeback(), rule.comeback_max.fraction()),
+        }
+    }
+
+    fn why(&self, rule: &ReclaimRule, cost: Cost) -> String {
+        if cost.pressure >= cost.comeback {
+            return format!(
+                "its tasks waited for memory {} of the time, and {} is allowed",
+                fine(self.history.stalled()),
+                fine(rule.pressure_max.fraction())
+            );
+        }
+        format!(
+            "{} of its memory came back within a minute, and {} is allowed",
+            fine(self.comeback()),
+            fine(rule.comeback_max.fraction())
+        )
+    }
+
+    /// How many bytes are reclaimed now, whole pages; what changes is told.
+    fn wanted(
+        &mut self,
+        rule: &ReclaimRule,
+        reading: Reading,
+        now: Instant,
+        listener: &mut dyn FnMut(WatchEvent),
+    ) -> u64 {
+        // The kernel does not spare it where a group is asked by itself.
+        let memory_bytes = reading.memory_bytes.saturating_sub(reading.kept_bytes);
+        let cost = self.cost(rule);
+        let was_resting = self.pace.is_resting();
+        let turn = self.pace.turn(memory_bytes, cost, now);
+        if let By::Generations(generations) = &mut self.by {
+            generations.calm_down(now);
+        }
+        if turn == Turn::BackOff {
+            let mut why = self.why(rule, cost);
+            if let (By::Generations(generations), true) =
+                (&mut self.by, cost.comeback > cost.pressure)
+            {
+                if let Some(idle_after) = generations.came_back(now) {
+                    why += &format!("; now only what is idle for {idle_after} goes");
+                }
+            }
+            let text = format!("backs off: {why}");
+            listener(WatchEvent::Reclaim(&self.shown, text));
+            self.backing_off = Some(why);
+            self.is_told = true;
+        } else if was_resting && !self.pace.is_resting() {
+            self.backing_off = None;
+            if std::mem::take(&mut self.is_told) {
+                listener(WatchEvent::Reclaim(&self.shown, "goes on".to_owned()));
+            }
+        }
+        let page = rustix::param::page_size() as u64;
+        match turn {
+            Turn::Reclaim(wanted) => wanted / page * page,
+            Turn::BackOff | Turn::Rest => 0,
+        }
+    }
+
+    /// How many bytes are reclaimed where memory is short, whole pages.
+    fn room(&self, rule: &ReclaimRule) -> u64 {
+        let Some(last) = self.history.last() else {
+            return 0;
+        };
+        let memory_bytes = last.memory_bytes.saturating_sub(last.kept_bytes);
+        let page = rustix::param::page_size() as u64;
+        self.pace.room(memory_bytes, self.cost(rule)) / page * page
+    }
+
+    /// Reclaims it, or as much of it as is idle.
+    fn reclaim(
+        &mut self,
+        host: &Host,
+        told: Option<&Told>,
+        group: &Path,
+        wanted: u64,
+        round: &Round,
+    ) -> Result<(), Error> {
+        let page = rustix::param::page_size() as u64;
+        let wanted = wanted.min(beyond_kept(host, group)?) / page * page;
+        let By::Generations(generations) = &mut self.by else {
+            return self.reclaim_group(host, group, wanted, round);
+        };
+        // None where it could not be read, which was told, or is not to be read again so soon.
+        let Some(told) = told else {
+            self.pace.hold(round.now);
+            return Ok(());
+        };
+        let mut taken = Taken::default();
+        let reclaimed = generations.reclaim(host, told, group, wanted, round, &mut taken);
+        self.reclaimed_bytes += taken.bytes;
+        if generations.is_in_vain(taken) {
+            self.pace.back_off(round.now);
+            self.backing_off = Some(NO_MORE.to_owned());
+        } else if !taken.is_seen {
+            self.pace.hold(round.now);
+        }
+        Ok(reclaimed?)
+    }
+
+    /// Asks the kernel for it in pieces, so that a stop is heard in between.
+    fn reclaim_group(
+        &mut self,
+        host: &Host,
+        group: &Path,
+        wanted: u64,
+        round: &Round,
+    ) -> Result<(), Error> {
+        let mut before = self.memory_bytes();
+        let mut left = wanted;
+        while left > 0 && !round.is_over() {
+            let piece = left.min(PIECE_BYTES);
+            match host.write(group.join("memory.reclaim"), &piece.to_string()) {
+                Ok(()) => self.reclaimed_bytes += piece,
+                Err(HostError::File(err)) if is_too_little(&err.cause) => {
+                    before = before.saturating_sub(wanted - left);
+                    let after = Reading::take(host, group, group::Of::All, round.now)?;
+                    let after = after.map_or(before, |after| after.memory_bytes);
+                    self.reclaimed_bytes += before.saturating_sub(after).min(piece);
+                    self.pace.back_off(round.now);
+                    self.backing_off = Some(NO_MORE.to_owned());
+                    break;
+                }
+                // The group ended meanwhile, or the watch is to end.
+                Err(HostError::File(err))
+                    if is_absent(&err.cause) || err.cause.kind() == io::ErrorKind::Interrupted =>
+                {
+                    break
+                }
+                Err(err) => return Err(err.into()),
+            }
+            left -= piece;
+        }
+        Ok(())
+    }
+
+    fn told(&self, page: u64) -> ReclaimedGroup {
+        let last = self.history.last().unwrap_or(&self.first);
+        ReclaimedGroup {
+            group: self.shown.clone(),
+            mechanism: self.by.name().to_owned(),
+            mechanism_why: self.why.clone(),
+            first_memory_bytes: self.first.memory_bytes,
+            memory_bytes: last.memory_bytes,
+            swap_bytes: last.swap_bytes,
+            reclaimed_bytes: self.reclaimed_bytes,
+            came_back_bytes: last.came_back_since(&self.first) * page,
+            stalled_us: last.stalled_us.saturating_sub(self.first.stalled_us),
+            step: self.pace.step(),
+            idle_after_s: match &self.by {
+                By::Generations(generations) => generations.longer_s(),
+                By::Group => None,
+            },
+            backing_off: self.backing_off.clone(),
+        }
+    }
+}
+
+/// A share as small as the limits are.
+fn fine(share: f64) -> String {
+    format!("{:.2} %", share * 100.0)
+}
+
+/// The kernel found less than was asked for.
+fn is_too_little(cause: &io::Error) -> bool {
+    cause.raw_os_error() == Some(Errno::AGAIN.raw_os_error())
+}
+
+/// A group's path as the kernel tells it where it is no process that is asked about.
+fn path_of(hierarchy: &Hierarchy, group: &Path) -> PathBuf {
+    // Without a slash at the end.
+    hierarchy.kernel_path(group).components().collect()
+}
+
+/// Why nothing more should be moved to swap ahead of time.
+fn swap_is_full(host: &Host) -> Option<String> {
+    swap_free_below(host, SWAP_FREE_MIN)
+}
+
+fn swap_free_below(host: &Host, least: f64) -> Option<String> {
+    let text = host.read_optional(meminfo::PATH).ok()??;
+    let memory = Meminfo::new(&text);
+    let all = memory.bytes("SwapTotal").filter(|all| *all > 0)?;
+    let free = memory.bytes("SwapFree")? as f64 / all as f64;
+    (free < least).then(|| format!("swap is {} full", percent(1.0 - free)))
+}
