@@ -90,7 +90,8 @@ impl GuardLoop {
             sheltered_max: part(self.rule.protected_max, sample),
             missing_bytes: self
                 .room_below(sample)
-                .saturating_sub(sample.headroom_bytes),
+                .saturating_sub(sample.headroom_bytes)
+                .saturating_add(sample.goes_bytes()),
             went_bytes: self.went_bytes,
         };
         self.figures.clear();

@@ -179,8 +179,11 @@ fn room(sample: &Sample) -> String {
     let share = sample.headroom_bytes as f64 / sample.total_bytes.max(1) as f64;
     let (left, share) = (bytes(sample.headroom_bytes), percent(share));
     let room = format!("programs can take {left} more, {share} of RAM");
-    match sample.gone_in.filter(|_| is_soon(sample)) {
-        Some(time) => format!("{room}, gone in {:.0} s", time.as_secs_f64().ceil()),
-        None => room,
+    match is_soon(sample) {
+        true => {
+            let time = sample.headroom_bytes as f64 / sample.goes;
+            format!("{room}, gone in {:.0} s", time.ceil())
+        }
+        false => room,
     }
 }

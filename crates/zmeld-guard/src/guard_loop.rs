@@ -363,14 +363,9 @@ impl GuardLoop {
         if !self.endings.is_empty() {
             return PAUSE_MIN;
         }
-        let filled = sample.headroom_bytes as f64 / FILLED_PER_SECOND;
-        let gone = sample
-            .gone_in
-            .into_iter()
-            .chain(sample.lately_gone_in)
-            .min();
-        let gone = gone.map_or(f64::INFINITY, |it| it.as_secs_f64());
-        let soonest = filled.min(gone / 8.0);
+        let left = sample.headroom_bytes as f64;
+        let soonest =
+            (left / FILLED_PER_SECOND).min(left / sample.goes.max(sample.goes_lately) / 8.0);
         Duration::try_from_secs_f64(soonest)
             .unwrap_or(PAUSE_MAX)
             .clamp(PAUSE_MIN, PAUSE_MAX)

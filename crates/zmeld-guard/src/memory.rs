@@ -51,10 +51,11 @@ pub(crate) struct Sample {
     pub total_bytes: u64,
     /// How much more programs can take.
     pub headroom_bytes: u64,
-    /// When that is gone, as it went in the last ten seconds.
-    pub gone_in: Option<Duration>,
-    /// The same, as it went since the last look: what doubles is faster than it was.
-    pub lately_gone_in: Option<Duration>,
+    /// How fast that goes, in bytes a second of the last ten; 0 where it does not, or where
+    /// too little is known.
+    pub goes: f64,
+    /// The same, since the last look: what doubles is faster than it was.
+    pub goes_lately: f64,
     /// Files in memory (tmpfs).
     pub shared_bytes: u64,
     /// The share of the last ten seconds in which no task could go on for want of
@@ -167,38 +168,47 @@ impl MemoryMonitor {
             total_bytes,
             headroom_bytes,
             shared_bytes,
-            gone_in: self.gone_in(headroom_bytes, now),
-            lately_gone_in: self.lately_gone_in(headroom_bytes, now),
+            goes: self.goes(headroom_bytes, now),
+            goes_lately: self.goes_lately(headroom_bytes, now),
             stalled: self.stalled.map(|(_, share)| share),
         })
     }
 
-    fn gone_in(&self, headroom_bytes: u64, now: Instant) -> Option<Duration> {
-        let before = self.headroom.oldest(now)?;
-        (before.0 >= TREND_MIN).then(|| gone(before, headroom_bytes))?
+    fn goes(&self, headroom_bytes: u64, now: Instant) -> f64 {
+        let before = self.headroom.oldest(now);
+        let before = before.filter(|(age, _)| *age >= TREND_MIN);
+        before.map_or(0.0, |before| pace(before, headroom_bytes))
     }
 
-    fn lately_gone_in(&mut self, headroom_bytes: u64, now: Instant) -> Option<Duration> {
-        let (then, before) = self.last.replace((now, headroom_bytes))?;
-        gone((now.duration_since(then), before), headroom_bytes)
+    fn goes_lately(&mut self, headroom_bytes: u64, now: Instant) -> f64 {
+        let last = self.last.replace((now, headroom_bytes));
+        last.map_or(0.0, |(then, before)| {
+            pace((now.duration_since(then), before), headroom_bytes)
+        })
     }
 }
 
-/// When what is left is gone, where so long ago there was so much.
-fn gone((age, before): (Duration, u64), left: u64) -> Option<Duration> {
-    let went = before.saturating_sub(left);
-    let times = left as f64 / went as f64;
-    (went > 0).then(|| Duration::try_from_secs_f64(age.as_secs_f64() * times).ok())?
+/// How fast it goes, where so long ago there was so much.
+fn pace((age, before): (Duration, u64), left: u64) -> f64 {
+    let went = before.saturating_sub(left) as f64;
+    went / age.as_secs_f64().max(0.001)
+}
+
+impl Sample {
+    /// What goes until a group that is told to end now gives something back.
+    pub fn goes_bytes(&self) -> u64 {
+        (self.goes.max(self.goes_lately) * END_TAKES.as_secs_f64()) as u64
+    }
 }
 
 /// Whether it is gone before a group that is told to end now has given anything back.
 pub(crate) fn is_too_soon(seen: &Sample) -> bool {
-    seen.lately_gone_in.is_some_and(|time| time < END_TAKES)
+    (seen.headroom_bytes as f64) < seen.goes_lately * END_TAKES.as_secs_f64()
 }
 
 /// Whether it is gone within the window.
 pub(crate) fn is_soon(seen: &Sample) -> bool {
-    seen.gone_in.is_some_and(|time| time < WINDOW)
+    (seen.headroom_bytes as f64) < seen.goes * WINDOW.as_secs_f64()
 }
 
 /// How long all tasks waited for memory.
