@@ -83,15 +83,20 @@ impl GuardLoop {
         // was killed has not gone, or gives its memory back.
         let is_braked = self.braked.is_some_and(|at| now.duration_since(at) < BRAKE);
         let is_waited_for = is_settling || !self.endings.is_empty();
+        let missing_bytes = self
+            .room_below(sample)
+            .saturating_sub(sample.headroom_bytes);
+        // One large request is no pace.
+        let goes_bytes = match self.goes_too_fast(now) {
+            true => sample.goes_bytes(),
+            false => 0,
+        };
         let choice = Choice {
             cause,
             only_grown: is_braked || self.is_gone_to_files(sample) || is_waited_for,
             total_bytes: sample.total_bytes,
             sheltered_max: part(self.rule.protected_max, sample),
-            missing_bytes: self
-                .room_below(sample)
-                .saturating_sub(sample.headroom_bytes)
-                .saturating_add(sample.goes_bytes()),
+            missing_bytes: missing_bytes.saturating_add(goes_bytes),
             went_bytes: self.went_bytes,
         };
         self.figures.clear();

@@ -1012,6 +1012,32 @@ fn many_that_grow_together_are_ended_in_one_go() {
     assert_eq!(noted(&machine).unwrap().ended_total, 4);
 }
 
+/// What goes until they have ended has to come back, too: with what is missing alone, the
+/// rest takes what is left before one has gone.
+#[test]
+fn where_memory_goes_fast_as_many_end_as_cover_what_goes_meanwhile() {
+    let mut still = Process::patient();
+    let all: Vec<_> = (0..10).map(|_| Process::patient()).collect();
+    let mut machine = Machine::new("end = [\"/apps\"]\n");
+    machine.group("apps", 0, &[]);
+    machine.group("apps/still", 400, &[&still]);
+    for (at, process) in all.iter().enumerate() {
+        machine.group(&format!("apps/{at}"), 10, &[process]);
+    }
+    machine.look(2);
+    let mut said = String::new();
+    for (available, mib) in [(290, 20), (190, 30), (94, 40), (45, 45)] {
+        for at in 0..all.len() {
+            machine.takes(&format!("apps/{at}"), mib);
+        }
+        machine.available(available);
+        said = machine.look(1);
+    }
+    // 55 MiB are missing, and 49 go in a second.
+    assert_eq!(said.matches("ends /apps/").count(), 3, "{said}");
+    assert!(still.lives() && !said.contains("still"));
+}
+
 /// What was told to end is not waited for while the rest takes what is left.
 #[test]
 fn where_what_was_told_is_not_enough_more_of_what_grows_is_told() {
