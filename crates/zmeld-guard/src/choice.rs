@@ -2,6 +2,9 @@
 
 use std::cmp::Reverse;
 
+use crate::ending::SETTLE;
+use crate::open::WINDOW;
+
 /// Groups have grown where they take this share of RAM more than ten seconds ago,
 const GREW: f64 = 0.01;
 /// and no less nor more than this: less is no growth, more one on any machine.
@@ -76,7 +79,8 @@ pub(crate) fn add_hidden(all: &mut Vec<Figures>, owner: Figures) {
 /// room for.
 ///
 /// Where all of them together grew: the one that grew most, and those that grew half as much
-/// at least, until what they hold covers what is missing. Where memory goes too fast, only if
+/// at least, until what they hold covers what is missing, and what they take in two seconds more.
+/// Where memory goes too fast, only if
 /// they took half of what went since the last look: it may go elsewhere. In place of one that
 /// its owner protects by his own means, or hides, the largest that he does not.
 ///
@@ -86,11 +90,14 @@ pub(crate) fn add_hidden(all: &mut Vec<Figures>, owner: Figures) {
 /// some, where any does.
 pub(crate) fn choose(all: &mut [Figures], choice: &Choice, chosen: &mut Vec<usize>) {
     chosen.clear();
-    if choose_grown(all, choice, chosen) || choice.cause != Cause::NoRoom || choice.only_grown {
+    // What goes on growing until the next ones follow has to come back, too.
+    let pace = SETTLE.as_secs_f64() / WINDOW.as_secs_f64();
+    if choose_grown(all, choice, pace, chosen) || choice.cause != Cause::NoRoom || choice.only_grown
+    {
         return;
     }
     all.iter_mut().for_each(|it| it.grew = it.grew_slowly);
-    if choose_grown(all, choice, chosen) {
+    if choose_grown(all, choice, 0.0, chosen) {
         return;
     }
     let of_owner = |owner: usize| -> u64 {
@@ -107,7 +114,7 @@ pub(crate) fn choose(all: &mut [Figures], choice: &Choice, chosen: &mut Vec<usiz
 }
 
 /// Whether they grew; and who is ended for it.
-fn choose_grown(all: &[Figures], choice: &Choice, chosen: &mut Vec<usize>) -> bool {
+fn choose_grown(all: &[Figures], choice: &Choice, pace: f64, chosen: &mut Vec<usize>) -> bool {
     let least = (choice.total_bytes as f64 * GREW) as u64;
     let least = least.clamp(GREW_BYTES_MIN, GREW_BYTES_MAX);
     let most = all.iter().map(|it| it.grew).max().unwrap_or(0);
@@ -116,17 +123,23 @@ fn choose_grown(all: &[Figures], choice: &Choice, chosen: &mut Vec<usize>) -> bo
     let took = bytes(grown().map(|it| it.took.max(0)).sum());
     let is_theirs = choice.cause != Cause::TooSoon || took >= choice.went_bytes / 2;
     if grew >= least && is_theirs {
-        choose_until_covered(all, most / 2, choice, chosen);
+        let missing = choice.missing_bytes + (grew as f64 * pace) as u64;
+        choose_until_covered(all, most / 2, missing, choice, chosen);
     }
     grew >= least
 }
 
 /// Those that grew by so much, or what their owners have in their place.
-fn choose_until_covered(all: &[Figures], least: i64, choice: &Choice, chosen: &mut Vec<usize>) {
+fn choose_until_covered(
+    all: &[Figures],
+    least: i64,
+    missing: u64,
+    choice: &Choice,
+    chosen: &mut Vec<usize>,
+) {
     let (mut covered, mut below) = (0, i64::MAX);
     let mut last = None;
-    while chosen.len() < chosen.capacity() && (chosen.is_empty() || covered < choice.missing_bytes)
-    {
+    while chosen.len() < chosen.capacity() && (chosen.is_empty() || covered < missing) {
         // The next by growth, of equal ones by place.
         let rest = all.iter().enumerate().filter(|(at, it)| {
             let is_behind = it.grew < below || (it.grew == below && Some(*at) > last);
@@ -207,7 +220,7 @@ and nothing where programs could take more: Stalled 30 0
 nor while what was ended gave nothing back, or tmpfs has it: NoRoom 30 0 only-grown
   larger   a 0 900   5  0
 
-many that grow by little each go together, what holds still stays: NoRoom 35 0
+many that grow by little each go together, what holds still stays: NoRoom 30 0
   still    a 0 500   0  0
   a-little b 0 400   1  0
   one      c 1  12   4  0  ended 2
@@ -220,6 +233,12 @@ until what they hold covers what is missing: NoRoom 100 0
   two      b 1  40  11  0  ended 1
   three    c 1  40   9  0  ended 3
   four     d 1  40   8  0
+
+and what they take in two seconds more: NoRoom 30 0
+  one      a 1  40  30  3  ended 1
+  two      b 1  40  30  3  ended 2
+  three    c 1  40  30  3
+  four     d 1  40  30  3
 
 the one that grows most is enough where it holds enough: NoRoom 100 0
   large    a 1 200  90  0  ended 1
@@ -332,6 +351,6 @@ more than a quarter of RAM is protected no more: NoRoom 30 0
             assert_eq!(chosen, expected, "{name}");
             count += 1;
         }
-        assert_eq!(count, 20);
+        assert_eq!(count, 21);
     }
 }

@@ -15,7 +15,7 @@ use crate::memory::Sample;
 pub(crate) const ENDING_MAX: usize = 16;
 /// What a group gives back when it ends is waited for before another one is ended: until
 /// nothing more came for so long, and no longer than that.
-const SETTLE: Duration = Duration::from_secs(2);
+pub(crate) const SETTLE: Duration = Duration::from_secs(2);
 const SETTLE_MAX: Duration = Duration::from_secs(30);
 /// After so many in a row that gave back less than half of what they held, only what grows
 /// is ended for so long: what takes the memory is elsewhere.
@@ -83,20 +83,14 @@ impl GuardLoop {
         // was killed has not gone, or gives its memory back.
         let is_braked = self.braked.is_some_and(|at| now.duration_since(at) < BRAKE);
         let is_waited_for = is_settling || !self.endings.is_empty();
-        let missing_bytes = self
-            .room_below(sample)
-            .saturating_sub(sample.headroom_bytes);
-        // One large request is no pace.
-        let goes_bytes = match self.goes_too_fast(now) {
-            true => sample.goes_bytes(),
-            false => 0,
-        };
         let choice = Choice {
             cause,
             only_grown: is_braked || self.is_gone_to_files(sample) || is_waited_for,
             total_bytes: sample.total_bytes,
             sheltered_max: part(self.rule.protected_max, sample),
-            missing_bytes: missing_bytes.saturating_add(goes_bytes),
+            missing_bytes: self
+                .room_below(sample)
+                .saturating_sub(sample.headroom_bytes),
             went_bytes: self.went_bytes,
         };
         self.figures.clear();

@@ -310,18 +310,13 @@ impl GuardLoop {
         }
         // Waiting at the limits of groups counts as well: alone it says nothing of the machine.
         let is_little = sample.headroom_bytes < self.room_below(sample);
-        if is_little && self.goes_too_fast(now) {
+        let lasts = |since| now.saturating_duration_since(since) >= TOO_SOON_LASTS;
+        if is_little && self.too_soon.is_some_and(lasts) {
             return Some(Cause::TooSoon);
         }
         let most = self.rule.stalled_max.fraction();
         let is_stalled = sample.stalled.is_some_and(|stalled| stalled >= most);
         (is_little && is_stalled).then_some(Cause::Stalled)
-    }
-
-    /// Whether, in each look for a while, it is gone before a group has ended.
-    pub(crate) fn goes_too_fast(&self, now: Instant) -> bool {
-        let lasts = |since| now.saturating_duration_since(since) >= TOO_SOON_LASTS;
-        self.too_soon.is_some_and(lasts)
     }
 
     pub(crate) fn end_below(&self, sample: &Sample) -> u64 {

@@ -194,16 +194,9 @@ fn pace((age, before): (Duration, u64), left: u64) -> f64 {
     went / age.as_secs_f64().max(0.001)
 }
 
-impl Sample {
-    /// What goes until a group that is told to end now gives something back.
-    pub fn goes_bytes(&self) -> u64 {
-        (self.goes_lately * END_TAKES.as_secs_f64()) as u64
-    }
-}
-
 /// Whether it is gone before a group that is told to end now has given anything back.
 pub(crate) fn is_too_soon(seen: &Sample) -> bool {
-    seen.headroom_bytes < seen.goes_bytes()
+    (seen.headroom_bytes as f64) < seen.goes_lately * END_TAKES.as_secs_f64()
 }
 
 /// Whether it is gone within the window.

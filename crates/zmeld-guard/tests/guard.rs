@@ -987,16 +987,16 @@ fn many_that_grow_together_are_ended_in_one_go() {
     }
     machine.available(20);
     let said = machine.look(1);
-    // 80 MiB are missing.
+    // 80 MiB are missing, and 8 go in two seconds.
     assert_eq!(
         said.matches("4.00 MiB more than 10 s ago").count(),
-        4,
+        5,
         "{said}"
     );
     let ended: Vec<_> = (0..10)
         .filter(|at| said.contains(&format!("ends /apps/{at}: it holds 20.0 MiB")))
         .collect();
-    assert_eq!(ended.len(), 4, "{said}");
+    assert_eq!(ended.len(), 5, "{said}");
     for (at, process) in all.iter_mut().enumerate() {
         match ended.contains(&at) {
             true => assert_eq!(process.ended().signal(), Some(TERM)),
@@ -1009,33 +1009,7 @@ fn many_that_grow_together_are_ended_in_one_go() {
     }
     machine.available(500);
     machine.look(12);
-    assert_eq!(noted(&machine).unwrap().ended_total, 4);
-}
-
-/// What goes until they have ended has to come back, too: with what is missing alone, the
-/// rest takes what is left before one has gone.
-#[test]
-fn where_memory_goes_fast_as_many_end_as_cover_what_goes_meanwhile() {
-    let mut still = Process::patient();
-    let all: Vec<_> = (0..10).map(|_| Process::patient()).collect();
-    let mut machine = Machine::new("end = [\"/apps\"]\n");
-    machine.group("apps", 0, &[]);
-    machine.group("apps/still", 400, &[&still]);
-    for (at, process) in all.iter().enumerate() {
-        machine.group(&format!("apps/{at}"), 10, &[process]);
-    }
-    machine.look(2);
-    let mut said = String::new();
-    for (available, mib) in [(290, 20), (190, 30), (94, 40), (45, 45)] {
-        for at in 0..all.len() {
-            machine.takes(&format!("apps/{at}"), mib);
-        }
-        machine.available(available);
-        said = machine.look(1);
-    }
-    // 55 MiB are missing, and 49 go in a second.
-    assert_eq!(said.matches("ends /apps/").count(), 3, "{said}");
-    assert!(still.lives() && !said.contains("still"));
+    assert_eq!(noted(&machine).unwrap().ended_total, 5);
 }
 
 /// What was told to end is not waited for while the rest takes what is left.
