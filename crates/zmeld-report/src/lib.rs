@@ -47,5 +47,5 @@ pub mod units;
 pub use document::{Block, Document, Section, Tone};
 pub use plot::{Axis, Bars, Frame, HeatMap, Lines, Plot, Scatter, Stack};
 pub use style::Style;
-pub use table::{Cell, Column, Order, Row, Table, UnknownColumn};
+pub use table::{Cell, Column, Row, Table};
 pub use units::{Estimate, Unit};

@@ -107,17 +107,6 @@ impl Cell {
             Cell::Flag(flag) => if *flag { "yes" } else { "no" }.into(),
         }
     }
-
-    /// The number in the cell, for sorting and plotting.
-    pub fn number(&self) -> Option<f64> {
-        match self {
-            Cell::Whole(value) => Some(*value as f64),
-            Cell::Real(value) => Some(*value),
-            Cell::Estimate(estimate) => Some(estimate.value),
-            Cell::Flag(flag) => Some(f64::from(u8::from(*flag))),
-            Cell::Empty | Cell::Text(_) => None,
-        }
-    }
 }
 
 /// What a column holds.
@@ -278,25 +267,6 @@ impl Row {
     }
 }
 
-/// A column that a table does not have.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no column \"{wanted}\"; there are: {}", known.join(", "))]
-pub struct UnknownColumn {
-    /// What was asked for.
-    pub wanted: String,
-    /// The keys that the table has.
-    pub known: Vec<String>,
-}
-
-/// Which end of a column comes first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
-    /// The smallest first.
-    Ascending,
-    /// The largest first.
-    Descending,
-}
-
 /// A title, columns, rows and notes.
 #[derive(Debug, Clone)]
 pub struct Table {
@@ -366,56 +336,6 @@ impl Table {
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
-
-    /// The keys of the columns, as `sort_by` takes them.
-    pub fn keys(&self) -> Vec<String> {
-        self.columns
-            .iter()
-            .map(|column| column.key.clone())
-            .collect()
-    }
-
-    /// Sorts the rows by the column with this key or title; rows without a value there go last; equal rows stay in
-    /// order.
-    ///
-    /// # Errors
-    /// [`UnknownColumn`], with the keys that there are.
-    pub fn sort_by(&mut self, column: &str, order: Order) -> Result<(), UnknownColumn> {
-        let Some(at) = self
-            .columns
-            .iter()
-            .position(|c| c.key == column || c.title == column)
-        else {
-            return Err(UnknownColumn {
-                wanted: column.into(),
-                known: self.keys(),
-            });
-        };
-        self.rows
-            .sort_by(|a, b| compare(&a.cells[at], &b.cells[at], order));
-        Ok(())
-    }
-}
-
-fn compare(a: &Cell, b: &Cell, order: Order) -> std::cmp::Ordering {
-    use std::cmp::Ordering::*;
-    let directed = |ordering: std::cmp::Ordering| match order {
-        Order::Ascending => ordering,
-        Order::Descending => ordering.reverse(),
-    };
-    match (a, b) {
-        (Cell::Text(a), Cell::Text(b)) => directed(a.cmp(b)),
-        (Cell::Whole(a), Cell::Whole(b)) => directed(a.cmp(b)),
-        _ => match (
-            a.number().filter(|n| !n.is_nan()),
-            b.number().filter(|n| !n.is_nan()),
-        ) {
-            (Some(a), Some(b)) => directed(a.total_cmp(&b)),
-            (Some(_), None) => Less,
-            (None, Some(_)) => Greater,
-            (None, None) => matches!(a, Cell::Empty).cmp(&matches!(b, Cell::Empty)),
-        },
-    }
 }
 
 #[cfg(test)]
@@ -440,28 +360,5 @@ mod tests {
         ] {
             assert_eq!(column.key, key);
         }
-    }
-
-    #[test]
-    fn sorting_puts_what_is_missing_last() {
-        let mut table = Table::new("")
-            .column(Column::text("codec"))
-            .column(Column::ratio("ratio"));
-        table.row(cells!["none", f64::NAN]);
-        table.row(cells!["lz4", 2.0]);
-        table.row(cells!["842", None::<f64>]);
-        table.row(cells!["zstd", 3.0]);
-        table.sort_by("ratio", Order::Descending).unwrap();
-        let names: Vec<_> = table
-            .rows
-            .iter()
-            .map(|row| row.cells[0].show(Unit::Number))
-            .collect();
-        assert_eq!(names, ["zstd", "lz4", "none", "842"]);
-        let error = table.sort_by("speed", Order::Ascending).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "no column \"speed\"; there are: codec, ratio"
-        );
     }
 }

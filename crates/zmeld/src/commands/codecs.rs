@@ -7,7 +7,7 @@ use rustix::param::page_size;
 use serde::Serialize;
 use zmeld_memory::{open_path, OpenOptions, Source};
 use zmeld_report::units::{bytes, count};
-use zmeld_report::{cells, Column, Document, Section, Table};
+use zmeld_report::{Column, Document, Section, Table};
 use zmeld_scan::kernel::PoolModel;
 use zmeld_scan::machine::MachineFacts;
 use zmeld_scan::{measure_pages, Candidate, CodecReport, ScanProgress};
@@ -315,27 +315,19 @@ fn sort(reports: &mut [CodecReport], column: SortColumn) {
 }
 
 fn table(report: &Report) -> Table {
-    let mut table = Table::new("")
-        .column(Column::text("codec"))
-        .column(Column::ratio("ratio"))
-        .column(Column::bytes("compressed"))
-        .column(Column::bytes("memory used"))
-        .column(Column::percent("raw").key("incompressible_fraction"))
-        .column(Column::mb_per_s("compress"))
-        .column(Column::mb_per_s("decompress"))
-        .column(Column::nanoseconds("compress 99 %").key("compress_p99_ns"));
-    for codec in &report.codecs {
-        table.row(cells![
-            codec.codec.as_str(),
-            codec.ratio,
-            codec.compressed_bytes,
-            codec.memory_used_bytes,
-            codec.incompressible_pages as f64 / codec.pages_measured.max(1) as f64,
-            codec.times.compress_mb_per_s,
-            codec.times.decompress_mb_per_s,
-            codec.times.compress_ns_p99
-        ]);
-    }
+    let mut table = table!("", for codec in &report.codecs,
+        where {
+            let raw = codec.incompressible_pages as f64 / codec.pages_measured.max(1) as f64;
+        }
+        Column::text("codec") => codec.codec.as_str(),
+        Column::ratio("ratio") => codec.ratio,
+        Column::bytes("compressed") => codec.compressed_bytes,
+        Column::bytes("memory used") => codec.memory_used_bytes,
+        Column::percent("raw").key("incompressible_fraction") => raw,
+        Column::mb_per_s("compress") => codec.times.compress_mb_per_s,
+        Column::mb_per_s("decompress") => codec.times.decompress_mb_per_s,
+        Column::nanoseconds("compress 99 %").key("compress_p99_ns") => codec.times.compress_ns_p99,
+    );
     table.note(
         "Memory used: in the kernel's pool, whole spans of its size classes. Raw: pages kept as \
          they are, because they do not compress. 99 %: of the pages take less than this.",

@@ -176,19 +176,12 @@ fn memory_section(result: &ScanResult, args: &ScanArgs, plots: bool) -> Section 
         ("unique", pages.unique),
         ("duplicate", pages.duplicate),
     ];
-    let mut table = Table::new("")
-        .column(Column::text("pages"))
-        .column(Column::count("count"))
-        .column(Column::bytes("size"))
-        .column(Column::percent("share"));
-    for (name, count) in parts {
-        table.row(cells![
-            name,
-            count,
-            count * result.page_size,
-            count as f64 / pages.total.max(1) as f64
-        ]);
-    }
+    let mut table = table!("", for (name, count) in parts,
+        Column::text("pages") => name,
+        Column::count("count") => count,
+        Column::bytes("size") => count * result.page_size,
+        Column::percent("share") => count as f64 / pages.total.max(1) as f64,
+    );
     table.row(cells![
         "total",
         pages.total,
@@ -269,67 +262,41 @@ fn where_they_are(result: &ScanResult, args: &ScanArgs) -> Vec<(String, String)>
 
 /// The table of codecs for CSV: everything.
 pub fn codec_table(result: &ScanResult) -> Table {
-    let mut table = Table::new("")
-        .column(Column::text("codec"))
-        .column(Column::count("pages measured"))
-        .column(Column::ratio("ratio").with_interval())
-        .column(Column::bytes("compressed"))
-        .column(Column::bytes("memory used"))
-        .column(Column::bytes("melded compressed"))
-        .column(Column::bytes("melded memory used"))
-        .column(Column::count("incompressible pages"))
-        .column(Column::mb_per_s("compress"))
-        .column(Column::mb_per_s("decompress"))
-        .column(Column::nanoseconds("compress median"))
-        .column(Column::nanoseconds("compress p99"))
-        .column(Column::nanoseconds("decompress median"))
-        .column(Column::nanoseconds("decompress p99"));
-    for codec in &result.codecs {
-        table.row(cells![
-            codec.codec.as_str(),
-            codec.pages_measured,
+    table!("", for codec in &result.codecs,
+        Column::text("codec") => codec.codec.as_str(),
+        Column::count("pages measured") => codec.pages_measured,
+        Column::ratio("ratio").with_interval() =>
             Estimate::around(codec.ratio, codec.ratio_interval),
-            codec.compressed_bytes,
-            codec.memory_used_bytes,
-            codec.melded_compressed_bytes,
-            codec.melded_memory_used_bytes,
-            codec.incompressible_pages,
-            codec.times.compress_mb_per_s,
-            codec.times.decompress_mb_per_s,
-            codec.times.compress_ns_median,
-            codec.times.compress_ns_p99,
-            codec.times.decompress_ns_median,
-            codec.times.decompress_ns_p99
-        ]);
-    }
-    table
+        Column::bytes("compressed") => codec.compressed_bytes,
+        Column::bytes("memory used") => codec.memory_used_bytes,
+        Column::bytes("melded compressed") => codec.melded_compressed_bytes,
+        Column::bytes("melded memory used") => codec.melded_memory_used_bytes,
+        Column::count("incompressible pages") => codec.incompressible_pages,
+        Column::mb_per_s("compress") => codec.times.compress_mb_per_s,
+        Column::mb_per_s("decompress") => codec.times.decompress_mb_per_s,
+        Column::nanoseconds("compress median") => codec.times.compress_ns_median,
+        Column::nanoseconds("compress p99") => codec.times.compress_ns_p99,
+        Column::nanoseconds("decompress median") => codec.times.decompress_ns_median,
+        Column::nanoseconds("decompress p99") => codec.times.decompress_ns_p99,
+    )
 }
 
 /// The table of codecs for people: what fits 80 columns.
 fn main_table(result: &ScanResult) -> Table {
-    let mut table = Table::new("")
-        .column(Column::text("codec"))
-        .column(Column::ratio("ratio"))
-        .column(Column::bytes("memory used"))
-        .column(Column::bytes("melded"))
-        .column(Column::percent("raw"))
-        .column(Column::mb_per_s("compress"))
-        .column(Column::mb_per_s("decompress"));
-    for codec in &result.codecs {
-        let (used, melded) = memory(result, codec);
-        let row = table.row(cells![
-            codec.codec.as_str(),
-            codec.effective_ratio,
-            used,
-            melded,
-            codec.incompressible_pages as f64 / result.pages.compressible().max(1) as f64,
-            codec.times.compress_mb_per_s,
-            codec.times.decompress_mb_per_s
-        ]);
-        if Some(&codec.codec) == result.recommended.as_ref() {
-            row.strong();
+    let mut table = table!("", for codec in &result.codecs,
+        where {
+            let (used, melded) = memory(result, codec);
+            let all = result.pages.compressible().max(1) as f64;
         }
-    }
+        Column::text("codec") => codec.codec.as_str(),
+        Column::ratio("ratio") => codec.effective_ratio,
+        Column::bytes("memory used") => used,
+        Column::bytes("melded") => melded,
+        Column::percent("raw") => codec.incompressible_pages as f64 / all,
+        Column::mb_per_s("compress") => codec.times.compress_mb_per_s,
+        Column::mb_per_s("decompress") => codec.times.decompress_mb_per_s,
+        ; strong if Some(&codec.codec) == result.recommended.as_ref()
+    );
     let mut missing: Vec<_> = result
         .codecs
         .iter()
@@ -353,22 +320,13 @@ fn main_table(result: &ScanResult) -> Table {
 }
 
 fn time_table(result: &ScanResult) -> Table {
-    let mut table = Table::new("Time for one page")
-        .column(Column::text("codec"))
-        .column(Column::nanoseconds("compress, median"))
-        .column(Column::nanoseconds("99 %").key("compress_p99_ns"))
-        .column(Column::nanoseconds("decompress, median"))
-        .column(Column::nanoseconds("99 %").key("decompress_p99_ns"));
-    for codec in &result.codecs {
-        table.row(cells![
-            codec.codec.as_str(),
-            codec.times.compress_ns_median,
-            codec.times.compress_ns_p99,
-            codec.times.decompress_ns_median,
-            codec.times.decompress_ns_p99
-        ]);
-    }
-    table
+    table!("Time for one page", for codec in &result.codecs,
+        Column::text("codec") => codec.codec.as_str(),
+        Column::nanoseconds("compress, median") => codec.times.compress_ns_median,
+        Column::nanoseconds("99 %").key("compress_p99_ns") => codec.times.compress_ns_p99,
+        Column::nanoseconds("decompress, median") => codec.times.decompress_ns_median,
+        Column::nanoseconds("99 %").key("decompress_p99_ns") => codec.times.decompress_ns_p99,
+    )
 }
 
 fn codec_section(result: &ScanResult, plots: bool) -> Section {
@@ -428,23 +386,15 @@ fn gain_section(result: &ScanResult, plots: bool) -> Section {
         return section;
     };
     let signed = |bytes: i64| bytes as f64;
-    let mut table = Table::new(&format!("A full device of such pages with {}", codec.codec))
-        .column(Column::text("disk size"))
-        .column(Column::bytes("size"))
-        .column(Column::bytes("takes"))
-        .column(Column::bytes("gains"))
-        .column(Column::bytes("melded").key("melded_gains_bytes"))
-        .column(Column::bytes("machine holds"));
-    for gain in &codec.gains {
-        table.row(cells![
-            format!("{} % of RAM", gain.disksize_percent),
-            gain.disksize_bytes,
-            gain.memory_bytes,
-            signed(gain.gained_bytes),
-            signed(gain.melded_gained_bytes),
-            signed(gain.holds_bytes)
-        ]);
-    }
+    let title = format!("A full device of such pages with {}", codec.codec);
+    let mut table = table!(&title, for gain in &codec.gains,
+        Column::text("disk size") => format!("{} % of RAM", gain.disksize_percent),
+        Column::bytes("size") => gain.disksize_bytes,
+        Column::bytes("takes") => gain.memory_bytes,
+        Column::bytes("gains") => signed(gain.gained_bytes),
+        Column::bytes("melded").key("melded_gains_bytes") => signed(gain.melded_gained_bytes),
+        Column::bytes("machine holds") => signed(gain.holds_bytes),
+    );
     table.note(
         "Disk size: bytes of pages that the device may be given. Takes: memory for them when it \
          is full, its table included; gains: the rest. Machine holds: RAM and what is gained.",

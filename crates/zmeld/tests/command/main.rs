@@ -2,15 +2,17 @@
 
 mod adviser;
 mod bench;
+mod cases;
 mod errors;
 mod full_disk;
 mod interrupt;
 mod json;
 mod live;
-mod machines;
 mod observing;
 mod predictions;
 mod run;
+#[path = "../../../zmeld-swap/tests/script/mod.rs"]
+mod script;
 mod setup;
 mod size;
 mod survey;

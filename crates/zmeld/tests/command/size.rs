@@ -55,50 +55,6 @@ fn runs_of(found: &Value) -> usize {
 }
 
 #[test]
-fn what_has_no_answer_is_refused_in_one_line() {
-    refuses(
-        &["bench", "size"],
-        2,
-        &["no command", "bench size -- COMMAND"],
-    );
-    refuses(
-        &["bench", "size", "--recipe", "matmull"],
-        2,
-        &["matmull", "no such recipe"],
-    );
-    refuses(
-        &["bench", "size", "--set-ups", "zramm", "--", "true"],
-        2,
-        &["no set-up \"zramm\"", "zram lz4"],
-    );
-    refuses(
-        &["bench", "size", "--recipe", "vps-7zip", "--steady"],
-        2,
-        &["vps-7zip", "compress_kib_per_s", "leave --steady out"],
-    );
-    for (option, value, word) in [
-        ("--slowdown", "0", "such as 5%"),
-        ("--slowdown", "-5%", "such as 5%"),
-        ("--slowdown", "1e9%", "0.1 % to 1000 %"),
-        ("--within", "nan", "such as 5%"),
-        ("--within", "0.01%", "0.5 % to 100 %"),
-        ("--runs", "2", "3 to 99"),
-        ("--runs", "100000000000000000000", "--runs"),
-        ("--give-up", "1", "1.05 times"),
-        ("--give-up", "inf", "1000 times"),
-        ("--budget", "5 weeks", "6m"),
-        ("--basis", "planet", "planet"),
-        ("--limits", "90,101", "1 % to 100 %"),
-        ("--limits", "many", "such as 5%"),
-        ("--resume", "/nonexistent", "/nonexistent"),
-        ("--output", "/nonexistent/r.json", "no directory"),
-    ] {
-        let option = format!("{option}={value}");
-        refuses(&["bench", "size", &option, "--", "true"], 2, &[word]);
-    }
-}
-
-#[test]
 fn a_search_is_for_root() {
     let (Some(mut command), _place) = as_nobody() else {
         return;

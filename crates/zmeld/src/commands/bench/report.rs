@@ -332,32 +332,21 @@ fn median_of(runs: &[&Run], get: impl Fn(&Run) -> f64) -> f64 {
 /// One row an arm.
 fn arms_table(experiment: &Experiment, case: &CaseJudgement) -> Table {
     let metric = &experiment.recipe.metric;
-    let mut table = Table::new(&case.case)
-        .column(Column::text("arm"))
-        .column(Column::unit(&label(metric), unit(metric)).with_interval())
-        .column(Column::text("finished"))
-        .column(Column::seconds("system"))
-        .column(Column::count("major faults"))
-        .column(Column::bytes("in swap"))
-        .column(Column::bytes("store"));
-    for arm in case.baseline.iter().chain(&case.judgement.arms) {
-        let runs: Vec<&Run> = experiment.counted(&case.case, &arm.arm).collect();
-        let swapped = median_of(&runs, |run| run.swapped_max_bytes as f64);
-        let store = median_of(&runs, store_max);
-        let row = table.row(cells![
-            arm.arm.as_str(),
-            value_cell(arm, metric),
-            format!("{} of {}", arm.runs - arm.unfinished, arm.runs),
-            median_of(&runs, |run| run.ended.usage.system_s),
-            median_of(&runs, |run| run.ended.usage.faults_major as f64),
-            swapped,
-            store,
-        ]);
-        if case.judgement.winner.as_deref() == Some(arm.arm.as_str()) {
-            row.strong();
+    table!(&case.case, for arm in case.baseline.iter().chain(&case.judgement.arms),
+        where {
+            let runs: Vec<&Run> = experiment.counted(&case.case, &arm.arm).collect();
+            let swapped = median_of(&runs, |run| run.swapped_max_bytes as f64);
+            let store = median_of(&runs, store_max);
         }
-    }
-    table
+        Column::text("arm") => arm.arm.as_str(),
+        Column::unit(&label(metric), unit(metric)).with_interval() => value_cell(arm, metric),
+        Column::text("finished") => format!("{} of {}", arm.runs - arm.unfinished, arm.runs),
+        Column::seconds("system") => median_of(&runs, |run| run.ended.usage.system_s),
+        Column::count("major faults") => median_of(&runs, |run| run.ended.usage.faults_major as f64),
+        Column::bytes("in swap") => swapped,
+        Column::bytes("store") => store,
+        ; strong if case.judgement.winner.as_deref() == Some(arm.arm.as_str())
+    )
 }
 
 fn value_cell(arm: &ArmSummary, metric: &Metric) -> Cell {
@@ -383,51 +372,30 @@ fn store_max(run: &Run) -> f64 {
 
 /// Every run in a row.
 pub fn runs_table(experiment: &Experiment) -> Table {
-    let mut table = Table::new("Runs")
-        .column(Column::text("case"))
-        .column(Column::text("arm").names_row())
-        .column(Column::count("block").names_row())
-        .column(Column::text("warm-up"))
-        .column(Column::text("outcome"))
-        .column(Column::number("value"))
-        .column(Column::seconds("elapsed"))
-        .column(Column::seconds("user"))
-        .column(Column::seconds("system"))
-        .column(Column::bytes("rss max"))
-        .column(Column::count("minor faults"))
-        .column(Column::count("major faults"))
-        .column(Column::count("voluntary switches"))
-        .column(Column::count("involuntary switches"))
-        .column(Column::count("file inputs"))
-        .column(Column::count("file outputs"))
-        .column(Column::bytes("in swap"))
-        .column(Column::count("swapped in"))
-        .column(Column::count("swapped out"));
-    for run in &experiment.runs {
-        let usage = &run.ended.usage;
-        table.row(cells![
-            run.case.as_str(),
-            run.arm.as_str(),
-            run.block,
-            if run.warm_up { "yes" } else { "no" },
-            outcome(&run.outcome),
-            run.value,
-            usage.elapsed_s,
-            usage.user_s,
-            usage.system_s,
-            usage.rss_max_bytes,
-            usage.faults_minor,
-            usage.faults_major,
-            usage.switches_voluntary,
-            usage.switches_involuntary,
-            usage.file_inputs,
-            usage.file_outputs,
-            run.swapped_max_bytes,
-            run.machine.get("vm_pswpin"),
-            run.machine.get("vm_pswpout"),
-        ]);
-    }
-    table
+    table!("Runs", for run in &experiment.runs,
+        where {
+            let usage = &run.ended.usage;
+        }
+        Column::text("case") => run.case.as_str(),
+        Column::text("arm").names_row() => run.arm.as_str(),
+        Column::count("block").names_row() => run.block,
+        Column::text("warm-up") => if run.warm_up { "yes" } else { "no" },
+        Column::text("outcome") => outcome(&run.outcome),
+        Column::number("value") => run.value,
+        Column::seconds("elapsed") => usage.elapsed_s,
+        Column::seconds("user") => usage.user_s,
+        Column::seconds("system") => usage.system_s,
+        Column::bytes("rss max") => usage.rss_max_bytes,
+        Column::count("minor faults") => usage.faults_minor,
+        Column::count("major faults") => usage.faults_major,
+        Column::count("voluntary switches") => usage.switches_voluntary,
+        Column::count("involuntary switches") => usage.switches_involuntary,
+        Column::count("file inputs") => usage.file_inputs,
+        Column::count("file outputs") => usage.file_outputs,
+        Column::bytes("in swap") => run.swapped_max_bytes,
+        Column::count("swapped in") => run.machine.get("vm_pswpin"),
+        Column::count("swapped out") => run.machine.get("vm_pswpout"),
+    )
 }
 
 fn outcome(outcome: &Outcome) -> String {
@@ -813,27 +781,18 @@ pub fn comparison(a: &Experiment, b: &Experiment, pairs: &[ArmPair]) -> Document
 
 /// Every pair in a row.
 pub fn overhead_table(overhead: &Overhead) -> Table {
-    let mut table = Table::new("Pairs")
-        .column(Column::seconds("alone elapsed"))
-        .column(Column::seconds("alone user"))
-        .column(Column::seconds("alone system"))
-        .column(Column::seconds("harness elapsed"))
-        .column(Column::seconds("harness user"))
-        .column(Column::seconds("harness system"))
-        .column(Column::text("first"));
-    for pair in &overhead.pairs {
-        let (alone, harness) = (&pair.alone, &pair.harness);
-        table.row(cells![
-            alone.elapsed_s,
-            alone.user_s,
-            alone.system_s,
-            harness.elapsed_s,
-            harness.user_s,
-            harness.system_s,
-            if pair.alone_first { "alone" } else { "harness" },
-        ]);
-    }
-    table
+    table!("Pairs", for pair in &overhead.pairs,
+        where {
+            let (alone, harness) = (&pair.alone, &pair.harness);
+        }
+        Column::seconds("alone elapsed") => alone.elapsed_s,
+        Column::seconds("alone user") => alone.user_s,
+        Column::seconds("alone system") => alone.system_s,
+        Column::seconds("harness elapsed") => harness.elapsed_s,
+        Column::seconds("harness user") => harness.user_s,
+        Column::seconds("harness system") => harness.system_s,
+        Column::text("first") => if pair.alone_first { "alone" } else { "harness" },
+    )
 }
 
 /// What the harness costs.
@@ -845,27 +804,23 @@ pub fn overhead(overhead: &Overhead) -> Document {
         .column(Column::seconds("processor"));
     table.row(cells!["alone", alone.0, alone.1]);
     table.row(cells!["under the harness", harness.0, harness.1]);
-    let mut ratios = Table::new("Under the harness over alone, pair by pair")
-        .column(Column::text(""))
-        .column(Column::text("ratio"))
-        .column(Column::text("95 % interval"))
-        .column(Column::text("at most 1 % more"));
-    for (name, ratio) in [
+    let measured = [
         ("elapsed", &overhead.elapsed),
         ("processor time", &overhead.processor),
-    ] {
-        let said = match cost(ratio) {
-            CostVerdict::Within => "yes",
-            CostVerdict::Above => "no",
-            CostVerdict::Unclear => "cannot be told: too noisy, or too few pairs",
-        };
-        ratios.row(cells![
-            name,
-            format!("{:.4}", ratio.value),
-            format!("{:.4} to {:.4}", ratio.low, ratio.high),
-            said,
-        ]);
-    }
+    ];
+    let ratios = table!("Under the harness over alone, pair by pair", for (name, ratio) in measured,
+        where {
+            let said = match cost(ratio) {
+                CostVerdict::Within => "yes",
+                CostVerdict::Above => "no",
+                CostVerdict::Unclear => "cannot be told: too noisy, or too few pairs",
+            };
+        }
+        Column::text("") => name,
+        Column::text("ratio") => format!("{:.4}", ratio.value),
+        Column::text("95 % interval") => format!("{:.4} to {:.4}", ratio.low, ratio.high),
+        Column::text("at most 1 % more") => said,
+    );
     let added = &overhead.added_s;
     let interval = format!("{} to {}", seconds(added.low), seconds(added.high));
     let text = match added.low <= 0.0 && added.high >= 0.0 {
@@ -901,18 +856,11 @@ pub fn overhead(overhead: &Overhead) -> Document {
 
 /// One row a recipe.
 pub fn recipes_table(recipes: &[Recipe]) -> Table {
-    let mut table = Table::new("")
-        .column(Column::text("recipe"))
-        .column(Column::text("question"))
-        .column(Column::seconds("about"));
-    for recipe in recipes {
-        table.row(cells![
-            recipe.name.as_str(),
-            recipe.question.as_str(),
-            recipe.minutes * 60.0
-        ]);
-    }
-    table
+    table!("", for recipe in recipes,
+        Column::text("recipe") => recipe.name.as_str(),
+        Column::text("question") => recipe.question.as_str(),
+        Column::seconds("about") => recipe.minutes * 60.0,
+    )
 }
 
 /// The recipes.

@@ -171,12 +171,10 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
         document = document.section(section);
     }
     if !plan.undone.is_empty() {
-        let mut table = Table::new("")
-            .column(Column::text("part"))
-            .column(Column::text("what"));
-        for done in &plan.undone {
-            table.row(cells![done.group.as_str(), done.words.as_str()]);
-        }
+        let table = table!("", for done in &plan.undone,
+            Column::text("part") => done.group.as_str(),
+            Column::text("what") => done.words.as_str(),
+        );
         let mut section = Section::new("Taken back first").table(table);
         for leaving in &plan.leaving {
             section = section.advice(Tone::Neutral, leaving.words());
@@ -198,23 +196,13 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
 
 /// The ciphers, those that are used marked.
 fn cipher_table(ciphers: &[Speed]) -> Table {
-    let mut table = Table::new("Ciphers, in memory, on one processor")
-        .column(Column::text("cipher"))
-        .column(Column::count("key bits"))
-        .column(Column::mb_per_s("encrypt"))
-        .column(Column::mb_per_s("decrypt"));
-    for speed in ciphers {
-        let row = table.row(cells![
-            speed.cipher.as_str(),
-            u64::from(speed.key_size),
-            speed.encrypt_bytes_per_s / 1e6,
-            speed.decrypt_bytes_per_s / 1e6
-        ]);
-        if speed.used {
-            row.strong();
-        }
-    }
-    table
+    table!("Ciphers, in memory, on one processor", for speed in ciphers,
+        Column::text("cipher") => speed.cipher.as_str(),
+        Column::count("key bits") => u64::from(speed.key_size),
+        Column::mb_per_s("encrypt") => speed.encrypt_bytes_per_s / 1e6,
+        Column::mb_per_s("decrypt") => speed.decrypt_bytes_per_s / 1e6,
+        ; strong if speed.used
+    )
 }
 
 /// What `up` and `down` did. Schemas `zmeld.up/1` and `zmeld.down/1`.
@@ -233,19 +221,13 @@ pub fn run_document(title: &str, lead: &str, report: &Report, dry_run: bool) -> 
         true => "What would be done",
         false => "What was done",
     };
-    let mut table = Table::new(head)
-        .column(Column::text("part"))
-        .column(Column::text("what"));
-    for done in &report.undone {
-        table.row(cells![
-            done.group.as_str(),
-            format!(
-                "{}: {}",
-                if dry_run { "to undo" } else { "undone" },
-                done.words
-            )
-        ]);
-    }
+    let mut table = table!(head, for done in &report.undone,
+        where {
+            let how = if dry_run { "to undo" } else { "undone" };
+        }
+        Column::text("part") => done.group.as_str(),
+        Column::text("what") => format!("{how}: {}", done.words),
+    );
     for done in &report.not_undone {
         let words = format!("left, being another's by now: {}", done.words);
         table.row(cells![done.group.as_str(), words]);

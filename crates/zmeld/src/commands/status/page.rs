@@ -280,24 +280,18 @@ const GROUP_WIDTH: usize = 28;
 
 /// What was reclaimed ahead of time, from which groups, and what it cost.
 fn reclaimed(reclaim: &Reclaimed) -> Section {
-    let mut table = Table::new("")
-        .column(Column::text("control group"))
-        .column(Column::bytes("at first"))
-        .column(Column::bytes("now"))
-        .column(Column::bytes("reclaimed"))
-        .column(Column::bytes("came back"))
-        .column(Column::number("waited"));
-    for group in reclaim.groups.iter().take(GROUPS_SHOWN) {
-        let waited = group.stalled_us as f64 / 1e6 / reclaim.seconds.max(1) as f64;
-        table.row([
-            text::shorten(&group.group, GROUP_WIDTH).into_owned().into(),
-            group.first_memory_bytes.into(),
-            group.memory_bytes.into(),
-            group.reclaimed_bytes.into(),
-            group.came_back_bytes.into(),
-            Cell::Text(percent(waited)),
-        ]);
-    }
+    let table = table!("", for group in reclaim.groups.iter().take(GROUPS_SHOWN),
+        where {
+            let name = text::shorten(&group.group, GROUP_WIDTH).into_owned();
+            let waited = group.stalled_us as f64 / 1e6 / reclaim.seconds.max(1) as f64;
+        }
+        Column::text("control group") => name,
+        Column::bytes("at first") => group.first_memory_bytes,
+        Column::bytes("now") => group.memory_bytes,
+        Column::bytes("reclaimed") => group.reclaimed_bytes,
+        Column::bytes("came back") => group.came_back_bytes,
+        Column::number("waited") => Cell::Text(percent(waited)),
+    );
     let mut section = Section::new("Reclaimed ahead of time").paragraph(format!(
         "zmeld watch reclaimed {} in {}; {} came back.",
         bytes(reclaim.reclaimed_bytes()),

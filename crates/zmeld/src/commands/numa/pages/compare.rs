@@ -33,34 +33,26 @@ fn policies_table(
     gains: &[(PolicyName, Interval)],
     runs: &Replications,
 ) -> Table {
-    let mut table = Table::new("Policies")
-        .column(Column::text("policy"))
-        .column(Column::seconds("total time").with_interval())
-        .column(Column::percent("saved").with_interval())
-        .column(Column::ratio("slowdown").with_interval())
-        .column(Column::percent("local accesses").with_interval())
-        .column(Column::count("pages moved").with_interval())
-        .column(Column::count("pages back and forth").with_interval())
-        .column(Column::seconds("lost remotely").with_interval());
-    for &(policy, gain) in gains {
-        let mean = |name: &str| {
-            let interval = metric(name).and_then(|index| runs.mean(policy, index));
-            interval.unwrap_or(UNKNOWN)
-        };
-        table.row([
-            Cell::from(policy.as_str()),
-            cell(mean("total_ms").scaled(0.001)),
-            match policy == base {
-                true => Cell::from("base"),
-                false => cell(gain),
-            },
-            cell(mean("slowdown")),
-            cell(mean("local_share")),
-            cell(mean("numa_pages_migrated")),
-            cell(mean("ping_pong_pages")),
+    let mut table = table!("Policies", for &(policy, gain) in gains,
+        where {
+            let mean = |name: &str| {
+                let interval = metric(name).and_then(|index| runs.mean(policy, index));
+                interval.unwrap_or(UNKNOWN)
+            };
+        }
+        Column::text("policy") => policy.as_str(),
+        Column::seconds("total time").with_interval() => cell(mean("total_ms").scaled(0.001)),
+        Column::percent("saved").with_interval() => match policy == base {
+            true => Cell::from("base"),
+            false => cell(gain),
+        },
+        Column::ratio("slowdown").with_interval() => cell(mean("slowdown")),
+        Column::percent("local accesses").with_interval() => cell(mean("local_share")),
+        Column::count("pages moved").with_interval() => cell(mean("numa_pages_migrated")),
+        Column::count("pages back and forth").with_interval() => cell(mean("ping_pong_pages")),
+        Column::seconds("lost remotely").with_interval() =>
             cell(mean("stall_remote_ms").scaled(0.001)),
-        ]);
-    }
+    );
     table.note(
         "Intervals are 95 %. All policies ran the same processes; \"saved\" compares pair by pair.",
     );

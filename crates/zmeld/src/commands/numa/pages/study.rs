@@ -70,57 +70,44 @@ fn agreement(study: &Reproduction) -> Section {
 }
 
 fn claims(study: &Reproduction) -> Table {
-    let mut table = Table::new("Published numbers beside ours")
-        .column(Column::text("figure"))
-        .column(Column::text("load"))
-        .column(Column::text("measure"))
-        .column(Column::text("published"))
-        .column(Column::percent("ours").with_interval())
-        .column(Column::text("near enough"))
-        .column(Column::text("verdict"));
-    for judged in &study.claims {
-        let claim = &judged.claim;
-        let published = match claim.wording {
-            "" => format!("{} %", claim.published),
-            wording if wording.ends_with(char::is_numeric) => format!("{wording} %"),
-            wording => format!("{} % ({wording})", claim.published),
-        };
-        table.row([
-            Cell::from(claim.figure),
-            Cell::from(load_text(&claim.point)),
-            Cell::from(match claim.measure {
-                Measure::OnDemandGain => "on-demand saves",
-                Measure::FullLoss => "full takes longer",
-            }),
-            Cell::from(published),
-            Cell::from(share(judged.ours)),
-            Cell::from(format!("± {:.1}", claim.tolerance.of(claim.published))),
-            verdict(judged.agrees),
-        ]);
-    }
+    let mut table = table!("Published numbers beside ours", for judged in &study.claims,
+        where {
+            let claim = &judged.claim;
+            let published = match claim.wording {
+                "" => format!("{} %", claim.published),
+                wording if wording.ends_with(char::is_numeric) => format!("{wording} %"),
+                wording => format!("{} % ({wording})", claim.published),
+            };
+        }
+        Column::text("figure") => claim.figure,
+        Column::text("load") => load_text(&claim.point),
+        Column::text("measure") => match claim.measure {
+            Measure::OnDemandGain => "on-demand saves",
+            Measure::FullLoss => "full takes longer",
+        },
+        Column::text("published") => published,
+        Column::percent("ours").with_interval() => share(judged.ours),
+        Column::text("near enough") => format!("± {:.1}", claim.tolerance.of(claim.published)),
+        Column::text("verdict") => verdict(judged.agrees),
+    );
     table.note("Load: processes x size, mean run time, share a of it in accesses, share r of those to known places.");
     table.note("Percent of linux's total time. Intervals are 95 %, from paired replications.");
     table
 }
 
 fn shapes(study: &Reproduction) -> Table {
-    let mut table = Table::new("Shapes that the text describes")
-        .column(Column::text("what must hold"))
-        .column(Column::text("evidence"))
-        .column(Column::text("verdict"));
-    for shape in &study.shapes {
-        let verdict = if shape.holds {
-            "holds"
-        } else {
-            "does not hold"
-        };
-        table.row([
-            Cell::from(shape.claim.as_str()),
-            Cell::from(shape.evidence.as_str()),
-            Cell::from(verdict),
-        ]);
-    }
-    table
+    table!("Shapes that the text describes", for shape in &study.shapes,
+        where {
+            let verdict = if shape.holds {
+                "holds"
+            } else {
+                "does not hold"
+            };
+        }
+        Column::text("what must hold") => shape.claim.as_str(),
+        Column::text("evidence") => shape.evidence.as_str(),
+        Column::text("verdict") => verdict,
+    )
 }
 
 fn verdict(agrees: bool) -> Cell {
@@ -248,24 +235,14 @@ impl Figure {
     }
 
     fn table(&self, measured: &[&MeasuredPoint]) -> Table {
-        let mut table = Table::new(&format!("{}: every point", self.title))
-            .column(Column::text(&self.title.to_lowercase()))
-            .column(Column::seconds("linux, total time").with_interval())
-            .column(Column::percent("on-demand saves").with_interval())
-            .column(Column::percent("full takes longer").with_interval())
-            .column(Column::number("moves between nodes"))
-            .column(Column::percent("local accesses"));
-        for m in measured {
-            table.row([
-                Cell::from((self.name)(&m.point)),
-                cell(m.linux_s),
-                Cell::from(share(m.on_demand_gain)),
-                Cell::from(share(m.full_loss)),
-                Cell::from(m.node_moves),
-                Cell::from(m.local_share),
-            ]);
-        }
-        table
+        table!(&format!("{}: every point", self.title), for m in measured,
+            Column::text(&self.title.to_lowercase()) => (self.name)(&m.point),
+            Column::seconds("linux, total time").with_interval() => cell(m.linux_s),
+            Column::percent("on-demand saves").with_interval() => share(m.on_demand_gain),
+            Column::percent("full takes longer").with_interval() => share(m.full_loss),
+            Column::number("moves between nodes") => m.node_moves,
+            Column::percent("local accesses") => m.local_share,
+        )
     }
 }
 
@@ -303,15 +280,10 @@ fn access_shares(study: &Reproduction, plots: &mut Vec<Plot>) -> Section {
 }
 
 fn free_parameters(study: &Reproduction, scenario: &Scenario) -> Section {
-    let mut free = Table::new("Free parameters")
-        .column(Column::text("parameter"))
-        .column(Column::text("why it has its value"));
-    for parameter in &scenario.free {
-        free.row([
-            Cell::from(parameter.path.as_str()),
-            Cell::from(parameter.reason.as_str()),
-        ]);
-    }
+    let free = table!("Free parameters", for parameter in &scenario.free,
+        Column::text("parameter") => parameter.path.as_str(),
+        Column::text("why it has its value") => parameter.reason.as_str(),
+    );
     let section = Section::new("What the study does not say")
         .paragraph(
             "The study does not give these. They were chosen once, for all figures together, from the values that are \

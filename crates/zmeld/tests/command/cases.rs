@@ -1,0 +1,153 @@
+//! Cases in `cases`: what the command says of machines that are folders, and of wrong words.
+//!
+//! ```text
+//! file TEXT          that is the machine's configuration; none: there is none
+//! text FILE TEXT     writes a text of the cases into a file
+//! docs FILE WORDS    it is the first example with these words
+//! ARGUMENTS          runs zmeld for this machine; @ begins a path on it, ~ is a space
+//!                    within a word, and '' an empty one
+//! into FILE ARGS     writes what it prints into a file
+//! found FINDING      status has it: a line for each, with subject, evidence and remedy
+//! refuse ARGS        ends with code 2, one line of error and no result
+//! ```
+//!
+//! Of a run the lines are `code 2`, `out` with all words of its output, `err` or `notice`
+//! with each line of its errors, and `fine` where it succeeds and has no error.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use crate::run::{code, folder, text, zmeld};
+use crate::script::{self, Outcome, Script};
+
+#[test]
+fn each_machine_is_judged_as_its_case_says() {
+    script::run("command/cases/machines.txt", Case::new);
+}
+
+#[test]
+fn every_wrong_word_is_refused_in_one_line() {
+    script::run("command/cases/refused.txt", Case::new);
+}
+
+struct Case(tempfile::TempDir);
+
+impl Case {
+    fn new() -> Case {
+        let case = Case(folder());
+        fs::create_dir(script::Case::root(&case)).unwrap();
+        case
+    }
+
+    /// Runs the command, which waits for nothing that is not there.
+    fn zmeld(&self, args: &str, more: &[&str]) -> Output {
+        let args = args.replace('@', &format!("{}/", script::Case::root(self).display()));
+        let words = args.split(' ').filter(|it| !it.is_empty());
+        let args: Vec<String> = words
+            .map(|it| it.replace('~', " ").replace("''", ""))
+            .collect();
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let plain = zmeld(&[&args, more].concat());
+        let mut command = Command::new("timeout");
+        command.arg("60").arg(plain.get_program());
+        command
+            .args(plain.get_args())
+            .stdin(std::process::Stdio::null());
+        for (name, value) in plain.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.output().unwrap()
+    }
+}
+
+impl script::Case for Case {
+    fn root(&self) -> PathBuf {
+        self.0.path().join("root")
+    }
+
+    fn step(&mut self, script: &Script, what: &str, rest: &str, place: &str) -> Outcome {
+        let root = self.root();
+        let here = ["--root", root.to_str().unwrap()];
+        let configuration = root.join("etc/zmeld.toml");
+        let configured = |text: &str| {
+            fs::create_dir_all(root.join("etc")).unwrap();
+            fs::write(&configuration, text).unwrap();
+            Outcome::default()
+        };
+        match what {
+            "file" => configured(&script.text(rest)),
+            "text" => {
+                let (file, parts) = rest.split_once(' ').unwrap();
+                fs::write(root.join(file), script.text(parts)).unwrap();
+                Outcome::default()
+            }
+            "docs" => {
+                let (file, words) = rest.split_once(' ').unwrap();
+                let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+                let docs = fs::read_to_string(format!("{docs}/{file}")).unwrap();
+                let mut blocks = docs.split("```").skip(1).step_by(2);
+                configured(blocks.find(|block| block.contains(words)).unwrap())
+            }
+            "into" => {
+                let (file, args) = rest.split_once(' ').unwrap();
+                let output = self.zmeld(args, &here);
+                fs::write(root.join(file), &output.stdout).unwrap();
+                of_run(&output)
+            }
+            "found" => {
+                let output = self.zmeld("status --json", &here);
+                let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+                let findings = status["findings"].as_array().unwrap().iter();
+                let findings = findings.filter(|found| found["id"] == rest);
+                let line = |found: &serde_json::Value| {
+                    let word = |name: &str| found[name].as_str().unwrap_or_default();
+                    let (what, why) = (word("what"), word("evidence"));
+                    format!("{}: {what} ({why}); {}", word("subject"), word("remedy"))
+                };
+                findings.map(line).collect()
+            }
+            "refuse" => {
+                let output = self.zmeld(rest, &[]);
+                let line = text(&output.stderr).trim_end().to_owned();
+                assert_eq!(code(&output), 2, "{place}: {line}");
+                assert!(output.stdout.is_empty(), "{place} printed a result");
+                let is_named = line.starts_with("zmeld: ") && !line.contains("os error");
+                assert!(is_named, "{place}: {line}");
+                Outcome {
+                    errors: vec![(line, String::new())],
+                    ..Outcome::default()
+                }
+            }
+            _ => {
+                let output = self.zmeld(&format!("{what} {rest}"), &here);
+                if what == "plan" && rest.contains("--json") {
+                    crate::json::check(&serde_json::from_slice(&output.stdout).unwrap());
+                }
+                of_run(&output)
+            }
+        }
+    }
+}
+
+fn of_run(output: &Output) -> Outcome {
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    let words: Vec<&str> = out.split_whitespace().collect();
+    let mut lines = vec![
+        format!("code {}", code(output)),
+        format!("out {}", words.join(" ")),
+    ];
+    let kind = |line: &str| {
+        if line.contains("notice: ") {
+            "notice"
+        } else {
+            "err"
+        }
+    };
+    lines.extend(err.lines().map(|line| format!("{} {line}", kind(line))));
+    lines.extend((code(output) == 0 && err.is_empty()).then(|| "fine".to_owned()));
+    lines.into_iter().collect()
+}
