@@ -75,31 +75,13 @@ impl Mapping {
 /// Parses a whole smaps file. Lines that are not understood are passed over:
 /// newer kernels add fields.
 pub fn parse(text: &[u8], page_size: u64) -> Vec<Mapping> {
-    let mut mappings: Vec<Mapping> = Vec::new();
-    for line in text.split(|&byte| byte == b'\n') {
-        if let Some(mapping) = parse_head(line) {
-            mappings.push(mapping);
-        } else if let Some(mapping) = mappings.last_mut() {
-            parse_field(mapping, line, page_size);
-        }
-    }
-    mappings
-}
-
-/// The same line by line, for who keeps few of them: a process may have so many mappings
-/// that the text is longer than what it is read for.
-///
-/// # Errors
-/// When it cannot be read.
-pub fn visit(text: impl BufRead, page_size: u64, each: &mut dyn FnMut(Mapping)) -> io::Result<()> {
     let mut reader = Reader::new(text, page_size);
-    while let Some(mapping) = reader.next_mapping()? {
-        each(mapping);
-    }
-    Ok(())
+    // Bytes in memory can be read.
+    std::iter::from_fn(|| reader.next_mapping().ok().flatten()).collect()
 }
 
-/// The same one by one, for who does something between two of them.
+/// The same one by one, for who keeps few of them: a process may have so many mappings
+/// that the text is longer than what it is read for.
 #[derive(Debug)]
 pub struct Reader<R> {
     text: R,
@@ -280,9 +262,6 @@ Size:                  4 kB
         assert_eq!((second.hugetlb, second.shared), (1024, 3));
         assert_eq!(&*mappings[2].name.0, "[vsyscall]");
         assert_eq!(mappings[2].pages(4096), 1);
-        let mut visited = Vec::new();
-        visit(TEXT, 4096, &mut |mapping| visited.push(mapping)).unwrap();
-        assert_eq!(visited, mappings);
     }
 
     #[test]
