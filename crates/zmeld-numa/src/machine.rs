@@ -15,98 +15,12 @@ pub const NODES_MAX: usize = 4096;
 /// A machine that cannot be.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum MachineError {
-    /// No node at all.
-    #[error("{source_name}: the distance matrix is empty")]
-    Empty {
-        /// Where the matrix came from.
+    /// A description that is wrong.
+    #[error("{source_name}: {why}")]
+    Wrong {
+        /// The preset, file or folder that it came from.
         source_name: String,
-    },
-    /// More nodes than [`NODES_MAX`].
-    #[error("{source_name}: {nodes} nodes; at most {NODES_MAX} are supported")]
-    TooManyNodes {
-        /// Where the matrix came from.
-        source_name: String,
-        /// How many nodes it has.
-        nodes: usize,
-    },
-    /// A row whose length is not the number of rows.
-    #[error("{source_name}: distance matrix row {row}: {found} columns where {expected} rows need {expected}")]
-    NotSquare {
-        /// Where the matrix came from.
-        source_name: String,
-        /// The row, counted from 0 as the kernel counts nodes.
-        row: usize,
-        /// Its columns.
-        found: usize,
-        /// The number of rows.
-        expected: usize,
-    },
-    /// A node whose distance to itself is not 10.
-    #[error("{source_name}: distance matrix row {row}, column {row}: {found}; a node's distance to itself is 10")]
-    Diagonal {
-        /// Where the matrix came from.
-        source_name: String,
-        /// Row and column, from 0.
-        row: usize,
-        /// What stands there.
-        found: u32,
-    },
-    /// A distance under 10 (or 10 to 254: the SLIT keeps a byte, and 255 means unreachable).
-    #[error("{source_name}: distance matrix row {row}, column {column}: {found}; distances are 10 to 254")]
-    OutOfRange {
-        /// Where the matrix came from.
-        source_name: String,
-        /// The row, from 0.
-        row: usize,
-        /// The column, from 0.
-        column: usize,
-        /// What stands there.
-        found: u32,
-    },
-    /// No processor anywhere.
-    #[error("{source_name}: no node has a processor")]
-    NoProcessors {
-        /// Where the machine came from.
-        source_name: String,
-    },
-    /// A list with one entry a node has another length.
-    #[error("{source_name}: {what}: {found} entries for {nodes} nodes")]
-    PerNode {
-        /// Where the machine came from.
-        source_name: String,
-        /// Which list.
-        what: &'static str,
-        /// Its length.
-        found: usize,
-        /// The number of nodes.
-        nodes: usize,
-    },
-    /// A cost or size that is not a positive, finite number.
-    #[error("{source_name}: {what} is {found}; it must be a positive number")]
-    NotPositive {
-        /// Where the machine came from.
-        source_name: String,
-        /// Which value.
-        what: &'static str,
-        /// What stands there, as text.
-        found: String,
-    },
-    /// A text that is not the output of `numactl -H`.
-    #[error("{source_name}: line {line}: {why}")]
-    Numactl {
-        /// The file.
-        source_name: String,
-        /// The line, from 1.
-        line: usize,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// A file of /sys that cannot be read or understood.
-    #[error("{path}: {why}")]
-    Sysfs {
-        /// The file or folder.
-        path: String,
-        /// What is wrong with it.
+        /// What is wrong with it, and where: rows, columns and nodes count from 0, lines from 1.
         why: String,
     },
     /// A name that is no preset, no file and not `host`.
@@ -117,6 +31,14 @@ pub enum MachineError {
         /// The presets there are.
         presets: String,
     },
+}
+
+/// What is wrong with the machine of that preset, file or folder.
+fn wrong(source_name: impl Into<String>, why: impl Into<String>) -> MachineError {
+    MachineError::Wrong {
+        source_name: source_name.into(),
+        why: why.into(),
+    }
 }
 
 /// Distances between nodes, checked: square, 10 on the diagonal, 10 to 254 elsewhere.
@@ -132,44 +54,31 @@ impl Slit {
     /// # Errors
     /// The first row or cell that breaks a rule, by row and column counted from 0.
     pub fn new(rows: Vec<Vec<u32>>, source_name: &str) -> Result<Self, MachineError> {
-        let source = || source_name.to_owned();
-        if rows.is_empty() {
-            return Err(MachineError::Empty {
-                source_name: source(),
-            });
+        let failed = |why: String| Err(wrong(source_name, why));
+        let nodes = rows.len();
+        if nodes == 0 {
+            return failed("the distance matrix is empty".into());
         }
-        if rows.len() > NODES_MAX {
-            return Err(MachineError::TooManyNodes {
-                source_name: source(),
-                nodes: rows.len(),
-            });
+        if nodes > NODES_MAX {
+            return failed(format!("{nodes} nodes; at most {NODES_MAX} are supported"));
         }
         for (row, distances) in rows.iter().enumerate() {
-            if distances.len() != rows.len() {
-                return Err(MachineError::NotSquare {
-                    source_name: source(),
-                    row,
-                    found: distances.len(),
-                    expected: rows.len(),
-                });
+            let found = distances.len();
+            if found != nodes {
+                return failed(format!(
+                    "distance matrix row {row}: {found} columns where {nodes} rows need {nodes}"
+                ));
             }
         }
         for (row, distances) in rows.iter().enumerate() {
             for (column, &found) in distances.iter().enumerate() {
+                let place = || format!("distance matrix row {row}, column {column}: {found}");
                 if row == column && found != LOCAL_DISTANCE {
-                    return Err(MachineError::Diagonal {
-                        source_name: source(),
-                        row,
-                        found,
-                    });
+                    return failed(format!("{}; a node's distance to itself is 10", place()));
                 }
+                // The SLIT keeps a byte, and 255 means unreachable.
                 if !(LOCAL_DISTANCE..=254).contains(&found) {
-                    return Err(MachineError::OutOfRange {
-                        source_name: source(),
-                        row,
-                        column,
-                        found,
-                    });
+                    return failed(format!("{}; distances are 10 to 254", place()));
                 }
             }
         }
@@ -279,22 +188,17 @@ impl NumaMachine {
     /// Lists whose length is not the number of nodes, no processor at all, costs that are not positive.
     pub fn check(self) -> Result<Self, MachineError> {
         let nodes = self.slit.nodes();
-        let source_name = self.name.clone();
+        let failed = |why: String| Err(wrong(&self.name, why));
         for (what, found) in [
             ("processors", self.processors.len()),
             ("memory", self.memory_pages.len()),
         ] {
             if found != nodes {
-                return Err(MachineError::PerNode {
-                    source_name,
-                    what,
-                    found,
-                    nodes,
-                });
+                return failed(format!("{what}: {found} entries for {nodes} nodes"));
             }
         }
         if self.processors.iter().all(|&n| n == 0) {
-            return Err(MachineError::NoProcessors { source_name });
+            return failed("no node has a processor".into());
         }
         let costs = &self.costs;
         for (what, value, zero_allowed) in [
@@ -307,11 +211,7 @@ impl NumaMachine {
             ("page_bytes", self.page_bytes as f64, false),
         ] {
             if !value.is_finite() || value < 0.0 || (value == 0.0 && !zero_allowed) {
-                return Err(MachineError::NotPositive {
-                    source_name,
-                    what,
-                    found: value.to_string(),
-                });
+                return failed(format!("{what} is {value}; it must be a positive number"));
             }
         }
         Ok(self)
@@ -374,10 +274,7 @@ impl NumaMachine {
     /// # Errors
     /// The file that is missing or not understood.
     pub fn from_sysfs(nodes_dir: &Path) -> Result<Self, MachineError> {
-        let failed = |path: &Path, why: String| MachineError::Sysfs {
-            path: path.display().to_string(),
-            why,
-        };
+        let failed = |path: &Path, why: String| wrong(path.display().to_string(), why);
         let entries = fs::read_dir(nodes_dir).map_err(|e| failed(nodes_dir, e.to_string()))?;
         let mut ids: Vec<usize> = entries
             .filter_map(|entry| {
@@ -432,11 +329,7 @@ impl NumaMachine {
     /// # Errors
     /// The line that is not understood.
     pub fn from_numactl(text: &str, source_name: &str) -> Result<Self, MachineError> {
-        let wrong = |line: usize, why: String| MachineError::Numactl {
-            source_name: source_name.to_owned(),
-            line,
-            why,
-        };
+        let wrong = |line: usize, why: String| wrong(source_name, format!("line {line}: {why}"));
         let mut rows: Vec<Vec<u32>> = Vec::new();
         let mut processors: Vec<(usize, usize)> = Vec::new();
         let mut memory: Vec<(usize, u64)> = Vec::new();

@@ -27,19 +27,7 @@ pub enum ScenarioError {
         /// Why.
         source: std::io::Error,
     },
-    /// Not TOML, an unknown key, or a value of the wrong kind.
-    #[error("{file}: line {line}, column {column}: {why}")]
-    Syntax {
-        /// The file.
-        file: String,
-        /// The line, from 1.
-        line: usize,
-        /// The column, from 1.
-        column: usize,
-        /// What is wrong.
-        why: String,
-    },
-    /// A value out of its range.
+    /// Not TOML, an unknown key, or a value of the wrong kind or out of its range.
     #[error("{file}: line {line}, column {column}: {why}")]
     Value {
         /// The file.
@@ -448,7 +436,7 @@ fn set(table: &mut toml::Table, path: &str, value: toml::Value) -> Result<(), Sc
 fn syntax(text: &str, file: &str, error: &toml::de::Error) -> ScenarioError {
     let at = error.span().map_or(0, |span| span.start.min(text.len()));
     let (line, column) = line_and_column(text, at);
-    ScenarioError::Syntax {
+    ScenarioError::Value {
         file: file.to_owned(),
         line,
         column,
