@@ -11,7 +11,7 @@ mod live;
 mod observing;
 mod predictions;
 mod run;
-#[path = "../../../zmeld-swap/tests/script/mod.rs"]
+#[path = "../../../zmeld-setup/tests/script/mod.rs"]
 mod script;
 mod setup;
 mod size;
