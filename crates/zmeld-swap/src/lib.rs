@@ -8,6 +8,7 @@
 //! | [`generator`] | the systemd generator |
 //! | [`import`] | what other tools set up, as a configuration |
 //! | [`observe`] | the machine's memory tiers at one instant, and why their numbers differ |
+//! | `finding` | something that is wrong, and the catalogue of what is known by name |
 //! | [`findings`] | what is wrong with it, how one can tell, and the way out |
 //! | [`meld`] | a melding pass on a device, and what came of it |
 //! | [`watch`] | recompression, writeback and melding when a rule says so |
@@ -39,6 +40,7 @@ pub mod error;
 pub mod event;
 pub mod execute;
 pub mod export;
+mod finding;
 pub mod findings;
 pub mod generator;
 pub mod identity;

@@ -36,7 +36,7 @@ impl script::Case for Root {
         match what {
             "machine" => (self.0, _) = plant(rest),
             "ids" => {
-                let mut ids: Vec<_> = found(&now).iter().map(|it| it.id).collect();
+                let mut ids: Vec<_> = found(&now).iter().map(|it| it.name()).collect();
                 ids.dedup();
                 assert_eq!(ids.join(" "), rest, "{place}");
             }

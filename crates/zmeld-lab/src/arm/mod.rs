@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use zmeld_linux::Host;
-use zmeld_swap::config::{Bytes, Config, Trap};
+use zmeld_swap::config::{Bytes, Config, FindingId};
 use zmeld_swap::event::Listener;
 use zmeld_swap::execute::{down, up, Removal};
 use zmeld_swap::journal::{Journal, Owner, State};
@@ -43,7 +43,7 @@ pub struct Arm {
     /// A disk made for the run; a tier uses it with `device = "slow-disk"`.
     pub slow_disk: Option<SlowDisk>,
     /// Traps that are meant.
-    pub accept: Vec<Trap>,
+    pub accept: Vec<FindingId>,
     /// The tiers as they are written, whose sizes a run decides.
     written: toml::Table,
     /// The rules by which `zmeld watch` looks after its runs; empty: nobody does.
@@ -64,7 +64,7 @@ struct WrittenArm {
     tier: toml::Table,
     /// Traps that are meant, as in `/etc/zmeld.toml`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    accept: Vec<Trap>,
+    accept: Vec<FindingId>,
     /// Runs without the case's limit, as what the others are held against.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     unlimited: bool,
@@ -119,13 +119,13 @@ const STAND_IN: SizeBases = SizeBases {
 const ANY_DISK: &str = "/dev/loop0";
 
 /// Meant in every arm: an experiment's devices live for seconds, side by side on purpose.
-const ACCEPTED: [Trap; 6] = [
-    Trap::UnstableName,
-    Trap::LruInversion,
-    Trap::ReadAhead,
-    Trap::NoMemoryLimit,
-    Trap::ZramWithZswap,
-    Trap::SecondDevice,
+const ACCEPTED: [FindingId; 6] = [
+    FindingId::UnstableName,
+    FindingId::LruInversion,
+    FindingId::ReadAhead,
+    FindingId::NoMemoryLimit,
+    FindingId::ZramWithZswap,
+    FindingId::SecondDevice,
 ];
 
 /// A disk that is there for the arm, in a machine of its own.

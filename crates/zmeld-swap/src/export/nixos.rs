@@ -9,8 +9,8 @@ use zmeld_linux::shell::word;
 
 use super::units::{wants_watch, LIFETIME};
 use crate::config::{
-    Codec, Comments, Config, Discard, DiskSwap, Encryption, KernelValue, Kind, RamDevice,
-    RamDriver, Size, Source, Swappiness, Tier, Trap, Tunables, Which, Zswap,
+    Codec, Comments, Config, Discard, DiskSwap, Encryption, FindingId, KernelValue, Kind,
+    RamDevice, RamDriver, Size, Source, Swappiness, Tier, Tunables, Which, Zswap,
 };
 
 /// zswap's parameters that no kernel with zswap lacks.
@@ -392,8 +392,8 @@ impl Module<'_> {
             accept: config.accept.clone(),
         };
         // The tiers that its rules are for are set up by NixOS.
-        if (watched || guarded) && !rest.accept.contains(&Trap::UnusedRule) {
-            rest.accept.push(Trap::UnusedRule);
+        if (watched || guarded) && !rest.accept.contains(&FindingId::UnusedRule) {
+            rest.accept.push(FindingId::UnusedRule);
         }
         // Priorities follow from all the tiers together.
         for tier in &mut rest.tiers {

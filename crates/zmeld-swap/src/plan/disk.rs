@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::config::{
-    Discard, DiskSwap, Encryption, Location, Problem, Severity, Size, Source, Tier, Trap,
+    Discard, DiskSwap, Encryption, Finding, FindingId, Location, Severity, Size, Source, Tier,
 };
 use crate::error::Error;
 use crate::step::{DeviceRef, Record, Step};
@@ -127,7 +127,7 @@ impl Draft<'_> {
         }
         let (shown, pasted) = (path.display(), shell::path(path));
         self.warn(
-            Trap::Priorities,
+            FindingId::Priorities,
             &format!("{group}.priority"),
             format!(
                 "{shown} is swapped to already, with priority {} instead of {wanted}, and is left \
@@ -140,7 +140,7 @@ impl Draft<'_> {
     /// A file that is there keeps its size: what it holds is not known to be zmeld's.
     fn warn_of_size(&mut self, group: &str, path: &Path, wanted: Option<&Size>) {
         if let Some(what) = size_apart(self.host, path, wanted, self.machine.ram_bytes) {
-            self.problems.push(Problem::new(
+            self.problems.push(Finding::new(
                 Severity::Warning,
                 format!("{group}.size"),
                 what,

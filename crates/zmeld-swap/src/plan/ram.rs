@@ -226,7 +226,7 @@ impl Draft<'_> {
         let accepted = self
             .config
             .accept
-            .contains(&crate::config::Trap::ZramWithZswap);
+            .contains(&crate::config::FindingId::ZramWithZswap);
         let enabled = self
             .machine
             .zswap

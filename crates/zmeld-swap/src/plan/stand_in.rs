@@ -12,7 +12,7 @@ use zmeld_advice::{DkmsSigns, ModulePresence};
 use zmeld_linux::Host;
 
 use crate::config::{
-    Codec, Config, Kind, MeldMode, Problem, RamDevice, RamDriver, Severity, Tier, Trap,
+    Codec, Config, Finding, FindingId, Kind, MeldMode, RamDevice, RamDriver, Severity, Tier,
 };
 use crate::error::Error;
 use crate::journal::State;
@@ -45,13 +45,13 @@ impl StandIn {
     }
 
     /// The same for a list of problems.
-    pub(super) fn problem(&self) -> Problem {
-        Problem::new(
+    pub(super) fn problem(&self) -> Finding {
+        Finding::new(
             Severity::Warning,
             format!("tier.{}.kind", self.tier),
             format!("{}; {}", self.words(), self.way_out),
         )
-        .of(Trap::StandIn)
+        .of(FindingId::StandIn)
     }
 }
 

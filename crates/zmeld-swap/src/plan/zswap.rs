@@ -1,6 +1,6 @@
 //! zswap.
 
-use crate::config::{Kind, Trap, Zswap};
+use crate::config::{FindingId, Kind, Zswap};
 use crate::crypto::{compressors, has_compressor, ZWORD};
 use crate::error::Error;
 use crate::machine::ZSWAP;
@@ -36,7 +36,7 @@ impl Draft<'_> {
             let path = format!("{ZSWAP}/{name}");
             let Some(now) = self.host.read_optional(&path)? else {
                 self.warn(
-                    Trap::UnusedRule,
+                    FindingId::UnusedRule,
                     &format!("{}.{name}", steps.name),
                     format!(
                         "kernel {} has no choice of it; remove it",

@@ -15,10 +15,10 @@ use zmeld_linux::command::{Ending, Finished, Invocation};
 use zmeld_linux::host::{Access, Direct};
 use zmeld_linux::Host;
 use zmeld_swap::applied::Applied;
-use zmeld_swap::config::{Config, Problem};
+use zmeld_swap::config::{Config, Finding};
 use zmeld_swap::event::Event;
 use zmeld_swap::execute::{self, Removal, Report};
-use zmeld_swap::findings::{findings, Finding};
+use zmeld_swap::findings::findings;
 use zmeld_swap::journal::{Journal, State};
 use zmeld_swap::observe::Observation;
 use zmeld_swap::outstanding::Outstanding;
@@ -368,7 +368,7 @@ impl Machine {
     }
 
     /// What a check of that configuration says besides.
-    pub fn against(&self, config: &Config) -> Vec<Problem> {
+    pub fn against(&self, config: &Config) -> Vec<Finding> {
         let host = self.host();
         let state = State::read(&host).unwrap();
         let seen = zmeld_swap::machine::Machine::read(&host).unwrap();

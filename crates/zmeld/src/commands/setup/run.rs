@@ -8,7 +8,7 @@ use zmeld_lab::experiment::{take_back_left_behind, TakingBack};
 use zmeld_linux::command::Invocation;
 use zmeld_linux::{service, Host};
 use zmeld_report::schema::Envelope;
-use zmeld_swap::config::{Config, Kind, Location, Problem, Severity, Source};
+use zmeld_swap::config::{Config, Finding, Kind, Location, Severity, Source};
 use zmeld_swap::event::Event;
 use zmeld_swap::execute::{self, Done, Removal, Report, Skipped};
 use zmeld_swap::journal::{Journal, State};
@@ -411,7 +411,7 @@ fn print(
 /// What the plan has against what is wanted, on standard error, for who asks for the
 /// configuration alone.
 pub(super) fn tell_problems(plan: &Plan) {
-    for problem in of(plan, Severity::Error) {
+    for problem in of(plan, Severity::Critical) {
         output::say(format_args!("zmeld up refuses this: {problem}"));
     }
     warn(plan);
@@ -426,7 +426,7 @@ fn warn(plan: &Plan) {
     }
 }
 
-fn of(plan: &Plan, severity: Severity) -> impl Iterator<Item = &Problem> {
+fn of(plan: &Plan, severity: Severity) -> impl Iterator<Item = &Finding> {
     let problems = plan.problems.iter();
     problems.filter(move |it| it.severity == severity)
 }
