@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::codec::OF_ZMELD_ALONE;
-use super::problem::{Problem, Severity};
 use super::read::Places;
 use super::*;
+use crate::finding::{Finding, Severity};
 use zmeld_advice::SwapKinds;
 
 /// All that is wrong with a configuration whose values were all understood.
-pub(super) fn check(config: &Config, places: &Places) -> Vec<Problem> {
+pub(super) fn check(config: &Config, places: &Places) -> Vec<Finding> {
     let mut check = Check {
         places,
         accept: &config.accept,
@@ -41,8 +41,8 @@ pub(super) fn check(config: &Config, places: &Places) -> Vec<Problem> {
 
 struct Check<'a> {
     places: &'a Places,
-    accept: &'a [Trap],
-    problems: Vec<Problem>,
+    accept: &'a [FindingId],
+    problems: Vec<Finding>,
 }
 
 /// What is said of a rule that has nothing to make room with, and nothing to end.
@@ -51,22 +51,22 @@ pub const GUARDS_NOTHING: &str =
      that may be ended (end = [\"/user.slice\"]), add [watch.reclaim], or remove [watch.guard]";
 
 impl Check<'_> {
-    fn add(&mut self, severity: Severity, trap: Option<Trap>, key: &str, what: String) {
-        if trap.is_some_and(|trap| self.accept.contains(&trap)) {
+    fn add(&mut self, severity: Severity, id: Option<FindingId>, key: &str, what: String) {
+        if id.is_some_and(|id| self.accept.contains(&id)) {
             return;
         }
-        self.problems.push(Problem {
+        self.problems.push(Finding {
             place: read::place(self.places, key).cloned(),
-            trap,
-            ..Problem::new(severity, key, what)
+            id,
+            ..Finding::new(severity, key, what)
         });
     }
 
     fn error(&mut self, key: &str, what: impl Into<String>) {
-        self.add(Severity::Error, None, key, what.into());
+        self.add(Severity::Critical, None, key, what.into());
     }
 
-    fn warning(&mut self, trap: Trap, key: &str, what: impl Into<String>) {
+    fn warning(&mut self, trap: FindingId, key: &str, what: impl Into<String>) {
         self.add(Severity::Warning, Some(trap), key, what.into());
     }
 
@@ -110,7 +110,7 @@ impl Check<'_> {
             }
         } else if at_least_ram(&device.size) {
             self.warning(
-                Trap::NoMemoryLimit,
+                FindingId::NoMemoryLimit,
                 &format!("{key}.size"),
                 format!(
                     "{} takes pages as large as RAM and more, and nothing limits the memory they use \
@@ -166,7 +166,7 @@ impl Check<'_> {
             let first = device.codec.first().map(|codec| codec.name.as_str());
             if first.is_some_and(|first| strength(first) > strength(&codec.name)) {
                 self.warning(
-                    Trap::WeakerRecompression,
+                    FindingId::WeakerRecompression,
                     &format!("{key}[{at}]"),
                     format!(
                         "{codec} compresses less than {}, so that pages are compressed again and \
@@ -219,7 +219,7 @@ impl Check<'_> {
         }
         if disk.hibernation && optional {
             self.warning(
-                Trap::Hibernation,
+                FindingId::Hibernation,
                 &format!("{key}.optional"),
                 "the image of hibernation is on a drive that may be missing; it is lost with it",
             );
@@ -263,7 +263,7 @@ impl Check<'_> {
             );
         } else if in_ram(path) {
             self.warning(
-                Trap::FileInRam,
+                FindingId::FileInRam,
                 key,
                 format!(
                     "{} is often kept in RAM, where a swap file cannot be; put it on a disk, such \
@@ -291,7 +291,7 @@ impl Check<'_> {
                 );
             }
             Location::Path(path) if !is_stable(path) => self.warning(
-                Trap::UnstableName,
+                FindingId::UnstableName,
                 key,
                 format!(
                     "{device} may be another drive after a reboot, and it is written over with \
@@ -322,8 +322,8 @@ impl Check<'_> {
             .filter(|tier| matches!(tier.kind, Kind::Disk(_)));
         if let (Some(zswap), Some(ram)) = (of_kind(true).next(), of_kind(false).next()) {
             self.add(
-                Severity::Error,
-                Some(Trap::ZramWithZswap),
+                Severity::Critical,
+                Some(FindingId::ZramWithZswap),
                 &format!("tier.{}", zswap.name),
                 format!(
                     "zswap compresses the pages first and passes on what is left, so that \
@@ -336,7 +336,7 @@ impl Check<'_> {
         if let (Some(zswap), None) = (of_kind(true).next(), disks.clone().next()) {
             if of_kind(false).next().is_none() {
                 self.warning(
-                    Trap::UnusedRule,
+                    FindingId::UnusedRule,
                     &format!("tier.{}", zswap.name),
                     "zswap is a cache in front of swap on a disk, and no disk tier is given; add \
                      one, unless /etc/fstab has it",
@@ -362,7 +362,7 @@ impl Check<'_> {
                 continue;
             };
             self.warning(
-                Trap::LruInversion,
+                FindingId::LruInversion,
                 &format!("tier.{}", tier.name),
                 format!(
                     "cold pages stay in tier.{} and hot ones go to tier.{} once it is full; give \
@@ -415,7 +415,7 @@ impl Check<'_> {
             let key = format!("tier.{}.priority", other.name);
             if high == low && !same_kind && *high >= 0 {
                 self.warning(
-                    Trap::Priorities,
+                    FindingId::Priorities,
                     &key,
                     format!(
                         "tier.{} and tier.{} share priority {high}, so that pages go to RAM and to \
@@ -425,7 +425,7 @@ impl Check<'_> {
                 );
             } else if high < low {
                 self.warning(
-                    Trap::Priorities,
+                    FindingId::Priorities,
                     &key,
                     format!(
                         "tier.{} is filled first (priority {low}, tier.{} has {high}), though it \
@@ -462,7 +462,7 @@ impl Check<'_> {
         let Some(encrypted) = encrypted else { return };
         for key in readable {
             self.warning(
-                Trap::ReadableCopy,
+                FindingId::ReadableCopy,
                 &key,
                 format!(
                     "pages are written here as they are, while those of tier.{encrypted} are \
@@ -488,7 +488,7 @@ impl Check<'_> {
         }
         if let (Some(last), true) = (names.last(), sum >= 100.0) {
             self.warning(
-                Trap::NoMemoryLimit,
+                FindingId::NoMemoryLimit,
                 &format!("tier.{last}.size"),
                 format!(
                     "tier.{} take pages as large as RAM and more together ({sum}%), and nothing \
@@ -549,7 +549,7 @@ impl Check<'_> {
             .find(|tier| matches!(tier.kind, Kind::Ram(_)));
         if let (Some(host), Some(ram)) = (hosts.first(), ram) {
             self.warning(
-                Trap::Hibernation,
+                FindingId::Hibernation,
                 &format!("tier.{}.hibernation", host.name),
                 format!(
                     "pages in tier.{} are part of the hibernation image and cannot be swapped out \
@@ -565,7 +565,7 @@ impl Check<'_> {
         let only_ram = !tiers.is_empty() && tiers.iter().all(|t| matches!(t.kind, Kind::Ram(_)));
         if let (true, Some(pages @ 1..)) = (only_ram, config.tunables.page_cluster) {
             self.warning(
-                Trap::ReadAhead,
+                FindingId::ReadAhead,
                 "tunables.page_cluster",
                 format!(
                     "{} pages are decompressed for each that is needed, and nothing is gained by \
@@ -582,7 +582,7 @@ impl Check<'_> {
         if let (Some(least), Some(Swappiness::Value(value))) = (least, config.tunables.swappiness) {
             if value < least {
                 self.warning(
-                    Trap::Swappiness,
+                    FindingId::Swappiness,
                     "tunables.swappiness",
                     format!(
                         "{value} is low for swap in RAM: caches are dropped, and read from disk \
@@ -625,7 +625,7 @@ impl Check<'_> {
         let melds = |(_, device): &(&TierName, &RamDevice)| device.meld != MeldMode::Off;
         if watch.meld.is_some() && !devices.iter().any(melds) {
             self.warning(
-                Trap::UnusedRule,
+                FindingId::UnusedRule,
                 "watch.meld",
                 "no tier melds pages; add a tier with kind = \"zmeld\", or remove the rule",
             );
@@ -648,7 +648,7 @@ impl Check<'_> {
         ] {
             if limit == Percent::whole(0) {
                 self.warning(
-                    Trap::ZeroLimit,
+                    FindingId::ZeroLimit,
                     &format!("watch.reclaim.{name}"),
                     format!(
                         "0% is reached by the first wait or page, so that it rests nearly all the \
@@ -661,7 +661,7 @@ impl Check<'_> {
         self.groups("watch.reclaim.protect", &rule.protect);
         for both in rule.groups.iter().filter(|it| rule.protect.contains(it)) {
             self.warning(
-                Trap::UnusedRule,
+                FindingId::UnusedRule,
                 "watch.reclaim.protect",
                 format!(
                     "\"{both}\" is in groups, too, and nothing is reclaimed from it; remove it from \
@@ -713,7 +713,7 @@ impl Check<'_> {
         for (number, pattern) in rule.end.iter().enumerate() {
             if !zmeld_guard::rule::is_all(pattern) && is_of_all_services(pattern) {
                 self.warning(
-                    Trap::EndsServices,
+                    FindingId::EndsServices,
                     &format!("watch.guard.end[{number}]"),
                     format!(
                         "\"{pattern}\" is all services of the system, which others need; name those \
@@ -724,7 +724,7 @@ impl Check<'_> {
         }
         // With another rule it makes room, and with groups it ends them.
         if rule.end.is_empty() && config.watch.is_guard_alone() {
-            self.warning(Trap::UnusedRule, "watch.guard", GUARDS_NOTHING);
+            self.warning(FindingId::UnusedRule, "watch.guard", GUARDS_NOTHING);
         }
     }
 
@@ -739,12 +739,12 @@ impl Check<'_> {
     ) {
         match wanting {
             Some(tier) if !given => self.warning(
-                Trap::UnusedRule,
+                FindingId::UnusedRule,
                 &format!("tier.{tier}.{name}"),
                 format!("{unfired}; add [watch.{name}] and run zmeld watch"),
             ),
             None if given => self.warning(
-                Trap::UnusedRule,
+                FindingId::UnusedRule,
                 &format!("watch.{name}"),
                 format!("{unused}; add one, or remove the rule"),
             ),

@@ -7,7 +7,7 @@ use zmeld_linux::config_files;
 use zmeld_linux::tree::Tree;
 use zmeld_linux::FileError;
 
-use super::problem::{ConfigError, FilePosition, Problem, Severity};
+use crate::finding::{ConfigError, FilePosition, Finding, Severity};
 
 /// A file that was read.
 #[derive(Debug, Clone)]
@@ -70,7 +70,7 @@ fn starts(bytes: &[u8]) -> usize {
 
 /// The files of the machine whose root directory is `root`, in the order in
 /// which they are merged, and warnings about files that are not read.
-pub(super) fn find(root: &Path) -> Result<(Vec<Source>, Vec<Problem>), ConfigError> {
+pub(super) fn find(root: &Path) -> Result<(Vec<Source>, Vec<Finding>), ConfigError> {
     let tree = Tree::new(root);
     let found = config_files::find(&tree).map_err(unreadable)?;
     let warnings = found.passed_over.into_iter().map(|file| {
@@ -80,9 +80,9 @@ pub(super) fn find(root: &Path) -> Result<(Vec<Source>, Vec<Problem>), ConfigErr
             name.replace(".conf", ".toml")
         );
         let (line, column) = (1, 1);
-        Problem {
+        Finding {
             place: Some(FilePosition { file, line, column }),
-            ..Problem::new(Severity::Warning, "", what)
+            ..Finding::new(Severity::Warning, "", what)
         }
     });
     let warnings = warnings.collect();
@@ -121,9 +121,9 @@ fn unreadable(err: FileError) -> ConfigError {
 
 fn error(place: Option<FilePosition>, what: String) -> ConfigError {
     ConfigError {
-        problems: vec![Problem {
+        problems: vec![Finding {
             place,
-            ..Problem::new(Severity::Error, "", what)
+            ..Finding::new(Severity::Critical, "", what)
         }],
     }
 }

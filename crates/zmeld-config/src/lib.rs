@@ -16,14 +16,13 @@
 //! | [`encryption`] | how what is written to a drive is kept from whoever reads it |
 //! | [`settings`] | tunables, the rules of `zmeld watch`, metrics |
 //! | [`reclaim`] | the rule of `zmeld watch` that reclaims idle memory |
-//! | [`trap`] | known traps, and how to say that one is meant |
 //! | `section` | how a table is described once: a row a key |
 //! | `value`, `named` | how each type of value is read and written |
 //! | [`keys`] | every key, with what it takes and its default |
 //! | `files`, `tree`, `read` | files to text, texts to one tree, the tree to a [`Config`] |
 //! | `check` | contradictions and traps |
 //! | `write` | back to a file, with comments |
-//! | [`problem`] | what is wrong, and where |
+//! | [`finding`] | something that is wrong, and the catalogue of what is known by name |
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -36,38 +35,36 @@ mod check;
 pub mod codec;
 pub mod encryption;
 mod files;
+pub mod finding;
 pub mod keys;
 pub mod location;
 mod named;
-pub mod problem;
-mod read;
+pub mod read;
 pub mod reclaim;
 mod section;
 pub mod settings;
 pub mod size;
 pub mod tier;
-pub mod trap;
-mod tree;
+pub mod tree;
 mod value;
 mod write;
 
 pub use check::{at_least_ram, GUARDS_NOTHING};
 pub use codec::{Codec, Recompression};
 pub use encryption::{Cipher, Encryption};
+pub use finding::{ConfigError, FilePosition, Finding, FindingId, Severity};
 pub use location::{Location, Tag};
 pub use named::Named;
-pub use problem::{ConfigError, FilePosition, Problem, Severity};
 pub use reclaim::{Mechanism, ReclaimRule};
 pub use section::KernelValue;
 pub use settings::{
-    MeldRule, Metrics, RecompressRule, Swappiness, Tunables, Watch, Which, WritebackRule,
+    MeldRule, Metrics, PageFilter, RecompressRule, Swappiness, Tunables, Watch, WritebackRule,
 };
 pub use size::{Bytes, Percent, Size, Span};
 pub use tier::{
     CheckWrites, Discard, DiskSwap, Kind, MeldMode, RamDevice, RamDriver, Source, Swap, Tier,
     TierName, Writeback, Zpool, Zswap,
 };
-pub use trap::Trap;
 pub use write::Comments;
 pub use zmeld_guard::Rule as GuardRule;
 pub use zmeld_linux::groups::GroupPattern;
@@ -90,7 +87,7 @@ pub struct Config {
     /// Where figures are offered to a monitoring system.
     pub metrics: Metrics,
     /// Traps that are meant: neither refused nor warned of.
-    pub accept: Vec<Trap>,
+    pub accept: Vec<FindingId>,
 }
 
 keys_of! {
@@ -108,12 +105,12 @@ pub struct Loaded {
     /// The configuration.
     pub config: Config,
     /// What will disappoint, in the order of the files.
-    pub warnings: Vec<Problem>,
+    pub warnings: Vec<Finding>,
     /// The files that it was read from, in the order in which they were merged,
     /// as the machine itself names them. None: nothing is configured.
     pub files: Vec<PathBuf>,
     /// Tiers that a boot goes on without: what is wrong with each.
-    pub left_out: Vec<Problem>,
+    pub left_out: Vec<Finding>,
     /// Where each key stands.
     places: BTreeMap<String, FilePosition>,
 }
@@ -132,7 +129,7 @@ impl Loaded {
         }
         let config = self.config.completed(found);
         let mut warnings = self.warnings;
-        warnings.retain(|warning| warning.trap.is_none());
+        warnings.retain(|warning| warning.id.is_none());
         warnings.extend(check::check(&config, &self.places));
         Loaded {
             config,
@@ -158,7 +155,7 @@ impl Config {
         };
         let mut accept = self.accept;
         let meant = found.accept.into_iter();
-        let more: Vec<Trap> = meant.filter(|trap| !accept.contains(trap)).collect();
+        let more: Vec<FindingId> = meant.filter(|trap| !accept.contains(trap)).collect();
         accept.extend(more);
         Config {
             tiers: found.tiers,
@@ -196,12 +193,12 @@ impl Config {
         };
         let (mut tree, wrong) = tree::merge(&sources);
         let (mut understood, mut found) = understand((&tree, wrong));
-        let mut left_out: BTreeMap<String, Problem> = BTreeMap::new();
-        while found.iter().any(|it| it.severity == Severity::Error) {
+        let mut left_out: BTreeMap<String, Finding> = BTreeMap::new();
+        while found.iter().any(|it| it.severity == Severity::Critical) {
             let before = left_out.len();
-            let errors = found.iter().filter(|it| it.severity == Severity::Error);
+            let errors = found.iter().filter(|it| it.severity == Severity::Critical);
             for error in errors {
-                let tier = error.key.strip_prefix("tier.");
+                let tier = error.about.strip_prefix("tier.");
                 let Some(tier) = tier.and_then(|it| it.split('.').next()) else {
                     return Self::loaded((None, found), &sources, warnings);
                 };
@@ -243,7 +240,7 @@ impl Config {
 
     /// All that is wrong with a configuration that was put together otherwise:
     /// errors and warnings, without a place.
-    pub fn check(&self) -> Vec<Problem> {
+    pub fn check(&self) -> Vec<Finding> {
         check::check(self, &read::Places::new())
     }
 
@@ -259,7 +256,7 @@ impl Config {
         })
     }
 
-    fn assemble(sources: &[files::Source], problems: Vec<Problem>) -> Result<Loaded, ConfigError> {
+    fn assemble(sources: &[files::Source], problems: Vec<Finding>) -> Result<Loaded, ConfigError> {
         let (tree, wrong) = tree::merge(sources);
         Self::loaded(understand((&tree, wrong)), sources, problems)
     }
@@ -267,7 +264,7 @@ impl Config {
     fn loaded(
         (understood, found): Understood,
         sources: &[files::Source],
-        mut problems: Vec<Problem>,
+        mut problems: Vec<Finding>,
     ) -> Result<Loaded, ConfigError> {
         problems.extend(found);
         let (errors, warnings) = sorted(problems, sources);
@@ -318,16 +315,16 @@ impl Config {
 }
 
 /// A configuration with the places of its keys, where it can be used, and what is wrong.
-type Understood = (Option<(Config, read::Places)>, Vec<Problem>);
+type Understood = (Option<(Config, read::Places)>, Vec<Finding>);
 
 /// The configuration of a tree that is sound so far, and what is wrong or will disappoint.
-fn understand((tree, wrong): (&tree::Table, Vec<Problem>)) -> Understood {
+fn understand((tree, wrong): (&tree::Table, Vec<Finding>)) -> Understood {
     if !wrong.is_empty() {
         return (None, wrong);
     }
     let (config, places, mut problems) = read::read(tree);
     // Notices are no reason to leave a machine without swap.
-    if problems.iter().any(|it| it.severity == Severity::Error) {
+    if problems.iter().any(|it| it.severity == Severity::Critical) {
         return (None, problems);
     }
     problems.extend(check::check(&config, &places));
@@ -335,8 +332,8 @@ fn understand((tree, wrong): (&tree::Table, Vec<Problem>)) -> Understood {
 }
 
 /// Errors and warnings, each in the order of the files.
-fn sorted(mut problems: Vec<Problem>, sources: &[files::Source]) -> (Vec<Problem>, Vec<Problem>) {
-    let turn = |problem: &Problem| {
+fn sorted(mut problems: Vec<Finding>, sources: &[files::Source]) -> (Vec<Finding>, Vec<Finding>) {
+    let turn = |problem: &Finding| {
         problem.place.as_ref().map(|place| {
             let file = sources.iter().position(|source| source.path == place.file);
             (file, place.line, place.column)
@@ -345,7 +342,7 @@ fn sorted(mut problems: Vec<Problem>, sources: &[files::Source]) -> (Vec<Problem
     problems.sort_by_key(turn);
     problems
         .into_iter()
-        .partition(|problem| problem.severity == Severity::Error)
+        .partition(|problem| problem.severity == Severity::Critical)
 }
 
 /// The nearest of what there is, or all of it: the way out where a name is wrong.

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use super::keys::{self, Section, KEYS, REMOVED, REMOVED_VALUES};
 use super::named::Named;
-use super::problem::{FilePosition, Problem, Severity};
 use super::section::{Keys, Row};
 use super::tier::{KindName, OPTIONAL};
 use super::tree::{dotted, Node, Table, Value, TIERS};
 use super::value::Limits;
 use super::*;
+use crate::finding::{FilePosition, Finding, Severity};
 
 /// Where each key that was read stands.
 pub(super) type Places = BTreeMap<String, FilePosition>;
@@ -26,7 +26,7 @@ pub(super) fn place<'a>(places: &'a Places, mut key: &str) -> Option<&'a FilePos
 
 /// Reads the tree. Where something is wrong its default stands in, so that
 /// what follows can be read too.
-pub(super) fn read(root: &Table) -> (Config, Places, Vec<Problem>) {
+pub(super) fn read(root: &Table) -> (Config, Places, Vec<Finding>) {
     let mut reader = Reader::default();
     let nowhere = FilePosition {
         file: PathBuf::new(),
@@ -48,7 +48,7 @@ pub(super) fn read(root: &Table) -> (Config, Places, Vec<Problem>) {
 #[derive(Default)]
 pub(super) struct Reader {
     places: Places,
-    pub problems: Vec<Problem>,
+    pub problems: Vec<Finding>,
     /// Those of them that a key of another kind has, by index.
     of_another_kind: Vec<usize>,
 }
@@ -61,7 +61,7 @@ impl Reader {
     }
 
     pub fn wrong(&mut self, place: &FilePosition, key: &str, what: impl Into<String>) {
-        self.add(Severity::Error, place, key, what.into());
+        self.add(Severity::Critical, place, key, what.into());
     }
 
     /// What the last version knew and this one does not.
@@ -71,9 +71,9 @@ impl Reader {
     }
 
     fn add(&mut self, severity: Severity, place: &FilePosition, key: &str, what: String) {
-        self.problems.push(Problem {
+        self.problems.push(Finding {
             place: Some(place.clone()),
-            ..Problem::new(severity, key, what)
+            ..Finding::new(severity, key, what)
         });
     }
 
@@ -317,7 +317,7 @@ fn of_unknown_kind(
     let guess = guess.unwrap_or_default();
     // That something is missing, or is another kind's, follows from the guess.
     for (at, problem) in guess.problems.into_iter().enumerate() {
-        let rest = problem.key.strip_prefix(path);
+        let rest = problem.about.strip_prefix(path);
         let is_of_key = rest.is_some_and(|rest| rest.starts_with('.'));
         if is_of_key && !guess.of_another_kind.contains(&at) {
             reader.problems.push(problem);

@@ -98,7 +98,7 @@ impl Watch {
 
 named! {
     /// Which pages a rule is for.
-    pub enum Which {
+    pub enum PageFilter {
         /// Those not touched for a while.
         Idle = "idle",
         /// Those that did not compress.
@@ -112,7 +112,7 @@ section! {
     /// When pages are compressed again.
     pub struct RecompressRule in WatchRecompress {
         /// Which pages.
-        pages: Which = Which::Idle, always();
+        pages: PageFilter = PageFilter::Idle, always();
         /// Not touched for so long; for idle pages.
         idle_after: Span = Span::seconds(3_600), always();
         /// Not more often than that.
@@ -137,7 +137,7 @@ section! {
     /// When pages are written to the backing device.
     pub struct WritebackRule in WatchWriteback {
         /// Which pages.
-        pages: Which = Which::HugeIdle, always();
+        pages: PageFilter = PageFilter::HugeIdle, always();
         /// Not touched for so long; for idle pages.
         idle_after: Span = Span::seconds(4 * 3_600), always();
         /// Not more often than that.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use toml::de::{DeTable, DeValue};
 
 use super::files::Source;
-use super::problem::{FilePosition, Problem, Severity};
+use crate::finding::{FilePosition, Finding, Severity};
 
 /// Below this key the names are the user's own.
 pub(super) const TIERS: &str = "tier";
@@ -75,7 +75,7 @@ pub(super) struct Entry {
 }
 
 /// Merges the files in their order.
-pub(super) fn merge(sources: &[Source]) -> (Table, Vec<Problem>) {
+pub(super) fn merge(sources: &[Source]) -> (Table, Vec<Finding>) {
     let mut whole = Table::default();
     let mut problems = Vec::new();
     for (number, source) in sources.iter().enumerate() {
@@ -83,9 +83,9 @@ pub(super) fn merge(sources: &[Source]) -> (Table, Vec<Problem>) {
         // What follows a syntax error is often its consequence.
         if let Some(error) = errors.first() {
             let what = format!("{}; see docs/configuration.md or toml.io", error.message());
-            problems.push(Problem {
+            problems.push(Finding {
                 place: Some(source.place(error.span().map_or(0, |span| span.start))),
-                ..Problem::new(Severity::Error, "", what)
+                ..Finding::new(Severity::Critical, "", what)
             });
             continue;
         }
@@ -122,7 +122,7 @@ impl Names {
 }
 
 /// A key that stands there twice, under two spellings.
-fn twice(one: &Entry, other: &Entry) -> Problem {
+fn twice(one: &Entry, other: &Entry) -> Finding {
     let (first, second) = if one.turn < other.turn {
         (one, other)
     } else {
@@ -136,9 +136,9 @@ fn twice(one: &Entry, other: &Entry) -> Problem {
         "is the same key as {}{line}; keep one of them",
         first.written
     );
-    Problem {
+    Finding {
         place: Some(second.key_place.clone()),
-        ..Problem::new(Severity::Error, &second.written, what)
+        ..Finding::new(Severity::Critical, &second.written, what)
     }
 }
 
@@ -148,7 +148,7 @@ struct File<'a> {
 }
 
 impl File<'_> {
-    fn table(&self, table: &DeTable<'_>, names: Names, problems: &mut Vec<Problem>) -> Table {
+    fn table(&self, table: &DeTable<'_>, names: Names, problems: &mut Vec<Finding>) -> Table {
         let mut entries: BTreeMap<String, Entry> = BTreeMap::new();
         for (key, value) in table.iter() {
             let at = key.span().start;
@@ -175,7 +175,7 @@ impl File<'_> {
         value: &DeValue<'_>,
         at: usize,
         names: Names,
-        problems: &mut Vec<Problem>,
+        problems: &mut Vec<Finding>,
     ) -> Node {
         let value = match value {
             DeValue::String(text) => Value::String(text.to_string()),
@@ -203,7 +203,7 @@ impl File<'_> {
 }
 
 /// Lets `over` change `under`.
-fn join(under: &mut Table, over: Table, path: &str, problems: &mut Vec<Problem>) {
+fn join(under: &mut Table, over: Table, path: &str, problems: &mut Vec<Finding>) {
     for (name, entry) in over.entries {
         let key = dotted(path, &name);
         let Some(old) = under.entries.get_mut(&name) else {
@@ -215,9 +215,9 @@ fn join(under: &mut Table, over: Table, path: &str, problems: &mut Vec<Problem>)
             (Value::Table(_), value) => {
                 let (is, file) = (value.is(), old.node.place.file.display());
                 let what = format!("is {is}, but a table in {file}; write [{key}] and its keys");
-                problems.push(Problem {
+                problems.push(Finding {
                     place: Some(entry.node.place),
-                    ..Problem::new(Severity::Error, key, what)
+                    ..Finding::new(Severity::Critical, key, what)
                 });
             }
             (_, value) => {

@@ -141,7 +141,7 @@ values! {
     PathBuf: "absolute path", absolute, |path: &PathBuf| text(path.display());
     String: "a text", words, text;
     Vec<GroupPattern>: "list of control groups", texts, list;
-    Vec<Trap>: "list of traps", texts, list;
+    Vec<FindingId>: "list of traps", texts, list;
     Vec<Codec>: "a codec, or a list", codecs, |codecs: &Vec<Codec>| match codecs.as_slice() {
         [] => Written::Nothing,
         [codec] => text(codec),

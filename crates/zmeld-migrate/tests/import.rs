@@ -40,13 +40,13 @@ fn each_set_up_becomes_a_configuration() {
                     .config
                     .check()
                     .into_iter()
-                    .filter(|problem| problem.severity == Severity::Error)
-                    .map(|problem| (problem.key, problem.what))
+                    .filter(|problem| problem.severity == Severity::Critical)
+                    .map(|problem| (problem.about, problem.what))
                     .collect();
                 let read: Vec<_> = err
                     .problems
                     .into_iter()
-                    .map(|problem| (problem.key, problem.what))
+                    .map(|problem| (problem.about, problem.what))
                     .collect();
                 assert_eq!(read, said, "{}", case.display());
             }

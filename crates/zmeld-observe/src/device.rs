@@ -57,7 +57,7 @@ pub struct Device {
     pub writeback_limit_bytes: Option<u64>,
     /// What it holds (`mm_stat`).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub held: Option<Held>,
+    pub held: Option<MmStat>,
     /// What went wrong since it was set up (`io_stat`, `debug_stat`).
     pub io: Io,
     /// What is on the backing device (`bd_stat`).
@@ -86,7 +86,7 @@ pub struct Mounted {
 
 /// The columns of `mm_stat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-pub struct Held {
+pub struct MmStat {
     /// Pages stored, uncompressed: same-filled and written-back ones included
     /// (`orig_data_size`).
     pub stored_bytes: u64,
@@ -109,12 +109,12 @@ pub struct Held {
     pub incompressible_since_pages: u64,
 }
 
-impl Held {
+impl MmStat {
     /// Reads `mm_stat`: seven columns at least, as kernels from 4.8 on have.
-    pub fn parse(text: &str) -> Option<Held> {
+    pub fn parse(text: &str) -> Option<MmStat> {
         let columns = numbers(text)?;
         let column = |at: usize| columns.get(at).copied();
-        Some(Held {
+        Some(MmStat {
             stored_bytes: column(0)?,
             compressed_bytes: column(1)?,
             memory_used_bytes: column(2)?,
@@ -298,7 +298,7 @@ impl Device {
         let recompression = reader.optional(&at("recomp_algorithm"));
         let melding = melding(reader, &folder);
         let initialised = reader.number(&at("initstate")) == Some(1);
-        let held = stat(reader, &at("mm_stat"), Held::parse);
+        let held = stat(reader, &at("mm_stat"), MmStat::parse);
         Device {
             name: name.to_owned(),
             driver: match melding {
@@ -511,20 +511,20 @@ mod tests {
 
     #[test]
     fn statistics_of_every_age_are_read() {
-        let old = Held::parse("  8192  300  4096  0  4096  1  2\n").unwrap();
+        let old = MmStat::parse("  8192  300  4096  0  4096  1  2\n").unwrap();
         assert_eq!((old.same_filled_pages, old.incompressible_pages), (1, 0));
-        let new = Held::parse("1 2 3 4 5 6 7 8 9 10 11\n").unwrap();
+        let new = MmStat::parse("1 2 3 4 5 6 7 8 9 10 11\n").unwrap();
         assert_eq!(
             (new.incompressible_pages, new.incompressible_since_pages),
             (8, 9)
         );
         for wrong in ["", "1 2 3", "a b c d e f g", "1 2 3 4 5 6 7x"] {
-            assert_eq!(Held::parse(wrong), None, "{wrong}");
+            assert_eq!(MmStat::parse(wrong), None, "{wrong}");
         }
-        let odd = Held::parse("18446744073709551615 0 0 0 -5 0 0 0 0").unwrap();
+        let odd = MmStat::parse("18446744073709551615 0 0 0 -5 0 0 0 0").unwrap();
         assert_eq!((odd.stored_bytes, odd.memory_used_max_bytes), (u64::MAX, 0));
         let many = "99999999999999999999999999999 0 0 0 0 0 0";
-        assert_eq!(Held::parse(many).unwrap().stored_bytes, u64::MAX);
+        assert_eq!(MmStat::parse(many).unwrap().stored_bytes, u64::MAX);
         assert_eq!(Backed::parse("2 3 4").unwrap().held_bytes, 8192);
     }
 

@@ -61,7 +61,7 @@ impl LayerKind {
 
 /// What a swap area stands on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-pub struct Stand {
+pub struct BlockStack {
     /// From the swap area's own device down.
     pub layers: Vec<Layer>,
     /// The file system of a swap file.
@@ -69,7 +69,7 @@ pub struct Stand {
     pub file_system: Option<String>,
 }
 
-impl Stand {
+impl BlockStack {
     /// Whether what is swapped out is unreadable on the drive.
     pub fn is_encrypted(&self) -> bool {
         self.layers
@@ -93,8 +93,8 @@ impl Stand {
         drive.is_some_and(|drive| drive.rotational && !is_virtual(&drive.name))
     }
 
-    pub(super) fn read(reader: &mut Reader, area: &SwapArea, mounts: &Mounts) -> Stand {
-        let mut stand = Stand::default();
+    pub(super) fn read(reader: &mut Reader, area: &SwapArea, mounts: &Mounts) -> BlockStack {
+        let mut stand = BlockStack::default();
         let first = match area.device() {
             Some(name) => name.to_owned(),
             None => match mounts.of_file(&area.shown()) {

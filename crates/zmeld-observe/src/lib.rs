@@ -44,9 +44,9 @@ use std::time::Instant;
 use serde::Serialize;
 
 pub use damon::DamonReclaim;
-pub use device::{Backed, Device, Driver, Held, Io, Melding, Mounted};
+pub use device::{Backed, Device, Driver, Io, Melding, MmStat, Mounted};
 pub use difference::Difference;
-pub use disk::{Layer, LayerKind, Stand};
+pub use disk::{BlockStack, Layer, LayerKind};
 pub use guarded::Guarded;
 pub use headroom::Headroom;
 pub use lately::{Lately, Since};
@@ -115,7 +115,7 @@ pub struct Swap {
     #[serde(flatten)]
     pub area: SwapArea,
     /// What is below it.
-    pub stand: Stand,
+    pub stand: BlockStack,
 }
 
 impl Observation {
@@ -131,7 +131,7 @@ impl Observation {
             .swaps
             .into_iter()
             .map(|area| Swap {
-                stand: Stand::read(&mut reader, &area, &mounts),
+                stand: BlockStack::read(&mut reader, &area, &mounts),
                 area,
             })
             .collect();
@@ -201,7 +201,7 @@ pub fn is_spinning(host: &Host, path: &Path, is_file: bool) -> bool {
         is_file,
         ..SwapArea::default()
     };
-    Stand::read(&mut reader, &area, &mounts).is_spinning()
+    BlockStack::read(&mut reader, &area, &mounts).is_spinning()
 }
 
 /// `part` of `whole` as a fraction; 0 of nothing is 0.

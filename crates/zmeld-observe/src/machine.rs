@@ -8,7 +8,7 @@ use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_report::units::bytes;
 
 use crate::crypto::{has_compressor, ZWORD};
-use zmeld_config::{Codec, Config, Kind, Problem, RamDriver, Severity};
+use zmeld_config::{Codec, Config, Finding, Kind, RamDriver, Severity};
 use zmeld_linux::hibernation;
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::HostError;
@@ -148,16 +148,16 @@ impl Machine {
 
     /// Memory that is kept free is taken from all programs: a machine whose RAM is
     /// kept free ends them. The kernel takes any number.
-    pub fn kept_free(&self, config: &Config) -> Option<Problem> {
+    pub fn kept_free(&self, config: &Config) -> Option<Finding> {
         let wanted = config.tunables.min_free?.0;
         let severity = match self.ram_bytes {
             0 => return None,
-            ram if wanted >= ram / MIN_FREE_PART => Severity::Error,
+            ram if wanted >= ram / MIN_FREE_PART => Severity::Critical,
             ram if wanted >= ram / MIN_FREE_PART_USUAL => Severity::Warning,
             _ => return None,
         };
         let share = 100.0 * wanted as f64 / self.ram_bytes as f64;
-        Some(Problem::new(
+        Some(Finding::new(
             severity,
             "tunables.min_free",
             format!(
@@ -172,7 +172,7 @@ impl Machine {
 
     /// The codecs that a configuration asks for and the kernel has not got, as far as a
     /// device shows what it has.
-    pub fn lacks(&self, config: &Config) -> Vec<Problem> {
+    pub fn lacks(&self, config: &Config) -> Vec<Finding> {
         let mut problems = Vec::new();
         for tier in &config.tiers {
             let Kind::Ram(device) = &tier.kind else {
@@ -193,7 +193,7 @@ impl Machine {
                 ("codec", names.join(", no "), instead)
             });
             for (key, none, so) in default.into_iter().chain(missing) {
-                problems.push(Problem::new(
+                problems.push(Finding::new(
                     Severity::Warning,
                     format!("tier.{}.{key}", tier.name),
                     format!(

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use zmeld_linux::{FileError, HostError};
 
-use crate::overfull::Overfull;
+use crate::overfull::SwapoffConflict;
 use crate::plan::{Refused, RefusedModule};
 
 /// Why something could not be read, planned, set up or taken down.
@@ -114,7 +114,7 @@ pub enum Error {
     )]
     NoRoomInGroup {
         /// The groups.
-        groups: Vec<Overfull>,
+        groups: Vec<SwapoffConflict>,
         /// What to do about it.
         way_out: &'static str,
     },
@@ -281,8 +281,11 @@ fn named(refused: &Refused) -> String {
 const GROUPS_NAMED: usize = 3;
 
 /// The groups in one line.
-fn listed(groups: &[Overfull]) -> String {
-    let named = groups.iter().take(GROUPS_NAMED).map(Overfull::to_string);
+fn listed(groups: &[SwapoffConflict]) -> String {
+    let named = groups
+        .iter()
+        .take(GROUPS_NAMED)
+        .map(SwapoffConflict::to_string);
     let mut line = named.collect::<Vec<_>>().join("; ");
     if let Some(more) = groups.len().checked_sub(GROUPS_NAMED).filter(|it| *it > 0) {
         line.push_str(&format!("; and {more} more groups"));

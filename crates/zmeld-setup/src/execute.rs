@@ -19,9 +19,9 @@ use crate::error::Error;
 use crate::event::{Event, Listener};
 use crate::identity::Identity;
 use crate::journal::Journal;
-use crate::plan::{compare, holds, take_over, Change, Doubt, Group, Options, Plan, Planned};
+use crate::plan::{compare, holds, take_over, Change, Group, OnUnreadable, Options, Plan, Planned};
 pub use crate::plan::{Done, Skipped, StandIn};
-use crate::room::{self, Coming};
+use crate::room::{self, PlannedCapacity};
 use crate::step::{DeviceRef, Record, Step, StepContext};
 use crate::steps::Area;
 use zmeld_config::{Config, Kind};
@@ -132,7 +132,13 @@ pub fn up_or_stand_in(
 pub fn may_go_up(host: &Host, plan: &Plan, listener: &mut Listener<'_>) -> Result<(), Error> {
     plan.refuse()?;
     let areas = areas_of(host, &plan.records, &plan.removed)?;
-    room::check(host, &areas, Coming::default(), plan.force, listener)?;
+    room::check(
+        host,
+        &areas,
+        PlannedCapacity::default(),
+        plan.force,
+        listener,
+    )?;
     // Whose place the plan takes is switched off when zmeld's own areas are on, which
     // its pages may go to. What has come meanwhile is looked at again by then.
     let (mut all, coming) = taken_over(host, plan)?;
@@ -145,9 +151,9 @@ pub fn may_go_up(host: &Host, plan: &Plan, listener: &mut Listener<'_>) -> Resul
 }
 
 /// The areas of others that the plan switches off, and what can be in its own by then.
-fn taken_over(host: &Host, plan: &Plan) -> Result<(Vec<PathBuf>, Coming), Error> {
+fn taken_over(host: &Host, plan: &Plan) -> Result<(Vec<PathBuf>, PlannedCapacity), Error> {
     let mut others = Vec::new();
-    let mut coming = Coming::default();
+    let mut coming = PlannedCapacity::default();
     let ram = plan.machine.ram_bytes;
     for group in &plan.groups {
         let mut new = false;
@@ -188,7 +194,13 @@ pub fn may_go_down(
     let mut leaving = leaving(records, removal.only);
     leaving.retain(|&index| !(removal.keep_files && is_of_file(&records[index].step)));
     let areas = areas_of(host, records, &leaving)?;
-    room::check(host, &areas, Coming::default(), removal.force, listener)?;
+    room::check(
+        host,
+        &areas,
+        PlannedCapacity::default(),
+        removal.force,
+        listener,
+    )?;
     Ok(leaving)
 }
 
@@ -707,13 +719,18 @@ impl Run<'_> {
         let _ = self.journal.note(|state| {
             let ours = state.records.iter_mut();
             for record in ours.filter(|it| touched.contains(&it.group)) {
-                record.done = holds(host, &records, record, Doubt::Fails).unwrap_or(false);
+                record.done = holds(host, &records, record, OnUnreadable::Fails).unwrap_or(false);
             }
         });
     }
 
     fn restore(&mut self, group: &Group) -> Result<(), Error> {
-        let found = compare(self.host, group, self.journal.records(), Doubt::Fails)?;
+        let found = compare(
+            self.host,
+            group,
+            self.journal.records(),
+            OnUnreadable::Fails,
+        )?;
         for &index in found.removed.iter().rev() {
             self.take_back(index)?;
         }

@@ -12,9 +12,9 @@ use zmeld_linux::Host;
 use crate::error::{Error, ErrorKind};
 use crate::execute::may_go_up;
 use crate::journal::State;
-use crate::plan::{guarding, is_denied, of_up, Gap, Group, Plan, Planned, StandIn};
+use crate::plan::{guarding, is_denied, of_up, Group, Plan, Planned, StandIn};
 use crate::step::{Record, Step};
-use zmeld_config::{Config, Encryption, Kind, Problem, Severity, Source, Swappiness, Trap};
+use zmeld_config::{Config, Encryption, Finding, FindingId, Kind, Severity, Source, Swappiness};
 use zmeld_observe::applied::Applied;
 
 /// Who asked, where no file did.
@@ -61,17 +61,6 @@ impl Asked {
     }
 }
 
-/// Something that is not as it was asked for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
-    /// The tier, device or setting.
-    pub subject: String,
-    /// What is not so, a sentence.
-    pub what: String,
-    /// What was asked for, and what is in effect.
-    pub evidence: String,
-}
-
 /// What brings about what was asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Way {
@@ -96,7 +85,7 @@ pub struct Outstanding {
     /// What keeps the journal from being read; nothing is compared then.
     pub journal_problem: Option<String>,
     /// Each thing, in the order of the plan.
-    pub changes: Vec<Change>,
+    pub changes: Vec<Finding>,
     /// What brings it about.
     pub way: Way,
     /// What `zmeld up --take-over` comes to, where a tier stands or would come beside
@@ -110,13 +99,13 @@ pub struct Outstanding {
     /// Tiers for which another driver's device stands in.
     pub stand_ins: Vec<StandIn>,
     /// What is set up otherwise than it was asked for, and would be so again.
-    pub otherwise: Vec<Problem>,
+    pub otherwise: Vec<Finding>,
     /// Tiers whose pages are to be encrypted, and the device that they are swapped to in
     /// plain.
     pub in_plain: Vec<(String, PathBuf)>,
     /// What is in vain in the guard's rule; none where there is no rule, or nobody can
     /// tell.
-    pub guard: Option<Vec<Gap>>,
+    pub guard: Option<Vec<Finding>>,
 }
 
 impl Outstanding {
@@ -222,19 +211,19 @@ fn refusal(host: &Host, plan: &Plan) -> Option<String> {
 
 /// What a plan warns of that no trap is about: a codec that the kernel lacks, a file of
 /// another size.
-fn otherwise(plan: &Plan) -> Vec<Problem> {
+fn otherwise(plan: &Plan) -> Vec<Finding> {
     let is_disk = |name: &str| {
         let tier = plan.config.tier(name);
         tier.is_some_and(|tier| matches!(tier.kind, Kind::Disk(_)))
     };
-    let is_one = |it: &&Problem| {
+    let is_one = |it: &&Finding| {
         let key = it
-            .key
+            .about
             .strip_prefix("tier.")
             .and_then(|it| it.split_once('.'));
         match key {
-            Some((_, "codec" | "recompress")) => it.trap.is_none(),
-            Some((name, "size")) => it.trap.is_none() && is_disk(name),
+            Some((_, "codec" | "recompress")) => it.id.is_none(),
+            Some((name, "size")) => it.id.is_none() && is_disk(name),
             _ => false,
         }
     };
@@ -255,8 +244,11 @@ fn in_plain(host: &Host, config: &Config) -> Vec<(String, PathBuf)> {
 }
 
 /// Whether it is about compressed swap of another tool.
-fn is_of_another(problem: &Problem) -> bool {
-    matches!(problem.trap, Some(Trap::SecondDevice | Trap::ZramWithZswap))
+fn is_of_another(problem: &Finding) -> bool {
+    matches!(
+        problem.id,
+        Some(FindingId::SecondDevice | FindingId::ZramWithZswap)
+    )
 }
 
 /// The areas that a plan switches off, which are another tool's.
@@ -316,17 +308,14 @@ struct Look<'a> {
     asked: &'a Asked,
     applied: Option<&'a Applied>,
     records: &'a [Record],
-    changes: Vec<Change>,
+    changes: Vec<Finding>,
     is_refused: bool,
 }
 
 impl<'a> Look<'a> {
     fn add(&mut self, subject: impl Into<String>, what: String, evidence: impl Into<String>) {
-        self.changes.push(Change {
-            subject: subject.into(),
-            what,
-            evidence: evidence.into(),
-        });
+        let change = Finding::of_machine(subject, what, evidence, "");
+        self.changes.push(change);
     }
 
     fn ours(&self, group: &str) -> Vec<&'a Record> {
@@ -341,7 +330,7 @@ impl<'a> Look<'a> {
             return Way::Up;
         };
         let errors = plan.problems.iter();
-        let mut errors = errors.filter(|it| it.severity == Severity::Error);
+        let mut errors = errors.filter(|it| it.severity == Severity::Critical);
         match take_over {
             Some(way) if errors.any(is_of_another) => way.clone(),
             _ => Way::Refused(Some(why)),

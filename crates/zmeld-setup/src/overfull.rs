@@ -2,7 +2,7 @@
 
 /// A control group whose pages in swap do not fit back into it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Overfull {
+pub struct SwapoffConflict {
     /// Its path below the root of its hierarchy: `/app`.
     pub group: String,
     /// What would come back to it, in bytes, at most.
@@ -26,7 +26,7 @@ pub struct Program {
     pub swapped_bytes: u64,
 }
 
-impl std::fmt::Display for Overfull {
+impl std::fmt::Display for SwapoffConflict {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,

@@ -44,7 +44,7 @@ use programs::Programs;
 use crate::error::Error;
 use crate::event::{Event, Listener};
 use crate::overfull::mib;
-pub use crate::overfull::{Overfull, Program};
+pub use crate::overfull::{Program, SwapoffConflict};
 use zmeld_linux::counters;
 use zmeld_linux::groups::{Hierarchy, Version};
 use zmeld_linux::meminfo::{self, Meminfo};
@@ -63,7 +63,7 @@ const NO_LIMIT: u64 = 1 << 60;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Findings {
     /// Groups in which a program would be killed.
-    pub overfull: Vec<Overfull>,
+    pub overfull: Vec<SwapoffConflict>,
     /// What keeps nothing from it and is told: groups that are slowed down meanwhile, and
     /// limits of users' own.
     pub told: Vec<String>,
@@ -79,7 +79,7 @@ impl Findings {
 
 /// What areas that are on by then, and are not yet, can take, in bytes.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Coming {
+pub(crate) struct PlannedCapacity {
     /// Compressed devices, even where nothing compresses.
     pub in_ram_bytes: u64,
     /// Drives and files.
@@ -90,7 +90,11 @@ pub(crate) struct Coming {
 ///
 /// # Errors
 /// How much is missing.
-pub(crate) fn check_machine(host: &Host, areas: &[PathBuf], coming: Coming) -> Result<(), Error> {
+pub(crate) fn check_machine(
+    host: &Host,
+    areas: &[PathBuf],
+    coming: PlannedCapacity,
+) -> Result<(), Error> {
     let mut swapped_bytes = 0u64;
     let mut freed_bytes = 0u64;
     let mut room_elsewhere = coming.on_disk_bytes;
@@ -185,7 +189,7 @@ fn room_in_ram(host: &Host, path: &Path) -> Result<u64, Error> {
 ///
 /// # Errors
 /// They, and what to do about it.
-pub(crate) fn refuse(groups: Vec<Overfull>) -> Result<(), Error> {
+pub(crate) fn refuse(groups: Vec<SwapoffConflict>) -> Result<(), Error> {
     match groups.is_empty() {
         true => Ok(()),
         false => Err(Error::NoRoomInGroup {
@@ -205,7 +209,7 @@ pub(crate) fn kills(host: &Host) -> Option<u64> {
 
 /// How careful a look at the groups is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Care {
+enum Margin {
     /// Before: with all of the margin.
     Before,
     /// While pages come back: what is read at different moments differs a little.
@@ -220,7 +224,7 @@ enum Care {
 pub(crate) fn check(
     host: &Host,
     areas: &[PathBuf],
-    coming: Coming,
+    coming: PlannedCapacity,
     force: bool,
     listener: &mut Listener<'_>,
 ) -> Result<(), Error> {
@@ -288,7 +292,7 @@ impl Watch {
     pub(crate) fn begin(
         host: &Host,
         areas: &[PathBuf],
-        coming: Coming,
+        coming: PlannedCapacity,
     ) -> Result<(Findings, Watch), Error> {
         let room = Areas::read(host, areas, coming)?;
         if room.leaving_bytes == 0 {
@@ -298,7 +302,7 @@ impl Watch {
             return Ok(Default::default());
         };
         let programs = Programs::read(host, &hierarchy)?;
-        let mut look = Look::new(host, &hierarchy, &room, &programs, Care::Before)?;
+        let mut look = Look::new(host, &hierarchy, &room, &programs, Margin::Before)?;
         let top = &hierarchy.top;
         let accounted = look.descend(top, 0)?;
         // What was read already and is still in swap is in no counter.
@@ -327,13 +331,13 @@ impl Watch {
     /// # Errors
     /// Those of [`Watch::begin`].
     pub(crate) fn again(&self, host: &Host, areas: &[PathBuf]) -> Result<Findings, Error> {
-        let room = Areas::read(host, areas, Coming::default())?;
+        let room = Areas::read(host, areas, PlannedCapacity::default())?;
         let is_some = |_: &&Hierarchy| room.leaving_bytes > 0;
         let Some(hierarchy) = self.hierarchy.as_ref().filter(is_some) else {
             return Ok(Findings::default());
         };
         let programs = self.programs.again(host, hierarchy);
-        let mut look = Look::new(host, hierarchy, &room, &programs, Care::Meanwhile)?;
+        let mut look = Look::new(host, hierarchy, &room, &programs, Margin::Meanwhile)?;
         look.only = Some(&self.seen);
         look.descend(&hierarchy.top, 0)?;
         look.own_chain(self.nobodys_bytes)?;
@@ -353,7 +357,7 @@ struct Areas {
 }
 
 impl Areas {
-    fn read(host: &Host, leaving: &[PathBuf], coming: Coming) -> Result<Areas, Error> {
+    fn read(host: &Host, leaving: &[PathBuf], coming: PlannedCapacity) -> Result<Areas, Error> {
         let mut areas = Areas {
             elsewhere_bytes: coming.in_ram_bytes.saturating_add(coming.on_disk_bytes),
             ..Areas::default()
@@ -396,7 +400,7 @@ struct Look<'a> {
     /// Less what the groups so far need of it.
     elsewhere_bytes: u64,
     ram_bytes: u64,
-    care: Care,
+    care: Margin,
     /// The groups to look at; none: all.
     only: Option<&'a BTreeMap<PathBuf, u64>>,
     /// Those that have something in swap, each with what it needs elsewhere.
@@ -410,7 +414,7 @@ impl<'a> Look<'a> {
         hierarchy: &'a Hierarchy,
         areas: &Areas,
         programs: &'a Programs,
-        care: Care,
+        care: Margin,
     ) -> Result<Look<'a>, Error> {
         Ok(Look {
             host,
@@ -509,7 +513,7 @@ impl Look<'_> {
             .is_some_and(|room| room.saturating_add(usage.cache / 2) < self.margin(0));
         let too_low = limit.filter(|limit| is_tight || !fits(*limit));
         if let Some(limit_bytes) = too_low {
-            let overfull = Overfull {
+            let overfull = SwapoffConflict {
                 group: self.hierarchy.shown(group),
                 swapped_bytes: coming,
                 room_bytes: if is_tight { 0 } else { room(limit_bytes) },
@@ -562,8 +566,8 @@ impl Look<'_> {
     fn margin(&self, limit: u64) -> u64 {
         let margin = MARGIN_BYTES.saturating_add(limit / 64);
         match self.care {
-            Care::Before => margin,
-            Care::Meanwhile => margin / 2,
+            Margin::Before => margin,
+            Margin::Meanwhile => margin / 2,
         }
     }
 

@@ -12,7 +12,7 @@ use zmeld_config::*;
 /// What is said of a text called `z.toml`: its errors, else its warnings.
 fn said(text: &str) -> Vec<String> {
     let lines = match Config::from_text(Path::new("z.toml"), text) {
-        Err(err) => err.problems.iter().map(Problem::to_string).collect(),
+        Err(err) => err.problems.iter().map(Finding::to_string).collect(),
         Ok(loaded) => loaded
             .warnings
             .iter()
@@ -157,7 +157,7 @@ impl script::Case for Root {
             "load" => match loaded {
                 Ok(loaded) => {
                     let files = loaded.files.iter().map(|file| file.display().to_string());
-                    let said = loaded.warnings.iter().map(Problem::to_string);
+                    let said = loaded.warnings.iter().map(Finding::to_string);
                     let lines = files.chain(said).enumerate();
                     lines.map(|(at, line)| format!("{at} {line}")).collect()
                 }

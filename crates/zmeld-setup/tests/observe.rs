@@ -36,7 +36,7 @@ impl script::Case for Root {
         match what {
             "machine" => (self.0, _) = plant(rest),
             "ids" => {
-                let mut ids: Vec<_> = found(&now).iter().map(|it| it.id).collect();
+                let mut ids: Vec<_> = found(&now).iter().map(|it| it.name()).collect();
                 ids.dedup();
                 assert_eq!(ids.join(" "), rest, "{place}");
             }
@@ -97,8 +97,6 @@ fn every_rule_is_known_by_one_name() {
     let manual = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/status.md"));
     let manual = manual.unwrap();
     for rule in RULES {
-        // What is found can be accepted.
-        assert!(rule.id.parse::<zmeld_config::Trap>().is_ok(), "{}", rule.id);
         assert!(
             manual.contains(&format!("`{}`", rule.id)),
             "docs/status.md lacks {}",

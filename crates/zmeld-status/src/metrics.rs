@@ -263,7 +263,7 @@ families! {
     "zmeld_finding" Gauge "How often zmeld status finds this now; 0: not at all." =>
         |view| crate::findings::RULES.iter().flat_map(|rule| {
             let count = |severity: Severity| {
-                let found = |found: &&Finding| found.id == rule.id && found.severity == severity;
+                let found = |found: &&Finding| found.id == Some(rule.id) && found.severity == severity;
                 view.findings.iter().filter(found).count()
             };
             // The rule's own always, lesser ones where there are any.
@@ -271,7 +271,7 @@ families! {
             let lesser = SEVERITIES.iter().filter(|severity| **severity < rule.severity);
             told.extend(lesser.map(|it| (*it, count(*it))).filter(|(_, count)| *count > 0));
             told.into_iter().map(|(severity, count)| Sample {
-                labels: vec![("id", rule.id.to_owned()), ("severity", severity.name().to_owned())],
+                labels: vec![("id", rule.id.name().to_owned()), ("severity", severity.name().to_owned())],
                 value: count as f64,
             })
         }).collect();

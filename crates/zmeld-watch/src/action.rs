@@ -10,9 +10,9 @@ use super::limit::LentLimit;
 use crate::meld::{self, MeldError, PassOptions};
 use crate::Error;
 use rustix::io::Errno;
-use zmeld_config::{RecompressRule, Which, WritebackRule};
+use zmeld_config::{PageFilter, RecompressRule, WritebackRule};
 use zmeld_linux::{Host, HostError};
-use zmeld_observe::{Backed, Device, Held};
+use zmeld_observe::{Backed, Device, MmStat};
 
 /// An action takes so long in one go: the kernel holds the device's lock through a request,
 /// and somebody may wait for it, or for the watch.
@@ -87,7 +87,7 @@ pub enum ActionKind {
     /// Pages are compressed again.
     Recompress {
         /// Which.
-        which: Which,
+        which: PageFilter,
         /// Idle pages: of this age.
         idle_after_s: Option<u32>,
         /// Codecs with their priorities.
@@ -100,7 +100,7 @@ pub enum ActionKind {
     /// Pages are written to the backing device.
     WriteBack {
         /// Which.
-        which: Which,
+        which: PageFilter,
         /// Idle pages: of this age.
         idle_after_s: Option<u32>,
         /// At most so much.
@@ -156,16 +156,16 @@ impl fmt::Display for Action {
 }
 
 /// The kernel's word for a choice of pages.
-fn word(which: Which) -> &'static str {
+fn word(which: PageFilter) -> &'static str {
     match which {
-        Which::Idle => "idle",
-        Which::Huge => "huge",
-        Which::HugeIdle => "huge_idle",
+        PageFilter::Idle => "idle",
+        PageFilter::Huge => "huge",
+        PageFilter::HugeIdle => "huge_idle",
     }
 }
 
 /// The age to mark by; none where marks made earlier do.
-fn age(which: Which, seconds: u32, marks_by_age: Option<bool>) -> Option<u32> {
+fn age(which: PageFilter, seconds: u32, marks_by_age: Option<bool>) -> Option<u32> {
     (super::needs_idle(which) && marks_by_age != Some(false)).then_some(seconds)
 }
 
@@ -313,9 +313,9 @@ impl Action {
         }
     }
 
-    fn held(&self, host: &Host) -> Result<Held, Error> {
+    fn held(&self, host: &Host) -> Result<MmStat, Error> {
         let path = self.path("mm_stat");
-        Held::parse(&host.read(&path)?)
+        MmStat::parse(&host.read(&path)?)
             .ok_or_else(|| HostError::malformed(&path, "does not have the kernel's columns").into())
     }
 
@@ -324,7 +324,7 @@ impl Action {
     fn write_pages_back(
         &self,
         host: &Host,
-        which: Which,
+        which: PageFilter,
         bytes_max: u64,
         stop: &AtomicBool,
     ) -> Result<ActionResult, Error> {

@@ -27,7 +27,7 @@ pub use action::{Action, ActionKind};
 use crate::meld::PassOptions;
 use history::History;
 use reclaim::Reclaimer;
-use zmeld_config::{Config, Kind, Watch, Which};
+use zmeld_config::{Config, Kind, PageFilter, Watch};
 use zmeld_guard::note::{SHORT, SHORT_FOR};
 use zmeld_linux::{groups, Host, HostError};
 use zmeld_observe::applied::Applied;
@@ -501,6 +501,6 @@ fn is_due(last: Option<Instant>, every: Duration, now: Instant) -> bool {
     last.is_none_or(|last| now.duration_since(last) >= every)
 }
 
-fn needs_idle(which: Which) -> bool {
-    matches!(which, Which::Idle | Which::HugeIdle)
+fn needs_idle(which: PageFilter) -> bool {
+    matches!(which, PageFilter::Idle | PageFilter::HugeIdle)
 }

@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use zmeld_config::{Bytes, Config, Trap};
+use zmeld_config::{Bytes, Config, FindingId};
 use zmeld_linux::Host;
 use zmeld_setup::event::Listener;
 use zmeld_setup::execute::{down, up, Removal};
@@ -43,7 +43,7 @@ pub struct Arm {
     /// A disk made for the run; a tier uses it with `device = "slow-disk"`.
     pub slow_disk: Option<SlowDisk>,
     /// Traps that are meant.
-    pub accept: Vec<Trap>,
+    pub accept: Vec<FindingId>,
     /// The tiers as they are written, whose sizes a run decides.
     written: toml::Table,
     /// The rules by which `zmeld watch` looks after its runs; empty: nobody does.
@@ -64,7 +64,7 @@ struct WrittenArm {
     tier: toml::Table,
     /// Traps that are meant, as in `/etc/zmeld.toml`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    accept: Vec<Trap>,
+    accept: Vec<FindingId>,
     /// Runs without the case's limit, as what the others are held against.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     unlimited: bool,
@@ -119,13 +119,13 @@ const STAND_IN: SizeBases = SizeBases {
 const ANY_DISK: &str = "/dev/loop0";
 
 /// Meant in every arm: an experiment's devices live for seconds, side by side on purpose.
-const ACCEPTED: [Trap; 6] = [
-    Trap::UnstableName,
-    Trap::LruInversion,
-    Trap::ReadAhead,
-    Trap::NoMemoryLimit,
-    Trap::ZramWithZswap,
-    Trap::SecondDevice,
+const ACCEPTED: [FindingId; 6] = [
+    FindingId::UnstableName,
+    FindingId::LruInversion,
+    FindingId::ReadAhead,
+    FindingId::NoMemoryLimit,
+    FindingId::ZramWithZswap,
+    FindingId::SecondDevice,
 ];
 
 /// A disk that is there for the arm, in a machine of its own.
@@ -593,7 +593,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_back_stays_on_and_the_way_out_is_one_that_there_is() {
-        let group = zmeld_setup::room::Overfull {
+        let group = zmeld_setup::room::SwapoffConflict {
             group: "/app".to_owned(),
             swapped_bytes: 60 << 20,
             room_bytes: 10 << 20,

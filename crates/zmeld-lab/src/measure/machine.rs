@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use zmeld_linux::{cpuinfo, process};
-use zmeld_observe::{Held, Io, Memory};
+use zmeld_observe::{Io, Memory, MmStat};
 
 use crate::limit::{keyed, stalls};
 
@@ -199,8 +199,8 @@ pub fn device(name: &str) -> BTreeMap<String, f64> {
 }
 
 /// What a compressed device holds; none for another device.
-pub fn held(name: &str) -> Option<Held> {
-    Held::parse(&attribute(name, "mm_stat"))
+pub fn held(name: &str) -> Option<MmStat> {
+    MmStat::parse(&attribute(name, "mm_stat"))
 }
 
 /// Requests to a block device since it was made, which for a loop device is before the run.

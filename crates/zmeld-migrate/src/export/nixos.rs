@@ -9,8 +9,8 @@ use zmeld_linux::shell::word;
 
 use super::units::{wants_watch, LIFETIME};
 use zmeld_config::{
-    Codec, Comments, Config, Discard, DiskSwap, Encryption, KernelValue, Kind, RamDevice,
-    RamDriver, Size, Source, Swappiness, Tier, Trap, Tunables, Which, Zswap,
+    Codec, Comments, Config, Discard, DiskSwap, Encryption, FindingId, KernelValue, Kind,
+    PageFilter, RamDevice, RamDriver, Size, Source, Swappiness, Tier, Tunables, Zswap,
 };
 
 /// zswap's parameters that no kernel with zswap lacks.
@@ -392,8 +392,8 @@ impl Module<'_> {
             accept: config.accept.clone(),
         };
         // The tiers that its rules are for are set up by NixOS.
-        if (watched || guarded) && !rest.accept.contains(&Trap::UnusedRule) {
-            rest.accept.push(Trap::UnusedRule);
+        if (watched || guarded) && !rest.accept.contains(&FindingId::UnusedRule) {
+            rest.accept.push(FindingId::UnusedRule);
         }
         // Priorities follow from all the tiers together.
         for tier in &mut rest.tiers {
@@ -513,9 +513,9 @@ fn algorithm(config: &Config, device: &RamDevice) -> Option<String> {
     words.extend(device.recompress.iter().map(|it| with(&it.codec)));
     if let (Some(rule), false) = (&config.watch.recompress, device.recompress.is_empty()) {
         let pages = match rule.pages {
-            Which::Idle => "idle",
-            Which::Huge => "huge",
-            Which::HugeIdle => "huge_idle",
+            PageFilter::Idle => "idle",
+            PageFilter::Huge => "huge",
+            PageFilter::HugeIdle => "huge_idle",
         };
         words.push(format!("(type={pages})"));
     }

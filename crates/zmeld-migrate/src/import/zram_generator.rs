@@ -6,7 +6,7 @@ use super::ini::{self, get, Section, Sections};
 use super::rpi_swap::{self, ZramWanted};
 use super::{expression, lines, Imported, Line};
 use zmeld_config::{
-    Bytes, Codec, Discard, Kind, RamDevice, RecompressRule, Recompression, Size, Swap, Which,
+    Bytes, Codec, Discard, Kind, PageFilter, RamDevice, RecompressRule, Recompression, Size, Swap,
     Writeback,
 };
 use zmeld_linux::HostError;
@@ -343,9 +343,9 @@ fn recompression(parameters: &str, line: &Line, into: &mut Imported) {
         .filter(|p| !p.is_empty())
     {
         match parameter.split_once('=') {
-            Some(("type", "idle")) => rule.pages = Which::Idle,
-            Some(("type", "huge")) => rule.pages = Which::Huge,
-            Some(("type", "huge_idle")) => rule.pages = Which::HugeIdle,
+            Some(("type", "idle")) => rule.pages = PageFilter::Idle,
+            Some(("type", "huge")) => rule.pages = PageFilter::Huge,
+            Some(("type", "huge_idle")) => rule.pages = PageFilter::HugeIdle,
             Some(("threshold", bytes)) if bytes.parse().is_ok_and(|bytes: u64| bytes <= 4096) => {
                 rule.threshold = Bytes(bytes.parse().unwrap_or_default());
             }

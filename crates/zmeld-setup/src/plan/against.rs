@@ -4,7 +4,9 @@ use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::execute::may_go_up;
 use crate::journal::State;
-use zmeld_config::{Config, GroupPattern, Kind, Mechanism, Problem, ReclaimRule, Severity, Trap};
+use zmeld_config::{
+    Config, Finding, FindingId, GroupPattern, Kind, Mechanism, ReclaimRule, Severity,
+};
 use zmeld_guard as guard;
 use zmeld_linux::groups::{outlook, Outlook};
 use zmeld_linux::Host;
@@ -22,17 +24,17 @@ pub fn against(
     machine: &Machine,
     config: &Config,
     state: Option<&State>,
-) -> Vec<Problem> {
+) -> Vec<Finding> {
     let mut problems = Vec::new();
     let by_file = config.check();
-    let is_new = |found: &Problem| {
-        let is_same = |said: &Problem| match found.trap {
-            Some(_) => said.trap == found.trap && said.key == found.key,
+    let is_new = |found: &Finding| {
+        let is_same = |said: &Finding| match found.id {
+            Some(_) => said.id == found.id && said.about == found.about,
             None => said == found,
         };
         // Nothing is measured for a check.
-        let is_unmeasured = found.trap.is_none() && found.key == "tunables.swappiness";
-        let is_error = found.severity == Severity::Error;
+        let is_unmeasured = found.id.is_none() && found.about == "tunables.swappiness";
+        let is_error = found.severity == Severity::Critical;
         is_error || !is_unmeasured && !by_file.iter().any(is_same)
     };
     let (not_planned, plan) = Plan::look(host, config, state, false);
@@ -44,7 +46,7 @@ pub fn against(
         Ok(plan) => {
             let of_room = is_whole.then(|| room_for(host, &plan));
             let of_room = of_room.into_iter().flatten();
-            let of_room = of_room.filter(|it| it.severity == Severity::Error);
+            let of_room = of_room.filter(|it| it.severity == Severity::Critical);
             problems.extend(of_room.map(refused));
             problems.extend(plan.problems.into_iter().filter(is_new).map(refused));
         }
@@ -62,7 +64,7 @@ pub fn against(
 
 /// What the switching off of a plan that would be carried out meets: an error is what
 /// `zmeld up` refuses for it.
-pub fn room_for(host: &Host, plan: &Plan) -> Vec<Problem> {
+pub fn room_for(host: &Host, plan: &Plan) -> Vec<Finding> {
     if plan.refuse().is_err() {
         return Vec::new();
     }
@@ -75,7 +77,7 @@ pub fn room_for(host: &Host, plan: &Plan) -> Vec<Problem> {
     match found.map_err(|err| (err.kind(), err)) {
         Ok(_) => {}
         Err((ErrorKind::Input, err)) => {
-            problems.push(Problem::new(Severity::Error, "", of_up(&err)))
+            problems.push(Finding::new(Severity::Critical, "", of_up(&err)))
         }
         Err((_, err)) => problems.push(mind(
             "",
@@ -91,9 +93,9 @@ pub(crate) fn of_up(err: &Error) -> String {
 }
 
 /// An error of the machine's alone says who refuses it; that of a trap has its way out.
-fn refused(problem: Problem) -> Problem {
-    match (problem.severity, problem.trap) {
-        (Severity::Error, None) => Problem {
+fn refused(problem: Finding) -> Finding {
+    match (problem.severity, problem.id) {
+        (Severity::Critical, None) => Finding {
             what: format!("{}; {REFUSED}", problem.what),
             ..problem
         },
@@ -103,13 +105,13 @@ fn refused(problem: Problem) -> Problem {
 
 const REFUSED: &str = "zmeld up refuses it here";
 
-fn refusal(key: String, err: &Error) -> Problem {
-    Problem::new(Severity::Error, key, format!("{err}; {REFUSED}"))
+fn refusal(key: String, err: &Error) -> Finding {
+    Finding::new(Severity::Critical, key, format!("{err}; {REFUSED}"))
 }
 
 /// What the machine has against the rules about groups.
-fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Problem>) {
-    let is_accepted = config.accept.contains(&Trap::UnusedRule);
+fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Finding>) {
+    let is_accepted = config.accept.contains(&FindingId::UnusedRule);
     if let Some(rule) = &config.watch.reclaim {
         match lacks_for_reclaim(host, config) {
             Some(problem) => problems.push(problem),
@@ -117,7 +119,7 @@ fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Problem>) {
             None => problems.extend(of_reclaim(host, rule)),
         }
     }
-    if config.watch.reclaim.is_some() && !config.accept.contains(&Trap::TwoReclaimers) {
+    if config.watch.reclaim.is_some() && !config.accept.contains(&FindingId::TwoReclaimers) {
         let both = DamonReclaim::read(host).into_iter().map(|damon| {
             mind(
                 "watch.reclaim",
@@ -127,7 +129,7 @@ fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Problem>) {
                     damon.way_out()
                 ),
             )
-            .of(Trap::TwoReclaimers)
+            .of(FindingId::TwoReclaimers)
         });
         problems.extend(both);
     }
@@ -151,7 +153,7 @@ fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Problem>) {
             .collect();
         if !never.is_empty() && never.len() == rule.end.len() {
             // That is why.
-            gaps.retain(|gap| gap.key != GUARD.key);
+            gaps.retain(|gap| gap.about != GUARD.key);
         }
         problems.extend(never.into_iter().map(|pattern| {
             mind(
@@ -161,21 +163,21 @@ fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Problem>) {
                      end"
                 ),
             )
-            .of(Trap::UnusedRule)
+            .of(FindingId::UnusedRule)
         }));
     }
-    problems.extend(gaps.iter().map(Gap::problem));
+    problems.extend(gaps);
 }
 
 /// What the kernel lacks for `[watch.reclaim]`, where there is that rule.
-pub fn lacks_for_reclaim(host: &Host, config: &Config) -> Option<Problem> {
+pub fn lacks_for_reclaim(host: &Host, config: &Config) -> Option<Finding> {
     let rule = config.watch.reclaim.as_ref()?;
     let hierarchy = match reclaim::hierarchy(host) {
         Err(err) => return Some(mind("watch.reclaim", err.to_string())),
         Ok(hierarchy) => hierarchy,
     };
     let why = match rule.mechanism {
-        _ if config.accept.contains(&Trap::UnusedRule) => None,
+        _ if config.accept.contains(&FindingId::UnusedRule) => None,
         Mechanism::LruGen => {
             reclaim::no_generations(host).map(|why| format!("{why}; or write mechanism = \"auto\""))
         }
@@ -186,15 +188,14 @@ pub fn lacks_for_reclaim(host: &Host, config: &Config) -> Option<Problem> {
             "watch.reclaim.mechanism",
             format!("nothing can be reclaimed: {}", why?),
         )
-        .of(Trap::UnusedRule),
+        .of(FindingId::UnusedRule),
     )
 }
 
 /// Whom a rule for reclaim names in vain.
-fn of_reclaim(host: &Host, rule: &ReclaimRule) -> Vec<Problem> {
+fn of_reclaim(host: &Host, rule: &ReclaimRule) -> Vec<Finding> {
     let found = outlook(host, reclaim::selection(rule)).unwrap_or_default();
-    let gaps = RECLAIM.gaps(&rule.groups, &found);
-    gaps.iter().map(Gap::problem).collect()
+    RECLAIM.gaps(&rule.groups, &found)
 }
 
 /// What a guard's rule comes to on a machine.
@@ -203,49 +204,32 @@ pub struct Guarding {
     /// The groups that it may end, each with what is below it.
     pub groups: Vec<String>,
     /// What is in vain in it; nothing where that is meant.
-    pub gaps: Vec<Gap>,
+    pub gaps: Vec<Finding>,
 }
 
-/// What the guard's rule names and the machine has not got.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Gap {
-    /// The key.
-    pub key: &'static str,
-    /// What is not there.
-    pub why: String,
-    /// What comes of it.
-    pub so: &'static str,
-    /// It is the form of names (`*`), of which there may be some at another time.
-    pub is_form: bool,
-}
-
-impl Gap {
-    fn of(key: &'static str, pattern: &str, so: &'static str) -> Gap {
-        Gap {
+/// A name in a rule that no control group has: it is in vain, unless it is a form of
+/// names (`*`), of which there may be some at another time.
+fn in_vain(key: &str, pattern: &str, so: &str) -> Finding {
+    let is_form = pattern.contains('*');
+    Finding {
+        severity: match is_form {
+            true => Severity::Notice,
+            false => Severity::Warning,
+        },
+        id: (!is_form).then_some(FindingId::UnusedRule),
+        ..no_group(
             key,
-            why: format!("no control group is called {pattern} here now"),
             so,
-            is_form: pattern.contains('*'),
-        }
+            format!("no control group is called {pattern} here now"),
+        )
     }
+}
 
-    /// The same as a check says it.
-    pub fn problem(&self) -> Problem {
-        let (severity, trap) = match self.is_form {
-            true => (Severity::Notice, None),
-            false => (Severity::Warning, Some(Trap::UnusedRule)),
-        };
-        Problem {
-            severity,
-            trap,
-            ..mind(
-                self.key,
-                format!(
-                    "{}, so that {}; systemd-cgls lists the groups",
-                    self.why, self.so
-                ),
-            )
-        }
+fn no_group(key: &str, so: &str, why: String) -> Finding {
+    let found = Finding::of_machine(key, so, why, "systemd-cgls lists the groups");
+    Finding {
+        severity: Severity::Warning,
+        ..found.of(FindingId::UnusedRule)
     }
 }
 
@@ -253,7 +237,7 @@ impl Gap {
 pub fn guarding(host: &Host, config: &Config) -> Option<Guarding> {
     let rule = config.watch.guard.as_ref()?;
     let found = guard::outlook(host, rule)?;
-    let gaps = match config.accept.contains(&Trap::UnusedRule) {
+    let gaps = match config.accept.contains(&FindingId::UnusedRule) {
         true => Vec::new(),
         false => GUARD.gaps(&rule.end, &found),
     };
@@ -288,16 +272,16 @@ const GUARD: Names = Names {
 
 impl Names {
     /// What is in vain in a rule for `named`.
-    fn gaps(&self, named: &[GroupPattern], found: &Outlook) -> Vec<Gap> {
+    fn gaps(&self, named: &[GroupPattern], found: &Outlook) -> Vec<Finding> {
         let is_named = |pattern: &&String| named.iter().any(|it| it.to_string() == **pattern);
         let (missing, protections): (Vec<_>, Vec<_>) = found.unmatched.iter().partition(is_named);
         let protections = protections.into_iter();
-        let mut gaps: Vec<Gap> = protections
-            .map(|it| Gap::of(self.protect, it, "it protects nothing"))
+        let mut gaps: Vec<Finding> = protections
+            .map(|it| in_vain(self.protect, it, "it protects nothing"))
             .collect();
         if named.is_empty() || found.is_for_root || !found.groups.is_empty() {
             let missing = missing.into_iter();
-            gaps.extend(missing.map(|it| Gap::of(self.key, it, self.so)));
+            gaps.extend(missing.map(|it| in_vain(self.key, it, self.so)));
             return gaps;
         }
         let missing: Vec<&str> = missing.into_iter().map(String::as_str).collect();
@@ -305,18 +289,13 @@ impl Names {
             true => "all that it names is protected".to_owned(),
             false => format!("no control group is called {} here now", missing.join(", ")),
         };
-        gaps.push(Gap {
-            key: self.key,
-            why,
-            so: self.so_none,
-            is_form: false,
-        });
+        gaps.push(no_group(self.key, self.so_none, why));
         gaps
     }
 }
 
-fn mind(key: &str, what: String) -> Problem {
-    Problem::new(Severity::Warning, key, what)
+fn mind(key: &str, what: String) -> Finding {
+    Finding::new(Severity::Warning, key, what)
 }
 
 fn inner(err: &Error) -> &Error {
@@ -333,7 +312,7 @@ pub(crate) fn is_denied(err: &Error) -> bool {
 
 /// Whether what a configuration shows by itself is not so on that machine: it has the
 /// disk swap that the file does not speak of.
-pub fn is_disproved(machine: &Machine, config: &Config, problem: &Problem) -> bool {
+pub fn is_disproved(machine: &Machine, config: &Config, problem: &Finding) -> bool {
     if !machine.swaps.iter().any(|swap| !swap.is_in_ram()) {
         return false;
     }
@@ -341,9 +320,9 @@ pub fn is_disproved(machine: &Machine, config: &Config, problem: &Problem) -> bo
         let name = key.strip_prefix("tier.").and_then(|name| config.tier(name));
         name.is_some_and(|tier| matches!(tier.kind, Kind::Zswap(_)))
     };
-    match problem.trap {
-        Some(Trap::UnusedRule) => is_zswap(&problem.key),
-        Some(Trap::ReadAhead | Trap::Swappiness) => true,
+    match problem.id {
+        Some(FindingId::UnusedRule) => is_zswap(&problem.about),
+        Some(FindingId::ReadAhead | FindingId::Swappiness) => true,
         _ => false,
     }
 }

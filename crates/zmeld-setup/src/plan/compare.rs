@@ -102,7 +102,7 @@ impl Change {
 
 /// What a step counts as that cannot be looked at.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Doubt {
+pub enum OnUnreadable {
     /// The look fails: such a plan can be carried out.
     #[default]
     Fails,
@@ -115,8 +115,8 @@ impl Plan {
     /// it is in place, and what goes first. Changes nothing.
     ///
     /// # Errors
-    /// A step that cannot be looked at, with [`Doubt::Fails`].
-    pub(super) fn compare(&mut self, host: &Host, doubt: Doubt) -> Result<(), Error> {
+    /// A step that cannot be looked at, with [`OnUnreadable::Fails`].
+    pub(super) fn compare(&mut self, host: &Host, doubt: OnUnreadable) -> Result<(), Error> {
         let records = &self.records;
         let mut removed = self.not_planned(host, doubt)?;
         let mut in_place = Vec::new();
@@ -163,7 +163,7 @@ impl Plan {
     }
 
     /// The indexes of the records that no part of the plan is for and that go.
-    fn not_planned(&self, host: &Host, doubt: Doubt) -> Result<Vec<usize>, Error> {
+    fn not_planned(&self, host: &Host, doubt: OnUnreadable) -> Result<Vec<usize>, Error> {
         let mut removed = Vec::new();
         for (index, record) in self.records.iter().enumerate() {
             let name = &record.group;
@@ -181,7 +181,12 @@ impl Plan {
 
 /// Whether all of a group is in place. An optional tier that runs stays, though it could
 /// not be set up again now: the stick with its key was pulled.
-fn all_hold(host: &Host, group: &str, records: &[Record], doubt: Doubt) -> Result<bool, Error> {
+fn all_hold(
+    host: &Host,
+    group: &str,
+    records: &[Record],
+    doubt: OnUnreadable,
+) -> Result<bool, Error> {
     let ours = records.iter().filter(|record| record.group == group);
     for record in ours {
         if !holds(host, records, record, doubt)? {
@@ -196,7 +201,7 @@ pub(crate) fn compare(
     host: &Host,
     wanted: &Group,
     records: &[Record],
-    doubt: Doubt,
+    doubt: OnUnreadable,
 ) -> Result<Compared, Error> {
     let ours: Vec<(usize, &Record)> = records
         .iter()
@@ -288,7 +293,7 @@ fn compare_values(
     wanted: &Group,
     ours: &[(usize, &Record)],
     records: &[Record],
-    doubt: Doubt,
+    doubt: OnUnreadable,
 ) -> Result<Compared, Error> {
     let mut in_place = vec![false; wanted.steps.len()];
     let mut removed = Vec::new();
@@ -312,7 +317,7 @@ pub(crate) fn holds(
     host: &Host,
     records: &[Record],
     record: &Record,
-    doubt: Doubt,
+    doubt: OnUnreadable,
 ) -> Result<bool, Error> {
     let mut context = StepContext {
         host,
@@ -326,7 +331,7 @@ pub(crate) fn holds(
         left: false,
     };
     match record.step.reversible().holds(&mut context, record) {
-        Err(_) if doubt == Doubt::Recorded => Ok(record.done),
+        Err(_) if doubt == OnUnreadable::Recorded => Ok(record.done),
         result => result,
     }
 }

@@ -9,7 +9,7 @@ use crate::steps::{
     signatures, CreateFile, FormatLuks, MakeSwap, SwapOn,
 };
 use zmeld_config::{
-    Discard, DiskSwap, Encryption, Location, Problem, Severity, Size, Source, Tier, Trap,
+    Discard, DiskSwap, Encryption, Finding, FindingId, Location, Severity, Size, Source, Tier,
 };
 use zmeld_linux::shell;
 use zmeld_linux::swaps::SwapArea;
@@ -127,7 +127,7 @@ impl Draft<'_> {
         }
         let (shown, pasted) = (path.display(), shell::path(path));
         self.warn(
-            Trap::Priorities,
+            FindingId::Priorities,
             &format!("{group}.priority"),
             format!(
                 "{shown} is swapped to already, with priority {} instead of {wanted}, and is left \
@@ -140,7 +140,7 @@ impl Draft<'_> {
     /// A file that is there keeps its size: what it holds is not known to be zmeld's.
     fn warn_of_size(&mut self, group: &str, path: &Path, wanted: Option<&Size>) {
         if let Some(what) = size_apart(self.host, path, wanted, self.machine.ram_bytes) {
-            self.problems.push(Problem::new(
+            self.problems.push(Finding::new(
                 Severity::Warning,
                 format!("{group}.size"),
                 what,

@@ -23,14 +23,14 @@ use crate::error::Error;
 use crate::journal::State;
 use crate::step::{Record, Step};
 use crate::steps::{Area, SetAttribute};
-use zmeld_config::{Config, Kind, Problem, Severity, Tier, Trap};
+use zmeld_config::{Config, Finding, FindingId, Kind, Severity, Tier};
 use zmeld_linux::Host;
 use zmeld_observe::machine::Machine;
 
-pub use against::{against, guarding, is_disproved, lacks_for_reclaim, room_for, Gap, Guarding};
+pub use against::{against, guarding, is_disproved, lacks_for_reclaim, room_for, Guarding};
 pub(crate) use against::{is_denied, of_up};
 pub(crate) use compare::{compare, holds};
-pub use compare::{Change, Doubt, Leaving};
+pub use compare::{Change, Leaving, OnUnreadable};
 pub use stand_in::{RefusedModule, StandIn};
 pub use tunables::Measured;
 
@@ -88,7 +88,7 @@ pub struct Plan {
     /// What will disappoint, and what is refused.
     #[serde(serialize_with = "as_lines")]
     #[schemars(with = "Vec<ProblemLine>")]
-    pub problems: Vec<Problem>,
+    pub problems: Vec<Finding>,
     /// The tiers that were asked for; none: all.
     pub only: Option<Vec<String>>,
     /// What of earlier runs is taken back first, in order.
@@ -166,7 +166,7 @@ pub struct Options {
     /// stands in for a driver that cannot be had.
     pub only_named: bool,
     /// What a step on record counts as that cannot be looked at.
-    pub doubt: Doubt,
+    pub doubt: OnUnreadable,
     /// Whether what fails in one tier costs no other its place.
     pub at_boot: bool,
 }
@@ -187,20 +187,20 @@ struct ProblemLine {
 }
 
 impl ProblemLine {
-    fn of(problem: &Problem) -> ProblemLine {
+    fn of(problem: &Finding) -> ProblemLine {
         ProblemLine {
             severity: match problem.severity {
-                Severity::Error => "error",
+                Severity::Critical => "error",
                 Severity::Warning => "warning",
                 Severity::Notice => "notice",
             },
-            trap: problem.trap.map(|trap| trap.name()),
+            trap: problem.id.map(|trap| trap.name()),
             text: problem.to_string(),
         }
     }
 }
 
-fn as_lines<S: serde::Serializer>(problems: &[Problem], serializer: S) -> Result<S::Ok, S::Error> {
+fn as_lines<S: serde::Serializer>(problems: &[Finding], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(problems.iter().map(ProblemLine::of))
 }
 
@@ -301,7 +301,7 @@ impl Plan {
             let only = options.only.as_ref();
             only.is_none_or(|only| only.contains(&it.tier))
         });
-        let is_meant = config.accept.contains(&Trap::StandIn);
+        let is_meant = config.accept.contains(&FindingId::StandIn);
         let told = stand_ins.iter().filter(|_| !is_meant);
         let problems = told.map(StandIn::problem).collect();
         let mut draft = Draft {
@@ -376,7 +376,7 @@ impl Plan {
     ) -> (Refused, Result<Plan, Error>) {
         let options = Options {
             take_over,
-            doubt: Doubt::Recorded,
+            doubt: OnUnreadable::Recorded,
             ..Options::default()
         };
         Plan::make(host, config, state, &options).unwrap_or_else(|err| (Vec::new(), Err(err)))
@@ -390,7 +390,7 @@ impl Plan {
         let mut errors = self
             .problems
             .iter()
-            .filter(|problem| problem.severity == Severity::Error);
+            .filter(|problem| problem.severity == Severity::Critical);
         let Some(first) = errors.next() else {
             return Ok(());
         };
@@ -463,7 +463,7 @@ struct Draft<'a> {
     options: &'a Options,
     groups: Vec<Group>,
     skipped: Vec<Skipped>,
-    problems: Vec<Problem>,
+    problems: Vec<Finding>,
 }
 
 impl Draft<'_> {

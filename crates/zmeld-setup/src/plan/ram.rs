@@ -226,7 +226,7 @@ impl Draft<'_> {
         let accepted = self
             .config
             .accept
-            .contains(&zmeld_config::Trap::ZramWithZswap);
+            .contains(&zmeld_config::FindingId::ZramWithZswap);
         let enabled = self
             .machine
             .zswap

@@ -14,7 +14,7 @@ use zmeld_linux::Host;
 use crate::error::Error;
 use crate::journal::State;
 use zmeld_config::{
-    Codec, Config, Kind, MeldMode, Problem, RamDevice, RamDriver, Severity, Tier, Trap,
+    Codec, Config, Finding, FindingId, Kind, MeldMode, RamDevice, RamDriver, Severity, Tier,
 };
 use zmeld_observe::machine::{Feature, Machine};
 
@@ -45,13 +45,13 @@ impl StandIn {
     }
 
     /// The same for a list of problems.
-    pub(super) fn problem(&self) -> Problem {
-        Problem::new(
+    pub(super) fn problem(&self) -> Finding {
+        Finding::new(
             Severity::Warning,
             format!("tier.{}.kind", self.tier),
             format!("{}; {}", self.words(), self.way_out),
         )
-        .of(Trap::StandIn)
+        .of(FindingId::StandIn)
     }
 }
 

@@ -7,7 +7,7 @@ use zmeld_advice::{beside, ActiveSwap, CompressedPlace};
 use crate::error::Error;
 use crate::step::Step;
 use crate::steps::SwapOff;
-use zmeld_config::{Discard, Kind, Problem, RamDevice, Severity, Trap};
+use zmeld_config::{Discard, Finding, FindingId, Kind, RamDevice, Severity};
 use zmeld_migrate::import::{import, Imported, Tool};
 
 use super::{areas, Draft, Group, Steps};
@@ -121,7 +121,7 @@ impl Draft<'_> {
             return;
         }
         // No trap to accept: who accepts a second device is not told of one at boot.
-        self.problems.push(Problem::new(
+        self.problems.push(Finding::new(
             Severity::Warning,
             GROUP,
             format!(
@@ -149,13 +149,13 @@ impl Draft<'_> {
         let page_size = rustix::param::page_size() as u64;
         for (tier, priority) in areas(config) {
             let (trap, place) = match &tier.kind {
-                Kind::Zswap(_) => (Trap::ZramWithZswap, CompressedPlace::Pool),
+                Kind::Zswap(_) => (FindingId::ZramWithZswap, CompressedPlace::Pool),
                 Kind::Ram(device) => {
                     let limit = device.memory_limit.map_or(0, |limit| limit.bytes(ram));
                     let size = device.size.bytes(ram);
                     let place =
                         CompressedPlace::device(i32::from(priority), size, limit, page_size);
-                    (Trap::SecondDevice, place)
+                    (FindingId::SecondDevice, place)
                 }
                 Kind::Disk(_) => continue,
             };
@@ -177,7 +177,7 @@ impl Draft<'_> {
             };
             let (severity, comes) = match stands {
                 true => (Severity::Warning, "this tier is"),
-                false => (Severity::Error, "this tier would come"),
+                false => (Severity::Critical, "this tier would come"),
             };
             for other in others {
                 let Some(what) = beside(place, CompressedPlace::of(other, page_size), ram) else {

@@ -4,7 +4,7 @@
 use zmeld_advice::size::{holds, is_oversized, RATIO_ASSUMED};
 use zmeld_report::units::bytes;
 
-use zmeld_config::{at_least_ram, Kind, Problem, RamDevice, Severity, Trap};
+use zmeld_config::{at_least_ram, Finding, FindingId, Kind, RamDevice, Severity};
 
 use super::{Draft, Group};
 use zmeld_observe::image::Image;
@@ -13,14 +13,14 @@ use zmeld_observe::image::Image;
 const TABLE_PART: u64 = 50;
 
 impl Draft<'_> {
-    pub(super) fn warn(&mut self, trap: Trap, key: &str, what: String) {
+    pub(super) fn warn(&mut self, trap: FindingId, key: &str, what: String) {
         self.problem(Severity::Warning, trap, key, what);
     }
 
-    pub(super) fn problem(&mut self, severity: Severity, trap: Trap, key: &str, what: String) {
+    pub(super) fn problem(&mut self, severity: Severity, trap: FindingId, key: &str, what: String) {
         if !self.config.accept.contains(&trap) {
             self.problems
-                .push(Problem::new(severity, key, what).of(trap));
+                .push(Finding::new(severity, key, what).of(trap));
         }
     }
 
@@ -59,7 +59,7 @@ impl Draft<'_> {
         }
         let names: Vec<&str> = unlimited.map(|(name, _)| name.as_str()).collect();
         self.warn(
-            Trap::NoMemoryLimit,
+            FindingId::NoMemoryLimit,
             "",
             format!(
                 "the tiers {} take {} of pages together, RAM is {}, and nothing limits the \
@@ -86,7 +86,7 @@ impl Draft<'_> {
             // What the file shows by itself is said where it is read.
             if size >= ram && !at_least_ram(&device.size) {
                 self.warn(
-                    Trap::NoMemoryLimit,
+                    FindingId::NoMemoryLimit,
                     &format!("{}.size", Group::of_tier(name)),
                     format!(
                         "{} takes pages as large as RAM ({}) and more, and nothing limits the \
@@ -103,13 +103,13 @@ impl Draft<'_> {
             None => "the rule of thumb",
         };
         let severity = if full > ram as f64 {
-            Severity::Error
+            Severity::Critical
         } else {
             Severity::Warning
         };
         self.problem(
             severity,
-            Trap::NoMemoryLimit,
+            FindingId::NoMemoryLimit,
             &format!("{}.size", Group::of_tier(name)),
             format!(
                 "{} of pages at a ratio of {ratio:.1} ({measured}) take {} when it is full, and \
@@ -127,7 +127,7 @@ impl Draft<'_> {
         if !is_oversized(size, limit, measured) {
             return;
         }
-        self.problems.push(Problem::new(
+        self.problems.push(Finding::new(
             Severity::Warning,
             format!("{}.size", Group::of_tier(name)),
             format!(
@@ -148,7 +148,7 @@ impl Draft<'_> {
         if table < ram / TABLE_PART {
             return;
         }
-        self.problems.push(Problem::new(
+        self.problems.push(Finding::new(
             Severity::Warning,
             format!("{}.size", Group::of_tier(name)),
             format!(
@@ -191,7 +191,7 @@ impl Draft<'_> {
         };
         if let Some(lack) = image.lack() {
             let what = format!("{} ({}); {}", lack.what, lack.evidence, lack.way_out);
-            self.warn(Trap::Hibernation, "", what);
+            self.warn(FindingId::Hibernation, "", what);
         }
     }
 
@@ -215,6 +215,6 @@ impl Draft<'_> {
             other.shown(),
             other.priority
         );
-        self.warn(Trap::LruInversion, &Group::of_tier(first), what);
+        self.warn(FindingId::LruInversion, &Group::of_tier(first), what);
     }
 }

@@ -9,7 +9,7 @@ use zmeld_report::units::count;
 use crate::error::Error;
 use crate::step::Step;
 use crate::steps::SetValue;
-use zmeld_config::{Kind, Problem, Severity, Source, Swappiness, Trap};
+use zmeld_config::{Finding, FindingId, Kind, Severity, Source, Swappiness};
 use zmeld_observe::is_spinning;
 
 use super::{Draft, Group, Steps};
@@ -75,7 +75,7 @@ impl Draft<'_> {
         };
         let measured = self.measured_swappiness();
         if wanted.swappiness == Some(Swappiness::Auto) && measured.is_none() {
-            self.problems.push(Problem::new(
+            self.problems.push(Finding::new(
                 Severity::Warning,
                 "tunables.swappiness",
                 "cannot be measured: no drive may be read; it stays as it is (write a \
@@ -103,7 +103,7 @@ impl Draft<'_> {
                 }
                 // A boot is not to be without swap for it.
                 let what = format!("kernel {} has no {path}; remove it", self.machine.kernel);
-                self.warn(Trap::UnusedRule, &key, what);
+                self.warn(FindingId::UnusedRule, &key, what);
                 continue;
             };
             steps.add_over(
@@ -164,7 +164,7 @@ impl Draft<'_> {
     fn fitting_read_ahead(&self) -> Option<String> {
         let config = self.config;
         let is_left_out = config.tunables.page_cluster.is_none() && !self.options.only_named;
-        let is_meant = config.accept.contains(&Trap::ReadAhead);
+        let is_meant = config.accept.contains(&FindingId::ReadAhead);
         let has_device = config
             .tiers
             .iter()

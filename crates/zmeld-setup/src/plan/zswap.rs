@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::step::Step;
 use crate::steps::SetValue;
-use zmeld_config::{Kind, Trap, Zswap};
+use zmeld_config::{FindingId, Kind, Zswap};
 use zmeld_observe::crypto::{compressors, has_compressor, ZWORD};
 use zmeld_observe::machine::ZSWAP;
 
@@ -36,7 +36,7 @@ impl Draft<'_> {
             let path = format!("{ZSWAP}/{name}");
             let Some(now) = self.host.read_optional(&path)? else {
                 self.warn(
-                    Trap::UnusedRule,
+                    FindingId::UnusedRule,
                     &format!("{}.{name}", steps.name),
                     format!(
                         "kernel {} has no choice of it; remove it",

@@ -16,7 +16,7 @@ use super::swap_on::switch_off;
 use super::{thing, Thing};
 use crate::error::Error;
 use crate::identity::Identity;
-use crate::room::{self, Coming};
+use crate::room::{self, PlannedCapacity};
 use crate::step::{left_as_it_is, MadeDevice, Record, Reversible, StepContext};
 use zmeld_config::Discard;
 use zmeld_linux::command::Invocation;
@@ -43,7 +43,7 @@ impl Reversible for SwapOff {
         };
         // By force: swapoff fails then, or programs are killed.
         if !context.force {
-            room::check_machine(context.host, &[swap.path], Coming::default())?;
+            room::check_machine(context.host, &[swap.path], PlannedCapacity::default())?;
         }
         Ok(Some(swap.priority.to_string()))
     }

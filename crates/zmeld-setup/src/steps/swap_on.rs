@@ -12,7 +12,7 @@ use super::{pin, thing, Thing};
 use crate::error::Error;
 use crate::event::Event;
 use crate::identity::{self, Identity};
-use crate::room::{self, Coming, Watch};
+use crate::room::{self, PlannedCapacity, Watch};
 use crate::step::{left_as_it_is, path_of, DeviceRef, MadeDevice, Record, Reversible, StepContext};
 use zmeld_config::Discard;
 use zmeld_linux::command::{self, Ending, Invocation};
@@ -264,9 +264,9 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
     let is_guarded = !context.force && total_bytes > 0;
     let mut watch = Watch::default();
     if is_guarded {
-        room::check_machine(context.host, &areas, Coming::default())?;
+        room::check_machine(context.host, &areas, PlannedCapacity::default())?;
         let found;
-        (found, watch) = Watch::begin(context.host, &areas, Coming::default())?;
+        (found, watch) = Watch::begin(context.host, &areas, PlannedCapacity::default())?;
         room::refuse(found.overfull)?;
     }
     let (host, stop) = (context.host, context.stop);

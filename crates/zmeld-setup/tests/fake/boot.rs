@@ -189,7 +189,7 @@ fn a_boot_goes_on_without_a_tier_that_is_wrong() {
     let loaded = load().unwrap();
     assert_eq!(loaded.config.tiers, config(&[FAST, SECOND].concat()).tiers);
     assert_eq!(loaded.left_out.len(), 1);
-    assert!(loaded.left_out[0].key.starts_with("tier.wrong"));
+    assert!(loaded.left_out[0].about.starts_with("tier.wrong"));
     let file = machine.path("/etc/zmeld.toml");
     let named = Config::load_at_boot("/".as_ref(), Some(&file)).unwrap();
     assert_eq!(named.config, loaded.config);
@@ -246,7 +246,10 @@ fn a_dead_drive_keeps_no_other_tier_set_up() {
     machine.silence("/dev/sdc1");
     let text = [FAST, DRIVE].concat();
     let findings = machine.findings(&text);
-    assert!(findings.iter().all(|it| it.id != "journal"), "{findings:?}");
+    assert!(
+        findings.iter().all(|it| it.name() != "journal"),
+        "{findings:?}"
+    );
     machine.fail_swapoff("/dev/sdc1");
     machine.down().unwrap_err();
     let swaps = machine.text("/proc/swaps");

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use zmeld_config::{Config, Problem};
+use zmeld_config::{Config, Finding};
 use zmeld_linux::command::{Ending, Finished, Invocation};
 use zmeld_linux::host::{Access, Direct};
 use zmeld_linux::Host;
@@ -23,7 +23,7 @@ use zmeld_setup::journal::{Journal, State};
 use zmeld_setup::outstanding::Outstanding;
 use zmeld_setup::plan::{against, Options, Plan};
 use zmeld_setup::Error;
-use zmeld_status::findings::{findings, Finding};
+use zmeld_status::findings::findings;
 
 /// What happens at an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -368,7 +368,7 @@ impl Machine {
     }
 
     /// What a check of that configuration says besides.
-    pub fn against(&self, config: &Config) -> Vec<Problem> {
+    pub fn against(&self, config: &Config) -> Vec<Finding> {
         let host = self.host();
         let state = State::read(&host).unwrap();
         let seen = zmeld_observe::machine::Machine::read(&host).unwrap();

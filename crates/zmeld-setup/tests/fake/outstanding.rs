@@ -97,8 +97,8 @@ fn machine() -> Machine {
 /// What status says of it.
 fn not_applied(machine: &Machine, text: &str) -> Vec<String> {
     let all = machine.findings(text);
-    let found = all.iter().filter(|found| found.id == "not-applied");
-    let line = |it: &Finding| format!("{}: {} ({})", it.subject, it.what, it.evidence);
+    let found = all.iter().filter(|found| found.name() == "not-applied");
+    let line = |it: &Finding| format!("{}: {} ({})", it.about, it.what, it.why);
     found.map(line).collect()
 }
 

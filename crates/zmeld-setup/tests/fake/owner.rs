@@ -33,8 +33,8 @@ fn is_refused(machine: &Machine, config: &Config, said: &str) {
     assert!(err.contains(said), "{err}");
     assert_eq!(machine.text("/proc/swaps").lines().count(), 1);
     let problems = machine.against(config);
-    let is_told = |it: &zmeld_config::Problem| {
-        it.severity == Severity::Error && it.to_string().contains(said)
+    let is_told = |it: &zmeld_config::Finding| {
+        it.severity == Severity::Critical && it.to_string().contains(said)
     };
     assert!(problems.iter().any(is_told), "{problems:?}");
     let outstanding = Outstanding::read(&machine.host(), Some(config));

@@ -38,8 +38,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use zmeld_config::Problem;
-use zmeld_status::findings::Finding;
+use zmeld_config::Finding;
 
 /// A machine, and what can be done to it.
 pub trait Case {
@@ -248,16 +247,16 @@ impl<T: ToString> FromIterator<T> for Outcome {
 /// A line for each finding.
 pub fn of_findings(found: &[Finding]) -> Outcome {
     let line = |it: &Finding| {
-        let about = format!("{} {} {}", it.id, it.severity.name(), it.subject);
-        format!("{about}: {} ({}); {}", it.what, it.evidence, it.remedy)
+        let about = format!("{} {} {}", it.name(), it.severity.name(), it.about);
+        format!("{about}: {} ({}); {}", it.what, it.why, it.remedy)
     };
     found.iter().map(line).collect()
 }
 
 /// A line for each problem.
-pub fn of_problems(problems: &[Problem]) -> Vec<String> {
-    let line = |it: &Problem| {
-        let trap = it.trap.map_or("", |trap| trap.name());
+pub fn of_problems(problems: &[Finding]) -> Vec<String> {
+    let line = |it: &Finding| {
+        let trap = it.name();
         format!("{:?}[{trap}] {it}", it.severity)
     };
     problems.iter().map(line).collect()

@@ -1,29 +1,25 @@
 //! What was asked for and is not so: the kernel, another tool or a missing module
 //! silently decided otherwise.
 
-use super::{Found, View};
+use super::{Finding, View};
 use zmeld_setup::outstanding::Way;
 
 /// What `zmeld up` would change: see [`zmeld_setup::outstanding`].
-pub(super) fn not_applied(view: &View) -> Vec<Found> {
+pub(super) fn not_applied(view: &View) -> Vec<Finding> {
     let way_out = way_out(&view.outstanding.way);
     let changes = view.outstanding.changes.iter();
-    let changes = changes.map(|change| {
-        Found::new(
-            change.subject.as_str(),
-            change.what.as_str(),
-            change.evidence.as_str(),
-            way_out.as_str(),
-        )
+    let changes = changes.map(|change| Finding {
+        remedy: way_out.clone(),
+        ..change.clone()
     });
     let otherwise = view.outstanding.otherwise.iter().map(|problem| {
-        Found::new(
-            problem.key.trim_start_matches("tier."),
+        Finding::of_machine(
+            problem.about.trim_start_matches("tier."),
             problem.what.as_str(),
             "",
             format!(
                 "change {} in the configuration, or what it names on this machine",
-                problem.key
+                problem.about
             ),
         )
     });
@@ -32,10 +28,10 @@ pub(super) fn not_applied(view: &View) -> Vec<Found> {
 }
 
 /// A drive that is to be encrypted, and everything on it can be read.
-pub(super) fn in_plain(view: &View) -> Vec<Found> {
+pub(super) fn in_plain(view: &View) -> Vec<Finding> {
     let found = view.outstanding.in_plain.iter().map(|(tier, path)| {
         let shown = path.display();
-        Found::new(
+        Finding::of_machine(
             tier.as_str(),
             "its pages are to be encrypted, and are written as they are",
             format!("{shown} is swapped to without encryption"),
@@ -51,7 +47,7 @@ pub(super) fn in_plain(view: &View) -> Vec<Found> {
 /// Another compressor than the kernel's command line names: the kernel falls back in
 /// silence where it has none of that name and cannot load it that early. What the
 /// configuration names counts more.
-pub(super) fn zswap_compressor(view: &View) -> Vec<Found> {
+pub(super) fn zswap_compressor(view: &View) -> Vec<Finding> {
     let named = view
         .wanted
         .zswap()
@@ -65,7 +61,7 @@ pub(super) fn zswap_compressor(view: &View) -> Vec<Found> {
     if *asked == zswap.compressor {
         return Vec::new();
     }
-    vec![Found::new(
+    vec![Finding::of_machine(
         "zswap",
         format!("the kernel's command line names {asked} for it, and it has another compressor"),
         format!("zswap.compressor={asked}, and zswap has {}", zswap.compressor),
@@ -76,11 +72,11 @@ pub(super) fn zswap_compressor(view: &View) -> Vec<Found> {
 }
 
 /// zram where zmeld's own driver was asked for.
-pub(super) fn stand_in(view: &View) -> Vec<Found> {
+pub(super) fn stand_in(view: &View) -> Vec<Finding> {
     let is_set_up = |name: &str| view.applied.is_some_and(|it| it.tier(name).is_some());
     let stand_ins = view.outstanding.stand_ins.iter();
     let found = stand_ins.filter(|it| is_set_up(&it.tier)).map(|it| {
-        Found::new(
+        Finding::of_machine(
             it.tier.as_str(),
             format!(
                 "{} was asked for, and a {} device stands in for it, without what only {} does",
@@ -106,9 +102,9 @@ pub(super) fn way_out(way: &Way) -> String {
 }
 
 /// A run that was killed, and nobody carried on.
-fn interrupted(view: &View) -> Option<Found> {
+fn interrupted(view: &View) -> Option<Finding> {
     let applied = view.applied.filter(|applied| !applied.complete)?;
-    Some(Found::new(
+    Some(Finding::of_machine(
         "zmeld up",
         "it was interrupted, and only a part is set up",
         format!(

@@ -4,21 +4,21 @@ use zmeld_advice::{beside, CompressedPlace, ZswapFacts};
 use zmeld_report::units::bytes;
 
 use super::applied::way_out;
-use super::{Found, View};
-use zmeld_config::Trap;
+use super::{Finding, View};
+use zmeld_config::FindingId;
 use zmeld_observe::image::Image;
 use zmeld_observe::{Device, Swap};
 use zmeld_setup::outstanding::Way;
 
 /// zswap takes the pages first and hands a zram device compressed data's worth of
 /// trouble: pages are compressed twice, and the figures of both mislead.
-pub(super) fn zram_with_zswap(view: &View) -> Vec<Found> {
+pub(super) fn zram_with_zswap(view: &View) -> Vec<Finding> {
     let Some(zswap) = view.now.zswap.as_ref().filter(|zswap| zswap.enabled) else {
         return Vec::new();
     };
     view.compressed()
         .map(|(swap, device)| {
-            Found::new(
+            Finding::of_machine(
                 &device.name,
                 "zswap is on in front of a compressed device: pages are compressed twice, and \
                  the device sees only what zswap throws out",
@@ -65,7 +65,7 @@ fn take_over(view: &View) -> String {
 
 /// A device that another tool set up beside zmeld's own. What the plan refuses is on
 /// where the other came later, or an earlier zmeld let it pass.
-pub(super) fn second_device(view: &View) -> Vec<Found> {
+pub(super) fn second_device(view: &View) -> Vec<Finding> {
     let page_size = view.now.page_size;
     let ram = view.now.memory.total_bytes;
     let place = |(swap, device): &(&Swap, &Device)| {
@@ -80,7 +80,7 @@ pub(super) fn second_device(view: &View) -> Vec<Found> {
     let found = others.iter().filter_map(|other| {
         let what = beside(place(first), place(other), ram)?;
         let (swap, device) = other;
-        Some(Found::new(
+        Some(Finding::of_machine(
             &device.name,
             format!(
                 "another tool set it up, and it stands beside {}: {what}",
@@ -103,7 +103,7 @@ pub(super) fn second_device(view: &View) -> Vec<Found> {
 
 /// A compressed device above a disk by priority alone fills with what was swapped
 /// first, the coldest pages; what comes later, and is needed sooner, goes to disk.
-pub(super) fn lru_inversion(view: &View) -> Vec<Found> {
+pub(super) fn lru_inversion(view: &View) -> Vec<Finding> {
     if has_little_disk_swap(view) {
         return Vec::new();
     }
@@ -113,7 +113,7 @@ pub(super) fn lru_inversion(view: &View) -> Vec<Found> {
             let below = view
                 .disks()
                 .find(|disk| disk.area.priority < above.area.priority)?;
-            Some(Found::new(
+            Some(Finding::of_machine(
                 &device.name,
                 format!(
                     "{} stands above {} by priority alone: when it is full, cold pages stay in \
@@ -150,7 +150,8 @@ fn has_little_disk_swap(view: &View) -> bool {
 /// The disk that a device without writeback stands above or beside, unless that is meant.
 fn beside_disk<'a>(view: &View<'a>, swap: &Swap) -> Option<&'a Swap> {
     let is_backed = |device: &Device| device.backing.is_some();
-    let is_meant = view.wanted.accept.contains(&Trap::LruInversion) || has_little_disk_swap(view);
+    let is_meant =
+        view.wanted.accept.contains(&FindingId::LruInversion) || has_little_disk_swap(view);
     if is_meant || view.now.device_of(swap).is_some_and(is_backed) {
         return None;
     }
@@ -187,13 +188,13 @@ fn zswap_instead(view: &View, swap: &Swap, device: &Device, disk: &Swap) -> Stri
 }
 
 /// Pages are dealt out in turn to areas of equal priority, fast or slow.
-pub(super) fn equal_priority(view: &View) -> Vec<Found> {
+pub(super) fn equal_priority(view: &View) -> Vec<Finding> {
     view.compressed()
         .filter_map(|(area, device)| {
             let other = view
                 .disks()
                 .find(|disk| disk.area.priority == area.area.priority)?;
-            Some(Found::new(
+            Some(Finding::of_machine(
                 &device.name,
                 format!(
                     "{} and {} have the same priority, so pages go to RAM and to disk in turn",
@@ -216,7 +217,7 @@ pub(super) fn equal_priority(view: &View) -> Vec<Found> {
 }
 
 /// What is in RAM is not there after power-off: an image needs swap on a drive.
-pub(super) fn hibernation(view: &View) -> Vec<Found> {
+pub(super) fn hibernation(view: &View) -> Vec<Finding> {
     let Some(resume) = &view.now.hibernation.resume else {
         return Vec::new();
     };
@@ -229,6 +230,6 @@ pub(super) fn hibernation(view: &View) -> Vec<Found> {
         bytes: view.now.hibernation.image_bytes,
     };
     let lack = image.lack().into_iter();
-    lack.map(|lack| Found::new("hibernation", lack.what, lack.evidence, lack.way_out))
+    lack.map(|lack| Finding::of_machine("hibernation", lack.what, lack.evidence, lack.way_out))
         .collect()
 }

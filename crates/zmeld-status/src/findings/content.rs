@@ -2,7 +2,7 @@
 
 use zmeld_report::units::{bytes, percent};
 
-use super::{Found, View};
+use super::{Finding, View};
 use zmeld_observe::{share, Driver};
 
 /// From this share on, incompressible pages are worth a thought.
@@ -13,7 +13,7 @@ const SAME_FILLED_HIGH: f64 = 0.3;
 const RATIO_LOW: f64 = 1.5;
 
 /// A ratio at which swapping to RAM hardly saves RAM.
-pub(super) fn low_ratio(view: &View) -> Vec<Found> {
+pub(super) fn low_ratio(view: &View) -> Vec<Finding> {
     view.filled()
         .filter_map(|device| {
             let held = device.held?;
@@ -32,7 +32,7 @@ pub(super) fn low_ratio(view: &View) -> Vec<Found> {
             let stronger = ["zstd", "lz4hc", "deflate"].iter().find(|codec| {
                 device.codec != **codec && device.codecs.iter().any(|offered| offered == *codec)
             });
-            Some(Found::new(
+            Some(Finding::of_machine(
                 &device.name,
                 what,
                 format!(
@@ -53,7 +53,7 @@ pub(super) fn low_ratio(view: &View) -> Vec<Found> {
 }
 
 /// Many pages do not compress: they cost as much RAM in swap as outside.
-pub(super) fn incompressible(view: &View) -> Vec<Found> {
+pub(super) fn incompressible(view: &View) -> Vec<Finding> {
     view.filled()
         .filter_map(|device| {
             let pages = device.held?.incompressible_pages;
@@ -63,7 +63,7 @@ pub(super) fn incompressible(view: &View) -> Vec<Found> {
                 return None;
             }
             let name = &device.name;
-            Some(Found::new(
+            Some(Finding::of_machine(
                 name,
                 "many of its pages do not compress, and cost as much RAM as before they were \
                  swapped out",
@@ -92,7 +92,7 @@ pub(super) fn incompressible(view: &View) -> Vec<Found> {
 
 /// Many pages repeat one word. Pages of zeros do not reach a device from Linux
 /// 6.12 on, so there these are others.
-pub(super) fn same_filled(view: &View) -> Vec<Found> {
+pub(super) fn same_filled(view: &View) -> Vec<Finding> {
     view.now
         .devices
         .iter()
@@ -112,7 +112,7 @@ pub(super) fn same_filled(view: &View) -> Vec<Found> {
                 true => "; none of them are zeros, which this kernel keeps from the device",
                 false => ", most of them probably zeros",
             };
-            Some(Found::new(
+            Some(Finding::of_machine(
                 &device.name,
                 "many of its pages repeat one word: they take no memory, and its ratio is better for it",
                 format!(

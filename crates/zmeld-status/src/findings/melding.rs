@@ -2,7 +2,7 @@
 
 use zmeld_report::units::{count, percent};
 
-use super::{Found, View};
+use super::{Finding, View};
 use zmeld_observe::share;
 
 /// From this share of sampled duplicates on, a pass is worth it: about that share of
@@ -11,7 +11,7 @@ const DUPLICATES_WORTH: f64 = zmeld_advice::meld::WORTH;
 
 /// A page that does not have its fingerprint any more: memory or the module is
 /// damaged.
-pub(super) fn mismatch(view: &View) -> Vec<Found> {
+pub(super) fn mismatch(view: &View) -> Vec<Finding> {
     view.now
         .devices
         .iter()
@@ -21,7 +21,7 @@ pub(super) fn mismatch(view: &View) -> Vec<Found> {
             if wrong == 0 {
                 return None;
             }
-            Some(Found::new(
+            Some(Finding::of_machine(
                 &device.name,
                 "pages did not come back as they were written; reads of them failed",
                 format!("{} pages did not have their fingerprint", count(wrong)),
@@ -37,7 +37,7 @@ pub(super) fn mismatch(view: &View) -> Vec<Found> {
 
 /// A codec encoded pages to bytes that do not give them back. `check_writes` kept them
 /// from being used.
-pub(super) fn encode_errors(view: &View) -> Vec<Found> {
+pub(super) fn encode_errors(view: &View) -> Vec<Finding> {
     view.now
         .devices
         .iter()
@@ -47,7 +47,7 @@ pub(super) fn encode_errors(view: &View) -> Vec<Found> {
             if wrong == 0 {
                 return None;
             }
-            Some(Found::new(
+            Some(Finding::of_machine(
                 &device.name,
                 "a codec encoded pages wrongly; they were kept as they are",
                 format!("{} pages did not decode to what they were", count(wrong)),
@@ -63,7 +63,7 @@ pub(super) fn encode_errors(view: &View) -> Vec<Found> {
 }
 
 /// A sample found duplicates, and melding is off.
-pub(super) fn unused(view: &View) -> Vec<Found> {
+pub(super) fn unused(view: &View) -> Vec<Finding> {
     view.now
         .devices
         .iter()
@@ -74,7 +74,7 @@ pub(super) fn unused(view: &View) -> Vec<Found> {
             if part < DUPLICATES_WORTH || !idle {
                 return None;
             }
-            Some(Found::new(
+            Some(Finding::of_machine(
                 &device.name,
                 "a sample found pages that repeat, and they are not melded",
                 format!(
@@ -92,7 +92,7 @@ pub(super) fn unused(view: &View) -> Vec<Found> {
 }
 
 /// Melding is on and finds nothing.
-pub(super) fn not_worth(view: &View) -> Vec<Found> {
+pub(super) fn not_worth(view: &View) -> Vec<Finding> {
     view.filled()
         .filter_map(|device| {
             let melding = device.melding.as_ref()?;
@@ -102,7 +102,7 @@ pub(super) fn not_worth(view: &View) -> Vec<Found> {
             if melding.mode != "inline" || probes < PROBES_MIN || rate >= HIT_RATE_MIN {
                 return None;
             }
-            Some(Found::new(
+            Some(Finding::of_machine(
                 &device.name,
                 "every write looks for its twin, and hardly any has one",
                 format!(

@@ -22,93 +22,21 @@ mod pressure;
 mod sizing;
 mod upkeep;
 
-use serde::Serialize;
 use zmeld_advice::SwapKinds;
 
 use zmeld_config::Config;
+pub use zmeld_config::{Finding, FindingId, Severity};
 use zmeld_observe::applied::Applied;
 use zmeld_observe::{Device, Observation, Swap};
 use zmeld_setup::outstanding::Outstanding;
 
-/// How much a finding matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// Could be better.
-    Notice,
-    /// Costs memory or time now, or will when memory gets short.
-    Warning,
-    /// Data is damaged, or requests fail.
-    Critical,
-}
-
-impl Severity {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Severity::Notice => "notice",
-            Severity::Warning => "warning",
-            Severity::Critical => "critical",
-        }
-    }
-}
-
-/// Something that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-pub struct Finding {
-    /// The rule's name, which stays the same.
-    pub id: &'static str,
-    /// How much it matters.
-    pub severity: Severity,
-    /// The tier, device or setting that it is about.
-    pub subject: String,
-    /// What is wrong, a sentence.
-    pub what: String,
-    /// The numbers that say so.
-    pub evidence: String,
-    /// What to do: a command, or a line of the configuration.
-    pub remedy: String,
-}
-
 /// A rule.
 pub struct Rule {
-    /// Its name.
-    pub id: &'static str,
-    /// How much what it finds matters, at most.
+    /// What it finds.
+    pub id: FindingId,
+    /// How much that matters, at most.
     pub severity: Severity,
-    check: fn(&View) -> Vec<Found>,
-}
-
-/// What a rule says, without what is the rule's.
-struct Found {
-    subject: String,
-    what: String,
-    evidence: String,
-    remedy: String,
-    at_most: Severity,
-}
-
-impl Found {
-    fn new(
-        subject: impl Into<String>,
-        what: impl Into<String>,
-        evidence: impl Into<String>,
-        remedy: impl Into<String>,
-    ) -> Found {
-        Found {
-            subject: subject.into(),
-            what: what.into(),
-            evidence: evidence.into(),
-            remedy: remedy.into(),
-            at_most: Severity::Critical,
-        }
-    }
-
-    /// It matters less than what the rule finds else.
-    fn at_most(mut self, severity: Severity) -> Found {
-        self.at_most = severity;
-        self
-    }
+    check: fn(&View) -> Vec<Finding>,
 }
 
 /// What rules look at.
@@ -170,10 +98,10 @@ fn is_experiment(path: &str) -> bool {
 const JUDGED_FROM: u64 = zmeld_advice::codec::JUDGED_FROM;
 
 macro_rules! rules {
-    ($($id:literal, $severity:ident, $check:path;)*) => {
+    ($($id:ident, $severity:ident, $check:path;)*) => {
         /// Every rule, the gravest first.
         pub const RULES: &[Rule] = &[$(Rule {
-            id: $id,
+            id: FindingId::$id,
             severity: Severity::$severity,
             check: $check,
         },)*];
@@ -181,49 +109,49 @@ macro_rules! rules {
 }
 
 rules! {
-    "verify-mismatch", Critical, melding::mismatch;
-    "encode-errors", Critical, melding::encode_errors;
-    "failed-writes", Critical, sizing::failed_writes;
-    "not-encrypted", Critical, applied::in_plain;
-    "oom-kills", Critical, pressure::oom_kills;
-    "group-oom-kills", Warning, pressure::group_oom_kills;
-    "zram-with-zswap", Warning, combination::zram_with_zswap;
-    "second-device", Warning, combination::second_device;
-    "lru-inversion", Warning, combination::lru_inversion;
-    "equal-priority", Warning, combination::equal_priority;
-    "hibernation", Warning, combination::hibernation;
-    "not-applied", Warning, applied::not_applied;
-    "stand-in", Warning, applied::stand_in;
-    "zswap-compressor", Warning, applied::zswap_compressor;
-    "no-memory-limit", Warning, sizing::no_memory_limit;
-    "oversized", Warning, sizing::oversized;
-    "near-limit", Warning, sizing::near_limit;
-    "zswap-full", Warning, sizing::zswap_full;
-    "group-refused", Warning, sizing::group_refused;
-    "pressure", Warning, pressure::high;
-    "low-ratio", Warning, content::low_ratio;
-    "stale-slots", Warning, upkeep::stale_slots;
-    "discard-blocked", Warning, upkeep::discard_blocked;
-    "unreadable-notes", Warning, upkeep::unreadable_notes;
-    "no-watch", Warning, upkeep::no_watch;
-    "mounted-without-discard", Notice, upkeep::mounted_without_discard;
-    "unused-rule", Notice, upkeep::nothing_fires;
-    "two-guards", Notice, upkeep::two_guards;
-    "two-reclaimers", Notice, upkeep::two_reclaimers;
-    "incompressible", Notice, content::incompressible;
-    "same-filled", Notice, content::same_filled;
-    "swappiness", Notice, pressure::swappiness;
-    "read-ahead", Notice, pressure::read_ahead;
-    "duplicates-unused", Notice, melding::unused;
-    "pass-not-worth", Notice, melding::not_worth;
+    VerifyMismatch, Critical, melding::mismatch;
+    EncodeErrors, Critical, melding::encode_errors;
+    FailedWrites, Critical, sizing::failed_writes;
+    NotEncrypted, Critical, applied::in_plain;
+    OomKills, Critical, pressure::oom_kills;
+    GroupOomKills, Warning, pressure::group_oom_kills;
+    ZramWithZswap, Warning, combination::zram_with_zswap;
+    SecondDevice, Warning, combination::second_device;
+    LruInversion, Warning, combination::lru_inversion;
+    EqualPriority, Warning, combination::equal_priority;
+    Hibernation, Warning, combination::hibernation;
+    NotApplied, Warning, applied::not_applied;
+    StandIn, Warning, applied::stand_in;
+    ZswapCompressor, Warning, applied::zswap_compressor;
+    NoMemoryLimit, Warning, sizing::no_memory_limit;
+    Oversized, Warning, sizing::oversized;
+    NearLimit, Warning, sizing::near_limit;
+    ZswapFull, Warning, sizing::zswap_full;
+    GroupRefused, Warning, sizing::group_refused;
+    Pressure, Warning, pressure::high;
+    LowRatio, Warning, content::low_ratio;
+    StaleSlots, Warning, upkeep::stale_slots;
+    DiscardBlocked, Warning, upkeep::discard_blocked;
+    UnreadableNotes, Warning, upkeep::unreadable_notes;
+    NoWatch, Warning, upkeep::no_watch;
+    MountedWithoutDiscard, Notice, upkeep::mounted_without_discard;
+    UnusedRule, Notice, upkeep::nothing_fires;
+    TwoGuards, Notice, upkeep::two_guards;
+    TwoReclaimers, Notice, upkeep::two_reclaimers;
+    Incompressible, Notice, content::incompressible;
+    SameFilled, Notice, content::same_filled;
+    Swappiness, Notice, pressure::swappiness;
+    ReadAhead, Notice, pressure::read_ahead;
+    DuplicatesUnused, Notice, melding::unused;
+    PassNotWorth, Notice, melding::not_worth;
 }
 
 /// Nobody means data to be lost or to be read: these are shown, whatever is accepted.
-const OF_DATA: [&str; 4] = [
-    "verify-mismatch",
-    "encode-errors",
-    "failed-writes",
-    "not-encrypted",
+const OF_DATA: [FindingId; 4] = [
+    FindingId::VerifyMismatch,
+    FindingId::EncodeErrors,
+    FindingId::FailedWrites,
+    FindingId::NotEncrypted,
 ];
 
 /// What is wrong now, the gravest first. What the configuration accepts by name
@@ -237,19 +165,14 @@ pub fn findings(now: &Observation, outstanding: &Outstanding) -> Vec<Finding> {
         applied: outstanding.applied.as_ref(),
         outstanding,
     };
-    let accepted =
-        |id: &str| !OF_DATA.contains(&id) && wanted.accept.iter().any(|trap| trap.name() == id);
+    let accepted = |id: &FindingId| !OF_DATA.contains(id) && wanted.accept.contains(id);
     let mut all: Vec<Finding> = RULES
         .iter()
-        .filter(|rule| !accepted(rule.id))
+        .filter(|rule| !accepted(&rule.id))
         .flat_map(|rule| {
             (rule.check)(&view).into_iter().map(|found| Finding {
-                id: rule.id,
-                severity: rule.severity.min(found.at_most),
-                subject: found.subject,
-                what: found.what,
-                evidence: found.evidence,
-                remedy: found.remedy,
+                severity: rule.severity.min(found.severity),
+                ..found.of(rule.id)
             })
         })
         .collect();

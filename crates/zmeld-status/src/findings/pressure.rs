@@ -3,7 +3,7 @@
 use zmeld_report::units::{bytes, count};
 
 use super::applied::way_out;
-use super::{is_experiment, Found, Severity, View};
+use super::{is_experiment, Finding, Severity, View};
 use zmeld_config::Swappiness;
 use zmeld_linux::command::Invocation;
 use zmeld_observe::{share, Group, Pressure};
@@ -18,11 +18,11 @@ const AVAILABLE_ENOUGH: f64 = 0.2;
 const AT_LIMIT: f64 = 0.9;
 
 /// Processes were killed lately because the machine had no memory left.
-pub(super) fn oom_kills(view: &View) -> Vec<Found> {
+pub(super) fn oom_kills(view: &View) -> Vec<Finding> {
     let lately = &view.now.lately;
     let mut found = Vec::new();
     if lately.oom_kills > 0 {
-        found.push(Found::new(
+        found.push(Finding::of_machine(
             "memory",
             "the kernel killed processes because the machine had no memory left",
             format!("{} {}", count(lately.oom_kills), lately.words()),
@@ -31,7 +31,7 @@ pub(super) fn oom_kills(view: &View) -> Vec<Found> {
         ));
     }
     if lately.unattributed_oom_kills > 0 {
-        let kills = Found::new(
+        let kills = Finding::of_machine(
             "memory",
             "the kernel killed processes: by the machine, or at limits of control groups that \
              are gone",
@@ -42,13 +42,16 @@ pub(super) fn oom_kills(view: &View) -> Vec<Found> {
             ),
             "dmesg | grep -i oom-kill says which, and why (constraint=CONSTRAINT_MEMCG: a group)",
         );
-        found.push(kills.at_most(Severity::Warning));
+        found.push(Finding {
+            severity: Severity::Warning,
+            ..kills
+        });
     }
     found
 }
 
 /// Processes were killed lately at a control group's own limit.
-pub(super) fn group_oom_kills(view: &View) -> Vec<Found> {
+pub(super) fn group_oom_kills(view: &View) -> Vec<Finding> {
     let lately = &view.now.lately;
     let kills = lately.group_oom_kills.iter();
     kills
@@ -56,7 +59,7 @@ pub(super) fn group_oom_kills(view: &View) -> Vec<Found> {
         .map(|(path, kills)| {
             let group = view.now.groups.iter().find(|group| group.path == *path);
             let limit = group.and_then(|group| group.memory_max_bytes);
-            Found::new(
+            Finding::of_machine(
                 format!("cgroup {path}"),
                 "the kernel killed processes at its limit, or at one below it; the machine was \
                  not out of memory",
@@ -89,15 +92,15 @@ fn waited(pressure: &Pressure) -> String {
 
 /// Tasks wait for memory more than they should: the machine's, or that of a control
 /// group that is at its limit while the machine has memory.
-pub(super) fn high(view: &View) -> Vec<Found> {
-    let mut found: Vec<Found> = view.now.groups.iter().filter_map(group_waits).collect();
+pub(super) fn high(view: &View) -> Vec<Finding> {
+    let mut found: Vec<Finding> = view.now.groups.iter().filter_map(group_waits).collect();
     let memory = &view.now.memory;
     let has_memory = share(memory.available_bytes, memory.total_bytes) >= AVAILABLE_ENOUGH;
     let Some(pressure) = view.now.pressure.filter(is_high) else {
         return found;
     };
     if !has_memory {
-        found.push(Found::new(
+        found.push(Finding::of_machine(
             "memory",
             "tasks wait for memory: the machine is short of it",
             waited(&pressure),
@@ -114,7 +117,7 @@ const GROUPS_NAMED: usize = 3;
 
 /// Tasks wait while the machine has memory, and no group says that its own do: those
 /// of version 1 do not tell, and one may be gone.
-fn some_group_waits(view: &View, pressure: &Pressure) -> Option<Found> {
+fn some_group_waits(view: &View, pressure: &Pressure) -> Option<Finding> {
     let full = |group: &&Group| match (group.memory_bytes, group.memory_max_bytes) {
         (Some(used), Some(limit)) => share(used, limit) >= AT_LIMIT,
         _ => false,
@@ -131,7 +134,7 @@ fn some_group_waits(view: &View, pressure: &Pressure) -> Option<Found> {
         return None;
     }
     let memory = &view.now.memory;
-    let found = Found::new(
+    let found = Finding::of_machine(
         "memory",
         "tasks wait for memory, and the machine is not short of it: a control group was at its \
          own limit",
@@ -150,7 +153,7 @@ fn some_group_waits(view: &View, pressure: &Pressure) -> Option<Found> {
     Some(found)
 }
 
-fn group_waits(group: &Group) -> Option<Found> {
+fn group_waits(group: &Group) -> Option<Finding> {
     let pressure = group.pressure.filter(is_high)?;
     if is_experiment(&group.path) {
         return None;
@@ -158,7 +161,7 @@ fn group_waits(group: &Group) -> Option<Found> {
     let limit = group.memory_max_bytes?;
     let used = group.memory_bytes?;
     (share(used, limit) >= AT_LIMIT).then(|| {
-        Found::new(
+        Finding::of_machine(
             format!("cgroup {}", group.path),
             "its tasks wait for memory: it is at its own limit",
             format!(
@@ -183,7 +186,7 @@ fn by_file(is_set: bool, line: &str, now: &str) -> String {
 }
 
 /// Swappiness that does not fit the kind of swap.
-pub(super) fn swappiness(view: &View) -> Vec<Found> {
+pub(super) fn swappiness(view: &View) -> Vec<Finding> {
     let Some(value) = view.now.tunables.swappiness else {
         return Vec::new();
     };
@@ -192,7 +195,7 @@ pub(super) fn swappiness(view: &View) -> Vec<Found> {
     let below = |least: u8| value < u64::from(least);
     let above = |most: u8| value > u64::from(most);
     if kinds.swappiness_min().is_some_and(below) {
-        return vec![Found::new(
+        return vec![Finding::of_machine(
             "vm.swappiness",
             "it is low for swap in RAM: caches are dropped, and read from disk again, before \
              cold pages are compressed",
@@ -206,7 +209,7 @@ pub(super) fn swappiness(view: &View) -> Vec<Found> {
     }
     let spinning = view.disks().find(|disk| disk.stand.is_spinning());
     match spinning {
-        Some(disk) if kinds.swappiness_max().is_some_and(above) => vec![Found::new(
+        Some(disk) if kinds.swappiness_max().is_some_and(above) => vec![Finding::of_machine(
             "vm.swappiness",
             "it is high for swap on a spinning disk, which reads random pages no faster than \
              files",
@@ -225,7 +228,7 @@ pub(super) fn swappiness(view: &View) -> Vec<Found> {
 }
 
 /// Reading neighbours ahead pays on disks; from RAM each page costs decompressing.
-pub(super) fn read_ahead(view: &View) -> Vec<Found> {
+pub(super) fn read_ahead(view: &View) -> Vec<Finding> {
     let fits = view.kinds().page_cluster().map(u64::from);
     let value = view.now.tunables.page_cluster;
     let (Some(value), Some(fits)) = (value, fits) else {
@@ -237,7 +240,7 @@ pub(super) fn read_ahead(view: &View) -> Vec<Found> {
     let has_own = view
         .compressed()
         .any(|(swap, _)| view.is_own(swap) && view.wanted.tunables.page_cluster.is_none());
-    vec![Found::new(
+    vec![Finding::of_machine(
         "vm.page-cluster",
         "swap in RAM is read ahead: pages are decompressed that nobody asked \
          for",

@@ -5,7 +5,7 @@ use zmeld_report::units::{bytes, count, percent};
 use zmeld_advice::size::{holds, is_oversized, limit_percent, RATIO_ASSUMED};
 use zmeld_advice::{Basis, Sizing};
 
-use super::{Found, View};
+use super::{Finding, View};
 use zmeld_observe::applied::AppliedTier;
 use zmeld_observe::{share, Device, Group, Swap};
 
@@ -14,7 +14,7 @@ const NEARLY_FULL: f64 = 0.9;
 
 /// Writes that the device refused lately (no memory, or the limit), and reads that it
 /// ever did: those lost pages.
-pub(super) fn failed_writes(view: &View) -> Vec<Found> {
+pub(super) fn failed_writes(view: &View) -> Vec<Finding> {
     view.now
         .devices
         .iter()
@@ -26,7 +26,7 @@ pub(super) fn failed_writes(view: &View) -> Vec<Found> {
                 0 => "no limit".to_owned(),
                 limit => format!("a limit of {}", bytes(limit)),
             };
-            Found::new(
+            Finding::of_machine(
                 &device.name,
                 match device.io.failed_reads {
                     0 => "writes failed: there was no memory, or the limit was reached",
@@ -55,7 +55,7 @@ pub(super) fn failed_writes(view: &View) -> Vec<Found> {
 }
 
 /// Without a limit, pages that do not compress can fill RAM with swap.
-pub(super) fn no_memory_limit(view: &View) -> Vec<Found> {
+pub(super) fn no_memory_limit(view: &View) -> Vec<Finding> {
     let ram = view.now.memory.total_bytes;
     let open = |(_, device): &(&Swap, &Device)| device.held.unwrap_or_default().limit_bytes == 0;
     let together = view.compressed().filter(open);
@@ -65,7 +65,7 @@ pub(super) fn no_memory_limit(view: &View) -> Vec<Found> {
     view.compressed()
         .filter(|it| is_trap && open(it))
         .map(|(_, device)| {
-            Found::new(
+            Finding::of_machine(
                 &device.name,
                 "there is no limit to the RAM it may take: pages that do not compress can fill \
                  RAM with swap",
@@ -85,7 +85,7 @@ pub(super) fn no_memory_limit(view: &View) -> Vec<Found> {
 }
 
 /// A disk size that even a good ratio cannot back with the memory that there is.
-pub(super) fn oversized(view: &View) -> Vec<Found> {
+pub(super) fn oversized(view: &View) -> Vec<Finding> {
     let ram = view.now.memory.total_bytes;
     view.compressed()
         .filter_map(|(_, device)| {
@@ -98,7 +98,7 @@ pub(super) fn oversized(view: &View) -> Vec<Found> {
             if room == 0 || !is_oversized(device.size_bytes, room, measured) {
                 return None;
             }
-            Some(Found::new(
+            Some(Finding::of_machine(
                 &device.name,
                 "its size promises more than memory can hold: the machine runs out of memory \
                  while swap still seems free",
@@ -177,13 +177,13 @@ fn smaller(view: &View, device: &Device, measured: Option<f64>) -> String {
 }
 
 /// Nearly at the memory limit, or nearly all slots taken.
-pub(super) fn near_limit(view: &View) -> Vec<Found> {
+pub(super) fn near_limit(view: &View) -> Vec<Finding> {
     let mut found = Vec::new();
     for device in &view.now.devices {
         let held = device.held.unwrap_or_default();
         let fill = share(held.memory_used_bytes, held.limit_bytes);
         if held.limit_bytes > 0 && fill >= NEARLY_FULL {
-            found.push(Found::new(
+            found.push(Finding::of_machine(
                 &device.name,
                 "it is close to its memory limit: at the limit, writes fail",
                 format!(
@@ -217,7 +217,7 @@ pub(super) fn near_limit(view: &View) -> Vec<Found> {
             .all(|swap| swap.area.fill() >= NEARLY_FULL);
     if all_full {
         let memory = &view.now.memory;
-        found.push(Found::new(
+        found.push(Finding::of_machine(
             "swap",
             "swap is nearly full: when it is, the kernel kills processes",
             format!(
@@ -233,7 +233,7 @@ pub(super) fn near_limit(view: &View) -> Vec<Found> {
 
 /// A group that has nearly all of the swap that it may have: what is over stays in its
 /// RAM, and past its limit there the kernel kills its programs.
-fn group_near_limit(group: &Group) -> Option<Found> {
+fn group_near_limit(group: &Group) -> Option<Finding> {
     let limit = group.swap_max_bytes.filter(|limit| *limit > 0)?;
     let fill = share(group.swap_bytes, limit);
     if fill < NEARLY_FULL || super::is_experiment(&group.path) {
@@ -244,7 +244,7 @@ fn group_near_limit(group: &Group) -> Option<Found> {
         (Some(used), None) => format!("{} of memory, without a limit of its own", bytes(used)),
         _ => "its memory is not counted".to_owned(),
     };
-    Some(Found::new(
+    Some(Finding::of_machine(
         format!("cgroup {}", group.path),
         "it has nearly all of the swap that it may have: further pages stay in RAM, and at its \
          memory limit the kernel kills its programs",
@@ -262,7 +262,7 @@ fn group_near_limit(group: &Group) -> Option<Found> {
 }
 
 /// A zswap pool at its limit sends pages straight to disk.
-pub(super) fn zswap_full(view: &View) -> Vec<Found> {
+pub(super) fn zswap_full(view: &View) -> Vec<Finding> {
     let Some(zswap) = view.now.zswap.as_ref().filter(|zswap| zswap.enabled) else {
         return Vec::new();
     };
@@ -272,7 +272,7 @@ pub(super) fn zswap_full(view: &View) -> Vec<Found> {
         return Vec::new();
     }
     let hits = zswap.counters.get("pool_limit_hit");
-    vec![Found::new(
+    vec![Finding::of_machine(
         "zswap",
         "its pool is at its limit: further pages go straight to disk",
         format!(
@@ -302,14 +302,14 @@ pub(super) fn zswap_full(view: &View) -> Vec<Found> {
 }
 
 /// A control group that wanted more swap than it may have.
-pub(super) fn group_refused(view: &View) -> Vec<Found> {
+pub(super) fn group_refused(view: &View) -> Vec<Finding> {
     view.now
         .groups
         .iter()
         .map(|group| (group, view.now.lately.refused(group)))
         .filter(|(_, refused)| *refused > 0)
         .map(|(group, refused)| {
-            Found::new(
+            Finding::of_machine(
                 format!("cgroup {}", group.path),
                 "its limit refused it swap: its pages stay in RAM, and it may be killed",
                 format!(

@@ -2,7 +2,7 @@
 
 use zmeld_report::units::{bytes, count, percent};
 
-use super::{Found, View};
+use super::{Finding, Severity, View};
 use zmeld_config::GUARDS_NOTHING;
 use zmeld_observe::{lately, share};
 
@@ -10,7 +10,7 @@ use zmeld_observe::{lately, share};
 const STALE_SHARE: f64 = 0.1;
 
 /// The device holds clearly more than swap uses: frees were missed.
-pub(super) fn stale_slots(view: &View) -> Vec<Found> {
+pub(super) fn stale_slots(view: &View) -> Vec<Finding> {
     view.compressed()
         .filter_map(|(swap, device)| {
             let stored = device.held?.stored_bytes;
@@ -20,7 +20,7 @@ pub(super) fn stale_slots(view: &View) -> Vec<Found> {
             if stale < super::JUDGED_FROM || share(stale, stored) < STALE_SHARE {
                 return None;
             }
-            Some(Found::new(
+            Some(Finding::of_machine(
                 &device.name,
                 "it keeps pages that swap has given back",
                 format!(
@@ -43,7 +43,7 @@ pub(super) fn stale_slots(view: &View) -> Vec<Found> {
 }
 
 /// Swap on something that stands on RAM, through layers that stop discards.
-pub(super) fn discard_blocked(view: &View) -> Vec<Found> {
+pub(super) fn discard_blocked(view: &View) -> Vec<Finding> {
     view.now
         .swaps
         .iter()
@@ -60,7 +60,7 @@ pub(super) fn discard_blocked(view: &View) -> Vec<Found> {
             if top.discards {
                 return None;
             }
-            Some(Found::new(
+            Some(Finding::of_machine(
                 swap.area.shown(),
                 format!(
                     "it stands on {} through {}, which passes no discards: memory of freed \
@@ -90,7 +90,7 @@ pub(super) fn discard_blocked(view: &View) -> Vec<Found> {
 }
 
 /// A file system keeps the blocks of deleted files until it discards them.
-pub(super) fn mounted_without_discard(view: &View) -> Vec<Found> {
+pub(super) fn mounted_without_discard(view: &View) -> Vec<Finding> {
     view.now
         .devices
         .iter()
@@ -100,7 +100,7 @@ pub(super) fn mounted_without_discard(view: &View) -> Vec<Found> {
                 .as_ref()
                 .filter(|mounted| !mounted.discards)?;
             let held = device.held?;
-            Some(Found::new(
+            Some(Finding::of_machine(
                 &device.name,
                 format!(
                     "the file system at {} does not discard: memory of deleted files does not \
@@ -120,13 +120,13 @@ pub(super) fn mounted_without_discard(view: &View) -> Vec<Found> {
 }
 
 /// Two that end programs may end two where one would have done.
-pub(super) fn two_guards(view: &View) -> Vec<Found> {
+pub(super) fn two_guards(view: &View) -> Vec<Finding> {
     let guard = view.wanted.watch.guard.as_ref();
     let is_on = guard.is_some_and(|guard| !guard.end.is_empty());
     let others = view.now.other_guards.iter().filter(|_| is_on);
     others
         .map(|other| {
-            Found::new(
+            Finding::of_machine(
                 other,
                 "it ends programs when memory is short, as [watch.guard] does",
                 format!("{other} runs, and [watch.guard] end names groups"),
@@ -138,12 +138,12 @@ pub(super) fn two_guards(view: &View) -> Vec<Found> {
 
 /// Two that reclaim ahead of time: what one takes and is needed again, the other is blamed
 /// for, and each takes what the other has left for a reason.
-pub(super) fn two_reclaimers(view: &View) -> Vec<Found> {
+pub(super) fn two_reclaimers(view: &View) -> Vec<Finding> {
     if view.wanted.watch.reclaim.is_none() {
         return Vec::new();
     }
     let found = view.now.damon_reclaim.iter().map(|damon| {
-        Found::new(
+        Finding::of_machine(
             &damon.name,
             "DAMON reclaims memory ahead of time, as [watch.reclaim] does, and knows neither \
              its limits nor what it protects",
@@ -158,7 +158,7 @@ pub(super) fn two_reclaimers(view: &View) -> Vec<Found> {
 }
 
 /// Writeback and recompression only happen when somebody asks, each time.
-pub(super) fn nothing_fires(view: &View) -> Vec<Found> {
+pub(super) fn nothing_fires(view: &View) -> Vec<Finding> {
     let mut found = Vec::from_iter(ends_nothing(view));
     found.extend(guarded_in_vain(view));
     for device in view.now.devices.iter().filter(|device| device.initialised) {
@@ -167,7 +167,7 @@ pub(super) fn nothing_fires(view: &View) -> Vec<Found> {
         let never = device.backed.unwrap_or_default().written_bytes == 0;
         if let Some(backing) = device.backing.as_ref().filter(|_| never) {
             if view.wanted.watch.writeback.is_none() {
-                found.push(Found::new(
+                found.push(Finding::of_machine(
                     name,
                     "it has a backing device, and nothing writes pages back to it",
                     format!(
@@ -184,7 +184,7 @@ pub(super) fn nothing_fires(view: &View) -> Vec<Found> {
                 .iter()
                 .map(|(priority, codec)| format!("{codec} ({priority})"))
                 .collect();
-            found.push(Found::new(
+            found.push(Finding::of_machine(
                 name,
                 "it has a codec for recompression, and no rule fires it",
                 format!(
@@ -196,7 +196,7 @@ pub(super) fn nothing_fires(view: &View) -> Vec<Found> {
             ));
         }
         if let (Some(0), Some(backing)) = (device.writeback_limit_bytes, &device.backing) {
-            found.push(Found::new(
+            found.push(Finding::of_machine(
                 name,
                 "its writeback limit is used up: nothing is written back any more",
                 format!(
@@ -212,13 +212,13 @@ pub(super) fn nothing_fires(view: &View) -> Vec<Found> {
 }
 
 /// A guard that could end nothing.
-fn ends_nothing(view: &View) -> Option<Found> {
+fn ends_nothing(view: &View) -> Option<Finding> {
     let rule = view.wanted.watch.guard.as_ref()?;
     if rule.end.is_empty() {
         // It makes room by the other rules.
         let is_alone = view.wanted.watch.is_guard_alone();
         return is_alone.then(|| {
-            Found::new(
+            Finding::of_machine(
                 "watch.guard",
                 "it can neither make room nor end anything",
                 "[watch.guard] has no end, and there is no other rule",
@@ -236,7 +236,7 @@ fn ends_nothing(view: &View) -> Option<Found> {
         true => "all that is there of it is protected".to_owned(),
         false => format!("no control group is called {}", seen.unmatched.join(", ")),
     };
-    Some(Found::new(
+    Some(Finding::of_machine(
         "watch.guard",
         "it could end nothing: no group that it may end is there now",
         format!("end = {}; {evidence}", names.join(", ")),
@@ -245,14 +245,14 @@ fn ends_nothing(view: &View) -> Option<Found> {
 }
 
 /// Names in the guard's rule that are no group now, as `zmeld config check` has them.
-fn guarded_in_vain(view: &View) -> Vec<Found> {
+fn guarded_in_vain(view: &View) -> Vec<Finding> {
     let gaps = view.outstanding.guard.iter().flatten();
-    let gaps = gaps.filter(|gap| !gap.is_form);
+    let gaps = gaps.filter(|gap| gap.severity > Severity::Notice);
     gaps.map(|gap| {
-        Found::new(
+        Finding::of_machine(
             "watch.guard",
-            gap.so,
-            format!("{}: {}", gap.key, gap.why),
+            gap.what.as_str(),
+            format!("{}: {}", gap.about, gap.why),
             "another name: systemd-cgls lists the groups; or remove it",
         )
     })
@@ -260,9 +260,9 @@ fn guarded_in_vain(view: &View) -> Vec<Found> {
 }
 
 /// Rules that nobody carries out: the kernel does none of it by itself.
-pub(super) fn no_watch(view: &View) -> Vec<Found> {
+pub(super) fn no_watch(view: &View) -> Vec<Finding> {
     let missing = |name: &str, unit: &str, rules: &str| {
-        Found::new(
+        Finding::of_machine(
             name,
             format!("there are rules, and no {name} runs that carries them out"),
             format!("rules: {rules}; no process is {name}"),
@@ -287,12 +287,12 @@ pub(super) fn no_watch(view: &View) -> Vec<Found> {
 
 /// The notes that tell what happened lately cannot be used: kills and refused writes
 /// go untold.
-pub(super) fn unreadable_notes(view: &View) -> Vec<Found> {
+pub(super) fn unreadable_notes(view: &View) -> Vec<Finding> {
     let warnings = view.now.warnings.iter();
     warnings
         .filter(|warning| warning.path == lately::FILE)
         .map(|warning| {
-            Found::new(
+            Finding::of_machine(
                 lately::FILE,
                 "the events of the last hour are unknown",
                 warning.to_string(),

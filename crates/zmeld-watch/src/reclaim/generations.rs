@@ -33,7 +33,7 @@ use zmeld_linux::{counters, Host, HostError, KernelVersion};
 use zmeld_config::Span;
 
 use super::group::beyond_kept;
-use super::{Place, Round, Way, PIECE_BYTES, RELEASE};
+use super::{ChosenMechanism, ReclaimTarget, Round, PIECE_BYTES, RELEASE};
 
 /// As much of the file is read: what is told of groups behind that is not known.
 const READ_MAX: usize = 16 << 20;
@@ -111,7 +111,7 @@ pub(super) fn is_lasting(err: &HostError) -> bool {
 
 /// What the kernel told in this round.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct LruGenSnapshot {
     /// Of each place, by its path: those with that path, and those below it.
     groups: BTreeMap<PathBuf, Vec<Group>>,
     /// There is room in swap.
@@ -122,15 +122,15 @@ pub(super) struct Told {
     pub is_cut: bool,
 }
 
-impl Told {
+impl LruGenSnapshot {
     /// What it tells of those places and of what is below them.
     ///
     /// # Errors
     /// When it cannot be read.
     pub fn read<'a>(
         host: &Host,
-        places: impl Iterator<Item = &'a Place>,
-    ) -> Result<Told, HostError> {
+        places: impl Iterator<Item = &'a ReclaimTarget>,
+    ) -> Result<LruGenSnapshot, HostError> {
         let memory = host.read_optional(meminfo::PATH)?.unwrap_or_default();
         let free = Meminfo::new(&memory).bytes("SwapFree");
         let release = host.read_optional(RELEASE)?.unwrap_or_default();
@@ -143,8 +143,8 @@ impl Told {
             text.truncate(last.unwrap_or(0));
         }
         let paths = places.filter_map(|place| match &place.way {
-            Way::Generations(path) => Some(path.as_path()),
-            Way::Group => None,
+            ChosenMechanism::Generations(path) => Some(path.as_path()),
+            ChosenMechanism::Group => None,
         });
         let paths: BTreeSet<&Path> = paths.collect();
         // No place is below another, so that the last one that is not behind it is the one.
@@ -165,7 +165,7 @@ impl Told {
                 groups.entry(place.to_path_buf()).or_default().push(group);
             }
         }
-        Ok(Told {
+        Ok(LruGenSnapshot {
             groups,
             has_swap: free.is_some_and(|bytes| bytes > 0),
             is_without_files: is_new,
@@ -253,7 +253,7 @@ impl Walks {
         &mut self,
         host: &Host,
         mut due: Vec<Due>,
-        told: &mut Told,
+        told: &mut LruGenSnapshot,
         round: &Round,
     ) -> Result<(), HostError> {
         let now = round.by_now();
@@ -452,12 +452,12 @@ impl Generations {
     }
 
     /// Whether something was told of it.
-    pub fn is_known(&self, told: &Told) -> bool {
+    pub fn is_known(&self, told: &LruGenSnapshot) -> bool {
         told.knows(&self.path)
     }
 
     /// Where the youngest generation is old enough for another one to begin.
-    pub fn due(&self, told: &Told, group: &Path) -> Vec<Due> {
+    pub fn due(&self, told: &LruGenSnapshot, group: &Path) -> Vec<Due> {
         let page = rustix::param::page_size() as u64;
         let length_ms = (self.idle_ms / u64::from(IN_IDLE_TIME)).max(1);
         let mut all = Vec::new();
@@ -493,7 +493,7 @@ impl Generations {
     pub fn idle_bytes(
         &self,
         host: &Host,
-        told: &Told,
+        told: &LruGenSnapshot,
         group: &Path,
         round: &Round,
     ) -> Result<u64, HostError> {
@@ -513,7 +513,7 @@ impl Generations {
     pub fn reclaim(
         &mut self,
         host: &Host,
-        told: &Told,
+        told: &LruGenSnapshot,
         group: &Path,
         wanted: u64,
         round: &Round,
@@ -566,7 +566,7 @@ impl Generations {
     fn idle(
         &self,
         host: &Host,
-        told: &Told,
+        told: &LruGenSnapshot,
         group: &Path,
         round: &Round,
     ) -> Result<Vec<Idle>, HostError> {
@@ -676,7 +676,7 @@ struct Has {
 }
 
 impl Has {
-    fn read(host: &Host, folder: &Path, told: &Told) -> Result<Has, HostError> {
+    fn read(host: &Host, folder: &Path, told: &LruGenSnapshot) -> Result<Has, HostError> {
         let number = |file: &str| -> Result<u64, HostError> {
             let text = host.read_optional(folder.join(file))?;
             Ok(text.and_then(|text| text.parse().ok()).unwrap_or(0))

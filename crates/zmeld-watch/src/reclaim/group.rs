@@ -38,7 +38,7 @@ pub(super) struct Reading {
 
 /// What may come back of what was reclaimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Of {
+pub(super) enum Scope {
     /// Only what can be swapped.
     Swapped,
     /// That, and files.
@@ -53,7 +53,7 @@ impl Reading {
     pub fn take(
         host: &Host,
         group: &Path,
-        of: Of,
+        of: Scope,
         at: Instant,
     ) -> Result<Option<Reading>, HostError> {
         let text = |name: &str| host.read_optional(group.join(name));
@@ -68,12 +68,12 @@ impl Reading {
         let counted = |name: &str| counters::value(&stat, name).unwrap_or(0);
         let (refaults, swapped_in) = match of {
             // What comes back on another node is no refault for the kernel, by its generations.
-            Of::Swapped => (
+            Scope::Swapped => (
                 counted("workingset_refault_anon"),
                 counted("pswpin") + counted("zswpin") + counted("swpin_zero"),
             ),
             // Up to 5.8 files alone were counted, under one name.
-            Of::All => (
+            Scope::All => (
                 counted("workingset_refault_anon")
                     + counted("workingset_refault_file")
                     + counted("workingset_refault"),

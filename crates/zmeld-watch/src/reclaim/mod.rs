@@ -32,7 +32,7 @@ use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::{Host, HostError};
 use zmeld_report::units::{bytes, percent};
 
-use self::generations::{Generations, Taken, Told, Walks};
+use self::generations::{Generations, LruGenSnapshot, Taken, Walks};
 use self::group::{beyond_kept, History, Reading};
 use self::pace::{Cost, Pace, Turn, MEMORY_MIN};
 use super::WatchEvent;
@@ -138,14 +138,14 @@ pub fn selection(rule: &ReclaimRule) -> Selection<'_> {
 
 /// By what a group's memory is reclaimed.
 #[derive(Debug)]
-enum By {
+enum ActiveMechanism {
     /// The kernel's generations of its pages.
     Generations(Generations),
     /// The group's file `memory.reclaim`.
     Group,
 }
 
-impl By {
+impl ActiveMechanism {
     /// None where the group is gone, or nobody measures pressure.
     fn reading(
         &self,
@@ -154,45 +154,46 @@ impl By {
         at: Instant,
     ) -> Result<Option<Reading>, HostError> {
         let of = match self {
-            By::Generations(_) => group::Of::Swapped,
-            By::Group => group::Of::All,
+            ActiveMechanism::Generations(_) => group::Scope::Swapped,
+            ActiveMechanism::Group => group::Scope::All,
         };
         Reading::take(host, group, of, at)
     }
 
     fn name(&self) -> &'static str {
         match self {
-            By::Generations(_) => "lru_gen",
-            By::Group => "memory.reclaim",
+            ActiveMechanism::Generations(_) => "lru_gen",
+            ActiveMechanism::Group => "memory.reclaim",
         }
     }
 }
 
 /// From where memory is to be reclaimed.
 #[derive(Debug, Clone)]
-struct Place {
+struct ReclaimTarget {
     shown: String,
-    way: Way,
+    way: ChosenMechanism,
     /// Why so.
     why: String,
 }
 
 /// By what.
 #[derive(Debug, Clone)]
-enum Way {
+enum ChosenMechanism {
     /// Generations of the group with that path, as the kernel tells it.
     Generations(PathBuf),
     /// The group's file.
     Group,
 }
 
-impl Place {
-    fn by(&self, rule: &ReclaimRule) -> By {
+impl ReclaimTarget {
+    fn by(&self, rule: &ReclaimRule) -> ActiveMechanism {
         match &self.way {
-            Way::Generations(path) => {
-                By::Generations(Generations::new(path.clone(), rule.idle_after.duration()))
-            }
-            Way::Group => By::Group,
+            ChosenMechanism::Generations(path) => ActiveMechanism::Generations(Generations::new(
+                path.clone(),
+                rule.idle_after.duration(),
+            )),
+            ChosenMechanism::Group => ActiveMechanism::Group,
         }
     }
 }
@@ -243,10 +244,10 @@ pub(super) struct Reclaimer {
     chosen: Option<Instant>,
     noted: Option<Instant>,
     targets: Targets,
-    places: BTreeMap<PathBuf, Place>,
-    followed: BTreeMap<PathBuf, Followed>,
+    places: BTreeMap<PathBuf, ReclaimTarget>,
+    followed: BTreeMap<PathBuf, TrackedGroup>,
     /// What the kernel's generations were in this round, where they are used.
-    told: Option<Told>,
+    told: Option<LruGenSnapshot>,
     walks: Walks,
     /// Not all of them were told, and that was said.
     is_cut: bool,
@@ -269,9 +270,9 @@ pub(super) struct Reclaimer {
 
 /// A group that is reclaimed from.
 #[derive(Debug)]
-struct Followed {
+struct TrackedGroup {
     shown: String,
-    by: By,
+    by: ActiveMechanism,
     /// Why by that.
     why: String,
     first: Reading,
@@ -438,13 +439,13 @@ impl Reclaimer {
         host: &Host,
         now: Instant,
         listener: &mut dyn FnMut(WatchEvent),
-    ) -> Option<Told> {
+    ) -> Option<LruGenSnapshot> {
         let mut ways = self.places.values().map(|place| &place.way);
-        if !ways.any(|way| matches!(way, Way::Generations(_))) {
+        if !ways.any(|way| matches!(way, ChosenMechanism::Generations(_))) {
             return None;
         }
         let began = Instant::now();
-        let told = Told::read(host, self.places.values());
+        let told = LruGenSnapshot::read(host, self.places.values());
         self.walks.have_read(began.elapsed(), now);
         match told {
             Ok(told) => {
@@ -479,7 +480,7 @@ impl Reclaimer {
         let mut due = Vec::new();
         for (group, followed) in &self.followed {
             let is_there = !followed.is_other && self.places.contains_key(group);
-            if let (By::Generations(generations), true) = (&followed.by, is_there) {
+            if let (ActiveMechanism::Generations(generations), true) = (&followed.by, is_there) {
                 due.extend(generations.due(told, group));
             }
         }
@@ -555,8 +556,9 @@ impl Reclaimer {
         for (group, followed) in &mut self.followed {
             let way = places.get(group).map(|place| &place.way);
             match (&followed.by, way) {
-                (By::Group, Some(Way::Group)) => {}
-                (By::Generations(known), Some(Way::Generations(path))) if known.path() == path => {}
+                (ActiveMechanism::Group, Some(ChosenMechanism::Group)) => {}
+                (ActiveMechanism::Generations(known), Some(ChosenMechanism::Generations(path)))
+                    if known.path() == path => {}
                 // Made anew in its turn.
                 _ => followed.is_other = true,
             }
@@ -569,7 +571,7 @@ impl Reclaimer {
         &self,
         host: &Host,
         hierarchy: &Hierarchy,
-    ) -> Result<BTreeMap<PathBuf, Place>, Error> {
+    ) -> Result<BTreeMap<PathBuf, ReclaimTarget>, Error> {
         let no_generations = self.no_generations.as_ref().and_then(|it| it.1.clone());
         let no_swap = group::no_swap(host);
         let mut places = BTreeMap::new();
@@ -585,7 +587,7 @@ impl Reclaimer {
                 (None, Some(why)) if mechanism == Mechanism::Auto => Some(why.to_owned()),
                 (known, _) => known.clone(),
             };
-            let by_age = || Way::Generations(path_of(hierarchy, group));
+            let by_age = || ChosenMechanism::Generations(path_of(hierarchy, group));
             let (way, why) = match (mechanism, why_not) {
                 (Mechanism::Auto, None) => (by_age(), BY_AGE.to_owned()),
                 (Mechanism::LruGen, None) => (by_age(), SAID_SO.to_owned()),
@@ -597,15 +599,17 @@ impl Reclaimer {
                     lacking = Some(NO_FILE.to_owned());
                     continue;
                 }
-                (Mechanism::Auto, Some(why_not)) => (Way::Group, format!("{BY_KERNEL}; {why_not}")),
-                (Mechanism::MemoryReclaim, _) => (Way::Group, BY_KERNEL.to_owned()),
+                (Mechanism::Auto, Some(why_not)) => {
+                    (ChosenMechanism::Group, format!("{BY_KERNEL}; {why_not}"))
+                }
+                (Mechanism::MemoryReclaim, _) => (ChosenMechanism::Group, BY_KERNEL.to_owned()),
             };
             if !has("memory.pressure") {
                 lacking = Some(NO_PRESSURE.to_owned());
                 continue;
             }
             let shown = shown.clone();
-            places.insert(group.clone(), Place { shown, way, why });
+            places.insert(group.clone(), ReclaimTarget { shown, way, why });
         }
         match (places.is_empty(), lacking) {
             (false, _) => Ok(places),
@@ -658,7 +662,7 @@ impl Reclaimer {
             self.followed.remove(group);
             let by = place.by(&self.rule);
             if let Some(first) = by.reading(host, group, now)? {
-                let mut followed = Followed::new(place, by, &self.rule, first);
+                let mut followed = TrackedGroup::new(place, by, &self.rule, first);
                 followed.history.add(first);
                 if self.dry_run && first.memory_bytes >= MEMORY_MIN {
                     let text = format!(
@@ -688,7 +692,7 @@ impl Reclaimer {
         }
         if self.dry_run {
             let text = match &followed.by {
-                By::Generations(generations) => {
+                ActiveMechanism::Generations(generations) => {
                     let Some(told) = told else { return Ok(()) };
                     let idle = generations.idle_bytes(host, told, group, round)?;
                     let idle_after = generations.idle_after();
@@ -705,7 +709,7 @@ impl Reclaimer {
                         ),
                     }
                 }
-                By::Group => format!("would reclaim {}", bytes(wanted)),
+                ActiveMechanism::Group => format!("would reclaim {}", bytes(wanted)),
             };
             listener(WatchEvent::Reclaim(&followed.shown, text));
             return Ok(());
@@ -722,7 +726,7 @@ impl Reclaimer {
         }
         // What refuses once costs the group no account.
         match followed.reclaim(host, told, group, wanted, round) {
-            Err(Error::Host(err)) if matches!(followed.by, By::Generations(_)) => {
+            Err(Error::Host(err)) if matches!(followed.by, ActiveMechanism::Generations(_)) => {
                 self.refused_generations(err, listener);
             }
             Err(err) => self.fail(err, listener),
@@ -752,9 +756,14 @@ impl Reclaimer {
     }
 }
 
-impl Followed {
-    fn new(place: &Place, by: By, rule: &ReclaimRule, first: Reading) -> Followed {
-        Followed {
+impl TrackedGroup {
+    fn new(
+        place: &ReclaimTarget,
+        by: ActiveMechanism,
+        rule: &ReclaimRule,
+        first: Reading,
+    ) -> TrackedGroup {
+        TrackedGroup {
             shown: place.shown.clone(),
             by,
             why: place.why.clone(),
@@ -773,7 +782,7 @@ impl Followed {
     fn lacks_something(
         &mut self,
         host: &Host,
-        told: Option<&Told>,
+        told: Option<&LruGenSnapshot>,
         group: &Path,
         listener: &mut dyn FnMut(WatchEvent),
     ) -> Result<bool, Error> {
@@ -784,13 +793,13 @@ impl Followed {
         };
         let is_kept = |host| beyond_kept(host, group).map(|bytes| bytes == 0);
         let why = match &self.by {
-            By::Generations(generations) => match group::no_swap(host) {
+            ActiveMechanism::Generations(generations) => match group::no_swap(host) {
                 Some(why) => Some(why),
                 None if is_kept(host)? => Some(KEPT_ABOVE),
                 None if is_cut(generations) => Some(CUT),
                 None => group::no_swap_of(host, group)?,
             },
-            By::Group => is_kept(host)?.then_some(KEPT_ABOVE),
+            ActiveMechanism::Group => is_kept(host)?.then_some(KEPT_ABOVE),
         };
         self.is_without(why, listener);
         Ok(why.is_some())
@@ -866,12 +875,12 @@ impl Followed {
         let cost = self.cost(rule);
         let was_resting = self.pace.is_resting();
         let turn = self.pace.turn(memory_bytes, cost, now);
-        if let By::Generations(generations) = &mut self.by {
+        if let ActiveMechanism::Generations(generations) = &mut self.by {
             generations.calm_down(now);
         }
         if turn == Turn::BackOff {
             let mut why = self.why(rule, cost);
-            if let (By::Generations(generations), true) =
+            if let (ActiveMechanism::Generations(generations), true) =
                 (&mut self.by, cost.comeback > cost.pressure)
             {
                 if let Some(idle_after) = generations.came_back(now) {
@@ -909,14 +918,14 @@ impl Followed {
     fn reclaim(
         &mut self,
         host: &Host,
-        told: Option<&Told>,
+        told: Option<&LruGenSnapshot>,
         group: &Path,
         wanted: u64,
         round: &Round,
     ) -> Result<(), Error> {
         let page = rustix::param::page_size() as u64;
         let wanted = wanted.min(beyond_kept(host, group)?) / page * page;
-        let By::Generations(generations) = &mut self.by else {
+        let ActiveMechanism::Generations(generations) = &mut self.by else {
             return self.reclaim_group(host, group, wanted, round);
         };
         // None where it could not be read, which was told, or is not to be read again so soon.
@@ -952,7 +961,7 @@ impl Followed {
                 Ok(()) => self.reclaimed_bytes += piece,
                 Err(HostError::File(err)) if is_too_little(&err.cause) => {
                     before = before.saturating_sub(wanted - left);
-                    let after = Reading::take(host, group, group::Of::All, round.now)?;
+                    let after = Reading::take(host, group, group::Scope::All, round.now)?;
                     let after = after.map_or(before, |after| after.memory_bytes);
                     self.reclaimed_bytes += before.saturating_sub(after).min(piece);
                     self.pace.back_off(round.now);
@@ -986,8 +995,8 @@ impl Followed {
             stalled_us: last.stalled_us.saturating_sub(self.first.stalled_us),
             step: self.pace.step(),
             idle_after_s: match &self.by {
-                By::Generations(generations) => generations.longer_s(),
-                By::Group => None,
+                ActiveMechanism::Generations(generations) => generations.longer_s(),
+                ActiveMechanism::Group => None,
             },
             backing_off: self.backing_off.clone(),
         }

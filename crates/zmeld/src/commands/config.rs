@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{bail, Context};
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use zmeld_config::{Comments, Config, ConfigError, Loaded, Problem, Severity};
+use zmeld_config::{Comments, Config, ConfigError, Finding, Loaded, Severity};
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::Host;
 use zmeld_migrate::import::import;
@@ -190,11 +190,11 @@ struct Checked {
     is_asked_for: bool,
     /// Where it is not: whether `zmeld up` refuses what it would set up instead.
     refuses_advised: bool,
-    traps: Vec<Problem>,
+    traps: Vec<Finding>,
     /// What `zmeld up` refuses there.
-    refused: Vec<Problem>,
+    refused: Vec<Finding>,
     /// What may be no fault: it is told, and changes nothing of how the check ends.
-    notices: Vec<Problem>,
+    notices: Vec<Finding>,
 }
 
 /// Another machine's file may be checked here: what this one lacks is no mistake.
@@ -214,7 +214,7 @@ fn look(host: &Host, loaded: Loaded) -> anyhow::Result<Checked> {
     let is_asked_for = loaded.config.says_of_tiers() || is_set_up;
     let loaded = completed(host, &machine, loaded, state.as_ref())?;
     // Tiers that nobody asked for are no fault of the file.
-    let is_of_file = |problem: &Problem| is_asked_for || loaded.place(&problem.key).is_some();
+    let is_of_file = |problem: &Finding| is_asked_for || loaded.place(&problem.about).is_some();
     let mut traps = loaded.warnings.clone();
     traps.retain(|it| is_of_file(it) && !is_disproved(&machine, &loaded.config, it));
     let (mut refused, mut notices, mut refuses_advised) = (Vec::new(), Vec::new(), false);
@@ -222,14 +222,14 @@ fn look(host: &Host, loaded: Loaded) -> anyhow::Result<Checked> {
         let found = against(host, &machine, &loaded.config, state.as_ref());
         for problem in found {
             if !is_of_file(&problem) {
-                refuses_advised |= problem.severity == Severity::Error;
+                refuses_advised |= problem.severity == Severity::Critical;
                 continue;
             }
-            let place = loaded.place(&problem.key).cloned();
-            let problem = Problem { place, ..problem };
+            let place = loaded.place(&problem.about).cloned();
+            let problem = Finding { place, ..problem };
             match problem.severity {
                 Severity::Warning => traps.push(problem),
-                Severity::Error => refused.push(problem),
+                Severity::Critical => refused.push(problem),
                 Severity::Notice => notices.push(problem),
             }
         }
@@ -245,7 +245,7 @@ fn look(host: &Host, loaded: Loaded) -> anyhow::Result<Checked> {
 }
 
 /// Problems on standard error, one line each.
-fn tell(problems: &[Problem]) {
+fn tell(problems: &[Finding]) {
     for problem in problems {
         output::say(problem);
     }
@@ -268,7 +268,7 @@ fn show(args: &ShowArgs) -> anyhow::Result<Outcome> {
         let shown = Shown {
             files: &loaded.files,
             config: &loaded.config,
-            warnings: loaded.warnings.iter().map(Problem::to_string).collect(),
+            warnings: loaded.warnings.iter().map(Finding::to_string).collect(),
         };
         let envelope = Envelope::new("zmeld.config", 1, env!("CARGO_PKG_VERSION"), &shown);
         output::print(&envelope.to_text())?;

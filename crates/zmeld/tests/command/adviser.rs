@@ -246,7 +246,7 @@ fn scan_plan_and_status_say_the_same() {
             let found = findings(&now, &Outstanding::of(&planned.config));
             let of_size: Vec<_> = found
                 .iter()
-                .filter(|found| ["oversized", "no-memory-limit"].contains(&found.id))
+                .filter(|found| ["oversized", "no-memory-limit"].contains(&found.name()))
                 .collect();
             assert!(of_size.is_empty(), "{name} at {ratio:?}: {of_size:?}");
             let tier = &now.tiers()[0];
@@ -274,7 +274,7 @@ fn a_status_advises_what_a_plan_would_set_up() {
     let found = findings(&now, &Outstanding::default());
     let found = found
         .iter()
-        .find(|found| found.id == "oversized")
+        .find(|found| found.name() == "oversized")
         .expect("it is");
     assert!(
         found

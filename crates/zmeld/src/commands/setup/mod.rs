@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use zmeld_advice::{CodecVerdict, Recommendation};
-use zmeld_config::{Codec, Comments, Config, Kind, Location, Problem, Severity, Size};
+use zmeld_config::{Codec, Comments, Config, Finding, Kind, Location, Severity, Size};
 use zmeld_linux::Host;
 use zmeld_observe::applied::Applied;
 use zmeld_observe::machine::Machine;
 use zmeld_scan::advice::{Advice, AdviceKind};
 use zmeld_setup::journal::State;
-use zmeld_setup::plan::{is_disproved, lacks_for_reclaim, room_for, Doubt, Options, Plan};
+use zmeld_setup::plan::{is_disproved, lacks_for_reclaim, room_for, OnUnreadable, Options, Plan};
 use zmeld_setup::recommend::{recommend, Choice, TierKind};
 
 use crate::exit::{Outcome, EXIT_CODES};
@@ -213,7 +213,7 @@ struct Wanted {
     origin: Origin,
     /// Files without tiers, whose other keys count.
     beside: Option<String>,
-    problems: Vec<Problem>,
+    problems: Vec<Finding>,
     /// What was measured for it.
     measured: CodecVerdict,
     /// What it follows from, where nobody wrote it.
@@ -308,15 +308,15 @@ fn wanted(
     if is_there {
         loaded = loaded.completed(std::mem::take(&mut wanted.config));
         wanted.config = loaded.config;
-        let is_wrong = |it: &&Problem| it.severity == Severity::Error;
+        let is_wrong = |it: &&Finding| it.severity == Severity::Critical;
         if let Some(problem) = loaded.warnings.iter().find(is_wrong) {
             anyhow::bail!("{problem}");
         }
         // Of what was recommended all is said again, with its place.
-        wanted.problems.retain(|it| it.trap.is_none());
+        wanted.problems.retain(|it| it.id.is_none());
         wanted.problems.splice(0..0, loaded.warnings);
         let left_out = loaded.left_out.into_iter();
-        wanted.problems.extend(left_out.map(|it| Problem {
+        wanted.problems.extend(left_out.map(|it| Finding {
             severity: Severity::Warning,
             ..it
         }));
@@ -367,8 +367,8 @@ fn override_tier(config: &mut Config, args: &WantedArgs) -> anyhow::Result<()> {
 }
 
 /// Something to be told that no line of a file is to blame for.
-fn mind(what: String) -> Problem {
-    Problem::new(Severity::Warning, String::new(), what)
+fn mind(what: String) -> Finding {
+    Finding::new(Severity::Warning, String::new(), what)
 }
 
 /// What an ordinary user is told of a plan, which another's would differ from.
@@ -417,7 +417,7 @@ fn recommended(args: &WantedArgs, host: &Host) -> anyhow::Result<Wanted> {
         config.accept = loaded.config.accept;
     }
     let mut problems = config.check();
-    if let Some(problem) = problems.iter().find(|it| it.severity == Severity::Error) {
+    if let Some(problem) = problems.iter().find(|it| it.severity == Severity::Critical) {
         anyhow::bail!("{problem}");
     }
     if !args.no_scan && !is_disk && !rustix::process::geteuid().is_root() {
@@ -583,7 +583,7 @@ fn planned(
     // What the configuration shows by itself comes first.
     let of_file = wanted.problems.iter();
     let of_file = of_file.filter(|it| !is_disproved(&plan.machine, &plan.config, it));
-    let of_file: Vec<Problem> = of_file.cloned().collect();
+    let of_file: Vec<Finding> = of_file.cloned().collect();
     plan.problems.splice(0..0, of_file);
     Ok((plan, options, refused))
 }
@@ -595,7 +595,7 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
     let wanted = wanted(&args.wanted, &host, state.as_ref(), Occasion::Asked)?;
     let toml = wanted.config.to_toml(&wanted.comments);
     let options = Options {
-        doubt: Doubt::Recorded,
+        doubt: OnUnreadable::Recorded,
         ..Options::default()
     };
     let (mut plan, ..) = planned(

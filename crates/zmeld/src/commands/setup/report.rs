@@ -80,7 +80,7 @@ pub fn steps_table(plan: &Plan) -> Table {
 fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
     let plan = body.plan;
     let mut problems = plan.problems.iter();
-    if problems.any(|it| it.severity == Severity::Error) {
+    if problems.any(|it| it.severity == Severity::Critical) {
         "zmeld up would refuse this.".to_owned()
     } else if count == 0 && plan.undone.is_empty() {
         "There is nothing to set up.".to_owned()
@@ -138,7 +138,7 @@ fn notes_section(body: &PlanBody<'_>) -> Option<Section> {
     }
     for problem in &plan.problems {
         let tone = match problem.severity {
-            Severity::Error => Tone::Critical,
+            Severity::Critical => Tone::Critical,
             Severity::Warning => Tone::Warning,
             Severity::Notice => Tone::Neutral,
         };

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use zmeld_config::{Config, Kind, Location, Problem, Severity, Source};
+use zmeld_config::{Config, Finding, Kind, Location, Severity, Source};
 use zmeld_lab::experiment::{take_back_left_behind, TakingBack};
 use zmeld_linux::command::Invocation;
 use zmeld_linux::{service, Host};
@@ -13,7 +13,7 @@ use zmeld_report::schema::Envelope;
 use zmeld_setup::event::Event;
 use zmeld_setup::execute::{self, Done, Removal, Report, Skipped};
 use zmeld_setup::journal::{Journal, State};
-use zmeld_setup::plan::{Doubt, Group, Options, Plan};
+use zmeld_setup::plan::{Group, OnUnreadable, Options, Plan};
 
 use super::report::{run_document, RunBody};
 use super::{planned, readable_state, wanted, DownArgs, Occasion, Origin, UpArgs, Wanted};
@@ -158,7 +158,7 @@ fn would_go_up(args: &UpArgs, host: &Host) -> anyhow::Result<Outcome> {
     }
     let options = Options {
         force: args.force,
-        doubt: Doubt::Recorded,
+        doubt: OnUnreadable::Recorded,
         ..Options::default()
     };
     let (plan, _, refused) = planned(
@@ -411,7 +411,7 @@ fn print(
 /// What the plan has against what is wanted, on standard error, for who asks for the
 /// configuration alone.
 pub(super) fn tell_problems(plan: &Plan) {
-    for problem in of(plan, Severity::Error) {
+    for problem in of(plan, Severity::Critical) {
         output::say(format_args!("zmeld up refuses this: {problem}"));
     }
     warn(plan);
@@ -426,7 +426,7 @@ fn warn(plan: &Plan) {
     }
 }
 
-fn of(plan: &Plan, severity: Severity) -> impl Iterator<Item = &Problem> {
+fn of(plan: &Plan, severity: Severity) -> impl Iterator<Item = &Finding> {
     let problems = plan.problems.iter();
     problems.filter(move |it| it.severity == severity)
 }

@@ -437,7 +437,11 @@ fn findings(status: &Status) -> Section {
             tone(finding.severity),
             format!(
                 "[{}] {}: {} ({}). Do: {}",
-                finding.id, finding.subject, finding.what, finding.evidence, finding.remedy
+                finding.name(),
+                finding.about,
+                finding.what,
+                finding.why,
+                finding.remedy
             ),
         )
     })

@@ -1,0 +1,331 @@
+//! Something that is wrong, with a configuration or a machine, and the catalogue of
+//! what is known by name: all that `accept` takes.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize, Serializer};
+use zmeld_linux::text_form;
+
+/// A place in a file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FilePosition {
+    /// The file, as the machine itself names it.
+    pub file: PathBuf,
+    /// From 1.
+    pub line: usize,
+    /// In characters, from 1.
+    pub column: usize,
+}
+
+impl fmt::Display for FilePosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file.display(), self.line, self.column)
+    }
+}
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, schemars::JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Could be better, or may not do yet what it is for.
+    Notice,
+    /// Costs memory or time now, or will when memory gets short.
+    Warning,
+    /// Data is damaged, or requests fail; a configuration that cannot be used.
+    Critical,
+}
+
+impl Severity {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Severity::Notice => "notice",
+            Severity::Warning => "warning",
+            Severity::Critical => "critical",
+        }
+    }
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+pub struct Finding {
+    /// The rule's name, which stays the same.
+    #[serde(serialize_with = "as_name")]
+    #[schemars(with = "String")]
+    pub id: Option<FindingId>,
+    /// How much it matters.
+    pub severity: Severity,
+    /// The tier, device or setting that it is about.
+    #[serde(rename = "subject")]
+    pub about: String,
+    /// What is wrong, a sentence.
+    pub what: String,
+    /// The numbers that say so.
+    #[serde(rename = "evidence")]
+    pub why: String,
+    /// What to do: a command, or a line of the configuration.
+    pub remedy: String,
+    /// Where a file says so.
+    #[serde(skip)]
+    pub place: Option<FilePosition>,
+}
+
+fn as_name<S: Serializer>(id: &Option<FindingId>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(id.map_or("", FindingId::name))
+}
+
+impl Finding {
+    /// Its name in the catalogue; empty where it has none.
+    pub fn name(&self) -> &'static str {
+        self.id.map_or("", FindingId::name)
+    }
+
+    /// One of a configuration, whose `what` says why and the way out: without a place, and
+    /// of no name.
+    pub fn new(severity: Severity, about: impl Into<String>, what: impl Into<String>) -> Finding {
+        Finding {
+            severity,
+            ..Finding::of_machine(about, what, "", "")
+        }
+    }
+
+    /// One of a machine, of no name and of any severity: both are its rule's.
+    pub fn of_machine(
+        about: impl Into<String>,
+        what: impl Into<String>,
+        why: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Finding {
+        Finding {
+            id: None,
+            severity: Severity::Critical,
+            about: about.into(),
+            what: what.into(),
+            why: why.into(),
+            remedy: remedy.into(),
+            place: None,
+        }
+    }
+
+    /// The same of a known name.
+    pub fn of(self, id: FindingId) -> Finding {
+        Finding {
+            id: Some(id),
+            ..self
+        }
+    }
+}
+
+/// In one line: `FILE:LINE:COLUMN: KEY: WHAT; WAY OUT`.
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut line = String::new();
+        if let Some(place) = &self.place {
+            line += &format!("{place}: ");
+        }
+        if !self.about.is_empty() {
+            line += &format!("{}: ", self.about);
+        }
+        line += &self.what;
+        if !self.why.is_empty() {
+            line += &format!(" ({})", self.why);
+        }
+        if !self.remedy.is_empty() {
+            line += &format!("; {}", self.remedy);
+        }
+        if let Some(id) = self.id {
+            // Where a file is to blame, it is the one to write it into.
+            let file = match self.place {
+                Some(_) => "",
+                None => " in /etc/zmeld.toml",
+            };
+            line += &format!(" (if it is meant: accept = [\"{id}\"]{file})");
+        }
+        // Names of files and keys are other people's text.
+        f.write_str(&line.replace(char::is_control, "?"))
+    }
+}
+
+macro_rules! catalogue {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        /// What is wrong, with a configuration or with a machine that `zmeld status` looks at:
+        /// all that `accept` may name. It says that it is meant: what was an error, a
+        /// warning or a finding is then passed over in silence.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+        #[serde(try_from = "String", into = "String")]
+        pub enum FindingId {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl FindingId {
+            /// All of them.
+            pub const ALL: &'static [FindingId] = &[$(FindingId::$name,)*];
+
+            /// Its name in the configuration.
+            pub const fn name(self) -> &'static str {
+                match self { $(FindingId::$name => $text,)* }
+            }
+        }
+    };
+}
+
+catalogue! {
+    /// zswap in front of a RAM device: pages are compressed twice, and the
+    /// figures of both mislead.
+    ZramWithZswap = "zram-with-zswap",
+    /// A RAM device above a disk by priority alone: what was swapped first
+    /// stays in RAM, what is swapped later, and needed sooner, goes to disk.
+    LruInversion = "lru-inversion",
+    /// A RAM device as large as RAM or larger, and no limit to the memory it uses.
+    NoMemoryLimit = "no-memory-limit",
+    /// Priorities that contradict the order of the tiers.
+    Priorities = "priorities",
+    /// One drive encrypted and another not, so that pages end up readable anyway.
+    ReadableCopy = "readable-copy",
+    /// A device that is overwritten, named by a path that may mean another
+    /// drive after a reboot.
+    UnstableName = "unstable-name",
+    /// Hibernation with a RAM device.
+    Hibernation = "hibernation",
+    /// Something set up for `zmeld watch` and no rule that uses it, or the reverse.
+    UnusedRule = "unused-rule",
+    /// A limit of nothing, which any cost is above.
+    ZeroLimit = "zero-limit",
+    /// All services of the system are among what may be ended.
+    EndsServices = "ends-services",
+    /// Swap pages read ahead, where only RAM devices are swapped to.
+    ReadAhead = "read-ahead",
+    /// Recompression with a codec that compresses less.
+    WeakerRecompression = "weaker-recompression",
+    /// A compressed device beside one that somebody else set up.
+    SecondDevice = "second-device",
+    /// A swap file in a folder that is often kept in RAM.
+    FileInRam = "file-in-ram",
+    /// A zmeld device read pages that are not what was written.
+    VerifyMismatch = "verify-mismatch",
+    /// A codec of a zmeld device encoded pages wrongly.
+    EncodeErrors = "encode-errors",
+    /// A device refused writes.
+    FailedWrites = "failed-writes",
+    /// The kernel killed processes for want of the machine's memory.
+    OomKills = "oom-kills",
+    /// The kernel killed processes at a control group's limit.
+    GroupOomKills = "group-oom-kills",
+    /// RAM and a disk of the same priority.
+    EqualPriority = "equal-priority",
+    /// What `zmeld up` would change.
+    NotApplied = "not-applied",
+    /// zram in the place of zmeld.ko, which the kernel cannot have.
+    StandIn = "stand-in",
+    /// A device larger than RAM holds of it.
+    Oversized = "oversized",
+    /// A limit that is nearly reached.
+    NearLimit = "near-limit",
+    /// zswap at its limit.
+    ZswapFull = "zswap-full",
+    /// A control group that was refused swap.
+    GroupRefused = "group-refused",
+    /// Tasks that wait for memory.
+    Pressure = "pressure",
+    /// Pages that compress badly.
+    LowRatio = "low-ratio",
+    /// Slots that swap has given back and the device has not.
+    StaleSlots = "stale-slots",
+    /// Swap on RAM through a layer that passes no discards.
+    DiscardBlocked = "discard-blocked",
+    /// Notes that cannot be read.
+    UnreadableNotes = "unreadable-notes",
+    /// A file system that keeps what is deleted.
+    MountedWithoutDiscard = "mounted-without-discard",
+    /// Rules, and no `zmeld watch` that carries them out.
+    NoWatch = "no-watch",
+    /// Two services that end programs.
+    TwoGuards = "two-guards",
+    /// A compressor of zswap that the command line names and zswap does not have.
+    ZswapCompressor = "zswap-compressor",
+    /// Two that reclaim ahead of time.
+    TwoReclaimers = "two-reclaimers",
+    /// A drive that is to be encrypted, swapped to as it is: shown all the same.
+    NotEncrypted = "not-encrypted",
+    /// Pages that do not compress.
+    Incompressible = "incompressible",
+    /// Pages that repeat one word.
+    SameFilled = "same-filled",
+    /// Swappiness that does not fit the kind of swap.
+    Swappiness = "swappiness",
+    /// Identical pages, and nothing melds them.
+    DuplicatesUnused = "duplicates-unused",
+    /// Inline melding that finds nothing.
+    PassNotWorth = "pass-not-worth",
+}
+
+impl FromStr for FindingId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        FindingId::ALL
+            .iter()
+            .copied()
+            .find(|id| id.name() == text)
+            .ok_or_else(|| {
+                let names: Vec<_> = FindingId::ALL.iter().map(|id| id.name()).collect();
+                format!(
+                    "{text:?} is no trap that is known; {}",
+                    crate::choices(text, &names)
+                )
+            })
+    }
+}
+
+impl fmt::Display for FindingId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+text_form!(FindingId);
+
+/// A configuration that cannot be used. Its text is the first problem, and how
+/// many there are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError {
+    /// All errors in the order of the files, at least one.
+    pub problems: Vec<Finding>,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.problems.as_slice() {
+            [] => f.write_str("the configuration is wrong"),
+            [one] => one.fmt(f),
+            [first, more @ ..] => {
+                write!(f, "{first} (and {} more: zmeld config check)", more.len())
+            }
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manual_has_every_name() {
+        let page = |name: &str| {
+            let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs");
+            std::fs::read_to_string(std::path::Path::new(docs).join(name)).unwrap()
+        };
+        let (of_files, of_machines) = (page("configuration.md"), page("status.md"));
+        for id in FindingId::ALL {
+            let row = format!("\n| `{id}` | ");
+            assert!(
+                of_files.contains(&row) || of_machines.contains(&row),
+                "{id}"
+            );
+        }
+    }
+}
