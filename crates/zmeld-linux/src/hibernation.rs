@@ -2,10 +2,8 @@
 //! where to resume from on the kernel's command line, or an initramfs wrote that into
 //! `/sys/power/resume`; and the kernel can (`disk` in `/sys/power/state`).
 
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use crate::command::{read_device, ANSWERS_WITHIN};
 use crate::Host;
 
 /// Where the kernel was told, and what an initramfs told it.
@@ -103,10 +101,9 @@ pub fn partition(host: &Host) -> Option<PathBuf> {
         return None;
     }
     let meta = host.tree().metadata(&path).ok()?;
-    let start = match meta.file_type().is_block_device() {
-        true => read_device(&host.path(&path), HEADER_BYTES, ANSWERS_WITHIN).unwrap_or_default(),
-        false => host.read_start(&path, HEADER_BYTES).unwrap_or_default(),
-    };
+    let start = host
+        .read_header(&path, &meta, HEADER_BYTES)
+        .unwrap_or_default();
     // Who may not read it cannot tell.
     (start.is_empty() || is_swap(&start)).then_some(path)
 }

@@ -8,13 +8,14 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::command::{self, Ending, Finished, Invocation};
+use crate::command::{self, read_device, Ending, Finished, Invocation, ANSWERS_WITHIN};
 use crate::error::{FileError, HostError};
 use crate::swaps::{self, SwapArea};
 use crate::text::{made_text, short};
@@ -279,6 +280,21 @@ impl Host {
     pub fn read_start(&self, path: &Path, bytes: usize) -> Result<Vec<u8>, FileError> {
         let read = self.access.read(&self.path(path), bytes as u64);
         read.map_err(|cause| FileError::new("read", path, cause))
+    }
+
+    /// The first bytes of a device or a file whose metadata are known; empty where they cannot
+    /// be read. A drive is asked by another process, which does not wait for ever.
+    ///
+    /// # Errors
+    /// That a drive does not answer.
+    pub fn read_header(&self, path: &Path, meta: &Metadata, bytes: usize) -> io::Result<Vec<u8>> {
+        if meta.file_type().is_block_device() {
+            return read_device(&self.path(path), bytes, ANSWERS_WITHIN);
+        }
+        match self.read_start(path, bytes) {
+            Err(err) if err.cause.kind() == io::ErrorKind::TimedOut => Err(err.cause),
+            read => Ok(read.unwrap_or_default()),
+        }
     }
 
     /// The same up to that time, and whether that is all: for a file that others can make so

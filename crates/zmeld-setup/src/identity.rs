@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 
 use rustix::rand::{getrandom, GetRandomFlags};
 use serde::{Deserialize, Serialize};
-use zmeld_linux::command::{read_device, ANSWERS_WITHIN};
 use zmeld_linux::host::is_absent;
 use zmeld_linux::Host;
 
@@ -136,15 +135,7 @@ fn silent() -> MutexGuard<'static, Vec<(PathBuf, Instant)>> {
 /// That a drive does not answer.
 fn header(host: &Host, path: &Path, meta: &Metadata) -> Result<Vec<u8>, Error> {
     let bytes = rustix::param::page_size();
-    answer(&host.path(path), || {
-        match meta.file_type().is_block_device() {
-            true => read_device(&host.path(path), bytes, ANSWERS_WITHIN),
-            false => match host.read_start(path, bytes) {
-                Err(err) if err.cause.kind() == io::ErrorKind::TimedOut => Err(err.cause),
-                read => Ok(read.unwrap_or_default()),
-            },
-        }
-    })
+    answer(&host.path(path), || host.read_header(path, meta, bytes))
 }
 
 fn answer(path: &Path, read: impl FnOnce() -> io::Result<Vec<u8>>) -> Result<Vec<u8>, Error> {

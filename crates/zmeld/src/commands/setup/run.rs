@@ -39,12 +39,7 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
         await_drives(&host, &loaded.config, args.wanted.only.as_deref())?;
     }
     let mut told = Reporter::new();
-    let patience = if args.boot {
-        PATIENCE_AT_BOOT
-    } else {
-        PATIENCE
-    };
-    let mut journal = Journal::lock(&host, patience, &mut |event| told.tell(event))?;
+    let mut journal = lock(&host, args.boot, &mut told)?;
     undisturbed()?;
     cleared(&host)?;
     let state = journal.state().clone();
@@ -288,16 +283,20 @@ fn down_lead(report: &Report, experiment: bool) -> &'static str {
     }
 }
 
+/// The journal, as soon as nobody else has it: at a boot others take their time.
+fn lock(host: &Host, is_boot: bool, told: &mut Reporter) -> Result<Journal, zmeld_setup::Error> {
+    let patience = match is_boot {
+        true => PATIENCE_AT_BOOT,
+        false => PATIENCE,
+    };
+    Journal::lock(host, patience, &mut |event| told.tell(event))
+}
+
 fn taken_down(args: &DownArgs, host: &Host) -> anyhow::Result<Report> {
     let stop = progress::interrupt_flag();
     let only = args.only.as_deref();
     let mut told = Reporter::new();
-    let patience = if args.boot {
-        PATIENCE_AT_BOOT
-    } else {
-        PATIENCE
-    };
-    let mut journal = Journal::lock(host, patience, &mut |event| told.tell(event))?;
+    let mut journal = lock(host, args.boot, &mut told)?;
     // One that began meanwhile waits for this lock.
     undisturbed()?;
     if !args.boot {
