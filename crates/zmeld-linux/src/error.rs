@@ -80,6 +80,15 @@ pub enum HostError {
 }
 
 impl HostError {
+    /// An operation on a file that the system refused.
+    pub fn io(
+        action: impl Into<Cow<'static, str>>,
+        path: impl AsRef<Path>,
+        cause: impl Into<io::Error>,
+    ) -> HostError {
+        FileError::new(action, path, cause).into()
+    }
+
     /// A file that does not say what it should.
     pub fn malformed(path: impl AsRef<Path>, problem: impl Into<String>) -> HostError {
         HostError::Malformed {

@@ -30,8 +30,7 @@ const PAGE: usize = 4096;
 /// # Errors
 /// When the device cannot be opened or read.
 pub fn pages_per_second(host: &Host, device: &Path) -> Result<f64, HostError> {
-    let failed =
-        |cause: io::Error| HostError::from(zmeld_linux::FileError::new("read", device, cause));
+    let failed = |cause: io::Error| HostError::io("read", device, cause);
     // It is read here only where it answers: who waits for a drive cannot be ended.
     read_device(&host.path(device), PAGE, ANSWERS_WITHIN).map_err(failed)?;
     let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap_or(0);

@@ -11,7 +11,7 @@ use serde::Serialize;
 use zmeld_linux::own;
 
 use zmeld_linux::Host;
-use zmeld_linux::{FileError, HostError};
+use zmeld_linux::HostError;
 
 /// The directory.
 pub const FOLDER: &str = "/run/zmeld";
@@ -88,7 +88,7 @@ pub fn replace(
 /// # Errors
 /// When it cannot be written.
 pub fn write(host: &Host, path: &Path, mode: u32, value: &impl Serialize) -> Result<(), HostError> {
-    let failed = |cause| HostError::from(FileError::new("write", path, cause));
+    let failed = |cause| HostError::io("write", path, cause);
     // By lines: people look into these files, too.
     let bytes = serde_json::to_vec_pretty(value).map_err(|err| failed(io::Error::other(err)))?;
     zmeld_linux::file::replace_with_mode(&host.path(path), &bytes, mode)
@@ -120,7 +120,7 @@ pub fn foreign(host: &Host, err: own::Error, way_out: impl FnOnce(&Path) -> Stri
             action,
             path,
             cause,
-        } => FileError::new(action, shown(&path), cause).into(),
+        } => HostError::io(action, shown(&path), cause),
         own::Error::Foreign { path, problem } => {
             let path = shown(&path);
             HostError::NotOurs {

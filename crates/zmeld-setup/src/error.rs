@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use zmeld_linux::{FileError, HostError};
+use zmeld_linux::HostError;
 
 use crate::overfull::SwapoffConflict;
 use crate::plan::{Refused, RefusedModule};
@@ -241,7 +241,7 @@ impl Error {
         path: impl AsRef<Path>,
         cause: impl Into<io::Error>,
     ) -> Error {
-        HostError::from(FileError::new(action, path, cause)).into()
+        HostError::io(action, path, cause).into()
     }
 
     /// A file that does not say what it should.

@@ -34,7 +34,7 @@ pub(super) fn files(
         let entries = match tree.entries(&folder) {
             Ok(entries) => entries,
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => continue,
-            Err(cause) => return Err(zmeld_linux::FileError::new("list", folder, cause).into()),
+            Err(cause) => return Err(HostError::io("list", folder, cause)),
         };
         for (name, _) in entries {
             if Path::new(&name)

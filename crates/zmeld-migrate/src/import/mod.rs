@@ -253,7 +253,7 @@ const LENGTH_MAX: u64 = 1 << 20;
 /// if there is no such file.
 fn lines(root: &Path, path: &Path) -> Result<Option<Vec<Line>>, HostError> {
     let tree = Tree::new(root);
-    let failed = |cause| HostError::from(zmeld_linux::FileError::new("read", path, cause));
+    let failed = |cause| HostError::io("read", path, cause);
     let metadata = match tree.metadata(path) {
         Ok(metadata) => metadata,
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
