@@ -1,6 +1,7 @@
 //! Whether the kernel has a driver: now, as a module, or not.
 
 use serde::Serialize;
+use zmeld_linux::Host;
 
 /// Where a driver is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -153,6 +154,16 @@ pub struct ModuleSigns<'a> {
 }
 
 impl ModulePresence {
+    /// Where the driver of that name is on a machine. `dep`: its kernel's list of modules.
+    pub fn read(host: &Host, name: &str, dep: Option<&str>) -> ModulePresence {
+        let signs = ModuleSigns {
+            ready: host.exists(format!("/sys/class/{name}-control/hot_add")),
+            loads_modules: host.exists("/proc/modules"),
+            dep,
+        };
+        ModulePresence::judge(name, signs)
+    }
+
     /// Where the driver of that name is.
     pub fn judge(name: &str, signs: ModuleSigns<'_>) -> ModulePresence {
         if signs.ready {

@@ -2,7 +2,9 @@
 //! there already.
 
 use serde::Serialize;
+use zmeld_linux::compressed::{chosen, is_on, MmStat, ZSWAP};
 use zmeld_linux::swaps::SwapArea;
+use zmeld_linux::{Host, HostError};
 use zmeld_report::units::bytes;
 
 use crate::codec::CodecVerdict;
@@ -33,9 +35,10 @@ pub struct Facts {
 }
 
 /// zswap as it is set, used or not.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct ZswapFacts {
     /// Whether it takes pages now.
+    #[serde(rename = "enabled")]
     pub is_enabled: bool,
     /// Its codec.
     pub compressor: String,
@@ -46,6 +49,23 @@ pub struct ZswapFacts {
 }
 
 impl ZswapFacts {
+    /// A machine's; none where its kernel was built without.
+    ///
+    /// # Errors
+    /// When a parameter cannot be read.
+    pub fn read(host: &Host) -> Result<Option<ZswapFacts>, HostError> {
+        let text = |name: &str| host.read_optional(format!("{ZSWAP}/{name}"));
+        let Some(enabled) = text("enabled")? else {
+            return Ok(None);
+        };
+        Ok(Some(ZswapFacts {
+            is_enabled: is_on(&enabled),
+            compressor: text("compressor")?.unwrap_or_default(),
+            max_pool_percent: text("max_pool_percent")?.and_then(|text| text.parse().ok()),
+            zpool: text("zpool")?,
+        }))
+    }
+
     /// What its pool may take, in bytes, as the kernel computes it.
     fn limit_bytes(&self, ram_bytes: u64) -> Option<u64> {
         Some(ram_bytes / 100 * self.max_pool_percent?.min(100))
@@ -182,9 +202,31 @@ pub struct ActiveSwap {
     pub codec: Option<String>,
     /// What its pool may take; 0: no limit.
     pub memory_limit_bytes: u64,
+    /// What it holds, where it is such a device.
+    #[serde(skip)]
+    pub held: Option<MmStat>,
 }
 
 impl ActiveSwap {
+    /// An area, with what its device says of itself where it is a compressed one.
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    pub fn read(host: &Host, area: &SwapArea) -> Result<ActiveSwap, HostError> {
+        let mut swap = ActiveSwap {
+            area: area.clone(),
+            ..ActiveSwap::default()
+        };
+        if let Some(name) = area.device().filter(|_| area.is_in_ram()) {
+            let text = |file: &str| host.read_optional(format!("/sys/block/{name}/{file}"));
+            let codecs = text("comp_algorithm")?.unwrap_or_default();
+            swap.codec = chosen(&codecs).map(str::to_owned);
+            swap.held = text("mm_stat")?.and_then(|text| MmStat::parse(&text));
+            swap.memory_limit_bytes = swap.held.map_or(0, |held| held.limit_bytes);
+        }
+        Ok(swap)
+    }
+
     /// What it is, in a few words.
     pub fn words(&self) -> String {
         let limit = match self.memory_limit_bytes {
@@ -454,7 +496,7 @@ mod tests {
                 ..SwapArea::default()
             },
             codec: codec.map(str::to_owned),
-            memory_limit_bytes: 0,
+            ..ActiveSwap::default()
         }
     }
 

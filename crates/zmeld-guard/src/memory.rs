@@ -12,6 +12,7 @@
 
 use std::time::{Duration, Instant};
 
+use zmeld_linux::compressed::{is_on, Backed, MmStat, ZSWAP};
 use zmeld_linux::headroom::{self, Sum};
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::{pressure, Host};
@@ -306,21 +307,10 @@ impl Devices {
 
 /// The most that zswap's pool may take; none where it is off.
 fn pool_bytes(host: &Host) -> Option<u64> {
-    const PARAMETERS: &str = "/sys/module/zswap/parameters";
-    let is_on = host.read(format!("{PARAMETERS}/enabled")).ok()? == "Y";
-    let percent = host.read_u64(format!("{PARAMETERS}/max_pool_percent"));
+    let is_on = is_on(&host.read(format!("{ZSWAP}/enabled")).ok()?);
+    let percent = host.read_u64(format!("{ZSWAP}/max_pool_percent"));
     let total = Meminfo::new(&host.read(meminfo::PATH).ok()?).total_bytes()?;
     is_on.then_some(total / 100 * percent.ok()?.min(100))
-}
-
-/// The numbers in a line.
-fn numbers<const COUNT: usize>(text: &str) -> Option<[u64; COUNT]> {
-    let mut words = text.split_whitespace();
-    let mut numbers = [0; COUNT];
-    for number in &mut numbers {
-        *number = words.next()?.parse().ok()?;
-    }
-    Some(numbers)
 }
 
 /// A compressed device that is swapped to.
@@ -355,26 +345,27 @@ impl SwapDevice {
 
     /// Nothing where it is gone.
     fn figures(&mut self, now: Instant, buffer: &mut [u8]) -> Option<DeviceFigures> {
-        // Stored, compressed, used, limit, used at most, of one value.
-        let [stored_bytes, _, used_bytes, limit, _, same] = numbers(self.held.read(buffer).ok()?)?;
-        let backed = self.backed.as_ref().and_then(|file| {
-            let [units] = numbers(file.read(buffer).ok()?)?;
-            Some(units)
-        });
+        let held = MmStat::parse(self.held.read(buffer).ok()?)?;
+        let backed = match &self.backed {
+            Some(file) => Backed::parse(file.read(buffer).ok()?)?.held_bytes,
+            None => 0,
+        };
         let page = rustix::param::page_size() as u64;
         let stored = Stored {
-            pages_bytes: stored_bytes,
-            elsewhere_bytes: same
+            pages_bytes: held.stored_bytes,
+            elsewhere_bytes: held
+                .same_filled_pages
                 .saturating_mul(page)
-                .saturating_add(backed.unwrap_or(0).saturating_mul(4096)),
-            used_bytes,
+                .saturating_add(backed),
+            used_bytes: held.memory_used_bytes,
         };
         self.stored.keep(now, stored);
         Some(DeviceFigures {
             size_bytes: self.size_bytes,
-            stored_bytes,
+            stored_bytes: held.stored_bytes,
             ratio: self.ratio(stored, now),
-            left_bytes: (limit > 0).then_some(limit.saturating_sub(used_bytes)),
+            left_bytes: (held.limit_bytes > 0)
+                .then_some(held.limit_bytes.saturating_sub(held.memory_used_bytes)),
         })
     }
 

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::Host;
+use crate::{Host, HostError};
 
 /// Where the kernel was told, and what an initramfs told it.
 pub const COMMAND_LINE: &str = "/proc/cmdline";
@@ -106,6 +106,18 @@ pub fn partition(host: &Host) -> Option<PathBuf> {
         .unwrap_or_default();
     // Who may not read it cannot tell.
     (start.is_empty() || is_swap(&start)).then_some(path)
+}
+
+/// That partition, where nothing is swapped to it.
+///
+/// # Errors
+/// When the swap areas cannot be read.
+pub fn idle(host: &Host) -> Result<Option<String>, HostError> {
+    let Some(path) = partition(host) else {
+        return Ok(None);
+    };
+    let is_on = host.swap_on(&path)?.is_some();
+    Ok((!is_on).then(|| path.display().to_string()))
 }
 
 /// How large a partition is; none where that cannot be told.

@@ -13,6 +13,7 @@
 //! | [`tree`] | the files of a tree that looks like a machine, and nothing outside of it |
 //! | [`text`] | other people's text, made unable to steer a terminal |
 //! | [`swaps`] | `/proc/swaps` |
+//! | [`compressed`] | what zram, zmeld and zswap say of themselves |
 //! | [`meminfo`] | `/proc/meminfo` |
 //! | [`mounts`] | `/proc/self/mountinfo` |
 //! | [`release`] | a kernel's version |
@@ -33,6 +34,7 @@
 
 pub mod amount;
 pub mod command;
+pub mod compressed;
 pub mod config_files;
 pub mod counters;
 pub mod cpuinfo;

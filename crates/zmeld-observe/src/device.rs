@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use zmeld_linux::compressed::{choices, chosen, numbers};
+pub use zmeld_linux::compressed::{Backed, MmStat};
 use zmeld_linux::octal::unescape;
 
 use super::reader::Reader;
@@ -84,50 +86,6 @@ pub struct Mounted {
     pub discards: bool,
 }
 
-/// The columns of `mm_stat`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-pub struct MmStat {
-    /// Pages stored, uncompressed: same-filled and written-back ones included
-    /// (`orig_data_size`).
-    pub stored_bytes: u64,
-    /// Size of the compressed objects in memory (`compr_data_size`).
-    pub compressed_bytes: u64,
-    /// Whole pages that the allocator took for them (`mem_used_total`). The table
-    /// of slots is not in it.
-    pub memory_used_bytes: u64,
-    /// The most it may take (`mem_limit`); 0: all there is.
-    pub limit_bytes: u64,
-    /// The most it took (`mem_used_max`).
-    pub memory_used_max_bytes: u64,
-    /// Pages that repeat one machine word and take no memory (`same_pages`).
-    pub same_filled_pages: u64,
-    /// Pages that compaction gave back (`pages_compacted`).
-    pub compacted_pages: u64,
-    /// Pages stored as they are, because they do not compress (`huge_pages`).
-    pub incompressible_pages: u64,
-    /// The same, ever since set-up (`huge_pages_since`; Linux 5.13 and later).
-    pub incompressible_since_pages: u64,
-}
-
-impl MmStat {
-    /// Reads `mm_stat`: seven columns at least, as kernels from 4.8 on have.
-    pub fn parse(text: &str) -> Option<MmStat> {
-        let columns = numbers(text)?;
-        let column = |at: usize| columns.get(at).copied();
-        Some(MmStat {
-            stored_bytes: column(0)?,
-            compressed_bytes: column(1)?,
-            memory_used_bytes: column(2)?,
-            limit_bytes: column(3)?,
-            memory_used_max_bytes: column(4)?,
-            same_filled_pages: column(5)?,
-            compacted_pages: column(6)?,
-            incompressible_pages: column(7).unwrap_or(0),
-            incompressible_since_pages: column(8).unwrap_or(0),
-        })
-    }
-}
-
 /// Requests that failed, and slots freed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Io {
@@ -152,30 +110,6 @@ impl Io {
             failed_writes: column(1)?,
             freed_pages: column(3)?,
             missed_free_pages: 0,
-        })
-    }
-}
-
-/// The columns of `bd_stat`. The kernel counts 4 KiB units whatever its page size.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-pub struct Backed {
-    /// What is on the backing device now.
-    pub held_bytes: u64,
-    /// Read from it since set-up.
-    pub read_bytes: u64,
-    /// Written to it since set-up.
-    pub written_bytes: u64,
-}
-
-impl Backed {
-    /// Reads `bd_stat`.
-    pub fn parse(text: &str) -> Option<Backed> {
-        let columns = numbers(text)?;
-        let bytes = |at: usize| Some(columns.get(at)?.saturating_mul(4096));
-        Some(Backed {
-            held_bytes: bytes(0)?,
-            read_bytes: bytes(1)?,
-            written_bytes: bytes(2)?,
         })
     }
 }
@@ -290,10 +224,7 @@ impl Device {
     pub(super) fn read(reader: &mut Reader, name: &str, mounts: &Mounts) -> Device {
         let folder = format!("/sys/block/{name}");
         let at = |attribute: &str| format!("{folder}/{attribute}");
-        let (codec, codecs) = reader
-            .line(&at("comp_algorithm"))
-            .map(|text| choices(&text))
-            .unwrap_or_default();
+        let codecs = reader.line(&at("comp_algorithm")).unwrap_or_default();
         let backing = reader.line(&at("backing_dev"));
         let recompression = reader.optional(&at("recomp_algorithm"));
         let melding = melding(reader, &folder);
@@ -307,8 +238,8 @@ impl Device {
             },
             initialised,
             size_bytes: reader.number(&at("disksize")).unwrap_or(0),
-            codec,
-            codecs,
+            codec: chosen(&codecs).unwrap_or_default().to_owned(),
+            codecs: choices(&codecs),
             can_recompress: recompression.is_some(),
             recompression: recompression
                 .map(|text| parse_recompression(&text))
@@ -389,11 +320,8 @@ fn melding(reader: &mut Reader, folder: &str) -> Option<Melding> {
     });
     let mut chosen = |name: &str| {
         let text = reader.line(&format!("{folder}/{name}"));
-        text.map(|text| match choices(&text) {
-            (chosen, _) if !chosen.is_empty() => chosen,
-            _ => text,
-        })
-        .unwrap_or_default()
+        let chosen = text.as_deref().and_then(chosen);
+        chosen.unwrap_or_default().to_owned()
     };
     Some(Melding {
         mode: chosen("meld_mode"),
@@ -403,58 +331,13 @@ fn melding(reader: &mut Reader, folder: &str) -> Option<Melding> {
     })
 }
 
-/// Columns of a line of numbers, the most that is read of any file.
-const COLUMNS_MAX: usize = 16;
-
-/// All columns of a line of numbers; `None` if one is none. It takes no memory, for
-/// those who look when there is none.
-fn numbers(text: &str) -> Option<Columns> {
-    let mut columns = Columns::default();
-    for word in text.lines().next()?.split_whitespace().take(COLUMNS_MAX) {
-        // A high-water mark is signed in the kernel.
-        columns.all[columns.count] = clamp(word.parse::<i128>().ok()?);
-        columns.count += 1;
-    }
-    (columns.count > 0).then_some(columns)
-}
-
-#[derive(Default)]
-struct Columns {
-    all: [u64; COLUMNS_MAX],
-    count: usize,
-}
-
-impl Columns {
-    fn get(&self, at: usize) -> Option<&u64> {
-        self.all[..self.count].get(at)
-    }
-}
-
-fn clamp(value: i128) -> u64 {
-    value.clamp(0, i128::from(u64::MAX)) as u64
-}
-
-/// `lzo [lz4] zstd`: the chosen one, and all.
-pub(super) fn choices(text: &str) -> (String, Vec<String>) {
-    let chosen = text
-        .split_whitespace()
-        .find_map(|name| name.strip_prefix('[')?.strip_suffix(']'))
-        .unwrap_or_default();
-    let all = text
-        .split_whitespace()
-        .map(|name| name.trim_matches(['[', ']']).to_owned())
-        .collect();
-    (chosen.to_owned(), all)
-}
-
 /// Lines such as `#1: lzo lz4 [zstd]`.
 fn parse_recompression(text: &str) -> BTreeMap<u8, String> {
     text.lines()
         .filter_map(|line| {
             let (priority, names) = line.strip_prefix('#')?.split_once(':')?;
-            let (chosen, _) = choices(names);
-            let priority = priority.trim().parse().ok()?;
-            (!chosen.is_empty()).then_some((priority, chosen))
+            let codec = chosen(names).filter(|_| names.contains('['))?;
+            Some((priority.trim().parse().ok()?, codec.to_owned()))
         })
         .collect()
 }
@@ -510,28 +393,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statistics_of_every_age_are_read() {
-        let old = MmStat::parse("  8192  300  4096  0  4096  1  2\n").unwrap();
-        assert_eq!((old.same_filled_pages, old.incompressible_pages), (1, 0));
-        let new = MmStat::parse("1 2 3 4 5 6 7 8 9 10 11\n").unwrap();
-        assert_eq!(
-            (new.incompressible_pages, new.incompressible_since_pages),
-            (8, 9)
-        );
-        for wrong in ["", "1 2 3", "a b c d e f g", "1 2 3 4 5 6 7x"] {
-            assert_eq!(MmStat::parse(wrong), None, "{wrong}");
-        }
-        let odd = MmStat::parse("18446744073709551615 0 0 0 -5 0 0 0 0").unwrap();
-        assert_eq!((odd.stored_bytes, odd.memory_used_max_bytes), (u64::MAX, 0));
-        let many = "99999999999999999999999999999 0 0 0 0 0 0";
-        assert_eq!(MmStat::parse(many).unwrap().stored_bytes, u64::MAX);
-        assert_eq!(Backed::parse("2 3 4").unwrap().held_bytes, 8192);
-    }
-
-    #[test]
-    fn the_codec_in_brackets_is_the_one() {
-        assert_eq!(choices("lzo [lz4] zstd").0, "lz4");
-        assert_eq!(choices("lzo lz4").0, "");
+    fn the_codec_in_brackets_recompresses() {
         let recompression = parse_recompression("#1: lzo lz4 [zstd]\n#2: [lz4hc]\n#3: lzo\nx\n");
         assert_eq!(recompression[&1], "zstd");
         assert_eq!(recompression[&2], "lz4hc");

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use serde::Serialize;
-use zmeld_advice::module::{ModulePresence, ModuleSigns};
+use zmeld_advice::module::ModulePresence;
+use zmeld_advice::{ActiveSwap, ZswapFacts};
+use zmeld_linux::compressed::{choices, ZSWAP};
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_report::units::bytes;
 
@@ -13,9 +15,6 @@ use zmeld_linux::hibernation;
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::HostError;
 use zmeld_linux::{Host, KernelVersion};
-
-/// Where zswap's parameters are.
-pub const ZSWAP: &str = "/sys/module/zswap/parameters";
 
 /// One part in so many of RAM is too much to be kept free.
 const MIN_FREE_PART: u64 = 8;
@@ -34,7 +33,7 @@ pub struct Machine {
     /// The active swap areas.
     pub swaps: Vec<SwapArea>,
     /// Those of them that are compressed devices in RAM, with what they were set to.
-    pub compressed: Vec<zmeld_advice::ActiveSwap>,
+    pub compressed: Vec<ActiveSwap>,
     /// The kernel's zram.
     pub zram: Feature,
     /// The module zmeld.
@@ -69,14 +68,9 @@ pub struct Feature {
 /// zswap's parameters. What a kernel does not have is absent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Zswap {
-    /// Whether it takes pages.
-    pub enabled: bool,
-    /// Its codec.
-    pub compressor: String,
-    /// Its pool, where there is a choice.
-    pub zpool: Option<String>,
-    /// Percent of RAM that its pool may take; none where the kernel does not say.
-    pub max_pool_percent: Option<u64>,
+    /// Those that all kernels have.
+    #[serde(flatten)]
+    pub facts: ZswapFacts,
     /// Whether it can be told to write cold pages on to disk by itself (Linux 6.8 and
     /// later).
     pub has_shrinker: bool,
@@ -88,16 +82,6 @@ impl Zswap {
     /// The compressor that a recommendation names, where it is not left as it is.
     pub fn compressor_to_name(&self) -> Option<&str> {
         self.has_zword.then_some(ZWORD)
-    }
-
-    /// The same for `zmeld-advice`.
-    pub fn facts(&self) -> zmeld_advice::ZswapFacts {
-        zmeld_advice::ZswapFacts {
-            is_enabled: self.enabled,
-            compressor: self.compressor.clone(),
-            max_pool_percent: self.max_pool_percent,
-            zpool: self.zpool.clone(),
-        }
     }
 }
 
@@ -115,8 +99,18 @@ impl Machine {
         let dep = host.read_optional(format!("/lib/modules/{kernel}/modules.dep"));
         let dep = dep.ok().flatten();
         let swaps = host.swaps()?;
-        let resume_from = idle_resume(host)?;
-        let zswap = zswap(host, &kernel)?;
+        let resume_from = hibernation::idle(host)?;
+        let zswap = match ZswapFacts::read(host)? {
+            None => None,
+            Some(facts) => Some(Zswap {
+                facts,
+                has_shrinker: host.exists(format!("{ZSWAP}/shrinker_enabled")),
+                has_zword: has_compressor(host, &kernel, ZWORD)?,
+            }),
+        };
+        let in_ram = swaps.iter().filter(|swap| swap.is_in_ram());
+        let compressed = in_ram.map(|swap| ActiveSwap::read(host, swap));
+        let compressed = compressed.collect::<Result<_, _>>()?;
         Ok(Machine {
             resume_bytes: resume_from
                 .as_ref()
@@ -127,7 +121,7 @@ impl Machine {
             kernel,
             ram_bytes: memory.total_bytes,
             available_bytes: memory.available_bytes,
-            compressed: compressed(host, &swaps)?,
+            compressed,
             swaps,
             zram: Feature::read(host, RamDriver::Zram, dep.as_deref())?,
             zmeld: Feature::read(host, RamDriver::Zmeld, dep.as_deref())?,
@@ -142,8 +136,8 @@ impl Machine {
     pub fn has_little_disk_swap(&self) -> bool {
         let disks = self.swaps.iter().filter(|swap| !swap.is_in_ram());
         let size = disks.fold(0, |sum: u64, swap| sum.saturating_add(swap.size_bytes));
-        let zswap = self.zswap.as_ref().map(Zswap::facts);
-        zswap.is_some_and(|zswap| zswap.is_held_back_by(size, self.ram_bytes))
+        let zswap = self.zswap.as_ref();
+        zswap.is_some_and(|zswap| zswap.facts.is_held_back_by(size, self.ram_bytes))
     }
 
     /// Memory that is kept free is taken from all programs: a machine whose RAM is
@@ -256,77 +250,17 @@ impl Feature {
         for number in driver.numbers(host)? {
             let path = format!("/sys/block/{}{number}/comp_algorithm", driver.name());
             if let Some(text) = host.read_optional(path)? {
-                codecs = text
-                    .split_whitespace()
-                    .map(|word| word.trim_matches(['[', ']']).to_owned())
-                    .collect();
+                codecs = choices(&text);
                 break;
             }
         }
-        let ready = host.exists(driver.control().join("hot_add"));
-        let signs = ModuleSigns {
-            ready,
-            loads_modules: host.exists("/proc/modules"),
-            dep,
-        };
+        let presence = ModulePresence::read(host, driver.name(), dep);
         Ok(Feature {
-            ready,
-            presence: ModulePresence::judge(driver.name(), signs),
+            ready: presence == ModulePresence::Ready,
+            presence,
             codecs,
         })
     }
-}
-
-/// The areas that are compressed devices in RAM.
-fn compressed(host: &Host, swaps: &[SwapArea]) -> Result<Vec<zmeld_advice::ActiveSwap>, HostError> {
-    let in_ram = swaps.iter().filter(|swap| swap.is_in_ram());
-    in_ram
-        .map(|swap| {
-            let folder = format!("/sys/block/{}", swap.device().unwrap_or_default());
-            let text = |attribute: &str| host.read_optional(format!("{folder}/{attribute}"));
-            let codec = text("comp_algorithm")?.and_then(|text| {
-                let chosen =
-                    |word: &str| Some(word.strip_prefix('[')?.strip_suffix(']')?.to_owned());
-                text.split_whitespace().find_map(chosen)
-            });
-            let limit = text("mm_stat")?.and_then(|text| {
-                let limit = text.split_whitespace().nth(3)?;
-                limit.parse().ok()
-            });
-            Ok(zmeld_advice::ActiveSwap {
-                area: swap.clone(),
-                codec,
-                memory_limit_bytes: limit.unwrap_or(0),
-            })
-        })
-        .collect()
-}
-
-fn zswap(host: &Host, kernel: &str) -> Result<Option<Zswap>, HostError> {
-    let Some(enabled) = host.read_optional(format!("{ZSWAP}/enabled"))? else {
-        return Ok(None);
-    };
-    Ok(Some(Zswap {
-        enabled: enabled == "Y" || enabled == "1",
-        compressor: host
-            .read_optional(format!("{ZSWAP}/compressor"))?
-            .unwrap_or_default(),
-        zpool: host.read_optional(format!("{ZSWAP}/zpool"))?,
-        max_pool_percent: host
-            .read_optional(format!("{ZSWAP}/max_pool_percent"))?
-            .and_then(|text| text.parse().ok()),
-        has_shrinker: host.exists(format!("{ZSWAP}/shrinker_enabled")),
-        has_zword: has_compressor(host, kernel, ZWORD)?,
-    }))
-}
-
-/// What it would resume from, where hibernation is set up and nothing is swapped to there.
-pub fn idle_resume(host: &Host) -> Result<Option<String>, HostError> {
-    let Some(path) = hibernation::partition(host) else {
-        return Ok(None);
-    };
-    let is_on = host.swap_on(&path)?.is_some();
-    Ok((!is_on).then(|| path.display().to_string()))
 }
 
 fn hibernation(host: &Host) -> Result<Option<String>, HostError> {
@@ -346,6 +280,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use zmeld_linux::compressed::MmStat;
 
     fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Host) {
         let dir = tempfile::tempdir().unwrap();
@@ -399,15 +334,16 @@ mod tests {
         assert_eq!(machine.zmeld.presence, ModulePresence::Absent);
         assert_eq!(
             machine.compressed,
-            [zmeld_advice::ActiveSwap {
+            [ActiveSwap {
                 area: machine.swaps[0].clone(),
                 codec: Some("lzo-rle".to_owned()),
                 memory_limit_bytes: 1 << 20,
+                held: MmStat::parse("0 0 0 1048576 0 0 0 0 0"),
             }]
         );
         let zswap = machine.zswap.clone().unwrap();
-        assert!(zswap.enabled);
-        assert_eq!(zswap.zpool.as_deref(), Some("zbud"));
+        assert!(zswap.facts.is_enabled);
+        assert_eq!(zswap.facts.zpool.as_deref(), Some("zbud"));
         assert_eq!(zswap.compressor_to_name(), Some("zword"));
         assert!(machine.hibernation.clone().unwrap().contains("UUID=12"));
         assert!(machine.kernel_from(5, 8) && !machine.kernel_from(6, 2));

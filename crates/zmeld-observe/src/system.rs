@@ -300,7 +300,7 @@ fn hibernation(reader: &mut Reader) -> Hibernation {
         image_bytes: reader
             .optional("/sys/power/image_size")
             .and_then(|text| text.trim().parse().ok()),
-        idle: crate::machine::idle_resume(reader.host()).ok().flatten(),
+        idle: zmeld_linux::hibernation::idle(reader.host()).ok().flatten(),
     }
 }
 

@@ -6,7 +6,7 @@
 use serde::Serialize;
 use zmeld_advice::codec::{self, CodecFacts, CodecVerdict, Reason, CPU_SHARE_MAX, SMALL_RAM};
 use zmeld_advice::meld::{self, Melders, Melding};
-use zmeld_advice::{size, tier, ActiveSwap, AdvisedTier, Facts, Recommendation, ZswapFacts};
+use zmeld_advice::{size, tier, ActiveSwap, AdvisedTier, Facts, Recommendation};
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_store::SHARE_BYTES;
 
@@ -98,6 +98,7 @@ pub fn recommendation(
         area: swap.area.clone(),
         codec: swap.zram.as_ref().map(|zram| zram.codec.clone()),
         memory_limit_bytes: swap.zram.as_ref().map_or(0, |zram| zram.memory_limit_bytes),
+        held: None,
     };
     let others = machine
         .swaps
@@ -107,12 +108,7 @@ pub fn recommendation(
         ram_bytes: result.ram_bytes,
         page_size: result.page_size,
         swaps: others.map(area).collect(),
-        zswap: machine.zswap_enabled.map(|is_enabled| ZswapFacts {
-            is_enabled,
-            compressor: machine.zswap_compressor.clone(),
-            max_pool_percent: machine.zswap_max_pool_percent,
-            zpool: machine.zswap_zpool.clone(),
-        }),
+        zswap: machine.zswap.clone(),
         resume_from: machine.resume_from.clone(),
         resume_bytes: machine.resume_bytes,
         zram: machine.zram,
@@ -384,7 +380,12 @@ fn swap_advice(result: &ScanResult) -> Vec<Advice> {
 }
 
 fn zswap_advice(result: &ScanResult) -> Option<Advice> {
-    if result.machine.zswap_enabled != Some(true) {
+    if !result
+        .machine
+        .zswap
+        .as_ref()
+        .is_some_and(|it| it.is_enabled)
+    {
         return None;
     }
     let zram = result.machine.swaps.iter().any(|swap| swap.zram.is_some());
@@ -459,7 +460,7 @@ pub(crate) fn way_to_read(is_root: bool) -> &'static str {
 mod tests {
     use super::*;
     use crate::result::{CodecTimes, PageCounts};
-    use zmeld_advice::ModulePresence;
+    use zmeld_advice::{ModulePresence, ZswapFacts};
     use zmeld_linux::swaps::SwapArea;
 
     fn codec(name: &str, ratio: f64, speed: f64, offered: Option<bool>) -> CodecResult {
@@ -626,7 +627,7 @@ mod tests {
     #[test]
     fn in_front_of_a_disk_it_is_zswap_and_no_size() {
         let mut found = result(8 << 30, vec![codec("lz4", 2.5, 700.0, Some(true))]);
-        found.machine.zswap_enabled = Some(false);
+        found.machine.zswap = Some(ZswapFacts::default());
         found.machine.swaps.push(crate::machine::SwapInUse {
             area: SwapArea {
                 path: "/dev/sda2".into(),
@@ -699,11 +700,14 @@ mod tests {
         let kind = |found: &ScanResult| zswap_advice(found).map(|advice| advice.kind);
         let mut both = with_zram(0);
         assert_eq!(kind(&both), None);
-        both.machine.zswap_enabled = Some(true);
+        both.machine.zswap = Some(ZswapFacts {
+            is_enabled: true,
+            ..ZswapFacts::default()
+        });
         assert_eq!(kind(&both), Some(AdviceKind::Warning));
         both.machine.swaps.clear();
         assert_eq!(kind(&both), Some(AdviceKind::Note));
-        both.machine.zswap_enabled = Some(false);
+        both.machine.zswap = Some(ZswapFacts::default());
         assert_eq!(kind(&both), None);
     }
 

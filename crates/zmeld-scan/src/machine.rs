@@ -1,10 +1,11 @@
 //! The machine in front of us, as far as a scan and its advice need to know it.
 
-use std::fs;
 use std::path::Path;
 
-use serde::Serialize;
-use zmeld_advice::module::{ModulePresence, ModuleSigns};
+use serde::{Serialize, Serializer};
+use zmeld_advice::module::ModulePresence;
+use zmeld_advice::{ActiveSwap, ZswapFacts};
+use zmeld_linux::compressed::{choices, is_on};
 use zmeld_linux::cpuinfo;
 use zmeld_linux::hibernation;
 use zmeld_linux::meminfo::{self, Meminfo};
@@ -30,17 +31,13 @@ pub struct MachineFacts {
     pub swaps: Vec<SwapInUse>,
     /// Whether zswap compresses pages in front of the swap devices; absent where
     /// the kernel has no zswap.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub zswap_enabled: Option<bool>,
-    /// zswap's codec; empty where the kernel has no zswap.
-    #[serde(skip)]
-    pub zswap_compressor: String,
-    /// Percent of RAM that zswap's pool may take.
-    #[serde(skip)]
-    pub zswap_max_pool_percent: Option<u64>,
-    /// What keeps zswap's pages; absent where the kernel has no choice.
-    #[serde(skip)]
-    pub zswap_zpool: Option<String>,
+    #[serde(
+        rename = "zswap_enabled",
+        serialize_with = "is_enabled",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(with = "Option<bool>")]
+    pub zswap: Option<ZswapFacts>,
     /// Whether the kernel's same-page merging (KSM) runs; absent where the kernel
     /// has none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,38 +78,45 @@ pub struct ZramInUse {
     pub memory_limit_bytes: u64,
 }
 
+fn is_enabled<S: Serializer>(zswap: &Option<ZswapFacts>, serializer: S) -> Result<S::Ok, S::Error> {
+    zswap.as_ref().map(|it| it.is_enabled).serialize(serializer)
+}
+
 impl MachineFacts {
     /// Looks at the machine. What cannot be read stays empty.
     pub fn here() -> MachineFacts {
-        let memory = fs::read_to_string(meminfo::PATH).unwrap_or_default();
+        MachineFacts::look(&Host::here())
+    }
+
+    fn look(host: &Host) -> MachineFacts {
+        let text = |path: &str| host.read(path).unwrap_or_default();
+        let memory = text(meminfo::PATH);
         let memory = Meminfo::new(&memory);
-        let kernel = read_line("/proc/sys/kernel/osrelease");
-        let dep = fs::read_to_string(format!("/lib/modules/{kernel}/modules.dep")).ok();
-        let resume_from = idle_resume(&Host::here());
+        let kernel = text("/proc/sys/kernel/osrelease");
+        let dep = host.read(format!("/lib/modules/{kernel}/modules.dep")).ok();
+        let presence = |driver| ModulePresence::read(host, driver, dep.as_deref());
+        let resume_from = hibernation::idle(host).ok().flatten();
+        let resume = resume_from.as_deref().map(Path::new);
+        let areas = host.swaps().unwrap_or_default();
+        let ksm = host.read("/sys/kernel/mm/ksm/run").ok();
+        let processor = text("/proc/cpuinfo");
+        let processor = cpuinfo::model_name(&processor).unwrap_or(std::env::consts::ARCH);
         MachineFacts {
-            resume_bytes: resume_from
-                .as_ref()
-                .and_then(|path| hibernation::size_bytes(&Host::here(), Path::new(path))),
-            zram: presence("zram", dep.as_deref()),
-            zmeld: presence("zmeld", dep.as_deref()),
+            resume_bytes: resume.and_then(|path| hibernation::size_bytes(host, path)),
+            zram: presence("zram"),
+            zmeld: presence("zmeld"),
             kernel,
-            processor: processor(),
+            processor: processor.to_owned(),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
             ram_bytes: memory.total_bytes().unwrap_or(0),
             available_bytes: memory.available_bytes().unwrap_or(0),
-            zram_codecs: zram_codecs(Path::new("/sys/block")),
-            swaps: swaps(
-                &fs::read_to_string("/proc/swaps").unwrap_or_default(),
-                Path::new("/sys/block"),
-            ),
-            zswap_enabled: switch("/sys/module/zswap/parameters/enabled"),
-            zswap_compressor: read_line("/sys/module/zswap/parameters/compressor"),
-            zswap_max_pool_percent: read_line("/sys/module/zswap/parameters/max_pool_percent")
-                .parse()
-                .ok(),
-            zswap_zpool: Some(read_line("/sys/module/zswap/parameters/zpool"))
-                .filter(|name| !name.is_empty()),
-            ksm_runs: switch("/sys/kernel/mm/ksm/run"),
+            zram_codecs: zram_codecs(host),
+            swaps: areas
+                .iter()
+                .map(|area| SwapInUse::look(host, area))
+                .collect(),
+            zswap: ZswapFacts::read(host).ok().flatten(),
+            ksm_runs: ksm.map(|text| is_on(&text)),
             resume_from,
         }
     }
@@ -127,105 +131,37 @@ impl MachineFacts {
     }
 }
 
-fn idle_resume(host: &Host) -> Option<String> {
-    let path = hibernation::partition(host)?;
-    let is_on = host.swap_on(&path).ok()?.is_some();
-    (!is_on).then(|| path.display().to_string())
-}
-
-fn presence(driver: &str, dep: Option<&str>) -> ModulePresence {
-    let signs = ModuleSigns {
-        ready: Path::new(&format!("/sys/class/{driver}-control/hot_add")).exists(),
-        loads_modules: Path::new("/proc/modules").exists(),
-        dep,
-    };
-    ModulePresence::judge(driver, signs)
-}
-
-fn read_line(path: &str) -> String {
-    fs::read_to_string(path)
-        .map(|text| text.trim().to_owned())
-        .unwrap_or_default()
-}
-
-fn processor() -> String {
-    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    cpuinfo::model_name(&text)
-        .unwrap_or(std::env::consts::ARCH)
-        .to_owned()
-}
-
 /// The names in any zram device's `comp_algorithm`: `[lzo-rle] lzo lz4`.
-fn zram_codecs(blocks: &Path) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(blocks) else {
-        return Vec::new();
-    };
-    entries
-        .flatten()
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with("zram"))
-        .find_map(|entry| fs::read_to_string(entry.path().join("comp_algorithm")).ok())
-        .map(|text| {
-            text.split_whitespace()
-                .map(|name| name.trim_matches(['[', ']']).to_owned())
-                .collect()
-        })
-        .unwrap_or_default()
+fn zram_codecs(host: &Host) -> Vec<String> {
+    let devices = host.list("/sys/block").unwrap_or_default();
+    let mut zrams = devices.iter().filter(|name| name.starts_with("zram"));
+    let codecs = zrams.find_map(|name| {
+        let path = format!("/sys/block/{name}/comp_algorithm");
+        Some(choices(&host.read(path).ok()?))
+    });
+    codecs.unwrap_or_default()
 }
 
-/// A file that says `Y`, `1` or otherwise; `None` where it is not there.
-fn switch(path: &str) -> Option<bool> {
-    let text = fs::read_to_string(path).ok()?;
-    Some(matches!(text.trim(), "Y" | "y" | "1"))
-}
-
-/// What the device behind a swap path says, if it is a zram device.
-fn zram(path: &str, blocks: &Path) -> Option<ZramInUse> {
-    let name = path.strip_prefix("/dev/")?;
-    if !name.starts_with("zram") {
-        return None;
+impl SwapInUse {
+    fn look(host: &Host, area: &SwapArea) -> SwapInUse {
+        let swap = ActiveSwap::read(host, area).unwrap_or_default();
+        let is_zram = area.device().is_some_and(|name| name.starts_with("zram"));
+        let zram = swap.codec.zip(swap.held).filter(|_| is_zram);
+        SwapInUse {
+            area: area.clone(),
+            zram: zram.map(|(codec, held)| ZramInUse {
+                codec,
+                data_bytes: held.stored_bytes,
+                memory_used_bytes: held.memory_used_bytes,
+                memory_limit_bytes: held.limit_bytes,
+            }),
+        }
     }
-    let read = |attribute| fs::read_to_string(blocks.join(name).join(attribute)).ok();
-    let stat: Vec<u64> = read("mm_stat")?
-        .split_whitespace()
-        .map_while(|column| column.parse().ok())
-        .collect();
-    let codec = read("comp_algorithm")?
-        .split_whitespace()
-        .find_map(|name| name.strip_prefix('[')?.strip_suffix(']').map(str::to_owned))?;
-    Some(ZramInUse {
-        codec,
-        data_bytes: *stat.first()?,
-        memory_used_bytes: *stat.get(2)?,
-        memory_limit_bytes: *stat.get(3)?,
-    })
-}
-
-fn swaps(list: &str, blocks: &Path) -> Vec<SwapInUse> {
-    zmeld_linux::swaps::parse(list)
-        .flatten()
-        .map(|area| SwapInUse {
-            zram: zram(&area.shown(), blocks),
-            area,
-        })
-        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn zram_names_its_codecs() {
-        let dir = tempfile::tempdir().unwrap();
-        assert!(zram_codecs(dir.path()).is_empty());
-        fs::create_dir(dir.path().join("zram3")).unwrap();
-        fs::write(
-            dir.path().join("zram3/comp_algorithm"),
-            "lzo [lzo-rle] lz4 zstd\n",
-        )
-        .unwrap();
-        assert_eq!(zram_codecs(dir.path()), ["lzo", "lzo-rle", "lz4", "zstd"]);
-    }
 
     #[test]
     fn no_zram_offers_zword() {
@@ -241,26 +177,36 @@ mod tests {
     #[test]
     fn swap_on_zram_says_what_it_holds() {
         let dir = tempfile::tempdir().unwrap();
-        let list = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n\
-                    /dev/zram3 partition 1024 512 100\n/swapfile file 2048 0 -2\n";
-        let device = dir.path().join("zram3");
-        fs::create_dir(&device).unwrap();
-        assert_eq!(swaps(list, dir.path())[0].zram, None);
-        fs::write(device.join("comp_algorithm"), "lzo [lz4] zstd\n").unwrap();
-        fs::write(device.join("mm_stat"), " 8192 300 4096 1048576 9 0 0 0 0\n").unwrap();
-        let found = swaps(list, dir.path());
+        let put = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        put(
+            "proc/swaps",
+            "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n\
+             /dev/zram3 partition 1024 512 100\n/swapfile file 2048 0 -2\n",
+        );
+        let look = || MachineFacts::look(&Host::at(dir.path()));
+        assert_eq!(
+            (look().swaps[0].zram.as_ref(), look().zram_codecs.len()),
+            (None, 0)
+        );
+        put("sys/block/zram3/comp_algorithm", "lzo [lz4] zstd\n");
+        put(
+            "sys/block/zram3/mm_stat",
+            " 8192 300 4096 1048576 9 0 0 0 0\n",
+        );
+        let found = look();
         let zram = ZramInUse {
             codec: "lz4".to_owned(),
             data_bytes: 8192,
             memory_used_bytes: 4096,
             memory_limit_bytes: 1 << 20,
         };
-        assert_eq!(found[0].zram, Some(zram));
-        assert_eq!(
-            (found[0].area.size_bytes, found[0].area.used_bytes),
-            (1 << 20, 1 << 19)
-        );
-        assert_eq!((found[1].area.priority, &found[1].zram), (-2, &None));
+        assert_eq!(found.swaps[0].zram, Some(zram));
+        assert_eq!(found.zram_codecs, ["lzo", "lz4", "zstd"]);
+        assert_eq!(found.swaps[1].zram, None);
     }
 
     #[test]

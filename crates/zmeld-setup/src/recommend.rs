@@ -15,7 +15,7 @@ use zmeld_config::{
 };
 use zmeld_linux::Host;
 use zmeld_observe::applied::Applied;
-use zmeld_observe::machine::{Machine, Zswap as ZswapNow};
+use zmeld_observe::machine::Machine;
 
 /// Kinds of tiers, as they are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +73,7 @@ pub fn facts(machine: &Machine, measured: &CodecVerdict, own_swaps: &[String]) -
         ram_bytes: machine.ram_bytes,
         page_size: rustix::param::page_size() as u64,
         swaps: others.map(area).collect(),
-        zswap: machine.zswap.as_ref().map(ZswapNow::facts),
+        zswap: machine.zswap.as_ref().map(|it| it.facts.clone()),
         resume_from: machine.resume_from.clone(),
         resume_bytes: machine.resume_bytes,
         zram: machine.zram.presence,
@@ -250,14 +250,12 @@ fn chosen(
         None => sizing,
     });
     let pool = advised.pool.and_then(|pool| {
+        let now = machine.zswap.as_ref();
+        let zword = || Some(now?.compressor_to_name()?.to_owned());
         let zswap = advice::ZswapFacts {
-            is_enabled: machine.zswap.as_ref().is_some_and(|it| it.enabled),
-            compressor: codec
-                .clone()
-                .or_else(|| Some(machine.zswap.as_ref()?.compressor_to_name()?.to_owned()))
-                .unwrap_or(pool.compressor),
+            compressor: codec.clone().or_else(zword).unwrap_or(pool.compressor),
             max_pool_percent: Some(pool.limit_percent),
-            zpool: machine.zswap.as_ref().and_then(|it| it.zpool.clone()),
+            ..now.map(|it| it.facts.clone()).unwrap_or_default()
         };
         advice::Pool::of(
             &zswap,
@@ -379,11 +377,12 @@ mod tests {
             zram: Feature::default(),
             zmeld: Feature::default(),
             zswap: Some(zmeld_observe::machine::Zswap {
-                enabled: false,
-                compressor: "lzo".to_owned(),
+                facts: advice::ZswapFacts {
+                    compressor: "lzo".to_owned(),
+                    max_pool_percent: Some(20),
+                    ..Default::default()
+                },
                 has_zword: false,
-                zpool: None,
-                max_pool_percent: Some(20),
                 has_shrinker: true,
             }),
             hibernation: None,

@@ -45,6 +45,7 @@ use crate::error::Error;
 use crate::event::{Event, Listener};
 use crate::overfull::mib;
 pub use crate::overfull::{Program, SwapoffConflict};
+use zmeld_linux::compressed::MmStat;
 use zmeld_linux::counters;
 use zmeld_linux::groups::{Hierarchy, Version};
 use zmeld_linux::meminfo::{self, Meminfo};
@@ -145,23 +146,10 @@ fn compressed_name(path: &Path) -> Option<&str> {
     (is("zram") || is("zmeld")).then_some(name)
 }
 
-/// What a compressed device's pool takes, and its limit, in bytes.
-#[derive(Debug, Clone, Copy)]
-struct Pool {
-    used: u64,
-    /// 0: none.
-    limit: u64,
-}
-
 /// None where it does not say so.
-fn pool(host: &Host, name: &str) -> Result<Option<Pool>, Error> {
+fn pool(host: &Host, name: &str) -> Result<Option<MmStat>, Error> {
     let stat = host.read_optional(format!("/sys/block/{name}/mm_stat"))?;
-    let stat = stat.unwrap_or_default();
-    let mut words = stat.split_whitespace().skip(2).map(str::parse);
-    Ok(match (words.next(), words.next()) {
-        (Some(Ok(used)), Some(Ok(limit))) => Some(Pool { used, limit }),
-        _ => None,
-    })
+    Ok(MmStat::parse(&stat.unwrap_or_default()))
 }
 
 /// Memory that a compressed device's pool takes; 0 for others.
@@ -169,7 +157,7 @@ fn pool_bytes(host: &Host, path: &Path) -> Result<u64, Error> {
     let Some(name) = compressed_name(path) else {
         return Ok(0);
     };
-    Ok(pool(host, name)?.map_or(0, |pool| pool.used))
+    Ok(pool(host, name)?.map_or(0, |pool| pool.memory_used_bytes))
 }
 
 /// What a compressed device may still take of RAM, even where nothing of it
@@ -180,8 +168,8 @@ fn room_in_ram(host: &Host, path: &Path) -> Result<u64, Error> {
     };
     Ok(match pool(host, name)? {
         None => 0,
-        Some(Pool { limit: 0, .. }) => u64::MAX,
-        Some(Pool { used, limit }) => limit.saturating_sub(used),
+        Some(pool) if pool.limit_bytes == 0 => u64::MAX,
+        Some(pool) => pool.limit_bytes.saturating_sub(pool.memory_used_bytes),
     })
 }
 
@@ -202,9 +190,7 @@ pub(crate) fn refuse(groups: Vec<SwapoffConflict>) -> Result<(), Error> {
 /// How many processes the kernel has killed since boot for want of memory, the
 /// machine's or a group's; none where it does not count them (before Linux 4.13).
 pub(crate) fn kills(host: &Host) -> Option<u64> {
-    let counters = host.read("/proc/vmstat").ok()?;
-    let line = counters.lines().find_map(|it| it.strip_prefix("oom_kill "));
-    line?.trim().parse().ok()
+    counters::value(&host.read("/proc/vmstat").ok()?, "oom_kill")
 }
 
 /// How careful a look at the groups is.

@@ -3,6 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use zmeld_linux::compressed::{chosen, is_on, ZSWAP};
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::{mounts, pressure, Host};
 
@@ -163,10 +164,10 @@ fn distribution(host: &Host) -> Option<String> {
 fn compressed_swap(host: &Host) -> String {
     let mut found: Vec<String> = Vec::new();
     if host
-        .read("/sys/module/zswap/parameters/enabled")
-        .is_ok_and(|text| text == "Y")
+        .read(format!("{ZSWAP}/enabled"))
+        .is_ok_and(|text| is_on(&text))
     {
-        let codec = host.read("/sys/module/zswap/parameters/compressor");
+        let codec = host.read(format!("{ZSWAP}/compressor"));
         found.push(
             format!("zswap {}", codec.unwrap_or_default())
                 .trim_end()
@@ -187,11 +188,8 @@ fn compressed_swap(host: &Host) -> String {
         let codecs = host
             .read(format!("/sys/block/{name}/comp_algorithm"))
             .unwrap_or_default();
-        let codec = codecs
-            .split_whitespace()
-            .find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
         found.push(
-            format!("{driver} {}", codec.unwrap_or_default())
+            format!("{driver} {}", chosen(&codecs).unwrap_or_default())
                 .trim_end()
                 .to_owned(),
         );

@@ -10,7 +10,7 @@ use zmeld_advice::meld::Melders;
 use zmeld_advice::module::ModulePresence;
 
 use rustix::io::Errno;
-use zmeld_linux::{Host, HostError};
+use zmeld_linux::{compressed, Host, HostError};
 use zmeld_observe::machine::Machine;
 use zmeld_observe::{share, Melding};
 
@@ -221,11 +221,7 @@ pub fn melding(host: &Host, name: &str) -> Result<Melding, HostError> {
     let path = format!("/sys/block/{name}/meld_stat");
     let counters = Melding::parse_counters(&host.read(&path)?)
         .map_err(|line| HostError::malformed(&path, format!("has a line \"{line}\"")))?;
-    let chosen = |text: &str| {
-        let mut words = text.split_whitespace();
-        let word = words.find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
-        word.unwrap_or(text).to_owned()
-    };
+    let chosen = |text: &str| compressed::chosen(text).unwrap_or(text).to_owned();
     let mode = host.read(format!("/sys/block/{name}/meld_mode"))?;
     // Older modules have none.
     let check_writes = host.read_optional(format!("/sys/block/{name}/check_writes"))?;

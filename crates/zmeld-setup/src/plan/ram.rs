@@ -231,7 +231,7 @@ impl Draft<'_> {
             .machine
             .zswap
             .as_ref()
-            .is_some_and(|zswap| zswap.enabled);
+            .is_some_and(|zswap| zswap.facts.is_enabled);
         let recorded = self.recorded(ZSWAP_OFF).next().is_some();
         let there = self.groups.iter().any(|group| group.name == ZSWAP_OFF);
         if there || accepted || self.config.zswap().is_some() || !(enabled || recorded) {
@@ -242,7 +242,7 @@ impl Draft<'_> {
             records: self.records,
             steps: Vec::new(),
         };
-        let path = format!("{}/enabled", zmeld_observe::machine::ZSWAP);
+        let path = format!("{}/enabled", zmeld_linux::compressed::ZSWAP);
         steps.add_over(
             Step::SetValue(SetValue::new(path, "N")),
             "it would compress the pages first, and the RAM device what is left of them",

@@ -4,8 +4,8 @@ use crate::error::Error;
 use crate::step::Step;
 use crate::steps::SetValue;
 use zmeld_config::{FindingId, Kind, Zswap};
+use zmeld_linux::compressed::ZSWAP;
 use zmeld_observe::crypto::{compressors, has_compressor, ZWORD};
-use zmeld_observe::machine::ZSWAP;
 
 use super::{Draft, Steps};
 

@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::step::{DeviceRef, MadeDevice, Record, Reversible, Step, StepContext};
 use zmeld_config::{CheckWrites, MeldMode, Named};
+use zmeld_linux::compressed::{chosen, MmStat};
 use zmeld_linux::text::short;
 use zmeld_linux::Host;
 
@@ -254,9 +255,9 @@ impl SetAttribute {
         let amount = |text: &str| text.parse().ok().map(bytes);
         match self {
             SetAttribute::Size(_) => amount(&read("disksize")?),
-            SetAttribute::MemoryLimit(_) => match read("mm_stat")?.split_whitespace().nth(3)? {
-                "0" => Some("none".to_owned()),
-                limit => amount(limit),
+            SetAttribute::MemoryLimit(_) => match MmStat::parse(&read("mm_stat")?)?.limit_bytes {
+                0 => Some("none".to_owned()),
+                limit => Some(bytes(limit)),
             },
             SetAttribute::Codec(_) | SetAttribute::Meld(_) | SetAttribute::CheckWrites(_) => {
                 chosen(&read(self.name())?).map(str::to_owned)
@@ -292,9 +293,9 @@ impl SetAttribute {
         let read = match self {
             SetAttribute::CodecParameters(_) => None,
             SetAttribute::MemoryLimit(_) => {
-                // Only to be written; the fourth column of mm_stat shows it.
+                // Only to be written; `mm_stat` shows it.
                 let stat = context.host.read(path.replace("mem_limit", "mm_stat"))?;
-                stat.split_whitespace().nth(3).map(str::to_owned)
+                MmStat::parse(&stat).map(|stat| stat.limit_bytes.to_string())
             }
             _ => Some(context.host.read(path)?),
         };
@@ -332,13 +333,6 @@ enum Seen {
     Wanted,
     Other(String),
     Nothing,
-}
-
-/// The word in brackets; the text itself where there are none.
-fn chosen(text: &str) -> Option<&str> {
-    let mut words = text.split_whitespace();
-    let bracketed = words.find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
-    bracketed.or_else(|| Some(text.trim()).filter(|text| !text.contains(char::is_whitespace)))
 }
 
 /// The codecs that an attribute offers, without brackets.
@@ -510,9 +504,6 @@ mod tests {
 
     #[test]
     fn the_choice_is_what_stands_in_brackets() {
-        assert_eq!(chosen("lzo [lzo-rle] lz4"), Some("lzo-rle"));
-        assert_eq!(chosen("off"), Some("off"));
-        assert_eq!(chosen("lzo lz4"), None);
         assert_eq!(offered("#1: lzo [zstd]"), ["lzo", "zstd"]);
     }
 }

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::step::{MadeDevice, Record, Reversible, StepContext};
+use zmeld_linux::compressed::ZSWAP;
 use zmeld_linux::text::short;
 use zmeld_linux::Host;
-use zmeld_observe::machine::ZSWAP;
 
 /// Set a value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -443,7 +443,9 @@ fn will_be_zswap(args: &WantedArgs, machine: &Machine, own_swaps: &[String]) -> 
         Some(tier) => tier == TierArg::Zswap,
         None => advised == zmeld_advice::AdvisedTier::Zswap,
     };
-    let compressor = zswap.compressor_to_name().unwrap_or(&zswap.compressor);
+    let compressor = zswap
+        .compressor_to_name()
+        .unwrap_or(&zswap.facts.compressor);
     compressor.parse().ok().filter(|_| is_it)
 }
 

@@ -1,0 +1,159 @@
+//! What compressed swap says of itself: the devices of zram and zmeld, and zswap's
+//! parameters.
+
+use serde::Serialize;
+
+/// Where zswap's parameters are.
+pub const ZSWAP: &str = "/sys/module/zswap/parameters";
+
+/// The word that is chosen of several, `lzo [lz4] zstd`, or the only one.
+pub fn chosen(text: &str) -> Option<&str> {
+    let mut words = text.split_whitespace();
+    let bracketed = words.find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
+    let only = || Some(text.trim()).filter(|it| !it.contains(char::is_whitespace));
+    bracketed.or_else(only)
+}
+
+/// All of those words.
+pub fn choices(text: &str) -> Vec<String> {
+    let words = text.split_whitespace();
+    words
+        .map(|word| word.trim_matches(['[', ']']).to_owned())
+        .collect()
+}
+
+/// The columns of `mm_stat`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+pub struct MmStat {
+    /// Pages stored, uncompressed: same-filled and written-back ones included
+    /// (`orig_data_size`).
+    pub stored_bytes: u64,
+    /// Size of the compressed objects in memory (`compr_data_size`).
+    pub compressed_bytes: u64,
+    /// Whole pages that the allocator took for them (`mem_used_total`). The table
+    /// of slots is not in it.
+    pub memory_used_bytes: u64,
+    /// The most it may take (`mem_limit`); 0: all there is.
+    pub limit_bytes: u64,
+    /// The most it took (`mem_used_max`).
+    pub memory_used_max_bytes: u64,
+    /// Pages that repeat one machine word and take no memory (`same_pages`).
+    pub same_filled_pages: u64,
+    /// Pages that compaction gave back (`pages_compacted`).
+    pub compacted_pages: u64,
+    /// Pages stored as they are, because they do not compress (`huge_pages`).
+    pub incompressible_pages: u64,
+    /// The same, ever since set-up (`huge_pages_since`; Linux 5.13 and later).
+    pub incompressible_since_pages: u64,
+}
+
+impl MmStat {
+    /// Reads `mm_stat`: seven columns at least, as kernels from 4.8 on have.
+    pub fn parse(text: &str) -> Option<MmStat> {
+        let columns = numbers(text)?;
+        let column = |at: usize| columns.get(at).copied();
+        Some(MmStat {
+            stored_bytes: column(0)?,
+            compressed_bytes: column(1)?,
+            memory_used_bytes: column(2)?,
+            limit_bytes: column(3)?,
+            memory_used_max_bytes: column(4)?,
+            same_filled_pages: column(5)?,
+            compacted_pages: column(6)?,
+            incompressible_pages: column(7).unwrap_or(0),
+            incompressible_since_pages: column(8).unwrap_or(0),
+        })
+    }
+}
+
+/// The columns of `bd_stat`. The kernel counts 4 KiB units whatever its page size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
+pub struct Backed {
+    /// What is on the backing device now.
+    pub held_bytes: u64,
+    /// Read from it since set-up.
+    pub read_bytes: u64,
+    /// Written to it since set-up.
+    pub written_bytes: u64,
+}
+
+impl Backed {
+    /// Reads `bd_stat`.
+    pub fn parse(text: &str) -> Option<Backed> {
+        let columns = numbers(text)?;
+        let bytes = |at: usize| Some(columns.get(at)?.saturating_mul(4096));
+        Some(Backed {
+            held_bytes: bytes(0)?,
+            read_bytes: bytes(1)?,
+            written_bytes: bytes(2)?,
+        })
+    }
+}
+
+/// Columns of a line of numbers, the most that is read of any file.
+const COLUMNS_MAX: usize = 16;
+
+/// All columns of a line of numbers; `None` if one is none. It takes no memory, for
+/// those who look when there is none.
+pub fn numbers(text: &str) -> Option<Columns> {
+    let mut columns = Columns::default();
+    for word in text.lines().next()?.split_whitespace().take(COLUMNS_MAX) {
+        // A high-water mark is signed in the kernel.
+        columns.all[columns.count] = word.parse::<i128>().ok()?.clamp(0, u64::MAX.into()) as u64;
+        columns.count += 1;
+    }
+    (columns.count > 0).then_some(columns)
+}
+
+/// The numbers of a line.
+#[derive(Debug, Default)]
+pub struct Columns {
+    all: [u64; COLUMNS_MAX],
+    count: usize,
+}
+
+impl Columns {
+    /// One of them, from 0.
+    pub fn get(&self, at: usize) -> Option<&u64> {
+        self.all[..self.count].get(at)
+    }
+}
+
+/// Whether a parameter says that it is on.
+pub fn is_on(text: &str) -> bool {
+    matches!(text.trim(), "Y" | "y" | "1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_of_every_age_are_read() {
+        let old = MmStat::parse("  8192  300  4096  0  4096  1  2\n").unwrap();
+        assert_eq!((old.same_filled_pages, old.incompressible_pages), (1, 0));
+        let new = MmStat::parse("1 2 3 4 5 6 7 8 9 10 11\n").unwrap();
+        assert_eq!(
+            (new.incompressible_pages, new.incompressible_since_pages),
+            (8, 9)
+        );
+        for wrong in ["", "1 2 3", "a b c d e f g", "1 2 3 4 5 6 7x"] {
+            assert_eq!(MmStat::parse(wrong), None, "{wrong}");
+        }
+        let odd = MmStat::parse("18446744073709551615 0 0 0 -5 0 0 0 0").unwrap();
+        assert_eq!((odd.stored_bytes, odd.memory_used_max_bytes), (u64::MAX, 0));
+        let many = "99999999999999999999999999999 0 0 0 0 0 0";
+        assert_eq!(MmStat::parse(many).unwrap().stored_bytes, u64::MAX);
+        assert_eq!(Backed::parse("2 3 4").unwrap().held_bytes, 8192);
+    }
+
+    #[test]
+    fn the_word_in_brackets_or_the_only_one_is_chosen() {
+        assert_eq!(chosen("lzo [lzo-rle] lz4\n"), Some("lzo-rle"));
+        assert_eq!(chosen("off\n"), Some("off"));
+        assert_eq!(chosen("lzo lz4"), None);
+        assert_eq!(choices("lzo [lzo-rle] lz4\n"), ["lzo", "lzo-rle", "lz4"]);
+    }
+}
