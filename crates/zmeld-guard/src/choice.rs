@@ -174,9 +174,9 @@ fn is_kept(all: &[Figures], it: &Figures, choice: &Choice) -> bool {
     if it.is_hidden {
         return true;
     }
-    let own = all
-        .iter()
-        .filter(|other| other.owner == it.owner && other.is_sheltered);
+    // What is not seen may be protected, too.
+    let own = all.iter().filter(|other| other.owner == it.owner);
+    let own = own.filter(|other| other.is_sheltered || other.is_hidden);
     it.is_sheltered && own.map(|other| other.all_bytes).sum::<u64>() <= choice.sheltered_max
 }
 
@@ -292,6 +292,11 @@ who has most has it in many groups: NoRoom 30 0
   all      a 0 200   0  0
   all      b 0 300   0  0
 
+what an owner hides counts for what he protects: NoRoom 30 0
+  hider    a 0 200 150 15  sheltered ended 1
+  own      a 1  20   0  0
+  all      a 0 500 150 15
+
 more than a quarter of RAM is protected no more: NoRoom 30 0
   hider    a 0 300 150 15  sheltered ended 1
   own      a 1  20   0  0
@@ -351,6 +356,6 @@ more than a quarter of RAM is protected no more: NoRoom 30 0
             assert_eq!(chosen, expected, "{name}");
             count += 1;
         }
-        assert_eq!(count, 21);
+        assert_eq!(count, 22);
     }
 }

@@ -29,6 +29,8 @@ const CHOOSE_EVERY_LOST: Duration = Duration::from_secs(3);
 /// A group with more below it than is looked at is followed as a whole for so long: what
 /// grows does not begin anew each time that some of it comes or goes.
 const WHOLE_FOR: Duration = Duration::from_secs(60);
+/// and no more of an owner than these.
+const WHOLE_MAX: usize = 64;
 /// No more are followed, the largest ones; of an owner none in place of another's who has
 /// fewer.
 pub(crate) const CANDIDATES_MAX: usize = 64;
@@ -70,6 +72,7 @@ impl GuardLoop {
             asked.asked = Some(now);
             // Room for what is retired until the next one comes with it.
             std::mem::swap(&mut asked.retired, &mut self.retired);
+            std::mem::swap(&mut asked.suspects, &mut self.suspects);
             self.chooser.send();
             self.follow(now);
         }
@@ -99,8 +102,14 @@ impl GuardLoop {
         std::mem::swap(&mut self.owners, &mut chosen.owners);
         for group in &mut self.groups {
             let mut before = chosen.groups.iter();
-            if let Some(before) = before.find(|it| it.place.directory == group.place.directory) {
+            let mut owners = chosen.owners.iter();
+            let directory = group.place.directory.as_path();
+            if let Some(before) = before.find(|it| it.place.directory == directory) {
                 group.go_on(before);
+                group.look(now, &mut self.buffer);
+            } else if let Some(before) = owners.find(|it| *it.directory == *directory) {
+                // An owner who is followed as one from now on.
+                group.meter.go_on(&before.meter);
                 group.look(now, &mut self.buffer);
             }
         }
@@ -125,17 +134,16 @@ impl GuardLoop {
             let group = self.groups.swap_remove(at);
             self.retire(group);
         }
-        if std::mem::replace(&mut self.has_chosen, true) {
-            return self.say(Event::Chosen(report));
+        let is_first = !std::mem::replace(&mut self.has_chosen, true);
+        if let Some(first) = self.groups.first_mut().filter(|_| is_first) {
+            first.rehearse(&mut self.ender, &mut self.buffer);
         }
-        if let Some(first) = self.groups.first_mut() {
-            first.rehearse(&mut self.buffer);
-        }
-        self.say(Event::Follows(report));
+        self.say(Event::Chosen(report, is_first));
     }
 
     /// Leaves what is followed no more to be closed; where there is no room, it is closed here.
-    pub(crate) fn retire(&mut self, group: TrackedGroup) {
+    pub(crate) fn retire(&mut self, mut group: TrackedGroup) {
+        group.forget();
         if self.retired.len() < self.retired.capacity() {
             self.retired.push(group);
         }
@@ -150,6 +158,8 @@ pub(crate) struct Chosen {
     groups: Vec<TrackedGroup>,
     owners: Vec<Owner>,
     pub retired: Vec<TrackedGroup>,
+    /// Owners whose groups cannot be told apart.
+    pub suspects: Vec<Arc<Path>>,
     report: Arc<Report>,
     failed: Option<Arc<str>>,
     took: Duration,
@@ -173,6 +183,7 @@ pub(crate) fn choosing(
         shelter,
         known: None,
         whole: HashMap::new(),
+        hierarchy: None,
         buffer: touched(),
     };
     Ok(move |chosen: &mut Chosen| {
@@ -182,6 +193,9 @@ pub(crate) fn choosing(
         chosen.groups.clear();
         chosen.owners.clear();
         let failed = choosing.choose(chosen.asked.unwrap_or(begin), chosen);
+        if failed.is_err() {
+            choosing.hierarchy = None;
+        }
         chosen.failed = failed.err().map(|err| err.to_string().into());
         chosen.took = begin.elapsed();
         chosen.is_new = true;
@@ -200,8 +214,10 @@ struct Choosing {
     /// All groups with processes that were told apart when some were chosen last, and when
     /// that was.
     known: Option<(HashSet<PathBuf>, Instant)>,
-    /// Groups with more below them than is looked at, and since when.
+    /// Groups that are followed as one, with what is below them, and since when.
     whole: HashMap<PathBuf, Instant>,
+    /// Where they are, once that is known.
+    hierarchy: Option<Hierarchy>,
     buffer: Vec<u8>,
 }
 
@@ -217,11 +233,18 @@ struct Found<'a> {
 impl Choosing {
     /// One that was not there when they were chosen last has grown from nothing.
     fn choose(&mut self, now: Instant, chosen: &mut Chosen) -> Result<(), Error> {
-        let hierarchy = hierarchy(&self.host)?;
+        let hierarchy = match self.hierarchy.take() {
+            Some(known) => known,
+            None => hierarchy(&self.host)?,
+        };
+        self.hierarchy = Some(hierarchy.clone());
         let selection = selection(&self.rule, &self.protect, &self.shelter);
         let mut whole: HashSet<PathBuf> = self.whole.keys().cloned().collect();
         self.whole
             .retain(|_, since| now.duration_since(*since) < WHOLE_FOR);
+        for owner in chosen.suspects.drain(..) {
+            self.whole.insert(owner.to_path_buf(), now);
+        }
         let cut_off: HashSet<PathBuf> = self.whole.keys().cloned().collect();
         let stop = &self.shared.stop;
         let found = Targets::choose_of(&self.host, &hierarchy, selection, &cut_off, stop)?;
@@ -238,8 +261,21 @@ impl Choosing {
         let mut incomplete = HashSet::new();
         for group in groups.iter().filter(|it| it.is_cut_off) {
             incomplete.insert(group.owner);
-            self.whole.entry(group.path.clone()).or_insert(now);
             whole.insert(group.path.clone());
+            let owner = &groups[group.owner].path;
+            let own = |it: &&PathBuf| it.starts_with(owner);
+            if self.whole.contains_key(&group.path) {
+                continue;
+            }
+            // Of one who has too many, all.
+            let path = match self.whole.keys().filter(own).count() < WHOLE_MAX {
+                true => &group.path,
+                false => {
+                    self.whole.retain(|it, _| !it.starts_with(owner));
+                    owner
+                }
+            };
+            self.whole.insert(path.clone(), now);
         }
         let free = self.ended_whole(&groups, &targets.places, &kept);
         let sheltered = self.ended_whole(&groups, &targets.sheltered, &kept);
@@ -266,7 +302,8 @@ impl Choosing {
                 true => Some(Arc::clone(&kept)),
                 false => group.is_cut_off.then(|| Arc::clone(&spared)),
             };
-            let opened = TrackedGroup::open(&self.host, &hierarchy, &group.path, rank, spared);
+            let (path, buffer) = (&group.path, &mut self.buffer);
+            let opened = TrackedGroup::open(&self.host, &hierarchy, path, rank, spared, buffer);
             let Some(mut opened) = opened else {
                 continue;
             };
@@ -274,7 +311,7 @@ impl Choosing {
             opened.is_sheltered = is_sheltered;
             opened.owner = group.owner;
             // One that was there and not followed has grown by nothing that is known.
-            if let Some(before) = self.is_new_since(group, &whole) {
+            if let Some(before) = self.is_new_since(group, &whole, now) {
                 let oldest = now.checked_sub(WINDOW).unwrap_or(before);
                 opened.meter.began_after(before.max(oldest));
             }
@@ -321,7 +358,7 @@ impl Choosing {
             }
             if let Some(mut meter) = Meter::open(&self.host, hierarchy, &group.path) {
                 meter.look(now, &mut self.buffer);
-                let directory = group.path.clone();
+                let directory = group.path.as_path().into();
                 chosen.owners.push(Owner {
                     directory,
                     place,
@@ -332,11 +369,18 @@ impl Choosing {
     }
 
     /// When some were chosen last, where a group was not there then, or had no processes.
-    /// What was followed as a `whole` was not told apart.
-    fn is_new_since(&self, group: &Group, whole: &HashSet<PathBuf>) -> Option<Instant> {
+    /// What was followed as a `whole` was not told apart; of what was not there long ago
+    /// nobody knows how it grew.
+    fn is_new_since(
+        &self,
+        group: &Group,
+        whole: &HashSet<PathBuf>,
+        now: Instant,
+    ) -> Option<Instant> {
         let (known, before) = self.known.as_ref()?;
+        let is_lately = now.duration_since(*before) <= CHOOSE_EVERY + WINDOW / 5;
         let was_told = !group.path.ancestors().any(|it| whole.contains(it));
-        (was_told && !known.contains(&group.path)).then_some(*before)
+        (is_lately && was_told && !known.contains(&group.path)).then_some(*before)
     }
 
     /// The groups that are ended each by itself: those that have processes of their own,

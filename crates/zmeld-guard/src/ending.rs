@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::choice::{add_hidden, choose, Cause, Choice};
 use crate::event::{Event, Gone, How, Victim};
-use crate::group::TrackedGroup;
+use crate::group::{Owner, TrackedGroup};
 use crate::guard_loop::{is_over, part, GuardLoop};
 use crate::memory::Sample;
 
@@ -23,6 +23,11 @@ const IN_VAIN_MAX: u32 = 2;
 const BRAKE: Duration = Duration::from_secs(60);
 /// One that has to end once more within so long does not end by being told.
 const AGAIN: Duration = Duration::from_secs(60);
+/// What grows is looked for in groups that were chosen anew before its owner is followed as
+/// one.
+const LOST_FOR: Duration = Duration::from_secs(2);
+/// So many owners wait for that.
+pub(crate) const SUSPECTS_MAX: usize = 8;
 /// So many are remembered for that.
 pub(crate) const AGAIN_MAX: usize = 64;
 /// One that was killed and has not gone so long after keeps others from being ended no more:
@@ -79,13 +84,13 @@ impl GuardLoop {
         }
         let begin = Instant::now();
         // After some were ended in vain, only what grows: the rest is not to blame. Nor is it
-        // where files in memory took what is missing, which stay whoever ends, or while what
-        // was killed has not gone, or gives its memory back.
+        // where files in memory or the kernel took what is missing, which stay whoever ends,
+        // or while what was killed has not gone, or gives its memory back.
         let is_braked = self.braked.is_some_and(|at| now.duration_since(at) < BRAKE);
         let is_waited_for = is_settling || !self.endings.is_empty();
         let choice = Choice {
             cause,
-            only_grown: is_braked || self.is_gone_to_files(sample) || is_waited_for,
+            only_grown: is_braked || self.is_gone_to_others(sample) || is_waited_for,
             total_bytes: sample.total_bytes,
             sheltered_max: part(self.rule.protected_max, sample),
             missing_bytes: self
@@ -105,6 +110,15 @@ impl GuardLoop {
         }
         choose(&mut self.figures, &choice, &mut self.places);
         if self.places.is_empty() {
+            // What grew most is hidden, and its owner has nothing that could be ended for it,
+            // though groups were chosen since.
+            let most = self.figures.iter().max_by_key(|it| it.grew);
+            let most = most.filter(|it| it.is_hidden && it.grew > 0);
+            let lost = *self.lost.get_or_insert(now);
+            let lasts = now.duration_since(lost) >= LOST_FOR;
+            if let Some(owner) = most.map(|it| it.owner).filter(|_| lasts) {
+                self.suspect(|it| it.place == owner);
+            }
             if is_over(&mut self.told_nothing, now) {
                 let why = match cause {
                     _ if self.rule.end.is_empty() => {
@@ -119,6 +133,7 @@ impl GuardLoop {
             }
             return;
         }
+        self.lost = None;
         if self.dry_run {
             if is_over(&mut self.told_would, now) {
                 let group = &self.groups[self.places[0]];
@@ -136,14 +151,27 @@ impl GuardLoop {
         }
     }
 
-    /// Whether files in memory took half at least of what went since memory was far from
-    /// short.
-    fn is_gone_to_files(&self, sample: &Sample) -> bool {
+    /// Whether what no program gives back took half at least of what went since memory was
+    /// far from short.
+    fn is_gone_to_others(&self, sample: &Sample) -> bool {
         self.calm.is_some_and(|calm| {
             let went = calm.headroom_bytes.saturating_sub(sample.headroom_bytes);
-            let files = sample.shared_bytes.saturating_sub(calm.shared_bytes);
-            went > 0 && files >= went / 2
+            let others = sample.others_bytes.saturating_sub(calm.others_bytes);
+            went > 0 && others >= went / 2
         })
+    }
+
+    /// Those of a group's owner are followed as one for a while, since they cannot be told
+    /// apart: whether his tree is known.
+    fn suspect(&mut self, is_his: impl Fn(&Owner) -> bool) -> bool {
+        let owner = self.owners.iter().find(|it| is_his(it));
+        let Some(owner) = owner.map(|it| Arc::clone(&it.directory)) else {
+            return false;
+        };
+        if self.suspects.len() < SUSPECTS_MAX && !self.suspects.contains(&owner) {
+            self.suspects.push(owner);
+        }
+        true
     }
 
     /// Ends one; the others stay in their order.
@@ -236,12 +264,15 @@ impl GuardLoop {
         while at < self.endings.len() {
             let ending = &mut self.endings[at];
             let age = now.duration_since(ending.since);
+            ending.group.ask_who_is_there(&mut self.ender);
             let is_gone = ending.group.has_ended(&mut self.buffer);
             let killed_for = ending.killed.map(|at| now.duration_since(at));
             if is_gone || killed_for.is_some_and(|it| it >= GIVEN_UP_AFTER) {
                 let ended = self.endings.remove(at);
-                // Who left it has given nothing back, which is not waited for.
+                // Who left it has given nothing back, which is not waited for; he is among
+                // the others of his owner.
                 match is_gone && ended.group.keeps_half(&mut self.buffer) {
+                    true if self.suspect(|it| it.has(ended.directory())) => {}
                     true => self.count_vain(true, now),
                     false => self.settle(&ended, sample, now),
                 }
@@ -260,11 +291,12 @@ impl GuardLoop {
             if !is_late && !is_pressing && ending.killed.is_none() {
                 continue;
             }
-            // Until it is empty.
+            // Until it is empty; what `cgroup.kill` kills needs a while.
             let is_again = ending.killed.is_some();
+            let is_slow = killed_for.is_some_and(|it| it >= WAITED_FOR);
             ending
                 .group
-                .kill(&mut self.ender, is_again, &mut self.buffer);
+                .kill(&mut self.ender, is_slow, &mut self.buffer);
             if !is_again {
                 ending.killed = Some(now);
                 let grace = is_late.then_some(self.rule.grace);

@@ -29,9 +29,8 @@ pub(crate) enum Event {
     /// It was told to end and is killed now: its grace is over, or memory is.
     Killed(Arc<str>, Option<Span>, u64),
     Ended(Gone),
-    /// Groups were chosen, for the first time or again.
-    Follows(Arc<Report>),
-    Chosen(Arc<Report>),
+    /// Groups were chosen; and whether for the first time, which is told.
+    Chosen(Arc<Report>, bool),
     /// Memory cannot be looked at.
     Blind,
     /// Something cannot be looked at.
@@ -87,7 +86,7 @@ pub(crate) struct Report {
 impl GuardEvent {
     /// It is nothing to be told.
     pub(crate) fn is_noted_only(&self) -> bool {
-        matches!(self.0, Event::Chosen(_))
+        matches!(self.0, Event::Chosen(_, false))
     }
 }
 
@@ -130,7 +129,7 @@ impl fmt::Display for GuardEvent {
                 let group = &gone.group;
                 write!(f, "{group} {how} {age:.1} s; programs can take {left} more")
             }
-            Event::Follows(report) => {
+            Event::Chosen(report, _) => {
                 f.write_str("it follows this machine's memory, and ")?;
                 match &report.watched[..] {
                     [] => f.write_str("ends nothing"),
@@ -141,7 +140,6 @@ impl fmt::Display for GuardEvent {
                     }
                 }
             }
-            Event::Chosen(_) => Ok(()),
             Event::Blind => f.write_str("/proc/meminfo cannot be read"),
             Event::Failed(why) => f.write_str(why),
             Event::Dropped(count) => {

@@ -11,16 +11,18 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::process::{pidfd_open, pidfd_send_signal, test_kill_process, Pid, PidfdFlags, Signal};
 use zmeld_linux::groups::{GroupPattern, Hierarchy, Version};
+use zmeld_linux::host::is_absent;
 use zmeld_linux::{counters, Host};
 
 use crate::choice::Figures;
-use crate::open::{is_removed, touched, OpenFile, Ring};
+use crate::open::{touched, OpenFile, Ring};
 use crate::worker::Worker;
 use crate::Error;
 
@@ -36,7 +38,7 @@ const BELOW_PATH: usize = 3 << 10;
 const TOLD_MAX: usize = 128;
 /// Fewer processes than this can be told one by one.
 const MANY: u64 = 64;
-/// So many processes of a group are told by who looks: more would take too long.
+/// So many processes are signalled in a look by who looks: more would take too long.
 const SIGNALLED_MAX: usize = 512;
 /// So many processes are held before it is looked once more who is in the group.
 const HELD_MAX: usize = 32;
@@ -62,6 +64,8 @@ pub(crate) struct Place {
     spared: Option<Arc<Spared>>,
     /// What kills all of it at once (`cgroup.kill`, Linux 5.14, version 2).
     kill: Option<File>,
+    /// How many processes whoever went through it last met.
+    seen: AtomicUsize,
 }
 
 impl Place {
@@ -87,30 +91,33 @@ impl Place {
         goes_on
     }
 
-    /// Sends a signal to all that is in it and below it by now.
-    fn signal(&self, signal: Signal, buffer: &mut [u8]) {
-        let whole = self.kill.as_ref().filter(|_| signal == Signal::KILL);
+    /// Sends a signal to all that is in it and below it by now, or none.
+    fn signal(&self, signal: Option<Signal>, buffer: &mut [u8]) {
+        let is_kill = signal == Some(Signal::KILL);
+        let whole = self.kill.as_ref().filter(|_| is_kill);
         if whole.is_some_and(|file| file.write_at(b"1", 0).is_ok()) {
             return;
         }
-        let mut groups = 0;
+        let (mut groups, mut seen) = (0, 0);
         self.walk(&self.directory, 0, &mut |group, is_deepest| {
-            if is_deepest && signal == Signal::KILL {
+            if is_deepest && is_kill {
                 // On version 1 there is no such file.
                 let _ = self.host.write(group.join("cgroup.kill"), "1");
             }
-            if let Some(list) = OpenFile::open(&self.host, group.join("cgroup.procs")) {
-                signal_listed(
-                    |buffer| list.read(buffer),
-                    Some(signal),
-                    usize::MAX,
-                    buffer,
-                    &mut |_| (),
-                );
-            }
+            // Opened anew each time: version 1 keeps the list for who has it open.
+            let path = group.join("cgroup.procs");
+            let open = || OpenFile::open(&self.host, &path).ok_or(io::ErrorKind::NotFound);
+            seen += signal_listed(
+                |buffer| open()?.read(buffer),
+                signal,
+                usize::MAX,
+                buffer,
+                &mut |_| (),
+            );
             groups += 1;
             groups < BELOW_ALL
         });
+        self.seen.store(seen, Ordering::Relaxed);
     }
 }
 
@@ -119,9 +126,11 @@ impl Place {
 pub(crate) struct Ender {
     asked: Asked,
     worker: Worker<Asked>,
+    /// So many processes are signalled by who looks, in this look.
+    left: usize,
 }
 
-type Asked = Vec<(Arc<Place>, Signal)>;
+type Asked = Vec<(Arc<Place>, Option<Signal>)>;
 
 impl Ender {
     /// # Errors
@@ -138,13 +147,15 @@ impl Ender {
         Ok(Ender {
             asked: Vec::with_capacity(ASKED_MAX),
             worker: Worker::new(name, Vec::with_capacity(ASKED_MAX), end)?,
+            left: SIGNALLED_MAX,
         })
     }
 
     /// It is done from the end of the look on; where too many wait, it is asked again at the
     /// next look.
-    fn ask(&mut self, place: &Arc<Place>, signal: Signal) {
-        let is_it = |(it, other): &(Arc<Place>, Signal)| Arc::ptr_eq(it, place) && *other == signal;
+    fn ask(&mut self, place: &Arc<Place>, signal: Option<Signal>) {
+        let is_it =
+            |(it, other): &(Arc<Place>, Option<Signal>)| Arc::ptr_eq(it, place) && *other == signal;
         if self.asked.len() < ASKED_MAX && !self.asked.iter().any(is_it) {
             self.asked.push((Arc::clone(place), signal));
         }
@@ -152,6 +163,7 @@ impl Ender {
 
     /// Once a look.
     pub fn send(&mut self) {
+        self.left = SIGNALLED_MAX;
         if let Some(sent) = self.worker.get().filter(|_| !self.asked.is_empty()) {
             std::mem::swap(sent, &mut self.asked);
             self.worker.send();
@@ -178,7 +190,8 @@ pub(crate) struct TrackedGroup {
     pub meter: Meter,
     /// Nobody is in it or below it: what is charged to it still is elsewhere.
     is_left: bool,
-    /// The lists of its processes, and of those in groups below.
+    /// The lists of its processes, and of those in groups below; none on version 1, where
+    /// whoever reads one waits for others who do.
     members: Vec<OpenFile>,
     has_more_below: bool,
     /// Whether there is any process in it or below it (version 2).
@@ -199,6 +212,7 @@ impl TrackedGroup {
         directory: &Path,
         rank: usize,
         spared: Option<Arc<Spared>>,
+        buffer: &mut [u8],
     ) -> Option<TrackedGroup> {
         // What is protected by its name alone may be anywhere.
         let spared = spared.filter(|it| {
@@ -214,19 +228,27 @@ impl TrackedGroup {
             hierarchy: hierarchy.clone(),
             kill: kill.filter(|_| spared.is_none()),
             spared,
+            seen: AtomicUsize::new(0),
         };
         // The lists of the groups that are below it by now, so many.
         let mut members = Vec::with_capacity(BELOW_MAX);
-        let is_all = place.walk(directory, 0, &mut |group, is_deepest| {
-            let is_one_more = members.len() == BELOW_MAX;
-            if !is_one_more {
-                members.extend(OpenFile::open(host, group.join("cgroup.procs")));
-            }
-            !is_one_more && !is_deepest
-        });
+        let is_listed = hierarchy.version == Version::Two;
+        let is_all = is_listed
+            && place.walk(directory, 0, &mut |group, is_deepest| {
+                let is_one_more = members.len() == BELOW_MAX;
+                if !is_one_more {
+                    members.extend(OpenFile::open(host, group.join("cgroup.procs")));
+                }
+                !is_one_more && !is_deepest
+            });
+        match is_listed {
+            true if members.is_empty() => return None,
+            true => {}
+            false => place.signal(None, buffer),
+        }
         let mut id = DefaultHasher::new();
         directory.hash(&mut id);
-        let group = TrackedGroup {
+        Some(TrackedGroup {
             id: id.finish(),
             shown: hierarchy.shown(directory).into(),
             place: Arc::new(place),
@@ -243,8 +265,7 @@ impl TrackedGroup {
             are_all_told: true,
             processes: Ring::new(),
             count: 0,
-        };
-        (!group.members.is_empty()).then_some(group)
+        })
     }
 
     /// What is known of it under that name already.
@@ -299,14 +320,21 @@ impl TrackedGroup {
         u64::try_from(self.meter.grew(now)).unwrap_or(0)
     }
 
-    /// Whether it has ended: nothing is in it or below it, or all that were told have gone,
-    /// and what is there now was begun since.
+    /// On version 1 another thread looks who is there.
+    pub fn ask_who_is_there(&self, ender: &mut Ender) {
+        if self.members.is_empty() {
+            ender.ask(&self.place, None);
+        }
+    }
+
+    /// Whether it has ended: nothing is in it or below it, nor has moved elsewhere, or all
+    /// that were told have gone, and what is there now was begun since.
     pub fn has_ended(&self, buffer: &mut [u8]) -> bool {
         let is_empty = self.is_empty(buffer);
-        let mut told = self.told.iter();
-        let are_gone = self.are_all_told && told.len() > 0 && told.all(has_gone);
+        let are_told_gone = self.told.iter().all(has_gone);
+        let are_gone = self.are_all_told && !self.told.is_empty() && are_told_gone;
         match is_empty {
-            Some(true) => true,
+            Some(true) => are_told_gone,
             Some(false) if !are_gone => false,
             // One that leaves its memory to a child has not.
             _ => !self.keeps_half(buffer),
@@ -321,18 +349,21 @@ impl TrackedGroup {
 
     /// Whether no process is in it or below it; none where what is open does not tell.
     pub fn is_empty(&self, buffer: &mut [u8]) -> Option<bool> {
+        if self.members.is_empty() {
+            return Some(self.count() == 0);
+        }
         let events = self.events.as_ref().filter(|_| self.place.spared.is_none());
         let Some(events) = events else {
             let mut lists = self.members.iter();
             let is_empty = lists.all(|list| match list.read(buffer) {
                 Ok(text) => text.trim().is_empty(),
-                Err(err) => is_removed(&err),
+                Err(err) => is_absent(&err),
             });
             return (!self.has_more_below || !is_empty).then_some(is_empty);
         };
         Some(match events.read(buffer) {
             Ok(text) => counters::value(text, "populated") == Some(0),
-            Err(err) => is_removed(&err),
+            Err(err) => is_absent(&err),
         })
     }
 
@@ -346,42 +377,59 @@ impl TrackedGroup {
 
     /// How many processes it had at the last look, as far as they are followed.
     pub fn count(&self) -> u64 {
-        self.count
+        match self.members.is_empty() {
+            true => self.place.seen.load(Ordering::Relaxed) as u64,
+            false => self.count,
+        }
     }
 
     /// Tells all of its processes to end, and how many of those are known.
     pub fn tell(&mut self, ender: &mut Ender, buffer: &mut [u8]) -> u64 {
-        if self.has_more() {
-            ender.ask(&self.place, Signal::TERM);
+        let has_more = self.has_more(ender);
+        let told = self.signal(Some(Signal::TERM), ender, buffer);
+        if has_more {
+            ender.ask(&self.place, Some(Signal::TERM));
             self.are_all_told = false;
         }
-        self.signal(Some(Signal::TERM), buffer)
+        match self.members.is_empty() {
+            true => self.count(),
+            false => told,
+        }
     }
 
-    /// Kills all of it; once more, where it was asked for and somebody is there still, each
-    /// that is known.
-    pub fn kill(&mut self, ender: &mut Ender, is_again: bool, buffer: &mut [u8]) {
-        if is_again || self.place.kill.is_none() {
-            self.signal(Some(Signal::KILL), buffer);
+    /// Kills all of it, and who was told to end and has moved elsewhere; where that is slow,
+    /// each that is known.
+    pub fn kill(&mut self, ender: &mut Ender, is_slow: bool, buffer: &mut [u8]) {
+        for process in &self.told {
+            let _ = pidfd_send_signal(process, Signal::KILL);
         }
-        if self.place.kill.is_some() || self.has_more() {
-            ender.ask(&self.place, Signal::KILL);
+        let has_more = self.has_more(ender);
+        let is_by_one = is_slow || self.place.kill.is_none();
+        let found = is_by_one && self.signal(Some(Signal::KILL), ender, buffer) > 0;
+        // Who was not there when its lists were opened.
+        if self.place.kill.is_some() || has_more || !found {
+            ender.ask(&self.place, Some(Signal::KILL));
         }
         // Nothing but its emptiness tells that it has ended.
         self.are_all_told = false;
     }
 
-    /// Whether it has processes that are not signalled here.
-    fn has_more(&self) -> bool {
-        self.has_more_below || self.count > SIGNALLED_MAX as u64
+    /// Whether it has processes that are not signalled here, in this look.
+    fn has_more(&self, ender: &Ender) -> bool {
+        self.has_more_below || self.count > ender.left as u64
     }
 
     /// Goes the way to a signal once, without one, so that its pages are there.
-    pub fn rehearse(&mut self, buffer: &mut [u8]) {
-        self.signal(None, buffer);
+    pub fn rehearse(&mut self, ender: &mut Ender, buffer: &mut [u8]) {
+        self.signal(None, ender, buffer);
     }
 
-    fn signal(&mut self, signal: Option<Signal>, buffer: &mut [u8]) -> u64 {
+    /// It is followed no more.
+    pub fn forget(&mut self) {
+        self.told.clear();
+    }
+
+    fn signal(&mut self, signal: Option<Signal>, ender: &mut Ender, buffer: &mut [u8]) -> u64 {
         let (told, are_all_told) = (&mut self.told, &mut self.are_all_told);
         let mut keep = |process| match told.len() < TOLD_MAX {
             _ if signal.is_none() => {}
@@ -390,9 +438,13 @@ impl TrackedGroup {
         };
         let mut sent = 0;
         for list in &self.members {
-            let most = SIGNALLED_MAX - sent;
-            sent += signal_listed(|into| list.read(into), signal, most, buffer, &mut keep);
+            let most = ender.left.saturating_sub(sent);
+            if most > 0 {
+                sent += signal_listed(|it| list.read(it), signal, most, buffer, &mut keep);
+            }
         }
+        let tried = usize::try_from(self.count).unwrap_or(usize::MAX);
+        ender.left = ender.left.saturating_sub(tried.max(sent));
         sent as u64
     }
 }
@@ -463,7 +515,7 @@ fn has_gone(process: &OwnedFd) -> bool {
 }
 
 /// What is asked of `memory.stat`; version 1 has `total_` before each, for all below it.
-const FIGURES: [&str; 14] = [
+const FIGURES: [&str; 12] = [
     "anon",
     "rss",
     "shmem",
@@ -475,9 +527,7 @@ const FIGURES: [&str; 14] = [
     "swapcached",
     "kernel",
     "slab_reclaimable",
-    "kernel_stack",
-    "pagetables",
-    "slab_unreclaimable",
+    "file",
 ];
 
 /// What a group takes.
@@ -501,6 +551,8 @@ pub(crate) struct Meter {
     version: Version,
     stat: OpenFile,
     swap: Option<OpenFile>,
+    /// What the kernel takes for it, on version 1; all that it takes.
+    usage: Option<OpenFile>,
     taken: Ring<u64>,
     pub now: Taken,
     /// How much more that is than at the last look.
@@ -513,13 +565,18 @@ pub(crate) struct Meter {
 /// them and wherever he moves his processes.
 #[derive(Debug)]
 pub(crate) struct Owner {
-    pub directory: PathBuf,
+    pub directory: Arc<Path>,
     /// The place of it, as groups were chosen last.
     pub place: usize,
     pub meter: Meter,
 }
 
 impl Owner {
+    /// Whether a group is one of several of his.
+    pub fn has(&self, group: &Path) -> bool {
+        group != &*self.directory && group.starts_with(&self.directory)
+    }
+
     /// All that he has.
     pub fn figures(&self, now: Instant) -> Figures {
         Figures {
@@ -540,6 +597,13 @@ impl Meter {
             version: hierarchy.version,
             stat: OpenFile::open(host, directory.join("memory.stat"))?,
             swap: OpenFile::open(host, directory.join("memory.swap.current")),
+            usage: OpenFile::open(
+                host,
+                directory.join(match hierarchy.version {
+                    Version::One => "memory.kmem.usage_in_bytes",
+                    Version::Two => "memory.current",
+                }),
+            ),
             taken: Ring::new(),
             now: Taken::default(),
             took: 0,
@@ -593,7 +657,7 @@ impl Meter {
     /// What it takes now, nothing where it is gone; none where that cannot be read.
     pub fn read(&self, buffer: &mut [u8]) -> Option<Taken> {
         let stat = match self.stat.read(buffer) {
-            Err(err) if is_removed(&err) => return Some(Taken::default()),
+            Err(err) if is_absent(&err) => return Some(Taken::default()),
             stat => stat.ok()?,
         };
         let total = match self.version {
@@ -609,7 +673,7 @@ impl Meter {
         }
         let [anon, rss, shmem, active, inactive, unevictable, sock, swap, swapcached, rest @ ..] =
             figures;
-        let [kernel, slab_reclaimable, kernel_stack, pagetables, slab_unreclaimable] = rest;
+        let [kernel, slab_reclaimable, file] = rest;
         let sum = |figures: &[Option<u64>]| -> u64 { figures.iter().flatten().sum() };
         let anon_bytes = anon.or(rss)?;
         let shared_bytes = sum(&[shmem]);
@@ -617,15 +681,22 @@ impl Meter {
         // memory of programs nor of tmpfs of what cannot.
         let locked = (anon_bytes + shared_bytes).saturating_sub(sum(&[active, inactive]));
         let locked_files = sum(&[unevictable]).saturating_sub(locked);
-        // What a bomb of processes takes is the kernel's; as one sum from 5.18 on. What can be
-        // had back at any time is no burden.
-        let kernel = match kernel {
-            Some(bytes) => bytes.saturating_sub(sum(&[slab_reclaimable])),
-            None => sum(&[kernel_stack, pagetables, slab_unreclaimable]),
+        let mut number = |file: &Option<OpenFile>| -> Option<u64> {
+            file.as_ref()?.read(buffer).ok()?.trim().parse().ok()
         };
+        // What a bomb of processes takes is the kernel's, as one sum from 5.18 on; on version 2
+        // before that it is the rest. What can be had back at any time is no burden.
+        let kernel = kernel.or_else(|| {
+            let all: u64 = number(&self.usage)?;
+            Some(match self.version {
+                Version::One => all,
+                Version::Two => all.saturating_sub(anon_bytes + sum(&[file, sock])),
+            })
+        });
+        let kernel = sum(&[kernel]).saturating_sub(sum(&[slab_reclaimable]));
         let ram = anon_bytes + locked_files + kernel + sum(&[sock]);
         // What is in RAM again and in swap still counts once.
-        let swap = swap.or_else(|| self.swap.as_ref()?.read(buffer).ok()?.trim().parse().ok());
+        let swap = swap.or_else(|| number(&self.swap));
         let swap = sum(&[swap]).saturating_sub(sum(&[swapcached]));
         Some(Taken {
             held_bytes: ram + swap,
@@ -690,7 +761,14 @@ mod tests {
         put("cg/a/cgroup.procs", &format!("{all}{}\n", last.id()));
         let host = Host::at(root.path());
         let hierarchy = Hierarchy::find(&host).unwrap().unwrap();
-        let group = TrackedGroup::open(&host, &hierarchy, Path::new("/cg/a"), 0, None);
+        let group = TrackedGroup::open(
+            &host,
+            &hierarchy,
+            Path::new("/cg/a"),
+            0,
+            None,
+            &mut touched(),
+        );
         let (mut group, mut buffer) = (group.unwrap(), touched());
         group.look(Instant::now(), &mut buffer);
         let mut ender = Ender::new(false).unwrap();

@@ -4,6 +4,7 @@
 //! and frees no memory, closes no file of a group, and waits for nobody: what other threads do
 //! for it is taken where it is there, and else at the next look (`worker.rs`).
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -13,11 +14,11 @@ use rustix::mm::MlockAllFlags;
 use rustix::process::{getrlimit, setrlimit, Resource};
 use zmeld_linux::amount::Percent;
 use zmeld_linux::command::Invocation;
-use zmeld_linux::Host;
+use zmeld_linux::{Host, HostError};
 
 use crate::choice::{Cause, Figures};
 use crate::choosing::{choosing, Chosen, CANDIDATES_MAX, OWNERS_MAX};
-use crate::ending::{Ending, Settling, AGAIN_MAX, ENDING_MAX};
+use crate::ending::{Ending, Settling, AGAIN_MAX, ENDING_MAX, SUSPECTS_MAX};
 use crate::event::{Event, GuardEvent};
 use crate::group::{Ender, Meter, Owner, TrackedGroup};
 use crate::log::Outbox;
@@ -32,6 +33,8 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// As fast as a program can fill memory: it looks so often that no more than this goes
 /// between two looks, as far as the shortest pause allows.
 const FILLED_PER_SECOND: f64 = 4.0 * (1_u64 << 30) as f64;
+/// What groups and owners take is read for so long in a look.
+const READING_MAX: Duration = Duration::from_millis(50);
 /// Groups that wait to be closed.
 const RETIRED_MAX: usize = 256;
 /// On a large machine a share of RAM is a lot: this is little, and this very little.
@@ -90,7 +93,10 @@ impl Guard {
                 );
                 guard.say(Event::Failed(why.into()));
             }
-            hurry(&guard.host);
+            if let Err(err) = hurry(&guard.host) {
+                let why = format!("the guard may be late, without a real-time priority: {err}");
+                guard.say(Event::Failed(why.into()));
+            }
             let mut planned = Instant::now();
             while !guard.shared.stop.load(Ordering::Relaxed) {
                 let now = Instant::now();
@@ -106,12 +112,6 @@ impl Guard {
             shared,
             thread: Some(thread("guard", work)?),
         })
-    }
-
-    /// Whether it has stopped by itself, which it should not.
-    pub fn has_stopped(&self) -> bool {
-        let thread = self.thread.as_ref();
-        thread.is_none_or(|thread| thread.is_finished())
     }
 }
 
@@ -134,12 +134,11 @@ fn lock_memory() -> rustix::io::Result<()> {
 }
 
 /// This thread runs before all that run away, or where it may not, more than its turn.
-fn hurry(host: &Host) {
+fn hurry(host: &Host) -> Result<(), HostError> {
+    let _ = rustix::process::setpriority_process(None, -20);
     let thread = rustix::thread::gettid().as_raw_nonzero();
     let first = Invocation::new("chrt").args(["-R", "-f", "-p", PRIORITY, &thread.to_string()]);
-    if host.run(&first).is_err() {
-        let _ = rustix::process::setpriority_process(None, -20);
-    }
+    host.run(&first).map(|_| ())
 }
 
 /// Looks, and acts.
@@ -157,6 +156,8 @@ pub struct GuardLoop {
     pub(crate) owners: Vec<Owner>,
     /// Groups that are followed no more, which the chooser closes.
     pub(crate) retired: Vec<TrackedGroup>,
+    /// Owners whose groups are followed as one from the next choice on.
+    pub(crate) suspects: Vec<Arc<Path>>,
     /// What they are chosen by, and which are.
     pub(crate) figures: Vec<Figures>,
     pub(crate) places: Vec<usize>,
@@ -166,6 +167,8 @@ pub struct GuardLoop {
     pub(crate) has_chosen: bool,
     pub(crate) choosing_took: Duration,
     looked_at_groups: Option<Instant>,
+    /// Whose figures were read last, of the groups and then the owners.
+    next_meter: usize,
     pub(crate) is_short: bool,
     pub(crate) endings: Vec<Ending>,
     /// What the last ones that were ended are giving back.
@@ -182,6 +185,8 @@ pub struct GuardLoop {
     pub(crate) went_bytes: u64,
     /// What was seen when memory was last far from short.
     pub(crate) calm: Option<Sample>,
+    /// Since when what grows is in no group that is known.
+    pub(crate) lost: Option<Instant>,
     /// Since when only what grows is ended.
     pub(crate) braked: Option<Instant>,
     pub(crate) failed: Option<Arc<str>>,
@@ -216,6 +221,7 @@ impl GuardLoop {
         let choose = choosing(host.clone(), rule.clone(), Arc::clone(&shared))?;
         let mut chosen = Chosen::default();
         chosen.retired.reserve(RETIRED_MAX);
+        chosen.suspects.reserve(SUSPECTS_MAX);
         let mut guard = GuardLoop {
             monitor: MemoryMonitor::open(&host, by_threads)?,
             outbox: Outbox::new(&host, &shared, !dry_run, by_threads, say)?,
@@ -230,12 +236,14 @@ impl GuardLoop {
             groups: Vec::new(),
             owners: Vec::new(),
             retired: Vec::with_capacity(RETIRED_MAX),
+            suspects: Vec::with_capacity(SUSPECTS_MAX),
             figures: Vec::with_capacity(CANDIDATES_MAX + OWNERS_MAX),
             places: Vec::with_capacity(ENDING_MAX),
             buffer: touched(),
             chosen: None,
             choosing_took: Duration::ZERO,
             looked_at_groups: None,
+            next_meter: 0,
             is_short: false,
             endings: Vec::with_capacity(ENDING_MAX),
             settling: None,
@@ -245,6 +253,7 @@ impl GuardLoop {
             headroom_then: 0,
             went_bytes: 0,
             calm: None,
+            lost: None,
             braked: None,
             failed: None,
             told_blind: None,
@@ -252,7 +261,7 @@ impl GuardLoop {
             told_would: None,
         };
         if guard.has_chosen {
-            guard.say(Event::Follows(Arc::default()));
+            guard.say(Event::Chosen(Arc::default(), true));
         }
         Ok(guard)
     }
@@ -293,8 +302,9 @@ impl GuardLoop {
         let cause = self.cause(&sample, now);
         self.look_at_groups(&sample, cause, now);
         self.go_on_ending(&sample, now);
-        if let Some(cause) = cause {
-            self.end_some(cause, &sample, now);
+        match cause {
+            Some(cause) => self.end_some(cause, &sample, now),
+            None => self.lost = None,
         }
         self.tell_of_room(&sample, cause);
         self.choose_groups(cause, now);
@@ -351,11 +361,19 @@ impl GuardLoop {
         self.looked_at_groups = Some(now);
         self.went_bytes = self.headroom_then.saturating_sub(sample.headroom_bytes);
         self.headroom_then = sample.headroom_bytes;
-        for group in &mut self.groups {
-            group.look(now, &mut self.buffer);
-        }
-        for owner in &mut self.owners {
-            owner.meter.look(now, &mut self.buffer);
+        let begin = Instant::now();
+        let count = self.groups.len();
+        let all = count + self.owners.len();
+        for _ in 0..all {
+            self.next_meter = (self.next_meter + 1) % all;
+            match self.next_meter.checked_sub(count) {
+                None => self.groups[self.next_meter].look(now, &mut self.buffer),
+                Some(at) => self.owners[at].meter.look(now, &mut self.buffer),
+            }
+            // The rest at the next look.
+            if begin.elapsed() > READING_MAX {
+                break;
+            }
         }
     }
 

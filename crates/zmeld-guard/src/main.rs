@@ -5,7 +5,6 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use zmeld_guard::rule::Wanted;
 use zmeld_guard::{Guard, GuardEvent};
@@ -58,14 +57,19 @@ fn run(dry_run: bool, file: Option<PathBuf>) -> Result<ExitCode, zmeld_guard::Er
         log("there is nothing to guard: write [watch.guard] into /etc/zmeld.toml");
         return Ok(ExitCode::SUCCESS);
     };
+    // A guard that lacks one of its threads is none: its service begins it anew.
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tell(panic);
+        log("this is a fault of zmeld, please report it");
+        std::process::abort();
+    }));
     let say = |event: GuardEvent| log(&event.to_string());
-    let guard = Guard::start(host, rule, dry_run || wanted.dry_run, say)?;
+    let _guard = Guard::start(host, rule, dry_run || wanted.dry_run, say)?;
     zmeld_linux::service::notify("READY=1");
-    while !guard.has_stopped() {
-        std::thread::sleep(Duration::from_secs(1));
+    loop {
+        std::thread::park();
     }
-    log("the guard stopped by itself: this is a fault of zmeld, please report it");
-    Ok(ExitCode::FAILURE)
 }
 
 /// A line on standard error, as the journal likes it.

@@ -57,8 +57,9 @@ pub(crate) struct Sample {
     pub goes: f64,
     /// The same, since the last look: what doubles is faster than it was.
     pub goes_lately: f64,
-    /// Files in memory (tmpfs).
-    pub shared_bytes: u64,
+    /// What takes RAM beside programs and what is compressed: files in memory (tmpfs), the
+    /// kernel itself.
+    pub others_bytes: u64,
     /// The share of the last ten seconds in which no task could go on for want of
     /// memory; absent where the kernel does not measure it, or not long enough yet.
     pub stalled: Option<f64>,
@@ -144,16 +145,20 @@ impl MemoryMonitor {
         let memory = Meminfo::new(text);
         let total_bytes = memory.total_bytes()?;
         let anonymous = memory.bytes("AnonPages").unwrap_or(0);
+        let available_bytes = memory.available_bytes()?;
         let mut sum = Sum::new(
-            memory.available_bytes()?,
+            available_bytes,
             // What is locked is not swapped, however well it would compress.
             anonymous.saturating_sub(memory.bytes("Mlocked").unwrap_or(0)),
         );
-        let shared_bytes = memory.bytes("Shmem").unwrap_or(0);
+        let zswapped = memory.bytes("Zswap");
+        let devices = self.latest.devices.iter().map(|it| it.used_bytes);
+        let compressed = devices.sum::<u64>() + zswapped.unwrap_or(0);
+        let others_bytes = total_bytes.saturating_sub(available_bytes + anonymous + compressed);
         let mut drives = memory.bytes("SwapFree").unwrap_or(0);
         let pool = self.latest.pool_bytes;
         // Before Linux 5.19 nothing says what is in it: it counts as full.
-        sum.pool(pool.saturating_sub(memory.bytes("Zswap").unwrap_or(pool)));
+        sum.pool(pool.saturating_sub(zswapped.unwrap_or(pool)));
         for device in &self.latest.devices {
             // All that is free of swap bounds it: pages of zeros take a place and do not
             // reach the device.
@@ -168,7 +173,7 @@ impl MemoryMonitor {
         Some(Sample {
             total_bytes,
             headroom_bytes,
-            shared_bytes,
+            others_bytes,
             goes: self.goes(headroom_bytes, now),
             goes_lately: self.goes_lately(headroom_bytes, now),
             stalled: self.stalled.map(|(_, share)| share),
@@ -235,6 +240,8 @@ impl Pressure {
 struct DeviceFigures {
     pub size_bytes: u64,
     pub stored_bytes: u64,
+    /// The RAM that it takes for that.
+    pub used_bytes: u64,
     /// How many times smaller pages are in it.
     pub ratio: f64,
     /// What its limit leaves of RAM.
@@ -363,6 +370,7 @@ impl SwapDevice {
         Some(DeviceFigures {
             size_bytes: self.size_bytes,
             stored_bytes: held.stored_bytes,
+            used_bytes: held.memory_used_bytes,
             ratio: self.ratio(stored, now),
             left_bytes: (held.limit_bytes > 0)
                 .then_some(held.limit_bytes.saturating_sub(held.memory_used_bytes)),

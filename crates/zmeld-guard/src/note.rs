@@ -149,7 +149,7 @@ impl Recorder {
                 }
                 self.noted = None;
             }
-            Event::Follows(report) | Event::Chosen(report) => {
+            Event::Chosen(report, _) => {
                 let most = |all: &[String]| all.iter().take(GROUPS_MAX).cloned().collect();
                 self.note.watched = most(&report.watched);
                 self.note.unmatched = most(&report.unmatched);

@@ -8,7 +8,6 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
 use zmeld_linux::Host;
 
 /// What is read of a file at most; the longest is a group's list of processes, which is read
@@ -19,11 +18,6 @@ const BUFFER_BYTES: usize = 128 << 10;
 pub(crate) fn touched() -> Vec<u8> {
     // Of zeros the kernel would give the pages when they are written only.
     vec![1; BUFFER_BYTES]
-}
-
-/// Whether the group that an open file is of was removed.
-pub(crate) fn is_removed(err: &io::Error) -> bool {
-    err.raw_os_error() == Some(Errno::NODEV.raw_os_error())
 }
 
 /// An open file of the kernel.

@@ -47,7 +47,7 @@ impl Default for Rule {
     fn default() -> Self {
         Rule {
             room_below: Percent::whole(10),
-            end_below: Percent::whole(3),
+            end_below: Percent::whole(5),
             // systemd-oomd's limit for a group, there for 30 s.
             stalled_max: Percent::whole(60),
             end: Vec::new(),

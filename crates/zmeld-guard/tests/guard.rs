@@ -192,12 +192,16 @@ fn noted(machine: &Machine) -> Option<Guarded> {
 }
 
 fn meminfo(available_mib: u64) -> String {
+    meminfo_of(available_mib, 900 - available_mib)
+}
+
+fn meminfo_of(available_mib: u64, programs_mib: u64) -> String {
     format!(
         "MemTotal: {} kB\nMemFree: 0 kB\nMemAvailable: {} kB\nAnonPages: {} kB\nSwapTotal: 0 kB\n\
          SwapFree: 0 kB\n",
         1000 << 10,
         available_mib << 10,
-        400 << 10
+        programs_mib << 10
     )
 }
 
@@ -264,7 +268,7 @@ fn the_one_that_grew_is_told_to_end_and_nobody_else() {
 #[test]
 fn one_that_does_not_listen_is_killed_when_its_grace_is_over() {
     let mut deaf = Process::deaf();
-    let mut machine = Machine::new("end = [\"deaf\"]\ngrace = \"4s\"\n");
+    let mut machine = Machine::new("end = [\"deaf\"]\nend_below = \"3%\"\ngrace = \"4s\"\n");
     machine.group("deaf", 50, &[&deaf]);
     machine.look(2);
     machine.takes("deaf", 400);
@@ -332,7 +336,7 @@ fn what_multiplies_is_killed_at_once_and_what_is_only_many_is_told() {
 #[test]
 fn where_there_is_no_time_its_grace_is_cut_short() {
     let mut deaf = Process::deaf();
-    let mut machine = Machine::new("end = [\"deaf\"]\ngrace = \"1min\"\n");
+    let mut machine = Machine::new("end = [\"deaf\"]\nend_below = \"3%\"\ngrace = \"1min\"\n");
     machine.group("deaf", 400, &[&deaf]);
     machine.look(2);
     machine.available(20);
@@ -536,7 +540,7 @@ fn what_goes_too_fast_is_ended_before_nothing_is_left() {
 /// While memory is short a look takes none, nor does waiting for one that was told to end.
 #[test]
 fn a_look_at_a_short_machine_takes_no_memory() {
-    let mut machine = Machine::new("end = [\"/apps/*\"]\n");
+    let mut machine = Machine::new("end = [\"/apps/*\"]\nend_below = \"3%\"\n");
     let processes: Vec<Process> = (0..20).map(|_| Process::deaf()).collect();
     machine.group("apps", 0, &[]);
     for (number, process) in processes.iter().enumerate() {
@@ -1052,7 +1056,7 @@ fn what_fills_tmpfs_and_leaves_costs_nobody_else() {
     machine.look(2);
     for left in [300, 150, 20] {
         let files = (500 - left) << 10;
-        let memory = format!("{}Shmem: {files} kB\n", meminfo(left));
+        let memory = format!("{}Shmem: {files} kB\n", meminfo_of(left, 400));
         machine.put("proc/meminfo", &memory);
         machine.look(2);
     }
@@ -1312,12 +1316,11 @@ fn a_second_one_does_not_get_away_behind_the_first() {
     assert_eq!(second.ended().signal(), Some(TERM));
     assert!(idle.lives());
 }
-
-/// Who moves out of a group when it is told to end has given nothing back.
+/// Nor does his memory get away with him, or cost others theirs: he was told to end.
 #[test]
-fn who_leaves_his_group_is_not_waited_for() {
+fn who_leaves_his_group_when_he_is_told_to_end_is_killed() {
     let (mut moves, mut own) = (Process::deaf(), Process::patient());
-    let mut machine = Machine::new("end = [\"/user.slice\"]\n");
+    let mut machine = Machine::new("end = [\"/user.slice\"]\nend_below = \"3%\"\n");
     machine.group("user.slice", 0, &[]);
     machine.group(ONE, 100, &[]);
     machine.group(&format!("{ONE}/a.scope"), 50, &[&moves]);
@@ -1329,10 +1332,204 @@ fn who_leaves_his_group_is_not_waited_for() {
     let said = machine.look(1);
     assert!(said.contains("a.scope"), "{said}");
     machine.leaves(&format!("{ONE}/a.scope"));
-    machine.group(&format!("{ONE}/b.scope"), 20, &[&own, &moves]);
-    let said = machine.look(2);
-    assert!(said.contains("b.scope"), "{said}");
-    assert_eq!(own.ended().signal(), Some(TERM));
-    machine.look(4);
+    machine.group(&format!("{ONE}/fresh.scope"), 20, &[&moves]);
+    let said = machine.look(4);
+    assert!(said.contains("a.scope is killed (SIGKILL)"), "{said}");
     assert_eq!(moves.ended().signal(), Some(KILL));
+    assert!(own.lives());
+}
+
+/// His groups are followed as one where what grows is in none that is known: he moves from
+/// one to the next, and has none that could be ended in its place.
+#[test]
+fn who_moves_on_and_on_is_ended_with_all_that_he_has() {
+    let mut moves = Process::patient();
+    let mut idle = Process::patient();
+    let mut machine = Machine::new("end = [\"/user.slice\"]\n");
+    machine.group("user.slice", 0, &[]);
+    machine.group(ONE, 100, &[]);
+    machine.group(&format!("{OTHER}/idle.scope"), 300, &[&idle]);
+    machine.group(&format!("{ONE}/0.scope"), 50, &[&moves]);
+    machine.look(2);
+    machine.available(20);
+    machine.put(
+        &format!("sys/fs/cgroup/{ONE}/cgroup.events"),
+        "populated 1\n",
+    );
+    for at in 0..8 {
+        // Where he is by now nobody has looked.
+        machine.takes(ONE, 200 + 20 * at);
+        machine.leaves(&format!("{ONE}/{at}.scope"));
+        machine.group(&format!("{ONE}/{}.scope", at + 1), 0, &[&moves]);
+        machine.look(1);
+        if !moves.lives() {
+            break;
+        }
+    }
+    assert_eq!(moves.ended().signal(), Some(KILL), "{:?}", machine.said);
+    assert!(idle.lives(), "{:?}", machine.said);
+}
+
+/// Who owns a tree may switch off that what is in it is counted.
+#[test]
+fn who_switches_counting_off_is_ended_as_a_whole() {
+    for protects in [false, true] {
+        let (mut hidden, mut idle) = (Process::patient(), Process::patient());
+        let mut machine = Machine::new("end = [\"/user.slice\"]\n");
+        machine.group("user.slice", 0, &[]);
+        machine.group("user.slice/user-1000.slice", 100, &[]);
+        machine.put(
+            "sys/fs/cgroup/user.slice/user-1000.slice/cgroup.subtree_control",
+            "memory pids\n",
+        );
+        machine.group(USER, 100, &[]);
+        machine.put(
+            &format!("sys/fs/cgroup/{USER}/cgroup.subtree_control"),
+            "pids\n",
+        );
+        let name = if protects {
+            "session.slice"
+        } else {
+            "app.slice"
+        };
+        let pid = format!("{}\n", hidden.0.id());
+        machine.put(&format!("sys/fs/cgroup/{USER}/{name}/cgroup.procs"), &pid);
+        machine.group(&format!("{OTHER}/idle.scope"), 300, &[&idle]);
+        machine.look(2);
+        machine.takes("user.slice/user-1000.slice", 250);
+        machine.takes(USER, 250);
+        machine.available(20);
+        let said = machine.look(1);
+        assert!(said.contains(&format!("ends /{USER}: ")), "{said}");
+        assert_eq!(hidden.ended().signal(), Some(TERM));
+        assert!(idle.lives());
+    }
+}
+
+/// Each group that is not looked into is remembered for a minute: of an owner who has many,
+/// all are one.
+#[test]
+fn who_has_many_groups_that_are_not_looked_into_is_followed_as_one() {
+    let process = Process::patient();
+    let mut machine = Machine::new("end = [\"/user.slice\"]\n");
+    machine.group("user.slice", 0, &[]);
+    machine.group(ONE, 100, &[]);
+    for at in 0..100 {
+        let long = [
+            "x".repeat(250),
+            "y".repeat(250),
+            "z".repeat(250),
+            "w".repeat(250),
+        ]
+        .join("/");
+        let deep = format!("{ONE}/{at}/{long}");
+        machine.group(&deep, 1, &[]);
+        machine.group(&format!("{deep}/p"), 1, &[&process]);
+    }
+    machine.look(2);
+    machine.available(90);
+    machine.look(3);
+    machine.available(20);
+    let said = machine.look(4);
+    assert!(said.contains(&format!("ends /{ONE}: ")), "{said}");
+}
+
+/// What went to the kernel and is charged to nobody does not come back, whoever ends.
+#[test]
+fn memory_that_no_group_is_charged_for_costs_nobody_else() {
+    let mut still = Process::patient();
+    let mut machine = Machine::new("end = [\"/apps\"]\n");
+    machine.group("apps", 0, &[]);
+    machine.group("apps/still", 300, &[&still]);
+    machine.look(2);
+    for left in [300, 150, 20] {
+        machine.put("proc/meminfo", &meminfo_of(left, 400));
+        machine.look(2);
+    }
+    let said = machine.look(70);
+    assert!(said.contains("nothing that may be ended grows"), "{said}");
+    assert!(still.lives());
+}
+
+/// After groups could not be chosen for long, what began meanwhile has not grown by all that
+/// it holds.
+#[test]
+fn what_began_while_nobody_looked_has_not_grown() {
+    let (mut begun, mut grows) = (Process::patient(), Process::patient());
+    let mut machine = Machine::new("end = [\"/apps\"]\n");
+    machine.group("apps", 0, &[]);
+    machine.group("apps/grows", 50, &[&grows]);
+    machine.look(2);
+    let list = machine.dir.path().join("proc/self/cgroup");
+    fs::remove_file(&list).unwrap();
+    machine.look(60);
+    machine.group("apps/begun", 300, &[&begun]);
+    machine.put("proc/self/cgroup", "0::/system.slice/zmeld-guard.service\n");
+    machine.look(12);
+    machine.takes("apps/grows", 120);
+    machine.available(20);
+    let said = machine.look(1);
+    assert!(said.contains("ends /apps/grows"), "{said}");
+    assert_eq!(grows.ended().signal(), Some(TERM));
+    assert!(begun.lives());
+}
+
+/// Any user may mount until the list of mounts is longer than what is read of a file.
+#[test]
+fn however_many_mounts_there_are_the_groups_are_found() {
+    let mut machine = Machine::new("end = [\"/a\"]\n");
+    let mut runaway = Process::patient();
+    let mount = format!(
+        "31 1 0:27 / /dev/shm/{} rw - fuse x rw\n",
+        "\\040".repeat(4000)
+    );
+    let mut table = mount.repeat(300);
+    table += "30 1 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw\n";
+    machine.put("proc/self/mountinfo", &table);
+    machine.group("a", 100, &[&runaway]);
+    machine.look(2);
+    machine.takes("a", 400);
+    machine.available(20);
+    let said = machine.look(1);
+    assert!(said.contains("ends /a"), "{said}");
+    assert_eq!(runaway.ended().signal(), Some(TERM));
+}
+
+/// On version 1 lists are read by another thread, since a reader waits for others who do.
+#[test]
+fn on_version_1_what_grows_is_told_killed_and_waited_for_too() {
+    let mut deaf = Process::deaf();
+    let mut machine = Machine::new("end = [\"/a\"]\ngrace = \"2s\"\n");
+    machine.put(
+        "proc/self/mountinfo",
+        "30 1 0:26 / /sys/fs/cgroup rw - cgroup cgroup rw,memory\n",
+    );
+    machine.put("proc/self/cgroup", "4:memory:/guard\n");
+    machine.put("sys/fs/cgroup/memory.limit_in_bytes", "1\n");
+    let takes = |machine: &Machine, mib: u64| {
+        machine.put("sys/fs/cgroup/a/memory.stat", "total_rss 0\n");
+        let kernel = format!("{}\n", mib * MIB);
+        machine.put("sys/fs/cgroup/a/memory.kmem.usage_in_bytes", &kernel);
+    };
+    takes(&machine, 50);
+    let pid = format!("{}\n", deaf.0.id());
+    machine.put("sys/fs/cgroup/a/cgroup.procs", &pid);
+    machine.look(2);
+    takes(&machine, 400);
+    machine.available(20);
+    let said = machine.look(1);
+    assert!(
+        said.contains("ends /a: it holds 400 MiB, 350 MiB more"),
+        "{said}"
+    );
+    assert!(said.contains("(SIGTERM to 1 processes)"), "{said}");
+    assert!(deaf.lives());
+    let said = machine.look(2);
+    assert!(said.contains("/a is killed (SIGKILL)"), "{said}");
+    assert_eq!(deaf.ended().signal(), Some(KILL));
+    machine.leaves("a");
+    takes(&machine, 0);
+    machine.available(500);
+    let said = machine.look(2);
+    assert!(said.contains("/a ended after"), "{said}");
 }

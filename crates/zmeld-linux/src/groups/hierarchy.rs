@@ -5,9 +5,12 @@
 //! any others, so that is an error and not the same as a machine without them.
 
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
+use crate::host::is_absent;
 use crate::mounts;
 use crate::{Host, HostError};
 
@@ -68,8 +71,20 @@ impl Hierarchy {
     /// # Errors
     /// When there are such groups, and none is seen.
     pub fn find(host: &Host) -> Result<Option<Hierarchy>, Error> {
-        let table = host.read_optional(mounts::PATH)?.unwrap_or_default();
-        let found = mounts::parse(&table).filter_map(|mount| Hierarchy::of(host, mount));
+        // Line by line: any user may mount until the whole is longer than what is read of a
+        // file at once.
+        let table = match File::open(host.path(mounts::PATH)) {
+            Ok(file) => Some(BufReader::new(file)),
+            Err(cause) if is_absent(&cause) => None,
+            Err(cause) => return Err(HostError::io("read", mounts::PATH, cause).into()),
+        };
+        let lines = table
+            .into_iter()
+            .flat_map(|it| it.split(b'\n').map_while(Result::ok));
+        let found = lines.filter_map(|line| {
+            let mount = mounts::parse(&String::from_utf8_lossy(&line)).next()?;
+            Hierarchy::of(host, mount)
+        });
         // One that shows all groups rather than a part of them.
         let found = found.min_by_key(|it| it.root.components().count());
         if found.is_none() && has_groups(host)? {

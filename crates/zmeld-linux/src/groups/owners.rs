@@ -14,7 +14,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::hierarchy::Hierarchy;
+use super::hierarchy::{Hierarchy, Version};
 use super::pattern::{is_like, GroupPattern};
 use crate::{Host, HostError};
 
@@ -63,6 +63,8 @@ pub struct Group {
     pub owner: usize,
     /// Not all of what is below it was looked at.
     pub is_cut_off: bool,
+    /// What it takes is counted: who owns the groups above may switch that off.
+    pub is_counted: bool,
     depth: usize,
     quota: Quota,
 }
@@ -78,7 +80,7 @@ pub(super) struct Reader<'a> {
     pub host: &'a Host,
     pub hierarchy: &'a Hierarchy,
     pub sought: Sought<'a>,
-    /// These are cut off without being looked at.
+    /// These are cut off without being looked at, and what the rule names in them.
     pub cut_off: &'a HashSet<PathBuf>,
     pub stop: &'a AtomicBool,
 }
@@ -131,8 +133,28 @@ impl Reader<'_> {
         Ok(below)
     }
 
+    /// Whether a group is one of those that are cut off, or named in one.
+    fn is_cut_off(&self, group: &Group) -> bool {
+        let is_named = || {
+            let mut named = self.sought.named.iter();
+            named.any(|it| it.matches(&group.shown))
+        };
+        let mut above = group.path.ancestors();
+        self.cut_off.contains(&group.path)
+            || !self.cut_off.is_empty() && is_named() && above.any(|it| self.cut_off.contains(it))
+    }
+
+    /// Whether what the groups in a group take is counted.
+    fn counts(&self, group: &Group) -> bool {
+        if self.hierarchy.version == Version::One || group.depth < OWNER_DEPTH {
+            return true;
+        }
+        let controllers = self.host.read(group.path.join("cgroup.subtree_control"));
+        controllers.map_or(true, |all| all.split(' ').any(|it| it == "memory"))
+    }
+
     /// The groups in a group: all of them, or where there are more than the quota is for,
-    /// those that are sought.
+    /// or what they take is not counted, those that are sought.
     fn list(&self, group: &mut Group, quotas: &mut [usize; 3]) -> Result<Vec<Group>, HostError> {
         if self.stop.load(Ordering::Relaxed) {
             return Ok(Vec::new());
@@ -148,14 +170,17 @@ impl Reader<'_> {
         let is_above_sought = self.sought.paths.contains(path.as_path());
         let is_any_sought = !protect.is_empty() || !named.is_empty() || is_above_sought;
         let is_deep = depth > DEPTH_MAX || path.as_os_str().len() > PATH_MAX;
-        let mut is_cut_off = self.cut_off.contains(path);
+        let mut is_cut_off = self.is_cut_off(group);
         let is_listed = !is_deep && !is_cut_off;
+        let mut counts = None;
         let mut found: Vec<Group> = Vec::new();
         self.host.each_folder(path, &mut |name: &OsStr| {
             let quota = match is_any_sought {
                 true => self.quota(path, name, &protect, &named),
                 false => Quota::Other,
             };
+            let is_counted = *counts.get_or_insert_with(|| self.counts(group));
+            is_cut_off |= !is_counted;
             // Deeper than what is looked at nothing is sought either.
             if is_deep || (quota == Quota::Other && !is_listed) {
                 is_cut_off = true;
@@ -164,7 +189,8 @@ impl Reader<'_> {
             if quota == Quota::Other && is_cut_off {
                 return is_any_sought;
             }
-            let below = self.group(path.join(name), depth, quota);
+            let mut below = self.group(path.join(name), depth, quota);
+            below.is_counted = group.is_counted && is_counted;
             let left = &mut quotas[quota as usize];
             match left.checked_sub(below.bytes()) {
                 Some(less) => {
@@ -201,6 +227,7 @@ impl Reader<'_> {
             above: 0,
             owner: 0,
             is_cut_off: false,
+            is_counted: true,
             depth,
             quota,
         }

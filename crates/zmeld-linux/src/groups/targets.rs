@@ -168,6 +168,8 @@ impl Targets {
             let hard = by_thread.filter(|why| *why != IS_REAL_TIME);
             let hard = hard.or_else(|| is_any(rule.protect).then_some(rule.protect_says));
             let soft = by_thread.or_else(|| is_any(rule.shelter).then_some(IS_SESSION));
+            // No more than a share of memory, which has to be known.
+            let soft = soft.filter(|_| group.is_counted);
             // Those above stand before it; nothing is above the first.
             let above: Option<&Mark> = marks.get(group.above);
             let above = above.and_then(|it| Some((it.why_below?, it.is_soft)));
