@@ -1,13 +1,14 @@
 //! The line on standard error while something takes longer than two seconds, and
 //! Ctrl-C: the first asks to stop and print what is there, the second ends at once.
 
+use std::cell::Cell;
 use std::io::{stderr, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use zmeld_report::text::inert;
+use zmeld_report::text::{inert, shorten};
+use zmeld_report::units::{bytes, bytes_real, seconds};
 use zmeld_scan::ScanProgress;
 
 use crate::output;
@@ -16,6 +17,8 @@ use crate::output;
 const QUIET_FOR: Duration = Duration::from_secs(2);
 /// What is measured for less says nothing about the rest.
 const PACE_AFTER: Duration = Duration::from_secs(1);
+/// The line of a terminal is drawn anew this often.
+const DRAWN_EVERY: Duration = Duration::from_millis(250);
 /// Where standard error is no terminal, a line this often.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
@@ -72,12 +75,12 @@ pub fn show<T: Send>(
             over.store(true, Ordering::SeqCst);
             result
         });
-        let mut line = Line::new(names, page_size);
+        let mut line = Counted::new(names, page_size);
         while !worker.is_finished() && !over.load(Ordering::SeqCst) {
             std::thread::park_timeout(Duration::from_millis(50));
             line.draw(progress);
         }
-        line.clear();
+        line.message.clear();
         match worker.join() {
             Ok(result) => result,
             Err(panic) => std::panic::resume_unwind(panic),
@@ -85,43 +88,9 @@ pub fn show<T: Send>(
     })
 }
 
-/// A progress line of its own for waits.
-pub struct Wait {
-    bar: ProgressBar,
-    name: String,
-    total: Duration,
-}
-
-impl Wait {
-    /// Shows that something takes `total`.
-    pub fn new(name: &str, total: Duration) -> Wait {
-        let bar = ProgressBar::with_draw_target(None, target());
-        bar.set_style(ProgressStyle::with_template("{msg}").expect("a valid template"));
-        Wait {
-            bar,
-            name: name.to_owned(),
-            total,
-        }
-    }
-
-    /// So long it has been.
-    pub fn tick(&self, elapsed: Duration) {
-        let left = self.total.saturating_sub(elapsed).as_secs();
-        self.bar
-            .set_message(format!("{}: {left} s left", self.name));
-        self.bar.tick();
-    }
-}
-
-impl Drop for Wait {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
-    }
-}
-
 /// A progress line for bytes that somebody else counts.
 pub struct Meter {
-    line: Line<'static>,
+    line: Counted<'static>,
     progress: ScanProgress,
 }
 
@@ -132,7 +101,7 @@ impl Meter {
     /// Shows nothing yet.
     pub fn new(names: &'static [&'static str]) -> Meter {
         Meter {
-            line: Line::new(names, METER_UNIT),
+            line: Counted::new(names, METER_UNIT),
             progress: ScanProgress::default(),
         }
     }
@@ -152,34 +121,27 @@ impl Meter {
 
     /// Takes the line away.
     pub fn clear(&mut self) {
-        self.line.clear();
+        self.line.message.clear();
     }
 }
 
-impl Drop for Meter {
-    fn drop(&mut self) {
-        self.clear();
-    }
-}
-
-/// A line of text that says what goes on.
+/// A line of text that says what goes on: on a terminal one that is written over, in a log
+/// one now and then.
 pub struct Message {
-    bar: ProgressBar,
     begin: Instant,
     quiet_for: Duration,
-    said: std::cell::Cell<Option<Instant>>,
+    said: Cell<Option<Instant>>,
+    is_shown: Cell<bool>,
 }
 
 impl Message {
     /// Nothing yet.
     pub fn new() -> Message {
-        let bar = ProgressBar::with_draw_target(None, target());
-        bar.set_style(ProgressStyle::with_template("{wide_msg}").expect("a valid template"));
         Message {
-            bar,
             begin: Instant::now(),
             quiet_for: Duration::ZERO,
-            said: std::cell::Cell::new(None),
+            said: Cell::new(None),
+            is_shown: Cell::new(false),
         }
     }
 
@@ -194,35 +156,45 @@ impl Message {
     /// Whether it is time for a word, for those to whom finding one is a cost.
     pub fn is_due(&self) -> bool {
         let every = match stderr().is_terminal() {
-            true => Duration::from_millis(250),
+            true => DRAWN_EVERY,
             false => LINE_EVERY,
         };
         self.begin.elapsed() >= self.quiet_for
             && self.said.get().is_none_or(|at| at.elapsed() >= every)
     }
 
-    /// What goes on now. In a log it is said now and then.
+    /// What goes on now.
     pub fn set(&self, text: &str) {
-        let due = self.is_due();
-        if due {
-            self.said.set(Some(Instant::now()));
+        if !self.is_due() {
+            return;
         }
-        if stderr().is_terminal() {
-            self.bar.set_message(inert(text).into_owned());
-            self.bar.tick();
-        } else if due {
-            output::say(text);
+        self.said.set(Some(Instant::now()));
+        match stderr().is_terminal() {
+            true => {
+                let size = terminal_size::terminal_size_of(stderr());
+                let columns = size.map_or(80, |(width, _)| usize::from(width.0));
+                output::draw_line(&shorten(&inert(text), columns.saturating_sub(1)));
+                self.is_shown.set(true);
+            }
+            false => output::say(text),
         }
     }
 
     /// Something that stays on the screen.
     pub fn say(&self, text: &str) {
-        self.bar.suspend(|| output::say(text));
+        self.clear();
+        output::say(text);
     }
 
     /// Nothing goes on any more.
     pub fn clear(&self) {
-        self.bar.finish_and_clear();
+        if self.is_shown.take() {
+            output::draw_line("");
+        }
+        if stderr().is_terminal() {
+            // The next word is not waited for.
+            self.said.set(None);
+        }
     }
 }
 
@@ -261,7 +233,7 @@ impl Steps {
             done => {
                 let each_s = self.started.elapsed().as_secs_f64() / done as f64;
                 let left_s = each_s * all.saturating_sub(done) as f64;
-                format!(", about {} left", zmeld_report::units::seconds(left_s))
+                format!(", about {} left", seconds(left_s))
             }
         };
         line.set(&format!("{done} of {all} {}{left}", self.what));
@@ -280,141 +252,63 @@ impl Steps {
     }
 }
 
-fn target() -> ProgressDrawTarget {
-    if stderr().is_terminal() {
-        ProgressDrawTarget::stderr_with_hz(8)
-    } else {
-        ProgressDrawTarget::hidden()
-    }
-}
-
-struct Line<'a> {
+/// The line of what is counted in pages, phase by phase.
+struct Counted<'a> {
     names: &'a [&'a str],
     page_size: u64,
-    bar: Option<ProgressBar>,
+    message: Message,
     phase: u64,
-    begin: Instant,
     phase_begin: Instant,
-    said: Instant,
 }
 
-impl<'a> Line<'a> {
-    fn new(names: &'a [&'a str], page_size: u64) -> Line<'a> {
-        let now = Instant::now();
-        Line {
+impl<'a> Counted<'a> {
+    fn new(names: &'a [&'a str], page_size: u64) -> Counted<'a> {
+        Counted {
             names,
             page_size,
-            bar: None,
+            message: Message::of_long_work(),
             phase: 0,
-            begin: now,
-            phase_begin: now,
-            said: now,
+            phase_begin: Instant::now(),
         }
-    }
-
-    fn name(&self) -> &'a str {
-        let at = (self.phase.max(1) - 1) as usize;
-        self.names[at.min(self.names.len() - 1)]
     }
 
     fn draw(&mut self, progress: &ScanProgress) {
         if self.phase != progress.phase() {
-            self.clear();
             self.phase = progress.phase();
             self.phase_begin = Instant::now();
         }
-        if self.begin.elapsed() < QUIET_FOR {
-            return;
-        }
-        if !stderr().is_terminal() {
-            self.say(progress);
-            return;
-        }
-        let name = self.name();
-        // It is drawn only once it has its style.
-        let is_new = self.bar.is_none();
-        let bar = self.bar.get_or_insert_with(|| {
-            ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden())
-        });
-        let bytes = progress.done() * self.page_size;
-        bar.set_message(pace(progress, self.phase_begin.elapsed(), self.page_size));
-        match progress.expected() {
-            // An estimate may be passed; then only what is done is shown.
-            Some(expected) if expected >= progress.done() => {
-                bar.set_length(expected * self.page_size);
-                bar.set_style(style(template(columns())));
-            }
-            _ => bar.set_style(style("{prefix} {binary_bytes}{msg}")),
-        }
-        bar.set_prefix(name.to_owned());
-        bar.set_position(bytes);
-        if is_new {
-            bar.set_draw_target(target());
-        }
-        bar.tick();
-    }
-
-    /// For logs: a plain line now and then.
-    fn say(&mut self, progress: &ScanProgress) {
-        if self.said.elapsed() < LINE_EVERY {
-            return;
-        }
-        self.said = Instant::now();
-        output::say(format_args!(
-            "{}: {} done{}",
-            self.name(),
-            zmeld_report::units::bytes(progress.done() * self.page_size),
-            pace(progress, self.phase_begin.elapsed(), self.page_size)
-        ));
-    }
-
-    fn clear(&mut self) {
-        if let Some(bar) = self.bar.take() {
-            bar.finish_and_clear();
+        if self.message.is_due() {
+            let at = (self.phase.max(1) - 1) as usize;
+            let name = self.names[at.min(self.names.len() - 1)];
+            let done = far(progress, self.phase_begin.elapsed(), self.page_size);
+            self.message.set(&format!("{name}: {done}"));
         }
     }
 }
 
-/// How fast it is and how long it takes still, as far as that can be told: after
+/// How far it is, how fast, and how long it takes still, as far as that can be told: after
 /// a while, and of what has begun.
-fn pace(progress: &ScanProgress, elapsed: Duration, page_size: u64) -> String {
+fn far(progress: &ScanProgress, elapsed: Duration, page_size: u64) -> String {
     let done = progress.done();
-    let elapsed = elapsed.as_secs_f64();
-    if elapsed < PACE_AFTER.as_secs_f64() || done == 0 {
-        return String::new();
+    // An estimate may be passed; then only what is done is shown.
+    let expected = progress.expected().filter(|&expected| expected >= done);
+    let of = expected.map(|expected| format!(" of {}", bytes(expected * page_size)));
+    let so_far = format!("{}{}", bytes(done * page_size), of.unwrap_or_default());
+    if elapsed < PACE_AFTER || done == 0 {
+        return so_far;
     }
-    let rate = done as f64 / elapsed;
-    let speed = zmeld_report::units::bytes_real(rate * page_size as f64);
-    let left = progress
-        .expected()
-        // Of less than a fiftieth, the rest is a guess.
-        .filter(|&expected| expected > done && done >= expected / 50)
-        .map(|expected| {
-            let seconds = ((expected - done) as f64 / rate).ceil();
-            format!(", {} left", zmeld_report::units::seconds(seconds))
-        });
-    format!(", {speed}/s{}", left.unwrap_or_default())
-}
-
-/// How wide the terminal is.
-fn columns() -> usize {
-    let size = terminal_size::terminal_size_of(stderr());
-    size.map_or(80, |(width, _)| usize::from(width.0))
-}
-
-/// The line where the whole is known: with the bar only where that leaves room for
-/// the numbers.
-fn template(columns: usize) -> &'static str {
-    match columns {
-        90.. => "{prefix} {bar:20} {binary_bytes} of {binary_total_bytes}{msg}",
-        _ => "{prefix} {binary_bytes}/{binary_total_bytes}{msg}",
-    }
-}
-
-fn style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template)
-        .expect("a valid template")
-        .progress_chars("=> ")
+    let rate = done as f64 / elapsed.as_secs_f64();
+    // Of less than a fiftieth, the rest is a guess.
+    let known = expected.filter(|&expected| expected > done && done >= expected / 50);
+    let left = known.map(|expected| {
+        let left_s = ((expected - done) as f64 / rate).ceil();
+        format!(", {} left", seconds(left_s))
+    });
+    format!(
+        "{so_far}, {}/s{}",
+        bytes_real(rate * page_size as f64),
+        left.unwrap_or_default()
+    )
 }
 
 #[cfg(test)]
@@ -422,40 +316,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_narrow_terminal_gets_the_numbers_without_a_bar() {
-        let filled = |columns| {
-            [
-                ("{prefix}", "scanning memory"),
-                ("{bar:20}", "====================="),
-                ("{binary_bytes}", "10.00 GiB"),
-                ("{binary_total_bytes}", "20.00 GiB"),
-                ("{msg}", ", 1.25 GiB/s, 1m 30s left"),
-            ]
-            .iter()
-            .fold(template(columns).to_owned(), |text, (key, value)| {
-                text.replace(key, value)
-            })
-        };
-        assert!(filled(60).len() <= 60, "{}", filled(60));
-        assert!(filled(90).len() <= 90 && filled(90).contains("==="));
-    }
-
-    #[test]
     fn the_time_left_is_told_when_it_can_be() {
         let progress = ScanProgress::default();
         progress.start(Some(1000));
-        assert_eq!(pace(&progress, Duration::from_secs(60), 4096), "");
+        let far = |milliseconds| far(&progress, Duration::from_millis(milliseconds), 4096);
+        assert_eq!(far(60_000), "0 B of 3.91 MiB");
         progress.advance(10);
         // One in a hundred: only the speed.
-        let said = pace(&progress, Duration::from_secs(10), 4096);
-        assert_eq!(said, ", 4.00 KiB/s");
+        assert_eq!(far(10_000), "40.0 KiB of 3.91 MiB, 4.00 KiB/s");
         progress.advance(240);
-        assert_eq!(pace(&progress, Duration::from_millis(900), 4096), "");
-        let said = pace(&progress, Duration::from_secs(10), 4096);
-        assert_eq!(said, ", 100 KiB/s, 30.0 s left");
+        assert_eq!(far(900), "1000 KiB of 3.91 MiB");
+        assert_eq!(far(10_000), "1000 KiB of 3.91 MiB, 100 KiB/s, 30.0 s left");
         // An estimate that was passed says nothing of the time.
         progress.advance(1000);
-        let said = pace(&progress, Duration::from_secs(10), 4096);
-        assert_eq!(said, ", 500 KiB/s");
+        assert_eq!(far(10_000), "4.88 MiB, 500 KiB/s");
     }
 }

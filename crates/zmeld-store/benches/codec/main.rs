@@ -28,12 +28,11 @@ use zmeld_report::document::{Document, Section, Tone};
 use zmeld_store::CodecSpec;
 
 use bar::{bars, Bar};
-use command::{number, progress, value, Arguments};
+use command::{from, progress};
 use machine::Machine;
 use program::Program;
 use tables::{bar_table, program_table, time_table};
 
-const USAGE: &str = "[--json FILE] [--rounds N] [--pages N] [--trained FILE]... FILE...";
 const ROUNDS: usize = 5;
 /// Of each program.
 const PAGES: usize = 256;
@@ -49,43 +48,25 @@ const LZ4: usize = 0;
 const LZO: usize = 1;
 const ZSTD: usize = 2;
 
+/// zword beside zram's codecs, on pages of programs that its tables never saw
+#[derive(clap::Parser)]
 struct Settings {
+    #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    #[arg(long, value_name = "N", default_value_t = ROUNDS, value_parser = from(1))]
     rounds: usize,
+    #[arg(long, value_name = "N", default_value_t = PAGES, value_parser = from(1))]
     pages: usize,
-    held_out: Vec<PathBuf>,
+    /// Pages of programs that training saw; may be repeated
+    #[arg(long, value_name = "FILE")]
     trained: Vec<PathBuf>,
+    /// Files of pages: `cargo xtask pages` makes them
+    #[arg(required = true, value_name = "FILE")]
+    held_out: Vec<PathBuf>,
 }
 
 fn main() -> ExitCode {
-    command::run("bench codec", USAGE, |arguments| run(&parse(arguments)?))
-}
-
-fn parse(arguments: &mut Arguments) -> Result<Settings, String> {
-    let mut settings = Settings {
-        json: None,
-        rounds: ROUNDS,
-        pages: PAGES,
-        held_out: Vec::new(),
-        trained: Vec::new(),
-    };
-    while let Some(argument) = arguments.next() {
-        let mut value = || value(&argument, arguments);
-        match argument.as_str() {
-            "--json" => settings.json = Some(value()?.into()),
-            "--rounds" => settings.rounds = number(&value()?)?,
-            "--pages" => settings.pages = number(&value()?)?,
-            "--trained" => settings.trained.push(value()?.into()),
-            other if other.starts_with('-') => {
-                return Err(format!("there is no argument {other:?}"))
-            }
-            file => settings.held_out.push(file.into()),
-        }
-    }
-    if settings.held_out.is_empty() {
-        return Err("name files of pages: cargo xtask pages makes them".into());
-    }
-    Ok(settings)
+    command::run("bench codec", run)
 }
 
 /// What one level of zword reached.

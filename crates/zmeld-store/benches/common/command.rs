@@ -1,52 +1,41 @@
-//! What the benchmarks have in common as commands: how they start and end, how they
-//! read an argument, show what they found, and keep it.
+//! What the benchmarks have in common as commands: how they start and end, show what
+//! they found, and keep it.
 #![allow(dead_code)] // Each benchmark uses its part.
 
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 
+use clap::builder::RangedU64ValueParser;
+use clap::Parser;
 use serde::Serialize;
 use zmeld_report::document::Document;
 use zmeld_report::schema::Envelope;
 use zmeld_report::Style;
 
-/// The words that a benchmark was started with.
-pub type Arguments = std::vec::IntoIter<String>;
-
 /// Runs a benchmark with the program's arguments; what it cannot do is told in a line.
-pub fn run(
+pub fn run<S: Parser>(
     name: &str,
-    usage: &str,
-    benchmark: impl FnOnce(&mut Arguments) -> Result<(), String>,
+    benchmark: impl FnOnce(&S) -> Result<(), String>,
 ) -> ExitCode {
     // Paths are meant from where the user is, not from where cargo starts us.
     if let Some(folder) = std::env::var_os("ZMELD_BENCH_FOLDER") {
         let _ = std::env::set_current_dir(folder);
     }
     // Cargo adds this one by itself.
-    let arguments = std::env::args().skip(1).filter(|word| word != "--bench");
-    match benchmark(&mut arguments.collect::<Vec<_>>().into_iter()) {
+    let arguments = std::env::args_os().filter(|word| word != "--bench");
+    match benchmark(&S::parse_from(arguments)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            eprintln!("{name}: {why}\nusage: {usage}");
+            eprintln!("{name}: {why}");
             ExitCode::from(2)
         }
     }
 }
 
-/// What follows an argument.
-pub fn value(argument: &str, arguments: &mut Arguments) -> Result<String, String> {
-    let value = arguments.next();
-    value.ok_or_else(|| format!("{argument} takes a value"))
-}
-
-/// The number that an argument is.
-pub fn number(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(number) if number > 0 => Ok(number),
-        _ => Err(format!("{text:?} is not a number from 1 on")),
-    }
+/// A number that is no less.
+pub fn from(least: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(least..)
 }
 
 /// Says what is being measured, in one line of a terminal.

@@ -31,7 +31,7 @@ use serde::Serialize;
 use zmeld_report::document::{Document, Section, Tone};
 use zmeld_report::{cells, Column, Table};
 
-use command::{number, value, Arguments};
+use command::from;
 use device::{Device, SIDES};
 use input::Pages;
 use machine::Machine;
@@ -41,32 +41,38 @@ use ring::DEPTH;
 use runs::Runs;
 use work::{Operation, OPERATIONS};
 
-const USAGE: &str =
-    "[--json FILE] [--rounds N] [--pages N] [--only melding|codecs] [--codec NAME]... \
-     [--duplicates PERCENT]... [--jobs N]... [--collect FOLDER] [--swapped FOLDER] \
-     [--input PATH...]";
-
 /// 48 MiB in pages of 4 KiB: above any cache, and a guest has room for four.
 const PAGES: usize = 12_288;
 const ROUNDS: usize = 5;
-const CODECS: &[&str] = &["lz4", "lzo-rle", "zstd"];
-const DUPLICATES: &[usize] = &[0, 25, 50];
-const JOBS: &[usize] = &[1, 2];
-
-/// The parts that can be chosen.
-const PARTS: &[&str] = &["melding", "codecs"];
-
+/// zmeld.ko beside the same kernel's own zram
+#[derive(clap::Parser)]
 struct Settings {
+    #[arg(long, value_name = "N", default_value_t = ROUNDS, value_parser = from(1))]
     rounds: usize,
+    #[arg(long, value_name = "N", default_value_t = PAGES, value_parser = from(512))]
     pages: usize,
+    /// Only this part
+    #[arg(long, value_parser = ["melding", "codecs"])]
     only: Option<String>,
+    /// Only this codec; may be repeated
+    #[arg(long = "codec", value_name = "NAME", default_values = ["lz4", "lzo-rle", "zstd"])]
     codecs: Vec<String>,
-    duplicates: Vec<usize>,
+    /// Percent of the pages; may be repeated
+    #[arg(long, value_name = "PERCENT", default_values_t = [0, 25, 50], value_parser = clap::value_parser!(u8).range(..100))]
+    duplicates: Vec<u8>,
+    /// May be repeated
+    #[arg(long, value_name = "N", default_values_t = [1, 2], value_parser = from(1))]
     jobs: Vec<usize>,
+    #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Only writes the pages to this folder, for a kernel that cannot see where they are from
+    #[arg(long, value_name = "FOLDER")]
     collect: Option<PathBuf>,
-    /// Pages for the comparison of codecs, where others than the input's are to be had.
+    /// Pages for the comparison of codecs, where others than the input's are to be had
+    #[arg(long, value_name = "FOLDER")]
     swapped: Option<PathBuf>,
+    /// Files and folders that pages are taken from
+    #[arg(long, value_name = "PATH", num_args = 1..)]
     input: Vec<PathBuf>,
 }
 
@@ -84,62 +90,7 @@ struct Own<'a> {
 }
 
 fn main() -> ExitCode {
-    command::run("bench kernel", USAGE, |arguments| run(&parse(arguments)?))
-}
-
-fn parse(arguments: &mut Arguments) -> Result<Settings, String> {
-    let mut settings = Settings {
-        rounds: ROUNDS,
-        pages: PAGES,
-        only: None,
-        codecs: Vec::new(),
-        duplicates: Vec::new(),
-        jobs: Vec::new(),
-        json: None,
-        collect: None,
-        swapped: None,
-        input: Vec::new(),
-    };
-    while let Some(argument) = arguments.next() {
-        let mut value = || value(&argument, arguments);
-        match argument.as_str() {
-            "--json" => settings.json = Some(value()?.into()),
-            "--rounds" => settings.rounds = number(&value()?)?,
-            "--pages" => settings.pages = number(&value()?)?.max(512),
-            "--only" => settings.only = Some(part(value()?)?),
-            "--codec" => settings.codecs.push(value()?),
-            "--duplicates" => settings.duplicates.push(percent(&value()?)?),
-            "--jobs" => settings.jobs.push(number(&value()?)?),
-            "--collect" => settings.collect = Some(value()?.into()),
-            "--swapped" => settings.swapped = Some(value()?.into()),
-            "--input" => settings.input.extend(arguments.by_ref().map(PathBuf::from)),
-            other => return Err(format!("there is no argument {other:?}")),
-        }
-    }
-    if settings.codecs.is_empty() {
-        settings.codecs = CODECS.iter().map(|&name| name.to_owned()).collect();
-    }
-    if settings.duplicates.is_empty() {
-        settings.duplicates = DUPLICATES.to_vec();
-    }
-    if settings.jobs.is_empty() {
-        settings.jobs = JOBS.to_vec();
-    }
-    Ok(settings)
-}
-
-fn percent(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(percent) if percent < 100 => Ok(percent),
-        _ => Err(format!("{text:?} is not a number from 0 to 99")),
-    }
-}
-
-fn part(name: String) -> Result<String, String> {
-    if PARTS.contains(&name.as_str()) {
-        return Ok(name);
-    }
-    Err(format!("there is no part {name:?}: {}", PARTS.join(", ")))
+    command::run("bench kernel", run)
 }
 
 fn run(settings: &Settings) -> Result<(), String> {
@@ -280,7 +231,7 @@ fn memory_table() -> Table {
 struct Case<'a> {
     codec: &'a str,
     /// Percent of the pages.
-    duplicates: usize,
+    duplicates: u8,
     jobs: usize,
     rounds: usize,
     pages: &'a Pages,
@@ -321,7 +272,7 @@ impl Case<'_> {
             for device in &devices {
                 device.discard_all()?;
             }
-            let share = self.duplicates as f64 / 100.0;
+            let share = f64::from(self.duplicates) / 100.0;
             let order_of =
                 |number: u64| input::order(count, share, 3 * round as u64 + number).pages;
             let (first, second, last) = (order_of(0), order_of(1), order_of(2));

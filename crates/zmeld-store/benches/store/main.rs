@@ -32,14 +32,11 @@ use std::process::ExitCode;
 use serde::Serialize;
 use zmeld_report::document::{Document, Section, Tone};
 
-use command::{number, progress, value, Arguments};
+use command::{from, progress};
 use input::Pages;
 use machine::Machine;
 use output::Measured;
 use results::Results;
-
-const USAGE: &str =
-    "[--json FILE] [--rounds N] [--pages N] [--only NAME]... [--codec NAME]... [--input PATH...]";
 
 /// 128 MiB in pages of 4 KiB.
 const PAGES: usize = 32_768;
@@ -47,7 +44,7 @@ const ROUNDS: usize = 5;
 
 type Part = fn(&Settings, &Pages, &mut Results);
 
-const PARTS: &[(&str, Part)] = &[
+const PARTS: [(&str, Part); 6] = [
     ("hashes", hashes::run),
     ("codecs", codecs::run),
     ("checks", checks::run),
@@ -56,15 +53,24 @@ const PARTS: &[(&str, Part)] = &[
     ("threads", threads::run),
 ];
 
-/// How much is measured.
+/// The page store, measured
+#[derive(clap::Parser)]
 pub struct Settings {
-    /// How often each measurement is repeated.
+    /// How often each measurement is repeated
+    #[arg(long, value_name = "N", default_value_t = ROUNDS, value_parser = from(1))]
     pub rounds: usize,
-    /// The codecs to compare; none is all.
+    /// Only this codec; may be repeated
+    #[arg(long = "codec", value_name = "NAME")]
     pub codecs: Vec<String>,
+    #[arg(long, value_name = "N", default_value_t = PAGES, value_parser = from(64))]
     pages: usize,
+    /// Only this part; may be repeated
+    #[arg(long, value_name = "NAME", value_parser = PARTS.map(|(name, _)| name))]
     only: Vec<String>,
+    #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Files and folders that pages are taken from
+    #[arg(long, value_name = "PATH", num_args = 1..)]
     input: Vec<PathBuf>,
 }
 
@@ -75,42 +81,7 @@ struct Own {
 }
 
 fn main() -> ExitCode {
-    command::run("bench store", USAGE, |arguments| run(&parse(arguments)?))
-}
-
-fn parse(arguments: &mut Arguments) -> Result<Settings, String> {
-    let mut settings = Settings {
-        rounds: ROUNDS,
-        pages: PAGES,
-        codecs: Vec::new(),
-        only: Vec::new(),
-        json: None,
-        input: Vec::new(),
-    };
-    while let Some(argument) = arguments.next() {
-        let mut value = || value(&argument, arguments);
-        match argument.as_str() {
-            "--json" => settings.json = Some(value()?.into()),
-            "--rounds" => settings.rounds = number(&value()?)?,
-            "--pages" => settings.pages = number(&value()?)?.max(64),
-            "--codec" => settings.codecs.push(value()?),
-            "--only" => settings.only.push(value()?),
-            "--input" => settings.input.extend(arguments.by_ref().map(PathBuf::from)),
-            other => return Err(format!("there is no argument {other:?}")),
-        }
-    }
-    let known: Vec<&str> = PARTS.iter().map(|(name, _)| *name).collect();
-    if let Some(name) = settings
-        .only
-        .iter()
-        .find(|name| !known.contains(&name.as_str()))
-    {
-        return Err(format!(
-            "there is no {name:?}; there are {}",
-            known.join(", ")
-        ));
-    }
-    Ok(settings)
+    command::run("bench store", run)
 }
 
 fn run(settings: &Settings) -> Result<(), String> {
@@ -119,7 +90,7 @@ fn run(settings: &Settings) -> Result<(), String> {
     let pages = Pages::read(&settings.input, settings.pages)?;
     let mut results = Results::default();
     for (name, part) in PARTS {
-        if settings.only.is_empty() || settings.only.iter().any(|only| only == name) {
+        if settings.only.is_empty() || settings.only.iter().any(|only| *only == name) {
             part(settings, &pages, &mut results);
         }
     }

@@ -161,8 +161,11 @@ fn watch(live: LiveMemory, seconds: u32) -> anyhow::Result<LiveMemory> {
     let stop = progress::interrupt_flag();
     let total = Duration::from_secs(seconds.into());
     let tracker = ColdTracker::start(&live)?;
-    let line = progress::Wait::new("watching which memory is touched", total);
-    let watched = tracker.wait(total, stop, &mut |elapsed| line.tick(elapsed))?;
+    let line = progress::Message::new();
+    let watched = tracker.wait(total, stop, &mut |elapsed| {
+        let left = total.saturating_sub(elapsed).as_secs();
+        line.set(&format!("watching which memory is touched: {left} s left"));
+    })?;
     drop(line);
     if stop.load(Ordering::Relaxed) {
         output::say(format_args!(
