@@ -9,7 +9,6 @@
 //! | [`arm`] | the set-ups that are compared, by `zmeld-setup`; a disk as slow as wanted |
 //! | [`measure`] | what a run used, what the machine counted, memory over time |
 //! | [`vm`] | whole machines instead of limits: one booted for each run |
-//! | [`statistics`] | what repeated runs allow to be said |
 //! | [`experiment`] | the order of runs, one run, the result |
 //! | [`size`] | how small a machine will do: the search for the least RAM |
 //! | [`name`] | how what an experiment makes is called |
@@ -25,10 +24,8 @@ mod folder;
 pub mod limit;
 pub mod measure;
 pub mod name;
-pub mod real;
 pub mod recipe;
 pub mod size;
-pub mod statistics;
 pub mod vm;
 pub mod workload;
 

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::arm::{Arm, NoRunSize, RunSize};
 use crate::error::Error;
-use crate::statistics::stopping::StoppingRule;
-use crate::statistics::Direction;
 use crate::vm::GuestSize;
+use zmeld_statistics::stopping::StoppingRule;
+use zmeld_statistics::Direction;
 
 /// A smaller limit is a unit that was forgotten.
 const LIMIT_MIN: u64 = 1 << 20;
@@ -391,7 +391,7 @@ mod tests {
             let recipe = Recipe::from_text(name, text).unwrap();
             assert_eq!(recipe.name, *name);
             let compared = recipe.arms.iter().filter(|arm| !arm.unlimited).count();
-            let needed = crate::statistics::verdict::runs_needed(compared);
+            let needed = zmeld_statistics::verdict::runs_needed(compared);
             assert!(recipe.stopping.runs_min >= needed, "{name}: {needed} runs");
             let full = recipe.clone().full();
             let written = serde_json::to_string(&full).unwrap();

@@ -31,7 +31,6 @@ pub mod policy;
 pub mod replicate;
 pub mod scenario;
 pub mod scheduler;
-pub mod statistics;
 pub mod study;
 pub mod sweep;
 pub mod time;

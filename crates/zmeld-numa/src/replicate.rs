@@ -8,10 +8,10 @@ use crate::machine::NumaMachine;
 use crate::outcome::Outcome;
 use crate::policy::{PolicyName, PolicySettings};
 use crate::scheduler::Scheduler;
-use crate::statistics::{self, Interval};
 use crate::time::to_ms;
 use crate::trace::Trace;
 use crate::workload::{ProcessPlan, Workload};
+use zmeld_statistics::mean::{self, Interval};
 
 /// One machine with its load and rules: everything but the policy.
 #[derive(Debug, Clone, PartialEq)]
@@ -248,12 +248,12 @@ impl Replications {
 
     /// The mean of a metric ([`metric`]) under a policy; `None` if the policy was not run.
     pub fn mean(&self, policy: PolicyName, metric: usize) -> Option<Interval> {
-        self.of(policy, metric).map(statistics::mean)
+        self.of(policy, metric).map(mean::mean)
     }
 
     /// How much total time a policy saves over another, as a share: `1 - mean(policy) / mean(base)`.
     pub fn gain(&self, policy: PolicyName, base: PolicyName) -> Option<Interval> {
-        let ratio = statistics::ratio(self.of(policy, 0)?, self.of(base, 0)?);
+        let ratio = mean::ratio(self.of(policy, 0)?, self.of(base, 0)?);
         Some(Interval {
             value: 1.0 - ratio.value,
             half_width: ratio.half_width,

@@ -20,7 +20,7 @@ use thiserror::Error;
 use crate::policy::PolicyName;
 use crate::replicate::{Replications, METRICS};
 use crate::scenario::{Scenario, ScenarioError, ScenarioText};
-use crate::statistics::Interval;
+use zmeld_statistics::mean::Interval;
 
 /// The most points a sweep may have: beyond that an axis was mistyped.
 pub const POINTS_MAX: usize = 1_000_000;

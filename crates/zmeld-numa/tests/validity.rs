@@ -7,10 +7,10 @@ use zmeld_numa::outcome::Outcome;
 use zmeld_numa::policy::{FullSettings, PolicyName, PolicySettings, ALL};
 use zmeld_numa::replicate::{Replications, SimulationCase};
 use zmeld_numa::scheduler::Scheduler;
-use zmeld_numa::statistics;
 use zmeld_numa::workload::{
     Arrivals, Distribution, DistributionShape, ProcessPlan, Quantity, StartNode, Workload,
 };
+use zmeld_statistics::mean;
 
 const US: u64 = 1_000_000;
 const MS: u64 = 1000 * US;
@@ -207,7 +207,7 @@ fn without_migration_it_is_an_m_m_c_queue() {
                 / steady.len() as f64
         };
         let samples: Vec<f64> = (0..30).map(sample).collect();
-        let ours = statistics::mean(&samples);
+        let ours = mean::mean(&samples);
         let exact = erlang_sojourn(1.0 / gap, service, processors);
         assert!(
             ours.low() <= exact && exact <= ours.high(),

@@ -42,7 +42,9 @@ pub fn start_line() {
 
 /// Writes a line of a terminal's standard error over with another.
 pub fn draw_line(text: &str) {
-    let _ = stderr().lock().write_all(format!("\r\x1b[K{text}").as_bytes());
+    let _ = stderr()
+        .lock()
+        .write_all(format!("\r\x1b[K{text}").as_bytes());
 }
 
 /// Writes text to standard output. It is not changed, except where a terminal

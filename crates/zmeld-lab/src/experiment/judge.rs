@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::recipe::Metric;
-use crate::statistics::verdict::{self, ArmRuns, Judgement};
+use zmeld_statistics::verdict::{self, ArmRuns, Judgement};
 
 use super::result::{CaseJudgement, Experiment, MetricJudgement, Outcome, Run};
 

@@ -14,11 +14,11 @@ use crate::limit::Group;
 use crate::measure::supervise::SupervisorRequest;
 use crate::measure::{HostFacts, Usage, WorkloadEnd};
 use crate::recipe::Case;
-use crate::statistics::bootstrap::{median_interval, LEVEL};
-use crate::statistics::sample::median;
-use crate::statistics::stopping::StoppingRule;
-use crate::statistics::Interval;
 use crate::workload::Workload;
+use zmeld_statistics::bootstrap::{median_interval, LEVEL};
+use zmeld_statistics::sample::median;
+use zmeld_statistics::stopping::StoppingRule;
+use zmeld_statistics::Interval;
 
 use super::result::Outcome;
 use super::{run, Lab};

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::measure::{Counters, HostFacts, Series, WorkloadEnd};
 use crate::recipe::{Case, Metric, Recipe};
-use crate::statistics::verdict::{ArmSummary, Judgement};
 use crate::vm::{self, GuestClock};
+use zmeld_statistics::verdict::{ArmSummary, Judgement};
 
 /// The schema's name.
 pub const SCHEMA: &str = "zmeld.bench";
@@ -152,8 +152,8 @@ pub struct Run {
     /// How it ended.
     pub outcome: Outcome,
     /// What is compared; infinite or 0 for a run that did not finish.
-    #[serde(with = "crate::real")]
-    #[schemars(with = "crate::real::Real")]
+    #[serde(with = "zmeld_statistics::real")]
+    #[schemars(with = "zmeld_statistics::real::Real")]
     pub value: f64,
     /// Pages of the workload that were in swap at once at most, bytes.
     pub swapped_max_bytes: u64,

@@ -8,8 +8,8 @@ use crate::error::Error;
 use crate::experiment::result::{Outcome, Run};
 use crate::measure::HostFacts;
 use crate::recipe::{Case, Metric, Recipe};
-use crate::statistics::sample::median;
-use crate::statistics::{Direction, Interval};
+use zmeld_statistics::sample::median;
+use zmeld_statistics::{Direction, Interval};
 
 /// The schema's name and version.
 pub const SCHEMA: (&str, u32) = ("zmeld.bench.size", 1);
@@ -171,8 +171,8 @@ pub struct SizeRun {
     /// How it ended.
     pub outcome: Outcome,
     /// What is compared: a time, or the inverse of a rate; infinite where it did not finish.
-    #[serde(with = "crate::real")]
-    #[schemars(with = "crate::real::Real")]
+    #[serde(with = "zmeld_statistics::real")]
+    #[schemars(with = "zmeld_statistics::real::Real")]
     pub cost: f64,
     /// How long it ran.
     pub elapsed_s: f64,

@@ -13,8 +13,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::statistics::effect::effect;
-use crate::statistics::Interval;
+use zmeld_statistics::effect::effect;
+use zmeld_statistics::Interval;
 
 /// Runs of a step before it is first looked at.
 pub const FIRST_LOOK: usize = 3;

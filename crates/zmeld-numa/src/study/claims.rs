@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::points::{at_load, at_run_time, at_shares, at_size, StudyPoint};
-use crate::statistics::Interval;
+use zmeld_statistics::mean::Interval;
 
 /// What of a point is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, schemars::JsonSchema)]

@@ -7,7 +7,7 @@ use super::points::StudyPoint;
 use crate::policy::PolicyName;
 use crate::replicate::Replications;
 use crate::scenario::{ScenarioError, ScenarioText};
-use crate::statistics::Interval;
+use zmeld_statistics::mean::Interval;
 
 /// Ours at one point.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, schemars::JsonSchema)]

@@ -2,7 +2,9 @@
 
 use serde::Serialize;
 
-use crate::interval::{interval, Pair, Verdict};
+use zmeld_statistics::bootstrap::program_interval;
+
+use crate::interval::Verdict;
 use crate::program::{cold, compress, decompress, pool, stored, text_pool, Program};
 use crate::{CODECS, LZ4, LZO, ZSTD};
 
@@ -44,7 +46,7 @@ fn ratio(
     one: usize,
     other: usize,
 ) -> [f64; 3] {
-    let pairs: Vec<Vec<Pair>> = programs
+    let pairs: Vec<Vec<(f64, f64)>> = programs
         .iter()
         .map(|program| {
             let (a, b) = (figure(program, one), figure(program, other));
@@ -52,11 +54,11 @@ fn ratio(
         })
         .filter(|pairs: &Vec<_>| !pairs.is_empty())
         .collect();
-    let of = |pairs: &[Pair]| {
+    let of = |pairs: &[(f64, f64)]| {
         let (mut a, mut b): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
         summary(&mut a) / summary(&mut b)
     };
-    let [low, high] = interval(&pairs, of);
+    let [low, high] = program_interval(&pairs, of);
     [of(&pairs.concat()), low, high]
 }
 

@@ -3,6 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use zmeld_statistics::sample::median;
 use zmeld_store::{Codec, Stream};
 
 /// Bytes of a page.
@@ -40,21 +41,16 @@ struct Work {
     cold: Vec<Vec<f64>>,
 }
 
-fn median(times: &mut [f64]) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times.get(times.len() / 2).copied().unwrap_or(0.0)
-}
-
-fn medians(mut pages: Vec<Vec<f64>>) -> Vec<f64> {
-    pages.iter_mut().map(|times| median(times)).collect()
+fn medians(pages: Vec<Vec<f64>>) -> Vec<f64> {
+    pages.iter().map(|times| median(times)).collect()
 }
 
 /// What reading the clock takes.
 fn clock_ns() -> f64 {
-    let mut times: Vec<f64> = (0..1000)
+    let times: Vec<f64> = (0..1000)
         .map(|_| Instant::now().elapsed().as_nanos() as f64)
         .collect();
-    median(&mut times)
+    median(&times)
 }
 
 impl Work {

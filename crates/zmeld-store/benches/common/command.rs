@@ -14,10 +14,7 @@ use zmeld_report::schema::Envelope;
 use zmeld_report::Style;
 
 /// Runs a benchmark with the program's arguments; what it cannot do is told in a line.
-pub fn run<S: Parser>(
-    name: &str,
-    benchmark: impl FnOnce(&S) -> Result<(), String>,
-) -> ExitCode {
+pub fn run<S: Parser>(name: &str, benchmark: impl FnOnce(&S) -> Result<(), String>) -> ExitCode {
     // Paths are meant from where the user is, not from where cargo starts us.
     if let Some(folder) = std::env::var_os("ZMELD_BENCH_FOLDER") {
         let _ = std::env::set_current_dir(folder);

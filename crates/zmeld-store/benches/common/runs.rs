@@ -2,6 +2,7 @@
 #![allow(dead_code)] // Each benchmark uses its part.
 
 use serde::Serialize;
+use zmeld_statistics::sample::median;
 
 /// All runs of one measurement.
 #[derive(Clone, Serialize)]
@@ -48,16 +49,5 @@ impl Runs {
             .map(|(other, own)| other / own)
             .collect();
         median(&ratios)
-    }
-}
-
-/// The middle value, or the mean of the two in the middle.
-pub fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.len() {
-        0 => f64::NAN,
-        odd if odd % 2 == 1 => sorted[odd / 2],
-        even => (sorted[even / 2 - 1] + sorted[even / 2]) / 2.0,
     }
 }

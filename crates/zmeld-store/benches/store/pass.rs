@@ -2,6 +2,7 @@
 //! published way to merge.
 
 use zmeld_report::{cells, Column, Table};
+use zmeld_statistics::sample::median;
 use zmeld_store::{
     page_size, Codec, MeldMode, MeldOptions, MeldResult, Store, StoreOptions, Stream,
 };
@@ -9,7 +10,7 @@ use zmeld_store::{
 use crate::input::{order, Order, Pages};
 use crate::published::Device;
 use crate::results::Results;
-use crate::runs::{median, Runs};
+use crate::runs::Runs;
 use crate::timing::timed;
 use crate::{progress, Settings};
 

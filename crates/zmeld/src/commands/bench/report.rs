@@ -7,14 +7,14 @@ use zmeld_lab::experiment::overhead::{cost, CostVerdict, Overhead};
 use zmeld_lab::experiment::result::{CaseFacts, CaseJudgement, Experiment, Outcome, Run};
 use zmeld_lab::measure::HostFacts;
 use zmeld_lab::recipe::{Metric, PublishedTable};
-use zmeld_lab::statistics::sample::median;
-use zmeld_lab::statistics::verdict::{ArmSummary, Judgement, SIGNIFICANCE};
-use zmeld_lab::statistics::{Comparison, Direction, Interval, Verdict};
 use zmeld_lab::vm::{GuestClock, GuestFacts};
 use zmeld_lab::Recipe;
 use zmeld_report::plot::{Axis, Bars, Lines};
 use zmeld_report::units::{bytes, percent, ratio, seconds};
 use zmeld_report::{cells, Cell, Column, Document, Estimate, Section, Table, Tone, Unit};
+use zmeld_statistics::sample::median;
+use zmeld_statistics::verdict::{ArmSummary, Judgement, SIGNIFICANCE};
+use zmeld_statistics::{Comparison, Direction, Interval, Verdict};
 
 const READING: &str = "Intervals in tables and plots are comparison intervals (83.4 %): where those of two arms have \
                        no point in common, their medians differ at the 5 % level. A winner is named only if \
@@ -874,7 +874,7 @@ pub fn recipes(recipes: &[Recipe]) -> Document {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zmeld_lab::statistics::verdict::{judge, ArmRuns};
+    use zmeld_statistics::verdict::{judge, ArmRuns};
 
     /// What is said of two arms of nine runs, of which so many did not finish.
     fn said(unfinished: [usize; 2]) -> String {

@@ -2,11 +2,11 @@
 
 use zmeld_lab::experiment::result::Outcome as RunOutcome;
 use zmeld_lab::size::{Basis, Least, SetUp, SizeRun, SizeSearch, Step, Verdict};
-use zmeld_lab::statistics::effect::effect;
-use zmeld_lab::statistics::sample::noise;
 use zmeld_report::plot::{Axis, Lines};
 use zmeld_report::units::{bytes, percent, ratio, seconds};
 use zmeld_report::{cells, Cell, Column, Document, Estimate, Section, Table, Tone, Unit};
+use zmeld_statistics::effect::effect;
+use zmeld_statistics::sample::noise;
 
 use super::report::of_machine;
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 use zmeld_numa::policy::PolicyName;
 use zmeld_numa::replicate::{Replications, METRICS};
 use zmeld_numa::scenario::Scenario;
-use zmeld_numa::statistics::Interval;
+use zmeld_statistics::mean::Interval;
 
 use super::{pages, settings, CompareArgs, Context, Error};
 use crate::exit::Outcome;

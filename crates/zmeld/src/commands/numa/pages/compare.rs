@@ -3,8 +3,8 @@
 use zmeld_numa::policy::PolicyName;
 use zmeld_numa::replicate::{metric, Replications};
 use zmeld_numa::scenario::Scenario;
-use zmeld_numa::statistics::Interval;
 use zmeld_report::{Cell, Column, Document, Section, Table};
+use zmeld_statistics::mean::Interval;
 
 use super::{cell, provenance};
 

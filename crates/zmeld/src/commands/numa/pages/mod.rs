@@ -2,8 +2,8 @@
 //! what they share.
 
 use zmeld_numa::scenario::Scenario;
-use zmeld_numa::statistics::Interval;
 use zmeld_report::{Cell, Document, Estimate, Plot};
+use zmeld_statistics::mean::Interval;
 
 pub mod compare;
 pub mod lists;

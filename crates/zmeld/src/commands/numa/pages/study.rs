@@ -1,10 +1,10 @@
 //! The reproduction of the study, for a reader who has not read it.
 
 use zmeld_numa::scenario::Scenario;
-use zmeld_numa::statistics::Interval;
 use zmeld_numa::study::{self, Measure, MeasuredPoint, Reproduction, StudyPoint, PROBES};
 use zmeld_report::plot::{Axis, HeatMap, Lines};
 use zmeld_report::{Cell, Column, Document, Plot, Section, Table, Tone, Unit};
+use zmeld_statistics::mean::Interval;
 
 use super::{cell, kept, provenance, share, Page};
 

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::bootstrap::Interval;
-use super::rank::{differences_outside, mann_whitney};
-use super::sample::median_of_sorted;
+use crate::bootstrap::Interval;
+use crate::rank::{differences_outside, mann_whitney};
+use crate::sample::median_of_sorted;
 
 /// The difference between two samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]

@@ -1,6 +1,7 @@
 //! Means and ratios with their confidence intervals.
 
 use serde::{Deserialize, Serialize};
+use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// A value with its 95 % confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -31,22 +32,9 @@ impl Interval {
     }
 }
 
-/// Two-sided 95 % quantile of Student's t with `freedom` degrees of freedom: exact for 1 and 2, above that the
-/// expansion around the normal quantile (Abramowitz and Stegun 26.7.5), good to 1 % from 3 on.
-pub fn student_t95(freedom: usize) -> f64 {
-    let z: f64 = 1.959_963_985;
-    match freedom {
-        0 => f64::NAN,
-        1 => 12.706_205,
-        2 => 4.302_653,
-        _ => {
-            let v = freedom as f64;
-            let g1 = (z.powi(3) + z) / 4.0;
-            let g2 = (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0;
-            let g3 = (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / 384.0;
-            z + g1 / v + g2 / v.powi(2) + g3 / v.powi(3)
-        }
-    }
+/// Two-sided 95 % quantile of Student's t with `freedom` degrees of freedom.
+fn student_t95(freedom: usize) -> f64 {
+    StudentsT::new(0.0, 1.0, freedom as f64).map_or(f64::NAN, |law| law.inverse_cdf(0.975))
 }
 
 /// The mean of independent samples.

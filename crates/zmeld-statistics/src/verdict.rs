@@ -9,10 +9,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::bootstrap::{median_interval, Interval, COMPARISON_LEVEL, LEVEL};
-use super::effect::{effect, Effect};
-use super::rank::{holm, p_least};
-use super::sample::{noise, Noise};
+use crate::bootstrap::{median_interval, Interval, COMPARISON_LEVEL, LEVEL};
+use crate::effect::{effect, Effect};
+use crate::rank::{holm, p_least};
+use crate::sample::{noise, Noise};
 
 /// The share of experiments without a difference in which a winner may be named.
 pub const SIGNIFICANCE: f64 = 0.05;

@@ -3,9 +3,9 @@
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, LogNormal, Normal};
-use zmeld_lab::statistics::stopping::StoppingRule;
-use zmeld_lab::statistics::verdict::{judge, ArmRuns};
-use zmeld_lab::statistics::Direction;
+use zmeld_statistics::stopping::StoppingRule;
+use zmeld_statistics::verdict::{judge, ArmRuns};
+use zmeld_statistics::Direction;
 
 fn runs(arm: &str, values: Vec<f64>) -> ArmRuns {
     ArmRuns {
@@ -18,7 +18,7 @@ fn runs(arm: &str, values: Vec<f64>) -> ArmRuns {
 
 /// Whether any pair of these arms was said to differ.
 fn says_anything(arms: &[ArmRuns], seed: u64) -> bool {
-    use zmeld_lab::statistics::Verdict::Better;
+    use zmeld_statistics::Verdict::Better;
     let judgement = judge(arms, Direction::Lower, seed);
     judgement
         .comparisons

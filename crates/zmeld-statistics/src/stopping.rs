@@ -9,7 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::bootstrap::{median_interval, LEVEL};
+use crate::bootstrap::{median_interval, LEVEL};
 
 /// When enough is enough.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]

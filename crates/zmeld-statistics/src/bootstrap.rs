@@ -9,7 +9,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use super::sample::{median, median_of_sorted};
+use crate::sample::{median, median_of_sorted};
 
 /// A value and the interval it is thought to lie in; ends may be infinite.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -101,10 +101,71 @@ pub fn median_interval(samples: &[f64], level: f64, seed: u64) -> Interval {
     }
 }
 
+/// How often programs and pages are drawn.
+const PROGRAM_DRAWS: usize = 1000;
+
+/// The bounds of 95 % of samples of these programs and, in each, of its pages: pages of one
+/// program are alike, so that another choice of programs changes more than one of pages. The
+/// same each time.
+pub fn program_interval<P: Copy>(programs: &[Vec<P>], figure: impl Fn(&[P]) -> f64) -> [f64; 2] {
+    let mut random = ChaCha8Rng::seed_from_u64(0);
+    let mut drawn = Vec::new();
+    let mut samples: Vec<f64> = (0..PROGRAM_DRAWS)
+        .map(|_| {
+            drawn.clear();
+            for _ in programs {
+                let pages = &programs[random.random_range(0..programs.len())];
+                drawn.extend(
+                    pages
+                        .iter()
+                        .map(|_| pages[random.random_range(0..pages.len())]),
+                );
+            }
+            figure(&drawn)
+        })
+        .collect();
+    samples.sort_by(f64::total_cmp);
+    [
+        samples[PROGRAM_DRAWS / 40],
+        samples[PROGRAM_DRAWS - PROGRAM_DRAWS / 40],
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use rand_distr::{Distribution, Normal};
+
+    type Pair = (f64, f64);
+
+    fn mean_ratio(pages: &[Pair]) -> f64 {
+        let sum = |of: fn(&Pair) -> f64| pages.iter().map(of).sum::<f64>();
+        sum(|page| page.0) / sum(|page| page.1)
+    }
+
+    /// Programs that differ, of pages that do not: how they were chosen is all that is
+    /// uncertain, and many pages do not make it less so.
+    #[test]
+    fn another_choice_of_programs_is_in_the_interval() {
+        let program = |ratio: f64, pages| vec![(100.0 * ratio, 100.0); pages];
+        for pages in [10, 1000] {
+            let programs = [0.6, 0.7, 0.8, 0.9, 1.0].map(|ratio| program(ratio, pages));
+            let [low, high] = program_interval(&programs, mean_ratio);
+            assert!((0.65..0.75).contains(&low), "{pages} pages: from {low}");
+            assert!((0.85..0.95).contains(&high), "{pages} pages: to {high}");
+        }
+        let [low, high] = program_interval(&[program(0.7, 9), program(0.7, 9)], mean_ratio);
+        assert!((low - 0.7).abs() < 1e-9 && (high - 0.7).abs() < 1e-9);
+    }
+
+    /// One program: its pages are drawn anew.
+    #[test]
+    fn another_choice_of_pages_is_in_the_interval() {
+        let pages: Vec<Pair> = (0..100).map(|k| (f64::from(k % 2), 1.0)).collect();
+        let [low, high] = program_interval(&[pages], mean_ratio);
+        assert!((0.35..0.45).contains(&low), "from {low}");
+        assert!((0.55..0.65).contains(&high), "to {high}");
+    }
 
     #[test]
     fn intervals_cover_what_they_promise() {
