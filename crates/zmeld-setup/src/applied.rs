@@ -18,7 +18,11 @@ pub fn read(host: &Host) -> Result<Option<Applied>, Error> {
     state.map(|state| applied(host, &state)).transpose()
 }
 
-pub(crate) fn applied(host: &Host, state: &State) -> Result<Applied, Error> {
+/// The same of what was read of its journal.
+///
+/// # Errors
+/// When the machine cannot be looked at.
+pub fn applied(host: &Host, state: &State) -> Result<Applied, Error> {
     // A run that was killed has not written down what it was asked for.
     let groups = Group::recorded(&state.records).into_iter();
     let tiers = groups.filter_map(|group| Some(group.name.strip_prefix("tier.")?.to_owned()));

@@ -257,6 +257,14 @@ impl Error {
         }
     }
 
+    /// Whether this user may not look, or no command was to be run for it.
+    pub fn is_denied(&self) -> bool {
+        match self {
+            Error::Step { source, .. } => source.is_denied(),
+            err => err.refused_with() == Some(io::ErrorKind::PermissionDenied),
+        }
+    }
+
     /// Whether a drive did not answer.
     pub(crate) fn is_timeout(&self) -> bool {
         self.refused_with() == Some(io::ErrorKind::TimedOut)

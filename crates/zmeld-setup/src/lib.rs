@@ -8,7 +8,6 @@
 //! | [`step`], [`steps`] | one change: checked, applied, verified, undone |
 //! | [`identity`] | which thing it is, whatever has its name by now |
 //! | [`journal`] | what was done, on disk before and after each step, and the lock |
-//! | [`outstanding`] | what `zmeld up` would change, for who only looks |
 //! | [`room`] | whether what is swapped out fits back into RAM and into its control groups |
 //! | [`execute`] | up, down, and what happens when a step fails or a run is killed |
 //! | [`event`] | what happens, told as it happens |
@@ -24,7 +23,6 @@ pub mod event;
 pub mod execute;
 pub mod identity;
 pub mod journal;
-pub mod outstanding;
 mod overfull;
 pub mod plan;
 pub mod recommend;

@@ -333,7 +333,7 @@ impl Step {
 impl Step {
     /// What it is about: of two steps of one group that are about the same, the later
     /// replaces the earlier.
-    pub(crate) fn sets(&self) -> String {
+    pub fn sets(&self) -> String {
         match self {
             Step::SetValue(set) => set.path.clone(),
             Step::SetAttribute(SetAttribute::Recompression { priority, .. }) => {

@@ -14,9 +14,9 @@ use serde::Serialize;
 use zmeld_config::Config;
 use zmeld_linux::Host;
 use zmeld_observe::{lately, Observation};
-use zmeld_setup::outstanding::Outstanding;
 use zmeld_status::findings::{findings, Severity, RULES};
 use zmeld_status::metrics;
+use zmeld_status::outstanding::Outstanding;
 
 const PAGE: u64 = 4096;
 

@@ -18,8 +18,8 @@ use zmeld_linux::host::{Access, Direct};
 use zmeld_linux::lru_gen::{self, Generation};
 use zmeld_linux::Host;
 use zmeld_observe::Observation;
-use zmeld_setup::outstanding::Outstanding;
 use zmeld_status::findings::findings;
+use zmeld_status::outstanding::Outstanding;
 use zmeld_watch::{WatchEvent, Watcher};
 
 use script::{Outcome, Script};
@@ -420,7 +420,7 @@ impl script::Case for Machine {
             "check" => {
                 let of_machine = zmeld_observe::machine::Machine::read(&self.host).unwrap();
                 let config = config(&script.text(rest));
-                let told = zmeld_setup::plan::against(&self.host, &of_machine, &config, None);
+                let told = zmeld_status::against::against(&self.host, &of_machine, &config, None);
                 return script::of_problems(&told).iter().collect();
             }
             "status" => {

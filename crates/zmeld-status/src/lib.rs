@@ -2,9 +2,13 @@
 //!
 //! | module | what it knows |
 //! |---|---|
+//! | [`against`](mod@against) | what a machine has against a configuration |
+//! | [`outstanding`] | what `zmeld up` would change, for who only looks |
 //! | [`findings`] | what is wrong, how one can tell, and the way out |
 //! | [`metrics`] | an observation as a monitoring system reads it |
 #![deny(missing_docs)]
 
+pub mod against;
 pub mod findings;
 pub mod metrics;
+pub mod outstanding;

@@ -16,7 +16,7 @@ use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::Host;
 use zmeld_report::units::bytes;
 
-use super::{is_denied, Draft, Steps};
+use super::{Draft, Steps};
 
 impl Draft<'_> {
     pub(super) fn disk(
@@ -227,7 +227,7 @@ impl Draft<'_> {
     fn must_carry(&self, path: &Path, wanted: &str) -> Result<(), Error> {
         // Who may not look at it can plan all the same: swapon takes nothing else.
         let found = match signatures(self.host, path) {
-            Err(err) if is_denied(&err) => return Ok(()),
+            Err(err) if err.is_denied() => return Ok(()),
             found => found?,
         };
         if found == [wanted] {

@@ -4,7 +4,6 @@
 //! planned again in the same words, so that comparing the two says what is left
 //! to do.
 
-mod against;
 mod compare;
 mod disk;
 mod ram;
@@ -27,8 +26,6 @@ use zmeld_config::{Config, Finding, FindingId, Kind, Severity, Tier};
 use zmeld_linux::Host;
 use zmeld_observe::machine::Machine;
 
-pub use against::{against, guarding, is_disproved, lacks_for_reclaim, room_for, Guarding};
-pub(crate) use against::{is_denied, of_up};
 pub(crate) use compare::{compare, holds};
 pub use compare::{Change, Leaving, OnUnreadable};
 pub use stand_in::{RefusedModule, StandIn};

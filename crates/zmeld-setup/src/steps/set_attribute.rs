@@ -247,7 +247,7 @@ impl SetAttribute {
     }
 
     /// What it is on a device now, for people, where the device shows it.
-    pub(crate) fn in_effect(&self, host: &Host, device: &str) -> Option<String> {
+    pub fn in_effect(&self, host: &Host, device: &str) -> Option<String> {
         let read = |name: &str| {
             let text = host.read_optional(format!("/sys/block/{device}/{name}"));
             text.ok().flatten()

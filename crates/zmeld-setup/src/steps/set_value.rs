@@ -27,7 +27,7 @@ impl SetValue {
     }
 
     /// What it belongs to: `vm.swappiness`, zswap.
-    pub(crate) fn subject(&self) -> String {
+    pub fn subject(&self) -> String {
         match self.path.starts_with(ZSWAP) {
             true => "zswap".to_owned(),
             false => format!("vm.{}", self.path.rsplit('/').next().unwrap_or_default()),

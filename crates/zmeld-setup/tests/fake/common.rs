@@ -20,10 +20,11 @@ use zmeld_observe::Observation;
 use zmeld_setup::event::Event;
 use zmeld_setup::execute::{self, Removal, Report};
 use zmeld_setup::journal::{Journal, State};
-use zmeld_setup::outstanding::Outstanding;
-use zmeld_setup::plan::{against, Options, Plan};
+use zmeld_setup::plan::{Options, Plan};
 use zmeld_setup::Error;
+use zmeld_status::against::against;
 use zmeld_status::findings::findings;
+use zmeld_status::outstanding::Outstanding;
 
 /// What happens at an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

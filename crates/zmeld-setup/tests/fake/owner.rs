@@ -5,7 +5,7 @@ use std::os::unix::fs::{chown, symlink, PermissionsExt};
 
 use crate::common::{config, Machine};
 use zmeld_config::{Config, Severity};
-use zmeld_setup::outstanding::Outstanding;
+use zmeld_status::outstanding::Outstanding;
 
 const NEW: &str = "[tier.d]\nkind = \"disk\"\nfile = \"/srv/swap/file\"\nsize = \"64KiB\"\n";
 const THERE: &str = "[tier.d]\nkind = \"disk\"\nfile = \"/srv/swap/file\"\nformat = true\n";

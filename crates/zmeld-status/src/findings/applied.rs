@@ -2,9 +2,9 @@
 //! silently decided otherwise.
 
 use super::{Finding, View};
-use zmeld_setup::outstanding::Way;
+use crate::outstanding::Way;
 
-/// What `zmeld up` would change: see [`zmeld_setup::outstanding`].
+/// What `zmeld up` would change: see [`crate::outstanding`].
 pub(super) fn not_applied(view: &View) -> Vec<Finding> {
     let way_out = way_out(&view.outstanding.way);
     let changes = view.outstanding.changes.iter();

@@ -5,10 +5,10 @@ use zmeld_report::units::bytes;
 
 use super::applied::way_out;
 use super::{Finding, View};
+use crate::outstanding::Way;
 use zmeld_config::FindingId;
 use zmeld_observe::image::Image;
 use zmeld_observe::{Device, Swap};
-use zmeld_setup::outstanding::Way;
 
 /// zswap takes the pages first and hands a zram device compressed data's worth of
 /// trouble: pages are compressed twice, and the figures of both mislead.

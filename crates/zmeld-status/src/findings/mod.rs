@@ -24,11 +24,11 @@ mod upkeep;
 
 use zmeld_advice::SwapKinds;
 
+use crate::outstanding::Outstanding;
 use zmeld_config::Config;
 pub use zmeld_config::{Finding, FindingId, Severity};
 use zmeld_observe::applied::Applied;
 use zmeld_observe::{Device, Observation, Swap};
-use zmeld_setup::outstanding::Outstanding;
 
 /// A rule.
 pub struct Rule {

@@ -12,8 +12,8 @@ use zmeld_migrate::import::import;
 use zmeld_observe::machine::Machine;
 use zmeld_report::schema::Envelope;
 use zmeld_report::text::inert;
-use zmeld_setup::plan::{against, is_disproved};
 use zmeld_setup::recommend::completed;
+use zmeld_status::against::{against, is_disproved};
 
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;

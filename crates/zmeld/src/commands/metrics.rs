@@ -6,7 +6,7 @@ use clap::Args;
 use zmeld_config::Config;
 use zmeld_linux::Host;
 use zmeld_observe::{Device, Observation};
-use zmeld_setup::outstanding::Outstanding;
+use zmeld_status::outstanding::Outstanding;
 use zmeld_status::{findings::findings, metrics};
 
 use super::status::page_size;

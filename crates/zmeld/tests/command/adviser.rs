@@ -7,9 +7,9 @@ use zmeld_linux::Host;
 use zmeld_observe::machine::Machine;
 use zmeld_observe::Observation;
 use zmeld_scan::{CodecResult, CodecTimes, PageCounts, ScanResult};
-use zmeld_setup::outstanding::Outstanding;
 use zmeld_setup::recommend::{recommend, Choice};
 use zmeld_status::findings::findings;
+use zmeld_status::outstanding::Outstanding;
 
 use crate::run::{code, folder, run, str, text, write};
 

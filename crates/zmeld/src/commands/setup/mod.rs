@@ -18,8 +18,9 @@ use zmeld_observe::applied::Applied;
 use zmeld_observe::machine::Machine;
 use zmeld_scan::advice::{Advice, AdviceKind};
 use zmeld_setup::journal::State;
-use zmeld_setup::plan::{is_disproved, lacks_for_reclaim, room_for, OnUnreadable, Options, Plan};
+use zmeld_setup::plan::{OnUnreadable, Options, Plan};
 use zmeld_setup::recommend::{recommend, Choice, TierKind};
+use zmeld_status::against::{is_disproved, lacks_for_reclaim, room_for};
 
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;

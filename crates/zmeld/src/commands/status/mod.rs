@@ -9,8 +9,8 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use zmeld_observe::{Difference, Headroom, Observation, TierState};
 use zmeld_report::Tone;
-use zmeld_setup::outstanding::Outstanding;
 use zmeld_status::findings::{findings, Finding, Severity};
+use zmeld_status::outstanding::Outstanding;
 
 use crate::cli::{Format, MachineArgs};
 use crate::exit::{Outcome, EXIT_CODES};

@@ -1,9 +1,5 @@
 //! What a machine has against a configuration, for who checks it and sets nothing up.
 
-use crate::error::{Error, ErrorKind};
-use crate::event::Event;
-use crate::execute::may_go_up;
-use crate::journal::State;
 use zmeld_config::{
     Config, Finding, FindingId, GroupPattern, Kind, Mechanism, ReclaimRule, Severity,
 };
@@ -12,9 +8,12 @@ use zmeld_linux::groups::{outlook, Outlook};
 use zmeld_linux::Host;
 use zmeld_observe::machine::Machine;
 use zmeld_observe::DamonReclaim;
+use zmeld_setup::event::Event;
+use zmeld_setup::execute::may_go_up;
+use zmeld_setup::journal::State;
+use zmeld_setup::plan::Plan;
+use zmeld_setup::{Error, ErrorKind};
 use zmeld_watch::reclaim;
-
-use super::Plan;
 
 /// What `zmeld up` would refuse on that machine, and what the plan would warn of,
 /// beside what the configuration shows by itself. What only root may look at is left
@@ -40,7 +39,7 @@ pub fn against(
     let (not_planned, plan) = Plan::look(host, config, state, false);
     let is_whole = not_planned.is_empty();
     // The rest is looked at all the same.
-    let seen = not_planned.into_iter().filter(|it| !is_denied(&it.1));
+    let seen = not_planned.into_iter().filter(|it| !it.1.is_denied());
     problems.extend(seen.map(|(group, err)| refusal(group, &err)));
     match plan {
         Ok(plan) => {
@@ -52,7 +51,7 @@ pub fn against(
         }
         // What no tier is to blame for: a tunable that the kernel has not got.
         Err(err) => {
-            if !is_denied(&err) {
+            if !err.is_denied() {
                 problems.push(refusal("tunables".to_owned(), &err));
             }
             problems.extend(machine.kept_free(config).map(refused));
@@ -296,18 +295,6 @@ impl Names {
 
 fn mind(key: &str, what: String) -> Finding {
     Finding::new(Severity::Warning, key, what)
-}
-
-fn inner(err: &Error) -> &Error {
-    match err {
-        Error::Step { source, .. } => inner(source),
-        err => err,
-    }
-}
-
-/// Whether this user may not look, or no command was to be run for it.
-pub(crate) fn is_denied(err: &Error) -> bool {
-    inner(err).refused_with() == Some(std::io::ErrorKind::PermissionDenied)
 }
 
 /// Whether what a configuration shows by itself is not so on that machine: it has the

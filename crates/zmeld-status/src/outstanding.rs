@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 
 use zmeld_linux::Host;
 
-use crate::error::{Error, ErrorKind};
-use crate::execute::may_go_up;
-use crate::journal::State;
-use crate::plan::{guarding, is_denied, of_up, Group, Plan, Planned, StandIn};
-use crate::step::{Record, Step};
+use crate::against::{guarding, of_up};
 use zmeld_config::{Config, Encryption, Finding, FindingId, Kind, Severity, Source, Swappiness};
 use zmeld_observe::applied::Applied;
+use zmeld_setup::execute::may_go_up;
+use zmeld_setup::journal::State;
+use zmeld_setup::plan::{Group, Plan, Planned, StandIn};
+use zmeld_setup::step::{Record, Step};
+use zmeld_setup::{Error, ErrorKind};
 
 /// Who asked, where no file did.
 const LAST_UP: &str = "the last zmeld up";
@@ -125,7 +126,7 @@ impl Outstanding {
             let state = state.filter(|state| !state.records.is_empty());
             let applied = state
                 .as_ref()
-                .map(|state| crate::applied::applied(host, state));
+                .map(|state| zmeld_setup::applied::applied(host, state));
             Ok((state, applied.transpose()?))
         });
         let empty = Config::default();
@@ -170,7 +171,7 @@ impl Outstanding {
                 Some(plan)
             }
             Err(err) => {
-                if !is_denied(&err) {
+                if !err.is_denied() {
                     let what = "it would set up nothing of what is asked for".to_owned();
                     look.add("zmeld up", what, err.to_string());
                 }
@@ -351,7 +352,7 @@ impl<'a> Look<'a> {
     fn not_planned(&mut self, group: &str, err: &Error) {
         let is_set_up = !self.ours(group).is_empty();
         // Who may not look cannot tell what has become of it.
-        match (is_set_up, is_denied(err)) {
+        match (is_set_up, err.is_denied()) {
             (true, true) => {}
             (_, true) => self.not_set_up(group, None),
             (_, false) => {
