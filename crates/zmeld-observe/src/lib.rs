@@ -15,6 +15,7 @@
 //! | [`reclaimed`] | what `zmeld watch` reclaimed ahead of time |
 //! | `headroom` | how much more programs can take |
 //! | [`tier`] | all of it as one table, in the order in which pages go there |
+//! | [`recommend`](mod@recommend) | the configuration for a machine for which nobody wrote one |
 //! | [`difference`] | why the kernel's numbers of one tier differ |
 
 pub mod applied;
@@ -33,6 +34,7 @@ mod note;
 pub mod random_read;
 mod reader;
 pub mod reclaimed;
+pub mod recommend;
 pub mod run_folder;
 mod system;
 pub mod tier;

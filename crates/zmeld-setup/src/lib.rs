@@ -4,7 +4,6 @@
 //! |---|---|
 //! | [`applied`] | what was set up, by the names that the kernel uses |
 //! | [`plan`] | from a configuration and a machine to steps, with reasons and traps, and what of it is in place |
-//! | [`recommend`] | the configuration for a machine for which nobody wrote one |
 //! | [`step`], [`steps`] | one change: checked, applied, verified, undone |
 //! | [`identity`] | which thing it is, whatever has its name by now |
 //! | [`journal`] | what was done, on disk before and after each step, and the lock |
@@ -25,7 +24,6 @@ pub mod identity;
 pub mod journal;
 mod overfull;
 pub mod plan;
-pub mod recommend;
 pub mod room;
 pub mod step;
 pub mod steps;

@@ -5,14 +5,17 @@ use std::path::{Path, PathBuf};
 use anyhow::{bail, Context};
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use zmeld_advice::CodecVerdict;
 use zmeld_config::{Comments, Config, ConfigError, Finding, Loaded, Severity};
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::Host;
 use zmeld_migrate::import::import;
 use zmeld_observe::machine::Machine;
+use zmeld_observe::recommend::{recommend, Choice};
 use zmeld_report::schema::Envelope;
 use zmeld_report::text::inert;
-use zmeld_setup::recommend::completed;
+use zmeld_setup::journal::State;
+use zmeld_setup::Error;
 use zmeld_status::against::{against, is_disproved};
 
 use crate::exit::{Outcome, EXIT_CODES};
@@ -195,6 +198,28 @@ struct Checked {
     refused: Vec<Finding>,
     /// What may be no fault: it is told, and changes nothing of how the check ends.
     notices: Vec<Finding>,
+}
+
+/// What a file without tiers asks for, where nothing can be measured: the tiers that are set
+/// up, else those that are recommended. A file with tiers stays as it is.
+fn completed(
+    host: &Host,
+    machine: &Machine,
+    loaded: Loaded,
+    state: Option<&State>,
+) -> anyhow::Result<Loaded> {
+    if loaded.config.says_of_tiers() || loaded.files.is_empty() {
+        return Ok(loaded);
+    }
+    let found = match state.filter(|state| state.config.says_of_tiers()) {
+        Some(state) => state.config.clone(),
+        None => {
+            let own = super::setup::own_swaps(host);
+            let found = recommend(machine, &Choice::default(), &CodecVerdict::Not, &own);
+            found.map_err(|what| Error::Refused { what })?.config
+        }
+    };
+    Ok(loaded.completed(found))
 }
 
 /// Another machine's file may be checked here: what this one lacks is no mistake.

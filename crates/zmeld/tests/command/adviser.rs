@@ -5,9 +5,9 @@ use zmeld_advice::CodecVerdict;
 use zmeld_config::{Config, Kind};
 use zmeld_linux::Host;
 use zmeld_observe::machine::Machine;
+use zmeld_observe::recommend::{recommend, Choice};
 use zmeld_observe::Observation;
 use zmeld_scan::{CodecResult, CodecTimes, PageCounts, ScanResult};
-use zmeld_setup::recommend::{recommend, Choice};
 use zmeld_status::findings::findings;
 use zmeld_status::outstanding::Outstanding;
 

@@ -16,10 +16,10 @@ use zmeld_config::{Codec, Comments, Config, Finding, Kind, Location, Severity, S
 use zmeld_linux::Host;
 use zmeld_observe::applied::Applied;
 use zmeld_observe::machine::Machine;
+use zmeld_observe::recommend::{recommend, Choice, TierKind};
 use zmeld_scan::advice::{Advice, AdviceKind};
 use zmeld_setup::journal::State;
 use zmeld_setup::plan::{OnUnreadable, Options, Plan};
-use zmeld_setup::recommend::{recommend, Choice, TierKind};
 use zmeld_status::against::{is_disproved, lacks_for_reclaim, room_for};
 
 use crate::exit::{Outcome, EXIT_CODES};
@@ -410,7 +410,8 @@ fn recommended(args: &WantedArgs, host: &Host) -> anyhow::Result<Wanted> {
         codec: args.codec.clone(),
         place: args.device.clone(),
     };
-    let found = recommend(&machine, &choice, &measured, &own_swaps(host))?;
+    let found = recommend(&machine, &choice, &measured, &own_swaps(host));
+    let found = found.map_err(|what| zmeld_setup::Error::Refused { what })?;
     let (mut config, comments) = (found.config, found.comments);
     // Which traps are meant holds for the machine, whatever tier is asked for. A file
     // that is wrong says nothing here.
@@ -438,7 +439,7 @@ fn recommended(args: &WantedArgs, host: &Host) -> anyhow::Result<Wanted> {
 /// The codec of zswap, where that is what will be recommended.
 fn will_be_zswap(args: &WantedArgs, machine: &Machine, own_swaps: &[String]) -> Option<Codec> {
     let zswap = machine.zswap.as_ref()?;
-    let facts = zmeld_setup::recommend::facts(machine, &CodecVerdict::Not, own_swaps);
+    let facts = zmeld_observe::recommend::facts(machine, &CodecVerdict::Not, own_swaps);
     let advised = zmeld_advice::recommend(&facts, None).kind;
     let is_it = match args.tier {
         Some(tier) => tier == TierArg::Zswap,

@@ -7,15 +7,11 @@ use zmeld_advice::{
 
 use zmeld_linux::swaps::SwapArea;
 
-use crate::error::Error;
-use crate::journal::State;
+use crate::machine::Machine;
 use zmeld_config::{
-    Codec, Comments, Config, DiskSwap, Kind, Loaded, Location, MeldMode, RamDevice, RamDriver,
-    Size, Source, Swappiness, Tier, TierName, Zswap,
+    Codec, Comments, Config, DiskSwap, Kind, Location, MeldMode, RamDevice, RamDriver, Size,
+    Source, Swappiness, Tier, TierName, Zswap,
 };
-use zmeld_linux::Host;
-use zmeld_observe::applied::Applied;
-use zmeld_observe::machine::Machine;
 
 /// Kinds of tiers, as they are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +88,7 @@ pub fn recommend(
     choice: &Choice,
     measured: &CodecVerdict,
     own_swaps: &[String],
-) -> Result<Recommended, Error> {
+) -> Result<Recommended, String> {
     let mut config = Config::default();
     let mut comments = Comments::new();
     let facts = facts(machine, measured, own_swaps);
@@ -137,7 +133,7 @@ pub fn recommend(
         }
         TierKind::Disk => disk(choice),
     };
-    let name: TierName = name.parse().map_err(|what| Error::Refused { what })?;
+    let name: TierName = name.parse()?;
     let kinds = SwapKinds {
         in_ram: matches!(kind, Kind::Ram(_)),
         on_disk: matches!(kind, Kind::Disk(_))
@@ -183,53 +179,23 @@ fn kind_of_tier(choice: &Choice, advised: &Recommendation) -> (TierKind, String)
 
 /// Refuses choices that contradict each other, and a device of pages that do not
 /// compress unless it was asked for by name.
-fn check_choice(choice: &Choice, kind: TierKind, measured: &CodecVerdict) -> Result<(), Error> {
+fn check_choice(choice: &Choice, kind: TierKind, measured: &CodecVerdict) -> Result<(), String> {
     if let (None, TierKind::Zram | TierKind::Zmeld, CodecVerdict::NothingToGain(_)) =
         (choice.kind, kind, measured)
     {
-        return Err(Error::Refused {
-            what: format!(
-                "{}; use a disk tier (--tier disk --device ...), or --tier zram all the same",
-                measured.why_none().unwrap_or_default()
-            ),
-        });
+        return Err(format!(
+            "{}; use a disk tier (--tier disk --device ...), or --tier zram all the same",
+            measured.why_none().unwrap_or_default()
+        ));
     }
     if choice.place.is_some() != (kind == TierKind::Disk) {
-        return Err(Error::Refused {
-            what: match kind {
-                TierKind::Disk => "a disk tier needs --device: a partition, or a file and --size",
-                _ => "--device is for --tier disk",
-            }
-            .to_owned(),
-        });
+        let what = match kind {
+            TierKind::Disk => "a disk tier needs --device: a partition, or a file and --size",
+            _ => "--device is for --tier disk",
+        };
+        return Err(what.to_owned());
     }
     Ok(())
-}
-
-/// What a file without tiers asks for, where nothing can be measured: the tiers that
-/// are set up, else those that are recommended. A file with tiers stays as it is.
-///
-/// # Errors
-/// Those of [`recommend`]; a journal that cannot be read.
-pub fn completed(
-    host: &Host,
-    machine: &Machine,
-    loaded: Loaded,
-    state: Option<&State>,
-) -> Result<Loaded, Error> {
-    if loaded.config.says_of_tiers() || loaded.files.is_empty() {
-        return Ok(loaded);
-    }
-    let found = match state.filter(|state| state.config.says_of_tiers()) {
-        Some(state) => state.config.clone(),
-        None => {
-            let own = crate::applied::read(host)?
-                .map(Applied::areas)
-                .unwrap_or_default();
-            recommend(machine, &Choice::default(), &CodecVerdict::Not, &own)?.config
-        }
-    };
-    Ok(loaded.completed(found))
 }
 
 /// What is recommended, with what the user decided in it.
@@ -325,10 +291,9 @@ fn ram(
 }
 
 /// The partition that is resumed from.
-fn image_tier(path: &str) -> Result<Tier, Error> {
-    let refused = |what| Error::Refused { what };
+fn image_tier(path: &str) -> Result<Tier, String> {
     let choice = Choice {
-        place: Some(path.parse().map_err(refused)?),
+        place: Some(path.parse()?),
         ..Choice::default()
     };
     let kind = match disk(&choice) {
@@ -339,7 +304,7 @@ fn image_tier(path: &str) -> Result<Tier, Error> {
         kind => kind,
     };
     Ok(Tier {
-        name: "disk".parse().map_err(refused)?,
+        name: "disk".parse()?,
         optional: false,
         kind,
     })
@@ -364,8 +329,8 @@ fn disk(choice: &Choice) -> Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::Feature;
     use zmeld_advice::codec::Reason;
-    use zmeld_observe::machine::Feature;
 
     fn machine() -> Machine {
         Machine {
@@ -376,7 +341,7 @@ mod tests {
             compressed: Vec::new(),
             zram: Feature::default(),
             zmeld: Feature::default(),
-            zswap: Some(zmeld_observe::machine::Zswap {
+            zswap: Some(crate::machine::Zswap {
                 facts: advice::ZswapFacts {
                     compressor: "lzo".to_owned(),
                     max_pool_percent: Some(20),
