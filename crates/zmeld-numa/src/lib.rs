@@ -4,6 +4,7 @@
 //! [`workload::Workload`] or a recorded [`trace::Trace`], and a [`policy::Policy`] go in; an [`outcome::Outcome`] comes
 //! out of [`engine::simulate`]: total time, what each process lost and why, where accesses went, the kernel's counters.
 //! [`replicate`] repeats that with other seeds, [`sweep`] over parameters, and [`study`] reproduces a published study.
+//! [`pages`] makes documents of all of it.
 //! Nothing here reads the clock or writes to the terminal: the command `zmeld numa` does.
 //!
 //! The model and each parameter are described in `docs/numa.md`.
@@ -27,6 +28,7 @@
 pub mod engine;
 pub mod machine;
 pub mod outcome;
+pub mod pages;
 pub mod policy;
 pub mod replicate;
 pub mod scenario;

@@ -95,6 +95,27 @@ macro_rules! cells {
     ($($value:expr),* $(,)?) => { [$($crate::Cell::from($value)),*] };
 }
 
+/// A table of which each column says what stands in it: one row for each of `$rows`.
+#[macro_export]
+macro_rules! table {
+    (
+        $title:expr, for $row:pat in $rows:expr,
+        $(where { $($values:tt)* })?
+        $($column:expr => $cell:expr),+ $(,)?
+        $(; strong if $strong:expr)?
+    ) => {{
+        let mut table = $crate::Table::new($title)$(.column($column))+;
+        for $row in $rows {
+            $($($values)*)?
+            let _row = table.row($crate::cells![$($cell),+]);
+            $(if $strong {
+                _row.strong();
+            })?
+        }
+        table
+    }};
+}
+
 impl Cell {
     /// The cell as people read it, in the given unit.
     pub fn show(&self, unit: Unit) -> String {

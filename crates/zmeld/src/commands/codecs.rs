@@ -315,7 +315,7 @@ fn sort(reports: &mut [CodecReport], column: SortColumn) {
 }
 
 fn table(report: &Report) -> Table {
-    let mut table = table!("", for codec in &report.codecs,
+    let mut table = zmeld_report::table!("", for codec in &report.codecs,
         where {
             let raw = codec.incompressible_pages as f64 / codec.pages_measured.max(1) as f64;
         }

@@ -176,7 +176,7 @@ fn memory_section(result: &ScanResult, args: &ScanArgs, plots: bool) -> Section 
         ("unique", pages.unique),
         ("duplicate", pages.duplicate),
     ];
-    let mut table = table!("", for (name, count) in parts,
+    let mut table = zmeld_report::table!("", for (name, count) in parts,
         Column::text("pages") => name,
         Column::count("count") => count,
         Column::bytes("size") => count * result.page_size,
@@ -262,7 +262,7 @@ fn where_they_are(result: &ScanResult, args: &ScanArgs) -> Vec<(String, String)>
 
 /// The table of codecs for CSV: everything.
 pub fn codec_table(result: &ScanResult) -> Table {
-    table!("", for codec in &result.codecs,
+    zmeld_report::table!("", for codec in &result.codecs,
         Column::text("codec") => codec.codec.as_str(),
         Column::count("pages measured") => codec.pages_measured,
         Column::ratio("ratio").with_interval() =>
@@ -283,7 +283,7 @@ pub fn codec_table(result: &ScanResult) -> Table {
 
 /// The table of codecs for people: what fits 80 columns.
 fn main_table(result: &ScanResult) -> Table {
-    let mut table = table!("", for codec in &result.codecs,
+    let mut table = zmeld_report::table!("", for codec in &result.codecs,
         where {
             let (used, melded) = memory(result, codec);
             let all = result.pages.compressible().max(1) as f64;
@@ -320,7 +320,7 @@ fn main_table(result: &ScanResult) -> Table {
 }
 
 fn time_table(result: &ScanResult) -> Table {
-    table!("Time for one page", for codec in &result.codecs,
+    zmeld_report::table!("Time for one page", for codec in &result.codecs,
         Column::text("codec") => codec.codec.as_str(),
         Column::nanoseconds("compress, median") => codec.times.compress_ns_median,
         Column::nanoseconds("99 %").key("compress_p99_ns") => codec.times.compress_ns_p99,
@@ -387,7 +387,7 @@ fn gain_section(result: &ScanResult, plots: bool) -> Section {
     };
     let signed = |bytes: i64| bytes as f64;
     let title = format!("A full device of such pages with {}", codec.codec);
-    let mut table = table!(&title, for gain in &codec.gains,
+    let mut table = zmeld_report::table!(&title, for gain in &codec.gains,
         Column::text("disk size") => format!("{} % of RAM", gain.disksize_percent),
         Column::bytes("size") => gain.disksize_bytes,
         Column::bytes("takes") => gain.memory_bytes,

@@ -332,7 +332,7 @@ fn median_of(runs: &[&Run], get: impl Fn(&Run) -> f64) -> f64 {
 /// One row an arm.
 fn arms_table(experiment: &Experiment, case: &CaseJudgement) -> Table {
     let metric = &experiment.recipe.metric;
-    table!(&case.case, for arm in case.baseline.iter().chain(&case.judgement.arms),
+    zmeld_report::table!(&case.case, for arm in case.baseline.iter().chain(&case.judgement.arms),
         where {
             let runs: Vec<&Run> = experiment.counted(&case.case, &arm.arm).collect();
             let swapped = median_of(&runs, |run| run.swapped_max_bytes as f64);
@@ -372,7 +372,7 @@ fn store_max(run: &Run) -> f64 {
 
 /// Every run in a row.
 pub fn runs_table(experiment: &Experiment) -> Table {
-    table!("Runs", for run in &experiment.runs,
+    zmeld_report::table!("Runs", for run in &experiment.runs,
         where {
             let usage = &run.ended.usage;
         }
@@ -781,7 +781,7 @@ pub fn comparison(a: &Experiment, b: &Experiment, pairs: &[ArmPair]) -> Document
 
 /// Every pair in a row.
 pub fn overhead_table(overhead: &Overhead) -> Table {
-    table!("Pairs", for pair in &overhead.pairs,
+    zmeld_report::table!("Pairs", for pair in &overhead.pairs,
         where {
             let (alone, harness) = (&pair.alone, &pair.harness);
         }
@@ -808,7 +808,7 @@ pub fn overhead(overhead: &Overhead) -> Document {
         ("elapsed", &overhead.elapsed),
         ("processor time", &overhead.processor),
     ];
-    let ratios = table!("Under the harness over alone, pair by pair", for (name, ratio) in measured,
+    let ratios = zmeld_report::table!("Under the harness over alone, pair by pair", for (name, ratio) in measured,
         where {
             let said = match cost(ratio) {
                 CostVerdict::Within => "yes",
@@ -856,7 +856,7 @@ pub fn overhead(overhead: &Overhead) -> Document {
 
 /// One row a recipe.
 pub fn recipes_table(recipes: &[Recipe]) -> Table {
-    table!("", for recipe in recipes,
+    zmeld_report::table!("", for recipe in recipes,
         Column::text("recipe") => recipe.name.as_str(),
         Column::text("question") => recipe.question.as_str(),
         Column::seconds("about") => recipe.minutes * 60.0,

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use zmeld_numa::pages;
 use zmeld_numa::policy::PolicyName;
 use zmeld_numa::replicate::{Replications, METRICS};
 use zmeld_numa::scenario::Scenario;
 use zmeld_statistics::mean::Interval;
 
-use super::{pages, settings, CompareArgs, Context, Error};
+use super::{settings, CompareArgs, Context, Error};
 use crate::exit::Outcome;
 
 /// A policy beside the base.

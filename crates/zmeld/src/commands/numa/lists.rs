@@ -4,9 +4,9 @@ use serde::Serialize;
 use zmeld_numa::machine::{NumaMachine, PRESETS};
 use zmeld_numa::policy::{PolicyDescription, ALL};
 
-use super::pages::{self, Page};
 use super::{Context, Error};
 use crate::exit::Outcome;
+use zmeld_numa::pages::{self, Page};
 
 /// Machines that can be named.
 #[derive(Serialize, schemars::JsonSchema)]

@@ -1,5 +1,5 @@
 //! The command `zmeld numa`: its arguments, and where its results go. What each of its commands does has a file of its
-//! own; `settings` makes a scenario of arguments, `pages` makes documents of results.
+//! own; `settings` makes a scenario of arguments.
 //!
 //! Results go to the writer that the caller gives, progress to the standard error output. Nothing else is printed.
 
@@ -21,16 +21,15 @@ use zmeld_numa::sweep::SweepError;
 
 pub use self::compare::CompareBody;
 pub use self::lists::{MachinesBody, PoliciesBody};
-use self::pages::Page;
 pub use self::reproduce::{CalibrateBody, ReproduceBody};
 pub use self::run::RunBody;
 pub use self::sweep::SweepBody;
 use crate::exit::Outcome;
 use crate::{output, progress};
+use zmeld_numa::pages::Page;
 
 mod compare;
 mod lists;
-mod pages;
 mod reproduce;
 mod run;
 mod settings;

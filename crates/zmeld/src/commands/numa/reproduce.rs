@@ -4,10 +4,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use serde::Serialize;
+use zmeld_numa::pages;
 use zmeld_numa::scenario::ScenarioText;
 use zmeld_numa::study::{self, CalibrationStep, Reproduction};
 
-use super::{pages, Context, Error, ReproduceArgs};
+use super::{Context, Error, ReproduceArgs};
 use crate::exit::Outcome;
 use crate::progress::Steps;
 

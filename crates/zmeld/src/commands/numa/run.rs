@@ -6,11 +6,12 @@ use serde::Serialize;
 use zmeld_linux::file;
 use zmeld_numa::engine::Recording;
 use zmeld_numa::outcome::{Counters, Outcome as Simulated, Stalls, Timeline};
+use zmeld_numa::pages;
 use zmeld_numa::policy::PolicyName;
 use zmeld_numa::scenario::Scenario;
 use zmeld_numa::time::MS;
 
-use super::{pages, settings, Context, Error, RunArgs};
+use super::{settings, Context, Error, RunArgs};
 use crate::exit::Outcome;
 
 /// Nodes up to which the traffic between each two is recorded.

@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 use zmeld_linux::file;
+use zmeld_numa::pages;
 use zmeld_numa::replicate::METRICS;
 use zmeld_numa::sweep::{Sweep, SweepResults};
 
-use super::{pages, settings, Context, Error, SweepArgs};
+use super::{settings, Context, Error, SweepArgs};
 use crate::exit::Outcome;
 use crate::progress::Steps;
 

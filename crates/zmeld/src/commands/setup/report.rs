@@ -171,7 +171,7 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
         document = document.section(section);
     }
     if !plan.undone.is_empty() {
-        let table = table!("", for done in &plan.undone,
+        let table = zmeld_report::table!("", for done in &plan.undone,
             Column::text("part") => done.group.as_str(),
             Column::text("what") => done.words.as_str(),
         );
@@ -196,7 +196,7 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
 
 /// The ciphers, those that are used marked.
 fn cipher_table(ciphers: &[Speed]) -> Table {
-    table!("Ciphers, in memory, on one processor", for speed in ciphers,
+    zmeld_report::table!("Ciphers, in memory, on one processor", for speed in ciphers,
         Column::text("cipher") => speed.cipher.as_str(),
         Column::count("key bits") => u64::from(speed.key_size),
         Column::mb_per_s("encrypt") => speed.encrypt_bytes_per_s / 1e6,
@@ -221,7 +221,7 @@ pub fn run_document(title: &str, lead: &str, report: &Report, dry_run: bool) -> 
         true => "What would be done",
         false => "What was done",
     };
-    let mut table = table!(head, for done in &report.undone,
+    let mut table = zmeld_report::table!(head, for done in &report.undone,
         where {
             let how = if dry_run { "to undo" } else { "undone" };
         }

@@ -280,7 +280,7 @@ const GROUP_WIDTH: usize = 28;
 
 /// What was reclaimed ahead of time, from which groups, and what it cost.
 fn reclaimed(reclaim: &Reclaimed) -> Section {
-    let table = table!("", for group in reclaim.groups.iter().take(GROUPS_SHOWN),
+    let table = zmeld_report::table!("", for group in reclaim.groups.iter().take(GROUPS_SHOWN),
         where {
             let name = text::shorten(&group.group, GROUP_WIDTH).into_owned();
             let waited = group.stalled_us as f64 / 1e6 / reclaim.seconds.max(1) as f64;

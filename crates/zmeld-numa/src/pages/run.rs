@@ -1,12 +1,12 @@
 //! One replication under one policy, in detail.
 
-use zmeld_numa::machine::NumaMachine;
-use zmeld_numa::outcome::Outcome;
-use zmeld_numa::policy::PolicyName;
-use zmeld_numa::replicate::METRICS;
-use zmeld_numa::scenario::Scenario;
-use zmeld_numa::time::{to_ms, to_s};
-use zmeld_numa::workload::Workload;
+use crate::machine::NumaMachine;
+use crate::outcome::Outcome;
+use crate::policy::PolicyName;
+use crate::replicate::METRICS;
+use crate::scenario::Scenario;
+use crate::time::{to_ms, to_s};
+use crate::workload::Workload;
 use zmeld_report::plot::{Axis, HeatMap, Lines};
 use zmeld_report::{units, Cell, Column, Document, Plot, Section, Table, Unit};
 

@@ -1,7 +1,7 @@
 //! A sweep: its points as a table, and what the swept values change.
 
-use zmeld_numa::replicate::metric;
-use zmeld_numa::sweep::{shown, PointResult, SweepResults};
+use crate::replicate::metric;
+use crate::sweep::{shown, PointResult, SweepResults};
 use zmeld_report::plot::{Axis, Bars, HeatMap, Lines};
 use zmeld_report::{Cell, Column, Document, Estimate, Plot, Section, Table, Unit};
 

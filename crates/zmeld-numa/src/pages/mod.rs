@@ -1,7 +1,7 @@
 //! Results as documents: what `zmeld numa` prints, and its HTML pages. Each command has a file of its own; here is
 //! what they share.
 
-use zmeld_numa::scenario::Scenario;
+use crate::scenario::Scenario;
 use zmeld_report::{Cell, Document, Estimate, Plot};
 use zmeld_statistics::mean::Interval;
 
@@ -29,25 +29,25 @@ impl From<Document> for Page {
     }
 }
 
-pub(super) fn kept(plots: &mut Vec<Plot>, plot: impl Into<Plot>) -> Plot {
+pub(crate) fn kept(plots: &mut Vec<Plot>, plot: impl Into<Plot>) -> Plot {
     let plot = plot.into();
     plots.push(plot.clone());
     plot
 }
 
-pub(super) fn estimate(interval: Interval) -> Estimate {
+pub(crate) fn estimate(interval: Interval) -> Estimate {
     Estimate::around(interval.value, interval.half_width)
 }
 
-pub(super) fn share(interval: Interval) -> Estimate {
+pub(crate) fn share(interval: Interval) -> Estimate {
     estimate(interval.scaled(0.01))
 }
 
-pub(super) fn cell(interval: Interval) -> Cell {
+pub(crate) fn cell(interval: Interval) -> Cell {
     Cell::from(estimate(interval))
 }
 
-pub(super) fn provenance(document: Document, scenario: &Scenario) -> Document {
+pub(crate) fn provenance(document: Document, scenario: &Scenario) -> Document {
     document
         .provenance("machine", scenario.case.machine.to_string())
         .provenance("scenario", scenario.name.as_str())

@@ -1,7 +1,7 @@
 //! The reproduction of the study, for a reader who has not read it.
 
-use zmeld_numa::scenario::Scenario;
-use zmeld_numa::study::{self, Measure, MeasuredPoint, Reproduction, StudyPoint, PROBES};
+use crate::scenario::Scenario;
+use crate::study::{self, Measure, MeasuredPoint, Reproduction, StudyPoint, PROBES};
 use zmeld_report::plot::{Axis, HeatMap, Lines};
 use zmeld_report::{Cell, Column, Document, Plot, Section, Table, Tone, Unit};
 use zmeld_statistics::mean::Interval;
@@ -70,7 +70,7 @@ fn agreement(study: &Reproduction) -> Section {
 }
 
 fn claims(study: &Reproduction) -> Table {
-    let mut table = table!("Published numbers beside ours", for judged in &study.claims,
+    let mut table = zmeld_report::table!("Published numbers beside ours", for judged in &study.claims,
         where {
             let claim = &judged.claim;
             let published = match claim.wording {
@@ -96,7 +96,7 @@ fn claims(study: &Reproduction) -> Table {
 }
 
 fn shapes(study: &Reproduction) -> Table {
-    table!("Shapes that the text describes", for shape in &study.shapes,
+    zmeld_report::table!("Shapes that the text describes", for shape in &study.shapes,
         where {
             let verdict = if shape.holds {
                 "holds"
@@ -235,7 +235,7 @@ impl Figure {
     }
 
     fn table(&self, measured: &[&MeasuredPoint]) -> Table {
-        table!(&format!("{}: every point", self.title), for m in measured,
+        zmeld_report::table!(&format!("{}: every point", self.title), for m in measured,
             Column::text(&self.title.to_lowercase()) => (self.name)(&m.point),
             Column::seconds("linux, total time").with_interval() => cell(m.linux_s),
             Column::percent("on-demand saves").with_interval() => share(m.on_demand_gain),
@@ -280,7 +280,7 @@ fn access_shares(study: &Reproduction, plots: &mut Vec<Plot>) -> Section {
 }
 
 fn free_parameters(study: &Reproduction, scenario: &Scenario) -> Section {
-    let free = table!("Free parameters", for parameter in &scenario.free,
+    let free = zmeld_report::table!("Free parameters", for parameter in &scenario.free,
         Column::text("parameter") => parameter.path.as_str(),
         Column::text("why it has its value") => parameter.reason.as_str(),
     );

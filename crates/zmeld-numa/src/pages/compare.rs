@@ -1,8 +1,8 @@
 //! Several policies side by side.
 
-use zmeld_numa::policy::PolicyName;
-use zmeld_numa::replicate::{metric, Replications};
-use zmeld_numa::scenario::Scenario;
+use crate::policy::PolicyName;
+use crate::replicate::{metric, Replications};
+use crate::scenario::Scenario;
 use zmeld_report::{Cell, Column, Document, Section, Table};
 use zmeld_statistics::mean::Interval;
 
@@ -33,7 +33,7 @@ fn policies_table(
     gains: &[(PolicyName, Interval)],
     runs: &Replications,
 ) -> Table {
-    let mut table = table!("Policies", for &(policy, gain) in gains,
+    let mut table = zmeld_report::table!("Policies", for &(policy, gain) in gains,
         where {
             let mean = |name: &str| {
                 let interval = metric(name).and_then(|index| runs.mean(policy, index));

@@ -1,7 +1,7 @@
 //! The presets, one machine, the policies.
 
-use zmeld_numa::machine::{NumaMachine, PRESETS};
-use zmeld_numa::policy::ALL;
+use crate::machine::{NumaMachine, PRESETS};
+use crate::policy::ALL;
 use zmeld_report::plot::HeatMap;
 use zmeld_report::{Cell, Column, Document, Section, Table, Unit};
 
