@@ -12,6 +12,7 @@
 //! |---|---|
 //! | [`kernel`] | what the running kernel's zram and swap would do |
 //! | [`machine`] | RAM, processors, the codecs that the kernel offers |
+//! | [`report`] | the result as people read it |
 //! | [`advice`] | what to do about it, in plain words; what to set up decides `zmeld-advice` |
 //!
 //! This crate prints nothing.
@@ -28,6 +29,7 @@ pub mod kernel;
 pub mod machine;
 mod predict;
 mod progress;
+pub mod report;
 mod result;
 mod sample;
 mod scan;

@@ -5,6 +5,7 @@
 //! | [`against`](mod@against) | what a machine has against a configuration |
 //! | [`outstanding`] | what `zmeld up` would change, for who only looks |
 //! | [`findings`] | what is wrong, how one can tell, and the way out |
+//! | [`page`] | all of it, and how people read it |
 //! | [`metrics`] | an observation as a monitoring system reads it |
 #![deny(missing_docs)]
 
@@ -12,3 +13,4 @@ pub mod against;
 pub mod findings;
 pub mod metrics;
 pub mod outstanding;
+pub mod page;

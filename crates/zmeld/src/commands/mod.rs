@@ -10,7 +10,6 @@ pub mod meld;
 pub mod metrics;
 pub mod numa;
 pub mod scan;
-mod scan_report;
 pub mod schema;
 pub mod setup;
 pub mod status;

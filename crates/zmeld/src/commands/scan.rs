@@ -8,11 +8,12 @@ use zmeld_memory::{
     open_path, ColdTracker, LiveMemory, LiveOptions, OpenOptions, Selection, Source, SwapDevice,
 };
 use zmeld_scan::kernel::PoolModel;
+use zmeld_scan::report;
 use zmeld_scan::{Candidate, ScanOptions, ScanProgress, ScanResult};
 
 use zmeld_linux::Host;
 
-use super::{scan_report, setup, survey};
+use super::{setup, survey};
 use crate::cli::{ScanArgs, SourceArgs};
 use crate::exit::Outcome;
 use crate::{output, progress};
@@ -60,13 +61,18 @@ pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
         .and_then(|to| setup::what_up_does(&host, to, of_all));
     result.advice.extend(setup);
 
+    let asked = report::Asked {
+        kernel: args.kernel,
+        shared: args.source.shared,
+        mapped_files: args.source.mapped_files,
+    };
     // The page is written even where nobody reads standard output, and the
     // result is printed even where the page cannot be written.
     let page = args.html.as_ref().map_or(Ok(()), |path| {
-        output::write_page(path, &scan_report::page(&result, args))
+        output::write_page(path, &report::page(&result, asked))
     });
-    let document = || scan_report::document(&result, args);
-    let table = || scan_report::codec_table(&result);
+    let document = || report::document(&result, asked);
+    let table = || report::codec_table(&result);
     let shown = output::show(&args.format, document, table, ("zmeld.scan", 1), &result);
     page?;
     shown?;

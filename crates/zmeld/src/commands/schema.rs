@@ -45,7 +45,7 @@ const PRINTED: &[Printed] = &[
     ("plan", "zmeld.plan/1", of::<super::setup::PlanBody>),
     ("up", "zmeld.up/1", of::<super::setup::RunBody>),
     ("down", "zmeld.down/1", of::<super::setup::RunBody>),
-    ("status", "zmeld.status/1", of::<super::status::Status>),
+    ("status", "zmeld.status/1", of::<zmeld_status::page::Status>),
     ("config show", "zmeld.config/1", of::<super::config::Shown>),
     ("meld", "zmeld.meld/1", of::<super::meld::PassBody>),
     ("bench run", "zmeld.bench/1", of::<Experiment>),

@@ -1,16 +1,64 @@
-//! A status as people read it.
+//! A status: all that was read, what is wrong, and how people read it.
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
 use zmeld_advice::codec::JUDGED_FROM;
+use zmeld_config::Config;
+use zmeld_linux::Host;
 use zmeld_observe::reclaimed::{ProtectedGroup, ReclaimedGroup};
-use zmeld_observe::{Guarded, Headroom, Lately, Observation, Reclaimed, Since, TierState};
+use zmeld_observe::{
+    Difference, Guarded, Headroom, Lately, Observation, Reclaimed, Since, TierState,
+};
 use zmeld_report::text;
 use zmeld_report::units::{bytes, count, percent};
-use zmeld_report::{Cell, Column, Document, Section, Table};
+use zmeld_report::{Cell, Column, Document, Section, Table, Tone};
 
-use super::{tone, Status};
+use crate::findings::{findings as find, Finding, Severity};
+use crate::outstanding::Outstanding;
 
+/// The JSON of `zmeld.status/1`.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct Status {
+    /// The tiers, in the order in which a page meets them.
+    pub tiers: Vec<TierState>,
+    /// How much more programs can take.
+    pub headroom: Headroom,
+    /// Why the numbers of a tier differ.
+    pub differences: Vec<Difference>,
+    /// What is wrong, the gravest first.
+    pub findings: Vec<Finding>,
+    /// All that was read.
+    pub observation: Observation,
+    /// What keeps the configuration from being compared with; absent: nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub configuration_problem: Option<String>,
+    /// What keeps the journal of `zmeld up` from being read; absent: nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub journal_problem: Option<String>,
+}
+
+impl Status {
+    /// Looks at a machine and compares it with its configuration, or says what is wrong
+    /// with that.
+    pub fn read(host: &Host, config: Result<&Config, String>) -> Status {
+        // What is wrong in the file is asked for by nobody.
+        let outstanding = Outstanding::read(host, config.as_ref().ok().copied());
+        let observation = Observation::read(host, rustix::param::page_size() as u64);
+        let tiers = observation.named_tiers(outstanding.applied.as_ref());
+        Status {
+            headroom: observation.headroom(&tiers),
+            tiers,
+            differences: observation.differences(),
+            findings: find(&observation, &outstanding),
+            observation,
+            configuration_problem: config.err(),
+            journal_problem: outstanding.journal_problem,
+        }
+    }
+}
+
+/// As a document.
 pub fn document(status: &Status) -> Document {
     let mut document = Document::new("zmeld status").lead(lead(status));
     if !status.tiers.is_empty() {
@@ -445,4 +493,13 @@ fn findings(status: &Status) -> Section {
             ),
         )
     })
+}
+
+/// How a finding is shown.
+fn tone(severity: Severity) -> Tone {
+    match severity {
+        Severity::Notice => Tone::Neutral,
+        Severity::Warning => Tone::Warning,
+        Severity::Critical => Tone::Critical,
+    }
 }

@@ -1,16 +1,11 @@
 //! `zmeld status`: how memory's tiers are doing, why their numbers differ, and what
 //! is wrong.
 
-mod page;
-
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
-use serde::Serialize;
-use zmeld_observe::{Difference, Headroom, Observation, TierState};
-use zmeld_report::Tone;
-use zmeld_status::findings::{findings, Finding, Severity};
-use zmeld_status::outstanding::Outstanding;
+use zmeld_status::findings::Severity;
+use zmeld_status::page::{self, Status};
 
 use crate::cli::{Format, MachineArgs};
 use crate::exit::{Outcome, EXIT_CODES};
@@ -73,48 +68,6 @@ impl Least {
     }
 }
 
-/// The JSON of `zmeld.status/1`.
-#[derive(Serialize, schemars::JsonSchema)]
-pub struct Status {
-    /// The tiers, in the order in which a page meets them.
-    pub tiers: Vec<TierState>,
-    /// How much more programs can take.
-    pub headroom: Headroom,
-    /// Why the numbers of a tier differ.
-    pub differences: Vec<Difference>,
-    /// What is wrong, the gravest first.
-    pub findings: Vec<Finding>,
-    /// All that was read.
-    pub observation: Observation,
-    /// What keeps the configuration from being compared with; absent: nothing.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub configuration_problem: Option<String>,
-    /// What keeps the journal of `zmeld up` from being read; absent: nothing.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub journal_problem: Option<String>,
-}
-
-impl Status {
-    /// Looks at a machine and compares it with its configuration.
-    pub fn read(place: &MachineArgs) -> Status {
-        let host = &place.host();
-        let config = place.config();
-        // What is wrong in the file is asked for by nobody.
-        let outstanding = Outstanding::read(host, config.as_ref().ok());
-        let observation = Observation::read(host, page_size());
-        let tiers = observation.named_tiers(outstanding.applied.as_ref());
-        Status {
-            headroom: observation.headroom(&tiers),
-            tiers,
-            differences: observation.differences(),
-            findings: findings(&observation, &outstanding),
-            observation,
-            configuration_problem: config.err().map(|err| err.to_string()),
-            journal_problem: outstanding.journal_problem,
-        }
-    }
-}
-
 /// Bytes of a page on this machine.
 pub fn page_size() -> u64 {
     rustix::param::page_size() as u64
@@ -122,7 +75,11 @@ pub fn page_size() -> u64 {
 
 /// Runs the command.
 pub fn run(args: &StatusArgs) -> anyhow::Result<Outcome> {
-    let status = Status::read(&args.place);
+    let config = args.place.config();
+    let status = Status::read(
+        &args.place.host(),
+        config.as_ref().map_err(ToString::to_string),
+    );
     if status.tiers.is_empty() && status.observation.memory.total_bytes == 0 {
         anyhow::bail!(
             "cannot read {}: it holds no machine's files (proc/meminfo, sys/block)",
@@ -154,13 +111,4 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<Outcome> {
         true => Outcome::Missed,
         false => Outcome::Done,
     })
-}
-
-/// How a finding is shown.
-fn tone(severity: Severity) -> Tone {
-    match severity {
-        Severity::Notice => Tone::Neutral,
-        Severity::Warning => Tone::Warning,
-        Severity::Critical => Tone::Critical,
-    }
 }

@@ -1,25 +1,36 @@
 //! A scan's result as people read it: the same sections as text, Markdown and HTML.
 
+use zmeld_linux::KernelVersion;
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_report::{
     cells, Axis, Bars, Column, Document, Estimate, Scatter, Section, Stack, Table, Tone, Unit,
 };
-use zmeld_scan::advice::AdviceKind;
-use zmeld_scan::{CodecResult, ScanResult};
 
-use crate::cli::ScanArgs;
+use crate::advice::AdviceKind;
+use crate::{CodecResult, ScanResult};
+
+/// What was asked for, as far as a report says so.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked {
+    /// The kernel that is predicted for, where it is another than this one.
+    pub kernel: Option<KernelVersion>,
+    /// Shared memory was read.
+    pub shared: bool,
+    /// Pages of mapped files were read.
+    pub mapped_files: bool,
+}
 
 /// For the terminal and Markdown.
-pub fn document(result: &ScanResult, args: &ScanArgs) -> Document {
-    sections(result, args, false)
+pub fn document(result: &ScanResult, asked: Asked) -> Document {
+    sections(result, asked, false)
 }
 
 /// For the page with plots.
-pub fn page(result: &ScanResult, args: &ScanArgs) -> Document {
-    sections(result, args, true)
+pub fn page(result: &ScanResult, asked: Asked) -> Document {
+    sections(result, asked, true)
 }
 
-fn sections(result: &ScanResult, args: &ScanArgs, plots: bool) -> Document {
+fn sections(result: &ScanResult, asked: Asked, plots: bool) -> Document {
     let mut document =
         Document::new(&format!("zmeld scan of {}", result.source)).lead(lead(result));
     // On a terminal the last lines are what is seen first, on a page the first.
@@ -27,7 +38,7 @@ fn sections(result: &ScanResult, args: &ScanArgs, plots: bool) -> Document {
         document = document.section(advice_section(result));
     }
     if result.pages.total > 0 {
-        document = document.section(memory_section(result, args, plots));
+        document = document.section(memory_section(result, asked, plots));
     }
     if result.pages.compressible() > 0 {
         document = document.section(codec_section(result, plots));
@@ -63,7 +74,7 @@ fn sections(result: &ScanResult, args: &ScanArgs, plots: bool) -> Document {
             "predicted for",
             format!(
                 "{}, pool chains of up to {} pages, {} of RAM",
-                match args.kernel {
+                match asked.kernel {
                     Some(version) => format!("Linux {}.{}", version.major, version.minor),
                     None => format!("Linux {}", machine.kernel),
                 },
@@ -168,7 +179,7 @@ fn lead(result: &ScanResult) -> String {
     )
 }
 
-fn memory_section(result: &ScanResult, args: &ScanArgs, plots: bool) -> Section {
+fn memory_section(result: &ScanResult, asked: Asked, plots: bool) -> Section {
     let pages = &result.pages;
     let parts = [
         ("zero", pages.zero),
@@ -197,15 +208,14 @@ fn memory_section(result: &ScanResult, args: &ScanArgs, plots: bool) -> Section 
         section = section.plot(stack);
     }
     section = section.table(table);
-    match where_they_are(result, args) {
+    match where_they_are(result, asked) {
         values if values.is_empty() => section,
         values => section.values(values),
     }
 }
 
 /// The counts that are not zero, in words. Pages that were not read are marked.
-fn where_they_are(result: &ScanResult, args: &ScanArgs) -> Vec<(String, String)> {
-    let source = &args.source;
+fn where_they_are(result: &ScanResult, asked: Asked) -> Vec<(String, String)> {
     let unless = |read: bool, hint: &str| if read { String::new() } else { hint.to_owned() };
     let words = [
         ("processes", "processes read", String::new()),
@@ -218,7 +228,7 @@ fn where_they_are(result: &ScanResult, args: &ScanArgs) -> Vec<(String, String)>
         (
             "shmem_present",
             "shared memory, in RAM",
-            unless(source.shared, " (not read: see --shared)"),
+            unless(asked.shared, " (not read: see --shared)"),
         ),
         (
             "shmem_swapped",
@@ -228,7 +238,7 @@ fn where_they_are(result: &ScanResult, args: &ScanArgs) -> Vec<(String, String)>
         (
             "file_present",
             "of mapped files",
-            unless(source.mapped_files, " (not read: see --mapped-files)"),
+            unless(asked.mapped_files, " (not read: see --mapped-files)"),
         ),
         (
             "shared_again",
