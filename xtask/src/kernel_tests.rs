@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -171,12 +171,17 @@ pub fn checkpatch(log: &Log, kernels: &KernelCache) -> Result<Tally> {
     Tally::of_run(log, "checkpatch", &mut command, "it has a point, see above")
 }
 
-pub fn machines(log: &Log, kernels: &KernelCache, name: &'static str) -> Result<Tally> {
-    let step = format!("machine-{name}");
+pub fn machines(log: &Log, kernels: &KernelCache, name: &'static str) -> Result<Rest> {
+    /// A machine has one experiment at a time.
+    static EXPERIMENT: Mutex<()> = Mutex::new(());
     let kernel = kernels.take(log, name)?;
     machine::need(&kernel)?;
     tools::need_root("experiments")?;
-    rust_tests::machines(log, &step, &kernel.image)
+    rust_tests::build_machines(log)?;
+    Ok(Box::new(move |log| {
+        let _one = EXPERIMENT.lock().unwrap_or_else(PoisonError::into_inner);
+        rust_tests::machines(log, &format!("machine-{name}"), &kernel.image)
+    }))
 }
 
 /// What a guest test's head may ask for, without a value.

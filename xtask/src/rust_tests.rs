@@ -86,6 +86,12 @@ pub fn numa_boot(log: &Log) -> Result<Tally> {
 }
 
 /// Experiments in virtual machines that boot this kernel.
+pub fn build_machines(log: &Log) -> Result<()> {
+    let words = ["test", "--workspace", "--test", "machine", "--no-run"];
+    log.must(&mut cargo(&words)).map(|_| ())
+}
+
+/// The same, run on that kernel.
 pub fn machines(log: &Log, name: &str, image: &Path) -> Result<Tally> {
     let mut command = cargo(&["test", "--workspace", "--test", "machine"]);
     command.args(["--", "--show-output"]);

@@ -243,12 +243,9 @@ fn kernel_steps<'a>(steps: &mut Steps<'a>, seed: u64, kernels: &'a KernelCache) 
     steps.add(Usual, signing::STEP, about, |log| {
         signing::test(log, &*kernels.take(log, "6.1")?)
     });
-    for name in ["um", "6.12"] {
-        let about = "experiments in machines of a given size";
-        steps.add(Usual, format!("machine-{name}"), about, move |log| {
-            kernel_tests::machines(log, kernels, name)
-        });
-    }
+    let machine = |name| move |log: &Log| kernel_tests::machines(log, kernels, name);
+    let about_machines = "experiments in machines of a given size";
+    steps.add_staged("machine-um".to_owned(), about_machines, 1, machine("um"));
     let about = "half an hour of swap in a kernel that watches for data races, none ours";
     steps.add(Long, kernel_tests::RACES, about, move |log| {
         kernel_tests::races(log, kernels, seed)
@@ -259,6 +256,13 @@ fn kernel_steps<'a>(steps: &mut Steps<'a>, seed: u64, kernels: &'a KernelCache) 
         let start = move |log: &Log| test.start(log, kernels, scope, seed);
         steps.add_staged(name, about, processors, start);
     }
+    // Last, since it does not run beside the first one.
+    steps.add_staged(
+        "machine-6.12".to_owned(),
+        about_machines,
+        1,
+        machine("6.12"),
+    );
     Ok(())
 }
 
