@@ -48,16 +48,23 @@ static int compress(int level, struct zword_context *context, const u8 *src,
 	return err;
 }
 
-static void *context_new(void)
+static void *context_new(int level)
 {
-	return kvmalloc(zword_context_size(), GFP_KERNEL);
+	return kvmalloc(zword_context_size(level), GFP_KERNEL);
 }
 
 /* -- Synchronous compressors ----------------------------------------------- */
 
 static void *scomp_alloc(ZWORD_ALLOC_ARGUMENTS)
 {
-	void *context = context_new();
+	void *context = context_new(ZWORD_LEVEL_GLANCE);
+
+	return context ? context : ERR_PTR(-ENOMEM);
+}
+
+static void *scomp_alloc_dense(ZWORD_ALLOC_ARGUMENTS)
+{
+	void *context = context_new(ZWORD_LEVEL_ALL);
 
 	return context ? context : ERR_PTR(-ENOMEM);
 }
@@ -99,7 +106,7 @@ static struct scomp_alg scomps[] = {
 			.cra_module = THIS_MODULE,
 		},
 	}, {
-		ZWORD_CONTEXTS_BY(scomp_alloc, scomp_free),
+		ZWORD_CONTEXTS_BY(scomp_alloc_dense, scomp_free),
 		.compress = scomp_compress_dense,
 		.decompress = scomp_decompress,
 		.base = {
@@ -118,12 +125,22 @@ struct old_context {
 	struct zword_context *context;
 };
 
-static int old_init(struct crypto_tfm *tfm)
+static int old_init_level(struct crypto_tfm *tfm, int level)
 {
 	struct old_context *old = crypto_tfm_ctx(tfm);
 
-	old->context = context_new();
+	old->context = context_new(level);
 	return old->context ? 0 : -ENOMEM;
+}
+
+static int old_init(struct crypto_tfm *tfm)
+{
+	return old_init_level(tfm, ZWORD_LEVEL_GLANCE);
+}
+
+static int old_init_dense(struct crypto_tfm *tfm)
+{
+	return old_init_level(tfm, ZWORD_LEVEL_ALL);
 }
 
 static void old_exit(struct crypto_tfm *tfm)
@@ -177,7 +194,7 @@ static struct crypto_alg olds[] = {
 		.cra_flags = CRYPTO_ALG_TYPE_COMPRESS,
 		.cra_ctxsize = sizeof(struct old_context),
 		.cra_module = THIS_MODULE,
-		.cra_init = old_init,
+		.cra_init = old_init_dense,
 		.cra_exit = old_exit,
 		.cra_u = { .compress = {
 			.coa_compress = old_compress_dense,

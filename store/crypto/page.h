@@ -17,15 +17,26 @@
 
 #include "../zword/zword.h"
 
-/* What one caller at a time works in; what it held before does not matter. */
+/*
+ * What one caller at a time works in; what it held before does not matter. A page is
+ * compared when it is encoded: what is decoded stands in what encoding took.
+ */
 struct zword_context {
-	struct zword_work work;
-	u8 decoded[];		/* ZM_PAGE_SIZE */
+	union {
+		struct zword_work work;		/* as much as the level takes */
+		struct {
+			u8 reading[ZWORD_READ_SIZE];
+			u8 decoded[];		/* ZM_PAGE_SIZE */
+		};
+	};
 };
 
-static inline size_t zword_context_size(void)
+static inline size_t zword_context_size(int level)
 {
-	return sizeof(struct zword_context) + ZM_PAGE_SIZE;
+	size_t encoding = zword_work_size_of(level);
+	size_t comparing = ZWORD_READ_SIZE + ZM_PAGE_SIZE;
+
+	return encoding > comparing ? encoding : comparing;
 }
 
 /* How a page is to be compressed. */

@@ -22,7 +22,8 @@ struct trial {
 
 size_t zword_selftest_size(void)
 {
-	return zword_context_size() + 4 * ZM_PAGE_SIZE + CANARY_SIZE;
+	return zword_context_size(ZWORD_LEVEL_ALL) + 4 * ZM_PAGE_SIZE +
+	       CANARY_SIZE;
 }
 
 static bool canary_is_whole(const u8 *at)
@@ -79,7 +80,7 @@ int zword_selftest(const struct zword_tables *tables, void *memory)
 	u32 number;
 	int level;
 
-	trial.page = (u8 *)memory + zword_context_size();
+	trial.page = (u8 *)memory + zword_context_size(ZWORD_LEVEL_ALL);
 	trial.object = trial.page + ZM_PAGE_SIZE;
 	trial.out = trial.object + 2 * ZM_PAGE_SIZE;
 	for (level = ZWORD_LEVEL_GLANCE; level <= ZWORD_LEVEL_ALL; level++) {

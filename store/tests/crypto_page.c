@@ -13,11 +13,12 @@
 #define TEST_PAGES 400
 
 static struct zword_tables *tables;
-static struct zword_context *context;
+static struct zword_context *contexts[3];	/* by level, of its size */
 
 static void sizes_are_refused(const u8 *page, u8 *object)
 {
 	const struct zword_manner manner = { .tables = tables, .level = 1 };
+	struct zword_context *context = contexts[manner.level];
 	static const unsigned int wrong[] = {
 		0, 1, 512, ZM_PAGE_SIZE - 1, ZM_PAGE_SIZE + 1, 2 * ZM_PAGE_SIZE,
 	};
@@ -50,6 +51,7 @@ static void capacities_are_kept(const u8 *page, u64 number)
 	const struct zword_manner manner = {
 		.tables = tables, .level = 1 + number % 2, .is_checked = true,
 	};
+	struct zword_context *context = contexts[manner.level];
 	u8 *whole = malloc(2 * ZM_PAGE_SIZE), *tight, *out;
 	unsigned int size = 2 * ZM_PAGE_SIZE, room, back;
 	int err;
@@ -86,6 +88,7 @@ static void capacities_are_kept(const u8 *page, u64 number)
 static void wrong_encodings_are_found(u8 *page, u8 *object)
 {
 	struct zword_manner manner = { .tables = tables, .level = 1 };
+	struct zword_context *context = contexts[manner.level];
 	struct zword_word_encoder *encoder = &tables->word_encoder[0];
 	unsigned int size, found = 0, taken = 0;
 	void *memory = malloc(zword_selftest_size());
@@ -121,9 +124,11 @@ int main(void)
 	void *memory = malloc(zword_selftest_size());
 	u8 *page = malloc(ZM_PAGE_SIZE), *object = malloc(2 * ZM_PAGE_SIZE);
 	u32 number;
+	int level;
 
 	tables = malloc(zword_tables_size());
-	context = malloc(zword_context_size());
+	for (level = ZWORD_LEVEL_GLANCE; level <= ZWORD_LEVEL_ALL; level++)
+		contexts[level] = malloc(zword_context_size(level));
 	if (zword_tables_build(tables, zword_lengths, zword_lengths_size))
 		DIE("the tables cannot be built");
 	if (zword_selftest(tables, memory))
@@ -138,6 +143,7 @@ int main(void)
 	free(page);
 	free(object);
 	free(tables);
-	free(context);
+	free(contexts[1]);
+	free(contexts[2]);
 	return 0;
 }

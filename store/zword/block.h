@@ -115,10 +115,17 @@ struct zword_encoding {
 		struct zword_word_parse word;
 		struct zword_byte_parse byte;
 	} parse;
-	u16 before[ZWORD_BLOCK_SIZE];	/* of thorough parses */
+	u16 before[ZWORD_BLOCK_SIZE];	/* last: only thorough parses have it */
 };
 
-_Static_assert(sizeof(struct zword_word_memory) <= 16384, "of a read");
+_Static_assert(sizeof(struct zword_word_memory) <= ZWORD_READ_SIZE &&
+	       sizeof(struct zword_byte_memory) <= ZWORD_READ_SIZE &&
+	       ZWORD_READ_SIZE % 8 == 0, "of a read");
+_Static_assert(sizeof(struct zword_word_memory) <=
+	       offsetof(struct zword_encoding, before) &&
+	       sizeof(struct zword_byte_memory) <=
+	       offsetof(struct zword_encoding, before),
+	       "what a level takes is enough for reads");
 _Static_assert(sizeof(struct zword_encoding) <= ZWORD_WORK_SIZE, "of a stream");
 
 /* What a parse takes: bits of each stream; then bytes, and all with the header. */

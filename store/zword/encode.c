@@ -358,6 +358,17 @@ static u32 block_encode(struct job *job, int level, u32 useful)
 	return job->is_written ? job->best : 0;
 }
 
+size_t zword_work_size(void)
+{
+	return sizeof(struct zword_work);
+}
+
+size_t zword_work_size_of(int level)
+{
+	return level >= ZWORD_LEVEL_ALL ? sizeof(struct zword_encoding) :
+	       offsetof(struct zword_encoding, before);
+}
+
 int zword_compress(const struct zword_tables *tables, struct zword_work *work,
 		   int level, const u8 *src, size_t src_size,
 		   u8 *dst, size_t *dst_size)

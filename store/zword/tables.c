@@ -390,11 +390,6 @@ size_t zword_tables_size(void)
 	return sizeof(struct zword_tables);
 }
 
-size_t zword_work_size(void)
-{
-	return sizeof(struct zword_work);
-}
-
 int zword_tables_build(struct zword_tables *tables, const u8 *lengths,
 		       size_t size)
 {
