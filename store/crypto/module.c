@@ -228,7 +228,7 @@ static void olds_unregister(void)
 
 /* -- The module's life ----------------------------------------------------- */
 
-static int selftest(void)
+static int __init selftest(void)
 {
 	void *memory = kvmalloc(zword_selftest_size(), GFP_KERNEL);
 	int err = memory ? zword_selftest(tables, memory) : -ENOMEM;
@@ -239,7 +239,7 @@ static int selftest(void)
 	return err;
 }
 
-static int tables_make(void)
+static int __init tables_make(void)
 {
 	int err;
 

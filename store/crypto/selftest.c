@@ -20,13 +20,13 @@ struct trial {
 	u32 modes;	/* bit k: mode k was met */
 };
 
-size_t zword_selftest_size(void)
+size_t zword_at_load zword_selftest_size(void)
 {
 	return zword_context_size(ZWORD_LEVEL_ALL) + 4 * ZM_PAGE_SIZE +
 	       CANARY_SIZE;
 }
 
-static bool canary_is_whole(const u8 *at)
+static bool zword_at_load canary_is_whole(const u8 *at)
 {
 	u32 k;
 
@@ -37,7 +37,7 @@ static bool canary_is_whole(const u8 *at)
 }
 
 /* 0 or -EINVAL as the decoder says, or -EIO: it wrote outside of its page. */
-static int decode(struct trial *trial, u32 size)
+static int zword_at_load decode(struct trial *trial, u32 size)
 {
 	unsigned int got = ZM_PAGE_SIZE + CANARY_SIZE;
 	int err;
@@ -50,7 +50,7 @@ static int decode(struct trial *trial, u32 size)
 	return !err && got != ZM_PAGE_SIZE ? -EIO : err;
 }
 
-static int page_try(struct trial *trial, int level, u32 number)
+static int zword_at_load page_try(struct trial *trial, int level, u32 number)
 {
 	const struct zword_manner manner = {
 		.tables = trial->tables,
@@ -74,7 +74,8 @@ static int page_try(struct trial *trial, int level, u32 number)
 	return decode(trial, size) == -EIO ? -EIO : 0;
 }
 
-int zword_selftest(const struct zword_tables *tables, void *memory)
+int zword_at_load zword_selftest(const struct zword_tables *tables,
+				 void *memory)
 {
 	struct trial trial = { .tables = tables, .context = memory };
 	u32 number;

@@ -15,7 +15,7 @@ static const u8 two_ranges[] = {
 	0x05, 0x09, 0x11, 0x21, 0x13, 0x31, 0x33, 0x50, 0x90, 0x77, 0x0d,
 };
 
-static void mask_set(struct zword_mask *mask, u32 bytes)
+static void zword_at_load mask_set(struct zword_mask *mask, u32 bytes)
 {
 	u32 first = 0, next, at, k;
 
@@ -42,7 +42,7 @@ static void mask_set(struct zword_mask *mask, u32 bytes)
 	mask->bias = (mask->low | mask->high) & ZWORD_HIGH_BITS;
 }
 
-static u32 masks_fill(struct zword_mask *masks, u32 width)
+static u32 zword_at_load masks_fill(struct zword_mask *masks, u32 width)
 {
 	u32 count = 0, first, last, k;
 
@@ -61,7 +61,8 @@ static u32 masks_fill(struct zword_mask *masks, u32 width)
 	return count;
 }
 
-static void references_fill(struct zword_reference *references, u16 width)
+static void zword_at_load references_fill(struct zword_reference *references,
+					  u16 width)
 {
 	references[ZWORD_STRIDE] = (struct zword_reference){
 		.keep = ~0ull, .stay = ~0u };
@@ -75,7 +76,8 @@ static void references_fill(struct zword_reference *references, u16 width)
 }
 
 /* The mask with the fewest bytes that has all of these; of equals the first. */
-static u32 mask_for(const struct zword_mask *masks, u32 count, u32 bytes)
+static u32 zword_at_load mask_for(const struct zword_mask *masks, u32 count,
+				  u32 bytes)
 {
 	u32 best = 0, best_bytes = 9, k;
 
@@ -89,7 +91,7 @@ static u32 mask_for(const struct zword_mask *masks, u32 count, u32 bytes)
 	return best;
 }
 
-static u32 reversed(u32 code, u32 bits)
+static u32 zword_at_load reversed(u32 code, u32 bits)
 {
 	u32 result = 0;
 
@@ -103,8 +105,9 @@ static u32 reversed(u32 code, u32 bits)
  * table. Every symbol must have one: an encoder writes any of them. Every row of
  * bits must be the begin of one: then no decoder has to look for one that is not.
  */
-static int codes_build(const u8 *lengths, u32 count, u32 length_max,
-		       u16 *encoding, u16 *decoding)
+static int zword_at_load codes_build(const u8 *lengths, u32 count,
+				     u32 length_max, u16 *encoding,
+				     u16 *decoding)
 {
 	u32 size = 1u << length_max, code = 0, length, symbol, at;
 
@@ -128,9 +131,9 @@ static int codes_build(const u8 *lengths, u32 count, u32 length_max,
 	return code == 2 * size ? 0 : -EINVAL;
 }
 
-static int word_symbols_build(struct zword_word_decoder *decoder,
-			      struct zword_word_encoder *encoder,
-			      const u8 *lengths, u32 masks)
+static int zword_at_load word_symbols_build(struct zword_word_decoder *decoder,
+					    struct zword_word_encoder *encoder,
+					    const u8 *lengths, u32 masks)
 {
 	u32 k, token;
 
@@ -148,9 +151,9 @@ static int word_symbols_build(struct zword_word_decoder *decoder,
 }
 
 /* Which table each packed byte of a mask has. */
-static int word_table_of_build(struct zword_word_decoder *decoder,
-			       struct zword_word_encoder *encoder,
-			       const u8 *table_of, u32 masks)
+static int zword_at_load word_table_of_build(struct zword_word_decoder *decoder,
+					     struct zword_word_encoder *encoder,
+					     const u8 *table_of, u32 masks)
 {
 	struct zword_symbol symbol;
 	u32 kind, m, k;
@@ -172,7 +175,8 @@ static int word_table_of_build(struct zword_word_decoder *decoder,
 }
 
 /* What a symbol costs with each set, beside the first. */
-static void vote_build(u16 *vote, const u16 *codes, size_t stride, u32 count)
+static void zword_at_load vote_build(u16 *vote, const u16 *codes, size_t stride,
+				     u32 count)
 {
 	const u16 *other;
 	u32 k, set, cost;
@@ -190,9 +194,9 @@ static void vote_build(u16 *vote, const u16 *codes, size_t stride, u32 count)
 	}
 }
 
-static int word_set_build(struct zword_word_decoder *decoder,
-			  struct zword_word_encoder *encoder, u32 s,
-			  const u8 *lengths)
+static int zword_at_load word_set_build(struct zword_word_decoder *decoder,
+					struct zword_word_encoder *encoder,
+					u32 s, const u8 *lengths)
 {
 	struct zword_word_set *set = &decoder->set[s];
 	struct zword_word_codes *codes = &encoder->codes[s];
@@ -220,9 +224,9 @@ static int word_set_build(struct zword_word_decoder *decoder,
 	return ret;
 }
 
-static void word_costs_build(struct zword_word_encoder *encoder,
-			     const struct zword_mask *masks, u32 count,
-			     const u8 *lengths)
+static void zword_at_load word_costs_build(struct zword_word_encoder *encoder,
+					   const struct zword_mask *masks,
+					   u32 count, const u8 *lengths)
 {
 	u32 kind, bytes, set, sum, k;
 
@@ -251,9 +255,9 @@ static void word_costs_build(struct zword_word_encoder *encoder,
 	encoder->offset_cost[ZWORD_NEAR_MAX] = 2 * 18;
 }
 
-static int words_build(struct zword_word_decoder *decoder,
-		       struct zword_word_encoder *encoder, u32 width,
-		       const u8 *lengths)
+static int zword_at_load words_build(struct zword_word_decoder *decoder,
+				     struct zword_word_encoder *encoder,
+				     u32 width, const u8 *lengths)
 {
 	u32 masks = masks_fill(decoder->mask, width), k;
 	int ret;
@@ -277,7 +281,7 @@ static int words_build(struct zword_word_decoder *decoder,
 	return 0;
 }
 
-static void byte_symbols_build(struct zword_byte_symbol *symbols)
+static void zword_at_load byte_symbols_build(struct zword_byte_symbol *symbols)
 {
 	bool length_more;
 	u32 k, rest;
@@ -305,9 +309,9 @@ static void byte_symbols_build(struct zword_byte_symbol *symbols)
 	}
 }
 
-static int byte_set_build(struct zword_byte_set *set,
-			  struct zword_byte_codes *codes, const u8 *class_of,
-			  const u8 *lengths)
+static int zword_at_load byte_set_build(struct zword_byte_set *set,
+					struct zword_byte_codes *codes,
+					const u8 *class_of, const u8 *lengths)
 {
 	u32 k;
 	int ret;
@@ -327,8 +331,9 @@ static int byte_set_build(struct zword_byte_set *set,
 	return ret;
 }
 
-static int bytes_build(struct zword_byte_decoder *decoder,
-		       struct zword_byte_encoder *encoder, const u8 *lengths)
+static int zword_at_load bytes_build(struct zword_byte_decoder *decoder,
+				     struct zword_byte_encoder *encoder,
+				     const u8 *lengths)
 {
 	u32 k;
 	int ret = 0;
@@ -390,8 +395,8 @@ size_t zword_tables_size(void)
 	return sizeof(struct zword_tables);
 }
 
-int zword_tables_build(struct zword_tables *tables, const u8 *lengths,
-		       size_t size)
+int zword_at_load zword_tables_build(struct zword_tables *tables,
+				     const u8 *lengths, size_t size)
 {
 	u32 mode;
 	int ret;

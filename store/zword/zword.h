@@ -34,6 +34,19 @@
 
 struct zword_tables;
 
+/*
+ * What makes tables. A home that makes them only when it is loaded defines
+ * ZWORD_AT_LOAD, and gives this memory back then.
+ */
+#ifdef ZWORD_AT_LOAD
+#include <linux/init.h>
+#define zword_at_load		__init
+#define zword_const_at_load	__initconst
+#else
+#define zword_at_load
+#define zword_const_at_load
+#endif
+
 /* Working memory of either direction; what it held before does not matter. */
 #define ZWORD_WORK_SIZE		(29u << 10)
 
@@ -57,7 +70,7 @@ size_t zword_work_size(void);
 size_t zword_work_size_of(int level);
 
 /* The trained lengths. */
-extern const u8 zword_lengths[];
+extern const u8 zword_lengths[] zword_const_at_load;
 extern const size_t zword_lengths_size;
 
 /*
