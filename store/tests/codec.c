@@ -470,6 +470,35 @@ static void run_windows(void)
 		cases_failed++;
 }
 
+/* zword's tables stand once, and stay until the last choice is given back. */
+static void run_shared_tables(void)
+{
+	const struct zm_codec_ops *ops = zm_codec_find("zword");
+	struct zm_codec_params first = { .level = ops->level_min };
+	struct zm_codec_params last = { .level = ops->level_max };
+	static u8 page[ZM_PAGE_SIZE], object[2 * ZM_PAGE_SIZE];
+	static u8 back[ZM_PAGE_SIZE];
+	size_t size = sizeof(object);
+	void *ctx;
+	bool fine;
+
+	memset(page, 'z', sizeof(page) / 2);
+	if (ops->params_setup(&first) || ops->params_setup(&last) ||
+	    ops->context_create(&last, &ctx))
+		abort();
+	fine = first.prepared && first.prepared == last.prepared;
+	ops->params_release(&first);
+	ops->params_release(&first);	/* of one that is no longer set up */
+	fine &= !ops->compress(ctx, &last, page, sizeof(page), object, &size) &&
+		!ops->decompress(ctx, &last, object, size, back, sizeof(back)) &&
+		!memcmp(page, back, sizeof(page));
+	ops->context_destroy(ctx);
+	ops->params_release(&last);
+	printf("zword: one set of tables for all: %s\n", fine ? "ok" : "FAILED");
+	if (!fine)
+		cases_failed++;
+}
+
 static void run_names(void)
 {
 	bool fine = !zm_codec_find("") && !zm_codec_find("lz");
@@ -606,6 +635,7 @@ int main(int argc, char **argv)
 		pages_read(argv[0], 200);
 	dict_make();
 
+	run_shared_tables();
 	run_names();
 	run_rare_instructions();
 	run_late_match();

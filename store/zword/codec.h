@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * zword as a codec of the store, which zram does not have. Its tables are made
- * once for each choice.
+ * zword as a codec of the store, which zram does not have. Its tables stand once,
+ * for all who have chosen it: the first one makes them, the last one gives them back.
  *
- * Each home takes this once, behind its own codec_alloc() and codec_free().
+ * Each home takes this once, behind its own memory and its own lock; see codec_*.h.
  */
 #ifndef ZWORD_CODEC_H
 #define ZWORD_CODEC_H
@@ -11,6 +11,23 @@
 #include <zmeld/codec.h>
 
 #include "zword.h"
+
+CODEC_LOCK(zword_lock);			/* of both */
+static struct zword_tables *zword_shared;
+static u32 zword_users;
+
+static int zword_tables_make(struct zword_tables **tables)
+{
+	int ret;
+
+	*tables = codec_alloc(zword_tables_size());
+	if (!*tables)
+		return -ENOMEM;
+	ret = zword_tables_build(*tables, zword_lengths, zword_lengths_size);
+	if (ret)
+		codec_free(*tables);
+	return ret;
+}
 
 static int zword_params_setup(struct zm_codec_params *params)
 {
@@ -21,21 +38,25 @@ static int zword_params_setup(struct zm_codec_params *params)
 	/* Of a machine with larger pages, it would keep all of them raw. */
 	if (ZM_PAGE_SIZE > ZWORD_PAGE_SIZE_MAX)
 		return -EINVAL;
-	params->prepared = codec_alloc(zword_tables_size());
-	if (!params->prepared)
-		return -ENOMEM;
-	ret = zword_tables_build(params->prepared, zword_lengths,
-				 zword_lengths_size);
-	if (ret) {
-		codec_free(params->prepared);
-		params->prepared = NULL;
+	codec_lock(&zword_lock);
+	if (!zword_users)
+		ret = zword_tables_make(&zword_shared);
+	if (!ret) {
+		zword_users++;
+		params->prepared = zword_shared;
 	}
+	codec_unlock(&zword_lock);
 	return ret;
 }
 
 static void zword_params_release(struct zm_codec_params *params)
 {
-	codec_free(params->prepared);
+	if (!params->prepared)
+		return;
+	codec_lock(&zword_lock);
+	if (!--zword_users)
+		codec_free(zword_shared);
+	codec_unlock(&zword_lock);
 	params->prepared = NULL;
 }
 

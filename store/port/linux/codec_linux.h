@@ -15,6 +15,7 @@
 
 #include <linux/limits.h>
 #include <linux/mm.h>
+#include <linux/mutex.h>
 #include <linux/slab.h>
 
 #include <zmeld/codec.h>
@@ -37,6 +38,11 @@ static inline void codec_free(void *memory)
 {
 	kvfree(memory);
 }
+
+/* A lock of what a codec has once for all who have chosen it. */
+#define CODEC_LOCK(name)	static DEFINE_MUTEX(name)
+#define codec_lock(lock)	mutex_lock(lock)
+#define codec_unlock(lock)	mutex_unlock(lock)
 
 /* Sizes that libraries take as int. */
 static inline bool codec_sizes_fit(size_t src_size, size_t dst_size)

@@ -6,6 +6,7 @@
 #ifndef ZM_CODEC_USER_H
 #define ZM_CODEC_USER_H
 
+#include <pthread.h>
 #include <stdlib.h>
 
 #include <zmeld/codec.h>
@@ -27,5 +28,11 @@ static inline void codec_free(void *memory)
 {
 	free(memory);
 }
+
+/* A lock of what a codec has once for all who have chosen it. */
+#define CODEC_LOCK(name) \
+	static pthread_mutex_t name = PTHREAD_MUTEX_INITIALIZER
+#define codec_lock(lock)	pthread_mutex_lock(lock)
+#define codec_unlock(lock)	pthread_mutex_unlock(lock)
 
 #endif /* ZM_CODEC_USER_H */
