@@ -9,46 +9,73 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
 use crate::workspace;
 
+/// The line of a terminal is drawn anew this often.
+const DRAWN_EVERY: Duration = Duration::from_millis(250);
 /// Where standard error is no terminal, a line this often.
 const LINE_EVERY: Duration = Duration::from_secs(30);
 
 pub struct Progress {
-    bar: ProgressBar,
     name: String,
-    said: Instant,
+    total: u64,
+    done: u64,
+    begin: Instant,
+    said: Option<Instant>,
 }
 
 impl Progress {
     pub fn new(name: &str, total: u64) -> Progress {
-        let bar = ProgressBar::new(total.max(1)).with_message(name.to_owned());
-        if let Ok(style) = ProgressStyle::with_template("{msg}: {percent} %, {eta} left") {
-            bar.set_style(style);
-        }
         Progress {
-            bar,
             name: name.to_owned(),
-            said: Instant::now(),
+            total: total.max(1),
+            done: 0,
+            begin: Instant::now(),
+            said: None,
         }
     }
 
     pub fn add(&mut self, units: u64) {
-        self.bar.inc(units);
-        if !stderr().is_terminal() && self.said.elapsed() >= LINE_EVERY {
-            let percent = 100 * self.bar.position() / self.bar.length().unwrap_or(1);
-            let left = HumanDuration(self.bar.eta());
-            eprintln!("{}: {percent} %, {left} left", self.name);
-            self.said = Instant::now();
+        self.done = (self.done + units).min(self.total);
+        let (every, is_line) = match stderr().is_terminal() {
+            true => (DRAWN_EVERY, false),
+            false => (LINE_EVERY, true),
+        };
+        if self.said.unwrap_or(self.begin).elapsed() < every {
+            return;
         }
+        self.said = Some(Instant::now());
+        let line = self.line(self.begin.elapsed());
+        match is_line {
+            true => eprintln!("{line}"),
+            false => eprint!("\r\x1b[K{line}"),
+        }
+    }
+
+    fn line(&self, elapsed: Duration) -> String {
+        let percent = 100 * self.done / self.total;
+        // Of less than a fiftieth, the rest is a guess.
+        let left = (percent >= 2).then(|| {
+            let rest = (self.total - self.done) as f64 / self.done as f64;
+            format!(", {} left", rough(elapsed.mul_f64(rest).as_secs()))
+        });
+        format!("{}: {percent} %{}", self.name, left.unwrap_or_default())
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        if stderr().is_terminal() {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+fn rough(seconds: u64) -> String {
+    match seconds {
+        0..=90 => format!("{seconds} s"),
+        _ => format!("{} min", seconds.div_ceil(60)),
     }
 }
 
@@ -83,10 +110,7 @@ impl Pace {
     pub fn begins(&mut self, names: &[&str], done: usize) {
         let Some(first) = names.first() else { return };
         let left: u64 = names.iter().map(|name| self.seconds(name)).sum();
-        let left = match left {
-            0..=90 => format!("{left} s"),
-            _ => format!("{} min", left.div_ceil(60)),
-        };
+        let left = rough(left);
         let total = names.len() + done;
         let line = format!("[{}/{total}] {first}; about {left} left", done + 1);
         if stderr().is_terminal() {
@@ -112,5 +136,24 @@ impl Pace {
         let begins = |(begin, _): &&(&str, u64)| name.starts_with(begin);
         let first = || FIRST_SECONDS.iter().find(begins);
         known.or_else(|| Some(first()?.1)).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_is_told_once_it_can_be() {
+        let mut progress = Progress::new("linux", 1000);
+        let line = |progress: &Progress, seconds| progress.line(Duration::from_secs(seconds));
+        assert_eq!(line(&progress, 60), "linux: 0 %");
+        progress.add(19);
+        assert_eq!(line(&progress, 60), "linux: 1 %");
+        progress.add(231);
+        assert_eq!(line(&progress, 10), "linux: 25 %, 30 s left");
+        assert_eq!(line(&progress, 60), "linux: 25 %, 3 min left");
+        progress.add(5000);
+        assert_eq!(line(&progress, 60), "linux: 100 %, 0 s left");
     }
 }

@@ -73,20 +73,22 @@ impl Hierarchy {
     pub fn find(host: &Host) -> Result<Option<Hierarchy>, Error> {
         // Line by line: any user may mount until the whole is longer than what is read of a
         // file at once.
-        let table = match File::open(host.path(mounts::PATH)) {
-            Ok(file) => Some(BufReader::new(file)),
+        let failed = |cause| HostError::io("read", mounts::PATH, cause);
+        let lines = match File::open(host.path(mounts::PATH)) {
+            Ok(file) => Some(BufReader::new(file).split(b'\n')),
             Err(cause) if is_absent(&cause) => None,
-            Err(cause) => return Err(HostError::io("read", mounts::PATH, cause).into()),
+            Err(cause) => return Err(failed(cause).into()),
         };
-        let lines = table
-            .into_iter()
-            .flat_map(|it| it.split(b'\n').map_while(Result::ok));
-        let found = lines.filter_map(|line| {
-            let mount = mounts::parse(&String::from_utf8_lossy(&line)).next()?;
-            Hierarchy::of(host, mount)
-        });
+        let mut found = Vec::new();
+        for line in lines.into_iter().flatten() {
+            let line = String::from_utf8_lossy(&line.map_err(failed)?).into_owned();
+            let mut mount = mounts::parse(&line);
+            found.extend(mount.next().and_then(|mount| Hierarchy::of(host, mount)));
+        }
         // One that shows all groups rather than a part of them.
-        let found = found.min_by_key(|it| it.root.components().count());
+        let found = found
+            .into_iter()
+            .min_by_key(|it| it.root.components().count());
         if found.is_none() && has_groups(host)? {
             return Err(Error::Unseen);
         }

@@ -30,7 +30,7 @@
     }
   ];
 
-  environment.etc."zmeld.toml".text = "accept = [\"lru-inversion\", \"unused-rule\"]\n\n[tier.fast]\nkind = \"zmeld\"\nsize = \"50%\"\nrecompress = [\"zstd:dict=/etc/zmeld/pages.dict\"]\nmeld = \"auto\"\npriority = 100\n\n[watch.recompress]\npages = \"idle\"\nidle_after = \"1h\"\nevery = \"10min\"\n\n[watch.meld]\nevery = \"10min\"\nduplicates_min = \"5%\"\n\n[watch.guard]\nroom_below = \"10%\"\nend_below = \"3%\"\nstalled_max = \"60%\"\nend = [\"/user.slice\"]\ngrace = \"3s\"\n\n[metrics]\ntextfile = \"/var/lib/node exporter/zmeld.prom\"\n";
+  environment.etc."zmeld.toml".text = "accept = [\"lru-inversion\", \"unused-rule\"]\n\n[tier.fast]\nkind = \"zmeld\"\nsize = \"50%\"\nrecompress = [\"zstd:dict=/etc/zmeld/pages.dict\"]\nmeld = \"auto\"\npriority = 100\n\n[watch.recompress]\npages = \"idle\"\nidle_after = \"1h\"\nevery = \"10min\"\n\n[watch.meld]\nevery = \"10min\"\nduplicates_min = \"5%\"\n\n[watch.guard]\nroom_below = \"10%\"\nend_below = \"5%\"\nstalled_max = \"60%\"\nend = [\"/user.slice\"]\ngrace = \"3s\"\n\n[metrics]\ntextfile = \"/var/lib/node exporter/zmeld.prom\"\n";
 
   systemd.services.zmeld = {
     description = "Swap of zmeld";

@@ -35,6 +35,9 @@ new() {
 manager=$MINE/user@1000.service
 new $THEIRS/own.scope $manager/kept.scope $manager/session.slice/shell.scope
 new $manager/app.slice/run.scope $manager/app.slice/tmpfs.scope $MINE/many guard
+new $manager/app.slice/threads.scope $manager/app.slice/real-time.scope $MINE/hidden
+# What is in here is not counted by itself.
+mkdir $MINE/hidden/inner
 
 # in_group GROUP SCRIPT: a program in that group.
 in_group() {
@@ -89,14 +92,14 @@ many() {
 many 2>/dev/null &
 attacks=$!
 # Many threads of his own, which come and go.
-in_group $manager/app.slice 'while :; do
+in_group $manager/app.slice/threads.scope 'while :; do
 	i=0
 	while [ $i -lt 30 ]; do sleep 1 & i=$((i + 1)); done
 	wait
 done' 2>/dev/null &
 attacks="$attacks $!"
 # Real-time threads, as rtkit gives them to any user: for half a second each second.
-in_group $manager/app.slice 'while :; do
+in_group $manager/app.slice/real-time.scope 'while :; do
 	chrt -r 20 timeout 0.5 sh -c "while :; do :; done"
 	sleep 0.5
 done' 2>/dev/null &
@@ -108,31 +111,65 @@ uptime_s() {
 	sed 's/\..*//' /proc/uptime
 }
 
+# Whether what ran away is there, wherever it has moved.
+runs() {
+	grep -q 'populated 1' $run/cgroup.events || kill -0 "$(cat /tmp/hog 2>/dev/null)" 2>/dev/null
+}
+
 begin=$(uptime_s)
 state=${SEED:-1}
 ran=0
 stayed=0
 while [ $(($(uptime_s) - begin)) -lt $TIME ]; do
 	state=$(((state * 1103515245 + 12345) % 2147483648))
-	case $((state / 65536 % 4)) in
+	run=$manager/app.slice/run.scope
+	inside=$run
+	rm -f /tmp/hog
+	case $((state / 65536 % 7)) in
 	0) script='exec tail /dev/zero' ;;
 	1) script='trap "" TERM; exec tail /dev/zero' ;;
 	# One that forks when it is told to end.
 	2) script='trap "tail /dev/zero & exit" TERM; tail /dev/zero & wait' ;;
 	3) script='while :; do head -c 1048576 /dev/urandom; done | tr -d "\n" | tail' ;;
+	# One that is told to end, and goes on in another group.
+	4) script="trap 'mkdir -p $GROUPS_TOP/$MINE/moved
+			echo \$\$ >$GROUPS_TOP/$MINE/moved/cgroup.procs' TERM
+		echo \$\$ >/tmp/hog
+		while :; do x=\$x\$(head -c 8000000 /dev/zero | tr '\\0' x); done" ;;
+	# One that is in another group each moment.
+	5) script="tail /dev/zero &
+		hog=\$! i=0
+		echo \$hog >/tmp/hog
+		while kill -0 \$hog; do
+			i=\$((i + 1))
+			mkdir $GROUPS_TOP/$MINE/many/m\$i
+			echo \$hog >$GROUPS_TOP/$MINE/many/m\$i/cgroup.procs
+			rmdir $GROUPS_TOP/$MINE/many/m\$((i - 1))
+			sleep 0.05
+		done" ;;
+	# One in a group whose memory is not counted.
+	6)
+		run=$MINE/hidden
+		inside=$run/inner
+		script='exec tail /dev/zero'
+		;;
 	esac
 	# What fills tmpfs and leaves: half the time.
 	[ $((state / 1048576 % 2)) = 0 ] ||
 		in_group $manager/app.slice/tmpfs.scope 'head -c 20000000 /dev/zero >/tmp/files/x'
-	in_group $manager/app.slice/run.scope "$script" >/dev/null 2>&1 &
+	in_group $inside "$script" >/dev/null 2>&1 &
 	n=0
-	run=$manager/app.slice/run.scope
-	while grep -q 'populated 1' $run/cgroup.events && [ $n -lt 240 ]; do
+	sleep 0.2
+	while runs && [ $n -lt 240 ]; do
 		sleep 0.5
 		n=$((n + 1))
 	done
-	[ $n -lt 240 ] || stayed=$((stayed + 1))
+	[ $n -lt 240 ] || {
+		stayed=$((stayed + 1))
+		echo "# stayed: $((state / 65536 % 7))"
+	}
 	echo 1 >$run/cgroup.kill
+	kill -9 "$(cat /tmp/hog 2>/dev/null)" 2>/dev/null
 	ran=$((ran + 1))
 	rm -f /tmp/files/x
 	sleep 1
