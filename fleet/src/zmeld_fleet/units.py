@@ -121,13 +121,3 @@ def ratio(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return MISSING
     return f"{_fixed(value, 2) if abs(value) < 1 else _significant(value)}x"
-
-
-def seconds(value: float) -> str:
-    """`1.20 s`, `2m 05s`."""
-    if value < 59.95:
-        return f"{_significant(value)} s"
-    minutes, rest = divmod(round(value), 60)
-    if minutes < 60:
-        return f"{minutes}m {rest:02d}s"
-    return f"{minutes // 60}h {minutes % 60:02d}m"
