@@ -12,7 +12,6 @@ import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
 from enum import Enum
@@ -22,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from zmeld_fleet.limited import LimitError, each, limited
 from zmeld_fleet.places import Place, StoredFile
 from zmeld_fleet.schema import (
     COLUMNS,
@@ -45,7 +45,6 @@ from zmeld_fleet.validity import (
     Owners,
     check_contents,
     check_facts,
-    check_pages,
     check_rows,
     check_size,
     check_values,
@@ -60,7 +59,6 @@ CLOCK_TOLERANCE = timedelta(minutes=15)
 BOOT_TOLERANCE_S = 300.0
 """Two surveys of one boot may disagree by so much on when that was."""
 SKETCH_FACTOR = 4
-READERS = 4
 EXTRAS_MAX = 256
 """Columns beyond the format: they are carried into packs."""
 UTC = ("UTC", "Etc/UTC", "+00:00")
@@ -225,10 +223,8 @@ def read(
     stored, refused = place.listed(first_day(since, now))
     catalogue = Catalogue(place, files_seen=len(stored))
     catalogue.left_out += unlisted(refused)
-    with ThreadPoolExecutor(READERS) as readers:
-        looked = list(readers.map(lambda file: look(place, file), stored))
     found: list[Survey] = []
-    for contents in looked:
+    for contents in each(lambda file: look(place, file), stored):
         if isinstance(contents, LeftOut):
             catalogue.left_out.append(contents)
             continue
@@ -285,19 +281,30 @@ def look(place: Place, stored: StoredFile) -> FileContents | LeftOut:
     try:
         with opened as file:
             flaw = _magic(file)
-            if flaw is not None:
-                return left(*flaw)
+        return left(*flaw) if flaw else limited(_look, stored.size, place, stored)
+    except LimitError as error:
+        return left(Reason.VALUES, error)
+    except Exception as error:
+        return left(*_broken(error))
+
+
+def _look(place: Place, stored: StoredFile) -> FileContents | LeftOut:
+    def left(reason: Reason, why: object) -> LeftOut:
+        return LeftOut(inert(stored.path), None, reason, inert(why))
+
+    try:
+        with place.open(stored.path) as file:
             parquet = _opened(file)
-            flaw = _foreign(parquet, file) or _missing_columns(parquet.schema_arrow)
+            flaw = _foreign(parquet) or _missing_columns(parquet.schema_arrow)
+            flaw = flaw or _damaged(parquet.metadata, file)
             if flaw is not None:
                 return left(*flaw)
-            flaw = _damaged(parquet.metadata, file)
-            if flaw is not None:
-                return left(*flaw)
-            found = _Rows(parquet, file)
+            found = _Rows(parquet, stored.size)
             found.read()
             rows = parquet.metadata.num_rows
             extras = frozenset(parquet.schema_arrow.names) - COLUMNS.keys()
+    except MemoryError:
+        raise
     except FlawError as error:
         return left(Reason.VALUES, error)
     except Exception as error:  # Whatever is wrong with it, the other files count.
@@ -363,7 +370,7 @@ def _damaged(metadata: pq.FileMetaData, file: pa.NativeFile) -> tuple[Reason, st
     return None
 
 
-def _foreign(parquet: pq.ParquetFile, file: pa.NativeFile) -> tuple[Reason, str] | None:
+def _foreign(parquet: pq.ParquetFile) -> tuple[Reason, str] | None:
     """Another version may have other columns: so what it says it is comes first."""
     there = parquet.schema_arrow
     if "schema" not in there.names:
@@ -373,7 +380,6 @@ def _foreign(parquet: pq.ParquetFile, file: pa.NativeFile) -> tuple[Reason, str]
     if not parquet.metadata.num_row_groups or all(name in there.names for name in COLUMNS):
         return None
     check_size(parquet.metadata.row_group(0), CONTENT_ROWS_MAX)
-    check_pages(file, parquet.metadata.row_group(0), {"schema"})
     first = parquet.read_row_group(0, columns=["schema"], use_threads=False)
     check_values(first)
     return _other_version(set(pc.unique(first["schema"].cast(pa.string())).to_pylist()))
@@ -430,10 +436,9 @@ _TEXTS = [name for name, kind in (COLUMNS | OPTIONAL).items() if pa.types.is_str
 class _Rows:
     """The rows about machines and labels, and whether all rows can be true."""
 
-    def __init__(self, parquet: pq.ParquetFile, file: pa.NativeFile, believe: bool = True) -> None:
+    def __init__(self, parquet: pq.ParquetFile, size: int, believe: bool = True) -> None:
         self._parquet = parquet
-        self._file = file
-        self._size = file.size()
+        self._size = size
         self._believe = believe
         self._facts = 0
         self._surveys: set[str] = set()
@@ -470,10 +475,9 @@ class _Rows:
         if self.versions <= {SCHEMA} and page and len(names) == len(self.machines):
             only = names.pop() if len(names) == 1 else None
             for at in contents:
-                check_contents(self._parquet, self._file, at, page, only, self._believe)
+                check_contents(self._parquet, at, page, only, self._believe)
 
     def _read_group(self, at: int) -> None:
-        check_pages(self._file, self._parquet.metadata.row_group(at), {*self._names})
         table = self._parquet.read_row_group(at, columns=self._names, use_threads=False)
         check_values(table.select(["schema"]))
         self.versions |= set(pc.unique(table["schema"].cast(pa.string())).to_pylist())
@@ -757,16 +761,23 @@ def _leave_for(
 def verify(place: Place, stored: StoredFile) -> LeftOut | None:
     """Reads all of a file, and believes no footer: for when an engine could not."""
     try:
+        return limited(_verify, stored.size, place, stored)
+    except LimitError as error:
+        return LeftOut(inert(stored.path), None, Reason.VALUES, inert(error))
+
+
+def _verify(place: Place, stored: StoredFile) -> LeftOut | None:
+    try:
         with place.open(stored.path) as file:
             parquet = pq.ParquetFile(file)
             for at in range(parquet.num_row_groups):
-                group = parquet.metadata.row_group(at)
-                check_size(group, CONTENT_ROWS_MAX)
-                check_pages(file, group, {*_leaves(parquet.metadata)})
+                check_size(parquet.metadata.row_group(at), CONTENT_ROWS_MAX)
                 parquet.read_row_group(at, use_threads=False).validate(full=True)
-            _Rows(_opened(file), file, believe=False).read()
+            _Rows(_opened(file), stored.size, believe=False).read()
     except FlawError as error:
         return LeftOut(inert(stored.path), None, Reason.VALUES, inert(error))
+    except MemoryError:
+        raise
     except (pa.ArrowException, OSError, ValueError, EOFError) as error:
         return LeftOut(inert(stored.path), None, *_broken(error))
     return None

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from zmeld_fleet.pages import UnlikeError, unpacked
 from zmeld_fleet.schema import (
     BLOCK,
     CLASSES,
@@ -98,16 +97,6 @@ def check_size(group: pq.RowGroupMetaData, most: int) -> None:
     if group.num_rows > most or group.total_byte_size > GROUP_BYTES_MAX:
         size = f"{plural(group.num_rows, 'row', 'rows')} and {group.total_byte_size} bytes"
         raise FlawError(f"a row group has {size}; {most} and {GROUP_BYTES_MAX} are the most")
-
-
-def check_pages(file: pa.NativeFile, group: pq.RowGroupMetaData, names: set[str]) -> None:
-    """The same by what its pages say, which no footer has to agree with."""
-    try:
-        size = unpacked(file, group, names)
-    except UnlikeError as error:
-        raise FlawError(error) from error
-    if size > GROUP_BYTES_MAX:
-        raise FlawError(f"a row group unpacks to {size} bytes; {GROUP_BYTES_MAX} are the most")
 
 
 def check_values(table: pa.Table) -> None:
@@ -253,7 +242,6 @@ def _check_estimate(owners: pa.Table, name: str, most: np.ndarray) -> None:
 
 def check_contents(
     parquet: pq.ParquetFile,
-    file: pa.NativeFile,
     group: int,
     page: int,
     survey: str | None,
@@ -279,7 +267,6 @@ def check_contents(
             _check_ends(name, statistics.min, statistics.max, page, survey)
     if not unknown:
         return
-    check_pages(file, metadata, set(unknown))
     for batch in parquet.iter_batches(row_groups=[group], columns=unknown, use_threads=False):
         for name in unknown:
             column = batch.column(name)
