@@ -518,7 +518,9 @@ def setups(
 
     Without: pools come from random samples that know nothing of each other, so their
     variances add up. With: sketches are coordinated, so widths add up; what owners of
-    one machine share is taken off once more, `shared`.
+    one machine share is taken off once more, `shared`. The two err each for itself, so what
+    melding saves may be shown below nothing: the smaller of both would on average save
+    something where nothing is there twice.
     """
     whole = float(_sum(parts, "pages") * page_size)
     found = []
@@ -533,12 +535,6 @@ def setups(
         if shared is not None:
             again = shared(codec)
             melded = total([melded, Estimate(-again.value, -again.high, -again.low)])
-        # Melding never makes a pool larger, whatever chance put into a sketch.
-        melded = Estimate(
-            min(melded.value, plain.value),
-            min(melded.low, plain.value),
-            min(melded.high, plain.high),
-        )
         found.append(_setup(codec, True, melded.within(0.0, math.inf), whole))
     return found
 
