@@ -28,6 +28,7 @@ from zmeld_fleet.catalogue import Catalogue, LeftOut
 from zmeld_fleet.engines import Engine, rows_of
 from zmeld_fleet.estimate import Estimate, sampled_sum
 from zmeld_fleet.schema import THETA_ALL, bound_of, sampled
+from zmeld_fleet.words import FleetError
 
 GROUPS_MAX = 100
 """Groups that are compared: those with most pages."""
@@ -104,10 +105,6 @@ class Affinity:
     pairs: list[Pair] = field(default_factory=list)
 
 
-class GroupingError(Exception):
-    """No workload has what was asked to group by."""
-
-
 def analyse(
     catalogue: Catalogue, engine: Engine, by: str, contents_max: int = CONTENTS_MAX
 ) -> Affinity:
@@ -126,11 +123,11 @@ def analyse(
     if not current:
         return found
     with rows_read(catalogue, engine, current) as table:
-        chosen = engine.take(pa.table({"survey": [survey.survey for survey in current]}))
+        chosen = engine.keep(pa.table({"survey": [survey.survey for survey in current]}))
         rows = engine.ask(expressions.workloads(table, chosen)).to_pylist()
         workloads = _grouped(rows, by)
         if not workloads:
-            raise GroupingError(f"--by {by}: no workload has one; others are {_others(rows, by)}")
+            raise FleetError(f"--by {by}: no workload has one; others are {_others(rows, by)}")
         names = sorted(workloads, key=lambda name: (-_pages(workloads[name]), name))
         found.groups_left_out = max(len(names) - GROUPS_MAX, 0)
         names = names[:GROUPS_MAX]
@@ -141,7 +138,7 @@ def analyse(
                 names, (workloads[name] for name in names), bounds, strict=True
             )
         ]
-        asked = engine.take(_members(names, workloads, bounds))
+        asked = engine.keep(_members(names, workloads, bounds))
         held = engine.keep(expressions.held_by_groups(table, asked, max(bounds)))
         tallies = rows_of(
             engine.ask(expressions.between_groups(held)), ("group", "other", "holders")

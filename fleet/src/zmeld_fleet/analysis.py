@@ -24,7 +24,7 @@ from zmeld_fleet.catalogue import SYNTHETIC, Catalogue, Survey
 from zmeld_fleet.engines import Engine, rows_of
 from zmeld_fleet.estimate import Estimate, Z, around, sampled_sum, total
 from zmeld_fleet.schema import BLOCK, CLASSES, CODECS, THETA_ALL, bound_of, sampled
-from zmeld_fleet.words import inert, listed
+from zmeld_fleet.words import FleetError, inert, listed
 
 CONTENTS_MAX = 1_500_000
 """Rows of sketches that a report reads, about: beyond it the bound is lowered."""
@@ -142,20 +142,15 @@ class Report:
     standouts: list[Standout] = field(default_factory=list)
 
 
-class LabelError(Exception):
-    """A label that was asked for and that no machine has."""
-
-
-def check_label(catalogue: Catalogue, option: str, label: str) -> None:
+def _check_label(current: list[Survey], label: str) -> None:
     """A label of no machine tells none from another."""
-    current = catalogue.current
-    if not current or any(label in survey.labels for survey in current):
+    if any(label in survey.labels for survey in current):
         return
     known = {name for survey in current for name in survey.labels}
     there = f"there is {listed(known)}" if len(known) == 1 else f"there are {listed(known)}"
     if not known:
         there = "none has labels; `zmeld scan --survey PLACE --label NAME=VALUE` gives one"
-    raise LabelError(f"{option} {inert(label)}: no machine that counts has that label; {there}")
+    raise FleetError(f"--by {inert(label)}: no machine that counts has that label; {there}")
 
 
 def kind_of(survey: Survey, by: str | None) -> str:
@@ -186,6 +181,8 @@ def analyse(
     report = _heading(catalogue, engine, by, current)
     if not current:
         return report
+    if by is not None:
+        _check_label(current, by)
     with rows_read(catalogue, engine, catalogue.surveys) as table:
         sums = _sums(engine, table)
     report.days = _days(catalogue, sums)
@@ -312,7 +309,7 @@ def _chosen(current: list[Survey], by: str | None, kinds: list[str], bounds: Bou
 
 
 def _ask(engine: Engine, table: ir.Table, chosen: pa.Table, bounds: Bounds) -> dict[str, Any]:
-    asked = engine.take(chosen)
+    asked = engine.keep(chosen)
     found = engine.keep(expressions.contents(table, asked, bounds.most))
     kinds = engine.keep(expressions.by_kind(found))
     return {

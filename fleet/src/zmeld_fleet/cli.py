@@ -18,13 +18,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from zmeld_fleet import __version__
-from zmeld_fleet.places import PlaceError
-from zmeld_fleet.words import inert, plural
+from zmeld_fleet.words import GROUPINGS, FleetError, inert, plural
 
 TRACE = "ZMELD_FLEET_TRACE"
 """With it an error that nobody foresaw shows where it was."""
 
-DONE, MISSED, WRONG, MISSING, INTERRUPTED = 0, 1, 2, 3, 130
+DONE, MISSED, WRONG, INTERRUPTED = 0, 1, 2, 130
 
 
 class _Parser(argparse.ArgumentParser):
@@ -42,26 +41,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
-    except PlaceError as error:
-        return _fail(error, WRONG)
-    except OSError as error:
-        return _fail(error, WRONG)
+    except (FleetError, OSError) as error:
+        return _fail(error, getattr(error, "code", WRONG))
     except Exception as error:
-        code = _code_of(error)
-        if code is not None:
-            return _fail(error, code)
         if os.environ.get(TRACE):
             raise
         said = f"unexpected {type(error).__name__}: {inert(error)[:200]}"
         hint = "a file may be at fault: try with half of them, and so on"
         return _fail(RuntimeError(f"{said}; {hint}; {TRACE}=1 shows where it was"), WRONG)
-
-
-def _code_of(error: Exception) -> int | None:
-    """The exit code of an error of ours."""
-    codes = {"EngineError": MISSING, "SynthError": WRONG, "LabelError": WRONG}
-    codes["GroupingError"] = WRONG
-    return codes.get(type(error).__name__)
 
 
 def _fail(error: Exception, code: int) -> int:
@@ -91,6 +78,10 @@ def _add_place(command: argparse.ArgumentParser) -> None:
 def _add_engine(command: argparse.ArgumentParser) -> None:
     command.add_argument("--engine", choices=("duckdb", "spark"), default="duckdb")
     command.add_argument("--threads", type=_positive, metavar="N", help="threads to use")
+
+
+def _how(plan: argparse.Namespace) -> dict[str, Any]:
+    return {name: getattr(plan, name) for name in ("engine", "key_id", "threads", "since")}
 
 
 def _cost(text: str) -> float:
@@ -139,22 +130,15 @@ def _add_report(commands: Any) -> None:
 
 
 def _report(plan: argparse.Namespace) -> int:
-    from zmeld_fleet import documents, render_text, reporting, results
+    from zmeld_fleet import documents, render_text, reporting, results, writing
 
-    report = reporting.make(
-        plan.place,
-        plan.engine,
-        by=plan.by,
-        key_id=plan.key_id,
-        threads=plan.threads,
-        since=plan.since,
-    )
+    report = reporting.make(plan.place, plan.by, **_how(plan))
     _tell_left_out(report.left_out)
     document = documents.report_document(report, plan.cost_per_gib)
     if plan.html is not None:
         from zmeld_fleet import render_html
 
-        results.write_whole(plan.html, render_html.render(document).encode())
+        writing.write_whole(plan.html, render_html.render(document).encode())
     if plan.parquet is not None:
         results.write_tables(results.report_tables(report), plan.parquet)
     if plan.toml is not None:
@@ -162,7 +146,7 @@ def _report(plan: argparse.Namespace) -> int:
     if plan.prometheus is not None:
         from zmeld_fleet import metrics
 
-        results.write_whole(plan.prometheus, metrics.render(report).encode())
+        writing.write_whole(plan.prometheus, metrics.render(report).encode())
         if more := metrics.kinds_left_out(report):
             said = f"{plural(more, 'kind has', 'kinds have')} no gauges"
             most = f"only the {metrics.KINDS_MAX} with most machines do"
@@ -177,8 +161,6 @@ def _report(plan: argparse.Namespace) -> int:
 
 
 def _add_affinity(commands: Any) -> None:
-    from zmeld_fleet.words import GROUPINGS
-
     command = commands.add_parser(
         "affinity",
         help="which workloads belong together",
@@ -202,9 +184,7 @@ def _add_affinity(commands: Any) -> None:
 def _affinity(plan: argparse.Namespace) -> int:
     from zmeld_fleet import affinity, documents, render_text, reporting, results
 
-    found = reporting.make_affinity(
-        plan.place, plan.by, plan.engine, plan.key_id, plan.threads, since=plan.since
-    )
+    found = reporting.make_affinity(plan.place, plan.by, **_how(plan))
     _tell_left_out(found.left_out)
     if plan.json:
         print(results.affinity_json(found))

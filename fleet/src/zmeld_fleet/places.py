@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from zmeld_fleet.schema import FOLDER
-from zmeld_fleet.words import inert
+from zmeld_fleet.words import FleetError, inert
 
 COPY_BYTES = 1 << 20
 _FILE = re.compile(r"[A-Za-z0-9._-]+\.parquet")
@@ -31,7 +31,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9/._=@+~-]+")
 """Paths in which no engine sees a pattern."""
 
 
-class PlaceError(Exception):
+class PlaceError(FleetError):
     """PLACE cannot be read: what, and the way out."""
 
 

@@ -6,10 +6,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
-import secrets
 from collections.abc import Iterable
-from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -22,7 +19,7 @@ from zmeld_fleet.affinity import Affinity
 from zmeld_fleet.analysis import Kind, Report
 from zmeld_fleet.documents import configurations
 from zmeld_fleet.estimate import Estimate
-from zmeld_fleet.writing import sync_folder
+from zmeld_fleet.writing import write_whole
 
 AFFINITY_SCHEMA = "zmeld.fleet.affinity/1"
 REPORT_SCHEMA = "zmeld.fleet.report/2"
@@ -146,20 +143,3 @@ def write_tables(tables: dict[str, pa.Table], folder: Path) -> list[Path]:
         write_whole(path, buffer.getvalue().to_pybytes())
         written.append(path)
     return written
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """A file, whole or not at all; no other user's link is followed."""
-    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
-    try:
-        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-        with open(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(handle)
-        os.rename(part, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(part)
-        raise
-    sync_folder(path.parent if str(path.parent) else Path("."))

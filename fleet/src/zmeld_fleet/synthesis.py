@@ -45,6 +45,7 @@ from zmeld_fleet.schema import (
     SIZE,
     sampled,
 )
+from zmeld_fleet.words import FleetError
 from zmeld_fleet.writing import complete
 
 COMMON = 0.3
@@ -53,10 +54,6 @@ OTHERS = 0.2
 BATCH = 25
 """Machines that are written at once."""
 ROLES = ("web", "database", "batch", "build")
-
-
-class SynthError(Exception):
-    """There is nothing to make machines from."""
 
 
 @dataclass
@@ -105,7 +102,7 @@ def make(
     templates = [_template(survey.file.path, survey.survey) for survey in found.current]
     templates = [template for template in templates if template.parts]
     if not templates:
-        raise SynthError(f"{found.place.shown}: no survey counts that machines could be made from")
+        raise FleetError(f"{found.place.shown}: no survey counts that machines could be made from")
     common = _common_share(templates)
     if sketch is not None:
         for template in templates:

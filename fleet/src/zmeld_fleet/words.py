@@ -10,6 +10,13 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable
 
+
+class FleetError(Exception):
+    """What stops a command, and the way out; with its exit code."""
+
+    code = 2
+
+
 LENGTH_MAX = 500
 GROUPINGS = ("name", "kind", "owner", "namespace", "image", "deployment")
 """What workloads can be grouped by."""
