@@ -338,8 +338,7 @@ def test_interrupted_surveys_are_left_out(tmp_path):
 
 
 def test_surveys_of_some_processes_only_are_left_out(tmp_path):
-    path = sound(tmp_path)[0]
-    rewritten(path, lambda t: t.append_column("selection", pa.array(["--pid 7"] * len(t))))
+    write(tmp_path, machine("some", facts={"selection": "--pid 7"}))
     found = look(tmp_path)
     assert reasons(found) == ["selection"] and "--pid 7" in found.left_out[0].why
 
@@ -430,10 +429,9 @@ def test_an_error_that_nobody_foresaw_is_one_line(tmp_path, monkeypatch, capsys)
 
 def test_a_survey_by_an_ordinary_user_never_supersedes_one_of_the_whole(tmp_path):
     sound(tmp_path)
-    later = machine("sound0", time=NOON + timedelta(hours=1), facts={"uptime_seconds": 7200.0})
-    path = write(tmp_path, later)
-    values = [17] + [None] * (len(read_rows(path, partitioning=None)) - 1)
-    rewritten(path, lambda t: t.append_column("processes_refused", pa.array(values, pa.int64())))
+    facts = {"uptime_seconds": 7200.0, "processes_refused": 17}
+    later = machine("sound0", time=NOON + timedelta(hours=1), facts=facts)
+    write(tmp_path, later)
     found = look(tmp_path)
     assert (reasons(found), len(found.surveys)) == (["partial"], 3)
     assert later.survey not in [survey.survey for survey in found.surveys]

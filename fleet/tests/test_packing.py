@@ -177,9 +177,8 @@ def test_columns_that_are_new_are_carried_along(tmp_path):
     place = tmp_path / "place"
     fill(place, machines=4, days=1)
     new = {
-        "selection": (pa.string(), "--pid 7"),
-        "processes_refused": (pa.int64(), 3),
-        "colour": (pa.float64(), 1.5),
+        "colour": (pa.string(), "blue"),
+        "weight": (pa.float64(), 1.5),
     }
     paths = sorted(place.rglob("*.parquet"))
     for path, (name, (kind, value)) in zip(paths, new.items(), strict=False):
@@ -187,12 +186,9 @@ def test_columns_that_are_new_are_carried_along(tmp_path):
         values = [value if record != "label" else None for record in table["record"].to_pylist()]
         pq.write_table(table.append_column(name, pa.array(values, kind)), path)
     before, report = said(place)
-    reasons = sorted(left.reason.value for left in report.left_out)
-    assert (reasons, report.machines) == (["partial", "selection"], 2)
+    assert (report.left_out, report.machines) == ([], 4)
     packed, _ = packing.pack(places.open_place(str(place)))
-    after, report = said(place)
-    assert after == before
-    assert sorted(left.reason.value for left in report.left_out) == reasons
+    assert said(place)[0] == before
     table = read_rows(packed[0].path, partitioning=None)
     for name, (_, value) in new.items():
         column = table[name]

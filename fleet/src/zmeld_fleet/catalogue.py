@@ -8,10 +8,11 @@ machines. What is wrong with it has a name (`Reason`), is left out, and is count
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
 from enum import Enum
@@ -68,57 +69,39 @@ SYNTHETIC = "zmeld.synthetic"
 
 
 class Reason(Enum):
-    """Why something is left out."""
+    """Why something is left out: its name, and the same for people, of one or of many."""
 
-    UNREADABLE = "unreadable"
-    TRUNCATED = "truncated"
-    NOT_PARQUET = "not-parquet"
-    DAMAGED = "damaged"
-    VERSION = "version"
-    COLUMNS = "columns"
-    ROWS = "rows"
-    DIGEST = "digest"
-    KEY = "key"
-    PAGE_SIZE = "page-size"
-    CLOCK = "clock"
-    SUPERSEDED = "superseded"
-    TWICE = "twice"
-    INTERRUPTED = "interrupted"
-    SELECTION = "selection"
-    PARTIAL = "partial"
-    SKETCH = "sketch"
-    SAME_ID = "same-id"
-    VALUES = "values"
-    NAME = "name"
+    meaning: str
 
-    @property
-    def meaning(self) -> str:
-        """The same for people, of one or of many."""
-        return _MEANINGS[self]
+    def __new__(cls, value: str, meaning: str) -> Reason:
+        """The name is its value."""
+        made = object.__new__(cls)
+        made._value_, made.meaning = value, meaning
+        return made
+
+    UNREADABLE = "unreadable", "refused by the system or the store, as to who may not read it"
+    TRUNCATED = "truncated", "cut off"
+    NOT_PARQUET = "not-parquet", "something else than Parquet"
+    DAMAGED = "damaged", "broken: its bytes make no sense"
+    VERSION = "version", "another version of the format"
+    COLUMNS = "columns", "columns that are missing, or are others"
+    ROWS = "rows", "another number of rows than it says"
+    DIGEST = "digest", "its bytes were changed after it was written"
+    KEY = "key", "made with another key"
+    PAGE_SIZE = "page-size", "another size of pages"
+    CLOCK = "clock", "a time that cannot be right"
+    SUPERSEDED = "superseded", "surveyed again on that day"
+    TWICE = "twice", "the same survey in two files"
+    INTERRUPTED = "interrupted", "stopped before everything was read"
+    SELECTION = "selection", "of some processes only"
+    PARTIAL = "partial", "processes were refused to it"
+    SKETCH = "sketch", "sketches far smaller than most"
+    SAME_ID = "same-id", "two hosts with one machine id"
+    VALUES = "values", "it says what cannot be true"
+    NAME = "name", "a name that no survey has"
 
 
-_MEANINGS = {
-    Reason.UNREADABLE: "refused by the system or the store, as to who may not read it",
-    Reason.TRUNCATED: "cut off",
-    Reason.NOT_PARQUET: "something else than Parquet",
-    Reason.DAMAGED: "broken: its bytes make no sense",
-    Reason.VERSION: "another version of the format",
-    Reason.COLUMNS: "columns that are missing, or are others",
-    Reason.ROWS: "another number of rows than it says",
-    Reason.DIGEST: "its bytes were changed after it was written",
-    Reason.KEY: "made with another key",
-    Reason.PAGE_SIZE: "another size of pages",
-    Reason.CLOCK: "a time that cannot be right",
-    Reason.SUPERSEDED: "surveyed again on that day",
-    Reason.TWICE: "the same survey in two files",
-    Reason.INTERRUPTED: "stopped before everything was read",
-    Reason.SELECTION: "of some processes only",
-    Reason.PARTIAL: "processes were refused to it",
-    Reason.SKETCH: "sketches far smaller than most",
-    Reason.SAME_ID: "two hosts with one machine id",
-    Reason.VALUES: "it says what cannot be true",
-    Reason.NAME: "a name that no survey has",
-}
+Flaw = tuple[Reason, str] | None
 
 
 @dataclass(frozen=True)
@@ -191,6 +174,22 @@ class Catalogue:
                 latest[survey.machine] = survey
         return sorted(latest.values(), key=lambda survey: survey.machine)
 
+    def leave(self, survey: Survey, reason: Reason, why: str) -> None:
+        """A survey does not count."""
+        path = inert(survey.file.path)
+        self.left_out.append(LeftOut(path, inert(survey.survey), reason, inert(why)))
+
+    def sift(self, surveys: list[Survey], flaw_of: Callable[[Survey], Flaw]) -> list[Survey]:
+        """Those without a flaw; the others are left out."""
+        kept = []
+        for survey in surveys:
+            flaw = flaw_of(survey)
+            if flaw is None:
+                kept.append(survey)
+            else:
+                self.leave(survey, *flaw)
+        return kept
+
     def paths(self, surveys: Iterable[Survey]) -> list[str]:
         """The files of these surveys."""
         return sorted({survey.file.path for survey in surveys})
@@ -231,10 +230,20 @@ def read(
         catalogue.held[contents.file.path] = {survey.survey for survey in contents.surveys}
         found.extend(contents.surveys)
     catalogue.surveys_seen = len(found)
-    for test in (_once, _whole, lambda c, s: _one_key(c, s, key_id), _one_page_size, _alike):
-        found = test(catalogue, found)
-    found = _right_clocks(catalogue, found, now or datetime.now(timezone.utc))
-    found = _countable(catalogue, _one_a_day(catalogue, found))
+    now = now or datetime.now(timezone.utc)
+    found = catalogue.sift(_once(catalogue, found), _incomplete)
+    catalogue.key_id = key_id or _usual(survey.facts["key_id"] for survey in found)
+    why = "its key is {0}, counted are those with {1}"
+    found = catalogue.sift(found, _all_with("key_id", catalogue.key_id, Reason.KEY, why))
+    catalogue.page_size = _usual(survey.facts["page_size"] for survey in found) or 4096
+    why = "its pages have {0} bytes, counted are those with {1}"
+    found = catalogue.sift(
+        found, _all_with("page_size", catalogue.page_size, Reason.PAGE_SIZE, why)
+    )
+    found = catalogue.sift(found, _alike(found))
+    found = catalogue.sift(found, lambda survey: _clock_flaw(survey, now))
+    found = _one_a_day(catalogue, _steady(catalogue, found))
+    found = catalogue.sift(found, _countable(found))
     catalogue.surveys = sorted(found, key=lambda s: (s.date, s.machine))
     catalogue.left_out.sort(key=lambda left: (left.file, left.survey or "", left.reason.value))
     return catalogue
@@ -337,7 +346,7 @@ def _opened(file: pa.NativeFile) -> pq.ParquetFile:
     return pq.ParquetFile(file, metadata=metadata, read_dictionary=texts)
 
 
-def _magic(file: pa.NativeFile) -> tuple[Reason, str] | None:
+def _magic(file: pa.NativeFile) -> Flaw:
     size = file.size()
     if size < 12:
         said = plural(size, "byte is", "bytes are")
@@ -353,7 +362,7 @@ def _magic(file: pa.NativeFile) -> tuple[Reason, str] | None:
     return None
 
 
-def _damaged(metadata: pq.FileMetaData, file: pa.NativeFile) -> tuple[Reason, str] | None:
+def _damaged(metadata: pq.FileMetaData, file: pa.NativeFile) -> Flaw:
     """Whether the columns are as they were written, where the writer left a digest.
 
     It is not against forgery.
@@ -370,7 +379,7 @@ def _damaged(metadata: pq.FileMetaData, file: pa.NativeFile) -> tuple[Reason, st
     return None
 
 
-def _foreign(parquet: pq.ParquetFile) -> tuple[Reason, str] | None:
+def _foreign(parquet: pq.ParquetFile) -> Flaw:
     """Another version may have other columns: so what it says it is comes first."""
     there = parquet.schema_arrow
     if "schema" not in there.names:
@@ -385,14 +394,14 @@ def _foreign(parquet: pq.ParquetFile) -> tuple[Reason, str] | None:
     return _other_version(set(pc.unique(first["schema"].cast(pa.string())).to_pylist()))
 
 
-def _other_version(versions: set[str]) -> tuple[Reason, str] | None:
+def _other_version(versions: set[str]) -> Flaw:
     foreign = sorted(versions - {SCHEMA})
     if not foreign:
         return None
     return Reason.VERSION, f"its schema is {listed(foreign)}, read is {SCHEMA}"
 
 
-def _missing_columns(there: pa.Schema) -> tuple[Reason, str] | None:
+def _missing_columns(there: pa.Schema) -> Flaw:
     names = set(there.names)
     known = {name.lower() for name in COLUMNS}
     extras = [name for name in there.names if name not in COLUMNS]
@@ -407,8 +416,7 @@ def _missing_columns(there: pa.Schema) -> tuple[Reason, str] | None:
     missing = [name for name in COLUMNS if name not in names]
     if missing:
         return Reason.COLUMNS, f"no column {', '.join(missing[:5])}"
-    wanted = COLUMNS | {name: kind for name, kind in OPTIONAL.items() if name in names}
-    wrong = [name for name, kind in wanted.items() if not _fits(there.field(name).type, kind)]
+    wrong = [name for name, kind in COLUMNS.items() if not _fits(there.field(name).type, kind)]
     return (Reason.COLUMNS, f"another type: {', '.join(wrong[:5])}") if wrong else None
 
 
@@ -422,15 +430,7 @@ def _fits(there: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(there == wanted)
 
 
-SELECTION_COLUMN = "selection"
-"""Which processes were read, where it was not all; files of before have no such column."""
-
-REFUSED_COLUMN = "processes_refused"
-"""How many the survey might not read."""
-OPTIONAL: dict[str, pa.DataType] = {SELECTION_COLUMN: pa.string(), REFUSED_COLUMN: pa.int64()}
-"""Columns that are looked at and that files of before do not have."""
-
-_TEXTS = [name for name, kind in (COLUMNS | OPTIONAL).items() if pa.types.is_string(kind)]
+_TEXTS = [name for name, kind in COLUMNS.items() if pa.types.is_string(kind)]
 
 
 class _Rows:
@@ -445,7 +445,7 @@ class _Rows:
         self._names = [
             name
             for name in parquet.schema_arrow.names
-            if name in OPTIONAL or (name in COLUMNS and name not in CONTENT_COLUMNS)
+            if name in COLUMNS and name not in CONTENT_COLUMNS
         ]
         self._owners = Owners()
         self.versions: set[str] = set()
@@ -494,7 +494,7 @@ class _Rows:
             self._surveys.add(survey)
         self._facts += len(table)
         check_facts(self._facts, len(self._surveys), self._size)
-        facts = [name for name in (*_LOOKED_AT, *OPTIONAL) if name in self._names]
+        facts = ["machine", "survey", "time", *MACHINE_COLUMNS]
         for row in table.filter(pc.equal(record, MACHINE)).select(facts).to_pylist():
             self.machines.append(row)
             self._owners.add_machine(row["survey"], row)
@@ -508,15 +508,12 @@ class _Rows:
         self._owners.check(table.filter(pc.equal(record, OWNER)))
 
 
-_LOOKED_AT = ("machine", "survey", "time", *MACHINE_COLUMNS)
-
-
 def _leaves(metadata: pq.FileMetaData) -> dict[str, int]:
     """Where columns stand among those that hold values."""
     return {metadata.schema.column(at).path: at for at in range(metadata.num_columns)}
 
 
-def _surveys(found: _Rows, stored: StoredFile) -> tuple[list[Survey], tuple[Reason, str] | None]:
+def _surveys(found: _Rows, stored: StoredFile) -> tuple[list[Survey], Flaw]:
     foreign = _other_version(found.versions)
     if foreign:
         return [], foreign
@@ -527,9 +524,7 @@ def _surveys(found: _Rows, stored: StoredFile) -> tuple[list[Survey], tuple[Reas
         if name in own:
             doubled[row["survey"]].add(name)
         own[name] = row["label_value"]
-    machines: dict[str, dict[str, Any]] = {}
-    for row in found.machines:
-        machines[row["survey"]] = row
+    machines = {row["survey"]: row for row in found.machines}
     if not machines:
         return [], (Reason.VALUES, "no row says which machine it is")
     incomplete = [
@@ -539,8 +534,7 @@ def _surveys(found: _Rows, stored: StoredFile) -> tuple[list[Survey], tuple[Reas
     ]
     if incomplete:
         return [], (Reason.VALUES, f"survey {incomplete[0]} lacks rows, key or size of pages")
-    facts = [*MACHINE_COLUMNS, *OPTIONAL]
-    kept = {name: {key: row.get(key) for key in facts} for name, row in machines.items()}
+    kept = {name: {key: row[key] for key in MACHINE_COLUMNS} for name, row in machines.items()}
     return [
         Survey(
             name,
@@ -553,11 +547,6 @@ def _surveys(found: _Rows, stored: StoredFile) -> tuple[list[Survey], tuple[Reas
         )
         for name, row in machines.items()
     ], None
-
-
-def _leave(catalogue: Catalogue, survey: Survey, reason: Reason, why: str) -> None:
-    path = inert(survey.file.path)
-    catalogue.left_out.append(LeftOut(path, inert(survey.survey), reason, inert(why)))
 
 
 def _once(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
@@ -578,10 +567,10 @@ def _once(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
         else:
             claimed.add(survey.survey)
             why = f"{first.file.name} says something else of the same survey: neither counts"
-        _leave(catalogue, survey, Reason.TWICE, why)
+        catalogue.leave(survey, Reason.TWICE, why)
     for name in sorted(claimed):
         why = "another file says something else of the same survey: neither counts"
-        _leave(catalogue, kept.pop(name), Reason.TWICE, why)
+        catalogue.leave(kept.pop(name), Reason.TWICE, why)
     return list(kept.values())
 
 
@@ -589,55 +578,19 @@ def _says(survey: Survey) -> tuple[Any, ...]:
     return survey.machine, survey.time, survey.facts, survey.labels
 
 
-def _whole(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
-    kept = []
-    for survey in surveys:
-        if survey.doubled:
-            named = listed(survey.doubled, 5)
-            why = f"more than one value for the label {named}: which is meant is not clear"
-            _leave(catalogue, survey, Reason.VALUES, why)
-        elif survey.facts["interrupted"]:
-            why = "it was stopped before everything was read"
-            _leave(catalogue, survey, Reason.INTERRUPTED, why)
-        elif survey.facts[SELECTION_COLUMN] is not None:
-            why = f"it is of some processes only: {survey.facts[SELECTION_COLUMN]}"
-            _leave(catalogue, survey, Reason.SELECTION, why)
-        elif survey.facts[REFUSED_COLUMN]:
-            refused = plural(survey.facts[REFUSED_COLUMN], "process", "processes")
-            why = f"{refused} might not be read; root may"
-            _leave(catalogue, survey, Reason.PARTIAL, why)
-        else:
-            kept.append(survey)
-    return kept
-
-
-def _one_key(catalogue: Catalogue, surveys: list[Survey], key_id: str | None) -> list[Survey]:
-    wanted = key_id or _usual(survey.facts["key_id"] for survey in surveys)
-    catalogue.key_id = wanted
-    why = "its key is {0}, counted are those with {1}"
-    return _all_with(catalogue, surveys, "key_id", wanted, Reason.KEY, why)
-
-
-def _one_page_size(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
-    wanted = _usual(survey.facts["page_size"] for survey in surveys)
-    catalogue.page_size = wanted or catalogue.page_size
-    why = "its pages have {0} bytes, counted are those with {1}"
-    return _all_with(catalogue, surveys, "page_size", wanted, Reason.PAGE_SIZE, why)
-
-
-def _alike(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
-    """One survey with a sketch far smaller would lower the bound of all."""
-    usual = _usual(survey.facts["sketch_size"] or 0 for survey in surveys) or 0
-    kept = []
-    for survey in surveys:
-        size = survey.facts["sketch_size"] or 0
-        if size * SKETCH_FACTOR < usual:
-            has = plural(size, "content", "contents")
-            why = f"its sketches have {has}, most have {usual}: all would be cut to it"
-            _leave(catalogue, survey, Reason.SKETCH, why)
-        else:
-            kept.append(survey)
-    return kept
+def _incomplete(survey: Survey) -> Flaw:
+    if survey.doubled:
+        named = listed(survey.doubled, 5)
+        why = f"more than one value for the label {named}: which is meant is not clear"
+        return Reason.VALUES, why
+    if survey.facts["interrupted"]:
+        return Reason.INTERRUPTED, "it was stopped before everything was read"
+    if survey.facts["selection"] is not None:
+        return Reason.SELECTION, f"it is of some processes only: {survey.facts['selection']}"
+    if survey.facts["processes_refused"]:
+        refused = plural(survey.facts["processes_refused"], "process", "processes")
+        return Reason.PARTIAL, f"{refused} might not be read; root may"
+    return None
 
 
 def _usual(values: Iterable[Any]) -> Any:
@@ -645,56 +598,54 @@ def _usual(values: Iterable[Any]) -> Any:
     return min(counts, key=lambda value: (-counts[value], value)) if counts else None
 
 
-def _all_with(
-    catalogue: Catalogue, surveys: list[Survey], fact: str, wanted: Any, reason: Reason, why: str
-) -> list[Survey]:
-    kept = []
-    for survey in surveys:
-        if survey.facts[fact] == wanted:
-            kept.append(survey)
-        else:
-            _leave(catalogue, survey, reason, why.format(survey.facts[fact], wanted))
-    return kept
+def _all_with(fact: str, wanted: Any, reason: Reason, why: str) -> Callable[[Survey], Flaw]:
+    def flaw(survey: Survey) -> Flaw:
+        said = survey.facts[fact]
+        return None if said == wanted else (reason, why.format(said, wanted))
+
+    return flaw
 
 
-def _right_clocks(catalogue: Catalogue, surveys: list[Survey], now: datetime) -> list[Survey]:
-    by_machine: dict[str, list[Survey]] = defaultdict(list)
-    for survey in surveys:
-        why = _clock_flaw(survey, now)
-        if why is None:
-            by_machine[survey.machine].append(survey)
-        else:
-            _leave(catalogue, survey, Reason.CLOCK, why)
-    kept = []
-    for machine in by_machine.values():
-        kept.extend(_steady(catalogue, sorted(machine, key=_age)))
-    return kept
+def _alike(surveys: list[Survey]) -> Callable[[Survey], Flaw]:
+    """One survey with a sketch far smaller would lower the bound of all."""
+    usual = _usual(survey.facts["sketch_size"] or 0 for survey in surveys) or 0
+
+    def flaw(survey: Survey) -> Flaw:
+        size = survey.facts["sketch_size"] or 0
+        if size * SKETCH_FACTOR >= usual:
+            return None
+        has = plural(size, "content", "contents")
+        return Reason.SKETCH, f"its sketches have {has}, most have {usual}: all would be cut to it"
+
+    return flaw
 
 
-def _clock_flaw(survey: Survey, now: datetime) -> str | None:
+def _clock_flaw(survey: Survey, now: datetime) -> Flaw:
+    written, uptime = survey.file.modified, survey.facts["uptime_seconds"]
+    why = None
     if survey.date != survey.file.date:
-        return f"it was made on {survey.date} and lies under date={survey.file.date}"
-    uptime = survey.facts["uptime_seconds"]
-    if uptime is not None and uptime < 0.0:
-        return "the machine says that it has not started yet"
-    written = survey.file.modified
-    if survey.time > now + CLOCK_TOLERANCE:
-        return f"its time, {survey.time:%Y-%m-%dT%H:%M:%SZ}, is yet to come"
-    if written is not None and survey.time > written + CLOCK_TOLERANCE:
-        return f"its time is after {written:%Y-%m-%dT%H:%M:%SZ}, when the file was written"
-    return None
+        why = f"it was made on {survey.date} and lies under date={survey.file.date}"
+    elif uptime is not None and uptime < 0.0:
+        why = "the machine says that it has not started yet"
+    elif survey.time > now + CLOCK_TOLERANCE:
+        why = f"its time, {survey.time:%Y-%m-%dT%H:%M:%SZ}, is yet to come"
+    elif written is not None and survey.time > written + CLOCK_TOLERANCE:
+        why = f"its time is after {written:%Y-%m-%dT%H:%M:%SZ}, when the file was written"
+    return None if why is None else (Reason.CLOCK, why)
 
 
 def _steady(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
-    """Of one machine, by time: those whose uptime fits with the newest's clock.
+    """Of each machine those whose uptime fits with the next survey's clock.
 
     Between two surveys a machine ran on, or started anew after the first. If it says
     neither, its clock was set in between, and the older time is not believed.
     """
-    kept: list[Survey] = []
-    for survey in reversed(surveys):
-        newer = kept[-1] if kept else None
+    next_of: dict[str, Survey] = {}
+    kept = []
+    for survey in sorted(surveys, key=_age, reverse=True):
+        newer = next_of.get(survey.machine)
         if newer is None or _fits_before(survey, newer):
+            next_of[survey.machine] = survey
             kept.append(survey)
         else:
             why = "its uptime does not fit with that of the machine's next survey: a clock was set"
@@ -719,34 +670,6 @@ def _one_a_day(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
     return list(kept.values())
 
 
-def _countable(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
-    """Those whose sums an engine can hold: the largest machines would be too much for it."""
-    sizes: dict[str, int] = defaultdict(int)
-    for survey in surveys:
-        ram = survey.facts["ram_bytes"] or RAM_UNKNOWN
-        sizes[survey.machine] = max(sizes[survey.machine], ram)
-    kept, fitting = [], _fitting(sizes)
-    for survey in surveys:
-        if survey.machine in fitting:
-            kept.append(survey)
-        else:
-            most = FLEET_RAM_MAX >> 50
-            why = f"with it all machines would have more than {most} PiB of RAM"
-            _leave(catalogue, survey, Reason.VALUES, why)
-    return kept
-
-
-def _fitting(sizes: dict[str, int]) -> set[str]:
-    """The smallest machines, as many as are within the bound together."""
-    fitting, sum_of = set(), 0
-    for machine, ram in sorted(sizes.items(), key=lambda item: (item[1], item[0])):
-        sum_of += ram
-        if sum_of > FLEET_RAM_MAX:
-            break
-        fitting.add(machine)
-    return fitting
-
-
 def _leave_for(
     catalogue: Catalogue, survey: Survey, other: Survey, reason: Reason, why: str
 ) -> None:
@@ -755,7 +678,20 @@ def _leave_for(
     if one != two:
         reason = Reason.SAME_ID
         why = f"hosts {one} and {two} have one machine id: give a clone its own /etc/machine-id"
-    _leave(catalogue, survey, reason, why)
+    catalogue.leave(survey, reason, why)
+
+
+def _countable(surveys: list[Survey]) -> Callable[[Survey], Flaw]:
+    """Whether an engine can hold the sums: of the smallest machines, as many as fit."""
+    sizes: dict[str, int] = defaultdict(int)
+    for survey in surveys:
+        ram = survey.facts["ram_bytes"] or RAM_UNKNOWN
+        sizes[survey.machine] = max(sizes[survey.machine], ram)
+    order = sorted(sizes, key=lambda machine: (sizes[machine], machine))
+    sums = itertools.accumulate(sizes[machine] for machine in order)
+    fitting = {one for one, sum_of in zip(order, sums, strict=True) if sum_of <= FLEET_RAM_MAX}
+    why = f"with it all machines would have more than {FLEET_RAM_MAX >> 50} PiB of RAM"
+    return lambda survey: None if survey.machine in fitting else (Reason.VALUES, why)
 
 
 def verify(place: Place, stored: StoredFile) -> LeftOut | None:

@@ -441,7 +441,7 @@ def left_out(found: Iterable[LeftOut]) -> list[Block]:
     counts = Counter(one.reason for one in found)
     heads = [Column("left out for", False), Column("times"), Column("what it is", False)]
     rows = [
-        [reason.value, units.count(count), reason.meaning]
+        [str(reason.value), units.count(count), reason.meaning]
         for reason, count in sorted(counts.items(), key=lambda item: item[0].value)
     ]
     named = [f"{_short(one)}: {one.reason.value}: {one.why}" for one in found[:LEFT_OUT_SHOWN]]

@@ -42,6 +42,8 @@ MACHINE_COLUMNS: dict[str, pa.DataType] = {
     "seconds": _D,
     "cpu_seconds": _D,
     "interrupted": pa.bool_(),
+    "selection": _T,
+    "processes_refused": _I,
     "sketch_size": _I,
     "rows": _I,
 }

@@ -81,7 +81,6 @@ def _bounds() -> dict[str, tuple[float, float]]:
     found["uptime_seconds"] = (-SECONDS_MAX, SECONDS_MAX)
     found["object_class"] = (0, CLASSES - 1)
     found |= dict.fromkeys(SIZE_COLUMNS, (0, BYTES_MAX >> 12))
-    found["processes_refused"] = (0, PAGES_MAX)
     return found
 
 
