@@ -178,7 +178,7 @@ def test_text_fits_80_columns(report):
 
 
 class Page(HTMLParser):
-    void = frozenset({"meta", "br", "img", "path", "use", "rect", "line"})
+    void = frozenset({"meta", "br", "img", "path", "use", "rect", "line", "wbr"})
 
     def __init__(self):
         super().__init__()

@@ -50,8 +50,8 @@ _STYLE: Any = {
     "axes.axisbelow": True,
     "legend.frameon": False,
 }
-WIDTH = 8.6
-NAME_WIDTH = 28
+WIDTH = 6.6
+NAME_WIDTH = 22
 
 
 def bars(plot: Bars) -> str:
@@ -60,13 +60,12 @@ def bars(plot: Bars) -> str:
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(WIDTH, 1.2 + 0.16 * count), layout="constrained")
         axes = figure.subplots()
-        for at, series in enumerate(plot.series):
+        for at, (series, found) in enumerate(plot.series.items()):
             places = [group * (len(plot.series) + 1) + at for group in range(len(plot.names))]
-            values = [value or 0.0 for value in plot.values[at]]
-            ends = plot.ends[at]
+            values = [one.value for one in found]
             lengths = [
-                [max(value - low, 0.0) for value, (low, _) in zip(values, ends, strict=True)],
-                [max(high - value, 0.0) for value, (_, high) in zip(values, ends, strict=True)],
+                [one.value - one.low for one in found],
+                [one.high - one.value for one in found],
             ]
             axes.barh(
                 places,
@@ -85,7 +84,7 @@ def bars(plot: Bars) -> str:
         axes.xaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
         axes.set_xlabel(plot.axis)
         axes.grid(axis="x")
-        figure.legend(loc="outside upper center", ncols=4)
+        figure.legend(loc="outside upper center", ncols=2)
         return _svg(figure, plot.caption)
 
 
@@ -97,14 +96,14 @@ def lines(plot: Lines) -> str:
         for at, (name, values) in enumerate(plot.series.items()):
             colour = _SERIES[at % len(_SERIES)]
             axes.plot(range(len(values)), values, marker="o", color=colour, label=inert(name))
-        step = max(1, len(plot.days) // 8)
+        step = max(1, len(plot.days) // 5)
         axes.set_xticks(range(0, len(plot.days), step), plot.days[::step])
         axes.set_ylim(bottom=0.0)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
         axes.set_ylabel(plot.axis)
         axes.set_xlabel("day")
         axes.grid(axis="y")
-        figure.legend(loc="outside upper center", ncols=4)
+        figure.legend(loc="outside upper center", ncols=2)
         return _svg(figure, plot.caption)
 
 

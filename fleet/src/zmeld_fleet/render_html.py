@@ -6,6 +6,7 @@ The colours and the look are those of crates/zmeld-report.
 
 from __future__ import annotations
 
+import re
 from html import escape
 
 from zmeld_fleet import plots
@@ -46,15 +47,19 @@ table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:.6rem 0}
 .caption{color:var(--quiet);margin:.6rem 0 .3rem}
 th,td{padding:.25rem .9rem .25rem 0;text-align:left;border-bottom:1px solid var(--line)}
 th{font-weight:600;color:var(--quiet)}
-.n{text-align:right;white-space:nowrap}td:not(.n){overflow-wrap:anywhere;min-width:6rem}
+.n{text-align:right;white-space:nowrap}td{overflow-wrap:break-word}
 pre{background:var(--raised);padding:.8rem 1rem;overflow-x:auto;border-radius:6px}
 .note{background:var(--raised);border-left:4px solid var(--quiet);padding:.6rem 1rem}
 .Advice{border-color:var(--good)}.Warning{border-color:var(--warning)}
-figure{margin:1rem 0}figure{overflow-x:auto}figure svg{width:100%;min-width:26rem;height:auto}
+figure{margin:1rem 0}figure svg{width:100%;max-width:46rem;height:auto}
 figcaption{color:var(--quiet)}
 nav ul{columns:16rem;padding-left:1.1rem}a{color:var(--c0)}
-@media (max-width:40rem){td:not(.n){min-width:0}.n{white-space:normal}th,td{padding-right:.5rem}
-pre{white-space:pre-wrap;overflow-wrap:anywhere}}
+@media (max-width:40rem){table,tbody{display:block}thead{display:none}
+tr{display:block;padding:.4rem 0;border-bottom:1px solid var(--line)}
+td,.n{display:flex;justify-content:space-between;gap:1rem;padding:0;border:0;text-align:right}
+td::before{content:attr(data-head);color:var(--quiet);text-align:left;white-space:normal}
+td:first-child{display:block;font-weight:600;text-align:left}td:first-child::before{content:none}
+td span{min-width:0}pre{white-space:pre-wrap;overflow-wrap:break-word}}
 @media print{body{max-width:none}pre{white-space:pre-wrap}}
 """
 
@@ -114,14 +119,17 @@ def _block(block: Block) -> str:
 
 
 def _table(table: Table) -> str:
-    kinds = [' class="n"' if column.number else "" for column in table.columns]
-    heads = "".join(
-        f'<th scope="col"{kind}>{_text(column.head)}</th>'
-        for kind, column in zip(kinds, table.columns, strict=True)
+    kinds = [""] * len(table.texts) + [' class="n"'] * len(table.numbers)
+    heads = [_text(head) for head in table.heads]
+    top = "".join(
+        f'<th scope="col"{kind}>{head}</th>' for kind, head in zip(kinds, heads, strict=True)
     )
     rows = "".join(
         "<tr>"
-        + "".join(f"<td{k}>{_text(cell)}</td>" for k, cell in zip(kinds, row, strict=True))
+        + "".join(
+            f'<td{kind} data-head="{head}"><span>{_folding(cell)}</span></td>'
+            for kind, head, cell in zip(kinds, heads, row, strict=True)
+        )
         + "</tr>"
         for row in table.rows
     )
@@ -129,8 +137,13 @@ def _table(table: Table) -> str:
     said = _text(table.caption)
     caption = f'<p class="caption">{said}</p>' if said else ""
     label = f' aria-label="{said}"' if said else ""
-    body = f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody>"
+    body = f"<thead><tr>{top}</tr></thead><tbody>{rows}</tbody>"
     return f'{caption}<div class="scroll"><table{label}>{body}</table></div>'
+
+
+def _folding(text: str) -> str:
+    """Where long names have parts they may be folded, and nowhere else."""
+    return re.sub(r"(?<=[^ ])([/._:@])(?=[^ ])", r"\1<wbr>", _text(text))
 
 
 def _figure(plot: Bars | Lines) -> str:
