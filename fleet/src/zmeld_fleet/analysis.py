@@ -7,6 +7,7 @@ so that every engine gives the same result to the last bit.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -178,7 +179,20 @@ def analyse(
 ) -> Report:
     """The whole report."""
     current = catalogue.current
-    report = _heading(catalogue, engine, by, current)
+    report = Report(
+        place=catalogue.place.shown,
+        engine=engine.name,
+        by=by or "distribution, RAM, architecture",
+        page_size=catalogue.page_size,
+        key_id=catalogue.key_id,
+        files_seen=catalogue.files_seen,
+        surveys_seen=catalogue.surveys_seen,
+        surveys_used=len(catalogue.surveys),
+        machines=len(current),
+        synthetic=sum(SYNTHETIC in survey.labels for survey in current),
+        left_out=catalogue.left_out,
+        bound_share=1.0,
+    )
     if not current:
         return report
     if by is not None:
@@ -186,23 +200,27 @@ def analyse(
     with rows_read(catalogue, engine, catalogue.surveys) as table:
         sums = _sums(engine, table)
     report.days = _days(catalogue, sums)
-    kinds = sorted({kind_of(survey, by) for survey in current})
-    bounds = _bounds(current, sums, by, contents_max)
-    report.bound_share = sampled(bounds.fleet)
-    with rows_read(catalogue, engine, current) as table:
-        answers = _ask(engine, table, _chosen(current, by, kinds, bounds), bounds)
-    cross = _Cross(answers, bounds, catalogue.page_size)
     grouped: dict[str, list[Survey]] = defaultdict(list)
     for survey in current:
         grouped[kind_of(survey, by)].append(survey)
-    report.kinds = [
-        _kind(name, at, grouped[name], sums, cross, catalogue) for at, name in enumerate(kinds)
-    ]
-    report.fleet, report.between_kinds = _fleet(current, sums, cross, catalogue, len(kinds))
-    report.names = _names(answers["names"], catalogue.page_size)
-    report.standouts = _standouts(
-        current, by, sums, answers["surveys"], bounds, catalogue.page_size
-    )
+    kinds = sorted(grouped)
+    bounds = _bounds(grouped, sums, contents_max)
+    report.bound_share = sampled(bounds.fleet)
+    with rows_read(catalogue, engine, current) as table:
+        answers = _ask(engine, table, _chosen(grouped, bounds), bounds)
+    page, sizes = catalogue.page_size, answers["sizes"]
+    of_kinds: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for row in answers["kinds"]:
+        of_kinds[row["kind"]].append(row)
+    for at, name in enumerate(kinds):
+        tallies = Tallies(of_kinds[at], sampled(bounds.kinds[name]), sizes, page)
+        report.kinds.append(_kind(name, grouped[name], sums, tallies))
+    tallies = Tallies(answers["fleet"], sampled(bounds.fleet), sizes, page)
+    report.fleet = _kind("all machines", current, sums, tallies)
+    between = Tally(lambda row: int(row["kinds"]) - 1, len(kinds) - 1)
+    report.between_kinds = tallies.of(between)
+    report.names = _names(answers["names"], page)
+    report.standouts = _standouts(grouped, sums, answers["surveys"], bounds, page)
     return report
 
 
@@ -219,25 +237,6 @@ def rows_read(catalogue: Catalogue, engine: Engine, surveys: list[Survey]) -> It
             rows = engine.read([where[path]])
             parts.append(rows.filter(rows.survey.isin(chosen)))
         yield expressions.united(parts)
-
-
-def _heading(
-    catalogue: Catalogue, engine: Engine, by: str | None, current: list[Survey]
-) -> Report:
-    return Report(
-        place=catalogue.place.shown,
-        engine=engine.name,
-        by=by or "distribution, RAM, architecture",
-        page_size=catalogue.page_size,
-        key_id=catalogue.key_id,
-        files_seen=catalogue.files_seen,
-        surveys_seen=catalogue.surveys_seen,
-        surveys_used=len(catalogue.surveys),
-        machines=len(current),
-        synthetic=sum(SYNTHETIC in survey.labels for survey in current),
-        left_out=catalogue.left_out,
-        bound_share=1.0,
-    )
 
 
 Sums = dict[str, dict[str, Any]]
@@ -270,42 +269,30 @@ class Bounds:
         return max(self.surveys.values())
 
 
-def _bounds(current: list[Survey], sums: Sums, by: str | None, contents_max: int) -> Bounds:
-    theta = {survey.survey: _theta(sums, survey) for survey in current}
-    rows = math.fsum(
-        sampled(theta[survey.survey]) * (sums.get(survey.survey, {}).get("distinct") or 0)
-        for survey in current
-    )
+def _bounds(grouped: dict[str, list[Survey]], sums: Sums, contents_max: int) -> Bounds:
+    limit, distinct, rows = THETA_ALL, 0.0, 0.0
+    theta: dict[str, int] = {}
+    for survey in itertools.chain(*grouped.values()):
+        own = sums.get(survey.survey, {})
+        known = own.get("theta")
+        theta[survey.survey] = THETA_ALL if known is None else known
+        distinct += own.get("distinct") or 0
+        rows += sampled(theta[survey.survey]) * (own.get("distinct") or 0)
     if rows > contents_max:
-        distinct = math.fsum(
-            sums.get(survey.survey, {}).get("distinct") or 0 for survey in current
-        )
         limit = bound_of(contents_max / distinct)
-        theta = {survey: min(own, limit) for survey, own in theta.items()}
-    kinds: dict[str, int] = {}
-    for survey in current:
-        kind = kind_of(survey, by)
-        kinds[kind] = min(kinds.get(kind, THETA_ALL), theta[survey.survey])
-    return Bounds(theta, kinds, min(kinds.values()))
+    surveys = {survey: min(own, limit) for survey, own in theta.items()}
+    kinds = {name: min(surveys[survey.survey] for survey in own) for name, own in grouped.items()}
+    return Bounds(surveys, kinds, min(kinds.values()))
 
 
-def _theta(sums: Sums, survey: Survey) -> int:
-    theta = sums.get(survey.survey, {}).get("theta")
-    return THETA_ALL if theta is None else int(theta)
-
-
-def _chosen(current: list[Survey], by: str | None, kinds: list[str], bounds: Bounds) -> pa.Table:
-    number = {name: at for at, name in enumerate(kinds)}
-    names = [kind_of(survey, by) for survey in current]
-    return pa.table(
-        {
-            "survey": pa.array([survey.survey for survey in current], pa.string()),
-            "kind": pa.array([number[name] for name in names], pa.int64()),
-            "survey_bound": pa.array([bounds.surveys[s.survey] for s in current], pa.int64()),
-            "kind_bound": pa.array([bounds.kinds[name] for name in names], pa.int64()),
-            "fleet_bound": pa.array([bounds.fleet] * len(current), pa.int64()),
-        }
-    )
+def _chosen(grouped: dict[str, list[Survey]], bounds: Bounds) -> pa.Table:
+    rows = [
+        (survey.survey, at, bounds.surveys[survey.survey], bounds.kinds[name], bounds.fleet)
+        for at, (name, own) in enumerate(sorted(grouped.items()))
+        for survey in own
+    ]
+    names = ("survey", "kind", "survey_bound", "kind_bound", "fleet_bound")
+    return pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
 
 
 def _ask(engine: Engine, table: ir.Table, chosen: pa.Table, bounds: Bounds) -> dict[str, Any]:
@@ -367,27 +354,19 @@ class Tally:
     most: int
 
 
-class _Cross:
-    """What contents that stand in several places come to."""
+@dataclass(frozen=True)
+class Tallies:
+    """Contents that stand in several places, by how many hold them and by their class."""
 
-    def __init__(self, answers: dict[str, Any], bounds: Bounds, page_size: int) -> None:
-        self._bounds = bounds
-        self._page_size = page_size
-        self._kinds: dict[int, list[dict[str, Any]]] = defaultdict(list)
-        for row in answers["kinds"]:
-            self._kinds[row["kind"]].append(row)
-        self._fleet: list[dict[str, Any]] = answers["fleet"]
-        self._sizes: Sizes = answers["sizes"]
+    rows: list[dict[str, Any]]
+    share: float
+    """Of all contents those that are in the sample."""
+    sizes: Sizes
+    page_size: int
 
-    def of_kind(self, at: int, name: str, tally: Tally, codec: str | None) -> Estimate:
-        """Over the contents of a kind: pages, or bytes in a codec's pool."""
-        share = sampled(self._bounds.kinds[name])
-        return estimate_tally(self._kinds[at], tally, codec, share, self._sizes, self._page_size)
-
-    def of_fleet(self, tally: Tally, codec: str | None) -> Estimate:
-        """Over all contents."""
-        share = sampled(self._bounds.fleet)
-        return estimate_tally(self._fleet, tally, codec, share, self._sizes, self._page_size)
+    def of(self, tally: Tally, codec: str | None = None) -> Estimate:
+        """What they come to: pages, or bytes in a codec's pool."""
+        return estimate_tally(self.rows, tally, codec, self.share, self.sizes, self.page_size)
 
 
 def estimate_tally(
@@ -425,45 +404,13 @@ def _between_machines(row: dict[str, Any]) -> int:
     return int(row["machines"]) - 1
 
 
-def _kind(
-    name: str,
-    at: int,
-    surveys: list[Survey],
-    sums: Sums,
-    cross: _Cross,
-    catalogue: Catalogue,
-) -> Kind:
-    def tally(asked: Tally, codec: str | None) -> Estimate:
-        return cross.of_kind(at, name, asked, codec)
-
-    return _summary(name, surveys, sums, tally, catalogue, cross._bounds.kinds[name])
-
-
 def _moment(time: datetime) -> str:
     """Whole seconds of UTC."""
     return time.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _fleet(
-    current: list[Survey], sums: Sums, cross: _Cross, catalogue: Catalogue, kinds: int
-) -> tuple[Kind, Estimate]:
-    bound = cross._bounds.fleet
-    fleet = _summary("all machines", current, sums, cross.of_fleet, catalogue, bound)
-    between = Tally(lambda row: int(row["kinds"]) - 1, kinds - 1)
-    return fleet, cross.of_fleet(between, None)
-
-
-def _summary(
-    name: str,
-    surveys: list[Survey],
-    sums: Sums,
-    tally: Callable[[Tally, str | None], Estimate],
-    catalogue: Catalogue,
-    bound: int,
-) -> Kind:
+def _kind(name: str, surveys: list[Survey], sums: Sums, tallies: Tallies) -> Kind:
     parts = [sums[s.survey] for s in surveys if s.survey in sums]
-    page = catalogue.page_size
-    pages = _sum(parts, "pages")
     contents = float(_content_pages(parts))
     owners = Tally(_between_owners, sum(max(part["owners"] - 1, 0) for part in parts))
     machines = Tally(_between_machines, max(len(parts) - 1, 0))
@@ -473,18 +420,18 @@ def _summary(
         machines=len(surveys),
         synthetic=sum(SYNTHETIC in survey.labels for survey in surveys),
         ram_bytes=sum(survey.facts["ram_bytes"] or 0 for survey in surveys),
-        pages=pages,
+        pages=_sum(parts, "pages"),
         pages_zero=_sum(parts, "pages_zero"),
         pages_same=_sum(parts, "pages_same"),
         pages_swapped=_sum(parts, "pages_swapped"),
         owners=_sum(parts, "owners"),
-        share_sampled=sampled(bound),
+        share_sampled=tallies.share,
         duplicates=Duplicates(
             within_owners=_within_owners(parts).within(0.0, contents),
-            between_owners=tally(owners, None).within(0.0, contents),
-            between_machines=tally(machines, None).within(0.0, contents),
+            between_owners=tallies.of(owners).within(0.0, contents),
+            between_machines=tallies.of(machines).within(0.0, contents),
         ),
-        setups=setups(parts, page, lambda codec: tally(owners, codec)),
+        setups=setups(parts, tallies.page_size, lambda codec: tallies.of(owners, codec)),
         compressed_swap=sum(swap not in (None, "none") for swap in swaps),
         oldest=_moment(min(survey.time for survey in surveys)),
         newest=_moment(max(survey.time for survey in surveys)),
@@ -563,17 +510,8 @@ def _days(catalogue: Catalogue, sums: Sums) -> list[Day]:
 
 
 def _names(rows: list[dict[str, Any]], page_size: int) -> list[Name]:
-    return sorted(
-        (_name(_as_whole(row), page_size) for row in rows),
-        key=lambda name: (-name.gains.value, name.kind, name.name),
-    )
-
-
-def _as_whole(row: dict[str, Any]) -> dict[str, Any]:
-    texts = ("owner_kind", "name")
-    return {
-        key: str(value or "–") if key in texts else int(value or 0) for key, value in row.items()
-    }
+    names = [_name(_as_integers(row), page_size) for row in rows]
+    return sorted(names, key=lambda name: (-name.gains.value, name.kind, name.name))
 
 
 def _name(row: dict[str, Any], page_size: int) -> Name:
@@ -585,8 +523,8 @@ def _name(row: dict[str, Any], page_size: int) -> Name:
     distinct = around(float(row["distinct"]), float(row["distinct_half"]))
     twins = distinct.taken_from(float(contents)).scaled(1.0 / max(contents, 1))
     return Name(
-        kind=row["owner_kind"],
-        name=row["name"],
+        kind=row["owner_kind"] or "–",
+        name=row["name"] or "–",
         surveys=row["surveys"],
         owners=row["owners"],
         pages=row["pages"],
@@ -603,22 +541,19 @@ Measure = Callable[[Survey, dict[str, Any]], "Value | None"]
 
 
 def _standouts(
-    current: list[Survey],
-    by: str | None,
+    grouped: dict[str, list[Survey]],
     sums: Sums,
     shared: list[dict[str, Any]],
     bounds: Bounds,
     page_size: int,
 ) -> list[Standout]:
-    groups: dict[str, list[Survey]] = defaultdict(list)
-    for survey in current:
-        if survey.survey in sums:
-            groups[kind_of(survey, by)].append(survey)
     asked: list[tuple[str, str, list[Survey]]] = []
     samples: list[outliers.Sample] = []
-    for kind, surveys in sorted(groups.items()):
-        for measure, of in _measures(shared, bounds, page_size).items():
-            values = [(of(survey, sums[survey.survey]), survey) for survey in surveys]
+    measures = _measures(shared, bounds, page_size)
+    for kind, surveys in sorted(grouped.items()):
+        counted = [survey for survey in surveys if survey.survey in sums]
+        for measure, of in measures.items():
+            values = [(of(survey, sums[survey.survey]), survey) for survey in counted]
             known = [(value, survey) for value, survey in values if value is not None]
             asked.append((kind, measure, [survey for _, survey in known]))
             samples.append(outliers.Sample(*np.array([v for v, _ in known]).reshape(-1, 2).T))
