@@ -20,7 +20,6 @@ from pathlib import Path
 
 import unions
 from unions import Hash, Sketch
-
 from zmeld_fleet.estimate import Estimate
 from zmeld_fleet.schema import FOLDER, THETA_ALL
 
