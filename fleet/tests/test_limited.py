@@ -64,6 +64,6 @@ def test_a_footer_that_says_less_than_its_pages_unpack_to_is_not_believed(
 
 
 def test_a_process_that_ends_costs_its_call_alone():
-    with pytest.raises(limited.LimitError):
+    with pytest.raises(MemoryError):
         limited.limited(os._exit, 0, 1)
     assert limited.limited(abs, 0, -3) == 3

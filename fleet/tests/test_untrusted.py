@@ -17,7 +17,17 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from made import GIB, NOON, Machine, Owner, owner_row, program, read_rows, table_of, write
-from zmeld_fleet import analysis, catalogue, cli, metrics, packing, places, reporting, schema
+from zmeld_fleet import (
+    analysis,
+    catalogue,
+    cli,
+    metrics,
+    packing,
+    places,
+    reporting,
+    schema,
+    validity,
+)
 from zmeld_fleet.analysis import Standout
 from zmeld_fleet.estimate import exact
 from zmeld_fleet.validity import FLEET_RAM_MAX, RAM_MAX
@@ -276,7 +286,7 @@ def test_a_pack_that_would_not_count_costs_no_survey(tmp_path, capsys, monkeypat
     def look_again(place, stored):
         if stored.name.startswith(schema.PACKED_PREFIX):
             path = stored.path
-            return catalogue.LeftOut(path, None, catalogue.Reason.VALUES, "too few bytes")
+            return catalogue.LeftOut(path, None, validity.Reason.VALUES, "too few bytes")
         return real(place, stored)
 
     monkeypatch.setattr(packing, "look", look_again)

@@ -15,14 +15,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
-from enum import Enum
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from zmeld_fleet.limited import LimitError, each, limited
+from zmeld_fleet.limited import each, limited
 from zmeld_fleet.places import Place, StoredFile
 from zmeld_fleet.schema import (
     COLUMNS,
@@ -40,16 +39,19 @@ from zmeld_fleet.validity import (
     CONTENT_ROWS_MAX,
     FACT_ROWS_MAX,
     FLEET_RAM_MAX,
-    LABELS_MAX,
     RAM_UNKNOWN,
     FlawError,
-    Owners,
+    Reason,
     check_contents,
     check_facts,
+    check_labels,
+    check_machines,
+    check_owners,
     check_rows,
     check_size,
     check_values,
     is_content,
+    rows_about,
 )
 from zmeld_fleet.words import inert, listed, plural
 from zmeld_fleet.writing import MAGIC, digest_of
@@ -66,39 +68,6 @@ UTC = ("UTC", "Etc/UTC", "+00:00")
 """What writers call it."""
 SYNTHETIC = "zmeld.synthetic"
 """The label of a machine that was made up."""
-
-
-class Reason(Enum):
-    """Why something is left out: its name, and the same for people, of one or of many."""
-
-    meaning: str
-
-    def __new__(cls, value: str, meaning: str) -> Reason:
-        """The name is its value."""
-        made = object.__new__(cls)
-        made._value_, made.meaning = value, meaning
-        return made
-
-    UNREADABLE = "unreadable", "refused by the system or the store, as to who may not read it"
-    TRUNCATED = "truncated", "cut off"
-    NOT_PARQUET = "not-parquet", "something else than Parquet"
-    DAMAGED = "damaged", "broken: its bytes make no sense"
-    VERSION = "version", "another version of the format"
-    COLUMNS = "columns", "columns that are missing, or are others"
-    ROWS = "rows", "another number of rows than it says"
-    DIGEST = "digest", "its bytes were changed after it was written"
-    KEY = "key", "made with another key"
-    PAGE_SIZE = "page-size", "another size of pages"
-    CLOCK = "clock", "a time that cannot be right"
-    SUPERSEDED = "superseded", "surveyed again on that day"
-    TWICE = "twice", "the same survey in two files"
-    INTERRUPTED = "interrupted", "stopped before everything was read"
-    SELECTION = "selection", "of some processes only"
-    PARTIAL = "partial", "processes were refused to it"
-    SKETCH = "sketch", "sketches far smaller than most"
-    SAME_ID = "same-id", "two hosts with one machine id"
-    VALUES = "values", "it says what cannot be true"
-    NAME = "name", "a name that no survey has"
 
 
 Flaw = tuple[Reason, str] | None
@@ -276,62 +245,73 @@ def _refusal(error: Exception) -> str:
 
 def look(place: Place, stored: StoredFile) -> FileContents | LeftOut:
     """One file: what it says, or why it cannot be used."""
-
-    def left(reason: Reason, why: object) -> LeftOut:
-        return LeftOut(inert(stored.path), None, reason, inert(why))
-
     if not stored.is_named_well:
         why = "names are date=YYYY-MM-DD/*.parquet of letters, digits, dots, - and _"
-        return left(Reason.NAME, why)
+        return LeftOut(inert(stored.path), None, Reason.NAME, why)
     try:
         opened = place.open(stored.path)
     except Exception as error:  # An object store's refusals have no number.
-        return left(Reason.UNREADABLE, _refusal(error))
+        return LeftOut(inert(stored.path), None, Reason.UNREADABLE, inert(_refusal(error)))
     try:
         with opened as file:
-            flaw = _magic(file)
-        return left(*flaw) if flaw else limited(_look, stored.size, place, stored)
-    except LimitError as error:
-        return left(Reason.VALUES, error)
+            _check_magic(file)
+        return limited(_look, stored.size, place, stored)
     except Exception as error:
-        return left(*_broken(error))
+        return _flawed(stored, error)
 
 
 def _look(place: Place, stored: StoredFile) -> FileContents | LeftOut:
-    def left(reason: Reason, why: object) -> LeftOut:
-        return LeftOut(inert(stored.path), None, reason, inert(why))
-
     try:
         with place.open(stored.path) as file:
             parquet = _opened(file)
-            flaw = _foreign(parquet) or _missing_columns(parquet.schema_arrow)
-            flaw = flaw or _damaged(parquet.metadata, file)
-            if flaw is not None:
-                return left(*flaw)
-            found = _Rows(parquet, stored.size)
-            found.read()
+            names = parquet.schema_arrow.names
+            _check_version(parquet)
+            _check_columns(parquet.schema_arrow)
+            _check_digest(parquet.metadata, file)
+            surveys = _surveys(stored, _facts(parquet, stored.size))
+            said = sum(survey.facts["rows"] or 0 for survey in surveys)
             rows = parquet.metadata.num_rows
-            extras = frozenset(parquet.schema_arrow.names) - COLUMNS.keys()
+            if said != rows:
+                has = plural(rows, "row", "rows")
+                raise FlawError(f"it has {has} and says {said}", Reason.ROWS)
     except MemoryError:
         raise
-    except FlawError as error:
-        return left(Reason.VALUES, error)
     except Exception as error:  # Whatever is wrong with it, the other files count.
-        return left(*_broken(error))
-    surveys, flaw = _surveys(found, stored)
-    if flaw is not None:
-        return left(*flaw)
-    said = sum(survey.facts["rows"] or 0 for survey in surveys)
-    if said != rows:
-        return left(Reason.ROWS, f"it has {plural(rows, 'row', 'rows')} and says {said}")
-    return FileContents(stored, extras, surveys)
+        return _flawed(stored, error)
+    return FileContents(stored, frozenset(names) - COLUMNS.keys(), surveys)
 
 
-def _broken(error: Exception) -> tuple[Reason, str]:
+def verify(place: Place, stored: StoredFile) -> LeftOut | None:
+    """Reads all of a file, and believes no footer: for when an engine could not."""
+    try:
+        return limited(_verify, stored.size, place, stored)
+    except MemoryError as error:
+        return _flawed(stored, error)
+
+
+def _verify(place: Place, stored: StoredFile) -> LeftOut | None:
+    try:
+        with place.open(stored.path) as file:
+            parquet = pq.ParquetFile(file)
+            for at in range(parquet.num_row_groups):
+                check_size(parquet.metadata.row_group(at), CONTENT_ROWS_MAX)
+                parquet.read_row_group(at, use_threads=False).validate(full=True)
+            _facts(_opened(file), stored.size, believe=False)
+    except (FlawError, pa.ArrowException, OSError, ValueError, EOFError) as error:
+        return _flawed(stored, error)
+    return None
+
+
+def _flawed(stored: StoredFile, error: Exception) -> LeftOut:
     """What the system refuses has a number; what pyarrow cannot make sense of has none."""
-    if isinstance(error, OSError) and error.errno is not None:
-        return Reason.UNREADABLE, _refusal(error)
-    return Reason.DAMAGED, inert(error)
+    reason, why = Reason.DAMAGED, str(error)
+    if isinstance(error, FlawError):
+        reason = error.reason
+    elif isinstance(error, MemoryError):
+        reason = Reason.VALUES
+    elif isinstance(error, OSError) and error.errno is not None:
+        reason, why = Reason.UNREADABLE, _refusal(error)
+    return LeftOut(inert(stored.path), None, reason, inert(why))
 
 
 def _opened(file: pa.NativeFile) -> pq.ParquetFile:
@@ -346,78 +326,76 @@ def _opened(file: pa.NativeFile) -> pq.ParquetFile:
     return pq.ParquetFile(file, metadata=metadata, read_dictionary=texts)
 
 
-def _magic(file: pa.NativeFile) -> Flaw:
+def _check_magic(file: pa.NativeFile) -> None:
     size = file.size()
     if size < 12:
         said = plural(size, "byte is", "bytes are")
-        return Reason.TRUNCATED, f"{said} no Parquet file"
+        raise FlawError(f"{said} no Parquet file", Reason.TRUNCATED)
     head = file.read_at(4, 0)
     tail = file.read_at(4, size - 4)
     if head == MAGIC and tail != MAGIC:
-        return Reason.TRUNCATED, "it begins as Parquet and has no end"
+        raise FlawError("it begins as Parquet and has no end", Reason.TRUNCATED)
     if head == ENCRYPTED == tail:
-        return Reason.NOT_PARQUET, "it is encrypted as a whole, which no survey is"
+        raise FlawError("it is encrypted as a whole, which no survey is", Reason.NOT_PARQUET)
     if head != MAGIC:
-        return Reason.NOT_PARQUET, "it does not begin as Parquet does"
-    return None
+        raise FlawError("it does not begin as Parquet does", Reason.NOT_PARQUET)
 
 
-def _damaged(metadata: pq.FileMetaData, file: pa.NativeFile) -> Flaw:
+def _check_digest(metadata: pq.FileMetaData, file: pa.NativeFile) -> None:
     """Whether the columns are as they were written, where the writer left a digest.
 
     It is not against forgery.
     """
     said = (metadata.metadata or {}).get(DIGEST)
     if said is None:
-        return None
+        return
     parts = re.fullmatch(rb"([0-9a-f]{8}) ([0-9]{1,18})", said)
     if parts is None:
-        return Reason.DIGEST, f"its digest is no digest: {inert(said[:40])}"
+        raise FlawError(f"its digest is no digest: {inert(said[:40])}", Reason.DIGEST)
     found = digest_of(file, int(parts[2]))
     if found != int(parts[1], 16):
-        return Reason.DIGEST, f"its columns have the digest {found:08x}, not {parts[1].decode()}"
-    return None
+        why = f"its columns have the digest {found:08x}, not {parts[1].decode()}"
+        raise FlawError(why, Reason.DIGEST)
 
 
-def _foreign(parquet: pq.ParquetFile) -> Flaw:
+def _check_version(parquet: pq.ParquetFile) -> None:
     """Another version may have other columns: so what it says it is comes first."""
     there = parquet.schema_arrow
     if "schema" not in there.names:
-        return Reason.VERSION, f"it has no column `schema`; read is {SCHEMA}"
+        raise FlawError(f"it has no column `schema`; read is {SCHEMA}", Reason.VERSION)
     if there.names.count("schema") > 1 or not _fits(there.field("schema").type, pa.string()):
-        return Reason.VERSION, f"its column `schema` is no text; read is {SCHEMA}"
-    if not parquet.metadata.num_row_groups or all(name in there.names for name in COLUMNS):
-        return None
-    check_size(parquet.metadata.row_group(0), CONTENT_ROWS_MAX)
-    first = parquet.read_row_group(0, columns=["schema"], use_threads=False)
-    check_values(first)
-    return _other_version(set(pc.unique(first["schema"].cast(pa.string())).to_pylist()))
+        raise FlawError(f"its column `schema` is no text; read is {SCHEMA}", Reason.VERSION)
+    if parquet.metadata.num_row_groups and not all(name in there.names for name in COLUMNS):
+        check_size(parquet.metadata.row_group(0), CONTENT_ROWS_MAX)
+        _check_schema(parquet.read_row_group(0, columns=["schema"], use_threads=False))
 
 
-def _other_version(versions: set[str]) -> Flaw:
-    foreign = sorted(versions - {SCHEMA})
-    if not foreign:
-        return None
-    return Reason.VERSION, f"its schema is {listed(foreign)}, read is {SCHEMA}"
+def _check_schema(table: pa.Table) -> None:
+    check_values(table.select(["schema"]))
+    foreign = {*pc.unique(table["schema"].cast(pa.string())).to_pylist()} - {SCHEMA}
+    if foreign:
+        raise FlawError(f"its schema is {listed(foreign)}, read is {SCHEMA}", Reason.VERSION)
 
 
-def _missing_columns(there: pa.Schema) -> Flaw:
-    names = set(there.names)
+def _check_columns(there: pa.Schema) -> None:
     known = {name.lower() for name in COLUMNS}
     extras = [name for name in there.names if name not in COLUMNS]
     alike = [name for name in extras if name.lower() in known]
     lowered = Counter(name.lower() for name in there.names)
     alike += [name for name, count in lowered.items() if count > 1]
+    missing = [name for name in COLUMNS if name not in there.names]
+    why = None
     if alike:
         # Engines that do not tell capitals from others would read one for the other.
-        return Reason.COLUMNS, f"two columns of one name: {listed(alike, 5)}"
-    if len(extras) > EXTRAS_MAX:
-        return Reason.COLUMNS, f"{len(extras)} columns that are unknown, {EXTRAS_MAX} are the most"
-    missing = [name for name in COLUMNS if name not in names]
-    if missing:
-        return Reason.COLUMNS, f"no column {', '.join(missing[:5])}"
-    wrong = [name for name, kind in COLUMNS.items() if not _fits(there.field(name).type, kind)]
-    return (Reason.COLUMNS, f"another type: {', '.join(wrong[:5])}") if wrong else None
+        why = f"two columns of one name: {listed(alike, 5)}"
+    elif len(extras) > EXTRAS_MAX:
+        why = f"{len(extras)} columns that are unknown, {EXTRAS_MAX} are the most"
+    elif missing:
+        why = f"no column {', '.join(missing[:5])}"
+    elif wrong := [n for n, kind in COLUMNS.items() if not _fits(there.field(n).type, kind)]:
+        why = f"another type: {', '.join(wrong[:5])}"
+    if why is not None:
+        raise FlawError(why, Reason.COLUMNS)
 
 
 def _fits(there: pa.DataType, wanted: pa.DataType) -> bool:
@@ -433,120 +411,60 @@ def _fits(there: pa.DataType, wanted: pa.DataType) -> bool:
 _TEXTS = [name for name, kind in COLUMNS.items() if pa.types.is_string(kind)]
 
 
-class _Rows:
-    """The rows about machines and labels, and whether all rows can be true."""
+def _facts(parquet: pq.ParquetFile, size: int, believe: bool = True) -> pa.Table:
+    """The rows about machines, labels, owners and sizes, if all rows can be true.
 
-    def __init__(self, parquet: pq.ParquetFile, size: int, believe: bool = True) -> None:
-        self._parquet = parquet
-        self._size = size
-        self._believe = believe
-        self._facts = 0
-        self._surveys: set[str] = set()
-        self._names = [
-            name
-            for name in parquet.schema_arrow.names
-            if name in COLUMNS and name not in CONTENT_COLUMNS
-        ]
-        self._owners = Owners()
-        self.versions: set[str] = set()
-        self.machines: list[dict[str, Any]] = []
-        self.labels: list[dict[str, Any]] = []
-
-    def read(self) -> None:
-        """Reads what is not contents; of those only the footer, where it says enough.
-
-        A footer that is not believed is held against all rows.
-        """
-        metadata = self._parquet.metadata
-        groups = range(metadata.num_row_groups)
-        check_rows(sum(metadata.row_group(at).num_rows for at in groups), self._size)
-        record = _leaves(metadata).get("record", 0)
-        contents = []
-        for at in groups:
-            has_contents, has_more = is_content(metadata.row_group(at), record)
-            most = FACT_ROWS_MAX if has_more else CONTENT_ROWS_MAX
-            check_size(metadata.row_group(at), most)
-            if has_contents or not self._believe:
-                contents.append(at)
-            if has_more or not self._believe:
-                self._read_group(at)
-        page = max((row["page_size"] or 0 for row in self.machines), default=0)
-        names = {row["survey"] for row in self.machines}
-        if self.versions <= {SCHEMA} and page and len(names) == len(self.machines):
-            only = names.pop() if len(names) == 1 else None
-            for at in contents:
-                check_contents(self._parquet, at, page, only, self._believe)
-
-    def _read_group(self, at: int) -> None:
-        table = self._parquet.read_row_group(at, columns=self._names, use_threads=False)
-        check_values(table.select(["schema"]))
-        self.versions |= set(pc.unique(table["schema"].cast(pa.string())).to_pylist())
-        if self.versions != {SCHEMA}:
-            return
-        record = table["record"].cast(pa.string())
-        table = table.filter(pc.not_equal(record, CONTENT))
-        record = record.filter(pc.not_equal(record, CONTENT))
-        check_values(table)
-        machines = table["survey"].filter(pc.equal(record, MACHINE)).to_pylist()
-        for survey in machines:
-            if survey in self._surveys:
-                raise FlawError(f"survey {survey} has two rows about its machine")
-            self._surveys.add(survey)
-        self._facts += len(table)
-        check_facts(self._facts, len(self._surveys), self._size)
-        facts = ["machine", "survey", "time", *MACHINE_COLUMNS]
-        for row in table.filter(pc.equal(record, MACHINE)).select(facts).to_pylist():
-            self.machines.append(row)
-            self._owners.add_machine(row["survey"], row)
-        labels = table.filter(pc.equal(record, LABEL))
-        if len(self.labels) + len(labels) > LABELS_MAX * len(self.machines):
-            raise FlawError(f"a survey has more than {LABELS_MAX} labels")
-        for name in ("label_name", "label_value"):
-            if labels[name].null_count:
-                raise FlawError(f"{name} is NULL in a row about a label")
-        self.labels += labels.select(["survey", "label_name", "label_value"]).to_pylist()
-        self._owners.check(table.filter(pc.equal(record, OWNER)))
+    Of contents only the footer is read, where it says enough. A footer that is not believed is
+    held against all rows.
+    """
+    metadata = parquet.metadata
+    groups = range(metadata.num_row_groups)
+    check_rows(sum(metadata.row_group(at).num_rows for at in groups), size)
+    names = [name for name in COLUMNS if name not in CONTENT_COLUMNS or name == "count"]
+    leaves = {metadata.schema.column(at).path: at for at in range(metadata.num_columns)}
+    found = [parquet.schema_arrow.empty_table().select(names)]
+    contents = []
+    for at in groups:
+        has_contents, has_more = is_content(metadata.row_group(at), leaves["record"])
+        check_size(metadata.row_group(at), FACT_ROWS_MAX if has_more else CONTENT_ROWS_MAX)
+        if has_contents or not believe:
+            contents.append(at)
+        if has_more or not believe:
+            table = parquet.read_row_group(at, columns=names, use_threads=False)
+            _check_schema(table)
+            table = table.filter(pc.not_equal(table["record"].cast(pa.string()), CONTENT))
+            check_values(table)
+            found.append(table)
+            check_facts(sum(map(len, found)), size)
+    facts = pa.concat_tables(found)
+    machines = rows_about(facts, MACHINE)
+    surveys = machines["survey"].to_pylist()
+    check_machines(surveys, size)
+    check_labels(rows_about(facts, LABEL), len(surveys))
+    check_owners(rows_about(facts, OWNER), machines)
+    page = max((size or 0 for size in machines["page_size"].to_pylist()), default=0)
+    if page:
+        for at in contents:
+            check_contents(parquet, at, page, surveys[0] if len(surveys) == 1 else None, believe)
+    return facts
 
 
-def _leaves(metadata: pq.FileMetaData) -> dict[str, int]:
-    """Where columns stand among those that hold values."""
-    return {metadata.schema.column(at).path: at for at in range(metadata.num_columns)}
-
-
-def _surveys(found: _Rows, stored: StoredFile) -> tuple[list[Survey], Flaw]:
-    foreign = _other_version(found.versions)
-    if foreign:
-        return [], foreign
-    labels: dict[str, dict[str, str]] = defaultdict(dict)
-    doubled: dict[str, set[str]] = defaultdict(set)
-    for row in found.labels:
-        own, name = labels[row["survey"]], row["label_name"]
-        if name in own:
-            doubled[row["survey"]].add(name)
-        own[name] = row["label_value"]
-    machines = {row["survey"]: row for row in found.machines}
-    if not machines:
-        return [], (Reason.VALUES, "no row says which machine it is")
-    incomplete = [
-        name
-        for name, row in machines.items()
-        if None in (row["rows"], row["key_id"], row["page_size"])
-    ]
-    if incomplete:
-        return [], (Reason.VALUES, f"survey {incomplete[0]} lacks rows, key or size of pages")
-    kept = {name: {key: row[key] for key in MACHINE_COLUMNS} for name, row in machines.items()}
-    return [
-        Survey(
-            name,
-            row["machine"],
-            row["time"],
-            stored,
-            kept[name],
-            labels.get(name, {}),
-            tuple(sorted(doubled.get(name, ()))),
-        )
-        for name, row in machines.items()
-    ], None
+def _surveys(stored: StoredFile, facts: pa.Table) -> list[Survey]:
+    labels: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for row in rows_about(facts, LABEL).to_pylist():
+        labels[row["survey"]].append((row["label_name"], row["label_value"]))
+    found = []
+    for row in rows_about(facts, MACHINE).to_pylist():
+        name, own = row["survey"], labels[row["survey"]]
+        if None in (row["rows"], row["key_id"], row["page_size"]):
+            raise FlawError(f"survey {name} lacks rows, key or size of pages")
+        said = {key: row[key] for key in MACHINE_COLUMNS}
+        counts = Counter(label for label, _ in own)
+        doubled = tuple(sorted(label for label, count in counts.items() if count > 1))
+        found.append(Survey(name, row["machine"], row["time"], stored, said, dict(own), doubled))
+    if not found:
+        raise FlawError("no row says which machine it is")
+    return found
 
 
 def _once(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
@@ -692,28 +610,3 @@ def _countable(surveys: list[Survey]) -> Callable[[Survey], Flaw]:
     fitting = {one for one, sum_of in zip(order, sums, strict=True) if sum_of <= FLEET_RAM_MAX}
     why = f"with it all machines would have more than {FLEET_RAM_MAX >> 50} PiB of RAM"
     return lambda survey: None if survey.machine in fitting else (Reason.VALUES, why)
-
-
-def verify(place: Place, stored: StoredFile) -> LeftOut | None:
-    """Reads all of a file, and believes no footer: for when an engine could not."""
-    try:
-        return limited(_verify, stored.size, place, stored)
-    except LimitError as error:
-        return LeftOut(inert(stored.path), None, Reason.VALUES, inert(error))
-
-
-def _verify(place: Place, stored: StoredFile) -> LeftOut | None:
-    try:
-        with place.open(stored.path) as file:
-            parquet = pq.ParquetFile(file)
-            for at in range(parquet.num_row_groups):
-                check_size(parquet.metadata.row_group(at), CONTENT_ROWS_MAX)
-                parquet.read_row_group(at, use_threads=False).validate(full=True)
-            _Rows(_opened(file), stored.size, believe=False).read()
-    except FlawError as error:
-        return LeftOut(inert(stored.path), None, Reason.VALUES, inert(error))
-    except MemoryError:
-        raise
-    except (pa.ArrowException, OSError, ValueError, EOFError) as error:
-        return LeftOut(inert(stored.path), None, *_broken(error))
-    return None

@@ -28,17 +28,13 @@ _readers = ThreadPoolExecutor(READERS)
 _own = threading.local()
 
 
-class LimitError(Exception):
-    """It took more memory than it may."""
-
-
 def each(call: Callable[[Any], T], of: Iterable[Any]) -> Iterator[T]:
     """The results in order, by threads that have a process each for `limited`."""
     return _readers.map(call, of)
 
 
 def limited(call: Callable[..., T], size: int, *arguments: Any) -> T:
-    """What a function of a module gives for a file of so many bytes."""
+    """What a function of a module gives for a file of so many bytes; or a MemoryError."""
     if getattr(_own, "process", None) is None:
         # Arrow's other pools reserve memory that nothing has asked for.
         os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
@@ -55,7 +51,7 @@ def limited(call: Callable[..., T], size: int, *arguments: Any) -> T:
         _own.process = None
         result = MemoryError()
     if isinstance(result, MemoryError):
-        raise LimitError(f"to read it takes more than {MEMORY_MIB} MiB and its size")
+        raise MemoryError(f"to read it takes more than {MEMORY_MIB} MiB and its size")
     return result
 
 

@@ -31,7 +31,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from zmeld_fleet.catalogue import FileContents, LeftOut, Reason, first_day, look, unlisted, verify
+from zmeld_fleet.catalogue import FileContents, LeftOut, first_day, look, unlisted, verify
 from zmeld_fleet.places import Place, PlaceError, StoredFile
 from zmeld_fleet.schema import (
     ARROW,
@@ -44,6 +44,7 @@ from zmeld_fleet.schema import (
     PACKED_PREFIX,
     SIZE,
 )
+from zmeld_fleet.validity import Reason
 from zmeld_fleet.words import inert
 from zmeld_fleet.writing import GROUP_ROWS, complete, sync_folder, whole_file
 
