@@ -186,19 +186,12 @@ def _bounds(groups: list[list[dict[str, Any]]], contents_max: int) -> list[int]:
 def _members(
     names: list[str], workloads: dict[str, list[dict[str, Any]]], bounds: list[int]
 ) -> pa.Table:
-    rows = [
-        (row["survey"], row["owner"], at, bound)
-        for at, (name, bound) in enumerate(zip(names, bounds, strict=True))
-        for row in workloads[name]
-    ]
-    columns = list(zip(*rows, strict=True))
-    return pa.table(
-        {
-            "survey": pa.array(columns[0], pa.string()),
-            "owner": pa.array(columns[1], pa.string()),
-            "group": pa.array(columns[2], pa.int64()),
-            "bound": pa.array(columns[3], pa.int64()),
-        }
+    return pa.Table.from_pylist(
+        [
+            {"survey": row["survey"], "owner": row["owner"], "group": at, "bound": bound}
+            for at, (name, bound) in enumerate(zip(names, bounds, strict=True))
+            for row in workloads[name]
+        ]
     )
 
 

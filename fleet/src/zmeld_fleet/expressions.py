@@ -29,16 +29,7 @@ def _half(table: ir.Table, name: str, unit: int = 1) -> ir.Value:
     return _whole((table[f"{name}_high"] - table[f"{name}_low"]) / (2.0 * unit))
 
 
-_COUNTS = (
-    "pages",
-    "pages_zero",
-    "pages_same",
-    "pages_swapped",
-    "pages_file",
-    "pages_ksm",
-    "pages_skipped",
-    "idle_1h",
-)
+_COUNTS = ("pages", "pages_zero", "pages_same", "pages_swapped")
 
 
 def united(parts: list[ir.Table]) -> ir.Table:

@@ -150,7 +150,10 @@ def _pack_day(
 ) -> tuple[list[Packed], list[LeftOut]]:
     links = [one for one in stored if os.path.islink(one.path)]
     looked = [look(place, file) for file in stored if file not in links]
-    looked = [_read_whole(place, one) for one in looked]
+    # A file that is broken, or whose footer lies, would take the whole pack along.
+    looked = [
+        one if isinstance(one, LeftOut) else verify(place, one.file) or one for one in looked
+    ]
     left = [one for one in looked if isinstance(one, LeftOut)]
     why = "it is a link, and pack would copy what it leads to"
     left += [LeftOut(inert(one.path), None, Reason.NAME, why) for one in links]
@@ -178,13 +181,6 @@ def _pack_day(
         os.unlink(one.file.path)
     sync_folder(folder)
     return [Packed(date, target, len(whole), len(sources), rows)], left
-
-
-def _read_whole(place: Place, found: FileContents | LeftOut) -> FileContents | LeftOut:
-    """A file that is broken, or whose footer lies, would take the whole pack along."""
-    if isinstance(found, LeftOut):
-        return found
-    return verify(place, found.file) or found
 
 
 def _unsound(place: Place, date: str, target: Path, surveys: int) -> LeftOut | None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -51,10 +51,6 @@ class StoredFile:
         return bool(_FILE.fullmatch(self.name) and _DATE.fullmatch(self.date))
 
 
-def _is_day(folder: str) -> bool:
-    return folder.startswith("date=")
-
-
 @dataclass(frozen=True)
 class Place:
     """Where surveys are."""
@@ -90,7 +86,7 @@ class Place:
             found = []
             for folder in folders:
                 name = folder.rpartition("/")[2]
-                if not _is_day(name) or (first is not None and name[5:] < first):
+                if not name.startswith("date=") or (first is not None and name[5:] < first):
                     continue
                 try:
                     found += self._infos(folder)
@@ -105,14 +101,11 @@ class Place:
         return list(self.files.get_file_info(fs.FileSelector(folder, recursive=recursive)))
 
     def _stored(self, info: fs.FileInfo, top: str) -> StoredFile | None:
-        below = PurePosixPath(info.path[len(top) :].lstrip("/"))
-        hidden = any(part.startswith(".") for part in below.parts)
-        if hidden or below.suffix != ".parquet" or len(below.parts) != 2:
+        day, _, name = info.path[len(top) :].lstrip("/").partition("/")
+        hidden = name.startswith(".") or "/" in name
+        if hidden or not day.startswith("date=") or not name.endswith(".parquet"):
             return None
-        folder = below.parts[0]
-        if not _is_day(folder):
-            return None
-        return StoredFile(info.path, below.name, folder[5:], info.size, info.mtime)
+        return StoredFile(info.path, name, day[5:], info.size, info.mtime)
 
     def open(self, path: str) -> pa.NativeFile:
         """A file for reading at any position."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Iterable
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import pyarrow.parquet as pq
 
 from zmeld_fleet import __version__
 from zmeld_fleet.affinity import Affinity
-from zmeld_fleet.analysis import Kind, Report
+from zmeld_fleet.analysis import Duplicates, Report
 from zmeld_fleet.documents import configurations
 from zmeld_fleet.estimate import Estimate
 from zmeld_fleet.writing import write_whole
@@ -69,63 +68,34 @@ def text_of(body: dict[str, Any]) -> str:
 def report_tables(report: Report) -> dict[str, pa.Table]:
     """The report's tables, by the name of their file."""
     kinds = [*report.kinds, *([report.fleet] if report.fleet else [])]
-    return {
-        "kinds": _table([_kind_row(kind) for kind in kinds]),
-        "setups": _table([row for kind in kinds for row in _setup_rows(kind)]),
-        "names": _table([_flattened(name) for name in report.names]),
-        "days": _table(
-            [
-                {"date": day.date, "machines": day.machines, "pages": day.pages}
-                | _flat("duplicate_share", day.duplicate_share)
-                | {"codec": setup.codec}
-                | {"melded": setup.melded}
-                | _flat("takes_bytes", setup.takes)
-                for day in report.days
-                for setup in day.setups
-            ]
-        ),
-        "standouts": _table([_flattened(one) for one in report.standouts]),
-        "left_out": _table([plain(one) for one in report.left_out]),
+    tables = {
+        "kinds": [_row(kind) | _row(kind.duplicates, "duplicates_{}_pages") for kind in kinds],
+        "setups": [
+            {"kind": kind.name} | _row(setup, "{}_bytes")
+            for kind in kinds
+            for setup in kind.setups
+        ],
+        "names": [_row(name) for name in report.names],
+        "days": [
+            _row(day) | _row(setup, "{}_bytes") for day in report.days for setup in day.setups
+        ],
+        "standouts": [_row(one) for one in report.standouts],
+        "left_out": [plain(one) for one in report.left_out],
     }
+    return {name: pa.Table.from_pylist(rows) for name, rows in tables.items()}
 
 
-def _kind_row(kind: Kind) -> dict[str, Any]:
-    left = {"duplicates", "setups"}
-    row = {key: value for key, value in plain(kind).items() if key not in left}
-    for name in ("within_owners", "between_owners", "between_machines"):
-        row |= _flat(f"duplicates_{name}_pages", getattr(kind.duplicates, name))
-    return row
-
-
-def _setup_rows(kind: Kind) -> Iterable[dict[str, Any]]:
-    for setup in kind.setups:
-        yield (
-            {"kind": kind.name, "codec": setup.codec, "melded": setup.melded}
-            | {"ratio": setup.ratio}
-            | _flat("takes_bytes", setup.takes)
-            | _flat("gains_bytes", setup.gains)
-        )
-
-
-def _flattened(record: Any) -> dict[str, Any]:
-    """A row whose estimates are three columns."""
+def _row(record: Any, estimates: str = "{}") -> dict[str, Any]:
+    """What has one value, and of each estimate three."""
     row: dict[str, Any] = {}
     for field in dataclasses.fields(record):
         value = getattr(record, field.name)
-        row |= _flat(field.name, value) if isinstance(value, Estimate) else {field.name: value}
+        if isinstance(value, Estimate):
+            name = estimates.format(field.name)
+            row |= {name: value.value, f"{name}_low": value.low, f"{name}_high": value.high}
+        elif not isinstance(value, (list, Duplicates)):
+            row[field.name] = value
     return row
-
-
-def _flat(name: str, estimate: Any) -> dict[str, float]:
-    return {
-        name: estimate.value,
-        f"{name}_low": estimate.low,
-        f"{name}_high": estimate.high,
-    }
-
-
-def _table(rows: list[dict[str, Any]]) -> pa.Table:
-    return pa.Table.from_pylist(rows)
 
 
 def write_tables(tables: dict[str, pa.Table], folder: Path) -> list[Path]:
