@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from zmeld_fleet.analysis import Tally, estimate_tally, setups
+from zmeld_fleet.analysis import Tallies, Tally, setups
 from zmeld_fleet.estimate import Estimate, around, exact, sampled_sum, total
 from zmeld_fleet.schema import BLOCK, CODECS, HASH_MIN, THETA_ALL, sampled
 
@@ -91,7 +91,7 @@ def weighted(random, k):
         if len(own := objects[below & (classes == at)].astype(float))
     }
     tally = Tally(lambda row: row["machines"] - 1, int(machines.max()) - 1)
-    estimate = estimate_tally(rows, tally, "zstd", sampled(theta), sizes)
+    estimate = Tallies(rows, sampled(theta), sizes, 4096).of(tally, "zstd")
     return estimate, int(((machines - 1) * objects).sum())
 
 
@@ -114,7 +114,7 @@ def skewed(random, everywhere, elsewhere):
         for held, contents in zip(*np.unique(below, return_counts=True), strict=True)
     ]
     tally = Tally(lambda row: row["machines"] - 1, fleet - 1)
-    return estimate_tally(rows, tally, None, share), int((machines - 1).sum())
+    return Tallies(rows, share, {}, 4096).of(tally), int((machines - 1).sum())
 
 
 @pytest.mark.parametrize(("everywhere", "elsewhere"), [(1, 0.0), (5, 0.0), (5, 0.3), (60, 2.0)])

@@ -23,11 +23,11 @@ from typing import Any
 import pyarrow as pa
 
 from zmeld_fleet import expressions
-from zmeld_fleet.analysis import CONTENTS_MAX, rows_read
+from zmeld_fleet.analysis import CONTENTS_MAX, limit_of, rows_read
 from zmeld_fleet.catalogue import Catalogue, LeftOut
 from zmeld_fleet.engines import Engine, rows_of
 from zmeld_fleet.estimate import Estimate, sampled_sum
-from zmeld_fleet.schema import THETA_ALL, bound_of, sampled
+from zmeld_fleet.schema import sampled
 from zmeld_fleet.words import FleetError
 
 GROUPS_MAX = 100
@@ -168,18 +168,12 @@ def _pages(workloads: list[dict[str, Any]]) -> int:
 def _bounds(groups: list[list[dict[str, Any]]], contents_max: int) -> list[int]:
     """Of each group the smallest theta of its workloads; lowered where rows were too many."""
     bounds = [min(int(row["theta"]) for row in own) for own in groups]
-
-    def rows(limit: int) -> float:
-        return math.fsum(
-            sampled(min(bound, limit)) * float(row["pages_distinct"] or 0.0)
-            for bound, own in zip(bounds, groups, strict=True)
-            for row in own
-        )
-
-    limit, share = THETA_ALL, 1.0
-    while rows(limit) > contents_max:
-        share /= 2.0
-        limit = bound_of(share)
+    held = [
+        (bound, float(row["pages_distinct"] or 0.0))
+        for bound, own in zip(bounds, groups, strict=True)
+        for row in own
+    ]
+    limit = limit_of(held, contents_max)
     return [min(bound, limit) for bound in bounds]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -269,18 +269,21 @@ class Bounds:
         return max(self.surveys.values())
 
 
+def limit_of(held: list[tuple[int, float]], contents_max: int) -> int:
+    """A bound below which sketches have about so many rows; of thetas and distinct contents."""
+    if math.fsum(sampled(theta) * contents for theta, contents in held) <= contents_max:
+        return THETA_ALL
+    return bound_of(contents_max / math.fsum(contents for _, contents in held))
+
+
 def _bounds(grouped: dict[str, list[Survey]], sums: Sums, contents_max: int) -> Bounds:
-    limit, distinct, rows = THETA_ALL, 0.0, 0.0
-    theta: dict[str, int] = {}
+    held: dict[str, tuple[int, float]] = {}
     for survey in itertools.chain(*grouped.values()):
         own = sums.get(survey.survey, {})
-        known = own.get("theta")
-        theta[survey.survey] = THETA_ALL if known is None else known
-        distinct += own.get("distinct") or 0
-        rows += sampled(theta[survey.survey]) * (own.get("distinct") or 0)
-    if rows > contents_max:
-        limit = bound_of(contents_max / distinct)
-    surveys = {survey: min(own, limit) for survey, own in theta.items()}
+        theta = own.get("theta")
+        held[survey.survey] = (THETA_ALL if theta is None else theta, own.get("distinct") or 0)
+    limit = limit_of([*held.values()], contents_max)
+    surveys = {survey: min(theta, limit) for survey, (theta, _) in held.items()}
     kinds = {name: min(surveys[survey.survey] for survey in own) for name, own in grouped.items()}
     return Bounds(surveys, kinds, min(kinds.values()))
 
@@ -365,35 +368,21 @@ class Tallies:
     page_size: int
 
     def of(self, tally: Tally, codec: str | None = None) -> Estimate:
-        """What they come to: pages, or bytes in a codec's pool."""
-        return estimate_tally(self.rows, tally, codec, self.share, self.sizes, self.page_size)
+        """The sum of the weights of all contents, each times what it takes with a codec.
 
-
-def estimate_tally(
-    rows: Iterable[dict[str, Any]],
-    tally: Tally,
-    codec: str | None,
-    share: float,
-    sizes: Sizes | None = None,
-    page_size: int = 4096,
-) -> Estimate:
-    """The sum of the weights of all contents, each times what it takes with a codec.
-
-    The heaviest content need not be in the sample, so the interval reckons with what one
-    can count at most, not with what the heaviest of the sample does.
-    """
-    summed = squares = 0.0
-    for row in rows:
-        times = tally.weight(row)
-        if times == 0:
-            continue
-        mean, square = 1.0, 1.0
-        if codec is not None:
-            mean, square = size_of(sizes or {}, row["object_class"], codec, page_size)
-        summed += times * int(row["contents"]) * mean
-        squares += times * times * int(row["contents"]) * square
-    largest = tally.most * (1 if codec is None else page_size)
-    return sampled_sum(summed, squares, float(largest), share)
+        The heaviest content need not be in the sample, so the interval reckons with what one
+        can count at most, not with what the heaviest of the sample does.
+        """
+        summed = squares = 0.0
+        for row in self.rows:
+            times, contents = tally.weight(row), int(row["contents"])
+            mean = square = 1.0
+            if codec is not None and times:
+                mean, square = size_of(self.sizes, row["object_class"], codec, self.page_size)
+            summed += times * contents * mean
+            squares += times * times * contents * square
+        largest = tally.most * (1 if codec is None else self.page_size)
+        return sampled_sum(summed, squares, float(largest), self.share)
 
 
 def _between_owners(row: dict[str, Any]) -> int:

@@ -13,12 +13,14 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from zmeld_fleet import __version__
 from zmeld_fleet.words import GROUPINGS, FleetError, inert, plural
+
+T = TypeVar("T")
 
 TRACE = "ZMELD_FLEET_TRACE"
 """With it an error that nobody foresaw shows where it was."""
@@ -84,23 +86,19 @@ def _how(plan: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(plan, name) for name in ("engine", "key_id", "threads", "since")}
 
 
-def _cost(text: str) -> float:
-    if not re.fullmatch(r"[0-9]{1,9}([.][0-9]{1,4})?", text):
-        raise argparse.ArgumentTypeError(f"{text[:40]}: write a number, as in 3.50")
-    return float(text)
+def _written(pattern: str, kind: Callable[[str], T], how: str) -> Callable[[str], T]:
+    def read(text: str) -> T:
+        found = re.fullmatch(pattern, text)
+        if not found:
+            raise argparse.ArgumentTypeError(f"{text[:40]}: write {how}")
+        return kind(found[1])
+
+    return read
 
 
-def _days(text: str) -> int:
-    found = re.fullmatch(r"([0-9]{1,5})d", text)
-    if not found or int(found[1]) < 1:
-        raise argparse.ArgumentTypeError(f"{text[:40]}: write days, as in 30d")
-    return int(found[1])
-
-
-def _positive(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text[:40]}: write a whole number, 1 or more")
-    return int(text)
+_cost = _written(r"([0-9]{1,9}(?:[.][0-9]{1,4})?)", float, "a number, as in 3.50")
+_days = _written(r"0*([1-9][0-9]{0,4})d", int, "days, as in 30d")
+_positive = _written(r"0*([1-9][0-9]{0,17})", int, "a whole number, 1 or more")
 
 
 def _add_report(commands: Any) -> None:

@@ -125,10 +125,7 @@ FAMILIES: dict[str, tuple[str, Samples]] = {
         "Of these: machines that have compressed swap already.",
         _kinds(lambda kind, _: kind.compressed_swap),
     ),
-    "zmeld_fleet_ram_bytes": (
-        "RAM of these machines.",
-        _kinds(lambda kind, _: kind.ram_bytes),
-    ),
+    "zmeld_fleet_ram_bytes": ("RAM of these machines.", _kinds(lambda kind, _: kind.ram_bytes)),
     "zmeld_fleet_read_bytes": (
         "Pages that their surveys read.",
         _kinds(lambda kind, report: kind.pages * report.page_size),
@@ -142,10 +139,7 @@ FAMILIES: dict[str, tuple[str, Samples]] = {
         _setups("takes"),
     ),
     "zmeld_fleet_gain_bytes": ("What that would free.", _setups("gains")),
-    "zmeld_fleet_gain_low_bytes": (
-        "The lower end of its 95 % interval.",
-        _setups("gains", "low"),
-    ),
+    "zmeld_fleet_gain_low_bytes": ("The lower end of its 95 % interval.", _setups("gains", "low")),
     "zmeld_fleet_gain_high_bytes": (
         "The upper end of its 95 % interval.",
         _setups("gains", "high"),

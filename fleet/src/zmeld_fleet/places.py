@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -22,7 +21,6 @@ from pyarrow import fs
 from zmeld_fleet.schema import FOLDER
 from zmeld_fleet.words import FleetError, inert
 
-COPY_BYTES = 1 << 20
 _FILE = re.compile(r"[A-Za-z0-9._-]+\.parquet")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _USER = re.compile(r"//[^?#\s]*@")
@@ -123,14 +121,12 @@ class Place:
                 os.symlink(self.root, link)
                 yield [link + path[len(self.root) :] for path in paths]
                 return
-            yield [self._fetch(path, Path(folder), at) for at, path in enumerate(paths)]
+            yield [self._fetch(path, f"{folder}/{at}.parquet") for at, path in enumerate(paths)]
 
-    def _fetch(self, path: str, folder: Path, at: int) -> str:
-        target = folder / f"{at}.parquet"
-        with self.files.open_input_stream(path) as source, target.open("wb") as copy:
-            while chunk := source.read(COPY_BYTES):
-                copy.write(chunk)
-        return str(target)
+    def _fetch(self, path: str, target: str) -> str:
+        with self.files.open_input_stream(path) as source:
+            source.download(target)
+        return target
 
 
 def open_place(place: str) -> Place:

@@ -15,28 +15,15 @@ from zmeld_fleet.words import inert
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
-_LIGHT = {
-    "page": "#ffffff",
-    "raised": "#f4f6f8",
-    "text": "#1b2127",
-    "quiet": "#56616c",
-    "line": "#d5dbe1",
-    "good": "#00735a",
-    "warning": "#a54a00",
-}
-_LIGHT_SERIES = "#0065a4 #e96f00 #036d58 #bc6e95 #6d5600 #418de9 #597846 #5a2bb0".split()
-_DARK = {
-    "page": "#12161b",
-    "raised": "#1b2128",
-    "text": "#e6eaee",
-    "quiet": "#a0abb6",
-    "line": "#343d47",
-    "good": "#35c79f",
-    "warning": "#f0a04b",
-}
-_DARK_SERIES = "#47b8fa #ff8f40 #38c080 #e682bd #f0e341 #3f73c1 #dce4c0 #9f69ff".split()
-
 _STYLE = """
+:root{--page:#ffffff;--raised:#f4f6f8;--text:#1b2127;
+--quiet:#56616c;--line:#d5dbe1;--good:#00735a;--warning:#a54a00;
+--c0:#0065a4;--c1:#e96f00;--c2:#036d58;--c3:#bc6e95;
+--c4:#6d5600;--c5:#418de9;--c6:#597846;--c7:#5a2bb0}
+@media (prefers-color-scheme:dark){:root{--page:#12161b;--raised:#1b2128;--text:#e6eaee;
+--quiet:#a0abb6;--line:#343d47;--good:#35c79f;--warning:#f0a04b;
+--c0:#47b8fa;--c1:#ff8f40;--c2:#38c080;--c3:#e682bd;
+--c4:#f0e341;--c5:#3f73c1;--c6:#dce4c0;--c7:#9f69ff}}
 *{box-sizing:border-box}
 body{margin:0 auto;max-width:60rem;padding:1.5rem 1rem 4rem;background:var(--page);
 color:var(--text);font:16px/1.5 system-ui,sans-serif}
@@ -77,21 +64,11 @@ def render(document: Document) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark"><meta name="generator" content="zmeld">'
-        f"<title>{title}</title><style>{_css()}</style></head><body>"
+        f"<title>{title}</title><style>{_STYLE}</style></head><body>"
         f'<header><h1>{title}</h1><p class="lead">{_text(document.lead)}</p>'
         f'<nav aria-label="Contents"><ul>{contents}</ul></nav></header>'
         f"<main>{sections}</main></body></html>\n"
     )
-
-
-def _css() -> str:
-    light, dark = _scheme(_LIGHT, _LIGHT_SERIES), _scheme(_DARK, _DARK_SERIES)
-    return f":root{{{light}}}@media (prefers-color-scheme:dark){{:root{{{dark}}}}}{_STYLE}"
-
-
-def _scheme(colours: dict[str, str], series: list[str]) -> str:
-    named = [f"--{name}:{value}" for name, value in colours.items()]
-    return ";".join(named + [f"--c{at}:{value}" for at, value in enumerate(series)])
 
 
 def _text(text: str) -> str:

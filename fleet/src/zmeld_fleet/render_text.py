@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 
 from zmeld_fleet.document import Block, Code, Document, Note, Table
@@ -36,23 +37,10 @@ def _block(block: Block, columns: int) -> str:
 
 
 def _wrapped(text: str, columns: int, indent: str = "") -> str:
-    wide = min(columns, 80)
-    return "\n".join(textwrap.wrap(_glued(inert(text)), wide, subsequent_indent=indent)).replace(
-        "\u00a0", " "
-    )
-
-
-def _glued(text: str) -> str:
     """Numbers stay with their units."""
-    words = text.split(" ")
-    glued = words[0]
-    for before, word in zip(words, words[1:], strict=False):
-        sticks = before[-1:].isdigit() and word.rstrip(".,;:)") in _UNITS
-        glued += ("\u00a0" if sticks else " ") + word
-    return glued
-
-
-_UNITS = {"%", "B", "KiB", "MiB", "GiB", "TiB", "PiB"}
+    glued = re.sub(r"([0-9]) (%|[KMGTP]?i?B)(?![A-Za-z])", "\\1\u00a0\\2", inert(text))
+    lines = textwrap.wrap(glued, min(columns, 80), subsequent_indent=indent)
+    return "\n".join(lines).replace("\u00a0", " ")
 
 
 def table(block: Table, columns: int) -> str:
