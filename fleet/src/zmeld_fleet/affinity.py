@@ -25,7 +25,7 @@ import pyarrow as pa
 from zmeld_fleet import expressions
 from zmeld_fleet.analysis import CONTENTS_MAX, limit_of, rows_read
 from zmeld_fleet.catalogue import Catalogue, LeftOut
-from zmeld_fleet.engines import Engine, rows_of
+from zmeld_fleet.engines import Engine
 from zmeld_fleet.estimate import Estimate, sampled_sum
 from zmeld_fleet.schema import sampled
 from zmeld_fleet.words import FleetError
@@ -124,25 +124,27 @@ def analyse(
         return found
     with rows_read(catalogue, engine, current) as table:
         chosen = engine.keep(pa.table({"survey": [survey.survey for survey in current]}))
-        rows = engine.ask(expressions.workloads(table, chosen)).to_pylist()
+        rows = engine.ask(expressions.workloads(table, chosen))
         workloads = _grouped(rows, by)
         if not workloads:
             raise FleetError(f"--by {by}: no workload has one; others are {_others(rows, by)}")
         names = sorted(workloads, key=lambda name: (-_pages(workloads[name]), name))
         found.groups_left_out = max(len(names) - GROUPS_MAX, 0)
         names = names[:GROUPS_MAX]
-        bounds = _bounds([workloads[name] for name in names], contents_max)
+        groups = [workloads[name] for name in names]
+        bounds = _bounds(groups, contents_max)
         found.groups = [
             Group(name, len(own), _pages(own) * catalogue.page_size, sampled(bound))
-            for name, own, bound in zip(
-                names, (workloads[name] for name in names), bounds, strict=True
-            )
+            for name, own, bound in zip(names, groups, bounds, strict=True)
         ]
-        asked = engine.keep(_members(names, workloads, bounds))
+        members = [
+            {"survey": row["survey"], "owner": row["owner"], "group": at, "bound": bound}
+            for at, (own, bound) in enumerate(zip(groups, bounds, strict=True))
+            for row in own
+        ]
+        asked = engine.keep(pa.Table.from_pylist(members))
         held = engine.keep(expressions.held_by_groups(table, asked, max(bounds)))
-        tallies = rows_of(
-            engine.ask(expressions.between_groups(held)), ("group", "other", "holders")
-        )
+        tallies = engine.ask(expressions.between_groups(held))
     found.pairs = _pairs(found, bounds, tallies)
     return found
 
@@ -175,18 +177,6 @@ def _bounds(groups: list[list[dict[str, Any]]], contents_max: int) -> list[int]:
     ]
     limit = limit_of(held, contents_max)
     return [min(bound, limit) for bound in bounds]
-
-
-def _members(
-    names: list[str], workloads: dict[str, list[dict[str, Any]]], bounds: list[int]
-) -> pa.Table:
-    return pa.Table.from_pylist(
-        [
-            {"survey": row["survey"], "owner": row["owner"], "group": at, "bound": bound}
-            for at, (name, bound) in enumerate(zip(names, bounds, strict=True))
-            for row in workloads[name]
-        ]
-    )
 
 
 def _pairs(found: Affinity, bounds: list[int], tallies: list[dict[str, Any]]) -> list[Pair]:

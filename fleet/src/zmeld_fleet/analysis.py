@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from zmeld_fleet import expressions, outliers
 from zmeld_fleet.catalogue import SYNTHETIC, Catalogue, Survey
-from zmeld_fleet.engines import Engine, rows_of
+from zmeld_fleet.engines import Engine
 from zmeld_fleet.estimate import Estimate, Z, around, sampled_sum, total
 from zmeld_fleet.schema import BLOCK, CLASSES, CODECS, THETA_ALL, bound_of, sampled
 from zmeld_fleet.words import FleetError, inert, listed
@@ -227,7 +227,7 @@ def analyse(
 @contextmanager
 def rows_read(catalogue: Catalogue, engine: Engine, surveys: list[Survey]) -> Iterator[ir.Table]:
     """The rows of the files that hold these surveys, each survey from one file."""
-    paths = catalogue.paths(surveys)
+    paths = sorted({survey.file.path for survey in surveys})
     ambiguous = catalogue.ambiguous(paths)
     with catalogue.place.on_disk(paths) as there:
         where = dict(zip(paths, there, strict=True))
@@ -243,7 +243,7 @@ Sums = dict[str, dict[str, Any]]
 
 
 def _sums(engine: Engine, table: ir.Table) -> Sums:
-    rows = engine.ask(expressions.owner_sums(table)).to_pylist()
+    rows = engine.ask(expressions.owner_sums(table))
     return {row["survey"]: _as_integers(row) for row in rows}
 
 
@@ -262,11 +262,6 @@ class Bounds:
     surveys: dict[str, int]
     kinds: dict[str, int]
     fleet: int
-
-    @property
-    def most(self) -> int:
-        """No survey needs more."""
-        return max(self.surveys.values())
 
 
 def limit_of(held: list[tuple[int, float]], contents_max: int) -> int:
@@ -300,25 +295,14 @@ def _chosen(grouped: dict[str, list[Survey]], bounds: Bounds) -> pa.Table:
 
 def _ask(engine: Engine, table: ir.Table, chosen: pa.Table, bounds: Bounds) -> dict[str, Any]:
     asked = engine.keep(chosen)
-    found = engine.keep(expressions.contents(table, asked, bounds.most))
+    found = engine.keep(expressions.contents(table, asked, max(bounds.surveys.values())))
     kinds = engine.keep(expressions.by_kind(found))
     return {
-        "surveys": rows_of(
-            engine.ask(expressions.within_surveys(found)), ("survey", "owners", "object_class")
-        ),
-        "kinds": rows_of(
-            engine.ask(expressions.within_kinds(kinds)),
-            ("kind", "owners", "machines", "object_class"),
-        ),
-        "fleet": rows_of(
-            engine.ask(expressions.whole_fleet(kinds)),
-            ("owners", "machines", "kinds", "object_class"),
-        ),
-        "sizes": class_sizes(engine.ask(expressions.class_sizes(table, asked)).to_pylist()),
-        "names": rows_of(
-            engine.ask(expressions.owners_by_name(table, asked, NAMES_MAX)),
-            ("owner_kind", "name"),
-        ),
+        "surveys": engine.ask(expressions.within_surveys(found)),
+        "kinds": engine.ask(expressions.within_kinds(kinds)),
+        "fleet": engine.ask(expressions.whole_fleet(kinds)),
+        "sizes": class_sizes(engine.ask(expressions.class_sizes(table, asked))),
+        "names": engine.ask(expressions.owners_by_name(table, asked, NAMES_MAX)),
     }
 
 

@@ -21,38 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from zmeld_fleet import schema, validity
 from zmeld_fleet.limited import each, limited
 from zmeld_fleet.places import Place, StoredFile
-from zmeld_fleet.schema import (
-    COLUMNS,
-    CONTENT,
-    CONTENT_COLUMNS,
-    DIGEST,
-    LABEL,
-    MACHINE,
-    MACHINE_COLUMNS,
-    OWNER,
-    PACKED_PREFIX,
-    SCHEMA,
-)
-from zmeld_fleet.validity import (
-    CONTENT_ROWS_MAX,
-    FACT_ROWS_MAX,
-    FLEET_RAM_MAX,
-    RAM_UNKNOWN,
-    FlawError,
-    Reason,
-    check_contents,
-    check_facts,
-    check_labels,
-    check_machines,
-    check_owners,
-    check_rows,
-    check_size,
-    check_values,
-    is_content,
-    rows_about,
-)
+from zmeld_fleet.validity import FlawError, Reason
 from zmeld_fleet.words import inert, listed, plural
 from zmeld_fleet.writing import MAGIC, digest_of
 
@@ -158,10 +130,6 @@ class Catalogue:
             else:
                 self.leave(survey, *flaw)
         return kept
-
-    def paths(self, surveys: Iterable[Survey]) -> list[str]:
-        """The files of these surveys."""
-        return sorted({survey.file.path for survey in surveys})
 
     def ambiguous(self, paths: list[str]) -> dict[str, list[str]]:
         """Of these files those with a survey that another has, too: which to take from each."""
@@ -278,7 +246,7 @@ def _look(place: Place, stored: StoredFile) -> FileContents | LeftOut:
         raise
     except Exception as error:  # Whatever is wrong with it, the other files count.
         return _flawed(stored, error)
-    return FileContents(stored, frozenset(names) - COLUMNS.keys(), surveys)
+    return FileContents(stored, frozenset(names) - schema.COLUMNS.keys(), surveys)
 
 
 def verify(place: Place, stored: StoredFile) -> LeftOut | None:
@@ -294,7 +262,7 @@ def _verify(place: Place, stored: StoredFile) -> LeftOut | None:
         with place.open(stored.path) as file:
             parquet = pq.ParquetFile(file)
             for at in range(parquet.num_row_groups):
-                check_size(parquet.metadata.row_group(at), CONTENT_ROWS_MAX)
+                validity.check_size(parquet.metadata.row_group(at), validity.CONTENT_ROWS_MAX)
                 parquet.read_row_group(at, use_threads=False).validate(full=True)
             _facts(_opened(file), stored.size, believe=False)
     except (FlawError, pa.ArrowException, OSError, ValueError, EOFError) as error:
@@ -346,7 +314,7 @@ def _check_digest(metadata: pq.FileMetaData, file: pa.NativeFile) -> None:
 
     It is not against forgery.
     """
-    said = (metadata.metadata or {}).get(DIGEST)
+    said = (metadata.metadata or {}).get(schema.DIGEST)
     if said is None:
         return
     parts = re.fullmatch(rb"([0-9a-f]{8}) ([0-9]{1,18})", said)
@@ -362,28 +330,30 @@ def _check_version(parquet: pq.ParquetFile) -> None:
     """Another version may have other columns: so what it says it is comes first."""
     there = parquet.schema_arrow
     if "schema" not in there.names:
-        raise FlawError(f"it has no column `schema`; read is {SCHEMA}", Reason.VERSION)
+        raise FlawError(f"it has no column `schema`; read is {schema.SCHEMA}", Reason.VERSION)
     if there.names.count("schema") > 1 or not _fits(there.field("schema").type, pa.string()):
-        raise FlawError(f"its column `schema` is no text; read is {SCHEMA}", Reason.VERSION)
-    if parquet.metadata.num_row_groups and not all(name in there.names for name in COLUMNS):
-        check_size(parquet.metadata.row_group(0), CONTENT_ROWS_MAX)
+        raise FlawError(f"its column `schema` is no text; read is {schema.SCHEMA}", Reason.VERSION)
+    if parquet.metadata.num_row_groups and not all(name in there.names for name in schema.COLUMNS):
+        validity.check_size(parquet.metadata.row_group(0), validity.CONTENT_ROWS_MAX)
         _check_schema(parquet.read_row_group(0, columns=["schema"], use_threads=False))
 
 
 def _check_schema(table: pa.Table) -> None:
-    check_values(table.select(["schema"]))
-    foreign = {*pc.unique(table["schema"].cast(pa.string())).to_pylist()} - {SCHEMA}
+    validity.check_values(table.select(["schema"]))
+    foreign = {*pc.unique(table["schema"].cast(pa.string())).to_pylist()} - {schema.SCHEMA}
     if foreign:
-        raise FlawError(f"its schema is {listed(foreign)}, read is {SCHEMA}", Reason.VERSION)
+        raise FlawError(
+            f"its schema is {listed(foreign)}, read is {schema.SCHEMA}", Reason.VERSION
+        )
 
 
 def _check_columns(there: pa.Schema) -> None:
-    known = {name.lower() for name in COLUMNS}
-    extras = [name for name in there.names if name not in COLUMNS]
+    known = {name.lower() for name in schema.COLUMNS}
+    extras = [name for name in there.names if name not in schema.COLUMNS]
     alike = [name for name in extras if name.lower() in known]
     lowered = Counter(name.lower() for name in there.names)
     alike += [name for name, count in lowered.items() if count > 1]
-    missing = [name for name in COLUMNS if name not in there.names]
+    missing = [name for name in schema.COLUMNS if name not in there.names]
     why = None
     if alike:
         # Engines that do not tell capitals from others would read one for the other.
@@ -392,7 +362,9 @@ def _check_columns(there: pa.Schema) -> None:
         why = f"{len(extras)} columns that are unknown, {EXTRAS_MAX} are the most"
     elif missing:
         why = f"no column {', '.join(missing[:5])}"
-    elif wrong := [n for n, kind in COLUMNS.items() if not _fits(there.field(n).type, kind)]:
+    elif wrong := [
+        n for n, kind in schema.COLUMNS.items() if not _fits(there.field(n).type, kind)
+    ]:
         why = f"another type: {', '.join(wrong[:5])}"
     if why is not None:
         raise FlawError(why, Reason.COLUMNS)
@@ -408,7 +380,7 @@ def _fits(there: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(there == wanted)
 
 
-_TEXTS = [name for name, kind in COLUMNS.items() if pa.types.is_string(kind)]
+_TEXTS = [name for name, kind in schema.COLUMNS.items() if pa.types.is_string(kind)]
 
 
 def _facts(parquet: pq.ParquetFile, size: int, believe: bool = True) -> pa.Table:
@@ -419,46 +391,53 @@ def _facts(parquet: pq.ParquetFile, size: int, believe: bool = True) -> pa.Table
     """
     metadata = parquet.metadata
     groups = range(metadata.num_row_groups)
-    check_rows(sum(metadata.row_group(at).num_rows for at in groups), size)
-    names = [name for name in COLUMNS if name not in CONTENT_COLUMNS or name == "count"]
+    validity.check_rows(sum(metadata.row_group(at).num_rows for at in groups), size)
+    names = [
+        name for name in schema.COLUMNS if name not in schema.CONTENT_COLUMNS or name == "count"
+    ]
     leaves = {metadata.schema.column(at).path: at for at in range(metadata.num_columns)}
     found = [parquet.schema_arrow.empty_table().select(names)]
     contents = []
     for at in groups:
-        has_contents, has_more = is_content(metadata.row_group(at), leaves["record"])
-        check_size(metadata.row_group(at), FACT_ROWS_MAX if has_more else CONTENT_ROWS_MAX)
+        has_contents, has_more = validity.is_content(metadata.row_group(at), leaves["record"])
+        validity.check_size(
+            metadata.row_group(at),
+            validity.FACT_ROWS_MAX if has_more else validity.CONTENT_ROWS_MAX,
+        )
         if has_contents or not believe:
             contents.append(at)
         if has_more or not believe:
             table = parquet.read_row_group(at, columns=names, use_threads=False)
             _check_schema(table)
-            table = table.filter(pc.not_equal(table["record"].cast(pa.string()), CONTENT))
-            check_values(table)
+            table = table.filter(pc.not_equal(table["record"].cast(pa.string()), schema.CONTENT))
+            validity.check_values(table)
             found.append(table)
-            check_facts(sum(map(len, found)), size)
+            validity.check_facts(sum(map(len, found)), size)
     facts = pa.concat_tables(found)
-    machines = rows_about(facts, MACHINE)
+    machines = validity.rows_about(facts, schema.MACHINE)
     surveys = machines["survey"].to_pylist()
-    check_machines(surveys, size)
-    check_labels(rows_about(facts, LABEL), len(surveys))
-    check_owners(rows_about(facts, OWNER), machines)
+    validity.check_machines(surveys, size)
+    validity.check_labels(validity.rows_about(facts, schema.LABEL), len(surveys))
+    validity.check_owners(validity.rows_about(facts, schema.OWNER), machines)
     page = max((size or 0 for size in machines["page_size"].to_pylist()), default=0)
     if page:
         for at in contents:
-            check_contents(parquet, at, page, surveys[0] if len(surveys) == 1 else None, believe)
+            validity.check_contents(
+                parquet, at, page, surveys[0] if len(surveys) == 1 else None, believe
+            )
     return facts
 
 
 def _surveys(stored: StoredFile, facts: pa.Table) -> list[Survey]:
     labels: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for row in rows_about(facts, LABEL).to_pylist():
+    for row in validity.rows_about(facts, schema.LABEL).to_pylist():
         labels[row["survey"]].append((row["label_name"], row["label_value"]))
     found = []
-    for row in rows_about(facts, MACHINE).to_pylist():
+    for row in validity.rows_about(facts, schema.MACHINE).to_pylist():
         name, own = row["survey"], labels[row["survey"]]
         if None in (row["rows"], row["key_id"], row["page_size"]):
             raise FlawError(f"survey {name} lacks rows, key or size of pages")
-        said = {key: row[key] for key in MACHINE_COLUMNS}
+        said = {key: row[key] for key in schema.MACHINE_COLUMNS}
         counts = Counter(label for label, _ in own)
         doubled = tuple(sorted(label for label, count in counts.items() if count > 1))
         found.append(Survey(name, row["machine"], row["time"], stored, said, dict(own), doubled))
@@ -471,7 +450,7 @@ def _once(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
     """A survey counts once: from the pack that it is in, else from its first file."""
 
     def order(survey: Survey) -> tuple[bool, int, str]:
-        size = -survey.file.size if survey.file.name.startswith(PACKED_PREFIX) else 0
+        size = -survey.file.size if survey.file.name.startswith(schema.PACKED_PREFIX) else 0
         return size == 0, size, survey.file.path
 
     kept: dict[str, Survey] = {}
@@ -603,10 +582,12 @@ def _countable(surveys: list[Survey]) -> Callable[[Survey], Flaw]:
     """Whether an engine can hold the sums: of the smallest machines, as many as fit."""
     sizes: dict[str, int] = defaultdict(int)
     for survey in surveys:
-        ram = survey.facts["ram_bytes"] or RAM_UNKNOWN
+        ram = survey.facts["ram_bytes"] or validity.RAM_UNKNOWN
         sizes[survey.machine] = max(sizes[survey.machine], ram)
     order = sorted(sizes, key=lambda machine: (sizes[machine], machine))
     sums = itertools.accumulate(sizes[machine] for machine in order)
-    fitting = {one for one, sum_of in zip(order, sums, strict=True) if sum_of <= FLEET_RAM_MAX}
-    why = f"with it all machines would have more than {FLEET_RAM_MAX >> 50} PiB of RAM"
+    fitting = {
+        one for one, sum_of in zip(order, sums, strict=True) if sum_of <= validity.FLEET_RAM_MAX
+    }
+    why = f"with it all machines would have more than {validity.FLEET_RAM_MAX >> 50} PiB of RAM"
     return lambda survey: None if survey.machine in fitting else (Reason.VALUES, why)

@@ -62,10 +62,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="zmeld-fleet", description="What surveys of many machines say together.")
     parser.add_argument("--version", action="version", version=f"zmeld-fleet {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_report(commands)
-    _add_affinity(commands)
-    _add_pack(commands)
-    _add_synth(commands)
+    for add in (_add_report, _add_affinity, _add_pack, _add_synth):
+        add(commands)
     return parser
 
 
@@ -264,7 +262,6 @@ LEFT_OUT_TOLD = 1000
 
 
 def _tell_left_out(found: list[Any]) -> None:
-    superseded = [one for one in found if one.reason.value == "superseded"]
     others = [one for one in found if one.reason.value != "superseded"]
     for one in others[:LEFT_OUT_TOLD]:
         survey = f" survey {one.survey[:8]}" if one.survey else ""
@@ -274,5 +271,6 @@ def _tell_left_out(found: list[Any]) -> None:
         said = plural(len(others) - LEFT_OUT_TOLD, "more is", "more are")
         print(f"zmeld-fleet: {said} named in report --json alone", file=sys.stderr)
     if found:
-        older = f", of these {len(superseded)} superseded on their day" if superseded else ""
-        print(f"zmeld-fleet: {len(found)} left out{older}", file=sys.stderr)
+        older = len(found) - len(others)
+        said = f", of these {older} superseded on their day" if older else ""
+        print(f"zmeld-fleet: {len(found)} left out{said}", file=sys.stderr)

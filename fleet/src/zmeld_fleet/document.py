@@ -54,9 +54,8 @@ class Code:
 
 @dataclass(frozen=True)
 class Note:
-    """A sentence that stands out: `Note`, `Advice` or `Warning`."""
+    """A warning that stands out."""
 
-    word: str
     text: str
 
 

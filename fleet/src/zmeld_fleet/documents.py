@@ -32,19 +32,13 @@ PAIRS_SHOWN = 30
 
 def report_document(report: Report, cost_per_gib: float | None = None) -> Document:
     """The report: what a manager asks first."""
-    document = Document(f"zmeld-fleet report of {report.place}", _lead(report))
-    sections = document.sections
+    sections = []
     if report.fleet is not None:
-        sections.append(_in_short(report, report.fleet, cost_per_gib))
-        sections.append(_most_need(report))
-        sections.append(_where(report))
-        sections.extend(_kind_sections(report))
-        sections.append(_duplicates(report))
-        sections.append(_names(report))
-        sections.append(_change(report))
-        sections.append(_standouts(report))
-    sections.append(_counted(report))
-    return document
+        sections += [_in_short(report, report.fleet, cost_per_gib), _most_need(report)]
+        sections += [_where(report), *_kind_sections(report), _duplicates(report)]
+        sections += [_names(report), _change(report), _standouts(report)]
+    title = f"zmeld-fleet report of {report.place}"
+    return Document(title, _lead(report), [*sections, _counted(report)])
 
 
 def affinity_document(found: Affinity) -> Document:
@@ -357,7 +351,7 @@ def _counted(report: Report) -> Section:
     blocks: list[Block] = [f"{text}Computed with {report.engine}."]
     if report.synthetic:
         made_up = plural(report.synthetic, "machine is", "machines are")
-        blocks.append(Note("Warning", f"{made_up} synthetic."))
+        blocks.append(Note(f"{made_up} synthetic."))
     return Section("What was counted", blocks + left_out(report.left_out))
 
 

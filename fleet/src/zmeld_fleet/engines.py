@@ -7,7 +7,6 @@ Both take the same expressions.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from typing import Any
 
 import ibis
@@ -41,9 +40,10 @@ class Engine:
         """A small table of ours, or an answer that several questions need."""
         raise NotImplementedError
 
-    def ask(self, expression: ir.Table) -> pa.Table:
-        """The answer, sorted by nothing in particular."""
-        return self._connection.to_pyarrow(expression)
+    def ask(self, expression: ir.Table) -> list[dict[str, Any]]:
+        """The rows of the answer, in one order whoever gives it."""
+        rows: list[dict[str, Any]] = self._connection.to_pyarrow(expression).to_pylist()
+        return sorted(rows, key=lambda row: [(value is None, value) for value in row.values()])
 
     def close(self) -> None:
         """Lets go of everything."""
@@ -119,7 +119,6 @@ _SPARK = {
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "16",
-    "spark.sql.parquet.filterPushdown": "true",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": os.environ.get("ZMELD_FLEET_SPARK_MEMORY", "2g"),
@@ -127,15 +126,3 @@ _SPARK = {
 }
 
 ENGINES = {"duckdb": DuckDB, "spark": Spark}
-
-
-def start(name: str, threads: int | None = None) -> Engine:
-    """The engine of that name."""
-    return ENGINES[name](threads)
-
-
-def rows_of(table: pa.Table, order: Iterable[str]) -> list[dict[str, Any]]:
-    """The answer's rows in one order, whoever gave it."""
-    keys = list(order)
-    rows: list[dict[str, Any]] = table.to_pylist()
-    return sorted(rows, key=lambda row: tuple((row[key] is None, row[key]) for key in keys))

@@ -23,7 +23,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +31,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from zmeld_fleet import schema
 from zmeld_fleet.catalogue import FileContents, LeftOut, first_day, look, unlisted, verify
 from zmeld_fleet.places import Place, PlaceError, StoredFile
-from zmeld_fleet.schema import (
-    ARROW,
-    CONTENT,
-    CONTENT_COLUMNS,
-    FOLDER,
-    LABEL,
-    MACHINE,
-    OWNER,
-    PACKED_PREFIX,
-    SIZE,
-)
 from zmeld_fleet.validity import Reason
 from zmeld_fleet.words import inert
 from zmeld_fleet.writing import GROUP_ROWS, complete, sync_folder, whole_file
@@ -55,7 +45,7 @@ _FILE = "zmeld_file"
 """A column for the path of a row's file."""
 _CONTENT_COLUMNS = (
     *("schema", "record", "machine", "survey", "time", "owner"),
-    *CONTENT_COLUMNS,
+    *schema.CONTENT_COLUMNS,
 )
 
 
@@ -120,7 +110,7 @@ def _refuse_store(place: Place) -> None:
 @contextmanager
 def _alone(place: Place) -> Iterator[None]:
     """Two packs at once would delete each other's files."""
-    folder = Path(place.root) / FOLDER
+    folder = Path(place.root) / schema.FOLDER
     if not folder.is_dir():
         place.surveys()  # It says what is missing.
     _refuse_link(folder)
@@ -170,10 +160,10 @@ def _pack_day(
         whole = [one for one in whole if inert(one.file.path) not in apart]
         if len(whole) < least:
             return [], left
-        target = folder / f"{PACKED_PREFIX}{secrets.token_hex(8)}.parquet"
+        target = folder / f"{schema.PACKED_PREFIX}{secrets.token_hex(8)}.parquet"
         sources = {held.survey: paths[one.file.path] for one in whole for held in one.surveys}
         rows = unite(sources.items(), target, extras)
-    flaw = _unsound(place, date, target, len(sources))
+    flaw = _unsound(place, target, len(sources))
     if flaw is not None:
         os.unlink(target)
         return [], [*left, flaw]
@@ -183,11 +173,10 @@ def _pack_day(
     return [Packed(date, target, len(whole), len(sources), rows)], left
 
 
-def _unsound(place: Place, date: str, target: Path, surveys: int) -> LeftOut | None:
+def _unsound(place: Place, target: Path, surveys: int) -> LeftOut | None:
     """Why a pack would not count, for which its originals are kept."""
-    status = target.stat()
-    modified = datetime.fromtimestamp(status.st_mtime, timezone.utc)
-    looked = look(place, StoredFile(str(target), target.name, date, status.st_size, modified))
+    stored = next(file for file in place.surveys() if file.path == str(target))
+    looked = look(place, stored)
     folder = inert(target.parent)
     if isinstance(looked, LeftOut):
         why = f"its files would not count as a pack, and stay as they are: {looked.why}"
@@ -252,20 +241,20 @@ def unite(
 ) -> int:
     """The rows of surveys, each from a file, in one: about machines first, then contents."""
     sources = list(sources)
-    schema = pa.schema([*ARROW, *extras])
+    fields = pa.schema([*schema.ARROW, *extras])
     rows = 0
     with (
         _chosen(sources, target.parent) as chosen,
-        whole_file(target, schema, _narrowest(path for _, path in sources)) as writer,
+        whole_file(target, fields, _narrowest(path for _, path in sources)) as writer,
     ):
-        for record in (MACHINE, LABEL, OWNER, SIZE, CONTENT):
+        for record in (schema.MACHINE, schema.LABEL, schema.OWNER, schema.SIZE, schema.CONTENT):
             of_contents = [*_CONTENT_COLUMNS, *(field.name for field in extras)]
-            names = of_contents if record == CONTENT else schema.names
+            names = of_contents if record == schema.CONTENT else fields.names
             own = chosen.filter(f"record = '{record}'").project(", ".join(map(_quoted, names)))
             for batch in own.order("hash_high, hash_low, survey, owner").to_arrow_reader(
                 GROUP_ROWS
             ):
-                writer.write_table(complete(pa.Table.from_batches([batch]), schema))
+                writer.write_table(complete(pa.Table.from_batches([batch]), fields))
                 rows += len(batch)
     return rows
 

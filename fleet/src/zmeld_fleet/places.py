@@ -142,14 +142,13 @@ def open_place(place: str) -> Place:
 
 def _open_url(place: str, scheme: str) -> Place:
     shown = inert(_USER.sub("//", place))
+    root = place.partition("://")[2].rstrip("/")
     try:
         if scheme == "az":
             account = os.environ.get("AZURE_STORAGE_ACCOUNT_NAME", "")
-            files: fs.FileSystem = fs.AzureFileSystem(account_name=account)
-            return Place(shown, place.removeprefix("az://").rstrip("/"), files, False)
+            return Place(shown, root, fs.AzureFileSystem(account_name=account), False)
         if scheme == "s3" and (endpoint := os.environ.get("AWS_ENDPOINT_URL")):
-            files = fs.S3FileSystem(endpoint_override=endpoint)
-            return Place(shown, place.removeprefix("s3://").rstrip("/"), files, False)
+            return Place(shown, root, fs.S3FileSystem(endpoint_override=endpoint), False)
         if scheme in ("s3", "gs"):
             files, root = fs.FileSystem.from_uri(place)
             return Place(shown, root.rstrip("/"), files, False)

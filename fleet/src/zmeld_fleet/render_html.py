@@ -36,8 +36,7 @@ th,td{padding:.25rem .9rem .25rem 0;text-align:left;border-bottom:1px solid var(
 th{font-weight:600;color:var(--quiet)}
 .n{text-align:right;white-space:nowrap}td{overflow-wrap:break-word}
 pre{background:var(--raised);padding:.8rem 1rem;overflow-x:auto;border-radius:6px}
-.note{background:var(--raised);border-left:4px solid var(--quiet);padding:.6rem 1rem}
-.Advice{border-color:var(--good)}.Warning{border-color:var(--warning)}
+.note{background:var(--raised);border-left:4px solid var(--warning);padding:.6rem 1rem}
 figure{margin:1rem 0}figure svg{width:100%;max-width:46rem;height:auto}
 figcaption{color:var(--quiet)}
 nav ul{columns:16rem;padding-left:1.1rem}a{color:var(--c0)}
@@ -85,8 +84,7 @@ def _block(block: Block) -> str:
     if isinstance(block, str):
         return f"<p>{_text(block)}</p>"
     if isinstance(block, Note):
-        word = escape(block.word)
-        return f'<p class="note {word}"><strong>{word}</strong> {_text(block.text)}</p>'
+        return f'<p class="note"><strong>Warning</strong> {_text(block.text)}</p>'
     if isinstance(block, Code):
         lines = (_text(line) for line in block.text.rstrip("\n").split("\n"))
         return f'<pre tabindex="0"><code>{chr(10).join(lines)}</code></pre>'

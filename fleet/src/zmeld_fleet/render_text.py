@@ -26,8 +26,7 @@ def _block(block: Block, columns: int) -> str:
     if isinstance(block, str):
         return _wrapped(block, columns)
     if isinstance(block, Note):
-        head = f"{block.word}: "
-        return _wrapped(head + block.text, columns, " " * len(head))
+        return _wrapped(f"Warning: {block.text}", columns, " " * len("Warning: "))
     if isinstance(block, Code):
         lines = (inert(line) for line in block.text.rstrip("\n").split("\n"))
         return "\n".join(_cut(f"  {line}".rstrip(), columns) for line in lines)

@@ -41,7 +41,7 @@ def ask(
     A file that only breaks in its middle fails the engine: then every file is read.
     """
     found = catalogue.read(places.open_place(place), key_id, since=since)
-    runner = engines.start(engine, threads)
+    runner = engines.ENGINES[engine](threads)
     try:
         return question(found, runner)
     except FleetError:

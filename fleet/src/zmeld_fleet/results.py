@@ -98,10 +98,9 @@ def _row(record: Any, estimates: str = "{}") -> dict[str, Any]:
     return row
 
 
-def write_tables(tables: dict[str, pa.Table], folder: Path) -> list[Path]:
+def write_tables(tables: dict[str, pa.Table], folder: Path) -> None:
     """A Parquet file for each table that has rows."""
     folder.mkdir(parents=True, exist_ok=True)
-    written = []
     for name, table in tables.items():
         path = folder / f"{name}.parquet"
         if table.num_columns == 0:
@@ -111,5 +110,3 @@ def write_tables(tables: dict[str, pa.Table], folder: Path) -> list[Path]:
         buffer = pa.BufferOutputStream()
         pq.write_table(table, buffer, compression="zstd")
         write_whole(path, buffer.getvalue().to_pybytes())
-        written.append(path)
-    return written

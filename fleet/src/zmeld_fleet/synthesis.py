@@ -28,23 +28,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from zmeld_fleet import schema
 from zmeld_fleet.catalogue import SYNTHETIC, Catalogue
 from zmeld_fleet.packing import unite
-from zmeld_fleet.schema import (
-    ARROW,
-    COLUMNS,
-    CONTENT,
-    CONTENT_COLUMNS,
-    FOLDER,
-    HASH_MIN,
-    LABEL,
-    MACHINE,
-    OWNER,
-    PACKED_PREFIX,
-    SCHEMA,
-    SIZE,
-    sampled,
-)
+from zmeld_fleet.validity import rows_about
 from zmeld_fleet.words import FleetError
 from zmeld_fleet.writing import complete
 
@@ -66,7 +53,7 @@ class Part:
     @property
     def distinct(self) -> float:
         """How many contents it has."""
-        return len(self.contents) / sampled(self.row["theta"])
+        return len(self.contents) / schema.sampled(self.row["theta"])
 
     def below(self, theta: int) -> Part:
         """The same with a smaller sketch."""
@@ -109,13 +96,13 @@ def make(
             template.parts = [_cut(part, sketch) for part in template.parts]
             template.facts["sketch_size"] = sketch
     now = datetime.now(timezone.utc).replace(hour=0, minute=0, second=1, microsecond=0)
-    folder = target / FOLDER / f"date={now:%Y-%m-%d}"
+    folder = target / schema.FOLDER / f"date={now:%Y-%m-%d}"
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{PACKED_PREFIX}synthetic-{machines}-{seed}.parquet"
+    path = folder / f"{schema.PACKED_PREFIX}synthetic-{machines}-{seed}.parquet"
     with tempfile.TemporaryDirectory(prefix=".synth-", dir=folder) as scratch:
         unsorted = f"{scratch}/rows.parquet"
         surveys: list[str] = []
-        with pq.ParquetWriter(unsorted, ARROW, compression="zstd") as writer:
+        with pq.ParquetWriter(unsorted, schema.ARROW, compression="zstd") as writer:
             for made in _batched(_machines(templates, machines, seed, common, now)):
                 writer.write_table(pa.concat_tables(made))
                 surveys += [table["survey"][0].as_py() for table in made]
@@ -129,18 +116,19 @@ def _batched(tables: Iterator[pa.Table]) -> Iterator[list[pa.Table]]:
 
 def _template(path: str, survey: str) -> Template:
     with pq.ParquetFile(path) as file:
-        table = file.read(columns=list(COLUMNS))
+        table = file.read(columns=list(schema.COLUMNS))
     table = table.filter(pc.equal(table["survey"], survey))
-    facts = table.filter(pc.equal(table["record"], MACHINE)).to_pylist()[0]
-    owners = table.filter(pc.equal(table["record"], OWNER)).to_pylist()
-    contents = table.filter(pc.equal(table["record"], CONTENT))
-    sizes = table.filter(pc.equal(table["record"], SIZE)).to_pylist()
-    return Template(facts, [_part(row, contents) for row in owners if row["pages"]], sizes)
-
-
-def _part(row: dict[str, Any], contents: pa.Table) -> Part:
-    own = contents.filter(pc.equal(contents["owner"], row["owner"]))
-    return Part(row, own.select(list(CONTENT_COLUMNS)))
+    facts, owners, sizes = (
+        rows_about(table, record).to_pylist()
+        for record in (schema.MACHINE, schema.OWNER, schema.SIZE)
+    )
+    contents = rows_about(table, schema.CONTENT)
+    parts = []
+    for row in owners:
+        own = contents.filter(pc.equal(contents["owner"], row["owner"]))
+        if row["pages"]:
+            parts.append(Part(row, own.select(list(schema.CONTENT_COLUMNS))))
+    return Template(facts[0], parts, sizes)
 
 
 def _cut(part: Part, k: int) -> Part:
@@ -157,7 +145,7 @@ def _common_share(templates: list[Template]) -> float:
             if one.row["name"] == other.row["name"] and fewer >= 1.0:
                 theta = min(one.row["theta"], other.row["theta"])
                 hashes = [part.below(theta).contents["hash_high"] for part in (one, other)]
-                shares.append(len(np.intersect1d(*hashes)) / sampled(theta) / fewer)
+                shares.append(len(np.intersect1d(*hashes)) / schema.sampled(theta) / fewer)
     return statistics.median(shares) if shares else COMMON
 
 
@@ -167,7 +155,7 @@ def _machines(
     chance = np.random.default_rng(seed)
     for at in range(machines):
         rows, contents = _machine(templates, at, chance, common, now)
-        facts = pa.Table.from_pylist(rows, schema=ARROW)
+        facts = pa.Table.from_pylist(rows, schema=schema.ARROW)
         yield pa.concat_tables([facts, complete(contents)])
 
 
@@ -180,7 +168,7 @@ def _machine(
 ) -> tuple[list[dict[str, Any]], pa.Table]:
     template = templates[int(chance.integers(len(templates)))]
     machine, survey = chance.bytes(16).hex(), chance.bytes(16).hex()
-    shared = {"schema": SCHEMA, "machine": machine, "survey": survey, "time": now}
+    shared = {"schema": schema.SCHEMA, "machine": machine, "survey": survey, "time": now}
     parts: dict[str, Part] = {}
     for part in template.parts:
         if chance.random() < OTHERS:
@@ -192,11 +180,11 @@ def _machine(
         part.contents.append_column("owner", pa.repeat(owner, len(part.contents)))
         for owner, part in parts.items()
     )
-    for name, value in (shared | {"record": CONTENT}).items():
-        constant = pa.repeat(pa.scalar(value, COLUMNS[name]), len(contents))
+    for name, value in (shared | {"record": schema.CONTENT}).items():
+        constant = pa.repeat(pa.scalar(value, schema.COLUMNS[name]), len(contents))
         contents = contents.append_column(name, constant)
     labels = [
-        {**shared, "record": LABEL, "label_name": name, "label_value": value}
+        {**shared, "record": schema.LABEL, "label_name": name, "label_value": value}
         for name, value in (
             (SYNTHETIC, "yes"),
             ("role", ROLES[int(chance.integers(len(ROLES)))]),
@@ -216,7 +204,7 @@ def _changed(part: Part, chance: np.random.Generator, common: float) -> Part:
     columns = {name: contents[name].to_numpy().copy() for name in contents.column_names}
     private = (columns["hash_low"] & 0xFFFF) >= int(common * 0x10000)
     for name, end in (("hash_high", int(part.row["theta"])), ("hash_low", 2**63 - 1)):
-        new = chance.integers(HASH_MIN, end, size=int(private.sum()), dtype=np.int64)
+        new = chance.integers(schema.HASH_MIN, end, size=int(private.sum()), dtype=np.int64)
         columns[name][private] = new
     whole = ("theta", "processes")
     row = {

@@ -16,18 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from zmeld_fleet.schema import (
-    BLOCK,
-    CLASSES,
-    CODECS,
-    CONTENT,
-    CONTENT_COLUMNS,
-    HASH_MIN,
-    MACHINE_COLUMNS,
-    OWNER_COLUMNS,
-    SIZE_COLUMNS,
-    THETA_ALL,
-)
+from zmeld_fleet import schema
 from zmeld_fleet.words import plural
 
 FACT_ROWS_MAX = 1 << 17
@@ -68,7 +57,7 @@ _NEEDED = ("owner", "pages", "pages_zero", "pages_same", "theta")
 
 def _bounds() -> dict[str, tuple[float, float]]:
     found: dict[str, tuple[float, float]] = {}
-    for name, kind in (MACHINE_COLUMNS | OWNER_COLUMNS).items():
+    for name, kind in (schema.MACHINE_COLUMNS | schema.OWNER_COLUMNS).items():
         if pa.types.is_integer(kind):
             found[name] = (0, BYTES_MAX if name.endswith("_bytes") else PAGES_MAX)
         elif pa.types.is_floating(kind):
@@ -77,12 +66,12 @@ def _bounds() -> dict[str, tuple[float, float]]:
                 found[name] = (-float(BYTES_MAX), float(BYTES_MAX))
     found |= {"page_size": (PAGE_MIN, PAGE_MAX), "sketch_size": (1, PAGES_MAX)}
     found["ram_bytes"] = (0, RAM_MAX)
-    found |= {"theta": (HASH_MIN + 1, THETA_ALL), "count": (1, PAGES_MAX)}
+    found |= {"theta": (schema.HASH_MIN + 1, schema.THETA_ALL), "count": (1, PAGES_MAX)}
     found |= {name: (0.0, 100.0) for name in found if name.endswith("_avg300")}
     # An uptime below 0 is a clock that is wrong, which has a reason of its own.
     found["uptime_seconds"] = (-SECONDS_MAX, SECONDS_MAX)
-    found["object_class"] = (0, CLASSES - 1)
-    found |= dict.fromkeys(SIZE_COLUMNS, (0, BYTES_MAX >> 12))
+    found["object_class"] = (0, schema.CLASSES - 1)
+    found |= dict.fromkeys(schema.SIZE_COLUMNS, (0, BYTES_MAX >> 12))
     return found
 
 
@@ -238,19 +227,21 @@ def check_owners(owners: pa.Table, machines: pa.Table) -> None:
     if (zero + same > pages).any():
         raise FlawError("an owner has more pages of zeros and same-filled pages than pages")
     theta = owners["theta"].to_numpy()
-    share = (theta.astype(np.float64) - HASH_MIN) / 2.0**64
+    share = (theta.astype(np.float64) - schema.HASH_MIN) / 2.0**64
     expected = share * SLACK * (pages - zero - same)
-    if ((theta != THETA_ALL) & (expected < said("sketch_size", 1)[at])).any():
+    if ((theta != schema.THETA_ALL) & (expected < said("sketch_size", 1)[at])).any():
         raise FlawError("an owner's theta is too small for its pages and its sketch's size")
     _check_estimate(owners, "pages_distinct", pages + 1.0)
-    for codec in CODECS:
+    for codec in schema.CODECS:
         for what in ("pool", "melded"):
             _check_estimate(owners, f"{what}_{codec}", (pages + 1.0) * page[at])
     if (sums(np.ones(len(at))) > OWNERS_MAX).any():
         raise FlawError(f"a survey has more than {OWNERS_MAX} owners")
     if (sums(pages) * page > OF_RAM * ram).any():
         raise FlawError(f"a survey has more pages than {OF_RAM} times the machine's RAM")
-    widths = {f"pool_{codec}": float(BLOCK) for codec in CODECS} | {"pages_distinct": 1.0}
+    widths = {f"pool_{codec}": float(schema.BLOCK) for codec in schema.CODECS} | {
+        "pages_distinct": 1.0
+    }
     for name, unit in widths.items():
         width = _floats(owners, f"{name}_high") - _floats(owners, f"{name}_low")
         if (sums(np.nan_to_num(width / (2.0 * unit)) ** 2) > SQUARES_MAX).any():
@@ -286,7 +277,7 @@ def check_contents(
     is not to be believed the columns are read, too.
     """
     metadata = parquet.metadata.row_group(group)
-    wanted = ("survey", *CONTENT_COLUMNS)
+    wanted = ("survey", *schema.CONTENT_COLUMNS)
     unknown = []
     for at in range(metadata.num_columns):
         column = metadata.column(at)
@@ -326,5 +317,5 @@ def is_content(metadata: pq.RowGroupMetaData, column: int) -> tuple[bool, bool]:
     statistics = metadata.column(column).statistics
     if statistics is None or not statistics.has_min_max:
         return True, True
-    contents = statistics.min <= CONTENT <= statistics.max
-    return contents, not statistics.min == statistics.max == CONTENT
+    contents = statistics.min <= schema.CONTENT <= statistics.max
+    return contents, not statistics.min == statistics.max == schema.CONTENT

@@ -20,8 +20,6 @@ class FleetError(Exception):
 LENGTH_MAX = 500
 GROUPINGS = ("name", "kind", "owner", "namespace", "image", "deployment")
 """What workloads can be grouped by."""
-GROUP, GROUPED_FROM = "\u202f", 10_000
-"""Between thousands, as units.py has it."""
 
 
 def inert(text: object) -> str:
@@ -49,10 +47,17 @@ def width(text: str) -> int:
     return columns
 
 
+def grouped(text: str) -> str:
+    """A number with narrow blanks between thousands, from five digits on."""
+    whole, point, fraction = text.partition(".")
+    if len(whole.lstrip("-")) >= 5:
+        whole = f"{int(whole):,}".replace(",", "\u202f")
+    return whole + point + fraction
+
+
 def plural(count: int, one: str, many: str) -> str:
     """`1 machine`, `2 machines`, `12 345 machines`."""
-    shown = f"{count:,}".replace(",", GROUP) if abs(count) >= GROUPED_FROM else str(count)
-    return f"{shown} {one if count == 1 else many}"
+    return f"{grouped(str(count))} {one if count == 1 else many}"
 
 
 def listed(texts: Iterable[str], most: int = 12) -> str:
