@@ -67,3 +67,5 @@ def test_a_process_that_ends_costs_its_call_alone():
     with pytest.raises(MemoryError):
         limited.limited(os._exit, 0, 1)
     assert limited.limited(abs, 0, -3) == 3
+    with pytest.raises(TypeError):
+        limited.limited(abs, 0, "x")

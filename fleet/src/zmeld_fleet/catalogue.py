@@ -446,6 +446,9 @@ def _surveys(stored: StoredFile, facts: pa.Table) -> list[Survey]:
     return found
 
 
+_SAID = ("machine", "time", "facts", "labels")
+
+
 def _once(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
     """A survey counts once: from the pack that it is in, else from its first file."""
 
@@ -459,7 +462,7 @@ def _once(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
         first = kept.setdefault(survey.survey, survey)
         if first is survey:
             continue
-        if _says(survey) == _says(first):
+        if all(getattr(survey, name) == getattr(first, name) for name in _SAID):
             why = f"the same survey is in {first.file.name}"
         else:
             claimed.add(survey.survey)
@@ -469,10 +472,6 @@ def _once(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
         why = "another file says something else of the same survey: neither counts"
         catalogue.leave(kept.pop(name), Reason.TWICE, why)
     return list(kept.values())
-
-
-def _says(survey: Survey) -> tuple[Any, ...]:
-    return survey.machine, survey.time, survey.facts, survey.labels
 
 
 def _incomplete(survey: Survey) -> Flaw:

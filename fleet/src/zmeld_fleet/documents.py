@@ -364,14 +364,12 @@ def left_out(found: list[LeftOut]) -> list[Block]:
         [str(reason.value), reason.meaning, units.count(counts[reason])]
         for reason in sorted(counts, key=lambda reason: str(reason.value))
     ]
-    named = [f"{_short(one)}: {one.reason.value}: {one.why}" for one in found[:LEFT_OUT_SHOWN]]
+    named: list[Block] = []
+    for one in found[:LEFT_OUT_SHOWN]:
+        survey = f" (survey {one.survey[:8]})" if one.survey else ""
+        named.append(f"{one.file.rpartition('/')[2]}{survey}: {one.reason.value}: {one.why}")
     return [
         Table(["left out for", "what it is"], ["times"], rows),
         *named,
         *_more(len(found) - LEFT_OUT_SHOWN, "of them is", "of them are"),
     ]
-
-
-def _short(one: LeftOut) -> str:
-    name = one.file.rpartition("/")[2]
-    return name if one.survey is None else f"{name} (survey {one.survey[:8]})"

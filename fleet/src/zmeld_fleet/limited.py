@@ -11,9 +11,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import resource
+import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
@@ -45,28 +47,29 @@ def limited(call: Callable[..., T], size: int, *arguments: Any) -> T:
         there.close()
     try:
         _own.pipe.send((call, (MEMORY_MIB << 20) + size, arguments))
-        result: T | MemoryError = _own.pipe.recv()
+        result: T | Exception = _own.pipe.recv()
     except (EOFError, ConnectionError):
         _own.process.join()
         _own.process = None
         result = MemoryError()
     if isinstance(result, MemoryError):
         raise MemoryError(f"to read it takes more than {MEMORY_MIB} MiB and its size")
+    if isinstance(result, Exception):
+        raise result
     return result
 
 
 def _serve(pipe: Connection) -> None:
-    while True:
-        try:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with suppress(EOFError):
+        while True:
             call, most, arguments = pipe.recv()
-        except (EOFError, KeyboardInterrupt):
-            return
-        try:
-            _limit(most)
-            result = call(*arguments)
-        except MemoryError:
-            result = MemoryError()
-        pipe.send(result)
+            try:
+                _limit(most)
+                result = call(*arguments)
+            except Exception as error:
+                result = error
+            pipe.send(result)
 
 
 def _limit(most: int) -> None:

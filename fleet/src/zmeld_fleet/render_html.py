@@ -10,7 +10,7 @@ import re
 from html import escape
 
 from zmeld_fleet import plots
-from zmeld_fleet.document import Bars, Block, Code, Document, Lines, Note, Section, Table
+from zmeld_fleet.document import Bars, Block, Code, Document, Note, Section, Table
 from zmeld_fleet.words import inert
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
@@ -90,7 +90,8 @@ def _block(block: Block) -> str:
         return f'<pre tabindex="0"><code>{chr(10).join(lines)}</code></pre>'
     if isinstance(block, Table):
         return _table(block)
-    return _figure(block)
+    svg = plots.bars(block) if isinstance(block, Bars) else plots.lines(block)
+    return f"<figure>{svg}<figcaption>{_text(block.caption)}</figcaption></figure>"
 
 
 def _table(table: Table) -> str:
@@ -119,8 +120,3 @@ def _table(table: Table) -> str:
 def _folding(text: str) -> str:
     """Where long names have parts they may be folded, and nowhere else."""
     return re.sub(r"(?<=[^ ])([/._:@])(?=[^ ])", r"\1<wbr>", _text(text))
-
-
-def _figure(plot: Bars | Lines) -> str:
-    svg = plots.bars(plot) if isinstance(plot, Bars) else plots.lines(plot)
-    return f"<figure>{svg}<figcaption>{_text(plot.caption)}</figcaption></figure>"

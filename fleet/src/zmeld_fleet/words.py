@@ -39,12 +39,8 @@ def _inert(character: str) -> str:
 
 def width(text: str) -> int:
     """Columns that it takes on a terminal."""
-    columns = 0
-    for character in text:
-        if unicodedata.combining(character):
-            continue
-        columns += 2 if unicodedata.east_asian_width(character) in "WF" else 1
-    return columns
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return len(text) + wide - sum(unicodedata.combining(character) > 0 for character in text)
 
 
 def grouped(text: str) -> str:
