@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import relink
 
 QUIET = "import time; rows = [f'row {at}' for at in range(200_000)]; print(); time.sleep(600)"
@@ -30,6 +32,9 @@ def survey(zmeld: str, folder: Path, pid: int) -> str:
     key = str(folder / "key")
     subprocess.run([zmeld, "scan", "--survey-new-key", key], check=True, capture_output=True)
     scan = [zmeld, "scan", "--survey", str(folder), "--key", key, "--pid", str(pid)]
-    subprocess.run([*scan, "--sketch", "100000"], check=True, capture_output=True)
+    done = subprocess.run([*scan, "--sketch", "100000"], capture_output=True, text=True)
+    if done.returncode == 75:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
     (path,) = folder.rglob("*.parquet")
     return str(path)
