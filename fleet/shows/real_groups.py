@@ -23,7 +23,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from zmeld_fleet import unions
+import unions
 
 NODE = "const x=[];for(let i=0;i<200000;i++)x.push({i,s:'row '+i});setInterval(()=>x.length,1e6)"
 PYARROW = "import pyarrow.compute,time;x=[str(i) for i in range(300000)];time.sleep(1e6)"

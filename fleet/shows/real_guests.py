@@ -18,10 +18,10 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from zmeld_fleet import unions
+import unions
+from unions import Hash, Sketch
 from zmeld_fleet.estimate import Estimate
 from zmeld_fleet.schema import FOLDER, THETA_ALL
-from zmeld_fleet.unions import Hash, Sketch
 
 
 def machine(path: Path) -> Sketch:

@@ -30,15 +30,17 @@ def contents(path: str) -> dict[str, Counter[tuple[int, int]]]:
     return found
 
 
-def main() -> None:
-    """Prints what links."""
-    old, new = contents(sys.argv[1]), contents(sys.argv[2])
-    seen = linked = 0
-    for owner in sorted(old.keys() & new.keys()):
+def linked(old_path: str, new_path: str) -> tuple[int, int]:
+    """How many contents are linked, and how many there are in the first."""
+    old, new = contents(old_path), contents(new_path)
+    seen = found = 0
+    for owner in old.keys() & new.keys():
         seen += old[owner].total()
-        linked += sum(new[owner][key] == 1 for key, times in old[owner].items() if times == 1)
-    print(f"{linked} of {seen} contents are linked by class and number of pages")
+        found += sum(new[owner][key] == 1 for key, times in old[owner].items() if times == 1)
+    return found, seen
 
 
 if __name__ == "__main__":
-    main()
+    print(
+        "{} of {} contents are linked by class and number of pages".format(*linked(*sys.argv[1:]))
+    )

@@ -6,9 +6,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from zmeld_fleet.analysis import Tally, estimate_tally
+from zmeld_fleet.analysis import Tallies, Tally, setups
 from zmeld_fleet.estimate import Estimate, around, exact, sampled_sum, total
-from zmeld_fleet.schema import HASH_MIN, THETA_ALL, sampled
+from zmeld_fleet.schema import BLOCK, CODECS, HASH_MIN, THETA_ALL, sampled
 
 TRIALS = 1000
 COVERED_MIN = 0.94
@@ -91,7 +91,7 @@ def weighted(random, k):
         if len(own := objects[below & (classes == at)].astype(float))
     }
     tally = Tally(lambda row: row["machines"] - 1, int(machines.max()) - 1)
-    estimate = estimate_tally(rows, tally, "zstd", sampled(theta), sizes)
+    estimate = Tallies(rows, sampled(theta), sizes, 4096).of(tally, "zstd")
     return estimate, int(((machines - 1) * objects).sum())
 
 
@@ -114,7 +114,7 @@ def skewed(random, everywhere, elsewhere):
         for held, contents in zip(*np.unique(below, return_counts=True), strict=True)
     ]
     tally = Tally(lambda row: row["machines"] - 1, fleet - 1)
-    return estimate_tally(rows, tally, None, share), int((machines - 1).sum())
+    return Tallies(rows, share, {}, 4096).of(tally), int((machines - 1).sum())
 
 
 @pytest.mark.parametrize(("everywhere", "elsewhere"), [(1, 0.0), (5, 0.0), (5, 0.3), (60, 2.0)])
@@ -139,3 +139,20 @@ def test_widths_of_what_errs_together_add_up():
     assert total([around(3.0, 1.0), around(4.0, 2.0)]) == Estimate(7.0, 4.0, 10.0)
     assert around(5.0, 9.0).within(0.0, 10.0) == Estimate(5.0, 0.0, 10.0)
     assert around(4.0, 1.0).taken_from(10.0) == Estimate(6.0, 5.0, 7.0)
+
+
+def test_where_nothing_is_there_twice_melding_saves_nothing_on_average():
+    """Pools and sketches err each for itself: the smaller of the two would save something."""
+    random = np.random.default_rng(SEED + 4)
+    truth, wide = 10_000 * 4096, 20_000_000
+    saved = []
+    for _ in range(TRIALS):
+        plain, melded = random.normal(truth, wide / 1.96, size=2)
+        part = {"owners": 1, "pages": 20_000}
+        for codec in CODECS:
+            part |= {f"measured_{codec}": 1, f"pool_{codec}": plain, f"melded_{codec}": melded}
+            part |= {f"pool_{codec}_squares": (wide // BLOCK) ** 2}
+            part |= {f"melded_{codec}_half": wide // BLOCK}
+        first, second, *_ = setups([part], 4096, None)
+        saved.append(first.takes.value - second.takes.value)
+    assert abs(np.mean(saved)) < 4 * np.std(saved) / np.sqrt(TRIALS), "biased"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 import re
@@ -11,12 +12,12 @@ from collections import Counter
 from datetime import timedelta
 from html.parser import HTMLParser
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from made import NOON, Machine, Owner, hash_of, object_of, program, read_rows, write
-from zmeld_fleet import cli, documents, render_text, reporting, results, units
+from zmeld_fleet import cli, documents, plots, render_text, reporting, results, units
+from zmeld_fleet.document import Bars, Table
+from zmeld_fleet.estimate import Estimate
 from zmeld_fleet.schema import CODECS
 from zmeld_fleet.words import plural, width
 
@@ -115,7 +116,7 @@ def test_a_lowered_bound_is_still_right(place):
     from zmeld_fleet import analysis, catalogue, engines, places
 
     found = catalogue.read(places.open_place(str(place)))
-    engine = engines.start("duckdb")
+    engine = engines.DuckDB()
     report = analysis.analyse(found, engine, "role", contents_max=2_000)
     engine.close()
     assert report.bound_share < 0.1
@@ -180,7 +181,7 @@ def test_text_fits_80_columns(report):
 
 
 class Page(HTMLParser):
-    void = frozenset({"meta", "br", "img", "path", "use", "rect", "line"})
+    void = frozenset({"meta", "br", "img", "path", "use", "rect", "line", "wbr"})
 
     def __init__(self):
         super().__init__()
@@ -337,13 +338,8 @@ def test_one_and_many_are_told_apart(tmp_path, capsys):
 def test_one_process_and_one_content_are_one(tmp_path, capsys):
     for refused in (1, 2):
         machine = machines()[0]
-        path = write(tmp_path, machine)
-        table = read_rows(path, partitioning=None)
-        values = [refused] + [None] * (len(table) - 1)
-        path.unlink()
-        pq.write_table(
-            table.append_column("processes_refused", pa.array(values, pa.int64())), path
-        )
+        machine.facts["processes_refused"] = refused
+        write(tmp_path, machine)
     cli.main(["report", str(tmp_path)])
     err = capsys.readouterr().err
     assert ": 1 process might not" in err and ": 2 processes might not" in err
@@ -362,3 +358,56 @@ def test_counts_have_their_groups():
     assert plural(1, "machine", "machines") == "1 machine"
     assert plural(9999, "machine", "machines") == "9999 machines"
     assert plural(10_000, "machine", "machines") == f"{units.count(10_000)} machines"
+
+
+def test_the_page_opens_with_what_is_freed_and_what_most_need(report):
+    document = documents.report_document(report, 3.5)
+    first, second = document.sections[:2]
+    assert "can be freed" in document.lead
+    assert [first.heading, second.heading] == ["In short", "Configuration"]
+    said = dict(first.blocks[0].rows)
+    assert " of 8" in said["machines saved"] and "at 3.5 per GiB" in said["worth"]
+    # Two kinds with one advice are one row.
+    alike = dataclasses.replace(report.kinds[0], name="other")
+    report = dataclasses.replace(report, kinds=[report.kinds[0], alike])
+    (row,) = documents.report_document(report).sections[1].blocks[0].rows
+    assert row[2] == "8" and "other" in row[1] and report.kinds[0].name in row[1]
+
+
+def test_every_estimate_in_a_table_has_its_interval(tmp_path):
+    for machine in machines(k=256):
+        write(tmp_path, machine)
+    document = documents.report_document(reporting.make(str(tmp_path), by="role"))
+    tables = [b for section in document.sections for b in section.blocks if isinstance(b, Table)]
+    estimates = {"gains", "of RAM", "ratio", "memory used", "gains, of the pages"}
+    cells = [
+        cell
+        for table in tables
+        for row in table.rows
+        for head, cell in zip(table.heads, row, strict=True)
+        if head in estimates
+    ]
+    assert len(cells) > 50 and all("±" in cell or " to " in cell for cell in cells)
+
+
+def test_intervals_are_drawn_where_they_are_and_names_are_whole():
+    """46.3 to 50.5 was drawn as 44.8 to 49.0."""
+    name = "a-name-that-is-long-enough-to-be-folded.example.org"
+    exactly, vague = Estimate(0.5, 0.5, 0.5), Estimate(0.47, 0.463, 0.505)
+    svg = plots.bars(Bars("caption", "axis title", [name], {"one": [exactly], "two": [vague]}))
+    text = "".join(re.findall(r"<text[^>]*>([^<]*)</text>", svg))
+    assert name in text.replace("\n", "") and "axis title" in text
+    lines = r'LineCollection_[0-9]+">\s*<path d="M ([0-9.]+) [0-9.]+ \nL ([0-9.]+) '
+    (half, _), ends = [tuple(map(float, found)) for found in re.findall(lines, svg)]
+    zero = float(re.search(r'patch_3">\s*<path d="M ([0-9.]+) ', svg)[1])
+    shares = [0.5 * (end - zero) / (half - zero) for end in ends]
+    assert shares == pytest.approx([0.463, 0.505], abs=0.001)
+
+
+def test_nothing_is_drawn_below_nothing(report):
+    vague = Estimate(1.0, -500.0, 900.0)
+    setups = [dataclasses.replace(setup, gains=vague) for setup in report.kinds[0].setups]
+    kinds = [dataclasses.replace(report.kinds[0], setups=setups)]
+    document = documents.report_document(dataclasses.replace(report, kinds=kinds))
+    (bars,) = [b for section in document.sections for b in section.blocks if isinstance(b, Bars)]
+    assert all(one.low == 0.0 for found in bars.series.values() for one in found)

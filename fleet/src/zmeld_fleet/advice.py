@@ -43,18 +43,8 @@ class Configuration:
     setup: Setup | None
     toml: str
     reasons: list[str]
-
-    @property
-    def advice(self) -> str:
-        """The same in a few words."""
-        settings = dict(
-            line.split(" = ", 1) for line in self.toml.splitlines() if " = " in line[:20]
-        )
-        if self.setup is None:
-            return "no compressed swap"
-        kind, codec, size = (settings[name].strip('"') for name in ("kind", "codec", "size"))
-        melds = ", melded" if self.setup.melded else ""
-        return f"{kind}, {codec}{melds}, {size} of RAM"
+    advice: str
+    """The same in a few words."""
 
 
 def configure(kind: Kind, page_size: int) -> Configuration:
@@ -70,18 +60,14 @@ def configure(kind: Kind, page_size: int) -> Configuration:
     if best.takes.value > measured * (1.0 - GAIN_MIN):
         why = f"the best codec, {best.codec}, saves less than {units.percent(GAIN_MIN)}"
         return _nothing(kind, why)
-    chosen = _fastest(plain, best)
+    near = [s for s in plain if s.gains.value >= NEARLY * best.gains.value]
+    chosen = min(near, key=lambda setup: FASTEST_FIRST.index(setup.codec))
     reasons = [_why_codec(chosen, best, measured)]
     melded = kind.setup(chosen.codec, True)
     melds = melded is not None and _pays(chosen, melded)
     reasons.append(_why_meld(chosen, melded, melds))
     setup = melded if melds and melded is not None else chosen
     return _written(kind, setup, melds, reasons, page_size)
-
-
-def _fastest(plain: list[Setup], best: Setup) -> Setup:
-    near = [s for s in plain if s.gains.value >= NEARLY * best.gains.value]
-    return min(near, key=lambda setup: FASTEST_FIRST.index(setup.codec))
 
 
 def _why_codec(chosen: Setup, best: Setup, measured: float) -> str:
@@ -115,7 +101,9 @@ def _why_meld(plain: Setup, melded: Setup | None, melds: bool) -> str:
 def _nothing(kind: Kind, why: str) -> Configuration:
     said = _comment(f"No compressed swap is advised: {why}.")
     text = "\n".join([f"# {inert(kind.name)}", *said, ""])
-    return Configuration(kind.name, None, text, [f"no compressed swap: {why}"])
+    return Configuration(
+        kind.name, None, text, [f"no compressed swap: {why}"], "no compressed swap"
+    )
 
 
 def _comment(text: str) -> list[str]:
@@ -144,17 +132,16 @@ def _written(
     thin = kind.pages * page_size < kind.ram_bytes * BASIS_MIN_PERCENT / 100
     size = size_percent(ratio, thin)
     limit = limit_percent(size, ratio)
-    reasons = [*reasons, _why_size(size, limit, ratio, thin)]
+    basis = "few pages were read, so no more than half of RAM" if thin else f"at {ratio:.1f}x"
+    why = f"size {size} % of RAM ({basis}), of which the pool may take {limit} %"
+    reasons = [*reasons, why]
+    device = "zmeld" if melds else "zram"
     lines = [f"# {inert(kind.name)}: {plural(kind.machines, 'machine', 'machines')}"]
     lines += [line for reason in reasons for line in _comment(reason)]
-    lines += ["", "[tier.ram]", f'kind = "{"zmeld" if melds else "zram"}"']
+    lines += ["", "[tier.ram]", f'kind = "{device}"']
     lines += [f'size = "{size}%"', f'memory_limit = "{limit}%"', f'codec = "{setup.codec}"']
     if melds:
         lines.append('meld = "auto"')
     lines += ["", "[tunables]", "swappiness = 150", "page_cluster = 0", ""]
-    return Configuration(kind.name, setup, "\n".join(lines), reasons)
-
-
-def _why_size(size: int, limit: int, ratio: float, thin: bool) -> str:
-    basis = "few pages were read, so no more than half of RAM" if thin else f"at {ratio:.1f}x"
-    return f"size {size} % of RAM ({basis}), of which the pool may take {limit} %"
+    advice = f"{device}, {setup.codec}{', melded' if melds else ''}, {size}% of RAM"
+    return Configuration(kind.name, setup, "\n".join(lines), reasons, advice)

@@ -23,11 +23,12 @@ from typing import Any
 import pyarrow as pa
 
 from zmeld_fleet import expressions
-from zmeld_fleet.analysis import CONTENTS_MAX, rows_read
+from zmeld_fleet.analysis import CONTENTS_MAX, limit_of, rows_read
 from zmeld_fleet.catalogue import Catalogue, LeftOut
-from zmeld_fleet.engines import Engine, rows_of
+from zmeld_fleet.engines import Engine
 from zmeld_fleet.estimate import Estimate, sampled_sum
-from zmeld_fleet.schema import THETA_ALL, bound_of, sampled
+from zmeld_fleet.schema import sampled
+from zmeld_fleet.words import FleetError
 
 GROUPS_MAX = 100
 """Groups that are compared: those with most pages."""
@@ -104,10 +105,6 @@ class Affinity:
     pairs: list[Pair] = field(default_factory=list)
 
 
-class GroupingError(Exception):
-    """No workload has what was asked to group by."""
-
-
 def analyse(
     catalogue: Catalogue, engine: Engine, by: str, contents_max: int = CONTENTS_MAX
 ) -> Affinity:
@@ -126,26 +123,28 @@ def analyse(
     if not current:
         return found
     with rows_read(catalogue, engine, current) as table:
-        chosen = engine.take(pa.table({"survey": [survey.survey for survey in current]}))
-        rows = engine.ask(expressions.workloads(table, chosen)).to_pylist()
+        chosen = engine.keep(pa.table({"survey": [survey.survey for survey in current]}))
+        rows = engine.ask(expressions.workloads(table, chosen))
         workloads = _grouped(rows, by)
         if not workloads:
-            raise GroupingError(f"--by {by}: no workload has one; others are {_others(rows, by)}")
+            raise FleetError(f"--by {by}: no workload has one; others are {_others(rows, by)}")
         names = sorted(workloads, key=lambda name: (-_pages(workloads[name]), name))
         found.groups_left_out = max(len(names) - GROUPS_MAX, 0)
         names = names[:GROUPS_MAX]
-        bounds = _bounds([workloads[name] for name in names], contents_max)
+        groups = [workloads[name] for name in names]
+        bounds = _bounds(groups, contents_max)
         found.groups = [
             Group(name, len(own), _pages(own) * catalogue.page_size, sampled(bound))
-            for name, own, bound in zip(
-                names, (workloads[name] for name in names), bounds, strict=True
-            )
+            for name, own, bound in zip(names, groups, bounds, strict=True)
         ]
-        asked = engine.take(_members(names, workloads, bounds))
+        members = [
+            {"survey": row["survey"], "owner": row["owner"], "group": at, "bound": bound}
+            for at, (own, bound) in enumerate(zip(groups, bounds, strict=True))
+            for row in own
+        ]
+        asked = engine.keep(pa.Table.from_pylist(members))
         held = engine.keep(expressions.held_by_groups(table, asked, max(bounds)))
-        tallies = rows_of(
-            engine.ask(expressions.between_groups(held)), ("group", "other", "holders")
-        )
+        tallies = engine.ask(expressions.between_groups(held))
     found.pairs = _pairs(found, bounds, tallies)
     return found
 
@@ -171,38 +170,13 @@ def _pages(workloads: list[dict[str, Any]]) -> int:
 def _bounds(groups: list[list[dict[str, Any]]], contents_max: int) -> list[int]:
     """Of each group the smallest theta of its workloads; lowered where rows were too many."""
     bounds = [min(int(row["theta"]) for row in own) for own in groups]
-
-    def rows(limit: int) -> float:
-        return math.fsum(
-            sampled(min(bound, limit)) * float(row["pages_distinct"] or 0.0)
-            for bound, own in zip(bounds, groups, strict=True)
-            for row in own
-        )
-
-    limit, share = THETA_ALL, 1.0
-    while rows(limit) > contents_max:
-        share /= 2.0
-        limit = bound_of(share)
-    return [min(bound, limit) for bound in bounds]
-
-
-def _members(
-    names: list[str], workloads: dict[str, list[dict[str, Any]]], bounds: list[int]
-) -> pa.Table:
-    rows = [
-        (row["survey"], row["owner"], at, bound)
-        for at, (name, bound) in enumerate(zip(names, bounds, strict=True))
-        for row in workloads[name]
+    held = [
+        (bound, float(row["pages_distinct"] or 0.0))
+        for bound, own in zip(bounds, groups, strict=True)
+        for row in own
     ]
-    columns = list(zip(*rows, strict=True))
-    return pa.table(
-        {
-            "survey": pa.array(columns[0], pa.string()),
-            "owner": pa.array(columns[1], pa.string()),
-            "group": pa.array(columns[2], pa.int64()),
-            "bound": pa.array(columns[3], pa.int64()),
-        }
-    )
+    limit = limit_of(held, contents_max)
+    return [min(bound, limit) for bound in bounds]
 
 
 def _pairs(found: Affinity, bounds: list[int], tallies: list[dict[str, Any]]) -> list[Pair]:

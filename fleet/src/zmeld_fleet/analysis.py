@@ -7,9 +7,10 @@ so that every engine gives the same result to the last bit.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -21,10 +22,10 @@ import pyarrow as pa
 
 from zmeld_fleet import expressions, outliers
 from zmeld_fleet.catalogue import SYNTHETIC, Catalogue, Survey
-from zmeld_fleet.engines import Engine, rows_of
+from zmeld_fleet.engines import Engine
 from zmeld_fleet.estimate import Estimate, Z, around, sampled_sum, total
 from zmeld_fleet.schema import BLOCK, CLASSES, CODECS, THETA_ALL, bound_of, sampled
-from zmeld_fleet.words import inert, listed
+from zmeld_fleet.words import FleetError, inert, listed
 
 CONTENTS_MAX = 1_500_000
 """Rows of sketches that a report reads, about: beyond it the bound is lowered."""
@@ -142,20 +143,15 @@ class Report:
     standouts: list[Standout] = field(default_factory=list)
 
 
-class LabelError(Exception):
-    """A label that was asked for and that no machine has."""
-
-
-def check_label(catalogue: Catalogue, option: str, label: str) -> None:
+def _check_label(current: list[Survey], label: str) -> None:
     """A label of no machine tells none from another."""
-    current = catalogue.current
-    if not current or any(label in survey.labels for survey in current):
+    if any(label in survey.labels for survey in current):
         return
     known = {name for survey in current for name in survey.labels}
     there = f"there is {listed(known)}" if len(known) == 1 else f"there are {listed(known)}"
     if not known:
         there = "none has labels; `zmeld scan --survey PLACE --label NAME=VALUE` gives one"
-    raise LabelError(f"{option} {inert(label)}: no machine that counts has that label; {there}")
+    raise FleetError(f"--by {inert(label)}: no machine that counts has that label; {there}")
 
 
 def kind_of(survey: Survey, by: str | None) -> str:
@@ -183,51 +179,7 @@ def analyse(
 ) -> Report:
     """The whole report."""
     current = catalogue.current
-    report = _heading(catalogue, engine, by, current)
-    if not current:
-        return report
-    with rows_read(catalogue, engine, catalogue.surveys) as table:
-        sums = _sums(engine, table)
-    report.days = _days(catalogue, sums)
-    kinds = sorted({kind_of(survey, by) for survey in current})
-    bounds = _bounds(current, sums, by, contents_max)
-    report.bound_share = sampled(bounds.fleet)
-    with rows_read(catalogue, engine, current) as table:
-        answers = _ask(engine, table, _chosen(current, by, kinds, bounds), bounds)
-    cross = _Cross(answers, bounds, catalogue.page_size)
-    grouped: dict[str, list[Survey]] = defaultdict(list)
-    for survey in current:
-        grouped[kind_of(survey, by)].append(survey)
-    report.kinds = [
-        _kind(name, at, grouped[name], sums, cross, catalogue) for at, name in enumerate(kinds)
-    ]
-    report.fleet, report.between_kinds = _fleet(current, sums, cross, catalogue, len(kinds))
-    report.names = _names(answers["names"], catalogue.page_size)
-    report.standouts = _standouts(
-        current, by, sums, answers["surveys"], bounds, catalogue.page_size
-    )
-    return report
-
-
-@contextmanager
-def rows_read(catalogue: Catalogue, engine: Engine, surveys: list[Survey]) -> Iterator[ir.Table]:
-    """The rows of the files that hold these surveys, each survey from one file."""
-    paths = catalogue.paths(surveys)
-    ambiguous = catalogue.ambiguous(paths)
-    with catalogue.place.on_disk(paths) as there:
-        where = dict(zip(paths, there, strict=True))
-        plain = [where[path] for path in paths if path not in ambiguous]
-        parts = [engine.read(plain)] if plain else []
-        for path, chosen in ambiguous.items():
-            rows = engine.read([where[path]])
-            parts.append(rows.filter(rows.survey.isin(chosen)))
-        yield expressions.united(parts)
-
-
-def _heading(
-    catalogue: Catalogue, engine: Engine, by: str | None, current: list[Survey]
-) -> Report:
-    return Report(
+    report = Report(
         place=catalogue.place.shown,
         engine=engine.name,
         by=by or "distribution, RAM, architecture",
@@ -241,13 +193,57 @@ def _heading(
         left_out=catalogue.left_out,
         bound_share=1.0,
     )
+    if not current:
+        return report
+    if by is not None:
+        _check_label(current, by)
+    with rows_read(catalogue, engine, catalogue.surveys) as table:
+        sums = _sums(engine, table)
+    report.days = _days(catalogue, sums)
+    grouped: dict[str, list[Survey]] = defaultdict(list)
+    for survey in current:
+        grouped[kind_of(survey, by)].append(survey)
+    kinds = sorted(grouped)
+    bounds = _bounds(grouped, sums, contents_max)
+    report.bound_share = sampled(bounds.fleet)
+    with rows_read(catalogue, engine, current) as table:
+        answers = _ask(engine, table, _chosen(grouped, bounds), bounds)
+    page, sizes = catalogue.page_size, answers["sizes"]
+    of_kinds: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for row in answers["kinds"]:
+        of_kinds[row["kind"]].append(row)
+    for at, name in enumerate(kinds):
+        tallies = Tallies(of_kinds[at], sampled(bounds.kinds[name]), sizes, page)
+        report.kinds.append(_kind(name, grouped[name], sums, tallies))
+    tallies = Tallies(answers["fleet"], sampled(bounds.fleet), sizes, page)
+    report.fleet = _kind("all machines", current, sums, tallies)
+    between = Tally(lambda row: int(row["kinds"]) - 1, len(kinds) - 1)
+    report.between_kinds = tallies.of(between)
+    report.names = _names(answers["names"], page)
+    report.standouts = _standouts(grouped, sums, answers["surveys"], bounds, page)
+    return report
+
+
+@contextmanager
+def rows_read(catalogue: Catalogue, engine: Engine, surveys: list[Survey]) -> Iterator[ir.Table]:
+    """The rows of the files that hold these surveys, each survey from one file."""
+    paths = sorted({survey.file.path for survey in surveys})
+    ambiguous = catalogue.ambiguous(paths)
+    with catalogue.place.on_disk(paths) as there:
+        where = dict(zip(paths, there, strict=True))
+        plain = [where[path] for path in paths if path not in ambiguous]
+        parts = [engine.read(plain)] if plain else []
+        for path, chosen in ambiguous.items():
+            rows = engine.read([where[path]])
+            parts.append(rows.filter(rows.survey.isin(chosen)))
+        yield expressions.united(parts)
 
 
 Sums = dict[str, dict[str, Any]]
 
 
 def _sums(engine: Engine, table: ir.Table) -> Sums:
-    rows = engine.ask(expressions.owner_sums(table)).to_pylist()
+    rows = engine.ask(expressions.owner_sums(table))
     return {row["survey"]: _as_integers(row) for row in rows}
 
 
@@ -267,71 +263,46 @@ class Bounds:
     kinds: dict[str, int]
     fleet: int
 
-    @property
-    def most(self) -> int:
-        """No survey needs more."""
-        return max(self.surveys.values())
+
+def limit_of(held: list[tuple[int, float]], contents_max: int) -> int:
+    """A bound below which sketches have about so many rows; of thetas and distinct contents."""
+    if math.fsum(sampled(theta) * contents for theta, contents in held) <= contents_max:
+        return THETA_ALL
+    return bound_of(contents_max / math.fsum(contents for _, contents in held))
 
 
-def _bounds(current: list[Survey], sums: Sums, by: str | None, contents_max: int) -> Bounds:
-    theta = {survey.survey: _theta(sums, survey) for survey in current}
-    rows = math.fsum(
-        sampled(theta[survey.survey]) * (sums.get(survey.survey, {}).get("distinct") or 0)
-        for survey in current
-    )
-    if rows > contents_max:
-        distinct = math.fsum(
-            sums.get(survey.survey, {}).get("distinct") or 0 for survey in current
-        )
-        limit = bound_of(contents_max / distinct)
-        theta = {survey: min(own, limit) for survey, own in theta.items()}
-    kinds: dict[str, int] = {}
-    for survey in current:
-        kind = kind_of(survey, by)
-        kinds[kind] = min(kinds.get(kind, THETA_ALL), theta[survey.survey])
-    return Bounds(theta, kinds, min(kinds.values()))
+def _bounds(grouped: dict[str, list[Survey]], sums: Sums, contents_max: int) -> Bounds:
+    held: dict[str, tuple[int, float]] = {}
+    for survey in itertools.chain(*grouped.values()):
+        own = sums.get(survey.survey, {})
+        theta = own.get("theta")
+        held[survey.survey] = (THETA_ALL if theta is None else theta, own.get("distinct") or 0)
+    limit = limit_of([*held.values()], contents_max)
+    surveys = {survey: min(theta, limit) for survey, (theta, _) in held.items()}
+    kinds = {name: min(surveys[survey.survey] for survey in own) for name, own in grouped.items()}
+    return Bounds(surveys, kinds, min(kinds.values()))
 
 
-def _theta(sums: Sums, survey: Survey) -> int:
-    theta = sums.get(survey.survey, {}).get("theta")
-    return THETA_ALL if theta is None else int(theta)
-
-
-def _chosen(current: list[Survey], by: str | None, kinds: list[str], bounds: Bounds) -> pa.Table:
-    number = {name: at for at, name in enumerate(kinds)}
-    names = [kind_of(survey, by) for survey in current]
-    return pa.table(
-        {
-            "survey": pa.array([survey.survey for survey in current], pa.string()),
-            "kind": pa.array([number[name] for name in names], pa.int64()),
-            "survey_bound": pa.array([bounds.surveys[s.survey] for s in current], pa.int64()),
-            "kind_bound": pa.array([bounds.kinds[name] for name in names], pa.int64()),
-            "fleet_bound": pa.array([bounds.fleet] * len(current), pa.int64()),
-        }
-    )
+def _chosen(grouped: dict[str, list[Survey]], bounds: Bounds) -> pa.Table:
+    rows = [
+        (survey.survey, at, bounds.surveys[survey.survey], bounds.kinds[name], bounds.fleet)
+        for at, (name, own) in enumerate(sorted(grouped.items()))
+        for survey in own
+    ]
+    names = ("survey", "kind", "survey_bound", "kind_bound", "fleet_bound")
+    return pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True)))
 
 
 def _ask(engine: Engine, table: ir.Table, chosen: pa.Table, bounds: Bounds) -> dict[str, Any]:
-    asked = engine.take(chosen)
-    found = engine.keep(expressions.contents(table, asked, bounds.most))
+    asked = engine.keep(chosen)
+    found = engine.keep(expressions.contents(table, asked, max(bounds.surveys.values())))
     kinds = engine.keep(expressions.by_kind(found))
     return {
-        "surveys": rows_of(
-            engine.ask(expressions.within_surveys(found)), ("survey", "owners", "object_class")
-        ),
-        "kinds": rows_of(
-            engine.ask(expressions.within_kinds(kinds)),
-            ("kind", "owners", "machines", "object_class"),
-        ),
-        "fleet": rows_of(
-            engine.ask(expressions.whole_fleet(kinds)),
-            ("owners", "machines", "kinds", "object_class"),
-        ),
-        "sizes": class_sizes(engine.ask(expressions.class_sizes(table, asked)).to_pylist()),
-        "names": rows_of(
-            engine.ask(expressions.owners_by_name(table, asked, NAMES_MAX)),
-            ("owner_kind", "name"),
-        ),
+        "surveys": engine.ask(expressions.within_surveys(found)),
+        "kinds": engine.ask(expressions.within_kinds(kinds)),
+        "fleet": engine.ask(expressions.whole_fleet(kinds)),
+        "sizes": class_sizes(engine.ask(expressions.class_sizes(table, asked))),
+        "names": engine.ask(expressions.owners_by_name(table, asked, NAMES_MAX)),
     }
 
 
@@ -370,54 +341,32 @@ class Tally:
     most: int
 
 
-class _Cross:
-    """What contents that stand in several places come to."""
+@dataclass(frozen=True)
+class Tallies:
+    """Contents that stand in several places, by how many hold them and by their class."""
 
-    def __init__(self, answers: dict[str, Any], bounds: Bounds, page_size: int) -> None:
-        self._bounds = bounds
-        self._page_size = page_size
-        self._kinds: dict[int, list[dict[str, Any]]] = defaultdict(list)
-        for row in answers["kinds"]:
-            self._kinds[row["kind"]].append(row)
-        self._fleet: list[dict[str, Any]] = answers["fleet"]
-        self._sizes: Sizes = answers["sizes"]
+    rows: list[dict[str, Any]]
+    share: float
+    """Of all contents those that are in the sample."""
+    sizes: Sizes
+    page_size: int
 
-    def of_kind(self, at: int, name: str, tally: Tally, codec: str | None) -> Estimate:
-        """Over the contents of a kind: pages, or bytes in a codec's pool."""
-        share = sampled(self._bounds.kinds[name])
-        return estimate_tally(self._kinds[at], tally, codec, share, self._sizes, self._page_size)
+    def of(self, tally: Tally, codec: str | None = None) -> Estimate:
+        """The sum of the weights of all contents, each times what it takes with a codec.
 
-    def of_fleet(self, tally: Tally, codec: str | None) -> Estimate:
-        """Over all contents."""
-        share = sampled(self._bounds.fleet)
-        return estimate_tally(self._fleet, tally, codec, share, self._sizes, self._page_size)
-
-
-def estimate_tally(
-    rows: Iterable[dict[str, Any]],
-    tally: Tally,
-    codec: str | None,
-    share: float,
-    sizes: Sizes | None = None,
-    page_size: int = 4096,
-) -> Estimate:
-    """The sum of the weights of all contents, each times what it takes with a codec.
-
-    The heaviest content need not be in the sample, so the interval reckons with what one
-    can count at most, not with what the heaviest of the sample does.
-    """
-    summed = squares = 0.0
-    for row in rows:
-        times = tally.weight(row)
-        if times == 0:
-            continue
-        mean, square = 1.0, 1.0
-        if codec is not None:
-            mean, square = size_of(sizes or {}, row["object_class"], codec, page_size)
-        summed += times * int(row["contents"]) * mean
-        squares += times * times * int(row["contents"]) * square
-    largest = tally.most * (1 if codec is None else page_size)
-    return sampled_sum(summed, squares, float(largest), share)
+        The heaviest content need not be in the sample, so the interval reckons with what one
+        can count at most, not with what the heaviest of the sample does.
+        """
+        summed = squares = 0.0
+        for row in self.rows:
+            times, contents = tally.weight(row), int(row["contents"])
+            mean = square = 1.0
+            if codec is not None and times:
+                mean, square = size_of(self.sizes, row["object_class"], codec, self.page_size)
+            summed += times * contents * mean
+            squares += times * times * contents * square
+        largest = tally.most * (1 if codec is None else self.page_size)
+        return sampled_sum(summed, squares, float(largest), self.share)
 
 
 def _between_owners(row: dict[str, Any]) -> int:
@@ -428,45 +377,13 @@ def _between_machines(row: dict[str, Any]) -> int:
     return int(row["machines"]) - 1
 
 
-def _kind(
-    name: str,
-    at: int,
-    surveys: list[Survey],
-    sums: Sums,
-    cross: _Cross,
-    catalogue: Catalogue,
-) -> Kind:
-    def tally(asked: Tally, codec: str | None) -> Estimate:
-        return cross.of_kind(at, name, asked, codec)
-
-    return _summary(name, surveys, sums, tally, catalogue, cross._bounds.kinds[name])
-
-
 def _moment(time: datetime) -> str:
     """Whole seconds of UTC."""
     return time.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _fleet(
-    current: list[Survey], sums: Sums, cross: _Cross, catalogue: Catalogue, kinds: int
-) -> tuple[Kind, Estimate]:
-    bound = cross._bounds.fleet
-    fleet = _summary("all machines", current, sums, cross.of_fleet, catalogue, bound)
-    between = Tally(lambda row: int(row["kinds"]) - 1, kinds - 1)
-    return fleet, cross.of_fleet(between, None)
-
-
-def _summary(
-    name: str,
-    surveys: list[Survey],
-    sums: Sums,
-    tally: Callable[[Tally, str | None], Estimate],
-    catalogue: Catalogue,
-    bound: int,
-) -> Kind:
+def _kind(name: str, surveys: list[Survey], sums: Sums, tallies: Tallies) -> Kind:
     parts = [sums[s.survey] for s in surveys if s.survey in sums]
-    page = catalogue.page_size
-    pages = _sum(parts, "pages")
     contents = float(_content_pages(parts))
     owners = Tally(_between_owners, sum(max(part["owners"] - 1, 0) for part in parts))
     machines = Tally(_between_machines, max(len(parts) - 1, 0))
@@ -476,18 +393,18 @@ def _summary(
         machines=len(surveys),
         synthetic=sum(SYNTHETIC in survey.labels for survey in surveys),
         ram_bytes=sum(survey.facts["ram_bytes"] or 0 for survey in surveys),
-        pages=pages,
+        pages=_sum(parts, "pages"),
         pages_zero=_sum(parts, "pages_zero"),
         pages_same=_sum(parts, "pages_same"),
         pages_swapped=_sum(parts, "pages_swapped"),
         owners=_sum(parts, "owners"),
-        share_sampled=sampled(bound),
+        share_sampled=tallies.share,
         duplicates=Duplicates(
             within_owners=_within_owners(parts).within(0.0, contents),
-            between_owners=tally(owners, None).within(0.0, contents),
-            between_machines=tally(machines, None).within(0.0, contents),
+            between_owners=tallies.of(owners).within(0.0, contents),
+            between_machines=tallies.of(machines).within(0.0, contents),
         ),
-        setups=setups(parts, page, lambda codec: tally(owners, codec)),
+        setups=setups(parts, tallies.page_size, lambda codec: tallies.of(owners, codec)),
         compressed_swap=sum(swap not in (None, "none") for swap in swaps),
         oldest=_moment(min(survey.time for survey in surveys)),
         newest=_moment(max(survey.time for survey in surveys)),
@@ -518,7 +435,9 @@ def setups(
 
     Without: pools come from random samples that know nothing of each other, so their
     variances add up. With: sketches are coordinated, so widths add up; what owners of
-    one machine share is taken off once more, `shared`.
+    one machine share is taken off once more, `shared`. The two err each for itself, so what
+    melding saves may be shown below nothing: the smaller of both would on average save
+    something where nothing is there twice.
     """
     whole = float(_sum(parts, "pages") * page_size)
     found = []
@@ -533,12 +452,6 @@ def setups(
         if shared is not None:
             again = shared(codec)
             melded = total([melded, Estimate(-again.value, -again.high, -again.low)])
-        # Melding never makes a pool larger, whatever chance put into a sketch.
-        melded = Estimate(
-            min(melded.value, plain.value),
-            min(melded.low, plain.value),
-            min(melded.high, plain.high),
-        )
         found.append(_setup(codec, True, melded.within(0.0, math.inf), whole))
     return found
 
@@ -570,17 +483,8 @@ def _days(catalogue: Catalogue, sums: Sums) -> list[Day]:
 
 
 def _names(rows: list[dict[str, Any]], page_size: int) -> list[Name]:
-    return sorted(
-        (_name(_as_whole(row), page_size) for row in rows),
-        key=lambda name: (-name.gains.value, name.kind, name.name),
-    )
-
-
-def _as_whole(row: dict[str, Any]) -> dict[str, Any]:
-    texts = ("owner_kind", "name")
-    return {
-        key: str(value or "–") if key in texts else int(value or 0) for key, value in row.items()
-    }
+    names = [_name(_as_integers(row), page_size) for row in rows]
+    return sorted(names, key=lambda name: (-name.gains.value, name.kind, name.name))
 
 
 def _name(row: dict[str, Any], page_size: int) -> Name:
@@ -592,8 +496,8 @@ def _name(row: dict[str, Any], page_size: int) -> Name:
     distinct = around(float(row["distinct"]), float(row["distinct_half"]))
     twins = distinct.taken_from(float(contents)).scaled(1.0 / max(contents, 1))
     return Name(
-        kind=row["owner_kind"],
-        name=row["name"],
+        kind=row["owner_kind"] or "–",
+        name=row["name"] or "–",
         surveys=row["surveys"],
         owners=row["owners"],
         pages=row["pages"],
@@ -610,22 +514,19 @@ Measure = Callable[[Survey, dict[str, Any]], "Value | None"]
 
 
 def _standouts(
-    current: list[Survey],
-    by: str | None,
+    grouped: dict[str, list[Survey]],
     sums: Sums,
     shared: list[dict[str, Any]],
     bounds: Bounds,
     page_size: int,
 ) -> list[Standout]:
-    groups: dict[str, list[Survey]] = defaultdict(list)
-    for survey in current:
-        if survey.survey in sums:
-            groups[kind_of(survey, by)].append(survey)
     asked: list[tuple[str, str, list[Survey]]] = []
     samples: list[outliers.Sample] = []
-    for kind, surveys in sorted(groups.items()):
-        for measure, of in _measures(shared, bounds, page_size).items():
-            values = [(of(survey, sums[survey.survey]), survey) for survey in surveys]
+    measures = _measures(shared, bounds, page_size)
+    for kind, surveys in sorted(grouped.items()):
+        counted = [survey for survey in surveys if survey.survey in sums]
+        for measure, of in measures.items():
+            values = [(of(survey, sums[survey.survey]), survey) for survey in counted]
             known = [(value, survey) for value, survey in values if value is not None]
             asked.append((kind, measure, [survey for _, survey in known]))
             samples.append(outliers.Sample(*np.array([v for v, _ in known]).reshape(-1, 2).T))

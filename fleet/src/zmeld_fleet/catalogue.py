@@ -8,49 +8,23 @@ machines. What is wrong with it has a name (`Reason`), is left out, and is count
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
-from enum import Enum
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from zmeld_fleet import schema, validity
+from zmeld_fleet.limited import each, limited
 from zmeld_fleet.places import Place, StoredFile
-from zmeld_fleet.schema import (
-    COLUMNS,
-    CONTENT,
-    CONTENT_COLUMNS,
-    DIGEST,
-    LABEL,
-    MACHINE,
-    MACHINE_COLUMNS,
-    OWNER,
-    PACKED_PREFIX,
-    SCHEMA,
-)
-from zmeld_fleet.validity import (
-    CONTENT_ROWS_MAX,
-    FACT_ROWS_MAX,
-    FLEET_RAM_MAX,
-    LABELS_MAX,
-    RAM_UNKNOWN,
-    FlawError,
-    Owners,
-    check_contents,
-    check_facts,
-    check_pages,
-    check_rows,
-    check_size,
-    check_values,
-    is_content,
-)
+from zmeld_fleet.validity import FlawError, Reason
 from zmeld_fleet.words import inert, listed, plural
 from zmeld_fleet.writing import MAGIC, digest_of
 
@@ -60,7 +34,6 @@ CLOCK_TOLERANCE = timedelta(minutes=15)
 BOOT_TOLERANCE_S = 300.0
 """Two surveys of one boot may disagree by so much on when that was."""
 SKETCH_FACTOR = 4
-READERS = 4
 EXTRAS_MAX = 256
 """Columns beyond the format: they are carried into packs."""
 UTC = ("UTC", "Etc/UTC", "+00:00")
@@ -69,58 +42,7 @@ SYNTHETIC = "zmeld.synthetic"
 """The label of a machine that was made up."""
 
 
-class Reason(Enum):
-    """Why something is left out."""
-
-    UNREADABLE = "unreadable"
-    TRUNCATED = "truncated"
-    NOT_PARQUET = "not-parquet"
-    DAMAGED = "damaged"
-    VERSION = "version"
-    COLUMNS = "columns"
-    ROWS = "rows"
-    DIGEST = "digest"
-    KEY = "key"
-    PAGE_SIZE = "page-size"
-    CLOCK = "clock"
-    SUPERSEDED = "superseded"
-    TWICE = "twice"
-    INTERRUPTED = "interrupted"
-    SELECTION = "selection"
-    PARTIAL = "partial"
-    SKETCH = "sketch"
-    SAME_ID = "same-id"
-    VALUES = "values"
-    NAME = "name"
-
-    @property
-    def meaning(self) -> str:
-        """The same for people, of one or of many."""
-        return _MEANINGS[self]
-
-
-_MEANINGS = {
-    Reason.UNREADABLE: "refused by the system or the store, as to who may not read it",
-    Reason.TRUNCATED: "cut off",
-    Reason.NOT_PARQUET: "something else than Parquet",
-    Reason.DAMAGED: "broken: its bytes make no sense",
-    Reason.VERSION: "another version of the format",
-    Reason.COLUMNS: "columns that are missing, or are others",
-    Reason.ROWS: "another number of rows than it says",
-    Reason.DIGEST: "its bytes were changed after it was written",
-    Reason.KEY: "made with another key",
-    Reason.PAGE_SIZE: "another size of pages",
-    Reason.CLOCK: "a time that cannot be right",
-    Reason.SUPERSEDED: "surveyed again on that day",
-    Reason.TWICE: "the same survey in two files",
-    Reason.INTERRUPTED: "stopped before everything was read",
-    Reason.SELECTION: "of some processes only",
-    Reason.PARTIAL: "processes were refused to it",
-    Reason.SKETCH: "sketches far smaller than most",
-    Reason.SAME_ID: "two hosts with one machine id",
-    Reason.VALUES: "it says what cannot be true",
-    Reason.NAME: "a name that no survey has",
-}
+Flaw = tuple[Reason, str] | None
 
 
 @dataclass(frozen=True)
@@ -193,9 +115,21 @@ class Catalogue:
                 latest[survey.machine] = survey
         return sorted(latest.values(), key=lambda survey: survey.machine)
 
-    def paths(self, surveys: Iterable[Survey]) -> list[str]:
-        """The files of these surveys."""
-        return sorted({survey.file.path for survey in surveys})
+    def leave(self, survey: Survey, reason: Reason, why: str) -> None:
+        """A survey does not count."""
+        path = inert(survey.file.path)
+        self.left_out.append(LeftOut(path, inert(survey.survey), reason, inert(why)))
+
+    def sift(self, surveys: list[Survey], flaw_of: Callable[[Survey], Flaw]) -> list[Survey]:
+        """Those without a flaw; the others are left out."""
+        kept = []
+        for survey in surveys:
+            flaw = flaw_of(survey)
+            if flaw is None:
+                kept.append(survey)
+            else:
+                self.leave(survey, *flaw)
+        return kept
 
     def ambiguous(self, paths: list[str]) -> dict[str, list[str]]:
         """Of these files those with a survey that another has, too: which to take from each."""
@@ -225,20 +159,28 @@ def read(
     stored, refused = place.listed(first_day(since, now))
     catalogue = Catalogue(place, files_seen=len(stored))
     catalogue.left_out += unlisted(refused)
-    with ThreadPoolExecutor(READERS) as readers:
-        looked = list(readers.map(lambda file: look(place, file), stored))
     found: list[Survey] = []
-    for contents in looked:
+    for contents in each(lambda file: look(place, file), stored):
         if isinstance(contents, LeftOut):
             catalogue.left_out.append(contents)
             continue
         catalogue.held[contents.file.path] = {survey.survey for survey in contents.surveys}
         found.extend(contents.surveys)
     catalogue.surveys_seen = len(found)
-    for test in (_once, _whole, lambda c, s: _one_key(c, s, key_id), _one_page_size, _alike):
-        found = test(catalogue, found)
-    found = _right_clocks(catalogue, found, now or datetime.now(timezone.utc))
-    found = _countable(catalogue, _one_a_day(catalogue, found))
+    now = now or datetime.now(timezone.utc)
+    found = catalogue.sift(_once(catalogue, found), _incomplete)
+    catalogue.key_id = key_id or _usual(survey.facts["key_id"] for survey in found)
+    why = "its key is {0}, counted are those with {1}"
+    found = catalogue.sift(found, _all_with("key_id", catalogue.key_id, Reason.KEY, why))
+    catalogue.page_size = _usual(survey.facts["page_size"] for survey in found) or 4096
+    why = "its pages have {0} bytes, counted are those with {1}"
+    found = catalogue.sift(
+        found, _all_with("page_size", catalogue.page_size, Reason.PAGE_SIZE, why)
+    )
+    found = catalogue.sift(found, _alike(found))
+    found = catalogue.sift(found, lambda survey: _clock_flaw(survey, now))
+    found = _one_a_day(catalogue, _steady(catalogue, found))
+    found = catalogue.sift(found, _countable(found))
     catalogue.surveys = sorted(found, key=lambda s: (s.date, s.machine))
     catalogue.left_out.sort(key=lambda left: (left.file, left.survey or "", left.reason.value))
     return catalogue
@@ -271,51 +213,73 @@ def _refusal(error: Exception) -> str:
 
 def look(place: Place, stored: StoredFile) -> FileContents | LeftOut:
     """One file: what it says, or why it cannot be used."""
-
-    def left(reason: Reason, why: object) -> LeftOut:
-        return LeftOut(inert(stored.path), None, reason, inert(why))
-
     if not stored.is_named_well:
         why = "names are date=YYYY-MM-DD/*.parquet of letters, digits, dots, - and _"
-        return left(Reason.NAME, why)
+        return LeftOut(inert(stored.path), None, Reason.NAME, why)
     try:
         opened = place.open(stored.path)
     except Exception as error:  # An object store's refusals have no number.
-        return left(Reason.UNREADABLE, _refusal(error))
+        return LeftOut(inert(stored.path), None, Reason.UNREADABLE, inert(_refusal(error)))
     try:
         with opened as file:
-            flaw = _magic(file)
-            if flaw is not None:
-                return left(*flaw)
+            _check_magic(file)
+        return limited(_look, stored.size, place, stored)
+    except Exception as error:
+        return _flawed(stored, error)
+
+
+def _look(place: Place, stored: StoredFile) -> FileContents | LeftOut:
+    try:
+        with place.open(stored.path) as file:
             parquet = _opened(file)
-            flaw = _foreign(parquet, file) or _missing_columns(parquet.schema_arrow)
-            if flaw is not None:
-                return left(*flaw)
-            flaw = _damaged(parquet.metadata, file)
-            if flaw is not None:
-                return left(*flaw)
-            found = _Rows(parquet, file)
-            found.read()
+            names = parquet.schema_arrow.names
+            _check_version(parquet)
+            _check_columns(parquet.schema_arrow)
+            _check_digest(parquet.metadata, file)
+            surveys = _surveys(stored, _facts(parquet, stored.size))
+            said = sum(survey.facts["rows"] or 0 for survey in surveys)
             rows = parquet.metadata.num_rows
-            extras = frozenset(parquet.schema_arrow.names) - COLUMNS.keys()
-    except FlawError as error:
-        return left(Reason.VALUES, error)
+            if said != rows:
+                has = plural(rows, "row", "rows")
+                raise FlawError(f"it has {has} and says {said}", Reason.ROWS)
+    except MemoryError:
+        raise
     except Exception as error:  # Whatever is wrong with it, the other files count.
-        return left(*_broken(error))
-    surveys, flaw = _surveys(found, stored)
-    if flaw is not None:
-        return left(*flaw)
-    said = sum(survey.facts["rows"] or 0 for survey in surveys)
-    if said != rows:
-        return left(Reason.ROWS, f"it has {plural(rows, 'row', 'rows')} and says {said}")
-    return FileContents(stored, extras, surveys)
+        return _flawed(stored, error)
+    return FileContents(stored, frozenset(names) - schema.COLUMNS.keys(), surveys)
 
 
-def _broken(error: Exception) -> tuple[Reason, str]:
+def verify(place: Place, stored: StoredFile) -> LeftOut | None:
+    """Reads all of a file, and believes no footer: for when an engine could not."""
+    try:
+        return limited(_verify, stored.size, place, stored)
+    except MemoryError as error:
+        return _flawed(stored, error)
+
+
+def _verify(place: Place, stored: StoredFile) -> LeftOut | None:
+    try:
+        with place.open(stored.path) as file:
+            parquet = pq.ParquetFile(file)
+            for at in range(parquet.num_row_groups):
+                validity.check_size(parquet.metadata.row_group(at), validity.CONTENT_ROWS_MAX)
+                parquet.read_row_group(at, use_threads=False).validate(full=True)
+            _facts(_opened(file), stored.size, believe=False)
+    except (FlawError, pa.ArrowException, OSError, ValueError, EOFError) as error:
+        return _flawed(stored, error)
+    return None
+
+
+def _flawed(stored: StoredFile, error: Exception) -> LeftOut:
     """What the system refuses has a number; what pyarrow cannot make sense of has none."""
-    if isinstance(error, OSError) and error.errno is not None:
-        return Reason.UNREADABLE, _refusal(error)
-    return Reason.DAMAGED, inert(error)
+    reason, why = Reason.DAMAGED, str(error)
+    if isinstance(error, FlawError):
+        reason = error.reason
+    elif isinstance(error, MemoryError):
+        reason = Reason.VALUES
+    elif isinstance(error, OSError) and error.errno is not None:
+        reason, why = Reason.UNREADABLE, _refusal(error)
+    return LeftOut(inert(stored.path), None, reason, inert(why))
 
 
 def _opened(file: pa.NativeFile) -> pq.ParquetFile:
@@ -330,80 +294,80 @@ def _opened(file: pa.NativeFile) -> pq.ParquetFile:
     return pq.ParquetFile(file, metadata=metadata, read_dictionary=texts)
 
 
-def _magic(file: pa.NativeFile) -> tuple[Reason, str] | None:
+def _check_magic(file: pa.NativeFile) -> None:
     size = file.size()
     if size < 12:
         said = plural(size, "byte is", "bytes are")
-        return Reason.TRUNCATED, f"{said} no Parquet file"
+        raise FlawError(f"{said} no Parquet file", Reason.TRUNCATED)
     head = file.read_at(4, 0)
     tail = file.read_at(4, size - 4)
     if head == MAGIC and tail != MAGIC:
-        return Reason.TRUNCATED, "it begins as Parquet and has no end"
+        raise FlawError("it begins as Parquet and has no end", Reason.TRUNCATED)
     if head == ENCRYPTED == tail:
-        return Reason.NOT_PARQUET, "it is encrypted as a whole, which no survey is"
+        raise FlawError("it is encrypted as a whole, which no survey is", Reason.NOT_PARQUET)
     if head != MAGIC:
-        return Reason.NOT_PARQUET, "it does not begin as Parquet does"
-    return None
+        raise FlawError("it does not begin as Parquet does", Reason.NOT_PARQUET)
 
 
-def _damaged(metadata: pq.FileMetaData, file: pa.NativeFile) -> tuple[Reason, str] | None:
+def _check_digest(metadata: pq.FileMetaData, file: pa.NativeFile) -> None:
     """Whether the columns are as they were written, where the writer left a digest.
 
     It is not against forgery.
     """
-    said = (metadata.metadata or {}).get(DIGEST)
+    said = (metadata.metadata or {}).get(schema.DIGEST)
     if said is None:
-        return None
+        return
     parts = re.fullmatch(rb"([0-9a-f]{8}) ([0-9]{1,18})", said)
     if parts is None:
-        return Reason.DIGEST, f"its digest is no digest: {inert(said[:40])}"
+        raise FlawError(f"its digest is no digest: {inert(said[:40])}", Reason.DIGEST)
     found = digest_of(file, int(parts[2]))
     if found != int(parts[1], 16):
-        return Reason.DIGEST, f"its columns have the digest {found:08x}, not {parts[1].decode()}"
-    return None
+        why = f"its columns have the digest {found:08x}, not {parts[1].decode()}"
+        raise FlawError(why, Reason.DIGEST)
 
 
-def _foreign(parquet: pq.ParquetFile, file: pa.NativeFile) -> tuple[Reason, str] | None:
+def _check_version(parquet: pq.ParquetFile) -> None:
     """Another version may have other columns: so what it says it is comes first."""
     there = parquet.schema_arrow
     if "schema" not in there.names:
-        return Reason.VERSION, f"it has no column `schema`; read is {SCHEMA}"
+        raise FlawError(f"it has no column `schema`; read is {schema.SCHEMA}", Reason.VERSION)
     if there.names.count("schema") > 1 or not _fits(there.field("schema").type, pa.string()):
-        return Reason.VERSION, f"its column `schema` is no text; read is {SCHEMA}"
-    if not parquet.metadata.num_row_groups or all(name in there.names for name in COLUMNS):
-        return None
-    check_size(parquet.metadata.row_group(0), CONTENT_ROWS_MAX)
-    check_pages(file, parquet.metadata.row_group(0), {"schema"})
-    first = parquet.read_row_group(0, columns=["schema"], use_threads=False)
-    check_values(first)
-    return _other_version(set(pc.unique(first["schema"].cast(pa.string())).to_pylist()))
+        raise FlawError(f"its column `schema` is no text; read is {schema.SCHEMA}", Reason.VERSION)
+    if parquet.metadata.num_row_groups and not all(name in there.names for name in schema.COLUMNS):
+        validity.check_size(parquet.metadata.row_group(0), validity.CONTENT_ROWS_MAX)
+        _check_schema(parquet.read_row_group(0, columns=["schema"], use_threads=False))
 
 
-def _other_version(versions: set[str]) -> tuple[Reason, str] | None:
-    foreign = sorted(versions - {SCHEMA})
-    if not foreign:
-        return None
-    return Reason.VERSION, f"its schema is {listed(foreign)}, read is {SCHEMA}"
+def _check_schema(table: pa.Table) -> None:
+    validity.check_values(table.select(["schema"]))
+    foreign = {*pc.unique(table["schema"].cast(pa.string())).to_pylist()} - {schema.SCHEMA}
+    if foreign:
+        raise FlawError(
+            f"its schema is {listed(foreign)}, read is {schema.SCHEMA}", Reason.VERSION
+        )
 
 
-def _missing_columns(there: pa.Schema) -> tuple[Reason, str] | None:
-    names = set(there.names)
-    known = {name.lower() for name in COLUMNS}
-    extras = [name for name in there.names if name not in COLUMNS]
+def _check_columns(there: pa.Schema) -> None:
+    known = {name.lower() for name in schema.COLUMNS}
+    extras = [name for name in there.names if name not in schema.COLUMNS]
     alike = [name for name in extras if name.lower() in known]
     lowered = Counter(name.lower() for name in there.names)
     alike += [name for name, count in lowered.items() if count > 1]
+    missing = [name for name in schema.COLUMNS if name not in there.names]
+    why = None
     if alike:
         # Engines that do not tell capitals from others would read one for the other.
-        return Reason.COLUMNS, f"two columns of one name: {listed(alike, 5)}"
-    if len(extras) > EXTRAS_MAX:
-        return Reason.COLUMNS, f"{len(extras)} columns that are unknown, {EXTRAS_MAX} are the most"
-    missing = [name for name in COLUMNS if name not in names]
-    if missing:
-        return Reason.COLUMNS, f"no column {', '.join(missing[:5])}"
-    wanted = COLUMNS | {name: kind for name, kind in OPTIONAL.items() if name in names}
-    wrong = [name for name, kind in wanted.items() if not _fits(there.field(name).type, kind)]
-    return (Reason.COLUMNS, f"another type: {', '.join(wrong[:5])}") if wrong else None
+        why = f"two columns of one name: {listed(alike, 5)}"
+    elif len(extras) > EXTRAS_MAX:
+        why = f"{len(extras)} columns that are unknown, {EXTRAS_MAX} are the most"
+    elif missing:
+        why = f"no column {', '.join(missing[:5])}"
+    elif wrong := [
+        n for n, kind in schema.COLUMNS.items() if not _fits(there.field(n).type, kind)
+    ]:
+        why = f"another type: {', '.join(wrong[:5])}"
+    if why is not None:
+        raise FlawError(why, Reason.COLUMNS)
 
 
 def _fits(there: pa.DataType, wanted: pa.DataType) -> bool:
@@ -416,151 +380,80 @@ def _fits(there: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(there == wanted)
 
 
-SELECTION_COLUMN = "selection"
-"""Which processes were read, where it was not all; files of before have no such column."""
-
-REFUSED_COLUMN = "processes_refused"
-"""How many the survey might not read."""
-OPTIONAL: dict[str, pa.DataType] = {SELECTION_COLUMN: pa.string(), REFUSED_COLUMN: pa.int64()}
-"""Columns that are looked at and that files of before do not have."""
-
-_TEXTS = [name for name, kind in (COLUMNS | OPTIONAL).items() if pa.types.is_string(kind)]
+_TEXTS = [name for name, kind in schema.COLUMNS.items() if pa.types.is_string(kind)]
 
 
-class _Rows:
-    """The rows about machines and labels, and whether all rows can be true."""
+def _facts(parquet: pq.ParquetFile, size: int, believe: bool = True) -> pa.Table:
+    """The rows about machines, labels, owners and sizes, if all rows can be true.
 
-    def __init__(self, parquet: pq.ParquetFile, file: pa.NativeFile, believe: bool = True) -> None:
-        self._parquet = parquet
-        self._file = file
-        self._size = file.size()
-        self._believe = believe
-        self._facts = 0
-        self._surveys: set[str] = set()
-        self._names = [
-            name
-            for name in parquet.schema_arrow.names
-            if name in OPTIONAL or (name in COLUMNS and name not in CONTENT_COLUMNS)
-        ]
-        self._owners = Owners()
-        self.versions: set[str] = set()
-        self.machines: list[dict[str, Any]] = []
-        self.labels: list[dict[str, Any]] = []
-
-    def read(self) -> None:
-        """Reads what is not contents; of those only the footer, where it says enough.
-
-        A footer that is not believed is held against all rows.
-        """
-        metadata = self._parquet.metadata
-        groups = range(metadata.num_row_groups)
-        check_rows(sum(metadata.row_group(at).num_rows for at in groups), self._size)
-        record = _leaves(metadata).get("record", 0)
-        contents = []
-        for at in groups:
-            has_contents, has_more = is_content(metadata.row_group(at), record)
-            most = FACT_ROWS_MAX if has_more else CONTENT_ROWS_MAX
-            check_size(metadata.row_group(at), most)
-            if has_contents or not self._believe:
-                contents.append(at)
-            if has_more or not self._believe:
-                self._read_group(at)
-        page = max((row["page_size"] or 0 for row in self.machines), default=0)
-        names = {row["survey"] for row in self.machines}
-        if self.versions <= {SCHEMA} and page and len(names) == len(self.machines):
-            only = names.pop() if len(names) == 1 else None
-            for at in contents:
-                check_contents(self._parquet, self._file, at, page, only, self._believe)
-
-    def _read_group(self, at: int) -> None:
-        check_pages(self._file, self._parquet.metadata.row_group(at), {*self._names})
-        table = self._parquet.read_row_group(at, columns=self._names, use_threads=False)
-        check_values(table.select(["schema"]))
-        self.versions |= set(pc.unique(table["schema"].cast(pa.string())).to_pylist())
-        if self.versions != {SCHEMA}:
-            return
-        record = table["record"].cast(pa.string())
-        table = table.filter(pc.not_equal(record, CONTENT))
-        record = record.filter(pc.not_equal(record, CONTENT))
-        check_values(table)
-        machines = table["survey"].filter(pc.equal(record, MACHINE)).to_pylist()
-        for survey in machines:
-            if survey in self._surveys:
-                raise FlawError(f"survey {survey} has two rows about its machine")
-            self._surveys.add(survey)
-        self._facts += len(table)
-        check_facts(self._facts, len(self._surveys), self._size)
-        facts = [name for name in (*_LOOKED_AT, *OPTIONAL) if name in self._names]
-        for row in table.filter(pc.equal(record, MACHINE)).select(facts).to_pylist():
-            self.machines.append(row)
-            self._owners.add_machine(row["survey"], row)
-        labels = table.filter(pc.equal(record, LABEL))
-        if len(self.labels) + len(labels) > LABELS_MAX * len(self.machines):
-            raise FlawError(f"a survey has more than {LABELS_MAX} labels")
-        for name in ("label_name", "label_value"):
-            if labels[name].null_count:
-                raise FlawError(f"{name} is NULL in a row about a label")
-        self.labels += labels.select(["survey", "label_name", "label_value"]).to_pylist()
-        self._owners.check(table.filter(pc.equal(record, OWNER)))
-
-
-_LOOKED_AT = ("machine", "survey", "time", *MACHINE_COLUMNS)
-
-
-def _leaves(metadata: pq.FileMetaData) -> dict[str, int]:
-    """Where columns stand among those that hold values."""
-    return {metadata.schema.column(at).path: at for at in range(metadata.num_columns)}
-
-
-def _surveys(found: _Rows, stored: StoredFile) -> tuple[list[Survey], tuple[Reason, str] | None]:
-    foreign = _other_version(found.versions)
-    if foreign:
-        return [], foreign
-    labels: dict[str, dict[str, str]] = defaultdict(dict)
-    doubled: dict[str, set[str]] = defaultdict(set)
-    for row in found.labels:
-        own, name = labels[row["survey"]], row["label_name"]
-        if name in own:
-            doubled[row["survey"]].add(name)
-        own[name] = row["label_value"]
-    machines: dict[str, dict[str, Any]] = {}
-    for row in found.machines:
-        machines[row["survey"]] = row
-    if not machines:
-        return [], (Reason.VALUES, "no row says which machine it is")
-    incomplete = [
-        name
-        for name, row in machines.items()
-        if None in (row["rows"], row["key_id"], row["page_size"])
+    Of contents only the footer is read, where it says enough. A footer that is not believed is
+    held against all rows.
+    """
+    metadata = parquet.metadata
+    groups = range(metadata.num_row_groups)
+    validity.check_rows(sum(metadata.row_group(at).num_rows for at in groups), size)
+    names = [
+        name for name in schema.COLUMNS if name not in schema.CONTENT_COLUMNS or name == "count"
     ]
-    if incomplete:
-        return [], (Reason.VALUES, f"survey {incomplete[0]} lacks rows, key or size of pages")
-    facts = [*MACHINE_COLUMNS, *OPTIONAL]
-    kept = {name: {key: row.get(key) for key in facts} for name, row in machines.items()}
-    return [
-        Survey(
-            name,
-            row["machine"],
-            row["time"],
-            stored,
-            kept[name],
-            labels.get(name, {}),
-            tuple(sorted(doubled.get(name, ()))),
+    leaves = {metadata.schema.column(at).path: at for at in range(metadata.num_columns)}
+    found = [parquet.schema_arrow.empty_table().select(names)]
+    contents = []
+    for at in groups:
+        has_contents, has_more = validity.is_content(metadata.row_group(at), leaves["record"])
+        validity.check_size(
+            metadata.row_group(at),
+            validity.FACT_ROWS_MAX if has_more else validity.CONTENT_ROWS_MAX,
         )
-        for name, row in machines.items()
-    ], None
+        if has_contents or not believe:
+            contents.append(at)
+        if has_more or not believe:
+            table = parquet.read_row_group(at, columns=names, use_threads=False)
+            _check_schema(table)
+            table = table.filter(pc.not_equal(table["record"].cast(pa.string()), schema.CONTENT))
+            validity.check_values(table)
+            found.append(table)
+            validity.check_facts(sum(map(len, found)), size)
+    facts = pa.concat_tables(found)
+    machines = validity.rows_about(facts, schema.MACHINE)
+    surveys = machines["survey"].to_pylist()
+    validity.check_machines(surveys, size)
+    validity.check_labels(validity.rows_about(facts, schema.LABEL), len(surveys))
+    validity.check_owners(validity.rows_about(facts, schema.OWNER), machines)
+    page = max((size or 0 for size in machines["page_size"].to_pylist()), default=0)
+    if page:
+        for at in contents:
+            validity.check_contents(
+                parquet, at, page, surveys[0] if len(surveys) == 1 else None, believe
+            )
+    return facts
 
 
-def _leave(catalogue: Catalogue, survey: Survey, reason: Reason, why: str) -> None:
-    path = inert(survey.file.path)
-    catalogue.left_out.append(LeftOut(path, inert(survey.survey), reason, inert(why)))
+def _surveys(stored: StoredFile, facts: pa.Table) -> list[Survey]:
+    labels: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for row in validity.rows_about(facts, schema.LABEL).to_pylist():
+        labels[row["survey"]].append((row["label_name"], row["label_value"]))
+    found = []
+    for row in validity.rows_about(facts, schema.MACHINE).to_pylist():
+        name, own = row["survey"], labels[row["survey"]]
+        if None in (row["rows"], row["key_id"], row["page_size"]):
+            raise FlawError(f"survey {name} lacks rows, key or size of pages")
+        said = {key: row[key] for key in schema.MACHINE_COLUMNS}
+        counts = Counter(label for label, _ in own)
+        doubled = tuple(sorted(label for label, count in counts.items() if count > 1))
+        found.append(Survey(name, row["machine"], row["time"], stored, said, dict(own), doubled))
+    if not found:
+        raise FlawError("no row says which machine it is")
+    return found
+
+
+_SAID = ("machine", "time", "facts", "labels")
 
 
 def _once(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
     """A survey counts once: from the pack that it is in, else from its first file."""
 
     def order(survey: Survey) -> tuple[bool, int, str]:
-        size = -survey.file.size if survey.file.name.startswith(PACKED_PREFIX) else 0
+        size = -survey.file.size if survey.file.name.startswith(schema.PACKED_PREFIX) else 0
         return size == 0, size, survey.file.path
 
     kept: dict[str, Survey] = {}
@@ -569,71 +462,31 @@ def _once(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
         first = kept.setdefault(survey.survey, survey)
         if first is survey:
             continue
-        if _says(survey) == _says(first):
+        if all(getattr(survey, name) == getattr(first, name) for name in _SAID):
             why = f"the same survey is in {first.file.name}"
         else:
             claimed.add(survey.survey)
             why = f"{first.file.name} says something else of the same survey: neither counts"
-        _leave(catalogue, survey, Reason.TWICE, why)
+        catalogue.leave(survey, Reason.TWICE, why)
     for name in sorted(claimed):
         why = "another file says something else of the same survey: neither counts"
-        _leave(catalogue, kept.pop(name), Reason.TWICE, why)
+        catalogue.leave(kept.pop(name), Reason.TWICE, why)
     return list(kept.values())
 
 
-def _says(survey: Survey) -> tuple[Any, ...]:
-    return survey.machine, survey.time, survey.facts, survey.labels
-
-
-def _whole(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
-    kept = []
-    for survey in surveys:
-        if survey.doubled:
-            named = listed(survey.doubled, 5)
-            why = f"more than one value for the label {named}: which is meant is not clear"
-            _leave(catalogue, survey, Reason.VALUES, why)
-        elif survey.facts["interrupted"]:
-            why = "it was stopped before everything was read"
-            _leave(catalogue, survey, Reason.INTERRUPTED, why)
-        elif survey.facts[SELECTION_COLUMN] is not None:
-            why = f"it is of some processes only: {survey.facts[SELECTION_COLUMN]}"
-            _leave(catalogue, survey, Reason.SELECTION, why)
-        elif survey.facts[REFUSED_COLUMN]:
-            refused = plural(survey.facts[REFUSED_COLUMN], "process", "processes")
-            why = f"{refused} might not be read; root may"
-            _leave(catalogue, survey, Reason.PARTIAL, why)
-        else:
-            kept.append(survey)
-    return kept
-
-
-def _one_key(catalogue: Catalogue, surveys: list[Survey], key_id: str | None) -> list[Survey]:
-    wanted = key_id or _usual(survey.facts["key_id"] for survey in surveys)
-    catalogue.key_id = wanted
-    why = "its key is {0}, counted are those with {1}"
-    return _all_with(catalogue, surveys, "key_id", wanted, Reason.KEY, why)
-
-
-def _one_page_size(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
-    wanted = _usual(survey.facts["page_size"] for survey in surveys)
-    catalogue.page_size = wanted or catalogue.page_size
-    why = "its pages have {0} bytes, counted are those with {1}"
-    return _all_with(catalogue, surveys, "page_size", wanted, Reason.PAGE_SIZE, why)
-
-
-def _alike(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
-    """One survey with a sketch far smaller would lower the bound of all."""
-    usual = _usual(survey.facts["sketch_size"] or 0 for survey in surveys) or 0
-    kept = []
-    for survey in surveys:
-        size = survey.facts["sketch_size"] or 0
-        if size * SKETCH_FACTOR < usual:
-            has = plural(size, "content", "contents")
-            why = f"its sketches have {has}, most have {usual}: all would be cut to it"
-            _leave(catalogue, survey, Reason.SKETCH, why)
-        else:
-            kept.append(survey)
-    return kept
+def _incomplete(survey: Survey) -> Flaw:
+    if survey.doubled:
+        named = listed(survey.doubled, 5)
+        why = f"more than one value for the label {named}: which is meant is not clear"
+        return Reason.VALUES, why
+    if survey.facts["interrupted"]:
+        return Reason.INTERRUPTED, "it was stopped before everything was read"
+    if survey.facts["selection"] is not None:
+        return Reason.SELECTION, f"it is of some processes only: {survey.facts['selection']}"
+    if survey.facts["processes_refused"]:
+        refused = plural(survey.facts["processes_refused"], "process", "processes")
+        return Reason.PARTIAL, f"{refused} might not be read; root may"
+    return None
 
 
 def _usual(values: Iterable[Any]) -> Any:
@@ -641,56 +494,54 @@ def _usual(values: Iterable[Any]) -> Any:
     return min(counts, key=lambda value: (-counts[value], value)) if counts else None
 
 
-def _all_with(
-    catalogue: Catalogue, surveys: list[Survey], fact: str, wanted: Any, reason: Reason, why: str
-) -> list[Survey]:
-    kept = []
-    for survey in surveys:
-        if survey.facts[fact] == wanted:
-            kept.append(survey)
-        else:
-            _leave(catalogue, survey, reason, why.format(survey.facts[fact], wanted))
-    return kept
+def _all_with(fact: str, wanted: Any, reason: Reason, why: str) -> Callable[[Survey], Flaw]:
+    def flaw(survey: Survey) -> Flaw:
+        said = survey.facts[fact]
+        return None if said == wanted else (reason, why.format(said, wanted))
+
+    return flaw
 
 
-def _right_clocks(catalogue: Catalogue, surveys: list[Survey], now: datetime) -> list[Survey]:
-    by_machine: dict[str, list[Survey]] = defaultdict(list)
-    for survey in surveys:
-        why = _clock_flaw(survey, now)
-        if why is None:
-            by_machine[survey.machine].append(survey)
-        else:
-            _leave(catalogue, survey, Reason.CLOCK, why)
-    kept = []
-    for machine in by_machine.values():
-        kept.extend(_steady(catalogue, sorted(machine, key=_age)))
-    return kept
+def _alike(surveys: list[Survey]) -> Callable[[Survey], Flaw]:
+    """One survey with a sketch far smaller would lower the bound of all."""
+    usual = _usual(survey.facts["sketch_size"] or 0 for survey in surveys) or 0
+
+    def flaw(survey: Survey) -> Flaw:
+        size = survey.facts["sketch_size"] or 0
+        if size * SKETCH_FACTOR >= usual:
+            return None
+        has = plural(size, "content", "contents")
+        return Reason.SKETCH, f"its sketches have {has}, most have {usual}: all would be cut to it"
+
+    return flaw
 
 
-def _clock_flaw(survey: Survey, now: datetime) -> str | None:
+def _clock_flaw(survey: Survey, now: datetime) -> Flaw:
+    written, uptime = survey.file.modified, survey.facts["uptime_seconds"]
+    why = None
     if survey.date != survey.file.date:
-        return f"it was made on {survey.date} and lies under date={survey.file.date}"
-    uptime = survey.facts["uptime_seconds"]
-    if uptime is not None and uptime < 0.0:
-        return "the machine says that it has not started yet"
-    written = survey.file.modified
-    if survey.time > now + CLOCK_TOLERANCE:
-        return f"its time, {survey.time:%Y-%m-%dT%H:%M:%SZ}, is yet to come"
-    if written is not None and survey.time > written + CLOCK_TOLERANCE:
-        return f"its time is after {written:%Y-%m-%dT%H:%M:%SZ}, when the file was written"
-    return None
+        why = f"it was made on {survey.date} and lies under date={survey.file.date}"
+    elif uptime is not None and uptime < 0.0:
+        why = "the machine says that it has not started yet"
+    elif survey.time > now + CLOCK_TOLERANCE:
+        why = f"its time, {survey.time:%Y-%m-%dT%H:%M:%SZ}, is yet to come"
+    elif written is not None and survey.time > written + CLOCK_TOLERANCE:
+        why = f"its time is after {written:%Y-%m-%dT%H:%M:%SZ}, when the file was written"
+    return None if why is None else (Reason.CLOCK, why)
 
 
 def _steady(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
-    """Of one machine, by time: those whose uptime fits with the newest's clock.
+    """Of each machine those whose uptime fits with the next survey's clock.
 
     Between two surveys a machine ran on, or started anew after the first. If it says
     neither, its clock was set in between, and the older time is not believed.
     """
-    kept: list[Survey] = []
-    for survey in reversed(surveys):
-        newer = kept[-1] if kept else None
+    next_of: dict[str, Survey] = {}
+    kept = []
+    for survey in sorted(surveys, key=_age, reverse=True):
+        newer = next_of.get(survey.machine)
         if newer is None or _fits_before(survey, newer):
+            next_of[survey.machine] = survey
             kept.append(survey)
         else:
             why = "its uptime does not fit with that of the machine's next survey: a clock was set"
@@ -715,34 +566,6 @@ def _one_a_day(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
     return list(kept.values())
 
 
-def _countable(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
-    """Those whose sums an engine can hold: the largest machines would be too much for it."""
-    sizes: dict[str, int] = defaultdict(int)
-    for survey in surveys:
-        ram = survey.facts["ram_bytes"] or RAM_UNKNOWN
-        sizes[survey.machine] = max(sizes[survey.machine], ram)
-    kept, fitting = [], _fitting(sizes)
-    for survey in surveys:
-        if survey.machine in fitting:
-            kept.append(survey)
-        else:
-            most = FLEET_RAM_MAX >> 50
-            why = f"with it all machines would have more than {most} PiB of RAM"
-            _leave(catalogue, survey, Reason.VALUES, why)
-    return kept
-
-
-def _fitting(sizes: dict[str, int]) -> set[str]:
-    """The smallest machines, as many as are within the bound together."""
-    fitting, sum_of = set(), 0
-    for machine, ram in sorted(sizes.items(), key=lambda item: (item[1], item[0])):
-        sum_of += ram
-        if sum_of > FLEET_RAM_MAX:
-            break
-        fitting.add(machine)
-    return fitting
-
-
 def _leave_for(
     catalogue: Catalogue, survey: Survey, other: Survey, reason: Reason, why: str
 ) -> None:
@@ -751,22 +574,19 @@ def _leave_for(
     if one != two:
         reason = Reason.SAME_ID
         why = f"hosts {one} and {two} have one machine id: give a clone its own /etc/machine-id"
-    _leave(catalogue, survey, reason, why)
+    catalogue.leave(survey, reason, why)
 
 
-def verify(place: Place, stored: StoredFile) -> LeftOut | None:
-    """Reads all of a file, and believes no footer: for when an engine could not."""
-    try:
-        with place.open(stored.path) as file:
-            parquet = pq.ParquetFile(file)
-            for at in range(parquet.num_row_groups):
-                group = parquet.metadata.row_group(at)
-                check_size(group, CONTENT_ROWS_MAX)
-                check_pages(file, group, {*_leaves(parquet.metadata)})
-                parquet.read_row_group(at, use_threads=False).validate(full=True)
-            _Rows(_opened(file), file, believe=False).read()
-    except FlawError as error:
-        return LeftOut(inert(stored.path), None, Reason.VALUES, inert(error))
-    except (pa.ArrowException, OSError, ValueError, EOFError) as error:
-        return LeftOut(inert(stored.path), None, *_broken(error))
-    return None
+def _countable(surveys: list[Survey]) -> Callable[[Survey], Flaw]:
+    """Whether an engine can hold the sums: of the smallest machines, as many as fit."""
+    sizes: dict[str, int] = defaultdict(int)
+    for survey in surveys:
+        ram = survey.facts["ram_bytes"] or validity.RAM_UNKNOWN
+        sizes[survey.machine] = max(sizes[survey.machine], ram)
+    order = sorted(sizes, key=lambda machine: (sizes[machine], machine))
+    sums = itertools.accumulate(sizes[machine] for machine in order)
+    fitting = {
+        one for one, sum_of in zip(order, sums, strict=True) if sum_of <= validity.FLEET_RAM_MAX
+    }
+    why = f"with it all machines would have more than {validity.FLEET_RAM_MAX >> 50} PiB of RAM"
+    return lambda survey: None if survey.machine in fitting else (Reason.VALUES, why)

@@ -13,18 +13,19 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from zmeld_fleet import __version__
-from zmeld_fleet.places import PlaceError
-from zmeld_fleet.words import inert, plural
+from zmeld_fleet.words import GROUPINGS, FleetError, inert, plural
+
+T = TypeVar("T")
 
 TRACE = "ZMELD_FLEET_TRACE"
 """With it an error that nobody foresaw shows where it was."""
 
-DONE, MISSED, WRONG, MISSING, INTERRUPTED = 0, 1, 2, 3, 130
+DONE, MISSED, WRONG, INTERRUPTED = 0, 1, 2, 130
 
 
 class _Parser(argparse.ArgumentParser):
@@ -42,26 +43,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
-    except PlaceError as error:
-        return _fail(error, WRONG)
-    except OSError as error:
-        return _fail(error, WRONG)
+    except (FleetError, OSError) as error:
+        return _fail(error, getattr(error, "code", WRONG))
     except Exception as error:
-        code = _code_of(error)
-        if code is not None:
-            return _fail(error, code)
         if os.environ.get(TRACE):
             raise
         said = f"unexpected {type(error).__name__}: {inert(error)[:200]}"
         hint = "a file may be at fault: try with half of them, and so on"
         return _fail(RuntimeError(f"{said}; {hint}; {TRACE}=1 shows where it was"), WRONG)
-
-
-def _code_of(error: Exception) -> int | None:
-    """The exit code of an error of ours."""
-    codes = {"EngineError": MISSING, "SynthError": WRONG, "LabelError": WRONG}
-    codes["GroupingError"] = WRONG
-    return codes.get(type(error).__name__)
 
 
 def _fail(error: Exception, code: int) -> int:
@@ -73,10 +62,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="zmeld-fleet", description="What surveys of many machines say together.")
     parser.add_argument("--version", action="version", version=f"zmeld-fleet {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_report(commands)
-    _add_affinity(commands)
-    _add_pack(commands)
-    _add_synth(commands)
+    for add in (_add_report, _add_affinity, _add_pack, _add_synth):
+        add(commands)
     return parser
 
 
@@ -93,23 +80,23 @@ def _add_engine(command: argparse.ArgumentParser) -> None:
     command.add_argument("--threads", type=_positive, metavar="N", help="threads to use")
 
 
-def _cost(text: str) -> float:
-    if not re.fullmatch(r"[0-9]{1,9}([.][0-9]{1,4})?", text):
-        raise argparse.ArgumentTypeError(f"{text[:40]}: write a number, as in 3.50")
-    return float(text)
+def _how(plan: argparse.Namespace) -> dict[str, Any]:
+    return {name: getattr(plan, name) for name in ("engine", "key_id", "threads", "since")}
 
 
-def _days(text: str) -> int:
-    found = re.fullmatch(r"([0-9]{1,5})d", text)
-    if not found or int(found[1]) < 1:
-        raise argparse.ArgumentTypeError(f"{text[:40]}: write days, as in 30d")
-    return int(found[1])
+def _written(pattern: str, kind: Callable[[str], T], how: str) -> Callable[[str], T]:
+    def read(text: str) -> T:
+        found = re.fullmatch(pattern, text)
+        if not found:
+            raise argparse.ArgumentTypeError(f"{text[:40]}: write {how}")
+        return kind(found[1])
+
+    return read
 
 
-def _positive(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,18}", text) or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text[:40]}: write a whole number, 1 or more")
-    return int(text)
+_cost = _written(r"([0-9]{1,9}(?:[.][0-9]{1,4})?)", float, "a number, as in 3.50")
+_days = _written(r"0*([1-9][0-9]{0,4})d", int, "days, as in 30d")
+_positive = _written(r"0*([1-9][0-9]{0,17})", int, "a whole number, 1 or more")
 
 
 def _add_report(commands: Any) -> None:
@@ -139,22 +126,15 @@ def _add_report(commands: Any) -> None:
 
 
 def _report(plan: argparse.Namespace) -> int:
-    from zmeld_fleet import documents, render_text, reporting, results
+    from zmeld_fleet import documents, render_text, reporting, results, writing
 
-    report = reporting.make(
-        plan.place,
-        plan.engine,
-        by=plan.by,
-        key_id=plan.key_id,
-        threads=plan.threads,
-        since=plan.since,
-    )
+    report = reporting.make(plan.place, plan.by, **_how(plan))
     _tell_left_out(report.left_out)
     document = documents.report_document(report, plan.cost_per_gib)
     if plan.html is not None:
         from zmeld_fleet import render_html
 
-        results.write_whole(plan.html, render_html.render(document).encode())
+        writing.write_whole(plan.html, render_html.render(document).encode())
     if plan.parquet is not None:
         results.write_tables(results.report_tables(report), plan.parquet)
     if plan.toml is not None:
@@ -162,7 +142,7 @@ def _report(plan: argparse.Namespace) -> int:
     if plan.prometheus is not None:
         from zmeld_fleet import metrics
 
-        results.write_whole(plan.prometheus, metrics.render(report).encode())
+        writing.write_whole(plan.prometheus, metrics.render(report).encode())
         if more := metrics.kinds_left_out(report):
             said = f"{plural(more, 'kind has', 'kinds have')} no gauges"
             most = f"only the {metrics.KINDS_MAX} with most machines do"
@@ -177,8 +157,6 @@ def _report(plan: argparse.Namespace) -> int:
 
 
 def _add_affinity(commands: Any) -> None:
-    from zmeld_fleet.words import GROUPINGS
-
     command = commands.add_parser(
         "affinity",
         help="which workloads belong together",
@@ -202,9 +180,7 @@ def _add_affinity(commands: Any) -> None:
 def _affinity(plan: argparse.Namespace) -> int:
     from zmeld_fleet import affinity, documents, render_text, reporting, results
 
-    found = reporting.make_affinity(
-        plan.place, plan.by, plan.engine, plan.key_id, plan.threads, since=plan.since
-    )
+    found = reporting.make_affinity(plan.place, plan.by, **_how(plan))
     _tell_left_out(found.left_out)
     if plan.json:
         print(results.affinity_json(found))
@@ -286,7 +262,6 @@ LEFT_OUT_TOLD = 1000
 
 
 def _tell_left_out(found: list[Any]) -> None:
-    superseded = [one for one in found if one.reason.value == "superseded"]
     others = [one for one in found if one.reason.value != "superseded"]
     for one in others[:LEFT_OUT_TOLD]:
         survey = f" survey {one.survey[:8]}" if one.survey else ""
@@ -296,5 +271,6 @@ def _tell_left_out(found: list[Any]) -> None:
         said = plural(len(others) - LEFT_OUT_TOLD, "more is", "more are")
         print(f"zmeld-fleet: {said} named in report --json alone", file=sys.stderr)
     if found:
-        older = f", of these {len(superseded)} superseded on their day" if superseded else ""
-        print(f"zmeld-fleet: {len(found)} left out{older}", file=sys.stderr)
+        older = len(found) - len(others)
+        said = f", of these {older} superseded on their day" if older else ""
+        print(f"zmeld-fleet: {len(found)} left out{said}", file=sys.stderr)

@@ -5,37 +5,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-
-@dataclass(frozen=True)
-class Column:
-    """A column's head; numbers stand at the right."""
-
-    head: str
-    number: bool = True
+from zmeld_fleet.estimate import Estimate
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text."""
+    """Rows: first the columns of texts, then those of numbers, which stand at the right."""
 
-    columns: list[Column]
+    texts: list[str]
+    numbers: list[str]
     rows: list[list[str]]
     caption: str = ""
+
+    @property
+    def heads(self) -> list[str]:
+        """The heads of all columns."""
+        return self.texts + self.numbers
 
 
 @dataclass(frozen=True)
 class Bars:
-    """Horizontal bars of fractions, one of each series for each name."""
+    """Horizontal bars of fractions, one of each series for each name, with their intervals."""
 
     caption: str
     axis: str
     """What the values are."""
-    series: list[str]
     names: list[str]
-    values: list[list[float | None]]
-    """Of each series, a value for each name."""
-    ends: list[list[tuple[float, float]]]
-    """Of each value, the ends of its interval."""
+    series: dict[str, list[Estimate]]
+    """Of each a value for each name."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +54,8 @@ class Code:
 
 @dataclass(frozen=True)
 class Note:
-    """A sentence that stands out: `Note`, `Advice` or `Warning`."""
+    """A warning that stands out."""
 
-    word: str
     text: str
 
 

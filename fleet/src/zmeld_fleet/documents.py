@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable
 
 from zmeld_fleet import units
 from zmeld_fleet.advice import Configuration, configure
@@ -16,7 +15,6 @@ from zmeld_fleet.document import (
     Bars,
     Block,
     Code,
-    Column,
     Document,
     Lines,
     Note,
@@ -34,19 +32,13 @@ PAIRS_SHOWN = 30
 
 def report_document(report: Report, cost_per_gib: float | None = None) -> Document:
     """The report: what a manager asks first."""
-    document = Document(f"zmeld-fleet report of {report.place}", _lead(report))
-    sections = document.sections
+    sections = []
     if report.fleet is not None:
-        sections.append(_in_short(report, report.fleet, cost_per_gib))
-        sections.append(_most_need(report))
-        sections.append(_where(report))
-        sections.extend(_kind_sections(report))
-        sections.append(_duplicates(report))
-        sections.append(_names(report))
-        sections.append(_change(report))
-        sections.append(_standouts(report))
-    sections.append(_counted(report))
-    return document
+        sections += [_in_short(report, report.fleet, cost_per_gib), _most_need(report)]
+        sections += [_where(report), *_kind_sections(report), _duplicates(report)]
+        sections += [_names(report), _change(report), _standouts(report)]
+    title = f"zmeld-fleet report of {report.place}"
+    return Document(title, _lead(report), [*sections, _counted(report)])
 
 
 def affinity_document(found: Affinity) -> Document:
@@ -58,11 +50,6 @@ def affinity_document(found: Affinity) -> Document:
     lead = f"{pairs} worth standing together, of {groups} by {found.by} on {machines}."
     if not found.machines:
         lead = "No survey counts; what was left out, and why, stands below."
-    document = Document(f"zmeld-fleet affinity of {found.place}", lead)
-    section = Section("What belongs together")
-    heads = [Column("group", False), Column("with", False), Column("a workload saves")]
-    heads += [Column("per GiB")]
-    shown = worth[:PAIRS_SHOWN]
     rows = [
         [
             pair.group,
@@ -70,20 +57,21 @@ def affinity_document(found: Affinity) -> Document:
             units.size_estimate(pair.saves),
             units.size_estimate(pair.saves_per_gib),
         ]
-        for pair in shown
+        for pair in worth[:PAIRS_SHOWN]
     ]
     caption = (
         "Bytes that one workload of each group shares with one of the other, on average, and "
         "for each GiB of the smaller of the two, with 95 % intervals."
     )
-    if rows:
-        section.blocks.append(Table(heads, rows, caption))
-    section.blocks += _more(len(worth) - len(shown), "pair is", "pairs are", "--json")
+    numbers = ["a workload saves", "per GiB"]
+    blocks: list[Block] = [Table(["group", "with"], numbers, rows, caption)] if rows else []
+    blocks += _more(len(worth) - PAIRS_SHOWN, "pair is", "pairs are", "--json")
     if found.groups_left_out:
         more = plural(found.groups_left_out, "smaller group was", "smaller groups were")
-        section.blocks.append(f"{more} not compared.")
-    document.sections += [section, Section("What was left out", left_out(found.left_out))]
-    return document
+        blocks.append(f"{more} not compared.")
+    sections = [Section("What belongs together", blocks)]
+    sections.append(Section("What was left out", left_out(found.left_out)))
+    return Document(f"zmeld-fleet affinity of {found.place}", lead, sections)
 
 
 def _lead(report: Report) -> str:
@@ -105,7 +93,6 @@ def _freed(report: Report) -> Estimate:
 
 
 def _in_short(report: Report, fleet: Kind, cost_per_gib: float | None) -> Section:
-    section = Section("In short")
     freed = _freed(report)
     pages = units.size(fleet.pages * report.page_size)
     rows = [["memory freed", f"{units.size_estimate(freed)} of {pages}"]]
@@ -128,7 +115,7 @@ def _in_short(report: Report, fleet: Kind, cost_per_gib: float | None) -> Sectio
         "With the advised configurations, if all pages that were read were compressed: the most "
         "that can be had. Machines saved are those that the same load would not need."
     )
-    section.blocks.append(Table([Column("what", False), Column("how much", False)], rows, caption))
+    section = Section("In short", [Table(["what", "how much"], [], rows, caption)])
     idle = sum(1 for kind in report.kinds if kind.pages == 0)
     if idle:
         section.blocks.append(f"Of {plural(idle, 'kind', 'kinds')} no page was read.")
@@ -137,32 +124,28 @@ def _in_short(report: Report, fleet: Kind, cost_per_gib: float | None) -> Sectio
 
 def _most_need(report: Report) -> Section:
     """One configuration first: the one that most machines need."""
-    section = Section("Configuration")
     machines = {kind.name: kind.machines for kind in report.kinds}
     alike: dict[str, list[Configuration]] = defaultdict(list)
     for one in configurations(report):
         alike[one.advice].append(one)
-    order = sorted(
-        alike.items(), key=lambda item: (-sum(machines[c.kind] for c in item[1]), item[0])
-    )
-    heads = [Column("advice", False), Column("machines"), Column("kinds of machine", False)]
+    counts = {advice: sum(machines[one.kind] for one in ones) for advice, ones in alike.items()}
+    order = sorted(alike, key=lambda advice: (-counts[advice], advice))
     rows = [
-        [
-            advice,
-            units.count(sum(machines[one.kind] for one in ones)),
-            _listed([one.kind for one in ones]),
-        ]
-        for advice, ones in order
+        [advice, _listed([one.kind for one in alike[advice]]), units.count(counts[advice])]
+        for advice in order
     ]
-    section.blocks.append(Table(heads, rows[:KINDS_SHOWN], "Kinds with the same advice are one."))
-    section.blocks += _more(len(rows) - KINDS_SHOWN, "advice is", "advices are")
-    section.blocks.append(
-        "zmeld.toml for most machines. Codecs' speeds are not in surveys: `zmeld plan` on one "
-        "machine of the kind measures them. Where an own module may not be loaded, take the "
-        "same with kind zram. --toml DIR writes that of each kind."
+    texts, caption = ["advice", "kinds of machine"], "Kinds with the same advice are one."
+    return Section(
+        "Configuration",
+        [
+            Table(texts, ["machines"], rows[:KINDS_SHOWN], caption),
+            *_more(len(rows) - KINDS_SHOWN, "advice is", "advices are"),
+            "zmeld.toml for most machines. Codecs' speeds are not in surveys: `zmeld plan` on one "
+            "machine of the kind measures them. Where an own module may not be loaded, take the "
+            "same with kind zram. --toml DIR writes that of each kind.",
+            Code(max(alike[order[0]], key=lambda one: machines[one.kind]).toml),
+        ],
     )
-    section.blocks.append(Code(max(order[0][1], key=lambda one: machines[one.kind]).toml))
-    return section
 
 
 def _listed(names: list[str]) -> str:
@@ -170,42 +153,32 @@ def _listed(names: list[str]) -> str:
     return shown if len(names) <= 3 else f"{shown} and {units.count(len(names) - 3)} more"
 
 
-def _best(kind: Kind, melded: bool) -> Setup | None:
-    setups = [setup for setup in kind.setups if setup.melded == melded]
-    return min(setups, key=lambda setup: setup.takes.value, default=None)
-
-
 def _by_memory(report: Report) -> list[Kind]:
     return sorted(report.kinds, key=lambda kind: (-kind.pages, kind.name))
 
 
 def _where(report: Report) -> Section:
-    section = Section("Where it pays most")
     rows = []
     for kind in sorted(report.kinds, key=_gain_of_ram, reverse=True):
-        best, page = _best(kind, True), report.page_size
-        rows.append(
-            [
-                kind.name,
-                units.count(kind.machines),
-                units.size(kind.pages * page),
-                units.size_estimate(best.gains if best else None),
-                units.percent(_gain_of_ram(kind)),
-            ]
-        )
-    heads = [Column("kind", False), Column("machines"), Column("pages"), Column("gains")]
-    heads += [Column("of RAM")]
+        best = _best(kind)
+        of_ram = best.gains.scaled(1.0 / kind.ram_bytes) if best and kind.ram_bytes else None
+        row = [kind.name, units.count(kind.machines), units.size(kind.pages * report.page_size)]
+        row.append(units.size_estimate(best.gains if best else None))
+        rows.append([*row, units.percent_estimate(of_ram)])
     shown = rows[: 2 * KINDS_SHOWN]
     caption = "Kinds of machine, by what the best set-up gains of their RAM."
-    section.blocks += [
-        Table(heads, shown, caption),
-        *_more(len(rows) - len(shown), "kind is", "kinds are"),
-    ]
-    return section
+    numbers = ["machines", "pages", "gains", "of RAM"]
+    more = _more(len(rows) - len(shown), "kind is", "kinds are")
+    return Section("Where it pays most", [Table(["kind"], numbers, shown, caption), *more])
+
+
+def _best(kind: Kind) -> Setup | None:
+    melded = [setup for setup in kind.setups if setup.melded]
+    return min(melded, key=lambda setup: setup.takes.value, default=None)
 
 
 def _gain_of_ram(kind: Kind) -> float:
-    best = _best(kind, True)
+    best = _best(kind)
     return best.gains.value / kind.ram_bytes if best and kind.ram_bytes else 0.0
 
 
@@ -228,7 +201,6 @@ def _kind_sections(report: Report) -> list[Section]:
 def _kind(kind: Kind, report: Report) -> Section:
     machines = plural(kind.machines, "machine", "machines")
     whole = kind.pages * report.page_size
-    section = Section(kind.name)
     intro = f"{machines}, {units.size(kind.ram_bytes)} of RAM, {units.size(whole)} of pages"
     zero = (kind.pages_zero + kind.pages_same) / kind.pages if kind.pages else 0.0
     intro += f", of which {units.percent(zero)} are zero or same-filled."
@@ -236,75 +208,66 @@ def _kind(kind: Kind, report: Report) -> Section:
         intro += f" {plural(kind.compressed_swap, 'has', 'have')} compressed swap already."
     if kind.synthetic:
         intro += f" {plural(kind.synthetic, 'is', 'are')} synthetic."
-    heads = [Column("codec", False), Column("melded", False), Column("ratio")]
-    heads += [Column("memory used"), Column("gains, of the pages")]
     rows = [
         [
             setup.codec,
             "yes" if setup.melded else "no",
-            units.ratio(setup.ratio),
+            _ratio(setup.takes, whole),
             units.size_estimate(setup.takes),
-            units.percent_estimate(setup.gains.scaled(1.0 / whole) if whole else None),
+            units.percent_estimate(_gained(setup, whole)),
         ]
         for setup in kind.setups
     ]
-    section.blocks += [intro, Table(heads, rows)]
-    return section
+    numbers = ["ratio", "memory used", "gains, of the pages"]
+    return Section(kind.name, [intro, Table(["codec", "melded"], numbers, rows)])
 
 
-def _bars(kinds: list[Kind], report: Report) -> Bars:
-    names = [kind.name for kind in kinds]
-    chosen = [("lz4", False), ("zstd", False), ("zstd", True), ("zword", True)]
-    values: list[list[float | None]] = []
-    ends: list[list[tuple[float, float]]] = []
-    for codec, melded in chosen:
-        found = [(kind, kind.setup(codec, melded)) for kind in kinds]
-        wholes = [max(kind.pages * report.page_size, 1) for kind, _ in found]
-        values.append(
-            [s.gains.value / w if s else None for (_, s), w in zip(found, wholes, strict=True)]
-        )
-        ends.append(
-            [
-                (max(s.gains.low, 0.0) / w, max(s.gains.high, 0.0) / w) if s else (0.0, 0.0)
-                for (_, s), w in zip(found, wholes, strict=True)
-            ]
-        )
-    labels = [f"{codec}, melded" if melded else codec for codec, melded in chosen]
-    return Bars(
-        "What is gained of the pages, with 95 % intervals",
-        "gained, of the pages",
-        labels,
-        names,
-        values,
-        ends,
+def _ratio(takes: Estimate, whole: int) -> str:
+    if takes.low <= 0.0:
+        return units.ratio(whole / takes.value if takes.value > 0.0 else None)
+    return units.ratio_estimate(
+        Estimate(whole / takes.value, whole / takes.high, whole / takes.low)
     )
 
 
-_WHERE = ("in the service", "on the machine", "on another")
+def _gained(setup: Setup, whole: int) -> Estimate:
+    """A share of the pages; what sampling says beyond what can be is not shown."""
+    return setup.gains.scaled(1.0 / max(whole, 1)).within(0.0, 1.0)
+
+
+def _bars(kinds: list[Kind], report: Report) -> Bars:
+    series = {}
+    for codec, melded in (("lz4", False), ("zstd", False), ("zstd", True), ("zword", True)):
+        found = [(kind.setup(codec, melded), kind.pages * report.page_size) for kind in kinds]
+        series[f"{codec}, melded" if melded else codec] = [
+            _gained(setup, whole) if setup else exact(0.0) for setup, whole in found
+        ]
+    caption = "What is gained of the pages, with 95 % intervals"
+    return Bars(caption, "gained, of the pages", [kind.name for kind in kinds], series)
 
 
 def _duplicates(report: Report) -> Section:
-    section = Section("Duplicates")
-    heads = [Column("kind", False), Column("a twin is", False), Column("pages")]
-    heads += [Column("of the pages")]
     rows = []
-    fleet = [report.fleet] if report.fleet is not None and len(report.kinds) > 1 else []
+    several = report.fleet is not None and len(report.kinds) > 1
+    fleet = [report.fleet] if report.fleet is not None and several else []
     for kind in [*_by_memory(report)[:KINDS_SHOWN], *fleet]:
-        found = kind.duplicates
-        parts = [found.within_owners, found.between_owners, found.between_machines]
-        page = report.page_size
-        for where, part in zip(_WHERE, parts, strict=True):
+        for where, part in (
+            ("in the service", kind.duplicates.within_owners),
+            ("on the machine", kind.duplicates.between_owners),
+            ("on another", kind.duplicates.between_machines),
+        ):
             share = part.scaled(1.0 / kind.pages) if kind.pages else None
-            size = units.size_estimate(_times(part, page))
+            size = units.size_estimate(part.scaled(report.page_size))
             rows.append([kind.name, where, size, units.percent_estimate(share)])
     caption = (
         "Pages that have a twin: in the same service, container or virtual machine; in another "
         "one of the machine; on another machine of the kind. The first two are melded on a "
         "machine, the third is not."
     )
-    section.blocks.append(Table(heads, rows, caption))
-    if report.between_kinds is not None and len(report.kinds) > 1:
-        size = units.size_estimate(_times(report.between_kinds, report.page_size))
+    numbers = ["pages", "of the pages"]
+    section = Section("Duplicates", [Table(["kind", "a twin is"], numbers, rows, caption)])
+    if report.between_kinds is not None and several:
+        size = units.size_estimate(report.between_kinds.scaled(report.page_size))
         section.blocks.append(f"Between kinds: {size}; it is part of the last row.")
     if report.bound_share < 1.0:
         section.blocks.append(
@@ -314,14 +277,7 @@ def _duplicates(report: Report) -> Section:
     return section
 
 
-def _times(estimate: Estimate, factor: int) -> Estimate:
-    return estimate.scaled(float(factor))
-
-
 def _names(report: Report) -> Section:
-    section = Section("Services, containers and virtual machines")
-    heads = [Column("kind", False), Column("name", False), Column("machines"), Column("pages")]
-    heads += [Column("twins"), Column("gains")]
     rows = [
         [
             name.kind,
@@ -334,80 +290,51 @@ def _names(report: Report) -> Section:
         for name in report.names
     ]
     caption = "Those with most pages, wherever they run, by what the best codec gains, melded."
-    section.blocks.append(Table(heads, rows, caption))
-    return section
+    numbers = ["machines", "pages", "twins", "gains"]
+    heading = "Services, containers and virtual machines"
+    return Section(heading, [Table(["kind", "name"], numbers, rows, caption)])
 
 
 def _change(report: Report) -> Section:
-    section = Section("Change over time")
     if len(report.days) < 2:
-        section.blocks.append("All surveys are of one day.")
-        return section
-    heads = [Column("day", False), Column("machines"), Column("pages")]
-    heads += [Column("zstd"), Column("zstd, melded")]
-    rows, gained, melded = [], [], []
+        return Section("Change over time", ["All surveys are of one day."])
+    rows = []
+    shares: dict[str, list[float]] = {"zstd": [], "zstd, melded": [], "twins": []}
     for day in report.days:
         whole = day.pages * report.page_size
-        plain, shared = _day_share(day.setups, False, whole), _day_share(day.setups, True, whole)
-        gained.append(plain.value)
-        melded.append(shared.value)
-        rows.append(
-            [
-                day.date,
-                units.count(day.machines),
-                units.size(whole),
-                units.percent_estimate(plain),
-                units.percent_estimate(shared),
-            ]
-        )
-    caption = "What zstd gains of the pages, day by day."
-    section.blocks.append(Table(heads, rows[-3 * KINDS_SHOWN :], caption))
-    section.blocks.append(
-        Lines(
-            "Gained of the pages, and twins within services",
-            "of the pages",
-            [day.date for day in report.days],
-            {
-                "zstd": gained,
-                "zstd, melded": melded,
-                "twins": [day.duplicate_share.value for day in report.days],
-            },
-        )
-    )
-    return section
-
-
-def _day_share(setups: list[Setup], melded: bool, whole: int) -> Estimate:
-    found = (s for s in setups if s.codec == "zstd" and s.melded == melded)
-    setup = next(found, None)
-    if setup is None or not whole:
-        return exact(math.nan)
-    return setup.gains.scaled(1.0 / whole)
+        gained = {s.melded: _gained(s, whole) for s in day.setups if s.codec == "zstd" and whole}
+        plain, melded = (gained.get(one, exact(math.nan)) for one in (False, True))
+        for own, one in zip(shares.values(), (plain, melded, day.duplicate_share), strict=True):
+            own.append(one.value)
+        row = [day.date, units.count(day.machines), units.size(whole)]
+        rows.append([*row, units.percent_estimate(plain), units.percent_estimate(melded)])
+    numbers, shown = ["machines", "pages", "zstd", "zstd, melded"], rows[-3 * KINDS_SHOWN :]
+    table = Table(["day"], numbers, shown, "What zstd gains of the pages, day by day.")
+    caption, days = "Gained of the pages, and twins within services", [d.date for d in report.days]
+    return Section("Change over time", [table, Lines(caption, "of the pages", days, shares)])
 
 
 def _standouts(report: Report) -> Section:
-    section = Section("Machines that stand out")
     if not report.standouts:
-        section.blocks.append("None is unlike the others of its kind.")
-        return section
+        none = "None is unlike the others of its kind."
+        return Section("Machines that stand out", [none])
     by_measure: dict[tuple[str, str], list[Standout]] = defaultdict(list)
     for one in report.standouts:
         by_measure[one.kind, one.measure].append(one)
     order = sorted(by_measure.items(), key=lambda item: (-item[1][0].deviations, item[0]))
-    heads = [Column("what", False), Column("hosts", False), Column("here"), Column("usual")]
     rows = []
     for (_, measure), ones in order[:STANDOUTS_SHOWN]:
-        first = ones[0]
         is_ratio = measure.startswith("ratio")
         show = units.ratio_estimate if is_ratio else units.percent_estimate
         hosts = _listed([one.host for one in ones])
-        rows.append([measure, hosts, show(first.value), show(exact(first.usual))])
+        rows.append([measure, hosts, show(ones[0].value), show(exact(ones[0].usual))])
     caption = (
         "Against the mean of the other machines of their kind; the value is the first host's."
     )
-    section.blocks.append(Table(heads, rows, caption))
-    section.blocks += _more(len(order) - STANDOUTS_SHOWN, "group of them is", "groups of them are")
-    return section
+    table = Table(["what", "hosts"], ["here", "usual"], rows, caption)
+    more = len(order) - STANDOUTS_SHOWN
+    groups = _more(more, "group of them is", "groups of them are")
+    return Section("Machines that stand out", [table, *groups])
 
 
 def configurations(report: Report) -> list[Configuration]:
@@ -416,42 +343,33 @@ def configurations(report: Report) -> list[Configuration]:
 
 
 def _counted(report: Report) -> Section:
-    section = Section("What was counted")
     used = plural(report.surveys_used, "survey", "surveys")
     machines = plural(report.machines, "machine", "machines")
     files = plural(report.files_seen, "file", "files")
-    text = f"{used} of {machines}, from {files}"
     seen = plural(report.surveys_seen, "survey", "surveys")
-    text += f" with {seen}. Key {report.key_id or 'unknown'}. "
-    text += f"Computed with {report.engine}."
-    section.blocks.append(text)
+    text = f"{used} of {machines}, from {files} with {seen}. Key {report.key_id or 'unknown'}. "
+    blocks: list[Block] = [f"{text}Computed with {report.engine}."]
     if report.synthetic:
-        section.blocks.append(
-            Note("Warning", f"{plural(report.synthetic, 'machine is', 'machines are')} synthetic.")
-        )
-    section.blocks += left_out(report.left_out)
-    return section
+        made_up = plural(report.synthetic, "machine is", "machines are")
+        blocks.append(Note(f"{made_up} synthetic."))
+    return Section("What was counted", blocks + left_out(report.left_out))
 
 
-def left_out(found: Iterable[LeftOut]) -> list[Block]:
+def left_out(found: list[LeftOut]) -> list[Block]:
     """What does not count: by reason, then the first of them by name."""
-    found = list(found)
     if not found:
         return ["Nothing was left out."]
     counts = Counter(one.reason for one in found)
-    heads = [Column("left out for", False), Column("times"), Column("what it is", False)]
     rows = [
-        [reason.value, units.count(count), reason.meaning]
-        for reason, count in sorted(counts.items(), key=lambda item: item[0].value)
+        [str(reason.value), reason.meaning, units.count(counts[reason])]
+        for reason in sorted(counts, key=lambda reason: str(reason.value))
     ]
-    named = [f"{_short(one)}: {one.reason.value}: {one.why}" for one in found[:LEFT_OUT_SHOWN]]
+    named: list[Block] = []
+    for one in found[:LEFT_OUT_SHOWN]:
+        survey = f" (survey {one.survey[:8]})" if one.survey else ""
+        named.append(f"{one.file.rpartition('/')[2]}{survey}: {one.reason.value}: {one.why}")
     return [
-        Table(heads, rows),
+        Table(["left out for", "what it is"], ["times"], rows),
         *named,
         *_more(len(found) - LEFT_OUT_SHOWN, "of them is", "of them are"),
     ]
-
-
-def _short(one: LeftOut) -> str:
-    name = one.file.rpartition("/")[2]
-    return name if one.survey is None else f"{name} (survey {one.survey[:8]})"

@@ -19,57 +19,17 @@ import ibis.expr.types as ir
 
 from zmeld_fleet.schema import BLOCK, CODECS, COLUMNS, CONTENT, OWNER, SIZE, SIZE_COLUMNS
 
-SURVEYS = ibis.schema(
-    {
-        "survey": "string",
-        "kind": "int64",
-        "survey_bound": "int64",
-        "kind_bound": "int64",
-        "fleet_bound": "int64",
-    }
-)
-"""Which surveys are asked about, of which kind of machine, and below which hash."""
-
-
-def rows() -> ir.Table:
-    """The rows of surveys, bound to no engine: for SQL that is only generated."""
-    kinds = {name: _ibis_type(kind) for name, kind in COLUMNS.items()}
-    return ibis.table(kinds, name="survey_rows")
-
-
-def surveys() -> ir.Table:
-    """The chosen surveys, bound to no engine."""
-    return ibis.table(SURVEYS, name="chosen_surveys")
-
-
-def _ibis_type(kind: object) -> str:
-    names = {"string": "string", "int64": "int64", "int32": "int32", "double": "float64"}
-    return names.get(str(kind), "boolean" if str(kind) == "bool" else "timestamp('UTC', 6)")
-
 
 def _whole(column: ir.Value) -> ir.Value:
     # Engines differ in how they round halves, and agree in what the floor is.
     return (column + 0.5).floor().cast("int64")
 
 
-def _blocks(low: ir.Value, high: ir.Value) -> ir.Value:
-    return _whole((high - low) / (2.0 * BLOCK))
+def _half(table: ir.Table, name: str, unit: int = 1) -> ir.Value:
+    return _whole((table[f"{name}_high"] - table[f"{name}_low"]) / (2.0 * unit))
 
 
-def _pages(low: ir.Value, high: ir.Value) -> ir.Value:
-    return _whole((high - low) / 2.0)
-
-
-_COUNTS = (
-    "pages",
-    "pages_zero",
-    "pages_same",
-    "pages_swapped",
-    "pages_file",
-    "pages_ksm",
-    "pages_skipped",
-    "idle_1h",
-)
+_COUNTS = ("pages", "pages_zero", "pages_same", "pages_swapped")
 
 
 def united(parts: list[ir.Table]) -> ir.Table:
@@ -83,7 +43,7 @@ def united(parts: list[ir.Table]) -> ir.Table:
 def owner_sums(table: ir.Table) -> ir.Table:
     """A row for each survey: sums over its owners."""
     owners = table.filter(table.record == OWNER)
-    half = _pages(owners.pages_distinct_low, owners.pages_distinct_high)
+    half = _half(owners, "pages_distinct")
     sums = {
         "owners": owners.count(),
         "theta": owners.theta.min(),
@@ -100,15 +60,13 @@ def owner_sums(table: ir.Table) -> ir.Table:
 
 def _codec_sums(owners: ir.Table, codec: str) -> dict[str, ir.Scalar]:
     pool = owners[f"pool_{codec}"]
-    half = _blocks(owners[f"pool_{codec}_low"], owners[f"pool_{codec}_high"])
-    melded = owners[f"melded_{codec}"]
-    melded_half = _blocks(owners[f"melded_{codec}_low"], owners[f"melded_{codec}_high"])
+    half = _half(owners, f"pool_{codec}", BLOCK)
     return {
         f"measured_{codec}": pool.count(),
         f"pool_{codec}": _whole(pool).sum(),
         f"pool_{codec}_squares": (half * half).sum(),
-        f"melded_{codec}": _whole(melded).sum(),
-        f"melded_{codec}_half": melded_half.sum(),
+        f"melded_{codec}": _whole(owners[f"melded_{codec}"]).sum(),
+        f"melded_{codec}_half": _half(owners, f"melded_{codec}", BLOCK).sum(),
     }
 
 
@@ -128,12 +86,12 @@ def owners_by_name(table: ir.Table, chosen: ir.Table, most: int) -> ir.Table:
         "pages_zero": named.pages_zero.sum(),
         "pages_same": named.pages_same.sum(),
         "distinct": _whole(named.pages_distinct).sum(),
-        "distinct_half": _pages(named.pages_distinct_low, named.pages_distinct_high).sum(),
+        "distinct_half": _half(named, "pages_distinct").sum(),
     }
     for codec in CODECS:
         melded = f"melded_{codec}"
         sums[melded] = _whole(named[melded]).sum()
-        sums[f"{melded}_half"] = _blocks(named[f"{melded}_low"], named[f"{melded}_high"]).sum()
+        sums[f"{melded}_half"] = _half(named, melded, BLOCK).sum()
     found = named.group_by("owner_kind", "name").agg(**sums)
     order = [ibis.desc("pages"), ibis.asc("owner_kind"), ibis.asc("name")]
     return found.order_by(order).limit(most)

@@ -14,11 +14,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from zmeld_fleet.analysis import Kind, Report
-from zmeld_fleet.estimate import Estimate
 from zmeld_fleet.words import LENGTH_MAX, inert
 
 Sample = tuple[dict[str, str], float]
@@ -36,15 +34,6 @@ KINDS_MAX = 100
 
 STANDOUTS_MAX = 500
 """Machines that stand out and have a gauge: those that do most."""
-
-
-@dataclass(frozen=True)
-class Family:
-    """A metric with all its samples."""
-
-    name: str
-    help: str
-    samples: Callable[[Report], Iterable[Sample]]
 
 
 def distinct(texts: Iterable[str]) -> dict[str, str]:
@@ -74,23 +63,23 @@ def kinds_left_out(report: Report) -> int:
     return max(0, len(report.kinds) - KINDS_MAX)
 
 
-def _kinds(value: Callable[[Kind], float]) -> Callable[[Report], Iterator[Sample]]:
+Samples = Callable[[Report], Iterable[Sample]]
+
+
+def _kinds(value: Callable[[Kind, Report], float]) -> Samples:
     """A value of each kind. All machines together are no kind: a sum over kinds is right."""
-
-    def samples(report: Report) -> Iterator[Sample]:
-        for name, kind in told(report).items():
-            yield {"kind": name}, value(kind)
-
-    return samples
+    return lambda report: (
+        ({"kind": name}, value(kind, report)) for name, kind in told(report).items()
+    )
 
 
-def _setups(value: Callable[[Estimate], float], of: str) -> Callable[[Report], Iterator[Sample]]:
+def _setups(of: str, end: str = "value") -> Samples:
     def samples(report: Report) -> Iterator[Sample]:
         for name, kind in told(report).items():
             for setup in kind.setups:
                 labels = {"kind": name, "codec": setup.codec}
                 labels["melded"] = "yes" if setup.melded else "no"
-                yield labels, value(getattr(setup, of))
+                yield labels, getattr(getattr(setup, of), end)
 
     return samples
 
@@ -127,124 +116,80 @@ def _seconds(moment: str) -> float:
     return datetime.strptime(moment, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc).timestamp()
 
 
-def _value(estimate: Estimate) -> float:
-    return estimate.value
-
-
-def _low(estimate: Estimate) -> float:
-    return estimate.low
-
-
-def _high(estimate: Estimate) -> float:
-    return estimate.high
-
-
-FAMILIES = [
-    Family(
-        "zmeld_fleet_machines",
+FAMILIES: dict[str, tuple[str, Samples]] = {
+    "zmeld_fleet_machines": (
         "Machines whose surveys count.",
-        _kinds(lambda kind: kind.machines),
+        _kinds(lambda kind, _: kind.machines),
     ),
-    Family(
-        "zmeld_fleet_compressed_swap_machines",
+    "zmeld_fleet_compressed_swap_machines": (
         "Of these: machines that have compressed swap already.",
-        _kinds(lambda kind: kind.compressed_swap),
+        _kinds(lambda kind, _: kind.compressed_swap),
     ),
-    Family(
-        "zmeld_fleet_ram_bytes",
-        "RAM of these machines.",
-        _kinds(lambda kind: kind.ram_bytes),
-    ),
-    Family(
-        "zmeld_fleet_read_bytes",
+    "zmeld_fleet_ram_bytes": ("RAM of these machines.", _kinds(lambda kind, _: kind.ram_bytes)),
+    "zmeld_fleet_read_bytes": (
         "Pages that their surveys read.",
-        lambda report: _kinds(lambda kind: kind.pages * report.page_size)(report),
+        _kinds(lambda kind, report: kind.pages * report.page_size),
     ),
-    Family(
-        "zmeld_fleet_swapped_bytes",
+    "zmeld_fleet_swapped_bytes": (
         "Pages in swap, which surveys do not read.",
-        lambda report: _kinds(lambda kind: kind.pages_swapped * report.page_size)(report),
+        _kinds(lambda kind, report: kind.pages_swapped * report.page_size),
     ),
-    Family(
-        "zmeld_fleet_pool_bytes",
+    "zmeld_fleet_pool_bytes": (
         "What all pages that were read would take in a compressed pool.",
-        _setups(_value, "takes"),
+        _setups("takes"),
     ),
-    Family(
-        "zmeld_fleet_gain_bytes",
-        "What that would free.",
-        _setups(_value, "gains"),
-    ),
-    Family(
-        "zmeld_fleet_gain_low_bytes",
-        "The lower end of its 95 % interval.",
-        _setups(_low, "gains"),
-    ),
-    Family(
-        "zmeld_fleet_gain_high_bytes",
+    "zmeld_fleet_gain_bytes": ("What that would free.", _setups("gains")),
+    "zmeld_fleet_gain_low_bytes": ("The lower end of its 95 % interval.", _setups("gains", "low")),
+    "zmeld_fleet_gain_high_bytes": (
         "The upper end of its 95 % interval.",
-        _setups(_high, "gains"),
+        _setups("gains", "high"),
     ),
-    Family(
-        "zmeld_fleet_duplicate_bytes",
+    "zmeld_fleet_duplicate_bytes": (
         "Pages with a twin in the same owner, on the machine, or on another of the kind (fleet).",
         _duplicates,
     ),
-    Family(
-        "zmeld_fleet_oldest_survey_time_seconds",
+    "zmeld_fleet_oldest_survey_time_seconds": (
         "When the oldest of the machines' latest surveys began, since 1970.",
-        _kinds(lambda kind: _seconds(kind.oldest)),
+        _kinds(lambda kind, _: _seconds(kind.oldest)),
     ),
-    Family(
-        "zmeld_fleet_newest_survey_time_seconds",
+    "zmeld_fleet_newest_survey_time_seconds": (
         "When the newest survey began, since 1970.",
-        _kinds(lambda kind: _seconds(kind.newest)),
+        _kinds(lambda kind, _: _seconds(kind.newest)),
     ),
-    Family(
-        "zmeld_fleet_standout_deviations",
-        "Machines that stand out: so many deviations from their kind's median.",
+    "zmeld_fleet_standout_deviations": (
+        "Machines that stand out: so many standard deviations from the others of their kind.",
         _standouts,
     ),
-    Family(
-        "zmeld_fleet_surveys_used",
+    "zmeld_fleet_surveys_used": (
         "Surveys that count, one of a machine and a day.",
         lambda report: [({}, report.surveys_used)],
     ),
-    Family(
-        "zmeld_fleet_left_out",
-        "Files and surveys that do not count, by reason.",
-        _left_out,
-    ),
-    Family(
-        "zmeld_fleet_kinds_left_out",
+    "zmeld_fleet_left_out": ("Files and surveys that do not count, by reason.", _left_out),
+    "zmeld_fleet_kinds_left_out": (
         f"Kinds without gauges: the {KINDS_MAX} with most machines have some.",
         lambda report: [({}, kinds_left_out(report))],
     ),
-]
+}
 
 
 def render(report: Report) -> str:
     """The text that a monitoring system reads; a family without a sample is left out."""
     lines = []
-    for family in FAMILIES:
-        samples = [
-            f"{family.name}{_labels(labels)} {float(value)!r}"
-            for labels, value in family.samples(report)
+    for name, (help_text, samples) in FAMILIES.items():
+        own = [
+            f"{name}{_labels(labels)} {float(value)!r}"
+            for labels, value in samples(report)
             if math.isfinite(value)
         ]
-        if samples:
-            lines += [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} gauge"]
-            lines += samples
+        if own:
+            lines += [f"# HELP {name} {help_text}", f"# TYPE {name} gauge", *own]
     return "".join(f"{line}\n" for line in lines)
 
 
 def _labels(labels: dict[str, str]) -> str:
-    if not labels:
-        return ""
-    pairs = [f'{name}="{_escaped(value)}"' for name, value in labels.items()]
-    return "{" + ",".join(pairs) + "}"
-
-
-def _escaped(value: str) -> str:
     """Names of kinds and hosts are other people's text."""
-    return inert(value).replace("\\", "\\\\").replace('"', '\\"')
+    pairs = []
+    for name, value in labels.items():
+        escaped = inert(value).replace("\\", "\\\\").replace('"', '\\"')
+        pairs.append(f'{name}="{escaped}"')
+    return "{" + ",".join(pairs) + "}" if pairs else ""

@@ -2,8 +2,7 @@
 """`pack`: a day's many small files become one, sorted by hash.
 
 Invariants:
-- Contents take bounded memory: they go through one file a range of hashes, each sorted
-  by itself. The rows about machines and owners are held, some 60 KiB a machine.
+- Memory is bounded: DuckDB sorts, and writes to disk what it cannot hold.
 - The pack is whole, on the disk and under its name before an original is deleted. After
   a kill at any moment every survey is still there, once or twice; twice counts once.
 - Where two files have other rows of one survey, neither is touched.
@@ -22,41 +21,31 @@ import secrets
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
-import numpy as np
+import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from zmeld_fleet.catalogue import FileContents, LeftOut, Reason, first_day, look, unlisted, verify
+from zmeld_fleet import schema
+from zmeld_fleet.catalogue import FileContents, LeftOut, first_day, look, unlisted, verify
 from zmeld_fleet.places import Place, PlaceError, StoredFile
-from zmeld_fleet.sameness import digests
-from zmeld_fleet.schema import (
-    ARROW,
-    CONTENT,
-    CONTENT_COLUMNS,
-    FOLDER,
-    HASH_MIN,
-    LABEL,
-    MACHINE,
-    OWNER,
-    PACKED_PREFIX,
-    SIZE,
-)
+from zmeld_fleet.validity import Reason
 from zmeld_fleet.words import inert
 from zmeld_fleet.writing import GROUP_ROWS, complete, sync_folder, whole_file
 
-RANGE_ROWS = 1_000_000
-"""Rows of contents that are sorted at once, about."""
-RANGES_MAX = 512
+MEMORY_MIB = 512
+"""What sorting may use of memory before it writes to disk."""
 
+_FILE = "zmeld_file"
+"""A column for the path of a row's file."""
 _CONTENT_COLUMNS = (
     *("schema", "record", "machine", "survey", "time", "owner"),
-    *CONTENT_COLUMNS,
+    *schema.CONTENT_COLUMNS,
 )
 
 
@@ -121,7 +110,7 @@ def _refuse_store(place: Place) -> None:
 @contextmanager
 def _alone(place: Place) -> Iterator[None]:
     """Two packs at once would delete each other's files."""
-    folder = Path(place.root) / FOLDER
+    folder = Path(place.root) / schema.FOLDER
     if not folder.is_dir():
         place.surveys()  # It says what is missing.
     _refuse_link(folder)
@@ -151,46 +140,43 @@ def _pack_day(
 ) -> tuple[list[Packed], list[LeftOut]]:
     links = [one for one in stored if os.path.islink(one.path)]
     looked = [look(place, file) for file in stored if file not in links]
-    looked = [_read_whole(place, one) for one in looked]
+    # A file that is broken, or whose footer lies, would take the whole pack along.
+    looked = [
+        one if isinstance(one, LeftOut) else verify(place, one.file) or one for one in looked
+    ]
     left = [one for one in looked if isinstance(one, LeftOut)]
     why = "it is a link, and pack would copy what it leads to"
     left += [LeftOut(inert(one.path), None, Reason.NAME, why) for one in links]
     whole = [one for one in looked if isinstance(one, FileContents)]
     if len(whole) < least:
         return [], left
-    extras, strangers = _extras(whole)
-    strangers += _contradictions(whole)
-    left += strangers
-    apart = {flaw.file for flaw in strangers}
-    whole = [one for one in whole if inert(one.file.path) not in apart]
-    if len(whole) < least:
-        return [], left
     folder = Path(whole[0].file.path).parent
-    target = folder / f"{PACKED_PREFIX}{secrets.token_hex(8)}.parquet"
-    surveys, sources = _each_once(whole)
-    rows = unite(sources, target, extras)
-    flaw = _unsound(place, date, target, surveys)
+    with place.on_disk([one.file.path for one in whole]) as there:
+        paths = {one.file.path: path for one, path in zip(whole, there, strict=True)}
+        extras, strangers = _extras(whole)
+        strangers += _contradictions(whole, paths, folder)
+        left += strangers
+        apart = {flaw.file for flaw in strangers}
+        whole = [one for one in whole if inert(one.file.path) not in apart]
+        if len(whole) < least:
+            return [], left
+        target = folder / f"{schema.PACKED_PREFIX}{secrets.token_hex(8)}.parquet"
+        sources = {held.survey: paths[one.file.path] for one in whole for held in one.surveys}
+        rows = unite(sources.items(), target, extras)
+    flaw = _unsound(place, target, len(sources))
     if flaw is not None:
         os.unlink(target)
         return [], [*left, flaw]
     for one in whole:
         os.unlink(one.file.path)
     sync_folder(folder)
-    return [Packed(date, target, len(whole), surveys, rows)], left
+    return [Packed(date, target, len(whole), len(sources), rows)], left
 
 
-def _read_whole(place: Place, found: FileContents | LeftOut) -> FileContents | LeftOut:
-    """A file that is broken, or whose footer lies, would take the whole pack along."""
-    if isinstance(found, LeftOut):
-        return found
-    return verify(place, found.file) or found
-
-
-def _unsound(place: Place, date: str, target: Path, surveys: int) -> LeftOut | None:
+def _unsound(place: Place, target: Path, surveys: int) -> LeftOut | None:
     """Why a pack would not count, for which its originals are kept."""
-    status = target.stat()
-    modified = datetime.fromtimestamp(status.st_mtime, timezone.utc)
-    looked = look(place, StoredFile(str(target), target.name, date, status.st_size, modified))
+    stored = next(file for file in place.surveys() if file.path == str(target))
+    looked = look(place, stored)
     folder = inert(target.parent)
     if isinstance(looked, LeftOut):
         why = f"its files would not count as a pack, and stay as they are: {looked.why}"
@@ -218,188 +204,84 @@ def _extras(files: list[FileContents]) -> tuple[list[pa.Field], list[LeftOut]]:
     return [found[name] for name in sorted(found)], flaws
 
 
-def _contradictions(files: list[FileContents]) -> list[LeftOut]:
-    """Files that hold other rows of one survey: whose are true is not for a pack to say."""
+def _contradictions(
+    files: list[FileContents], paths: dict[str, str], folder: Path
+) -> list[LeftOut]:
+    """Files that hold other rows of one survey: whose are true is not for a pack to say.
+
+    Rows are added up as numbers that depend on a secret of this call, so their order does not
+    matter and nobody can write other rows that come to the same.
+    """
     holders: dict[str, list[str]] = defaultdict(list)
     for one in files:
         for held in one.surveys:
             holders[held.survey].append(one.file.path)
-    doubled = {survey: paths for survey, paths in holders.items() if len(paths) > 1}
-    said = {path: digests(path) for path in {p for paths in doubled.values() for p in paths}}
+    doubled = {survey: found for survey, found in holders.items() if len(found) > 1}
+    if not doubled:
+        return []
+    asked = [(survey, paths[path]) for survey, found in doubled.items() for path in found]
+    with _chosen(asked, folder) as rows:
+        names = [name for name in rows.columns if name != _FILE]
+        row = f"to_json(struct_pack({', '.join(map(_quoted, names))}))"
+        said = f"sum(md5_number_lower('{secrets.token_hex(32)}' || {row})) AS said"
+        each = rows.aggregate(f"survey, {_FILE}, {said}")
+        unlike = each.aggregate("survey, count(DISTINCT said) AS tellings").filter("tellings > 1")
+        contradicted = sorted(survey for survey, _ in unlike.fetchall())
     flaws: dict[str, LeftOut] = {}
-    for survey, paths in sorted(doubled.items()):
-        if len({said[path][survey] for path in paths}) > 1:
-            names = ", ".join(inert(Path(path).name) for path in paths)
-            why = f"a survey has other rows in {names}; delete the wrong one"
-            for path in paths:
-                flaws[path] = LeftOut(inert(path), survey, Reason.TWICE, why)
+    for survey in contradicted:
+        names = [inert(Path(path).name) for path in doubled[survey]]
+        why = f"a survey has other rows in {', '.join(names)}; delete the wrong one"
+        for path in doubled[survey]:
+            flaws[path] = LeftOut(inert(path), survey, Reason.TWICE, why)
     return list(flaws.values())
 
 
-@dataclass(frozen=True)
-class Source:
-    """A file, and which of its surveys are taken from it."""
-
-    path: str
-    surveys: list[str]
-    all: bool
-
-
-def _each_once(files: list[FileContents]) -> tuple[int, list[Source]]:
-    """Each survey from one file, though it may stand in several."""
-    seen: set[str] = set()
-    sources = []
-    for one in files:
-        new = [survey.survey for survey in one.surveys if survey.survey not in seen]
-        seen.update(new)
-        if new:
-            sources.append(Source(one.file.path, new, len(new) == len(one.surveys)))
-    return len(seen), sources
-
-
-def unite(sources: list[Source], target: Path, extras: list[pa.Field]) -> int:
-    """All rows of the sources in one file: what is about machines first, then contents."""
-    rows = sum(pq.read_metadata(source.path).num_rows for source in sources)
-    writer = RangeWriter(rows, extras)
-    with tempfile.TemporaryDirectory(prefix=".pack-", dir=target.parent) as folder:
-        writer.open(Path(folder))
-        for source in sources:
-            for table in _tables(source, writer.schema):
-                writer.add(table)
-        return writer.write(target, _narrowest(sources))
+def unite(
+    sources: Iterable[tuple[str, str]], target: Path, extras: Sequence[pa.Field] = ()
+) -> int:
+    """The rows of surveys, each from a file, in one: about machines first, then contents."""
+    sources = list(sources)
+    fields = pa.schema([*schema.ARROW, *extras])
+    rows = 0
+    with (
+        _chosen(sources, target.parent) as chosen,
+        whole_file(target, fields, _narrowest(path for _, path in sources)) as writer,
+    ):
+        for record in (schema.MACHINE, schema.LABEL, schema.OWNER, schema.SIZE, schema.CONTENT):
+            of_contents = [*_CONTENT_COLUMNS, *(field.name for field in extras)]
+            names = of_contents if record == schema.CONTENT else fields.names
+            own = chosen.filter(f"record = '{record}'").project(", ".join(map(_quoted, names)))
+            for batch in own.order("hash_high, hash_low, survey, owner").to_arrow_reader(
+                GROUP_ROWS
+            ):
+                writer.write_table(complete(pa.Table.from_batches([batch]), fields))
+                rows += len(batch)
+    return rows
 
 
-def _narrowest(sources: list[Source]) -> int:
-    """Who may read one of the sources, and not another, may not read the pack."""
+@contextmanager
+def _chosen(sources: Iterable[tuple[str, str]], folder: Path) -> Iterator[duckdb.DuckDBPyRelation]:
+    """The rows of surveys, each from a file; what memory does not hold goes into `folder`."""
+    surveys, paths = zip(*sources, strict=True)
+    with tempfile.TemporaryDirectory(prefix=".pack-", dir=folder) as scratch:
+        settings: dict[str, Any] = {"memory_limit": f"{MEMORY_MIB}MiB", "threads": 2}
+        settings |= {"temp_directory": scratch, "preserve_insertion_order": False}
+        with duckdb.connect(config=settings) as engine:
+            engine.register("wanted", pa.table({"survey": surveys, _FILE: paths}))
+            read = f"read_parquet($paths, filename = '{_FILE}', union_by_name = true"
+            asked = (
+                f"FROM {read}, hive_partitioning = false) SEMI JOIN wanted USING (survey, {_FILE})"
+            )
+            yield engine.sql(asked, params={"paths": sorted(set(paths))})
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _narrowest(paths: Iterable[str]) -> int:
+    """Who may read one of the files, and not another, may not read the pack."""
     mode = 0o666
-    for source in sources:
-        mode &= os.stat(source.path).st_mode
+    for path in set(paths):
+        mode &= os.stat(path).st_mode
     return mode | 0o400
-
-
-def _tables(source: Source, schema: pa.Schema) -> Iterator[pa.Table]:
-    with pq.ParquetFile(source.path) as file:
-        names = [name for name in schema.names if name in file.schema_arrow.names]
-        for group in range(file.num_row_groups):
-            table = file.read_row_group(group, columns=names, use_threads=False)
-            if not source.all:
-                wanted = pa.array(source.surveys)
-                table = table.filter(pc.is_in(table["survey"], wanted))
-            yield complete(table, schema)
-
-
-class RangeWriter:
-    """Sorts more contents than memory holds: by ranges of hashes, each in its own file."""
-
-    def __init__(self, rows: int, extras: Sequence[pa.Field] = ()) -> None:
-        self.schema = pa.schema([*ARROW, *extras])
-        self._content_columns = [*_CONTENT_COLUMNS, *(field.name for field in extras)]
-        self._ranges = max(1, min(RANGES_MAX, rows // RANGE_ROWS))
-        self._facts: list[pa.Table] = []
-        self._stack = ExitStack()
-        self._writers: list[pa.ipc.RecordBatchFileWriter] = []
-        self._paths: list[Path] = []
-        self._rows = [0] * self._ranges
-
-    def open(self, folder: Path) -> None:
-        """Makes the ranges' files."""
-        schema = pa.schema([self.schema.field(name) for name in self._content_columns])
-        options = pa.ipc.IpcWriteOptions(compression="zstd")
-        for at in range(self._ranges):
-            path = folder / f"{at}.arrow"
-            self._paths.append(path)
-            writer = pa.ipc.new_file(str(path), schema, options=options)
-            self._writers.append(self._stack.enter_context(writer))
-
-    def add(self, table: pa.Table) -> None:
-        """Rows of any kind."""
-        content = pc.equal(table["record"], CONTENT)
-        facts = table.filter(pc.invert(content))
-        if len(facts):
-            self._facts.append(facts)
-        contents = table.filter(content).select(self._content_columns)
-        if len(contents) == 0:
-            return
-        if self._ranges == 1:
-            self._writers[0].write_table(contents)
-            self._rows[0] += len(contents)
-            return
-        ranges = self._range_of(contents["hash_high"])
-        for at in np.unique(ranges):
-            own = contents.filter(pa.array(ranges == at))
-            self._writers[at].write_table(own)
-            self._rows[at] += len(own)
-
-    def _range_of(self, hashes: pa.ChunkedArray) -> np.ndarray:
-        """Small sketches crowd at small hashes, so ranges are by the square root."""
-        share = (hashes.to_numpy().astype(np.float64) - HASH_MIN) / 2.0**64
-        found = (np.sqrt(np.clip(share, 0.0, 1.0)) * self._ranges).astype(np.int64)
-        return np.minimum(found, self._ranges - 1)
-
-    def write(self, target: Path, mode: int | None = None) -> int:
-        """The whole file; how many rows it has."""
-        self._stack.close()
-        with whole_file(target, self.schema, mode) as writer:
-            rows = 0
-            for table in self._in_order():
-                writer.write_table(table, row_group_size=GROUP_ROWS)
-                rows += len(table)
-        return rows
-
-    def _in_order(self) -> Iterator[pa.Table]:
-        facts = pa.concat_tables(self._facts)
-        for record in (MACHINE, LABEL, OWNER, SIZE):
-            rows = facts.filter(pc.equal(facts["record"], record))
-            if len(rows):
-                yield rows
-        order = [("hash_high", "ascending"), ("hash_low", "ascending")]
-        ties = [("survey", "ascending"), ("owner", "ascending")]
-        for path, rows in zip(self._paths, self._rows, strict=True):
-            for table in _parts(path, rows):
-                yield from _pieces(table.sort_by([*order, *ties]), self.schema)
-            os.unlink(path)
-
-
-def _parts(path: Path, rows: int) -> Iterator[pa.Table]:
-    """The contents of a range; of one that took far more than its share a part at a time.
-
-    Where hashes crowd depends on how many contents owners have, so ranges are of unlike sizes.
-    """
-    if 2 * rows <= 3 * RANGE_ROWS:
-        with pa.OSFile(str(path)) as source:
-            table = pa.ipc.open_file(source).read_all()
-        if len(table):
-            yield table
-        return
-    with pa.OSFile(str(path)) as source:
-        fields = pa.ipc.open_file(source).schema.names
-        only = pa.ipc.IpcReadOptions(included_fields=[fields.index("hash_high")])
-        hashes = pa.ipc.open_file(source, options=only).read_all()["hash_high"].to_numpy()
-    cuts = np.unique(np.sort(hashes)[RANGE_ROWS::RANGE_ROWS])
-    del hashes
-    for least, beyond in zip([None, *cuts.tolist()], [*cuts.tolist(), None], strict=True):
-        with pa.OSFile(str(path)) as source:
-            file = pa.ipc.open_file(source)
-            batches = (file.get_batch(at) for at in range(file.num_record_batches))
-            kept = [_between(batch, least, beyond) for batch in batches]
-        table = pa.Table.from_batches([batch for batch in kept if len(batch)], kept[0].schema)
-        if len(table):
-            yield table
-
-
-def _between(batch: pa.RecordBatch, least: int | None, beyond: int | None) -> pa.RecordBatch:
-    """Rows with hashes from `least` on and below `beyond`."""
-    hashes = batch.column("hash_high").to_numpy()
-    kept = np.ones(len(hashes), bool)
-    if least is not None:
-        kept &= hashes >= least
-    if beyond is not None:
-        kept &= hashes < beyond
-    return batch.filter(pa.array(kept))
-
-
-def _pieces(table: pa.Table, schema: pa.Schema) -> Iterable[pa.Table]:
-    """Completed by pieces: most columns of contents are NULL."""
-    step = 4 * GROUP_ROWS
-    for start in range(0, len(table), step):
-        yield complete(table.slice(start, step), schema)

@@ -13,16 +13,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
 
 from zmeld_fleet.schema import FOLDER
-from zmeld_fleet.words import inert
+from zmeld_fleet.words import FleetError, inert
 
-COPY_BYTES = 1 << 20
 _FILE = re.compile(r"[A-Za-z0-9._-]+\.parquet")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _USER = re.compile(r"//[^?#\s]*@")
@@ -31,7 +29,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9/._=@+~-]+")
 """Paths in which no engine sees a pattern."""
 
 
-class PlaceError(Exception):
+class PlaceError(FleetError):
     """PLACE cannot be read: what, and the way out."""
 
 
@@ -49,10 +47,6 @@ class StoredFile:
     def is_named_well(self) -> bool:
         """As surveys and packs are: engines take other names for patterns of names."""
         return bool(_FILE.fullmatch(self.name) and _DATE.fullmatch(self.date))
-
-
-def _is_day(folder: str) -> bool:
-    return folder.startswith("date=")
 
 
 @dataclass(frozen=True)
@@ -90,7 +84,7 @@ class Place:
             found = []
             for folder in folders:
                 name = folder.rpartition("/")[2]
-                if not _is_day(name) or (first is not None and name[5:] < first):
+                if not name.startswith("date=") or (first is not None and name[5:] < first):
                     continue
                 try:
                     found += self._infos(folder)
@@ -105,14 +99,11 @@ class Place:
         return list(self.files.get_file_info(fs.FileSelector(folder, recursive=recursive)))
 
     def _stored(self, info: fs.FileInfo, top: str) -> StoredFile | None:
-        below = PurePosixPath(info.path[len(top) :].lstrip("/"))
-        hidden = any(part.startswith(".") for part in below.parts)
-        if hidden or below.suffix != ".parquet" or len(below.parts) != 2:
+        day, _, name = info.path[len(top) :].lstrip("/").partition("/")
+        hidden = name.startswith(".") or "/" in name
+        if hidden or not day.startswith("date=") or not name.endswith(".parquet"):
             return None
-        folder = below.parts[0]
-        if not _is_day(folder):
-            return None
-        return StoredFile(info.path, below.name, folder[5:], info.size, info.mtime)
+        return StoredFile(info.path, name, day[5:], info.size, info.mtime)
 
     def open(self, path: str) -> pa.NativeFile:
         """A file for reading at any position."""
@@ -130,14 +121,12 @@ class Place:
                 os.symlink(self.root, link)
                 yield [link + path[len(self.root) :] for path in paths]
                 return
-            yield [self._fetch(path, Path(folder), at) for at, path in enumerate(paths)]
+            yield [self._fetch(path, f"{folder}/{at}.parquet") for at, path in enumerate(paths)]
 
-    def _fetch(self, path: str, folder: Path, at: int) -> str:
-        target = folder / f"{at}.parquet"
-        with self.files.open_input_stream(path) as source, target.open("wb") as copy:
-            while chunk := source.read(COPY_BYTES):
-                copy.write(chunk)
-        return str(target)
+    def _fetch(self, path: str, target: str) -> str:
+        with self.files.open_input_stream(path) as source:
+            source.download(target)
+        return target
 
 
 def open_place(place: str) -> Place:
@@ -153,14 +142,13 @@ def open_place(place: str) -> Place:
 
 def _open_url(place: str, scheme: str) -> Place:
     shown = inert(_USER.sub("//", place))
+    root = place.partition("://")[2].rstrip("/")
     try:
         if scheme == "az":
             account = os.environ.get("AZURE_STORAGE_ACCOUNT_NAME", "")
-            files: fs.FileSystem = fs.AzureFileSystem(account_name=account)
-            return Place(shown, place.removeprefix("az://").rstrip("/"), files, False)
+            return Place(shown, root, fs.AzureFileSystem(account_name=account), False)
         if scheme == "s3" and (endpoint := os.environ.get("AWS_ENDPOINT_URL")):
-            files = fs.S3FileSystem(endpoint_override=endpoint)
-            return Place(shown, place.removeprefix("s3://").rstrip("/"), files, False)
+            return Place(shown, root, fs.S3FileSystem(endpoint_override=endpoint), False)
         if scheme in ("s3", "gs"):
             files, root = fs.FileSystem.from_uri(place)
             return Place(shown, root.rstrip("/"), files, False)

@@ -12,6 +12,9 @@ import logging
 import re
 import textwrap
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import escape
 from typing import Any
 
 import matplotlib
@@ -50,62 +53,50 @@ _STYLE: Any = {
     "axes.axisbelow": True,
     "legend.frameon": False,
 }
-WIDTH = 8.6
-NAME_WIDTH = 28
+WIDTH = 6.6
+NAME_WIDTH = 22
 
 
 def bars(plot: Bars) -> str:
     """Groups of horizontal bars from zero, with their intervals."""
-    count = len(plot.names) * (len(plot.series) + 1)
-    with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(WIDTH, 1.2 + 0.16 * count), layout="constrained")
-        axes = figure.subplots()
-        for at, series in enumerate(plot.series):
-            places = [group * (len(plot.series) + 1) + at for group in range(len(plot.names))]
-            values = [value or 0.0 for value in plot.values[at]]
-            ends = plot.ends[at]
-            lengths = [
-                [max(value - low, 0.0) for value, (low, _) in zip(values, ends, strict=True)],
-                [max(high - value, 0.0) for value, (_, high) in zip(values, ends, strict=True)],
-            ]
+    step = len(plot.series) + 1
+    with _drawn(plot.caption, 1.2 + 0.16 * len(plot.names) * step) as (axes, drawn):
+        for at, (series, found) in enumerate(plot.series.items()):
+            below = [one.value - one.low for one in found]
+            above = [one.high - one.value for one in found]
             axes.barh(
-                places,
-                values,
+                [group * step + at for group in range(len(plot.names))],
+                [one.value for one in found],
                 0.9,
-                xerr=lengths,
+                xerr=[below, above],
                 color=_SERIES[at % len(_SERIES)],
                 ecolor=_TEXT,
                 error_kw={"elinewidth": 0.8},
                 label=inert(series),
             )
-        middle = (len(plot.series) - 1) / 2
-        ticks = [group * (len(plot.series) + 1) + middle for group in range(len(plot.names))]
+        ticks = [group * step + (step - 2) / 2 for group in range(len(plot.names))]
         axes.set_yticks(ticks, [_folded(name) for name in plot.names])
         axes.invert_yaxis()
         axes.xaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
         axes.set_xlabel(plot.axis)
         axes.grid(axis="x")
-        figure.legend(loc="outside upper center", ncols=4)
-        return _svg(figure, plot.caption)
+    return drawn[0]
 
 
 def lines(plot: Lines) -> str:
     """A line for each series."""
-    with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
-        axes = figure.subplots()
+    with _drawn(plot.caption, 3.2) as (axes, drawn):
         for at, (name, values) in enumerate(plot.series.items()):
             colour = _SERIES[at % len(_SERIES)]
             axes.plot(range(len(values)), values, marker="o", color=colour, label=inert(name))
-        step = max(1, len(plot.days) // 8)
+        step = max(1, len(plot.days) // 5)
         axes.set_xticks(range(0, len(plot.days), step), plot.days[::step])
         axes.set_ylim(bottom=0.0)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
         axes.set_ylabel(plot.axis)
         axes.set_xlabel("day")
         axes.grid(axis="y")
-        figure.legend(loc="outside upper center", ncols=4)
-        return _svg(figure, plot.caption)
+    return drawn[0]
 
 
 def _folded(name: str) -> str:
@@ -113,17 +104,22 @@ def _folded(name: str) -> str:
     return "\n".join(textwrap.wrap(inert(name), NAME_WIDTH)) or name
 
 
-def _svg(figure: Figure, label: str) -> str:
-    buffer = io.StringIO()
-    with warnings.catch_warnings():
+@contextmanager
+def _drawn(label: str, height: float) -> Iterator[tuple[Any, list[str]]]:
+    """Axes, and what is drawn in them as SVG when that is done."""
+    drawn: list[str] = []
+    with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        yield figure.subplots(), drawn
+        figure.legend(loc="outside upper center", ncols=2)
+        buffer = io.StringIO()
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r"<style type=\"text/css\">.*?</style>", "", svg, flags=re.DOTALL)
-    svg = re.sub(
-        r"#0a0[bc][0-9a-f]{2}", lambda mark: _MARKS.get(mark.group(0), mark.group(0)), svg
-    )
-    named = inert(label).replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
-    return svg.replace("<svg ", f'<svg role="img" aria-label="{named}" ', 1)
+    for left in ("<metadata>.*?</metadata>", '<style type="text/css">.*?</style>'):
+        svg = re.sub(left, "", svg, flags=re.DOTALL)
+    for mark, colour in _MARKS.items():
+        svg = svg.replace(mark, colour)
+    named = escape(inert(label))
+    drawn.append(svg.replace("<svg ", f'<svg role="img" aria-label="{named}" ', 1))

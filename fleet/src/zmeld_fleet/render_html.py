@@ -6,36 +6,24 @@ The colours and the look are those of crates/zmeld-report.
 
 from __future__ import annotations
 
+import re
 from html import escape
 
 from zmeld_fleet import plots
-from zmeld_fleet.document import Bars, Block, Code, Document, Lines, Note, Section, Table
+from zmeld_fleet.document import Bars, Block, Code, Document, Note, Section, Table
 from zmeld_fleet.words import inert
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
-_LIGHT = {
-    "page": "#ffffff",
-    "raised": "#f4f6f8",
-    "text": "#1b2127",
-    "quiet": "#56616c",
-    "line": "#d5dbe1",
-    "good": "#00735a",
-    "warning": "#a54a00",
-}
-_LIGHT_SERIES = "#0065a4 #e96f00 #036d58 #bc6e95 #6d5600 #418de9 #597846 #5a2bb0".split()
-_DARK = {
-    "page": "#12161b",
-    "raised": "#1b2128",
-    "text": "#e6eaee",
-    "quiet": "#a0abb6",
-    "line": "#343d47",
-    "good": "#35c79f",
-    "warning": "#f0a04b",
-}
-_DARK_SERIES = "#47b8fa #ff8f40 #38c080 #e682bd #f0e341 #3f73c1 #dce4c0 #9f69ff".split()
-
 _STYLE = """
+:root{--page:#ffffff;--raised:#f4f6f8;--text:#1b2127;
+--quiet:#56616c;--line:#d5dbe1;--good:#00735a;--warning:#a54a00;
+--c0:#0065a4;--c1:#e96f00;--c2:#036d58;--c3:#bc6e95;
+--c4:#6d5600;--c5:#418de9;--c6:#597846;--c7:#5a2bb0}
+@media (prefers-color-scheme:dark){:root{--page:#12161b;--raised:#1b2128;--text:#e6eaee;
+--quiet:#a0abb6;--line:#343d47;--good:#35c79f;--warning:#f0a04b;
+--c0:#47b8fa;--c1:#ff8f40;--c2:#38c080;--c3:#e682bd;
+--c4:#f0e341;--c5:#3f73c1;--c6:#dce4c0;--c7:#9f69ff}}
 *{box-sizing:border-box}
 body{margin:0 auto;max-width:60rem;padding:1.5rem 1rem 4rem;background:var(--page);
 color:var(--text);font:16px/1.5 system-ui,sans-serif}
@@ -46,15 +34,18 @@ table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:.6rem 0}
 .caption{color:var(--quiet);margin:.6rem 0 .3rem}
 th,td{padding:.25rem .9rem .25rem 0;text-align:left;border-bottom:1px solid var(--line)}
 th{font-weight:600;color:var(--quiet)}
-.n{text-align:right;white-space:nowrap}td:not(.n){overflow-wrap:anywhere;min-width:6rem}
+.n{text-align:right;white-space:nowrap}td{overflow-wrap:break-word}
 pre{background:var(--raised);padding:.8rem 1rem;overflow-x:auto;border-radius:6px}
-.note{background:var(--raised);border-left:4px solid var(--quiet);padding:.6rem 1rem}
-.Advice{border-color:var(--good)}.Warning{border-color:var(--warning)}
-figure{margin:1rem 0}figure{overflow-x:auto}figure svg{width:100%;min-width:26rem;height:auto}
+.note{background:var(--raised);border-left:4px solid var(--warning);padding:.6rem 1rem}
+figure{margin:1rem 0}figure svg{width:100%;max-width:46rem;height:auto}
 figcaption{color:var(--quiet)}
 nav ul{columns:16rem;padding-left:1.1rem}a{color:var(--c0)}
-@media (max-width:40rem){td:not(.n){min-width:0}.n{white-space:normal}th,td{padding-right:.5rem}
-pre{white-space:pre-wrap;overflow-wrap:anywhere}}
+@media (max-width:40rem){table,tbody{display:block}thead{display:none}
+tr{display:block;padding:.4rem 0;border-bottom:1px solid var(--line)}
+td,.n{display:flex;justify-content:space-between;gap:1rem;padding:0;border:0;text-align:right}
+td::before{content:attr(data-head);color:var(--quiet);text-align:left;white-space:normal}
+td:first-child{display:block;font-weight:600;text-align:left}td:first-child::before{content:none}
+td span{min-width:0}pre{white-space:pre-wrap;overflow-wrap:break-word}}
 @media print{body{max-width:none}pre{white-space:pre-wrap}}
 """
 
@@ -72,21 +63,11 @@ def render(document: Document) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="color-scheme" content="light dark"><meta name="generator" content="zmeld">'
-        f"<title>{title}</title><style>{_css()}</style></head><body>"
+        f"<title>{title}</title><style>{_STYLE}</style></head><body>"
         f'<header><h1>{title}</h1><p class="lead">{_text(document.lead)}</p>'
         f'<nav aria-label="Contents"><ul>{contents}</ul></nav></header>'
         f"<main>{sections}</main></body></html>\n"
     )
-
-
-def _css() -> str:
-    light, dark = _scheme(_LIGHT, _LIGHT_SERIES), _scheme(_DARK, _DARK_SERIES)
-    return f":root{{{light}}}@media (prefers-color-scheme:dark){{:root{{{dark}}}}}{_STYLE}"
-
-
-def _scheme(colours: dict[str, str], series: list[str]) -> str:
-    named = [f"--{name}:{value}" for name, value in colours.items()]
-    return ";".join(named + [f"--c{at}:{value}" for at, value in enumerate(series)])
 
 
 def _text(text: str) -> str:
@@ -103,25 +84,28 @@ def _block(block: Block) -> str:
     if isinstance(block, str):
         return f"<p>{_text(block)}</p>"
     if isinstance(block, Note):
-        word = escape(block.word)
-        return f'<p class="note {word}"><strong>{word}</strong> {_text(block.text)}</p>'
+        return f'<p class="note"><strong>Warning</strong> {_text(block.text)}</p>'
     if isinstance(block, Code):
         lines = (_text(line) for line in block.text.rstrip("\n").split("\n"))
         return f'<pre tabindex="0"><code>{chr(10).join(lines)}</code></pre>'
     if isinstance(block, Table):
         return _table(block)
-    return _figure(block)
+    svg = plots.bars(block) if isinstance(block, Bars) else plots.lines(block)
+    return f"<figure>{svg}<figcaption>{_text(block.caption)}</figcaption></figure>"
 
 
 def _table(table: Table) -> str:
-    kinds = [' class="n"' if column.number else "" for column in table.columns]
-    heads = "".join(
-        f'<th scope="col"{kind}>{_text(column.head)}</th>'
-        for kind, column in zip(kinds, table.columns, strict=True)
+    kinds = [""] * len(table.texts) + [' class="n"'] * len(table.numbers)
+    heads = [_text(head) for head in table.heads]
+    top = "".join(
+        f'<th scope="col"{kind}>{head}</th>' for kind, head in zip(kinds, heads, strict=True)
     )
     rows = "".join(
         "<tr>"
-        + "".join(f"<td{k}>{_text(cell)}</td>" for k, cell in zip(kinds, row, strict=True))
+        + "".join(
+            f'<td{kind} data-head="{head}"><span>{_folding(cell)}</span></td>'
+            for kind, head, cell in zip(kinds, heads, row, strict=True)
+        )
         + "</tr>"
         for row in table.rows
     )
@@ -129,10 +113,10 @@ def _table(table: Table) -> str:
     said = _text(table.caption)
     caption = f'<p class="caption">{said}</p>' if said else ""
     label = f' aria-label="{said}"' if said else ""
-    body = f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody>"
+    body = f"<thead><tr>{top}</tr></thead><tbody>{rows}</tbody>"
     return f'{caption}<div class="scroll"><table{label}>{body}</table></div>'
 
 
-def _figure(plot: Bars | Lines) -> str:
-    svg = plots.bars(plot) if isinstance(plot, Bars) else plots.lines(plot)
-    return f"<figure>{svg}<figcaption>{_text(plot.caption)}</figcaption></figure>"
+def _folding(text: str) -> str:
+    """Where long names have parts they may be folded, and nowhere else."""
+    return re.sub(r"(?<=[^ ])([/._:@])(?=[^ ])", r"\1<wbr>", _text(text))

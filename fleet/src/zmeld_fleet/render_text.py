@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 
 from zmeld_fleet.document import Block, Code, Document, Note, Table
@@ -25,8 +26,7 @@ def _block(block: Block, columns: int) -> str:
     if isinstance(block, str):
         return _wrapped(block, columns)
     if isinstance(block, Note):
-        head = f"{block.word}: "
-        return _wrapped(head + block.text, columns, " " * len(head))
+        return _wrapped(f"Warning: {block.text}", columns, " " * len("Warning: "))
     if isinstance(block, Code):
         lines = (inert(line) for line in block.text.rstrip("\n").split("\n"))
         return "\n".join(_cut(f"  {line}".rstrip(), columns) for line in lines)
@@ -36,55 +36,35 @@ def _block(block: Block, columns: int) -> str:
 
 
 def _wrapped(text: str, columns: int, indent: str = "") -> str:
-    wide = min(columns, 80)
-    return "\n".join(textwrap.wrap(_glued(inert(text)), wide, subsequent_indent=indent)).replace(
-        "\u00a0", " "
-    )
-
-
-def _glued(text: str) -> str:
     """Numbers stay with their units."""
-    words = text.split(" ")
-    glued = words[0]
-    for before, word in zip(words, words[1:], strict=False):
-        sticks = before[-1:].isdigit() and word.rstrip(".,;:)") in _UNITS
-        glued += ("\u00a0" if sticks else " ") + word
-    return glued
-
-
-_UNITS = {"%", "B", "KiB", "MiB", "GiB", "TiB", "PiB"}
+    glued = re.sub(r"([0-9]) (%|[KMGTP]?i?B)(?![A-Za-z])", "\\1\u00a0\\2", inert(text))
+    lines = textwrap.wrap(glued, min(columns, 80), subsequent_indent=indent)
+    return "\n".join(lines).replace("\u00a0", " ")
 
 
 def table(block: Table, columns: int) -> str:
     """Columns as wide as they need; where that is too much, names are cut."""
-    heads = [column.head for column in block.columns]
     rows = [[inert(cell) for cell in row] for row in block.rows]
-    widths = [max(width(cell) for cell in cells) for cells in zip(heads, *rows, strict=True)]
-    _shrink(block, widths, columns)
-    lines = [_line(heads, widths, block)]
-    lines.append("─" * min(sum(widths) + GAP * (len(widths) - 1), columns))
-    lines += [_line(row, widths, block) for row in rows]
+    cells = [block.heads, *rows]
+    widths = [max(width(cell) for cell in column) for column in zip(*cells, strict=True)]
+    texts = len(block.texts)
+    while sum(widths) + GAP * (len(widths) - 1) > columns:
+        widest = max(range(texts), key=lambda at: widths[at])
+        if widths[widest] <= NAME_MIN:
+            break
+        widths[widest] -= 1
+    lines = [_line(row, widths, texts) for row in cells]
+    lines.insert(1, "─" * min(sum(widths) + GAP * (len(widths) - 1), columns))
     caption = [_wrapped(block.caption, columns)] if block.caption else []
     return "\n".join(caption + lines)
 
 
-def _shrink(block: Table, widths: list[int], columns: int) -> None:
-    over = sum(widths) + GAP * (len(widths) - 1) - columns
-    texts = [at for at, column in enumerate(block.columns) if not column.number]
-    while over > 0 and texts:
-        widest = max(texts, key=lambda at: widths[at])
-        if widths[widest] <= NAME_MIN:
-            return
-        widths[widest] -= 1
-        over -= 1
-
-
-def _line(cells: list[str], widths: list[int], block: Table) -> str:
+def _line(cells: list[str], widths: list[int], texts: int) -> str:
     shown = []
-    for cell, wide, column in zip(cells, widths, block.columns, strict=True):
+    for at, (cell, wide) in enumerate(zip(cells, widths, strict=True)):
         cut = _cut(cell, wide)
         blank = " " * (wide - width(cut))
-        shown.append(blank + cut if column.number else cut + blank)
+        shown.append(cut + blank if at < texts else blank + cut)
     return (" " * GAP).join(shown).rstrip()
 
 

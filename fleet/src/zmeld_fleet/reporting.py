@@ -7,67 +7,51 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from zmeld_fleet import affinity, analysis, catalogue, documents, engines, places
 from zmeld_fleet.catalogue import Catalogue
-from zmeld_fleet.engines import Engine, EngineError
-from zmeld_fleet.results import write_whole
+from zmeld_fleet.engines import Engine
+from zmeld_fleet.words import FleetError
+from zmeld_fleet.writing import write_whole
 
 T = TypeVar("T")
 
 
-def make(
-    place: str,
-    engine: str = "duckdb",
-    by: str | None = None,
-    key_id: str | None = None,
-    threads: int | None = None,
-    since: int | None = None,
-) -> analysis.Report:
-    """Reads PLACE and analyses what is there, of the last `since` days."""
-    found = catalogue.read(places.open_place(place), key_id, since=since)
-    if by is not None:
-        analysis.check_label(found, "--by", by)
-    runner = engines.start(engine, threads)
-    try:
-        return analyse_what_is_whole(found, runner, by)
-    finally:
-        runner.close()
+def make(place: str, by: str | None = None, **how: Any) -> analysis.Report:
+    """The report of PLACE; `how` as for `ask`."""
+    return ask(lambda found, engine: analysis.analyse(found, engine, by), place, **how)
 
 
-def make_affinity(
+def make_affinity(place: str, by: str = "name", **how: Any) -> affinity.Affinity:
+    """Which workloads of PLACE belong together; `how` as for `ask`."""
+    return ask(lambda found, engine: affinity.analyse(found, engine, by), place, **how)
+
+
+def ask(
+    question: Callable[[Catalogue, Engine], T],
     place: str,
-    by: str = "name",
     engine: str = "duckdb",
     key_id: str | None = None,
     threads: int | None = None,
     since: int | None = None,
-) -> affinity.Affinity:
-    """Reads PLACE and says which workloads belong together."""
+) -> T:
+    """Asks an engine about PLACE, of the last `since` days.
+
+    A file that only breaks in its middle fails the engine: then every file is read.
+    """
     found = catalogue.read(places.open_place(place), key_id, since=since)
-    runner = engines.start(engine, threads)
+    runner = engines.ENGINES[engine](threads)
     try:
-        return of_what_is_whole(found, lambda: affinity.analyse(found, runner, by))
-    finally:
-        runner.close()
-
-
-def analyse_what_is_whole(found: Catalogue, runner: Engine, by: str | None) -> analysis.Report:
-    """The report of the files that can be read to their end."""
-    return of_what_is_whole(found, lambda: analysis.analyse(found, runner, by))
-
-
-def of_what_is_whole(found: Catalogue, ask: Callable[[], T]) -> T:
-    """A file that only breaks in its middle fails the engine: then every file is read."""
-    try:
-        return ask()
-    except (EngineError, affinity.GroupingError):
+        return question(found, runner)
+    except FleetError:
         raise
     except Exception:
         if not drop_damaged(found):
             raise
-        return ask()
+        return question(found, runner)
+    finally:
+        runner.close()
 
 
 def drop_damaged(found: Catalogue) -> bool:

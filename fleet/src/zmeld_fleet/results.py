@@ -6,10 +6,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
-import secrets
-from collections.abc import Iterable
-from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -19,10 +15,10 @@ import pyarrow.parquet as pq
 
 from zmeld_fleet import __version__
 from zmeld_fleet.affinity import Affinity
-from zmeld_fleet.analysis import Kind, Report
+from zmeld_fleet.analysis import Duplicates, Report
 from zmeld_fleet.documents import configurations
 from zmeld_fleet.estimate import Estimate
-from zmeld_fleet.writing import sync_folder
+from zmeld_fleet.writing import write_whole
 
 AFFINITY_SCHEMA = "zmeld.fleet.affinity/1"
 REPORT_SCHEMA = "zmeld.fleet.report/2"
@@ -72,69 +68,39 @@ def text_of(body: dict[str, Any]) -> str:
 def report_tables(report: Report) -> dict[str, pa.Table]:
     """The report's tables, by the name of their file."""
     kinds = [*report.kinds, *([report.fleet] if report.fleet else [])]
-    return {
-        "kinds": _table([_kind_row(kind) for kind in kinds]),
-        "setups": _table([row for kind in kinds for row in _setup_rows(kind)]),
-        "names": _table([_flattened(name) for name in report.names]),
-        "days": _table(
-            [
-                {"date": day.date, "machines": day.machines, "pages": day.pages}
-                | _flat("duplicate_share", day.duplicate_share)
-                | {"codec": setup.codec}
-                | {"melded": setup.melded}
-                | _flat("takes_bytes", setup.takes)
-                for day in report.days
-                for setup in day.setups
-            ]
-        ),
-        "standouts": _table([_flattened(one) for one in report.standouts]),
-        "left_out": _table([plain(one) for one in report.left_out]),
+    tables = {
+        "kinds": [_row(kind) | _row(kind.duplicates, "duplicates_{}_pages") for kind in kinds],
+        "setups": [
+            {"kind": kind.name} | _row(setup, "{}_bytes")
+            for kind in kinds
+            for setup in kind.setups
+        ],
+        "names": [_row(name) for name in report.names],
+        "days": [
+            _row(day) | _row(setup, "{}_bytes") for day in report.days for setup in day.setups
+        ],
+        "standouts": [_row(one) for one in report.standouts],
+        "left_out": [plain(one) for one in report.left_out],
     }
+    return {name: pa.Table.from_pylist(rows) for name, rows in tables.items()}
 
 
-def _kind_row(kind: Kind) -> dict[str, Any]:
-    left = {"duplicates", "setups"}
-    row = {key: value for key, value in plain(kind).items() if key not in left}
-    for name in ("within_owners", "between_owners", "between_machines"):
-        row |= _flat(f"duplicates_{name}_pages", getattr(kind.duplicates, name))
-    return row
-
-
-def _setup_rows(kind: Kind) -> Iterable[dict[str, Any]]:
-    for setup in kind.setups:
-        yield (
-            {"kind": kind.name, "codec": setup.codec, "melded": setup.melded}
-            | {"ratio": setup.ratio}
-            | _flat("takes_bytes", setup.takes)
-            | _flat("gains_bytes", setup.gains)
-        )
-
-
-def _flattened(record: Any) -> dict[str, Any]:
-    """A row whose estimates are three columns."""
+def _row(record: Any, estimates: str = "{}") -> dict[str, Any]:
+    """What has one value, and of each estimate three."""
     row: dict[str, Any] = {}
     for field in dataclasses.fields(record):
         value = getattr(record, field.name)
-        row |= _flat(field.name, value) if isinstance(value, Estimate) else {field.name: value}
+        if isinstance(value, Estimate):
+            name = estimates.format(field.name)
+            row |= {name: value.value, f"{name}_low": value.low, f"{name}_high": value.high}
+        elif not isinstance(value, (list, Duplicates)):
+            row[field.name] = value
     return row
 
 
-def _flat(name: str, estimate: Any) -> dict[str, float]:
-    return {
-        name: estimate.value,
-        f"{name}_low": estimate.low,
-        f"{name}_high": estimate.high,
-    }
-
-
-def _table(rows: list[dict[str, Any]]) -> pa.Table:
-    return pa.Table.from_pylist(rows)
-
-
-def write_tables(tables: dict[str, pa.Table], folder: Path) -> list[Path]:
+def write_tables(tables: dict[str, pa.Table], folder: Path) -> None:
     """A Parquet file for each table that has rows."""
     folder.mkdir(parents=True, exist_ok=True)
-    written = []
     for name, table in tables.items():
         path = folder / f"{name}.parquet"
         if table.num_columns == 0:
@@ -144,22 +110,3 @@ def write_tables(tables: dict[str, pa.Table], folder: Path) -> list[Path]:
         buffer = pa.BufferOutputStream()
         pq.write_table(table, buffer, compression="zstd")
         write_whole(path, buffer.getvalue().to_pybytes())
-        written.append(path)
-    return written
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """A file, whole or not at all; no other user's link is followed."""
-    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
-    try:
-        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-        with open(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(handle)
-        os.rename(part, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(part)
-        raise
-    sync_folder(path.parent if str(path.parent) else Path("."))

@@ -21,94 +21,56 @@ THETA_ALL = 2**63 - 1
 """theta of an owner whose contents are all listed."""
 
 _T, _I, _D = pa.string(), pa.int64(), pa.float64()
+Columns = dict[str, pa.DataType]
 
-MACHINE_COLUMNS: dict[str, pa.DataType] = {
-    "key_id": _T,
-    "host": _T,
-    "zmeld_version": _T,
-    "kernel": _T,
-    "architecture": _T,
-    "distribution": _T,
-    "page_size": _I,
-    "ram_bytes": _I,
-    "swap_bytes": _I,
-    "swap_used_bytes": _I,
-    "compressed_swap": _T,
-    "ksm_pages_shared": _I,
-    "ksm_pages_sharing": _I,
-    "memory_some_avg300": _D,
-    "memory_full_avg300": _D,
-    "uptime_seconds": _D,
-    "seconds": _D,
-    "cpu_seconds": _D,
-    "interrupted": pa.bool_(),
-    "sketch_size": _I,
-    "rows": _I,
-}
 
-OWNER_COLUMNS: dict[str, pa.DataType] = {
-    "owner": _T,
-    "kind": _T,
-    "name": _T,
-    "namespace": _T,
-    "pod": _T,
-    "image": _T,
-    "processes": _I,
-    "pages": _I,
-    "pages_zero": _I,
-    "pages_same": _I,
-    "pages_distinct": _D,
-    "pages_distinct_low": _D,
-    "pages_distinct_high": _D,
-    "pages_anonymous": _I,
-    "pages_shared_memory": _I,
-    "pages_file": _I,
-    "pages_swapped": _I,
-    "pages_ksm": _I,
-    "pages_huge": _I,
-    "pages_locked": _I,
-    "pages_skipped": _I,
-    "idle_1m": _I,
-    "idle_10m": _I,
-    "idle_1h": _I,
-    "theta": _I,
-}
+def _of(kind: pa.DataType, names: str) -> Columns:
+    return dict.fromkeys(names.split(), kind)
+
+
+MACHINE_COLUMNS: Columns = (
+    _of(_T, "key_id host zmeld_version kernel architecture distribution")
+    | _of(_I, "page_size ram_bytes swap_bytes swap_used_bytes")
+    | _of(_T, "compressed_swap")
+    | _of(_I, "ksm_pages_shared ksm_pages_sharing")
+    | _of(_D, "memory_some_avg300 memory_full_avg300 uptime_seconds seconds cpu_seconds")
+    | _of(pa.bool_(), "interrupted")
+    | _of(_T, "selection")
+    | _of(_I, "processes_refused sketch_size rows")
+)
+
+OWNER_COLUMNS: Columns = (
+    _of(_T, "owner kind name namespace pod image")
+    | _of(_I, "processes pages pages_zero pages_same")
+    | _of(_D, "pages_distinct pages_distinct_low pages_distinct_high")
+    | _of(_I, "pages_anonymous pages_shared_memory pages_file pages_swapped pages_ksm")
+    | _of(_I, "pages_huge pages_locked pages_skipped idle_1m idle_10m idle_1h theta")
+)
 for _codec in CODECS:
-    for _what in ("pool", "melded"):
-        for _end in ("", "_low", "_high"):
-            OWNER_COLUMNS[f"{_what}_{_codec}{_end}"] = _D
+    for _what in (f"pool_{_codec}", f"melded_{_codec}"):
+        OWNER_COLUMNS |= _of(_D, f"{_what} {_what}_low {_what}_high")
 
-CONTENT_COLUMNS: dict[str, pa.DataType] = {
-    "hash_high": _I,
-    "hash_low": _I,
-    "count": _I,
-    "object_class": pa.int32(),
-}
+CONTENT_COLUMNS: Columns = _of(_I, "hash_high hash_low count") | _of(pa.int32(), "object_class")
 
 CLASSES = 8
 """Of sizes: eighths of a page that a content takes with zstd."""
 
-SIZE_COLUMNS: dict[str, pa.DataType] = {}
+SIZE_COLUMNS: Columns = {}
 for _codec in CODECS:
-    SIZE_COLUMNS[f"bytes_{_codec}"] = _I
-    SIZE_COLUMNS[f"squares_{_codec}"] = _I
+    SIZE_COLUMNS |= _of(_I, f"bytes_{_codec} squares_{_codec}")
 
 DIGEST = b"zmeld.columns_crc32"
 """The key in a file's metadata: the CRC-32 of all columns' bytes."""
 
-COLUMNS: dict[str, pa.DataType] = {
-    "schema": _T,
-    "record": _T,
-    "machine": _T,
-    "survey": _T,
-    "time": pa.timestamp("us", tz="UTC"),
-    **MACHINE_COLUMNS,
-    "label_name": _T,
-    "label_value": _T,
-    **OWNER_COLUMNS,
-    **CONTENT_COLUMNS,
-    **SIZE_COLUMNS,
-}
+COLUMNS: Columns = (
+    _of(_T, "schema record machine survey")
+    | {"time": pa.timestamp("us", tz="UTC")}
+    | MACHINE_COLUMNS
+    | _of(_T, "label_name label_value")
+    | OWNER_COLUMNS
+    | CONTENT_COLUMNS
+    | SIZE_COLUMNS
+)
 
 ARROW = pa.schema(list(COLUMNS.items()))
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 
 from zmeld_fleet.estimate import Estimate
-from zmeld_fleet.words import GROUP
+from zmeld_fleet.words import grouped
 
 MISSING = "–"
 IEC = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -27,14 +27,6 @@ def _significant(value: float) -> str:
         return "0"
     _, exponent = _leading(abs(value), 2)
     return _fixed(value, max(2 - exponent, 0))
-
-
-def _grouped(text: str) -> str:
-    sign, rest = ("-", text[1:]) if text.startswith("-") else ("", text)
-    whole, point, fraction = rest.partition(".")
-    if len(whole) < 5:
-        return text
-    return sign + f"{int(whole):,}".replace(",", GROUP) + point + fraction
 
 
 def _iec_power(size: float) -> int:
@@ -86,7 +78,7 @@ def _decimals(half_width: float) -> int:
 
 def count(value: int | None) -> str:
     """`9999`, `12 345`."""
-    return MISSING if value is None else _grouped(str(value))
+    return MISSING if value is None else grouped(str(value))
 
 
 def percent(fraction: float | None) -> str:
@@ -97,7 +89,7 @@ def percent(fraction: float | None) -> str:
         return "<0.1 %"
     if 0.9995 <= fraction < 1.0:
         return ">99.9 %"
-    return f"{_grouped(_fixed(fraction * 100.0, 1))} %"
+    return f"{grouped(_fixed(fraction * 100.0, 1))} %"
 
 
 def percent_estimate(estimate: Estimate | None) -> str:
@@ -121,13 +113,3 @@ def ratio(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return MISSING
     return f"{_fixed(value, 2) if abs(value) < 1 else _significant(value)}x"
-
-
-def seconds(value: float) -> str:
-    """`1.20 s`, `2m 05s`."""
-    if value < 59.95:
-        return f"{_significant(value)} s"
-    minutes, rest = divmod(round(value), 60)
-    if minutes < 60:
-        return f"{minutes}m {rest:02d}s"
-    return f"{minutes // 60}h {minutes % 60:02d}m"

@@ -7,6 +7,8 @@ is what sums and bounds need; who may write surveys is believed for the rest.
 
 from __future__ import annotations
 
+from collections import Counter
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -14,19 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from zmeld_fleet.pages import UnlikeError, unpacked
-from zmeld_fleet.schema import (
-    BLOCK,
-    CLASSES,
-    CODECS,
-    CONTENT,
-    CONTENT_COLUMNS,
-    HASH_MIN,
-    MACHINE_COLUMNS,
-    OWNER_COLUMNS,
-    SIZE_COLUMNS,
-    THETA_ALL,
-)
+from zmeld_fleet import schema
 from zmeld_fleet.words import plural
 
 FACT_ROWS_MAX = 1 << 17
@@ -67,7 +57,7 @@ _NEEDED = ("owner", "pages", "pages_zero", "pages_same", "theta")
 
 def _bounds() -> dict[str, tuple[float, float]]:
     found: dict[str, tuple[float, float]] = {}
-    for name, kind in (MACHINE_COLUMNS | OWNER_COLUMNS).items():
+    for name, kind in (schema.MACHINE_COLUMNS | schema.OWNER_COLUMNS).items():
         if pa.types.is_integer(kind):
             found[name] = (0, BYTES_MAX if name.endswith("_bytes") else PAGES_MAX)
         elif pa.types.is_floating(kind):
@@ -76,21 +66,57 @@ def _bounds() -> dict[str, tuple[float, float]]:
                 found[name] = (-float(BYTES_MAX), float(BYTES_MAX))
     found |= {"page_size": (PAGE_MIN, PAGE_MAX), "sketch_size": (1, PAGES_MAX)}
     found["ram_bytes"] = (0, RAM_MAX)
-    found |= {"theta": (HASH_MIN + 1, THETA_ALL), "count": (1, PAGES_MAX)}
+    found |= {"theta": (schema.HASH_MIN + 1, schema.THETA_ALL), "count": (1, PAGES_MAX)}
     found |= {name: (0.0, 100.0) for name in found if name.endswith("_avg300")}
     # An uptime below 0 is a clock that is wrong, which has a reason of its own.
     found["uptime_seconds"] = (-SECONDS_MAX, SECONDS_MAX)
-    found["object_class"] = (0, CLASSES - 1)
-    found |= dict.fromkeys(SIZE_COLUMNS, (0, BYTES_MAX >> 12))
-    found["processes_refused"] = (0, PAGES_MAX)
+    found["object_class"] = (0, schema.CLASSES - 1)
+    found |= dict.fromkeys(schema.SIZE_COLUMNS, (0, BYTES_MAX >> 12))
     return found
 
 
 BOUNDS = _bounds()
 
 
+class Reason(Enum):
+    """Why something is left out: its name, and the same for people, of one or of many."""
+
+    meaning: str
+
+    def __new__(cls, value: str, meaning: str) -> Reason:
+        """The name is its value."""
+        made = object.__new__(cls)
+        made._value_, made.meaning = value, meaning
+        return made
+
+    UNREADABLE = "unreadable", "refused by the system or the store, as to who may not read it"
+    TRUNCATED = "truncated", "cut off"
+    NOT_PARQUET = "not-parquet", "something else than Parquet"
+    DAMAGED = "damaged", "broken: its bytes make no sense"
+    VERSION = "version", "another version of the format"
+    COLUMNS = "columns", "columns that are missing, or are others"
+    ROWS = "rows", "another number of rows than it says"
+    DIGEST = "digest", "its bytes were changed after it was written"
+    KEY = "key", "made with another key"
+    PAGE_SIZE = "page-size", "another size of pages"
+    CLOCK = "clock", "a time that cannot be right"
+    SUPERSEDED = "superseded", "surveyed again on that day"
+    TWICE = "twice", "the same survey in two files"
+    INTERRUPTED = "interrupted", "stopped before everything was read"
+    SELECTION = "selection", "of some processes only"
+    PARTIAL = "partial", "processes were refused to it"
+    SKETCH = "sketch", "sketches far smaller than most"
+    SAME_ID = "same-id", "two hosts with one machine id"
+    VALUES = "values", "it says what cannot be true"
+    NAME = "name", "a name that no survey has"
+
+
 class FlawError(Exception):
-    """A row that cannot be true: which, and why."""
+    """A file or a row that cannot be true: which, and why."""
+
+    def __init__(self, why: str, reason: Reason = Reason.VALUES) -> None:
+        super().__init__(why)
+        self.reason = reason
 
 
 def check_size(group: pq.RowGroupMetaData, most: int) -> None:
@@ -98,16 +124,6 @@ def check_size(group: pq.RowGroupMetaData, most: int) -> None:
     if group.num_rows > most or group.total_byte_size > GROUP_BYTES_MAX:
         size = f"{plural(group.num_rows, 'row', 'rows')} and {group.total_byte_size} bytes"
         raise FlawError(f"a row group has {size}; {most} and {GROUP_BYTES_MAX} are the most")
-
-
-def check_pages(file: pa.NativeFile, group: pq.RowGroupMetaData, names: set[str]) -> None:
-    """The same by what its pages say, which no footer has to agree with."""
-    try:
-        size = unpacked(file, group, names)
-    except UnlikeError as error:
-        raise FlawError(error) from error
-    if size > GROUP_BYTES_MAX:
-        raise FlawError(f"a row group unpacks to {size} bytes; {GROUP_BYTES_MAX} are the most")
 
 
 def check_values(table: pa.Table) -> None:
@@ -153,97 +169,94 @@ def check_rows(rows: int, size: int) -> None:
         raise FlawError(f"{rows} rows are more than {size} bytes can say")
 
 
-def check_facts(facts: int, machines: int, size: int) -> None:
+def check_facts(facts: int, size: int) -> None:
     """While they are read, before more of them take memory."""
-    if facts * FACT_BYTES > size or machines * MACHINE_BYTES > size:
-        said = plural(facts, "row about a machine", "rows about machines")
+    if facts * FACT_BYTES > size:
+        said = plural(facts, "row about machines", "rows about machines")
         raise FlawError(f"{said}, labels and owners are more than {size} bytes can say")
 
 
-class Owners:
-    """Owner rows against what their survey says of its machine."""
+def rows_about(facts: pa.Table, record: str) -> pa.Table:
+    """The rows of one kind."""
+    return facts.filter(pc.equal(facts["record"].cast(pa.string()), record))
 
-    def __init__(self) -> None:
-        self._names: list[str] = []
-        self._facts: list[tuple[float, float, float]] = []
-        self._sums: dict[str, np.ndarray] = {}
 
-    def add_machine(self, survey: str, facts: dict[str, Any]) -> None:
-        """A machine row; it stands before its owners, or among them."""
-        ram = facts["ram_bytes"] or RAM_UNKNOWN
-        self._names.append(survey)
-        page = facts["page_size"] or PAGE_MIN
-        self._facts.append((float(page), float(ram), float(facts["sketch_size"] or 1)))
+def check_machines(surveys: list[str], size: int) -> None:
+    """Each survey has one machine."""
+    if len(surveys) * MACHINE_BYTES > size:
+        said = plural(len(surveys), "machine is", "machines are")
+        raise FlawError(f"{said} more than {size} bytes can say")
+    (name, count), *_ = [*Counter(surveys).most_common(1), ("", 0)]
+    if count > 1:
+        raise FlawError(f"survey {name} has two rows about its machine")
 
-    def check(self, owners: pa.Table) -> None:
-        """Rows that a file has of its owners."""
-        if not self._names:
-            return  # No row says which machine it is: that has a reason of its own.
-        for name in _NEEDED:
-            if owners[name].null_count:
-                raise FlawError(f"{name} is NULL in a row about an owner")
-        surveys = owners["survey"].cast(pa.string())
-        found = pc.index_in(surveys, pa.array(self._names, pa.string()))
-        if found.null_count:
-            raise FlawError("a row about an owner is of a survey without a row about its machine")
-        names = zip(surveys.to_pylist(), owners["owner"].to_pylist(), strict=True)
-        if len(set(names)) < len(owners):
-            raise FlawError("an owner is there twice")
-        at = found.to_numpy()
-        facts = np.array(self._facts)[at].reshape(-1, 3)
-        self._check_counts(owners, *facts.T)
-        self._check_sums(owners, at)
 
-    def _check_sums(self, owners: pa.Table, at: np.ndarray) -> None:
-        """What the rows of one survey come to, in however many row groups."""
-        page, ram, _ = np.array(self._facts).T
-        if (self._sum("rows", at, np.ones(len(at))) > OWNERS_MAX).any():
-            raise FlawError(f"a survey has more than {OWNERS_MAX} owners")
-        pages = self._sum("pages", at, owners["pages"].to_numpy().astype(np.float64))
-        if (pages * page > OF_RAM * ram).any():
-            raise FlawError(f"a survey has more pages than {OF_RAM} times the machine's RAM")
-        widths = {f"pool_{codec}": float(BLOCK) for codec in CODECS} | {"pages_distinct": 1.0}
-        for name, unit in widths.items():
-            low, high = (
-                np.nan_to_num(owners[f"{name}{end}"].to_numpy().astype(np.float64))
-                for end in ("_low", "_high")
-            )
-            squares = ((high - low) / (2.0 * unit)) ** 2
-            if (self._sum(name, at, squares) > SQUARES_MAX).any():
-                raise FlawError(f"{name} has intervals that are too wide to be added up")
+def check_labels(labels: pa.Table, machines: int) -> None:
+    """They have names and values, and are not endless."""
+    if len(labels) > LABELS_MAX * machines:
+        raise FlawError(f"a survey has more than {LABELS_MAX} labels")
+    for name in ("label_name", "label_value"):
+        if labels[name].null_count:
+            raise FlawError(f"{name} is NULL in a row about a label")
 
-    def _sum(self, name: str, at: np.ndarray, values: np.ndarray) -> np.ndarray:
-        known = self._sums.get(name, np.zeros(0))
-        sums = np.bincount(at, values, len(self._names)).astype(np.float64)
-        sums[: len(known)] += known
-        self._sums[name] = sums
-        return sums
 
-    def _check_counts(
-        self, owners: pa.Table, page: np.ndarray, _ram: np.ndarray, k: np.ndarray
-    ) -> None:
-        pages, zero, same = (
-            owners[name].to_numpy().astype(np.float64)
-            for name in ("pages", "pages_zero", "pages_same")
-        )
-        if (zero + same > pages).any():
-            raise FlawError("an owner has more pages of zeros and same-filled pages than pages")
-        theta = owners["theta"].to_numpy()
-        share = (theta.astype(np.float64) - HASH_MIN) / 2.0**64
-        expected = share * SLACK * (pages - zero - same)
-        if ((theta != THETA_ALL) & (expected < k)).any():
-            raise FlawError("an owner's theta is too small for its pages and its sketch's size")
-        _check_estimate(owners, "pages_distinct", pages + 1.0)
+def check_owners(owners: pa.Table, machines: pa.Table) -> None:
+    """Owners against what their survey says of its machine."""
+    if not len(machines):
+        return  # No row says which machine it is: that has a reason of its own.
+    for name in _NEEDED:
+        if owners[name].null_count:
+            raise FlawError(f"{name} is NULL in a row about an owner")
+    surveys = owners["survey"].cast(pa.string())
+    found = pc.index_in(surveys, machines["survey"].cast(pa.string()).combine_chunks())
+    if found.null_count:
+        raise FlawError("a row about an owner is of a survey without a row about its machine")
+    if len({*zip(surveys.to_pylist(), owners["owner"].to_pylist(), strict=True)}) < len(owners):
+        raise FlawError("an owner is there twice")
+    at = found.to_numpy()
+
+    def said(name: str, otherwise: int) -> np.ndarray:
+        values = [value or otherwise for value in machines[name].to_pylist()]
+        return np.array(values, np.float64)
+
+    def sums(values: np.ndarray) -> np.ndarray:
+        return np.bincount(at, values, len(machines))
+
+    page, ram = said("page_size", PAGE_MIN), said("ram_bytes", RAM_UNKNOWN)
+    pages, zero, same = (_floats(owners, n) for n in ("pages", "pages_zero", "pages_same"))
+    if (zero + same > pages).any():
+        raise FlawError("an owner has more pages of zeros and same-filled pages than pages")
+    theta = owners["theta"].to_numpy()
+    share = (theta.astype(np.float64) - schema.HASH_MIN) / 2.0**64
+    expected = share * SLACK * (pages - zero - same)
+    if ((theta != schema.THETA_ALL) & (expected < said("sketch_size", 1)[at])).any():
+        raise FlawError("an owner's theta is too small for its pages and its sketch's size")
+    _check_estimate(owners, "pages_distinct", pages + 1.0)
+    for codec in schema.CODECS:
         for what in ("pool", "melded"):
-            for codec in CODECS:
-                _check_estimate(owners, f"{what}_{codec}", (pages + 1.0) * page)
+            _check_estimate(owners, f"{what}_{codec}", (pages + 1.0) * page[at])
+    if (sums(np.ones(len(at))) > OWNERS_MAX).any():
+        raise FlawError(f"a survey has more than {OWNERS_MAX} owners")
+    if (sums(pages) * page > OF_RAM * ram).any():
+        raise FlawError(f"a survey has more pages than {OF_RAM} times the machine's RAM")
+    widths = {f"pool_{codec}": float(schema.BLOCK) for codec in schema.CODECS} | {
+        "pages_distinct": 1.0
+    }
+    for name, unit in widths.items():
+        width = _floats(owners, f"{name}_high") - _floats(owners, f"{name}_low")
+        if (sums(np.nan_to_num(width / (2.0 * unit)) ** 2) > SQUARES_MAX).any():
+            raise FlawError(f"{name} has intervals that are too wide to be added up")
+
+
+def _floats(owners: pa.Table, name: str) -> np.ndarray:
+    return owners[name].to_numpy().astype(np.float64)
 
 
 def _check_estimate(owners: pa.Table, name: str, most: np.ndarray) -> None:
     columns = [owners[f"{name}{end}"] for end in ("", "_low", "_high")]
     if len({column.null_count for column in columns}) > 1:
         raise FlawError(f"{name} has no interval")
-    value, low, high = (column.to_numpy().astype(np.float64) for column in columns)
+    value, low, high = (_floats(owners, f"{name}{end}") for end in ("", "_low", "_high"))
     wide = np.maximum(high, -low) > SLACK * most
     if (wide | (value > VALUE_SLACK * most)).any():
         raise FlawError(f"{name} is more than its pages can take")
@@ -253,7 +266,6 @@ def _check_estimate(owners: pa.Table, name: str, most: np.ndarray) -> None:
 
 def check_contents(
     parquet: pq.ParquetFile,
-    file: pa.NativeFile,
     group: int,
     page: int,
     survey: str | None,
@@ -265,7 +277,7 @@ def check_contents(
     is not to be believed the columns are read, too.
     """
     metadata = parquet.metadata.row_group(group)
-    wanted = ("survey", *CONTENT_COLUMNS)
+    wanted = ("survey", *schema.CONTENT_COLUMNS)
     unknown = []
     for at in range(metadata.num_columns):
         column = metadata.column(at)
@@ -279,7 +291,6 @@ def check_contents(
             _check_ends(name, statistics.min, statistics.max, page, survey)
     if not unknown:
         return
-    check_pages(file, metadata, set(unknown))
     for batch in parquet.iter_batches(row_groups=[group], columns=unknown, use_threads=False):
         for name in unknown:
             column = batch.column(name)
@@ -306,5 +317,5 @@ def is_content(metadata: pq.RowGroupMetaData, column: int) -> tuple[bool, bool]:
     statistics = metadata.column(column).statistics
     if statistics is None or not statistics.has_min_max:
         return True, True
-    contents = statistics.min <= CONTENT <= statistics.max
-    return contents, not statistics.min == statistics.max == CONTENT
+    contents = statistics.min <= schema.CONTENT <= statistics.max
+    return contents, not statistics.min == statistics.max == schema.CONTENT

@@ -10,11 +10,16 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable
 
+
+class FleetError(Exception):
+    """What stops a command, and the way out; with its exit code."""
+
+    code = 2
+
+
 LENGTH_MAX = 500
 GROUPINGS = ("name", "kind", "owner", "namespace", "image", "deployment")
 """What workloads can be grouped by."""
-GROUP, GROUPED_FROM = "\u202f", 10_000
-"""Between thousands, as units.py has it."""
 
 
 def inert(text: object) -> str:
@@ -34,18 +39,21 @@ def _inert(character: str) -> str:
 
 def width(text: str) -> int:
     """Columns that it takes on a terminal."""
-    columns = 0
-    for character in text:
-        if unicodedata.combining(character):
-            continue
-        columns += 2 if unicodedata.east_asian_width(character) in "WF" else 1
-    return columns
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return len(text) + wide - sum(unicodedata.combining(character) > 0 for character in text)
+
+
+def grouped(text: str) -> str:
+    """A number with narrow blanks between thousands, from five digits on."""
+    whole, point, fraction = text.partition(".")
+    if len(whole.lstrip("-")) >= 5:
+        whole = f"{int(whole):,}".replace(",", "\u202f")
+    return whole + point + fraction
 
 
 def plural(count: int, one: str, many: str) -> str:
     """`1 machine`, `2 machines`, `12 345 machines`."""
-    shown = f"{count:,}".replace(",", GROUP) if abs(count) >= GROUPED_FROM else str(count)
-    return f"{shown} {one if count == 1 else many}"
+    return f"{grouped(str(count))} {one if count == 1 else many}"
 
 
 def listed(texts: Iterable[str], most: int = 12) -> str:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import secrets
 import zlib
@@ -37,32 +36,6 @@ def complete(table: pa.Table, schema: pa.Schema = ARROW) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-class _Summed(io.RawIOBase):
-    """A file that is being written, with the digest of all but its first four bytes."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._written = 0
-        self.digest = 0
-
-    def writable(self) -> bool:
-        """It is."""
-        return True
-
-    def tell(self) -> int:
-        """How much was written."""
-        return self._written
-
-    def write(self, data: Any) -> int:
-        """Writes all of it."""
-        view = memoryview(data).cast("B")
-        skipped = max(len(MAGIC) - self._written, 0)
-        self.digest = zlib.crc32(view[skipped:], self.digest)
-        self._written += len(view)
-        self._file.write(view)
-        return len(view)
-
-
 def digest_of(file: pa.NativeFile, length: int) -> int:
     """The digest of so many bytes behind the first four of a file."""
     digest, at, end = 0, len(MAGIC), min(len(MAGIC) + length, file.size())
@@ -73,26 +46,18 @@ def digest_of(file: pa.NativeFile, length: int) -> int:
 
 
 @contextmanager
-def whole_file(
-    target: Path, schema: pa.Schema = ARROW, mode: int | None = None
-) -> Iterator[pq.ParquetWriter]:
-    """A writer whose file gets its name when all of it is on the disk.
+def _whole(target: Path, mode: int | None) -> Iterator[BinaryIO]:
+    """A file that gets its name when all of it is on the disk; no other user's link is followed.
 
     With `mode` nobody beyond it may read the file at any moment.
     """
-    part = target.with_name(f".{target.name}.part-{secrets.token_hex(4)}")
+    part = target.with_name(f".{target.name}.part-{secrets.token_hex(8)}")
     try:
         rights = 0o666 if mode is None else 0o600
-        with open(part, "xb", opener=lambda path, flags: os.open(path, flags, rights)) as file:
+        with open(part, "x+b", opener=lambda path, flags: os.open(path, flags, rights)) as file:
             if mode is not None:
                 os.fchmod(file.fileno(), mode)
-            summed = _Summed(file)
-            with pq.ParquetWriter(
-                summed, schema, compression="zstd", use_dictionary=_TEXTS, store_schema=False
-            ) as writer:
-                yield writer
-                said = f"{summed.digest:08x} {summed.tell() - len(MAGIC)}"
-                writer.add_key_value_metadata({DIGEST.decode(): said})
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.rename(part, target)
@@ -101,6 +66,30 @@ def whole_file(
             os.unlink(part)
         raise
     sync_folder(target.parent)
+
+
+@contextmanager
+def whole_file(
+    target: Path, schema: pa.Schema = ARROW, mode: int | None = None
+) -> Iterator[pq.ParquetWriter]:
+    """A writer of a file with a digest."""
+    settings: dict[str, Any] = {"compression": "zstd", "use_dictionary": _TEXTS}
+    with (
+        _whole(target, mode) as file,
+        pq.ParquetWriter(file, schema, **settings, store_schema=False) as writer,
+    ):
+        yield writer
+        file.flush()
+        with pa.OSFile(file.name) as written:
+            length = written.size() - len(MAGIC)
+            said = f"{digest_of(written, length):08x} {length}"
+        writer.add_key_value_metadata({DIGEST.decode(): said})
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """A file, whole or not at all."""
+    with _whole(path, None) as file:
+        file.write(data)
 
 
 def sync_folder(folder: Path) -> None:
