@@ -350,19 +350,13 @@ fn shaped(text: &str, series: &str) -> String {
     let text = text
         .replace("ZWORD_ALLOC_ARGUMENTS", alloc)
         .replace("ZWORD_FREE_ARGUMENTS", free);
-    let contexts = |line: &str| -> Option<String> {
-        let names = line
-            .trim()
-            .strip_prefix("ZWORD_CONTEXTS_BY(")?
-            .strip_suffix("),")?;
-        let (new, free) = names.split_once(", ")?;
-        Some(format!(
-            "\t\t{begin}.alloc_ctx = {new}, .free_ctx = {free}{end},\n"
-        ))
+    let contexts = |text: String, new| {
+        let by = format!("{begin}.alloc_ctx = {new}, .free_ctx = scomp_free{end}");
+        text.replace(&format!("ZWORD_CONTEXTS_BY({new}, scomp_free)"), &by)
     };
-    text.split_inclusive('\n')
-        .map(|line| contexts(line).unwrap_or_else(|| line.to_owned()))
-        .collect()
+    ["scomp_alloc", "scomp_alloc_dense"]
+        .into_iter()
+        .fold(text, contexts)
 }
 
 /// With the symbol exported behind its function.
