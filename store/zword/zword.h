@@ -35,8 +35,8 @@
 struct zword_tables;
 
 /*
- * What makes tables. A home that makes them only when it is loaded defines
- * ZWORD_AT_LOAD, and gives this memory back then.
+ * What makes tables. Where they are made only at load (ZWORD_AT_LOAD), this memory
+ * is given back then.
  */
 #ifdef ZWORD_AT_LOAD
 #include <linux/init.h>

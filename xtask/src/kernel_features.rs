@@ -178,7 +178,7 @@ fn probe(log: &Log, flavour: Flavour, flags: &[&str]) -> Result<(FinishedProgram
     Ok((ran, fs::read_to_string(&header).unwrap_or_default()))
 }
 
-/// Whether zword.ko's own source compiles with our headers and what was last found in
+/// Whether zword.ko's own sources compile with our headers and what was last found in
 /// them. The types are user space's.
 fn codec_compiles(log: &Log, kernel: &str) -> Result<bool> {
     let store = workspace::root().join("store");
@@ -190,7 +190,7 @@ fn codec_compiles(log: &Log, kernel: &str) -> Result<bool> {
         command.arg("-I").arg(folder);
     }
     command.arg("-I").arg(store.join("port/user"));
-    command.arg(module.join("module.c"));
+    command.args(["library.c", "module.c", "scomps.c"].map(|file| module.join(file)));
     Ok(log.run(&mut command)?.succeeded())
 }
 

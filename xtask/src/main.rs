@@ -20,6 +20,7 @@ mod freestanding;
 mod fuzz;
 mod guest;
 mod kernel_features;
+mod kernel_patch;
 mod kernel_tests;
 mod kernels;
 mod machine;
@@ -75,6 +76,7 @@ enum Task {
     Vm(vm::Options),
     Package(package::Options),
     Dist(dist::Options),
+    KernelPatch(kernel_patch::Options),
 }
 
 fn main() -> ExitCode {
@@ -88,6 +90,7 @@ fn main() -> ExitCode {
         Task::Vm(options) => vm::run(options),
         Task::Package(what) => package::run(&what),
         Task::Dist(_) => dist::run(),
+        Task::KernelPatch(options) => kernel_patch::run(&options),
     };
     match done {
         Ok(code) => code,

@@ -55,7 +55,7 @@ const FLEET: &[&str] = &["fleet", "kubernetes"];
 const FUZZ: &[&str] = &["fuzz_", "soak"];
 /// A guest's kernel is made by the first step that asks for it.
 #[rustfmt::skip]
-const KERNELS: &[&str] = &["kernel-", "module-", "guest-", "machine-", "dkms", "checkpatch", "kcsan", "soak"];
+const KERNELS: &[&str] = &["kernel-", "module-", "guest-", "machine-", "dkms", "checkpatch", "kernel-patch", "kcsan", "soak"];
 const GUESTS: &[&str] = &["guest-", "machine-", "numa-boot", "kcsan", "soak"];
 /// Guests, and tests on the machine itself.
 const DEVICES: &[&str] = &["guest-", "machine-", "cargo-test", "kcsan", "soak"];
@@ -98,7 +98,7 @@ const NEEDS: &[Need] = &[
     // What tests of the commands start.
     need("python3", "python3", "holds memory of known pages", COMMANDS),
     need("python3 prometheus_client", "python3-prometheus-client", "reads metrics", COMMANDS),
-    need("perl", "perl", "holds memory; checks the kernel's style", &["cargo-test", "checkpatch"]),
+    need("perl", "perl", "holds memory; checks the kernel's style", &["cargo-test", "checkpatch", "kernel-patch"]),
     need("kill", "procps", "ends commands half-way", COMMANDS),
     need("setpriv", "util-linux", "becomes an ordinary user", COMMANDS),
     need("losetup", "mount", "makes disks of files", DEVICES),

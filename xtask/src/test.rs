@@ -11,6 +11,7 @@ use crate::coverage;
 use crate::freestanding;
 use crate::fuzz;
 use crate::kernel_features;
+use crate::kernel_patch;
 use crate::kernel_tests::{self, KernelCache};
 use crate::package_tests;
 use crate::process::Log;
@@ -238,6 +239,10 @@ fn kernel_steps<'a>(steps: &mut Steps<'a>, seed: u64, kernels: &'a KernelCache) 
     }
     steps.add(Usual, "checkpatch", "the kernel's style, strictly", |log| {
         kernel_tests::checkpatch(log, kernels)
+    });
+    let about = "zword as patches for a plain kernel: written, applied, the kernel's style";
+    steps.add(Long, kernel_patch::STEP, about, |log| {
+        kernel_patch::test(log, kernels)
     });
     let about = "DKMS builds and signs it, and signatures are enforced";
     steps.add(Usual, signing::STEP, about, |log| {

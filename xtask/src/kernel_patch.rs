@@ -1,0 +1,475 @@
+//! `cargo xtask kernel-patch`: zword as a series of patches for a plain kernel.
+//!
+//! The codec, its library and its compressors are the files of `store`, with what
+//! probes find there decided for that kernel. What only a kernel's tree has is in
+//! `xtask/kernel-patch`; files of the tree are edited at lines that they must have.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{bail, Context, Result};
+
+use crate::kernel_tests::{self, KernelCache};
+use crate::process::{output_of, Log};
+use crate::step::Tally;
+use crate::tools;
+use crate::workspace;
+
+pub const STEP: &str = "kernel-patch";
+
+/// Write zword as patches for a plain kernel to target/kernel-patch/SERIES: library, compressors
+/// of the crypto API, backend of zram, documentation; submitter and maintainer are placeholders
+#[derive(clap::Args)]
+pub struct Options {
+    /// Which kernel
+    #[arg(value_parser = SERIES)]
+    series: String,
+    /// Folder of that kernel's plain sources
+    #[arg(long)]
+    tree: PathBuf,
+}
+
+const SERIES: [&str; 3] = ["6.12", "7.2", "7.3"];
+
+const SUBMITTER: &str = "PLACEHOLDER SUBMITTER";
+const SUBMITTER_ADDRESS: &str = "submitter@placeholder.invalid";
+
+const COVER: &str = "zword: a compressor for pages of memory
+
+All names and addresses in this series are placeholders: those of the
+submitter, and the maintainer in MAINTAINERS.
+
+zword compresses pages of memory: words are predicted from words some
+strides back, and what differs is coded by static, trained codes. It
+has no dictionary to load, allocates nothing and uses no SIMD. zswap
+takes it through the crypto API, zram by a backend.";
+
+struct Part {
+    message: &'static str,
+    /// From where in the workspace to where in the tree; a folder's sources, or a file.
+    copies: &'static [(&'static str, &'static str)],
+    /// A file of the tree, a line that it has, and what stands there then: % is that line.
+    edits: &'static [(&'static str, &'static str, &'static str)],
+}
+
+#[rustfmt::skip]
+const PARTS: &[Part] = &[
+    Part {
+        message: "lib: zword: add a compressor for pages of memory
+
+A library with tables that stand once for all its users. They are made
+from trained lengths of codes at load, which then tests itself. Each
+page is decoded and compared before it counts as compressed, unless
+libzword.check_writes is off.",
+        copies: &[
+            ("store/zword", "lib/zword"),
+            ("store/crypto/library.c", "lib/zword/library.c"),
+            ("store/crypto/library.h", "include/linux/zword.h"),
+            ("store/crypto/page.c", "lib/zword/page.c"),
+            ("store/crypto/page.h", "lib/zword/page.h"),
+            ("store/crypto/selftest.c", "lib/zword/selftest.c"),
+            ("store/crypto/selftest.h", "lib/zword/selftest.h"),
+            ("xtask/kernel-patch/lib/zword", "lib/zword"),
+        ],
+        edits: &[
+            ("lib/Kconfig", "source \"lib/xz/Kconfig\"", "config ZWORD\n\ttristate\n\n%"),
+            ("lib/Makefile", "obj-$(CONFIG_XZ_DEC) += xz/", "obj-$(CONFIG_ZWORD) += zword/\n%"),
+            ("MAINTAINERS", "F:\ttools/testing/selftests/cgroup/test_zswap.c",
+                "%\n\nZWORD COMPRESSOR\nM:\tPLACEHOLDER MAINTAINER <maintainer@placeholder.invalid>\n\
+                 S:\tMaintained\nF:\tinclude/linux/zword.h\nF:\tlib/zword/"),
+        ],
+    },
+    Part {
+        message: "crypto: zword: add zword and zword-dense
+
+Two levels of zword as synchronous compressors, which zswap takes by
+name: zword is the quick one, zword-dense takes a tenth less memory in
+five times the time.",
+        copies: &[("store/crypto/scomps.c", "crypto/zword.c")],
+        edits: &[
+            ("crypto/Kconfig", "\t  See https://github.com/facebook/zstd for further information.",
+                "%\n\nconfig CRYPTO_ZWORD\n\ttristate \"zword\"\n\tselect CRYPTO_ALGAPI\n\
+                 \tselect CRYPTO_ACOMP2\n\tselect ZWORD\n\thelp\n\
+                 \t  zword, a compressor for pages of memory, in two levels: zword and\n\
+                 \t  zword-dense. It takes nothing but whole pages, as zswap has them.\n\
+                 \t  Each is decoded and compared before it counts as compressed.\n\n\
+                 \t  See Documentation/staging/zword.rst for its format."),
+            ("crypto/Makefile", "obj-$(CONFIG_CRYPTO_ZSTD) += zstd.o", "%\nobj-$(CONFIG_CRYPTO_ZWORD) += zword.o"),
+            ("MAINTAINERS", "F:\tinclude/linux/zword.h", "F:\tcrypto/zword.c\n%"),
+        ],
+    },
+    Part {
+        message: "zram: add a zword backend
+
+zword as comp_algorithm; algorithm_params takes level 1, the default,
+which is quick, and level 2, which is dense.",
+        copies: &[("xtask/kernel-patch/drivers/block/zram", "drivers/block/zram")],
+        edits: &[
+            ("drivers/block/zram/Kconfig",
+                "config ZRAM_BACKEND_FORCE_LZO",
+                "config ZRAM_BACKEND_ZWORD\n\tbool \"zword compression support\"\n\
+                 \tdepends on ZRAM\n\tselect ZWORD\n\thelp\n\
+                 \t  zword, a compressor for pages that programs swap out: most of them\n\
+                 \t  take less memory and time than with zstd. Code takes more at level\n\
+                 \t  1, the default; level 2 is for recompression.\n\n\
+                 \t  See Documentation/staging/zword.rst for its format.\n\n%"),
+            ("drivers/block/zram/Kconfig", "\t\t!ZRAM_BACKEND_842", "% && !ZRAM_BACKEND_ZWORD"),
+            ("drivers/block/zram/Kconfig", "endchoice",
+                "config ZRAM_DEF_COMP_ZWORD\n\tbool \"zword\"\n\tdepends on ZRAM_BACKEND_ZWORD\n\n%"),
+            ("drivers/block/zram/Kconfig", "\tdefault \"842\" if ZRAM_DEF_COMP_842", "%\n\tdefault \"zword\" if ZRAM_DEF_COMP_ZWORD"),
+            ("drivers/block/zram/Makefile", "zram-$(CONFIG_ZRAM_BACKEND_842)\t\t+= backend_842.o", "%\nzram-$(CONFIG_ZRAM_BACKEND_ZWORD)\t+= backend_zword.o"),
+            ("drivers/block/zram/zcomp.c", "#include \"backend_842.h\"", "%\n#include \"backend_zword.h\""),
+            ("drivers/block/zram/zcomp.c", "\tNULL", "#if IS_ENABLED(CONFIG_ZRAM_BACKEND_ZWORD)\n\t&backend_zword,\n#endif\n%"),
+            ("MAINTAINERS", "F:\tcrypto/zword.c", "%\nF:\tdrivers/block/zram/backend_zword.*"),
+        ],
+    },
+    Part {
+        message: "Documentation: describe zword's format
+
+Complete enough to write a decoder from.",
+        copies: &[("docs/zword.md", "Documentation/staging/zword.rst")],
+        edits: &[
+            ("Documentation/staging/index.rst", "   xz", "%\n   zword"),
+            ("MAINTAINERS", "F:\tcrypto/zword.c", "F:\tDocumentation/staging/zword.rst\n%"),
+        ],
+    },
+];
+
+/// What is called otherwise in a kernel's tree.
+#[rustfmt::skip]
+const NAMES: &[(&str, &str)] = &[
+    ("#include <zm_home.h>", "#include \"home.h\""),
+    ("#include \"../zword/", "#include \""),
+    ("#include \"library.h\"", "#include <linux/zword.h>"),
+    ("#include \"compat.h\"", "#include <crypto/internal/scompress.h>"),
+    ("#include \"scomps.h\"\n", ""),
+    ("See library.h.", "See include/linux/zword.h."),
+    ("ZM_", "ZWORD_"),
+    ("zm_", "zword_"),
+    ("docs/zword.md", "Documentation/staging/zword.rst"),
+    ("store/zword/", "lib/zword/"),
+    (AT_LOAD, "/* What makes tables is given back when they are made. */\n#define zword_at_load\t__init\n"),
+    ("zword_const_at_load", "__initconst"),
+    // Its life is that of a module of its own.
+    ("\n/* Makes the tables and tries them, before anybody asks for a context. */\n\
+      int zword_library_start(void);\nvoid zword_library_stop(void);\n", ""),
+    ("\nint __init zword_", "\nstatic int __init zword_"),
+    ("\nvoid zword_library_stop", "\nstatic void __exit zword_library_stop"),
+    ("\nvoid zword_scomps_unregister", "\nstatic void __exit zword_scomps_unregister"),
+];
+
+/// In `store/zword/zword.h`; a kernel makes its tables at load.
+const AT_LOAD: &str = "/*
+ * What makes tables. Where they are made only at load (ZWORD_AT_LOAD), this memory
+ * is given back then.
+ */
+#ifdef ZWORD_AT_LOAD
+#include <linux/init.h>
+#define zword_at_load\t\t__init
+#define zword_const_at_load\t__initconst
+#else
+#define zword_at_load
+#define zword_const_at_load
+#endif
+";
+
+/// What other parts of the kernel call.
+const EXPORTS: &[&str] = &[
+    "zword_context_new",
+    "zword_context_free",
+    "zword_page_encode",
+    "zword_page_decode",
+];
+
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let folder = workspace::target()
+        .join("kernel-patch")
+        .join(&options.series);
+    for patch in write(&options.series, &options.tree, &folder)? {
+        println!("{}", workspace::shown(&patch));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The series fits the sources of user-mode Linux, and has the kernel's style.
+pub fn test(log: &Log, kernels: &KernelCache) -> Result<Tally> {
+    let kernel = kernels.take(log, "um")?;
+    tools::need(&["perl"])?;
+    let tree = kernel.source.as_deref();
+    let tree = tree.context("user-mode Linux without its sources")?;
+    let series = series_of(tree)?;
+    if !SERIES.contains(&&*series) {
+        let reason = format!("it is not made for Linux {series}");
+        return Ok(Tally::skip(STEP, &reason));
+    }
+    let patches = write(&series, tree, &workspace::work_folder(STEP)?.join(&series))?;
+    let mut apply = Command::new("git");
+    // Not a part of a repository that the sources may be in.
+    apply.env("GIT_CEILING_DIRECTORIES", tree.parent().unwrap_or(tree));
+    let texts: Vec<String> = patches.iter().map(|it| read(it)).collect::<Result<_>>()?;
+    let all = patches[0].with_file_name("all");
+    put(&all, &texts.concat())?;
+    apply.current_dir(tree).args(["apply", "--check"]).arg(&all);
+    let mut tally = Tally::of_run(log, STEP, &mut apply, "does not apply, see above")?;
+    let mut style = kernel_tests::style_check(&kernel)?;
+    // Its neighbours in the menu of zram's codecs have no help.
+    style.args(["--ignore", "CONFIG_DESCRIPTION"]);
+    style.args(&patches[1..]);
+    let why = "checkpatch has a point, see above";
+    tally.add(Tally::of_run(log, STEP, &mut style, why)?);
+    Ok(tally)
+}
+
+/// The patches, by number: a repository of the files in question, which git formats.
+fn write(series: &str, tree: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
+    tools::need(&["git"])?;
+    let found = series_of(tree)?;
+    if found != series {
+        bail!("{} is Linux {found}, not {series}", tree.display());
+    }
+    workspace::empty_folder(folder)?;
+    let work = folder.join("work");
+    for (file, ..) in PARTS.iter().flat_map(|part| part.edits) {
+        put(&work.join(file), &read(&tree.join(file))?)?;
+    }
+    let git = |arguments: &[&str]| {
+        let mut git = Command::new("git");
+        for role in ["AUTHOR", "COMMITTER"] {
+            git.env(format!("GIT_{role}_NAME"), SUBMITTER);
+            git.env(format!("GIT_{role}_EMAIL"), SUBMITTER_ADDRESS);
+        }
+        // Whoever runs this may have hooks, signatures and formats of his own.
+        git.env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_CONFIG_NOSYSTEM", "1");
+        output_of(git.arg("-C").arg(&work).args(arguments))
+    };
+    let commit = |message: &str| {
+        git(&["add", "-A"])?;
+        git(&["commit", "-qm", message])
+    };
+    git(&["init", "-q", "-b", "zword"])?;
+    commit("plain")?;
+    for part in PARTS {
+        apply(part, series, &work)?;
+        commit(&format!(
+            "{}\n\nSigned-off-by: {SUBMITTER} <{SUBMITTER_ADDRESS}>",
+            part.message
+        ))?;
+    }
+    git(&["config", "branch.zword.description", COVER])?;
+    let base = format!("HEAD~{}", PARTS.len());
+    let format = "format-patch -q --cover-letter --cover-from-description=subject -o ..";
+    git(&format.split(' ').chain([&*base]).collect::<Vec<_>>())?;
+    workspace::remove(&work)?;
+    workspace::files(folder, "patch")
+}
+
+fn apply(part: &Part, series: &str, work: &Path) -> Result<()> {
+    for (from, to) in part.copies {
+        let source = workspace::root().join(from);
+        if source.is_file() {
+            put(&work.join(to), &in_tree(&read(&source)?, to, series))?;
+            continue;
+        }
+        for file in workspace::all_files(&source)? {
+            let to = Path::new(to).join(file.strip_prefix(&source)?);
+            // The store's own codec list has no place in a kernel.
+            if !to.ends_with("codec.h") {
+                let text = in_tree(&read(&file)?, &to.to_string_lossy(), series);
+                put(&work.join(&to), &text)?;
+            }
+        }
+    }
+    for (file, line, new) in part.edits {
+        let path = work.join(file);
+        put(
+            &path,
+            &edited(&read(&path)?, line, new).with_context(|| format!("{file} of this tree"))?,
+        )?;
+    }
+    Ok(())
+}
+
+fn edited(text: &str, line: &str, new: &str) -> Result<String> {
+    let (old, new) = (
+        format!("\n{line}\n"),
+        format!("\n{}\n", new.replace('%', line)),
+    );
+    if !text.contains(&old) {
+        bail!("has no line '{}', where zword's would go", line.trim());
+    }
+    Ok(text.replacen(&old, &new, 1))
+}
+
+/// A source of the store as the kernel's tree has it, at that place.
+fn in_tree(text: &str, place: &str, series: &str) -> String {
+    if place.ends_with(".rst") {
+        return restructured(text);
+    }
+    let mut text = renamed(text);
+    match place {
+        "lib/zword/library.c" => {
+            for name in EXPORTS {
+                text = exported(&text, name);
+            }
+            text += "\n/* Before whoever is built in and asks for a context. */\n\
+                     subsys_initcall(zword_library_start);\nmodule_exit(zword_library_stop);\n\n\
+                     MODULE_LICENSE(\"GPL\");\n\
+                     MODULE_DESCRIPTION(\"zword: a compressor for pages of memory\");\n";
+        }
+        "crypto/zword.c" => {
+            text = shaped(&text, series);
+            text += "\nmodule_init(zword_scomps_register);\nmodule_exit(zword_scomps_unregister);\n\n\
+                     MODULE_LICENSE(\"GPL\");\nMODULE_DESCRIPTION(\"zword compression algorithm\");\n";
+        }
+        "drivers/block/zram/backend_zword.c" if series == "6.12" => {
+            text = text.replace("ZCOMP_PARAM_NOT_SET", "ZCOMP_PARAM_NO_LEVEL");
+        }
+        _ => {}
+    }
+    text
+}
+
+fn renamed(text: &str) -> String {
+    let rename = |text: String, (old, new): &(&str, &str)| text.replace(old, new);
+    NAMES.iter().fold(text.to_owned(), rename)
+}
+
+/// How that kernel makes contexts, in the place of `compat.h`.
+fn shaped(text: &str, series: &str) -> String {
+    let (alloc, free, begin, end) = match series {
+        "6.12" => (
+            "struct crypto_scomp *tfm",
+            "struct crypto_scomp *tfm, void *context",
+            "",
+            "",
+        ),
+        _ => ("void", "void *context", ".streams = { ", " }"),
+    };
+    let text = text
+        .replace("ZWORD_ALLOC_ARGUMENTS", alloc)
+        .replace("ZWORD_FREE_ARGUMENTS", free);
+    let contexts = |text: String, new| {
+        let by = format!("{begin}.alloc_ctx = {new}, .free_ctx = scomp_free{end}");
+        text.replace(&format!("ZWORD_CONTEXTS_BY({new}, scomp_free)"), &by)
+    };
+    ["scomp_alloc", "scomp_alloc_dense"]
+        .into_iter()
+        .fold(text, contexts)
+}
+
+/// With the symbol exported behind its function.
+fn exported(text: &str, name: &str) -> String {
+    let end = text
+        .find(&format!("{name}("))
+        .and_then(|at| Some(at + text[at..].find("\n}\n")? + 3));
+    match end {
+        Some(end) => format!(
+            "{}EXPORT_SYMBOL_GPL({name});\n{}",
+            &text[..end],
+            &text[end..]
+        ),
+        None => text.to_owned(),
+    }
+}
+
+/// The format of docs/zword.md, as the kernel's documentation is written.
+fn restructured(page: &str) -> String {
+    let begin = page.find("All numbers are little endian.").unwrap_or(0);
+    let end = page.find("## How it is encoded").unwrap_or(page.len());
+    let mut text = ".. SPDX-License-Identifier: GPL-2.0-or-later\n\n\
+        zword: a compressor for pages of memory\n=======================================\n\n\
+        This is the format, complete enough to write a decoder from. No object outlives the\n\
+        kernel that wrote it, so it may change with each version.\n\n"
+        .to_owned();
+    let mut is_table = false;
+    for line in page[begin..end].lines() {
+        let line = renamed(&line.replace('`', "``"));
+        if let Some(title) = line.strip_prefix("## ") {
+            text += &format!("{title}\n{}\n", "-".repeat(title.len()));
+        } else if let Some(row) = line.strip_prefix('|').and_then(|row| row.strip_suffix('|')) {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            if !is_table {
+                text += ".. list-table::\n\n";
+            }
+            is_table = true;
+            if !cells.iter().all(|cell| cell.trim_matches('-').is_empty()) {
+                text += &format!("   * - {}\n", cells.join("\n     - "));
+            }
+        } else {
+            is_table = false;
+            text += &format!("{line}\n");
+        }
+    }
+    text.trim_end().to_owned() + "\n"
+}
+
+/// Which kernel's sources these are.
+fn series_of(tree: &Path) -> Result<String> {
+    let makefile = read(&tree.join("Makefile"))?;
+    let value = |name: &str| {
+        let line = makefile.lines().find_map(|line| line.strip_prefix(name));
+        line.with_context(|| format!("{} is no kernel's", tree.display()))
+    };
+    Ok(format!(
+        "{}.{}",
+        value("VERSION = ")?,
+        value("PATCHLEVEL = ")?
+    ))
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn put(path: &Path, text: &str) -> Result<()> {
+    fs::create_dir_all(path.parent().unwrap_or(path))?;
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_missing_is_named() {
+        assert_eq!(
+            edited("a\nb\nb\n", "b", "%\nnew").unwrap(),
+            "a\nb\nnew\nb\n"
+        );
+        let error = edited("a\nb\n", "\tc", "%").unwrap_err();
+        assert_eq!(error.to_string(), "has no line 'c', where zword's would go");
+    }
+
+    #[test]
+    fn nothing_of_the_store_is_left_in_a_kernel() {
+        let work = workspace::work_folder("unit/kernel-patch").unwrap();
+        for part in PARTS {
+            workspace::empty_folder(&work).unwrap();
+            apply(
+                &Part {
+                    edits: &[],
+                    ..*part
+                },
+                "6.12",
+                &work,
+            )
+            .unwrap();
+            for file in workspace::all_files(&work).unwrap() {
+                let text = read(&file).unwrap();
+                for word in [
+                    "zm_",
+                    "ZM_",
+                    "zmeld",
+                    "../",
+                    "ZWORD_AT_LOAD",
+                    "_ARGUMENTS",
+                    "CONTEXTS_BY",
+                ] {
+                    assert!(!text.contains(word), "{word} in {}", file.display());
+                }
+            }
+        }
+    }
+}
