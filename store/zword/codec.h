@@ -12,7 +12,7 @@
 
 #include "zword.h"
 
-CODEC_LOCK(zword_lock);			/* of both */
+static CODEC_LOCK(zword_lock);			/* of both */
 static struct zword_tables *zword_shared;
 static u32 zword_users;
 

@@ -41,10 +41,10 @@ struct zword_tables;
 #ifdef ZWORD_AT_LOAD
 #include <linux/init.h>
 #define zword_at_load		__init
-#define zword_const_at_load	__initconst
+#define zword_data_at_load	__section(".init.rodata")
 #else
 #define zword_at_load
-#define zword_const_at_load
+#define zword_data_at_load
 #endif
 
 /* Working memory of either direction; what it held before does not matter. */
@@ -70,7 +70,7 @@ size_t zword_work_size(void);
 size_t zword_work_size_of(int level);
 
 /* The trained lengths. */
-extern const u8 zword_lengths[] zword_const_at_load;
+extern const u8 zword_lengths[] zword_data_at_load;
 extern const size_t zword_lengths_size;
 
 /*

@@ -150,7 +150,7 @@ const NAMES: &[(&str, &str)] = &[
     ("docs/zword.md", "Documentation/staging/zword.rst"),
     ("store/zword/", "lib/zword/"),
     (AT_LOAD, "/* What makes tables is given back when they are made. */\n#define zword_at_load\t__init\n"),
-    ("zword_const_at_load", "__initconst"),
+    ("zword_data_at_load", "__initconst"),
     // Its life is that of a module of its own.
     ("\n/* Makes the tables and tries them, before anybody asks for a context. */\n\
       int zword_library_start(void);\nvoid zword_library_stop(void);\n", ""),
@@ -167,10 +167,10 @@ const AT_LOAD: &str = "/*
 #ifdef ZWORD_AT_LOAD
 #include <linux/init.h>
 #define zword_at_load\t\t__init
-#define zword_const_at_load\t__initconst
+#define zword_data_at_load\t__section(\".init.rodata\")
 #else
 #define zword_at_load
-#define zword_const_at_load
+#define zword_data_at_load
 #endif
 ";
 

@@ -40,7 +40,7 @@ static inline void codec_free(void *memory)
 }
 
 /* A lock of what a codec has once for all who have chosen it. */
-#define CODEC_LOCK(name)	static DEFINE_MUTEX(name)
+#define CODEC_LOCK(name)	DEFINE_MUTEX(name)
 #define codec_lock(lock)	mutex_lock(lock)
 #define codec_unlock(lock)	mutex_unlock(lock)
 

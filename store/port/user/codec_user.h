@@ -31,7 +31,7 @@ static inline void codec_free(void *memory)
 
 /* A lock of what a codec has once for all who have chosen it. */
 #define CODEC_LOCK(name) \
-	static pthread_mutex_t name = PTHREAD_MUTEX_INITIALIZER
+	pthread_mutex_t name = PTHREAD_MUTEX_INITIALIZER
 #define codec_lock(lock)	pthread_mutex_lock(lock)
 #define codec_unlock(lock)	pthread_mutex_unlock(lock)
 
