@@ -113,7 +113,9 @@ uptime_s() {
 
 # Whether what ran away is there, wherever it has moved.
 runs() {
-	grep -q 'populated 1' $run/cgroup.events || kill -0 "$(cat /tmp/hog 2>/dev/null)" 2>/dev/null
+	# Without a number kill takes this group of processes.
+	grep -q 'populated 1' $run/cgroup.events ||
+		{ [ -s /tmp/hog ] && kill -0 "$(cat /tmp/hog)" 2>/dev/null; }
 }
 
 begin=$(uptime_s)
@@ -169,7 +171,7 @@ while [ $(($(uptime_s) - begin)) -lt $TIME ]; do
 		echo "# stayed: $((state / 65536 % 7))"
 	}
 	echo 1 >$run/cgroup.kill
-	kill -9 "$(cat /tmp/hog 2>/dev/null)" 2>/dev/null
+	[ ! -s /tmp/hog ] || kill -9 "$(cat /tmp/hog)" 2>/dev/null
 	ran=$((ran + 1))
 	rm -f /tmp/files/x
 	sleep 1
