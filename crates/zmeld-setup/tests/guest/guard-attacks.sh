@@ -133,11 +133,12 @@ while [ $(($(uptime_s) - begin)) -lt $TIME ]; do
 	# One that forks when it is told to end.
 	2) script='trap "tail /dev/zero & exit" TERM; tail /dev/zero & wait' ;;
 	3) script='while :; do head -c 1048576 /dev/urandom; done | tr -d "\n" | tail' ;;
-	# One that is told to end, and goes on in another group.
-	4) script="trap 'mkdir -p $GROUPS_TOP/$MINE/moved
-			echo \$\$ >$GROUPS_TOP/$MINE/moved/cgroup.procs' TERM
-		echo \$\$ >/tmp/hog
-		while :; do x=\$x\$(head -c 8000000 /dev/zero | tr '\\0' x); done" ;;
+	# One that does not listen, and is in another group when it was told to end.
+	4) script="(trap '' TERM; exec tail /dev/zero) &
+		echo \$! >/tmp/hog
+		trap 'mkdir -p $GROUPS_TOP/$MINE/moved
+			cat /tmp/hog >$GROUPS_TOP/$MINE/moved/cgroup.procs' TERM
+		while kill -0 \$!; do sleep 1; done" ;;
 	# One that is in another group each moment.
 	5) script="tail /dev/zero &
 		hog=\$! i=0
