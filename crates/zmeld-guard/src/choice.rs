@@ -55,6 +55,8 @@ pub(crate) struct Figures {
     pub is_unclear: bool,
     /// It is protected by its owner's own means.
     pub is_sheltered: bool,
+    /// So is more of his, which is not followed: what is not seen of him may be that.
+    pub has_more_sheltered: bool,
     /// Nobody is in it that could be ended: it is a group that was left, or what its owner
     /// takes beside those that are followed.
     pub is_hidden: bool,
@@ -174,9 +176,8 @@ fn is_kept(all: &[Figures], it: &Figures, choice: &Choice) -> bool {
     if it.is_hidden {
         return true;
     }
-    // What is not seen may be protected, too.
     let own = all.iter().filter(|other| other.owner == it.owner);
-    let own = own.filter(|other| other.is_sheltered || other.is_hidden);
+    let own = own.filter(|other| other.is_sheltered || other.is_hidden && it.has_more_sheltered);
     it.is_sheltered && own.map(|other| other.all_bytes).sum::<u64>() <= choice.sheltered_max
 }
 
@@ -292,8 +293,13 @@ who has most has it in many groups: NoRoom 30 0
   all      a 0 200   0  0
   all      b 0 300   0  0
 
-what an owner hides counts for what he protects: NoRoom 30 0
-  hider    a 0 200 150 15  sheltered ended 1
+what an owner hides is not protected: NoRoom 30 0
+  shell    a 0  20   0  0  sheltered
+  own      a 1  20   0  0  ended 1
+  all      a 0 500 150 15
+
+but where more is protected than is followed: NoRoom 30 0
+  hider    a 0 200 150 15  sheltered more ended 1
   own      a 1  20   0  0
   all      a 0 500 150 15
 
@@ -339,6 +345,7 @@ more than a quarter of RAM is protected no more: NoRoom 30 0
                     is_hidden: words.contains(&"left"),
                     is_unclear: words.contains(&"unclear"),
                     is_sheltered: words.contains(&"sheltered"),
+                    has_more_sheltered: words.contains(&"more"),
                 };
                 if words[0] == "all" {
                     add_hidden(&mut all, group);
@@ -356,6 +363,6 @@ more than a quarter of RAM is protected no more: NoRoom 30 0
             assert_eq!(chosen, expected, "{name}");
             count += 1;
         }
-        assert_eq!(count, 22);
+        assert_eq!(count, 23);
     }
 }

@@ -230,6 +230,15 @@ struct Found<'a> {
     turn: usize,
 }
 
+/// How many of each owner's groups are protected by his own means.
+fn sheltered_of_owners(found: &[Found]) -> HashMap<usize, usize> {
+    let mut counts = HashMap::new();
+    for it in found.iter().filter(|it| it.is_sheltered) {
+        *counts.entry(it.group.owner).or_default() += 1;
+    }
+    counts
+}
+
 impl Choosing {
     /// One that was not there when they were chosen last has grown from nothing.
     fn choose(&mut self, now: Instant, chosen: &mut Chosen) -> Result<(), Error> {
@@ -290,7 +299,9 @@ impl Choosing {
             })
             .collect();
         let known = found.iter().map(|it| it.group.path.clone()).collect();
+        let all = sheltered_of_owners(&found);
         followed(&mut found);
+        let some = sheltered_of_owners(&found);
         for Found {
             group,
             is_sheltered,
@@ -309,6 +320,7 @@ impl Choosing {
             };
             opened.is_unclear = incomplete.contains(&group.owner);
             opened.is_sheltered = is_sheltered;
+            opened.has_more_sheltered = all.get(&group.owner) > some.get(&group.owner);
             opened.owner = group.owner;
             // One that was there and not followed has grown by nothing that is known.
             if let Some(before) = self.is_new_since(group, &whole, now) {

@@ -185,8 +185,10 @@ pub(crate) struct TrackedGroup {
     pub owner: usize,
     /// Not all that its owner has is seen.
     pub is_unclear: bool,
-    /// It is protected by its owner's own means.
+    /// It is protected by its owner's own means,
     pub is_sheltered: bool,
+    /// and so is more of his, which is not followed.
+    pub has_more_sheltered: bool,
     pub meter: Meter,
     /// Nobody is in it or below it: what is charged to it still is elsewhere.
     is_left: bool,
@@ -256,6 +258,7 @@ impl TrackedGroup {
             owner: 0,
             is_unclear: false,
             is_sheltered: false,
+            has_more_sheltered: false,
             meter: Meter::open(host, hierarchy, directory)?,
             is_left: false,
             members,
@@ -302,6 +305,7 @@ impl TrackedGroup {
             owner: self.owner,
             is_unclear: self.is_unclear,
             is_sheltered: self.is_sheltered,
+            has_more_sheltered: self.has_more_sheltered,
             is_hidden: self.is_left,
         }
     }

@@ -60,6 +60,8 @@ runs_away() {
 		sleep 1
 		n=$((n + 1))
 	done
+	# What was done is told after it.
+	sleep 1
 	sed 's/^/# /' /tmp/said
 	grep MemAvailable /proc/meminfo | sed 's/^/# /'
 	ended=$((ended + $(grep -c 'ends /apps/runaway: it holds' /tmp/said)))
