@@ -75,10 +75,10 @@ def test_a_process_that_ends_costs_its_call_alone():
 
 
 INTERRUPTED = """
-import os, sys, threading, time, _thread
+import os, signal, sys, threading, time
 from zmeld_fleet import cli, limited, reporting
 def make(*_, **__):
-    threading.Timer(1.0, _thread.interrupt_main).start()
+    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
     list(limited.each(lambda seconds: limited.limited(time.sleep, 0, seconds), [3600] * 8))
 reporting.make = make
 if __name__ == "__main__":
