@@ -150,7 +150,7 @@ def test_where_nothing_is_there_twice_melding_saves_nothing_on_average():
         plain, melded = random.normal(truth, wide / 1.96, size=2)
         part = {"owners": 1, "pages": 20_000}
         for codec in CODECS:
-            part |= {f"measured_{codec}": 1, f"pool_{codec}": plain, f"melded_{codec}": melded}
+            part |= {f"pool_{codec}": plain, f"melded_{codec}": melded}
             part |= {f"pool_{codec}_squares": (wide // BLOCK) ** 2}
             part |= {f"melded_{codec}_half": wide // BLOCK}
         first, second, *_ = setups([part], 4096, None)

@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -69,3 +72,24 @@ def test_a_process_that_ends_costs_its_call_alone():
     assert limited.limited(abs, 0, -3) == 3
     with pytest.raises(TypeError):
         limited.limited(abs, 0, "x")
+
+
+INTERRUPTED = """
+import os, signal, sys, threading, time
+from zmeld_fleet import cli, limited, reporting
+def make(*_, **__):
+    threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+    list(limited.each(lambda seconds: limited.limited(time.sleep, 0, seconds), [3600] * 8))
+reporting.make = make
+if __name__ == "__main__":
+    sys.exit(cli.main(["report", "."]))
+"""
+
+
+def test_an_interrupt_does_not_wait_for_what_is_being_read(tmp_path):
+    script = tmp_path / "interrupted.py"
+    script.write_text(INTERRUPTED)
+    environment = os.environ | {"PYTHONPATH": str(Path(limited.__file__).parents[1])}
+    command = [sys.executable, script]
+    done = subprocess.run(command, capture_output=True, env=environment, timeout=300, check=False)
+    assert (done.returncode, done.stderr) == (130, b"")

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from made import Machine, Owner, program, write
-from zmeld_fleet import catalogue, cli, places, reporting
+import pyarrow as pa
+
+from made import Machine, Owner, program, read_rows, write
+from zmeld_fleet import catalogue, cli, places, reporting, schema, synthesis
 
 
 def real(place):
@@ -44,3 +46,36 @@ def test_nothing_to_make_them_from_is_one_line(tmp_path, capsys):
     (tmp_path / "zmeld-survey-2").mkdir()
     assert cli.main(["synth", str(tmp_path), str(tmp_path), "--machines", "2"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_machines_that_are_unlike_or_say_little_make_sound_ones(tmp_path, capsys):
+    place, target = tmp_path / "real", tmp_path / "made"
+    for at, ram in enumerate((None, 2**24, 2**52)):
+        pages = 3000 if at else 200
+        owners = [Owner("nginx", program(f"own{at}", pages))]
+        path = write(place, Machine(f"host{at}", owners, facts={"ram_bytes": ram}))
+    rows = read_rows(path).to_pylist()
+    for row in rows:
+        row["hash_low"] = None if row["count"] == 1 and row["owner"] else row["hash_low"]
+    path.unlink()
+    write(place, Machine("host2", []), pa.Table.from_pylist(rows, schema=schema.ARROW))
+    assert cli.main(["synth", str(place), str(target), "--machines", "60"]) == 0
+    found = catalogue.read(places.open_place(str(target)))
+    assert (len(found.surveys), found.left_out) == (60, [])
+
+
+def test_a_file_that_takes_too_much_memory_ends_no_synthesis(tmp_path, capsys, monkeypatch):
+    real(tmp_path / "real")
+    true, bad = synthesis.limited, []
+
+    def limited(call, size, place, survey):
+        if survey.facts["host"] == "host1":
+            bad.append(survey.file.name)
+            raise MemoryError("too much")
+        return true(call, size, place, survey)
+
+    monkeypatch.setattr(synthesis, "limited", limited)
+    target = str(tmp_path / "made")
+    assert cli.main(["synth", str(tmp_path / "real"), target, "--machines", "5"]) == 0
+    out, err = capsys.readouterr()
+    assert "2 real surveys" in out and bad[0] in err and "too much" in err

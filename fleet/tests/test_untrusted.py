@@ -6,12 +6,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import pickle
 import stat
 import unicodedata
 from datetime import timedelta
 from html.parser import HTMLParser
 
+import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -398,3 +401,203 @@ def test_owners_that_are_many_and_small_count(tmp_path):
     write(tmp_path, empty)
     assert look(tmp_path).left_out == []
     assert owner_row(owners[0], *owners[0].sketch(1024))["pages"] == 30
+
+
+def changed(path, change, **settings):
+    """A file's rows, written anew after `change`, with metadata of any kind."""
+    metadata = settings.pop("metadata", None)
+    table = change(read_rows(path)).replace_schema_metadata(metadata)
+    pq.write_table(table, path, compression="zstd", **settings)
+
+
+def said_in(path, of, /, **values):
+    """Says something else in a file's rows of one record."""
+
+    def change(table):
+        own = [one == of for one in table["record"].to_pylist()]
+        for name, value in values.items():
+            at = table.column_names.index(name)
+            kind = schema.COLUMNS[name]
+            other = pa.chunked_array([pa.repeat(pa.scalar(value, kind), len(table))])
+            table = table.set_column(at, name, pc.if_else(pa.array(own), other, table[name]))
+        return table
+
+    changed(path, change)
+
+
+def test_metadata_that_an_engine_acts_on_ends_no_report(tmp_path):
+    """DuckDB takes `geo` for GeoParquet, and refuses all files where it makes no sense."""
+    changed(sound(tmp_path)[0], lambda table: table, metadata={"geo": "{}"})
+    assert reporting.make(str(tmp_path)).machines == 3
+    ((packed,), left_over) = packing.pack(places.open_place(str(tmp_path)))
+    assert (packed.files, left_over) == (3, [])
+
+
+@pytest.mark.parametrize("ways", [1, 2])
+def test_what_only_the_engine_cannot_read_is_left_out_by_name(tmp_path, monkeypatch, ways):
+    """However many fail one after the other; each is read as the engine does, by itself."""
+    paths = [str(path) for path in sound(tmp_path, 4)]
+    bad = paths[:ways]
+    real = reporting.drop_damaged
+
+    def question(found, _):
+        if any(survey.file.path in bad for survey in found.surveys):
+            raise RuntimeError("an engine")
+        return [survey.file.path for survey in found.surveys]
+
+    def one_by_one(found):
+        (one, *_) = [path for path in bad if os.path.getsize(path) > 9]
+        with open(one, "w") as file:
+            file.write("PAR1")
+        return real(found)
+
+    monkeypatch.setattr(reporting, "drop_damaged", one_by_one)
+    assert sorted(reporting.ask(question, str(tmp_path))) == sorted(paths[ways:])
+
+
+def test_what_arrow_reads_and_duckdb_does_not_is_damaged(tmp_path, monkeypatch):
+    sound(tmp_path)
+    found = look(tmp_path)
+    monkeypatch.setattr(catalogue, "limited", lambda call, size, *arguments: call(*arguments))
+
+    def refusing(**_):
+        raise duckdb.InvalidInputException("it makes no sense")
+
+    monkeypatch.setattr(catalogue, "duck", refusing)
+    assert reporting.drop_damaged(found)
+    assert left(found) == [("damaged", "it makes no sense")] * 3
+
+
+@pytest.mark.parametrize(
+    "name", ["pages_distinct", "pages_distinct_low", "pool_zstd_high", "melded_lz4", "pool_zword"]
+)
+def test_estimates_that_are_missing_are_left_out(tmp_path, name):
+    said_in(sound(tmp_path)[0], "owner", **{name: None})
+    ((reason, why),) = left(look(tmp_path))
+    assert reason == "values" and name in why
+
+
+@pytest.mark.parametrize("name", ["", "zmeld_file", "ZMELD_FILE"])
+def test_a_column_of_packs_own_stops_no_pack(tmp_path, capsys, name):
+    path, *_ = sound(tmp_path)
+    changed(path, lambda table: table.append_column(name, pa.nulls(len(table), pa.int64())))
+    assert cli.main(["pack", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    assert "Packed 2 files" in out and f"{path.name}: columns" in err
+
+
+def test_a_day_that_cannot_be_packed_stops_no_other(tmp_path, capsys, monkeypatch):
+    sound(tmp_path)
+    for at in range(2):
+        facts = {"uptime_seconds": 90_000.0}
+        write(tmp_path, machine(f"sound{at}", time=NOON + timedelta(days=1), facts=facts))
+    real = packing.unite
+
+    def unite(sources, target, extras):
+        if NOON.strftime("%Y-%m-%d") in str(target):
+            raise duckdb.BinderException("no such column")
+        return real(sources, target, extras)
+
+    monkeypatch.setattr(packing, "unite", unite)
+    assert cli.main(["pack", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    assert "Packed 2 files of 1 day." in out and "date=2026-03-14: damaged" in err
+
+
+def test_what_would_keep_a_day_unpacked_is_named(tmp_path, capsys):
+    paths = sorted(sound(tmp_path, 5))
+    for path, name in zip(paths, ("foo", "FOO"), strict=False):
+        changed(path, lambda t, name=name: t.append_column(name, pa.nulls(len(t), pa.int64())))
+    said_in(paths[2], "owner", record="other")
+    assert cli.main(["pack", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    assert "Packed 3 files" in out
+    assert f"{paths[1].name}: columns: another type or spelling" in err
+    assert f"{paths[2].name}" in err and "unknown record: other" in err
+
+
+def test_holes_do_not_make_a_file_larger(tmp_path):
+    path = sound(tmp_path)[0]
+    data = path.read_bytes()
+    with open(path, "r+b") as file:
+        file.truncate(1 << 40)
+        file.seek((1 << 40) - 4)
+        file.write(b"PAR1")
+    assert path.stat().st_blocks * 512 < 1 << 20
+    ((reason, why),) = left(look(tmp_path))
+    assert reason == "values" and "on the disk" in why
+    path.write_bytes(data)
+    assert look(tmp_path).left_out == []
+
+
+def test_texts_that_stand_in_many_rows_are_handed_over_once(tmp_path):
+    bad = machine("bad")
+    row = table_of(bad).slice(0, 1).to_pylist()[0] | {"rows": 65, "host": "h" * 4000}
+    rows = []
+    for at in range(200):
+        own = {"survey": f"{at:032x}", "machine": f"{at:032x}"}
+        rows.append(row | own)
+        common = {"schema": schema.SCHEMA, "time": bad.time, "record": "label"}
+        label = common | own | {"label_value": "v" * 4000}
+        rows += [label | {"label_name": f"{name}" * 100} for name in range(64)]
+    path = write(tmp_path, bad)
+    table = pa.Table.from_pylist(rows, schema=schema.ARROW)
+    padding = pa.array([os.urandom(16).hex() for _ in range(len(table))])
+    pq.write_table(table.append_column("padding", padding), path, compression="zstd")
+    place = places.open_place(str(tmp_path))
+    found = catalogue._look(place, place.listed()[0][0])
+    assert len(found.surveys) == 200
+    assert len(pickle.dumps(found)) < 8 * path.stat().st_size
+
+
+def test_a_file_that_becomes_a_pipe_is_not_waited_for(tmp_path):
+    path = sound(tmp_path)[0]
+    place = places.open_place(str(tmp_path))
+    stored = place.listed()[0]
+    path.unlink()
+    os.mkfifo(path)
+    flaws = [catalogue.look(place, one) for one in stored]
+    assert [one.reason.value for one in flaws if isinstance(one, catalogue.LeftOut)] == [
+        "unreadable"
+    ]
+    assert look(tmp_path).files_seen == 2
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"bytes_zstd": 2**40},
+        {"squares_lz4": 2**47},
+        {"count": 2**30},
+        {"count": None},
+        {"object_class": None},
+        {"bytes_zword": None},
+    ],
+)
+def test_classes_of_sizes_take_no_more_than_their_pages(tmp_path, said):
+    """One such row would take all pools with melding for nothing."""
+    paths = [
+        write(tmp_path, Machine(f"m{at}", [Owner("x", program(f"p{at}", 400, 100))]))
+        for at in range(3)
+    ]
+    assert look(tmp_path).left_out == []
+    said_in(paths[0], "size", **said)
+    found = look(tmp_path)
+    assert [reason for reason, _ in left(found)] == ["values"]
+
+
+def test_a_content_that_an_owner_lists_very_often_is_there_once(tmp_path):
+    """It would divide by the pairs of one workload with itself, and be worth all of a pool."""
+    shared = program("x", 2000, 600)
+    owners = [Owner(name, shared) for name in ("a", "b")]
+    before = reporting.make(str(write(tmp_path / "one", Machine("m", owners)).parents[2]))
+    whose = Machine("m", owners)
+    rows = table_of(whose).to_pylist()
+    rows += [row for row in rows if row["record"] == "content"] * 20
+    of_rows(tmp_path / "two", whose, rows)
+    after = reporting.make(str(tmp_path / "two"))
+    for one, other in zip(before.fleet.setups, after.fleet.setups, strict=True):
+        assert other.takes.value >= 0.4 * one.takes.value
+    pairs = reporting.make_affinity(str(tmp_path / "two")).pairs
+    assert {(pair.group, pair.other) for pair in pairs} >= {("a", "b")}
+    assert all(pair.saves.value <= 2600 * 4096 for pair in pairs)

@@ -54,8 +54,6 @@ def configure(kind: Kind, page_size: int) -> Configuration:
         why = f"only {units.size(measured)} of pages were read: nothing follows from them"
         return _nothing(kind, why)
     plain = [s for s in kind.setups if not s.melded and s.codec in FASTEST_FIRST]
-    if not plain:
-        return _nothing(kind, "no codec of zram was measured on all of its machines")
     best = max(plain, key=lambda setup: setup.gains.value)
     if best.takes.value > measured * (1.0 - GAIN_MIN):
         why = f"the best codec, {best.codec}, saves less than {units.percent(GAIN_MIN)}"
@@ -63,11 +61,10 @@ def configure(kind: Kind, page_size: int) -> Configuration:
     near = [s for s in plain if s.gains.value >= NEARLY * best.gains.value]
     chosen = min(near, key=lambda setup: FASTEST_FIRST.index(setup.codec))
     reasons = [_why_codec(chosen, best, measured)]
-    melded = kind.setup(chosen.codec, True)
-    melds = melded is not None and _pays(chosen, melded)
+    melded = next(s for s in kind.setups if s.melded and s.codec == chosen.codec)
+    melds = _pays(chosen, melded)
     reasons.append(_why_meld(chosen, melded, melds))
-    setup = melded if melds and melded is not None else chosen
-    return _written(kind, setup, melds, reasons, page_size)
+    return _written(kind, melded if melds else chosen, melds, reasons, page_size)
 
 
 def _why_codec(chosen: Setup, best: Setup, measured: float) -> str:
@@ -87,9 +84,7 @@ def _pays(plain: Setup, melded: Setup) -> bool:
     return _saved(plain, melded) >= WORTH and melded.takes.high < plain.takes.low
 
 
-def _why_meld(plain: Setup, melded: Setup | None, melds: bool) -> str:
-    if melded is None:
-        return "melding: not measured on all of its machines"
+def _why_meld(plain: Setup, melded: Setup, melds: bool) -> str:
     share = max(_saved(plain, melded), 0.0)
     saved = f"it saves {units.percent(share)} of the pool"
     if not melds and share >= WORTH:

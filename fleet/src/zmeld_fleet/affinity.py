@@ -18,6 +18,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -47,11 +48,7 @@ def _deployment(row: dict[str, Any]) -> str | None:
 
 
 GROUPINGS: dict[str, Callable[[dict[str, Any]], str | None]] = {
-    "name": lambda row: row["name"],
-    "kind": lambda row: row["kind"],
-    "owner": lambda row: row["owner"],
-    "namespace": lambda row: row["namespace"],
-    "image": lambda row: row["image"],
+    **{name: itemgetter(name) for name in ("name", "kind", "owner", "namespace", "image")},
     "deployment": _deployment,
 }
 """What workloads can be grouped by; who has no such name is in no group."""
@@ -193,7 +190,9 @@ def _pairs(found: Affinity, bounds: list[int], tallies: list[dict[str, Any]]) ->
 def _pair(found: Affinity, at: int, other: int, share: float, rows: list[tuple[int, int]]) -> Pair:
     one, two = found.groups[at], found.groups[other]
     smaller = min(one.workload_bytes, two.workload_bytes)
-    most = one.workloads * (two.workloads if at != other else one.workloads - 1)
+    # What an owner lists twice counts once: nobody holds a content more often than all do.
+    most = max(one.workloads * (two.workloads if at != other else one.workloads - 1), 1)
+    rows = [(min(holders, most), times) for holders, times in rows]
     contents = float(sum(times for _, times in rows))
     weights = math.fsum(holders / most * times for holders, times in rows)
     squares = math.fsum((holders / most) ** 2 * times for holders, times in rows)

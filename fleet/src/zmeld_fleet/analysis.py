@@ -71,12 +71,6 @@ class Kind:
     compressed_swap: int
     oldest: str
     newest: str
-    """Machines that have some already."""
-
-    def setup(self, codec: str, melded: bool) -> Setup | None:
-        """That set-up, where all machines measured it."""
-        found = (s for s in self.setups if s.codec == codec and s.melded == melded)
-        return next(found, None)
 
 
 @dataclass(frozen=True)
@@ -274,9 +268,8 @@ def limit_of(held: list[tuple[int, float]], contents_max: int) -> int:
 def _bounds(grouped: dict[str, list[Survey]], sums: Sums, contents_max: int) -> Bounds:
     held: dict[str, tuple[int, float]] = {}
     for survey in itertools.chain(*grouped.values()):
-        own = sums.get(survey.survey, {})
-        theta = own.get("theta")
-        held[survey.survey] = (THETA_ALL if theta is None else theta, own.get("distinct") or 0)
+        own = sums.get(survey.survey, {"theta": THETA_ALL, "pages_distinct": 0})
+        held[survey.survey] = own["theta"], own["pages_distinct"]
     limit = limit_of([*held.values()], contents_max)
     surveys = {survey: min(theta, limit) for survey, (theta, _) in held.items()}
     kinds = {name: min(surveys[survey.survey] for survey in own) for name, own in grouped.items()}
@@ -312,15 +305,14 @@ Sizes = dict[tuple[int, str], tuple[float, float]]
 
 def class_sizes(rows: list[dict[str, Any]]) -> Sizes:
     """The means of each class that surveys tell of."""
-    found: Sizes = {}
-    for row in rows:
-        if not row["count"]:
-            continue
-        for codec in CODECS:
-            bytes_, squares = int(row[f"bytes_{codec}"] or 0), int(row[f"squares_{codec}"] or 0)
-            mean = bytes_ / int(row["count"])
-            found[int(row["object_class"]), codec] = mean, squares / int(row["count"])
-    return found
+    return {
+        (int(row["object_class"]), codec): (
+            int(row[f"bytes_{codec}"]) / int(row["count"]),
+            int(row[f"squares_{codec}"]) / int(row["count"]),
+        )
+        for row in rows
+        for codec in CODECS
+    }
 
 
 def size_of(sizes: Sizes, at: int | None, codec: str, page_size: int) -> tuple[float, float]:
@@ -359,7 +351,8 @@ class Tallies:
         """
         summed = squares = 0.0
         for row in self.rows:
-            times, contents = tally.weight(row), int(row["contents"])
+            # A content that an owner lists twice is there once.
+            times, contents = min(tally.weight(row), tally.most), int(row["contents"])
             mean = square = 1.0
             if codec is not None and times:
                 mean, square = size_of(self.sizes, row["object_class"], codec, self.page_size)
@@ -367,14 +360,6 @@ class Tallies:
             squares += times * times * contents * square
         largest = tally.most * (1 if codec is None else self.page_size)
         return sampled_sum(summed, squares, float(largest), self.share)
-
-
-def _between_owners(row: dict[str, Any]) -> int:
-    return int(row["owners"]) - int(row["machines"])
-
-
-def _between_machines(row: dict[str, Any]) -> int:
-    return int(row["machines"]) - 1
 
 
 def _moment(time: datetime) -> str:
@@ -385,8 +370,9 @@ def _moment(time: datetime) -> str:
 def _kind(name: str, surveys: list[Survey], sums: Sums, tallies: Tallies) -> Kind:
     parts = [sums[s.survey] for s in surveys if s.survey in sums]
     contents = float(_content_pages(parts))
-    owners = Tally(_between_owners, sum(max(part["owners"] - 1, 0) for part in parts))
-    machines = Tally(_between_machines, max(len(parts) - 1, 0))
+    most = sum(max(part["owners"] - 1, 0) for part in parts)
+    owners = Tally(lambda row: int(row["owners"]) - int(row["machines"]), most)
+    machines = Tally(lambda row: int(row["machines"]) - 1, max(len(parts) - 1, 0))
     swaps = [survey.facts["compressed_swap"] for survey in surveys]
     return Kind(
         name=name,
@@ -422,7 +408,9 @@ def _content_pages(parts: list[dict[str, Any]]) -> int:
 
 def _within_owners(parts: list[dict[str, Any]]) -> Estimate:
     """Not clipped: a sum of what is, would say that there are duplicates where none are."""
-    distinct = around(float(_sum(parts, "distinct")), float(_sum(parts, "distinct_half")))
+    distinct = around(
+        float(_sum(parts, "pages_distinct")), float(_sum(parts, "pages_distinct_half"))
+    )
     return distinct.taken_from(float(_content_pages(parts)))
 
 
@@ -441,9 +429,7 @@ def setups(
     """
     whole = float(_sum(parts, "pages") * page_size)
     found = []
-    for codec in CODECS:
-        if _sum(parts, f"measured_{codec}") < _sum(parts, "owners") or not parts:
-            continue
+    for codec in CODECS if parts else ():
         half = math.sqrt(_sum(parts, f"pool_{codec}_squares")) * BLOCK
         plain = around(float(_sum(parts, f"pool_{codec}")), half).within(0.0, math.inf)
         found.append(_setup(codec, False, plain, whole))
@@ -468,17 +454,9 @@ def _days(catalogue: Catalogue, sums: Sums) -> list[Day]:
             by_date[survey.date].append(sums[survey.survey])
     days = []
     for date, parts in sorted(by_date.items()):
-        pages = _content_pages(parts)
-        share = _within_owners(parts).scaled(1.0 / max(pages, 1)).within(0.0, 1.0)
-        days.append(
-            Day(
-                date,
-                len(parts),
-                _sum(parts, "pages"),
-                share,
-                setups(parts, catalogue.page_size, None),
-            )
-        )
+        share = _within_owners(parts).scaled(1.0 / max(_content_pages(parts), 1)).within(0.0, 1.0)
+        own = setups(parts, catalogue.page_size, None)
+        days.append(Day(date, len(parts), _sum(parts, "pages"), share, own))
     return days
 
 
@@ -493,7 +471,7 @@ def _name(row: dict[str, Any], page_size: int) -> Name:
     half = float(row[f"melded_{codec}_half"] * BLOCK)
     whole = float(row["pages"] * page_size)
     takes = around(float(row[f"melded_{codec}"]), half).within(0.0, whole)
-    distinct = around(float(row["distinct"]), float(row["distinct_half"]))
+    distinct = around(float(row["pages_distinct"]), float(row["pages_distinct_half"]))
     twins = distinct.taken_from(float(contents)).scaled(1.0 / max(contents, 1))
     return Name(
         kind=row["owner_kind"] or "–",
@@ -573,22 +551,15 @@ def _measures(shared: list[dict[str, Any]], bounds: Bounds, page_size: int) -> d
 
     def duplicates(survey: Survey, part: dict[str, Any]) -> Value | None:
         contents = _content_pages([part])
-        if not contents or part["distinct"] is None:
+        if not contents:
             return None
-        inside = contents - part["distinct"] + between[survey.survey]
-        own = (part["distinct_squares"] or 0) / Z**2
+        inside = contents - part["pages_distinct"] + between[survey.survey]
+        own = part["pages_distinct_squares"] / Z**2
         return inside / contents, math.sqrt(own + variance[survey.survey]) / contents
 
-    def swapped(survey: Survey, _: dict[str, Any]) -> Value | None:
-        used, ram = survey.facts["swap_used_bytes"], survey.facts["ram_bytes"]
-        return None if used is None or not ram else (used / ram, 0.0)
-
-    def zero(_: Survey, part: dict[str, Any]) -> Value | None:
-        return ((part["pages_zero"] or 0) / part["pages"], 0.0) if part["pages"] else None
-
-    def read(survey: Survey, part: dict[str, Any]) -> Value | None:
+    def of_ram(survey: Survey, value: float | None) -> Value | None:
         ram = survey.facts["ram_bytes"]
-        return (part["pages"] * page_size / ram, 0.0) if ram and part["pages"] else None
+        return None if value is None or not ram else (value / ram, 0.0)
 
     def stalled(survey: Survey, _: dict[str, Any]) -> Value | None:
         percent = survey.facts["memory_some_avg300"]
@@ -597,8 +568,8 @@ def _measures(shared: list[dict[str, Any]], bounds: Bounds, page_size: int) -> d
     return {
         "ratio with zstd": ratio,
         "duplicate pages": duplicates,
-        "swap used, of RAM": swapped,
-        "zero pages": zero,
-        "pages read, of RAM": read,
+        "swap used, of RAM": lambda survey, _: of_ram(survey, survey.facts["swap_used_bytes"]),
+        "zero pages": lambda _, p: (p["pages_zero"] / p["pages"], 0.0) if p["pages"] else None,
+        "pages read, of RAM": lambda survey, p: of_ram(survey, p["pages"] * page_size or None),
         "stalled for memory": stalled,
     }

@@ -11,12 +11,14 @@ import errno
 import itertools
 import os
 import re
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -26,7 +28,7 @@ from zmeld_fleet.limited import each, limited
 from zmeld_fleet.places import Place, StoredFile
 from zmeld_fleet.validity import FlawError, Reason
 from zmeld_fleet.words import inert, listed, plural
-from zmeld_fleet.writing import MAGIC, digest_of
+from zmeld_fleet.writing import MAGIC, TEXTS, digest_of
 
 ENCRYPTED = b"PARE"
 CLOCK_TOLERANCE = timedelta(minutes=15)
@@ -36,6 +38,10 @@ BOOT_TOLERANCE_S = 300.0
 SKETCH_FACTOR = 4
 EXTRAS_MAX = 256
 """Columns beyond the format: they are carried into packs."""
+FILE = "zmeld_file"
+"""A column that `pack` adds, for the path of a row's file."""
+ENGINE_MIB = 512
+"""What DuckDB may use of memory before it writes to disk."""
 UTC = ("UTC", "Etc/UTC", "+00:00")
 """What writers call it."""
 SYNTHETIC = "zmeld.synthetic"
@@ -85,7 +91,7 @@ class FileContents:
     """What one file says of itself."""
 
     file: StoredFile
-    extras: frozenset[str]
+    extras: dict[str, pa.DataType]
     """Columns that the format of this package does not have."""
     surveys: list[Survey]
 
@@ -108,12 +114,8 @@ class Catalogue:
     @property
     def current(self) -> list[Survey]:
         """The latest of each machine."""
-        latest: dict[str, Survey] = {}
-        for survey in self.surveys:
-            known = latest.get(survey.machine)
-            if known is None or _age(survey) > _age(known):
-                latest[survey.machine] = survey
-        return sorted(latest.values(), key=lambda survey: survey.machine)
+        latest = {survey.machine: survey for survey in sorted(self.surveys, key=_age)}
+        return [latest[machine] for machine in sorted(latest)]
 
     def leave(self, survey: Survey, reason: Reason, why: str) -> None:
         """A survey does not count."""
@@ -171,12 +173,10 @@ def read(
     found = catalogue.sift(_once(catalogue, found), _incomplete)
     catalogue.key_id = key_id or _usual(survey.facts["key_id"] for survey in found)
     why = "its key is {0}, counted are those with {1}"
-    found = catalogue.sift(found, _all_with("key_id", catalogue.key_id, Reason.KEY, why))
-    catalogue.page_size = _usual(survey.facts["page_size"] for survey in found) or 4096
+    keyed = catalogue.sift(found, _all_with("key_id", catalogue.key_id, Reason.KEY, why))
+    catalogue.page_size = page = _usual(survey.facts["page_size"] for survey in keyed) or 4096
     why = "its pages have {0} bytes, counted are those with {1}"
-    found = catalogue.sift(
-        found, _all_with("page_size", catalogue.page_size, Reason.PAGE_SIZE, why)
-    )
+    found = catalogue.sift(keyed, _all_with("page_size", page, Reason.PAGE_SIZE, why))
     found = catalogue.sift(found, _alike(found))
     found = catalogue.sift(found, lambda survey: _clock_flaw(survey, now))
     found = _one_a_day(catalogue, _steady(catalogue, found))
@@ -222,52 +222,55 @@ def look(place: Place, stored: StoredFile) -> FileContents | LeftOut:
         return LeftOut(inert(stored.path), None, Reason.UNREADABLE, inert(_refusal(error)))
     try:
         with opened as file:
-            _check_magic(file)
+            _check_magic(file, stored.size)
         return limited(_look, stored.size, place, stored)
-    except Exception as error:
-        return _flawed(stored, error)
-
-
-def _look(place: Place, stored: StoredFile) -> FileContents | LeftOut:
-    try:
-        with place.open(stored.path) as file:
-            parquet = _opened(file)
-            names = parquet.schema_arrow.names
-            _check_version(parquet)
-            _check_columns(parquet.schema_arrow)
-            _check_digest(parquet.metadata, file)
-            surveys = _surveys(stored, _facts(parquet, stored.size))
-            said = sum(survey.facts["rows"] or 0 for survey in surveys)
-            rows = parquet.metadata.num_rows
-            if said != rows:
-                has = plural(rows, "row", "rows")
-                raise FlawError(f"it has {has} and says {said}", Reason.ROWS)
-    except MemoryError:
-        raise
     except Exception as error:  # Whatever is wrong with it, the other files count.
         return _flawed(stored, error)
-    return FileContents(stored, frozenset(names) - schema.COLUMNS.keys(), surveys)
+
+
+def _look(place: Place, stored: StoredFile) -> FileContents:
+    with place.open(stored.path) as file:
+        parquet = _opened(file)
+        _check_version(parquet)
+        _check_columns(parquet.schema_arrow)
+        _check_digest(parquet.metadata, file)
+        surveys = _surveys(stored, _facts(parquet, stored.size))
+        said = sum(survey.facts["rows"] or 0 for survey in surveys)
+        rows = parquet.metadata.num_rows
+        if said != rows:
+            raise FlawError(f"{plural(rows, 'row', 'rows')}, and it says {said}", Reason.ROWS)
+    extras = {one.name: one.type for one in parquet.schema_arrow if one.name not in schema.COLUMNS}
+    return FileContents(stored, extras, surveys)
 
 
 def verify(place: Place, stored: StoredFile) -> LeftOut | None:
     """Reads all of a file, and believes no footer: for when an engine could not."""
     try:
-        return limited(_verify, stored.size, place, stored)
-    except MemoryError as error:
-        return _flawed(stored, error)
-
-
-def _verify(place: Place, stored: StoredFile) -> LeftOut | None:
-    try:
-        with place.open(stored.path) as file:
-            parquet = pq.ParquetFile(file)
-            for at in range(parquet.num_row_groups):
-                validity.check_size(parquet.metadata.row_group(at), validity.CONTENT_ROWS_MAX)
-                parquet.read_row_group(at, use_threads=False).validate(full=True)
-            _facts(_opened(file), stored.size, believe=False)
-    except (FlawError, pa.ArrowException, OSError, ValueError, EOFError) as error:
+        limited(_verify, stored.size, place, stored)
+    except Exception as error:
         return _flawed(stored, error)
     return None
+
+
+def _verify(place: Place, stored: StoredFile) -> None:
+    with place.open(stored.path) as file:
+        parquet = pq.ParquetFile(file)
+        for at in range(parquet.num_row_groups):
+            validity.check_size(parquet.metadata.row_group(at), validity.CONTENT_ROWS_MAX)
+            parquet.read_row_group(at, use_threads=False).validate(full=True)
+        _facts(_opened(file), stored.size, believe=False)
+    with place.on_disk([stored.path]) as there, duck(threads=1) as engine:
+        rows = engine.read_parquet(there, hive_partitioning=False)
+        rows.aggregate("max(hash(COLUMNS(*)))").fetchall()
+
+
+def duck(**settings: Any) -> duckdb.DuckDBPyConnection:
+    """DuckDB, which no file makes load or convert anything beyond Parquet."""
+    settings |= {"memory_limit": f"{ENGINE_MIB}MiB", "preserve_insertion_order": False}
+    engine = duckdb.connect(config=settings)
+    for name in ("enable_geoparquet_conversion", "autoinstall_known_extensions"):
+        engine.execute(f"SET {name} = false")
+    return engine
 
 
 def _flawed(stored: StoredFile, error: Exception) -> LeftOut:
@@ -290,12 +293,14 @@ def _opened(file: pa.NativeFile) -> pq.ParquetFile:
         for leaf in (metadata.schema.column(at) for at in range(metadata.num_columns))
         if leaf.physical_type == "BYTE_ARRAY"
     }
-    texts = [name for name in _TEXTS if name in there]
+    texts = [name for name in TEXTS if name in there]
     return pq.ParquetFile(file, metadata=metadata, read_dictionary=texts)
 
 
-def _check_magic(file: pa.NativeFile) -> None:
+def _check_magic(file: pa.NativeFile, most: int) -> None:
     size = file.size()
+    if size > most:
+        raise FlawError(f"it has {size} bytes, and {most} on the disk or when it was found")
     if size < 12:
         said = plural(size, "byte is", "bytes are")
         raise FlawError(f"{said} no Parquet file", Reason.TRUNCATED)
@@ -348,7 +353,7 @@ def _check_schema(table: pa.Table) -> None:
 
 
 def _check_columns(there: pa.Schema) -> None:
-    known = {name.lower() for name in schema.COLUMNS}
+    known = {FILE, ""} | {name.lower() for name in schema.COLUMNS}
     extras = [name for name in there.names if name not in schema.COLUMNS]
     alike = [name for name in extras if name.lower() in known]
     lowered = Counter(name.lower() for name in there.names)
@@ -357,7 +362,7 @@ def _check_columns(there: pa.Schema) -> None:
     why = None
     if alike:
         # Engines that do not tell capitals from others would read one for the other.
-        why = f"two columns of one name: {listed(alike, 5)}"
+        why = f"columns whose names stand for others: {listed(map(repr, alike), 5)}"
     elif len(extras) > EXTRAS_MAX:
         why = f"{len(extras)} columns that are unknown, {EXTRAS_MAX} are the most"
     elif missing:
@@ -380,9 +385,6 @@ def _fits(there: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(there == wanted)
 
 
-_TEXTS = [name for name, kind in schema.COLUMNS.items() if pa.types.is_string(kind)]
-
-
 def _facts(parquet: pq.ParquetFile, size: int, believe: bool = True) -> pa.Table:
     """The rows about machines, labels, owners and sizes, if all rows can be true.
 
@@ -391,10 +393,9 @@ def _facts(parquet: pq.ParquetFile, size: int, believe: bool = True) -> pa.Table
     """
     metadata = parquet.metadata
     groups = range(metadata.num_row_groups)
-    validity.check_rows(sum(metadata.row_group(at).num_rows for at in groups), size)
-    names = [
-        name for name in schema.COLUMNS if name not in schema.CONTENT_COLUMNS or name == "count"
-    ]
+    rows = sum(metadata.row_group(at).num_rows for at in groups)
+    validity.check_count("rows", rows, validity.ROW_BYTES, size)
+    names = [name for name in schema.COLUMNS if not name.startswith("hash_")]
     leaves = {metadata.schema.column(at).path: at for at in range(metadata.num_columns)}
     found = [parquet.schema_arrow.empty_table().select(names)]
     contents = []
@@ -409,35 +410,41 @@ def _facts(parquet: pq.ParquetFile, size: int, believe: bool = True) -> pa.Table
         if has_more or not believe:
             table = parquet.read_row_group(at, columns=names, use_threads=False)
             _check_schema(table)
-            table = table.filter(pc.not_equal(table["record"].cast(pa.string()), schema.CONTENT))
+            records = table["record"].cast(pa.string())
+            if strange := {*pc.unique(records).to_pylist()} - set(schema.RECORDS) - {None}:
+                raise FlawError(f"rows of an unknown record: {listed(strange, 5)}")
+            table = table.filter(pc.not_equal(records, schema.CONTENT))
             validity.check_values(table)
             found.append(table)
-            validity.check_facts(sum(map(len, found)), size)
-    facts = pa.concat_tables(found)
-    machines = validity.rows_about(facts, schema.MACHINE)
+            facts = sum(map(len, found))
+            validity.check_count("rows without contents", facts, validity.FACT_BYTES, size)
+    about = pa.concat_tables(found)
+    machines = validity.rows_about(about, schema.MACHINE)
     surveys = machines["survey"].to_pylist()
     validity.check_machines(surveys, size)
-    validity.check_labels(validity.rows_about(facts, schema.LABEL), len(surveys))
-    validity.check_owners(validity.rows_about(facts, schema.OWNER), machines)
-    page = max((size or 0 for size in machines["page_size"].to_pylist()), default=0)
-    if page:
+    validity.check_labels(validity.rows_about(about, schema.LABEL), len(surveys))
+    only = surveys[0] if len(surveys) == 1 else None
+    if surveys:
+        validity.check_owners(validity.rows_about(about, schema.OWNER), machines)
+        validity.check_sizes(validity.rows_about(about, schema.SIZE), machines)
         for at in contents:
-            validity.check_contents(
-                parquet, at, page, surveys[0] if len(surveys) == 1 else None, believe
-            )
-    return facts
+            validity.check_contents(parquet, at, only, believe)
+    return about
 
 
 def _surveys(stored: StoredFile, facts: pa.Table) -> list[Survey]:
     labels: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for row in validity.rows_about(facts, schema.LABEL).to_pylist():
-        labels[row["survey"]].append((row["label_name"], row["label_value"]))
+        named = sys.intern(row["label_name"]), sys.intern(row["label_value"])
+        labels[row["survey"]].append(named)
     found = []
     for row in validity.rows_about(facts, schema.MACHINE).to_pylist():
         name, own = row["survey"], labels[row["survey"]]
         if None in (row["rows"], row["key_id"], row["page_size"]):
             raise FlawError(f"survey {name} lacks rows, key or size of pages")
-        said = {key: row[key] for key in schema.MACHINE_COLUMNS}
+        # A text that stands in many rows is one, and is handed over once.
+        facts_of = ((key, row[key]) for key in schema.MACHINE_COLUMNS)
+        said = {key: sys.intern(one) if isinstance(one, str) else one for key, one in facts_of}
         counts = Counter(label for label, _ in own)
         doubled = tuple(sorted(label for label, count in counts.items() if count > 1))
         found.append(Survey(name, row["machine"], row["time"], stored, said, dict(own), doubled))

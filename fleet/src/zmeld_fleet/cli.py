@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from zmeld_fleet import __version__
+from zmeld_fleet import __version__, limited
 from zmeld_fleet.words import GROUPINGS, FleetError, inert, plural
 
 T = TypeVar("T")
@@ -39,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(plan.run(plan))
     except KeyboardInterrupt:
+        limited.stop(INTERRUPTED)
         return INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -244,8 +245,10 @@ def _synth(plan: argparse.Namespace) -> int:
 
     found = catalogue.read(places.open_place(plan.place), plan.key_id, since=plan.since)
     reporting.drop_damaged(found)
-    _tell_left_out(found.left_out)
-    made = synthesis.make(found, plan.target, plan.machines, plan.seed, plan.sketch)
+    try:
+        made = synthesis.make(found, plan.target, plan.machines, plan.seed, plan.sketch)
+    finally:
+        _tell_left_out(found.left_out)
     share = f"{100 * made.common:.0f} % of contents are common"
     machines = plural(made.machines, "machine", "machines")
     templates = plural(made.templates, "real survey", "real surveys")

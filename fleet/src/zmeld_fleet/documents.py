@@ -236,12 +236,16 @@ def _gained(setup: Setup, whole: int) -> Estimate:
 
 
 def _bars(kinds: list[Kind], report: Report) -> Bars:
-    series = {}
-    for codec, melded in (("lz4", False), ("zstd", False), ("zstd", True), ("zword", True)):
-        found = [(kind.setup(codec, melded), kind.pages * report.page_size) for kind in kinds]
-        series[f"{codec}, melded" if melded else codec] = [
-            _gained(setup, whole) if setup else exact(0.0) for setup, whole in found
+    gained = [
+        {(s.codec, s.melded): _gained(s, kind.pages * report.page_size) for s in kind.setups}
+        for kind in kinds
+    ]
+    series = {
+        f"{codec}, melded" if melded else codec: [
+            own.get((codec, melded), exact(0.0)) for own in gained
         ]
+        for codec, melded in (("lz4", False), ("zstd", False), ("zstd", True), ("zword", True))
+    }
     caption = "What is gained of the pages, with 95 % intervals"
     return Bars(caption, "gained, of the pages", [kind.name for kind in kinds], series)
 

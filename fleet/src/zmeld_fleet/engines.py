@@ -13,11 +13,9 @@ import ibis
 import ibis.expr.types as ir
 import pyarrow as pa
 
+from zmeld_fleet.catalogue import duck
 from zmeld_fleet.schema import ARROW
 from zmeld_fleet.words import FleetError
-
-MEMORY_MIB = 512
-"""What DuckDB may use of memory before it writes to disk."""
 
 
 class EngineError(FleetError):
@@ -56,10 +54,8 @@ class DuckDB(Engine):
     name = "duckdb"
 
     def __init__(self, threads: int | None = None) -> None:
-        settings: dict[str, Any] = {"memory_limit": f"{MEMORY_MIB}MiB"}
-        if threads is not None:
-            settings["threads"] = threads
-        self._connection = ibis.duckdb.connect(**settings, preserve_insertion_order=False)
+        settings = {} if threads is None else {"threads": threads}
+        self._connection = ibis.duckdb.from_connection(duck(**settings))
 
     def read(self, paths: list[str]) -> ir.Table:
         """The rows of these files."""

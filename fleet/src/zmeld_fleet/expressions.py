@@ -25,11 +25,15 @@ def _whole(column: ir.Value) -> ir.Value:
     return (column + 0.5).floor().cast("int64")
 
 
-def _half(table: ir.Table, name: str, unit: int = 1) -> ir.Value:
+def _half(table: ir.Table, name: str, unit: int) -> ir.Value:
     return _whole((table[f"{name}_high"] - table[f"{name}_low"]) / (2.0 * unit))
 
 
 _COUNTS = ("pages", "pages_zero", "pages_same", "pages_swapped")
+_ESTIMATES = {"pages_distinct": 1} | {
+    f"{of}_{codec}": BLOCK for codec in CODECS for of in ("pool", "melded")
+}
+_MELDED = [name for name in _ESTIMATES if not name.startswith("pool")]
 
 
 def united(parts: list[ir.Table]) -> ir.Table:
@@ -40,34 +44,22 @@ def united(parts: list[ir.Table]) -> ir.Table:
     return ibis.union(*(part.select(names) for part in parts))
 
 
+def _sums(table: ir.Table, name: str, unit: int) -> dict[str, ir.Scalar]:
+    """Of estimates the values, and half the widths of their intervals."""
+    return {name: _whole(table[name]).sum(), f"{name}_half": _half(table, name, unit).sum()}
+
+
 def owner_sums(table: ir.Table) -> ir.Table:
     """A row for each survey: sums over its owners."""
     owners = table.filter(table.record == OWNER)
-    half = _half(owners, "pages_distinct")
-    sums = {
-        "owners": owners.count(),
-        "theta": owners.theta.min(),
-        "distinct": _whole(owners.pages_distinct).sum(),
-        "distinct_half": half.sum(),
-        "distinct_squares": (half * half).sum(),
-    }
-    for name in _COUNTS:
-        sums[name] = owners[name].sum()
-    for codec in CODECS:
-        sums.update(_codec_sums(owners, codec))
+    sums = {"owners": owners.count(), "theta": owners.theta.min()}
+    sums |= {name: owners[name].sum() for name in _COUNTS}
+    for name, unit in _ESTIMATES.items():
+        sums |= _sums(owners, name, unit)
+        if not name.startswith("melded"):
+            half = _half(owners, name, unit)
+            sums[f"{name}_squares"] = (half * half).sum()
     return owners.group_by("survey").agg(**sums)
-
-
-def _codec_sums(owners: ir.Table, codec: str) -> dict[str, ir.Scalar]:
-    pool = owners[f"pool_{codec}"]
-    half = _half(owners, f"pool_{codec}", BLOCK)
-    return {
-        f"measured_{codec}": pool.count(),
-        f"pool_{codec}": _whole(pool).sum(),
-        f"pool_{codec}_squares": (half * half).sum(),
-        f"melded_{codec}": _whole(owners[f"melded_{codec}"]).sum(),
-        f"melded_{codec}_half": _half(owners, f"melded_{codec}", BLOCK).sum(),
-    }
 
 
 def owners_by_name(table: ir.Table, chosen: ir.Table, most: int) -> ir.Table:
@@ -75,8 +67,7 @@ def owners_by_name(table: ir.Table, chosen: ir.Table, most: int) -> ir.Table:
     owners = table.filter(table.record == OWNER)
     named = owners.join(chosen, "survey").select(
         *("survey", "name", "pages", "pages_zero", "pages_same"),
-        *(f"pages_distinct{end}" for end in ("", "_low", "_high")),
-        *(f"melded_{codec}{end}" for codec in CODECS for end in ("", "_low", "_high")),
+        *(f"{name}{end}" for name in _MELDED for end in ("", "_low", "_high")),
         owner_kind=owners["kind"],
     )
     sums = {
@@ -85,13 +76,9 @@ def owners_by_name(table: ir.Table, chosen: ir.Table, most: int) -> ir.Table:
         "pages": named.pages.sum(),
         "pages_zero": named.pages_zero.sum(),
         "pages_same": named.pages_same.sum(),
-        "distinct": _whole(named.pages_distinct).sum(),
-        "distinct_half": _half(named, "pages_distinct").sum(),
     }
-    for codec in CODECS:
-        melded = f"melded_{codec}"
-        sums[melded] = _whole(named[melded]).sum()
-        sums[f"{melded}_half"] = _half(named, melded, BLOCK).sum()
+    for name in _MELDED:
+        sums |= _sums(named, name, _ESTIMATES[name])
     found = named.group_by("owner_kind", "name").agg(**sums)
     order = [ibis.desc("pages"), ibis.asc("owner_kind"), ibis.asc("name")]
     return found.order_by(order).limit(most)

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 MEMORY_MIB = 1024
-"""What a call may take, and once more the bytes of its file."""
+"""What a call may take, and once more the bytes of its file, up to as much again."""
 READERS = 4
 
 _readers = ThreadPoolExecutor(READERS)
@@ -46,7 +46,7 @@ def limited(call: Callable[..., T], size: int, *arguments: Any) -> T:
         _own.process.start()
         there.close()
     try:
-        _own.pipe.send((call, (MEMORY_MIB << 20) + size, arguments))
+        _own.pipe.send((call, (MEMORY_MIB << 20) + min(size, MEMORY_MIB << 20), arguments))
         result: T | Exception = _own.pipe.recv()
     except (EOFError, ConnectionError):
         _own.process.join()
@@ -57,6 +57,16 @@ def limited(call: Callable[..., T], size: int, *arguments: Any) -> T:
     if isinstance(result, Exception):
         raise result
     return result
+
+
+def stop(code: int) -> None:
+    """Ends the calls that run; what does not let itself be ended is left behind."""
+    _readers.shutdown(wait=False, cancel_futures=True)
+    for process in multiprocessing.active_children():
+        process.kill()
+    deadline = threading.Timer(5.0, os._exit, (code,))
+    deadline.daemon = True
+    deadline.start()
 
 
 def _serve(pipe: Connection) -> None:

@@ -31,7 +31,6 @@ WHERE = {
 KINDS_MAX = 100
 """Kinds that have gauges: each is some 45 series, and a report by node has as many as nodes."""
 
-
 STANDOUTS_MAX = 500
 """Machines that stand out and have a gauge: those that do most."""
 

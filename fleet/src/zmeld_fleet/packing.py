@@ -25,24 +25,18 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from zmeld_fleet import schema
+from zmeld_fleet import catalogue, schema
 from zmeld_fleet.catalogue import FileContents, LeftOut, first_day, look, unlisted, verify
 from zmeld_fleet.places import Place, PlaceError, StoredFile
 from zmeld_fleet.validity import Reason
 from zmeld_fleet.words import inert
 from zmeld_fleet.writing import GROUP_ROWS, complete, sync_folder, whole_file
 
-MEMORY_MIB = 512
-"""What sorting may use of memory before it writes to disk."""
-
-_FILE = "zmeld_file"
-"""A column for the path of a row's file."""
+FILE = catalogue.FILE
 _CONTENT_COLUMNS = (
     *("schema", "record", "machine", "survey", "time", "owner"),
     *schema.CONTENT_COLUMNS,
@@ -73,7 +67,14 @@ def pack(place: Place, least: int = 2) -> tuple[list[Packed], list[LeftOut]]:
         for found in days.values():
             _refuse_link(Path(found[0].path).parent)
         for date, files in sorted(days.items()):
-            done, flaws = _pack_day(place, date, files, least)
+            try:
+                done, flaws = _pack_day(place, date, files, least)
+            except duckdb.IOException:
+                raise  # The disk may be full.
+            except (duckdb.Error, pa.ArrowException) as error:
+                why = f"its files cannot be united, and stay as they are: {inert(error)}"
+                folder = inert(Path(files[0].path).parent)
+                done, flaws = [], [LeftOut(folder, None, Reason.DAMAGED, why)]
             packed += done
             left += flaws
     return packed, left
@@ -88,7 +89,7 @@ def expire(place: Place, days: int, now: datetime | None = None) -> list[tuple[s
     first = first_day(days, now)
     expired: dict[str, list[StoredFile]] = defaultdict(list)
     with _alone(place):
-        for stored in place.surveys():
+        for stored in place.listed()[0]:
             if stored.is_named_well and first is not None and stored.date < first:
                 expired[stored.date].append(stored)
         for files in expired.values():
@@ -112,7 +113,7 @@ def _alone(place: Place) -> Iterator[None]:
     """Two packs at once would delete each other's files."""
     folder = Path(place.root) / schema.FOLDER
     if not folder.is_dir():
-        place.surveys()  # It says what is missing.
+        place.listed()  # It says what is missing.
     _refuse_link(folder)
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
@@ -175,7 +176,7 @@ def _pack_day(
 
 def _unsound(place: Place, target: Path, surveys: int) -> LeftOut | None:
     """Why a pack would not count, for which its originals are kept."""
-    stored = next(file for file in place.surveys() if file.path == str(target))
+    stored = next(file for file in place.listed()[0] if file.path == str(target))
     looked = look(place, stored)
     folder = inert(target.parent)
     if isinstance(looked, LeftOut):
@@ -188,19 +189,17 @@ def _unsound(place: Place, target: Path, surveys: int) -> LeftOut | None:
 
 
 def _extras(files: list[FileContents]) -> tuple[list[pa.Field], list[LeftOut]]:
-    """The columns beyond the format of all files; those that contradict the others' types."""
+    """The columns beyond the format of all files; files whose columns contradict the others'."""
     found: dict[str, pa.Field] = {}
     flaws = []
     for one in files:
-        with pq.ParquetFile(one.file.path) as file:
-            fields = [file.schema_arrow.field(name) for name in sorted(one.extras)]
-        wrong = [f.name for f in fields if found.get(f.name, f).type != f.type]
+        own = {name.lower(): pa.field(name, kind) for name, kind in one.extras.items()}
+        wrong = [field.name for name, field in own.items() if found.get(name, field) != field]
         if wrong:
-            why = f"another type than in the day's other files: {inert(', '.join(wrong))}"
-            flaws.append(LeftOut(inert(one.file.path), None, Reason.COLUMNS, why))
+            why = f"another type or spelling than in the day's other files: {', '.join(wrong)}"
+            flaws.append(LeftOut(inert(one.file.path), None, Reason.COLUMNS, inert(why)))
             continue
-        for field in fields:
-            found.setdefault(field.name, pa.field(field.name, field.type))
+        found |= own
     return [found[name] for name in sorted(found)], flaws
 
 
@@ -221,10 +220,10 @@ def _contradictions(
         return []
     asked = [(survey, paths[path]) for survey, found in doubled.items() for path in found]
     with _chosen(asked, folder) as rows:
-        names = [name for name in rows.columns if name != _FILE]
+        names = [name for name in rows.columns if name != FILE]
         row = f"to_json(struct_pack({', '.join(map(_quoted, names))}))"
         said = f"sum(md5_number_lower('{secrets.token_hex(32)}' || {row})) AS said"
-        each = rows.aggregate(f"survey, {_FILE}, {said}")
+        each = rows.aggregate(f"survey, {FILE}, {said}")
         unlike = each.aggregate("survey, count(DISTINCT said) AS tellings").filter("tellings > 1")
         contradicted = sorted(survey for survey, _ in unlike.fetchall())
     flaws: dict[str, LeftOut] = {}
@@ -247,7 +246,7 @@ def unite(
         _chosen(sources, target.parent) as chosen,
         whole_file(target, fields, _narrowest(path for _, path in sources)) as writer,
     ):
-        for record in (schema.MACHINE, schema.LABEL, schema.OWNER, schema.SIZE, schema.CONTENT):
+        for record in schema.RECORDS:
             of_contents = [*_CONTENT_COLUMNS, *(field.name for field in extras)]
             names = of_contents if record == schema.CONTENT else fields.names
             own = chosen.filter(f"record = '{record}'").project(", ".join(map(_quoted, names)))
@@ -263,16 +262,14 @@ def unite(
 def _chosen(sources: Iterable[tuple[str, str]], folder: Path) -> Iterator[duckdb.DuckDBPyRelation]:
     """The rows of surveys, each from a file; what memory does not hold goes into `folder`."""
     surveys, paths = zip(*sources, strict=True)
-    with tempfile.TemporaryDirectory(prefix=".pack-", dir=folder) as scratch:
-        settings: dict[str, Any] = {"memory_limit": f"{MEMORY_MIB}MiB", "threads": 2}
-        settings |= {"temp_directory": scratch, "preserve_insertion_order": False}
-        with duckdb.connect(config=settings) as engine:
-            engine.register("wanted", pa.table({"survey": surveys, _FILE: paths}))
-            read = f"read_parquet($paths, filename = '{_FILE}', union_by_name = true"
-            asked = (
-                f"FROM {read}, hive_partitioning = false) SEMI JOIN wanted USING (survey, {_FILE})"
-            )
-            yield engine.sql(asked, params={"paths": sorted(set(paths))})
+    with (
+        tempfile.TemporaryDirectory(prefix=".pack-", dir=folder) as scratch,
+        catalogue.duck(threads=2, temp_directory=scratch) as engine,
+    ):
+        engine.register("wanted", pa.table({"survey": surveys, FILE: paths}))
+        read = f"read_parquet($paths, filename = '{FILE}', union_by_name = true"
+        asked = f"FROM {read}, hive_partitioning = false) SEMI JOIN wanted USING (survey, {FILE})"
+        yield engine.sql(asked, params={"paths": sorted(set(paths))})
 
 
 def _quoted(name: str) -> str:

@@ -6,11 +6,13 @@ Names that begin with a dot are never read: they are files on their way.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import urlsplit
@@ -27,6 +29,7 @@ _USER = re.compile(r"//[^?#\s]*@")
 """Of a URL what may hold a secret."""
 _PLAIN = re.compile(r"[A-Za-z0-9/._=@+~-]+")
 """Paths in which no engine sees a pattern."""
+HOLES_MAX = 1 << 20
 
 
 class PlaceError(FleetError):
@@ -57,10 +60,6 @@ class Place:
     root: str
     files: fs.FileSystem
     local: bool
-
-    def surveys(self) -> list[StoredFile]:
-        """All files that are whole, by their names."""
-        return self.listed()[0]
 
     def listed(self, first: str | None = None) -> tuple[list[StoredFile], dict[str, str]]:
         """All files that are whole, by their names; folders that cannot be listed, and why.
@@ -103,10 +102,13 @@ class Place:
         hidden = name.startswith(".") or "/" in name
         if hidden or not day.startswith("date=") or not name.endswith(".parquet"):
             return None
-        return StoredFile(info.path, name, day[5:], info.size, info.mtime)
+        size = _on_disk(info) if self.local else info.size
+        return StoredFile(info.path, name, day[5:], size, info.mtime)
 
     def open(self, path: str) -> pa.NativeFile:
         """A file for reading at any position."""
+        if self.local and not stat.S_ISREG(os.stat(path).st_mode):
+            raise FileNotFoundError(errno.ENOENT, "it is no file any more", path)
         return self.files.open_input_file(path)
 
     @contextmanager
@@ -127,6 +129,15 @@ class Place:
         with self.files.open_input_stream(path) as source:
             source.download(target)
         return target
+
+
+def _on_disk(info: fs.FileInfo) -> int:
+    """Holes say nothing. What the file system itself compressed may be twice as large."""
+    # Some file systems do not tell, and some put small files elsewhere.
+    with suppress(OSError):
+        if there := 2 * 512 * os.stat(info.path).st_blocks:
+            return min(info.size, there + HOLES_MAX)
+    return info.size
 
 
 def open_place(place: str) -> Place:

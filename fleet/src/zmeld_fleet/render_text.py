@@ -43,7 +43,7 @@ def _wrapped(text: str, columns: int, indent: str = "") -> str:
 
 
 def table(block: Table, columns: int) -> str:
-    """Columns as wide as they need; where that is too much, names are cut."""
+    """Columns as wide as they need; where that is too much, names are cut, or a row is a list."""
     rows = [[inert(cell) for cell in row] for row in block.rows]
     cells = [block.heads, *rows]
     widths = [max(width(cell) for cell in column) for column in zip(*cells, strict=True)]
@@ -53,9 +53,17 @@ def table(block: Table, columns: int) -> str:
         if widths[widest] <= NAME_MIN:
             break
         widths[widest] -= 1
-    lines = [_line(row, widths, texts) for row in cells]
-    lines.insert(1, "─" * min(sum(widths) + GAP * (len(widths) - 1), columns))
     caption = [_wrapped(block.caption, columns)] if block.caption else []
+    if (wide := sum(widths) + GAP * (len(widths) - 1)) > columns:
+        lists = [
+            [f"{head}: {cell}" for head, cell in zip(block.heads, row, strict=True)]
+            for row in rows
+        ]
+        return "\n\n".join(
+            caption + ["\n".join(_cut(one, columns) for one in own) for own in lists]
+        )
+    lines = [_line(row, widths, texts) for row in cells]
+    lines.insert(1, "─" * wide)
     return "\n".join(caption + lines)
 
 

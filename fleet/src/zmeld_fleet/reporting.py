@@ -43,13 +43,12 @@ def ask(
     found = catalogue.read(places.open_place(place), key_id, since=since)
     runner = engines.ENGINES[engine](threads)
     try:
-        return question(found, runner)
-    except FleetError:
-        raise
-    except Exception:
-        if not drop_damaged(found):
-            raise
-        return question(found, runner)
+        while True:
+            try:
+                return question(found, runner)
+            except Exception as error:
+                if isinstance(error, FleetError) or not drop_damaged(found):
+                    raise
     finally:
         runner.close()
 

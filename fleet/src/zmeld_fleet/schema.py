@@ -9,7 +9,7 @@ SCHEMA = "zmeld.survey/2"
 FOLDER = "zmeld-survey-2"
 PACKED_PREFIX = "packed-"
 
-MACHINE, LABEL, OWNER, SIZE, CONTENT = "machine", "label", "owner", "size", "content"
+RECORDS = MACHINE, LABEL, OWNER, SIZE, CONTENT = "machine", "label", "owner", "size", "content"
 
 CODECS = ("lzo_rle", "lz4", "zstd", "zword")
 

@@ -29,9 +29,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from zmeld_fleet import schema
-from zmeld_fleet.catalogue import SYNTHETIC, Catalogue
+from zmeld_fleet.catalogue import SYNTHETIC, Catalogue, Survey
+from zmeld_fleet.limited import limited
 from zmeld_fleet.packing import unite
-from zmeld_fleet.validity import rows_about
+from zmeld_fleet.places import Place
+from zmeld_fleet.validity import RAM_MAX, Reason, rows_about
 from zmeld_fleet.words import FleetError
 from zmeld_fleet.writing import complete
 
@@ -86,8 +88,7 @@ def make(
     found: Catalogue, target: Path, machines: int, seed: int = 1, sketch: int | None = None
 ) -> Made:
     """So many machines in one packed file below `target`."""
-    templates = [_template(survey.file.path, survey.survey) for survey in found.current]
-    templates = [template for template in templates if template.parts]
+    templates = [template for one in found.current if (template := _read(found, one)).parts]
     if not templates:
         raise FleetError(f"{found.place.shown}: no survey counts that machines could be made from")
     common = _common_share(templates)
@@ -114,15 +115,24 @@ def _batched(tables: Iterator[pa.Table]) -> Iterator[list[pa.Table]]:
     return iter(lambda: list(itertools.islice(tables, BATCH)), [])
 
 
-def _template(path: str, survey: str) -> Template:
-    with pq.ParquetFile(path) as file:
-        table = file.read(columns=list(schema.COLUMNS))
-    table = table.filter(pc.equal(table["survey"], survey))
+def _read(found: Catalogue, survey: Survey) -> Template:
+    try:
+        return limited(_template, survey.file.size, found.place, survey)
+    except Exception as error:
+        found.leave(survey, Reason.VALUES, f"no machine is made from it: {error}")
+        return Template({}, [], [])
+
+
+def _template(place: Place, survey: Survey) -> Template:
+    with place.open(survey.file.path) as file:
+        wanted = pc.equal(pc.field("survey"), survey.survey)
+        table = pq.read_table(file, columns=list(schema.COLUMNS), filters=wanted)
     facts, owners, sizes = (
         rows_about(table, record).to_pylist()
         for record in (schema.MACHINE, schema.OWNER, schema.SIZE)
     )
-    contents = rows_about(table, schema.CONTENT)
+    contents = rows_about(table, schema.CONTENT).select(("owner", *schema.CONTENT_COLUMNS))
+    contents = contents.drop_null()
     parts = []
     for row in owners:
         own = contents.filter(pc.equal(contents["owner"], row["owner"]))
@@ -191,10 +201,21 @@ def _machine(
         )
     ]
     facts = template.facts | shared | {"host": f"synthetic-{at}", "uptime_seconds": 1.0}
-    facts["ram_bytes"] = int(facts["ram_bytes"] * 2.0 ** int(chance.integers(-2, 2)))
-    rows = [facts, *labels, *owners, *(row | shared for row in template.sizes)]
+    held = sum(row["pages"] for row in owners) * facts["page_size"]
+    ram = int((facts["ram_bytes"] or held) * 2.0 ** int(chance.integers(-2, 2)))
+    facts["ram_bytes"] = min(max(ram, held), RAM_MAX)
+    rows = [facts, *labels, *owners]
+    rows += [_fewer(template, row, len(contents)) | shared for row in template.sizes]
     facts["rows"] = len(rows) + len(contents)
     return rows, contents
+
+
+def _fewer(template: Template, row: dict[str, Any], contents: int) -> dict[str, Any]:
+    """What a class takes, of no more contents than there are."""
+    told = sum(size["count"] for size in template.sizes)
+    count = max(row["count"] * min(contents, told) // told, 1)
+    names = ("count", *schema.SIZE_COLUMNS)
+    return row | {name: row[name] * count // row["count"] for name in names}
 
 
 def _changed(part: Part, chance: np.random.Generator, common: float) -> Part:

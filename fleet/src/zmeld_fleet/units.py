@@ -48,10 +48,8 @@ def size(value: float | None) -> str:
 
 def size_estimate(estimate: Estimate | None) -> str:
     """Bytes with their interval: `2.31 ± 0.02 GiB`, `2.31 (2.28 to 2.40) GiB`."""
-    if estimate is None or not math.isfinite(estimate.value):
-        return MISSING
-    if estimate.high <= estimate.low:
-        return size(estimate.value)
+    if estimate is None or not estimate.high > estimate.low:
+        return size(estimate.value if estimate else None)
     power = _iec_power(max(abs(estimate.value), estimate.high / 100.0))
     return _with_interval(estimate.scaled(1024.0**-power), f" {IEC[power]}")
 
@@ -94,16 +92,14 @@ def percent(fraction: float | None) -> str:
 
 def percent_estimate(estimate: Estimate | None) -> str:
     """A fraction with its interval: `12.8 ± 0.4 %`."""
-    if estimate is None or not math.isfinite(estimate.value):
-        return MISSING
-    if estimate.high <= estimate.low:
-        return percent(estimate.value)
+    if estimate is None or not estimate.high > estimate.low:
+        return percent(estimate.value if estimate else None)
     return _with_interval(estimate.scaled(100.0), " %")
 
 
 def ratio_estimate(estimate: Estimate) -> str:
     """`2.31 ± 0.02x`."""
-    if estimate.high <= estimate.low:
+    if not estimate.high > estimate.low:
         return ratio(estimate.value)
     return _with_interval(estimate, "x")
 

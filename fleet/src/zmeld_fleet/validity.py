@@ -45,14 +45,19 @@ SQUARES_MAX = float(1 << 62)
 OWNERS_MAX = 1024
 """Of a survey, which has 64."""
 
-ROWS_A_BYTE = 4
-FACT_BYTES, MACHINE_BYTES = 16, 64
-"""Rows for each byte of a file; bytes for each row that is not of contents, and for each about a
-machine. Hashes, chance and measurements cannot be written in fewer (a pack has some 24 bytes for
+ROW_BYTES, FACT_BYTES, MACHINE_BYTES = 0.25, 16, 512
+"""Bytes of a file for each row, for each that is not of contents, and for each about a machine.
+Hashes, chance and measurements cannot be written in fewer (a pack has some 24 bytes for
 a row), and so what is read takes time and memory in proportion to what was written."""
 
 _COMMON = ("schema", "record", "machine", "survey", "time")
-_NEEDED = ("owner", "pages", "pages_zero", "pages_same", "theta")
+_ESTIMATED = ("pages_distinct", *(f"{of}_{c}" for c in schema.CODECS for of in ("pool", "melded")))
+_NEEDED = {
+    "owner": ("owner", "pages", "pages_zero", "pages_same", "theta")
+    + tuple(f"{name}{end}" for name in _ESTIMATED for end in ("", "_low", "_high")),
+    "size": ("object_class", "count", *schema.SIZE_COLUMNS),
+    "label": ("label_name", "label_value"),
+}
 
 
 def _bounds() -> dict[str, tuple[float, float]]:
@@ -157,23 +162,19 @@ def _check_range(name: str, column: pa.ChunkedArray, least: float, most: float) 
     if pa.types.is_floating(column.type) and not pc.all(pc.is_finite(column), min_count=0).as_py():
         raise FlawError(f"{name} is no number")
     ends = pc.min_max(column)
-    low, high = ends["min"].as_py(), ends["max"].as_py()
+    _check_within(name, ends["min"].as_py(), ends["max"].as_py(), least, most)
+
+
+def _check_within(name: str, low: Any, high: Any, least: float, most: float) -> None:
     if low is not None and (low < least or high > most):
         wrong = low if low < least else high
         raise FlawError(f"{name} is {wrong}, it has to be {least} to {most}")
 
 
-def check_rows(rows: int, size: int) -> None:
-    """Before any is read: few bytes can say very many rows."""
-    if rows > ROWS_A_BYTE * size:
-        raise FlawError(f"{rows} rows are more than {size} bytes can say")
-
-
-def check_facts(facts: int, size: int) -> None:
-    """While they are read, before more of them take memory."""
-    if facts * FACT_BYTES > size:
-        said = plural(facts, "row about machines", "rows about machines")
-        raise FlawError(f"{said}, labels and owners are more than {size} bytes can say")
+def check_count(what: str, count: int, bytes_each: float, size: int) -> None:
+    """Few bytes can say very many rows: before more of them take memory."""
+    if count * bytes_each > size:
+        raise FlawError(f"{count} {what} are more than {size} bytes can say")
 
 
 def rows_about(facts: pa.Table, record: str) -> pa.Table:
@@ -183,9 +184,7 @@ def rows_about(facts: pa.Table, record: str) -> pa.Table:
 
 def check_machines(surveys: list[str], size: int) -> None:
     """Each survey has one machine."""
-    if len(surveys) * MACHINE_BYTES > size:
-        said = plural(len(surveys), "machine is", "machines are")
-        raise FlawError(f"{said} more than {size} bytes can say")
+    check_count("machines", len(surveys), MACHINE_BYTES, size)
     (name, count), *_ = [*Counter(surveys).most_common(1), ("", 0)]
     if count > 1:
         raise FlawError(f"survey {name} has two rows about its machine")
@@ -195,46 +194,38 @@ def check_labels(labels: pa.Table, machines: int) -> None:
     """They have names and values, and are not endless."""
     if len(labels) > LABELS_MAX * machines:
         raise FlawError(f"a survey has more than {LABELS_MAX} labels")
-    for name in ("label_name", "label_value"):
-        if labels[name].null_count:
-            raise FlawError(f"{name} is NULL in a row about a label")
+    _check_needed(labels, schema.LABEL)
+
+
+def _check_needed(rows: pa.Table, record: str) -> None:
+    for name in _NEEDED[record]:
+        if rows[name].null_count:
+            raise FlawError(f"{name} is NULL in a row about its {record}")
 
 
 def check_owners(owners: pa.Table, machines: pa.Table) -> None:
     """Owners against what their survey says of its machine."""
-    if not len(machines):
-        return  # No row says which machine it is: that has a reason of its own.
-    for name in _NEEDED:
-        if owners[name].null_count:
-            raise FlawError(f"{name} is NULL in a row about an owner")
-    surveys = owners["survey"].cast(pa.string())
-    found = pc.index_in(surveys, machines["survey"].cast(pa.string()).combine_chunks())
-    if found.null_count:
-        raise FlawError("a row about an owner is of a survey without a row about its machine")
-    if len({*zip(surveys.to_pylist(), owners["owner"].to_pylist(), strict=True)}) < len(owners):
+    _check_needed(owners, schema.OWNER)
+    at = _machine_of(owners, machines)
+    names = (owners[name].to_pylist() for name in ("survey", "owner"))
+    if len({*zip(*names, strict=True)}) < len(owners):
         raise FlawError("an owner is there twice")
-    at = found.to_numpy()
-
-    def said(name: str, otherwise: int) -> np.ndarray:
-        values = [value or otherwise for value in machines[name].to_pylist()]
-        return np.array(values, np.float64)
 
     def sums(values: np.ndarray) -> np.ndarray:
         return np.bincount(at, values, len(machines))
 
-    page, ram = said("page_size", PAGE_MIN), said("ram_bytes", RAM_UNKNOWN)
+    page = _said(machines, "page_size", PAGE_MIN)
+    ram = _said(machines, "ram_bytes", RAM_UNKNOWN)
     pages, zero, same = (_floats(owners, n) for n in ("pages", "pages_zero", "pages_same"))
     if (zero + same > pages).any():
         raise FlawError("an owner has more pages of zeros and same-filled pages than pages")
     theta = owners["theta"].to_numpy()
     share = (theta.astype(np.float64) - schema.HASH_MIN) / 2.0**64
     expected = share * SLACK * (pages - zero - same)
-    if ((theta != schema.THETA_ALL) & (expected < said("sketch_size", 1)[at])).any():
+    if ((theta != schema.THETA_ALL) & (expected < _said(machines, "sketch_size", 1)[at])).any():
         raise FlawError("an owner's theta is too small for its pages and its sketch's size")
-    _check_estimate(owners, "pages_distinct", pages + 1.0)
-    for codec in schema.CODECS:
-        for what in ("pool", "melded"):
-            _check_estimate(owners, f"{what}_{codec}", (pages + 1.0) * page[at])
+    for name in _ESTIMATED:
+        _check_estimate(owners, name, (pages + 1.0) * (1.0 if name[:6] == "pages_" else page[at]))
     if (sums(np.ones(len(at))) > OWNERS_MAX).any():
         raise FlawError(f"a survey has more than {OWNERS_MAX} owners")
     if (sums(pages) * page > OF_RAM * ram).any():
@@ -244,8 +235,34 @@ def check_owners(owners: pa.Table, machines: pa.Table) -> None:
     }
     for name, unit in widths.items():
         width = _floats(owners, f"{name}_high") - _floats(owners, f"{name}_low")
-        if (sums(np.nan_to_num(width / (2.0 * unit)) ** 2) > SQUARES_MAX).any():
+        if (sums((width / (2.0 * unit)) ** 2) > SQUARES_MAX).any():
             raise FlawError(f"{name} has intervals that are too wide to be added up")
+
+
+def check_sizes(sizes: pa.Table, machines: pa.Table) -> None:
+    """What contents of a class take on average is no more than a page."""
+    _check_needed(sizes, schema.SIZE)
+    at, count = _machine_of(sizes, machines), _floats(sizes, "count")
+    page, rows = _said(machines, "page_size", PAGE_MIN)[at], _said(machines, "rows", 0)
+    if (np.bincount(at, count, len(machines)) > rows).any():
+        raise FlawError("classes of sizes have more contents than the survey has rows")
+    for codec in schema.CODECS:
+        for name, most in ((f"bytes_{codec}", page), (f"squares_{codec}", page**2)):
+            if (_floats(sizes, name) > count * most).any():
+                raise FlawError(f"{name} is more than its contents can take")
+
+
+def _machine_of(rows: pa.Table, machines: pa.Table) -> np.ndarray:
+    """Which of the machines each row is about."""
+    surveys = machines["survey"].cast(pa.string()).combine_chunks()
+    found = pc.index_in(rows["survey"].cast(pa.string()), surveys)
+    if found.null_count:
+        raise FlawError("a row is of a survey without a row about its machine")
+    return found.to_numpy()
+
+
+def _said(machines: pa.Table, name: str, otherwise: int) -> np.ndarray:
+    return np.array([one or otherwise for one in machines[name].to_pylist()], np.float64)
 
 
 def _floats(owners: pa.Table, name: str) -> np.ndarray:
@@ -253,9 +270,6 @@ def _floats(owners: pa.Table, name: str) -> np.ndarray:
 
 
 def _check_estimate(owners: pa.Table, name: str, most: np.ndarray) -> None:
-    columns = [owners[f"{name}{end}"] for end in ("", "_low", "_high")]
-    if len({column.null_count for column in columns}) > 1:
-        raise FlawError(f"{name} has no interval")
     value, low, high = (_floats(owners, f"{name}{end}") for end in ("", "_low", "_high"))
     wide = np.maximum(high, -low) > SLACK * most
     if (wide | (value > VALUE_SLACK * most)).any():
@@ -264,17 +278,11 @@ def _check_estimate(owners: pa.Table, name: str, most: np.ndarray) -> None:
         raise FlawError(f"{name} has an interval that ends before it begins")
 
 
-def check_contents(
-    parquet: pq.ParquetFile,
-    group: int,
-    page: int,
-    survey: str | None,
-    believe: bool = True,
-) -> None:
+def check_contents(parquet: pq.ParquetFile, group: int, survey: str | None, believe: bool) -> None:
     """Contents by the footer's statistics; without them the columns are read.
 
-    `page` is what an object takes at most; `survey` the only one of the file. Where the footer
-    is not to be believed the columns are read, too.
+    `survey` is the only one of the file. Where the footer is not to be believed the columns are
+    read, too.
     """
     metadata = parquet.metadata.row_group(group)
     wanted = ("survey", *schema.CONTENT_COLUMNS)
@@ -288,7 +296,7 @@ def check_contents(
         if not believe or statistics is None or not statistics.has_min_max:
             unknown.append(name)
         else:
-            _check_ends(name, statistics.min, statistics.max, page, survey)
+            _check_ends(name, statistics.min, statistics.max, survey)
     if not unknown:
         return
     for batch in parquet.iter_batches(row_groups=[group], columns=unknown, use_threads=False):
@@ -296,20 +304,14 @@ def check_contents(
             column = batch.column(name)
             column = column.dictionary_decode() if hasattr(column, "dictionary") else column
             ends = pc.min_max(column)
-            _check_ends(name, ends["min"].as_py(), ends["max"].as_py(), page, survey)
+            _check_ends(name, ends["min"].as_py(), ends["max"].as_py(), survey)
 
 
-def _check_ends(name: str, low: Any, high: Any, page: int, survey: str | None) -> None:
-    if low is None:
-        return
-    if name == "survey":
-        if survey is not None and not low == high == survey:
-            raise FlawError("contents are of a survey without a row about its machine")
-        return
-    least, most = BOUNDS[name]
-    if low < least or high > most:
-        wrong = low if low < least else high
-        raise FlawError(f"{name} is {wrong}, it has to be {least} to {most}")
+def _check_ends(name: str, low: Any, high: Any, survey: str | None) -> None:
+    if name != "survey":
+        _check_within(name, low, high, *BOUNDS[name])
+    elif low is not None and survey is not None and not low == high == survey:
+        raise FlawError("contents are of a survey without a row about its machine")
 
 
 def is_content(metadata: pq.RowGroupMetaData, column: int) -> tuple[bool, bool]:

@@ -22,7 +22,7 @@ GROUP_ROWS = 64 * 1024
 MAGIC = b"PAR1"
 DIGEST_BYTES = 1 << 20
 
-_TEXTS = [name for name, kind in COLUMNS.items() if pa.types.is_string(kind)]
+TEXTS = [name for name, kind in COLUMNS.items() if pa.types.is_string(kind)]
 
 
 def complete(table: pa.Table, schema: pa.Schema = ARROW) -> pa.Table:
@@ -61,7 +61,9 @@ def _whole(target: Path, mode: int | None) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         os.rename(part, target)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(target)
         with suppress(FileNotFoundError):
             os.unlink(part)
         raise
@@ -73,7 +75,7 @@ def whole_file(
     target: Path, schema: pa.Schema = ARROW, mode: int | None = None
 ) -> Iterator[pq.ParquetWriter]:
     """A writer of a file with a digest."""
-    settings: dict[str, Any] = {"compression": "zstd", "use_dictionary": _TEXTS}
+    settings: dict[str, Any] = {"compression": "zstd", "use_dictionary": TEXTS}
     with (
         _whole(target, mode) as file,
         pq.ParquetWriter(file, schema, **settings, store_schema=False) as writer,
