@@ -4,14 +4,10 @@
 //! keeps all of it, every run included. Nothing here fails for being slow.
 #![forbid(unsafe_code)]
 
-mod checks;
-mod codecs;
-mod hashes;
 mod inline;
 mod pass;
-mod published;
-mod threads;
 mod timing;
+mod writes;
 
 #[path = "../common/command.rs"]
 mod command;
@@ -31,6 +27,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use zmeld_report::document::{Document, Section, Tone};
+use zmeld_store::{Codec, MeldMode, Store, StoreOptions};
 
 use command::{from, progress};
 use input::Pages;
@@ -42,31 +39,14 @@ use results::Results;
 const PAGES: usize = 32_768;
 const ROUNDS: usize = 5;
 
-type Part = fn(&Settings, &Pages, &mut Results);
-
-const PARTS: [(&str, Part); 6] = [
-    ("hashes", hashes::run),
-    ("codecs", codecs::run),
-    ("checks", checks::run),
-    ("pass", pass::run),
-    ("inline", inline::run),
-    ("threads", threads::run),
-];
-
 /// The page store, measured
 #[derive(clap::Parser)]
 pub struct Settings {
     /// How often each measurement is repeated
     #[arg(long, value_name = "N", default_value_t = ROUNDS, value_parser = from(1))]
     pub rounds: usize,
-    /// Only this codec; may be repeated
-    #[arg(long = "codec", value_name = "NAME")]
-    pub codecs: Vec<String>,
     #[arg(long, value_name = "N", default_value_t = PAGES, value_parser = from(64))]
     pages: usize,
-    /// Only this part; may be repeated
-    #[arg(long, value_name = "NAME", value_parser = PARTS.map(|(name, _)| name))]
-    only: Vec<String>,
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Files and folders that pages are taken from
@@ -80,6 +60,19 @@ struct Own {
     load_at_end: f64,
 }
 
+/// A store with one stream, as one thread needs it.
+fn empty_store(codec: &Codec, pages: usize, mode: MeldMode) -> Store {
+    let mut options = StoreOptions::new(pages as u64);
+    options.mode = mode;
+    options.streams = Some(1);
+    Store::new(&options, codec).expect("there is memory for the store")
+}
+
+fn write(store: &Store, slot: usize, page: &[u8]) {
+    let written = store.write(slot as u64, page);
+    written.expect("there is memory for the page");
+}
+
 fn main() -> ExitCode {
     command::run("bench store", run)
 }
@@ -89,11 +82,9 @@ fn run(settings: &Settings) -> Result<(), String> {
     progress("reading pages");
     let pages = Pages::read(&settings.input, settings.pages)?;
     let mut results = Results::default();
-    for (name, part) in PARTS {
-        if settings.only.is_empty() || settings.only.iter().any(|only| *only == name) {
-            part(settings, &pages, &mut results);
-        }
-    }
+    writes::run(settings, &pages, &mut results);
+    pass::run(settings, &pages, &mut results);
+    inline::run(settings, &pages, &mut results);
     progress("");
     let load_at_end = machine::load();
     let document = document(settings, &machine, load_at_end, &pages, &results);
@@ -128,10 +119,7 @@ fn document(
                 settings.rounds
             ),
         )
-        .provenance(
-            "clock",
-            "processor time of the measuring thread; wall clock for threads and phases",
-        )
+        .provenance("clock", "processor time of the measuring thread")
         .provenance(
             "load average",
             format!(
