@@ -494,7 +494,7 @@ mod tests {
     #[test]
     fn no_two_turns_have_the_same_numbers() {
         let mut seeds = std::collections::BTreeSet::new();
-        for part in ["model", "fuzz_store", "kernel-um-debug"] {
+        for part in ["model", "fuzz_codec", "kernel-um-debug"] {
             for turn in 0..1000 {
                 seeds.insert(seed_of(1, part, turn));
             }
