@@ -103,25 +103,16 @@ static void read_end(struct zm_store *store)
 
 static void apply(struct zm_store *store, u32 op)
 {
-	static const struct zm_recompress_options harder = {
-		.priority_first = 1,
-		.priority_end = ZM_PRIORITIES,
-	};
-	static const struct zm_meld_options all = { .threshold_permille = 0 };
-	struct zm_recompress_result recompressed;
-	struct zm_meld_result melded;
-	int err = 0;
-
 	if (op < WRITES) {
-		err = zm_page_write(store, op % PAIR, contents[op / PAIR]);
+		test_write(store, op % PAIR, contents[op / PAIR]);
 		held[op % PAIR] = (int)(op / PAIR);
 	} else if (op < MELD) {
 		zm_page_discard(store, op - WRITES);
 		held[op - WRITES] = -1;
 	} else if (op == MELD) {
-		err = zm_meld_run(store, &all, &melded);
+		test_meld(store);
 	} else if (op == RECOMPRESS) {
-		err = zm_recompress_run(store, &harder, &recompressed);
+		test_recompress(store);
 	} else if (op < WRITE_END) {
 		write_begin(store, op - WRITE_BEGIN);
 	} else if (op < READ_BEGIN) {
@@ -131,8 +122,6 @@ static void apply(struct zm_store *store, u32 op)
 	} else {
 		read_end(store);
 	}
-	if (err)
-		DIE("operation %u: %d", op, err);
 }
 
 static void expect(struct zm_store *store, u64 sequence)
@@ -146,7 +135,7 @@ static void expect(struct zm_store *store, u64 sequence)
 		    memcmp(page, held[slot] < 0 ? zeros : contents[held[slot]],
 			   ZM_PAGE_SIZE))
 			DIE("sequence %llu: slot %u reads other bytes",
-			    (unsigned long long)sequence, slot);
+			    sequence, slot);
 }
 
 static void start_from(struct zm_store *store, enum start start)
@@ -182,8 +171,8 @@ static void run(struct zm_store *store, enum start start, u64 sequence,
 		write_end(store, sequence % 2);
 	zm_store_stats(store, &stats);
 	if (stats.shares || stats.blocks_used || stats.memory_used)
-		DIE("sequence %llu from %s: something is left",
-		    (unsigned long long)sequence, start_names[start]);
+		DIE("sequence %llu from %s: something is left", sequence,
+		    start_names[start]);
 }
 
 static void run_all(u32 length, u32 mode)
@@ -208,8 +197,8 @@ static void run_all(u32 length, u32 mode)
 		    after.writebacks == before.writebacks)
 			DIE("nothing was recompressed, or written back");
 		printf("exhaustive: mode %s, %s: %llu sequences of %u ok\n",
-		       zm_meld_mode_name(mode), start_names[start],
-		       (unsigned long long)sequences, length);
+		       zm_meld_mode_name(mode), start_names[start], sequences,
+		       length);
 	}
 	if (zm_backing_detach(store))
 		DIE("blocks are left");

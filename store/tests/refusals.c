@@ -29,12 +29,6 @@ static int damaging_decompress(void *ctx, const struct zm_codec_params *params,
 	return is_damaged ? -EBADMSG : err;
 }
 
-#define EXPECT(condition)						\
-	do {								\
-		if (!(condition))					\
-			DIE("not so: %s", #condition);			\
-	} while (0)
-
 static struct zm_store *open_store(void)
 {
 	struct zm_store_options options = test_options("lz4", SLOTS,
