@@ -28,14 +28,6 @@ pub enum MeldMode {
 }
 
 impl MeldMode {
-    /// All modes, in the order of the C enum.
-    pub const ALL: [MeldMode; 4] = [
-        MeldMode::Off,
-        MeldMode::Manual,
-        MeldMode::Auto,
-        MeldMode::Inline,
-    ];
-
     /// The mode's name, as the kernel device spells it.
     pub fn name(self) -> &'static str {
         match self {

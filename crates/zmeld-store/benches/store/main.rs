@@ -25,8 +25,6 @@ mod runs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use serde::Serialize;
-use zmeld_report::document::{Document, Section, Tone};
 use zmeld_store::{Codec, MeldMode, Store, StoreOptions};
 
 use command::{from, progress};
@@ -52,12 +50,6 @@ pub struct Settings {
     /// Files and folders that pages are taken from
     #[arg(long, value_name = "PATH", num_args = 1..)]
     input: Vec<PathBuf>,
-}
-
-/// What only this benchmark's JSON has.
-#[derive(Serialize)]
-struct Own {
-    load_at_end: f64,
 }
 
 /// A store with one stream, as one thread needs it.
@@ -86,55 +78,27 @@ fn run(settings: &Settings) -> Result<(), String> {
     pass::run(settings, &pages, &mut results);
     inline::run(settings, &pages, &mut results);
     progress("");
-    let load_at_end = machine::load();
-    let document = document(settings, &machine, load_at_end, &pages, &results);
     let measured = Measured {
         schema: "zmeld.bench.store",
-        machine: &machine,
+        title: "The page store, measured",
         pages: &pages,
         rounds: settings.rounds,
+        conditions: vec![
+            ("kernel", machine.kernel.clone()),
+            ("C compiler", machine.c_compiler.clone()),
+            ("Rust compiler", machine.rust_compiler.clone()),
+            ("clock", "processor time of the measuring thread".to_owned()),
+            (
+                "load average",
+                format!(
+                    "{:.2} at the start, {:.2} at the end",
+                    machine.load_at_start,
+                    machine::load()
+                ),
+            ),
+        ],
+        machine: &machine,
         results: &results,
     };
-    measured.show(&document, Own { load_at_end }, settings.json.as_deref())
-}
-
-fn document(
-    settings: &Settings,
-    machine: &Machine,
-    load_at_end: f64,
-    pages: &Pages,
-    results: &Results,
-) -> Document {
-    let mut document = Document::new("The page store, measured")
-        .provenance("processor", &machine.cpu)
-        .provenance("processors", machine.cpus.to_string())
-        .provenance("kernel", &machine.kernel)
-        .provenance("C compiler", &machine.c_compiler)
-        .provenance("Rust compiler", &machine.rust_compiler)
-        .provenance("data", &pages.about)
-        .provenance(
-            "rounds",
-            format!(
-                "{}; medians of rounds, ratios within a round",
-                settings.rounds
-            ),
-        )
-        .provenance("clock", "processor time of the measuring thread")
-        .provenance(
-            "load average",
-            format!(
-                "{:.2} at the start, {load_at_end:.2} at the end",
-                machine.load_at_start
-            ),
-        );
-    if let Some(warning) = machine.warning() {
-        document = document.section(Section::new("").advice(Tone::Warning, warning));
-    }
-    if !results.budgets.is_empty() {
-        document = document.section(Section::new("").table(results.budget_table()));
-    }
-    for (_, table) in &results.tables {
-        document = document.section(Section::new("").table(table.clone()));
-    }
-    document.section(Section::new("").table(results.runs_table()))
+    measured.show(settings.json.as_deref())
 }

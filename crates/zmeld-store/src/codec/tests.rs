@@ -16,7 +16,7 @@ fn round_trip(stream: &mut Stream, page: &[u8]) -> usize {
     let size = stream.compress(page, &mut object).unwrap();
     let mut back = vec![0xa5; page.len()];
     stream.decompress(&object[..size], &mut back).unwrap();
-    assert!(back == page, "{:?} returned other bytes", stream.codec());
+    assert!(back == page, "{stream:?} returned other bytes");
     let mut tight = vec![0; size];
     assert_eq!(stream.compress(page, &mut tight), Ok(size));
     assert_eq!(tight, object[..size]);
