@@ -334,7 +334,7 @@ fn prepare(environment: &SoakEnvironment, log: &Log, work: &SoakPart) -> Result<
                 unavailable!("{reason}");
             }
             let compiler = &c_tests.compiler;
-            compiler.program(log, Flavour::Fuzzer, &work.name, &[])?;
+            compiler.program(log, Flavour::Fuzzer, &work.name)?;
         }
         Work::Kernel(name) => {
             environment.kernels.take(log, name)?;
