@@ -130,7 +130,6 @@ fn pass(
     }
     let options = MeldOptions {
         threshold_permille: case.threshold_permille,
-        ..MeldOptions::default()
     };
     let passed = timed(|| store.meld(&options).expect("there is memory for a pass"));
     if is_verified {
