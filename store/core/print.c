@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Printers: one "name value" a line, the same wherever it is shown. Those that
- * only tests and tools need are in print_results.c.
+ * Printers: one "name value" a line, the same wherever it is shown.
  */
 #include "store.h"
 #include "text.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Self-tests, run before the first device is made: the home's own (port/linux),
- * then the store's as a whole (selftest_store.c).
+ * Self-tests of the home (port/linux), run before the first device is made.
  */
 #define pr_fmt(fmt) "zmeld: " fmt
 
@@ -25,8 +24,6 @@ int zm_selftest_run(void)
 	err = zm_selftest_codecs();
 	if (!err)
 		err = zm_selftest_pool();
-	if (!err)
-		err = zm_selftest_store();
 	if (err)
 		pr_err("self-tests failed (%d)\n", err);
 	else

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The store's self-tests in the kernel: each part of its home, then the store
- * as a whole, before the first device is made. Only in debug builds.
+ * Each part of the store's home in the kernel tests itself before the first device
+ * is made. Only in debug builds.
  */
 #ifndef ZMELD_KMOD_SELFTEST_H
 #define ZMELD_KMOD_SELFTEST_H
@@ -15,8 +15,6 @@
  * pre: zm_home_start(). Takes some seconds. May sleep.
  */
 int zm_selftest_run(void);
-
-int zm_selftest_store(void);
 
 #else
 

@@ -97,15 +97,12 @@ static void expect(struct zm_store *store, u64 slot, u64 number)
 	make(wanted, number);
 	if (zm_page_read(store, slot, page) ||
 	    memcmp(page, wanted, ZM_PAGE_SIZE))
-		DIE("slot %llu reads other bytes", (unsigned long long)slot);
+		DIE("slot %llu reads other bytes", slot);
 }
 
 static u64 collisions(struct zm_store *store)
 {
-	struct zm_stats stats;
-
-	zm_store_stats(store, &stats);
-	return stats.inline_collisions;
+	return test_stats(store).inline_collisions;
 }
 
 /* Pages of one fingerprint, found by what a write tells. */
@@ -126,7 +123,7 @@ static void find_crowd(void)
 			crowd[found++] = number;
 	}
 	printf("adversary: %llu pages of one fingerprint among %llu tried\n",
-	       (unsigned long long)found, (unsigned long long)number);
+	       found, number);
 	zm_store_destroy(store);
 }
 
@@ -163,18 +160,15 @@ static void try_pass(u64 memory_max)
 	if (bound < 64 << 10)
 		bound = 64 << 10;
 	if (result.memory_borrowed > bound + 2 * ZM_PAGE_SIZE)
-		DIE("the pass borrowed %llu bytes",
-		    (unsigned long long)result.memory_borrowed);
+		DIE("the pass borrowed %llu bytes", result.memory_borrowed);
 	/* Leaders stay, and are candidates again with the next piece. */
 	if (result.collisions > ZM_LEADERS_MAX * (pages + pages / 100) ||
 	    !result.pages_crowded)
 		DIE("the pass compared %llu times, %llu passed over",
-		    (unsigned long long)result.collisions,
-		    (unsigned long long)result.pages_crowded);
+		    result.collisions, result.pages_crowded);
 	expect_crowd(store, "after a pass over a crowd");
 	printf("adversary: pass: %llu pages, %llu comparisons, %llu passed over\n",
-	       (unsigned long long)pages, (unsigned long long)result.collisions,
-	       (unsigned long long)result.pages_crowded);
+	       pages, result.collisions, result.pages_crowded);
 	zm_store_destroy(store);
 }
 
@@ -182,16 +176,11 @@ static void try_pass(u64 memory_max)
 static void try_twins(void)
 {
 	struct zm_store *store = crowded_store(ZM_MELD_MANUAL);
-	struct zm_meld_options all = { .threshold_permille = 0 };
-	struct zm_meld_result result;
 	u64 i;
 
 	for (i = 0; i < ZM_LEADERS_MAX; i++)
 		put(store, pages - 1 - i, crowd[i]);
-	if (zm_meld_run(store, &all, &result) ||
-	    result.pages_melded != ZM_LEADERS_MAX)
-		DIE("%llu of the first pages' twins were melded",
-		    (unsigned long long)result.pages_melded);
+	EXPECT(test_meld(store).pages_melded == ZM_LEADERS_MAX);
 	zm_store_destroy(store);
 }
 
@@ -212,7 +201,7 @@ static void try_stop_in_pass(void)
 	if (zm_recompress_run(store, &harder, &recompressed) ||
 	    recompressed.pages_recompressed < pages / 4)
 		DIE("%llu pages have another codec: too few to test with",
-		    (unsigned long long)recompressed.pages_recompressed);
+		    recompressed.pages_recompressed);
 	for (at = 1; at < pages; at = at * 5 + 1) {
 		decompressed = 0;
 		stop_at = at;
@@ -220,7 +209,7 @@ static void try_stop_in_pass(void)
 			DIE("a pass did not stop");
 		if (decompressed > at + AFTER_STOP_MAX)
 			DIE("%llu pages decompressed after a stop",
-			    (unsigned long long)(decompressed - at));
+			    decompressed - at);
 	}
 	expect_crowd(store, "after stopped passes");
 	printf("adversary: a stop in a group: at most %u pages more\n",
@@ -242,7 +231,7 @@ static void try_stop_in_recompression(void)
 	if (zm_recompress_run(store, &harder, &result) || !result.stopped ||
 	    decompressed > stop_at)
 		DIE("recompression: %llu pages after a stop",
-		    (unsigned long long)(decompressed - stop_at));
+		    decompressed - stop_at);
 	zm_store_destroy(store);
 }
 
@@ -273,16 +262,14 @@ static void try_time_limit(void)
 		/* A hundred times what it may take; unbounded it took longer. */
 		if (result.stopped && spent > options.time_ns_max + 1000000000)
 			DIE("a pass with a limit of %llu ns took %llu",
-			    (unsigned long long)options.time_ns_max,
-			    (unsigned long long)spent);
+			    options.time_ns_max, spent);
 		/* Finding alone may take longer on a slow machine. */
 		if (!result.collisions)
 			options.time_ns_max += 1000000;
 	} while (result.stopped && ++passes < pages);
 	if (result.stopped)
 		DIE("passes that go on do not come to an end");
-	printf("adversary: %llu passes were stopped by time\n",
-	       (unsigned long long)passes);
+	printf("adversary: %llu passes were stopped by time\n", passes);
 	zm_store_destroy(store);
 }
 
@@ -337,11 +324,10 @@ static void try_inline(void)
 			most = before;
 	}
 	if (most > 2 * ZM_INDEX_WAYS || most < 2)
-		DIE("a write compared with %llu pages",
-		    (unsigned long long)most / 2);
+		DIE("a write compared with %llu pages", most / 2);
 	expect_crowd(store, "after inline writes of a crowd");
 	printf("adversary: a write compared with at most %llu pages\n",
-	       (unsigned long long)most / 2);
+	       most / 2);
 	zm_store_destroy(store);
 }
 
@@ -350,29 +336,25 @@ static void try_full_shares(u32 mode)
 {
 	u64 slots = 4ull * ZM_SHARE_SLOTS_MAX + 1, i, round;
 	struct zm_store *store = open_store(slots, mode);
-	struct zm_meld_options all = { .threshold_permille = 0 };
-	struct zm_meld_result result;
-	struct zm_slot_info info;
-	struct zm_stats stats;
+	u64 objects;
+	u32 sharers;
 
 	for (i = 0; i < slots; i++)
 		put(store, i, 5);
 	for (round = 0; round < 3; round++) {
-		if (zm_meld_run(store, &all, &result))
-			DIE("pass");
+		test_meld(store);
 		check_store(store, ZM_CHECK_CONTENTS, "with full shares", 0);
 	}
 	for (i = 0; i < slots; i++) {
 		expect(store, i, 5);
-		if (zm_slot_info(store, i, &info) ||
-		    info.sharers > ZM_SHARE_SLOTS_MAX)
-			DIE("a share has %u slots", info.sharers);
+		sharers = test_info(store, i).sharers;
+		if (sharers > ZM_SHARE_SLOTS_MAX)
+			DIE("a share has %u slots", sharers);
 	}
-	zm_store_stats(store, &stats);
-	if (stats.objects != 5)
+	objects = test_stats(store).objects;
+	if (objects != 5)
 		DIE("%llu objects, full shares of %u slots make 5 of %llu",
-		    (unsigned long long)stats.objects, ZM_SHARE_SLOTS_MAX,
-		    (unsigned long long)slots);
+		    objects, ZM_SHARE_SLOTS_MAX, slots);
 	zm_store_destroy(store);
 }
 
@@ -429,19 +411,17 @@ static void try_requests(void)
 	if (zm_meld_run(store, &estimate, &result) || decompressed ||
 	    result.memory_borrowed > 64 << 10)
 		DIE("an estimate decompressed %llu pages, borrowed %llu bytes",
-		    (unsigned long long)decompressed,
-		    (unsigned long long)result.memory_borrowed);
+		    decompressed, result.memory_borrowed);
 	for (i = 0; i < pages; i += 7) {
 		decompressed = 0;
 		if (zm_page_read(store, i, page) || decompressed > 1)
-			DIE("a read decompressed %llu pages",
-			    (unsigned long long)decompressed);
+			DIE("a read decompressed %llu pages", decompressed);
 		decompressed = 0;
 		if (!zm_writeback_begin(store, i, 0, false, &wb, page))
 			zm_writeback_end(store, &wb, false);
 		if (decompressed > 1)
 			DIE("a writeback decompressed %llu pages",
-			    (unsigned long long)decompressed);
+			    decompressed);
 		decompressed = 0;
 		zm_page_discard(store, i);
 		put(store, i, crowd[i]);
@@ -463,8 +443,7 @@ static void try_statistics(void)
 	zm_store_stats(store, &stats);
 	if (stats.pages_melded || stats.objects)
 		DIE("an empty store tells %llu pages melded, %llu objects",
-		    (unsigned long long)stats.pages_melded,
-		    (unsigned long long)stats.objects);
+		    stats.pages_melded, stats.objects);
 	zm_uncount(&store->counters->shares);
 	zm_counter_add(&store->counters->shares_backed, (u64)-2);
 	zm_store_destroy(store);

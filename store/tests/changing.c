@@ -86,15 +86,8 @@ static struct zm_store *open_store(const char *codec, u32 mode, bool verify)
 /* Everything that looks at what is stored, with nothing that changes. */
 static void look(struct zm_store *store, const char *when)
 {
-	struct zm_recompress_options harder = {
-		.priority_first = 1,
-		.priority_end = 2,
-	};
-	struct zm_recompress_result recompressed;
-	struct zm_meld_options all = { .threshold_permille = 0 };
 	u8 first[SLOTS][ZM_PAGE_SIZE], again[ZM_PAGE_SIZE];
 	struct disk_write write = { 0 };
-	struct zm_meld_result melded;
 	struct zm_stats stats;
 	u64 i;
 	int err;
@@ -102,14 +95,11 @@ static void look(struct zm_store *store, const char *when)
 	for (i = 0; i < SLOTS; i++) {
 		err = zm_page_read(store, i, first[i]);
 		if (err)
-			DIE("%s: slot %llu: %d", when, (unsigned long long)i,
-			    err);
+			DIE("%s: slot %llu: %d", when, i, err);
 	}
 	check_store(store, ZM_CHECK_CONTENTS, when, 0);
-	if (zm_meld_run(store, &all, &melded))
-		DIE("%s: pass", when);
-	if (zm_recompress_run(store, &harder, &recompressed) ||
-	    recompressed.pages_damaged)
+	test_meld(store);
+	if (test_recompress(store).pages_damaged)
 		DIE("%s: recompression found damage", when);
 	for (i = 0; i < SLOTS; i += 5) {
 		err = disk_write_begin(&disk, store, &write, i, 0, i % 2);
@@ -121,8 +111,7 @@ static void look(struct zm_store *store, const char *when)
 	for (i = 0; i < SLOTS; i++)
 		if (disk_page_read(&disk, store, i, again) ||
 		    memcmp(first[i], again, ZM_PAGE_SIZE))
-			DIE("%s: slot %llu reads other bytes", when,
-			    (unsigned long long)i);
+			DIE("%s: slot %llu reads other bytes", when, i);
 	zm_store_stats(store, &stats);
 	if (stats.failures[ZM_REASON_MISMATCH] ||
 	    stats.failures[ZM_REASON_DAMAGED])
@@ -228,8 +217,7 @@ static void try_backed(const char *codec, bool verify, bool keep_compressed)
 		change_in_codec = false;
 		if (disk_page_read(&disk, store, i, read) ||
 		    memcmp(read, expected, ZM_PAGE_SIZE))
-			DIE("%s: slot %llu reads other bytes", codec,
-			    (unsigned long long)i);
+			DIE("%s: slot %llu reads other bytes", codec, i);
 	}
 	zm_store_destroy(store);
 }
@@ -274,7 +262,7 @@ int main(int argc, char **argv)
 	/* Unless it takes a checksum of what may not change. */
 	window_bits = ZM_WINDOW_BITS_MAX;
 	try_codec("deflate", writes);
-	printf("changing: %u codecs, 4 modes, %llu writes each: ok\n", count + 1,
-	       (unsigned long long)writes);
+	printf("changing: %u codecs, 4 modes, %llu writes each: ok\n",
+	       count + 1, writes);
 	return 0;
 }

@@ -30,12 +30,6 @@ static u8 owned[ZM_PAGE_SIZE];
 static u32 changes_left;
 static struct disk disk;
 
-#define EXPECT(condition)						\
-	do {								\
-		if (!(condition))					\
-			DIE("not so: %s", #condition);			\
-	} while (0)
-
 static int encode(const struct zm_codec_ops *codec, enum fault fault, void *ctx,
 		  const struct zm_codec_params *params, const void *src,
 		  void *dst, size_t *dst_size)
@@ -108,22 +102,6 @@ static void close_store(struct zm_store *store)
 	zm_store_destroy(store);
 }
 
-static u64 errors(struct zm_store *store)
-{
-	struct zm_stats stats;
-
-	zm_store_stats(store, &stats);
-	return stats.encode_errors;
-}
-
-static struct zm_slot_info info(struct zm_store *store, u64 index)
-{
-	struct zm_slot_info info;
-
-	EXPECT(!zm_slot_info(store, index, &info));
-	return info;
-}
-
 /* Text, which deflate makes smaller than lz4. */
 static void put(struct zm_store *store, u64 index, u64 number)
 {
@@ -140,18 +118,6 @@ static bool gives(struct zm_store *store, u64 index, u64 number)
 	       !memcmp(page, wanted, ZM_PAGE_SIZE);
 }
 
-static struct zm_recompress_result recompress(struct zm_store *store)
-{
-	const struct zm_recompress_options options = {
-		.priority_first = 1,
-		.priority_end = ZM_PRIORITIES,
-	};
-	struct zm_recompress_result result;
-
-	EXPECT(!zm_recompress_run(store, &options, &result));
-	return result;
-}
-
 /* -- Writes ------------------------------------------------------------------ */
 
 static void try_write(u32 mode, u32 check_writes, bool first_checks,
@@ -162,19 +128,19 @@ static void try_write(u32 mode, u32 check_writes, bool first_checks,
 	u32 calls = mode == ZM_MELD_OFF ? 2 : 1;
 
 	put(store, 0, 1);
-	EXPECT(encoded_first == 1 && !errors(store) && !info(store, 0).huge);
+	EXPECT(encoded_first == 1 && !test_stats(store).encode_errors && !test_info(store, 0).huge);
 	fault_first = fault;
 	encoded_first = 0;
 	put(store, 1, 2);
-	EXPECT(encoded_first == calls && errors(store) == 1);
-	EXPECT(info(store, 1).huge);
+	EXPECT(encoded_first == calls && test_stats(store).encode_errors == 1);
+	EXPECT(test_info(store, 1).huge);
 	/* It replaces what was there; its twin is right as well. */
 	put(store, 0, 3);
 	put(store, 2, 3);
 	EXPECT(gives(store, 0, 3) && gives(store, 1, 2) && gives(store, 2, 3));
 	fault_first = FAULT_NONE;
 	put(store, 1, 4);
-	EXPECT(!info(store, 1).huge && gives(store, 1, 4));
+	EXPECT(!test_info(store, 1).huge && gives(store, 1, 4));
 	close_store(store);
 }
 
@@ -186,16 +152,16 @@ static void try_unchecked(u32 check_writes, bool first_checks, enum fault fault)
 
 	fault_first = fault;
 	put(store, 0, 1);
-	EXPECT(encoded_first == 1 && !errors(store) && !info(store, 0).huge);
+	EXPECT(encoded_first == 1 && !test_stats(store).encode_errors && !test_info(store, 0).huge);
 	EXPECT(!gives(store, 0, 1));
 	/* It may be switched on, and off, at any time. */
 	EXPECT(!zm_store_check_writes_set(store, ZM_CHECK_WRITES_ON));
 	put(store, 0, 1);
-	EXPECT(errors(store) == 1 && gives(store, 0, 1));
+	EXPECT(test_stats(store).encode_errors == 1 && gives(store, 0, 1));
 	EXPECT(zm_store_check_writes_set(store, 3) == -EINVAL);
 	EXPECT(!zm_store_check_writes_set(store, ZM_CHECK_WRITES_OFF));
 	put(store, 1, 1);
-	EXPECT(errors(store) == 1 && !gives(store, 1, 1));
+	EXPECT(test_stats(store).encode_errors == 1 && !gives(store, 1, 1));
 	zm_store_destroy(store);
 }
 
@@ -215,8 +181,8 @@ static void try_changing(enum fault fault, u32 changes)
 	put(store, 0, 1);
 	changes_left = 0;
 	EXPECT(encoded_first == 2);
-	EXPECT(errors(store) == (fault != FAULT_NONE));
-	EXPECT(info(store, 0).huge == (fault != FAULT_NONE));
+	EXPECT(test_stats(store).encode_errors == (fault != FAULT_NONE));
+	EXPECT(test_info(store, 0).huge == (fault != FAULT_NONE));
 	page_make(wanted, 4 + 8 * 1);
 	wanted[100]++;
 	EXPECT(!zm_page_read(store, 0, page));
@@ -230,31 +196,28 @@ static void try_changing(enum fault fault, u32 changes)
 static void try_recompress(u32 check_writes, bool shared, enum fault fault)
 {
 	struct zm_store *store = open_store(ZM_MELD_MANUAL, check_writes, false);
-	struct zm_meld_options all = { .threshold_permille = 0 };
 	struct zm_recompress_result result;
-	struct zm_meld_result melded;
 	struct zm_slot_info before;
 
 	put(store, 0, 1);
 	put(store, 1, shared ? 1 : 2);
-	EXPECT(!zm_meld_run(store, &all, &melded));
-	EXPECT(melded.pages_melded == shared);
-	before = info(store, 0);
+	EXPECT(test_meld(store).pages_melded == shared);
+	before = test_info(store, 0);
 	fault_second = fault;
-	result = recompress(store);
+	result = test_recompress(store);
 	EXPECT(result.pages_tried == (shared ? 1 : 2));
 	EXPECT(!result.pages_recompressed && !result.pages_damaged);
-	EXPECT(errors(store) == result.pages_tried);
+	EXPECT(test_stats(store).encode_errors == result.pages_tried);
 	EXPECT(encoded_second == result.pages_tried);
-	EXPECT(info(store, 0).priority == 0);
-	EXPECT(info(store, 0).size == before.size);
+	EXPECT(test_info(store, 0).priority == 0);
+	EXPECT(test_info(store, 0).size == before.size);
 	EXPECT(gives(store, 0, 1) && gives(store, 1, shared ? 1 : 2));
-	EXPECT(!recompress(store).pages_tried);
+	EXPECT(!test_recompress(store).pages_tried);
 	/* What is right is taken. */
 	fault_second = FAULT_NONE;
 	put(store, 2, 3);
-	EXPECT(recompress(store).pages_recompressed == 1);
-	EXPECT(info(store, 2).priority == 1 && gives(store, 2, 3));
+	EXPECT(test_recompress(store).pages_recompressed == 1);
+	EXPECT(test_info(store, 2).priority == 1 && gives(store, 2, 3));
 	close_store(store);
 }
 
@@ -266,8 +229,8 @@ static void try_recompress_unchecked(void)
 
 	put(store, 0, 1);
 	fault_second = FAULT_BYTE;
-	EXPECT(recompress(store).pages_recompressed == 1);
-	EXPECT(!errors(store) && !gives(store, 0, 1));
+	EXPECT(test_recompress(store).pages_recompressed == 1);
+	EXPECT(!test_stats(store).encode_errors && !gives(store, 0, 1));
 	zm_store_destroy(store);
 }
 

@@ -58,7 +58,7 @@ static void capacities_are_kept(const u8 *page, u64 number)
 
 	if (zword_page_compress(&manner, context, page, ZM_PAGE_SIZE, whole,
 				&size))
-		DIE("page %llu is refused", (unsigned long long)number);
+		DIE("page %llu is refused", number);
 	for (room = size > 2 ? size - 2 : 0; room <= size; room++) {
 		unsigned int written = room;
 
@@ -66,20 +66,19 @@ static void capacities_are_kept(const u8 *page, u64 number)
 		err = zword_page_compress(&manner, context, page, ZM_PAGE_SIZE,
 					  tight, &written);
 		if (err != (room < size ? -ENOSPC : 0))
-			DIE("page %llu into %u bytes of %u gives %d",
-			    (unsigned long long)number, room, size, err);
+			DIE("page %llu into %u bytes of %u gives %d", number,
+			    room, size, err);
 		free(tight);
 	}
 	out = malloc(ZM_PAGE_SIZE);
 	back = 2 * ZM_PAGE_SIZE;
 	if (zword_page_decompress(tables, context, whole, size, out, &back) ||
 	    back != ZM_PAGE_SIZE || memcmp(out, page, ZM_PAGE_SIZE))
-		DIE("page %llu does not come back", (unsigned long long)number);
+		DIE("page %llu does not come back", number);
 	back = ZM_PAGE_SIZE;
 	if (size > 3 && zword_page_decompress(tables, context, whole, size / 2,
 					      out, &back) != -EINVAL)
-		DIE("half of page %llu's object is decoded",
-		    (unsigned long long)number);
+		DIE("half of page %llu's object is decoded", number);
 	free(out);
 	free(whole);
 }

@@ -37,7 +37,7 @@ struct disk {
 static inline u8 *disk_block(struct disk *disk, u64 block)
 {
 	if (block >= DISK_BLOCKS)
-		DIE("block %llu of %u", (unsigned long long)block, DISK_BLOCKS);
+		DIE("block %llu of %u", block, DISK_BLOCKS);
 	return disk->blocks[block];
 }
 

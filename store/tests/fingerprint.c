@@ -157,12 +157,10 @@ static void try_second_implementation(u64 pages)
 			memset(page, 0xff, ZM_PAGE_SIZE);
 		if (zm_fingerprint(key, page) != plain(seed, page))
 			DIE("page %llu: the fingerprint is %08x and not %08x",
-			    (unsigned long long)i, zm_fingerprint(key, page),
-			    plain(seed, page));
+			    i, zm_fingerprint(key, page), plain(seed, page));
 	}
 	zm_fingerprint_key_destroy(key);
-	printf("fingerprint: two implementations agree on %llu pages\n",
-	       (unsigned long long)pages);
+	printf("fingerprint: two implementations agree on %llu pages\n", pages);
 }
 
 /* -- The attack -------------------------------------------------------------- */
@@ -252,7 +250,7 @@ static void try_same_filled(void)
 		page[i] ^= 1ull << i % 64;
 		if (zm_page_fill(page, &word))
 			DIE("a page is same-filled though word %llu differs",
-			    (unsigned long long)i);
+			    i);
 		page[i] ^= 1ull << i % 64;
 	}
 }

@@ -262,9 +262,8 @@ static u32 recipe_mutate(struct zword_grammar *grammar, u8 *recipe, u32 count,
 	return count;
 }
 
-/* libFuzzer's own mutations, which the driver without it does not have. */
-size_t LLVMFuzzerMutate(u8 *data, size_t size, size_t size_max)
-	__attribute__((weak));
+/* libFuzzer's own mutations. */
+size_t LLVMFuzzerMutate(u8 *data, size_t size, size_t size_max);
 size_t LLVMFuzzerCustomMutator(u8 *data, size_t size, size_t size_max,
 			       unsigned int seed);
 
@@ -275,10 +274,8 @@ size_t LLVMFuzzerCustomMutator(u8 *data, size_t size, size_t size_max,
 	u32 count, room;
 	u64 random = zword_grammar_random(&grammar);
 
-	if (size_max < HEAD + ZWORD_GRAMMAR_OP_SIZE ||
-	    (LLVMFuzzerMutate && !(random & 3)))
-		return LLVMFuzzerMutate ?
-		       LLVMFuzzerMutate(data, size, size_max) : size;
+	if (size_max < HEAD + ZWORD_GRAMMAR_OP_SIZE || !(random & 3))
+		return LLVMFuzzerMutate(data, size, size_max);
 	if (size < HEAD || !(random & 7 << 2)) {
 		data[0] = (u8)(random >> 8);
 		data[1] = (u8)(random >> 16);

@@ -40,6 +40,12 @@ static inline u32 rng_below(struct rng *rng, u32 bound)
 		exit(1);						\
 	} while (0)
 
+#define EXPECT(condition)						\
+	do {								\
+		if (!(condition))					\
+			DIE("not so: %s", #condition);			\
+	} while (0)
+
 /*
  * Page number `content` of a kind that the number chooses: zeros, a repeated
  * word, text-like, pointers and zeros as in a heap, raw. The same number makes
@@ -143,8 +149,8 @@ static inline void check_store(struct zm_store *store, u32 level,
 	if (err == -ENOMEM && zm_fault_asked())
 		return;
 	if (err)
-		DIE("check %s failed (%d), seed %llu:\n%s", when, err,
-		    (unsigned long long)seed, text);
+		DIE("check %s failed (%d), seed %llu:\n%s", when, err, seed,
+		    text);
 }
 
 static inline void test_codec(struct zm_store_options *options, u32 priority,
@@ -180,11 +186,9 @@ test_store(const struct zm_store_options *options, u64 blocks)
 	struct zm_store *store;
 
 	if (zm_store_create(options, &store))
-		DIE("no store of %llu slots",
-		    (unsigned long long)options->slots);
+		DIE("no store of %llu slots", options->slots);
 	if (blocks && zm_backing_attach(store, blocks))
-		DIE("no backing device of %llu blocks",
-		    (unsigned long long)blocks);
+		DIE("no backing device of %llu blocks", blocks);
 	return store;
 }
 
@@ -194,8 +198,52 @@ static inline void test_write(struct zm_store *store, u64 index,
 	int err = zm_page_write(store, index, page);
 
 	if (err)
-		DIE("slot %llu is not written: %d", (unsigned long long)index,
-		    err);
+		DIE("slot %llu is not written: %d", index, err);
+}
+
+static inline struct zm_stats test_stats(struct zm_store *store)
+{
+	struct zm_stats stats;
+
+	zm_store_stats(store, &stats);
+	return stats;
+}
+
+static inline struct zm_slot_info test_info(struct zm_store *store, u64 index)
+{
+	struct zm_slot_info info;
+
+	if (zm_slot_info(store, index, &info))
+		DIE("no information on slot %llu", index);
+	return info;
+}
+
+/* A pass over everything. */
+static inline struct zm_meld_result test_meld(struct zm_store *store)
+{
+	const struct zm_meld_options all = { .threshold_permille = 0 };
+	struct zm_meld_result result;
+	int err = zm_meld_run(store, &all, &result);
+
+	if (err)
+		DIE("meld: %d", err);
+	return result;
+}
+
+/* All that the codecs of higher priority make smaller. */
+static inline struct zm_recompress_result
+test_recompress(struct zm_store *store)
+{
+	const struct zm_recompress_options options = {
+		.priority_first = 1,
+		.priority_end = ZM_PRIORITIES,
+	};
+	struct zm_recompress_result result;
+	int err = zm_recompress_run(store, &options, &result);
+
+	if (err)
+		DIE("recompress: %d", err);
+	return result;
 }
 
 #endif /* ZM_TESTS_HARNESS_H */

@@ -45,8 +45,7 @@ static void interrupt(void)
 	depth++;
 	for (i = 0; i < SLOTS; i++) {
 		if (!zm_slot_trylock(&store->slots[i]))
-			DIE("slot %llu is locked over a decompression",
-			    (unsigned long long)i);
+			DIE("slot %llu is locked over a decompression", i);
 		zm_slot_unlock(&store->slots[i]);
 	}
 	zm_held_play_other(true);
@@ -77,16 +76,7 @@ static void expect(u64 index, const u8 *bytes, const char *when)
 	if (ret == ZM_BACKED)
 		ret = disk_read_end(&disk, store, &read, 0, got);
 	if (ret || memcmp(got, bytes, ZM_PAGE_SIZE))
-		DIE("slot %llu reads other bytes (%d) %s",
-		    (unsigned long long)index, ret, when);
-}
-
-static u64 inline_melded(void)
-{
-	struct zm_stats stats;
-
-	zm_store_stats(store, &stats);
-	return stats.inline_melded;
+		DIE("slot %llu reads other bytes (%d) %s", index, ret, when);
 }
 
 /* -- What the twin is before ------------------------------------------------ */
@@ -162,14 +152,8 @@ static void write_target(void)
 
 static void recompress(void)
 {
-	struct zm_recompress_options options = {
-		.priority_first = 1,
-		.priority_end = ZM_PRIORITIES,
-	};
-	struct zm_recompress_result result;
+	struct zm_recompress_result result = test_recompress(store);
 
-	if (zm_recompress_run(store, &options, &result))
-		DIE("recompress");
 	if (result.pages_recompressed || !result.raced)
 		DIE("an object was replaced while it was compared");
 }
@@ -207,11 +191,7 @@ static void fail_to_write_back(void)
 
 static void meld(void)
 {
-	struct zm_meld_options options = { .threshold_permille = 0 };
-	struct zm_meld_result result;
-
-	if (zm_meld_run(store, &options, &result))
-		DIE("meld");
+	test_meld(store);
 }
 
 static void compact(void)
@@ -282,14 +262,14 @@ static void try_case(const struct event *before, const struct event *event)
 		 event->name, before->name);
 	store = store_make(ZM_MELD_INLINE);
 	before->happens();
-	melded = inline_melded();
+	melded = test_stats(store).inline_melded;
 	meanwhile = event->happens;
 	write_page(1, page);
 	if (meanwhile)
 		DIE("no comparison took place %s", when);
 	expect(1, page, when);
 	check_store(store, ZM_CHECK_CONTENTS, when, seed);
-	melded = inline_melded() - melded;
+	melded = test_stats(store).inline_melded - melded;
 	/* A share is joined whatever its slot holds; an object must be there. */
 	if (!event->changes_slot && !melded)
 		DIE("the page was not melded %s", when);
@@ -471,30 +451,21 @@ static const u8 *slot_after(const struct event *event)
 /* The slots from 0 to 2 hold the page; those written late by another codec. */
 static void try_pass(const struct event *event, const u64 late[2])
 {
-	struct zm_meld_options options = { .threshold_permille = 0 };
-	struct zm_recompress_options harder = {
-		.priority_first = 1,
-		.priority_end = 2,
-	};
-	struct zm_recompress_result recompressed;
 	struct zm_meld_result result;
 	char when[120];
 	u64 i;
 
-	snprintf(when, sizeof(when), "after %s during a pass, %llu to %llu late",
-		 event->name, (unsigned long long)late[0],
-		 (unsigned long long)late[1]);
+	snprintf(when, sizeof(when),
+		 "after %s during a pass, %llu to %llu late", event->name,
+		 late[0], late[1]);
 	store = store_make(ZM_MELD_MANUAL);
 	for (i = 0; i < 3; i++)
 		write_page(i, page);
-	if (zm_recompress_run(store, &harder, &recompressed) ||
-	    recompressed.pages_recompressed != 3)
-		DIE("recompress");
+	EXPECT(test_recompress(store).pages_recompressed == 3);
 	for (i = late[0]; i <= late[1]; i++)
 		write_page(i, page);
 	meanwhile = event->happens;
-	if (zm_meld_run(store, &options, &result))
-		DIE("meld");
+	result = test_meld(store);
 	if (meanwhile)
 		DIE("no page was decompressed %s", when);
 	if (event->happens == nothing && result.pages_melded != 2)
@@ -538,8 +509,7 @@ static void try_begun_anew(void)
 	zm_fault_scarce_set(false);
 	zm_store_stats(store, &stats);
 	if (stats.inline_probes != 2)
-		DIE("%llu look-ups of 2 writes",
-		    (unsigned long long)stats.inline_probes);
+		DIE("%llu look-ups of 2 writes", stats.inline_probes);
 	expect(0, page, "with room that was waited for");
 	expect(1, other, "with room that was waited for");
 	zm_store_destroy(store);
@@ -574,6 +544,6 @@ int main(int argc, char **argv)
 	memcpy(other, colliding[1], ZM_PAGE_SIZE);
 	try_passes();
 	printf("inline: %u comparisons interrupted, seed %llu: ok\n",
-	       comparisons, (unsigned long long)seed);
+	       comparisons, seed);
 	return 0;
 }

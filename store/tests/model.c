@@ -57,13 +57,11 @@ static void expect_page(struct model *m, u64 index)
 	int err = disk_page_read(&m->disk, m->store, index, page);
 
 	if (err)
-		DIE("seed %llu, %s: read of page %llu: %d",
-		    (unsigned long long)m->seed, m->codec,
-		    (unsigned long long)index, err);
+		DIE("seed %llu, %s: read of page %llu: %d", m->seed, m->codec,
+		    index, err);
 	if (memcmp(page, m->pages[index], ZM_PAGE_SIZE))
-		DIE("seed %llu, %s: page %llu reads other bytes",
-		    (unsigned long long)m->seed, m->codec,
-		    (unsigned long long)index);
+		DIE("seed %llu, %s: page %llu reads other bytes", m->seed,
+		    m->codec, index);
 }
 
 /* Where a page is changed by one bit: its ends as often as the rest. */
@@ -90,10 +88,7 @@ static void choose_page(struct model *m, u8 *page)
 
 static u64 memory_used(struct model *m)
 {
-	struct zm_stats stats;
-
-	zm_store_stats(m->store, &stats);
-	return stats.memory_used;
+	return test_stats(m->store).memory_used;
 }
 
 static void do_write(struct model *m, u64 index)
@@ -105,14 +100,13 @@ static void do_write(struct model *m, u64 index)
 	choose_page(m, page);
 	err = zm_page_write(m->store, index, page);
 	if (m->limit && memory_used(m) > m->limit && memory_used(m) > used)
-		DIE("seed %llu: a write passed the memory limit",
-		    (unsigned long long)m->seed);
+		DIE("seed %llu: a write passed the memory limit", m->seed);
 	if (!err)
 		memcpy(m->pages[index], page, ZM_PAGE_SIZE);
 	else if (err == -ENOMEM)
 		m->failed_writes++;
 	else
-		DIE("seed %llu: write: %d", (unsigned long long)m->seed, err);
+		DIE("seed %llu: write: %d", m->seed, err);
 	expect_page(m, index);
 }
 
@@ -128,16 +122,7 @@ static void do_meld(struct model *m)
 	int err = zm_meld_run(m->store, &options, &result);
 
 	if (err && err != -ENOMEM)
-		DIE("seed %llu: meld: %d", (unsigned long long)m->seed, err);
-}
-
-static struct zm_slot_info slot_info(struct model *m, u64 index)
-{
-	struct zm_slot_info info;
-
-	if (zm_slot_info(m->store, index, &info))
-		DIE("no information on slot %llu", (unsigned long long)index);
-	return info;
+		DIE("seed %llu: meld: %d", m->seed, err);
 }
 
 /* Exactly what the result says has become smaller, and nothing else. */
@@ -159,18 +144,15 @@ static void do_recompress(struct model *m)
 	zm_store_stats(m->store, &before);
 	err = zm_recompress_run(m->store, &options, &result);
 	if (err && err != -ENOMEM)
-		DIE("seed %llu: recompress: %d", (unsigned long long)m->seed,
-		    err);
+		DIE("seed %llu: recompress: %d", m->seed, err);
 	zm_store_stats(m->store, &after);
 	if (before.bytes_compressed - after.bytes_compressed !=
 	    result.bytes_before - result.bytes_after ||
 	    before.objects != after.objects || result.pages_damaged ||
 	    result.raced)
-		DIE("seed %llu: recompression does not add up",
-		    (unsigned long long)m->seed);
+		DIE("seed %llu: recompression does not add up", m->seed);
 	if (options.pages_max && result.pages_tried > options.pages_max)
-		DIE("seed %llu: more objects tried than allowed",
-		    (unsigned long long)m->seed);
+		DIE("seed %llu: more objects tried than allowed", m->seed);
 	m->recompressed += result.pages_recompressed;
 	m->incompressible += result.pages_incompressible;
 }
@@ -183,17 +165,15 @@ static void do_idle(struct model *m)
 	if (zm_idle_mark(m->store, 0, 0))
 		DIE("idle");
 	for (index = 0; index < m->slots; index++) {
-		info = slot_info(m, index);
+		info = test_info(m->store, index);
 		if (info.idle != (info.size && !info.backed))
-			DIE("seed %llu: slot %llu is %sidle",
-			    (unsigned long long)m->seed,
-			    (unsigned long long)index, info.idle ? "" : "not ");
+			DIE("seed %llu: slot %llu is %sidle", m->seed,
+			    index, info.idle ? "" : "not ");
 	}
 	index = rng_below(&m->rng, (u32)m->slots);
 	expect_page(m, index);
-	if (slot_info(m, index).idle)
-		DIE("seed %llu: a page that was read is idle",
-		    (unsigned long long)m->seed);
+	if (test_info(m->store, index).idle)
+		DIE("seed %llu: a page that was read is idle", m->seed);
 }
 
 static bool is_picked(struct zm_slot_info info, u32 which)
@@ -221,7 +201,7 @@ static void do_writeback(struct model *m, u64 index)
 	struct disk_write *write = disk_write_free(&m->disk);
 	u32 which = rng_below(&m->rng, 2) ? 0 : rng_below(&m->rng, 8);
 	bool keep = rng_below(&m->rng, 2);
-	struct zm_slot_info info = slot_info(m, index);
+	struct zm_slot_info info = test_info(m->store, index);
 	bool may_rest = which & ZM_PICK_IDLE && info.kind == ZM_KIND_SHARE;
 	struct zm_stats stats;
 	int err;
@@ -239,12 +219,12 @@ static void do_writeback(struct model *m, u64 index)
 			       is_being_written(m, info)))
 		return;
 	if (err || !is_picked(info, which))
-		DIE("seed %llu: writeback of slot %llu: %d",
-		    (unsigned long long)m->seed, (unsigned long long)index, err);
+		DIE("seed %llu: writeback of slot %llu: %d", m->seed, index,
+		    err);
 	if (keep ? write->wb.size != info.size :
 		   memcmp(write->bytes, m->pages[index], ZM_PAGE_SIZE) != 0)
-		DIE("seed %llu: other bytes to write for slot %llu",
-		    (unsigned long long)m->seed, (unsigned long long)index);
+		DIE("seed %llu: other bytes to write for slot %llu", m->seed,
+		    index);
 	m->writing[write - m->disk.writes] = info.fingerprint;
 }
 
@@ -265,12 +245,10 @@ static void do_complete(struct model *m)
 		return;
 	err = disk_read_end(&m->disk, m->store, read, io_err, page);
 	if (err != io_err)
-		DIE("seed %llu: read of a block: %d",
-		    (unsigned long long)m->seed, err);
+		DIE("seed %llu: read of a block: %d", m->seed, err);
 	if (!err && memcmp(page, read->expected, ZM_PAGE_SIZE))
 		DIE("seed %llu: a block of page %llu reads other bytes",
-		    (unsigned long long)m->seed,
-		    (unsigned long long)read->index);
+		    m->seed, read->index);
 	m->block_reads++;
 }
 
@@ -286,15 +264,13 @@ static void do_slow_read(struct model *m, u64 index)
 	ret = disk_read_begin(m->store, read, index, page);
 	memcpy(read->expected, m->pages[index], ZM_PAGE_SIZE);
 	if (ret && ret != ZM_BACKED)
-		DIE("seed %llu: slow read: %d", (unsigned long long)m->seed,
-		    ret);
+		DIE("seed %llu: slow read: %d", m->seed, ret);
 	if (!ret && memcmp(page, m->pages[index], ZM_PAGE_SIZE))
-		DIE("seed %llu: page %llu reads other bytes",
-		    (unsigned long long)m->seed, (unsigned long long)index);
+		DIE("seed %llu: page %llu reads other bytes", m->seed, index);
 	if (ret == ZM_BACKED &&
 	    zm_page_read(m->store, index, page) != -EREMOTE)
 		DIE("seed %llu: a backed page is read without its block",
-		    (unsigned long long)m->seed);
+		    m->seed);
 }
 
 static void do_attach(struct model *m)
@@ -314,9 +290,8 @@ static void do_attach(struct model *m)
 		DIE("attached twice");
 	err = zm_backing_detach(m->store);
 	if (err != (stats.blocks_used ? -EBUSY : 0))
-		DIE("seed %llu: detach with %llu blocks in use: %d",
-		    (unsigned long long)m->seed,
-		    (unsigned long long)stats.blocks_used, err);
+		DIE("seed %llu: detach with %llu blocks in use: %d", m->seed,
+		    stats.blocks_used, err);
 	m->attached = err;
 }
 
@@ -447,9 +422,9 @@ static void model_close(struct model *m)
 	if (stats.objects || stats.shares || stats.memory_used ||
 	    stats.blocks_used || stats.bytes_compressed || stats.bytes_melded)
 		DIE("seed %llu: something is left when all is discarded",
-		    (unsigned long long)m->seed);
+		    m->seed);
 	if (zm_backing_detach(m->store))
-		DIE("seed %llu: blocks are left", (unsigned long long)m->seed);
+		DIE("seed %llu: blocks are left", m->seed);
 	zm_store_destroy(m->store);
 }
 
@@ -468,10 +443,7 @@ static void run_once(const char *codec, u32 mode, u64 seed, u64 operations)
 		 m.incompressible && m.block_reads;
 	if (operations >= 2000 && !tested)
 		DIE("seed %llu: %llu recompressed, %llu incompressible, %llu block reads: the test tested too little",
-		    (unsigned long long)seed,
-		    (unsigned long long)m.recompressed,
-		    (unsigned long long)m.incompressible,
-		    (unsigned long long)m.block_reads);
+		    seed, m.recompressed, m.incompressible, m.block_reads);
 }
 
 /* The nth allocation fails; true where there were that many. */
@@ -529,7 +501,7 @@ static void soak(u64 seed, u64 operations)
 		soak_once(rng.state, now);
 		rng.state = rng_next(&rng);
 	}
-	printf("model: soak of %llu operations ok\n", (unsigned long long)done);
+	printf("model: soak of %llu operations ok\n", done);
 }
 
 int main(int argc, char **argv)
@@ -551,7 +523,7 @@ int main(int argc, char **argv)
 		for (mode = 0; mode <= ZM_MELD_INLINE; mode++)
 			for (i = 0; i < 3; i++)
 				run_once(codecs[i], mode, seed, operations);
-		printf("model: seed %llu ok\n", (unsigned long long)seed);
+		printf("model: seed %llu ok\n", seed);
 		return 0;
 	}
 	for (mode = 0; mode <= ZM_MELD_INLINE; mode++) {
@@ -559,13 +531,13 @@ int main(int argc, char **argv)
 			for (seed = 1; seed <= 3; seed++)
 				run_once(codecs[i], mode, seed, operations);
 		printf("model: mode %s: 9 runs of %llu operations ok\n",
-		       zm_meld_mode_name(mode), (unsigned long long)operations);
+		       zm_meld_mode_name(mode), operations);
 	}
 	for (mode = 0; mode <= ZM_MELD_INLINE; mode++) {
 		for (nth = 1; run_failing("lz4", mode, 7, nth); nth++)
 			;
 		printf("model: mode %s: each of %llu allocations failed in turn: ok\n",
-		       zm_meld_mode_name(mode), (unsigned long long)nth - 1);
+		       zm_meld_mode_name(mode), nth - 1);
 		if (nth < 20)
 			DIE("the fault hook was hardly reached");
 	}

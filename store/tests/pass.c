@@ -63,15 +63,14 @@ static void expect_melded(struct zm_store *store, const struct plan *plan,
 	zm_store_stats(store, &stats);
 	if (stats.objects != plan->contents)
 		DIE("%s, %s: %llu objects for %llu contents", plan->name, how,
-		    (unsigned long long)stats.objects,
-		    (unsigned long long)plan->contents);
+		    stats.objects, plan->contents);
 	check_store(store, ZM_CHECK_CONTENTS, how, 0);
 	for (i = 0; i < pages; i += 7) {
 		make_content(expected, plan->content[i]);
 		if (zm_page_read(store, i, page) ||
 		    memcmp(page, expected, ZM_PAGE_SIZE))
 			DIE("%s, %s: page %llu reads other bytes", plan->name,
-			    how, (unsigned long long)i);
+			    how, i);
 	}
 }
 
@@ -99,17 +98,14 @@ static void try_memory(const struct plan *plan, u64 memory_max)
 		bound = 64 << 10;
 	if (result.memory_borrowed > bound + 2 * ZM_PAGE_SIZE)
 		DIE("%s: borrowed %llu of %llu bytes", plan->name,
-		    (unsigned long long)result.memory_borrowed,
-		    (unsigned long long)bound);
+		    result.memory_borrowed, bound);
 	if (result.pages_melded != pages - plan->contents)
 		DIE("%s: %llu pages melded of %llu", plan->name,
-		    (unsigned long long)result.pages_melded,
-		    (unsigned long long)(pages - plan->contents));
+		    result.pages_melded, pages - plan->contents);
 	expect_melded(store, plan, "one pass");
 	printf("pass: %s, %llu bytes: all %llu duplicates in %llu rounds\n",
-	       plan->name, (unsigned long long)result.memory_borrowed,
-	       (unsigned long long)result.pages_melded,
-	       (unsigned long long)result.rounds);
+	       plan->name, result.memory_borrowed, result.pages_melded,
+	       result.rounds);
 	meld(store, &options, &result);
 	if (result.pages_melded)
 		DIE("%s: a second pass melded something", plan->name);
@@ -137,8 +133,7 @@ static void try_stopping(const struct plan *plan)
 		DIE("%s: no pass was stopped: the test tested nothing",
 		    plan->name);
 	expect_melded(store, plan, "in pieces");
-	printf("pass: %s: all found in %llu pieces\n", plan->name,
-	       (unsigned long long)stopped + 1);
+	printf("pass: %s: all found in %llu pieces\n", plan->name, stopped + 1);
 	zm_store_destroy(store);
 }
 
@@ -152,8 +147,7 @@ static void try_threshold(const struct plan *plan, bool pays)
 	meld(store, &options, &result);
 	if (result.below_threshold == pays || !result.pages_sampled)
 		DIE("%s: %llu of %llu sampled pages repeat", plan->name,
-		    (unsigned long long)result.duplicates_sampled,
-		    (unsigned long long)result.pages_sampled);
+		    result.duplicates_sampled, result.pages_sampled);
 	zm_store_destroy(store);
 }
 
@@ -162,25 +156,18 @@ static void try_priorities(const struct plan *plan)
 {
 	struct zm_store_options options =
 		test_options("lz4", pages, ZM_MELD_MANUAL);
-	struct zm_recompress_options harder = {
-		.priority_first = 1,
-		.priority_end = ZM_PRIORITIES,
-	};
-	struct zm_meld_options all = { .threshold_permille = 0 };
-	struct zm_recompress_result recompressed;
-	struct zm_meld_result result;
 	struct zm_store *store;
+	u64 recompressed;
 
 	test_codec(&options, 1, "zstd");
 	store = test_store(&options, 0);
 	write_plan(store, plan, 0, pages / 2);
-	if (zm_recompress_run(store, &harder, &recompressed))
-		DIE("recompress");
+	recompressed = test_recompress(store).pages_recompressed;
 	write_plan(store, plan, pages / 2, pages);
-	if (recompressed.pages_recompressed < pages / 3)
+	if (recompressed < pages / 3)
 		DIE("%s: few pages were recompressed: the test tested little",
 		    plan->name);
-	meld(store, &all, &result);
+	test_meld(store);
 	expect_melded(store, plan, "of two codecs");
 	printf("pass: %s: all found among pages of two codecs\n", plan->name);
 	zm_store_destroy(store);

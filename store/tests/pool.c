@@ -101,8 +101,7 @@ static void end_all(void)
 			drop(&objects[i]);
 	}
 	if (zm_port_pool_used(pool))
-		DIE("an empty pool uses %llu bytes",
-		    (unsigned long long)zm_port_pool_used(pool));
+		DIE("an empty pool uses %llu bytes", zm_port_pool_used(pool));
 }
 
 /* Objects of one size: whatever goes and comes back, no more memory is used. */
@@ -123,8 +122,7 @@ static void try_reuse(u32 size)
 			make(&objects[i], size);
 		if (zm_port_pool_used(pool) > used)
 			DIE("objects of %u bytes take %llu bytes, and %llu at first",
-			    size, (unsigned long long)zm_port_pool_used(pool),
-			    (unsigned long long)used);
+			    size, zm_port_pool_used(pool), used);
 	}
 	end_all();
 }
@@ -146,8 +144,7 @@ static void try_compaction(u32 size)
 	if (size + 32 < ZM_PAGE_SIZE / 2 &&
 	    zm_port_pool_used(pool) > used / 2 + span)
 		DIE("half of the objects of %u bytes take %llu of %llu bytes",
-		    size, (unsigned long long)zm_port_pool_used(pool),
-		    (unsigned long long)used);
+		    size, zm_port_pool_used(pool), used);
 	end_all();
 }
 
@@ -169,6 +166,6 @@ int main(int argc, char **argv)
 		do_something();
 	end_all();
 	zm_port_pool_destroy(pool);
-	printf("pool: %llu operations ok\n", (unsigned long long)operations);
+	printf("pool: %llu operations ok\n", operations);
 	return 0;
 }

@@ -111,17 +111,7 @@ static void expect(struct zm_store *store, u64 index, u64 content)
 	page_make(wanted, content);
 	if (disk_page_read(&disk, store, index, page) ||
 	    memcmp(page, wanted, ZM_PAGE_SIZE))
-		DIE("slot %llu does not hold content %llu",
-		    (unsigned long long)index, (unsigned long long)content);
-}
-
-static struct zm_slot_info info(struct zm_store *store, u64 index)
-{
-	struct zm_slot_info info;
-
-	if (zm_slot_info(store, index, &info))
-		DIE("no slot");
-	return info;
+		DIE("slot %llu does not hold content %llu", index, content);
 }
 
 static struct zm_recompress_result
@@ -147,15 +137,9 @@ static void write_back(struct zm_store *store, u64 index, bool written)
 	static struct disk_write write;
 
 	if (disk_write_begin(&disk, store, &write, index, 0, false))
-		DIE("writeback of slot %llu", (unsigned long long)index);
+		DIE("writeback of slot %llu", index);
 	disk_write_end(&disk, store, &write, written);
 }
-
-#define EXPECT(condition)						\
-	do {								\
-		if (!(condition))					\
-			DIE("not so: %s", #condition);			\
-	} while (0)
 
 /* Each object once; what did not help is left alone until it is written. */
 static void try_marks(void)
@@ -170,16 +154,16 @@ static void try_marks(void)
 	EXPECT(result.pages_tried == 2 && hook_calls == 2);
 	EXPECT(result.pages_recompressed == 1);
 	EXPECT(result.pages_incompressible == 1);
-	EXPECT(info(store, 0).priority == 2 && !info(store, 0).incompressible);
-	EXPECT(info(store, 1).incompressible && info(store, 1).huge);
+	EXPECT(test_info(store, 0).priority == 2 && !test_info(store, 0).incompressible);
+	EXPECT(test_info(store, 1).incompressible && test_info(store, 1).huge);
 	result = recompress(store, 0, 0, 0);
 	EXPECT(!result.pages_tried && hook_calls == 2);
 	put(store, 0, text(2));
 	put(store, 1, raw(2));
-	EXPECT(!info(store, 1).incompressible && !info(store, 0).priority);
+	EXPECT(!test_info(store, 1).incompressible && !test_info(store, 0).priority);
 	result = recompress(store, ZM_PICK_HUGE, 0, 0);
-	EXPECT(result.pages_tried == 1 && info(store, 1).incompressible);
-	EXPECT(!info(store, 0).priority);
+	EXPECT(result.pages_tried == 1 && test_info(store, 1).incompressible);
+	EXPECT(!test_info(store, 0).priority);
 	expect(store, 0, text(2));
 	expect(store, 1, raw(2));
 	close_store(store);
@@ -188,33 +172,31 @@ static void try_marks(void)
 /* The mark is a share's as well, and stays when slots join or leave. */
 static void try_share_marks(void)
 {
-	struct zm_meld_options all = { .threshold_permille = 0 };
 	struct zm_store *store = open_store(ZM_MELD_MANUAL);
 	struct zm_recompress_result result;
-	struct zm_meld_result melded;
 	u64 i;
 
 	for (i = 0; i < 6; i++)
 		put(store, i, i < 3 ? text(1) : raw(1));
-	EXPECT(!zm_meld_run(store, &all, &melded) && melded.pages_melded == 4);
+	EXPECT(test_meld(store).pages_melded == 4);
 	result = recompress(store, 0, 0, 0);
 	EXPECT(result.pages_tried == 2 && result.pages_recompressed == 1);
 	for (i = 0; i < 6; i++) {
-		EXPECT(info(store, i).priority == (i < 3 ? 2 : 0));
-		EXPECT(info(store, i).incompressible == (i >= 3));
+		EXPECT(test_info(store, i).priority == (i < 3 ? 2 : 0));
+		EXPECT(test_info(store, i).incompressible == (i >= 3));
 	}
 	zm_page_discard(store, 0);
 	zm_page_discard(store, 3);
 	EXPECT(!recompress(store, 0, 0, 0).pages_tried);
 	put(store, 7, raw(1));
-	EXPECT(!zm_meld_run(store, &all, &melded) && melded.pages_melded == 1);
+	EXPECT(test_meld(store).pages_melded == 1);
 	check_store(store, ZM_CHECK_CONTENTS, "after a second pass", 0);
 	/* A slot's own mark becomes its share's. */
 	put(store, 10, raw(3));
 	EXPECT(recompress(store, 0, 0, 0).pages_incompressible == 1);
 	put(store, 11, raw(3));
-	EXPECT(!zm_meld_run(store, &all, &melded) && melded.pages_melded == 1);
-	EXPECT(info(store, 10).incompressible && info(store, 11).sharers == 2);
+	EXPECT(test_meld(store).pages_melded == 1);
+	EXPECT(test_info(store, 10).incompressible && test_info(store, 11).sharers == 2);
 	EXPECT(!recompress(store, 0, 0, 0).pages_tried);
 	expect(store, 1, text(1));
 	expect(store, 7, raw(1));
@@ -224,18 +206,16 @@ static void try_share_marks(void)
 /* A share is one object, however many slots it has. */
 static void try_limit_on_shares(void)
 {
-	struct zm_meld_options all = { .threshold_permille = 0 };
 	struct zm_store *store = open_store(ZM_MELD_MANUAL);
 	struct zm_recompress_result result;
-	struct zm_meld_result melded;
 	u64 i;
 
 	for (i = 0; i < 20; i++)
 		put(store, i, i < 10 ? raw(1) : i < 15 ? text(i) : 2 + 8 * i);
-	EXPECT(!zm_meld_run(store, &all, &melded) && melded.pages_melded == 9);
+	EXPECT(test_meld(store).pages_melded == 9);
 	result = recompress(store, 0, 0, 6);
 	EXPECT(result.pages_tried == 6 && result.pages_recompressed == 5);
-	EXPECT(info(store, 0).incompressible && !info(store, 15).priority);
+	EXPECT(test_info(store, 0).incompressible && !test_info(store, 15).priority);
 	close_store(store);
 }
 
@@ -262,12 +242,12 @@ static void try_share_beneath_a_harder_codec(void)
 		DIE("create");
 	for (i = 0; i < 10; i++)
 		put(store, i, raw(1));
-	EXPECT(info(store, 0).sharers == 10);
+	EXPECT(test_info(store, 0).sharers == 10);
 	for (i = 0; i < 2; i++) {
 		EXPECT(!zm_recompress_run(store, &options, &result));
 		EXPECT(result.pages_tried == tried[i]);
 	}
-	EXPECT(!info(store, 0).incompressible);
+	EXPECT(!test_info(store, 0).incompressible);
 	options.priority_end = 3;
 	EXPECT(!zm_recompress_run(store, &options, &result) &&
 	       result.pages_tried == 1 && result.pages_incompressible == 1);
@@ -286,7 +266,7 @@ static void try_limits(void)
 	result = recompress(store, 0, 0, 6);
 	EXPECT(result.pages_tried == 6 && result.pages_recompressed == 6);
 	for (i = 0; i < 12; i++)
-		EXPECT(info(store, i).priority == (i % 2 ? 2 : 0));
+		EXPECT(test_info(store, i).priority == (i % 2 ? 2 : 0));
 	EXPECT(!recompress(store, 0, 1000, 0).pages_tried);
 	put(store, 20, text(20));
 	EXPECT(recompress(store, 0, 1000, 0).pages_incompressible == 1);
@@ -349,9 +329,7 @@ static void try_memory_limit(void)
 	note_bytes(store);
 	zm_store_stats(store, &after);
 	printf("recompress: %llu bytes, %llu meanwhile, %llu after\n",
-	       (unsigned long long)before.memory_used,
-	       (unsigned long long)bytes_max,
-	       (unsigned long long)after.memory_used);
+	       before.memory_used, bytes_max, after.memory_used);
 	EXPECT(bytes_max <= before.memory_used + before.memory_used / 16);
 	EXPECT(after.memory_used < before.memory_used);
 	close_store(store);
@@ -360,9 +338,7 @@ static void try_memory_limit(void)
 /* Idle pages only; a share rests when all its slots do. */
 static void try_idle(void)
 {
-	struct zm_meld_options all = { .threshold_permille = 0 };
 	struct zm_store *store = open_store(ZM_MELD_MANUAL);
-	struct zm_meld_result melded;
 	struct disk_write write;
 	u64 i;
 
@@ -370,27 +346,27 @@ static void try_idle(void)
 		put(store, i, text(i / 2));
 	put(store, 4, text(9));
 	put(store, 5, text(10));
-	EXPECT(!zm_meld_run(store, &all, &melded) && melded.pages_melded == 2);
+	EXPECT(test_meld(store).pages_melded == 2);
 	seconds_ahead += 2;
 	expect(store, 1, text(0));
 	expect(store, 4, text(9));
 	EXPECT(!zm_idle_mark(store, 2, 0));
 	for (i = 0; i < 6; i++)
-		EXPECT(info(store, i).idle == (i != 1 && i != 4));
+		EXPECT(test_info(store, i).idle == (i != 1 && i != 4));
 	EXPECT(disk_write_begin(&disk, store, &write, 0, ZM_PICK_IDLE, false) ==
 	       -ENOENT);
 	EXPECT(disk_write_begin(&disk, store, &write, 4, ZM_PICK_IDLE, false) ==
 	       -ENOENT);
 	EXPECT(recompress(store, ZM_PICK_IDLE, 0, 0).pages_recompressed == 2);
-	EXPECT(info(store, 2).priority == 2 && info(store, 5).priority == 2);
-	EXPECT(!info(store, 0).priority && !info(store, 4).priority);
-	EXPECT(!info(store, 2).idle && !info(store, 5).idle);
+	EXPECT(test_info(store, 2).priority == 2 && test_info(store, 5).priority == 2);
+	EXPECT(!test_info(store, 0).priority && !test_info(store, 4).priority);
+	EXPECT(!test_info(store, 2).idle && !test_info(store, 5).idle);
 	EXPECT(!zm_idle_mark(store, 0, 0));
 	EXPECT(!disk_write_begin(&disk, store, &write, 0, ZM_PICK_IDLE, false));
 	disk_write_end(&disk, store, &write, true);
-	EXPECT(info(store, 0).backed && info(store, 1).backed);
+	EXPECT(test_info(store, 0).backed && test_info(store, 1).backed);
 	EXPECT(!zm_idle_mark(store, 0, 0));
-	EXPECT(!info(store, 0).idle && info(store, 2).idle);
+	EXPECT(!test_info(store, 0).idle && test_info(store, 2).idle);
 	for (i = 0; i < 4; i++)
 		expect(store, i, text(i / 2));
 	close_store(store);
@@ -403,9 +379,9 @@ static void expect_awake(struct zm_store *store, void (*what)(struct zm_store *)
 	struct disk_write write;
 
 	EXPECT(!zm_idle_mark(store, 0, 0));
-	EXPECT(info(store, 0).idle && info(store, 1).idle);
+	EXPECT(test_info(store, 0).idle && test_info(store, 1).idle);
 	what(store);
-	EXPECT(info(store, slot).idle);
+	EXPECT(test_info(store, slot).idle);
 	EXPECT(disk_write_begin(&disk, store, &write, slot, ZM_PICK_IDLE,
 				false) == -ENOENT);
 }
@@ -419,26 +395,26 @@ static void read_second(struct zm_store *store)
 static void write_first_again(struct zm_store *store)
 {
 	put(store, 0, text(1));
-	EXPECT(!info(store, 0).idle);
+	EXPECT(!test_info(store, 0).idle);
 }
 
 /* And here that of another. */
 static void write_second_again(struct zm_store *store)
 {
 	put(store, 1, text(1));
-	EXPECT(!info(store, 1).idle);
+	EXPECT(!test_info(store, 1).idle);
 }
 
 static void write_third(struct zm_store *store)
 {
 	put(store, 2, text(1));
-	EXPECT(info(store, 0).sharers == 3);
+	EXPECT(test_info(store, 0).sharers == 3);
 }
 
 static void recompress_first(struct zm_store *store)
 {
 	EXPECT(recompress(store, ZM_PICK_IDLE, 0, 0).pages_recompressed == 1);
-	EXPECT(!info(store, 0).idle);
+	EXPECT(!test_info(store, 0).idle);
 }
 
 /* Whoever works with a page through one slot keeps it from being idle in the others. */
@@ -449,7 +425,7 @@ static void try_idle_shares(void)
 
 	put(store, 0, text(1));
 	put(store, 1, text(1));
-	EXPECT(info(store, 0).sharers == 2);
+	EXPECT(test_info(store, 0).sharers == 2);
 	expect_awake(store, read_second, 0);
 	expect_awake(store, write_first_again, 1);
 	expect_awake(store, write_second_again, 0);
@@ -473,7 +449,7 @@ static void try_used_meanwhile(void)
 	/* The second in which the marking began. */
 	seconds_ahead -= 1;
 	EXPECT(!zm_idle_mark(store, 2, 0));
-	EXPECT(info(store, 0).idle && !info(store, 1).idle);
+	EXPECT(test_info(store, 0).idle && !test_info(store, 1).idle);
 	close_store(store);
 }
 
@@ -509,7 +485,7 @@ static void try_sent_away_meanwhile(void)
 	store = test_store(&options, DISK_BLOCKS);
 	put(store, 0, text(1));
 	put(store, WALKED - 1, text(1));
-	EXPECT(info(store, 0).sharers == 2);
+	EXPECT(test_info(store, 0).sharers == 2);
 	seconds_ahead += 5;
 	EXPECT(!pthread_create(&thread, NULL, send_first_away, store));
 	for (i = 0; i < 200; i++) {
@@ -540,10 +516,10 @@ static void try_damage(void)
 	lie = false;
 	zm_store_stats(store, &stats);
 	EXPECT(stats.failures[ZM_REASON_MISMATCH] == 3 && !stats.blocks_used);
-	EXPECT(!info(store, 0).priority);
+	EXPECT(!test_info(store, 0).priority);
 	expect(store, 0, text(1));
 	write_back(store, 0, true);
-	memset(disk_block(&disk, info(store, 0).block), 7, ZM_PAGE_SIZE);
+	memset(disk_block(&disk, test_info(store, 0).block), 7, ZM_PAGE_SIZE);
 	EXPECT(disk_page_read(&disk, store, 0, page) == -EBADMSG);
 	close_store(store);
 }
@@ -632,17 +608,15 @@ static const struct race {
 
 static void run_race(const struct race *race, bool shared, u32 mode)
 {
-	struct zm_meld_options all = { .threshold_permille = 0 };
 	struct zm_store *store = open_store(mode);
 	bool raced = shared ? race->shared_raced : race->alone_raced;
 	struct zm_recompress_result result;
-	struct zm_meld_result melded;
 
 	put(store, 0, text(1));
 	if (shared) {
 		put(store, 1, text(1));
-		EXPECT(!zm_meld_run(store, &all, &melded));
-		EXPECT(info(store, 1).sharers == 2);
+		test_meld(store);
+		EXPECT(test_info(store, 1).sharers == 2);
 	}
 	hook = race->hook;
 	result = recompress(store, 0, 0, 1);
@@ -650,10 +624,9 @@ static void run_race(const struct race *race, bool shared, u32 mode)
 	if (hook_calls != 1 || result.raced != raced ||
 	    result.pages_recompressed != !raced)
 		DIE("%s: %llu raced, %llu recompressed", race->name,
-		    (unsigned long long)result.raced,
-		    (unsigned long long)result.pages_recompressed);
+		    result.raced, result.pages_recompressed);
 	if (race->first < 0)
-		EXPECT(info(store, 0).kind == ZM_KIND_EMPTY);
+		EXPECT(test_info(store, 0).kind == ZM_KIND_EMPTY);
 	else
 		expect(store, 0, text((u64)race->first));
 	if (shared && race->hook != discard_all)
@@ -683,7 +656,7 @@ static void try_joined(void)
 	hook = meld_inline;
 	result = recompress(store, 0, 0, 1);
 	hook = NULL;
-	EXPECT(result.raced == 1 && info(store, 0).sharers == 2);
+	EXPECT(result.raced == 1 && test_info(store, 0).sharers == 2);
 	expect(store, 9, text(1));
 	EXPECT(recompress(store, 0, 0, 0).pages_recompressed == 1);
 	expect(store, 0, text(1));
@@ -700,14 +673,14 @@ static void try_late_write(bool keep_compressed, bool written)
 
 	put(store, 0, text(1));
 	put(store, 1, text(2));
-	size = info(store, 0).size;
+	size = test_info(store, 0).size;
 	EXPECT(!disk_write_begin(&disk, store, &late, 0, 0, keep_compressed));
 	EXPECT(recompress(store, 0, 0, 0).pages_tried == 1);
 	expect(store, 0, text(1));
 	disk_write_end(&disk, store, &late, written);
-	EXPECT(info(store, 0).backed == written);
+	EXPECT(test_info(store, 0).backed == written);
 	if (written)
-		EXPECT(info(store, 0).size ==
+		EXPECT(test_info(store, 0).size ==
 		       (keep_compressed ? size : ZM_PAGE_SIZE));
 	expect(store, 0, text(1));
 	EXPECT(recompress(store, 0, 0, 0).pages_tried == !written);
@@ -728,23 +701,21 @@ static void begin_to_write_first(struct zm_store *store)
  */
 static void try_write_begun_meanwhile(bool written)
 {
-	struct zm_meld_options all = { .threshold_permille = 0 };
 	struct zm_store *store = open_store(ZM_MELD_MANUAL);
-	struct zm_meld_result melded;
 	u32 size;
 
 	put(store, 0, text(1));
 	put(store, 1, text(1));
-	EXPECT(!zm_meld_run(store, &all, &melded) && melded.pages_melded == 1);
-	size = info(store, 0).size;
+	EXPECT(test_meld(store).pages_melded == 1);
+	size = test_info(store, 0).size;
 	hook = begin_to_write_first;
 	EXPECT(recompress(store, 0, 0, 1).pages_recompressed == 1);
 	hook = NULL;
-	EXPECT(info(store, 0).priority == 2 && info(store, 0).size < size);
+	EXPECT(test_info(store, 0).priority == 2 && test_info(store, 0).size < size);
 	EXPECT(disk_write_end(&disk, store, &begun, written) == written);
-	EXPECT(info(store, 0).backed == written);
+	EXPECT(test_info(store, 0).backed == written);
 	if (written)
-		EXPECT(info(store, 0).size == size && !info(store, 0).priority);
+		EXPECT(test_info(store, 0).size == size && !test_info(store, 0).priority);
 	expect(store, 0, text(1));
 	expect(store, 1, text(1));
 	close_store(store);

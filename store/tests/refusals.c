@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * What is refused and what is told: slots that do not exist, objects that are
- * damaged, tables that are none, rooms that are too small; what the printers say,
- * and what the check says of faults that were put into slots.
+ * damaged; what the printer says, and what the check says of faults that were put
+ * into slots.
  *
  *	refusals
  */
 #include "harness.h"
 
 #include "../core/store.h"
-#include "tables.h"
 
 #define SLOTS	8
 
@@ -29,12 +28,6 @@ static int damaging_decompress(void *ctx, const struct zm_codec_params *params,
 		((u8 *)dst)[dst_size / 2] ^= 1;
 	return is_damaged ? -EBADMSG : err;
 }
-
-#define EXPECT(condition)						\
-	do {								\
-		if (!(condition))					\
-			DIE("not so: %s", #condition);			\
-	} while (0)
 
 static struct zm_store *open_store(void)
 {
@@ -118,32 +111,16 @@ static void damaged_objects(struct zm_store *store)
 
 static void printed(struct zm_store *store)
 {
-	struct zm_meld_result result;
 	struct zm_stats stats;
 	char text[4096];
 
 	zm_store_stats(store, &stats);
 	zm_stats_to_text(&stats, text, sizeof(text));
 	EXPECT(strstr(text, "failures_bad_index") && strstr(text, "manual"));
-	EXPECT(!strcmp(zm_reason_name(ZM_REASON_COUNT), "unknown"));
-	EXPECT(!zm_meld_run(store, &(struct zm_meld_options){ 0 }, &result));
-	EXPECT(result.pages_melded == 2);
-	zm_meld_result_to_text(&result, text, sizeof(text));
-	EXPECT(strstr(text, "pages_melded"));
-	zm_slot_to_text(store, 0, text, sizeof(text));
-	EXPECT(strstr(text, " of 3") && strstr(text, "fingerprint"));
-	zm_slot_to_text(store, 3, text, sizeof(text));
-	EXPECT(strstr(text, "same"));
-	zm_slot_to_text(store, 5, text, sizeof(text));
-	EXPECT(strstr(text, "block"));
-	zm_slot_to_text(store, SLOTS, text, sizeof(text));
-	EXPECT(strstr(text, "no such slot"));
 	/* Cut where the room ends. */
 	EXPECT(zm_stats_to_text(&stats, text, 10) < 10);
 	EXPECT(!zm_stats_to_text(&stats, text, 0));
-	EXPECT(!zm_meld_result_to_text(&result, text, 0));
-	for (u64 index = 0; index <= SLOTS; index++)
-		EXPECT(!zm_slot_to_text(store, index, text, 0));
+	EXPECT(!strcmp(zm_reason_name(ZM_REASON_COUNT), "unknown"));
 	EXPECT(!strcmp(zm_meld_mode_name(ZM_MELD_INLINE + 1), "unknown"));
 }
 
@@ -224,81 +201,10 @@ static void keys(void)
 	zm_fingerprint_key_destroy(other);
 }
 
-/* Each place of the lengths that can be wrong in its own way. */
-static void tables_refused(struct zword_tables *tables)
-{
-	static const struct {
-		size_t at;
-		u8 value;
-	} wrong[] = {
-		{ ZWORD_L_SYMBOLS + 1, 0xff },
-		{ ZWORD_L_TABLE_OF, ZWORD_WORD_LITERALS },
-		{ ZWORD_L_WORD_SETS, 0 },
-		{ ZWORD_L_WORD_SETS, ZWORD_TOKEN_CODE_MAX + 1 },
-		{ ZWORD_L_WORD_SETS, 1 },
-		{ ZWORD_L_WORDS + ZWORD_L_WORD_SETS, 0 },
-		{ 2 * ZWORD_L_WORDS + ZWORD_L_CLASS_OF, ZWORD_CLASSES },
-		{ 2 * ZWORD_L_WORDS + ZWORD_L_BYTE_SETS, 0 },
-	};
-	u8 *lengths = malloc(ZWORD_L_SIZE);
-
-	EXPECT(lengths && zword_lengths_size == ZWORD_L_SIZE);
-	for (size_t k = 0; k < sizeof(wrong) / sizeof(*wrong); k++) {
-		memcpy(lengths, zword_lengths, ZWORD_L_SIZE);
-		lengths[wrong[k].at] = wrong[k].value;
-		EXPECT(zword_tables_build(tables, lengths, ZWORD_L_SIZE) ==
-		       -EINVAL);
-	}
-	/* Codes of which more begin than there are: the first half is all of one. */
-	memcpy(lengths, zword_lengths, ZWORD_L_SIZE);
-	memset(lengths + ZWORD_L_WORD_SETS, 1, ZWORD_SYMBOLS);
-	EXPECT(zword_tables_build(tables, lengths, ZWORD_L_SIZE) == -EINVAL);
-	/* Codes that leave rows of bits without one. */
-	memset(lengths + ZWORD_L_WORD_SETS, ZWORD_TOKEN_CODE_MAX, ZWORD_SYMBOLS);
-	EXPECT(zword_tables_build(tables, lengths, ZWORD_L_SIZE) == -EINVAL);
-	EXPECT(zword_tables_build(tables, lengths, ZWORD_L_SIZE - 1) ==
-	       -EINVAL);
-	free(lengths);
-}
-
-/* Pages of several blocks: every room too small is refused, every cut found. */
-static void rooms(struct zword_tables *tables, struct zword_work *work)
-{
-	static u8 page[4 * ZWORD_BLOCK_SIZE], back[4 * ZWORD_BLOCK_SIZE];
-	static u8 object[5 * ZWORD_BLOCK_SIZE];
-	struct rng rng = { 3 };
-	size_t size = sizeof(object), room, fits;
-
-	/* Letters in which nothing repeats: literals in long rows. */
-	for (size_t k = 0; k < sizeof(page); k++)
-		page[k] = 'a' + (u8)rng_below(&rng, 20);
-	EXPECT(zword_work_size() == sizeof(*work));
-	EXPECT(!zword_tables_build(tables, zword_lengths, zword_lengths_size));
-	EXPECT(!zword_compress(tables, work, ZWORD_LEVEL_ALL, page,
-			       sizeof(page), object, &size));
-	EXPECT(!zword_decompress(tables, work, object, size, back,
-				 sizeof(back)) &&
-	       !memcmp(page, back, sizeof(page)));
-	for (room = 0; room < size; room += 1 + (room > 64) * 6)
-		EXPECT(zword_decompress(tables, work, object, room, back,
-					sizeof(back)) == -EBADMSG);
-	for (room = 0; room < size; room += 1 + (room > 64) * 40) {
-		fits = room;
-		EXPECT(zword_compress(tables, work, ZWORD_LEVEL_ALL, page,
-				      sizeof(page), object, &fits) == -ENOSPC);
-	}
-	fits = size;
-	EXPECT(zword_compress(tables, work, ZWORD_LEVEL_ALL, page,
-			      sizeof(page) - 1, object, &fits) == -EINVAL);
-}
-
 int main(void)
 {
 	struct zm_store *store = open_store();
-	struct zword_tables *tables = malloc(zword_tables_size());
-	struct zword_work *work = malloc(sizeof(*work));
 
-	EXPECT(tables && work);
 	no_such_slot(store);
 	damaged_objects(store);
 	faults_planted(store);
@@ -308,10 +214,6 @@ int main(void)
 	check_store(store, ZM_CHECK_COUNTS, "at the end", 0);
 	zm_store_destroy(store);
 	keys();
-	tables_refused(tables);
-	rooms(tables, work);
-	free(tables);
-	free(work);
 	printf("what is refused is refused, what is wrong is told\n");
 	return 0;
 }

@@ -4,9 +4,11 @@
  * zword/grammar.h is encoded and decoded, always in the same working memory, and
  * compared. Most are of 4 KiB, one in 64 is larger.
  *
- *	round_trip [LEVEL [SEED [FIRST [COUNT]]]]
+ *	round_trip [LEVEL [SEED [FIRST [COUNT [hash]]]]]
  *
  * FIRST is the number of the first page: a run goes on where another one ended.
+ * With `hash`, each object is damaged in some places, too, and a hash of all objects
+ * and of what the damaged ones give is printed: it is the same on each processor.
  */
 #include <time.h>
 
@@ -27,6 +29,8 @@ struct bench {
 	const char *program;
 	int level;
 	u64 seed;
+	bool is_hashed;
+	u64 hash;
 };
 
 static const u32 page_blocks[3] = { 1, 4, 16 };
@@ -76,6 +80,35 @@ static void wrong(const struct bench *bench, u64 number, const char *what)
 	    bench->program, bench->level, seed, page);
 }
 
+/* FNV-1a, of 64 bits. */
+static void hash_add(struct bench *bench, const u8 *bytes, size_t size)
+{
+	for (size_t k = 0; k < size; k++)
+		bench->hash = (bench->hash ^ bytes[k]) * 0x100000001b3ull;
+}
+
+/* The object, and what it gives where a byte is another: an error, or a page. */
+static void object_hash(struct bench *bench, u64 number, u8 *object,
+			size_t object_size, u8 *back, u32 size)
+{
+	struct rng rng = { number };
+	int ret;
+
+	hash_add(bench, object, object_size);
+	for (u32 k = 0; k < 8; k++) {
+		u8 *at = object + rng_below(&rng, (u32)object_size), was = *at;
+
+		*at ^= (u8)(1 + rng_below(&rng, 255));
+		memset(back, 0, size);
+		ret = zword_decompress(bench->tables, bench->work, object,
+				       object_size, back, size);
+		hash_add(bench, (const u8[]){ ret == 0 }, 1);
+		if (!ret)
+			hash_add(bench, back, size);
+		*at = was;
+	}
+}
+
 /* Whether the page became smaller. */
 static bool round_trip(struct bench *bench, u64 number)
 {
@@ -95,6 +128,9 @@ static bool round_trip(struct bench *bench, u64 number)
 		wrong(bench, number, "not decoded");
 	if (memcmp(page, back, size))
 		wrong(bench, number, "comes back as other bytes");
+	if (bench->is_hashed)
+		object_hash(bench, number, end - object_size, object_size, back,
+			    size);
 	return object_size < size;
 }
 
@@ -110,6 +146,7 @@ int main(int argc, char **argv)
 {
 	struct bench bench = {
 		.program = argv[0], .level = ZWORD_LEVEL_GLANCE, .seed = 1,
+		.hash = 0xcbf29ce484222325ull, .is_hashed = argc > 5,
 	};
 	u64 first = 0, count = 100000, smaller = 0;
 	double begin, took;
@@ -128,9 +165,10 @@ int main(int argc, char **argv)
 		smaller += round_trip(&bench, first + k);
 	took = now() - begin;
 	bench_free(&bench);
+	if (bench.is_hashed)
+		printf("level %d: hash %016llx\n", bench.level, bench.hash);
 	printf("level %d, seed %llu, from page %llu on: %llu pages came back, %llu smaller; %.0f pages/s\n",
-	       bench.level, (unsigned long long)bench.seed,
-	       (unsigned long long)first, (unsigned long long)count,
-	       (unsigned long long)smaller, (double)count / took);
+	       bench.level, bench.seed, first, count, smaller,
+	       (double)count / took);
 	return 0;
 }

@@ -234,8 +234,7 @@ static bool decode(const struct way *way, u32 used)
 			k % 16 == 15 ? "\n" : " ");
 	DIE("level %d, mode %u, %s, change %d at read %llu: what comes out is no "
 	    "page", way->level, way->mode,
-	    way->thoroughly ? "thorough" : "quick", kind,
-	    (unsigned long long)change_at);
+	    way->thoroughly ? "thorough" : "quick", kind, change_at);
 }
 
 static void page_set(void)
@@ -298,8 +297,8 @@ int main(int argc, char **argv)
 				tried += way_try(&ways[w], size / BLOCK * ROOM);
 	}
 	printf("small_reads: blocks of %u, %llu pages, %llu changes, %llu reads and "
-	       "writes seen: ok\n", BLOCK, (unsigned long long)pages,
-	       (unsigned long long)tried, (unsigned long long)accesses);
+	       "writes seen: ok\n",
+	       BLOCK, pages, tried, accesses);
 	if (tried < pages * WAYS || !accesses)
 		DIE("no read was seen");
 	free(tables);

@@ -47,7 +47,7 @@ static void come_back(const u8 *from, u32 object_size, u32 size,
 	if (!ret && !memcmp(back, page, size))
 		return;
 	page_show(size);
-	DIE("page %llu, %s %u, set %u: %s", (unsigned long long)tried, how, mode,
+	DIE("page %llu, %s %u, set %u: %s", tried, how, mode,
 	    set, ret ? "it is no object" : "another page comes back");
 }
 
@@ -278,16 +278,10 @@ int main(int argc, char **argv)
 	printf("small_scope: blocks of %u, %llu pages and %llu random ones; "
 	       "%llu longest matches, %llu and %llu offsets on both sides of near, "
 	       "%llu longest runs, %llu long counts, %llu wide headers and %llu "
-	       "narrow ones; modes chosen %llu %llu %llu %llu\n", BLOCK,
-	       (unsigned long long)all, (unsigned long long)pages,
-	       (unsigned long long)met.longest_match,
-	       (unsigned long long)met.near_last,
-	       (unsigned long long)met.far_first,
-	       (unsigned long long)met.longest_run,
-	       (unsigned long long)met.long_literals,
-	       (unsigned long long)met.wide, (unsigned long long)met.narrow,
-	       (unsigned long long)met.modes[0], (unsigned long long)met.modes[1],
-	       (unsigned long long)met.modes[2], (unsigned long long)met.modes[3]);
+	       "narrow ones; modes chosen %llu %llu %llu %llu\n", BLOCK, all, pages,
+	       met.longest_match, met.near_last, met.far_first, met.longest_run,
+	       met.long_literals, met.wide, met.narrow, met.modes[0],
+	       met.modes[1], met.modes[2], met.modes[3]);
 	if (!met.longest_match || !met.near_last || !met.far_first ||
 	    !met.longest_run || !met.long_literals || !met.wide || !met.narrow ||
 	    !met.modes[0] || !met.modes[1] || !met.modes[2] || !met.modes[3])

@@ -55,8 +55,7 @@ static void expect_some_content(const u8 *page, u64 index)
 		if (!memcmp(page, contents[i], ZM_PAGE_SIZE))
 			return;
 	if (memcmp(page, zeros, ZM_PAGE_SIZE))
-		DIE("slot %llu reads what nobody wrote",
-		    (unsigned long long)index);
+		DIE("slot %llu reads what nobody wrote", index);
 }
 
 /* Reads a page, with a pause while its block is on the way. */
@@ -242,8 +241,7 @@ static void *watcher(void *arg)
 		    stats.bytes_compressed > bytes_most ||
 		    stats.bytes_melded > bytes_most)
 			DIE("statistics tell more than %u slots can hold: %llu melded, %llu objects",
-			    SLOTS, (unsigned long long)stats.pages_melded,
-			    (unsigned long long)stats.objects);
+			    SLOTS, stats.pages_melded, stats.objects);
 		usleep(50);
 	}
 	return NULL;
@@ -277,8 +275,7 @@ static void count_together(void)
 	zm_store_stats(store, &after);
 	if (after.discards - before.discards != COUNTERS * COUNTED)
 		DIE("%llu of %u discards were counted",
-		    (unsigned long long)(after.discards - before.discards),
-		    COUNTERS * COUNTED);
+		    (after.discards - before.discards), COUNTERS * COUNTED);
 }
 
 int main(int argc, char **argv)
@@ -317,10 +314,8 @@ int main(int argc, char **argv)
 		pthread_join(threads[i], NULL);
 	check_store(store, ZM_CHECK_CONTENTS, "when all threads ended", seed);
 	printf("threads: %llu operations, %llu pages melded by passes, %llu recompressed, %llu written back, %llu block reads, seed %llu: ok\n",
-	       (unsigned long long)operations, (unsigned long long)melded,
-	       (unsigned long long)recompressed,
-	       (unsigned long long)written_back,
-	       (unsigned long long)block_reads, (unsigned long long)seed);
+	       operations, melded, recompressed, written_back, block_reads,
+	       seed);
 	if (!melded || !recompressed || !written_back || !block_reads)
 		DIE("something was never done: the test tested too little");
 	count_together();

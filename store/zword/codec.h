@@ -66,11 +66,6 @@ static int zword_context_create(const struct zm_codec_params *params, void **ctx
 	return *ctx ? 0 : -ENOMEM;
 }
 
-static void zword_context_destroy(void *ctx)
-{
-	codec_free(ctx);
-}
-
 static int zword_page_compress(void *ctx, const struct zm_codec_params *params,
 			       const void *src, size_t src_size,
 			       void *dst, size_t *dst_size)
@@ -96,7 +91,7 @@ const struct zm_codec_ops zm_codec_zword = {
 	.params_setup = zword_params_setup,
 	.params_release = zword_params_release,
 	.context_create = zword_context_create,
-	.context_destroy = zword_context_destroy,
+	.context_destroy = codec_free,
 	.compress = zword_page_compress,
 	.decompress = zword_page_decompress,
 };

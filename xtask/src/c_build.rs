@@ -222,19 +222,10 @@ impl Compiler {
         Ok(self.built.get_or_init(|| built))
     }
 
-    /// `store/tests/NAME.c`, with further sources, as a program.
-    pub fn program(
-        &self,
-        log: &Log,
-        flavour: Flavour,
-        name: &str,
-        with: &[&str],
-    ) -> Result<PathBuf> {
+    /// `store/tests/NAME.c` as a program.
+    pub fn program(&self, log: &Log, flavour: Flavour, name: &str) -> Result<PathBuf> {
         let program = workspace::work_folder("c")?.join(format!("{name}-{}", flavour.name()));
-        let sources: Vec<PathBuf> = std::iter::once(&name)
-            .chain(with)
-            .map(|source| tests_folder().join(format!("{source}.c")))
-            .collect();
+        let sources = [tests_folder().join(format!("{name}.c"))];
         let objects = self.objects(log, flavour)?;
         self.link(log, flavour, &store(), &sources, &objects, &program)?;
         Ok(program)

@@ -15,7 +15,6 @@ use serde_json::Value;
 
 use crate::c_build::{self, Flavour};
 use crate::c_tests::{self, CTestEnvironment};
-use crate::fuzz;
 use crate::process::Log;
 use crate::step::TestScope;
 use crate::workspace;
@@ -83,15 +82,6 @@ fn run_tests(
             println!("{} {}", test.name, arguments.join(" "));
             let mut command = environment.command(log, flavour, test.name)?;
             log.must(command.args(arguments))?;
-        }
-    }
-    if flavour == Flavour::Coverage {
-        for target in fuzz::targets()? {
-            println!("{target}");
-            let program = environment
-                .compiler
-                .program(log, flavour, &target, &[fuzz::DRIVER])?;
-            log.must(Command::new(program).args(["-runs=20000", "-seconds=60"]))?;
         }
     }
     Ok(())

@@ -357,7 +357,7 @@ mod tests {
         assert!(needed("cargo-test", TestScope::Quick).is_empty());
         assert!(needed("kernel-um", TestScope::Default).contains(&"flex"));
         assert!(needed("guest-6.1-swap", TestScope::Default).contains(&"qemu-system-x86_64"));
-        assert!(needed("fuzz_store", TestScope::Quick).contains(&"clang"));
+        assert!(needed("fuzz_codec", TestScope::Quick).contains(&"clang"));
     }
 
     #[test]

@@ -334,7 +334,7 @@ fn prepare(environment: &SoakEnvironment, log: &Log, work: &SoakPart) -> Result<
                 unavailable!("{reason}");
             }
             let compiler = &c_tests.compiler;
-            compiler.program(log, Flavour::Fuzzer, &work.name, &[])?;
+            compiler.program(log, Flavour::Fuzzer, &work.name)?;
         }
         Work::Kernel(name) => {
             environment.kernels.take(log, name)?;
@@ -494,7 +494,7 @@ mod tests {
     #[test]
     fn no_two_turns_have_the_same_numbers() {
         let mut seeds = std::collections::BTreeSet::new();
-        for part in ["model", "fuzz_store", "kernel-um-debug"] {
+        for part in ["model", "fuzz_codec", "kernel-um-debug"] {
             for turn in 0..1000 {
                 seeds.insert(seed_of(1, part, turn));
             }

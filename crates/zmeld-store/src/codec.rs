@@ -294,8 +294,7 @@ impl Codec {
         }
     }
 
-    /// What there is to know about it.
-    pub fn info(&self) -> CodecInfo {
+    fn info(&self) -> CodecInfo {
         CodecInfo::of(self.0.ops)
     }
 
@@ -307,11 +306,6 @@ impl Codec {
     /// The level in use, the default where none was given.
     pub fn level(&self) -> i32 {
         self.0.params.level
-    }
-
-    /// The dictionary in use.
-    pub fn dict(&self) -> Option<&[u8]> {
-        self.0.dict.as_deref()
     }
 
     /// The functions and the params before their set-up, for a C store, which
@@ -370,11 +364,6 @@ impl Stream {
             });
         }
         Ok(Stream { codec, context })
-    }
-
-    /// The codec that it works for.
-    pub fn codec(&self) -> &Codec {
-        &self.codec
     }
 
     /// Compresses a page into `object`; the number of bytes written. The same

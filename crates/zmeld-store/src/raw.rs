@@ -1,13 +1,15 @@
 //! The C declarations of `store/include/zmeld/store.h` and `geometry.h`. Their
 //! sizes are tested against the C compiler's.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_int, c_void};
 
 use crate::codec::raw as codec;
 
 pub const KEY_SIZE: usize = 16;
 pub const REASONS: usize = 6;
 pub const PRIORITIES: usize = 4;
+/// `ZM_CHECK_WRITES_AUTO`.
+pub const CHECK_WRITES_AUTO: u32 = 0;
 const CLASSES_MAX: usize = 257;
 
 #[repr(C)]
@@ -106,23 +108,8 @@ extern "C" {
         options: *const MeldOptions,
         result: *mut crate::MeldResult,
     ) -> c_int;
-    pub fn zm_pass_stop(store: *mut Opaque);
-    pub fn zm_store_limit_set(store: *mut Opaque, bytes: u64);
     pub fn zm_store_compact(store: *mut Opaque) -> u64;
     pub fn zm_store_stats(store: *mut Opaque, stats: *mut crate::Stats);
-    pub fn zm_store_check(
-        store: *mut Opaque,
-        level: u32,
-        text: *mut c_char,
-        text_size: usize,
-    ) -> c_int;
-    pub fn zm_stats_to_text(stats: *const crate::Stats, text: *mut c_char, size: usize) -> c_int;
-    pub fn zm_meld_result_to_text(
-        result: *const crate::MeldResult,
-        text: *mut c_char,
-        size: usize,
-    ) -> c_int;
-
     pub fn zm_page_fill(page: *const c_void, word: *mut u64) -> bool;
     pub fn zm_fingerprint_key_create(key: *const u8) -> *mut Opaque;
     pub fn zm_fingerprint_key_destroy(key: *mut Opaque);

@@ -124,6 +124,12 @@ static inline int zm_codec_params_check(struct zm_codec_params *params,
 	return params->dict && !ops->takes_dict ? -EINVAL : 0;
 }
 
+/* params_release of codecs that prepare nothing. */
+static inline void zm_codec_nothing_to_release(struct zm_codec_params *params)
+{
+	(void)params;
+}
+
 /* Whether deflate has such a window. */
 static inline bool zm_window_bits_fit(int bits)
 {

@@ -413,14 +413,10 @@ struct zm_slot_info {
 /* -EINVAL: no such slot. Atomic. */
 int zm_slot_info(struct zm_store *store, u64 index, struct zm_slot_info *info);
 
-/* -- Printers: the same words in sysfs, tools and test failures ------------ */
+/* -- Words, as sysfs and debugfs have them ---------------------------------- */
 
-/* Each returns the characters written, without the NUL. */
+/* The characters written, without the NUL. */
 int zm_stats_to_text(const struct zm_stats *stats, char *text, size_t size);
-int zm_meld_result_to_text(const struct zm_meld_result *result, char *text,
-			   size_t size);
-int zm_slot_to_text(struct zm_store *store, u64 index, char *text,
-		    size_t size);
 const char *zm_reason_name(u32 reason);
 const char *zm_meld_mode_name(u32 mode);
 const char *zm_check_writes_name(u32 check_writes);

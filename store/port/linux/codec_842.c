@@ -39,20 +39,11 @@ static int sw842_params_setup(struct zm_codec_params *params)
 	return zm_codec_params_check(params, &zm_codec_842);
 }
 
-static void sw842_params_release(struct zm_codec_params *params)
-{
-}
-
 static int sw842_context_create(const struct zm_codec_params *params,
 				void **ctx)
 {
-	*ctx = kvmalloc(SW842_MEM_COMPRESS, GFP_KERNEL);
+	*ctx = codec_alloc(SW842_MEM_COMPRESS);
 	return *ctx ? 0 : -ENOMEM;
-}
-
-static void sw842_context_destroy(void *ctx)
-{
-	kvfree(ctx);
 }
 
 static int sw842_page_compress(void *ctx, const struct zm_codec_params *params,
@@ -131,9 +122,9 @@ static int sw842_page_decompress(void *ctx,
 const struct zm_codec_ops zm_codec_842 = {
 	.name = "842",
 	.params_setup = sw842_params_setup,
-	.params_release = sw842_params_release,
+	.params_release = zm_codec_nothing_to_release,
 	.context_create = sw842_context_create,
-	.context_destroy = sw842_context_destroy,
+	.context_destroy = codec_free,
 	.compress = sw842_page_compress,
 	.decompress = sw842_page_decompress,
 };

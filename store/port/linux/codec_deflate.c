@@ -32,10 +32,6 @@ static int deflate_params_setup(struct zm_codec_params *params)
 	return zm_window_bits_fit(params->window_bits) ? 0 : -EINVAL;
 }
 
-static void deflate_params_release(struct zm_codec_params *params)
-{
-}
-
 /* zlib's own ends of streams free nothing. */
 static void deflate_context_destroy(void *ctx)
 {
@@ -122,7 +118,7 @@ const struct zm_codec_ops zm_codec_deflate = {
 	.level_max = Z_BEST_COMPRESSION,
 	.level_default = DEFLATE_LEVEL_DEFAULT,
 	.params_setup = deflate_params_setup,
-	.params_release = deflate_params_release,
+	.params_release = zm_codec_nothing_to_release,
 	.context_create = deflate_context_create,
 	.context_destroy = deflate_context_destroy,
 	.compress = deflate_compress,

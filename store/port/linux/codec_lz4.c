@@ -35,7 +35,7 @@ static int lz4_params_setup(struct zm_codec_params *params)
 static int lz4_context_create(const struct zm_codec_params *params, void **ctx)
 {
 	BUILD_BUG_ON(sizeof(LZ4_stream_t) < LZ4_MEM_COMPRESS);
-	*ctx = kvmalloc(sizeof(LZ4_stream_t), GFP_KERNEL);
+	*ctx = codec_alloc(sizeof(LZ4_stream_t));
 	return *ctx ? 0 : -ENOMEM;
 }
 
@@ -71,7 +71,7 @@ const struct zm_codec_ops zm_codec_lz4 = {
 	.params_setup = lz4_params_setup,
 	.params_release = lz4_params_release,
 	.context_create = lz4_context_create,
-	.context_destroy = lz4_context_destroy,
+	.context_destroy = codec_free,
 	.compress = lz4_compress,
 	.decompress = lz4_decompress,
 };

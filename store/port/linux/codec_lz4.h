@@ -14,11 +14,6 @@ static inline void lz4_params_release(struct zm_codec_params *params)
 	params->prepared = NULL;
 }
 
-static inline void lz4_context_destroy(void *ctx)
-{
-	kvfree(ctx);
-}
-
 static inline int lz4_decompress(void *ctx,
 				 const struct zm_codec_params *params,
 				 const void *src, size_t src_size,

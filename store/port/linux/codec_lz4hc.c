@@ -42,7 +42,7 @@ static int lz4hc_context_create(const struct zm_codec_params *params,
 				void **ctx)
 {
 	BUILD_BUG_ON(sizeof(LZ4_streamHC_t) < LZ4HC_MEM_COMPRESS);
-	*ctx = kvmalloc(sizeof(LZ4_streamHC_t), GFP_KERNEL);
+	*ctx = codec_alloc(sizeof(LZ4_streamHC_t));
 	return *ctx ? 0 : -ENOMEM;
 }
 
@@ -78,7 +78,7 @@ const struct zm_codec_ops zm_codec_lz4hc = {
 	.params_setup = lz4hc_params_setup,
 	.params_release = lz4_params_release,
 	.context_create = lz4hc_context_create,
-	.context_destroy = lz4_context_destroy,
+	.context_destroy = codec_free,
 	.compress = lz4hc_compress,
 	.decompress = lz4_decompress,
 };

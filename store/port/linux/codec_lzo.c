@@ -1,10 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* lzo, by the kernel's lib/lzo; see codec_lzo.h. */
-#include "codec_lzo.h"
+/*
+ * lzo and lzo-rle, by the kernel's lib/lzo. They have no levels and take no
+ * dictionary. The context is the compressor's table of positions, which it clears
+ * itself; the decompressor needs none and checks every length and distance against
+ * both ends.
+ */
+#include <linux/mm.h>
+#include <linux/types.h>
+/* Takes its types from those before it. */
+#include <linux/lzo.h>
 
+#include "codec_linux.h"
+
+/* Neither has levels or takes a dictionary. */
 static int lzo_params_setup(struct zm_codec_params *params)
 {
 	return zm_codec_params_check(params, &zm_codec_lzo);
+}
+
+static int lzo_context_create(const struct zm_codec_params *params, void **ctx)
+{
+	*ctx = codec_alloc(LZO1X_MEM_COMPRESS);
+	return *ctx ? 0 : -ENOMEM;
 }
 
 static int lzo_compress(void *ctx, const struct zm_codec_params *params,
@@ -17,12 +34,43 @@ static int lzo_compress(void *ctx, const struct zm_codec_params *params,
 		? 0 : -ENOSPC;
 }
 
+static int lzorle_compress(void *ctx, const struct zm_codec_params *params,
+			   const void *src, size_t src_size,
+			   void *dst, size_t *dst_size)
+{
+	if (*dst_size < lzo1x_worst_compress(src_size))
+		return -ENOSPC;
+	return lzorle1x_1_compress(src, src_size, dst, dst_size,
+				   ctx) == LZO_E_OK ? 0 : -ENOSPC;
+}
+
+static int lzo_decompress(void *ctx, const struct zm_codec_params *params,
+			  const void *src, size_t src_size,
+			  void *dst, size_t dst_size)
+{
+	size_t size = dst_size;
+	int ret;
+
+	ret = lzo1x_decompress_safe(src, src_size, dst, &size);
+	return ret == LZO_E_OK && size == dst_size ? 0 : -EBADMSG;
+}
+
 const struct zm_codec_ops zm_codec_lzo = {
 	.name = "lzo",
 	.params_setup = lzo_params_setup,
-	.params_release = lzo_params_release,
+	.params_release = zm_codec_nothing_to_release,
 	.context_create = lzo_context_create,
-	.context_destroy = lzo_context_destroy,
+	.context_destroy = codec_free,
 	.compress = lzo_compress,
+	.decompress = lzo_decompress,
+};
+
+const struct zm_codec_ops zm_codec_lzorle = {
+	.name = "lzo-rle",
+	.params_setup = lzo_params_setup,
+	.params_release = zm_codec_nothing_to_release,
+	.context_create = lzo_context_create,
+	.context_destroy = codec_free,
+	.compress = lzorle_compress,
 	.decompress = lzo_decompress,
 };

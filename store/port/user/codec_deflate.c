@@ -38,11 +38,6 @@ static int deflate_params_setup(struct zm_codec_params *params)
 	return zm_window_bits_fit(params->window_bits) ? 0 : -EINVAL;
 }
 
-static void deflate_params_release(struct zm_codec_params *params)
-{
-	(void)params;
-}
-
 static bool inflate_window_create(z_stream *stream, int window_bits)
 {
 	/* A header; then one stored byte, of a stream that does not end there. */
@@ -159,7 +154,7 @@ const struct zm_codec_ops zm_codec_deflate = {
 	.level_max = DEFLATE_LEVEL_MAX,
 	.level_default = DEFLATE_LEVEL_DEFAULT,
 	.params_setup = deflate_params_setup,
-	.params_release = deflate_params_release,
+	.params_release = zm_codec_nothing_to_release,
 	.context_create = deflate_context_create,
 	.context_destroy = deflate_context_destroy,
 	.compress = deflate_compress,

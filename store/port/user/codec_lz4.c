@@ -82,11 +82,6 @@ static int lz4_context_alloc(void **ctx, size_t state_size)
 	return *ctx ? 0 : -ENOMEM;
 }
 
-static void lz4_context_destroy(void *ctx)
-{
-	free(ctx);
-}
-
 /* What the library takes; false: src does not fit it. */
 static bool lz4_sizes_prepare(size_t src_size, size_t *dst_size)
 {
@@ -180,7 +175,7 @@ const struct zm_codec_ops zm_codec_lz4 = {
 	.params_setup = lz4_params_setup,
 	.params_release = lz4_params_release,
 	.context_create = lz4_context_create,
-	.context_destroy = lz4_context_destroy,
+	.context_destroy = codec_free,
 	.compress = lz4_compress,
 	.decompress = lz4_decompress,
 };
@@ -249,7 +244,7 @@ const struct zm_codec_ops zm_codec_lz4hc = {
 	.params_setup = lz4hc_params_setup,
 	.params_release = lz4_params_release,
 	.context_create = lz4hc_context_create,
-	.context_destroy = lz4_context_destroy,
+	.context_destroy = codec_free,
 	.compress = lz4hc_compress,
 	.decompress = lz4_decompress,
 };

@@ -621,11 +621,6 @@ static int lzo_params_setup(struct zm_codec_params *params)
 	return zm_codec_params_check(params, &zm_codec_lzo);
 }
 
-static void lzo_params_release(struct zm_codec_params *params)
-{
-	(void)params;
-}
-
 static int lzo_context_create(const struct zm_codec_params *params, void **ctx)
 {
 	(void)params;
@@ -633,17 +628,12 @@ static int lzo_context_create(const struct zm_codec_params *params, void **ctx)
 	return *ctx ? 0 : -ENOMEM;
 }
 
-static void lzo_context_destroy(void *ctx)
-{
-	free(ctx);
-}
-
 const struct zm_codec_ops zm_codec_lzo = {
 	.name = "lzo",
 	.params_setup = lzo_params_setup,
-	.params_release = lzo_params_release,
+	.params_release = zm_codec_nothing_to_release,
 	.context_create = lzo_context_create,
-	.context_destroy = lzo_context_destroy,
+	.context_destroy = codec_free,
 	.compress = lzo_compress,
 	.decompress = lzo_decompress,
 };
@@ -651,9 +641,9 @@ const struct zm_codec_ops zm_codec_lzo = {
 const struct zm_codec_ops zm_codec_lzorle = {
 	.name = "lzo-rle",
 	.params_setup = lzo_params_setup,
-	.params_release = lzo_params_release,
+	.params_release = zm_codec_nothing_to_release,
 	.context_create = lzo_context_create,
-	.context_destroy = lzo_context_destroy,
+	.context_destroy = codec_free,
 	.compress = lzorle_compress,
 	.decompress = lzo_decompress,
 };

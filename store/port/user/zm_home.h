@@ -41,7 +41,7 @@
 typedef uint8_t u8;
 typedef uint16_t u16;
 typedef uint32_t u32;
-typedef uint64_t u64;
+typedef unsigned long long u64;	/* as the kernel has it, for %llu */
 typedef int64_t s64;
 
 /* The page of the machine that is predicted for; 12 is 4 KiB. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * One step of the parse of words, from any state that a step leaves, with any costs. The
- * page's words are others at each read.
+ * One step of the parse of words, from any state that a step leaves, with any costs; and
+ * its runs. The page's words are others at each read.
  */
 #include "proof.h"
 
@@ -134,4 +134,35 @@ PROOF(put_token_keeps_to_its_arrays, 16, 32, 18)
 	prove(output.token == parsed.token + tokens + 1);
 	prove(output.literal <= parsed.literal + literals + share);
 	prove(output.literal - parsed.literal == output.table - parsed.table);
+}
+
+/* Runs, behind a first word, with a reference that is_behind() let through. */
+static void run_prove(u32 (*run)(const struct scan *scan, u32 width), u32 width)
+{
+	struct scan scan = {
+		.page = page,
+		.at = nondet_u32(),
+		.end = nondet_bool() ? ZWORD_BLOCK_SIZE : SIZE,
+		.back = nondet_u32(),
+	};
+	u32 bytes;
+
+	assume(scan.at < scan.end && scan.at % width == 0 && scan.at >= width);
+	assume(scan.at >= scan.end - ZWORD_BLOCK_SIZE);
+	assume(scan.back >= width && scan.back % width == 0);
+	assume(scan.back <= scan.at);
+	bytes = run(&scan, width);
+	prove(bytes % width == 0);
+	prove(bytes <= ZWORD_RUN_MAX * width);
+	prove(scan.at + bytes <= scan.end);
+}
+
+PROOF(run_of_keeps_to_the_block, 32, 128, 34)
+{
+	run_prove(run_of, nondet_bool() ? 8 : 4);
+}
+
+PROOF(zeros_of_keeps_to_the_block, 32, 128, 34)
+{
+	run_prove(zeros_of, nondet_bool() ? 8 : 4);
 }

@@ -3,12 +3,10 @@
 //! Pages of programs, a file for each; every page goes through every codec in turn.
 //! The bar is of the programs that zword's tables never saw. Those that they were
 //! trained on stand apart, with the pages that training left out. Tables go to
-//! standard output, progress to standard error; `--json FILE` keeps all figures.
-//! Nothing here fails for being slow.
+//! standard output, progress to standard error. Nothing here fails for being slow.
 #![forbid(unsafe_code)]
 
 mod bar;
-mod interval;
 mod measure;
 mod program;
 mod tables;
@@ -19,15 +17,13 @@ mod command;
 #[allow(dead_code)]
 mod machine;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
 
-use serde::Serialize;
 use zmeld_report::document::{Document, Section, Tone};
 use zmeld_store::CodecSpec;
 
-use bar::{bars, Bar};
+use bar::bars;
 use command::{from, progress};
 use machine::Machine;
 use program::Program;
@@ -51,8 +47,6 @@ const ZSTD: usize = 2;
 /// zword beside zram's codecs, on pages of programs that its tables never saw
 #[derive(clap::Parser)]
 struct Settings {
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
     #[arg(long, value_name = "N", default_value_t = ROUNDS, value_parser = from(1))]
     rounds: usize,
     #[arg(long, value_name = "N", default_value_t = PAGES, value_parser = from(1))]
@@ -69,50 +63,7 @@ fn main() -> ExitCode {
     command::run("bench codec", run)
 }
 
-/// What one level of zword reached.
-#[derive(Serialize)]
-struct Level {
-    codec: &'static str,
-    bar: Vec<Bar>,
-    held_out: Vec<serde_json::Value>,
-    trained: Vec<serde_json::Value>,
-}
-
-#[derive(Serialize)]
-struct CodecBody<'a> {
-    machine: &'a Machine,
-    rounds: usize,
-    pages: usize,
-    levels: Vec<Level>,
-    times: Vec<serde_json::Value>,
-}
-
-/// What is under way, and how long it will still take.
-struct Progress {
-    begin: Instant,
-    done: usize,
-    all: usize,
-}
-
-impl Progress {
-    fn say(&mut self, path: &Path) {
-        let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        let spent = self.begin.elapsed().as_secs_f64();
-        let left = spent / self.done as f64 * (self.all - self.done) as f64;
-        let text = match self.done {
-            0 => format!("{name}, 1 of {}", self.all),
-            done => format!(
-                "{name}, {} of {}, about {left:.0} s left",
-                done + 1,
-                self.all
-            ),
-        };
-        progress(&text);
-        self.done += 1;
-    }
-}
-
-/// Everything that is printed and kept.
+/// Everything that is printed.
 struct Results {
     held_out: Vec<Program>,
     trained: Vec<Program>,
@@ -126,14 +77,10 @@ fn measure_all(settings: &Settings) -> Result<Results, String> {
             spec.open().map_err(|error| error.to_string())
         })
         .collect::<Result<Vec<_>, String>>()?;
-    let mut under_way = Progress {
-        begin: Instant::now(),
-        done: 0,
-        all: settings.held_out.len() + settings.trained.len(),
-    };
-    let mut measured = |files: &[PathBuf], is_trained| {
+    let measured = |files: &[PathBuf], is_trained| {
         let each = files.iter().map(|path| {
-            under_way.say(path);
+            let name = path.file_stem().unwrap_or_default();
+            progress(&name.to_string_lossy());
             Program::measure(path, is_trained, &codecs, settings)
         });
         each.collect::<Result<Vec<_>, String>>()
@@ -149,34 +96,22 @@ fn measure_all(settings: &Settings) -> Result<Results, String> {
 fn run(settings: &Settings) -> Result<(), String> {
     let machine = Machine::look();
     let results = measure_all(settings)?;
-    let times = time_table("Times of a page", &results.held_out);
     let pages = |programs: &[Program]| -> usize {
         programs.iter().map(|program| program.is_text.len()).sum()
     };
-    let mut section = Section::new("Figures").table(times.clone());
-    let mut levels = Vec::new();
-    for (codec, &name) in CODECS.iter().enumerate().skip(ZSTD + 1) {
-        let bar = bars(&results.held_out, codec);
-        section = section.table(bar_table(codec, &bar));
-        let mut rows = [Vec::new(), Vec::new()];
+    let times = time_table("Times of a page", &results.held_out);
+    let mut section = Section::new("Figures").table(times);
+    for codec in ZSTD + 1..CODECS.len() {
+        section = section.table(bar_table(codec, &bars(&results.held_out, codec)));
         let sets = [
             ("Programs never seen", &results.held_out),
             ("Programs of training", &results.trained),
         ];
-        for (rows, (title, programs)) in rows.iter_mut().zip(sets) {
+        for (title, programs) in sets {
             if !programs.is_empty() {
-                let table = program_table(title, programs, codec);
-                *rows = table.to_json_rows();
-                section = section.table(table);
+                section = section.table(program_table(title, programs, codec));
             }
         }
-        let [held_out, trained] = rows;
-        levels.push(Level {
-            codec: name,
-            bar,
-            held_out,
-            trained,
-        });
     }
     if let Some(warning) = machine.warning() {
         section = section.advice(Tone::Warning, warning);
@@ -191,13 +126,6 @@ fn run(settings: &Settings) -> Result<(), String> {
         .provenance("of training", counted(&results.trained))
         .provenance("rounds", settings.rounds.to_string())
         .section(section);
-    let body = CodecBody {
-        machine: &machine,
-        rounds: settings.rounds,
-        pages: pages(&results.held_out) + pages(&results.trained),
-        levels,
-        times: times.to_json_rows(),
-    };
-    let json = settings.json.as_deref();
-    command::show(&document, "zmeld.bench.codec", &body, json)
+    command::print(&document);
+    Ok(())
 }

@@ -23,7 +23,7 @@ pub fn bar_table(codec: usize, bars: &[Bar]) -> Table {
             bar.measured,
             bar.low,
             bar.high,
-            bar.verdict.text()
+            bar.verdict
         ]);
     }
     table.note(

@@ -44,6 +44,14 @@ pub fn progress(what: &str) {
     }
 }
 
+/// Prints the document.
+pub fn print(document: &Document) {
+    let style = Style::from_env(std::io::stdout().is_terminal(), None, |name| {
+        std::env::var(name).ok()
+    });
+    print!("{}", document.to_text(&style));
+}
+
 /// Prints the document, and keeps what was measured in a file where one is given.
 pub fn show(
     document: &Document,
@@ -51,10 +59,7 @@ pub fn show(
     body: &impl Serialize,
     json: Option<&Path>,
 ) -> Result<(), String> {
-    let style = Style::from_env(std::io::stdout().is_terminal(), None, |name| {
-        std::env::var(name).ok()
-    });
-    print!("{}", document.to_text(&style));
+    print(document);
     let Some(path) = json else {
         return Ok(());
     };

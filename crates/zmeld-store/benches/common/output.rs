@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Serialize;
-use zmeld_report::document::Document;
+use zmeld_report::document::{Document, Section, Tone};
 
 use crate::command;
 use crate::input::Pages;
@@ -12,12 +12,11 @@ use crate::machine::Machine;
 use crate::results::{Budget, Results};
 use crate::runs::Runs;
 
-/// A benchmark's JSON: what they all have, and what is one's own.
+/// A benchmark's JSON.
 #[derive(Serialize)]
-struct BenchBody<'a, T> {
+struct BenchBody<'a> {
     machine: &'a Machine,
-    #[serde(flatten)]
-    own: T,
+    conditions: BTreeMap<&'static str, &'a str>,
     data: &'a str,
     rounds: usize,
     pages: usize,
@@ -30,29 +29,31 @@ struct BenchBody<'a, T> {
 pub struct Measured<'a> {
     /// Of the JSON.
     pub schema: &'static str,
+    /// Of the document.
+    pub title: &'a str,
     /// Where.
     pub machine: &'a Machine,
     /// Pages that were used.
     pub pages: &'a Pages,
     /// How often.
     pub rounds: usize,
+    /// What else a reader has to know.
+    pub conditions: Vec<(&'static str, String)>,
     /// What came of it.
     pub results: &'a Results,
 }
 
 impl Measured<'_> {
-    /// Prints the document; keeps every run, and what only this benchmark has to
-    /// say, in a file where one is given.
-    pub fn show<T: Serialize>(
-        &self,
-        document: &Document,
-        own: T,
-        json: Option<&Path>,
-    ) -> Result<(), String> {
+    /// Prints all of it; keeps every run in a file where one is given.
+    pub fn show(&self, json: Option<&Path>) -> Result<(), String> {
         let tables = self.results.tables.iter();
         let body = BenchBody {
             machine: self.machine,
-            own,
+            conditions: self
+                .conditions
+                .iter()
+                .map(|(name, value)| (*name, value.as_str()))
+                .collect(),
             data: &self.pages.about,
             rounds: self.rounds,
             pages: self.pages.count(),
@@ -62,6 +63,30 @@ impl Measured<'_> {
                 .collect(),
             runs: &self.results.runs,
         };
-        command::show(document, self.schema, &body, json)
+        command::show(&self.document(), self.schema, &body, json)
+    }
+
+    fn document(&self) -> Document {
+        let mut document = Document::new(self.title)
+            .provenance("processor", &self.machine.cpu)
+            .provenance("processors", self.machine.cpus.to_string())
+            .provenance("data", &self.pages.about)
+            .provenance(
+                "rounds",
+                format!("{}; medians of rounds, ratios within a round", self.rounds),
+            );
+        for (name, value) in &self.conditions {
+            document = document.provenance(name, value);
+        }
+        if let Some(warning) = self.machine.warning() {
+            document = document.section(Section::new("").advice(Tone::Warning, warning));
+        }
+        let budgets = (!self.results.budgets.is_empty()).then(|| self.results.budget_table());
+        let tables = self.results.tables.iter().map(|(_, table)| table.clone());
+        let tables = budgets.into_iter().chain(tables);
+        for table in tables.chain([self.results.runs_table()]) {
+            document = document.section(Section::new("").table(table));
+        }
+        document
     }
 }

@@ -27,8 +27,6 @@ mod runs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use serde::Serialize;
-use zmeld_report::document::{Document, Section, Tone};
 use zmeld_report::{cells, Column, Table};
 
 use command::from;
@@ -80,13 +78,6 @@ impl Settings {
     fn has(&self, part: &str) -> bool {
         self.only.as_ref().is_none_or(|only| only == part)
     }
-}
-
-/// What only this benchmark's JSON has.
-#[derive(Serialize)]
-struct Own<'a> {
-    kernel_build: &'a str,
-    emulation: Option<&'a str>,
 }
 
 fn main() -> ExitCode {
@@ -398,50 +389,27 @@ fn show(
     results: &Results,
 ) -> Result<(), String> {
     let kernel_build = std::fs::read_to_string("/proc/version").unwrap_or_default();
-    let kernel_build = kernel_build.trim().to_owned();
-    let emulation = std::env::var("ZMELD_BENCH_BED").ok();
-    let mut document = Document::new("zmeld.ko beside zram")
-        .provenance("kernel", &kernel_build)
-        .provenance("processor", &machine.cpu)
-        .provenance("processors", machine.cpus.to_string())
-        .provenance("data", &pages.about)
-        .provenance(
-            "rounds",
-            format!(
-                "{}; medians of rounds, ratios within a round, devices take turns",
-                settings.rounds
-            ),
-        )
-        .provenance(
+    let mut conditions = vec![
+        ("kernel", kernel_build.trim().to_owned()),
+        (
             "requests",
             format!(
-                "direct; of {DEPTH} pages, those written singly and at random of one, {DEPTH} of \
-                 these handed over together"
+                "direct, devices take turns; of {DEPTH} pages, those written singly and at random \
+                 of one, {DEPTH} of these handed over together"
             ),
-        );
-    if let Some(bed) = &emulation {
-        document = document.provenance("bed", bed);
+        ),
+    ];
+    if let Ok(bed) = std::env::var("ZMELD_BENCH_BED") {
+        conditions.push(("bed", bed));
     }
-    if let Some(warning) = machine.warning() {
-        document = document.section(Section::new("").advice(Tone::Warning, warning));
-    }
-    if !results.budgets.is_empty() {
-        document = document.section(Section::new("").table(results.budget_table()));
-    }
-    for (_, table) in &results.tables {
-        document = document.section(Section::new("").table(table.clone()));
-    }
-    document = document.section(Section::new("").table(results.runs_table()));
     let measured = Measured {
         schema: "zmeld.bench.kernel",
+        title: "zmeld.ko beside zram",
         machine,
         pages,
         rounds: settings.rounds,
+        conditions,
         results,
     };
-    let own = Own {
-        kernel_build: &kernel_build,
-        emulation: emulation.as_deref(),
-    };
-    measured.show(&document, own, settings.json.as_deref())
+    measured.show(settings.json.as_deref())
 }

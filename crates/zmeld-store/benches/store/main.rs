@@ -4,14 +4,10 @@
 //! keeps all of it, every run included. Nothing here fails for being slow.
 #![forbid(unsafe_code)]
 
-mod checks;
-mod codecs;
-mod hashes;
 mod inline;
 mod pass;
-mod published;
-mod threads;
 mod timing;
+mod writes;
 
 #[path = "../common/command.rs"]
 mod command;
@@ -29,8 +25,7 @@ mod runs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use serde::Serialize;
-use zmeld_report::document::{Document, Section, Tone};
+use zmeld_store::{Codec, MeldMode, Store, StoreOptions};
 
 use command::{from, progress};
 use input::Pages;
@@ -42,31 +37,14 @@ use results::Results;
 const PAGES: usize = 32_768;
 const ROUNDS: usize = 5;
 
-type Part = fn(&Settings, &Pages, &mut Results);
-
-const PARTS: [(&str, Part); 6] = [
-    ("hashes", hashes::run),
-    ("codecs", codecs::run),
-    ("checks", checks::run),
-    ("pass", pass::run),
-    ("inline", inline::run),
-    ("threads", threads::run),
-];
-
 /// The page store, measured
 #[derive(clap::Parser)]
 pub struct Settings {
     /// How often each measurement is repeated
     #[arg(long, value_name = "N", default_value_t = ROUNDS, value_parser = from(1))]
     pub rounds: usize,
-    /// Only this codec; may be repeated
-    #[arg(long = "codec", value_name = "NAME")]
-    pub codecs: Vec<String>,
     #[arg(long, value_name = "N", default_value_t = PAGES, value_parser = from(64))]
     pages: usize,
-    /// Only this part; may be repeated
-    #[arg(long, value_name = "NAME", value_parser = PARTS.map(|(name, _)| name))]
-    only: Vec<String>,
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Files and folders that pages are taken from
@@ -74,10 +52,17 @@ pub struct Settings {
     input: Vec<PathBuf>,
 }
 
-/// What only this benchmark's JSON has.
-#[derive(Serialize)]
-struct Own {
-    load_at_end: f64,
+/// A store with one stream, as one thread needs it.
+fn empty_store(codec: &Codec, pages: usize, mode: MeldMode) -> Store {
+    let mut options = StoreOptions::new(pages as u64);
+    options.mode = mode;
+    options.streams = Some(1);
+    Store::new(&options, codec).expect("there is memory for the store")
+}
+
+fn write(store: &Store, slot: usize, page: &[u8]) {
+    let written = store.write(slot as u64, page);
+    written.expect("there is memory for the page");
 }
 
 fn main() -> ExitCode {
@@ -89,64 +74,31 @@ fn run(settings: &Settings) -> Result<(), String> {
     progress("reading pages");
     let pages = Pages::read(&settings.input, settings.pages)?;
     let mut results = Results::default();
-    for (name, part) in PARTS {
-        if settings.only.is_empty() || settings.only.iter().any(|only| *only == name) {
-            part(settings, &pages, &mut results);
-        }
-    }
+    writes::run(settings, &pages, &mut results);
+    pass::run(settings, &pages, &mut results);
+    inline::run(settings, &pages, &mut results);
     progress("");
-    let load_at_end = machine::load();
-    let document = document(settings, &machine, load_at_end, &pages, &results);
     let measured = Measured {
         schema: "zmeld.bench.store",
-        machine: &machine,
+        title: "The page store, measured",
         pages: &pages,
         rounds: settings.rounds,
+        conditions: vec![
+            ("kernel", machine.kernel.clone()),
+            ("C compiler", machine.c_compiler.clone()),
+            ("Rust compiler", machine.rust_compiler.clone()),
+            ("clock", "processor time of the measuring thread".to_owned()),
+            (
+                "load average",
+                format!(
+                    "{:.2} at the start, {:.2} at the end",
+                    machine.load_at_start,
+                    machine::load()
+                ),
+            ),
+        ],
+        machine: &machine,
         results: &results,
     };
-    measured.show(&document, Own { load_at_end }, settings.json.as_deref())
-}
-
-fn document(
-    settings: &Settings,
-    machine: &Machine,
-    load_at_end: f64,
-    pages: &Pages,
-    results: &Results,
-) -> Document {
-    let mut document = Document::new("The page store, measured")
-        .provenance("processor", &machine.cpu)
-        .provenance("processors", machine.cpus.to_string())
-        .provenance("kernel", &machine.kernel)
-        .provenance("C compiler", &machine.c_compiler)
-        .provenance("Rust compiler", &machine.rust_compiler)
-        .provenance("data", &pages.about)
-        .provenance(
-            "rounds",
-            format!(
-                "{}; medians of rounds, ratios within a round",
-                settings.rounds
-            ),
-        )
-        .provenance(
-            "clock",
-            "processor time of the measuring thread; wall clock for threads and phases",
-        )
-        .provenance(
-            "load average",
-            format!(
-                "{:.2} at the start, {load_at_end:.2} at the end",
-                machine.load_at_start
-            ),
-        );
-    if let Some(warning) = machine.warning() {
-        document = document.section(Section::new("").advice(Tone::Warning, warning));
-    }
-    if !results.budgets.is_empty() {
-        document = document.section(Section::new("").table(results.budget_table()));
-    }
-    for (_, table) in &results.tables {
-        document = document.section(Section::new("").table(table.clone()));
-    }
-    document.section(Section::new("").table(results.runs_table()))
+    measured.show(settings.json.as_deref())
 }

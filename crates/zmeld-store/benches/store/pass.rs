@@ -1,18 +1,13 @@
-//! The merge pass: against compressing the same pages, and against the
-//! published way to merge.
+//! The merge pass against compressing the same pages.
 
 use zmeld_report::{cells, Column, Table};
-use zmeld_statistics::sample::median;
-use zmeld_store::{
-    page_size, Codec, MeldMode, MeldOptions, MeldResult, Store, StoreOptions, Stream,
-};
+use zmeld_store::{page_size, Codec, MeldMode, MeldOptions, MeldResult, Store, Stream};
 
 use crate::input::{order, Order, Pages};
-use crate::published::Device;
 use crate::results::Results;
 use crate::runs::Runs;
 use crate::timing::timed;
-use crate::{progress, Settings};
+use crate::{empty_store, progress, write, Settings};
 
 /// A share of duplicates, and the threshold in thousandths below which the
 /// pass ends after its sample.
@@ -22,32 +17,20 @@ struct Case {
     budget: Option<f64>,
 }
 
+const fn case(share: f64, threshold_permille: u32, budget: Option<f64>) -> Case {
+    Case {
+        share,
+        threshold_permille,
+        budget,
+    }
+}
+
 const CASES: &[Case] = &[
-    Case {
-        share: 0.0,
-        threshold_permille: 5,
-        budget: None,
-    },
-    Case {
-        share: 0.0,
-        threshold_permille: 0,
-        budget: None,
-    },
-    Case {
-        share: 0.01,
-        threshold_permille: 0,
-        budget: Some(300.0),
-    },
-    Case {
-        share: 0.25,
-        threshold_permille: 0,
-        budget: Some(30.0),
-    },
-    Case {
-        share: 0.50,
-        threshold_permille: 0,
-        budget: None,
-    },
+    case(0.0, 5, None),
+    case(0.0, 0, None),
+    case(0.01, 0, Some(300.0)),
+    case(0.25, 0, Some(30.0)),
+    case(0.50, 0, None),
 ];
 
 const TABLE: &str = "pass";
@@ -62,246 +45,104 @@ impl Case {
     }
 }
 
-struct Tables {
-    pass: Table,
-    published: Table,
-    phases: Table,
-}
-
-/// Compresses, passes and merges at each share of duplicates.
+/// Compresses and passes at each share of duplicates.
 pub fn run(settings: &Settings, pages: &Pages, results: &mut Results) {
     let codec = Codec::new("lz4", None, None).expect("the codec is built in");
-    let stored = StoredPages::new(&codec, pages);
-    let mut tables = Tables::new();
+    let mut table = Table::new("Merge pass against compressing the same pages with lz4")
+        .column(Column::text("duplicates"))
+        .column(Column::count("present"))
+        .column(Column::count("found"))
+        .column(Column::nanoseconds("compress"))
+        .column(Column::nanoseconds("pass"))
+        .column(Column::ratio("faster"))
+        .column(Column::bytes("borrowed"))
+        .column(Column::text("budget"));
     for case in CASES {
+        let name = case.name();
         let order = order(pages.count(), case.share, 1);
-        let mut runs = Measured::new(case, pages.count());
+        let mut series = ["compress", "pass"]
+            .map(|what| Runs::new(TABLE, format!("{name}: {what}"), pages.count()));
+        let mut result = MeldResult::default();
         for round in 0..settings.rounds {
-            progress(&format!(
-                "pass: {} duplicates, round {}",
-                case.name(),
-                round + 1
-            ));
-            stored.one_round(case, &order, round, &mut runs);
+            progress(&format!("pass: {name} duplicates, round {}", round + 1));
+            for turn in 0..2 {
+                let side = (turn + round) % 2;
+                let ns = if side == 0 {
+                    compress(&codec, pages, &order)
+                } else {
+                    let (ns, found) = pass(&codec, pages, &order, case, round == 0);
+                    result = found;
+                    ns
+                };
+                series[side].runs_ns.push(ns);
+            }
         }
-        tables.add(case, &order, &runs, results);
-        results.keep([runs.compress, runs.pass, runs.published]);
+        let [compress, pass] = &series;
+        let faster = pass.times_faster_than(compress);
+        let budget = case.budget.map(|least| {
+            let found = result.pages_melded as f64 / order.duplicates as f64;
+            results.budget(format!("duplicates found, of {name}"), 1.0, found);
+            let what = format!("merge pass against compressing, {name} duplicates");
+            results.budget(what, least, faster)
+        });
+        table.row(cells![
+            name,
+            order.duplicates,
+            result.pages_melded,
+            compress.median_ns(),
+            pass.median_ns(),
+            faster,
+            result.memory_borrowed,
+            budget.unwrap_or_default()
+        ]);
+        results.keep(series);
     }
-    let Tables {
-        mut pass,
-        mut published,
-        mut phases,
-    } = tables;
-    pass.note(
+    table.note(
         "All pages as lz4 stores them; the bytes of every pair are compared. After the first \
          round's pass every page was read back and compared. With \"from 5 ‰ on\" the pass ends \
          after its sample unless that promises as much.",
     );
-    published.note(
-        "One cell for each bucket, xxh64 of the stored bytes of every entry, counts in a tree, \
-         bytes never compared. Faster than: against compressing; zmeld: the pass against this.",
-    );
-    phases.note("Wall-clock time by the pass's own clock, for each stored page, whole rounds.");
-    results.table(TABLE, pass);
-    results.table("published", published);
-    results.table("phases", phases);
+    results.table(TABLE, table);
 }
 
-impl Tables {
-    fn new() -> Tables {
-        let first = |title: &str| Table::new(title).column(Column::text("duplicates"));
-        Tables {
-            pass: first("Merge pass against compressing the same pages with lz4")
-                .column(Column::count("present"))
-                .column(Column::count("found"))
-                .column(Column::nanoseconds("compress"))
-                .column(Column::nanoseconds("pass"))
-                .column(Column::ratio("faster"))
-                .column(Column::text("budget")),
-            published: first("The published merge on the same pages")
-                .column(Column::count("present"))
-                .column(Column::count("found"))
-                .column(Column::nanoseconds("merge"))
-                .column(Column::ratio("faster than compressing"))
-                .column(Column::ratio("zmeld faster")),
-            phases: first("The pass by phases, time for a stored page")
-                .column(Column::nanoseconds("sample"))
-                .column(Column::nanoseconds("find, sort"))
-                .column(Column::nanoseconds("meld"))
-                .column(Column::nanoseconds("meld a duplicate"))
-                .column(Column::bytes("borrowed")),
+fn compress(codec: &Codec, pages: &Pages, order: &Order) -> f64 {
+    let mut stream = Stream::new(codec).expect("there is memory for a stream");
+    let mut object = vec![0u8; 2 * page_size()];
+    let (ns, ()) = timed(|| {
+        for &page in &order.pages {
+            let size = stream.compress(pages.page(page), &mut object);
+            std::hint::black_box(size.expect("twice the page is enough"));
         }
-    }
-
-    fn add(&mut self, case: &Case, order: &Order, runs: &Measured, results: &mut Results) {
-        let faster = runs.pass.times_faster_than(&runs.compress);
-        let budget = case.budget.map(|least| {
-            let what = format!("merge pass against compressing, {} duplicates", case.name());
-            results.budget(what, least, faster)
-        });
-        let result = &runs.result;
-        if case.threshold_permille == 0 {
-            let found = result.pages_melded as f64 / order.duplicates.max(1) as f64;
-            if order.duplicates > 0 {
-                results.budget(format!("duplicates found, of {}", case.name()), 1.0, found);
-            }
-        }
-        self.pass.row(cells![
-            case.name(),
-            order.duplicates,
-            result.pages_melded,
-            runs.compress.median_ns(),
-            runs.pass.median_ns(),
-            faster,
-            budget.unwrap_or_default()
-        ]);
-        if case.threshold_permille == 0 {
-            self.published.row(cells![
-                case.name(),
-                order.duplicates,
-                runs.published_found,
-                runs.published.median_ns(),
-                runs.published.times_faster_than(&runs.compress),
-                runs.pass.times_faster_than(&runs.published)
-            ]);
-        }
-        let pages = result.pages_stored as f64;
-        let [sample, find, meld] = [0, 1, 2].map(|at| {
-            let values: Vec<f64> = runs.phases.iter().map(|phases| phases[at]).collect();
-            median(&values)
-        });
-        let each = (order.duplicates > 0).then(|| meld / order.duplicates as f64);
-        self.phases.row(cells![
-            case.name(),
-            sample / pages,
-            find / pages,
-            meld / pages,
-            each,
-            result.memory_borrowed
-        ]);
-    }
+    });
+    ns
 }
 
-struct Measured {
-    compress: Runs,
-    pass: Runs,
-    published: Runs,
-    published_found: usize,
-    phases: Vec<[f64; 3]>,
-    result: MeldResult,
+fn pass(
+    codec: &Codec,
+    pages: &Pages,
+    order: &Order,
+    case: &Case,
+    is_verified: bool,
+) -> (f64, MeldResult) {
+    let store = empty_store(codec, order.pages.len(), MeldMode::Manual);
+    for (slot, &page) in order.pages.iter().enumerate() {
+        write(&store, slot, pages.page(page));
+    }
+    let options = MeldOptions {
+        threshold_permille: case.threshold_permille,
+    };
+    let passed = timed(|| store.meld(&options).expect("there is memory for a pass"));
+    if is_verified {
+        verify(&store, pages, order);
+    }
+    passed
 }
 
-impl Measured {
-    fn new(case: &Case, pages: usize) -> Measured {
-        let runs = |what: &str| Runs::new(TABLE, format!("{}: {what}", case.name()), pages);
-        Measured {
-            compress: runs("compress"),
-            pass: runs("pass"),
-            published: runs("published merge"),
-            published_found: 0,
-            phases: Vec::new(),
-            result: MeldResult::default(),
-        }
-    }
-}
-
-struct StoredPages<'a> {
-    codec: &'a Codec,
-    pages: &'a Pages,
-    /// Each page as lz4 stores it.
-    objects: Vec<Box<[u8]>>,
-}
-
-impl<'a> StoredPages<'a> {
-    fn new(codec: &'a Codec, pages: &'a Pages) -> StoredPages<'a> {
-        let mut stream = Stream::new(codec).expect("there is memory for a stream");
-        let mut object = vec![0u8; 2 * page_size()];
-        let objects = (0..pages.count())
-            .map(|index| {
-                let page = pages.page(index);
-                match stream.compress(page, &mut object) {
-                    Ok(size) if size < page_size() => Box::from(&object[..size]),
-                    _ => Box::from(page),
-                }
-            })
-            .collect();
-        StoredPages {
-            codec,
-            pages,
-            objects,
-        }
-    }
-
-    fn one_round(&self, case: &Case, order: &Order, round: usize, runs: &mut Measured) {
-        for turn in 0..3 {
-            match (turn + round) % 3 {
-                0 => runs.compress.runs_ns.push(self.compress(order)),
-                1 => self.pass(case, order, round, runs),
-                _ => self.published(order, round, runs),
-            }
-        }
-    }
-
-    fn compress(&self, order: &Order) -> f64 {
-        let mut stream = Stream::new(self.codec).expect("there is memory for a stream");
-        let mut object = vec![0u8; 2 * page_size()];
-        let (ns, ()) = timed(|| {
-            for &page in &order.pages {
-                let size = stream.compress(self.pages.page(page), &mut object);
-                std::hint::black_box(size.expect("twice the page is enough"));
-            }
-        });
-        ns
-    }
-
-    fn pass(&self, case: &Case, order: &Order, round: usize, runs: &mut Measured) {
-        let mut options = StoreOptions::new(order.pages.len() as u64);
-        options.mode = MeldMode::Manual;
-        options.streams = Some(1);
-        let store = Store::new(&options, self.codec).expect("there is memory for the store");
-        for (slot, &page) in order.pages.iter().enumerate() {
-            let written = store.write(slot as u64, self.pages.page(page));
-            written.expect("there is memory for the page");
-        }
-        let options = MeldOptions {
-            threshold_permille: case.threshold_permille,
-            ..MeldOptions::default()
-        };
-        let (ns, result) = timed(|| store.meld(&options).expect("there is memory for a pass"));
-        runs.pass.runs_ns.push(ns);
-        runs.phases.push([
-            result.time_sample_ns as f64,
-            result.time_find_ns as f64,
-            result.time_meld_ns as f64,
-        ]);
-        runs.result = result;
-        if round == 0 {
-            self.verify(&store, order);
-        }
-    }
-
-    fn verify(&self, store: &Store, order: &Order) {
-        let mut back = vec![0u8; page_size()];
-        for (slot, &page) in order.pages.iter().enumerate() {
-            store
-                .read(slot as u64, &mut back)
-                .expect("the page is whole");
-            assert!(
-                back == self.pages.page(page),
-                "slot {slot} reads other bytes"
-            );
-        }
-    }
-
-    fn published(&self, order: &Order, round: usize, runs: &mut Measured) {
-        let objects = order.pages.iter().map(|&page| self.objects[page].clone());
-        let mut device = Device::new(objects);
-        let (ns, found) = timed(|| device.merge());
-        runs.published.runs_ns.push(ns);
-        runs.published_found = found;
-        if round == 0 {
-            let wrong = device.wrong(|slot| self.objects[order.pages[slot]].clone());
-            assert_eq!(wrong, 0, "the published merge lost data");
-        }
+fn verify(store: &Store, pages: &Pages, order: &Order) {
+    let mut back = vec![0u8; page_size()];
+    for (slot, &page) in order.pages.iter().enumerate() {
+        let read = store.read(slot as u64, &mut back);
+        read.expect("the page is whole");
+        assert!(back == pages.page(page), "slot {slot} reads other bytes");
     }
 }

@@ -1,10 +1,5 @@
 use super::*;
 
-/// Real contents: this very test program.
-fn own_bytes() -> Vec<u8> {
-    std::fs::read(std::env::current_exe().unwrap()).unwrap()
-}
-
 fn random_bytes(size: usize, mut seed: u64) -> Vec<u8> {
     (0..size)
         .map(|_| {
@@ -21,7 +16,7 @@ fn round_trip(stream: &mut Stream, page: &[u8]) -> usize {
     let size = stream.compress(page, &mut object).unwrap();
     let mut back = vec![0xa5; page.len()];
     stream.decompress(&object[..size], &mut back).unwrap();
-    assert!(back == page, "{:?} returned other bytes", stream.codec());
+    assert!(back == page, "{stream:?} returned other bytes");
     let mut tight = vec![0; size];
     assert_eq!(stream.compress(page, &mut tight), Ok(size));
     assert_eq!(tight, object[..size]);
@@ -41,39 +36,11 @@ fn the_list_is_zrams_and_our_own() {
 }
 
 #[test]
-fn every_codec_returns_what_it_was_given() {
-    let real = own_bytes();
-    for info in codecs() {
-        let codec = Codec::new(info.name, None, None).unwrap();
-        let mut stream = Stream::new(&codec).unwrap();
-        for size in [1, 2, 3, 20, 21, 64, 100, 4095, 4096, 4097, 65536] {
-            // Made for pages: it takes whole ones, and says so of others.
-            if info.name == "zword" && size % 4096 != 0 {
-                let whole = stream.compress(&real[..size], &mut vec![0; 2 * size + 256]);
-                assert!(whole.is_err(), "{size}");
-                continue;
-            }
-            assert!(round_trip(&mut stream, &vec![0; size]) <= size + 20);
-            round_trip(&mut stream, &random_bytes(size, 7));
-            round_trip(&mut stream, &real[..size]);
-        }
-        for page in real.chunks_exact(4096).take(500) {
-            round_trip(&mut stream, page);
-        }
-    }
-}
-
-#[test]
-fn extreme_levels_work() {
-    let real = own_bytes();
+fn levels_are_those_that_the_codec_has() {
     for info in codecs().iter().filter(|info| info.takes_level()) {
         for level in [info.level_min, info.level_max] {
             let codec = Codec::new(info.name, Some(level), None).unwrap();
             assert_eq!(codec.level(), level);
-            let mut stream = Stream::new(&codec).unwrap();
-            for page in real.chunks_exact(4096).take(20) {
-                round_trip(&mut stream, page);
-            }
         }
         for level in [info.level_min - 1, info.level_max + 1] {
             assert!(matches!(
@@ -136,18 +103,9 @@ fn training_says_what_is_missing() {
 #[test]
 fn what_does_not_fit_is_refused() {
     let page = random_bytes(4096, 3);
-    for info in codecs() {
-        let mut stream = Stream::new(&Codec::new(info.name, None, None).unwrap()).unwrap();
-        for capacity in [0, 1, 100, 4000] {
-            let mut object = vec![0; capacity];
-            assert_eq!(
-                stream.compress(&page, &mut object),
-                Err(NoFit { capacity }),
-                "{}",
-                info.name
-            );
-        }
-    }
+    let mut stream = Stream::new(&Codec::new("lz4", None, None).unwrap()).unwrap();
+    let refused = stream.compress(&page, &mut [0; 100]);
+    assert_eq!(refused, Err(NoFit { capacity: 100 }));
 }
 
 #[test]
@@ -160,24 +118,7 @@ fn damage_is_an_error_that_names_the_codec() {
             .decompress(&object[..size - 1], &mut [0; 4096])
             .unwrap_err();
         assert_eq!(damaged.codec, info.name);
-        assert!(stream.decompress(&object[..size], &mut [0; 4095]).is_err());
-        assert!(stream.decompress(&object[..size], &mut [0; 4097]).is_err());
-        assert!(stream.decompress(&[], &mut [0; 4096]).is_err());
     }
-}
-
-#[test]
-fn threads_share_a_codec() {
-    let codec = Codec::new("zstd", None, None).unwrap();
-    std::thread::scope(|scope| {
-        for seed in 1..5 {
-            let codec = &codec;
-            scope.spawn(move || {
-                let mut stream = Stream::new(codec).unwrap();
-                round_trip(&mut stream, &random_bytes(4096, seed));
-            });
-        }
-    });
 }
 
 #[test]
