@@ -92,15 +92,11 @@ pub enum Flavour {
     Blocks128,
     /// zword alone with blocks of 64 bytes; it tells each read and write to the test.
     Reads64,
-    /// Counting how often each line and branch is reached.
-    Coverage,
-    /// As `Coverage`, with the fingerprints and shares of `OneBit`.
-    CoverageOneBit,
 }
 
 const ADDRESS: &str = "-fsanitize=address,undefined -fno-sanitize-recover=all";
 const THREAD: &str = "-fsanitize=thread";
-const COVERAGE: &str = "--coverage -fprofile-update=atomic";
+const FOUR_BITS: &str = "-DZM_FINGERPRINT_BITS=4 -DZM_SHARE_SLOTS_MAX=40";
 const ONE_BIT: &str = "-DZM_FINGERPRINT_BITS=1 -DZM_SHARE_SLOTS_MAX=3";
 
 /// zword's limits where a block is 64 and where it is 128 bytes.
@@ -124,24 +120,13 @@ impl Flavour {
                 "-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all",
                 "",
             ],
-            Flavour::FourBits => [
-                "4-bits",
-                ADDRESS,
-                "-DZM_FINGERPRINT_BITS=4 -DZM_SHARE_SLOTS_MAX=40",
-            ],
+            Flavour::FourBits => ["4-bits", ADDRESS, FOUR_BITS],
             Flavour::OneBit => ["1-bit", ADDRESS, ONE_BIT],
             Flavour::Pages16K => ["16-kib", ADDRESS, "-UZM_PAGE_SHIFT -DZM_PAGE_SHIFT=14"],
             Flavour::Pages64K => ["64-kib", ADDRESS, "-UZM_PAGE_SHIFT -DZM_PAGE_SHIFT=16"],
             Flavour::Blocks64 => ["64-bytes", ADDRESS, LIMITS_64],
             Flavour::Blocks128 => ["128-bytes", ADDRESS, LIMITS_128],
             Flavour::Reads64 => ["64-bytes-reads", THREAD, LIMITS_64],
-            // The branches of each inlined copy would count apart.
-            Flavour::Coverage => ["coverage", COVERAGE, "-D__always_inline__=__unused__"],
-            Flavour::CoverageOneBit => [
-                "coverage-1-bit",
-                COVERAGE,
-                "-D__always_inline__=__unused__ -DZM_FINGERPRINT_BITS=1 -DZM_SHARE_SLOTS_MAX=3",
-            ],
         }
     }
 
@@ -222,19 +207,10 @@ impl Compiler {
         Ok(self.built.get_or_init(|| built))
     }
 
-    /// `store/tests/NAME.c`, with further sources, as a program.
-    pub fn program(
-        &self,
-        log: &Log,
-        flavour: Flavour,
-        name: &str,
-        with: &[&str],
-    ) -> Result<PathBuf> {
+    /// `store/tests/NAME.c` as a program.
+    pub fn program(&self, log: &Log, flavour: Flavour, name: &str) -> Result<PathBuf> {
         let program = workspace::work_folder("c")?.join(format!("{name}-{}", flavour.name()));
-        let sources: Vec<PathBuf> = std::iter::once(&name)
-            .chain(with)
-            .map(|source| tests_folder().join(format!("{source}.c")))
-            .collect();
+        let sources = [tests_folder().join(format!("{name}.c"))];
         let objects = self.objects(log, flavour)?;
         self.link(log, flavour, &store(), &sources, &objects, &program)?;
         Ok(program)
@@ -304,17 +280,18 @@ impl Compiler {
         let built = self.built(log)?;
         let mut command = Command::new(flavour.compiler());
         command.args(["-std=gnu11", "-g", "-Wall", "-Wextra"]);
-        command.args(match flavour {
-            Flavour::Thread | Flavour::AsBuilt => ["-O2", "-fno-omit-frame-pointer"],
-            // Code that is moved about counts for lines that it does not stand in.
-            Flavour::Coverage | Flavour::CoverageOneBit => ["-O0", "-fno-inline"],
-            _ => ["-O1", "-fno-omit-frame-pointer"],
+        command.arg("-fno-omit-frame-pointer");
+        command.arg(match flavour {
+            Flavour::Thread | Flavour::AsBuilt => "-O2",
+            _ => "-O1",
         });
         command.arg(format!(
             "-DZM_PAGE_SHIFT={}",
             built.variable("ZMELD_C_PAGE_SHIFT")?
         ));
         command.args(flavour.row()[2].split_whitespace());
+        let more = std::env::var("CFLAGS").unwrap_or_default();
+        command.args(more.split_whitespace());
         let store = store().canonicalize()?;
         for include in built.paths("ZMELD_C_INCLUDES")? {
             let own = include.strip_prefix(&store).map(|path| at.join(path));
@@ -379,18 +356,4 @@ fn store() -> PathBuf {
 
 pub fn tests_folder() -> PathBuf {
     store().join("tests")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_build_scripts_message_is_told_from_others() {
-        let other = r#"{"reason":"build-script-executed","env":[["LZ4","1"]]}"#;
-        let ours = r#"{"reason":"build-script-executed","env":[["ZMELD_C_INCLUDES","/a:/b"]]}"#;
-        assert!(variables_of(other).is_none());
-        assert!(variables_of("not JSON").is_none());
-        assert_eq!(variables_of(ours).unwrap()["ZMELD_C_INCLUDES"], "/a:/b");
-    }
 }

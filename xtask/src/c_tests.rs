@@ -226,7 +226,7 @@ impl CTestEnvironment {
         let known = self.programs.borrow().get(&(flavour, name)).cloned();
         let program = match known {
             Some(program) => program,
-            None => self.compiler.program(log, flavour, name, &[])?,
+            None => self.compiler.program(log, flavour, name)?,
         };
         let mut programs = self.programs.borrow_mut();
         programs.insert((flavour, name), program.clone());
@@ -294,20 +294,4 @@ fn find_launch(log: &Log, flavour: Flavour) -> Result<Launch> {
     Ok(Err(format!(
         "{name} makes no programs with {flags} that run here: {said}"
     )))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn runs_have_their_arguments() {
-        let of = |step: &str, scope| of_step(step).unwrap().arguments(scope, 7);
-        assert_eq!(
-            of("model-asan", TestScope::Default),
-            [&[][..], &["7", "4000"]]
-        );
-        let long = of("threads-tsan", TestScope::Long);
-        assert_eq!((long.len(), long[5].join(" ")), (6, "60 12".to_owned()));
-    }
 }

@@ -1,5 +1,4 @@
-//! Fuzz targets: under clang's libFuzzer, or where that cannot be had, driven
-//! with random bytes.
+//! Fuzz targets under clang's libFuzzer.
 //!
 //! What libFuzzer finds interesting is kept and met again by later runs. A
 //! crash leaves its input and prints the command that replays it.
@@ -32,12 +31,9 @@ pub fn targets() -> Result<Vec<String>> {
     Ok(sources
         .iter()
         .map(|path| workspace::stem(path))
-        .filter(|name| name.starts_with("fuzz_") && name != DRIVER)
+        .filter(|name| name.starts_with("fuzz_"))
         .collect())
 }
-
-/// What drives a target where there is no libFuzzer.
-pub const DRIVER: &str = "fuzz_driver";
 
 /// What a target says of each codec at its end, before the codec's name.
 const ENCODED: &str = "pages encoded with ";
@@ -61,14 +57,14 @@ pub fn run(
     scope: TestScope,
     seed: u64,
 ) -> Result<Tally> {
-    let Some(reason) = why_not(log)? else {
-        let effort = effort(scope);
-        return Ok(with_libfuzzer(log, environment, target, effort, INPUT_MAX, seed)?.0);
-    };
-    let mut tally = with_driver(log, environment, target, scope, seed)?;
-    let why = format!("libFuzzer cannot run, random bytes did instead: {reason}");
-    tally.add(Tally::skip(target, why));
-    Ok(tally)
+    if let Some(reason) = why_not(log)? {
+        return Ok(Tally::skip(
+            target,
+            format!("libFuzzer cannot run: {reason}"),
+        ));
+    }
+    let effort = effort(scope);
+    Ok(with_libfuzzer(log, environment, target, effort, INPUT_MAX, seed)?.0)
 }
 
 /// Fuzzes for so many seconds on what was found interesting so far: the inputs that were
@@ -104,9 +100,8 @@ fn with_libfuzzer(
     size_max: u32,
     seed: u64,
 ) -> Result<(Tally, String)> {
-    let program = environment
-        .compiler
-        .program(log, Flavour::Fuzzer, target, &[])?;
+    let compiler = &environment.compiler;
+    let program = compiler.program(log, Flavour::Fuzzer, target)?;
     let corpus = workspace::work_folder(&format!("fuzz/{target}/corpus"))?;
     let crashes = workspace::work_folder(&format!("fuzz/{target}/crashes"))?;
     let mut command = Command::new(&program);
@@ -156,39 +151,6 @@ fn crash_file(line: &str) -> Option<&str> {
         .map(|(_, file)| file.trim())
 }
 
-fn with_driver(
-    log: &Log,
-    environment: &CTestEnvironment,
-    target: &str,
-    scope: TestScope,
-    seed: u64,
-) -> Result<Tally> {
-    let probe = "int main(void) { return 0; }\n";
-    let compiler = Flavour::Address.compiler();
-    let flavour = match tools::works(log, &compiler, &Flavour::Address.flags(), probe, &[])? {
-        Ok(()) => Flavour::Address,
-        Err(why) => {
-            log.note(&format!("without sanitizers: {why}"))?;
-            Flavour::AsBuilt
-        }
-    };
-    let program = environment
-        .compiler
-        .program(log, flavour, target, &[DRIVER])?;
-    let folder = workspace::work_folder(&format!("fuzz/{target}/crashes"))?;
-    let input = folder.join("random");
-    let (runs, seconds) = effort(scope);
-    let mut command = Command::new(&program);
-    command
-        .arg(format!("-runs={runs}"))
-        .arg(format!("-seed={seed}"))
-        .arg(format!("-seconds={seconds}"))
-        .arg(format!("-input={}", input.display()));
-    let ran = log.run_for(&mut command, Duration::from_secs(seconds + 300))?;
-    let left = input.exists().then(|| input.display().to_string());
-    Ok(verdict(target, &ran, &program, left))
-}
-
 fn verdict(target: &str, ran: &FinishedProgram, program: &Path, input: Option<String>) -> Tally {
     if let Some(why) = left_out(&ran.text).filter(|_| ran.succeeded()) {
         return Tally::fail(target, why);
@@ -201,15 +163,6 @@ fn verdict(target: &str, ran: &FinishedProgram, program: &Path, input: Option<St
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_crash_is_found_in_what_libfuzzer_says() {
-        let line = "artifact_prefix='/t/'; Test unit written to /t/crash-1f\n";
-        assert_eq!(crash_file(line), Some("/t/crash-1f"));
-        assert_eq!(crash_file("#2 INITED cov: 3"), None);
-        let text = "Done 12 runs\nstat::number_of_executed_units: 12\nstat::peak_rss_mb: 3\n";
-        assert_eq!(executions(text), 12);
-    }
 
     #[test]
     fn a_codec_that_encodes_nothing_is_told() {

@@ -13,7 +13,6 @@ mod bench_runs;
 mod c_build;
 mod c_tests;
 mod clean_root;
-mod coverage;
 mod debian;
 mod dist;
 mod freestanding;

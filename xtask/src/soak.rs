@@ -334,7 +334,7 @@ fn prepare(environment: &SoakEnvironment, log: &Log, work: &SoakPart) -> Result<
                 unavailable!("{reason}");
             }
             let compiler = &c_tests.compiler;
-            compiler.program(log, Flavour::Fuzzer, &work.name, &[])?;
+            compiler.program(log, Flavour::Fuzzer, &work.name)?;
         }
         Work::Kernel(name) => {
             environment.kernels.take(log, name)?;
@@ -465,43 +465,14 @@ mod tests {
     fn every_part_has_its_turn_and_the_next_run_carries_on() {
         let works = SoakPart::all().unwrap();
         let mut state = State::default();
-        let mut seen = Vec::new();
-        for _ in 0..works.len() + 1 {
-            let part = state.next(&works).name.clone();
-            let done = TurnResult {
-                amount: 12_345_678,
-                encoded: 3,
-                tally: Tally::default(),
-            };
-            state.count(&part, &done, Duration::from_secs(2)).unwrap();
-            seen.push(part);
+        for work in works.iter().chain([&works[0]]) {
+            assert_eq!(state.next(&works).name, work.name);
+            let done = TurnResult::default();
+            state.count(&work.name, &done, Duration::ZERO).unwrap();
             // As a run that ends here and another that begins.
             let kept = serde_json::to_string(&state).unwrap();
             state = serde_json::from_str(&kept).unwrap();
         }
-        let names: Vec<String> = works.iter().map(|it| it.name.clone()).collect();
-        assert_eq!(seen[..works.len()], names);
-        assert_eq!(seen[works.len()], names[0]);
-        let total = &state.totals["model"];
-        assert_eq!((total.done, total.seconds, total.turns), (24_691_356, 4, 2));
-        // Where the last part is not among those that are chosen.
-        assert_eq!(state.next(&works[1..]).name, names[1]);
-        let text = totals(&state, &works);
-        let model = "| model | 24\u{202f}691\u{202f}356 operations, 6 pages encoded | 2.47 % |";
-        assert!(text.contains(model), "{text}");
-    }
-
-    #[test]
-    fn no_two_turns_have_the_same_numbers() {
-        let mut seeds = std::collections::BTreeSet::new();
-        for part in ["model", "fuzz_store", "kernel-um-debug"] {
-            for turn in 0..1000 {
-                seeds.insert(seed_of(1, part, turn));
-            }
-        }
-        // A few of a thousand million may meet by chance.
-        assert!(seeds.len() > 2990, "{}", seeds.len());
-        assert_ne!(seed_of(1, "model", 0), seed_of(2, "model", 0));
-        assert_eq!(seed_of(1, "model", 0), seed_of(1, "model", 0));
+        assert_eq!(state.totals["model"].turns, 2);
     }
 }

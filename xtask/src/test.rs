@@ -7,7 +7,6 @@ use anyhow::{bail, Result};
 
 use crate::c_tests::{self, CTestEnvironment};
 use crate::clean_root;
-use crate::coverage;
 use crate::freestanding;
 use crate::fuzz;
 use crate::kernel_features;
@@ -52,11 +51,6 @@ pub struct Options {
     /// Name the steps and what they do
     #[arg(long)]
     list: bool,
-    /// Only the C tests: which lines and branches of store/core and store/zword they do not
-    /// reach. Exit code 1: one of them is not among those that docs/testing.md names with
-    /// the reason
-    #[arg(long)]
-    coverage: bool,
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
@@ -67,9 +61,6 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     };
     let seed = options.seed.unwrap_or_else(seed_of_today);
     let environment = CTestEnvironment::default();
-    if options.coverage {
-        return coverage::run(&environment, scope, seed);
-    }
     let kernels = KernelCache::default();
     let mut steps = steps(scope, seed, &environment, &kernels)?;
     let mut partial = Vec::new();
@@ -269,21 +260,4 @@ fn kernel_steps<'a>(steps: &mut Steps<'a>, seed: u64, kernels: &'a KernelCache) 
         machine("6.12"),
     );
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_scope_is_a_part_of_the_next() {
-        let (environment, kernels) = (CTestEnvironment::default(), KernelCache::default());
-        let names = |scope| -> Vec<String> {
-            let steps = steps(scope, 1, &environment, &kernels).unwrap();
-            steps.into_iter().map(|step| step.name).collect()
-        };
-        let (quick, all, long) = (names(Quick), names(Usual), names(Long));
-        assert!(quick.iter().all(|name| all.contains(name)));
-        assert!(all.iter().all(|name| long.contains(name)));
-    }
 }
