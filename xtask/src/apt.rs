@@ -168,15 +168,3 @@ pub fn mirror() -> Result<String> {
         None => unavailable!("the machine's apt names no Debian mirror"),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn dependencies_are_named_without_alternatives() {
-        let text =
-            "linux-image-amd64\n  Depends: linux-image-6.1\n |Depends: <x>\n  Depends: gcc-12:any\n  \
-             Depends: <y>\n  Depends: <common:arm64>\n    common\n";
-        let found = super::depends_lines(text);
-        assert_eq!(found, ["linux-image-6.1", "gcc-12", "common"]);
-    }
-}

@@ -252,20 +252,3 @@ fn largest_table(runs: &[Run]) -> Table {
     ));
     table
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_beyond_ram_is_compared() {
-        let line = |arm: &str, mib: u32| format!("{arm} largest mib={mib}");
-        let runs: Vec<Run> = [("none", 100), (REFERENCE, 300), ("zmeld:zword", 400)]
-            .iter()
-            .filter_map(|(arm, mib)| Run::of_line(&line(arm, *mib)))
-            .collect();
-        let rows = largest_table(&runs).to_json_rows();
-        assert_eq!(rows[2]["beyond_mib"], 300.0);
-        assert_eq!(rows[2]["of_reference"], 1.5);
-    }
-}

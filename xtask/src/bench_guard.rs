@@ -340,16 +340,4 @@ mod tests {
         assert_eq!(rows[0]["wait_max_s"], 0.09);
         assert_eq!(rows[0]["waits_long"], 0.0);
     }
-
-    #[test]
-    fn slowness_is_of_an_idle_guest_beside_this_machine() {
-        let runs = [run_of("zmeld pace us=900"), run_of("kernel pace us=600")];
-        let said = slowness(&runs, Some(200.0)).unwrap();
-        assert!(
-            said.contains("600 us") && said.ends_with("3.0 times"),
-            "{said}"
-        );
-        assert_eq!(slowness(&[], Some(200.0)), None);
-        assert_eq!(slowness(&runs, None), None);
-    }
 }

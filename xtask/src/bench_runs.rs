@@ -157,26 +157,3 @@ pub fn show(
     }
     Ok(ExitCode::SUCCESS)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_are_runs_or_something_else() {
-        let run = Run::of_line("zram:lz4 time round=1 mean_ns=20.5").unwrap();
-        assert_eq!((run.arm.as_str(), run.part.as_str()), ("zram:lz4", "time"));
-        assert_eq!(run.values["mean_ns"], 20.5);
-        for other in ["", "machine total_mib=3", "# what went wrong", "a b c"] {
-            assert_eq!(Run::of_line(other), None, "{other}");
-        }
-    }
-
-    #[test]
-    fn a_round_that_was_killed_leaves_no_median() {
-        let runs = runs("a time mean_ns=1\na time killed=1\n");
-        let all = of(&runs, "a", "time");
-        assert_eq!(median(&all, "mean_ns"), None);
-        assert_eq!(median(&all[..1], "mean_ns"), Some(1.0));
-    }
-}

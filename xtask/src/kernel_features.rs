@@ -193,31 +193,3 @@ fn codec_compiles(log: &Log, kernel: &str) -> Result<bool> {
     command.args(["library.c", "module.c", "scomps.c"].map(|file| module.join(file)));
     Ok(log.run(&mut command)?.succeeded())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_result_is_read_whole_or_not_at_all() {
-        let text = "/* Made */\n#define ZM_HAS_A 1\n#define ZM_HAS_B 0\n";
-        assert_eq!(features(text), Some(BTreeSet::from(["A"])));
-        assert_eq!(features("#define ZM_HAS_A maybe\n"), None);
-        assert_eq!(features("#define OTHER 1\n"), None);
-    }
-
-    #[test]
-    fn every_probe_has_its_history() {
-        for (module, history) in [("kmod", HISTORY), ("crypto", CODEC_HISTORY)] {
-            let folder = workspace::root().join("store").join(module).join("probes");
-            let probes = workspace::files(&folder, "c").unwrap();
-            let names: BTreeSet<String> = probes
-                .iter()
-                .map(|path| workspace::stem(path).to_uppercase())
-                .filter(|name| name != "NEEDED")
-                .collect();
-            let known = history.iter().map(|(name, _)| (*name).to_owned()).collect();
-            assert_eq!(names, known);
-        }
-    }
-}

@@ -433,16 +433,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_is_missing_is_named() {
-        assert_eq!(
-            edited("a\nb\nb\n", "b", "%\nnew").unwrap(),
-            "a\nb\nnew\nb\n"
-        );
-        let error = edited("a\nb\n", "\tc", "%").unwrap_err();
-        assert_eq!(error.to_string(), "has no line 'c', where zword's would go");
-    }
-
-    #[test]
     fn nothing_of_the_store_is_left_in_a_kernel() {
         let work = workspace::work_folder("unit/kernel-patch").unwrap();
         for part in PARTS {

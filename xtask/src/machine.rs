@@ -406,29 +406,3 @@ impl<'a> ScriptOutput<'a> {
         Ok((self.begun, self.code))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn cut(text: &str) -> (String, Option<i32>) {
-        let mut sink = Vec::new();
-        let mut cut = ScriptOutput::new("T", &mut sink);
-        // In pieces, as they come.
-        for piece in text.as_bytes().chunks(3) {
-            cut.take(piece);
-        }
-        let (_, code) = cut.end().unwrap();
-        (String::from_utf8(sink).unwrap(), code)
-    }
-
-    #[test]
-    fn the_scripts_output_is_cut_out() {
-        let (text, code) = cut("firmware\nT begin\none\ntwo\n\nT exit 3\nmore\n");
-        assert_eq!((text.as_str(), code), ("one\ntwo\n", Some(3)));
-        let (text, code) = cut("T begin\nno end of line\nT exit 0\n");
-        assert_eq!((text.as_str(), code), ("no end of line", Some(0)));
-        let (text, code) = cut("T begin\none\ndied he");
-        assert_eq!((text.as_str(), code), ("one\ndied he\n", None));
-    }
-}

@@ -283,13 +283,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_can_be_pasted_into_a_shell() {
-        let mut command = Command::new("cc");
-        command.env("A", "b c").args(["-o", "it's", "-DX=1", ""]);
-        assert_eq!(command_line(&command), r"A='b c' cc -o 'it'\''s' -DX=1 ''");
-    }
-
-    #[test]
     fn what_takes_too_long_is_ended_with_what_it_started() {
         let log = Log::named("unit-too-long").unwrap();
         let started = Instant::now();

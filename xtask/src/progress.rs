@@ -138,22 +138,3 @@ impl Pace {
         known.or_else(|| Some(first()?.1)).unwrap_or_default()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_time_left_is_told_once_it_can_be() {
-        let mut progress = Progress::new("linux", 1000);
-        let line = |progress: &Progress, seconds| progress.line(Duration::from_secs(seconds));
-        assert_eq!(line(&progress, 60), "linux: 0 %");
-        progress.add(19);
-        assert_eq!(line(&progress, 60), "linux: 1 %");
-        progress.add(231);
-        assert_eq!(line(&progress, 10), "linux: 25 %, 30 s left");
-        assert_eq!(line(&progress, 60), "linux: 25 %, 3 min left");
-        progress.add(5000);
-        assert_eq!(line(&progress, 60), "linux: 100 %, 0 s left");
-    }
-}

@@ -244,37 +244,17 @@ fn apply(log: &Log, fault: &Fault, copy: &StoreCopy) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::c_tests;
-
+    /// A run has a few of them alone, and one with a name that is gone is found late.
     #[test]
-    fn every_fault_says_where_it_is_and_what_finds_it() {
-        let faults = all().unwrap();
-        assert!(faults.len() >= 40);
-        for fault in &faults {
-            let parts = ["core", "zword", "port", "kmod"];
-            assert!(parts.contains(&fault.part.as_str()), "{}", fault.name);
-            assert!(fault.about.ends_with('.'), "{}", fault.name);
+    fn every_fault_is_found_by_a_test_that_there_is() {
+        for fault in super::all().unwrap() {
             for test in &fault.found_by {
-                let in_guest = test.starts_with("guest-");
-                assert_eq!(in_guest, fault.is_of_module(), "{}", fault.name);
                 let step = test.split(' ').next().unwrap();
-                assert!(in_guest || c_tests::of_step(step).is_ok(), "{step}");
+                let in_guest = fault.is_of_module() && step.starts_with("guest-");
+                assert!(in_guest || crate::c_tests::of_step(step).is_ok(), "{step}");
                 // It is linked with the library that cargo built, without the fault.
                 assert!(!step.ends_with("-built"), "{}", fault.name);
             }
         }
-    }
-
-    #[test]
-    fn a_commit_draws_four_and_another_commit_others() {
-        let names = |commit| -> Vec<String> {
-            let faults = drawn(all().unwrap(), commit);
-            faults.into_iter().map(|fault| fault.name).collect()
-        };
-        assert_eq!(names(Some("a")).len(), DRAWN);
-        assert_eq!(names(Some("a")), names(Some("a")));
-        assert_ne!(names(Some("a")), names(Some("b")));
-        assert_eq!(names(None).len(), DRAWN);
     }
 }

@@ -361,23 +361,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_are_read_from_the_output() {
-        let text = "one\nSKIP: no zram\n  SKIP:not root \nnot SKIP: this\n";
-        let found: Vec<_> = skip_lines(text).collect();
-        assert_eq!(found, ["no zram", "not root"]);
-    }
-
-    #[test]
-    fn a_run_that_is_not_full_says_so_before_its_last_line() {
-        assert_eq!(not_full(&[]), "");
-        let said = not_full(&["--quick".to_owned(), "no flex".to_owned()]);
-        assert_eq!(said, "NOT A FULL RUN: --quick\nNOT A FULL RUN: no flex\n");
-        assert!(Tally::skip("a", "why").did_not_run());
-        assert!(!Tally::fail("a", "why").did_not_run());
-        assert!(!Tally::pass().did_not_run());
-    }
-
-    #[test]
     fn steps_run_beside_each_other_and_nothing_beside_one_that_is_alone() {
         use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
         use std::sync::{Arc, Barrier};

@@ -141,32 +141,3 @@ fn choose_modules(log: &Log, root: &Path, release: &str, to: &Path) -> Result<()
     depmod(to)?;
     Ok(())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_newest_of_a_flavour_is_chosen() {
-        let names: Vec<String> = [
-            "linux-image-6.1.0-9-amd64",
-            "linux-image-6.1.0-50-amd64",
-            "linux-image-6.1.0-51-rt-amd64",
-            "linux-image-6.12.95+deb12-amd64",
-            "linux-image-6.12.9+deb12-cloud-amd64",
-            "linux-image-7.2.12+deb13-arm64",
-            "linux-image-7.2.13+deb13-arm64-16k",
-        ]
-        .map(str::to_owned)
-        .to_vec();
-        for (series, flavour, release) in [
-            ("6.1", "amd64", Some("6.1.0-50-amd64")),
-            ("6.1", "rt-amd64", Some("6.1.0-51-rt-amd64")),
-            ("6.12", "amd64", Some("6.12.95+deb12-amd64")),
-            ("7.2", "arm64-16k", Some("7.2.13+deb13-arm64-16k")),
-            ("7.2", "amd64", None),
-        ] {
-            assert_eq!(newest(&names, series, flavour).as_deref(), release);
-        }
-    }
-}

@@ -221,24 +221,3 @@ fn licence_files(folder: &Path) -> Result<BTreeSet<String>> {
         .filter_map(|path| fs::read_to_string(path).ok());
     Ok(texts.map(|text| text.replace("\r\n", "\n")).collect())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn libraries_have_their_own_version() {
-        assert_eq!(own_version("zstd", "2.1.2+zstd.1.5.7"), Some("1.5.7"));
-        assert_eq!(own_version("lz4", "1.11.1+lz4-1.10.0"), Some("1.10.0"));
-        assert_eq!(own_version("zlib", "1.1.31"), None);
-    }
-
-    #[test]
-    fn a_crate_has_its_folder_and_its_licence() {
-        let of = |line: &str| Crate::of_line(Path::new("/t"), line).unwrap();
-        let other = of("adler2 v2.0.1|0BSD OR MIT/Apache-2.0 (*)");
-        assert_eq!(other.folder, Path::new("/t/vendor/adler2-2.0.1"));
-        assert_eq!(other.licence, "0BSD OR MIT OR Apache-2.0");
-        assert!(!other.ours && of("zmeld v0.1.0 (/t/crates/zmeld)|GPL-2.0-or-later").ours);
-    }
-}
