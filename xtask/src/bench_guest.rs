@@ -35,45 +35,13 @@ pub struct Options {
     kernel: &'static KernelRecipe,
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    #[arg(long, value_name = "N")]
-    rounds: Option<String>,
-    #[arg(long, value_name = "N")]
-    pages: Option<String>,
-    #[arg(long, value_parser = ["melding", "codecs"])]
-    only: Option<String>,
-    #[arg(long, value_name = "NAME")]
-    codec: Vec<String>,
-    #[arg(long, value_name = "PERCENT")]
-    duplicates: Vec<String>,
-    #[arg(long, value_name = "N")]
-    jobs: Vec<String>,
     /// Files to take pages from
     #[arg(long, value_name = "PATH", num_args = 1..)]
     input: Vec<PathBuf>,
-}
-
-impl Options {
-    fn passed_on(&self) -> Vec<String> {
-        let once = [
-            ("--rounds", &self.rounds),
-            ("--pages", &self.pages),
-            ("--only", &self.only),
-        ];
-        let many = [
-            ("--codec", &self.codec),
-            ("--duplicates", &self.duplicates),
-            ("--jobs", &self.jobs),
-        ];
-        let once = once
-            .into_iter()
-            .flat_map(|(name, value)| value.iter().map(move |it| (name, it)));
-        let many = many
-            .into_iter()
-            .flat_map(|(name, all)| all.iter().map(move |it| (name, it)));
-        once.chain(many)
-            .flat_map(|(name, value)| [name.to_owned(), value.clone()])
-            .collect()
-    }
+    /// The benchmark's own, behind these: --rounds N, --pages N, --only melding|codecs,
+    /// --codec NAME, --duplicates PERCENT, --jobs N
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
 }
 
 /// zmeld.ko beside the zram of the same kernel.
@@ -88,7 +56,7 @@ pub fn kernel(options: &Options) -> Result<ExitCode> {
         let at = format!("/guest/input/{}.pages", workspace::stem(&path));
         files.push(Addition::file(&at, &path)?);
     }
-    let mut passed_on = options.passed_on().join(" ");
+    let mut passed_on = options.arguments.join(" ");
     if options.input.is_empty() {
         let swapped = swapped_files()?;
         if !swapped.is_empty() {
@@ -156,7 +124,7 @@ fn collect(program: &Path, options: &Options) -> Result<PathBuf> {
     workspace::empty_folder(&folder)?;
     let mut command = Command::new(program);
     command.arg("--collect").arg(&folder);
-    command.args(options.passed_on());
+    command.args(&options.arguments);
     if !options.input.is_empty() {
         command.arg("--input").args(&options.input);
     }

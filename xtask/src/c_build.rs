@@ -290,7 +290,7 @@ impl Compiler {
             built.variable("ZMELD_C_PAGE_SHIFT")?
         ));
         command.args(flavour.row()[2].split_whitespace());
-        let more = std::env::var("CFLAGS").unwrap_or_default();
+        let more = std::env::var("TEST_CFLAGS").unwrap_or_default();
         command.args(more.split_whitespace());
         let store = store().canonicalize()?;
         for include in built.paths("ZMELD_C_INCLUDES")? {

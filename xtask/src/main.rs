@@ -29,7 +29,6 @@ mod package_tests;
 mod pages;
 mod process;
 mod processors;
-mod progress;
 mod proofs;
 mod python;
 mod rust_tests;

@@ -141,17 +141,6 @@ impl Log {
         self.run(command)?.or_fail(command, self)
     }
 
-    /// The same, and says again and again what the program wrote meanwhile.
-    pub fn must_watched(
-        &self,
-        command: &mut Command,
-        watch: &mut dyn FnMut(&str),
-    ) -> Result<String> {
-        let mut watch = |bytes: &[u8]| watch(&String::from_utf8_lossy(bytes));
-        self.watched(command, LIMIT, &mut watch)?
-            .or_fail(command, self)
-    }
-
     /// Runs a program to its end, or kills it after `limit`, and hands on what it writes.
     pub fn watched(
         &self,

@@ -1,5 +1,6 @@
 //! Steps of a test run: what each found, and how it is told.
 
+use std::io::{stderr, IsTerminal};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::process::Command;
 use std::sync::mpsc::channel;
@@ -8,7 +9,6 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, Result};
 
 use crate::process::{reason, tail, was_interrupted, FinishedProgram, Log};
-use crate::progress::Pace;
 use crate::workspace;
 
 /// Steps that run beside each other at most, each on a processor of its own: guests
@@ -190,7 +190,6 @@ pub struct Step<'a> {
 pub fn run_all(steps: &[Step], mut partial: Vec<String>) -> Result<Tally> {
     let started = Instant::now();
     let mut report = Report {
-        pace: Pace::new()?,
         total: Tally::default(),
         not_run: Vec::new(),
         took: Vec::new(),
@@ -216,29 +215,25 @@ pub fn run_all(steps: &[Step], mut partial: Vec<String>) -> Result<Tally> {
             total.skipped.len()
         ));
     }
-    let skipped = total.skipped.iter();
-    let skipped = skipped.map(|(name, reason)| format!("{name}: {reason}"));
-    tell_list("Not run here", skipped.collect());
-    let first = |why: &str| why.lines().next().unwrap_or_default().to_owned();
-    let failed = total.failed.iter();
-    let failed = failed.map(|(name, why)| format!("{name}: {}", first(why)));
-    tell_list("Failed", failed.collect());
+    tell_list("Not run here", &first_lines(&total.skipped));
+    tell_list("Failed", &first_lines(&total.failed));
     // Those that ran beside others count whole.
     took.sort();
     let longest = took.iter().rev().take(LONGEST);
     let longest = longest.map(|(time, name)| format!("{:>12}  {name}", shown(*time)));
     if took.len() > LONGEST {
-        tell_list("The longest steps", longest.collect());
+        tell_list("The longest steps", &longest.collect::<Vec<_>>());
     }
     println!("in {}", shown(started.elapsed()));
-    print!("{}", not_full(&partial));
+    for reason in &partial {
+        println!("NOT A FULL RUN: {reason}");
+    }
     println!("{}", total.counts());
     Ok(total)
 }
 
 fn run_steps(steps: &[Step], report: &mut Report) -> Result<()> {
     let logs = workspace::work_folder("logs")?;
-    let names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let beside_max = processors.min(BESIDE_MAX);
     std::thread::scope(|scope| {
@@ -255,7 +250,9 @@ fn run_steps(steps: &[Step], report: &mut Report) -> Result<()> {
             }
             let log = Log::create(&logs.join(format!("{}.log", step.name)))?;
             let began = Instant::now();
-            report.pace.begins(&names[done..], done);
+            if stderr().is_terminal() {
+                eprint!("\r\x1b[K[{}/{}] {}", done + 1, steps.len(), step.name);
+            }
             let found = match &step.run {
                 Action::Alone(run) => run(&log),
                 Action::Beside(start) => match start(&log) {
@@ -286,7 +283,6 @@ fn run_steps(steps: &[Step], report: &mut Report) -> Result<()> {
 type EndedStep = (usize, Log, Result<Tally>, Duration);
 
 struct Report {
-    pace: Pace,
     total: Tally,
     not_run: Vec<String>,
     took: Vec<(Duration, String)>,
@@ -303,7 +299,6 @@ impl Report {
         if found.did_not_run() {
             self.not_run.push(step.name.clone());
         } else {
-            self.pace.ended(&step.name, took)?;
             self.took.push((took, step.name.clone()));
         }
         tell(step, &log, &found, took)?;
@@ -322,6 +317,9 @@ fn tell(step: &Step, log: &Log, found: &Tally, took: Duration) -> Result<()> {
         0 | 1 => String::new(),
         _ => found.counts(),
     };
+    if stderr().is_terminal() {
+        eprint!("\r\x1b[K");
+    }
     println!("{:<20} {verdict:<8}{:>9}  {counts}", step.name, shown(took));
     if found.failed.is_empty() {
         return Ok(());
@@ -335,18 +333,17 @@ fn tell(step: &Step, log: &Log, found: &Tally, took: Duration) -> Result<()> {
     Ok(())
 }
 
-fn tell_list(title: &str, lines: Vec<String>) {
+fn tell_list(title: &str, lines: &[String]) {
     if !lines.is_empty() {
         println!("\n{title}:\n  {}", lines.join("\n  "));
     }
 }
 
-/// What stands before the last line of a run that is not all there is.
-fn not_full(reasons: &[String]) -> String {
-    let lines = reasons
-        .iter()
-        .map(|reason| format!("NOT A FULL RUN: {reason}\n"));
-    lines.collect()
+fn first_lines(told: &[(String, String)]) -> Vec<String> {
+    let first = |why: &str| why.lines().next().unwrap_or_default().to_owned();
+    let told = told.iter();
+    told.map(|(name, why)| format!("{name}: {}", first(why)))
+        .collect()
 }
 
 fn shown(time: Duration) -> String {

@@ -25,10 +25,14 @@ pub fn fetch(log: &Log, recipe: &KernelRecipe, place: &Path) -> Result<String> {
     tools::need(&["depmod", "xz"])?;
     let suite = Suite::open(log, recipe.suite, recipe.arch(), &place.join("apt"))?;
     let (series, flavour) = recipe.series;
-    let names = suite.names(&format!("^linux-image-{series}.*-{flavour}$"))?;
-    let Some(release) = newest(&names, series, flavour) else {
+    // No letters but those of `+deb12`: another flavour's name ends alike.
+    let pattern = format!("^linux-image-{series}[-.][-.+~0-9]*(deb[-.+~0-9]*)?-{flavour}$");
+    let names = suite.names(&pattern)?;
+    let newest = names.iter().max_by(|one, other| by_numbers(one, other));
+    let Some(release) = newest.and_then(|name| name.strip_prefix("linux-image-")) else {
         unavailable!("{} has no kernel {series} for {flavour}", recipe.suite);
     };
+    let release = release.to_owned();
     let root = place.join("root");
     suite.unpack(log, &packages(&suite, &release)?, &root)?;
     // Packages of a Debian whose /lib is a link have nothing there.
@@ -49,26 +53,6 @@ pub fn image(place: &Path, release: &str) -> PathBuf {
         true => newer,
         false => place.join(format!("root/boot/vmlinuz-{release}")),
     }
-}
-
-/// The newest release of a series and flavour among names of packages.
-fn newest(names: &[String], series: &str, flavour: &str) -> Option<String> {
-    let end = format!("-{flavour}");
-    let releases = names.iter().filter_map(|name| {
-        let release = name.strip_prefix("linux-image-")?;
-        let version = release.strip_suffix(&end)?;
-        let rest = version.strip_prefix(series)?;
-        // Another flavour, or another series that begins alike.
-        let is_one = rest.starts_with(['.', '-', '+', '~'])
-            && rest.split(['.', '-', '+', '~']).all(|part| {
-                !part.starts_with(|letter: char| letter.is_ascii_lowercase())
-                    || part.starts_with("deb")
-            });
-        is_one.then_some(release)
-    });
-    releases
-        .max_by(|one, other| by_numbers(one, other))
-        .map(str::to_owned)
 }
 
 /// 6.1.0-9 is older than 6.1.0-50.
