@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{ensure, Context, Result};
 
-use crate::bench_runs::{self, setting, timed_setting};
+use crate::bench_runs::{self, setting, timed_setting, BenchArguments};
 use crate::guest::Addition;
 use crate::kernel_tests::command_line_files;
 use crate::kernels::{self, KernelRecipe};
@@ -31,10 +31,8 @@ const JSON_FOLLOWS: &str = "==== zmeld JSON ====";
 /// the other, on pages that `cargo xtask pages` kept
 #[derive(clap::Args)]
 pub struct Options {
-    #[arg(long, value_name = "NAME", default_value = "um", value_parser = kernels::named)]
-    kernel: &'static KernelRecipe,
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    bench: BenchArguments,
     /// Files to take pages from
     #[arg(long, value_name = "PATH", num_args = 1..)]
     input: Vec<PathBuf>,
@@ -47,7 +45,7 @@ pub struct Options {
 /// zmeld.ko beside the zram of the same kernel.
 pub fn kernel(options: &Options) -> Result<ExitCode> {
     let log = Log::named("bench-kernel")?;
-    let kernel = bench_runs::kernel(&log, options.kernel)?;
+    let kernel = options.bench.kernel(&log)?;
     let module = module_build::build(&log, &kernel, Flavour::Release)?;
     let program = bench_program("kernel")?;
     let pages = collect(&program, options)?;
@@ -84,7 +82,7 @@ pub fn kernel(options: &Options) -> Result<ExitCode> {
     let said = bench_runs::boot(&kernel, &boot)?;
     let (text, json) = said.split_once(JSON_FOLLOWS).unwrap_or((&said, ""));
     print!("{text}");
-    if let Some(path) = &options.json {
+    if let Some(path) = &options.bench.json {
         fs::write(path, json.trim_start())
             .with_context(|| format!("cannot write {}", path.display()))?;
     }

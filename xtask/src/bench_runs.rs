@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{bail, Context, Result};
@@ -16,6 +16,21 @@ use zmeld_report::{Document, Section, Style, Table};
 use crate::kernels::{self, Kernel, KernelRecipe, Kind};
 use crate::machine::{self, BootOptions};
 use crate::process::Log;
+
+/// What benchmarks in guests are told alike.
+#[derive(clap::Args)]
+pub struct BenchArguments {
+    #[arg(long, value_name = "NAME", default_value = "um", value_parser = kernels::named)]
+    kernel: &'static KernelRecipe,
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+impl BenchArguments {
+    pub fn kernel(&self, log: &Log) -> Result<Kernel> {
+        kernel(log, self.kernel)
+    }
+}
 
 /// A kernel that guests can have here.
 pub fn kernel(log: &Log, recipe: &'static KernelRecipe) -> Result<Kernel> {
