@@ -21,6 +21,9 @@ use crate::workspace;
 pub const LIFE: &str = "packages-life";
 pub const TWICE: &str = "packages-twice";
 
+/// The version of what upgrades it.
+const NEXT: &str = "99.0.0";
+
 /// What zmeld-dkms needs there.
 const PACKAGES: &str = "dkms,linux-headers-amd64,kmod,mount,procps";
 
@@ -34,12 +37,10 @@ fn release() -> Result<Release> {
 }
 
 /// The program's package and the same as a later version, for guests of that processor.
-pub fn for_guests(log: &Log, arch: Arch) -> Result<[PathBuf; 2]> {
+pub fn for_guests(log: &Log, arch: Arch) -> Result<Vec<PathBuf>> {
     let release = release()?;
-    let now = dist::make_program_deb(log, &release, arch)?;
     let folder = release.folder.join("next");
-    let next = dist::make_program_deb_of(log, &release, arch, "99.0.0", &folder)?;
-    Ok([now, next])
+    dist::program_debs(log, &release, arch, Some((NEXT, &folder)))
 }
 
 /// The kernels of a machine that has both packages: the one that it has when they are
@@ -64,10 +65,8 @@ pub fn image_with_dkms(log: &Log, releases: &[String; 2], sources: Sources) -> R
     let [now, next] = releases;
     let base = dkms_base(log, now, next)?;
     let release = release()?;
-    let packages = [
-        dist::make_program_deb(log, &release, Arch::Amd64)?,
-        dist::make_module_deb(log, &release)?,
-    ];
+    let mut packages = dist::program_debs(log, &release, Arch::Amd64, None)?;
+    packages.push(dist::module_deb(log, &release)?);
     let folder = workspace::work_folder("packages")?;
     let (name, broken) = match sources {
         Sources::Sound => ("dkms", ""),
@@ -178,7 +177,7 @@ pub fn life(log: &Log) -> Result<Tally> {
     }
     let release = release()?;
     dist::make(log, &release)?;
-    dist::make_next(log, &release, "99.0.0", &release.folder.join("next"))?;
+    dist::make_next(log, &release, NEXT, &release.folder.join("next"))?;
     let mut tally = Tally::default();
     for (name, packages, parts) in [
         ("dkms", PACKAGES, &["program deb", "module"][..]),

@@ -21,7 +21,7 @@ use crate::c_tests::{self, CTestEnvironment, ROUND_TRIP_PROGRAM, SOAK_PROGRAM};
 use crate::fuzz;
 use crate::kernel_tests::{self, KernelCache};
 use crate::kernels;
-use crate::process::{output_of, unavailable, was_interrupted, Log};
+use crate::process::{output_of, reason, unavailable, was_interrupted, Log};
 use crate::setup;
 use crate::step::{Tally, TestScope};
 use crate::workspace;
@@ -70,7 +70,7 @@ const CHECKED_EVERY: u64 = 4;
 const SCHEMA: &str = "zmeld.soak/1";
 
 /// What is done over and over.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone)]
 struct SoakPart {
     name: String,
     work: Work,
@@ -79,7 +79,7 @@ struct SoakPart {
     unit: &'static str,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone)]
 enum Work {
     Model,
     /// Pages that zword encodes at a level and gives back; of one run, which takes less than
@@ -89,36 +89,34 @@ enum Work {
     Kernel(&'static str),
 }
 
-impl SoakPart {
-    /// All parts, in the order of their turns.
-    fn all() -> Result<Vec<SoakPart>> {
-        let part = |name: &str, work, aim, unit| SoakPart {
-            name: name.to_owned(),
-            work,
-            aim,
-            unit,
-        };
-        let pages = |name, level, flavour, pages, aim| {
-            part(name, Work::RoundTrip(level, flavour, pages), aim, "pages")
-        };
-        let mut all = vec![
-            part("model", Work::Model, 1e9, "operations"),
-            pages("round-trip-1", 1, Flavour::AsBuilt, 2_000_000, 1e9),
-            pages("round-trip-2", 2, Flavour::AsBuilt, 200_000, 1e8),
-            pages("round-trip-asan", 1, Flavour::Address, 200_000, 1e7),
-        ];
-        for target in fuzz::targets()? {
-            all.push(part(&target, Work::Fuzz, 1e8, "executions"));
-        }
-        for name in kernel_tests::SOAK_KERNELS {
-            let kernel = format!("kernel-{name}");
-            all.push(part(&kernel, Work::Kernel(name), 36_000.0, "seconds"));
-        }
-        Ok(all)
+/// All parts, in the order of their turns.
+fn all_parts() -> Result<Vec<SoakPart>> {
+    let part = |name: &str, work, aim, unit| SoakPart {
+        name: name.to_owned(),
+        work,
+        aim,
+        unit,
+    };
+    let pages = |name, level, flavour, pages, aim| {
+        part(name, Work::RoundTrip(level, flavour, pages), aim, "pages")
+    };
+    let mut all = vec![
+        part("model", Work::Model, 1e9, "operations"),
+        pages("round-trip-1", 1, Flavour::AsBuilt, 2_000_000, 1e9),
+        pages("round-trip-2", 2, Flavour::AsBuilt, 200_000, 1e8),
+        pages("round-trip-asan", 1, Flavour::Address, 200_000, 1e7),
+    ];
+    for target in fuzz::targets()? {
+        all.push(part(&target, Work::Fuzz, 1e8, "executions"));
     }
+    for name in kernel_tests::SOAK_KERNELS {
+        let kernel = format!("kernel-{name}");
+        all.push(part(&kernel, Work::Kernel(name), 36_000.0, "seconds"));
+    }
+    Ok(all)
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct PartTotal {
     done: u64,
@@ -130,7 +128,7 @@ struct PartTotal {
     last: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct Finding {
     part: String,
     date: String,
@@ -138,7 +136,7 @@ struct Finding {
     log: String,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 struct State {
     schema: String,
     seed: u64,
@@ -238,7 +236,7 @@ struct SoakEnvironment {
 pub fn run(options: &Options) -> Result<ExitCode> {
     let folder = workspace::work_folder("soak")?;
     let file = folder.join("state.json");
-    let mut works = SoakPart::all()?;
+    let mut works = all_parts()?;
     if options.totals {
         print!("{}", totals(&State::read(&file)?, &works));
         return Ok(ExitCode::SUCCESS);
@@ -256,7 +254,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     state.seed = options.seed.unwrap_or(state.seed);
     setup::set_up(&["soak".to_owned()], TestScope::Long, !options.no_install)?;
     let found = turns(options.hours, &mut state, &file, works)?;
-    print!("\n{}", totals(&state, &SoakPart::all()?));
+    print!("\n{}", totals(&state, &all_parts()?));
     Ok(ExitCode::from(u8::from(found)))
 }
 
@@ -274,32 +272,30 @@ fn turns(hours: f64, state: &mut State, file: &Path, mut works: Vec<SoakPart>) -
         let turn = state.totals.get(&part).map_or(0, |total| total.turns);
         let log = Log::named(&format!("soak-{part}"))?;
         let seed = seed_of(state.seed, &part, turn);
+        let mut turn_began = Instant::now();
         // Built outside of its turn; what does not build is an error and no finding.
-        let ready = prepare(&environment, &log, &work).map(|()| Tally::default());
-        let ready = Tally::or_skip(&part, ready)?;
-        let turn_began = Instant::now();
-        let done = match ready.skipped.is_empty() {
-            true => one_turn(&environment, &log, &work, seed, left),
-            false => Ok(TurnResult {
-                tally: ready,
-                ..TurnResult::default()
-            }),
-        };
-        let done = match done {
-            Ok(done) => done,
-            Err(error) if was_interrupted() => return Err(error),
-            Err(error) => TurnResult {
-                tally: Tally::or_skip(&part, Err(error))
-                    .unwrap_or_else(|error| Tally::fail(&part, format!("{error:#}"))),
-                ..TurnResult::default()
-            },
-        };
+        let done = prepare(&environment, &log, &work).and_then(|()| {
+            turn_began = Instant::now();
+            let done = one_turn(&environment, &log, &work, seed, left);
+            done.or_else(|error| match reason(&error) {
+                None if !was_interrupted() => Ok(TurnResult {
+                    tally: Tally::fail(&part, format!("{error:#}")),
+                    ..TurnResult::default()
+                }),
+                _ => Err(error),
+            })
+        });
         let took = turn_began.elapsed();
-        if let Some((_, reason)) = done.tally.skipped.first() {
+        let skipped = match &done {
+            Ok(done) => done.tally.skipped.first().map(|(_, why)| why.clone()),
+            Err(error) => reason(error).map(str::to_owned),
+        };
+        if let Some(reason) = skipped {
             println!("{part} cannot run here: {reason}");
-            works.retain(|other| *other != work);
+            works.retain(|other| other.name != part);
             continue;
         }
+        let done = done?;
         state.count(&part, &done, took)?;
         state.keep_findings(&part, &done, &log)?;
         state.write(file)?;
@@ -463,7 +459,7 @@ mod tests {
 
     #[test]
     fn every_part_has_its_turn_and_the_next_run_carries_on() {
-        let works = SoakPart::all().unwrap();
+        let works = all_parts().unwrap();
         let mut state = State::default();
         for work in works.iter().chain([&works[0]]) {
             assert_eq!(state.next(&works).name, work.name);

@@ -214,28 +214,27 @@ fn make_program(log: &Log, release: &Release, sources: &Path, arch: Arch) -> Res
     Ok(Program { file, bill, tree })
 }
 
-pub fn make_program_deb(log: &Log, release: &Release, arch: Arch) -> Result<PathBuf> {
-    let sources = source::tree(log, release, &release.work("source")?)?;
-    let program = make_program(log, release, &sources, arch)?;
-    deb::make(log, release, &PROGRAM, Some(arch), &program.tree)
-}
-
-pub fn make_module_deb(log: &Log, release: &Release) -> Result<PathBuf> {
-    let sources = source::tree(log, release, &release.work("source")?)?;
-    let tree = module_tree(release, &MODULE, &release.version, &sources)?;
-    deb::make(log, release, &MODULE, None, &tree)
-}
-
-/// The program's .deb again with another version, from the tree that was left.
-pub fn make_program_deb_of(
+/// The program's .deb, and where it is wanted the same as another version in `folder`, from
+/// the tree that the first one left.
+pub fn program_debs(
     log: &Log,
-    from: &Release,
+    release: &Release,
     arch: Arch,
-    version: &str,
-    folder: &Path,
-) -> Result<PathBuf> {
-    let next = from.as_version(version, folder)?;
-    deb::make(log, &next, &PROGRAM, Some(arch), &from.program_tree(arch)?)
+    again: Option<(&str, &Path)>,
+) -> Result<Vec<PathBuf>> {
+    let sources = source::tree(log, release, &release.work("source")?)?;
+    let tree = make_program(log, release, &sources, arch)?.tree;
+    let mut made = vec![deb::make(log, release, &PROGRAM, Some(arch), &tree)?];
+    if let Some((version, folder)) = again {
+        let next = release.as_version(version, folder)?;
+        made.push(deb::make(log, &next, &PROGRAM, Some(arch), &tree)?);
+    }
+    Ok(made)
+}
+
+pub fn module_deb(log: &Log, release: &Release) -> Result<PathBuf> {
+    let tree = module_tree(release, &MODULE, &release.version, &workspace::root())?;
+    deb::make(log, release, &MODULE, None, &tree)
 }
 
 /// The packages for this machine again with another version, from the trees that [`make`]
