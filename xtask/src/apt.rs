@@ -14,7 +14,6 @@ use crate::process::{output_of, unavailable, Log};
 use crate::tools;
 use crate::workspace;
 
-/// What signs the lists of Debian's archive.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 pub struct Suite {
@@ -92,7 +91,6 @@ impl Suite {
         }
     }
 
-    /// The names of packages that fit a regular expression, of any processor.
     pub fn names(&self, pattern: &str) -> Result<Vec<String>> {
         let text = output_of(&mut self.command("apt-cache", &["search", "--names-only", pattern]))?;
         let first = |line: &str| line.split_whitespace().next().map(str::to_owned);
@@ -105,7 +103,6 @@ impl Suite {
         Ok(depends_lines(&output_of(&mut command)?))
     }
 
-    /// The first dependency of `package` whose name begins with `prefix`.
     pub fn dependency(&self, package: &str, prefix: &str) -> Result<String> {
         self.dependencies(package)?
             .into_iter()

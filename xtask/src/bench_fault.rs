@@ -30,10 +30,8 @@ pub struct Options {
     only: Option<String>,
 }
 
-/// What is measured, in a guest of its own.
 struct Part {
     name: &'static str,
-    /// MiB of the guest.
     memory: u64,
     processors: u32,
     /// Pages that are touched at random, in each run.
@@ -139,7 +137,6 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     bench_runs::show("fault", title, &provenance, &tables, json, body)
 }
 
-/// A driver, and its codec with its level.
 fn cells_of(arm: &str) -> [Cell; 2] {
     let (driver, codec) = arm.split_once(':').unwrap_or((arm, ""));
     [driver.into(), codec.replace(':', " level ").into()]

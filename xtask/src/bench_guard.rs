@@ -123,7 +123,6 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     bench_runs::show("guard", title, &provenance, &tables, json, body)
 }
 
-/// What runs away, what takes much, and what waits.
 fn load_program(log: &Log, kernel: &Kernel) -> Result<PathBuf> {
     let source = workspace::root().join("xtask/guest/load.c");
     module_build::guest_program(log, kernel.recipe, &source)

@@ -42,7 +42,6 @@ pub struct Options {
     arguments: Vec<String>,
 }
 
-/// zmeld.ko beside the zram of the same kernel.
 pub fn kernel(options: &Options) -> Result<ExitCode> {
     let log = Log::named("bench-kernel")?;
     let kernel = options.bench.kernel(&log)?;
@@ -89,7 +88,6 @@ pub fn kernel(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Pages that `cargo xtask pages` kept, for a guest; none where none are.
 fn swapped_files() -> Result<Vec<Addition>> {
     let Some(pages) = pages::held_out(SWAPPED_PAGES)? else {
         return Ok(Vec::new());
@@ -142,7 +140,6 @@ pub struct Swap {
 /// MiB of the guest that is short of memory, and of its program's data.
 const SHORT_MEMORY: u64 = 256;
 
-/// A program that needs one and a half times the memory, on each kind of swap.
 pub fn swap(options: &Swap) -> Result<ExitCode> {
     let log = Log::named("bench-swap")?;
     let kernel = bench_runs::kernel(&log, options.kernel)?;

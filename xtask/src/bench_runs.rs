@@ -32,7 +32,6 @@ impl BenchArguments {
     }
 }
 
-/// A kernel that guests can have here.
 pub fn kernel(log: &Log, recipe: &'static KernelRecipe) -> Result<Kernel> {
     let kernel = kernels::provide(log, recipe).context(recipe.name)?;
     machine::need(&kernel).context(recipe.name)?;
@@ -94,7 +93,6 @@ impl Run {
     }
 }
 
-/// The runs of an arm that did one thing.
 pub fn of<'a>(runs: &'a [Run], arm: &str, part: &str) -> Vec<&'a Run> {
     runs.iter()
         .filter(|run| run.arm == arm && run.part == part)

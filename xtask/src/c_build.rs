@@ -49,7 +49,6 @@ impl Built {
         Ok(std::env::split_paths(self.variable(name)?).collect())
     }
 
-    /// The core's objects, as they are linked into every program.
     pub fn core_objects(&self) -> Result<Vec<PathBuf>> {
         self.paths("ZMELD_C_CORE_OBJECTS")
     }
@@ -74,7 +73,6 @@ pub enum Flavour {
     AsBuilt,
     /// With the address and undefined-behaviour sanitizers.
     Address,
-    /// With the thread sanitizer.
     Thread,
     /// By clang, with libFuzzer and the sanitizers of `Address`.
     Fuzzer,
@@ -82,13 +80,10 @@ pub enum Flavour {
     FourBits,
     /// As `Address`, with fingerprints of one bit and shares of three slots.
     OneBit,
-    /// As `Address`, with pages of 16 KiB.
     Pages16K,
-    /// The same with pages of 64 KiB.
     Pages64K,
     /// zword alone, as `Address`, with blocks of 64 bytes and limits to suit them.
     Blocks64,
-    /// The same with blocks of 128 bytes.
     Blocks128,
     /// zword alone with blocks of 64 bytes; it tells each read and write to the test.
     Reads64,
@@ -157,7 +152,6 @@ impl Flavour {
         (self != Flavour::Fuzzer && flag.starts_with("-fsanitize")).then_some(flag)
     }
 
-    /// The sources that are compiled in this way.
     fn sources(self) -> Result<Vec<PathBuf>> {
         match self {
             Flavour::Blocks64 | Flavour::Blocks128 | Flavour::Reads64 => {
@@ -175,16 +169,13 @@ impl Flavour {
     }
 }
 
-/// The clang to fuzz with: `CLANG`, or `clang`.
 pub fn clang() -> OsString {
     std::env::var_os("CLANG").unwrap_or_else(|| "clang".into())
 }
 
 /// A copy of the store's sources in which something is changed.
 pub struct StoreCopy {
-    /// The copy of the folder `store`.
     pub store: PathBuf,
-    /// Where what is made of it goes.
     pub objects: PathBuf,
     /// The files that are changed, from `store` on.
     pub changed: Vec<String>,
@@ -207,7 +198,6 @@ impl Compiler {
         Ok(self.built.get_or_init(|| built))
     }
 
-    /// `store/tests/NAME.c` as a program.
     pub fn program(&self, log: &Log, flavour: Flavour, name: &str) -> Result<PathBuf> {
         let program = workspace::work_folder("c")?.join(format!("{name}-{}", flavour.name()));
         let sources = [tests_folder().join(format!("{name}.c"))];

@@ -13,10 +13,8 @@ use crate::process::{command_line, unavailable, FinishedProgram, Log};
 use crate::step::{Rest, Tally, TestScope};
 use crate::tools;
 
-/// The program that `cargo xtask soak` runs for hours.
 pub const SOAK_PROGRAM: &str = "model";
 
-/// The program that gives pages back, also for hours.
 pub const ROUND_TRIP_PROGRAM: &str = "round_trip";
 
 const PROBE: &str = "int main(void) { return 0; }\n";

@@ -68,7 +68,6 @@ fn judged(what: &str, ran: &FinishedProgram) -> Tally {
     Tally::of(STEP, ok, format!("{what}: {last}"))
 }
 
-/// This checkout in it.
 fn check_out(log: &Log, root: &Root) -> Result<()> {
     let checkout = root.0.join("zmeld");
     fs::create_dir(&checkout)?;

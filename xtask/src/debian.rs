@@ -118,7 +118,6 @@ pub fn give_names(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The image with systemd for guests, made if it is not here.
 pub fn image(log: &Log) -> Result<PathBuf> {
     let place = kernels::folder("debian")?;
     let _held = kernels::lock(&place)?;

@@ -16,7 +16,6 @@ use crate::workspace;
 /// Bytes of a function's stack frame, as a warning of the compiler.
 const FRAME_MAX: &str = "-Wframe-larger-than=1024";
 
-/// The four functions that a compiler expects of any place that C runs in.
 const EXPECTED: &[&str] = &["memcmp", "memcpy", "memmove", "memset"];
 
 /// What some distributions' compilers add by themselves to harden a program;
@@ -113,7 +112,6 @@ fn source_faults(is_header: bool, text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The store compiles without a warning, as it is built.
 pub fn warnings(log: &Log, compiler: &Compiler) -> Result<Tally> {
     let mut sources = c_build::sources()?;
     sources.extend(workspace::files(&c_build::tests_folder(), "c")?);

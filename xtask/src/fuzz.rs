@@ -85,13 +85,11 @@ pub fn soak(
     Ok((done, tally))
 }
 
-/// Why libFuzzer does not work here, if it does not.
 pub fn why_not(log: &Log) -> Result<Option<String>> {
     let flags = ["-fsanitize=fuzzer,address,undefined"];
     Ok(tools::works(log, &clang(), &flags, PROBE, &[])?.err())
 }
 
-/// With what it said.
 fn with_libfuzzer(
     log: &Log,
     environment: &CTestEnvironment,

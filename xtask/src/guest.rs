@@ -27,10 +27,8 @@ use crate::{apt, debian};
 const PROGRAMS: &str = "bash kmod zramctl losetup mkswap swapon swapoff blkdiscard blockdev \
     mkfs.ext4 e2fsck mkfs.btrfs btrfs dmsetup modinfo mount umount stat fallocate";
 
-/// Kmod is one program with many names.
 const KMOD_NAMES: &[&str] = &["modprobe", "insmod", "rmmod", "lsmod", "depmod"];
 
-/// Folders that are there, empty or not.
 const FOLDERS: &[&str] = &[
     "bin", "sbin", "usr/lib", "lib64", "dev", "proc", "sys", "tmp", "run", "mnt", "etc",
 ];
@@ -46,14 +44,12 @@ const LINKS: &[(&str, &str)] = &[
 
 #[derive(Clone)]
 pub struct Addition {
-    /// Where the guest finds it.
     pub name: String,
     pub bytes: Vec<u8>,
     pub executable: bool,
 }
 
 impl Addition {
-    /// Text that the guest reads or runs.
     pub fn text(name: &str, text: impl Into<String>, executable: bool) -> Addition {
         Addition {
             name: name.to_owned(),
@@ -62,7 +58,6 @@ impl Addition {
         }
     }
 
-    /// A module of the kernel, under its file's name.
     pub fn module(path: &Path) -> Result<Addition> {
         let name = path.file_name().unwrap_or_default();
         Addition::file(&name.to_string_lossy(), path)

@@ -33,7 +33,6 @@ const HISTORY: &[(&str, std::ops::Range<u32>)] = &[
     ("POOL_SIZED_READS", 700..NEVER),
 ];
 
-/// The same for zword.ko.
 const CODEC_HISTORY: &[(&str, std::ops::Range<u32>)] = &[
     ("OLD_COMPRESSORS", 0..615),
     ("SCOMP_TFM_CONTEXT", 0..615),
@@ -94,7 +93,6 @@ fn judge(what: &str, header: &str, wanted: &BTreeSet<&str>) -> Tally {
 enum Expected {
     /// The features of a version of mainline, without one where it is named, and with others.
     Features(u32, &'static str, &'static [&'static str]),
-    /// An error that says so.
     Error(&'static str),
 }
 use Expected::{Error, Features};

@@ -359,7 +359,6 @@ fn shaped(text: &str, series: &str) -> String {
         .fold(text, contexts)
 }
 
-/// With the symbol exported behind its function.
 fn exported(text: &str, name: &str) -> String {
     let end = text
         .find(&format!("{name}("))
@@ -405,7 +404,6 @@ fn restructured(page: &str) -> String {
     text.trim_end().to_owned() + "\n"
 }
 
-/// Which kernel's sources these are.
 fn series_of(tree: &Path) -> Result<String> {
     let makefile = read(&tree.join("Makefile"))?;
     let value = |name: &str| {

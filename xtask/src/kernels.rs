@@ -43,7 +43,6 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arch {
     Amd64,
-    /// Emulated.
     Arm64,
 }
 
@@ -64,15 +63,12 @@ impl Arch {
     }
 }
 
-/// A kernel that we know how to get.
 pub struct KernelRecipe {
-    /// What the command line calls it.
     pub name: &'static str,
     pub kind: Kind,
     /// Built with every check of its own: slow, in need of more memory, and the
     /// place for a module with assertions and self-tests.
     pub checks: bool,
-    /// Where its packages are.
     pub suite: &'static str,
     /// A stock kernel's version as far as it is chosen, and its flavour.
     pub series: (&'static str, &'static str),
@@ -95,7 +91,6 @@ impl KernelRecipe {
         (self.suite == "trixie-backports").then_some("trixie")
     }
 
-    /// Bytes of its pages.
     pub fn page_bytes(&self) -> u64 {
         match self.series.1.ends_with("-16k") {
             true => 16 << 10,
@@ -143,7 +138,6 @@ const fn stock(
     }
 }
 
-/// All kernels.
 #[rustfmt::skip]
 pub const RECIPES: &[KernelRecipe] = &[
     user_mode("um", false),
@@ -161,11 +155,8 @@ pub const RECIPES: &[KernelRecipe] = &[
     stock("7.3-arm64-16k", "trixie-backports", ("7.3", "arm64-16k")),
 ];
 
-/// A kernel that is here.
 pub struct Kernel {
-    /// How it came.
     pub recipe: &'static KernelRecipe,
-    /// What `uname -r` says in it.
     pub release: String,
     /// What is started: a program, or an image for QEMU.
     pub image: PathBuf,
@@ -182,12 +173,10 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Its folder, for what belongs to it.
     pub fn folder(&self) -> Result<PathBuf> {
         folder(self.recipe.name)
     }
 
-    /// `make` for modules of this kernel.
     pub fn make(&self) -> Command {
         let mut command = match &self.compilers {
             None => Command::new("make"),
@@ -205,7 +194,6 @@ impl Kernel {
     }
 }
 
-/// The recipe of that name.
 pub fn recipe(name: &str) -> Option<&'static KernelRecipe> {
     RECIPES.iter().find(|recipe| recipe.name == name)
 }
@@ -215,7 +203,6 @@ pub fn named(name: &str) -> Result<&'static KernelRecipe, String> {
     recipe(name).ok_or_else(|| format!("there is none of that name: {}", known.join(", ")))
 }
 
-/// A folder under `target/kernels`, made if it is missing.
 pub fn folder(name: &str) -> Result<PathBuf> {
     let folder = workspace::target().join("kernels").join(name);
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -236,7 +223,6 @@ pub fn lock(folder: &Path) -> Result<FileLock> {
     }
 }
 
-/// The kernel, fetched and built if it is not here.
 pub fn provide(log: &Log, recipe: &'static KernelRecipe) -> Result<Kernel> {
     let compilers = recipe
         .compilers()

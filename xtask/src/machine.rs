@@ -17,10 +17,8 @@ use crate::process::{output_of, tail, was_interrupted, Log};
 use crate::splats;
 use crate::tools;
 
-/// How often a guest may die while it boots.
 const BOOTS_MAX: usize = 3;
 
-/// The lines of the kernel's messages that are shown when a guest dies.
 const TAIL_LINES: usize = 40;
 
 pub struct BootOptions {
@@ -30,10 +28,8 @@ pub struct BootOptions {
     pub variables: Vec<(String, String)>,
     /// Our module, where there is one to load, under its file's name.
     pub module: Option<Addition>,
-    /// Whether the guest's first program loads it.
     pub load: bool,
     pub files: Vec<Addition>,
-    /// Programs of this machine besides the usual ones.
     pub programs: Vec<String>,
     pub memory: u64,
     pub processors: u32,
@@ -76,7 +72,6 @@ impl Default for BootOptions {
 }
 
 pub struct GuestOutcome {
-    /// Whether the script began.
     begun: bool,
     /// The script's exit code; none where the guest died before.
     pub code: Option<i32>,
@@ -253,7 +248,6 @@ fn additions(kernel: &Kernel, boot: &BootOptions, token: &str) -> Result<Vec<Add
     Ok(all)
 }
 
-/// Whether this user may put a program before all others.
 pub fn can_be_urgent() -> bool {
     output_of(Command::new("chrt").args(["--fifo", "1", "true"])).is_ok()
 }

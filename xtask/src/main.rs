@@ -62,7 +62,6 @@ struct Arguments {
     task: Task,
 }
 
-/// All tasks, in the order in which the help shows them.
 #[derive(Subcommand)]
 enum Task {
     Test(test::Options),

@@ -18,7 +18,6 @@ pub struct Module {
     pub name: &'static str,
     /// The folders of `store` that it is built from.
     pub sources: &'static [&'static str],
-    /// Where its Kbuild is in them.
     pub folder: &'static str,
     /// What a kernel has, found when it is built for it.
     pub features: &'static str,
@@ -58,7 +57,6 @@ pub enum Flavour {
     /// The same with fingerprints of one bit: many pages share one, and are no
     /// twins.
     NarrowFingerprints,
-    /// zword.ko, as users build it.
     Codec,
 }
 

@@ -21,7 +21,6 @@ pub struct Options {
 }
 
 impl Module {
-    /// A file of `packaging`, for this module.
     pub fn fill(&self, text: &str, version: &str) -> String {
         text.replace("@MODULE@", self.name)
             .replace("@FOLDER@", self.folder)

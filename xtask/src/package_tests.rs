@@ -21,10 +21,8 @@ use crate::workspace;
 pub const LIFE: &str = "packages-life";
 pub const TWICE: &str = "packages-twice";
 
-/// The version of what upgrades it.
 const NEXT: &str = "99.0.0";
 
-/// What zmeld-dkms needs there.
 const PACKAGES: &str = "dkms,linux-headers-amd64,kmod,mount,procps";
 
 /// What a .rpm needs there: no Fedora can be had.
@@ -54,7 +52,6 @@ pub enum Sources {
     Broken,
 }
 
-/// With two kernels' headers and a compiler.
 const DKMS_IMAGE_MIB: u64 = 4096;
 
 /// A Debian that systemd starts, where both packages were installed under the first of

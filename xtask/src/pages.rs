@@ -59,7 +59,6 @@ pub fn train(_: &Train) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What to say where there are none to measure with.
 pub const NONE: &str = "there are no pages to measure with: cargo xtask pages keeps some";
 
 pub const PAGE: usize = 4096;
@@ -74,11 +73,9 @@ const STILL_S: u32 = 8;
 const LIMIT_S: u64 = 60;
 
 pub struct Program {
-    /// What its pages are called.
     pub name: String,
     /// Tables are made of its pages; those of the others they never see.
     pub trains: bool,
-    /// Browser, compiler and so on.
     kind: String,
     packages: Vec<String>,
     limit_mib: u64,
@@ -116,7 +113,6 @@ pub fn file_of(program: &Program) -> PathBuf {
     folder().join(format!("{}.pages", program.name))
 }
 
-/// The same, where there are some.
 pub fn kept_file_of(program: &Program) -> Result<PathBuf> {
     let file = file_of(program);
     let shown = workspace::shown(&file);
@@ -127,7 +123,6 @@ pub fn kept_file_of(program: &Program) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// The stated programs, in the order of the list.
 pub fn programs() -> Result<Vec<Program>> {
     let path = list_folder().join("programs.txt");
     let text =
@@ -141,9 +136,7 @@ pub fn programs() -> Result<Vec<Program>> {
 
 /// Pages of programs that tables never saw: of each as many, in turn one of each.
 pub struct HeldOut {
-    /// One behind the other.
     pub bytes: Vec<u8>,
-    /// What they are, in words.
     pub about: String,
 }
 
@@ -224,7 +217,6 @@ fn install_packages(programs: &[&Program]) -> Result<()> {
     Ok(())
 }
 
-/// What is swapped out to it.
 fn used_bytes(swap: &Swap) -> Result<u64> {
     let area = Host::here().swap_on(swap.path())?;
     Ok(area.context("the swap device is gone")?.used_bytes)

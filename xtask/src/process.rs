@@ -21,10 +21,8 @@ use zmeld_linux::shell::word;
 
 use crate::workspace::{shown, work_folder};
 
-/// So long a program may take where nobody says otherwise.
 const LIMIT: Duration = Duration::from_secs(2 * 3600);
 
-/// Why something cannot be had or run here.
 #[derive(Debug)]
 pub struct Unavailable(pub String);
 
@@ -79,7 +77,6 @@ impl FinishedProgram {
         self.status.success()
     }
 
-    /// What it wrote, where it succeeded.
     pub fn or_fail(self, command: &Command, log: &Log) -> Result<String> {
         if self.succeeded() {
             return Ok(self.text);
@@ -91,7 +88,6 @@ impl FinishedProgram {
 }
 
 impl Log {
-    /// A new, empty log of that name.
     pub fn named(name: &str) -> Result<Log> {
         Log::create(&work_folder("logs")?.join(format!("{name}.log")))
     }
@@ -131,7 +127,6 @@ impl Log {
         self.run_for(command, LIMIT)
     }
 
-    /// The same, and kills it after `limit`.
     pub fn run_for(&self, command: &mut Command, limit: Duration) -> Result<FinishedProgram> {
         self.watched(command, limit, &mut |_| {})
     }
@@ -182,7 +177,6 @@ fn started(command: &mut Command) -> Result<Child> {
     child.with_context(|| format!("cannot start {program}"))
 }
 
-/// The last so many lines.
 pub fn tail(text: &str, count: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(count)..].join("\n")

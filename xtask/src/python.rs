@@ -16,7 +16,6 @@ use crate::step::{Tally, TestScope};
 use crate::tools;
 use crate::workspace;
 
-/// What was installed last stands here.
 const STAMP: &str = "lock";
 
 /// Interpreters, the newest that is likely to be whole first.
@@ -171,7 +170,6 @@ fn kubernetes_environment(log: &Log) -> Result<PathBuf> {
     environment(log, &scripts().join("requirements.lock"), "kubernetes-venv")
 }
 
-/// The program as images have it.
 fn static_program(log: &Log) -> Result<PathBuf> {
     let (target, _) = program::target()?;
     let mut build = cargo(&["build", "--package", "zmeld", "--target", target.triple]);

@@ -34,14 +34,12 @@ pub fn zmeld(log: &Log) -> Result<PathBuf> {
     Ok(workspace::target().join("debug/zmeld"))
 }
 
-/// The code is formatted.
 pub fn format(log: &Log) -> Result<Tally> {
     need_component("rustfmt", "fmt")?;
     let mut fmt = cargo(&["fmt", "--all", "--check"]);
     Tally::of_run(log, "format", &mut fmt, "run `cargo fmt --all`")
 }
 
-/// No lint has anything to say.
 pub fn clippy(log: &Log) -> Result<Tally> {
     need_component("clippy", "clippy")?;
     let words = "clippy --workspace --all-targets -- -D warnings";
@@ -61,7 +59,6 @@ fn need_component(component: &str, command: &str) -> Result<()> {
     Ok(())
 }
 
-/// The documentation builds, and no link in it is broken.
 pub fn documentation(log: &Log) -> Result<Tally> {
     let mut command = cargo(&["doc", "--workspace", "--no-deps"]);
     command.env("RUSTDOCFLAGS", "-D warnings");
@@ -85,13 +82,11 @@ pub fn numa_boot(log: &Log) -> Result<Tally> {
     run_tests(log, "numa-boot", &mut command)
 }
 
-/// Experiments in virtual machines that boot this kernel.
 pub fn build_machines(log: &Log) -> Result<()> {
     let words = ["test", "--workspace", "--test", "machine", "--no-run"];
     log.must(&mut cargo(&words)).map(|_| ())
 }
 
-/// The same, run on that kernel.
 pub fn machines(log: &Log, name: &str, image: &Path) -> Result<Tally> {
     let mut command = cargo(&["test", "--workspace", "--test", "machine"]);
     command.args(["--", "--show-output"]);
@@ -138,7 +133,6 @@ fn read_results(text: &str) -> Tally {
     tally
 }
 
-/// Lines of a failed test's output that are shown.
 const SAID_LINES: usize = 40;
 
 /// Where a failed test panicked and with what, and then its output: other tests' output stands between it and

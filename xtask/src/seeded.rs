@@ -105,14 +105,12 @@ fn drawn(mut faults: Vec<Fault>, commit: Option<&str>) -> Vec<Fault> {
     faults
 }
 
-/// What is checked out, where git knows it.
 fn commit() -> Option<String> {
     let mut git = Command::new("git");
     git.current_dir(workspace::root());
     output_of(git.args(["rev-parse", "HEAD"])).ok()
 }
 
-/// Puts each fault in and runs the tests that have to find it.
 pub fn test(
     log: &Log,
     environment: &CTestEnvironment,

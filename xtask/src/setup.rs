@@ -204,7 +204,6 @@ impl Need {
     }
 }
 
-/// What would bring something that is not here.
 #[derive(Clone, Debug, PartialEq)]
 enum Remedy {
     Package(String),
@@ -274,7 +273,6 @@ fn print_missing(missing: &Missing) {
     }
 }
 
-/// The packages and the components that are missing.
 fn remedies(missing: &Missing) -> [BTreeSet<&str>; 2] {
     let mut all = [BTreeSet::new(), BTreeSet::new()];
     for (_, remedy) in missing {

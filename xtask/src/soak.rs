@@ -69,7 +69,6 @@ const CHECKED_EVERY: u64 = 4;
 
 const SCHEMA: &str = "zmeld.soak/1";
 
-/// What is done over and over.
 #[derive(Clone)]
 struct SoakPart {
     name: String,
@@ -165,7 +164,6 @@ impl State {
         Ok(zmeld_linux::file::replace(file, text.as_bytes())?)
     }
 
-    /// Whose turn it is: the one after the last.
     fn next<'a>(&self, works: &'a [SoakPart]) -> &'a SoakPart {
         let last = works.iter().position(|work| work.name == self.last_part);
         &works[last.map_or(0, |last| last + 1) % works.len()]

@@ -17,7 +17,6 @@ const COMPLAINTS: &[&str] = &[
     "unable to handle", "Segfault with no mm", "Kernel mode fault",
 ];
 
-/// The complaints in a kernel's messages, each as its line.
 pub fn found(messages: &str) -> Vec<String> {
     let mut lines: Vec<String> = messages
         .lines()

@@ -15,10 +15,8 @@ use crate::workspace;
 /// take memory, too.
 const BESIDE_MAX: usize = 4;
 
-/// How many of the steps that took most of the time are named at the end.
 const LONGEST: usize = 10;
 
-/// Lines of a failed step's log that are shown.
 const TAIL_LINES: usize = 60;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,7 +25,6 @@ pub enum TestScope {
     Quick,
     /// Under 40 minutes on two cores, from a clean checkout.
     Default,
-    /// Hours.
     Long,
 }
 
@@ -62,7 +59,6 @@ impl Tally {
         }
     }
 
-    /// One test that passed where `ok`, and otherwise failed.
     pub fn of(name: &str, ok: bool, why: impl Into<String>) -> Tally {
         if ok {
             Tally::pass()
@@ -109,7 +105,6 @@ impl Tally {
         tally
     }
 
-    /// One test that passes where a program succeeds.
     pub fn of_run(log: &Log, name: &str, command: &mut Command, why: &str) -> Result<Tally> {
         Ok(Tally::of(name, log.run(command)?.succeeded(), why))
     }
@@ -132,7 +127,6 @@ impl Tally {
         })
     }
 
-    /// Adds the `SKIP: reason` lines of a program's output.
     pub fn add_skip_lines(&mut self, name: &str, text: &str) {
         for reason in skip_lines(text) {
             self.skipped.push((name.to_owned(), reason));
@@ -167,7 +161,6 @@ type InFront<'a, T> = Box<dyn Fn(&Log) -> Result<T> + 'a>;
 
 /// What a step does; what its programs say goes to the log.
 pub enum Action<'a> {
-    /// With nothing beside it.
     Alone(InFront<'a, Tally>),
     /// In front until the rest of it may run beside other steps: it takes one processor, and
     /// nothing that another step changes.
@@ -175,9 +168,7 @@ pub enum Action<'a> {
 }
 
 pub struct Step<'a> {
-    /// What `--only` takes.
     pub name: String,
-    /// What `--list` says.
     pub about: String,
     pub run: Action<'a>,
 }

@@ -20,7 +20,6 @@ const STOCK_MODULES: &str = "zram zsmalloc lz4 lz4hc lz4_compress lz4hc_compress
     aesni-intel algif_skcipher zbud z3fold dm-flakey dm-delay dm-zero virtio_blk virtio_pci \
     crc32c_generic crc32c-intel xxhash_generic sha256_generic blake2b_generic";
 
-/// Fetches and unpacks it; its release.
 pub fn fetch(log: &Log, recipe: &KernelRecipe, place: &Path) -> Result<String> {
     tools::need(&["depmod", "xz"])?;
     let suite = Suite::open(log, recipe.suite, recipe.arch(), &place.join("apt"))?;

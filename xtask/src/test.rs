@@ -94,7 +94,6 @@ fn seed_of_today() -> u64 {
     now.map_or(1, |time| time.as_millis() as u64 % 1_000_000 + 1)
 }
 
-/// The steps of a scope, in their order.
 struct Steps<'a> {
     scope: TestScope,
     all: Vec<Step<'a>>,
@@ -250,7 +249,7 @@ fn kernel_steps<'a>(steps: &mut Steps<'a>, seed: u64, kernels: &'a KernelCache) 
         let (name, about) = (test.step_name(), test.about());
         let processors = test.processors(scope);
         let start = move |log: &Log| test.start(log, kernels, scope, seed);
-        steps.add_staged(name, about, processors, start);
+        steps.add_staged(name, &about, processors, start);
     }
     // Last, since it does not run beside the first one.
     steps.add_staged(
