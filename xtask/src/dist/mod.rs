@@ -64,7 +64,13 @@ impl Package {
     fn fill(&self, text: &str, version: &str) -> String {
         match self.dkms {
             Some(dkms) => dkms.fill(text, version),
-            None => text.replace("@VERSION@", version),
+            None => text
+                .replace("@VERSION@", version)
+                .replace(
+                    "@INSTALLED@\n",
+                    include_str!("../../../packaging/installed.sh"),
+                )
+                .replace("@REMOVED@\n", include_str!("../../../packaging/removed.sh")),
         }
     }
 
@@ -451,14 +457,11 @@ mod tests {
         let script = "set -e; bash -n \"$2\"; . \"$1\"; \
             declare -F build package_zmeld package_zmeld-dkms package_zword-dkms >/dev/null; \
             echo \"$pkgver ${source[0]} ${sha256sums[0]}\"";
-        let output = Command::new("bash")
-            .args(["-c", script, "bash"])
-            .args([&build, &scripts])
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mut bash = Command::new("bash");
+        bash.args(["-c", script, "bash"]).args([&build, &scripts]);
+        let said = output_of(&mut bash).unwrap();
         let sum = "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881";
-        assert_eq!(said.trim(), format!("1.2.3 zmeld-1.2.3.tar.xz {sum}"));
+        assert_eq!(said, format!("1.2.3 zmeld-1.2.3.tar.xz {sum}"));
     }
 
     /// Without nixpkgs: what it would be given is made up, so that names and paths of
@@ -482,14 +485,10 @@ mod tests {
               && builtins.isFunction (import made.nixosModules.default)
               && builtins.isFunction (import ./packaging/nix/kernel-module.nix)
         "#;
-        let output = Command::new("nix-instantiate")
-            .current_dir(workspace::root())
-            .args(["--eval", "--expr", expression])
-            .env("NIX_STATE_DIR", workspace::work_folder("unit/nix").unwrap())
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(said.trim(), "true", "{error}");
+        let mut nix = Command::new("nix-instantiate");
+        nix.current_dir(workspace::root());
+        nix.args(["--eval", "--expr", expression]);
+        nix.env("NIX_STATE_DIR", workspace::work_folder("unit/nix").unwrap());
+        assert_eq!(output_of(&mut nix).unwrap(), "true");
     }
 }
