@@ -2,13 +2,13 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::c_build::{Compiler, Flavour, StoreCopy};
+use crate::c_build::{Compiler, Flavour};
 use crate::process::{command_line, unavailable, FinishedProgram, Log};
 use crate::step::{Rest, Tally, TestScope};
 use crate::tools;
@@ -219,7 +219,7 @@ impl CTestEnvironment {
     }
 
     /// The same of a copy of the store, for the test whose step has that name.
-    pub fn command_of_copy(&self, log: &Log, step: &str, copy: &StoreCopy) -> Result<Command> {
+    pub fn command_of_copy(&self, log: &Log, step: &str, copy: &Path) -> Result<Command> {
         let test = of_step(step)?;
         let before = self.launch(log, test.flavour)?;
         let compiler = &self.compiler;

@@ -435,26 +435,14 @@ mod tests {
         let work = workspace::work_folder("unit/kernel-patch").unwrap();
         for part in PARTS {
             workspace::empty_folder(&work).unwrap();
-            apply(
-                &Part {
-                    edits: &[],
-                    ..*part
-                },
-                "6.12",
-                &work,
-            )
-            .unwrap();
+            let part = Part {
+                edits: &[],
+                ..*part
+            };
+            apply(&part, "6.12", &work).unwrap();
             for file in workspace::all_files(&work).unwrap() {
                 let text = read(&file).unwrap();
-                for word in [
-                    "zm_",
-                    "ZM_",
-                    "zmeld",
-                    "../",
-                    "ZWORD_AT_LOAD",
-                    "_ARGUMENTS",
-                    "CONTEXTS_BY",
-                ] {
+                for word in "zm_ ZM_ zmeld ../ ZWORD_AT_LOAD _ARGUMENTS CONTEXTS_BY".split(' ') {
                     assert!(!text.contains(word), "{word} in {}", file.display());
                 }
             }

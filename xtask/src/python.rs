@@ -186,11 +186,11 @@ mod tests {
 
     #[test]
     fn what_is_locked_comes_from_no_address() {
-        let fleet = ["fleet/requirements.lock", "fleet/requirements-long.lock"];
-        for lock in fleet
-            .into_iter()
-            .chain(["xtask/kubernetes/requirements.lock"])
-        {
+        for lock in [
+            "fleet/requirements.lock",
+            "fleet/requirements-long.lock",
+            "xtask/kubernetes/requirements.lock",
+        ] {
             let text = fs::read_to_string(workspace::root().join(lock)).unwrap();
             let is_pinned = text.contains("--hash=sha256:") && !text.contains("://");
             assert!(is_pinned, "{lock}");

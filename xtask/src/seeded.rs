@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
 
-use crate::c_build::{self, StoreCopy};
+use crate::c_build;
 use crate::c_tests::CTestEnvironment;
 use crate::kernel_tests::{self, KernelCache};
 use crate::process::{output_of, was_interrupted, Log};
@@ -43,7 +43,6 @@ struct Fault {
     part: String,
     about: String,
     found_by: Vec<String>,
-    changed: Vec<String>,
 }
 
 impl Fault {
@@ -66,17 +65,9 @@ impl Fault {
             part: one("part:")?,
             about: one("fault:")?,
             found_by: said("found-by:"),
-            changed: text
-                .lines()
-                .filter_map(|line| line.strip_prefix("+++ b/store/"))
-                .map(|path| path.split('\t').next().unwrap_or(path).to_owned())
-                .collect(),
         };
-        if fault.found_by.is_empty() || fault.changed.is_empty() {
-            bail!(
-                "{} has no test, or changes nothing",
-                workspace::shown(patch)
-            );
+        if fault.found_by.is_empty() {
+            bail!("{} has no test", workspace::shown(patch));
         }
         Ok(fault)
     }
@@ -141,7 +132,7 @@ pub fn test(
 
 /// A test that fails without a fault finds none: all that are to find one pass.
 fn sound(log: &Log, environment: &CTestEnvironment, faults: &[Fault]) -> Result<Tally> {
-    let copy = copy(log, &[])?;
+    let copy = copy(log)?;
     let tests: BTreeSet<&String> = faults
         .iter()
         .filter(|fault| !fault.is_of_module())
@@ -163,12 +154,12 @@ fn find(
     kernels: &KernelCache,
     fault: &Fault,
 ) -> Result<Tally> {
-    let copy = copy(log, &fault.changed)?;
+    let copy = copy(log)?;
     apply(log, fault, &copy)?;
     let mut skipped = Tally::default();
     for test in &fault.found_by {
         let failed = if fault.is_of_module() {
-            kernel_tests::fails_with(log, kernels, test, &copy.store)
+            kernel_tests::fails_with(log, kernels, test, &copy)
         } else {
             fails(log, environment, test, &copy)
         };
@@ -192,7 +183,7 @@ fn find(
 }
 
 /// Whether a step with these arguments fails on a copy.
-fn fails(log: &Log, environment: &CTestEnvironment, test: &str, copy: &StoreCopy) -> Result<bool> {
+fn fails(log: &Log, environment: &CTestEnvironment, test: &str, copy: &Path) -> Result<bool> {
     let mut words = test.split_whitespace();
     let step = words.next().unwrap_or_default();
     let mut command = environment.command_of_copy(log, step, copy)?;
@@ -203,28 +194,19 @@ fn fails(log: &Log, environment: &CTestEnvironment, test: &str, copy: &StoreCopy
     })
 }
 
-fn copy(log: &Log, changed: &[String]) -> Result<StoreCopy> {
-    let folder = workspace::work_folder(STEP)?.canonicalize()?;
-    let (store, objects) = (folder.join("store"), folder.join("objects"));
+/// A copy of the folder `store`, with the times of its files.
+fn copy(log: &Log) -> Result<PathBuf> {
+    let store = workspace::work_folder(STEP)?.canonicalize()?.join("store");
     workspace::remove(&store)?;
-    workspace::empty_folder(&objects)?;
-    let mut copy = Command::new("cp");
-    log.must(
-        copy.arg("-r")
-            .arg(workspace::root().join("store"))
-            .arg(&store),
-    )?;
-    Ok(StoreCopy {
-        store,
-        objects,
-        changed: changed.to_vec(),
-    })
+    let own = workspace::root().join("store");
+    log.must(Command::new("cp").arg("-a").arg(own).arg(&store))?;
+    Ok(store)
 }
 
-fn apply(log: &Log, fault: &Fault, copy: &StoreCopy) -> Result<()> {
+fn apply(log: &Log, fault: &Fault, copy: &Path) -> Result<()> {
     let mut patch = Command::new("patch");
     patch.args(["-p2", "--batch", "--fuzz=0", "--silent", "--reject-file=-"]);
-    patch.arg("-d").arg(&copy.store).arg("-i").arg(&fault.patch);
+    patch.arg("-d").arg(copy).arg("-i").arg(&fault.patch);
     let applied = log.must(&mut patch).map(|_| ());
     applied.context("a fault does not apply to the sources any more: make it anew")
 }

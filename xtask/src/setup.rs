@@ -89,6 +89,7 @@ const NEEDS: &[Need] = &[
     need("cargo fmt", "rustfmt", "says how code is formatted", &["format"]),
     need("cargo clippy", "rust-clippy", "lints", &["clippy"]),
     need("cc", "build-essential", "compiles the store", C_COMPILER),
+    need("make", "make", "compiles the store", C_COMPILER),
     need("ld", "binutils", "links the core alone", &["freestanding"]),
     need("setarch", "util-linux", "starts what the thread sanitizer watches", C),
     need("patch", "patch", "puts faults into the store", &["seeded"]),
