@@ -11,8 +11,8 @@ use anyhow::Result;
 
 use crate::c_build::{clang, tests_folder, Flavour};
 use crate::c_tests::{self, CTestEnvironment};
-use crate::process::{FinishedProgram, Log};
-use crate::step::{Tally, TestScope};
+use crate::process::{unavailable, FinishedProgram, Log};
+use crate::step::{Rest, Tally, TestScope};
 use crate::tools;
 use crate::workspace;
 
@@ -50,21 +50,23 @@ fn effort(scope: TestScope) -> (u64, u64) {
     }
 }
 
-pub fn run(
+pub fn start(
     log: &Log,
     environment: &CTestEnvironment,
     target: &str,
     scope: TestScope,
     seed: u64,
-) -> Result<Tally> {
+) -> Result<Rest> {
     if let Some(reason) = why_not(log)? {
-        return Ok(Tally::skip(
-            target,
-            format!("libFuzzer cannot run: {reason}"),
-        ));
+        unavailable!("libFuzzer cannot run: {reason}");
     }
-    let effort = effort(scope);
-    Ok(with_libfuzzer(log, environment, target, effort, INPUT_MAX, seed)?.0)
+    let compiler = &environment.compiler;
+    let program = compiler.program(log, Flavour::Fuzzer, target)?;
+    let target = target.to_owned();
+    Ok(Box::new(move |log| {
+        let effort = effort(scope);
+        Ok(with_libfuzzer(log, &program, &target, effort, INPUT_MAX, seed)?.0)
+    }))
 }
 
 /// Fuzzes for so many seconds on what was found interesting so far: the inputs that were
@@ -79,7 +81,9 @@ pub fn soak(
     // Short inputs are tried more often in the same time, long ones reach further.
     let size_max = [192, 1024, INPUT_MAX][(seed % 3) as usize];
     let effort = (u64::MAX >> 33, seconds);
-    let (tally, text) = with_libfuzzer(log, environment, target, effort, size_max, seed)?;
+    let compiler = &environment.compiler;
+    let program = compiler.program(log, Flavour::Fuzzer, target)?;
+    let (tally, text) = with_libfuzzer(log, &program, target, effort, size_max, seed)?;
     let pages = encoded(&text).iter().map(|(_, count)| count).sum();
     let done = [executions(&text), pages];
     Ok((done, tally))
@@ -92,17 +96,15 @@ pub fn why_not(log: &Log) -> Result<Option<String>> {
 
 fn with_libfuzzer(
     log: &Log,
-    environment: &CTestEnvironment,
+    program: &Path,
     target: &str,
     (runs, seconds): (u64, u64),
     size_max: u32,
     seed: u64,
 ) -> Result<(Tally, String)> {
-    let compiler = &environment.compiler;
-    let program = compiler.program(log, Flavour::Fuzzer, target)?;
     let corpus = workspace::work_folder(&format!("fuzz/{target}/corpus"))?;
     let crashes = workspace::work_folder(&format!("fuzz/{target}/crashes"))?;
-    let mut command = Command::new(&program);
+    let mut command = Command::new(program);
     command
         .arg(format!("-runs={runs}"))
         .arg(format!("-max_total_time={seconds}"))
@@ -113,7 +115,7 @@ fn with_libfuzzer(
         .arg(&corpus);
     let ran = log.run_for(&mut command, Duration::from_secs(seconds + 300))?;
     let input = ran.text.lines().find_map(crash_file).map(str::to_owned);
-    Ok((verdict(target, &ran, &program, input), ran.text))
+    Ok((verdict(target, &ran, program, input), ran.text))
 }
 
 /// What libFuzzer says at its end: `stat::number_of_executed_units: N`.

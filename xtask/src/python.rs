@@ -12,7 +12,7 @@ use crate::dist::program;
 use crate::package;
 use crate::process::{output_of, unavailable, Log};
 use crate::rust_tests::{cargo, zmeld};
-use crate::step::{Tally, TestScope};
+use crate::step::{Rest, Tally, TestScope};
 use crate::tools;
 use crate::workspace;
 
@@ -56,48 +56,45 @@ fn environment(log: &Log, lock: &Path, folder: &str) -> Result<PathBuf> {
 pub const FLEET: &str = "fleet";
 
 /// Format, lints, types and tests; with Spark and many machines where `--long`.
-pub fn fleet(log: &Log, scope: TestScope) -> Result<Tally> {
+pub fn fleet(log: &Log, scope: TestScope) -> Result<Rest> {
     let long = scope == TestScope::Long;
     let (lock, folder) = match long {
         true => ("requirements-long.lock", "fleet-venv-long"),
         false => ("requirements.lock", "fleet-venv"),
     };
     let programs = environment(log, &package().join(lock), folder)?;
-    let mut tally = Tally::default();
-    for (name, arguments) in [
-        ("ruff format", ["ruff", "format", "--check"].as_slice()),
-        ("ruff check", ["ruff", "check"].as_slice()),
-        ("mypy", ["mypy"].as_slice()),
-    ] {
-        let mut command = command(&programs, arguments);
-        tally.add(Tally::of_run(log, name, &mut command, "see above")?);
-    }
-    tally.add(pytest(log, &programs, long)?);
-    Ok(tally)
+    // Its tests with the program are skipped where that does not build.
+    let program = zmeld(log).ok();
+    Ok(Box::new(move |log| {
+        let mut tally = Tally::default();
+        for (name, words) in [
+            ("ruff format", "ruff format --check"),
+            ("ruff check", "ruff check"),
+            ("mypy", "mypy"),
+        ] {
+            let mut command = command(&programs, words);
+            tally.add(Tally::of_run(log, name, &mut command, "see above")?);
+        }
+        let mut pytest = command(&programs, if long { "pytest --long" } else { "pytest" });
+        if let Some(program) = program {
+            pytest.env("ZMELD", program);
+        }
+        let ran = log.run(&mut pytest)?;
+        tally.add(read_results(&ran.text).whole("pytest", &ran));
+        Ok(tally)
+    }))
 }
 
-fn command(programs: &Path, words: &[&str]) -> Command {
-    let mut command = Command::new(programs.join(words[0]));
-    command.args(&words[1..]).current_dir(package());
+fn command(programs: &Path, words: &str) -> Command {
+    let mut words = words.split(' ');
+    let mut command = Command::new(programs.join(words.next().unwrap_or_default()));
+    command.args(words).current_dir(package());
     command.env("PYTHONDONTWRITEBYTECODE", "1");
     command
 }
 
 fn package() -> PathBuf {
     workspace::root().join("fleet")
-}
-
-fn pytest(log: &Log, programs: &Path, long: bool) -> Result<Tally> {
-    let mut command = command(programs, &["pytest"]);
-    if long {
-        command.arg("--long");
-    }
-    // Its tests with the program are skipped where that does not build.
-    if let Ok(program) = zmeld(log) {
-        command.env("ZMELD", program);
-    }
-    let ran = log.run(&mut command)?;
-    Ok(read_results(&ran.text).whole("pytest", &ran))
 }
 
 /// Reads pytest's summary (`-ra`): what failed and what was skipped, and the counts.

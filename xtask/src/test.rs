@@ -116,13 +116,13 @@ impl<'a> Steps<'a> {
     /// One that runs beside others where it takes but one processor.
     fn add_staged(
         &mut self,
-        name: String,
+        name: impl Into<String>,
         about: &str,
         processors: u32,
         start: impl Fn(&Log) -> Result<Rest> + 'a,
     ) {
         match processors {
-            1 => self.push(name, about, Action::Beside(Box::new(start))),
+            1 => self.push(name.into(), about, Action::Beside(Box::new(start))),
             _ => self.add(Quick, name, about, move |log| start(log)?(log)),
         }
     }
@@ -156,10 +156,6 @@ fn steps<'a>(
     steps.add(Quick, "cargo-test", about, move |log| {
         rust_tests::tests(log, quick)
     });
-    let about = "zmeld-fleet: its style, its types, its tests; Spark where --long";
-    steps.add(Usual, python::FLEET, about, move |log| {
-        python::fleet(log, scope)
-    });
     let about = "the manifest against Kubernetes' schemas";
     steps.add(Usual, python::MANIFEST, about, python::manifest);
     let about = "a survey in a container with the manifest's rights, and with one less";
@@ -190,21 +186,31 @@ fn steps<'a>(
     steps.add(Usual, proofs::STEP, about, move |log| {
         proofs::test(log, scope)
     });
-    for test in c_tests::tests(scope) {
+    // What takes one processor stands together, so that nothing waits for both.
+    if !quick {
+        let about = "zmeld-fleet: its style, its types, its tests; Spark where --long";
+        let start = move |log: &Log| python::fleet(log, scope);
+        steps.add_staged(python::FLEET, about, 1, start);
+    }
+    for target in fuzz::targets()? {
+        let name = target.clone();
+        let start = move |log: &Log| fuzz::start(log, environment, &target, scope, seed);
+        steps.add_staged(name, "libFuzzer attacks", 1, start);
+    }
+    let about = "the protocol of shares in all interleavings of three threads, by spin";
+    steps.add_staged(shares_model::STEP, about, 1, |_| {
+        Ok(Box::new(shares_model::test))
+    });
+    let mut tests: Vec<_> = c_tests::tests(scope).collect();
+    tests.sort_by_key(|test| test.processors());
+    for test in tests {
         let start = move |log: &Log| test.start(log, environment, scope, seed);
         steps.add_staged(test.step_name(), test.about, test.processors(), start);
     }
-    let about = "the protocol of shares in all interleavings of three threads, by spin";
-    steps.add(Quick, shares_model::STEP, about, shares_model::test);
     let about = "faults put into the store are found by its tests; four, all where --long";
     steps.add(Usual, seeded::STEP, about, move |log| {
         seeded::test(log, environment, kernels, scope)
     });
-    for target in fuzz::targets()? {
-        steps.add(Quick, target.clone(), "libFuzzer attacks", move |log| {
-            fuzz::run(log, environment, &target, scope, seed)
-        });
-    }
     if !quick {
         kernel_steps(&mut steps, seed, kernels)?;
     }
@@ -238,9 +244,12 @@ fn kernel_steps<'a>(steps: &mut Steps<'a>, seed: u64, kernels: &'a KernelCache) 
     steps.add(Usual, signing::STEP, about, |log| {
         signing::test(log, &*kernels.take(log, "6.1")?)
     });
-    let machine = |name| move |log: &Log| kernel_tests::machines(log, kernels, name);
-    let about_machines = "experiments in machines of a given size";
-    steps.add_staged("machine-um".to_owned(), about_machines, 1, machine("um"));
+    // The first one is short, and the other waits for it.
+    for name in ["um", "6.12"] {
+        let start = move |log: &Log| kernel_tests::machines(log, kernels, name);
+        let about = "experiments in machines of a given size";
+        steps.add_staged(format!("machine-{name}"), about, 1, start);
+    }
     let about = "half an hour of swap in a kernel that watches for data races, none ours";
     steps.add(Long, kernel_tests::RACES, about, move |log| {
         kernel_tests::races(log, kernels, seed)
@@ -251,12 +260,5 @@ fn kernel_steps<'a>(steps: &mut Steps<'a>, seed: u64, kernels: &'a KernelCache) 
         let start = move |log: &Log| test.start(log, kernels, scope, seed);
         steps.add_staged(name, &about, processors, start);
     }
-    // Last, since it does not run beside the first one.
-    steps.add_staged(
-        "machine-6.12".to_owned(),
-        about_machines,
-        1,
-        machine("6.12"),
-    );
     Ok(())
 }
