@@ -82,8 +82,7 @@ pub fn kernel(options: &Options) -> Result<ExitCode> {
     let (text, json) = said.split_once(JSON_FOLLOWS).unwrap_or((&said, ""));
     print!("{text}");
     if let Some(path) = &options.bench.json {
-        fs::write(path, json.trim_start())
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        workspace::put(path, json.trim_start())?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -16,6 +16,7 @@ use zmeld_report::{Document, Section, Style, Table};
 use crate::kernels::{self, Kernel, KernelRecipe, Kind};
 use crate::machine::{self, BootOptions};
 use crate::process::Log;
+use crate::workspace;
 
 /// What benchmarks in guests are told alike.
 #[derive(clap::Args)]
@@ -165,8 +166,7 @@ pub fn show(
     if let Some(path) = json {
         let name = format!("zmeld.bench.{name}");
         let envelope = Envelope::new(&name, 1, env!("CARGO_PKG_VERSION"), body);
-        fs::write(path, envelope.to_text())
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        workspace::put(path, envelope.to_text())?;
     }
     Ok(ExitCode::SUCCESS)
 }

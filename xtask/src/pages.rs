@@ -125,8 +125,7 @@ pub fn kept_file_of(program: &Program) -> Result<PathBuf> {
 
 pub fn programs() -> Result<Vec<Program>> {
     let path = list_folder().join("programs.txt");
-    let text =
-        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = workspace::read(&path)?;
     let listed = text.split("\n#: ").skip(1);
     let unclear = |text: &str| format!("{}: unclear: {text}", workspace::shown(&path));
     listed
@@ -255,8 +254,7 @@ impl Group {
         fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
         let limit = path.join(limit);
         let group = Group { path };
-        fs::write(&limit, (limit_mib << 20).to_string())
-            .with_context(|| format!("cannot write {}", limit.display()))?;
+        workspace::put(&limit, (limit_mib << 20).to_string())?;
         Ok(group)
     }
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::dist::program;
 use crate::package;
@@ -31,8 +31,7 @@ fn environment(log: &Log, lock: &Path, folder: &str) -> Result<PathBuf> {
     let Some(python) = PYTHONS.iter().copied().find(|python| is_usable(python)) else {
         unavailable!("no Python of 3.10 or newer with venv");
     };
-    let wanted =
-        fs::read_to_string(lock).with_context(|| format!("cannot read {}", lock.display()))?;
+    let wanted = workspace::read(lock)?;
     let folder = workspace::target().join(folder);
     let programs = folder.join("bin");
     let stamp = folder.join(STAMP);
@@ -49,7 +48,7 @@ fn environment(log: &Log, lock: &Path, folder: &str) -> Result<PathBuf> {
             unavailable!("its packages cannot be had, is there a network? The log says more");
         }
     }
-    fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))?;
+    workspace::put(&stamp, wanted)?;
     Ok(programs)
 }
 

@@ -134,7 +134,8 @@ impl Bill {
             .iter()
             .filter(|own| self.musl || **own != "musl")
         {
-            let text = kept_text(&format!("{own}.txt"))?;
+            let kept = workspace::root().join("packaging/licences").join(own);
+            let text = workspace::read(&kept.with_extension("txt"))?;
             texts.entry(text).or_default().insert((*own).to_owned());
         }
         let mut all = format!(
@@ -200,12 +201,6 @@ fn licence_text(of: &Crate) -> Result<String> {
 pub(super) fn text_of(id: &str) -> Result<String> {
     let licence = spdx::license_id(id).with_context(|| format!("SPDX has no licence {id}"))?;
     Ok(licence.text().to_owned())
-}
-
-/// What goes with the standard library of Rust, or with musl.
-fn kept_text(name: &str) -> Result<String> {
-    let path = workspace::root().join("packaging/licences").join(name);
-    fs::read_to_string(&path).with_context(|| format!("cannot read {}", workspace::shown(&path)))
 }
 
 fn licence_files(folder: &Path) -> Result<BTreeSet<String>> {

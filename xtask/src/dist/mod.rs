@@ -76,7 +76,7 @@ impl Package {
 
     fn control(&self) -> Result<String> {
         let path = format!("packaging/debian/{}.control", self.name);
-        fs::read_to_string(workspace::root().join(&path)).context(path)
+        workspace::read(&workspace::root().join(path))
     }
 }
 

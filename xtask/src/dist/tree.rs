@@ -5,7 +5,7 @@ use std::os::unix::fs::{symlink, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::process::output_of;
 use crate::workspace;
@@ -54,8 +54,7 @@ impl Tree {
 
     /// Adds a file that everybody reads.
     pub fn file(&self, path: &str, bytes: impl AsRef<[u8]>) -> Result<()> {
-        let place = self.place(path)?;
-        fs::write(&place, bytes).with_context(|| format!("cannot write {}", place.display()))
+        workspace::put(&self.place(path)?, bytes)
     }
 
     pub fn program(&self, path: &str, bytes: impl AsRef<[u8]>) -> Result<()> {
