@@ -98,7 +98,7 @@ fn enter(log: &Log, root: &Path, words: &[&str]) -> Result<FinishedProgram> {
     log.run(&mut debian::enter(root, &mounts, &[BEFORE, words].concat()))
 }
 
-pub fn cargo_home() -> Result<PathBuf> {
+fn cargo_home() -> Result<PathBuf> {
     let home = env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo"));
     env::var_os("CARGO_HOME")
         .map(PathBuf::from)

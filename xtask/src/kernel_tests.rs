@@ -30,26 +30,19 @@ use crate::tools;
 use crate::vm;
 use crate::workspace;
 
-/// The kernels of a scope: the newest, and each stock one; the one that checks
-/// most is some twenty times slower, and is for those who have the time.
-pub fn kernels(scope: TestScope) -> &'static [&'static str] {
+/// The kernels that are always tried: the newest, and stock ones.
+const USUAL: &[&str] = &["um", "6.1", "6.12"];
+
+/// The kernels of a scope; the one that checks most is some twenty times slower.
+pub fn kernels(scope: TestScope) -> Vec<&'static str> {
+    let is_of_all = |recipe: &&KernelRecipe| recipe.kind != Kind::Watching;
     match scope {
-        TestScope::Quick => &[],
-        TestScope::Default => &["um", "6.1", "6.12"],
-        TestScope::Long => &[
-            "um-debug",
-            "um",
-            "6.1",
-            "6.12",
-            "6.12-rt",
-            "7.2",
-            "7.3",
-            "7.3-rt",
-            "6.1-arm64",
-            "6.12-arm64-16k",
-            "7.3-arm64",
-            "7.3-arm64-16k",
-        ],
+        TestScope::Quick => Vec::new(),
+        TestScope::Default => USUAL.to_vec(),
+        TestScope::Long => {
+            let all = kernels::RECIPES.iter().filter(is_of_all);
+            all.map(|recipe| recipe.name).collect()
+        }
     }
 }
 
@@ -541,7 +534,7 @@ fn libraries(program: &Path) -> Result<Vec<Addition>> {
 
 pub fn tests(scope: TestScope) -> Result<Vec<GuestTest>> {
     let mut all = Vec::new();
-    for &kernel in kernels(scope) {
+    for kernel in kernels(scope) {
         for subject in TestSubject::ALL {
             for path in workspace::files(&subject.folder(), "sh")? {
                 let test = GuestTest::read(subject, &path, kernel)?;
@@ -609,7 +602,7 @@ pub fn fails_with(log: &Log, kernels: &KernelCache, step: &str, store: &Path) ->
 /// Whether a kernel runs all tests where time is long. The others show that nothing
 /// depends on a kernel's age, on preemption or on a processor, and are emulated.
 fn runs_all(kernel: &str) -> bool {
-    kernels(TestScope::Default).contains(&kernel) || kernel == "um-debug"
+    USUAL.contains(&kernel) || kernel == "um-debug"
 }
 
 fn is_newest(kernel: &str) -> bool {

@@ -8,7 +8,6 @@ use std::process::Command;
 use anyhow::{bail, Context, Result};
 
 use crate::apt;
-use crate::clean_root;
 use crate::debian;
 use crate::dist::{self, Release};
 use crate::kernels::Arch;
@@ -150,15 +149,10 @@ fn names_no_place(made: &[PathBuf]) -> Result<Tally> {
             .windows(text.len())
             .any(|part| part == text.as_bytes())
     };
-    let root = workspace::root().display().to_string();
-    // A registry's folder is its name with a hash behind it.
-    let registries = fs::read_dir(clean_root::cargo_home()?.join("registry/src"))?;
-    let mut names = vec![root, "registry/src".to_owned()];
-    for folder in registries {
-        let folder = folder?.file_name().to_string_lossy().into_owned();
-        let name = folder.rsplit_once('-').map(|(name, _)| name.to_owned());
-        names.push(name.unwrap_or(folder));
-    }
+    let names = [
+        workspace::root().display().to_string(),
+        "registry/src".to_owned(),
+    ];
     let named = names.iter().find(|name| has(name));
     Ok(Tally::of(
         TWICE,

@@ -222,7 +222,7 @@ fn kernel_steps<'a>(steps: &mut Steps<'a>, seed: u64, kernels: &'a KernelCache) 
     let scope = steps.scope;
     let about = "what kernels have is found by compiling, also in those not to be had";
     steps.add(Usual, kernel_features::STEP, about, kernel_features::test);
-    for &name in kernel_tests::kernels(scope) {
+    for name in kernel_tests::kernels(scope) {
         // A step of its own, since it may take minutes.
         let about = "that kernel is here, fetched or built";
         steps.add(Usual, format!("kernel-{name}"), about, move |log| {
