@@ -92,20 +92,19 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         if options.only.as_ref().is_some_and(|only| only != part.name) {
             continue;
         }
-        let set = |name: &str, value: String| (name.to_owned(), value);
         let boot = BootOptions {
             script: Some(vm::script(&tests.join("../footprint.sh"))?),
             module: Some(Addition::module(&module)?),
             load: false,
             files: vec![Addition::file("/guest/footprint", &program)?],
             variables: vec![
-                set("PART", part.name.to_owned()),
-                set("ARMS", ARMS.join(" ")),
-                set("ROUNDS", options.rounds.to_string()),
-                set("SIZE", SIZE_PERCENT.to_string()),
-                set("TOUCHES", part.touches.to_string()),
-                set("STEP", STEP.to_string()),
-                set("LIMIT", RUN_LIMIT.to_string()),
+                ("PART", part.name.to_owned()),
+                ("ARMS", ARMS.join(" ")),
+                ("ROUNDS", options.rounds.to_string()),
+                ("SIZE", SIZE_PERCENT.to_string()),
+                ("TOUCHES", part.touches.to_string()),
+                ("STEP", STEP.to_string()),
+                ("LIMIT", RUN_LIMIT.to_string()),
             ],
             memory: part.memory,
             processors: part.processors,

@@ -175,17 +175,16 @@ fn guest(
         }
         files.extend(found);
     }
-    let set = |name: &str, value: String| (name.to_owned(), value);
     let boot = BootOptions {
         script: Some(vm::script(&folder.join("guard.sh"))?),
         load: false,
         files,
         variables: vec![
-            set("ARM", arm.to_owned()),
-            set("KINDS", options.kinds.join(" ")),
-            set("ROUNDS", options.rounds.to_string()),
-            set("SEED", options.seed.to_string()),
-            set("LIMIT", LIMIT.to_string()),
+            ("ARM", arm.to_owned()),
+            ("KINDS", options.kinds.join(" ")),
+            ("ROUNDS", options.rounds.to_string()),
+            ("SEED", options.seed.to_string()),
+            ("LIMIT", LIMIT.to_string()),
         ],
         programs: vec!["chrt".to_owned()],
         memory: MEMORY,

@@ -70,7 +70,7 @@ pub fn kernel(options: &Options) -> Result<ExitCode> {
     let boot = BootOptions {
         script: Some(Addition::text("/guest/script", script, true)),
         module: Some(Addition::module(&module)?),
-        variables: vec![("ZMELD_BENCH_BED".into(), timed_setting(&kernel))],
+        variables: vec![("ZMELD_BENCH_BED", timed_setting(&kernel))],
         files,
         programs: vec![program.display().to_string()],
         memory: 1024,
@@ -156,7 +156,7 @@ pub fn swap(options: &Swap) -> Result<ExitCode> {
             module: Some(Addition::module(&module)?),
             load: false,
             files: vec![Addition::file("/guest/pages", &pages)?],
-            variables: vec![("SWAP".into(), kind.into())],
+            variables: vec![("SWAP", kind.into())],
             memory: SHORT_MEMORY,
             disks: vec![512],
             limit: Duration::from_secs(1800),
@@ -208,18 +208,17 @@ pub fn surveys(options: Surveys) -> Result<ExitCode> {
     let files = command_line_files(&log)?;
     for (at, (name, programs)) in GUESTS.iter().enumerate() {
         eprintln!("{name}: {programs}");
-        let set = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let script = workspace::root().join("xtask/guest/surveys.sh");
         let boot = BootOptions {
             script: Some(crate::vm::script(&script)?),
             load: false,
             files: files.clone(),
             variables: vec![
-                set("NAME", name),
-                set("PROGRAMS", programs),
-                set("PLACE", &place.display().to_string()),
-                set("MACHINE", &format!("{:032x}", at + 1)),
-                set("SKETCH", &options.sketch.to_string()),
+                ("NAME", (*name).to_owned()),
+                ("PROGRAMS", (*programs).to_owned()),
+                ("PLACE", place.display().to_string()),
+                ("MACHINE", format!("{:032x}", at + 1)),
+                ("SKETCH", options.sketch.to_string()),
             ],
             memory: 384,
             ..BootOptions::default()

@@ -362,13 +362,7 @@ impl GuestTest {
 
     fn boots(&self, log: &Log, kernel: &Kernel, boot: &BootOptions) -> Result<Tally> {
         let step = self.step_name();
-        let mut output = Vec::new();
-        let ended = machine::run(kernel, boot, &mut output);
-        let output = String::from_utf8_lossy(&output).into_owned();
-        log.note(&output)?;
-        let outcome = ended?;
-        let messages = &outcome.messages;
-        log.note(&format!("---- the kernel's messages ----\n{messages}"))?;
+        let (output, outcome) = machine::logged(log, kernel, boot)?;
         if self.seconds.is_some() && died_by_itself(kernel, &outcome) {
             log.note("note: that panic is the kernel's own, with two processors")?;
             return Ok(Tally::default());
@@ -424,7 +418,7 @@ impl GuestTest {
             boot.files.extend(command_line_files(log)?);
         }
         if self.upstream {
-            boot.variables.push(("DEVICE".into(), "zram".into()));
+            boot.variables.push(("DEVICE", "zram".into()));
         } else if self.needs.has("module") || self.subject != TestSubject::CommandLine {
             let flavour = match self.subject {
                 TestSubject::Codec => Flavour::Codec,
@@ -444,22 +438,22 @@ impl GuestTest {
         if self.needs.groups_v1.iter().any(|name| name == self.kernel) {
             boot.append = "systemd.unified_cgroup_hierarchy=0".to_owned();
         }
-        boot.variables.push(("SEED".into(), seed.to_string()));
+        boot.variables.push(("SEED", seed.to_string()));
         if kernel.recipe.checks {
             // Its checks need memory of their own, about a quarter, and time: with
             // every allocation traced, a page takes as long as a hundred elsewhere.
             boot.memory += boot.memory / 2;
-            boot.variables.push(("SIZE".into(), "16".into()));
-            boot.variables.push(("TIME".into(), "30".into()));
+            boot.variables.push(("SIZE", "16".into()));
+            boot.variables.push(("TIME", "30".into()));
         } else if scope == TestScope::Long {
-            boot.variables.push(("TIME".into(), "120".into()));
+            boot.variables.push(("TIME", "120".into()));
         }
         if scope == TestScope::Long {
             boot.limit = Duration::from_secs(2 * 3600);
         }
         if let Some(seconds) = self.seconds {
             // The last of a variable's values counts.
-            boot.variables.push(("TIME".into(), seconds.to_string()));
+            boot.variables.push(("TIME", seconds.to_string()));
         }
         Ok(boot)
     }

@@ -25,7 +25,7 @@ pub struct BootOptions {
     /// The script, or none for a shell in front of the user.
     pub script: Option<Addition>,
     pub arguments: Vec<String>,
-    pub variables: Vec<(String, String)>,
+    pub variables: Vec<(&'static str, String)>,
     /// Our module, where there is one to load, under its file's name.
     pub module: Option<Addition>,
     pub load: bool,
@@ -113,6 +113,18 @@ pub fn run(kernel: &Kernel, boot: &BootOptions, sink: &mut dyn Write) -> Result<
         outcome.complaints = splats::new_ones(outcome.complaints, &alone);
     }
     Ok(outcome)
+}
+
+/// The same with all that it says in the log; what the script said.
+pub fn logged(log: &Log, kernel: &Kernel, boot: &BootOptions) -> Result<(String, GuestOutcome)> {
+    let mut output = Vec::new();
+    let ended = run(kernel, boot, &mut output);
+    let output = String::from_utf8_lossy(&output).into_owned();
+    log.note(&output)?;
+    let outcome = ended?;
+    let messages = &outcome.messages;
+    log.note(&format!("---- the kernel's messages ----\n{messages}"))?;
+    Ok((output, outcome))
 }
 
 /// What this kernel says when it boots and nothing of ours is in it.
