@@ -211,7 +211,7 @@ pub fn test(log: &Log, kernels: &KernelCache) -> Result<Tally> {
         .map(|it| workspace::read(it))
         .collect::<Result<_>>()?;
     let all = patches[0].with_file_name("all");
-    workspace::put(&all, &texts.concat())?;
+    workspace::put(&all, texts.concat())?;
     apply.current_dir(tree).args(["apply", "--check"]).arg(&all);
     let mut tally = Tally::of_run(log, STEP, &mut apply, "does not apply, see above")?;
     let mut style = kernel_tests::style_check(&kernel)?;
@@ -273,7 +273,7 @@ fn apply(part: &Part, series: &str, work: &Path) -> Result<()> {
         if source.is_file() {
             workspace::put(
                 &work.join(to),
-                &in_tree(&workspace::read(&source)?, to, series),
+                in_tree(&workspace::read(&source)?, to, series),
             )?;
             continue;
         }

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -204,18 +205,11 @@ impl State {
     }
 }
 
-/// Numbers for a turn that no other has (SplitMix64).
+/// Numbers for a turn that no other has; programs of C and the shell read it, too.
 fn seed_of(seed: u64, part: &str, turn: u64) -> u64 {
-    let mut state = seed;
-    for byte in part.bytes().map(u64::from).chain([turn]) {
-        state = state
-            .wrapping_add(byte + 1)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        state = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        state ^= state >> 27;
-    }
-    // Programs of C and the shell read it, too.
-    state % 1_000_000_000 + 1
+    let mut hash = DefaultHasher::new();
+    (seed, part, turn).hash(&mut hash);
+    hash.finish() % 1_000_000_000 + 1
 }
 
 #[derive(Default)]
