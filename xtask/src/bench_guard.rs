@@ -2,7 +2,7 @@
 //! that only take much, looked after by the kernel alone, by earlyoom, by systemd-oomd, by
 //! nohang and by zmeld's guard, each in guests of its own with the same seeds.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -90,7 +90,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let log = Log::named("bench-guard")?;
     let kernel = options.bench.kernel(&log)?;
     let setting = timed_setting(&kernel);
-    let program = load_program(&log, &kernel)?;
+    let source = workspace::root().join("xtask/guest/load.c");
+    let program = module_build::guest_program(&log, kernel.recipe, &source)?;
     let host_us = pace_here(&log, &kernel, &program)?;
     let mut runs = Vec::new();
     for arm in &options.arms {
@@ -121,11 +122,6 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let title = "Programs that run away, and others";
     let json = options.bench.json.as_deref();
     bench_runs::show("guard", title, &provenance, &tables, json, body)
-}
-
-fn load_program(log: &Log, kernel: &Kernel) -> Result<PathBuf> {
-    let source = workspace::root().join("xtask/guest/load.c");
-    module_build::guest_program(log, kernel.recipe, &source)
 }
 
 /// How long this machine takes to start a program, in us, where it can run a guest's.

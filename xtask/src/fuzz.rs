@@ -114,7 +114,15 @@ fn with_libfuzzer(
         .arg(format!("-artifact_prefix={}/", crashes.display()))
         .arg(&corpus);
     let ran = log.run_for(&mut command, Duration::from_secs(seconds + 300))?;
-    let input = ran.text.lines().find_map(crash_file).map(str::to_owned);
+    let written = |line: &str| {
+        Some(
+            line.split_once("Test unit written to ")?
+                .1
+                .trim()
+                .to_owned(),
+        )
+    };
+    let input = ran.text.lines().find_map(written);
     Ok((verdict(target, &ran, program, input), ran.text))
 }
 
@@ -143,12 +151,6 @@ fn left_out(text: &str) -> Option<String> {
     }
     let (codec, _) = encoded.iter().find(|(_, count)| *count == 0)?;
     Some(format!("no page was encoded with {codec}, of {all} pages"))
-}
-
-/// libFuzzer's `artifact_prefix='...'; Test unit written to FILE`.
-fn crash_file(line: &str) -> Option<&str> {
-    line.split_once("Test unit written to ")
-        .map(|(_, file)| file.trim())
 }
 
 fn verdict(target: &str, ran: &FinishedProgram, program: &Path, input: Option<String>) -> Tally {

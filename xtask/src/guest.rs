@@ -243,15 +243,10 @@ pub fn foreign_root(log: &Log, arch: Arch) -> Result<PathBuf> {
         debian::fetch(log, &fetched, arch, FOREIGN_PACKAGES)?;
         fs::create_dir_all(unfinished)?;
         apt::unpack_all(log, &fetched.join("var/cache/apt/archives"), unfinished)?;
-        log.must(&mut keep_links_inside(unfinished))?;
+        let mut keep_inside = Command::new("sh");
+        log.must(keep_inside.args(["-c", KEEP_LINKS_INSIDE]).arg(unfinished))?;
         workspace::remove(&fetched)
     })
-}
-
-fn keep_links_inside(root: &Path) -> Command {
-    let mut command = Command::new("sh");
-    command.args(["-c", KEEP_LINKS_INSIDE]).arg(root);
-    command
 }
 
 fn find_foreign(root: &Path, name: &str) -> Option<PathBuf> {

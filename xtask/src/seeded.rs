@@ -82,24 +82,19 @@ fn all() -> Result<Vec<Fault>> {
     patches.iter().map(|patch| Fault::read(patch)).collect()
 }
 
-/// Those whose turn it is with that commit: without one, the first ones.
-fn drawn(mut faults: Vec<Fault>, commit: Option<&str>) -> Vec<Fault> {
-    faults.retain(|fault| !fault.is_of_module());
-    if let Some(commit) = commit {
-        faults.sort_by_cached_key(|fault| {
-            let mut hash = DefaultHasher::new();
-            (commit, &fault.name).hash(&mut hash);
-            hash.finish()
-        });
-    }
-    faults.truncate(DRAWN);
-    faults
-}
-
-fn commit() -> Option<String> {
+/// Those whose turn it is with this commit.
+fn drawn(mut faults: Vec<Fault>) -> Vec<Fault> {
     let mut git = Command::new("git");
     git.current_dir(workspace::root());
-    output_of(git.args(["rev-parse", "HEAD"])).ok()
+    let commit = output_of(git.args(["rev-parse", "HEAD"])).unwrap_or_default();
+    faults.retain(|fault| !fault.is_of_module());
+    faults.sort_by_cached_key(|fault| {
+        let mut hash = DefaultHasher::new();
+        (&commit, &fault.name).hash(&mut hash);
+        hash.finish()
+    });
+    faults.truncate(DRAWN);
+    faults
 }
 
 pub fn test(
@@ -114,7 +109,7 @@ pub fn test(
     if scope == TestScope::Long {
         tally.add(sound(log, environment, &faults)?);
     } else {
-        faults = drawn(faults, commit().as_deref());
+        faults = drawn(faults);
     }
     for fault in &faults {
         log.note(&format!(
