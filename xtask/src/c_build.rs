@@ -11,6 +11,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::SystemTime;
 
 use anyhow::{anyhow, bail, Context, Result};
 
@@ -212,6 +213,16 @@ impl Compiler {
         if !objects.exists() {
             fs::create_dir_all(copy.join("objects"))?;
             log.must(Command::new("cp").arg("-a").arg(own).arg(&objects))?;
+            // What was changed may be older than these objects, and is not what they are of.
+            for path in workspace::all_files(&store())? {
+                let other = copy.join(path.strip_prefix(store())?);
+                if fs::read(&path)? != fs::read(&other)? {
+                    fs::File::options()
+                        .append(true)
+                        .open(other)?
+                        .set_modified(SystemTime::now())?;
+                }
+            }
         }
         let program = objects.join(name);
         self.make(log, flavour, name, (copy, &objects), &program)?;
