@@ -63,12 +63,12 @@ class Node:
         words = ["build", "--timestamp", "0", "-t", self.container["image"], "-f", file]
         return ran(self.podman(*words, str(context)))
 
-    def command(self, arguments: list[str], without: str = "", name: str = "once") -> list[str]:
+    def command(self, arguments: list[str], without: str = "") -> list[str]:
         """Podman's words for the manifest's rights, without one of them."""
         security = self.container["securityContext"]
         added = [it for it in security["capabilities"]["add"] if it != without]
         memory = self.container["resources"]["limits"]["memory"].removesuffix("i")
-        words = ["run", "--rm", f"--name={name}", "--network=none", "--hostname=pod", "--cpu-shares=10"]
+        words = ["run", "--rm", "--network=none", "--hostname=pod", "--cpu-shares=10"]
         words += ["--ulimit=nofile=1024:4096", "--ulimit=nproc=1000:1000"]
         words += [f"--memory={memory}", f"--user={self.pod['securityContext']['runAsUser']}"]
         words += [f"--cap-drop={it}" for it in security["capabilities"]["drop"]]
@@ -88,13 +88,9 @@ class Node:
         words += [f"--env={it['name']}=node7" for it in self.container["env"]]
         return self.podman(*words, self.container["image"], *arguments)
 
-    def arguments(self) -> list[str]:
-        """The container's, with its variables filled in as the kubelet does."""
-        return [it.replace("$(NODE)", "node7") for it in self.container["args"]]
-
     def survey(self, without: str = "") -> subprocess.CompletedProcess:
         """One survey with the manifest's arguments but the time."""
-        words = self.arguments()
+        words = [it.replace("$(NODE)", "node7") for it in self.container["args"]]
         at = words.index("--every")
         words = words[:at] + words[at + 2 :] + ["--json"]
         for _ in range(120):
@@ -135,24 +131,6 @@ def check(node: Node) -> None:
     result = json.loads(less.stdout) if less.returncode == 0 else {}
     refused = result.get("refused_processes", 0)
     say("without CAP_DAC_READ_SEARCH others are refused", refused > 0, less.stderr)
-
-    before = node.files()
-    command = node.command(node.arguments(), name="waits")
-    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    line = running.stderr.readline()
-    # As a node's runtime does it, and not through podman in front, which may not listen yet.
-    ran(node.podman("kill", "--signal=TERM", "waits"))
-    rest = running.stderr.read()
-    # Chance may have it survey at once: then it is stopped half-way.
-    ended = running.wait()
-    say("--every waits", "the next survey is in" in line, line)
-    calm = ended == 0 or (ended == 130 and node.files() != before)
-    say("SIGTERM ends it with 0", calm, f"{ended}: {rest}")
-
-    (node.key / "fleet.key").chmod(0o444)
-    open_key = node.survey()
-    told = open_key.returncode == 2 and "others may read it" in open_key.stderr
-    say("a key that others may read is refused", told, open_key.stderr)
 
 
 def main(folder: str, program: str, work: str) -> int:

@@ -14,7 +14,6 @@ use crate::process::{output_of, unavailable, Log};
 use crate::tools;
 use crate::workspace;
 
-/// What signs the lists of Debian's archive.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 pub struct Suite {
@@ -92,7 +91,6 @@ impl Suite {
         }
     }
 
-    /// The names of packages that fit a regular expression, of any processor.
     pub fn names(&self, pattern: &str) -> Result<Vec<String>> {
         let text = output_of(&mut self.command("apt-cache", &["search", "--names-only", pattern]))?;
         let first = |line: &str| line.split_whitespace().next().map(str::to_owned);
@@ -105,7 +103,6 @@ impl Suite {
         Ok(depends_lines(&output_of(&mut command)?))
     }
 
-    /// The first dependency of `package` whose name begins with `prefix`.
     pub fn dependency(&self, package: &str, prefix: &str) -> Result<String> {
         self.dependencies(package)?
             .into_iter()
@@ -166,17 +163,5 @@ pub fn mirror() -> Result<String> {
     match mirror {
         Some(mirror) => Ok(mirror.to_owned()),
         None => unavailable!("the machine's apt names no Debian mirror"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn dependencies_are_named_without_alternatives() {
-        let text =
-            "linux-image-amd64\n  Depends: linux-image-6.1\n |Depends: <x>\n  Depends: gcc-12:any\n  \
-             Depends: <y>\n  Depends: <common:arm64>\n    common\n";
-        let found = super::depends_lines(text);
-        assert_eq!(found, ["linux-image-6.1", "gcc-12", "common"]);
     }
 }

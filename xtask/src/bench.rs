@@ -8,7 +8,7 @@ use crate::bench_arm64;
 use crate::bench_fault;
 use crate::bench_guard;
 use crate::bench_guest;
-use crate::pages::{self, Set};
+use crate::pages;
 use crate::process::run_in_front;
 use crate::rust_tests::cargo;
 
@@ -52,7 +52,7 @@ pub fn run(bench: Bench) -> Result<ExitCode> {
 
 fn codec(mut arguments: Vec<String>) -> Result<ExitCode> {
     for program in pages::programs()? {
-        if program.set == Set::Train {
+        if program.trains {
             arguments.push("--trained".to_owned());
         }
         arguments.push(pages::kept_file_of(&program)?.display().to_string());

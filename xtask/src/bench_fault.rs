@@ -2,7 +2,6 @@
 //! and on zmeld with each codec. How long its faults take, and how large it may be.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -10,9 +9,8 @@ use anyhow::{Context, Result};
 use serde_json::json;
 use zmeld_report::{cells, Cell, Column, Table};
 
-use crate::bench_runs::{self, median, of, timed_setting, Run};
+use crate::bench_runs::{self, median, of, timed_setting, BenchArguments, Run};
 use crate::guest::Addition;
-use crate::kernels::{self, Kernel, KernelRecipe};
 use crate::machine::BootOptions;
 use crate::module_build::{self, Flavour};
 use crate::pages;
@@ -24,26 +22,39 @@ use crate::workspace;
 /// it may be, with swap on zram and on zmeld with each codec, on the same kept pages
 #[derive(clap::Args)]
 pub struct Options {
-    #[arg(long, value_name = "NAME", default_value = "um", value_parser = kernels::named)]
-    kernel: &'static KernelRecipe,
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    bench: BenchArguments,
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
-    #[arg(long)]
-    only: Option<Part>,
+    #[arg(long, value_parser = [TIME.name, LARGEST.name])]
+    only: Option<String>,
 }
 
-/// MiB of the guest where faults are timed.
-const MEMORY: u64 = 256;
-/// The same where programs grow until one does not end well, which takes time.
-const MEMORY_LARGEST: u64 = 160;
+struct Part {
+    name: &'static str,
+    memory: u64,
+    processors: u32,
+    /// Pages that are touched at random, in each run.
+    touches: usize,
+}
+
+/// On one processor, what reclaims beside the program is in the program's time, too.
+const TIME: Part = Part {
+    name: "time",
+    memory: 256,
+    processors: 1,
+    touches: 40_000,
+};
+/// Programs grow until one does not end well, which takes time.
+const LARGEST: Part = Part {
+    name: "largest",
+    memory: 160,
+    processors: 2,
+    touches: 10_000,
+};
+
 /// What is needed where faults are timed, in percent of what is available.
 const SIZE_PERCENT: usize = 150;
-/// Pages that are touched at random, in each run.
-const TOUCHES: usize = 40_000;
-/// The same of each program that grows.
-const TOUCHES_LARGEST: usize = 10_000;
 /// To how many MiB the largest program is found.
 const STEP: usize = 4;
 /// Seconds after which a program counts as one that did not end.
@@ -66,63 +77,51 @@ const NONE: &str = "none";
 /// What others are compared with.
 const REFERENCE: &str = "zram:lzo-rle";
 
-/// What is measured; each has a guest of its own.
-#[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
-enum Part {
-    Time,
-    Largest,
-}
-
-impl Part {
-    fn memory(self) -> u64 {
-        match self {
-            Part::Time => MEMORY,
-            Part::Largest => MEMORY_LARGEST,
-        }
-    }
-
-    fn touches(self) -> usize {
-        match self {
-            Part::Time => TOUCHES,
-            Part::Largest => TOUCHES_LARGEST,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Part::Time => "time",
-            Part::Largest => "largest",
-        }
-    }
-}
-
 pub fn run(options: &Options) -> Result<ExitCode> {
     let log = Log::named("bench-fault")?;
-    let kernel = bench_runs::kernel(&log, options.kernel)?;
+    let kernel = options.bench.kernel(&log)?;
     let module = module_build::build(&log, &kernel, Flavour::Release)?;
     let contents = pages::held_out(CONTENTS)?.context(pages::NONE)?;
     let disk = workspace::work_folder("bench-fault")?.join("contents");
     fs::write(&disk, &contents.bytes).with_context(|| workspace::shown(&disk))?;
     let tests = workspace::root().join("store/kmod/tests");
     let program = module_build::guest_program(&log, kernel.recipe, &tests.join("footprint.c"))?;
-    let guest = Guest {
-        kernel: &kernel,
-        module,
-        program,
-        disk,
-    };
     let setting = timed_setting(&kernel);
     let mut runs = Vec::new();
-    for part in [Part::Time, Part::Largest] {
-        if options.only.is_none_or(|only| only == part) {
-            runs.extend(guest.run(part, options.rounds)?);
+    for part in [TIME, LARGEST] {
+        if options.only.as_ref().is_some_and(|only| only != part.name) {
+            continue;
         }
+        let boot = BootOptions {
+            script: Some(vm::script(&tests.join("../footprint.sh"))?),
+            module: Some(Addition::module(&module)?),
+            load: false,
+            files: vec![Addition::file("/guest/footprint", &program)?],
+            variables: vec![
+                ("PART", part.name.to_owned()),
+                ("ARMS", ARMS.join(" ")),
+                ("ROUNDS", options.rounds.to_string()),
+                ("SIZE", SIZE_PERCENT.to_string()),
+                ("TOUCHES", part.touches.to_string()),
+                ("STEP", STEP.to_string()),
+                ("LIMIT", RUN_LIMIT.to_string()),
+            ],
+            memory: part.memory,
+            processors: part.processors,
+            contents: vec![disk.clone()],
+            // What is killed for want of memory takes long, and its times say nothing.
+            urgent: part.name == TIME.name,
+            limit: Duration::from_secs(2 * 3600),
+            ..BootOptions::default()
+        };
+        runs.extend(bench_runs::runs(&bench_runs::boot(&kernel, &boot)?));
     }
     let tables = [time_table(&runs), largest_table(&runs)];
-    let memory = format!("{MEMORY} MiB for times, {MEMORY_LARGEST} MiB for the largest program");
+    let (time, largest) = (TIME.memory, LARGEST.memory);
+    let memory = format!("{time} MiB for times, {largest} MiB for the largest program");
     let body = json!({
         "kernel": kernel.release, "setting": setting, "contents": contents.about,
-        "memory_mib": { "time": MEMORY, "largest": MEMORY_LARGEST },
+        "memory_mib": { "time": time, "largest": largest },
         "tables": { "time": tables[0].to_json_rows(), "largest": tables[1].to_json_rows() },
         "runs": runs,
     });
@@ -133,56 +132,10 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         ("memory", &memory),
     ];
     let title = "Swap on zram and on zmeld, short of memory";
-    bench_runs::show(
-        "fault",
-        title,
-        &provenance,
-        &tables,
-        options.json.as_deref(),
-        body,
-    )
+    let json = options.bench.json.as_deref();
+    bench_runs::show("fault", title, &provenance, &tables, json, body)
 }
 
-/// What is the same for all guests.
-struct Guest<'a> {
-    kernel: &'a Kernel,
-    module: PathBuf,
-    program: PathBuf,
-    disk: PathBuf,
-}
-
-impl Guest<'_> {
-    fn run(&self, part: Part, rounds: u64) -> Result<Vec<Run>> {
-        let script = workspace::root().join("store/kmod/footprint.sh");
-        let set = |name: &str, value: String| (name.to_owned(), value);
-        let boot = BootOptions {
-            script: Some(vm::script(&script)?),
-            module: Some(Addition::module(&self.module)?),
-            load: false,
-            files: vec![Addition::file("/guest/footprint", &self.program)?],
-            variables: vec![
-                set("PART", part.name().to_owned()),
-                set("ARMS", ARMS.join(" ")),
-                set("ROUNDS", rounds.to_string()),
-                set("SIZE", SIZE_PERCENT.to_string()),
-                set("TOUCHES", part.touches().to_string()),
-                set("STEP", STEP.to_string()),
-                set("LIMIT", RUN_LIMIT.to_string()),
-            ],
-            memory: part.memory(),
-            // On one, what reclaims beside the program is in the program's time, too.
-            processors: if part == Part::Time { 1 } else { 2 },
-            contents: vec![self.disk.clone()],
-            // What is killed for want of memory takes long, and its times say nothing.
-            urgent: part == Part::Time,
-            limit: Duration::from_secs(2 * 3600),
-            ..BootOptions::default()
-        };
-        Ok(bench_runs::runs(&bench_runs::boot(self.kernel, &boot)?))
-    }
-}
-
-/// A driver, and its codec with its level.
 fn cells_of(arm: &str) -> [Cell; 2] {
     let (driver, codec) = arm.split_once(':').unwrap_or((arm, ""));
     [driver.into(), codec.replace(':', " level ").into()]
@@ -223,7 +176,7 @@ fn time_table(runs: &[Run]) -> Table {
          {} pages are touched at random, one in four is changed.",
         median(&all, "fresh_ns").unwrap_or(f64::NAN),
         median(&all, "size_mib").unwrap_or(f64::NAN),
-        TOUCHES
+        TIME.touches
     ));
     table
 }
@@ -246,26 +199,10 @@ fn largest_table(runs: &[Run]) -> Table {
         table.row(cells![driver, codec, mib, more, times]);
     }
     table.note(format!(
-        "By bisection, to {STEP} MiB; it fills its memory and touches {TOUCHES_LARGEST} pages at random, in \
+        "By bisection, to {STEP} MiB; it fills its memory and touches {} pages at random, in \
          {RUN_LIMIT} s at most. Beyond RAM: more than without swap. \
-         This part runs at no real-time priority."
+         This part runs at no real-time priority.",
+        LARGEST.touches
     ));
     table
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_beyond_ram_is_compared() {
-        let line = |arm: &str, mib: u32| format!("{arm} largest mib={mib}");
-        let runs: Vec<Run> = [("none", 100), (REFERENCE, 300), ("zmeld:zword", 400)]
-            .iter()
-            .filter_map(|(arm, mib)| Run::of_line(&line(arm, *mib)))
-            .collect();
-        let rows = largest_table(&runs).to_json_rows();
-        assert_eq!(rows[2]["beyond_mib"], 300.0);
-        assert_eq!(rows[2]["of_reference"], 1.5);
-    }
 }

@@ -2,7 +2,7 @@
 //! that only take much, looked after by the kernel alone, by earlyoom, by systemd-oomd, by
 //! nohang and by zmeld's guard, each in guests of its own with the same seeds.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use clap::builder::PossibleValuesParser;
 use serde_json::json;
 use zmeld_report::{cells, Cell, Column, Table};
 
-use crate::bench_runs::{self, of, timed_setting, Run};
+use crate::bench_runs::{self, of, timed_setting, BenchArguments, Run};
 use crate::guest::Addition;
 use crate::kernel_tests::{command_line_files, package_files};
-use crate::kernels::{self, Kernel, KernelRecipe};
+use crate::kernels::Kernel;
 use crate::machine::BootOptions;
 use crate::module_build;
 use crate::process::Log;
@@ -25,10 +25,8 @@ use crate::workspace;
 /// the kernel alone, earlyoom, systemd-oomd, nohang and zmeld's guard
 #[derive(clap::Args)]
 pub struct Options {
-    #[arg(long, value_name = "NAME", default_value = "um", value_parser = kernels::named)]
-    kernel: &'static KernelRecipe,
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    bench: BenchArguments,
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     rounds: u64,
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -90,9 +88,10 @@ const HARMLESS: &[&str] = &["still", "sawtooth", "many", "reader", "random", "sw
 
 pub fn run(options: &Options) -> Result<ExitCode> {
     let log = Log::named("bench-guard")?;
-    let kernel = bench_runs::kernel(&log, options.kernel)?;
+    let kernel = options.bench.kernel(&log)?;
     let setting = timed_setting(&kernel);
-    let program = load_program(&log, &kernel)?;
+    let source = workspace::root().join("xtask/guest/load.c");
+    let program = module_build::guest_program(&log, kernel.recipe, &source)?;
     let host_us = pace_here(&log, &kernel, &program)?;
     let mut runs = Vec::new();
     for arm in &options.arms {
@@ -121,20 +120,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     ];
     provenance.extend(slowness.as_deref().map(|text| ("slowness", text)));
     let title = "Programs that run away, and others";
-    bench_runs::show(
-        "guard",
-        title,
-        &provenance,
-        &tables,
-        options.json.as_deref(),
-        body,
-    )
-}
-
-/// What runs away, what takes much, and what waits.
-fn load_program(log: &Log, kernel: &Kernel) -> Result<PathBuf> {
-    let source = workspace::root().join("xtask/guest/load.c");
-    module_build::guest_program(log, kernel.recipe, &source)
+    let json = options.bench.json.as_deref();
+    bench_runs::show("guard", title, &provenance, &tables, json, body)
 }
 
 /// How long this machine takes to start a program, in us, where it can run a guest's.
@@ -184,17 +171,16 @@ fn guest(
         }
         files.extend(found);
     }
-    let set = |name: &str, value: String| (name.to_owned(), value);
     let boot = BootOptions {
         script: Some(vm::script(&folder.join("guard.sh"))?),
         load: false,
         files,
         variables: vec![
-            set("ARM", arm.to_owned()),
-            set("KINDS", options.kinds.join(" ")),
-            set("ROUNDS", options.rounds.to_string()),
-            set("SEED", options.seed.to_string()),
-            set("LIMIT", LIMIT.to_string()),
+            ("ARM", arm.to_owned()),
+            ("KINDS", options.kinds.join(" ")),
+            ("ROUNDS", options.rounds.to_string()),
+            ("SEED", options.seed.to_string()),
+            ("LIMIT", LIMIT.to_string()),
         ],
         programs: vec!["chrt".to_owned()],
         memory: MEMORY,
@@ -218,18 +204,6 @@ fn waits(runs: &[&Run]) -> [f64; 2] {
         waits.get(waits.len() / 2).copied().unwrap_or(f64::NAN),
         waits.last().copied().unwrap_or(f64::NAN),
     ]
-}
-
-fn is_ended(run: &Run) -> bool {
-    run.value("ended") == 1.0
-}
-
-fn is_done(run: &Run) -> bool {
-    run.value("code") == 0.0
-}
-
-fn is_the_kernels(run: &Run) -> bool {
-    run.value("kernel_killed") > 0.0
 }
 
 fn has_lost(run: &Run) -> bool {
@@ -275,12 +249,12 @@ fn table(title: &str, runs: &[Run], arms: &[String], kinds: &[&str], counted: &[
 fn runaway_table(runs: &[Run], arms: &[String]) -> Table {
     let counted: [Counted; 4] = [
         ("ended by it", "ended", |run| {
-            is_ended(run) && !is_the_kernels(run)
+            run.value("ended") == 1.0 && run.value("kernel_killed") == 0.0
         }),
         ("by the kernel", "kernel_ended", |run| {
-            is_ended(run) && is_the_kernels(run)
+            run.value("ended") == 1.0 && run.value("kernel_killed") > 0.0
         }),
-        ("stayed", "stayed", |run| !is_ended(run)),
+        ("stayed", "stayed", |run| run.value("ended") != 1.0),
         ("others lost", "others_lost", has_lost),
     ];
     let mut table = table("Programs that run away", runs, arms, RUNAWAYS, &counted);
@@ -296,60 +270,15 @@ fn runaway_table(runs: &[Run], arms: &[String]) -> Table {
 
 fn harmless_table(runs: &[Run], arms: &[String]) -> Table {
     let counted: [Counted; 4] = [
-        ("done", "done", is_done),
+        ("done", "done", |run| run.value("code") == 0.0),
         ("killed by the kernel", "kernel_killed", |run| {
-            !is_done(run) && is_the_kernels(run)
+            run.value("code") != 0.0 && run.value("kernel_killed") > 0.0
         }),
         ("ended else", "ended_else", |run| {
-            !is_done(run) && !is_the_kernels(run)
+            run.value("code") != 0.0 && run.value("kernel_killed") == 0.0
         }),
         ("others lost", "others_lost", has_lost),
     ];
     let title = "Programs that take much and do no harm";
     table(title, runs, arms, HARMLESS, &counted)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn run_of(text: &str) -> Run {
-        Run::of_line(text).unwrap()
-    }
-
-    #[test]
-    fn who_ended_a_program_is_counted() {
-        let runs = [
-            run_of(
-                "zmeld fast-leak ended=1 kernel_killed=0 others_lost=0 watcher_lost=0 wait_ms=20",
-            ),
-            run_of(
-                "zmeld fast-leak ended=1 kernel_killed=2 others_lost=0 watcher_lost=1 wait_ms=90",
-            ),
-            run_of(
-                "zmeld fast-leak ended=0 kernel_killed=0 others_lost=1 watcher_lost=0 wait_ms=50",
-            ),
-        ];
-        let rows = runaway_table(&runs, &["zmeld".to_owned()]).to_json_rows();
-        assert_eq!(rows.len(), 1);
-        for (key, expected) in [("ended", 1.0), ("kernel_ended", 1.0), ("stayed", 1.0)] {
-            assert_eq!(rows[0][key], expected, "{key}");
-        }
-        assert_eq!(rows[0]["others_lost"], 2.0);
-        assert_eq!(rows[0]["wait_median_s"], 0.05);
-        assert_eq!(rows[0]["wait_max_s"], 0.09);
-        assert_eq!(rows[0]["waits_long"], 0.0);
-    }
-
-    #[test]
-    fn slowness_is_of_an_idle_guest_beside_this_machine() {
-        let runs = [run_of("zmeld pace us=900"), run_of("kernel pace us=600")];
-        let said = slowness(&runs, Some(200.0)).unwrap();
-        assert!(
-            said.contains("600 us") && said.ends_with("3.0 times"),
-            "{said}"
-        );
-        assert_eq!(slowness(&[], Some(200.0)), None);
-        assert_eq!(slowness(&runs, None), None);
-    }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{ensure, Context, Result};
 
-use crate::bench_runs::{self, setting, timed_setting};
+use crate::bench_runs::{self, setting, timed_setting, BenchArguments};
 use crate::guest::Addition;
 use crate::kernel_tests::command_line_files;
 use crate::kernels::{self, KernelRecipe};
@@ -31,55 +31,20 @@ const JSON_FOLLOWS: &str = "==== zmeld JSON ====";
 /// the other, on pages that `cargo xtask pages` kept
 #[derive(clap::Args)]
 pub struct Options {
-    #[arg(long, value_name = "NAME", default_value = "um", value_parser = kernels::named)]
-    kernel: &'static KernelRecipe,
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    #[arg(long, value_name = "N")]
-    rounds: Option<String>,
-    #[arg(long, value_name = "N")]
-    pages: Option<String>,
-    #[arg(long, value_parser = ["melding", "codecs"])]
-    only: Option<String>,
-    #[arg(long, value_name = "NAME")]
-    codec: Vec<String>,
-    #[arg(long, value_name = "PERCENT")]
-    duplicates: Vec<String>,
-    #[arg(long, value_name = "N")]
-    jobs: Vec<String>,
+    #[command(flatten)]
+    bench: BenchArguments,
     /// Files to take pages from
     #[arg(long, value_name = "PATH", num_args = 1..)]
     input: Vec<PathBuf>,
+    /// The benchmark's own, behind these: --rounds N, --pages N, --only melding|codecs,
+    /// --codec NAME, --duplicates PERCENT, --jobs N
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
 }
 
-impl Options {
-    fn passed_on(&self) -> Vec<String> {
-        let once = [
-            ("--rounds", &self.rounds),
-            ("--pages", &self.pages),
-            ("--only", &self.only),
-        ];
-        let many = [
-            ("--codec", &self.codec),
-            ("--duplicates", &self.duplicates),
-            ("--jobs", &self.jobs),
-        ];
-        let once = once
-            .into_iter()
-            .flat_map(|(name, value)| value.iter().map(move |it| (name, it)));
-        let many = many
-            .into_iter()
-            .flat_map(|(name, all)| all.iter().map(move |it| (name, it)));
-        once.chain(many)
-            .flat_map(|(name, value)| [name.to_owned(), value.clone()])
-            .collect()
-    }
-}
-
-/// zmeld.ko beside the zram of the same kernel.
 pub fn kernel(options: &Options) -> Result<ExitCode> {
     let log = Log::named("bench-kernel")?;
-    let kernel = bench_runs::kernel(&log, options.kernel)?;
+    let kernel = options.bench.kernel(&log)?;
     let module = module_build::build(&log, &kernel, Flavour::Release)?;
     let program = bench_program("kernel")?;
     let pages = collect(&program, options)?;
@@ -88,7 +53,7 @@ pub fn kernel(options: &Options) -> Result<ExitCode> {
         let at = format!("/guest/input/{}.pages", workspace::stem(&path));
         files.push(Addition::file(&at, &path)?);
     }
-    let mut passed_on = options.passed_on().join(" ");
+    let mut passed_on = options.arguments.join(" ");
     if options.input.is_empty() {
         let swapped = swapped_files()?;
         if !swapped.is_empty() {
@@ -105,7 +70,7 @@ pub fn kernel(options: &Options) -> Result<ExitCode> {
     let boot = BootOptions {
         script: Some(Addition::text("/guest/script", script, true)),
         module: Some(Addition::module(&module)?),
-        variables: vec![("ZMELD_BENCH_BED".into(), timed_setting(&kernel))],
+        variables: vec![("ZMELD_BENCH_BED", timed_setting(&kernel))],
         files,
         programs: vec![program.display().to_string()],
         memory: 1024,
@@ -116,14 +81,12 @@ pub fn kernel(options: &Options) -> Result<ExitCode> {
     let said = bench_runs::boot(&kernel, &boot)?;
     let (text, json) = said.split_once(JSON_FOLLOWS).unwrap_or((&said, ""));
     print!("{text}");
-    if let Some(path) = &options.json {
-        fs::write(path, json.trim_start())
-            .with_context(|| format!("cannot write {}", path.display()))?;
+    if let Some(path) = &options.bench.json {
+        workspace::put(path, json.trim_start())?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Pages that `cargo xtask pages` kept, for a guest; none where none are.
 fn swapped_files() -> Result<Vec<Addition>> {
     let Some(pages) = pages::held_out(SWAPPED_PAGES)? else {
         return Ok(Vec::new());
@@ -156,7 +119,7 @@ fn collect(program: &Path, options: &Options) -> Result<PathBuf> {
     workspace::empty_folder(&folder)?;
     let mut command = Command::new(program);
     command.arg("--collect").arg(&folder);
-    command.args(options.passed_on());
+    command.args(&options.arguments);
     if !options.input.is_empty() {
         command.arg("--input").args(&options.input);
     }
@@ -176,7 +139,6 @@ pub struct Swap {
 /// MiB of the guest that is short of memory, and of its program's data.
 const SHORT_MEMORY: u64 = 256;
 
-/// A program that needs one and a half times the memory, on each kind of swap.
 pub fn swap(options: &Swap) -> Result<ExitCode> {
     let log = Log::named("bench-swap")?;
     let kernel = bench_runs::kernel(&log, options.kernel)?;
@@ -194,7 +156,7 @@ pub fn swap(options: &Swap) -> Result<ExitCode> {
             module: Some(Addition::module(&module)?),
             load: false,
             files: vec![Addition::file("/guest/pages", &pages)?],
-            variables: vec![("SWAP".into(), kind.into())],
+            variables: vec![("SWAP", kind.into())],
             memory: SHORT_MEMORY,
             disks: vec![512],
             limit: Duration::from_secs(1800),
@@ -246,18 +208,17 @@ pub fn surveys(options: Surveys) -> Result<ExitCode> {
     let files = command_line_files(&log)?;
     for (at, (name, programs)) in GUESTS.iter().enumerate() {
         eprintln!("{name}: {programs}");
-        let set = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let script = workspace::root().join("xtask/guest/surveys.sh");
         let boot = BootOptions {
             script: Some(crate::vm::script(&script)?),
             load: false,
             files: files.clone(),
             variables: vec![
-                set("NAME", name),
-                set("PROGRAMS", programs),
-                set("PLACE", &place.display().to_string()),
-                set("MACHINE", &format!("{:032x}", at + 1)),
-                set("SKETCH", &options.sketch.to_string()),
+                ("NAME", (*name).to_owned()),
+                ("PROGRAMS", (*programs).to_owned()),
+                ("PLACE", place.display().to_string()),
+                ("MACHINE", format!("{:032x}", at + 1)),
+                ("SKETCH", options.sketch.to_string()),
             ],
             memory: 384,
             ..BootOptions::default()

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{bail, Context, Result};
@@ -16,8 +16,23 @@ use zmeld_report::{Document, Section, Style, Table};
 use crate::kernels::{self, Kernel, KernelRecipe, Kind};
 use crate::machine::{self, BootOptions};
 use crate::process::Log;
+use crate::workspace;
 
-/// A kernel that guests can have here.
+/// What benchmarks in guests are told alike.
+#[derive(clap::Args)]
+pub struct BenchArguments {
+    #[arg(long, value_name = "NAME", default_value = "um", value_parser = kernels::named)]
+    kernel: &'static KernelRecipe,
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+impl BenchArguments {
+    pub fn kernel(&self, log: &Log) -> Result<Kernel> {
+        kernel(log, self.kernel)
+    }
+}
+
 pub fn kernel(log: &Log, recipe: &'static KernelRecipe) -> Result<Kernel> {
     let kernel = kernels::provide(log, recipe).context(recipe.name)?;
     machine::need(&kernel).context(recipe.name)?;
@@ -79,7 +94,6 @@ impl Run {
     }
 }
 
-/// The runs of an arm that did one thing.
 pub fn of<'a>(runs: &'a [Run], arm: &str, part: &str) -> Vec<&'a Run> {
     runs.iter()
         .filter(|run| run.arm == arm && run.part == part)
@@ -152,31 +166,7 @@ pub fn show(
     if let Some(path) = json {
         let name = format!("zmeld.bench.{name}");
         let envelope = Envelope::new(&name, 1, env!("CARGO_PKG_VERSION"), body);
-        fs::write(path, envelope.to_text())
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        workspace::put(path, envelope.to_text())?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_are_runs_or_something_else() {
-        let run = Run::of_line("zram:lz4 time round=1 mean_ns=20.5").unwrap();
-        assert_eq!((run.arm.as_str(), run.part.as_str()), ("zram:lz4", "time"));
-        assert_eq!(run.values["mean_ns"], 20.5);
-        for other in ["", "machine total_mib=3", "# what went wrong", "a b c"] {
-            assert_eq!(Run::of_line(other), None, "{other}");
-        }
-    }
-
-    #[test]
-    fn a_round_that_was_killed_leaves_no_median() {
-        let runs = runs("a time mean_ns=1\na time killed=1\n");
-        let all = of(&runs, "a", "time");
-        assert_eq!(median(&all, "mean_ns"), None);
-        assert_eq!(median(&all[..1], "mean_ns"), Some(1.0));
-    }
 }

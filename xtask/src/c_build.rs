@@ -8,12 +8,14 @@
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::panic::resume_unwind;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::SystemTime;
 
 use anyhow::{anyhow, bail, Context, Result};
 
+use crate::kernels::jobs;
 use crate::process::{command_line, output_of, Log};
 use crate::rust_tests::cargo;
 use crate::tools;
@@ -49,7 +51,6 @@ impl Built {
         Ok(std::env::split_paths(self.variable(name)?).collect())
     }
 
-    /// The core's objects, as they are linked into every program.
     pub fn core_objects(&self) -> Result<Vec<PathBuf>> {
         self.paths("ZMELD_C_CORE_OBJECTS")
     }
@@ -74,7 +75,6 @@ pub enum Flavour {
     AsBuilt,
     /// With the address and undefined-behaviour sanitizers.
     Address,
-    /// With the thread sanitizer.
     Thread,
     /// By clang, with libFuzzer and the sanitizers of `Address`.
     Fuzzer,
@@ -82,25 +82,18 @@ pub enum Flavour {
     FourBits,
     /// As `Address`, with fingerprints of one bit and shares of three slots.
     OneBit,
-    /// As `Address`, with pages of 16 KiB.
     Pages16K,
-    /// The same with pages of 64 KiB.
     Pages64K,
     /// zword alone, as `Address`, with blocks of 64 bytes and limits to suit them.
     Blocks64,
-    /// The same with blocks of 128 bytes.
     Blocks128,
     /// zword alone with blocks of 64 bytes; it tells each read and write to the test.
     Reads64,
-    /// Counting how often each line and branch is reached.
-    Coverage,
-    /// As `Coverage`, with the fingerprints and shares of `OneBit`.
-    CoverageOneBit,
 }
 
 const ADDRESS: &str = "-fsanitize=address,undefined -fno-sanitize-recover=all";
 const THREAD: &str = "-fsanitize=thread";
-const COVERAGE: &str = "--coverage -fprofile-update=atomic";
+const FOUR_BITS: &str = "-DZM_FINGERPRINT_BITS=4 -DZM_SHARE_SLOTS_MAX=40";
 const ONE_BIT: &str = "-DZM_FINGERPRINT_BITS=1 -DZM_SHARE_SLOTS_MAX=3";
 
 /// zword's limits where a block is 64 and where it is 128 bytes.
@@ -124,24 +117,13 @@ impl Flavour {
                 "-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all",
                 "",
             ],
-            Flavour::FourBits => [
-                "4-bits",
-                ADDRESS,
-                "-DZM_FINGERPRINT_BITS=4 -DZM_SHARE_SLOTS_MAX=40",
-            ],
+            Flavour::FourBits => ["4-bits", ADDRESS, FOUR_BITS],
             Flavour::OneBit => ["1-bit", ADDRESS, ONE_BIT],
             Flavour::Pages16K => ["16-kib", ADDRESS, "-UZM_PAGE_SHIFT -DZM_PAGE_SHIFT=14"],
             Flavour::Pages64K => ["64-kib", ADDRESS, "-UZM_PAGE_SHIFT -DZM_PAGE_SHIFT=16"],
             Flavour::Blocks64 => ["64-bytes", ADDRESS, LIMITS_64],
             Flavour::Blocks128 => ["128-bytes", ADDRESS, LIMITS_128],
             Flavour::Reads64 => ["64-bytes-reads", THREAD, LIMITS_64],
-            // The branches of each inlined copy would count apart.
-            Flavour::Coverage => ["coverage", COVERAGE, "-D__always_inline__=__unused__"],
-            Flavour::CoverageOneBit => [
-                "coverage-1-bit",
-                COVERAGE,
-                "-D__always_inline__=__unused__ -DZM_FINGERPRINT_BITS=1 -DZM_SHARE_SLOTS_MAX=3",
-            ],
         }
     }
 
@@ -172,7 +154,6 @@ impl Flavour {
         (self != Flavour::Fuzzer && flag.starts_with("-fsanitize")).then_some(flag)
     }
 
-    /// The sources that are compiled in this way.
     fn sources(self) -> Result<Vec<PathBuf>> {
         match self {
             Flavour::Blocks64 | Flavour::Blocks128 | Flavour::Reads64 => {
@@ -190,26 +171,14 @@ impl Flavour {
     }
 }
 
-/// The clang to fuzz with: `CLANG`, or `clang`.
 pub fn clang() -> OsString {
     std::env::var_os("CLANG").unwrap_or_else(|| "clang".into())
 }
 
-/// A copy of the store's sources in which something is changed.
-pub struct StoreCopy {
-    /// The copy of the folder `store`.
-    pub store: PathBuf,
-    /// Where what is made of it goes.
-    pub objects: PathBuf,
-    /// The files that are changed, from `store` on.
-    pub changed: Vec<String>,
-}
-
-/// Compiles programs; the store's sources once for each flavour.
+/// Compiles programs; of the store what is newer than its object, for each flavour.
 #[derive(Default)]
 pub struct Compiler {
     built: OnceCell<Built>,
-    objects: std::cell::RefCell<BTreeMap<Flavour, Vec<PathBuf>>>,
 }
 
 impl Compiler {
@@ -222,132 +191,151 @@ impl Compiler {
         Ok(self.built.get_or_init(|| built))
     }
 
-    /// `store/tests/NAME.c` as a program.
     pub fn program(&self, log: &Log, flavour: Flavour, name: &str) -> Result<PathBuf> {
+        let objects = workspace::work_folder(&format!("c/{}", flavour.name()))?;
         let program = workspace::work_folder("c")?.join(format!("{name}-{}", flavour.name()));
-        let sources = [tests_folder().join(format!("{name}.c"))];
-        let objects = self.objects(log, flavour)?;
-        self.link(log, flavour, &store(), &sources, &objects, &program)?;
+        self.make(log, flavour, name, (&store(), &objects), &program)?;
         Ok(program)
     }
 
-    /// The same of a copy of the store in which something is changed.
+    /// The same of a copy of the store, with the times of its files, in which something is
+    /// changed.
     pub fn program_of_copy(
         &self,
         log: &Log,
         flavour: Flavour,
         name: &str,
-        copy: &StoreCopy,
+        copy: &Path,
     ) -> Result<PathBuf> {
-        let program = copy.objects.join(format!("{name}-{}", flavour.name()));
-        let mut objects = self.objects(log, flavour)?;
-        let header = copy.changed.iter().any(|path| path.ends_with(".h"));
-        for (source, object) in flavour.sources()?.iter().zip(&mut objects) {
-            let path = source.strip_prefix(store())?;
-            if !header && !copy.changed.iter().any(|it| path == Path::new(it)) {
-                continue;
+        self.program(log, flavour, name)?;
+        let own = workspace::work_folder(&format!("c/{}", flavour.name()))?;
+        let objects = copy.join("objects").join(flavour.name());
+        if !objects.exists() {
+            fs::create_dir_all(copy.join("objects"))?;
+            log.must(Command::new("cp").arg("-a").arg(own).arg(&objects))?;
+            // What was changed may be older than these objects, and is not what they are of.
+            for path in workspace::all_files(&store())? {
+                let other = copy.join(path.strip_prefix(store())?);
+                if fs::read(&path)? != fs::read(&other)? {
+                    fs::File::options()
+                        .append(true)
+                        .open(other)?
+                        .set_modified(SystemTime::now())?;
+                }
             }
-            let stem = format!("{}-{}.o", workspace::stem(source), flavour.name());
-            *object = copy.objects.join(stem);
-            let mut command = self.command_in(log, flavour, &copy.store)?;
-            command.args(flavour.flags()).arg("-c");
-            log.must(command.arg(copy.store.join(path)).arg("-o").arg(&*object))?;
         }
-        let tests = [copy.store.join(format!("tests/{name}.c"))];
-        self.link(log, flavour, &copy.store, &tests, &objects, &program)?;
+        let program = objects.join(name);
+        self.make(log, flavour, name, (copy, &objects), &program)?;
         Ok(program)
     }
 
-    fn link(
+    fn make(
         &self,
         log: &Log,
         flavour: Flavour,
-        store: &Path,
-        sources: &[PathBuf],
-        objects: &[PathBuf],
+        name: &str,
+        (at, out): (&Path, &Path),
         program: &Path,
     ) -> Result<()> {
-        let mut command = self.command_in(log, flavour, store)?;
-        command.args(flavour.link_flags());
-        command.args(sources).args(objects);
-        for library in self.built(log)?.paths("ZMELD_C_LIBRARIES")? {
-            command.arg("-L").arg(library);
+        let built = self.built(log)?;
+        let flags = flags(built, flavour)?;
+        let mut sources = Vec::new();
+        if flavour != Flavour::AsBuilt {
+            for source in flavour.sources()? {
+                sources.push(at.join(source.strip_prefix(store())?));
+            }
         }
-        if flavour == Flavour::AsBuilt {
-            command.arg("-lzmeld_store");
+        let mut libraries = Vec::new();
+        let wanted = ["libzmeld_store.a", "liblz4.a", "libzstd.a", "libz.a"];
+        let left_out = usize::from(flavour != Flavour::AsBuilt);
+        let folders = built.paths("ZMELD_C_LIBRARIES")?;
+        for name in &wanted[left_out..] {
+            libraries.extend(
+                folders
+                    .iter()
+                    .map(|it| it.join(name))
+                    .find(|it| it.exists()),
+            );
         }
-        command.args(["-l:liblz4.a", "-l:libzstd.a", "-l:libz.a", "-lpthread"]);
-        if Path::new("/usr/include/lzo/lzo1x.h").exists() {
-            command.args(["-DTEST_LIBLZO2", "-llzo2"]);
+        let lzo = match Path::new("/usr/include/lzo/lzo1x.h").exists() {
+            true => "-DTEST_LIBLZO2 -llzo2",
+            false => "",
+        };
+        let [link, own] = [flavour.link_flags(), flavour.flags()].map(|flags| flags.join(" "));
+        let compiler = flavour.compiler().to_string_lossy().into_owned();
+        let options = format!("{compiler} {flags} {own} {link}");
+        let kept = out.join("options");
+        if fs::read_to_string(&kept).ok().as_ref() != Some(&options) {
+            fs::write(&kept, options)?;
         }
-        command.arg("-o").arg(program);
-        log.must(&mut command)?;
+        let joined = |paths: &[PathBuf]| -> String {
+            paths
+                .iter()
+                .map(|path| format!("{} ", path.display()))
+                .collect()
+        };
+        let test = at.join("tests").join(name).with_extension("c");
+        let mut make = Command::new("make");
+        make.arg(jobs())
+            .arg("-f")
+            .arg(workspace::root().join("xtask/c.mk"));
+        for (name, value) in [
+            ("CC", compiler),
+            (
+                "CFLAGS",
+                format!("{flags} {}", includes(built, at)?.join(" ")),
+            ),
+            ("FLAGS", own),
+            ("LINK", link),
+            ("LDLIBS", format!("-lpthread {lzo}")),
+            ("LIBRARIES", joined(&libraries)),
+            ("SOURCES", joined(&sources)),
+            ("STORE", at.display().to_string()),
+            ("OUT", out.display().to_string()),
+            ("TEST", test.display().to_string()),
+            ("PROGRAM", program.display().to_string()),
+        ] {
+            make.arg(format!("{name}={value}"));
+        }
+        log.must(&mut make)?;
         Ok(())
     }
 
     /// The compiler with what every C file of ours needs.
     pub fn command(&self, log: &Log, flavour: Flavour) -> Result<Command> {
-        self.command_in(log, flavour, &store())
-    }
-
-    /// The same with the headers of a store that is elsewhere.
-    fn command_in(&self, log: &Log, flavour: Flavour, at: &Path) -> Result<Command> {
         let built = self.built(log)?;
         let mut command = Command::new(flavour.compiler());
-        command.args(["-std=gnu11", "-g", "-Wall", "-Wextra"]);
-        command.args(match flavour {
-            Flavour::Thread | Flavour::AsBuilt => ["-O2", "-fno-omit-frame-pointer"],
-            // Code that is moved about counts for lines that it does not stand in.
-            Flavour::Coverage | Flavour::CoverageOneBit => ["-O0", "-fno-inline"],
-            _ => ["-O1", "-fno-omit-frame-pointer"],
-        });
-        command.arg(format!(
-            "-DZM_PAGE_SHIFT={}",
-            built.variable("ZMELD_C_PAGE_SHIFT")?
-        ));
-        command.args(flavour.row()[2].split_whitespace());
-        let store = store().canonicalize()?;
-        for include in built.paths("ZMELD_C_INCLUDES")? {
-            let own = include.strip_prefix(&store).map(|path| at.join(path));
-            command.arg("-I").arg(own.unwrap_or(include.clone()));
-        }
+        command.args(flags(built, flavour)?.split_whitespace());
+        command.args(includes(built, &store())?);
         Ok(command)
     }
+}
 
-    fn objects(&self, log: &Log, flavour: Flavour) -> Result<Vec<PathBuf>> {
-        if flavour == Flavour::AsBuilt {
-            return Ok(Vec::new());
-        }
-        if let Some(objects) = self.objects.borrow().get(&flavour) {
-            return Ok(objects.clone());
-        }
-        let folder = workspace::work_folder(&format!("c/{}", flavour.name()))?;
-        let sources = flavour.sources()?;
-        let jobs = std::thread::available_parallelism().map_or(1, usize::from);
-        let mut commands = Vec::new();
-        for share in sources.chunks(sources.len().div_ceil(jobs)) {
-            let mut command = self.command(log, flavour)?;
-            command.current_dir(&folder).args(flavour.flags());
-            command.arg("-c").args(share);
-            commands.push(command);
-        }
-        std::thread::scope(|scope| {
-            let commands = commands.iter_mut();
-            let running: Vec<_> = commands.map(|it| scope.spawn(|| log.must(it))).collect();
-            let mut ended = running.into_iter().map(|it| it.join());
-            ended.try_for_each(|ended| {
-                ended
-                    .unwrap_or_else(|panic| resume_unwind(panic))
-                    .map(|_| ())
-            })
-        })?;
-        let objects: Vec<PathBuf> = sources
-            .iter()
-            .map(|source| folder.join(format!("{}.o", workspace::stem(source))))
-            .collect();
-        self.objects.borrow_mut().insert(flavour, objects.clone());
-        Ok(objects)
-    }
+fn flags(built: &Built, flavour: Flavour) -> Result<String> {
+    let level = match flavour {
+        Flavour::Thread | Flavour::AsBuilt => "-O2",
+        _ => "-O1",
+    };
+    let shift = built.variable("ZMELD_C_PAGE_SHIFT")?;
+    let definitions = flavour.row()[2];
+    let more = std::env::var("TEST_CFLAGS").unwrap_or_default();
+    Ok(format!(
+        "-std=gnu11 -g -Wall -Wextra -fno-omit-frame-pointer {level} -DZM_PAGE_SHIFT={shift} \
+         {definitions} {more}"
+    ))
+}
+
+/// Those of a store that is elsewhere are its own.
+fn includes(built: &Built, at: &Path) -> Result<Vec<String>> {
+    let store = store().canonicalize()?;
+    let folders = built.paths("ZMELD_C_INCLUDES")?.into_iter();
+    let folders = folders.map(|folder| match folder.strip_prefix(&store) {
+        Ok(own) => at.join(own),
+        Err(_) => folder,
+    });
+    Ok(folders
+        .map(|folder| format!("-I{}", folder.display()))
+        .collect())
 }
 
 pub fn sources() -> Result<Vec<PathBuf>> {
@@ -370,18 +358,4 @@ fn store() -> PathBuf {
 
 pub fn tests_folder() -> PathBuf {
     store().join("tests")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_build_scripts_message_is_told_from_others() {
-        let other = r#"{"reason":"build-script-executed","env":[["LZ4","1"]]}"#;
-        let ours = r#"{"reason":"build-script-executed","env":[["ZMELD_C_INCLUDES","/a:/b"]]}"#;
-        assert!(variables_of(other).is_none());
-        assert!(variables_of("not JSON").is_none());
-        assert_eq!(variables_of(ours).unwrap()["ZMELD_C_INCLUDES"], "/a:/b");
-    }
 }

@@ -2,21 +2,19 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::c_build::{Compiler, Flavour, StoreCopy};
+use crate::c_build::{Compiler, Flavour};
 use crate::process::{command_line, unavailable, FinishedProgram, Log};
 use crate::step::{Rest, Tally, TestScope};
 use crate::tools;
 
-/// The program that `cargo xtask soak` runs for hours.
 pub const SOAK_PROGRAM: &str = "model";
 
-/// The program that gives pages back, also for hours.
 pub const ROUND_TRIP_PROGRAM: &str = "round_trip";
 
 const PROBE: &str = "int main(void) { return 0; }\n";
@@ -30,23 +28,11 @@ pub struct CTest {
     /// `S` is the seed, `EXE` this program, and `20 x` has the run 20 times, with a seed of
     /// its own each.
     runs: [&'static str; 3],
-    in_quick: bool,
+    from: TestScope,
 }
 
-/// One that `--quick` has, too.
-const fn quick(
-    name: &'static str,
-    flavour: Flavour,
-    runs: [&'static str; 3],
-    about: &'static str,
-) -> CTest {
-    CTest {
-        in_quick: true,
-        ..usual(name, flavour, runs, about)
-    }
-}
-
-const fn usual(
+const fn test(
+    from: TestScope,
     name: &'static str,
     flavour: Flavour,
     runs: [&'static str; 3],
@@ -57,13 +43,14 @@ const fn usual(
         flavour,
         about,
         runs,
-        in_quick: false,
+        from,
     }
 }
 
 use Flavour::{
     Address, AsBuilt, Blocks128, Blocks64, FourBits, OneBit, Pages16K, Pages64K, Reads64, Thread,
 };
+use TestScope::{Default as Usual, Quick};
 
 /// Runs without arguments, with the seed, with the pages of a real program besides.
 const PLAIN: [&str; 3] = [""; 3];
@@ -89,48 +76,46 @@ const ROUND_TRIP_CHECKED: [&str; 3] = [
 
 #[rustfmt::skip]
 const TESTS: &[CTest] = &[
-    quick("codec", AsBuilt, PROGRAM, "every codec keeps its contract, on the library as it is built"),
-    usual("codec", Address, PROGRAM, "the same under the address and undefined-behaviour sanitizers"),
-    quick(ROUND_TRIP_PROGRAM, AsBuilt, ROUND_TRIP, "pages that know zword's limits come back, at both levels"),
-    usual(ROUND_TRIP_PROGRAM, Address, ROUND_TRIP_CHECKED, "the same under the address and undefined-behaviour sanitizers"),
-    usual("crypto_page", Address, PLAIN, "what zword.ko promises the kernel's crypto API"),
-    quick("small_scope", Blocks64, SMALL, "zword with blocks of 64 bytes: all pages of few letters come back"),
-    usual("small_scope", Blocks128, SMALL, "the same with blocks of 128 bytes"),
-    quick("small_reads", Reads64, ["10 S", "80 S", "5000 S"], "pages that change at any one of zword's reads are some page"),
-    quick("model", Address, ["S 800", "; S 4000", "; 20 x S 20000"], "random operations and failing allocations against plain pages"),
-    usual("model", Thread, ["S 2000"; 3], "the same under the thread sanitizer"),
-    quick("exhaustive", Address, ["3", "4", "5"], "every short sequence of operations on two slots"),
-    quick("pass", Address, ["20000", "60000", "60000; 400000"], "every duplicate is found, in little memory and in pieces"),
-    quick("inline", Address, SEED, "a write's twin changes while it is compared with the page"),
-    quick("recompress", Address, PLAIN, "recompression and idle marks, and what happens meanwhile"),
-    quick("hostile", Address, PLAIN, "objects that no encoder writes, one step past each limit of a decoder"),
-    quick("pool", Address, SEED, "the pool by itself: objects that come and go while others are read"),
-    quick("check_writes", Address, PLAIN, "codecs that encode wrongly, in writes and in recompression"),
-    usual("check_writes", OneBit, PLAIN, "the same where fingerprints and shares are short"),
-    usual("check_writes", Pages16K, PLAIN, "the same with pages of 16 KiB"),
-    usual("check_writes", Pages64K, PLAIN, "the same with pages of 64 KiB"),
-    usual("threads", Address, THREADS, "writers, readers, passes, recompression and writeback at once"),
-    quick("threads", Thread, THREADS, "the same under the thread sanitizer"),
-    quick("adversary", OneBit, ADVERSARY, "bounds kept where half of all pages have one fingerprint"),
-    usual("adversary", FourBits, ADVERSARY, "the same where one in sixteen has it"),
-    quick("model", OneBit, NARROW_MODEL, "random operations where fingerprints and shares are short"),
-    usual("model", FourBits, NARROW_MODEL, "random operations where fingerprints collide"),
-    usual("exhaustive", OneBit, ["3"; 3], "every short sequence where fingerprints and shares are short"),
-    quick("fingerprint", Address, ["1000"; 3], "a second implementation agrees, a collision seen is good for no other"),
-    quick("changing", Address, CHANGING, "pages that change while they are written or read into"),
-    usual("changing", OneBit, CHANGING, "the same where fingerprints and shares are short"),
-    quick("refusals", Address, PLAIN, "what is refused and what is told, by the printer and by the check"),
-    quick("locks", Address, PLAIN, "what looks after the store's locks finds each kind of fault"),
-    usual("inline", OneBit, SEED, "comparisons interrupted where fingerprints and shares are short"),
-    usual("recompress", FourBits, PLAIN, "recompression and idle marks where fingerprints collide"),
-    usual("threads", OneBit, THREADS, "all at once where fingerprints and shares are short"),
-    usual("threads", FourBits, THREADS, "all at once where fingerprints collide"),
+    test(Quick, "codec", AsBuilt, PROGRAM, "every codec keeps its contract, on the library as it is built"),
+    test(Usual, "codec", Address, PROGRAM, "the same under the address and undefined-behaviour sanitizers"),
+    test(Quick, ROUND_TRIP_PROGRAM, AsBuilt, ROUND_TRIP, "pages that know zword's limits come back, at both levels"),
+    test(Usual, ROUND_TRIP_PROGRAM, Address, ROUND_TRIP_CHECKED, "the same under the address and undefined-behaviour sanitizers"),
+    test(Usual, "crypto_page", Address, PLAIN, "what zword.ko promises the kernel's crypto API"),
+    test(Quick, "small_scope", Blocks64, SMALL, "zword with blocks of 64 bytes: all pages of few letters come back"),
+    test(Usual, "small_scope", Blocks128, SMALL, "the same with blocks of 128 bytes"),
+    test(Quick, "small_reads", Reads64, ["10 S", "80 S", "5000 S"], "pages that change at any one of zword's reads are some page"),
+    test(Quick, "model", Address, ["S 800", "; S 4000", "; 20 x S 20000"], "random operations and failing allocations against plain pages"),
+    test(Usual, "model", Thread, ["S 2000"; 3], "the same under the thread sanitizer"),
+    test(Quick, "exhaustive", Address, ["3", "4", "5"], "every short sequence of operations on two slots"),
+    test(Quick, "pass", Address, ["20000", "60000", "60000; 400000"], "every duplicate is found, in little memory and in pieces"),
+    test(Quick, "inline", Address, SEED, "a write's twin changes while it is compared with the page"),
+    test(Quick, "recompress", Address, PLAIN, "recompression and idle marks, and what happens meanwhile"),
+    test(Quick, "hostile", Address, PLAIN, "objects that no encoder writes, one step past each limit of a decoder"),
+    test(Quick, "pool", Address, SEED, "the pool by itself: objects that come and go while others are read"),
+    test(Quick, "check_writes", Address, PLAIN, "codecs that encode wrongly, in writes and in recompression"),
+    test(Usual, "check_writes", OneBit, PLAIN, "the same where fingerprints and shares are short"),
+    test(Usual, "check_writes", Pages16K, PLAIN, "the same with pages of 16 KiB"),
+    test(Usual, "check_writes", Pages64K, PLAIN, "the same with pages of 64 KiB"),
+    test(Usual, "threads", Address, THREADS, "writers, readers, passes, recompression and writeback at once"),
+    test(Quick, "threads", Thread, THREADS, "the same under the thread sanitizer"),
+    test(Quick, "adversary", OneBit, ADVERSARY, "bounds kept where half of all pages have one fingerprint"),
+    test(Usual, "adversary", FourBits, ADVERSARY, "the same where one in sixteen has it"),
+    test(Quick, "model", OneBit, NARROW_MODEL, "random operations where fingerprints and shares are short"),
+    test(Usual, "model", FourBits, NARROW_MODEL, "random operations where fingerprints collide"),
+    test(Usual, "exhaustive", OneBit, ["3"; 3], "every short sequence where fingerprints and shares are short"),
+    test(Quick, "fingerprint", Address, ["1000"; 3], "a second implementation agrees, a collision seen is good for no other"),
+    test(Quick, "changing", Address, CHANGING, "pages that change while they are written or read into"),
+    test(Usual, "changing", OneBit, CHANGING, "the same where fingerprints and shares are short"),
+    test(Quick, "refusals", Address, PLAIN, "what is refused and what is told, by the printer and by the check"),
+    test(Quick, "locks", Address, PLAIN, "what looks after the store's locks finds each kind of fault"),
+    test(Usual, "inline", OneBit, SEED, "comparisons interrupted where fingerprints and shares are short"),
+    test(Usual, "recompress", FourBits, PLAIN, "recompression and idle marks where fingerprints collide"),
+    test(Usual, "threads", OneBit, THREADS, "all at once where fingerprints and shares are short"),
+    test(Usual, "threads", FourBits, THREADS, "all at once where fingerprints collide"),
 ];
 
 pub fn tests(scope: TestScope) -> impl Iterator<Item = &'static CTest> {
-    TESTS
-        .iter()
-        .filter(move |test| scope != TestScope::Quick || test.in_quick)
+    TESTS.iter().filter(move |test| scope >= test.from)
 }
 
 pub fn of_step(step: &str) -> Result<&'static CTest> {
@@ -233,7 +218,7 @@ impl CTestEnvironment {
     }
 
     /// The same of a copy of the store, for the test whose step has that name.
-    pub fn command_of_copy(&self, log: &Log, step: &str, copy: &StoreCopy) -> Result<Command> {
+    pub fn command_of_copy(&self, log: &Log, step: &str, copy: &Path) -> Result<Command> {
         let test = of_step(step)?;
         let before = self.launch(log, test.flavour)?;
         let compiler = &self.compiler;
@@ -293,20 +278,4 @@ fn find_launch(log: &Log, flavour: Flavour) -> Result<Launch> {
     Ok(Err(format!(
         "{name} makes no programs with {flags} that run here: {said}"
     )))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn runs_have_their_arguments() {
-        let of = |step: &str, scope| of_step(step).unwrap().arguments(scope, 7);
-        assert_eq!(
-            of("model-asan", TestScope::Default),
-            [&[][..], &["7", "4000"]]
-        );
-        let long = of("threads-tsan", TestScope::Long);
-        assert_eq!((long.len(), long[5].join(" ")), (6, "60 12".to_owned()));
-    }
 }

@@ -68,7 +68,6 @@ fn judged(what: &str, ran: &FinishedProgram) -> Tally {
     Tally::of(STEP, ok, format!("{what}: {last}"))
 }
 
-/// This checkout in it.
 fn check_out(log: &Log, root: &Root) -> Result<()> {
     let checkout = root.0.join("zmeld");
     fs::create_dir(&checkout)?;
@@ -99,7 +98,7 @@ fn enter(log: &Log, root: &Path, words: &[&str]) -> Result<FinishedProgram> {
     log.run(&mut debian::enter(root, &mounts, &[BEFORE, words].concat()))
 }
 
-pub fn cargo_home() -> Result<PathBuf> {
+fn cargo_home() -> Result<PathBuf> {
     let home = env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo"));
     env::var_os("CARGO_HOME")
         .map(PathBuf::from)

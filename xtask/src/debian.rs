@@ -118,7 +118,6 @@ pub fn give_names(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The image with systemd for guests, made if it is not here.
 pub fn image(log: &Log) -> Result<PathBuf> {
     let place = kernels::folder("debian")?;
     let _held = kernels::lock(&place)?;
@@ -149,11 +148,8 @@ pub fn foreign_image(log: &Log, kernel: &Kernel) -> Result<PathBuf> {
             limit: Duration::from_secs(1800),
             ..BootOptions::default()
         };
-        let mut output = Vec::new();
-        let outcome = machine::run(kernel, &boot, &mut output)?;
-        log.note(&String::from_utf8_lossy(&output))?;
+        let (_, outcome) = machine::logged(log, kernel, &boot)?;
         if outcome.code != Some(0) {
-            log.note(&outcome.messages)?;
             bail!("a Debian for {} cannot be set up", arch.debian());
         }
         Ok(())

@@ -2,12 +2,12 @@
 //! of its objects, and by what its sources do not say.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{bail, Result};
 
-use crate::c_build::{Compiler, Flavour};
+use crate::c_build::{self, Compiler, Flavour};
 use crate::process::Log;
 use crate::step::Tally;
 use crate::tools;
@@ -16,7 +16,6 @@ use crate::workspace;
 /// Bytes of a function's stack frame, as a warning of the compiler.
 const FRAME_MAX: &str = "-Wframe-larger-than=1024";
 
-/// The four functions that a compiler expects of any place that C runs in.
 const EXPECTED: &[&str] = &["memcmp", "memcpy", "memmove", "memset"];
 
 /// What some distributions' compilers add by themselves to harden a program;
@@ -81,59 +80,44 @@ fn is_allowed(symbol: &str) -> bool {
 
 /// The core and the public headers have no conditions but include guards and
 /// name no kernel version.
-pub fn sources(log: &Log) -> Result<Tally> {
+pub fn sources(_: &Log) -> Result<Tally> {
     let store = workspace::root().join("store");
     let mut faults = Vec::new();
     for (folder, extension) in [("core", "c"), ("core", "h"), ("include/zmeld", "h")] {
         for path in workspace::files(&store.join(folder), extension)? {
-            faults.extend(source_faults(&path, &fs::read_to_string(&path)?));
+            let text = fs::read_to_string(&path)?;
+            let found = source_faults(extension == "h", &text);
+            faults.extend(found.map(|line| format!("{}: {line}", workspace::shown(&path))));
         }
     }
-    for fault in &faults {
-        log.note(fault)?;
-    }
-    let why = faults.join("; ");
+    let why = faults.join("\n");
     Ok(Tally::of("core-sources", faults.is_empty(), why))
 }
 
-fn source_faults(path: &Path, text: &str) -> Vec<String> {
-    let is_header = path.extension().is_some_and(|ext| ext == "h");
-    let mut faults = Vec::new();
-    let mut conditions = 0;
-    for (number, line) in text.lines().enumerate() {
-        let at = format!("{}:{}", workspace::shown(path), number + 1);
-        if let Some(directive) = condition(line) {
-            conditions += 1;
-            let is_guard = is_header && conditions == 1 && directive.starts_with("ifndef");
-            if !is_guard {
-                faults.push(format!("{at}: a condition: #{directive}"));
-            }
+/// Lines with conditions, but for a header's guard, and those that name a kernel.
+fn source_faults(is_header: bool, text: &str) -> impl Iterator<Item = &str> {
+    let mut guards = usize::from(is_header);
+    text.lines().filter(move |line| {
+        let directive = line
+            .trim_start()
+            .strip_prefix('#')
+            .unwrap_or_default()
+            .trim_start();
+        if guards > 0 && directive.starts_with("ifndef") {
+            guards -= 1;
+            return false;
         }
-        if let Some(word) = KERNEL_VERSIONS.iter().find(|word| line.contains(**word)) {
-            faults.push(format!("{at}: names a kernel: {word}"));
-        }
-    }
-    faults
+        let is_condition = directive.starts_with("if") || directive.starts_with("el");
+        is_condition || KERNEL_VERSIONS.iter().any(|word| line.contains(word))
+    })
 }
 
-/// `if...` or `el...` of a line that begins with `#`, however it is spaced.
-fn condition(line: &str) -> Option<&str> {
-    let directive = line.trim_start().strip_prefix('#')?.trim_start();
-    let is_condition = directive.starts_with("if") || directive.starts_with("el");
-    is_condition.then_some(directive)
-}
-
-/// The store compiles without a warning, as it is built.
 pub fn warnings(log: &Log, compiler: &Compiler) -> Result<Tally> {
-    let mut sources = crate::c_build::sources()?;
-    sources.extend(tests()?);
+    let mut sources = c_build::sources()?;
+    sources.extend(workspace::files(&c_build::tests_folder(), "c")?);
     let mut command = compiler.command(log, Flavour::AsBuilt)?;
     command.args(["-Werror", "-fsyntax-only"]).args(&sources);
     Tally::of_run(log, "c-warnings", &mut command, "warnings, see above")
-}
-
-fn tests() -> Result<Vec<PathBuf>> {
-    workspace::files(&crate::c_build::tests_folder(), "c")
 }
 
 #[cfg(test)]
@@ -152,11 +136,9 @@ mod tests {
     #[test]
     fn only_include_guards_may_be_conditions() {
         let guard = "#ifndef A_H\n#define A_H\n#endif\n";
-        assert!(source_faults(Path::new("a.h"), guard).is_empty());
-        assert_eq!(source_faults(Path::new("a.c"), guard).len(), 1);
-        let second = format!("{guard}#  if X\n#elif Y\n#endif\n");
-        assert_eq!(source_faults(Path::new("a.h"), &second).len(), 2);
-        let version = "int x = LINUX_VERSION_CODE;\n";
-        assert_eq!(source_faults(Path::new("a.c"), version).len(), 1);
+        assert_eq!(source_faults(true, guard).count(), 0);
+        assert_eq!(source_faults(false, guard).count(), 1);
+        let second = format!("{guard}#  if X\n#elif Y\n#endif\nint x = LINUX_VERSION_CODE;\n");
+        assert_eq!(source_faults(true, &second).count(), 3);
     }
 }

@@ -1,4 +1,4 @@
-//! Fuzz targets, under clang's libFuzzer.
+//! Fuzz targets under clang's libFuzzer.
 //!
 //! What libFuzzer finds interesting is kept and met again by later runs. A
 //! crash leaves its input and prints the command that replays it.
@@ -11,8 +11,8 @@ use anyhow::Result;
 
 use crate::c_build::{clang, tests_folder, Flavour};
 use crate::c_tests::{self, CTestEnvironment};
-use crate::process::{FinishedProgram, Log};
-use crate::step::{Tally, TestScope};
+use crate::process::{unavailable, FinishedProgram, Log};
+use crate::step::{Rest, Tally, TestScope};
 use crate::tools;
 use crate::workspace;
 
@@ -50,19 +50,23 @@ fn effort(scope: TestScope) -> (u64, u64) {
     }
 }
 
-pub fn run(
+pub fn start(
     log: &Log,
     environment: &CTestEnvironment,
     target: &str,
     scope: TestScope,
     seed: u64,
-) -> Result<Tally> {
+) -> Result<Rest> {
     if let Some(reason) = why_not(log)? {
-        let why = format!("libFuzzer cannot run: {reason}");
-        return Ok(Tally::skip(target, why));
+        unavailable!("libFuzzer cannot run: {reason}");
     }
-    let effort = effort(scope);
-    Ok(with_libfuzzer(log, environment, target, effort, INPUT_MAX, seed)?.0)
+    let compiler = &environment.compiler;
+    let program = compiler.program(log, Flavour::Fuzzer, target)?;
+    let target = target.to_owned();
+    Ok(Box::new(move |log| {
+        let effort = effort(scope);
+        Ok(with_libfuzzer(log, &program, &target, effort, INPUT_MAX, seed)?.0)
+    }))
 }
 
 /// Fuzzes for so many seconds on what was found interesting so far: the inputs that were
@@ -77,31 +81,30 @@ pub fn soak(
     // Short inputs are tried more often in the same time, long ones reach further.
     let size_max = [192, 1024, INPUT_MAX][(seed % 3) as usize];
     let effort = (u64::MAX >> 33, seconds);
-    let (tally, text) = with_libfuzzer(log, environment, target, effort, size_max, seed)?;
+    let compiler = &environment.compiler;
+    let program = compiler.program(log, Flavour::Fuzzer, target)?;
+    let (tally, text) = with_libfuzzer(log, &program, target, effort, size_max, seed)?;
     let pages = encoded(&text).iter().map(|(_, count)| count).sum();
     let done = [executions(&text), pages];
     Ok((done, tally))
 }
 
-/// Why libFuzzer does not work here, if it does not.
 pub fn why_not(log: &Log) -> Result<Option<String>> {
     let flags = ["-fsanitize=fuzzer,address,undefined"];
     Ok(tools::works(log, &clang(), &flags, PROBE, &[])?.err())
 }
 
-/// With what it said.
 fn with_libfuzzer(
     log: &Log,
-    environment: &CTestEnvironment,
+    program: &Path,
     target: &str,
     (runs, seconds): (u64, u64),
     size_max: u32,
     seed: u64,
 ) -> Result<(Tally, String)> {
-    let program = environment.compiler.program(log, Flavour::Fuzzer, target)?;
     let corpus = workspace::work_folder(&format!("fuzz/{target}/corpus"))?;
     let crashes = workspace::work_folder(&format!("fuzz/{target}/crashes"))?;
-    let mut command = Command::new(&program);
+    let mut command = Command::new(program);
     command
         .arg(format!("-runs={runs}"))
         .arg(format!("-max_total_time={seconds}"))
@@ -111,8 +114,16 @@ fn with_libfuzzer(
         .arg(format!("-artifact_prefix={}/", crashes.display()))
         .arg(&corpus);
     let ran = log.run_for(&mut command, Duration::from_secs(seconds + 300))?;
-    let input = ran.text.lines().find_map(crash_file).map(str::to_owned);
-    Ok((verdict(target, &ran, &program, input), ran.text))
+    let written = |line: &str| {
+        Some(
+            line.split_once("Test unit written to ")?
+                .1
+                .trim()
+                .to_owned(),
+        )
+    };
+    let input = ran.text.lines().find_map(written);
+    Ok((verdict(target, &ran, program, input), ran.text))
 }
 
 /// What libFuzzer says at its end: `stat::number_of_executed_units: N`.
@@ -142,12 +153,6 @@ fn left_out(text: &str) -> Option<String> {
     Some(format!("no page was encoded with {codec}, of {all} pages"))
 }
 
-/// libFuzzer's `artifact_prefix='...'; Test unit written to FILE`.
-fn crash_file(line: &str) -> Option<&str> {
-    line.split_once("Test unit written to ")
-        .map(|(_, file)| file.trim())
-}
-
 fn verdict(target: &str, ran: &FinishedProgram, program: &Path, input: Option<String>) -> Tally {
     if let Some(why) = left_out(&ran.text).filter(|_| ran.succeeded()) {
         return Tally::fail(target, why);
@@ -160,15 +165,6 @@ fn verdict(target: &str, ran: &FinishedProgram, program: &Path, input: Option<St
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_crash_is_found_in_what_libfuzzer_says() {
-        let line = "artifact_prefix='/t/'; Test unit written to /t/crash-1f\n";
-        assert_eq!(crash_file(line), Some("/t/crash-1f"));
-        assert_eq!(crash_file("#2 INITED cov: 3"), None);
-        let text = "Done 12 runs\nstat::number_of_executed_units: 12\nstat::peak_rss_mb: 3\n";
-        assert_eq!(executions(text), 12);
-    }
 
     #[test]
     fn a_codec_that_encodes_nothing_is_told() {

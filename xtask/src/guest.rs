@@ -27,10 +27,8 @@ use crate::{apt, debian};
 const PROGRAMS: &str = "bash kmod zramctl losetup mkswap swapon swapoff blkdiscard blockdev \
     mkfs.ext4 e2fsck mkfs.btrfs btrfs dmsetup modinfo mount umount stat fallocate";
 
-/// Kmod is one program with many names.
 const KMOD_NAMES: &[&str] = &["modprobe", "insmod", "rmmod", "lsmod", "depmod"];
 
-/// Folders that are there, empty or not.
 const FOLDERS: &[&str] = &[
     "bin", "sbin", "usr/lib", "lib64", "dev", "proc", "sys", "tmp", "run", "mnt", "etc",
 ];
@@ -46,14 +44,12 @@ const LINKS: &[(&str, &str)] = &[
 
 #[derive(Clone)]
 pub struct Addition {
-    /// Where the guest finds it.
     pub name: String,
     pub bytes: Vec<u8>,
     pub executable: bool,
 }
 
 impl Addition {
-    /// Text that the guest reads or runs.
     pub fn text(name: &str, text: impl Into<String>, executable: bool) -> Addition {
         Addition {
             name: name.to_owned(),
@@ -62,7 +58,6 @@ impl Addition {
         }
     }
 
-    /// A module of the kernel, under its file's name.
     pub fn module(path: &Path) -> Result<Addition> {
         let name = path.file_name().unwrap_or_default();
         Addition::file(&name.to_string_lossy(), path)
@@ -248,15 +243,10 @@ pub fn foreign_root(log: &Log, arch: Arch) -> Result<PathBuf> {
         debian::fetch(log, &fetched, arch, FOREIGN_PACKAGES)?;
         fs::create_dir_all(unfinished)?;
         apt::unpack_all(log, &fetched.join("var/cache/apt/archives"), unfinished)?;
-        log.must(&mut keep_links_inside(unfinished))?;
+        let mut keep_inside = Command::new("sh");
+        log.must(keep_inside.args(["-c", KEEP_LINKS_INSIDE]).arg(unfinished))?;
         workspace::remove(&fetched)
     })
-}
-
-fn keep_links_inside(root: &Path) -> Command {
-    let mut command = Command::new("sh");
-    command.args(["-c", KEEP_LINKS_INSIDE]).arg(root);
-    command
 }
 
 fn find_foreign(root: &Path, name: &str) -> Option<PathBuf> {
@@ -318,41 +308,4 @@ fn foreign_library(root: &Path, name: &str) -> Option<(String, PathBuf)> {
         let place = path.strip_prefix(root).ok()?.display().to_string();
         Some((format!("/{place}"), path))
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::symlink;
-
-    #[test]
-    fn what_belongs_into_a_linked_folder_goes_behind_the_link() {
-        assert_eq!(archive_name("/lib/x/libc.so.6"), "usr/lib/x/libc.so.6");
-        assert_eq!(archive_name("/lib64/ld.so"), "lib64/ld.so");
-        assert_eq!(archive_name("/guest/lib/a"), "guest/lib/a");
-        assert_eq!(archive_name("guest/a"), "guest/a");
-    }
-
-    #[test]
-    fn links_stay_inside() {
-        let root = workspace::work_folder("unit/foreign").unwrap();
-        workspace::empty_folder(&root).unwrap();
-        fs::create_dir_all(root.join("usr/sbin")).unwrap();
-        fs::write(root.join("usr/kmod"), "theirs").unwrap();
-        symlink("/usr/kmod", root.join("usr/sbin/modinfo")).unwrap();
-        symlink("/usr/sbin/modinfo", root.join("twice")).unwrap();
-        symlink("usr/kmod", root.join("beside")).unwrap();
-        output_of(&mut keep_links_inside(&root)).unwrap();
-        for name in ["usr/sbin/modinfo", "twice", "beside"] {
-            assert_eq!(fs::read_to_string(root.join(name)).unwrap(), "theirs");
-        }
-    }
-
-    #[test]
-    fn what_a_program_names_is_read() {
-        let text = "      [Requesting program interpreter: /lib/ld-linux-aarch64.so.1]\n\
-            0x0000000000000001 (NEEDED)             Shared library: [libc.so.6]\n\
-            0x000000000000000c (INIT)               0x2f98\n";
-        assert_eq!(named(text), ["/lib/ld-linux-aarch64.so.1", "libc.so.6"]);
-    }
 }

@@ -4,7 +4,6 @@
 //! probes find there decided for that kernel. What only a kernel's tree has is in
 //! `xtask/kernel-patch`; files of the tree are edited at lines that they must have.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -207,9 +206,12 @@ pub fn test(log: &Log, kernels: &KernelCache) -> Result<Tally> {
     let mut apply = Command::new("git");
     // Not a part of a repository that the sources may be in.
     apply.env("GIT_CEILING_DIRECTORIES", tree.parent().unwrap_or(tree));
-    let texts: Vec<String> = patches.iter().map(|it| read(it)).collect::<Result<_>>()?;
+    let texts: Vec<String> = patches
+        .iter()
+        .map(|it| workspace::read(it))
+        .collect::<Result<_>>()?;
     let all = patches[0].with_file_name("all");
-    put(&all, &texts.concat())?;
+    workspace::put(&all, texts.concat())?;
     apply.current_dir(tree).args(["apply", "--check"]).arg(&all);
     let mut tally = Tally::of_run(log, STEP, &mut apply, "does not apply, see above")?;
     let mut style = kernel_tests::style_check(&kernel)?;
@@ -231,7 +233,7 @@ fn write(series: &str, tree: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
     workspace::empty_folder(folder)?;
     let work = folder.join("work");
     for (file, ..) in PARTS.iter().flat_map(|part| part.edits) {
-        put(&work.join(file), &read(&tree.join(file))?)?;
+        workspace::put(&work.join(file), &workspace::read(&tree.join(file))?)?;
     }
     let git = |arguments: &[&str]| {
         let mut git = Command::new("git");
@@ -269,23 +271,27 @@ fn apply(part: &Part, series: &str, work: &Path) -> Result<()> {
     for (from, to) in part.copies {
         let source = workspace::root().join(from);
         if source.is_file() {
-            put(&work.join(to), &in_tree(&read(&source)?, to, series))?;
+            workspace::put(
+                &work.join(to),
+                in_tree(&workspace::read(&source)?, to, series),
+            )?;
             continue;
         }
         for file in workspace::all_files(&source)? {
             let to = Path::new(to).join(file.strip_prefix(&source)?);
             // The store's own codec list has no place in a kernel.
             if !to.ends_with("codec.h") {
-                let text = in_tree(&read(&file)?, &to.to_string_lossy(), series);
-                put(&work.join(&to), &text)?;
+                let text = in_tree(&workspace::read(&file)?, &to.to_string_lossy(), series);
+                workspace::put(&work.join(&to), &text)?;
             }
         }
     }
     for (file, line, new) in part.edits {
         let path = work.join(file);
-        put(
+        workspace::put(
             &path,
-            &edited(&read(&path)?, line, new).with_context(|| format!("{file} of this tree"))?,
+            &edited(&workspace::read(&path)?, line, new)
+                .with_context(|| format!("{file} of this tree"))?,
         )?;
     }
     Ok(())
@@ -359,7 +365,6 @@ fn shaped(text: &str, series: &str) -> String {
         .fold(text, contexts)
 }
 
-/// With the symbol exported behind its function.
 fn exported(text: &str, name: &str) -> String {
     let end = text
         .find(&format!("{name}("))
@@ -405,9 +410,8 @@ fn restructured(page: &str) -> String {
     text.trim_end().to_owned() + "\n"
 }
 
-/// Which kernel's sources these are.
 fn series_of(tree: &Path) -> Result<String> {
-    let makefile = read(&tree.join("Makefile"))?;
+    let makefile = workspace::read(&tree.join("Makefile"))?;
     let value = |name: &str| {
         let line = makefile.lines().find_map(|line| line.strip_prefix(name));
         line.with_context(|| format!("{} is no kernel's", tree.display()))
@@ -419,54 +423,23 @@ fn series_of(tree: &Path) -> Result<String> {
     ))
 }
 
-fn read(path: &Path) -> Result<String> {
-    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
-}
-
-fn put(path: &Path, text: &str) -> Result<()> {
-    fs::create_dir_all(path.parent().unwrap_or(path))?;
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_line_that_is_missing_is_named() {
-        assert_eq!(
-            edited("a\nb\nb\n", "b", "%\nnew").unwrap(),
-            "a\nb\nnew\nb\n"
-        );
-        let error = edited("a\nb\n", "\tc", "%").unwrap_err();
-        assert_eq!(error.to_string(), "has no line 'c', where zword's would go");
-    }
 
     #[test]
     fn nothing_of_the_store_is_left_in_a_kernel() {
         let work = workspace::work_folder("unit/kernel-patch").unwrap();
         for part in PARTS {
             workspace::empty_folder(&work).unwrap();
-            apply(
-                &Part {
-                    edits: &[],
-                    ..*part
-                },
-                "6.12",
-                &work,
-            )
-            .unwrap();
+            let part = Part {
+                edits: &[],
+                ..*part
+            };
+            apply(&part, "6.12", &work).unwrap();
             for file in workspace::all_files(&work).unwrap() {
-                let text = read(&file).unwrap();
-                for word in [
-                    "zm_",
-                    "ZM_",
-                    "zmeld",
-                    "../",
-                    "ZWORD_AT_LOAD",
-                    "_ARGUMENTS",
-                    "CONTEXTS_BY",
-                ] {
+                let text = workspace::read(&file).unwrap();
+                for word in "zm_ ZM_ zmeld ../ ZWORD_AT_LOAD _ARGUMENTS CONTEXTS_BY".split(' ') {
                     assert!(!text.contains(word), "{word} in {}", file.display());
                 }
             }

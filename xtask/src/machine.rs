@@ -17,23 +17,19 @@ use crate::process::{output_of, tail, was_interrupted, Log};
 use crate::splats;
 use crate::tools;
 
-/// How often a guest may die while it boots.
 const BOOTS_MAX: usize = 3;
 
-/// The lines of the kernel's messages that are shown when a guest dies.
 const TAIL_LINES: usize = 40;
 
 pub struct BootOptions {
     /// The script, or none for a shell in front of the user.
     pub script: Option<Addition>,
     pub arguments: Vec<String>,
-    pub variables: Vec<(String, String)>,
+    pub variables: Vec<(&'static str, String)>,
     /// Our module, where there is one to load, under its file's name.
     pub module: Option<Addition>,
-    /// Whether the guest's first program loads it.
     pub load: bool,
     pub files: Vec<Addition>,
-    /// Programs of this machine besides the usual ones.
     pub programs: Vec<String>,
     pub memory: u64,
     pub processors: u32,
@@ -76,7 +72,6 @@ impl Default for BootOptions {
 }
 
 pub struct GuestOutcome {
-    /// Whether the script began.
     begun: bool,
     /// The script's exit code; none where the guest died before.
     pub code: Option<i32>,
@@ -118,6 +113,18 @@ pub fn run(kernel: &Kernel, boot: &BootOptions, sink: &mut dyn Write) -> Result<
         outcome.complaints = splats::new_ones(outcome.complaints, &alone);
     }
     Ok(outcome)
+}
+
+/// The same with all that it says in the log; what the script said.
+pub fn logged(log: &Log, kernel: &Kernel, boot: &BootOptions) -> Result<(String, GuestOutcome)> {
+    let mut output = Vec::new();
+    let ended = run(kernel, boot, &mut output);
+    let output = String::from_utf8_lossy(&output).into_owned();
+    log.note(&output)?;
+    let outcome = ended?;
+    let messages = &outcome.messages;
+    log.note(&format!("---- the kernel's messages ----\n{messages}"))?;
+    Ok((output, outcome))
 }
 
 /// What this kernel says when it boots and nothing of ours is in it.
@@ -253,7 +260,6 @@ fn additions(kernel: &Kernel, boot: &BootOptions, token: &str) -> Result<Vec<Add
     Ok(all)
 }
 
-/// Whether this user may put a program before all others.
 pub fn can_be_urgent() -> bool {
     output_of(Command::new("chrt").args(["--fifo", "1", "true"])).is_ok()
 }
@@ -404,31 +410,5 @@ impl<'a> ScriptOutput<'a> {
         }
         self.failed?;
         Ok((self.begun, self.code))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn cut(text: &str) -> (String, Option<i32>) {
-        let mut sink = Vec::new();
-        let mut cut = ScriptOutput::new("T", &mut sink);
-        // In pieces, as they come.
-        for piece in text.as_bytes().chunks(3) {
-            cut.take(piece);
-        }
-        let (_, code) = cut.end().unwrap();
-        (String::from_utf8(sink).unwrap(), code)
-    }
-
-    #[test]
-    fn the_scripts_output_is_cut_out() {
-        let (text, code) = cut("firmware\nT begin\none\ntwo\n\nT exit 3\nmore\n");
-        assert_eq!((text.as_str(), code), ("one\ntwo\n", Some(3)));
-        let (text, code) = cut("T begin\nno end of line\nT exit 0\n");
-        assert_eq!((text.as_str(), code), ("no end of line", Some(0)));
-        let (text, code) = cut("T begin\none\ndied he");
-        assert_eq!((text.as_str(), code), ("one\ndied he\n", None));
     }
 }

@@ -13,7 +13,6 @@ mod bench_runs;
 mod c_build;
 mod c_tests;
 mod clean_root;
-mod coverage;
 mod debian;
 mod dist;
 mod freestanding;
@@ -30,7 +29,6 @@ mod package_tests;
 mod pages;
 mod process;
 mod processors;
-mod progress;
 mod proofs;
 mod python;
 mod rust_tests;
@@ -64,7 +62,6 @@ struct Arguments {
     task: Task,
 }
 
-/// All tasks, in the order in which the help shows them.
 #[derive(Subcommand)]
 enum Task {
     Test(test::Options),

@@ -18,7 +18,6 @@ pub struct Module {
     pub name: &'static str,
     /// The folders of `store` that it is built from.
     pub sources: &'static [&'static str],
-    /// Where its Kbuild is in them.
     pub folder: &'static str,
     /// What a kernel has, found when it is built for it.
     pub features: &'static str,
@@ -58,7 +57,6 @@ pub enum Flavour {
     /// The same with fingerprints of one bit: many pages share one, and are no
     /// twins.
     NarrowFingerprints,
-    /// zword.ko, as users build it.
     Codec,
 }
 
@@ -253,24 +251,5 @@ mod tests {
             warnings(text),
             ["/x/store/core/page.c:3:5: warning: unused variable"]
         );
-    }
-
-    #[test]
-    fn a_copy_follows_its_source() {
-        let folder = workspace::work_folder("unit/mirror").unwrap();
-        let (from, to) = (folder.join("from"), folder.join("to"));
-        for folder in [&from, &to, &from.join("sub")] {
-            workspace::empty_folder(folder).unwrap();
-        }
-        fs::write(from.join("a.c"), "1").unwrap();
-        fs::write(from.join("sub/b.h"), "2").unwrap();
-        fs::write(from.join("a.o"), "product").unwrap();
-        mirror(&from, &to).unwrap();
-        assert!(to.join("a.c").exists() && to.join("sub/b.h").exists());
-        assert!(!to.join("a.o").exists());
-        fs::write(to.join("a.o"), "kept").unwrap();
-        fs::remove_file(from.join("a.c")).unwrap();
-        mirror(&from, &to).unwrap();
-        assert!(!to.join("a.c").exists() && to.join("a.o").exists());
     }
 }

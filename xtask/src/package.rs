@@ -21,7 +21,6 @@ pub struct Options {
 }
 
 impl Module {
-    /// A file of `packaging`, for this module.
     pub fn fill(&self, text: &str, version: &str) -> String {
         text.replace("@MODULE@", self.name)
             .replace("@FOLDER@", self.folder)
@@ -39,7 +38,7 @@ impl Module {
             module_build::mirror(&root.join("store").join(part), &folder.join(part))?;
         }
         fs::copy(root.join("LICENSE"), folder.join("LICENSE"))?;
-        let conf = fs::read_to_string(root.join("packaging/dkms/dkms.conf"))?;
+        let conf = workspace::read(&root.join("packaging/dkms/dkms.conf"))?;
         fs::write(folder.join("dkms.conf"), self.fill(&conf, version))?;
         Ok(folder)
     }
@@ -55,9 +54,7 @@ pub fn run(_: &Options) -> Result<ExitCode> {
 }
 
 pub fn module_version() -> Result<String> {
-    let source = workspace::root().join("store/kmod/control.c");
-    let text = fs::read_to_string(&source)
-        .with_context(|| format!("cannot read {}", workspace::shown(&source)))?;
+    let text = workspace::read(&workspace::root().join("store/kmod/control.c"))?;
     let line = text
         .lines()
         .find_map(|line| line.strip_prefix("#define ZMELD_VERSION"));

@@ -8,7 +8,6 @@ use std::process::Command;
 use anyhow::{bail, Context, Result};
 
 use crate::apt;
-use crate::clean_root;
 use crate::debian;
 use crate::dist::{self, Release};
 use crate::kernels::Arch;
@@ -21,7 +20,8 @@ use crate::workspace;
 pub const LIFE: &str = "packages-life";
 pub const TWICE: &str = "packages-twice";
 
-/// What zmeld-dkms needs there.
+const NEXT: &str = "99.0.0";
+
 const PACKAGES: &str = "dkms,linux-headers-amd64,kmod,mount,procps";
 
 /// What a .rpm needs there: no Fedora can be had.
@@ -34,12 +34,10 @@ fn release() -> Result<Release> {
 }
 
 /// The program's package and the same as a later version, for guests of that processor.
-pub fn for_guests(log: &Log, arch: Arch) -> Result<[PathBuf; 2]> {
+pub fn for_guests(log: &Log, arch: Arch) -> Result<Vec<PathBuf>> {
     let release = release()?;
-    let now = dist::make_program_deb(log, &release, arch)?;
     let folder = release.folder.join("next");
-    let next = dist::make_program_deb_of(log, &release, arch, "99.0.0", &folder)?;
-    Ok([now, next])
+    dist::program_debs(log, &release, arch, Some((NEXT, &folder)))
 }
 
 /// The kernels of a machine that has both packages: the one that it has when they are
@@ -53,7 +51,6 @@ pub enum Sources {
     Broken,
 }
 
-/// With two kernels' headers and a compiler.
 const DKMS_IMAGE_MIB: u64 = 4096;
 
 /// A Debian that systemd starts, where both packages were installed under the first of
@@ -64,10 +61,8 @@ pub fn image_with_dkms(log: &Log, releases: &[String; 2], sources: Sources) -> R
     let [now, next] = releases;
     let base = dkms_base(log, now, next)?;
     let release = release()?;
-    let packages = [
-        dist::make_program_deb(log, &release, Arch::Amd64)?,
-        dist::make_module_deb(log, &release)?,
-    ];
+    let mut packages = dist::program_debs(log, &release, Arch::Amd64, None)?;
+    packages.push(dist::module_deb(log, &release)?);
     let folder = workspace::work_folder("packages")?;
     let (name, broken) = match sources {
         Sources::Sound => ("dkms", ""),
@@ -154,15 +149,10 @@ fn names_no_place(made: &[PathBuf]) -> Result<Tally> {
             .windows(text.len())
             .any(|part| part == text.as_bytes())
     };
-    let root = workspace::root().display().to_string();
-    // A registry's folder is its name with a hash behind it.
-    let registries = fs::read_dir(clean_root::cargo_home()?.join("registry/src"))?;
-    let mut names = vec![root, "registry/src".to_owned()];
-    for folder in registries {
-        let folder = folder?.file_name().to_string_lossy().into_owned();
-        let name = folder.rsplit_once('-').map(|(name, _)| name.to_owned());
-        names.push(name.unwrap_or(folder));
-    }
+    let names = [
+        workspace::root().display().to_string(),
+        "registry/src".to_owned(),
+    ];
     let named = names.iter().find(|name| has(name));
     Ok(Tally::of(
         TWICE,
@@ -178,7 +168,7 @@ pub fn life(log: &Log) -> Result<Tally> {
     }
     let release = release()?;
     dist::make(log, &release)?;
-    dist::make_next(log, &release, "99.0.0", &release.folder.join("next"))?;
+    dist::make_next(log, &release, NEXT, &release.folder.join("next"))?;
     let mut tally = Tally::default();
     for (name, packages, parts) in [
         ("dkms", PACKAGES, &["program deb", "module"][..]),

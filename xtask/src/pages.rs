@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, ensure, Context, Result};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
-use serde::Deserialize;
 use zmeld_linux::Host;
 
 use crate::process::{run_in_front, was_interrupted};
@@ -25,7 +24,7 @@ use crate::workspace;
 
 /// Run programs under memory pressure and keep pages of each that were swapped out
 ///
-/// The programs of xtask/pages/programs.toml, one at a time; the pages go to target/pages.
+/// The programs of xtask/pages/programs.txt, one at a time; the pages go to target/pages.
 /// It takes root, a machine with zram and a memory control group, and about 20 minutes.
 /// Those that are kept are not run again.
 #[derive(clap::Args)]
@@ -50,7 +49,7 @@ pub struct Train {
 
 pub fn train(_: &Train) -> Result<ExitCode> {
     let programs = programs()?;
-    let train = programs.iter().filter(|program| program.set == Set::Train);
+    let train = programs.iter().filter(|program| program.trains);
     let files: Vec<PathBuf> = train.map(kept_file_of).collect::<Result<_>>()?;
     let mut command = cargo(&["run", "--quiet", "--release", "--package", "zmeld-store"]);
     command.args(["--example", "train_zword", "--"]);
@@ -60,7 +59,6 @@ pub fn train(_: &Train) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What to say where there are none to measure with.
 pub const NONE: &str = "there are no pages to measure with: cargo xtask pages keeps some";
 
 pub const PAGE: usize = 4096;
@@ -71,38 +69,36 @@ const ENOUGH_BYTES: u64 = 200 << 20;
 const DEVICE_BYTES: u64 = 2 << 30;
 /// After so many seconds without more swapped out, a program is done with.
 const STILL_S: u32 = 8;
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Set {
-    /// Tables are made of its pages.
-    Train,
-    /// Tables never see it.
-    Test,
-}
+/// After so many seconds, in any case.
+const LIMIT_S: u64 = 60;
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Program {
-    /// What its pages are called.
     pub name: String,
-    pub set: Set,
-    /// Browser, compiler and so on.
-    pub kind: String,
-    /// The packages that bring it.
-    pub packages: Vec<String>,
+    /// Tables are made of its pages; those of the others they never see.
+    pub trains: bool,
+    kind: String,
+    packages: Vec<String>,
     limit_mib: u64,
-    #[serde(default = "limit_default")]
-    seconds: u64,
     run: String,
 }
 
-fn limit_default() -> u64 {
-    60
-}
-
-#[derive(Deserialize)]
-struct List {
-    program: Vec<Program>,
+impl Program {
+    /// `NAME SET KIND limit=MIB packages=NAME,NAME`, and its script.
+    fn read(text: &str) -> Option<Program> {
+        let (head, run) = text.split_once('\n')?;
+        let [name, set, kind, limit, packages] = head.split(' ').collect::<Vec<_>>()[..] else {
+            return None;
+        };
+        let packages = packages.strip_prefix("packages=")?.split(',');
+        Some(Program {
+            name: name.to_owned(),
+            trains: ["test", "train"].iter().position(|known| *known == set)? == 1,
+            kind: kind.to_owned(),
+            packages: packages.map(str::to_owned).collect(),
+            limit_mib: limit.strip_prefix("limit=")?.parse().ok()?,
+            run: run.to_owned(),
+        })
+    }
 }
 
 fn list_folder() -> PathBuf {
@@ -117,7 +113,6 @@ pub fn file_of(program: &Program) -> PathBuf {
     folder().join(format!("{}.pages", program.name))
 }
 
-/// The same, where there are some.
 pub fn kept_file_of(program: &Program) -> Result<PathBuf> {
     let file = file_of(program);
     let shown = workspace::shown(&file);
@@ -128,20 +123,19 @@ pub fn kept_file_of(program: &Program) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// The stated programs, in the order of the list.
 pub fn programs() -> Result<Vec<Program>> {
-    let path = list_folder().join("programs.toml");
-    let text =
-        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let list: List = toml::from_str(&text).with_context(|| path.display().to_string())?;
-    Ok(list.program)
+    let path = list_folder().join("programs.txt");
+    let text = workspace::read(&path)?;
+    let listed = text.split("\n#: ").skip(1);
+    let unclear = |text: &str| format!("{}: unclear: {text}", workspace::shown(&path));
+    listed
+        .map(|text| Program::read(text).with_context(|| unclear(text)))
+        .collect()
 }
 
 /// Pages of programs that tables never saw: of each as many, in turn one of each.
 pub struct HeldOut {
-    /// One behind the other.
     pub bytes: Vec<u8>,
-    /// What they are, in words.
     pub about: String,
 }
 
@@ -150,7 +144,7 @@ pub fn held_out(wanted: usize) -> Result<Option<HeldOut>> {
     let mut files = Vec::new();
     for program in programs()? {
         let file = file_of(&program);
-        if program.set == Set::Test && file.exists() {
+        if !program.trains && file.exists() {
             files.push(fs::read(&file).with_context(|| workspace::shown(&file))?);
         }
     }
@@ -185,7 +179,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let names = &options.names;
     let is_known = |name: &&String| all.iter().any(|program| program.name == **name);
     if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
-        bail!("there is no program {unknown:?} in xtask/pages/programs.toml");
+        bail!("there is no program {unknown:?} in xtask/pages/programs.txt");
     }
     tools::need_root("swap devices and control groups")?;
     let is_zram = Path::new("/sys/class/zram-control/hot_add").exists();
@@ -222,7 +216,6 @@ fn install_packages(programs: &[&Program]) -> Result<()> {
     Ok(())
 }
 
-/// What is swapped out to it.
 fn used_bytes(swap: &Swap) -> Result<u64> {
     let area = Host::here().swap_on(swap.path())?;
     Ok(area.context("the swap device is gone")?.used_bytes)
@@ -261,8 +254,7 @@ impl Group {
         fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
         let limit = path.join(limit);
         let group = Group { path };
-        fs::write(&limit, (limit_mib << 20).to_string())
-            .with_context(|| format!("cannot write {}", limit.display()))?;
+        workspace::put(&limit, (limit_mib << 20).to_string())?;
         Ok(group)
     }
 
@@ -312,7 +304,7 @@ fn collect(program: &Program) -> Result<usize> {
         .stderr(log)
         .process_group(0)
         .spawn()?;
-    wait_for_swap(program, &swap, &group)?;
+    wait_for_swap(&swap, &group)?;
     group.signal(Signal::SIGSTOP);
     sleep(Duration::from_millis(200));
     let pages = drawn(pages_of(&swap)?, &program.name);
@@ -329,8 +321,8 @@ fn collect(program: &Program) -> Result<usize> {
     Ok(pages.len())
 }
 
-fn wait_for_swap(program: &Program, swap: &Swap, group: &Group) -> Result<()> {
-    let end = Instant::now() + Duration::from_secs(program.seconds);
+fn wait_for_swap(swap: &Swap, group: &Group) -> Result<()> {
+    let end = Instant::now() + Duration::from_secs(LIMIT_S);
     let (mut before, mut still) = (0, 0);
     while Instant::now() < end && still < STILL_S {
         sleep(Duration::from_secs(1));
@@ -359,48 +351,4 @@ fn drawn(mut pages: Vec<Vec<u8>>, name: &str) -> Vec<Vec<u8>> {
     }
     pages.truncate(KEPT_PAGES);
     pages
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn held_out_pages_are_of_all_programs_and_from_all_over_them() {
-        let page = |value: u8| vec![value; PAGE];
-        let files = [
-            [page(1), page(2), page(3), page(4)].concat(),
-            [page(11), page(12)].concat(),
-        ];
-        let of = |wanted: usize| -> Vec<u8> {
-            let bytes = in_turn(&files, wanted);
-            bytes.chunks(PAGE).map(|page| page[0]).collect()
-        };
-        assert_eq!(of(100), [1, 11, 3, 12]);
-        assert_eq!(of(3), [1, 11]);
-        assert_eq!(in_turn(&[], 8), Vec::<u8>::new());
-    }
-
-    #[test]
-    fn the_list_is_long_and_no_program_is_in_both_sets() {
-        let all = programs().unwrap();
-        assert!(all.len() >= 20);
-        for (k, program) in all.iter().enumerate() {
-            let twice = all[..k].iter().any(|other| other.name == program.name);
-            assert!(!twice, "{} is there twice", program.name);
-            assert!(!program.packages.is_empty() && !program.kind.is_empty());
-        }
-        for set in [Set::Train, Set::Test] {
-            assert!(all.iter().filter(|program| program.set == set).count() >= 10);
-        }
-    }
-
-    #[test]
-    fn the_same_name_draws_the_same_pages() {
-        let pages: Vec<Vec<u8>> = (0..5000u32).map(|k| k.to_le_bytes().to_vec()).collect();
-        let first = drawn(pages.clone(), "a");
-        assert_eq!(first.len(), KEPT_PAGES);
-        assert_eq!(first, drawn(pages.clone(), "a"));
-        assert_ne!(first, drawn(pages, "b"));
-    }
 }

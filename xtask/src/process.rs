@@ -21,10 +21,8 @@ use zmeld_linux::shell::word;
 
 use crate::workspace::{shown, work_folder};
 
-/// So long a program may take where nobody says otherwise.
 const LIMIT: Duration = Duration::from_secs(2 * 3600);
 
-/// Why something cannot be had or run here.
 #[derive(Debug)]
 pub struct Unavailable(pub String);
 
@@ -79,7 +77,6 @@ impl FinishedProgram {
         self.status.success()
     }
 
-    /// What it wrote, where it succeeded.
     pub fn or_fail(self, command: &Command, log: &Log) -> Result<String> {
         if self.succeeded() {
             return Ok(self.text);
@@ -91,7 +88,6 @@ impl FinishedProgram {
 }
 
 impl Log {
-    /// A new, empty log of that name.
     pub fn named(name: &str) -> Result<Log> {
         Log::create(&work_folder("logs")?.join(format!("{name}.log")))
     }
@@ -131,7 +127,6 @@ impl Log {
         self.run_for(command, LIMIT)
     }
 
-    /// The same, and kills it after `limit`.
     pub fn run_for(&self, command: &mut Command, limit: Duration) -> Result<FinishedProgram> {
         self.watched(command, limit, &mut |_| {})
     }
@@ -139,17 +134,6 @@ impl Log {
     /// Runs a program that must succeed; what it wrote.
     pub fn must(&self, command: &mut Command) -> Result<String> {
         self.run(command)?.or_fail(command, self)
-    }
-
-    /// The same, and says again and again what the program wrote meanwhile.
-    pub fn must_watched(
-        &self,
-        command: &mut Command,
-        watch: &mut dyn FnMut(&str),
-    ) -> Result<String> {
-        let mut watch = |bytes: &[u8]| watch(&String::from_utf8_lossy(bytes));
-        self.watched(command, LIMIT, &mut watch)?
-            .or_fail(command, self)
     }
 
     /// Runs a program to its end, or kills it after `limit`, and hands on what it writes.
@@ -193,7 +177,6 @@ fn started(command: &mut Command) -> Result<Child> {
     child.with_context(|| format!("cannot start {program}"))
 }
 
-/// The last so many lines.
 pub fn tail(text: &str, count: usize) -> String {
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(count)..].join("\n")
@@ -281,13 +264,6 @@ pub fn command_line(command: &Command) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_command_can_be_pasted_into_a_shell() {
-        let mut command = Command::new("cc");
-        command.env("A", "b c").args(["-o", "it's", "-DX=1", ""]);
-        assert_eq!(command_line(&command), r"A='b c' cc -o 'it'\''s' -DX=1 ''");
-    }
 
     #[test]
     fn what_takes_too_long_is_ended_with_what_it_started() {

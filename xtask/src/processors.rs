@@ -14,10 +14,8 @@ use crate::tools;
 use crate::workspace;
 
 pub const STEP: &str = "processors";
-/// The whole store on those of 32 bits.
 pub const NARROW: &str = "store-32-bits";
 
-/// For our own sources.
 const STRICT: &[&str] = &["-Wall", "-Wextra", "-Werror"];
 
 /// A kind of processor: its name in tables, what compiles programs for it, what runs them.
@@ -55,7 +53,6 @@ pub const ARM64: &Processor = &ALL[3];
 pub const X86_64: &Processor = &ALL[5];
 
 impl Processor {
-    /// Programs for it can be compiled and run here.
     pub fn need(&self) -> Result<()> {
         tools::need(&[self.compiler, self.emulator])
     }

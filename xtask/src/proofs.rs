@@ -7,7 +7,7 @@
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -119,45 +119,33 @@ pub fn test(log: &Log, scope: TestScope) -> Result<Tally> {
         TestScope::Long => LIMIT_LONG,
         _ => LIMIT,
     };
-    let proofs = proofs()?;
-    let next = AtomicUsize::new(0);
+    let waiting = Mutex::new(proofs()?);
     // One at a time for each processor, with a log of its own until it has ended.
-    let worker = |number: usize| -> Result<Vec<(usize, Tally)>> {
+    let worker = |number: usize| -> Result<Tally> {
         let own = Log::create(&log.path().with_extension(format!("{number}.log")))?;
-        let mut made = Vec::new();
+        let mut tally = Tally::default();
         loop {
-            let at = next.fetch_add(1, Ordering::SeqCst);
-            let Some(proof) = proofs.get(at) else {
-                return Ok(made);
+            let next = waiting.lock().map(|mut proofs| proofs.pop());
+            let Ok(Some(proof)) = next else {
+                return Ok(tally);
             };
             let begin = Instant::now();
             let ran = own.run_for(&mut proof.command(&root, scope), limit)?;
             let name = format!("{}: {}", workspace::stem(&proof.file), proof.name);
-            log.note(&format!(
-                "{}{name}: {} s",
-                ran.text,
-                begin.elapsed().as_secs()
-            ))?;
-            let tally = Tally::of(STEP, ran.succeeded(), format!("{name}: {}", ran.status));
-            made.push((at, tally));
+            let seconds = begin.elapsed().as_secs();
+            log.note(&format!("{}{name}: {seconds} s", ran.text))?;
+            let why = format!("{name}: {}", ran.status);
+            tally.add(Tally::of(STEP, ran.succeeded(), why));
         }
     };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut made = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..processors)
-            .map(|number| scope.spawn(move || worker(number)))
-            .collect();
-        let mut made = Vec::new();
-        for worker in workers {
-            let found = worker.join().unwrap_or_else(|panic| resume_unwind(panic));
-            made.extend(found?);
+    std::thread::scope(|scope| {
+        let start = |number| scope.spawn(move || worker(number));
+        let workers: Vec<_> = (0..processors).map(start).collect();
+        let mut tally = Tally::default();
+        for ended in workers.into_iter().map(|worker| worker.join()) {
+            tally.add(ended.unwrap_or_else(|panic| resume_unwind(panic))?);
         }
-        Ok::<_, anyhow::Error>(made)
-    })?;
-    made.sort_by_key(|(at, _)| *at);
-    let mut tally = Tally::default();
-    for (_, found) in made {
-        tally.add(found);
-    }
-    Ok(tally)
+        Ok(tally)
+    })
 }

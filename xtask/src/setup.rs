@@ -89,6 +89,7 @@ const NEEDS: &[Need] = &[
     need("cargo fmt", "rustfmt", "says how code is formatted", &["format"]),
     need("cargo clippy", "rust-clippy", "lints", &["clippy"]),
     need("cc", "build-essential", "compiles the store", C_COMPILER),
+    need("make", "make", "compiles the store", C_COMPILER),
     need("ld", "binutils", "links the core alone", &["freestanding"]),
     need("setarch", "util-linux", "starts what the thread sanitizer watches", C),
     need("patch", "patch", "puts faults into the store", &["seeded"]),
@@ -184,37 +185,40 @@ impl Need {
         })
     }
 
-    fn remedy(&self) -> Remedy {
-        let package = Remedy::Package(self.package.to_owned());
+    /// What would bring it: of which kind, and its name.
+    fn remedy(&self) -> (&'static str, String) {
         match self.what {
             LIBFUZZER => match tools::clang_major() {
-                Some(major) => Remedy::Package(format!("{}-{major}-dev", self.package)),
-                None => Remedy::With("clang"),
+                Some(major) => (PACKAGE, format!("{}-{major}-dev", self.package)),
+                None => (WITH, "clang".to_owned()),
             },
             what if what.starts_with("cargo ") => match tools::on_path("cargo") {
                 _ if tools::is_on_path("rustup") => {
-                    Remedy::Component(self.package.trim_start_matches("rust-").to_owned())
+                    let name = self.package.trim_start_matches("rust-");
+                    (COMPONENT, name.to_owned())
                 }
                 // Of the suite's own Rust, and of no other.
-                Some(cargo) if cargo.starts_with("/usr/bin") => package,
-                _ => Remedy::With("the Rust toolchain"),
+                Some(cargo) if cargo.starts_with("/usr/bin") => (PACKAGE, self.package.to_owned()),
+                _ => (WITH, "the Rust toolchain".to_owned()),
             },
-            _ => package,
+            _ => (PACKAGE, self.package.to_owned()),
         }
     }
 }
 
-/// What would bring something that is not here.
-#[derive(Clone, Debug, PartialEq)]
-enum Remedy {
-    Package(String),
-    Component(String),
-    /// Nothing does by itself: what it belongs to.
-    With(&'static str),
-}
+const PACKAGE: &str = "package";
+const COMPONENT: &str = "Rust component";
+/// Nothing brings it by itself.
+const WITH: &str = "with";
 
 /// What is not here, and what would bring it.
-type Missing = Vec<(&'static Need, Remedy)>;
+type Missing = Vec<(&'static Need, (&'static str, String))>;
+
+/// The names of one kind of remedy.
+fn remedies<'a>(missing: &'a Missing, kind: &str) -> BTreeSet<&'a str> {
+    let of_kind = missing.iter().filter(|(_, remedy)| remedy.0 == kind);
+    of_kind.map(|(_, remedy)| remedy.1.as_str()).collect()
+}
 
 /// Looks for what these steps need, installs what is missing where that is
 /// possible, and says what it does; why the run will not be a full one, where something is
@@ -264,27 +268,10 @@ fn find_missing(log: &Log, steps: &[String], scope: TestScope) -> Result<Missing
 }
 
 fn print_missing(missing: &Missing) {
-    for (need, remedy) in missing {
-        let from = match remedy {
-            Remedy::Package(name) => format!("package {name}"),
-            Remedy::Component(name) => format!("Rust component {name}"),
-            Remedy::With(name) => format!("with {name}"),
-        };
+    for (need, (kind, name)) in missing {
+        let from = format!("{kind} {name}");
         println!("  {:<26} {from:<36} {}", need.what, need.why);
     }
-}
-
-/// The packages and the components that are missing.
-fn remedies(missing: &Missing) -> [BTreeSet<&str>; 2] {
-    let mut all = [BTreeSet::new(), BTreeSet::new()];
-    for (_, remedy) in missing {
-        match remedy {
-            Remedy::Package(name) => all[0].insert(name.as_str()),
-            Remedy::Component(name) => all[1].insert(name.as_str()),
-            Remedy::With(_) => false,
-        };
-    }
-    all
 }
 
 const INSTALL: &[&str] = &["install", "--no-install-recommends"];
@@ -293,7 +280,8 @@ const INSTALL: &[&str] = &["install", "--no-install-recommends"];
 fn describe(missing: &Missing, root: bool, apt: bool) -> Option<String> {
     let names: Vec<&str> = missing.iter().map(|(need, _)| need.what).collect();
     let words = |set: &BTreeSet<&str>| set.iter().copied().collect::<Vec<_>>().join(" ");
-    let [packages, components] = remedies(missing);
+    let packages = remedies(missing, PACKAGE);
+    let components = remedies(missing, COMPONENT);
     let mut commands = Vec::new();
     if !packages.is_empty() && apt {
         let sudo = if root { "" } else { "sudo " };
@@ -318,7 +306,8 @@ fn apt_get(log: &Log, arguments: &[&str]) -> Result<bool> {
 
 /// Installs what can be had: together, or where that fails one by one.
 fn install_missing(log: &Log, missing: &Missing) -> Result<()> {
-    let [mut packages, components] = remedies(missing);
+    let mut packages = remedies(missing, PACKAGE);
+    let components = remedies(missing, COMPONENT);
     packages.retain(|it| output_of(Command::new("apt-cache").args(["show", it])).is_ok());
     let known: Vec<&str> = packages.into_iter().collect();
     if !known.is_empty() {
@@ -342,47 +331,15 @@ fn install_missing(log: &Log, missing: &Missing) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn needed(step: &str, scope: TestScope) -> Vec<&'static str> {
-        let steps = [step.to_owned()];
-        let needs = NEEDS.iter().filter(|need| need.is_for(&steps, scope));
-        needs.map(|need| need.what).collect()
-    }
-
-    #[test]
-    fn only_what_the_chosen_steps_need_is_looked_for() {
-        assert_eq!(needed("format", TestScope::Default), ["cargo fmt"]);
-        assert!(needed("core-sources", TestScope::Default).is_empty());
-        let tests = needed("cargo-test", TestScope::Default);
-        assert!(tests.contains(&"python3") && !tests.contains(&"flex"));
-        assert!(needed("cargo-test", TestScope::Quick).is_empty());
-        assert!(needed("kernel-um", TestScope::Default).contains(&"flex"));
-        assert!(needed("guest-6.1-swap", TestScope::Default).contains(&"qemu-system-x86_64"));
-        assert!(needed("fuzz_codec", TestScope::Quick).contains(&"clang"));
-    }
-
     #[test]
     fn one_line_brings_all_that_is_missing() {
         let of = |what: &str| NEEDS.iter().find(|need| need.what == what).unwrap();
-        let package = |what| (of(what), Remedy::Package(of(what).package.into()));
-        let missing = vec![
-            package("flex"),
-            (of("cargo fmt"), Remedy::Component("rustfmt".into())),
-            package("zramctl"),
-            package("setpriv"),
-            (of(LIBFUZZER), Remedy::With("clang")),
-        ];
-        let line = "apt-get install --no-install-recommends flex util-linux \
-                    && rustup component add rustfmt";
+        let package = |what| (of(what), (PACKAGE, of(what).package.to_owned()));
+        let component = (of("cargo fmt"), (COMPONENT, "rustfmt".to_owned()));
+        let missing = vec![package("zramctl"), package("setpriv"), component];
         let said = describe(&missing, false, true).unwrap();
-        assert!(
-            said.contains("flex") && said.ends_with(&format!("\n  sudo {line}")),
-            "{said}"
-        );
-        assert!(describe(&missing, true, true)
-            .unwrap()
-            .ends_with(&format!("  {line}")));
-        let elsewhere = describe(&missing, false, false).unwrap();
-        assert!(elsewhere.contains("install what Debian calls flex util-linux"));
-        assert_eq!(describe(&Vec::new(), true, true), None);
+        let line = "\n  sudo apt-get install --no-install-recommends util-linux \
+                    && rustup component add rustfmt";
+        assert!(said.ends_with(line), "{said}");
     }
 }

@@ -112,10 +112,7 @@ fn refusals(log: &Log, kernel: &Kernel, signed: &Path, unsigned: &Path) -> Resul
         ],
         ..BootOptions::default()
     };
-    let mut output = Vec::new();
-    let outcome = machine::run(kernel, &boot, &mut output)?;
-    log.note(&String::from_utf8_lossy(&output))?;
-    log.note(&outcome.messages)?;
+    let (_, outcome) = machine::logged(log, kernel, &boot)?;
     Ok(Tally::of(
         STEP,
         outcome.code == Some(0),

@@ -3,49 +3,20 @@
 use std::collections::BTreeSet;
 
 /// Words that begin a complaint of the kernel about itself.
+#[rustfmt::skip]
 const COMPLAINTS: &[&str] = &[
-    "BUG:",
-    "WARNING:",
-    "KASAN:",
-    "UBSAN:",
-    "ODEBUG:",
-    "Oops",
-    "Kernel panic",
-    "kernel BUG at",
-    "general protection fault",
-    "possible circular locking",
-    "possible recursive locking",
-    "possible irq lock inversion",
-    "inconsistent lock state",
-    "inconsistent {",
-    "bad unlock balance",
-    "held lock freed",
-    "lock held when returning to user space",
-    "suspicious RCU usage",
-    "trying to register non-static key",
-    "DEBUG_LOCKS_WARN_ON",
-    "blocked for more than",
-    "self-detected stall",
-    "detected stalls",
-    "soft lockup",
-    "hard LOCKUP",
-    "refcount_t:",
-    "list_add corruption",
-    "list_del corruption",
-    "unreferenced object",
-    "Bad page state",
-    "Bad rss-counter",
-    "Objects remaining in",
-    "scheduling while atomic",
-    "sleeping function called",
-    "stack-protector",
-    "Internal error",
-    "unable to handle",
-    "Segfault with no mm",
-    "Kernel mode fault",
+    "BUG:", "WARNING:", "KASAN:", "UBSAN:", "ODEBUG:", "Oops", "Kernel panic", "kernel BUG at",
+    "general protection fault", "possible circular locking", "possible recursive locking",
+    "possible irq lock inversion", "inconsistent lock state", "inconsistent {",
+    "bad unlock balance", "held lock freed", "lock held when returning to user space",
+    "suspicious RCU usage", "trying to register non-static key", "DEBUG_LOCKS_WARN_ON",
+    "blocked for more than", "self-detected stall", "detected stalls", "soft lockup",
+    "hard LOCKUP", "refcount_t:", "list_add corruption", "list_del corruption",
+    "unreferenced object", "Bad page state", "Bad rss-counter", "Objects remaining in",
+    "scheduling while atomic", "sleeping function called", "stack-protector", "Internal error",
+    "unable to handle", "Segfault with no mm", "Kernel mode fault",
 ];
 
-/// The complaints in a kernel's messages, each as its line.
 pub fn found(messages: &str) -> Vec<String> {
     let mut lines: Vec<String> = messages
         .lines()

@@ -1,5 +1,6 @@
 //! Steps of a test run: what each found, and how it is told.
 
+use std::io::{stderr, IsTerminal};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::process::Command;
 use std::sync::mpsc::channel;
@@ -8,17 +9,14 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, Result};
 
 use crate::process::{reason, tail, was_interrupted, FinishedProgram, Log};
-use crate::progress::Pace;
 use crate::workspace;
 
 /// Steps that run beside each other at most, each on a processor of its own: guests
 /// take memory, too.
 const BESIDE_MAX: usize = 4;
 
-/// How many of the steps that took most of the time are named at the end.
 const LONGEST: usize = 10;
 
-/// Lines of a failed step's log that are shown.
 const TAIL_LINES: usize = 60;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,7 +25,6 @@ pub enum TestScope {
     Quick,
     /// Under 40 minutes on two cores, from a clean checkout.
     Default,
-    /// Hours.
     Long,
 }
 
@@ -62,7 +59,6 @@ impl Tally {
         }
     }
 
-    /// One test that passed where `ok`, and otherwise failed.
     pub fn of(name: &str, ok: bool, why: impl Into<String>) -> Tally {
         if ok {
             Tally::pass()
@@ -109,7 +105,6 @@ impl Tally {
         tally
     }
 
-    /// One test that passes where a program succeeds.
     pub fn of_run(log: &Log, name: &str, command: &mut Command, why: &str) -> Result<Tally> {
         Ok(Tally::of(name, log.run(command)?.succeeded(), why))
     }
@@ -132,7 +127,6 @@ impl Tally {
         })
     }
 
-    /// Adds the `SKIP: reason` lines of a program's output.
     pub fn add_skip_lines(&mut self, name: &str, text: &str) {
         for reason in skip_lines(text) {
             self.skipped.push((name.to_owned(), reason));
@@ -167,7 +161,6 @@ type InFront<'a, T> = Box<dyn Fn(&Log) -> Result<T> + 'a>;
 
 /// What a step does; what its programs say goes to the log.
 pub enum Action<'a> {
-    /// With nothing beside it.
     Alone(InFront<'a, Tally>),
     /// In front until the rest of it may run beside other steps: it takes one processor, and
     /// nothing that another step changes.
@@ -175,9 +168,7 @@ pub enum Action<'a> {
 }
 
 pub struct Step<'a> {
-    /// What `--only` takes.
     pub name: String,
-    /// What `--list` says.
     pub about: String,
     pub run: Action<'a>,
 }
@@ -190,7 +181,6 @@ pub struct Step<'a> {
 pub fn run_all(steps: &[Step], mut partial: Vec<String>) -> Result<Tally> {
     let started = Instant::now();
     let mut report = Report {
-        pace: Pace::new()?,
         total: Tally::default(),
         not_run: Vec::new(),
         took: Vec::new(),
@@ -216,29 +206,25 @@ pub fn run_all(steps: &[Step], mut partial: Vec<String>) -> Result<Tally> {
             total.skipped.len()
         ));
     }
-    let skipped = total.skipped.iter();
-    let skipped = skipped.map(|(name, reason)| format!("{name}: {reason}"));
-    tell_list("Not run here", skipped.collect());
-    let first = |why: &str| why.lines().next().unwrap_or_default().to_owned();
-    let failed = total.failed.iter();
-    let failed = failed.map(|(name, why)| format!("{name}: {}", first(why)));
-    tell_list("Failed", failed.collect());
+    tell_list("Not run here", &first_lines(&total.skipped));
+    tell_list("Failed", &first_lines(&total.failed));
     // Those that ran beside others count whole.
     took.sort();
     let longest = took.iter().rev().take(LONGEST);
     let longest = longest.map(|(time, name)| format!("{:>12}  {name}", shown(*time)));
     if took.len() > LONGEST {
-        tell_list("The longest steps", longest.collect());
+        tell_list("The longest steps", &longest.collect::<Vec<_>>());
     }
     println!("in {}", shown(started.elapsed()));
-    print!("{}", not_full(&partial));
+    for reason in &partial {
+        println!("NOT A FULL RUN: {reason}");
+    }
     println!("{}", total.counts());
     Ok(total)
 }
 
 fn run_steps(steps: &[Step], report: &mut Report) -> Result<()> {
     let logs = workspace::work_folder("logs")?;
-    let names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let beside_max = processors.min(BESIDE_MAX);
     std::thread::scope(|scope| {
@@ -255,7 +241,9 @@ fn run_steps(steps: &[Step], report: &mut Report) -> Result<()> {
             }
             let log = Log::create(&logs.join(format!("{}.log", step.name)))?;
             let began = Instant::now();
-            report.pace.begins(&names[done..], done);
+            if stderr().is_terminal() {
+                eprint!("\r\x1b[K[{}/{}] {}", done + 1, steps.len(), step.name);
+            }
             let found = match &step.run {
                 Action::Alone(run) => run(&log),
                 Action::Beside(start) => match start(&log) {
@@ -286,7 +274,6 @@ fn run_steps(steps: &[Step], report: &mut Report) -> Result<()> {
 type EndedStep = (usize, Log, Result<Tally>, Duration);
 
 struct Report {
-    pace: Pace,
     total: Tally,
     not_run: Vec<String>,
     took: Vec<(Duration, String)>,
@@ -303,7 +290,6 @@ impl Report {
         if found.did_not_run() {
             self.not_run.push(step.name.clone());
         } else {
-            self.pace.ended(&step.name, took)?;
             self.took.push((took, step.name.clone()));
         }
         tell(step, &log, &found, took)?;
@@ -322,6 +308,9 @@ fn tell(step: &Step, log: &Log, found: &Tally, took: Duration) -> Result<()> {
         0 | 1 => String::new(),
         _ => found.counts(),
     };
+    if stderr().is_terminal() {
+        eprint!("\r\x1b[K");
+    }
     println!("{:<20} {verdict:<8}{:>9}  {counts}", step.name, shown(took));
     if found.failed.is_empty() {
         return Ok(());
@@ -335,18 +324,17 @@ fn tell(step: &Step, log: &Log, found: &Tally, took: Duration) -> Result<()> {
     Ok(())
 }
 
-fn tell_list(title: &str, lines: Vec<String>) {
+fn tell_list(title: &str, lines: &[String]) {
     if !lines.is_empty() {
         println!("\n{title}:\n  {}", lines.join("\n  "));
     }
 }
 
-/// What stands before the last line of a run that is not all there is.
-fn not_full(reasons: &[String]) -> String {
-    let lines = reasons
-        .iter()
-        .map(|reason| format!("NOT A FULL RUN: {reason}\n"));
-    lines.collect()
+fn first_lines(told: &[(String, String)]) -> Vec<String> {
+    let first = |why: &str| why.lines().next().unwrap_or_default().to_owned();
+    let told = told.iter();
+    told.map(|(name, why)| format!("{name}: {}", first(why)))
+        .collect()
 }
 
 fn shown(time: Duration) -> String {
@@ -359,69 +347,37 @@ fn shown(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn reasons_are_read_from_the_output() {
-        let text = "one\nSKIP: no zram\n  SKIP:not root \nnot SKIP: this\n";
-        let found: Vec<_> = skip_lines(text).collect();
-        assert_eq!(found, ["no zram", "not root"]);
-    }
-
-    #[test]
-    fn a_run_that_is_not_full_says_so_before_its_last_line() {
-        assert_eq!(not_full(&[]), "");
-        let said = not_full(&["--quick".to_owned(), "no flex".to_owned()]);
-        assert_eq!(said, "NOT A FULL RUN: --quick\nNOT A FULL RUN: no flex\n");
-        assert!(Tally::skip("a", "why").did_not_run());
-        assert!(!Tally::fail("a", "why").did_not_run());
-        assert!(!Tally::pass().did_not_run());
-    }
+    use std::sync::Barrier;
 
     #[test]
     fn steps_run_beside_each_other_and_nothing_beside_one_that_is_alone() {
         use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-        use std::sync::{Arc, Barrier};
-        let running = Arc::new(AtomicUsize::new(0));
-        let both = match std::thread::available_parallelism() {
-            Ok(processors) if processors.get() > 1 => 2,
-            _ => 1,
+        static RUNNING: AtomicUsize = AtomicUsize::new(0);
+        let both = std::thread::available_parallelism()
+            .map_or(1, usize::from)
+            .min(2);
+        let meet: &Barrier = Box::leak(Box::new(Barrier::new(both)));
+        let step = |name: &str, run| Step {
+            name: format!("unit-{name}"),
+            about: String::new(),
+            run,
         };
-        let meet = Arc::new(Barrier::new(both));
-        let beside = |name: &str| {
-            let (running, meet) = (running.clone(), meet.clone());
+        let beside = |name| {
             let start = move |_: &Log| {
-                let (running, meet) = (running.clone(), meet.clone());
-                running.fetch_add(1, SeqCst);
+                RUNNING.fetch_add(1, SeqCst);
                 Ok(Box::new(move |_: &Log| {
                     // Each waits until the other is there.
                     meet.wait();
-                    running.fetch_sub(1, SeqCst);
+                    RUNNING.fetch_sub(1, SeqCst);
                     Ok(Tally::pass())
                 }) as Rest)
             };
-            Step {
-                name: format!("unit-{name}"),
-                about: String::new(),
-                run: Action::Beside(Box::new(start)),
-            }
+            step(name, Action::Beside(Box::new(start)))
         };
-        let alone = Step {
-            name: "unit-alone".to_owned(),
-            about: String::new(),
-            run: Action::Alone(Box::new(|_| {
-                Ok(Tally::of("alone", running.load(SeqCst) == 0, "others ran"))
-            })),
-        };
-        let panics = Step {
-            name: "unit-panics".to_owned(),
-            about: String::new(),
-            run: Action::Beside(Box::new(|_| {
-                Ok(Box::new(|_: &Log| -> Result<Tally> { panic!("as the test wants it") }) as Rest)
-            })),
-        };
-        let total = run_all(&[beside("a"), beside("b"), alone, panics], Vec::new()).unwrap();
-        assert_eq!((total.passed, total.failed.len()), (3, 1));
-        assert!(total.failed[0].1.contains("panicked"));
+        let is_alone = |_: &Log| Ok(Tally::of("alone", RUNNING.load(SeqCst) == 0, "others ran"));
+        let alone = step("alone", Action::Alone(Box::new(is_alone)));
+        let total = run_all(&[beside("a"), beside("b"), alone], Vec::new()).unwrap();
+        assert_eq!((total.passed, total.failed.len()), (3, 0));
     }
 
     #[test]

@@ -7,7 +7,6 @@ use anyhow::{bail, Result};
 
 use crate::c_tests::{self, CTestEnvironment};
 use crate::clean_root;
-use crate::coverage;
 use crate::freestanding;
 use crate::fuzz;
 use crate::kernel_features;
@@ -52,11 +51,6 @@ pub struct Options {
     /// Name the steps and what they do
     #[arg(long)]
     list: bool,
-    /// Only the C tests: which lines and branches of store/core and store/zword they do not
-    /// reach. Exit code 1: one of them is not among those that docs/testing.md names with
-    /// the reason
-    #[arg(long)]
-    coverage: bool,
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
@@ -67,9 +61,6 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     };
     let seed = options.seed.unwrap_or_else(seed_of_today);
     let environment = CTestEnvironment::default();
-    if options.coverage {
-        return coverage::run(&environment, scope, seed);
-    }
     let kernels = KernelCache::default();
     let mut steps = steps(scope, seed, &environment, &kernels)?;
     let mut partial = Vec::new();
@@ -103,7 +94,6 @@ fn seed_of_today() -> u64 {
     now.map_or(1, |time| time.as_millis() as u64 % 1_000_000 + 1)
 }
 
-/// The steps of a scope, in their order.
 struct Steps<'a> {
     scope: TestScope,
     all: Vec<Step<'a>>,
@@ -126,13 +116,13 @@ impl<'a> Steps<'a> {
     /// One that runs beside others where it takes but one processor.
     fn add_staged(
         &mut self,
-        name: String,
+        name: impl Into<String>,
         about: &str,
         processors: u32,
         start: impl Fn(&Log) -> Result<Rest> + 'a,
     ) {
         match processors {
-            1 => self.push(name, about, Action::Beside(Box::new(start))),
+            1 => self.push(name.into(), about, Action::Beside(Box::new(start))),
             _ => self.add(Quick, name, about, move |log| start(log)?(log)),
         }
     }
@@ -166,10 +156,6 @@ fn steps<'a>(
     steps.add(Quick, "cargo-test", about, move |log| {
         rust_tests::tests(log, quick)
     });
-    let about = "zmeld-fleet: its style, its types, its tests; Spark where --long";
-    steps.add(Usual, python::FLEET, about, move |log| {
-        python::fleet(log, scope)
-    });
     let about = "the manifest against Kubernetes' schemas";
     steps.add(Usual, python::MANIFEST, about, python::manifest);
     let about = "a survey in a container with the manifest's rights, and with one less";
@@ -200,21 +186,31 @@ fn steps<'a>(
     steps.add(Usual, proofs::STEP, about, move |log| {
         proofs::test(log, scope)
     });
-    for test in c_tests::tests(scope) {
+    // What takes one processor stands together, so that nothing waits for both.
+    if !quick {
+        let about = "zmeld-fleet: its style, its types, its tests; Spark where --long";
+        let start = move |log: &Log| python::fleet(log, scope);
+        steps.add_staged(python::FLEET, about, 1, start);
+    }
+    for target in fuzz::targets()? {
+        let name = target.clone();
+        let start = move |log: &Log| fuzz::start(log, environment, &target, scope, seed);
+        steps.add_staged(name, "libFuzzer attacks", 1, start);
+    }
+    let about = "the protocol of shares in all interleavings of three threads, by spin";
+    steps.add_staged(shares_model::STEP, about, 1, |_| {
+        Ok(Box::new(shares_model::test))
+    });
+    let mut tests: Vec<_> = c_tests::tests(scope).collect();
+    tests.sort_by_key(|test| test.processors());
+    for test in tests {
         let start = move |log: &Log| test.start(log, environment, scope, seed);
         steps.add_staged(test.step_name(), test.about, test.processors(), start);
     }
-    let about = "the protocol of shares in all interleavings of three threads, by spin";
-    steps.add(Quick, shares_model::STEP, about, shares_model::test);
     let about = "faults put into the store are found by its tests; four, all where --long";
     steps.add(Usual, seeded::STEP, about, move |log| {
         seeded::test(log, environment, kernels, scope)
     });
-    for target in fuzz::targets()? {
-        steps.add(Quick, target.clone(), "libFuzzer attacks", move |log| {
-            fuzz::run(log, environment, &target, scope, seed)
-        });
-    }
     if !quick {
         kernel_steps(&mut steps, seed, kernels)?;
     }
@@ -226,7 +222,7 @@ fn kernel_steps<'a>(steps: &mut Steps<'a>, seed: u64, kernels: &'a KernelCache) 
     let scope = steps.scope;
     let about = "what kernels have is found by compiling, also in those not to be had";
     steps.add(Usual, kernel_features::STEP, about, kernel_features::test);
-    for &name in kernel_tests::kernels(scope) {
+    for name in kernel_tests::kernels(scope) {
         // A step of its own, since it may take minutes.
         let about = "that kernel is here, fetched or built";
         steps.add(Usual, format!("kernel-{name}"), about, move |log| {
@@ -248,9 +244,12 @@ fn kernel_steps<'a>(steps: &mut Steps<'a>, seed: u64, kernels: &'a KernelCache) 
     steps.add(Usual, signing::STEP, about, |log| {
         signing::test(log, &*kernels.take(log, "6.1")?)
     });
-    let machine = |name| move |log: &Log| kernel_tests::machines(log, kernels, name);
-    let about_machines = "experiments in machines of a given size";
-    steps.add_staged("machine-um".to_owned(), about_machines, 1, machine("um"));
+    // The first one is short, and the other waits for it.
+    for name in ["um", "6.12"] {
+        let start = move |log: &Log| kernel_tests::machines(log, kernels, name);
+        let about = "experiments in machines of a given size";
+        steps.add_staged(format!("machine-{name}"), about, 1, start);
+    }
     let about = "half an hour of swap in a kernel that watches for data races, none ours";
     steps.add(Long, kernel_tests::RACES, about, move |log| {
         kernel_tests::races(log, kernels, seed)
@@ -259,31 +258,7 @@ fn kernel_steps<'a>(steps: &mut Steps<'a>, seed: u64, kernels: &'a KernelCache) 
         let (name, about) = (test.step_name(), test.about());
         let processors = test.processors(scope);
         let start = move |log: &Log| test.start(log, kernels, scope, seed);
-        steps.add_staged(name, about, processors, start);
+        steps.add_staged(name, &about, processors, start);
     }
-    // Last, since it does not run beside the first one.
-    steps.add_staged(
-        "machine-6.12".to_owned(),
-        about_machines,
-        1,
-        machine("6.12"),
-    );
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_scope_is_a_part_of_the_next() {
-        let (environment, kernels) = (CTestEnvironment::default(), KernelCache::default());
-        let names = |scope| -> Vec<String> {
-            let steps = steps(scope, 1, &environment, &kernels).unwrap();
-            steps.into_iter().map(|step| step.name).collect()
-        };
-        let (quick, all, long) = (names(Quick), names(Usual), names(Long));
-        assert!(quick.iter().all(|name| all.contains(name)));
-        assert!(all.iter().all(|name| long.contains(name)));
-    }
 }

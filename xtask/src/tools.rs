@@ -13,10 +13,8 @@ pub use zmeld_vm::on_path;
 use crate::process::{output_of, unavailable, Log};
 use crate::workspace;
 
-/// An empty program needs no time.
 const PROBE_LIMIT: Duration = Duration::from_secs(60);
 
-/// The C compiler of the tests: `CC`, or `cc`.
 pub fn c_compiler() -> OsString {
     env::var_os("CC").unwrap_or_else(|| "cc".into())
 }
@@ -26,7 +24,6 @@ pub fn is_on_path(program: &str) -> bool {
     on_path(program).is_some()
 }
 
-/// All of these programs are here, or nothing can be done.
 pub fn need(programs: &[&str]) -> Result<()> {
     let is_missing = |program: &&&str| !is_on_path(program);
     let missing: Vec<&str> = programs.iter().filter(is_missing).copied().collect();
@@ -36,7 +33,6 @@ pub fn need(programs: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// This is root, or nothing can be done.
 pub fn need_root(what: &str) -> Result<()> {
     if !is_root() {
         unavailable!("{what}: only root may");
@@ -74,7 +70,6 @@ pub fn works(
     Ok(Ok(()))
 }
 
-/// The first line that a program said, after the command's own.
 fn first_line(text: &str) -> String {
     text.lines()
         .find(|line| !line.starts_with("$ ") && !line.trim().is_empty())

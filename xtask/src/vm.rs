@@ -1,8 +1,7 @@
 //! `cargo xtask vm`: the module, or the kernel's own zram, in a kernel of its own.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -11,6 +10,7 @@ use crate::kernels::{self, KernelRecipe};
 use crate::machine::{self, BootOptions};
 use crate::module_build::{self, Flavour};
 use crate::process::Log;
+use crate::workspace;
 
 /// The script succeeded, and the kernel complained.
 const COMPLAINED: u8 = 100;
@@ -31,15 +31,9 @@ const DIED: u8 = 101;
 pub struct Options {
     #[arg(value_parser = kernels::named)]
     kernel: &'static KernelRecipe,
-    /// This module, and not one built from store/kmod
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["no_module", "debug"])]
-    module: Option<PathBuf>,
     /// None: the kernel's own zram is there
     #[arg(long, conflicts_with = "debug")]
     no_module: bool,
-    /// The script loads the module itself
-    #[arg(long)]
-    no_load: bool,
     /// With assertions and self-tests (always so in um-debug)
     #[arg(long)]
     debug: bool,
@@ -58,18 +52,6 @@ pub struct Options {
     /// A program of this machine; may be repeated
     #[arg(long, value_name = "PROGRAM")]
     with: Vec<String>,
-    /// A variable for the script; may be repeated
-    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
-    set: Vec<(String, String)>,
-    /// More for the kernel's command line
-    #[arg(long, value_name = "WORDS", default_value = "")]
-    append: String,
-    /// Keep the kernel's messages there
-    #[arg(long, value_name = "PATH")]
-    messages: Option<PathBuf>,
-    /// The longest it may take
-    #[arg(long, value_name = "SECONDS", default_value_t = 900, value_parser = clap::value_parser!(u64).range(1..))]
-    time_limit: u64,
     /// The script and its arguments
     #[arg(
         value_name = "SCRIPT",
@@ -77,15 +59,6 @@ pub struct Options {
         allow_hyphen_values = true
     )]
     script: Vec<String>,
-}
-
-fn variable(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("not NAME=VALUE")?;
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    if name.is_empty() || !name.chars().all(fits) {
-        return Err(format!("{name:?} is no name of a variable"));
-    }
-    Ok((name.to_owned(), value.to_owned()))
 }
 
 fn file(text: &str) -> Result<Addition, String> {
@@ -111,32 +84,27 @@ pub fn run(options: Options) -> Result<ExitCode> {
     let log = Log::named(&format!("vm-{}", recipe.name))?;
     let kernel = kernels::provide(&log, recipe).context(recipe.name)?;
     machine::need(&kernel).context(recipe.name)?;
-    let module = match (options.module, options.debug) {
-        _ if options.no_module => None,
-        (Some(path), _) => Some(path),
-        (None, true) => Some(module_build::build(&log, &kernel, Flavour::Debug)?),
-        (None, false) => Some(module_build::build(&log, &kernel, Flavour::of(recipe))?),
+    let flavour = match options.debug {
+        true => Flavour::Debug,
+        false => Flavour::of(recipe),
     };
+    let module = (!options.no_module).then(|| module_build::build(&log, &kernel, flavour));
     let boot = BootOptions {
         script,
         arguments: arguments.collect(),
-        variables: options.set,
-        module: module.map(|path| Addition::module(&path)).transpose()?,
-        load: !options.no_load,
+        module: module
+            .transpose()?
+            .map(|path| Addition::module(&path))
+            .transpose()?,
         files: options.file,
         programs: options.with,
         memory: options.memory,
         processors: options.cpus,
         disks: options.disk,
-        append: options.append,
-        limit: Duration::from_secs(options.time_limit),
         ..BootOptions::default()
     };
     let outcome = machine::run(&kernel, &boot, &mut std::io::stdout())?;
-    if let Some(path) = &options.messages {
-        std::fs::write(path, &outcome.messages)
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    log.note(&outcome.messages)?;
     for complaint in &outcome.complaints {
         eprintln!("the kernel complained: {complaint}");
     }
@@ -150,7 +118,7 @@ pub fn run(options: Options) -> Result<ExitCode> {
             DIED
         }
         Some(0) if !outcome.complaints.is_empty() => {
-            eprintln!("keep all that it said with --messages PATH");
+            eprintln!("all that it said is in {}", workspace::shown(log.path()));
             COMPLAINED
         }
         Some(code) => code as u8,

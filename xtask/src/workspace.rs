@@ -89,6 +89,16 @@ pub fn remove(path: &Path) -> Result<()> {
     }
 }
 
+pub fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", shown(path)))
+}
+
+/// Writes a file, in a folder that is made if it is missing.
+pub fn put(path: &Path, bytes: impl AsRef<[u8]>) -> Result<()> {
+    fs::create_dir_all(path.parent().unwrap_or(path))?;
+    fs::write(path, bytes).with_context(|| format!("cannot write {}", shown(path)))
+}
+
 pub fn empty_folder(path: &Path) -> Result<()> {
     remove(path)?;
     fs::create_dir_all(path).with_context(|| format!("cannot make {}", path.display()))

@@ -134,7 +134,8 @@ impl Bill {
             .iter()
             .filter(|own| self.musl || **own != "musl")
         {
-            let text = kept_text(&format!("{own}.txt"))?;
+            let kept = workspace::root().join("packaging/licences").join(own);
+            let text = workspace::read(&kept.with_extension("txt"))?;
             texts.entry(text).or_default().insert((*own).to_owned());
         }
         let mut all = format!(
@@ -202,12 +203,6 @@ pub(super) fn text_of(id: &str) -> Result<String> {
     Ok(licence.text().to_owned())
 }
 
-/// What goes with the standard library of Rust, or with musl.
-fn kept_text(name: &str) -> Result<String> {
-    let path = workspace::root().join("packaging/licences").join(name);
-    fs::read_to_string(&path).with_context(|| format!("cannot read {}", workspace::shown(&path)))
-}
-
 fn licence_files(folder: &Path) -> Result<BTreeSet<String>> {
     let mut files = workspace::all_files(folder)?;
     files.retain(|path| {
@@ -220,25 +215,4 @@ fn licence_files(folder: &Path) -> Result<BTreeSet<String>> {
         .iter()
         .filter_map(|path| fs::read_to_string(path).ok());
     Ok(texts.map(|text| text.replace("\r\n", "\n")).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn libraries_have_their_own_version() {
-        assert_eq!(own_version("zstd", "2.1.2+zstd.1.5.7"), Some("1.5.7"));
-        assert_eq!(own_version("lz4", "1.11.1+lz4-1.10.0"), Some("1.10.0"));
-        assert_eq!(own_version("zlib", "1.1.31"), None);
-    }
-
-    #[test]
-    fn a_crate_has_its_folder_and_its_licence() {
-        let of = |line: &str| Crate::of_line(Path::new("/t"), line).unwrap();
-        let other = of("adler2 v2.0.1|0BSD OR MIT/Apache-2.0 (*)");
-        assert_eq!(other.folder, Path::new("/t/vendor/adler2-2.0.1"));
-        assert_eq!(other.licence, "0BSD OR MIT OR Apache-2.0");
-        assert!(!other.ours && of("zmeld v0.1.0 (/t/crates/zmeld)|GPL-2.0-or-later").ours);
-    }
 }

@@ -64,13 +64,19 @@ impl Package {
     fn fill(&self, text: &str, version: &str) -> String {
         match self.dkms {
             Some(dkms) => dkms.fill(text, version),
-            None => text.replace("@VERSION@", version),
+            None => text
+                .replace("@VERSION@", version)
+                .replace(
+                    "@INSTALLED@\n",
+                    include_str!("../../../packaging/installed.sh"),
+                )
+                .replace("@REMOVED@\n", include_str!("../../../packaging/removed.sh")),
         }
     }
 
     fn control(&self) -> Result<String> {
         let path = format!("packaging/debian/{}.control", self.name);
-        fs::read_to_string(workspace::root().join(&path)).context(path)
+        workspace::read(&workspace::root().join(path))
     }
 }
 
@@ -214,28 +220,27 @@ fn make_program(log: &Log, release: &Release, sources: &Path, arch: Arch) -> Res
     Ok(Program { file, bill, tree })
 }
 
-pub fn make_program_deb(log: &Log, release: &Release, arch: Arch) -> Result<PathBuf> {
-    let sources = source::tree(log, release, &release.work("source")?)?;
-    let program = make_program(log, release, &sources, arch)?;
-    deb::make(log, release, &PROGRAM, Some(arch), &program.tree)
-}
-
-pub fn make_module_deb(log: &Log, release: &Release) -> Result<PathBuf> {
-    let sources = source::tree(log, release, &release.work("source")?)?;
-    let tree = module_tree(release, &MODULE, &release.version, &sources)?;
-    deb::make(log, release, &MODULE, None, &tree)
-}
-
-/// The program's .deb again with another version, from the tree that was left.
-pub fn make_program_deb_of(
+/// The program's .deb, and where it is wanted the same as another version in `folder`, from
+/// the tree that the first one left.
+pub fn program_debs(
     log: &Log,
-    from: &Release,
+    release: &Release,
     arch: Arch,
-    version: &str,
-    folder: &Path,
-) -> Result<PathBuf> {
-    let next = from.as_version(version, folder)?;
-    deb::make(log, &next, &PROGRAM, Some(arch), &from.program_tree(arch)?)
+    again: Option<(&str, &Path)>,
+) -> Result<Vec<PathBuf>> {
+    let sources = source::tree(log, release, &release.work("source")?)?;
+    let tree = make_program(log, release, &sources, arch)?.tree;
+    let mut made = vec![deb::make(log, release, &PROGRAM, Some(arch), &tree)?];
+    if let Some((version, folder)) = again {
+        let next = release.as_version(version, folder)?;
+        made.push(deb::make(log, &next, &PROGRAM, Some(arch), &tree)?);
+    }
+    Ok(made)
+}
+
+pub fn module_deb(log: &Log, release: &Release) -> Result<PathBuf> {
+    let tree = module_tree(release, &MODULE, &release.version, &workspace::root())?;
+    deb::make(log, release, &MODULE, None, &tree)
 }
 
 /// The packages for this machine again with another version, from the trees that [`make`]
@@ -424,15 +429,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_command_has_a_man_page_of_its_own() {
-        let text = ".ie \\n(.g x\n.TH zmeld 1  \"zmeld\"\na\n.ie \\n(.g x\n.TH zmeld-up 1 \nb\n";
-        let pages = man_pages(text);
-        assert_eq!(pages.len(), 2);
-        assert_eq!(pages[1].0, "zmeld-up");
-        assert_eq!(pages[0].1.clone() + &pages[1].1, text);
-    }
-
-    #[test]
     fn program_and_module_have_one_version() {
         assert_eq!(
             package::module_version().unwrap(),
@@ -461,14 +457,11 @@ mod tests {
         let script = "set -e; bash -n \"$2\"; . \"$1\"; \
             declare -F build package_zmeld package_zmeld-dkms package_zword-dkms >/dev/null; \
             echo \"$pkgver ${source[0]} ${sha256sums[0]}\"";
-        let output = Command::new("bash")
-            .args(["-c", script, "bash"])
-            .args([&build, &scripts])
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let mut bash = Command::new("bash");
+        bash.args(["-c", script, "bash"]).args([&build, &scripts]);
+        let said = output_of(&mut bash).unwrap();
         let sum = "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881";
-        assert_eq!(said.trim(), format!("1.2.3 zmeld-1.2.3.tar.xz {sum}"));
+        assert_eq!(said, format!("1.2.3 zmeld-1.2.3.tar.xz {sum}"));
     }
 
     /// Without nixpkgs: what it would be given is made up, so that names and paths of
@@ -492,26 +485,10 @@ mod tests {
               && builtins.isFunction (import made.nixosModules.default)
               && builtins.isFunction (import ./packaging/nix/kernel-module.nix)
         "#;
-        let output = Command::new("nix-instantiate")
-            .current_dir(workspace::root())
-            .args(["--eval", "--expr", expression])
-            .env("NIX_STATE_DIR", workspace::work_folder("unit/nix").unwrap())
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(said.trim(), "true", "{error}");
-    }
-
-    #[test]
-    fn scripts_of_packages_are_sound() {
-        for name in ["zmeld", "dkms"] {
-            for script in ["postinst", "prerm"] {
-                let path = format!("packaging/debian/{name}.{script}");
-                let path = workspace::root().join(path);
-                let checked = Command::new("sh").arg("-n").arg(&path).status().unwrap();
-                assert!(checked.success(), "{}", path.display());
-            }
-        }
+        let mut nix = Command::new("nix-instantiate");
+        nix.current_dir(workspace::root());
+        nix.args(["--eval", "--expr", expression]);
+        nix.env("NIX_STATE_DIR", workspace::work_folder("unit/nix").unwrap());
+        assert_eq!(output_of(&mut nix).unwrap(), "true");
     }
 }

@@ -35,8 +35,7 @@ pub fn make(
     let arch = arch.map_or("noarch", program::machine);
     let work = release.work(&format!("rpm-{}", package.name))?;
     let spec = workspace::root().join(format!("packaging/rpm/{}.spec", package.scripts()));
-    let text = fs::read_to_string(&spec)
-        .with_context(|| format!("cannot read {}", workspace::shown(&spec)))?;
+    let text = workspace::read(&spec)?;
     let folders = tree
         .own_folders()?
         .into_iter()

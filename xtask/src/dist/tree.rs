@@ -5,7 +5,7 @@ use std::os::unix::fs::{symlink, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use crate::process::output_of;
 use crate::workspace;
@@ -54,8 +54,7 @@ impl Tree {
 
     /// Adds a file that everybody reads.
     pub fn file(&self, path: &str, bytes: impl AsRef<[u8]>) -> Result<()> {
-        let place = self.place(path)?;
-        fs::write(&place, bytes).with_context(|| format!("cannot write {}", place.display()))
+        workspace::put(&self.place(path)?, bytes)
     }
 
     pub fn program(&self, path: &str, bytes: impl AsRef<[u8]>) -> Result<()> {
@@ -84,31 +83,5 @@ impl Tree {
         let place = self.root.join(path.trim_start_matches('/'));
         fs::create_dir_all(place.parent().unwrap_or(&self.root))?;
         Ok(place)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_tree_knows_what_it_installs() {
-        let tree = Tree::new(&workspace::work_folder("unit").unwrap().join("tree")).unwrap();
-        tree.program("/usr/bin/x", "x").unwrap();
-        tree.link("/usr/lib/y", "../bin/x").unwrap();
-        tree.file("/etc/z", "z").unwrap();
-        fs::set_permissions(tree.root.join("etc/z"), fs::Permissions::from_mode(0o600)).unwrap();
-        assert_eq!(
-            tree.paths().unwrap(),
-            ["/etc/z", "/usr/bin/x", "/usr/lib/y"]
-        );
-        for (path, mode) in [("usr/bin/x", 0o755), ("etc/z", 0o644), ("usr/bin", 0o755)] {
-            let found = fs::metadata(tree.root.join(path)).unwrap().permissions();
-            assert_eq!(found.mode() & 0o777, mode, "{path}");
-        }
-        assert!(tree.own_folders().unwrap().is_empty());
-        tree.file("/usr/share/doc/zmeld/docs/a.md", "").unwrap();
-        let own = ["/usr/share/doc/zmeld", "/usr/share/doc/zmeld/docs"];
-        assert_eq!(tree.own_folders().unwrap(), own);
     }
 }
