@@ -407,6 +407,7 @@ impl Run<'_> {
             force: self.force,
             only_named: self.only_named,
             remember: Some(&mut remember),
+            made: None,
             left: false,
         };
         let result = reversible(&mut context);
@@ -537,7 +538,10 @@ impl Run<'_> {
             state.complete = false;
             state.records.push(record.clone());
         })?;
-        let outcome = self.context(group, |context| step.reversible().apply(context, &record))?;
+        let outcome = self.context(group, |context| {
+            let applied = step.reversible().apply(context, &record);
+            applied.map(|()| context.made.take())
+        })?;
         self.journal.note(|state| {
             if let Some(record) = state.records.last_mut() {
                 record.outcome = outcome;

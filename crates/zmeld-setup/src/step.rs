@@ -159,6 +159,8 @@ pub struct StepContext<'a> {
     pub only_named: bool,
     /// Writes down at once which thing a step made; none where nothing is applied.
     pub remember: Option<Remember<'a>>,
+    /// The device that a step made, which later ones need.
+    pub made: Option<MadeDevice>,
     /// Whether what a step is about was left as it is, being somebody else's by now.
     pub left: bool,
 }
@@ -282,12 +284,8 @@ pub(crate) trait Reversible {
         Ok(None)
     }
 
-    /// Makes the change and sees that it was made; gives what later steps need.
-    fn apply(
-        &self,
-        context: &mut StepContext<'_>,
-        record: &Record,
-    ) -> Result<Option<MadeDevice>, Error>;
+    /// Makes the change and sees that it was made.
+    fn apply(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error>;
 
     /// Is the change, made in an earlier run, still in place?
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error>;
@@ -336,15 +334,7 @@ impl Step {
     pub fn sets(&self) -> String {
         match self {
             Step::SetValue(set) => set.path.clone(),
-            Step::SetAttribute(SetAttribute::Recompression { priority, .. }) => {
-                format!("recompression {priority}")
-            }
-            Step::SetAttribute(SetAttribute::CodecParameters(parameters)) => {
-                // `priority=1 level=3`
-                let first = parameters.split_whitespace().next();
-                format!("parameters {}", first.unwrap_or_default())
-            }
-            Step::SetAttribute(set) => set.name().to_owned(),
+            Step::SetAttribute(set) => set.sets(),
             Step::SwapOff(off) => format!("swap off {}", off.path.display()),
             Step::LoadModule(_) => "module".to_owned(),
             Step::AddDevice(_) => "device".to_owned(),

@@ -328,6 +328,7 @@ pub(crate) fn holds(
         force: false,
         only_named: false,
         remember: None,
+        made: None,
         left: false,
     };
     match record.step.reversible().holds(&mut context, record) {

@@ -8,9 +8,9 @@ use crate::error::Error;
 use crate::step::{DeviceRef, Step};
 use crate::steps::{
     check_dictionary, AddDevice, LoadModule, MakeSwap, Mode, OpenCrypt, SetAttribute, SetValue,
-    SwapOn,
+    SwapOn, CODEC, LIMIT, PARAMETERS, SIZE,
 };
-use zmeld_config::{Codec, Encryption, MeldMode, RamDevice, RamDriver, Tier, Writeback};
+use zmeld_config::{Codec, Encryption, MeldMode, Named, RamDevice, RamDriver, Tier, Writeback};
 use zmeld_observe::machine::{Feature, Machine};
 
 use super::{Draft, Steps};
@@ -57,12 +57,12 @@ impl Draft<'_> {
         )?;
         if let Some(backing) = backing {
             steps.set(
-                SetAttribute::BackingDevice(backing),
+                SetAttribute::backing(backing),
                 "where pages that are not worth RAM go",
             );
             if device.writeback.as_ref().is_some_and(|it| it.compressed) {
                 steps.set(
-                    SetAttribute::CompressedWriteback,
+                    SetAttribute::new("compressed_writeback", 1),
                     "written as they are compressed",
                 );
             }
@@ -70,13 +70,13 @@ impl Draft<'_> {
         self.sizes(device, steps)?;
         if device.meld != MeldMode::Off {
             steps.set(
-                SetAttribute::Meld(device.meld),
+                SetAttribute::new("meld_mode", device.meld.name()),
                 "when identical pages are melded",
             );
         }
         if let Some(check_writes) = device.check_writes {
             steps.set(
-                SetAttribute::CheckWrites(check_writes),
+                SetAttribute::new("check_writes", check_writes.name()),
                 "whether what is encoded is decoded and compared before it is used",
             );
         }
@@ -135,17 +135,18 @@ impl Draft<'_> {
             amount(size),
             amount(table)
         );
-        steps.set(SetAttribute::Size(size), reason);
+        steps.set(SetAttribute::new(SIZE, size), reason);
         if let Some(limit) = &device.memory_limit {
             let bytes = limit.bytes(ram);
             let reason = format!("{limit} of memory at most: {}", amount(bytes));
-            steps.set(SetAttribute::MemoryLimit(bytes), reason);
+            steps.set(SetAttribute::new(LIMIT, bytes), reason);
         }
         if let Some(limit) = device.writeback.as_ref().and_then(|it| it.daily_limit) {
             // In blocks of 4 KiB, whatever the page size.
             let blocks = limit.0 / 4096;
-            steps.set(SetAttribute::WritebackLimit(blocks), "to spare the drive");
-            steps.set(SetAttribute::LimitWriteback(true), "to spare the drive");
+            for (name, value) in [("writeback_limit", blocks), ("writeback_limit_enable", 1)] {
+                steps.set(SetAttribute::new(name, value), "to spare the drive");
+            }
         }
         Ok(())
     }
@@ -266,7 +267,7 @@ fn codecs(
     let parameters = |codec: &Codec, priority: u8, steps: &mut Steps<'_>| {
         if let Some(parameters) = codec.parameters(priority) {
             steps.set(
-                SetAttribute::CodecParameters(parameters),
+                SetAttribute::new(PARAMETERS, parameters),
                 "how it is to compress",
             );
         }
@@ -279,16 +280,13 @@ fn codecs(
             0 => "what pages are compressed with",
             _ => "only where the kernel has none of those before",
         };
-        steps.set(SetAttribute::Codec(codec.name.clone()), reason);
+        steps.set(SetAttribute::new(CODEC, &codec.name), reason);
         parameters(codec, 0, steps);
     }
     for recompression in &device.recompress {
         let (priority, codec) = (recompression.priority, &recompression.codec);
         has_codec(must_have, codec)?;
-        let again = SetAttribute::Recompression {
-            codec: codec.name.clone(),
-            priority,
-        };
+        let again = SetAttribute::recompression(&codec.name, priority);
         steps.set(again, "what pages may be compressed with again");
         parameters(codec, priority, steps);
     }

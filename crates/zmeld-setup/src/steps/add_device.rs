@@ -109,16 +109,15 @@ impl Reversible for AddDevice {
         Ok(Some(words.join(" ")))
     }
 
-    fn apply(
-        &self,
-        context: &mut StepContext<'_>,
-        _: &Record,
-    ) -> Result<Option<MadeDevice>, Error> {
+    fn apply(&self, context: &mut StepContext<'_>, _: &Record) -> Result<(), Error> {
         let control = self.driver.control().join("hot_add");
         let number = context.host.read_u64(&control)?;
         let name = format!("{}{number}", self.driver.name());
         match diskseq(context.host, &name) {
-            Ok(sequence) => Ok(Some(MadeDevice { name, sequence })),
+            Ok(sequence) => {
+                context.made = Some(MadeDevice { name, sequence });
+                Ok(())
+            }
             Err(err) => {
                 // Who comes later could not tell whose it is.
                 let number = number.to_string();

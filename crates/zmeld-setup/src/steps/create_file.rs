@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::{pin, thing, Thing};
 use crate::error::Error;
 use crate::identity::Identity;
-use crate::step::{left_as_it_is, MadeDevice, Record, Reversible, StepContext};
+use crate::step::{left_as_it_is, Record, Reversible, StepContext};
 use zmeld_linux::Host;
 
 /// `f_type` of file systems that matter here (`linux/magic.h`, and the file
@@ -243,13 +243,9 @@ impl Reversible for CreateFile {
         Ok(None)
     }
 
-    fn apply(
-        &self,
-        context: &mut StepContext<'_>,
-        _record: &Record,
-    ) -> Result<Option<MadeDevice>, Error> {
+    fn apply(&self, context: &mut StepContext<'_>, _record: &Record) -> Result<(), Error> {
         self.create(context)?;
-        Ok(None)
+        Ok(())
     }
 
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {

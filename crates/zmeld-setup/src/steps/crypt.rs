@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{carries, pin, refuse_to_lose, signatures, thing, Thing};
 use crate::error::Error;
 use crate::identity::{new_uuid, stands_on, Identity};
-use crate::step::{left_as_it_is, DeviceRef, MadeDevice, Record, Reversible, StepContext};
+use crate::step::{left_as_it_is, DeviceRef, Record, Reversible, StepContext};
 use zmeld_config::Cipher;
 use zmeld_linux::command::Invocation;
 use zmeld_linux::shell;
@@ -143,13 +143,9 @@ impl Reversible for FormatLuks {
         Ok(Some(identity))
     }
 
-    fn apply(
-        &self,
-        context: &mut StepContext<'_>,
-        record: &Record,
-    ) -> Result<Option<MadeDevice>, Error> {
+    fn apply(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
         if record.before.as_deref() == Some(IS_LUKS) {
-            return Ok(None);
+            return Ok(());
         }
         let device = pin::same_device(context, &self.device, record)?;
         // Another may have had the name when it was looked at.
@@ -168,7 +164,7 @@ impl Reversible for FormatLuks {
             .arg(context.host.path(&device))
             .arg(context.host.path(&self.key_file));
         context.host.run(&format)?;
-        Ok(None)
+        Ok(())
     }
 
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
@@ -261,11 +257,7 @@ impl Reversible for OpenCrypt {
         Ok(None)
     }
 
-    fn apply(
-        &self,
-        context: &mut StepContext<'_>,
-        record: &Record,
-    ) -> Result<Option<MadeDevice>, Error> {
+    fn apply(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
         let device = pin::same_device(context, &self.device, record)?;
         if let Mode::Random { .. } = self.mode {
             refuse_to_lose(context.host, &device)?;
@@ -293,7 +285,7 @@ impl Reversible for OpenCrypt {
         context.host.run(&open.arg(self.name.as_str()))?;
         if let Some(identity) = Identity::of(context.host, &mapping(&self.name))? {
             context.remember(identity)?;
-            return Ok(None);
+            return Ok(());
         }
         Err(Error::malformed(
             mapping(&self.name),

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::step::{MadeDevice, Record, Reversible, StepContext};
+use crate::step::{Record, Reversible, StepContext};
 use zmeld_linux::command::Invocation;
 use zmeld_linux::{Host, HostError};
 
@@ -35,13 +35,9 @@ impl Reversible for LoadModule {
         Ok(context.host.exists(&self.sign).then(|| "loaded".to_owned()))
     }
 
-    fn apply(
-        &self,
-        context: &mut StepContext<'_>,
-        record: &Record,
-    ) -> Result<Option<MadeDevice>, Error> {
+    fn apply(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
         if record.before.is_some() {
-            return Ok(None);
+            return Ok(());
         }
         let modprobe = Invocation::new("modprobe")
             .arg(self.module.as_str())
@@ -56,7 +52,7 @@ impl Reversible for LoadModule {
             err => err.into(),
         })?;
         if context.host.exists(&self.sign) {
-            return Ok(None);
+            return Ok(());
         }
         Err(Error::malformed(
             &self.sign,

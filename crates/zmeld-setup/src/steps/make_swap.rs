@@ -8,7 +8,7 @@ use super::crypt::Mode;
 use super::{carries, pin, refuse_to_lose, thing, Thing};
 use crate::error::Error;
 use crate::identity::{new_uuid, swap_label, Identity};
-use crate::step::{left_as_it_is, DeviceRef, MadeDevice, Record, Reversible, Step, StepContext};
+use crate::step::{left_as_it_is, DeviceRef, Record, Reversible, Step, StepContext};
 use zmeld_linux::command::Invocation;
 use zmeld_linux::Host;
 
@@ -114,13 +114,9 @@ impl Reversible for MakeSwap {
         Ok(Some(identity))
     }
 
-    fn apply(
-        &self,
-        context: &mut StepContext<'_>,
-        record: &Record,
-    ) -> Result<Option<MadeDevice>, Error> {
+    fn apply(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
         if record.before.as_deref() == Some(IS_SWAP) {
-            return Ok(None);
+            return Ok(());
         }
         let path = context.path(&self.device)?;
         let mut mkswap = Invocation::new("mkswap").args(["--label", &self.short_label()]);
@@ -139,7 +135,7 @@ impl Reversible for MakeSwap {
             }
         };
         context.host.run(&mkswap)?;
-        Ok(None)
+        Ok(())
     }
 
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {

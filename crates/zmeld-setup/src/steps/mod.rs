@@ -22,6 +22,7 @@ pub use load_module::LoadModule;
 pub use make_swap::{signatures, MakeSwap};
 pub use pin::{check_device, check_dictionary, check_owner};
 pub use set_attribute::SetAttribute;
+pub(crate) use set_attribute::{CODEC, LIMIT, PARAMETERS, SIZE};
 pub use set_value::SetValue;
 pub use swap_off::SwapOff;
 pub(crate) use swap_on::Area;

@@ -17,7 +17,7 @@ use super::{thing, Thing};
 use crate::error::Error;
 use crate::identity::Identity;
 use crate::room::{self, PlannedCapacity};
-use crate::step::{left_as_it_is, MadeDevice, Record, Reversible, StepContext};
+use crate::step::{left_as_it_is, Record, Reversible, StepContext};
 use zmeld_config::Discard;
 use zmeld_linux::command::Invocation;
 use zmeld_linux::Host;
@@ -59,16 +59,12 @@ impl Reversible for SwapOff {
         }
     }
 
-    fn apply(
-        &self,
-        context: &mut StepContext<'_>,
-        record: &Record,
-    ) -> Result<Option<MadeDevice>, Error> {
+    fn apply(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
         if record.before.is_none() {
-            return Ok(None);
+            return Ok(());
         }
         switch_off(context, &self.path)?;
-        Ok(None)
+        Ok(())
     }
 
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::identity::{self, Identity};
 use crate::room::{self, PlannedCapacity, Watch};
-use crate::step::{left_as_it_is, path_of, DeviceRef, MadeDevice, Record, Reversible, StepContext};
+use crate::step::{left_as_it_is, path_of, DeviceRef, Record, Reversible, StepContext};
 use zmeld_config::Discard;
 use zmeld_linux::command::{self, Ending, Invocation};
 use zmeld_linux::swaps::SwapArea;
@@ -81,11 +81,7 @@ impl Reversible for SwapOn {
         Identity::of(context.host, &path)
     }
 
-    fn apply(
-        &self,
-        context: &mut StepContext<'_>,
-        record: &Record,
-    ) -> Result<Option<MadeDevice>, Error> {
+    fn apply(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
         let path = context.path(&self.device)?;
         let mut swapon = Invocation::new("swapon");
         if self.priority >= 0 {
@@ -106,9 +102,7 @@ impl Reversible for SwapOn {
             return Err(err);
         }
         match context.host.swap_on(&path)? {
-            Some(swap) if self.priority < 0 || swap.priority == i32::from(self.priority) => {
-                Ok(None)
-            }
+            Some(swap) if self.priority < 0 || swap.priority == i32::from(self.priority) => Ok(()),
             Some(swap) => Err(Error::malformed(
                 "/proc/swaps",
                 format!(
