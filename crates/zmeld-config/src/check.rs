@@ -163,18 +163,6 @@ impl Check<'_> {
             if list[..at].iter().any(|other| other.codec == *codec) {
                 self.error(&format!("{key}[{at}]"), format!("{codec} is listed twice"));
             }
-            let first = device.codec.first().map(|codec| codec.name.as_str());
-            if first.is_some_and(|first| strength(first) > strength(&codec.name)) {
-                self.warning(
-                    FindingId::WeakerRecompression,
-                    &format!("{key}[{at}]"),
-                    format!(
-                        "{codec} compresses less than {}, so that pages are compressed again and \
-                         nothing is saved; exchange them",
-                        first.unwrap_or_default()
-                    ),
-                );
-            }
         }
     }
 
@@ -642,21 +630,6 @@ impl Check<'_> {
                 "0% reclaims nothing; write more, or enabled = false",
             );
         }
-        for (name, limit, usual) in [
-            ("pressure_max", rule.pressure_max, "0.1%"),
-            ("comeback_max", rule.comeback_max, "0.2%"),
-        ] {
-            if limit == Percent::whole(0) {
-                self.warning(
-                    FindingId::ZeroLimit,
-                    &format!("watch.reclaim.{name}"),
-                    format!(
-                        "0% is reached by the first wait or page, so that it rests nearly all the \
-                         time; write {usual}, or enabled = false"
-                    ),
-                );
-            }
-        }
         self.groups("watch.reclaim.groups", &rule.groups);
         self.groups("watch.reclaim.protect", &rule.protect);
         for both in rule.groups.iter().filter(|it| rule.protect.contains(it)) {
@@ -764,15 +737,6 @@ impl Check<'_> {
                 );
             }
         }
-    }
-}
-
-/// How well a codec compresses, by its class.
-fn strength(codec: &str) -> u8 {
-    match codec {
-        "zstd" | "deflate" => 2,
-        "842" => 0,
-        _ => 1,
     }
 }
 

@@ -97,7 +97,9 @@ impl Reader {
         };
         let (whole, _) = key.split_once('[').unwrap_or((key, ""));
         let mut removed = REMOVED_VALUES.iter();
-        if let Some((.., way_out)) = removed.find(|it| it.0 == whole && it.1 == text) {
+        if let Some((.., way_out)) =
+            removed.find(|it| it.0 == whole && it.1.contains(&text.as_str()))
+        {
             self.ignored(&node.place, key, way_out);
             return None;
         }
