@@ -85,6 +85,9 @@ pub enum WatchEvent<'a> {
     ReclaimFailed(Error),
 }
 
+/// Somebody who is told.
+pub type Listener<'a> = dyn FnMut(WatchEvent<'_>) + 'a;
+
 /// Rules and what was done so far.
 pub struct Watcher {
     host: Host,
@@ -147,7 +150,7 @@ impl Watcher {
         seen: &Observation,
         now: Instant,
         stop: &AtomicBool,
-        listener: &mut dyn FnMut(WatchEvent),
+        listener: &mut Listener<'_>,
     ) {
         self.has_more = false;
         self.follow_devices(seen, now, listener);
@@ -169,12 +172,7 @@ impl Watcher {
     }
 
     /// Does at once what the rules would do from time to time, since memory is short.
-    pub fn make_room(
-        &mut self,
-        now: Instant,
-        stop: &AtomicBool,
-        listener: &mut dyn FnMut(WatchEvent),
-    ) {
+    pub fn make_room(&mut self, now: Instant, stop: &AtomicBool, listener: &mut Listener<'_>) {
         if !is_due(self.room_made, self.room_pause, now) {
             return;
         }
@@ -208,12 +206,7 @@ impl Watcher {
 
     /// Reclaims idle memory where that is due. It has a pace of its own: what it costs has to
     /// be seen within seconds. It ends early where `stop` is set.
-    pub fn reclaim(
-        &mut self,
-        now: Instant,
-        stop: &AtomicBool,
-        listener: &mut dyn FnMut(WatchEvent),
-    ) {
+    pub fn reclaim(&mut self, now: Instant, stop: &AtomicBool, listener: &mut Listener<'_>) {
         let due = self.reclaimer.as_ref().is_some_and(|it| it.is_due(now));
         let busy = due.then(|| self.busy()).flatten();
         if let (Some(reclaimer), true) = (&mut self.reclaimer, due) {
@@ -241,12 +234,7 @@ impl Watcher {
             .unwrap_or_default()
     }
 
-    fn follow_devices(
-        &mut self,
-        seen: &Observation,
-        now: Instant,
-        listener: &mut dyn FnMut(WatchEvent),
-    ) {
+    fn follow_devices(&mut self, seen: &Observation, now: Instant, listener: &mut Listener<'_>) {
         let is_there = |name: &str| seen.device(name).is_some_and(|d| d.initialised);
         self.devices.retain(|name, _| {
             let stays = is_there(name);
@@ -274,7 +262,7 @@ impl Watcher {
     }
 
     /// Compressing again is for idle processors.
-    fn is_too_busy(&mut self, listener: &mut dyn FnMut(WatchEvent)) -> bool {
+    fn is_too_busy(&mut self, listener: &mut Listener<'_>) -> bool {
         let busy = self.busy();
         let is_busy = busy.is_some();
         if let (Some(why), false) = (busy, self.holding) {
@@ -444,7 +432,7 @@ impl Watcher {
         action: &Action,
         now: Instant,
         stop: &AtomicBool,
-        listener: &mut dyn FnMut(WatchEvent),
+        listener: &mut Listener<'_>,
     ) {
         let history = self.devices.entry(action.device.clone()).or_default();
         if self.dry_run {

@@ -33,7 +33,7 @@ use zmeld_linux::{counters, Host, HostError, KernelVersion};
 use zmeld_config::Span;
 
 use super::group::beyond_kept;
-use super::{ChosenMechanism, ReclaimTarget, Round, PIECE_BYTES, RELEASE};
+use super::{Round, PIECE_BYTES, RELEASE};
 
 /// As much of the file is read: what is told of groups behind that is not known.
 const READ_MAX: usize = 16 << 20;
@@ -123,14 +123,8 @@ pub(super) struct LruGenSnapshot {
 }
 
 impl LruGenSnapshot {
-    /// What it tells of those places and of what is below them.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub fn read<'a>(
-        host: &Host,
-        places: impl Iterator<Item = &'a ReclaimTarget>,
-    ) -> Result<LruGenSnapshot, HostError> {
+    /// What it tells of the groups of those paths and of what is below them.
+    pub fn read(host: &Host, paths: &BTreeSet<&Path>) -> Result<LruGenSnapshot, HostError> {
         let memory = host.read_optional(meminfo::PATH)?.unwrap_or_default();
         let free = Meminfo::new(&memory).bytes("SwapFree");
         let release = host.read_optional(RELEASE)?.unwrap_or_default();
@@ -142,11 +136,6 @@ impl LruGenSnapshot {
             let last = text.windows(6).rposition(|six| six == b"memcg ");
             text.truncate(last.unwrap_or(0));
         }
-        let paths = places.filter_map(|place| match &place.way {
-            ChosenMechanism::Generations(path) => Some(path.as_path()),
-            ChosenMechanism::Group => None,
-        });
-        let paths: BTreeSet<&Path> = paths.collect();
         // No place is below another, so that the last one that is not behind it is the one.
         let place_of = |group: &Path| {
             let before = (Bound::Unbounded, Bound::Included(group));
@@ -194,9 +183,9 @@ impl LruGenSnapshot {
         self.groups.get(path).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether something is known of that place.
-    fn knows(&self, path: &Path) -> bool {
-        !self.of(path).is_empty()
+    /// Whether that place is not among those that were told.
+    pub fn cuts_off(&self, path: &Path) -> bool {
+        self.is_cut && self.of(path).is_empty()
     }
 
     /// A generation began. What is in each of them is not told again.
@@ -449,11 +438,6 @@ impl Generations {
 
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// Whether something was told of it.
-    pub fn is_known(&self, told: &LruGenSnapshot) -> bool {
-        told.knows(&self.path)
     }
 
     /// Where the youngest generation is old enough for another one to begin.

@@ -36,24 +36,16 @@ pub(super) struct Reading {
     pub swapped_in: u64,
 }
 
-/// What may come back of what was reclaimed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scope {
-    /// Only what can be swapped.
-    Swapped,
-    /// That, and files.
-    All,
-}
-
 impl Reading {
-    /// None where the group is gone, or its kernel does not measure pressure.
+    /// None where the group is gone, or its kernel does not measure pressure. `is_swapped`: only
+    /// what can be swapped was reclaimed, and may come back; else files, too.
     ///
     /// # Errors
     /// When a file of it cannot be read.
     pub fn take(
         host: &Host,
         group: &Path,
-        of: Scope,
+        is_swapped: bool,
         at: Instant,
     ) -> Result<Option<Reading>, HostError> {
         let text = |name: &str| host.read_optional(group.join(name));
@@ -66,14 +58,14 @@ impl Reading {
             return Ok(None);
         };
         let counted = |name: &str| counters::value(&stat, name).unwrap_or(0);
-        let (refaults, swapped_in) = match of {
+        let (refaults, swapped_in) = match is_swapped {
             // What comes back on another node is no refault for the kernel, by its generations.
-            Scope::Swapped => (
+            true => (
                 counted("workingset_refault_anon"),
                 counted("pswpin") + counted("zswpin") + counted("swpin_zero"),
             ),
             // Up to 5.8 files alone were counted, under one name.
-            Scope::All => (
+            false => (
                 counted("workingset_refault_anon")
                     + counted("workingset_refault_file")
                     + counted("workingset_refault"),
