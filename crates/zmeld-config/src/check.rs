@@ -7,7 +7,6 @@ use super::codec::OF_ZMELD_ALONE;
 use super::read::Places;
 use super::*;
 use crate::finding::{Finding, Severity};
-use zmeld_advice::SwapKinds;
 
 /// All that is wrong with a configuration whose values were all understood.
 pub(super) fn check(config: &Config, places: &Places) -> Vec<Finding> {
@@ -28,10 +27,8 @@ pub(super) fn check(config: &Config, places: &Places) -> Vec<Finding> {
     check.places_twice(config);
     check.priorities(config);
     check.encryption_together(config);
-    check.unlimited_together(config);
     check.limits_together(config);
     check.hibernation(config);
-    check.tunables(config);
     check.watch(config);
     check.reclaim(config);
     check.guard(config);
@@ -108,16 +105,6 @@ impl Check<'_> {
                     format!("{limit} is more than all of RAM; write at most 100%"),
                 );
             }
-        } else if at_least_ram(&device.size) {
-            self.warning(
-                FindingId::NoMemoryLimit,
-                &format!("{key}.size"),
-                format!(
-                    "{} takes pages as large as RAM and more, and nothing limits the memory they use \
-                     when they compress badly; add memory_limit = \"50%\"",
-                    device.size
-                ),
-            );
         }
         if let Some(writeback) = &device.writeback {
             let key = format!("{key}.writeback.device");
@@ -304,10 +291,6 @@ impl Check<'_> {
                 "the kernel has one zswap; put its settings into one tier",
             );
         }
-        let disks = config
-            .tiers
-            .iter()
-            .filter(|tier| matches!(tier.kind, Kind::Disk(_)));
         if let (Some(zswap), Some(ram)) = (of_kind(true).next(), of_kind(false).next()) {
             self.add(
                 Severity::Critical,
@@ -318,44 +301,6 @@ impl Check<'_> {
                      tier.{} holds pages that were compressed before and its figures mislead; keep \
                      one of the two",
                     ram.name
-                ),
-            );
-        }
-        if let (Some(zswap), None) = (of_kind(true).next(), disks.clone().next()) {
-            if of_kind(false).next().is_none() {
-                self.warning(
-                    FindingId::UnusedRule,
-                    &format!("tier.{}", zswap.name),
-                    "zswap is a cache in front of swap on a disk, and no disk tier is given; add \
-                     one, unless /etc/fstab has it",
-                );
-            }
-        }
-        self.lru_inversion(config);
-    }
-
-    /// A RAM device that fills before the disk does, with nothing that moves
-    /// its cold pages on.
-    fn lru_inversion(&mut self, config: &Config) {
-        let areas = config.areas();
-        let disks = areas
-            .iter()
-            .filter(|(tier, ..)| matches!(tier.kind, Kind::Disk(_)));
-        for (tier, _, priority) in &areas {
-            let Kind::Ram(device) = &tier.kind else {
-                continue;
-            };
-            let below = disks.clone().find(|(.., disk)| disk < priority);
-            let (Some((disk, ..)), None) = (below, &device.writeback) else {
-                continue;
-            };
-            self.warning(
-                FindingId::LruInversion,
-                &format!("tier.{}", tier.name),
-                format!(
-                    "cold pages stay in tier.{} and hot ones go to tier.{} once it is full; give \
-                     it a writeback device instead of the disk tier, or use kind = \"zswap\"",
-                    tier.name, disk.name
                 ),
             );
         }
@@ -460,33 +405,6 @@ impl Check<'_> {
         }
     }
 
-    /// Several devices fill RAM as one of their size does.
-    fn unlimited_together(&mut self, config: &Config) {
-        let mut sum = 0.0;
-        let mut names = Vec::new();
-        for tier in &config.tiers {
-            let Kind::Ram(device) = &tier.kind else {
-                continue;
-            };
-            let is_open = device.memory_limit.is_none() && !at_least_ram(&device.size);
-            if let (true, Size::Ram { percent, .. }) = (is_open, &device.size) {
-                sum += percent.fraction() * 100.0;
-                names.push(tier.name.to_string());
-            }
-        }
-        if let (Some(last), true) = (names.last(), sum >= 100.0) {
-            self.warning(
-                FindingId::NoMemoryLimit,
-                &format!("tier.{last}.size"),
-                format!(
-                    "tier.{} take pages as large as RAM and more together ({sum}%), and nothing \
-                     limits the memory they use when they compress badly; add memory_limit to each",
-                    names.join(" and tier.")
-                ),
-            );
-        }
-    }
-
     fn limits_together(&mut self, config: &Config) {
         let mut sum = 0.0;
         let mut last = None;
@@ -545,40 +463,6 @@ impl Check<'_> {
                     ram.name
                 ),
             );
-        }
-    }
-
-    fn tunables(&mut self, config: &Config) {
-        let tiers = &config.tiers;
-        let only_ram = !tiers.is_empty() && tiers.iter().all(|t| matches!(t.kind, Kind::Ram(_)));
-        if let (true, Some(pages @ 1..)) = (only_ram, config.tunables.page_cluster) {
-            self.warning(
-                FindingId::ReadAhead,
-                "tunables.page_cluster",
-                format!(
-                    "{} pages are decompressed for each that is needed, and nothing is gained by \
-                     reading ahead in RAM; write 0",
-                    1 << pages
-                ),
-            );
-        }
-        let in_ram = SwapKinds {
-            in_ram: only_ram,
-            ..SwapKinds::default()
-        };
-        let least = in_ram.swappiness_min();
-        if let (Some(least), Some(Swappiness::Value(value))) = (least, config.tunables.swappiness) {
-            if value < least {
-                self.warning(
-                    FindingId::Swappiness,
-                    "tunables.swappiness",
-                    format!(
-                        "{value} is low for swap in RAM: caches are dropped, and read from disk \
-                         again, before cold pages are compressed; write {least} at least, 150 \
-                         suits it"
-                    ),
-                );
-            }
         }
     }
 
@@ -746,18 +630,6 @@ fn is_of_all_services(pattern: &GroupPattern) -> bool {
     // Names that nobody gives a service.
     let services = ["/system.slice/0.service", "/system.slice/\u{1}.service"];
     services.iter().all(|path| pattern.matches(path)) || pattern.matches("/system.slice")
-}
-
-/// It is all of RAM or more.
-pub fn at_least_ram(size: &Size) -> bool {
-    match size {
-        Size::Ram {
-            percent,
-            at_most: None,
-        } => *percent >= Percent::whole(100),
-        Size::Ufpr => true,
-        _ => false,
-    }
 }
 
 /// Folders that are in RAM, or are on many machines.

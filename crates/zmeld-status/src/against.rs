@@ -1,8 +1,6 @@
 //! What a machine has against a configuration, for who checks it and sets nothing up.
 
-use zmeld_config::{
-    Config, Finding, FindingId, GroupPattern, Kind, Mechanism, ReclaimRule, Severity,
-};
+use zmeld_config::{Config, Finding, FindingId, GroupPattern, Mechanism, ReclaimRule, Severity};
 use zmeld_guard as guard;
 use zmeld_linux::groups::{outlook, Outlook};
 use zmeld_linux::Host;
@@ -25,17 +23,8 @@ pub fn against(
     state: Option<&State>,
 ) -> Vec<Finding> {
     let mut problems = Vec::new();
-    let by_file = config.check();
-    let is_new = |found: &Finding| {
-        let is_same = |said: &Finding| match found.id {
-            Some(_) => said.id == found.id && said.about == found.about,
-            None => said == found,
-        };
-        // Nothing is measured for a check.
-        let is_unmeasured = found.id.is_none() && found.about == "tunables.swappiness";
-        let is_error = found.severity == Severity::Critical;
-        is_error || !is_unmeasured && !by_file.iter().any(is_same)
-    };
+    // Nothing is measured for a check.
+    let is_measured = |it: &Finding| it.id.is_some() || it.about != "tunables.swappiness";
     let (not_planned, plan) = Plan::look(host, config, state, false);
     let is_whole = not_planned.is_empty();
     // The rest is looked at all the same.
@@ -47,7 +36,7 @@ pub fn against(
             let of_room = of_room.into_iter().flatten();
             let of_room = of_room.filter(|it| it.severity == Severity::Critical);
             problems.extend(of_room.map(refused));
-            problems.extend(plan.problems.into_iter().filter(is_new).map(refused));
+            problems.extend(plan.problems.into_iter().filter(is_measured).map(refused));
         }
         // What no tier is to blame for: a tunable that the kernel has not got.
         Err(err) => {
@@ -295,21 +284,4 @@ impl Names {
 
 fn mind(key: &str, what: String) -> Finding {
     Finding::new(Severity::Warning, key, what)
-}
-
-/// Whether what a configuration shows by itself is not so on that machine: it has the
-/// disk swap that the file does not speak of.
-pub fn is_disproved(machine: &Machine, config: &Config, problem: &Finding) -> bool {
-    if !machine.swaps.iter().any(|swap| !swap.is_in_ram()) {
-        return false;
-    }
-    let is_zswap = |key: &str| {
-        let name = key.strip_prefix("tier.").and_then(|name| config.tier(name));
-        name.is_some_and(|tier| matches!(tier.kind, Kind::Zswap(_)))
-    };
-    match problem.id {
-        Some(FindingId::UnusedRule) => is_zswap(&problem.about),
-        Some(FindingId::ReadAhead | FindingId::Swappiness) => true,
-        _ => false,
-    }
 }

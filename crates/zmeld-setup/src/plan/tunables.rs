@@ -124,7 +124,7 @@ impl Draft<'_> {
     }
 
     /// What is swapped to when the plan is carried out.
-    fn kinds(&self) -> SwapKinds {
+    pub(super) fn kinds(&self) -> SwapKinds {
         let own = self.own_areas();
         let mut kinds = SwapKinds::default();
         // What cannot be read was refused before.
