@@ -14,7 +14,7 @@ use zmeld_config::{Config, Encryption, Finding, FindingId, Kind, Severity, Sourc
 use zmeld_observe::applied::Applied;
 use zmeld_setup::execute::may_go_up;
 use zmeld_setup::journal::State;
-use zmeld_setup::plan::{Group, Plan, Planned, StandIn};
+use zmeld_setup::plan::{Group, Plan, Planned};
 use zmeld_setup::step::{Record, Step};
 use zmeld_setup::{Error, ErrorKind};
 
@@ -76,7 +76,7 @@ pub enum Way {
 }
 
 /// What is asked for, what is set up, and all that `zmeld up` would change.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct Outstanding {
     /// What is asked for: by the file, and where that says nothing of tiers, by the last
     /// `zmeld up`.
@@ -97,10 +97,8 @@ pub struct Outstanding {
     pub is_watched: Option<bool>,
     /// The same of the guard and `zmeld-guard`.
     pub is_guarded: Option<bool>,
-    /// Tiers for which another driver's device stands in.
-    pub stand_ins: Vec<StandIn>,
-    /// What is set up otherwise than it was asked for, and would be so again.
-    pub otherwise: Vec<Finding>,
+    /// What `zmeld up` would carry out; none where nothing can be planned.
+    pub plan: Option<Plan>,
     /// Tiers whose pages are to be encrypted, and the device that they are swapped to in
     /// plain.
     pub in_plain: Vec<(String, PathBuf)>,
@@ -162,29 +160,23 @@ impl Outstanding {
         for (group, err) in &not_planned {
             look.not_planned(group, err);
         }
-        let mut take_over = None;
-        let planned = match plan {
-            Ok(plan) => {
-                look.compare(&plan);
-                let is_beside = plan.problems.iter().any(is_of_another);
-                take_over = is_beside.then(|| look.taking_over(state.as_ref()));
-                Some(plan)
-            }
+        match &plan {
+            Ok(plan) => look.compare(plan),
+            Err(err) if err.is_denied() => {}
             Err(err) => {
-                if !err.is_denied() {
-                    let what = "it would set up nothing of what is asked for".to_owned();
-                    look.add("zmeld up", what, err.to_string());
-                }
-                None
+                let what = "it would set up nothing of what is asked for".to_owned();
+                look.add("zmeld up", what, err.to_string());
             }
-        };
-        let stand_ins = planned.as_ref().map(|plan| plan.stand_ins.clone());
-        let otherwise = planned.as_ref().map(otherwise).unwrap_or_default();
-        let way = match planned.filter(|_| !look.is_refused) {
+        }
+        let plan = plan.ok();
+        let is_beside = |plan: &&Plan| plan.problems.iter().any(is_of_another);
+        let take_over = plan.as_ref().filter(is_beside);
+        let take_over = take_over.map(|_| look.taking_over(state.as_ref()));
+        let way = match plan.as_ref().filter(|_| !look.is_refused) {
             None => Way::Refused(None),
             // What changes nothing is not asked for.
             Some(_) if look.changes.is_empty() => Way::Up,
-            Some(plan) => look.way(&plan, take_over.as_ref()),
+            Some(plan) => look.way(plan, take_over.as_ref()),
         };
         Outstanding {
             changes: look.changes,
@@ -192,14 +184,30 @@ impl Outstanding {
             take_over,
             is_watched,
             is_guarded,
-            stand_ins: stand_ins.unwrap_or_default(),
-            otherwise,
             in_plain: in_plain(host, &asked.config),
+            plan,
             guard: guarding(host, &asked.config).map(|found| found.gaps),
             wanted: asked.config,
             journal_problem: None,
             applied,
         }
+    }
+
+    /// What a plan warns of that no trap is about: a codec that the kernel lacks, a file of
+    /// another size.
+    pub(crate) fn otherwise(&self) -> impl Iterator<Item = &Finding> {
+        let plan = self.plan.iter();
+        let problems = plan.flat_map(|plan| plan.problems.iter().map(move |it| (plan, it)));
+        let is_one = |(plan, it): &(&Plan, &Finding)| {
+            let key = it.about.strip_prefix("tier.");
+            let Some((name, key)) = key.and_then(|key| key.split_once('.')) else {
+                return false;
+            };
+            let kind = plan.config.tier(name).map(|tier| &tier.kind);
+            let is_disk = matches!(kind, Some(Kind::Disk(_)));
+            it.id.is_none() && (matches!(key, "codec" | "recompress") || key == "size" && is_disk)
+        };
+        problems.filter(is_one).map(|(_, it)| it)
     }
 }
 
@@ -208,27 +216,6 @@ impl Outstanding {
 fn refusal(host: &Host, plan: &Plan) -> Option<String> {
     let err = may_go_up(host, plan, &mut |_| {}).err()?;
     (err.kind() == ErrorKind::Input).then(|| of_up(&err))
-}
-
-/// What a plan warns of that no trap is about: a codec that the kernel lacks, a file of
-/// another size.
-fn otherwise(plan: &Plan) -> Vec<Finding> {
-    let is_disk = |name: &str| {
-        let tier = plan.config.tier(name);
-        tier.is_some_and(|tier| matches!(tier.kind, Kind::Disk(_)))
-    };
-    let is_one = |it: &&Finding| {
-        let key = it
-            .about
-            .strip_prefix("tier.")
-            .and_then(|it| it.split_once('.'));
-        match key {
-            Some((_, "codec" | "recompress")) => it.id.is_none(),
-            Some((name, "size")) => it.id.is_none() && is_disk(name),
-            _ => false,
-        }
-    };
-    plan.problems.iter().filter(is_one).cloned().collect()
 }
 
 /// Devices that are to be encrypted and are swapped to as they are.

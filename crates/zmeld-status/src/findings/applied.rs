@@ -12,7 +12,7 @@ pub(super) fn not_applied(view: &View) -> Vec<Finding> {
         remedy: way_out.clone(),
         ..change.clone()
     });
-    let otherwise = view.outstanding.otherwise.iter().map(|problem| {
+    let otherwise = view.outstanding.otherwise().map(|problem| {
         Finding::of_machine(
             problem.about.trim_start_matches("tier."),
             problem.what.as_str(),
@@ -74,7 +74,8 @@ pub(super) fn zswap_compressor(view: &View) -> Vec<Finding> {
 /// zram where zmeld's own driver was asked for.
 pub(super) fn stand_in(view: &View) -> Vec<Finding> {
     let is_set_up = |name: &str| view.applied.is_some_and(|it| it.tier(name).is_some());
-    let stand_ins = view.outstanding.stand_ins.iter();
+    let plan = view.outstanding.plan.iter();
+    let stand_ins = plan.flat_map(|plan| &plan.stand_ins);
     let found = stand_ins.filter(|it| is_set_up(&it.tier)).map(|it| {
         Finding::of_machine(
             it.tier.as_str(),
