@@ -121,27 +121,6 @@ impl Names {
     }
 }
 
-/// A key that stands there twice, under two spellings.
-fn twice(one: &Entry, other: &Entry) -> Finding {
-    let (first, second) = if one.turn < other.turn {
-        (one, other)
-    } else {
-        (other, one)
-    };
-    let line = match first.key_place.file.as_os_str().is_empty() {
-        true => String::new(),
-        false => format!(" in line {}", first.key_place.line),
-    };
-    let what = format!(
-        "is the same key as {}{line}; keep one of them",
-        first.written
-    );
-    Finding {
-        place: Some(second.key_place.clone()),
-        ..Finding::new(Severity::Critical, &second.written, what)
-    }
-}
-
 struct File<'a> {
     number: usize,
     source: &'a Source,
@@ -162,7 +141,11 @@ impl File<'_> {
                 node,
             };
             if let Some(other) = entries.get(&name) {
-                problems.push(twice(other, &entry));
+                let what = format!("is the same key as {}; keep one of them", other.written);
+                problems.push(Finding {
+                    place: Some(entry.key_place),
+                    ..Finding::new(Severity::Critical, &entry.written, what)
+                });
                 continue;
             }
             entries.insert(name, entry);

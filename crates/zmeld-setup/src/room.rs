@@ -88,9 +88,6 @@ pub(crate) struct PlannedCapacity {
 }
 
 /// Refuses to switch areas off whose pages do not fit into RAM.
-///
-/// # Errors
-/// How much is missing.
 pub(crate) fn check_machine(
     host: &Host,
     areas: &[PathBuf],
@@ -174,9 +171,6 @@ fn room_in_ram(host: &Host, path: &Path) -> Result<u64, Error> {
 }
 
 /// Refuses where there are such groups.
-///
-/// # Errors
-/// They, and what to do about it.
 pub(crate) fn refuse(groups: Vec<SwapoffConflict>) -> Result<(), Error> {
     match groups.is_empty() {
         true => Ok(()),
@@ -204,9 +198,6 @@ enum Margin {
 
 /// Refuses to switch areas off whose pages do not fit back, before anything is
 /// changed. With `force` it says what that will cost. `coming`: what is on by then.
-///
-/// # Errors
-/// What does not fit, in RAM and in groups; what cannot be read.
 pub(crate) fn check(
     host: &Host,
     areas: &[PathBuf],
@@ -271,10 +262,6 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// A look at all groups.
-    ///
-    /// # Errors
-    /// When the swap areas or a group's numbers cannot be read, or groups are there
-    /// and not seen.
     pub(crate) fn begin(
         host: &Host,
         areas: &[PathBuf],
@@ -313,9 +300,6 @@ impl Watch {
     }
 
     /// A look at the groups that had something in swap.
-    ///
-    /// # Errors
-    /// Those of [`Watch::begin`].
     pub(crate) fn again(&self, host: &Host, areas: &[PathBuf]) -> Result<Findings, Error> {
         let room = Areas::read(host, areas, PlannedCapacity::default())?;
         let is_some = |_: &&Hierarchy| room.leaving_bytes > 0;

@@ -113,9 +113,6 @@ pub enum OnUnreadable {
 impl Plan {
     /// Compares it with what is recorded and with the machine: says of each step whether
     /// it is in place, and what goes first. Changes nothing.
-    ///
-    /// # Errors
-    /// A step that cannot be looked at, with [`OnUnreadable::Fails`].
     pub(super) fn compare(&mut self, host: &Host, doubt: OnUnreadable) -> Result<(), Error> {
         let records = &self.records;
         let mut removed = self.not_planned(host, doubt)?;

@@ -46,9 +46,6 @@ pub struct CreateFile {
 
 /// Refuses a place that is not root's alone, and one whose file system cannot hold a
 /// swap file or has no room.
-///
-/// # Errors
-/// What is wrong with the place, and the way out.
 pub fn check_place(host: &Host, path: &Path, size_bytes: u64) -> Result<(), Error> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let found = pin::place(host, path)?.file_system();
@@ -90,9 +87,6 @@ pub(crate) fn is_unwritten(host: &Host, path: &Path) -> bool {
 
 /// Refuses an existing file that cannot be swapped to: one that others may read, or
 /// with holes, since the kernel writes to its blocks directly.
-///
-/// # Errors
-/// What is wrong with the file, and the way out.
 pub fn check_file(host: &Host, path: &Path) -> Result<(), Error> {
     use std::os::unix::fs::MetadataExt;
     let (_, meta) = pin::file(host, path)?;

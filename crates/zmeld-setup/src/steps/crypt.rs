@@ -65,9 +65,6 @@ fn mapping(name: &str) -> PathBuf {
 }
 
 /// A key file is a secret: refuses one that others may read.
-///
-/// # Errors
-/// What is wrong with it.
 pub fn check_key_file(host: &Host, path: &Path) -> Result<(), Error> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     pin::check_key(host, path)?;

@@ -35,9 +35,6 @@ pub struct MakeSwap {
 
 /// What a device or file carries: the types of the signatures that `wipefs`
 /// finds, `ext4`, `swap`, `gpt`.
-///
-/// # Errors
-/// When it cannot be looked at.
 pub fn signatures(host: &Host, path: &Path) -> Result<Vec<String>, Error> {
     let wipefs = Invocation::new("wipefs").args(["--noheadings", "--output", "TYPE"]);
     let text = host.run(&pin::named(host, wipefs, path)?)?;

@@ -235,9 +235,6 @@ impl Walks {
 
     /// Begins generations where they are due, where that is the longest ago, first; what was
     /// told has them then.
-    ///
-    /// # Errors
-    /// What the kernel refused first; the others were told nevertheless.
     pub fn begin(
         &mut self,
         host: &Host,
@@ -471,9 +468,6 @@ impl Generations {
     }
 
     /// How many bytes of a group are idle and may go.
-    ///
-    /// # Errors
-    /// When a file of it cannot be read.
     pub fn idle_bytes(
         &self,
         host: &Host,
@@ -491,9 +485,6 @@ impl Generations {
 
     /// Reclaims so many bytes of what is idle, no more than that is asked for; what came of it
     /// is noted.
-    ///
-    /// # Errors
-    /// When the kernel refuses it.
     pub fn reclaim(
         &mut self,
         host: &Host,

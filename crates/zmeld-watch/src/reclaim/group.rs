@@ -39,9 +39,6 @@ pub(super) struct Reading {
 impl Reading {
     /// None where the group is gone, or its kernel does not measure pressure. `is_swapped`: only
     /// what can be swapped was reclaimed, and may come back; else files, too.
-    ///
-    /// # Errors
-    /// When a file of it cannot be read.
     pub fn take(
         host: &Host,
         group: &Path,
@@ -103,9 +100,6 @@ fn kept(host: &Host, group: &Path) -> Result<Option<u64>, HostError> {
 /// How many bytes the groups above one have besides what `memory.min` and `memory.low` keep for
 /// them, the least of them. The kernel does not spare that where a group below is asked by
 /// itself.
-///
-/// # Errors
-/// When a file of them cannot be read.
 pub(super) fn beyond_kept(host: &Host, group: &Path) -> Result<u64, HostError> {
     let mut least = u64::MAX;
     for above in group.ancestors().skip(1) {
@@ -130,9 +124,6 @@ pub(super) fn no_swap(host: &Host) -> Option<&'static str> {
 }
 
 /// Why nothing of that group may.
-///
-/// # Errors
-/// When a file cannot be read.
 pub(super) fn no_swap_of(host: &Host, group: &Path) -> Result<Option<&'static str>, HostError> {
     for folder in group.ancestors() {
         // The root has none.
