@@ -130,7 +130,7 @@ pub enum Error {
     #[error(
         "the memory controller's groups are not mounted here, so that nobody can tell whether \
          what they have in swap fits back into them: run it where /proc/self/mountinfo lists \
-         them, or say --force; the kernel kills programs where it does not fit"
+         them, or force it (zmeld up --force); the kernel kills programs where it does not fit"
     )]
     GroupsUnseen,
     /// The plan would walk into a trap.

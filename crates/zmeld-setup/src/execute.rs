@@ -520,11 +520,8 @@ impl Run<'_> {
 
     fn apply(&mut self, group: &str, step: &Step) -> Result<(), Error> {
         (self.listener)(Event::Applying { group, step });
-        let (before, identity) = self.context(group, |context| {
-            let before = step.reversible().before(context)?;
-            let identity = step.reversible().identity(context, before.as_deref())?;
-            Ok::<_, Error>((before, identity))
-        })?;
+        let found = self.context(group, |context| step.reversible().before(context));
+        let (before, identity) = found?;
         let record = Record {
             group: group.to_owned(),
             step: step.clone(),

@@ -19,7 +19,7 @@ use crate::event::{Event, Listener};
 use crate::identity::Identity;
 use crate::steps::{
     AddDevice, CreateFile, FormatLuks, LoadModule, MakeSwap, OpenCrypt, SetAttribute, SetValue,
-    SwapOff, SwapOn,
+    SwapOff, SwapOn, Thing,
 };
 use zmeld_linux::Host;
 
@@ -219,6 +219,14 @@ impl StepContext<'_> {
         self.leave(&left_as_it_is(path, why));
     }
 
+    /// Whether what was found is there and the step's own; what is another's is left, and named.
+    pub(crate) fn is_own(&mut self, path: &Path, found: &Thing) -> bool {
+        if let Thing::Other(why) = found {
+            self.tell_left(path, why);
+        }
+        matches!(found, Thing::Same | Thing::Named)
+    }
+
     /// Says of something that it is left, and why.
     pub(crate) fn leave(&mut self, text: &str) {
         self.left = true;
@@ -264,25 +272,18 @@ pub(crate) fn path_of(
     })
 }
 
+/// What is written down before a change is made: what has to be known to undo it, and which
+/// thing it is about, as far as that can be told, so that a run that is killed takes nothing
+/// else.
+pub(crate) type Before = (Option<String>, Option<Identity>);
+
 /// A change that can be applied, looked at and taken back.
 pub(crate) trait Reversible {
     /// What it does, in a few words that name the device.
     fn describe(&self) -> String;
 
-    /// Looks before anything is changed: refuses what must not be done, and gives
-    /// what has to be known to undo the step.
-    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error>;
-
-    /// Which thing it is about, as far as that can be told before: it is written down
-    /// before the change is made, so that a run that is killed takes nothing else.
-    fn identity(
-        &self,
-        context: &mut StepContext<'_>,
-        before: Option<&str>,
-    ) -> Result<Option<Identity>, Error> {
-        let _ = (context, before);
-        Ok(None)
-    }
+    /// Looks before anything is changed: refuses what must not be done.
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Before, Error>;
 
     /// Makes the change and sees that it was made.
     fn apply(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error>;

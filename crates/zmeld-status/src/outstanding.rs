@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use zmeld_linux::Host;
 
-use crate::against::{guarding, of_up};
+use crate::against::guarding;
 use zmeld_config::{Config, Encryption, Finding, FindingId, Kind, Severity, Source, Swappiness};
 use zmeld_observe::applied::Applied;
 use zmeld_setup::execute::may_go_up;
@@ -102,9 +102,8 @@ pub struct Outstanding {
     /// Tiers whose pages are to be encrypted, and the device that they are swapped to in
     /// plain.
     pub in_plain: Vec<(String, PathBuf)>,
-    /// What is in vain in the guard's rule; none where there is no rule, or nobody can
-    /// tell.
-    pub guard: Option<Vec<Finding>>,
+    /// What is in vain in the guard's rule, as far as one can tell.
+    pub guard: Vec<Finding>,
 }
 
 impl Outstanding {
@@ -186,7 +185,7 @@ impl Outstanding {
             is_guarded,
             in_plain: in_plain(host, &asked.config),
             plan,
-            guard: guarding(host, &asked.config).map(|found| found.gaps),
+            guard: guarding(host, &asked.config),
             wanted: asked.config,
             journal_problem: None,
             applied,
@@ -215,7 +214,7 @@ impl Outstanding {
 /// that do not fit back. What this user may not look at is refused by nobody here.
 fn refusal(host: &Host, plan: &Plan) -> Option<String> {
     let err = may_go_up(host, plan, &mut |_| {}).err()?;
-    (err.kind() == ErrorKind::Input).then(|| of_up(&err))
+    (err.kind() == ErrorKind::Input).then(|| err.to_string())
 }
 
 /// Devices that are to be encrypted and are swapped to as they are.

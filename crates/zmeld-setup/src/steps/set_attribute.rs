@@ -8,7 +8,7 @@ use zmeld_report::units::bytes;
 use super::{pin, refuse_to_lose, while_busy, written_over};
 use crate::error::Error;
 use crate::event::Event;
-use crate::step::{DeviceRef, Record, Reversible, Step, StepContext};
+use crate::step::{Before, DeviceRef, Record, Reversible, Step, StepContext};
 use zmeld_linux::compressed::{chosen, MmStat};
 use zmeld_linux::text::short;
 use zmeld_linux::Host;
@@ -266,7 +266,7 @@ impl Reversible for SetAttribute {
         format!("set its {} to {value}", self.attribute)
     }
 
-    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Before, Error> {
         let path = self.path(context)?;
         if !context.host.exists(&path) {
             return Err(Error::KernelFeature {
@@ -281,21 +281,21 @@ impl Reversible for SetAttribute {
             refuse_to_lose(context.host, drive)?;
         }
         let Some((codec, _)) = self.codec() else {
-            return Ok(self.why_not_set(context));
+            return Ok((self.why_not_set(context), None));
         };
         // One before it was set.
         if self.attribute == CODEC && Self::codecs(context).iter().any(|it| it.1.is_none()) {
-            return Ok(Some(UNNEEDED.to_owned()));
+            return Ok((Some(UNNEEDED.to_owned()), None));
         }
         let text = context.host.read(&path)?;
         let mut there = offered(&text);
         there.dedup();
         // The crypto interface of older kernels finds more than it lists.
         if there.is_empty() || there.contains(&codec) {
-            return Ok(None);
+            return Ok((None, None));
         }
         match context.only_named {
-            false => Ok(Some(LACKS.to_owned())),
+            false => Ok((Some(LACKS.to_owned()), None)),
             true => Err(Error::NoCodec {
                 codec: codec.to_owned(),
                 there: short(&there.join(", ")),

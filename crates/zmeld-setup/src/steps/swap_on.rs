@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::identity::{self, Identity};
 use crate::room::{self, PlannedCapacity, Watch};
-use crate::step::{left_as_it_is, path_of, DeviceRef, Record, Reversible, StepContext};
+use crate::step::{left_as_it_is, path_of, Before, DeviceRef, Record, Reversible, StepContext};
 use zmeld_config::Discard;
 use zmeld_linux::command::{self, Ending, Invocation};
 use zmeld_linux::swaps::SwapArea;
@@ -57,28 +57,19 @@ impl Reversible for SwapOn {
         text
     }
 
-    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Before, Error> {
         let path = context.path(&self.device)?;
         if pin::is_file(&path) {
             pin::file(context.host, &path)?;
         }
         match context.host.swap_on(&path)? {
-            None => Ok(None),
+            None => Ok((None, Identity::of(context.host, &path)?)),
             Some(_) => Err(Error::InUse {
                 device: path,
                 by: "swap that zmeld did not set up".to_owned(),
                 way_out: "switch it off (swapoff) or take it out of the configuration".to_owned(),
             }),
         }
-    }
-
-    fn identity(
-        &self,
-        context: &mut StepContext<'_>,
-        _: Option<&str>,
-    ) -> Result<Option<Identity>, Error> {
-        let path = context.path(&self.device)?;
-        Identity::of(context.host, &path)
     }
 
     fn apply(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {

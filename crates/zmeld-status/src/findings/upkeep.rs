@@ -149,7 +149,7 @@ pub(super) fn two_reclaimers(view: &View) -> Vec<Finding> {
 
 /// Writeback and recompression only happen when somebody asks, each time.
 pub(super) fn nothing_fires(view: &View) -> Vec<Finding> {
-    let mut found = Vec::from_iter(ends_nothing(view));
+    let mut found = Vec::from_iter(guards_nothing(view));
     found.extend(guarded_in_vain(view));
     for device in view.now.devices.iter().filter(|device| device.initialised) {
         let name = &device.name;
@@ -201,42 +201,22 @@ pub(super) fn nothing_fires(view: &View) -> Vec<Finding> {
     found
 }
 
-/// A guard that could end nothing.
-fn ends_nothing(view: &View) -> Option<Finding> {
+/// A guard that can neither make room nor end anything.
+fn guards_nothing(view: &View) -> Option<Finding> {
     let rule = view.wanted.watch.guard.as_ref()?;
-    if rule.end.is_empty() {
-        // It makes room by the other rules.
-        let is_alone = view.wanted.watch.is_guard_alone();
-        return is_alone.then(|| {
-            Finding::of_machine(
-                "watch.guard",
-                "it can neither make room nor end anything",
-                "[watch.guard] has no end, and there is no other rule",
-                GUARDS_NOTHING,
-            )
-        });
-    }
-    // What is there now is asked of the machine; without that, of the watch's note.
-    if view.outstanding.guard.is_some() {
-        return None;
-    }
-    let seen = view.now.guard.as_ref().filter(|it| it.watched.is_empty())?;
-    let names: Vec<String> = rule.end.iter().map(ToString::to_string).collect();
-    let evidence = match seen.unmatched.is_empty() {
-        true => "all that is there of it is protected".to_owned(),
-        false => format!("no control group is called {}", seen.unmatched.join(", ")),
-    };
-    Some(Finding::of_machine(
-        "watch.guard",
-        "it could end nothing: no group that it may end is there now",
-        format!("end = {}; {evidence}", names.join(", ")),
-        "zmeld config check says which names are wrong; systemd-cgls lists the groups",
-    ))
+    (rule.end.is_empty() && view.wanted.watch.is_guard_alone()).then(|| {
+        Finding::of_machine(
+            "watch.guard",
+            "it can neither make room nor end anything",
+            "[watch.guard] has no end, and there is no other rule",
+            GUARDS_NOTHING,
+        )
+    })
 }
 
 /// Names in the guard's rule that are no group now, as `zmeld config check` has them.
 fn guarded_in_vain(view: &View) -> Vec<Finding> {
-    let gaps = view.outstanding.guard.iter().flatten();
+    let gaps = view.outstanding.guard.iter();
     let gaps = gaps.filter(|gap| gap.severity > Severity::Notice);
     gaps.map(|gap| {
         Finding::of_machine(
