@@ -81,7 +81,6 @@ impl Cipher {
 }
 
 named! {
-    /// What `encryption` says.
     enum Name {
         None = "none",
         Luks = "luks",

@@ -9,7 +9,6 @@ use zmeld_linux::FileError;
 
 use crate::finding::{ConfigError, FilePosition, Finding, Severity};
 
-/// A file that was read.
 #[derive(Debug, Clone)]
 pub(super) struct Source {
     /// As the machine itself names it.
@@ -71,7 +70,6 @@ pub(super) fn find(root: &Path) -> Result<(Vec<Source>, Vec<Finding>), ConfigErr
     Ok((sources, warnings))
 }
 
-/// The text of a file that was named.
 pub(super) fn read(path: &Path) -> Result<Source, ConfigError> {
     let bytes = config_files::read(&Tree::new("/"), path).map_err(unreadable)?;
     source(path, bytes)

@@ -133,7 +133,6 @@ impl Reader {
     }
 }
 
-/// A table that is being read.
 pub(super) struct Open<'t> {
     table: &'t Table,
     pub path: String,

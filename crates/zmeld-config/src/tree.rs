@@ -14,7 +14,6 @@ use crate::finding::{FilePosition, Finding, Severity};
 /// Below this key the names are the user's own.
 pub(super) const TIERS: &str = "tier";
 
-/// A value and where it is.
 #[derive(Debug)]
 pub(super) struct Node {
     pub value: Value,
@@ -47,7 +46,6 @@ impl Value {
     }
 }
 
-/// Keys with their values.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     pub entries: BTreeMap<String, Entry>,
@@ -74,7 +72,6 @@ pub(super) struct Entry {
     pub node: Node,
 }
 
-/// Merges the files in their order.
 pub(super) fn merge(sources: &[Source]) -> (Table, Vec<Finding>) {
     let mut whole = Table::default();
     let mut problems = Vec::new();

@@ -110,7 +110,7 @@ pub fn up_or_stand_in(
         Err(err) if plan.is_dispensable(&err) => err,
         result => return result,
     };
-    let said = err.refused_module().map(|it| it.said.to_owned());
+    let said = err.refused_module().map(|it| it.1.to_owned());
     // Without records there is nothing to write down yet: the next step does.
     journal.note(|state| state.refused = said)?;
     let (refused, again) = Plan::make(host, &plan.config, Some(journal.state()), options)?;
@@ -322,7 +322,6 @@ struct Run<'a> {
     stop: Option<&'a AtomicBool>,
     /// Not while it goes back, which nobody asked to force.
     force: bool,
-    /// Whether what the kernel lacks is an error.
     only_named: bool,
     /// How many processes the kernel had killed before.
     kills: Option<u64>,
@@ -501,7 +500,6 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Applies what is not recorded of a group.
     fn apply_group(&mut self, group: &Group) -> Result<(), Error> {
         for planned in &group.steps {
             let is_it = |it: &Record| it.group == group.name && it.step == planned.step;
@@ -757,7 +755,6 @@ impl Run<'_> {
         }
     }
 
-    /// Tells what forcing it has cost.
     fn tell_price(&mut self) {
         if let Some(text) = self.price().filter(|_| self.force && self.kills.is_some()) {
             (self.listener)(Event::Note { text: &text });

@@ -85,7 +85,6 @@ impl Identity {
         Ok(Some((identity, meta)))
     }
 
-    /// What tells that file from others.
     pub(crate) fn file_of(meta: &Metadata) -> String {
         of_file(meta)
     }

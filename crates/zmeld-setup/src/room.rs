@@ -261,7 +261,6 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// A look at all groups.
     pub(crate) fn begin(
         host: &Host,
         areas: &[PathBuf],
@@ -315,10 +314,8 @@ impl Watch {
     }
 }
 
-/// The swap areas, in bytes.
 #[derive(Debug, Default)]
 struct Areas {
-    /// In all of them.
     used_bytes: u64,
     /// In those that are switched off.
     leaving_bytes: u64,

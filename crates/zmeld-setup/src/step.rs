@@ -169,12 +169,10 @@ pub struct StepContext<'a> {
 pub type Remember<'a> = &'a mut dyn FnMut(Identity) -> Result<(), Error>;
 
 impl StepContext<'_> {
-    /// Tells the listener.
     pub(crate) fn tell(&mut self, event: Event<'_>) {
         (self.listener)(event);
     }
 
-    /// Whether the run is to stop.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.is_some_and(|stop| stop.load(Ordering::SeqCst))
     }
@@ -367,7 +365,6 @@ impl DeviceRef {
         }
     }
 
-    /// How a description names it.
     pub(crate) fn name(&self) -> String {
         match self {
             DeviceRef::Path(path) => path.display().to_string(),

@@ -152,7 +152,6 @@ pub fn lacks_for_reclaim(host: &Host, config: &Config) -> Option<Finding> {
     )
 }
 
-/// Whom a rule for reclaim names in vain.
 fn of_reclaim(host: &Host, rule: &ReclaimRule) -> Vec<Finding> {
     let found = outlook(host, reclaim::selection(rule)).unwrap_or_default();
     RECLAIM.gaps(&rule.groups, &found)

@@ -443,7 +443,6 @@ impl<'a> Look<'a> {
         !self.ours(group).is_empty() && self.gone(group).is_none()
     }
 
-    /// The device of a tier, or its name.
     fn subject(&self, group: &str) -> String {
         let device = self.device(group).map(str::to_owned);
         device.unwrap_or_else(|| tier_of(group).to_owned())
@@ -454,7 +453,6 @@ impl<'a> Look<'a> {
         tier.device.as_deref()
     }
 
-    /// A step that `zmeld up` would take.
     fn would(&mut self, group: &str, step: &Step) {
         let is = match step {
             Step::SetValue(set) => self.value(&set.path),

@@ -323,7 +323,6 @@ fn pressure(now: &Observation) -> Section {
 
 /// Groups in the table; the rest is in the JSON.
 const GROUPS_SHOWN: usize = 8;
-/// How wide a group's path gets.
 const GROUP_WIDTH: usize = 28;
 
 /// What was reclaimed ahead of time, from which groups, and what it cost.
@@ -375,7 +374,6 @@ fn reclaimed(reclaim: &Reclaimed) -> Section {
     }
 }
 
-/// By what, why, and from which groups.
 fn mechanisms(groups: &[ReclaimedGroup]) -> Vec<String> {
     let mut by: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for group in groups.iter().filter(|group| !group.mechanism.is_empty()) {
@@ -394,7 +392,6 @@ fn mechanisms(groups: &[ReclaimedGroup]) -> Vec<String> {
     by.into_iter().map(line).collect()
 }
 
-/// What the guard watches, and what it ended.
 fn guarded(guard: &Guarded) -> Section {
     let section = Section::new("Guard").paragraph(format!(
         "zmeld-guard looked {} times in {}, {} ms late at most; memory is {}. It ended {}.",
@@ -448,7 +445,6 @@ fn left_alone<'a>(
     protected.chain(unmatched)
 }
 
-/// How many, when, and where.
 fn killed(since_boot: u64, lately: &Lately) -> String {
     let all = format!("{} since boot", count(since_boot));
     if since_boot == 0 {
@@ -495,7 +491,6 @@ fn findings(status: &Status) -> Section {
     })
 }
 
-/// How a finding is shown.
 fn tone(severity: Severity) -> Tone {
     match severity {
         Severity::Notice => Tone::Neutral,

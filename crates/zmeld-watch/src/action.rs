@@ -22,7 +22,6 @@ const PIECE: Duration = Duration::from_millis(250);
 /// and is so many pages of 4 KiB at first.
 const PIECE_FIRST: u64 = 4096;
 
-/// The pieces of an action.
 struct Pieces<'a> {
     stop: &'a AtomicBool,
     end: Instant,
@@ -46,7 +45,6 @@ impl Pieces<'_> {
         }
     }
 
-    /// How many pages are asked for next.
     fn next(&mut self) -> u64 {
         self.began = Instant::now();
         let pages = self.pages.min(self.most - self.asked);
@@ -115,7 +113,6 @@ pub enum ActionKind {
     },
 }
 
-/// How an action went.
 pub(super) enum ActionResult {
     /// Done, with figures.
     Done(String),

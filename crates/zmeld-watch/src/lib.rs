@@ -31,6 +31,7 @@ use zmeld_config::{Config, Kind, PageFilter, Watch};
 use zmeld_guard::note::{SHORT, SHORT_FOR};
 use zmeld_linux::{groups, Host, HostError};
 use zmeld_observe::applied::Applied;
+use zmeld_observe::lately::uptime;
 use zmeld_observe::run_folder;
 use zmeld_observe::{share, Device, Observation, Pressure};
 
@@ -98,6 +99,8 @@ pub struct Watcher {
     devices: BTreeMap<String, History>,
     holding: bool,
     reclaimer: Option<Reclaimer>,
+    /// Some moment, and how long the machine was up then, in seconds.
+    clock: Option<(Instant, f64)>,
     /// When room was last made because memory was short.
     room_made: Option<Instant>,
     room_pause: Duration,
@@ -125,6 +128,7 @@ impl Watcher {
             holding: false,
             applied,
             reclaimer: rule.map(|rule| Reclaimer::new(rule, dry_run)),
+            clock: None,
             room_made: None,
             room_pause: ROOM_EVERY,
             is_pressed: false,
@@ -152,6 +156,7 @@ impl Watcher {
         stop: &AtomicBool,
         listener: &mut Listener<'_>,
     ) {
+        let now = self.uptime(now);
         self.has_more = false;
         self.follow_devices(seen, now, listener);
         if self.is_too_busy(listener) {
@@ -190,6 +195,7 @@ impl Watcher {
                 listener(WatchEvent::Reclaim("memory is short", done));
             }
         }
+        let now = self.uptime(now);
         let seen = Observation::read(&self.host, rustix::param::page_size() as u64);
         self.follow_devices(&seen, now, listener);
         self.is_pressed = true;
@@ -202,6 +208,16 @@ impl Watcher {
             }
         }
         self.is_pressed = false;
+    }
+
+    /// How long the machine was up then, in seconds.
+    fn uptime(&mut self, now: Instant) -> f64 {
+        let read = || {
+            let text = self.host.read_optional("/proc/uptime").ok().flatten();
+            (now, uptime(text.as_deref()).unwrap_or_default())
+        };
+        let (then, up) = *self.clock.get_or_insert_with(read);
+        up + now.duration_since(then).as_secs_f64()
     }
 
     /// Reclaims idle memory where that is due. It has a pace of its own: what it costs has to
@@ -234,7 +250,7 @@ impl Watcher {
             .unwrap_or_default()
     }
 
-    fn follow_devices(&mut self, seen: &Observation, now: Instant, listener: &mut Listener<'_>) {
+    fn follow_devices(&mut self, seen: &Observation, now: f64, listener: &mut Listener<'_>) {
         let is_there = |name: &str| seen.device(name).is_some_and(|d| d.initialised);
         self.devices.retain(|name, _| {
             let stays = is_there(name);
@@ -252,7 +268,7 @@ impl Watcher {
             let given_back = !self.dry_run
                 && limit::give_back_left(&self.host, &device.name).unwrap_or(false)
                 && !limit::is_on(&self.host, &device.name);
-            let mut history = History::kept(&self.host, &device.name, now);
+            let mut history = History::kept(&self.host, &device.name);
             if history.budget.is_none() && !given_back {
                 // A limit that stands already was given today, perhaps by us.
                 history.budget = device.writeback_limit_bytes.map(|_| now);
@@ -261,7 +277,6 @@ impl Watcher {
         }
     }
 
-    /// Compressing again is for idle processors.
     fn is_too_busy(&mut self, listener: &mut Listener<'_>) -> bool {
         let busy = self.busy();
         let is_busy = busy.is_some();
@@ -288,7 +303,7 @@ impl Watcher {
 
     /// What is due on a device, with reasons; also what is due first so that it can
     /// be done later.
-    fn due(&self, device: &Device, now: Instant) -> Vec<Action> {
+    fn due(&self, device: &Device, now: f64) -> Vec<Action> {
         let Some(history) = self.devices.get(&device.name) else {
             return Vec::new();
         };
@@ -301,7 +316,7 @@ impl Watcher {
         let mut marking = None;
         if let Some(rule) = &watch.recompress {
             let waited =
-                self.is_pressed || is_due(history.recompressed, rule.every.duration(), now);
+                self.is_pressed || has_passed(history.recompressed, rule.every.duration(), now);
             if waited && !device.recompression.is_empty() {
                 let idle = needs_idle(rule.pages).then(|| rule.idle_after.duration());
                 match self.readiness(history, idle, now) {
@@ -323,7 +338,7 @@ impl Watcher {
             };
             let full = self.is_pressed || share(used, whole) >= rule.above.fraction();
             let waited =
-                self.is_pressed || is_due(history.written_back, rule.every.duration(), now);
+                self.is_pressed || has_passed(history.written_back, rule.every.duration(), now);
             if waited && full && device.backing.is_some() {
                 let idle = needs_idle(rule.pages).then(|| rule.idle_after.duration());
                 match self.readiness(history, idle, now) {
@@ -352,7 +367,7 @@ impl Watcher {
         actions
     }
 
-    fn readiness(&self, history: &History, idle_after: Option<Duration>, now: Instant) -> Ready {
+    fn readiness(&self, history: &History, idle_after: Option<Duration>, now: f64) -> Ready {
         let Some(age) = idle_after else {
             return Ready::Now;
         };
@@ -360,7 +375,7 @@ impl Watcher {
             // The action marks by age itself, or finds out that it cannot.
             (None | Some(true), _) => Ready::Now,
             (Some(false), None) => Ready::Mark,
-            (Some(false), Some(marked)) if now.duration_since(marked) >= age => Ready::Now,
+            (Some(false), Some(marked)) if now - marked >= age.as_secs_f64() => Ready::Now,
             (Some(false), Some(_)) => Ready::Later,
         }
     }
@@ -370,12 +385,13 @@ impl Watcher {
         watch: &Watch,
         device: &Device,
         history: &History,
-        now: Instant,
+        now: f64,
     ) -> Option<Action> {
         let rule = watch.meld.as_ref()?;
         let melding = device.melding.as_ref()?;
-        let waited =
-            self.is_pressed || history.resume || is_due(history.melded, rule.every.duration(), now);
+        let waited = self.is_pressed
+            || history.resume
+            || has_passed(history.melded, rule.every.duration(), now);
         if !waited || melding.mode == "off" {
             return None;
         }
@@ -407,7 +423,7 @@ impl Watcher {
     }
 
     /// The daily limit of a tier's writeback, given anew each day.
-    fn budget_due(&self, device: &Device, history: &History, now: Instant) -> Option<Action> {
+    fn budget_due(&self, device: &Device, history: &History, now: f64) -> Option<Action> {
         device.backing.as_ref()?;
         // By the journal: a device of another tool may have the same priority.
         let applied = (self.applied)(&self.host)?;
@@ -420,7 +436,7 @@ impl Watcher {
             return None;
         };
         let limit = ram.writeback.as_ref()?.daily_limit?;
-        is_due(history.budget, DAY, now).then(|| Action {
+        has_passed(history.budget, DAY, now).then(|| Action {
             device: device.name.clone(),
             reason: format!("the tier {} may write {limit} a day", tier.name),
             kind: ActionKind::Budget { bytes: limit.0 },
@@ -430,7 +446,7 @@ impl Watcher {
     fn perform(
         &mut self,
         action: &Action,
-        now: Instant,
+        now: f64,
         stop: &AtomicBool,
         listener: &mut Listener<'_>,
     ) {
@@ -467,7 +483,7 @@ impl Watcher {
                 listener(WatchEvent::Failed(action, err));
             }
         }
-        if let Err(err) = history::keep(&self.host, &self.devices, now) {
+        if let Err(err) = history::keep(&self.host, &self.devices) {
             listener(WatchEvent::Failed(action, err));
         }
     }
@@ -487,6 +503,11 @@ pub fn is_short(host: &Host) -> bool {
 
 fn is_due(last: Option<Instant>, every: Duration, now: Instant) -> bool {
     last.is_none_or(|last| now.duration_since(last) >= every)
+}
+
+/// The same of seconds since boot.
+fn has_passed(last: Option<f64>, every: Duration, now: f64) -> bool {
+    last.is_none_or(|last| now - last >= every.as_secs_f64())
 }
 
 fn needs_idle(which: PageFilter) -> bool {

@@ -88,7 +88,6 @@ pub struct Change {
 }
 
 impl Change {
-    /// What is written.
     pub(crate) fn written(&self) -> Option<Step> {
         let as_it_comes = || self.from.as_ref().and_then(Step::as_it_comes);
         self.to.clone().or_else(as_it_comes)
@@ -193,7 +192,6 @@ fn all_hold(
     Ok(true)
 }
 
-/// What becomes of one group.
 pub(crate) fn compare(
     host: &Host,
     wanted: &Group,

@@ -12,7 +12,7 @@ use crate::steps::SetValue;
 use zmeld_config::{Finding, FindingId, Kind, Severity, Source, Swappiness};
 use zmeld_observe::is_spinning;
 
-use super::{Draft, Group, Steps};
+use super::{Draft, Steps};
 
 const GROUP: &str = "tunables";
 const SWAPPINESS: &str = "swappiness";
@@ -68,11 +68,7 @@ fn rough(rate: f64) -> String {
 impl Draft<'_> {
     pub(super) fn tunables(&mut self) -> Result<(), Error> {
         let wanted = &self.config.tunables;
-        let mut steps = Steps {
-            name: GROUP,
-            records: self.records,
-            steps: Vec::new(),
-        };
+        let mut steps = Steps::new(GROUP, self.records);
         let measured = self.measured_swappiness();
         if wanted.swappiness == Some(Swappiness::Auto) && measured.is_none() {
             self.problems.push(Finding::new(
@@ -112,13 +108,8 @@ impl Draft<'_> {
                 Some(before),
             );
         }
-        let steps = steps.steps;
-        if !steps.is_empty() {
-            self.groups.push(Group {
-                name: GROUP.to_owned(),
-                optional: false,
-                steps,
-            });
+        if !steps.steps.is_empty() {
+            self.groups.push(steps.group(false));
         }
         Ok(())
     }

@@ -126,7 +126,6 @@ pub(super) fn named(host: &Host, command: Invocation, path: &Path) -> Result<Inv
     })
 }
 
-/// Names a pinned file to a command.
 pub(super) fn given(command: Invocation, pinned: &Pinned) -> Invocation {
     match pinned.file() {
         Some(file) => command.object(pinned.path(), file),

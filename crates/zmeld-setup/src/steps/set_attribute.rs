@@ -251,7 +251,6 @@ impl SetAttribute {
     }
 }
 
-/// The codecs that an attribute offers, without brackets.
 fn offered(text: &str) -> Vec<&str> {
     text.split_whitespace()
         .filter(|word| !word.starts_with('#'))

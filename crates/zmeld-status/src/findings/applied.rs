@@ -4,7 +4,6 @@
 use super::{Finding, View};
 use crate::outstanding::Way;
 
-/// What `zmeld up` would change: see [`crate::outstanding`].
 pub(super) fn not_applied(view: &View) -> Vec<Finding> {
     let way_out = way_out(&view.outstanding.way);
     let changes = view.outstanding.changes.iter();
@@ -71,7 +70,6 @@ pub(super) fn zswap_compressor(view: &View) -> Vec<Finding> {
     )]
 }
 
-/// zram where zmeld's own driver was asked for.
 pub(super) fn stand_in(view: &View) -> Vec<Finding> {
     let is_set_up = |name: &str| view.applied.is_some_and(|it| it.tier(name).is_some());
     let plan = view.outstanding.plan.iter();

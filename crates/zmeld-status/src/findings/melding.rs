@@ -50,7 +50,6 @@ pub(super) fn encode_errors(_: &View, device: &Device) -> Option<Finding> {
     ))
 }
 
-/// A sample found duplicates, and melding is off.
 pub(super) fn unused(_: &View, device: &Device) -> Option<Finding> {
     let melding = device.melding.as_ref()?;
     let part = melding.duplicates_sampled()?;

@@ -44,7 +44,6 @@ enum Check {
     Area(fn(&View, &Swap, &Device) -> Option<Finding>),
 }
 
-/// What rules look at.
 struct View<'a> {
     now: &'a Observation,
     wanted: &'a Config,
@@ -53,7 +52,6 @@ struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Compressed devices that are swap, with their areas.
     fn compressed(&self) -> impl Iterator<Item = (&'a Swap, &'a Device)> + '_ {
         self.now
             .swaps
@@ -67,7 +65,6 @@ impl<'a> View<'a> {
         applied.is_some_and(|applied| applied.tier_on(&swap.area.shown()).is_some())
     }
 
-    /// Swap areas that are on drives.
     fn disks(&self) -> impl Iterator<Item = &'a Swap> + '_ {
         self.now
             .swaps
@@ -75,7 +72,6 @@ impl<'a> View<'a> {
             .filter(|swap| self.now.device_of(swap).is_none())
     }
 
-    /// What is swapped to.
     fn kinds(&self) -> SwapKinds {
         SwapKinds {
             in_ram: self.compressed().next().is_some(),

@@ -94,7 +94,6 @@ pub(super) fn why_not(host: &Host) -> Option<String> {
     }
 }
 
-/// Which parts of it are on.
 pub(super) fn enabled(host: &Host) -> Option<u64> {
     let text = host.read_optional(ENABLED).ok().flatten()?;
     u64::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok()
@@ -109,7 +108,6 @@ pub(super) fn is_lasting(err: &HostError) -> bool {
     is_one_of(&err.cause, &lasting)
 }
 
-/// What the kernel told in this round.
 #[derive(Debug)]
 pub(super) struct LruGenSnapshot {
     /// Of each place, by its path: those with that path, and those below it.
@@ -170,7 +168,6 @@ impl LruGenSnapshot {
         }
     }
 
-    /// What it is asked for at a time.
     fn piece_bytes(&self) -> u64 {
         match self.is_without_files {
             true => PIECE_BYTES,
@@ -316,7 +313,6 @@ fn folder(place: &Path, rest: &Path) -> PathBuf {
     }
 }
 
-/// A control group, and the groups below it.
 #[derive(Debug)]
 pub(super) struct Generations {
     /// As the kernel tells it, from the root of the hierarchy on.
@@ -348,7 +344,6 @@ pub(super) struct Taken {
     spent: u64,
 }
 
-/// Pages that may be reclaimed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Idle {
     /// Where its counters are.

@@ -142,13 +142,11 @@ struct ReclaimTarget {
     shown: String,
     /// Its path as the kernel tells it, where that goes by generations; none: by its file.
     path: Option<PathBuf>,
-    /// Why so.
     why: String,
     /// What became of it; none before it was looked at.
     account: Option<Account>,
 }
 
-/// One round, which has an end.
 struct Round<'a> {
     /// When it is, for those who look back.
     now: Instant,
@@ -184,7 +182,6 @@ impl Round<'_> {
     }
 }
 
-/// The rule at work.
 #[derive(Debug, Default)]
 pub(super) struct Reclaimer {
     rule: ReclaimRule,
@@ -293,7 +290,6 @@ impl Reclaimer {
         }
     }
 
-    /// All groups' turns.
     fn turns(&mut self, host: &Host, round: &mut Round, listener: &mut Listener<'_>) {
         let now = round.now;
         self.told = match self.walks.may_read(now) {
@@ -447,7 +443,6 @@ impl Reclaimer {
         self.failed = Some(text);
     }
 
-    /// Chooses the groups.
     fn choose(
         &mut self,
         host: &Host,
@@ -487,7 +482,6 @@ impl Reclaimer {
         Ok(())
     }
 
-    /// From where, and by what.
     fn chosen(
         &self,
         host: &Host,
@@ -561,7 +555,6 @@ impl Reclaimer {
         self.holding = holding;
     }
 
-    /// One group's turn.
     fn turn(
         &mut self,
         host: &Host,
@@ -633,7 +626,6 @@ impl Reclaimer {
         Ok(())
     }
 
-    /// What is told to those who ask.
     fn note(&self, now: Instant) -> Reclaimed {
         let began = self.began.unwrap_or(now);
         let groups = self.groups.values();
@@ -658,7 +650,6 @@ impl ReclaimTarget {
         }
     }
 
-    /// By what, of how much, and why.
     fn begins(&self, reading: Reading, how: &str) -> String {
         let memory = bytes(reading.memory_bytes);
         let (by, why) = (self.mechanism(), &self.why);
