@@ -18,47 +18,13 @@ use zmeld_setup::plan::{Group, Plan, Planned};
 use zmeld_setup::step::{Record, Step};
 use zmeld_setup::{Error, ErrorKind};
 
-/// Who asked, where no file did.
-const LAST_UP: &str = "the last zmeld up";
-
-/// What a machine is compared with, and who asked for it.
-struct Asked {
-    config: Config,
-    tiers_by: &'static str,
-    rest_by: &'static str,
-}
-
-impl Asked {
-    /// What the file asks for: see [`Config::completed`]. Without tiers, those of the last
-    /// `zmeld up` count.
-    fn new(file: &Config, applied: Option<&Applied>) -> Asked {
-        const FILE: &str = "the configuration";
-        let Some(applied) = applied else {
-            return Asked {
-                config: file.clone(),
-                tiers_by: FILE,
-                rest_by: FILE,
-            };
-        };
-        let by = |is_files| if is_files { FILE } else { LAST_UP };
-        let is_file = *file != Config::default();
-        let says = file.says_of_tiers();
-        let tunes = file.tunables != Config::default().tunables;
-        Asked {
-            tiers_by: by(says),
-            rest_by: by(says || tunes || is_file && !applied.config.says_of_tiers()),
-            config: match is_file && !applied.config.says_of_tiers() {
-                true => file.clone(),
-                false => file.clone().completed(applied.config.clone()),
-            },
-        }
-    }
-
-    fn by(&self, group: &str) -> &'static str {
-        match Group::is_tier(group) {
-            true => self.tiers_by,
-            false => self.rest_by,
-        }
+/// What is asked for: by the file, see [`Config::completed`]; without tiers there, those of the
+/// last `zmeld up` count.
+fn asked(file: &Config, applied: Option<&Applied>) -> Config {
+    let is_file = *file != Config::default();
+    match applied.filter(|it| !is_file || it.config.says_of_tiers()) {
+        Some(applied) => file.clone().completed(applied.config.clone()),
+        None => file.clone(),
     }
 }
 
@@ -136,21 +102,21 @@ impl Outstanding {
                 }
             }
         };
-        let asked = Asked::new(file.unwrap_or(&empty), applied.as_ref());
+        let wanted = asked(file.unwrap_or(&empty), applied.as_ref());
         if file.is_none() {
             return Outstanding {
                 applied,
-                ..Outstanding::of(&asked.config)
+                ..Outstanding::of(&wanted)
             };
         }
-        let rules = asked.config.watch.has_rules();
+        let rules = wanted.watch.has_rules();
         let is_watched = rules.then(|| runs(host, is_watch)).flatten();
-        let is_guarded = asked.config.watch.guard.is_some();
+        let is_guarded = wanted.watch.guard.is_some();
         let is_guarded = is_guarded.then(|| runs(host, is_guard)).flatten();
-        let (not_planned, plan) = Plan::look(host, &asked.config, state.as_ref(), false);
+        let (not_planned, plan) = Plan::look(host, &wanted, state.as_ref(), false);
         let mut look = Look {
             host,
-            asked: &asked,
+            wanted: &wanted,
             applied: applied.as_ref(),
             records: state.as_ref().map_or(&[][..], |state| &state.records),
             changes: Vec::new(),
@@ -183,10 +149,10 @@ impl Outstanding {
             take_over,
             is_watched,
             is_guarded,
-            in_plain: in_plain(host, &asked.config),
+            in_plain: in_plain(host, &wanted),
             plan,
-            guard: guarding(host, &asked.config),
-            wanted: asked.config,
+            guard: guarding(host, &wanted),
+            wanted,
             journal_problem: None,
             applied,
         }
@@ -292,7 +258,7 @@ fn is_program(command: &[u8], name: &[u8], without: &[&[u8]]) -> bool {
 
 struct Look<'a> {
     host: &'a Host,
-    asked: &'a Asked,
+    wanted: &'a Config,
     applied: Option<&'a Applied>,
     records: &'a [Record],
     changes: Vec<Finding>,
@@ -325,7 +291,7 @@ impl<'a> Look<'a> {
     }
 
     fn taking_over(&self, state: Option<&State>) -> Way {
-        let (not_planned, plan) = Plan::look(self.host, &self.asked.config, state, true);
+        let (not_planned, plan) = Plan::look(self.host, self.wanted, state, true);
         let Some(plan) = plan.ok().filter(|_| not_planned.is_empty()) else {
             return Way::Refused(None);
         };
@@ -350,8 +316,7 @@ impl<'a> Look<'a> {
 
     fn not_set_up(&mut self, group: &str, why: Option<String>) {
         if let Some(why) = why.as_ref().filter(|_| self.stands(group)) {
-            let by = self.asked.by(group);
-            let what = format!("it is set up, and not as {by} asks for it, which cannot be here");
+            let what = "it is set up, and not as it is asked for, which cannot be here".to_owned();
             self.add(self.subject(group), what, why.as_str());
             return;
         }
@@ -359,8 +324,7 @@ impl<'a> Look<'a> {
             Some(_) => "the last zmeld up did not set it up".to_owned(),
             None => "zmeld has set nothing up since the machine booted".to_owned(),
         });
-        let by = self.asked.by(group);
-        let what = format!("{by} asked for it, and it is not set up");
+        let what = "it is asked for, and not set up".to_owned();
         self.add(tier_of(group), what, why);
     }
 
@@ -426,7 +390,7 @@ impl<'a> Look<'a> {
     fn is_left_out(&self, step: &Step) -> bool {
         let is_read_ahead =
             matches!(step, Step::SetValue(set) if set.path.ends_with("vm/page-cluster"));
-        is_read_ahead && self.asked.config.tunables.page_cluster.is_none()
+        is_read_ahead && self.wanted.tunables.page_cluster.is_none()
     }
 
     fn value(&self, path: &str) -> Option<String> {
@@ -466,7 +430,7 @@ impl<'a> Look<'a> {
             Some(is) if step.words().ends_with(is) => step.describe(),
             _ => step.words(),
         };
-        let what = format!("{} asked to {words}", self.asked.by(group));
+        let what = format!("zmeld up would {words}");
         let evidence = is.map(|is| format!("in effect {is}")).unwrap_or_default();
         self.add(self.subject_of(group, step), what, evidence);
     }
@@ -476,7 +440,7 @@ impl<'a> Look<'a> {
         if let Step::SetValue(set) = &record.step {
             // Measured anew, it may be the same.
             let is_measured = set.path.ends_with("vm/swappiness")
-                && self.asked.config.tunables.swappiness == Some(Swappiness::Auto);
+                && self.wanted.tunables.swappiness == Some(Swappiness::Auto);
             let now = self.value(&set.path);
             // What somebody else changed is left, and what was so before stays.
             if is_measured || now.as_ref() != Some(&set.value) || now == record.before {
@@ -484,8 +448,7 @@ impl<'a> Look<'a> {
             }
         }
         let group = record.group.as_str();
-        let by = self.asked.by(group);
-        let what = format!("{by} does not ask to {}", record.step.words());
+        let what = format!("zmeld up would take back: {}", record.step.words());
         let evidence = "an earlier zmeld up did that";
         self.add(self.subject_of(group, &record.step), what, evidence);
     }
@@ -501,8 +464,7 @@ impl<'a> Look<'a> {
     /// A group of earlier runs that is not planned.
     fn not_asked_for(&mut self, group: &str) {
         if Group::is_tier(group) {
-            let by = self.asked.by(group);
-            let what = format!("it is set up, and {by} does not ask for it");
+            let what = "it is set up, and not asked for any more".to_owned();
             let subject = tier_of(group);
             let evidence = format!("zmeld up set it up as {}", self.subject(group));
             self.add(subject, what, evidence);
