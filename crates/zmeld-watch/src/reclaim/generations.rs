@@ -42,7 +42,7 @@ const GROUPS_MAX: usize = 8192;
 /// Generations begin so many times in the time after which memory is idle.
 const IN_IDLE_TIME: u32 = 2;
 /// Where what was idle comes back it must have been idle for longer, up to so many times.
-const WAIT_MAX: u32 = 16;
+const WAIT_MAX: u64 = 16;
 /// Beginning them takes no larger share of the time than one in so many, for all groups
 /// together, since page tables are walked; nor does reading them.
 const PAUSE: u32 = 100;
@@ -321,8 +321,6 @@ pub(super) struct Generations {
     idle_ms: u64,
     /// As the rule has it, which is the least.
     rule_ms: u64,
-    /// No longer than that.
-    idle_max_ms: u64,
     /// Something was taken since that was changed.
     has_taken: bool,
     /// When it was changed.
@@ -362,7 +360,6 @@ impl Generations {
             path,
             idle_ms: rule_ms,
             rule_ms,
-            idle_max_ms: rule_ms.saturating_mul(u64::from(WAIT_MAX)),
             has_taken: false,
             changed: None,
             not_calm: None,
@@ -376,10 +373,11 @@ impl Generations {
         self.not_calm = Some(now);
         // What comes back at once was asked for before it was changed.
         let is_shown = self.has_taken && self.is_past(self.changed, 1, now);
-        if !is_shown || self.idle_ms >= self.idle_max_ms {
+        let most = self.rule_ms.saturating_mul(WAIT_MAX);
+        if !is_shown || self.idle_ms >= most {
             return None;
         }
-        let longer = self.idle_ms.saturating_mul(2).min(self.idle_max_ms);
+        let longer = self.idle_ms.saturating_mul(2).min(most);
         self.change(longer, now);
         Some(self.idle_after())
     }
@@ -416,15 +414,12 @@ impl Generations {
 
     /// Whether too many rounds in a row brought nothing of what was asked for.
     pub fn is_in_vain(&mut self, taken: Taken) -> bool {
-        if taken.is_seen {
-            self.in_vain = 0;
-        } else if taken.spent > 0 {
-            self.in_vain += 1;
+        match taken.is_seen {
+            true => self.in_vain = 0,
+            false => self.in_vain += u32::from(taken.spent > 0),
         }
         let is_so = self.in_vain >= VAIN_MAX;
-        if is_so {
-            self.in_vain = 0;
-        }
+        self.in_vain %= VAIN_MAX;
         is_so
     }
 
