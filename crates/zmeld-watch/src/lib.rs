@@ -27,7 +27,7 @@ pub use action::{Action, ActionKind};
 use crate::meld::PassOptions;
 use history::History;
 use reclaim::Reclaimer;
-use zmeld_config::{Config, Kind, PageFilter, Watch};
+use zmeld_config::{Config, Kind, PageFilter, Span, Watch};
 use zmeld_guard::note::{SHORT, SHORT_FOR};
 use zmeld_linux::{groups, Host, HostError};
 use zmeld_observe::applied::Applied;
@@ -236,18 +236,11 @@ impl Watcher {
         let recompress = watch
             .recompress
             .as_ref()
-            .map(|rule| (rule.pages, rule.idle_after));
-        let writeback = watch
-            .writeback
-            .as_ref()
-            .map(|rule| (rule.pages, rule.idle_after));
-        [recompress, writeback]
-            .into_iter()
-            .flatten()
-            .filter(|(which, _)| needs_idle(*which))
-            .map(|(_, age)| age.duration())
-            .max()
-            .unwrap_or_default()
+            .map(|it| (it.pages, it.idle_after));
+        let writeback = watch.writeback.as_ref().map(|it| (it.pages, it.idle_after));
+        let all = [recompress, writeback].into_iter().flatten();
+        let all = all.filter(|(which, _)| needs_idle(*which));
+        all.map(|(_, age)| age.duration()).max().unwrap_or_default()
     }
 
     fn follow_devices(&mut self, seen: &Observation, now: f64, listener: &mut Listener<'_>) {
@@ -313,44 +306,43 @@ impl Watcher {
             return actions;
         }
         let watch = &self.config.watch;
+        let is_turn =
+            |last, every: Span| self.is_pressed || has_passed(last, every.duration(), now);
         let mut marking = None;
-        if let Some(rule) = &watch.recompress {
-            let waited =
-                self.is_pressed || has_passed(history.recompressed, rule.every.duration(), now);
-            if waited && !device.recompression.is_empty() {
-                let idle = needs_idle(rule.pages).then(|| rule.idle_after.duration());
-                match self.readiness(history, idle, now) {
-                    Ready::Now => {
-                        let asked = history.recompressed_pages;
-                        let by_age = history.marks_by_age;
-                        actions.push(Action::recompress(device, rule, by_age, asked));
-                    }
-                    Ready::Mark => marking = Some(rule.idle_after),
-                    Ready::Later => {}
+        let recompress = watch.recompress.as_ref();
+        let recompress = recompress.filter(|rule| {
+            !device.recompression.is_empty() && is_turn(history.recompressed, rule.every)
+        });
+        if let Some(rule) = recompress {
+            match readiness(history, rule.pages, rule.idle_after, now) {
+                Ready::Now => {
+                    let asked = history.recompressed_pages;
+                    let by_age = history.marks_by_age;
+                    actions.push(Action::recompress(device, rule, by_age, asked));
                 }
+                Ready::Mark => marking = Some(rule.idle_after),
+                Ready::Later => {}
             }
         }
-        if let Some(rule) = &watch.writeback {
-            let used = device.held.unwrap_or_default().memory_used_bytes;
-            let whole = match device.held.unwrap_or_default().limit_bytes {
-                0 => device.size_bytes,
-                limit => limit,
-            };
-            let full = self.is_pressed || share(used, whole) >= rule.above.fraction();
-            let waited =
-                self.is_pressed || has_passed(history.written_back, rule.every.duration(), now);
-            if waited && full && device.backing.is_some() {
-                let idle = needs_idle(rule.pages).then(|| rule.idle_after.duration());
-                match self.readiness(history, idle, now) {
-                    Ready::Now => {
-                        let fill = share(used, whole);
-                        let asked = history.written_pages;
-                        let by_age = history.marks_by_age;
-                        actions.push(Action::write_back(device, rule, fill, by_age, asked));
-                    }
-                    Ready::Mark => marking = marking.max(Some(rule.idle_after)),
-                    Ready::Later => {}
+        let held = device.held.unwrap_or_default();
+        let whole = match held.limit_bytes {
+            0 => device.size_bytes,
+            limit => limit,
+        };
+        let fill = share(held.memory_used_bytes, whole);
+        let writeback = watch.writeback.as_ref().filter(|rule| {
+            let is_full = self.is_pressed || fill >= rule.above.fraction();
+            is_full && device.backing.is_some() && is_turn(history.written_back, rule.every)
+        });
+        if let Some(rule) = writeback {
+            match readiness(history, rule.pages, rule.idle_after, now) {
+                Ready::Now => {
+                    let asked = history.written_pages;
+                    let by_age = history.marks_by_age;
+                    actions.push(Action::write_back(device, rule, fill, by_age, asked));
                 }
+                Ready::Mark => marking = marking.max(Some(rule.idle_after)),
+                Ready::Later => {}
             }
         }
         if let Some(age) = marking {
@@ -365,19 +357,6 @@ impl Watcher {
         }
         actions.extend(self.meld_due(watch, device, history, now));
         actions
-    }
-
-    fn readiness(&self, history: &History, idle_after: Option<Duration>, now: f64) -> Ready {
-        let Some(age) = idle_after else {
-            return Ready::Now;
-        };
-        match (history.marks_by_age, history.marked) {
-            // The action marks by age itself, or finds out that it cannot.
-            (None | Some(true), _) => Ready::Now,
-            (Some(false), None) => Ready::Mark,
-            (Some(false), Some(marked)) if now - marked >= age.as_secs_f64() => Ready::Now,
-            (Some(false), Some(_)) => Ready::Later,
-        }
     }
 
     fn meld_due(
@@ -493,6 +472,20 @@ enum Ready {
     Now,
     Mark,
     Later,
+}
+
+/// Whether the pages that a rule is for can be told now.
+fn readiness(history: &History, pages: PageFilter, idle_after: Span, now: f64) -> Ready {
+    match (history.marks_by_age, history.marked) {
+        _ if !needs_idle(pages) => Ready::Now,
+        // The action marks by age itself, or finds out that it cannot.
+        (None | Some(true), _) => Ready::Now,
+        (Some(false), None) => Ready::Mark,
+        (Some(false), Some(marked)) => match has_passed(Some(marked), idle_after.duration(), now) {
+            true => Ready::Now,
+            false => Ready::Later,
+        },
+    }
 }
 
 /// Whether the guard says that memory is short.

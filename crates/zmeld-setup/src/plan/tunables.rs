@@ -169,13 +169,17 @@ impl Draft<'_> {
         let asked_before = self.old.is_some_and(|old| {
             old.tunables.page_cluster.is_none() && old.tiers == self.asked.tiers
         });
-        let recorded = self.recorded(GROUP).find_map(|record| match &record.step {
-            Step::SetValue(set) if set.path.ends_with(PAGE_CLUSTER) => Some(set.value.clone()),
-            _ => None,
-        });
+        let recorded = self.recorded_value(PAGE_CLUSTER);
         recorded
             .filter(|_| asked_before)
             .or_else(|| self.kinds().page_cluster().map(|value| value.to_string()))
+    }
+
+    fn recorded_value(&self, name: &str) -> Option<String> {
+        self.recorded(GROUP).find_map(|record| match &record.step {
+            Step::SetValue(set) if set.path.ends_with(name) => Some(set.value.clone()),
+            _ => None,
+        })
     }
 
     /// The swappiness that was measured, and how it follows from that; nothing where
@@ -188,10 +192,7 @@ impl Draft<'_> {
         let asked_before = self.old.is_some_and(|old| {
             old.tunables.swappiness == Some(Swappiness::Auto) && old.tiers == self.asked.tiers
         });
-        let recorded = self.recorded(GROUP).find_map(|record| match &record.step {
-            Step::SetValue(set) if set.path.ends_with(SWAPPINESS) => Some(set.value.clone()),
-            _ => None,
-        });
+        let recorded = self.recorded_value(SWAPPINESS);
         let kinds = self.kinds();
         let fits = |value: &String| {
             let value = value.parse();
