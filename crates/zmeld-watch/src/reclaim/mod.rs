@@ -64,8 +64,6 @@ const NO_FILE: &str = "the kernel has no memory.reclaim (Linux 5.19)";
 const NO_PRESSURE: &str = "the kernel does not measure pressure (psi=1 on its command line)";
 /// Why a group rests from which less came than was asked for.
 const NO_MORE: &str = "the kernel finds no more that is idle";
-/// What is lacking as long as it is.
-const LACKS: [&str; 4] = [group::NO_SWAP, group::NO_SWAP_HERE, KEPT_ABOVE, CUT];
 /// Why nothing is taken of what groups above keep.
 const KEPT_ABOVE: &str = "a group above has no more than its memory.min or memory.low keeps";
 /// Why nothing is taken from a group that the kernel did not tell of.
@@ -225,6 +223,8 @@ struct Account {
     pace: Pace,
     reclaimed_bytes: u64,
     backing_off: Option<String>,
+    /// Why nothing can be taken from it, which goes away by itself.
+    lacks: Option<&'static str>,
     /// It was said that it backs off.
     is_told: bool,
     /// It was said that it is reclaimed from.
@@ -672,7 +672,10 @@ impl ReclaimTarget {
             stalled_us: last.stalled_us.saturating_sub(first.stalled_us),
             step: account.pace.step(),
             idle_after_s: account.generations.as_ref().and_then(Generations::longer_s),
-            backing_off: account.backing_off.clone(),
+            backing_off: account
+                .lacks
+                .map(str::to_owned)
+                .or(account.backing_off.clone()),
         })
     }
 }
@@ -691,6 +694,7 @@ impl Account {
             pace: Pace::new(rule.step.fraction(), first.at),
             reclaimed_bytes: 0,
             backing_off: None,
+            lacks: None,
             is_told: false,
             has_begun: false,
         }
@@ -743,32 +747,20 @@ impl Account {
             _ if is_kept(host)? => Some(KEPT_ABOVE),
             None => None,
             // While it is not read again, it is as it was.
-            Some(_) if told.is_none() && self.backing_off.as_deref() == Some(CUT) => Some(CUT),
+            Some(_) if told.is_none() && self.lacks == Some(CUT) => Some(CUT),
             Some(generations) if told.is_some_and(|it| it.cuts_off(generations.path())) => {
                 Some(CUT)
             }
             Some(_) => group::no_swap_of(host, group)?,
         };
-        self.is_without(why, listener);
-        Ok(why.is_some())
-    }
-
-    /// Notes why nothing can be taken from it, which goes away by itself.
-    fn is_without(&mut self, why: Option<&str>, listener: &mut Listener<'_>) {
-        let known = self.backing_off.as_deref();
-        let was = known.filter(|it| LACKS.contains(it)).map(str::to_owned);
-        match why {
-            Some(why) if known != Some(why) => {
-                // That is said once for all.
-                if why != CUT {
-                    let text = format!("nothing is reclaimed: {why}");
-                    listener(WatchEvent::Reclaim(&self.shown, text));
-                }
-                self.backing_off = Some(why.to_owned());
-            }
-            None if was.is_some() => self.backing_off = None,
-            _ => {}
+        // That not all is told is said once for all.
+        let new = why.filter(|why| self.lacks != Some(*why) && *why != CUT);
+        if let Some(why) = new {
+            let text = format!("nothing is reclaimed: {why}");
+            listener(WatchEvent::Reclaim(&self.shown, text));
         }
+        self.lacks = why;
+        Ok(why.is_some())
     }
 
     /// The share of its memory that came back within a minute.
