@@ -299,7 +299,11 @@ impl Plan {
         });
         let is_meant = config.accept.contains(&FindingId::StandIn);
         let told = stand_ins.iter().filter(|_| !is_meant);
-        let problems = told.map(StandIn::problem).collect();
+        let told = told.map(|it| Finding {
+            about: format!("tier.{}.kind", it.tier),
+            ..it.finding()
+        });
+        let problems = told.collect();
         let mut draft = Draft {
             host,
             config: &effective,

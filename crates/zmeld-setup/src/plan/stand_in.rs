@@ -44,14 +44,14 @@ impl StandIn {
         )
     }
 
-    /// The same for a list of problems.
-    pub(super) fn problem(&self) -> Finding {
-        Finding::new(
-            Severity::Warning,
-            format!("tier.{}.kind", self.tier),
-            format!("{}; {}", self.words(), self.way_out),
-        )
-        .of(FindingId::StandIn)
+    /// What is said of it, of the tier.
+    pub fn finding(&self) -> Finding {
+        let what = format!("a {} device stands in for {}", self.has, self.asked);
+        let (why, way_out) = (self.why.as_str(), self.way_out.as_str());
+        Finding {
+            severity: Severity::Warning,
+            ..Finding::of_machine(self.tier.as_str(), what, why, way_out).of(FindingId::StandIn)
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::{Finding, View};
 use crate::outstanding::Way;
+use zmeld_setup::plan::StandIn;
 
 pub(super) fn not_applied(view: &View) -> Vec<Finding> {
     let way_out = way_out(&view.outstanding.way);
@@ -74,18 +75,8 @@ pub(super) fn stand_in(view: &View) -> Vec<Finding> {
     let is_set_up = |name: &str| view.applied.is_some_and(|it| it.tier(name).is_some());
     let plan = view.outstanding.plan.iter();
     let stand_ins = plan.flat_map(|plan| &plan.stand_ins);
-    let found = stand_ins.filter(|it| is_set_up(&it.tier)).map(|it| {
-        Finding::of_machine(
-            it.tier.as_str(),
-            format!(
-                "{} was asked for, and a {} device stands in for it, without what only {} does",
-                it.asked, it.has, it.asked
-            ),
-            it.why.as_str(),
-            it.way_out.as_str(),
-        )
-    });
-    found.collect()
+    let found = stand_ins.filter(|it| is_set_up(&it.tier));
+    found.map(StandIn::finding).collect()
 }
 
 /// What to do, or what is to be done first.
