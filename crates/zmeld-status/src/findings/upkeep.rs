@@ -222,7 +222,7 @@ fn guarded_in_vain(view: &View) -> Vec<Finding> {
         Finding::of_machine(
             "watch.guard",
             gap.what.as_str(),
-            format!("{}: {}", gap.about, gap.why),
+            format!("{}: {}", gap.about, gap.why).trim_end_matches(": "),
             "another name: systemd-cgls lists the groups; or remove it",
         )
     })

@@ -194,10 +194,7 @@ fn status_knows_from_the_journal_what_was_applied() {
     assert_eq!(not_applied(&[]).0, Vec::<String>::new());
     // A file asks, and nothing was set up: who has that priority is somebody else.
     put(dir.path(), "/etc/zmeld.toml", &config);
-    assert_eq!(
-        not_applied(&[]).0,
-        ["ram: it is asked for, and not set up"]
-    );
+    assert_eq!(not_applied(&[]).0, ["ram: it is asked for, and not set up"]);
     // The journal says which device it is.
     let of_device = |device, complete| {
         let journal = journal(dir.path(), &config, device, complete);
