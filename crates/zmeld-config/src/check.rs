@@ -7,7 +7,6 @@ use super::codec::OF_ZMELD_ALONE;
 use super::read::Places;
 use super::*;
 use crate::finding::{Finding, Severity};
-use zmeld_advice::SwapKinds;
 
 /// All that is wrong with a configuration whose values were all understood.
 pub(super) fn check(config: &Config, places: &Places) -> Vec<Finding> {
@@ -28,10 +27,8 @@ pub(super) fn check(config: &Config, places: &Places) -> Vec<Finding> {
     check.places_twice(config);
     check.priorities(config);
     check.encryption_together(config);
-    check.unlimited_together(config);
     check.limits_together(config);
     check.hibernation(config);
-    check.tunables(config);
     check.watch(config);
     check.reclaim(config);
     check.guard(config);
@@ -73,51 +70,31 @@ impl Check<'_> {
     fn ram(&mut self, device: &RamDevice, key: &str) {
         self.recompression(device, key);
         for (at, codec) in device.codec.iter().enumerate() {
-            if device.codec[..at].iter().any(|it| it.name == codec.name) {
-                self.error(
-                    &format!("{key}.codec[{at}]"),
-                    format!(
-                        "{} is listed twice; the second is never used, remove it",
-                        codec.name
-                    ),
-                );
+            let name = &codec.name;
+            if device.codec[..at].iter().any(|it| it.name == *name) {
+                let what = format!("{name} is listed twice; the second is never used, remove it");
+                self.error(&format!("{key}.codec[{at}]"), what);
             }
         }
         let again = device.recompress.iter().map(|it| ("recompress", &it.codec));
-        let codecs = device
-            .codec
-            .iter()
-            .map(|codec| ("codec", codec))
-            .chain(again);
-        for (of, codec) in codecs {
+        let codecs = device.codec.iter().map(|codec| ("codec", codec));
+        for (of, codec) in codecs.chain(again) {
             if device.driver == RamDriver::Zram && codec.name == OF_ZMELD_ALONE {
-                self.error(
-                    &format!("{key}.{of}"),
-                    format!(
-                        "zram has no {OF_ZMELD_ALONE}; write kind = \"zmeld\", or another codec"
-                    ),
-                );
+                let way_out = "write kind = \"zmeld\", or another codec";
+                let what = format!("zram has no {OF_ZMELD_ALONE}; {way_out}");
+                self.error(&format!("{key}.{of}"), what);
             }
         }
         if let Some(limit) = &device.memory_limit {
-            if matches!(limit, Size::Ram { percent, at_most: None } if *percent > Percent::whole(100))
-                || *limit == Size::Ufpr
-            {
-                self.error(
-                    &format!("{key}.memory_limit"),
-                    format!("{limit} is more than all of RAM; write at most 100%"),
-                );
+            let is_more = |percent: Percent| percent > Percent::whole(100);
+            let is_above_ram = match *limit {
+                Size::Ram { percent, at_most } => at_most.is_none() && is_more(percent),
+                limit => limit == Size::Ufpr,
+            };
+            if is_above_ram {
+                let what = format!("{limit} is more than all of RAM; write at most 100%");
+                self.error(&format!("{key}.memory_limit"), what);
             }
-        } else if at_least_ram(&device.size) {
-            self.warning(
-                FindingId::NoMemoryLimit,
-                &format!("{key}.size"),
-                format!(
-                    "{} takes pages as large as RAM and more, and nothing limits the memory they use \
-                     when they compress badly; add memory_limit = \"50%\"",
-                    device.size
-                ),
-            );
         }
         if let Some(writeback) = &device.writeback {
             let key = format!("{key}.writeback.device");
@@ -130,50 +107,26 @@ impl Check<'_> {
         let list = &device.recompress;
         let key = format!("{key}.recompress");
         if list.len() > 3 {
-            self.error(
-                &key,
-                format!("zram takes 3 more codecs, not {}; remove some", list.len()),
-            );
+            let what = format!("zram takes 3 more codecs, not {}; remove some", list.len());
+            self.error(&key, what);
             return;
         }
-        for (at, recompression) in list.iter().enumerate() {
-            let codec = &recompression.codec;
+        for (at, Recompression { priority, codec }) in list.iter().enumerate() {
+            let key = format!("{key}[{at}]");
+            let before = &list[..at];
             if device.codec.contains(codec) {
+                let why = "is what the pages are compressed with already";
                 self.error(
-                    &format!("{key}[{at}]"),
-                    format!(
-                        "{codec} is what the pages are compressed with already; choose another \
-                         codec or level"
-                    ),
+                    &key,
+                    format!("{codec} {why}; choose another codec or level"),
                 );
             }
-            if list[..at]
-                .iter()
-                .any(|other| other.priority == recompression.priority)
-            {
-                self.error(
-                    &format!("{key}[{at}]"),
-                    format!(
-                        "priority {} is taken by another codec of the list; give each its own, 1 \
-                         to 3",
-                        recompression.priority
-                    ),
-                );
+            if before.iter().any(|other| other.priority == *priority) {
+                let why = "is taken by another codec of the list; give each its own, 1 to 3";
+                self.error(&key, format!("priority {priority} {why}"));
             }
-            if list[..at].iter().any(|other| other.codec == *codec) {
-                self.error(&format!("{key}[{at}]"), format!("{codec} is listed twice"));
-            }
-            let first = device.codec.first().map(|codec| codec.name.as_str());
-            if first.is_some_and(|first| strength(first) > strength(&codec.name)) {
-                self.warning(
-                    FindingId::WeakerRecompression,
-                    &format!("{key}[{at}]"),
-                    format!(
-                        "{codec} compresses less than {}, so that pages are compressed again and \
-                         nothing is saved; exchange them",
-                        first.unwrap_or_default()
-                    ),
-                );
+            if before.iter().any(|other| other.codec == *codec) {
+                self.error(&key, format!("{codec} is listed twice"));
             }
         }
     }
@@ -190,87 +143,59 @@ impl Check<'_> {
             Source::File { path, .. } => {
                 self.file(path, &format!("{key}.file"));
                 if disk.encryption != Encryption::None {
-                    self.error(
-                        &format!("{key}.encryption"),
-                        "is for devices; put the file on an encrypted file system, or use a \
-                         partition",
-                    );
+                    let what = "is for devices; put the file on an encrypted file system, or use \
+                                a partition";
+                    self.error(&format!("{key}.encryption"), what);
                 }
             }
         }
         if let Encryption::Luks { key_file, .. } = &disk.encryption {
             if in_ram(key_file) || key_file.starts_with("/dev") {
-                self.error(
-                    &format!("{key}.key_file"),
-                    format!(
-                        "{} does not outlive a reboot, and without it the volume stays shut; put \
-                         it below /etc",
-                        key_file.display()
-                    ),
+                let what = format!(
+                    "{} does not outlive a reboot, and without it the volume stays shut; put it \
+                     below /etc",
+                    key_file.display()
                 );
+                self.error(&format!("{key}.key_file"), what);
             }
         }
         if disk.hibernation && disk.encryption_is_random() {
-            self.error(
-                &format!("{key}.hibernation"),
-                "the key is new at each boot, so the image could not be read back; use \
-                 encryption = \"luks\" or hibernate elsewhere",
-            );
+            let what = "the key is new at each boot, so the image could not be read back; use \
+                        encryption = \"luks\" or hibernate elsewhere";
+            self.error(&format!("{key}.hibernation"), what);
         }
         if disk.hibernation && optional {
-            self.warning(
-                FindingId::Hibernation,
-                &format!("{key}.optional"),
-                "the image of hibernation is on a drive that may be missing; it is lost with it",
-            );
+            let what = "the image of hibernation is on a drive that may be missing; it is lost \
+                        with it";
+            self.warning(FindingId::Hibernation, &format!("{key}.optional"), what);
         }
     }
 
     fn device(&mut self, device: &Location, key: &str) {
         let Location::Path(path) = device else { return };
+        let shown = path.display();
         if !path.starts_with("/dev") || path == Path::new("/dev") {
-            self.error(
-                key,
-                format!(
-                    "{} is not below /dev; for a swap file write file = \"{}\"",
-                    path.display(),
-                    path.display()
-                ),
-            );
+            let what =
+                format!("{shown} is not below /dev; for a swap file write file = \"{shown}\"");
+            self.error(key, what);
         } else if is_ram_device(path) {
-            self.error(
-                key,
-                format!(
-                    "{} is in RAM itself; name a drive, or use kind = \"zram\"",
-                    path.display()
-                ),
-            );
+            let what = format!("{shown} is in RAM itself; name a drive, or use kind = \"zram\"");
+            self.error(key, what);
         }
     }
 
     fn file(&mut self, path: &Path, key: &str) {
-        if ["/dev", "/proc", "/sys"]
-            .iter()
-            .any(|no| path.starts_with(no))
-        {
-            self.error(
-                key,
-                format!(
-                    "{} is no place for a file; for a device write device = \"{}\"",
-                    path.display(),
-                    path.display()
-                ),
-            );
+        let shown = path.display();
+        let mut no_place = ["/dev", "/proc", "/sys"].iter();
+        if no_place.any(|no| path.starts_with(no)) {
+            let way_out = format!("for a device write device = \"{shown}\"");
+            self.error(key, format!("{shown} is no place for a file; {way_out}"));
         } else if in_ram(path) {
-            self.warning(
-                FindingId::FileInRam,
-                key,
-                format!(
-                    "{} is often kept in RAM, where a swap file cannot be; put it on a disk, such \
-                     as /var/swap",
-                    path.display()
-                ),
+            let what = format!(
+                "{shown} is often kept in RAM, where a swap file cannot be; put it on a disk, such \
+                 as /var/swap"
             );
+            self.warning(FindingId::FileInRam, key, what);
         }
     }
 
@@ -282,93 +207,43 @@ impl Check<'_> {
                     Tag::Label => "PARTLABEL",
                     _ => "PARTUUID",
                 };
-                self.error(
-                    key,
-                    format!(
-                        "{device} is written over with {what}, so the device would not be found \
-                         again; use {stable}= or a path below /dev/disk/by-id"
-                    ),
+                let what = format!(
+                    "{device} is written over with {what}, so the device would not be found \
+                     again; use {stable}= or a path below /dev/disk/by-id"
                 );
+                self.error(key, what);
             }
-            Location::Path(path) if !is_stable(path) => self.warning(
-                FindingId::UnstableName,
-                key,
-                format!(
+            Location::Path(path) if !is_stable(path) => {
+                let what = format!(
                     "{device} may be another drive after a reboot, and it is written over with \
                      {what}; use PARTUUID= or a path below /dev/disk/by-id"
-                ),
-            ),
+                );
+                self.warning(FindingId::UnstableName, key, what);
+            }
             _ => {}
         }
     }
 
     fn tiers_together(&mut self, config: &Config) {
-        let of_kind = |zswap: bool| {
-            config.tiers.iter().filter(move |tier| match tier.kind {
-                Kind::Zswap(_) => zswap,
-                Kind::Ram(_) => !zswap,
-                Kind::Disk(_) => false,
-            })
-        };
-        for second in of_kind(true).skip(1) {
-            self.error(
-                &format!("tier.{}", second.name),
-                "the kernel has one zswap; put its settings into one tier",
-            );
+        let zswaps = config.tiers.iter();
+        let mut zswaps = zswaps.filter(|it| matches!(it.kind, Kind::Zswap(_)));
+        let Some(zswap) = zswaps.next() else { return };
+        for second in zswaps {
+            let what = "the kernel has one zswap; put its settings into one tier";
+            self.error(&format!("tier.{}", second.name), what);
         }
-        let disks = config
-            .tiers
-            .iter()
-            .filter(|tier| matches!(tier.kind, Kind::Disk(_)));
-        if let (Some(zswap), Some(ram)) = (of_kind(true).next(), of_kind(false).next()) {
+        if let Some((ram, _)) = devices(config).next() {
+            let what = format!(
+                "zswap compresses the pages first and passes on what is left, so that tier.{ram} \
+                 holds pages that were compressed before and its figures mislead; keep one of the \
+                 two"
+            );
+            let trap = Some(FindingId::ZramWithZswap);
             self.add(
                 Severity::Critical,
-                Some(FindingId::ZramWithZswap),
+                trap,
                 &format!("tier.{}", zswap.name),
-                format!(
-                    "zswap compresses the pages first and passes on what is left, so that \
-                     tier.{} holds pages that were compressed before and its figures mislead; keep \
-                     one of the two",
-                    ram.name
-                ),
-            );
-        }
-        if let (Some(zswap), None) = (of_kind(true).next(), disks.clone().next()) {
-            if of_kind(false).next().is_none() {
-                self.warning(
-                    FindingId::UnusedRule,
-                    &format!("tier.{}", zswap.name),
-                    "zswap is a cache in front of swap on a disk, and no disk tier is given; add \
-                     one, unless /etc/fstab has it",
-                );
-            }
-        }
-        self.lru_inversion(config);
-    }
-
-    /// A RAM device that fills before the disk does, with nothing that moves
-    /// its cold pages on.
-    fn lru_inversion(&mut self, config: &Config) {
-        let areas = config.areas();
-        let disks = areas
-            .iter()
-            .filter(|(tier, ..)| matches!(tier.kind, Kind::Disk(_)));
-        for (tier, _, priority) in &areas {
-            let Kind::Ram(device) = &tier.kind else {
-                continue;
-            };
-            let below = disks.clone().find(|(.., disk)| disk < priority);
-            let (Some((disk, ..)), None) = (below, &device.writeback) else {
-                continue;
-            };
-            self.warning(
-                FindingId::LruInversion,
-                &format!("tier.{}", tier.name),
-                format!(
-                    "cold pages stay in tier.{} and hot ones go to tier.{} once it is full; give \
-                     it a writeback device instead of the disk tier, or use kind = \"zswap\"",
-                    tier.name, disk.name
-                ),
+                what,
             );
         }
     }
@@ -385,21 +260,19 @@ impl Check<'_> {
                         ((path.clone(), path.display().to_string()), "file")
                     }
                 },
-                Kind::Ram(RamDevice {
-                    writeback: Some(writeback),
-                    ..
-                }) => (of_device(&writeback.device), "writeback.device"),
-                _ => continue,
+                Kind::Ram(device) => match &device.writeback {
+                    Some(writeback) => (of_device(&writeback.device), "writeback.device"),
+                    None => continue,
+                },
+                Kind::Zswap(_) => continue,
             };
             let key = format!("tier.{}.{key}", tier.name);
-            match seen.get(&place) {
-                Some(other) => self.error(
-                    &key,
-                    format!("{shown} is used by {other} already; each needs a place of its own"),
-                ),
-                None => {
-                    seen.insert(place, key);
-                }
+            if let Some(other) = seen.get(&place) {
+                let what =
+                    format!("{shown} is used by {other} already; each needs a place of its own");
+                self.error(&key, what);
+            } else {
+                seen.insert(place, key);
             }
         }
     }
@@ -408,32 +281,23 @@ impl Check<'_> {
         let areas = config.areas();
         for pair in areas.windows(2) {
             let ((one, _, high), (other, _, low)) = (&pair[0], &pair[1]);
-            let same_kind = matches!(
-                (&one.kind, &other.kind),
-                (Kind::Disk(_), Kind::Disk(_)) | (Kind::Ram(_), Kind::Ram(_))
-            );
-            let key = format!("tier.{}.priority", other.name);
-            if high == low && !same_kind && *high >= 0 {
-                self.warning(
-                    FindingId::Priorities,
-                    &key,
-                    format!(
-                        "tier.{} and tier.{} share priority {high}, so that pages go to RAM and to \
-                         disk in turn; give the disk a lower one",
-                        one.name, other.name
-                    ),
-                );
+            let is_disk = |tier: &Tier| matches!(tier.kind, Kind::Disk(_));
+            let (one_name, name) = (&one.name, &other.name);
+            let what = if high == low && is_disk(one) != is_disk(other) && *high >= 0 {
+                format!(
+                    "tier.{one_name} and tier.{name} share priority {high}, so that pages go to \
+                     RAM and to disk in turn; give the disk a lower one"
+                )
             } else if high < low {
-                self.warning(
-                    FindingId::Priorities,
-                    &key,
-                    format!(
-                        "tier.{} is filled first (priority {low}, tier.{} has {high}), though it \
-                         stands below it; exchange the tiers or the priorities",
-                        other.name, one.name
-                    ),
-                );
-            }
+                format!(
+                    "tier.{name} is filled first (priority {low}, tier.{one_name} has {high}), \
+                     though it stands below it; exchange the tiers or the priorities"
+                )
+            } else {
+                continue;
+            };
+            let key = format!("tier.{name}.priority");
+            self.warning(FindingId::Priorities, &key, what);
         }
     }
 
@@ -443,15 +307,13 @@ impl Check<'_> {
         let mut readable = Vec::new();
         for tier in &config.tiers {
             let (encryption, key) = match &tier.kind {
-                Kind::Disk(DiskSwap {
-                    source: Source::Device(_),
-                    encryption,
-                    ..
-                }) => (encryption, "encryption"),
-                Kind::Ram(RamDevice {
-                    writeback: Some(writeback),
-                    ..
-                }) => (&writeback.encryption, "writeback.encryption"),
+                Kind::Disk(disk) if matches!(disk.source, Source::Device(_)) => {
+                    (&disk.encryption, "encryption")
+                }
+                Kind::Ram(device) => match &device.writeback {
+                    Some(writeback) => (&writeback.encryption, "writeback.encryption"),
+                    None => continue,
+                },
                 _ => continue,
             };
             match encryption {
@@ -461,151 +323,53 @@ impl Check<'_> {
         }
         let Some(encrypted) = encrypted else { return };
         for key in readable {
-            self.warning(
-                FindingId::ReadableCopy,
-                &key,
-                format!(
-                    "pages are written here as they are, while those of tier.{encrypted} are \
-                     encrypted; add encryption = \"random\""
-                ),
+            let what = format!(
+                "pages are written here as they are, while those of tier.{encrypted} are \
+                 encrypted; add encryption = \"random\""
             );
-        }
-    }
-
-    /// Several devices fill RAM as one of their size does.
-    fn unlimited_together(&mut self, config: &Config) {
-        let mut sum = 0.0;
-        let mut names = Vec::new();
-        for tier in &config.tiers {
-            let Kind::Ram(device) = &tier.kind else {
-                continue;
-            };
-            let is_open = device.memory_limit.is_none() && !at_least_ram(&device.size);
-            if let (true, Size::Ram { percent, .. }) = (is_open, &device.size) {
-                sum += percent.fraction() * 100.0;
-                names.push(tier.name.to_string());
-            }
-        }
-        if let (Some(last), true) = (names.last(), sum >= 100.0) {
-            self.warning(
-                FindingId::NoMemoryLimit,
-                &format!("tier.{last}.size"),
-                format!(
-                    "tier.{} take pages as large as RAM and more together ({sum}%), and nothing \
-                     limits the memory they use when they compress badly; add memory_limit to each",
-                    names.join(" and tier.")
-                ),
-            );
+            self.warning(FindingId::ReadableCopy, &key, what);
         }
     }
 
     fn limits_together(&mut self, config: &Config) {
-        let mut sum = 0.0;
-        let mut last = None;
-        for tier in &config.tiers {
-            let Kind::Ram(device) = &tier.kind else {
-                continue;
-            };
-            if let Some(Size::Ram {
-                percent,
-                at_most: None,
-            }) = device.memory_limit
-            {
-                sum += percent.fraction() * 100.0;
-                last = Some(&tier.name);
-            }
-        }
+        let limits = devices(config).filter_map(|(name, device)| match device.memory_limit? {
+            Size::Ram { percent, at_most } => at_most.is_none().then_some((name, percent)),
+            _ => None,
+        });
+        let limits: Vec<_> = limits.collect();
+        let sum: f64 = limits.iter().map(|it| it.1.fraction() * 100.0).sum();
         // A single limit above 100 % was reported where it stands.
-        let several = config
-            .tiers
-            .iter()
-            .filter(|tier| matches!(tier.kind, Kind::Ram(_)));
-        if let (Some(name), true) = (last, sum > 100.0 && several.count() > 1) {
-            self.error(
-                &format!("tier.{name}.memory_limit"),
-                format!("the limits add up to {sum}% of RAM; 100% is all there is"),
-            );
+        let is_several = devices(config).count() > 1;
+        if let (Some((name, _)), true) = (limits.last(), sum > 100.0 && is_several) {
+            let what = format!("the limits add up to {sum}% of RAM; 100% is all there is");
+            self.error(&format!("tier.{name}.memory_limit"), what);
         }
     }
 
     fn hibernation(&mut self, config: &Config) {
-        let hosts: Vec<_> = config
-            .tiers
-            .iter()
-            .filter(|tier| matches!(&tier.kind, Kind::Disk(disk) if disk.hibernation))
-            .collect();
-        for second in hosts.iter().skip(1) {
-            self.error(
-                &format!("tier.{}.hibernation", second.name),
-                format!(
-                    "tier.{} has it already; an image is in one place",
-                    hosts[0].name
-                ),
-            );
-        }
-        let ram = config
-            .tiers
-            .iter()
-            .find(|tier| matches!(tier.kind, Kind::Ram(_)));
-        if let (Some(host), Some(ram)) = (hosts.first(), ram) {
-            self.warning(
-                FindingId::Hibernation,
-                &format!("tier.{}.hibernation", host.name),
-                format!(
-                    "pages in tier.{} are part of the hibernation image and cannot be swapped out \
-                     before it, so hibernation may fail; use zswap instead",
-                    ram.name
-                ),
-            );
-        }
-    }
-
-    fn tunables(&mut self, config: &Config) {
-        let tiers = &config.tiers;
-        let only_ram = !tiers.is_empty() && tiers.iter().all(|t| matches!(t.kind, Kind::Ram(_)));
-        if let (true, Some(pages @ 1..)) = (only_ram, config.tunables.page_cluster) {
-            self.warning(
-                FindingId::ReadAhead,
-                "tunables.page_cluster",
-                format!(
-                    "{} pages are decompressed for each that is needed, and nothing is gained by \
-                     reading ahead in RAM; write 0",
-                    1 << pages
-                ),
-            );
-        }
-        let in_ram = SwapKinds {
-            in_ram: only_ram,
-            ..SwapKinds::default()
+        let is_host = |tier: &&Tier| matches!(&tier.kind, Kind::Disk(disk) if disk.hibernation);
+        let mut hosts = config.tiers.iter().filter(is_host);
+        let Some(Tier { name: first, .. }) = hosts.next() else {
+            return;
         };
-        let least = in_ram.swappiness_min();
-        if let (Some(least), Some(Swappiness::Value(value))) = (least, config.tunables.swappiness) {
-            if value < least {
-                self.warning(
-                    FindingId::Swappiness,
-                    "tunables.swappiness",
-                    format!(
-                        "{value} is low for swap in RAM: caches are dropped, and read from disk \
-                         again, before cold pages are compressed; write {least} at least, 150 \
-                         suits it"
-                    ),
-                );
-            }
+        for second in hosts {
+            let what = format!("tier.{first} has it already; an image is in one place");
+            self.error(&format!("tier.{}.hibernation", second.name), what);
+        }
+        if let Some((ram, _)) = devices(config).next() {
+            let what = format!(
+                "pages in tier.{ram} are part of the hibernation image and cannot be swapped out \
+                 before it, so hibernation may fail; use zswap instead"
+            );
+            let key = format!("tier.{first}.hibernation");
+            self.warning(FindingId::Hibernation, &key, what);
         }
     }
 
     fn watch(&mut self, config: &Config) {
-        let devices: Vec<_> = config
-            .tiers
-            .iter()
-            .filter_map(|tier| match &tier.kind {
-                Kind::Ram(device) => Some((&tier.name, device)),
-                _ => None,
-            })
-            .collect();
         let with = |has: fn(&RamDevice) -> bool| {
-            let found = devices.iter().find(|(_, device)| has(device));
-            found.map(|(name, _)| *name)
+            let found = devices(config).find(|(_, device)| has(device));
+            found.map(|(name, _)| name)
         };
         let watch = &config.watch;
         self.rule(
@@ -622,13 +386,9 @@ impl Check<'_> {
             "the kernel writes nothing back by itself",
             "no tier has a writeback device",
         );
-        let melds = |(_, device): &(&TierName, &RamDevice)| device.meld != MeldMode::Off;
-        if watch.meld.is_some() && !devices.iter().any(melds) {
-            self.warning(
-                FindingId::UnusedRule,
-                "watch.meld",
-                "no tier melds pages; add a tier with kind = \"zmeld\", or remove the rule",
-            );
+        if watch.meld.is_some() && with(|device| device.meld != MeldMode::Off).is_none() {
+            let what = "no tier melds pages; add a tier with kind = \"zmeld\", or remove the rule";
+            self.warning(FindingId::UnusedRule, "watch.meld", what);
         }
     }
 
@@ -637,49 +397,27 @@ impl Check<'_> {
             return;
         };
         if rule.step == Percent::whole(0) {
-            self.error(
-                "watch.reclaim.step",
-                "0% reclaims nothing; write more, or enabled = false",
-            );
-        }
-        for (name, limit, usual) in [
-            ("pressure_max", rule.pressure_max, "0.1%"),
-            ("comeback_max", rule.comeback_max, "0.2%"),
-        ] {
-            if limit == Percent::whole(0) {
-                self.warning(
-                    FindingId::ZeroLimit,
-                    &format!("watch.reclaim.{name}"),
-                    format!(
-                        "0% is reached by the first wait or page, so that it rests nearly all the \
-                         time; write {usual}, or enabled = false"
-                    ),
-                );
-            }
+            let what = "0% reclaims nothing; write more, or enabled = false";
+            self.error("watch.reclaim.step", what);
         }
         self.groups("watch.reclaim.groups", &rule.groups);
         self.groups("watch.reclaim.protect", &rule.protect);
         for both in rule.groups.iter().filter(|it| rule.protect.contains(it)) {
-            self.warning(
-                FindingId::UnusedRule,
-                "watch.reclaim.protect",
-                format!(
-                    "\"{both}\" is in groups, too, and nothing is reclaimed from it; remove it from \
-                     one of them"
-                ),
+            let what = format!(
+                "\"{both}\" is in groups, too, and nothing is reclaimed from it; remove it from \
+                 one of them"
             );
+            self.warning(FindingId::UnusedRule, "watch.reclaim.protect", what);
         }
         if rule.groups.is_empty() {
-            self.error(
-                "watch.reclaim.groups",
-                "from no group nothing is reclaimed; write [\"/\"] for all, or enabled = false",
-            );
+            let what = "from no group nothing is reclaimed; write [\"/\"] for all, or enabled = \
+                        false";
+            self.error("watch.reclaim.groups", what);
         }
         if rule.protect.iter().any(|pattern| pattern.matches("/")) {
-            self.error(
-                "watch.reclaim.protect",
-                "\"/\" protects all that there is; name some groups, or write enabled = false",
-            );
+            let what = "\"/\" protects all that there is; name some groups, or write enabled = \
+                        false";
+            self.error("watch.reclaim.protect", what);
         }
     }
 
@@ -690,14 +428,12 @@ impl Check<'_> {
             let Ok(below) = Path::new(&pattern).strip_prefix("/sys/fs/cgroup") else {
                 continue;
             };
-            self.error(
-                &format!("{key}[{number}]"),
-                format!(
-                    "\"{pattern}\" names no control group: paths begin at the first group, not \
-                     where they are mounted; write \"/{}\"",
-                    below.display()
-                ),
+            let what = format!(
+                "\"{pattern}\" names no control group: paths begin at the first group, not where \
+                 they are mounted; write \"/{}\"",
+                below.display()
             );
+            self.error(&format!("{key}[{number}]"), what);
         }
     }
 
@@ -712,14 +448,12 @@ impl Check<'_> {
         self.groups("watch.guard.protect", &rule.protect);
         for (number, pattern) in rule.end.iter().enumerate() {
             if !zmeld_guard::rule::is_all(pattern) && is_of_all_services(pattern) {
-                self.warning(
-                    FindingId::EndsServices,
-                    &format!("watch.guard.end[{number}]"),
-                    format!(
-                        "\"{pattern}\" is all services of the system, which others need; name those \
-                         that may be ended"
-                    ),
+                let what = format!(
+                    "\"{pattern}\" is all services of the system, which others need; name those \
+                     that may be ended"
                 );
+                let key = format!("watch.guard.end[{number}]");
+                self.warning(FindingId::EndsServices, &key, what);
             }
         }
         // With another rule it makes room, and with groups it ends them.
@@ -737,43 +471,38 @@ impl Check<'_> {
         unfired: &str,
         unused: &str,
     ) {
-        match wanting {
-            Some(tier) if !given => self.warning(
-                FindingId::UnusedRule,
-                &format!("tier.{tier}.{name}"),
+        let (key, what) = match wanting {
+            Some(tier) if !given => (
+                format!("tier.{tier}.{name}"),
                 format!("{unfired}; add [watch.{name}] and run zmeld watch"),
             ),
-            None if given => self.warning(
-                FindingId::UnusedRule,
-                &format!("watch.{name}"),
+            None if given => (
+                format!("watch.{name}"),
                 format!("{unused}; add one, or remove the rule"),
             ),
-            _ => {}
-        }
+            _ => return,
+        };
+        self.warning(FindingId::UnusedRule, &key, what);
     }
 
     fn metrics(&mut self, config: &Config) {
-        if let Some(path) = &config.metrics.textfile {
-            if path.extension().is_none_or(|extension| extension != "prom") {
-                self.error(
-                    "metrics.textfile",
-                    format!(
-                        "node_exporter reads files whose names end in .prom only; write {}.prom",
-                        path.display()
-                    ),
-                );
-            }
+        let path = config.metrics.textfile.as_ref();
+        if let Some(path) = path.filter(|it| it.extension().is_none_or(|it| it != "prom")) {
+            let what = format!(
+                "node_exporter reads files whose names end in .prom only; write {}.prom",
+                path.display()
+            );
+            self.error("metrics.textfile", what);
         }
     }
 }
 
-/// How well a codec compresses, by its class.
-fn strength(codec: &str) -> u8 {
-    match codec {
-        "zstd" | "deflate" => 2,
-        "842" => 0,
-        _ => 1,
-    }
+/// The tiers in RAM.
+fn devices(config: &Config) -> impl Iterator<Item = (&TierName, &RamDevice)> {
+    config.tiers.iter().filter_map(|tier| match &tier.kind {
+        Kind::Ram(device) => Some((&tier.name, device)),
+        _ => None,
+    })
 }
 
 /// Whether each service of the system is meant, whatever it is called, or what all of them are
@@ -782,18 +511,6 @@ fn is_of_all_services(pattern: &GroupPattern) -> bool {
     // Names that nobody gives a service.
     let services = ["/system.slice/0.service", "/system.slice/\u{1}.service"];
     services.iter().all(|path| pattern.matches(path)) || pattern.matches("/system.slice")
-}
-
-/// It is all of RAM or more.
-pub fn at_least_ram(size: &Size) -> bool {
-    match size {
-        Size::Ram {
-            percent,
-            at_most: None,
-        } => *percent >= Percent::whole(100),
-        Size::Ufpr => true,
-        _ => false,
-    }
 }
 
 /// Folders that are in RAM, or are on many machines.
@@ -805,12 +522,8 @@ fn in_ram(path: &Path) -> bool {
 
 fn is_ram_device(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
-    name.is_some_and(|name| {
-        ["zram", "zmeld", "ram"].iter().any(|driver| {
-            name.strip_prefix(driver)
-                .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit()))
-        })
-    })
+    let rest = name.map(|name| name.trim_end_matches(|c: char| c.is_ascii_digit()));
+    rest != name && matches!(rest, Some("zram" | "zmeld" | "ram"))
 }
 
 /// Whether a path below `/dev` keeps meaning the same drive.

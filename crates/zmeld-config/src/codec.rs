@@ -158,7 +158,6 @@ fn dictionary(known: &Known, path: &str) -> Result<PathBuf, String> {
 }
 
 impl fmt::Display for Codec {
-    /// `zstd`, `zstd:3`, `zstd:3,dict=/etc/zmeld/dict`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)?;
         let mut separator = ':';

@@ -81,7 +81,6 @@ impl Cipher {
 }
 
 named! {
-    /// What `encryption` says.
     enum Name {
         None = "none",
         Luks = "luks",
@@ -172,7 +171,7 @@ fn check(reader: &mut Reader, open: &Open<'_>, name: Name, cipher: &Cipher) {
     }
     if let (Name::Random, Some(node)) = (name, open.node("key_file")) {
         let what = "is for encryption = \"luks\"; a random key is kept nowhere: remove it";
-        reader.misplaced(&node.place, &open.key("key_file"), what);
+        reader.wrong(&node.place, &open.key("key_file"), what);
     }
     if let Err(why) = cipher.check() {
         let mut given = ["key_size", "cipher"].into_iter();

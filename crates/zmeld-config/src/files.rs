@@ -1,7 +1,7 @@
 //! The text of the files that make up the configuration ([`config_files`]).
 
+use std::iter;
 use std::path::{Path, PathBuf};
-use std::{iter, mem};
 
 use zmeld_linux::config_files;
 use zmeld_linux::tree::Tree;
@@ -9,7 +9,6 @@ use zmeld_linux::FileError;
 
 use crate::finding::{ConfigError, FilePosition, Finding, Severity};
 
-/// A file that was read.
 #[derive(Debug, Clone)]
 pub(super) struct Source {
     /// As the machine itself names it.
@@ -18,25 +17,15 @@ pub(super) struct Source {
     pub text: String,
     /// Where its lines start, in bytes.
     lines: Vec<usize>,
-    /// How many characters stand before each [`BLOCK`] of bytes.
-    characters: Vec<usize>,
 }
-
-/// So many bytes are counted again for a place: each key has one, and a file may be one line.
-const BLOCK: usize = 1024;
 
 impl Source {
     pub fn new(path: &Path, text: String) -> Source {
         let after = text.match_indices('\n').map(|(at, _)| at + 1);
-        let lines = iter::once(0).chain(after).collect();
-        let blocks = text.as_bytes().chunks(BLOCK).map(starts);
-        let sum = |sum: &mut usize, block| Some(mem::replace(sum, *sum + block));
-        let characters = blocks.chain([0]).scan(0, sum).collect();
         Source {
             path: path.to_owned(),
+            lines: iter::once(0).chain(after).collect(),
             text,
-            lines,
-            characters,
         }
     }
 
@@ -47,25 +36,12 @@ impl Source {
             at -= 1;
         }
         let line = self.lines.partition_point(|start| *start <= at);
-        let column = self.before(at) - self.before(self.lines[line - 1]);
         FilePosition {
             file: self.path.clone(),
             line,
-            column: column + 1,
+            column: self.text[self.lines[line - 1]..at].chars().count() + 1,
         }
     }
-
-    /// How many characters start before a byte.
-    fn before(&self, at: usize) -> usize {
-        let block = at / BLOCK;
-        self.characters[block] + starts(&self.text.as_bytes()[block * BLOCK..at])
-    }
-}
-
-/// How many characters start in those bytes of a text.
-fn starts(bytes: &[u8]) -> usize {
-    let is_start = |byte: &&u8| !(0x80..0xc0).contains(*byte);
-    bytes.iter().filter(is_start).count()
 }
 
 /// The files of the machine whose root directory is `root`, in the order in
@@ -94,7 +70,6 @@ pub(super) fn find(root: &Path) -> Result<(Vec<Source>, Vec<Finding>), ConfigErr
     Ok((sources, warnings))
 }
 
-/// The text of a file that was named.
 pub(super) fn read(path: &Path) -> Result<Source, ConfigError> {
     let bytes = config_files::read(&Tree::new("/"), path).map_err(unreadable)?;
     source(path, bytes)

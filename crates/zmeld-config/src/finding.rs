@@ -191,14 +191,10 @@ catalogue! {
     Hibernation = "hibernation",
     /// Something set up for `zmeld watch` and no rule that uses it, or the reverse.
     UnusedRule = "unused-rule",
-    /// A limit of nothing, which any cost is above.
-    ZeroLimit = "zero-limit",
     /// All services of the system are among what may be ended.
     EndsServices = "ends-services",
     /// Swap pages read ahead, where only RAM devices are swapped to.
     ReadAhead = "read-ahead",
-    /// Recompression with a codec that compresses less.
-    WeakerRecompression = "weaker-recompression",
     /// A compressed device beside one that somebody else set up.
     SecondDevice = "second-device",
     /// A swap file in a folder that is often kept in RAM.
@@ -223,20 +219,14 @@ catalogue! {
     Oversized = "oversized",
     /// A limit that is nearly reached.
     NearLimit = "near-limit",
-    /// zswap at its limit.
-    ZswapFull = "zswap-full",
     /// A control group that was refused swap.
     GroupRefused = "group-refused",
     /// Tasks that wait for memory.
     Pressure = "pressure",
-    /// Pages that compress badly.
-    LowRatio = "low-ratio",
     /// Slots that swap has given back and the device has not.
     StaleSlots = "stale-slots",
     /// Swap on RAM through a layer that passes no discards.
     DiscardBlocked = "discard-blocked",
-    /// Notes that cannot be read.
-    UnreadableNotes = "unreadable-notes",
     /// A file system that keeps what is deleted.
     MountedWithoutDiscard = "mounted-without-discard",
     /// Rules, and no `zmeld watch` that carries them out.
@@ -249,16 +239,10 @@ catalogue! {
     TwoReclaimers = "two-reclaimers",
     /// A drive that is to be encrypted, swapped to as it is: shown all the same.
     NotEncrypted = "not-encrypted",
-    /// Pages that do not compress.
-    Incompressible = "incompressible",
-    /// Pages that repeat one word.
-    SameFilled = "same-filled",
     /// Swappiness that does not fit the kind of swap.
     Swappiness = "swappiness",
     /// Identical pages, and nothing melds them.
     DuplicatesUnused = "duplicates-unused",
-    /// Inline melding that finds nothing.
-    PassNotWorth = "pass-not-worth",
 }
 
 impl FromStr for FindingId {

@@ -91,13 +91,27 @@ pub(super) const REMOVED: &[(Section, &str, &str)] = &[
     ),
 ];
 
-/// Values that the last version had, by their key, and what to do instead.
-pub(super) const REMOVED_VALUES: &[(&str, &str, &str)] = &[
-    ("accept", "survey-failed", "remove it"),
-    ("accept", "public-metrics", "remove it"),
+/// Values that an earlier version had, by their key, and what to do instead.
+pub(super) const REMOVED_VALUES: &[(&str, &[&str], &str)] = &[
+    (
+        "accept",
+        &[
+            "survey-failed",
+            "public-metrics",
+            "zswap-full",
+            "low-ratio",
+            "incompressible",
+            "same-filled",
+            "pass-not-worth",
+            "unreadable-notes",
+            "zero-limit",
+            "weaker-recompression",
+        ],
+        "remove it",
+    ),
     (
         "watch.reclaim.mechanism",
-        "process_madvise",
+        &["process_madvise"],
         "remove it: memory goes by lru_gen or memory.reclaim",
     ),
 ];

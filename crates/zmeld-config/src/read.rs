@@ -49,17 +49,9 @@ pub(super) fn read(root: &Table) -> (Config, Places, Vec<Finding>) {
 pub(super) struct Reader {
     places: Places,
     pub problems: Vec<Finding>,
-    /// Those of them that a key of another kind has, by index.
-    of_another_kind: Vec<usize>,
 }
 
 impl Reader {
-    /// A key that stands where it is for something else.
-    pub fn misplaced(&mut self, place: &FilePosition, key: &str, what: impl Into<String>) {
-        self.of_another_kind.push(self.problems.len());
-        self.wrong(place, key, what);
-    }
-
     pub fn wrong(&mut self, place: &FilePosition, key: &str, what: impl Into<String>) {
         self.add(Severity::Critical, place, key, what.into());
     }
@@ -97,7 +89,9 @@ impl Reader {
         };
         let (whole, _) = key.split_once('[').unwrap_or((key, ""));
         let mut removed = REMOVED_VALUES.iter();
-        if let Some((.., way_out)) = removed.find(|it| it.0 == whole && it.1 == text) {
+        if let Some((.., way_out)) =
+            removed.find(|it| it.0 == whole && it.1.contains(&text.as_str()))
+        {
             self.ignored(&node.place, key, way_out);
             return None;
         }
@@ -139,7 +133,6 @@ impl Reader {
     }
 }
 
-/// A table that is being read.
 pub(super) struct Open<'t> {
     table: &'t Table,
     pub path: String,
@@ -176,7 +169,7 @@ impl<'t> Open<'t> {
             match elsewhere(name, sections) {
                 Some(section) => {
                     let what = format!("is for {}; remove it here", section.kinds());
-                    reader.misplaced(place, &key, what);
+                    reader.wrong(place, &key, what);
                 }
                 None => {
                     let what = format!("there is no such key; {}", choices(name, &known));
@@ -293,47 +286,7 @@ fn tier(
             None
         }
     };
-    let Some(kind) = kind else {
-        of_unknown_kind(reader, table, path, place, &name);
-        return None;
-    };
-    tier_of_kind(reader, table, path, place, name, kind)
-}
-
-/// What else is wrong with a tier whose kind is: as the kind that most of it fits.
-fn of_unknown_kind(
-    reader: &mut Reader,
-    table: &Table,
-    path: &str,
-    place: &FilePosition,
-    name: &TierName,
-) {
-    let tries = KindName::ALL.iter().map(|(_, kind)| {
-        let mut tried = Reader::default();
-        tier_of_kind(&mut tried, table, path, place, name.clone(), *kind);
-        tried
-    });
-    let guess = tries.min_by_key(|tried| tried.problems.len());
-    let guess = guess.unwrap_or_default();
-    // That something is missing, or is another kind's, follows from the guess.
-    for (at, problem) in guess.problems.into_iter().enumerate() {
-        let rest = problem.about.strip_prefix(path);
-        let is_of_key = rest.is_some_and(|rest| rest.starts_with('.'));
-        if is_of_key && !guess.of_another_kind.contains(&at) {
-            reader.problems.push(problem);
-        }
-    }
-}
-
-/// One tier of that kind; nothing if it is switched off.
-fn tier_of_kind(
-    reader: &mut Reader,
-    table: &Table,
-    path: &str,
-    place: &FilePosition,
-    name: TierName,
-    kind: KindName,
-) -> Option<Tier> {
+    let kind = kind?;
     let open = Open::new(reader, table, path, place, kind.sections());
     let mut tier = Tier {
         name,

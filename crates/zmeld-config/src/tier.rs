@@ -228,9 +228,6 @@ impl RamDriver {
     }
 
     /// The numbers of its devices.
-    ///
-    /// # Errors
-    /// When `/sys/block` cannot be read.
     pub fn numbers(self, host: &zmeld_linux::Host) -> Result<Vec<u32>, zmeld_linux::HostError> {
         let mut numbers: Vec<u32> = host
             .list("/sys/block")?
@@ -408,7 +405,7 @@ impl Setting for Source {
         match (open.node("device"), open.node("file"), open.node("size")) {
             (Some(_), None, Some(node)) => {
                 let what = "is for a file; a device is used whole: remove it";
-                reader.misplaced(&node.place, &open.key("size"), what);
+                reader.wrong(&node.place, &open.key("size"), what);
             }
             (None, None, _) => {
                 let what = "names no place; write device = \"UUID=...\" or file = \"/swapfile\"";

@@ -14,7 +14,6 @@ use crate::finding::{FilePosition, Finding, Severity};
 /// Below this key the names are the user's own.
 pub(super) const TIERS: &str = "tier";
 
-/// A value and where it is.
 #[derive(Debug)]
 pub(super) struct Node {
     pub value: Value,
@@ -47,7 +46,6 @@ impl Value {
     }
 }
 
-/// Keys with their values.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     pub entries: BTreeMap<String, Entry>,
@@ -74,7 +72,6 @@ pub(super) struct Entry {
     pub node: Node,
 }
 
-/// Merges the files in their order.
 pub(super) fn merge(sources: &[Source]) -> (Table, Vec<Finding>) {
     let mut whole = Table::default();
     let mut problems = Vec::new();
@@ -121,27 +118,6 @@ impl Names {
     }
 }
 
-/// A key that stands there twice, under two spellings.
-fn twice(one: &Entry, other: &Entry) -> Finding {
-    let (first, second) = if one.turn < other.turn {
-        (one, other)
-    } else {
-        (other, one)
-    };
-    let line = match first.key_place.file.as_os_str().is_empty() {
-        true => String::new(),
-        false => format!(" in line {}", first.key_place.line),
-    };
-    let what = format!(
-        "is the same key as {}{line}; keep one of them",
-        first.written
-    );
-    Finding {
-        place: Some(second.key_place.clone()),
-        ..Finding::new(Severity::Critical, &second.written, what)
-    }
-}
-
 struct File<'a> {
     number: usize,
     source: &'a Source,
@@ -162,7 +138,11 @@ impl File<'_> {
                 node,
             };
             if let Some(other) = entries.get(&name) {
-                problems.push(twice(other, &entry));
+                let what = format!("is the same key as {}; keep one of them", other.written);
+                problems.push(Finding {
+                    place: Some(entry.key_place),
+                    ..Finding::new(Severity::Critical, &entry.written, what)
+                });
                 continue;
             }
             entries.insert(name, entry);

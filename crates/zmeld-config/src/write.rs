@@ -103,7 +103,6 @@ impl Writer<'_> {
                 || self.comments.contains_key(&key()))
     }
 
-    /// The values of a table.
     fn values(&mut self, path: &str, lines: &[Line]) {
         for line in lines {
             if let (true, Written::Value(value)) = (self.is_shown(path, line), &line.written) {

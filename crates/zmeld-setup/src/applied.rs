@@ -10,18 +10,12 @@ use zmeld_linux::Host;
 use zmeld_observe::applied::{Applied, AppliedTier};
 
 /// Reads the journal; none where nothing is set up.
-///
-/// # Errors
-/// Those of [`State::read`].
 pub fn read(host: &Host) -> Result<Option<Applied>, Error> {
     let state = State::read(host)?.filter(|state| !state.records.is_empty());
     state.map(|state| applied(host, &state)).transpose()
 }
 
 /// The same of what was read of its journal.
-///
-/// # Errors
-/// When the machine cannot be looked at.
 pub fn applied(host: &Host, state: &State) -> Result<Applied, Error> {
     // A run that was killed has not written down what it was asked for.
     let groups = Group::recorded(&state.records).into_iter();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use zmeld_linux::HostError;
 
 use crate::overfull::SwapoffConflict;
-use crate::plan::{Refused, RefusedModule};
+use crate::plan::Refused;
 
 /// Why something could not be read, planned, set up or taken down.
 #[derive(Debug, thiserror::Error)]
@@ -130,7 +130,7 @@ pub enum Error {
     #[error(
         "the memory controller's groups are not mounted here, so that nobody can tell whether \
          what they have in swap fits back into them: run it where /proc/self/mountinfo lists \
-         them, or say --force; the kernel kills programs where it does not fit"
+         them, or force it (zmeld up --force); the kernel kills programs where it does not fit"
     )]
     GroupsUnseen,
     /// The plan would walk into a trap.
@@ -226,10 +226,10 @@ impl Error {
         (!refused.is_empty()).then_some(Error::Planned { refused })
     }
 
-    /// The module that the kernel did not take, where it is that.
-    pub(crate) fn refused_module(&self) -> Option<RefusedModule<'_>> {
+    /// The module that the kernel did not take, and what was said, where it is that.
+    pub(crate) fn refused_module(&self) -> Option<(&str, &str)> {
         match self {
-            Error::ModuleRefused { module, said, .. } => Some(RefusedModule { module, said }),
+            Error::ModuleRefused { module, said, .. } => Some((module, said)),
             Error::Step { source, .. } => source.refused_module(),
             _ => None,
         }
@@ -265,7 +265,6 @@ impl Error {
         }
     }
 
-    /// Whether a drive did not answer.
     pub(crate) fn is_timeout(&self) -> bool {
         self.refused_with() == Some(io::ErrorKind::TimedOut)
     }
@@ -288,7 +287,6 @@ fn named(refused: &Refused) -> String {
 /// So many groups are named in one line.
 const GROUPS_NAMED: usize = 3;
 
-/// The groups in one line.
 fn listed(groups: &[SwapoffConflict]) -> String {
     let named = groups
         .iter()

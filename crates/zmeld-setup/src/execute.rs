@@ -110,7 +110,7 @@ pub fn up_or_stand_in(
         Err(err) if plan.is_dispensable(&err) => err,
         result => return result,
     };
-    let said = err.refused_module().map(|it| it.said.to_owned());
+    let said = err.refused_module().map(|it| it.1.to_owned());
     // Without records there is nothing to write down yet: the next step does.
     journal.note(|state| state.refused = said)?;
     let (refused, again) = Plan::make(host, &plan.config, Some(journal.state()), options)?;
@@ -322,7 +322,6 @@ struct Run<'a> {
     stop: Option<&'a AtomicBool>,
     /// Not while it goes back, which nobody asked to force.
     force: bool,
-    /// Whether what the kernel lacks is an error.
     only_named: bool,
     /// How many processes the kernel had killed before.
     kills: Option<u64>,
@@ -407,6 +406,7 @@ impl Run<'_> {
             force: self.force,
             only_named: self.only_named,
             remember: Some(&mut remember),
+            made: None,
             left: false,
         };
         let result = reversible(&mut context);
@@ -500,7 +500,6 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Applies what is not recorded of a group.
     fn apply_group(&mut self, group: &Group) -> Result<(), Error> {
         for planned in &group.steps {
             let is_it = |it: &Record| it.group == group.name && it.step == planned.step;
@@ -519,11 +518,8 @@ impl Run<'_> {
 
     fn apply(&mut self, group: &str, step: &Step) -> Result<(), Error> {
         (self.listener)(Event::Applying { group, step });
-        let (before, identity) = self.context(group, |context| {
-            let before = step.reversible().before(context)?;
-            let identity = step.reversible().identity(context, before.as_deref())?;
-            Ok::<_, Error>((before, identity))
-        })?;
+        let found = self.context(group, |context| step.reversible().before(context));
+        let (before, identity) = found?;
         let record = Record {
             group: group.to_owned(),
             step: step.clone(),
@@ -537,7 +533,10 @@ impl Run<'_> {
             state.complete = false;
             state.records.push(record.clone());
         })?;
-        let outcome = self.context(group, |context| step.reversible().apply(context, &record))?;
+        let outcome = self.context(group, |context| {
+            let applied = step.reversible().apply(context, &record);
+            applied.map(|()| context.made.take())
+        })?;
         self.journal.note(|state| {
             if let Some(record) = state.records.last_mut() {
                 record.outcome = outcome;
@@ -756,7 +755,6 @@ impl Run<'_> {
         }
     }
 
-    /// Tells what forcing it has cost.
     fn tell_price(&mut self) {
         if let Some(text) = self.price().filter(|_| self.force && self.kills.is_some()) {
             (self.listener)(Event::Note { text: &text });

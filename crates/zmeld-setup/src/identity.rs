@@ -47,9 +47,6 @@ pub struct Identity {
 
 impl Identity {
     /// What a path leads to now; none where there is nothing.
-    ///
-    /// # Errors
-    /// When it cannot be looked at. A header that cannot be read is not known.
     pub fn of(host: &Host, path: &Path) -> Result<Option<Identity>, Error> {
         let Some((mut identity, meta)) = Identity::without_header(host, path)? else {
             return Ok(None);
@@ -88,7 +85,6 @@ impl Identity {
         Ok(Some((identity, meta)))
     }
 
-    /// What tells that file from others.
     pub(crate) fn file_of(meta: &Metadata) -> String {
         of_file(meta)
     }
@@ -130,9 +126,6 @@ fn silent() -> MutexGuard<'static, Vec<(PathBuf, Instant)>> {
 }
 
 /// The start of a device or a file; empty where it cannot be read.
-///
-/// # Errors
-/// That a drive does not answer.
 fn header(host: &Host, path: &Path, meta: &Metadata) -> Result<Vec<u8>, Error> {
     let bytes = rustix::param::page_size();
     answer(&host.path(path), || host.read_header(path, meta, bytes))
@@ -172,9 +165,6 @@ pub(crate) fn is_device_of(host: &Host, path: &Path, was: &Identity) -> Result<b
 }
 
 /// What tells a file from others, where it is one.
-///
-/// # Errors
-/// When it cannot be looked at.
 pub(crate) fn file(host: &Host, path: &Path) -> Result<Option<String>, Error> {
     let meta = metadata(host, path)?.filter(Metadata::is_file);
     Ok(meta.as_ref().map(of_file))
@@ -208,9 +198,6 @@ pub(crate) fn stands_on(host: &Host, upper: &Path, lower: &Path) -> Result<Optio
 }
 
 /// A UUID that nothing else has, in the form that `mkswap` and `cryptsetup` take.
-///
-/// # Errors
-/// When the kernel gives no random numbers.
 pub(crate) fn new_uuid() -> Result<String, Error> {
     let mut bytes = [0u8; 16];
     let filled = getrandom(&mut bytes, GetRandomFlags::empty());

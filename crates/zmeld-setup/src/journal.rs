@@ -197,9 +197,6 @@ impl Journal {
     }
 
     /// Changes the state, on disk and then in memory.
-    ///
-    /// # Errors
-    /// When it cannot be written; then nothing has changed.
     pub(crate) fn change(&mut self, change: impl FnOnce(&mut State)) -> Result<(), Error> {
         let mut next = self.state.clone();
         change(&mut next);

@@ -88,9 +88,6 @@ pub(crate) struct PlannedCapacity {
 }
 
 /// Refuses to switch areas off whose pages do not fit into RAM.
-///
-/// # Errors
-/// How much is missing.
 pub(crate) fn check_machine(
     host: &Host,
     areas: &[PathBuf],
@@ -174,15 +171,12 @@ fn room_in_ram(host: &Host, path: &Path) -> Result<u64, Error> {
 }
 
 /// Refuses where there are such groups.
-///
-/// # Errors
-/// They, and what to do about it.
 pub(crate) fn refuse(groups: Vec<SwapoffConflict>) -> Result<(), Error> {
     match groups.is_empty() {
         true => Ok(()),
         false => Err(Error::NoRoomInGroup {
             groups,
-            way_out: "raise the limit, end the program, or say --force",
+            way_out: "raise the limit, end the program, or zmeld up --force (zmeld down --force)",
         }),
     }
 }
@@ -193,20 +187,8 @@ pub(crate) fn kills(host: &Host) -> Option<u64> {
     counters::value(&host.read("/proc/vmstat").ok()?, "oom_kill")
 }
 
-/// How careful a look at the groups is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Margin {
-    /// Before: with all of the margin.
-    Before,
-    /// While pages come back: what is read at different moments differs a little.
-    Meanwhile,
-}
-
 /// Refuses to switch areas off whose pages do not fit back, before anything is
 /// changed. With `force` it says what that will cost. `coming`: what is on by then.
-///
-/// # Errors
-/// What does not fit, in RAM and in groups; what cannot be read.
 pub(crate) fn check(
     host: &Host,
     areas: &[PathBuf],
@@ -270,11 +252,6 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// A look at all groups.
-    ///
-    /// # Errors
-    /// When the swap areas or a group's numbers cannot be read, or groups are there
-    /// and not seen.
     pub(crate) fn begin(
         host: &Host,
         areas: &[PathBuf],
@@ -288,7 +265,7 @@ impl Watch {
             return Ok(Default::default());
         };
         let programs = Programs::read(host, &hierarchy)?;
-        let mut look = Look::new(host, &hierarchy, &room, &programs, Margin::Before)?;
+        let mut look = Look::new(host, &hierarchy, &room, &programs)?;
         let top = &hierarchy.top;
         let accounted = look.descend(top, 0)?;
         // What was read already and is still in swap is in no counter.
@@ -313,9 +290,6 @@ impl Watch {
     }
 
     /// A look at the groups that had something in swap.
-    ///
-    /// # Errors
-    /// Those of [`Watch::begin`].
     pub(crate) fn again(&self, host: &Host, areas: &[PathBuf]) -> Result<Findings, Error> {
         let room = Areas::read(host, areas, PlannedCapacity::default())?;
         let is_some = |_: &&Hierarchy| room.leaving_bytes > 0;
@@ -323,7 +297,9 @@ impl Watch {
             return Ok(Findings::default());
         };
         let programs = self.programs.again(host, hierarchy);
-        let mut look = Look::new(host, hierarchy, &room, &programs, Margin::Meanwhile)?;
+        let mut look = Look::new(host, hierarchy, &room, &programs)?;
+        // What is read at different moments differs a little.
+        look.margin_part = 2;
         look.only = Some(&self.seen);
         look.descend(&hierarchy.top, 0)?;
         look.own_chain(self.nobodys_bytes)?;
@@ -331,10 +307,8 @@ impl Watch {
     }
 }
 
-/// The swap areas, in bytes.
 #[derive(Debug, Default)]
 struct Areas {
-    /// In all of them.
     used_bytes: u64,
     /// In those that are switched off.
     leaving_bytes: u64,
@@ -386,7 +360,8 @@ struct Look<'a> {
     /// Less what the groups so far need of it.
     elsewhere_bytes: u64,
     ram_bytes: u64,
-    care: Margin,
+    /// One part in so many of the margin is kept.
+    margin_part: u64,
     /// The groups to look at; none: all.
     only: Option<&'a BTreeMap<PathBuf, u64>>,
     /// Those that have something in swap, each with what it needs elsewhere.
@@ -400,7 +375,6 @@ impl<'a> Look<'a> {
         hierarchy: &'a Hierarchy,
         areas: &Areas,
         programs: &'a Programs,
-        care: Margin,
     ) -> Result<Look<'a>, Error> {
         Ok(Look {
             host,
@@ -409,7 +383,7 @@ impl<'a> Look<'a> {
             leaving_bytes: areas.leaving_bytes,
             elsewhere_bytes: areas.elsewhere_bytes,
             ram_bytes: machine::memory(host)?.total_bytes,
-            care,
+            margin_part: 1,
             only: None,
             seen: BTreeMap::new(),
             findings: Findings::default(),
@@ -550,11 +524,7 @@ impl Look<'_> {
 
     /// What the kernel charges ahead, and what moves between two reads.
     fn margin(&self, limit: u64) -> u64 {
-        let margin = MARGIN_BYTES.saturating_add(limit / 64);
-        match self.care {
-            Margin::Before => margin,
-            Margin::Meanwhile => margin / 2,
-        }
+        MARGIN_BYTES.saturating_add(limit / 64) / self.margin_part
     }
 
     /// A number of a group; none where there is no such file, or it says `max`.

@@ -19,7 +19,7 @@ use crate::event::{Event, Listener};
 use crate::identity::Identity;
 use crate::steps::{
     AddDevice, CreateFile, FormatLuks, LoadModule, MakeSwap, OpenCrypt, SetAttribute, SetValue,
-    SwapOff, SwapOn,
+    SwapOff, SwapOn, Thing,
 };
 use zmeld_linux::Host;
 
@@ -159,6 +159,8 @@ pub struct StepContext<'a> {
     pub only_named: bool,
     /// Writes down at once which thing a step made; none where nothing is applied.
     pub remember: Option<Remember<'a>>,
+    /// The device that a step made, which later ones need.
+    pub made: Option<MadeDevice>,
     /// Whether what a step is about was left as it is, being somebody else's by now.
     pub left: bool,
 }
@@ -167,12 +169,10 @@ pub struct StepContext<'a> {
 pub type Remember<'a> = &'a mut dyn FnMut(Identity) -> Result<(), Error>;
 
 impl StepContext<'_> {
-    /// Tells the listener.
     pub(crate) fn tell(&mut self, event: Event<'_>) {
         (self.listener)(event);
     }
 
-    /// Whether the run is to stop.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.is_some_and(|stop| stop.load(Ordering::SeqCst))
     }
@@ -215,6 +215,14 @@ impl StepContext<'_> {
     /// Says what is not taken back since it is not what the step was about.
     pub(crate) fn tell_left(&mut self, path: &Path, why: &str) {
         self.leave(&left_as_it_is(path, why));
+    }
+
+    /// Whether what was found is there and the step's own; what is another's is left, and named.
+    pub(crate) fn is_own(&mut self, path: &Path, found: &Thing) -> bool {
+        if let Thing::Other(why) = found {
+            self.tell_left(path, why);
+        }
+        matches!(found, Thing::Same | Thing::Named)
     }
 
     /// Says of something that it is left, and why.
@@ -262,32 +270,21 @@ pub(crate) fn path_of(
     })
 }
 
+/// What is written down before a change is made: what has to be known to undo it, and which
+/// thing it is about, as far as that can be told, so that a run that is killed takes nothing
+/// else.
+pub(crate) type Before = (Option<String>, Option<Identity>);
+
 /// A change that can be applied, looked at and taken back.
 pub(crate) trait Reversible {
     /// What it does, in a few words that name the device.
     fn describe(&self) -> String;
 
-    /// Looks before anything is changed: refuses what must not be done, and gives
-    /// what has to be known to undo the step.
-    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error>;
+    /// Looks before anything is changed: refuses what must not be done.
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Before, Error>;
 
-    /// Which thing it is about, as far as that can be told before: it is written down
-    /// before the change is made, so that a run that is killed takes nothing else.
-    fn identity(
-        &self,
-        context: &mut StepContext<'_>,
-        before: Option<&str>,
-    ) -> Result<Option<Identity>, Error> {
-        let _ = (context, before);
-        Ok(None)
-    }
-
-    /// Makes the change and sees that it was made; gives what later steps need.
-    fn apply(
-        &self,
-        context: &mut StepContext<'_>,
-        record: &Record,
-    ) -> Result<Option<MadeDevice>, Error>;
+    /// Makes the change and sees that it was made.
+    fn apply(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error>;
 
     /// Is the change, made in an earlier run, still in place?
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error>;
@@ -336,15 +333,7 @@ impl Step {
     pub fn sets(&self) -> String {
         match self {
             Step::SetValue(set) => set.path.clone(),
-            Step::SetAttribute(SetAttribute::Recompression { priority, .. }) => {
-                format!("recompression {priority}")
-            }
-            Step::SetAttribute(SetAttribute::CodecParameters(parameters)) => {
-                // `priority=1 level=3`
-                let first = parameters.split_whitespace().next();
-                format!("parameters {}", first.unwrap_or_default())
-            }
-            Step::SetAttribute(set) => set.name().to_owned(),
+            Step::SetAttribute(set) => set.sets(),
             Step::SwapOff(off) => format!("swap off {}", off.path.display()),
             Step::LoadModule(_) => "module".to_owned(),
             Step::AddDevice(_) => "device".to_owned(),
@@ -376,7 +365,6 @@ impl DeviceRef {
         }
     }
 
-    /// How a description names it.
     pub(crate) fn name(&self) -> String {
         match self {
             DeviceRef::Path(path) => path.display().to_string(),

@@ -1,8 +1,6 @@
 //! What a machine has against a configuration, for who checks it and sets nothing up.
 
-use zmeld_config::{
-    Config, Finding, FindingId, GroupPattern, Kind, Mechanism, ReclaimRule, Severity,
-};
+use zmeld_config::{Config, Finding, FindingId, GroupPattern, Mechanism, ReclaimRule, Severity};
 use zmeld_guard as guard;
 use zmeld_linux::groups::{outlook, Outlook};
 use zmeld_linux::Host;
@@ -25,17 +23,8 @@ pub fn against(
     state: Option<&State>,
 ) -> Vec<Finding> {
     let mut problems = Vec::new();
-    let by_file = config.check();
-    let is_new = |found: &Finding| {
-        let is_same = |said: &Finding| match found.id {
-            Some(_) => said.id == found.id && said.about == found.about,
-            None => said == found,
-        };
-        // Nothing is measured for a check.
-        let is_unmeasured = found.id.is_none() && found.about == "tunables.swappiness";
-        let is_error = found.severity == Severity::Critical;
-        is_error || !is_unmeasured && !by_file.iter().any(is_same)
-    };
+    // Nothing is measured for a check.
+    let is_measured = |it: &Finding| it.id.is_some() || it.about != "tunables.swappiness";
     let (not_planned, plan) = Plan::look(host, config, state, false);
     let is_whole = not_planned.is_empty();
     // The rest is looked at all the same.
@@ -47,7 +36,7 @@ pub fn against(
             let of_room = of_room.into_iter().flatten();
             let of_room = of_room.filter(|it| it.severity == Severity::Critical);
             problems.extend(of_room.map(refused));
-            problems.extend(plan.problems.into_iter().filter(is_new).map(refused));
+            problems.extend(plan.problems.into_iter().filter(is_measured).map(refused));
         }
         // What no tier is to blame for: a tunable that the kernel has not got.
         Err(err) => {
@@ -76,7 +65,7 @@ pub fn room_for(host: &Host, plan: &Plan) -> Vec<Finding> {
     match found.map_err(|err| (err.kind(), err)) {
         Ok(_) => {}
         Err((ErrorKind::Input, err)) => {
-            problems.push(Finding::new(Severity::Critical, "", of_up(&err)))
+            problems.push(Finding::new(Severity::Critical, "", err.to_string()))
         }
         Err((_, err)) => problems.push(mind(
             "",
@@ -84,11 +73,6 @@ pub fn room_for(host: &Host, plan: &Plan) -> Vec<Finding> {
         )),
     }
     problems
-}
-
-/// What is refused, for who did not call `zmeld up`: whose option it is.
-pub(crate) fn of_up(err: &Error) -> String {
-    err.to_string().replace("say --force", "zmeld up --force")
 }
 
 /// An error of the machine's alone says who refuses it; that of a trap has its way out.
@@ -136,36 +120,13 @@ fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Finding>) {
         return;
     };
     // Without groups to end it makes room, for which it needs none.
-    if let Err(err) = guard::hierarchy(host) {
-        if !rule.end.is_empty() {
+    match guard::hierarchy(host) {
+        Err(err) if !rule.end.is_empty() => {
             problems.push(mind("watch.guard.end", err.to_string()));
         }
-        return;
+        Err(_) => {}
+        Ok(_) => problems.extend(guarding(host, config)),
     }
-    let gaps = guarding(host, config).map(|found| found.gaps);
-    let mut gaps = gaps.unwrap_or_default();
-    if !is_accepted {
-        let never: Vec<_> = rule
-            .end
-            .iter()
-            .filter(|it| guard::is_never_ended(it))
-            .collect();
-        if !never.is_empty() && never.len() == rule.end.len() {
-            // That is why.
-            gaps.retain(|gap| gap.about != GUARD.key);
-        }
-        problems.extend(never.into_iter().map(|pattern| {
-            mind(
-                GUARD.key,
-                format!(
-                    "{pattern} is never ended: it is needed to get at the machine; remove it from \
-                     end"
-                ),
-            )
-            .of(FindingId::UnusedRule)
-        }));
-    }
-    problems.extend(gaps);
 }
 
 /// What the kernel lacks for `[watch.reclaim]`, where there is that rule.
@@ -191,19 +152,9 @@ pub fn lacks_for_reclaim(host: &Host, config: &Config) -> Option<Finding> {
     )
 }
 
-/// Whom a rule for reclaim names in vain.
 fn of_reclaim(host: &Host, rule: &ReclaimRule) -> Vec<Finding> {
     let found = outlook(host, reclaim::selection(rule)).unwrap_or_default();
     RECLAIM.gaps(&rule.groups, &found)
-}
-
-/// What a guard's rule comes to on a machine.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Guarding {
-    /// The groups that it may end, each with what is below it.
-    pub groups: Vec<String>,
-    /// What is in vain in it; nothing where that is meant.
-    pub gaps: Vec<Finding>,
 }
 
 /// A name in a rule that no control group has: it is in vain, unless it is a form of
@@ -232,16 +183,29 @@ fn no_group(key: &str, so: &str, why: String) -> Finding {
     }
 }
 
-/// What the guard's rule comes to; none where there is none, or nobody can tell.
-pub fn guarding(host: &Host, config: &Config) -> Option<Guarding> {
-    let rule = config.watch.guard.as_ref()?;
-    let found = guard::outlook(host, rule)?;
-    let gaps = match config.accept.contains(&FindingId::UnusedRule) {
-        true => Vec::new(),
-        false => GUARD.gaps(&rule.end, &found),
+/// What is in vain in the guard's rule on that machine; nothing where that is meant, or nobody
+/// can tell.
+pub fn guarding(host: &Host, config: &Config) -> Vec<Finding> {
+    let rule = config.watch.guard.as_ref();
+    let rule = rule.filter(|_| !config.accept.contains(&FindingId::UnusedRule));
+    let Some(rule) = rule else { return Vec::new() };
+    let Some(found) = guard::outlook(host, rule) else {
+        return Vec::new();
     };
-    let groups = found.groups;
-    Some(Guarding { groups, gaps })
+    let mut gaps = GUARD.gaps(&rule.end, &found);
+    let never = rule.end.iter().filter(|it| guard::is_never_ended(it));
+    let never: Vec<_> = never.collect();
+    if !never.is_empty() && never.len() == rule.end.len() {
+        // That is why.
+        gaps.retain(|gap| gap.about != GUARD.key);
+    }
+    gaps.extend(never.into_iter().map(|pattern| {
+        let what = format!(
+            "{pattern} is never ended: it is needed to get at the machine; remove it from end"
+        );
+        mind(GUARD.key, what).of(FindingId::UnusedRule)
+    }));
+    gaps
 }
 
 /// What comes of names that no group has, in a rule about groups.
@@ -295,21 +259,4 @@ impl Names {
 
 fn mind(key: &str, what: String) -> Finding {
     Finding::new(Severity::Warning, key, what)
-}
-
-/// Whether what a configuration shows by itself is not so on that machine: it has the
-/// disk swap that the file does not speak of.
-pub fn is_disproved(machine: &Machine, config: &Config, problem: &Finding) -> bool {
-    if !machine.swaps.iter().any(|swap| !swap.is_in_ram()) {
-        return false;
-    }
-    let is_zswap = |key: &str| {
-        let name = key.strip_prefix("tier.").and_then(|name| config.tier(name));
-        name.is_some_and(|tier| matches!(tier.kind, Kind::Zswap(_)))
-    };
-    match problem.id {
-        Some(FindingId::UnusedRule) => is_zswap(&problem.about),
-        Some(FindingId::ReadAhead | FindingId::Swappiness) => true,
-        _ => false,
-    }
 }

@@ -44,21 +44,14 @@ struct Sample {
     value: f64,
 }
 
-fn one(value: Option<f64>) -> Vec<Sample> {
-    value
-        .map(|value| Sample {
-            labels: Vec::new(),
-            value,
-        })
-        .into_iter()
-        .collect()
-}
-
 fn whole(value: Option<u64>) -> Vec<Sample> {
-    one(value.map(|value| value as f64))
+    let labels = Vec::new();
+    let value = value.map(|value| value as f64);
+    let sample = value.map(|value| Sample { value, labels });
+    sample.into_iter().collect()
 }
 
-fn per_tier(view: &View, value: fn(&TierState) -> Option<f64>) -> Vec<Sample> {
+fn per_tier(view: &View, value: impl Fn(&TierState) -> Option<f64>) -> Vec<Sample> {
     view.tiers
         .iter()
         .filter_map(|tier| {
@@ -74,16 +67,7 @@ fn per_tier(view: &View, value: fn(&TierState) -> Option<f64>) -> Vec<Sample> {
 }
 
 fn tier_bytes(view: &View, value: fn(&TierState) -> Option<u64>) -> Vec<Sample> {
-    view.tiers
-        .iter()
-        .zip(per_tier(view, |_| Some(0.0)))
-        .filter_map(|(tier, sample)| {
-            Some(Sample {
-                value: value(tier)? as f64,
-                ..sample
-            })
-        })
-        .collect()
+    per_tier(view, |tier| value(tier).map(|bytes| bytes as f64))
 }
 
 fn per_device(view: &View, value: fn(&Device) -> Option<u64>) -> Vec<Sample> {

@@ -9,56 +9,22 @@ use std::path::{Path, PathBuf};
 
 use zmeld_linux::Host;
 
-use crate::against::{guarding, of_up};
+use crate::against::guarding;
 use zmeld_config::{Config, Encryption, Finding, FindingId, Kind, Severity, Source, Swappiness};
 use zmeld_observe::applied::Applied;
 use zmeld_setup::execute::may_go_up;
 use zmeld_setup::journal::State;
-use zmeld_setup::plan::{Group, Plan, Planned, StandIn};
+use zmeld_setup::plan::{Group, Plan, Planned};
 use zmeld_setup::step::{Record, Step};
 use zmeld_setup::{Error, ErrorKind};
 
-/// Who asked, where no file did.
-const LAST_UP: &str = "the last zmeld up";
-
-/// What a machine is compared with, and who asked for it.
-struct Asked {
-    config: Config,
-    tiers_by: &'static str,
-    rest_by: &'static str,
-}
-
-impl Asked {
-    /// What the file asks for: see [`Config::completed`]. Without tiers, those of the last
-    /// `zmeld up` count.
-    fn new(file: &Config, applied: Option<&Applied>) -> Asked {
-        const FILE: &str = "the configuration";
-        let Some(applied) = applied else {
-            return Asked {
-                config: file.clone(),
-                tiers_by: FILE,
-                rest_by: FILE,
-            };
-        };
-        let by = |is_files| if is_files { FILE } else { LAST_UP };
-        let is_file = *file != Config::default();
-        let says = file.says_of_tiers();
-        let tunes = file.tunables != Config::default().tunables;
-        Asked {
-            tiers_by: by(says),
-            rest_by: by(says || tunes || is_file && !applied.config.says_of_tiers()),
-            config: match is_file && !applied.config.says_of_tiers() {
-                true => file.clone(),
-                false => file.clone().completed(applied.config.clone()),
-            },
-        }
-    }
-
-    fn by(&self, group: &str) -> &'static str {
-        match Group::is_tier(group) {
-            true => self.tiers_by,
-            false => self.rest_by,
-        }
+/// What is asked for: by the file, see [`Config::completed`]; without tiers there, those of the
+/// last `zmeld up` count.
+fn asked(file: &Config, applied: Option<&Applied>) -> Config {
+    let is_file = *file != Config::default();
+    match applied.filter(|it| !is_file || it.config.says_of_tiers()) {
+        Some(applied) => file.clone().completed(applied.config.clone()),
+        None => file.clone(),
     }
 }
 
@@ -76,7 +42,7 @@ pub enum Way {
 }
 
 /// What is asked for, what is set up, and all that `zmeld up` would change.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct Outstanding {
     /// What is asked for: by the file, and where that says nothing of tiers, by the last
     /// `zmeld up`.
@@ -97,16 +63,13 @@ pub struct Outstanding {
     pub is_watched: Option<bool>,
     /// The same of the guard and `zmeld-guard`.
     pub is_guarded: Option<bool>,
-    /// Tiers for which another driver's device stands in.
-    pub stand_ins: Vec<StandIn>,
-    /// What is set up otherwise than it was asked for, and would be so again.
-    pub otherwise: Vec<Finding>,
+    /// What `zmeld up` would carry out; none where nothing can be planned.
+    pub plan: Option<Plan>,
     /// Tiers whose pages are to be encrypted, and the device that they are swapped to in
     /// plain.
     pub in_plain: Vec<(String, PathBuf)>,
-    /// What is in vain in the guard's rule; none where there is no rule, or nobody can
-    /// tell.
-    pub guard: Option<Vec<Finding>>,
+    /// What is in vain in the guard's rule, as far as one can tell.
+    pub guard: Vec<Finding>,
 }
 
 impl Outstanding {
@@ -139,21 +102,21 @@ impl Outstanding {
                 }
             }
         };
-        let asked = Asked::new(file.unwrap_or(&empty), applied.as_ref());
+        let wanted = asked(file.unwrap_or(&empty), applied.as_ref());
         if file.is_none() {
             return Outstanding {
                 applied,
-                ..Outstanding::of(&asked.config)
+                ..Outstanding::of(&wanted)
             };
         }
-        let rules = asked.config.watch.has_rules();
+        let rules = wanted.watch.has_rules();
         let is_watched = rules.then(|| runs(host, is_watch)).flatten();
-        let is_guarded = asked.config.watch.guard.is_some();
+        let is_guarded = wanted.watch.guard.is_some();
         let is_guarded = is_guarded.then(|| runs(host, is_guard)).flatten();
-        let (not_planned, plan) = Plan::look(host, &asked.config, state.as_ref(), false);
+        let (not_planned, plan) = Plan::look(host, &wanted, state.as_ref(), false);
         let mut look = Look {
             host,
-            asked: &asked,
+            wanted: &wanted,
             applied: applied.as_ref(),
             records: state.as_ref().map_or(&[][..], |state| &state.records),
             changes: Vec::new(),
@@ -162,29 +125,23 @@ impl Outstanding {
         for (group, err) in &not_planned {
             look.not_planned(group, err);
         }
-        let mut take_over = None;
-        let planned = match plan {
-            Ok(plan) => {
-                look.compare(&plan);
-                let is_beside = plan.problems.iter().any(is_of_another);
-                take_over = is_beside.then(|| look.taking_over(state.as_ref()));
-                Some(plan)
-            }
+        match &plan {
+            Ok(plan) => look.compare(plan),
+            Err(err) if err.is_denied() => {}
             Err(err) => {
-                if !err.is_denied() {
-                    let what = "it would set up nothing of what is asked for".to_owned();
-                    look.add("zmeld up", what, err.to_string());
-                }
-                None
+                let what = "it would set up nothing of what is asked for".to_owned();
+                look.add("zmeld up", what, err.to_string());
             }
-        };
-        let stand_ins = planned.as_ref().map(|plan| plan.stand_ins.clone());
-        let otherwise = planned.as_ref().map(otherwise).unwrap_or_default();
-        let way = match planned.filter(|_| !look.is_refused) {
+        }
+        let plan = plan.ok();
+        let is_beside = |plan: &&Plan| plan.problems.iter().any(is_of_another);
+        let take_over = plan.as_ref().filter(is_beside);
+        let take_over = take_over.map(|_| look.taking_over(state.as_ref()));
+        let way = match plan.as_ref().filter(|_| !look.is_refused) {
             None => Way::Refused(None),
             // What changes nothing is not asked for.
             Some(_) if look.changes.is_empty() => Way::Up,
-            Some(plan) => look.way(&plan, take_over.as_ref()),
+            Some(plan) => look.way(plan, take_over.as_ref()),
         };
         Outstanding {
             changes: look.changes,
@@ -192,14 +149,30 @@ impl Outstanding {
             take_over,
             is_watched,
             is_guarded,
-            stand_ins: stand_ins.unwrap_or_default(),
-            otherwise,
-            in_plain: in_plain(host, &asked.config),
-            guard: guarding(host, &asked.config).map(|found| found.gaps),
-            wanted: asked.config,
+            in_plain: in_plain(host, &wanted),
+            plan,
+            guard: guarding(host, &wanted),
+            wanted,
             journal_problem: None,
             applied,
         }
+    }
+
+    /// What a plan warns of that no trap is about: a codec that the kernel lacks, a file of
+    /// another size.
+    pub(crate) fn otherwise(&self) -> impl Iterator<Item = &Finding> {
+        let plan = self.plan.iter();
+        let problems = plan.flat_map(|plan| plan.problems.iter().map(move |it| (plan, it)));
+        let is_one = |(plan, it): &(&Plan, &Finding)| {
+            let key = it.about.strip_prefix("tier.");
+            let Some((name, key)) = key.and_then(|key| key.split_once('.')) else {
+                return false;
+            };
+            let kind = plan.config.tier(name).map(|tier| &tier.kind);
+            let is_disk = matches!(kind, Some(Kind::Disk(_)));
+            it.id.is_none() && (matches!(key, "codec" | "recompress") || key == "size" && is_disk)
+        };
+        problems.filter(is_one).map(|(_, it)| it)
     }
 }
 
@@ -207,28 +180,7 @@ impl Outstanding {
 /// that do not fit back. What this user may not look at is refused by nobody here.
 fn refusal(host: &Host, plan: &Plan) -> Option<String> {
     let err = may_go_up(host, plan, &mut |_| {}).err()?;
-    (err.kind() == ErrorKind::Input).then(|| of_up(&err))
-}
-
-/// What a plan warns of that no trap is about: a codec that the kernel lacks, a file of
-/// another size.
-fn otherwise(plan: &Plan) -> Vec<Finding> {
-    let is_disk = |name: &str| {
-        let tier = plan.config.tier(name);
-        tier.is_some_and(|tier| matches!(tier.kind, Kind::Disk(_)))
-    };
-    let is_one = |it: &&Finding| {
-        let key = it
-            .about
-            .strip_prefix("tier.")
-            .and_then(|it| it.split_once('.'));
-        match key {
-            Some((_, "codec" | "recompress")) => it.id.is_none(),
-            Some((name, "size")) => it.id.is_none() && is_disk(name),
-            _ => false,
-        }
-    };
-    plan.problems.iter().filter(is_one).cloned().collect()
+    (err.kind() == ErrorKind::Input).then(|| err.to_string())
 }
 
 /// Devices that are to be encrypted and are swapped to as they are.
@@ -306,7 +258,7 @@ fn is_program(command: &[u8], name: &[u8], without: &[&[u8]]) -> bool {
 
 struct Look<'a> {
     host: &'a Host,
-    asked: &'a Asked,
+    wanted: &'a Config,
     applied: Option<&'a Applied>,
     records: &'a [Record],
     changes: Vec<Finding>,
@@ -339,7 +291,7 @@ impl<'a> Look<'a> {
     }
 
     fn taking_over(&self, state: Option<&State>) -> Way {
-        let (not_planned, plan) = Plan::look(self.host, &self.asked.config, state, true);
+        let (not_planned, plan) = Plan::look(self.host, self.wanted, state, true);
         let Some(plan) = plan.ok().filter(|_| not_planned.is_empty()) else {
             return Way::Refused(None);
         };
@@ -364,8 +316,7 @@ impl<'a> Look<'a> {
 
     fn not_set_up(&mut self, group: &str, why: Option<String>) {
         if let Some(why) = why.as_ref().filter(|_| self.stands(group)) {
-            let by = self.asked.by(group);
-            let what = format!("it is set up, and not as {by} asks for it, which cannot be here");
+            let what = "it is set up, and not as it is asked for, which cannot be here".to_owned();
             self.add(self.subject(group), what, why.as_str());
             return;
         }
@@ -373,8 +324,7 @@ impl<'a> Look<'a> {
             Some(_) => "the last zmeld up did not set it up".to_owned(),
             None => "zmeld has set nothing up since the machine booted".to_owned(),
         });
-        let by = self.asked.by(group);
-        let what = format!("{by} asked for it, and it is not set up");
+        let what = "it is asked for, and not set up".to_owned();
         self.add(tier_of(group), what, why);
     }
 
@@ -440,7 +390,7 @@ impl<'a> Look<'a> {
     fn is_left_out(&self, step: &Step) -> bool {
         let is_read_ahead =
             matches!(step, Step::SetValue(set) if set.path.ends_with("vm/page-cluster"));
-        is_read_ahead && self.asked.config.tunables.page_cluster.is_none()
+        is_read_ahead && self.wanted.tunables.page_cluster.is_none()
     }
 
     fn value(&self, path: &str) -> Option<String> {
@@ -457,7 +407,6 @@ impl<'a> Look<'a> {
         !self.ours(group).is_empty() && self.gone(group).is_none()
     }
 
-    /// The device of a tier, or its name.
     fn subject(&self, group: &str) -> String {
         let device = self.device(group).map(str::to_owned);
         device.unwrap_or_else(|| tier_of(group).to_owned())
@@ -468,7 +417,6 @@ impl<'a> Look<'a> {
         tier.device.as_deref()
     }
 
-    /// A step that `zmeld up` would take.
     fn would(&mut self, group: &str, step: &Step) {
         let is = match step {
             Step::SetValue(set) => self.value(&set.path),
@@ -482,7 +430,7 @@ impl<'a> Look<'a> {
             Some(is) if step.words().ends_with(is) => step.describe(),
             _ => step.words(),
         };
-        let what = format!("{} asked to {words}", self.asked.by(group));
+        let what = format!("zmeld up would {words}");
         let evidence = is.map(|is| format!("in effect {is}")).unwrap_or_default();
         self.add(self.subject_of(group, step), what, evidence);
     }
@@ -492,7 +440,7 @@ impl<'a> Look<'a> {
         if let Step::SetValue(set) = &record.step {
             // Measured anew, it may be the same.
             let is_measured = set.path.ends_with("vm/swappiness")
-                && self.asked.config.tunables.swappiness == Some(Swappiness::Auto);
+                && self.wanted.tunables.swappiness == Some(Swappiness::Auto);
             let now = self.value(&set.path);
             // What somebody else changed is left, and what was so before stays.
             if is_measured || now.as_ref() != Some(&set.value) || now == record.before {
@@ -500,8 +448,7 @@ impl<'a> Look<'a> {
             }
         }
         let group = record.group.as_str();
-        let by = self.asked.by(group);
-        let what = format!("{by} does not ask to {}", record.step.words());
+        let what = format!("zmeld up would take back: {}", record.step.words());
         let evidence = "an earlier zmeld up did that";
         self.add(self.subject_of(group, &record.step), what, evidence);
     }
@@ -517,8 +464,7 @@ impl<'a> Look<'a> {
     /// A group of earlier runs that is not planned.
     fn not_asked_for(&mut self, group: &str) {
         if Group::is_tier(group) {
-            let by = self.asked.by(group);
-            let what = format!("it is set up, and {by} does not ask for it");
+            let what = "it is set up, and not asked for any more".to_owned();
             let subject = tier_of(group);
             let evidence = format!("zmeld up set it up as {}", self.subject(group));
             self.add(subject, what, evidence);

@@ -78,24 +78,17 @@ pub fn document(status: &Status) -> Document {
     if let Some(guard) = &status.observation.guard {
         document = document.section(guarded(guard));
     }
-    let problems: Vec<String> = status
-        .observation
-        .warnings
-        .iter()
-        .map(ToString::to_string)
-        .chain(
-            status
-                .configuration_problem
-                .iter()
-                .map(|problem| format!("the configuration was not compared with: {problem}")),
-        )
-        .chain(
-            status
-                .journal_problem
-                .iter()
-                .map(|problem| format!("what zmeld up did is not known: {problem}")),
-        )
-        .collect();
+    let warnings = status.observation.warnings.iter();
+    let mut problems: Vec<String> = warnings.map(ToString::to_string).collect();
+    for (what, problem) in [
+        (
+            "the configuration was not compared with",
+            &status.configuration_problem,
+        ),
+        ("what zmeld up did is not known", &status.journal_problem),
+    ] {
+        problems.extend(problem.iter().map(|problem| format!("{what}: {problem}")));
+    }
     if !problems.is_empty() {
         document = document.section(Section::new("What could not be read").list(problems));
     }
@@ -114,15 +107,11 @@ fn lead(status: &Status) -> String {
         return format!("{ram}; there is no active swap.");
     }
     let in_ram = in_ram(status);
-    let taken: u64 = status
-        .tiers
-        .iter()
-        .map(|tier| {
-            tier.memory_used_bytes
-                .unwrap_or(0)
-                .saturating_add(tier.metadata_bytes.unwrap_or(0))
-        })
-        .fold(0, u64::saturating_add);
+    let taken = status.tiers.iter().fold(0u64, |taken, tier| {
+        let parts = [tier.memory_used_bytes, tier.metadata_bytes];
+        let parts = parts.map(|part| part.unwrap_or(0));
+        taken.saturating_add(parts[0]).saturating_add(parts[1])
+    });
     let saved = match in_ram.checked_sub(taken) {
         _ if in_ram > 0 && in_ram < JUDGED_FROM => format!(
             "; {} of pages are compressed so far, too little to judge ({} are needed)",
@@ -323,7 +312,6 @@ fn pressure(now: &Observation) -> Section {
 
 /// Groups in the table; the rest is in the JSON.
 const GROUPS_SHOWN: usize = 8;
-/// How wide a group's path gets.
 const GROUP_WIDTH: usize = 28;
 
 /// What was reclaimed ahead of time, from which groups, and what it cost.
@@ -349,13 +337,10 @@ fn reclaimed(reclaim: &Reclaimed) -> Section {
     if !reclaim.groups.is_empty() {
         section = section.table(table);
     }
-    let mut notes = Vec::new();
-    notes.extend(
-        reclaim
-            .holding
-            .iter()
-            .map(|why| format!("held back everywhere: {why}")),
-    );
+    let holding = reclaim.holding.iter();
+    let mut notes: Vec<String> = holding
+        .map(|why| format!("held back everywhere: {why}"))
+        .collect();
     notes.extend(mechanisms(&reclaim.groups));
     for group in reclaim.groups.iter().take(GROUPS_SHOWN) {
         if let Some(seconds) = group.idle_after_s {
@@ -375,7 +360,6 @@ fn reclaimed(reclaim: &Reclaimed) -> Section {
     }
 }
 
-/// By what, why, and from which groups.
 fn mechanisms(groups: &[ReclaimedGroup]) -> Vec<String> {
     let mut by: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
     for group in groups.iter().filter(|group| !group.mechanism.is_empty()) {
@@ -394,7 +378,6 @@ fn mechanisms(groups: &[ReclaimedGroup]) -> Vec<String> {
     by.into_iter().map(line).collect()
 }
 
-/// What the guard watches, and what it ended.
 fn guarded(guard: &Guarded) -> Section {
     let section = Section::new("Guard").paragraph(format!(
         "zmeld-guard looked {} times in {}, {} ms late at most; memory is {}. It ended {}.",
@@ -448,7 +431,6 @@ fn left_alone<'a>(
     protected.chain(unmatched)
 }
 
-/// How many, when, and where.
 fn killed(since_boot: u64, lately: &Lately) -> String {
     let all = format!("{} since boot", count(since_boot));
     if since_boot == 0 {
@@ -495,7 +477,6 @@ fn findings(status: &Status) -> Section {
     })
 }
 
-/// How a finding is shown.
 fn tone(severity: Severity) -> Tone {
     match severity {
         Severity::Notice => Tone::Neutral,

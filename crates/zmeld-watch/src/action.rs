@@ -1,5 +1,6 @@
 //! One action on one device: what is written to which attribute, and what came of it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use super::limit::LentLimit;
 use crate::meld::{self, MeldError, PassOptions};
 use crate::Error;
 use rustix::io::Errno;
-use zmeld_config::{PageFilter, RecompressRule, WritebackRule};
+use zmeld_config::{PageFilter, RecompressRule, Span, WritebackRule};
 use zmeld_linux::{Host, HostError};
 use zmeld_observe::{Backed, Device, MmStat};
 
@@ -22,7 +23,6 @@ const PIECE: Duration = Duration::from_millis(250);
 /// and is so many pages of 4 KiB at first.
 const PIECE_FIRST: u64 = 4096;
 
-/// The pieces of an action.
 struct Pieces<'a> {
     stop: &'a AtomicBool,
     end: Instant,
@@ -46,7 +46,6 @@ impl Pieces<'_> {
         }
     }
 
-    /// How many pages are asked for next.
     fn next(&mut self) -> u64 {
         self.began = Instant::now();
         let pages = self.pages.min(self.most - self.asked);
@@ -69,7 +68,7 @@ impl Pieces<'_> {
 }
 
 /// Something to do, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Action {
     /// The device's name.
     pub device: String,
@@ -80,29 +79,27 @@ pub struct Action {
 }
 
 /// What is done.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum ActionKind {
     /// All pages are marked idle, to see later which were not used.
     MarkAll,
     /// Pages are compressed again.
     Recompress {
-        /// Which.
-        which: PageFilter,
-        /// Idle pages: of this age.
-        idle_after_s: Option<u32>,
-        /// Codecs with their priorities.
-        codecs: Vec<(u8, String)>,
-        /// Only objects of so many bytes at least.
-        threshold: u64,
+        /// Which pages, and how.
+        rule: RecompressRule,
+        /// Whether idle ones are marked by their age.
+        by_age: bool,
+        /// Codecs by their priorities.
+        codecs: BTreeMap<u8, String>,
         /// At most so many pages.
         pages_max: Option<u64>,
     },
     /// Pages are written to the backing device.
     WriteBack {
-        /// Which.
-        which: PageFilter,
-        /// Idle pages: of this age.
-        idle_after_s: Option<u32>,
+        /// Which pages, and how.
+        rule: WritebackRule,
+        /// Whether idle ones are marked by their age.
+        by_age: bool,
         /// At most so much.
         bytes_max: u64,
     },
@@ -115,7 +112,6 @@ pub enum ActionKind {
     },
 }
 
-/// How an action went.
 pub(super) enum ActionResult {
     /// Done, with figures.
     Done(String),
@@ -130,21 +126,21 @@ impl fmt::Display for Action {
         write!(f, "{}: ", self.device)?;
         match &self.kind {
             ActionKind::MarkAll => f.write_str("mark all pages"),
-            ActionKind::Recompress { which, codecs, .. } => {
-                let names: Vec<_> = codecs.iter().map(|(_, name)| name.as_str()).collect();
+            ActionKind::Recompress { rule, codecs, .. } => {
+                let names: Vec<_> = codecs.values().map(String::as_str).collect();
                 write!(
                     f,
                     "recompress {} pages with {}",
-                    word(*which),
+                    word(rule.pages),
                     names.join(", ")
                 )
             }
             ActionKind::WriteBack {
-                which, bytes_max, ..
+                rule, bytes_max, ..
             } => write!(
                 f,
                 "write back {} pages, at most {}",
-                word(*which),
+                word(rule.pages),
                 bytes(*bytes_max)
             ),
             ActionKind::Meld(_) => f.write_str("meld identical pages"),
@@ -164,11 +160,6 @@ fn word(which: PageFilter) -> &'static str {
     }
 }
 
-/// The age to mark by; none where marks made earlier do.
-fn age(which: PageFilter, seconds: u32, marks_by_age: Option<bool>) -> Option<u32> {
-    (super::needs_idle(which) && marks_by_age != Some(false)).then_some(seconds)
-}
-
 impl Action {
     pub(super) fn recompress(
         device: &Device,
@@ -186,14 +177,9 @@ impl Action {
                 bytes(held.compressed_bytes)
             ),
             kind: ActionKind::Recompress {
-                which: rule.pages,
-                idle_after_s: age(rule.pages, rule.idle_after.seconds, marks_by_age),
-                codecs: device
-                    .recompression
-                    .iter()
-                    .map(|(priority, codec)| (*priority, codec.clone()))
-                    .collect(),
-                threshold: rule.threshold.0,
+                rule: rule.clone(),
+                by_age: marks_by_age != Some(false),
+                codecs: device.recompression.clone(),
                 pages_max: rule.max_pages.map(|most| most.saturating_sub(asked_pages)),
             },
         }
@@ -215,8 +201,8 @@ impl Action {
                 percent(rule.above.fraction())
             ),
             kind: ActionKind::WriteBack {
-                which: rule.pages,
-                idle_after_s: age(rule.pages, rule.idle_after.seconds, marks_by_age),
+                rule: rule.clone(),
+                by_age: marks_by_age != Some(false),
                 bytes_max: rule
                     .at_most
                     .0
@@ -241,13 +227,12 @@ impl Action {
                 Ok(ActionResult::Done("given".to_owned()))
             }
             ActionKind::Recompress {
-                which,
-                idle_after_s,
+                rule,
+                by_age,
                 codecs,
-                threshold,
                 pages_max,
             } => {
-                if !self.mark(host, *idle_after_s)? {
+                if !self.mark(host, rule.pages, rule.idle_after, *by_age)? {
                     return Ok(ActionResult::NoAges);
                 }
                 let before = self.held(host)?;
@@ -256,9 +241,9 @@ impl Action {
                 for (priority, codec) in codecs {
                     // Kernels before 7.1 know no priority here and pass it over.
                     let mut request =
-                        format!("type={} algo={codec} priority={priority}", word(*which));
-                    if *threshold > 0 {
-                        request += &format!(" threshold={threshold}");
+                        format!("type={} algo={codec} priority={priority}", word(rule.pages));
+                    if rule.threshold.0 > 0 {
+                        request += &format!(" threshold={}", rule.threshold.0);
                     }
                     // Until nothing more comes of it.
                     while !is_over && !pieces.is_all() {
@@ -287,26 +272,24 @@ impl Action {
                 })
             }
             ActionKind::WriteBack {
-                which,
-                idle_after_s,
+                rule,
+                by_age,
                 bytes_max,
-            } => {
-                if !self.mark(host, *idle_after_s)? {
-                    return Ok(ActionResult::NoAges);
-                }
-                self.write_pages_back(host, *which, *bytes_max, stop)
-            }
+            } => match self.mark(host, rule.pages, rule.idle_after, *by_age)? {
+                true => self.write_pages_back(host, rule.pages, *bytes_max, stop),
+                false => Ok(ActionResult::NoAges),
+            },
             ActionKind::Meld(options) => self.meld(host, options),
         }
     }
 
-    /// Marks pages of an age as idle. `false`: the kernel knows no ages, and marks
-    /// made earlier stand.
-    fn mark(&self, host: &Host, idle_after_s: Option<u32>) -> Result<bool, Error> {
-        let Some(seconds) = idle_after_s else {
+    /// Marks pages of an age as idle, where idle ones are meant. `false`: the kernel knows no
+    /// ages. Not by age, marks made earlier stand.
+    fn mark(&self, host: &Host, pages: PageFilter, age: Span, by_age: bool) -> Result<bool, Error> {
+        if !by_age || !super::needs_idle(pages) {
             return Ok(true);
-        };
-        match host.write(self.path("idle"), &seconds.to_string()) {
+        }
+        match host.write(self.path("idle"), &age.seconds.to_string()) {
             Ok(()) => Ok(true),
             Err(err) if err.is(Errno::INVAL) => Ok(false),
             Err(err) => Err(err.into()),

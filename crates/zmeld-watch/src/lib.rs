@@ -27,10 +27,11 @@ pub use action::{Action, ActionKind};
 use crate::meld::PassOptions;
 use history::History;
 use reclaim::Reclaimer;
-use zmeld_config::{Config, Kind, PageFilter, Watch};
+use zmeld_config::{Config, Kind, PageFilter, Span, Watch};
 use zmeld_guard::note::{SHORT, SHORT_FOR};
 use zmeld_linux::{groups, Host, HostError};
 use zmeld_observe::applied::Applied;
+use zmeld_observe::lately::uptime;
 use zmeld_observe::run_folder;
 use zmeld_observe::{share, Device, Observation, Pressure};
 
@@ -85,6 +86,9 @@ pub enum WatchEvent<'a> {
     ReclaimFailed(Error),
 }
 
+/// Somebody who is told.
+pub type Listener<'a> = dyn FnMut(WatchEvent<'_>) + 'a;
+
 /// Rules and what was done so far.
 pub struct Watcher {
     host: Host,
@@ -95,6 +99,8 @@ pub struct Watcher {
     devices: BTreeMap<String, History>,
     holding: bool,
     reclaimer: Option<Reclaimer>,
+    /// Some moment, and how long the machine was up then, in seconds.
+    clock: Option<(Instant, f64)>,
     /// When room was last made because memory was short.
     room_made: Option<Instant>,
     room_pause: Duration,
@@ -122,6 +128,7 @@ impl Watcher {
             holding: false,
             applied,
             reclaimer: rule.map(|rule| Reclaimer::new(rule, dry_run)),
+            clock: None,
             room_made: None,
             room_pause: ROOM_EVERY,
             is_pressed: false,
@@ -147,8 +154,9 @@ impl Watcher {
         seen: &Observation,
         now: Instant,
         stop: &AtomicBool,
-        listener: &mut dyn FnMut(WatchEvent),
+        listener: &mut Listener<'_>,
     ) {
+        let now = self.uptime(now);
         self.has_more = false;
         self.follow_devices(seen, now, listener);
         if self.is_too_busy(listener) {
@@ -169,12 +177,7 @@ impl Watcher {
     }
 
     /// Does at once what the rules would do from time to time, since memory is short.
-    pub fn make_room(
-        &mut self,
-        now: Instant,
-        stop: &AtomicBool,
-        listener: &mut dyn FnMut(WatchEvent),
-    ) {
+    pub fn make_room(&mut self, now: Instant, stop: &AtomicBool, listener: &mut Listener<'_>) {
         if !is_due(self.room_made, self.room_pause, now) {
             return;
         }
@@ -192,6 +195,7 @@ impl Watcher {
                 listener(WatchEvent::Reclaim("memory is short", done));
             }
         }
+        let now = self.uptime(now);
         let seen = Observation::read(&self.host, rustix::param::page_size() as u64);
         self.follow_devices(&seen, now, listener);
         self.is_pressed = true;
@@ -206,14 +210,19 @@ impl Watcher {
         self.is_pressed = false;
     }
 
+    /// How long the machine was up then, in seconds.
+    fn uptime(&mut self, now: Instant) -> f64 {
+        let read = || {
+            let text = self.host.read_optional("/proc/uptime").ok().flatten();
+            (now, uptime(text.as_deref()).unwrap_or_default())
+        };
+        let (then, up) = *self.clock.get_or_insert_with(read);
+        up + now.duration_since(then).as_secs_f64()
+    }
+
     /// Reclaims idle memory where that is due. It has a pace of its own: what it costs has to
     /// be seen within seconds. It ends early where `stop` is set.
-    pub fn reclaim(
-        &mut self,
-        now: Instant,
-        stop: &AtomicBool,
-        listener: &mut dyn FnMut(WatchEvent),
-    ) {
+    pub fn reclaim(&mut self, now: Instant, stop: &AtomicBool, listener: &mut Listener<'_>) {
         let due = self.reclaimer.as_ref().is_some_and(|it| it.is_due(now));
         let busy = due.then(|| self.busy()).flatten();
         if let (Some(reclaimer), true) = (&mut self.reclaimer, due) {
@@ -227,26 +236,14 @@ impl Watcher {
         let recompress = watch
             .recompress
             .as_ref()
-            .map(|rule| (rule.pages, rule.idle_after));
-        let writeback = watch
-            .writeback
-            .as_ref()
-            .map(|rule| (rule.pages, rule.idle_after));
-        [recompress, writeback]
-            .into_iter()
-            .flatten()
-            .filter(|(which, _)| needs_idle(*which))
-            .map(|(_, age)| age.duration())
-            .max()
-            .unwrap_or_default()
+            .map(|it| (it.pages, it.idle_after));
+        let writeback = watch.writeback.as_ref().map(|it| (it.pages, it.idle_after));
+        let all = [recompress, writeback].into_iter().flatten();
+        let all = all.filter(|(which, _)| needs_idle(*which));
+        all.map(|(_, age)| age.duration()).max().unwrap_or_default()
     }
 
-    fn follow_devices(
-        &mut self,
-        seen: &Observation,
-        now: Instant,
-        listener: &mut dyn FnMut(WatchEvent),
-    ) {
+    fn follow_devices(&mut self, seen: &Observation, now: f64, listener: &mut Listener<'_>) {
         let is_there = |name: &str| seen.device(name).is_some_and(|d| d.initialised);
         self.devices.retain(|name, _| {
             let stays = is_there(name);
@@ -264,7 +261,7 @@ impl Watcher {
             let given_back = !self.dry_run
                 && limit::give_back_left(&self.host, &device.name).unwrap_or(false)
                 && !limit::is_on(&self.host, &device.name);
-            let mut history = History::kept(&self.host, &device.name, now);
+            let mut history = History::kept(&self.host, &device.name);
             if history.budget.is_none() && !given_back {
                 // A limit that stands already was given today, perhaps by us.
                 history.budget = device.writeback_limit_bytes.map(|_| now);
@@ -273,8 +270,7 @@ impl Watcher {
         }
     }
 
-    /// Compressing again is for idle processors.
-    fn is_too_busy(&mut self, listener: &mut dyn FnMut(WatchEvent)) -> bool {
+    fn is_too_busy(&mut self, listener: &mut Listener<'_>) -> bool {
         let busy = self.busy();
         let is_busy = busy.is_some();
         if let (Some(why), false) = (busy, self.holding) {
@@ -300,7 +296,7 @@ impl Watcher {
 
     /// What is due on a device, with reasons; also what is due first so that it can
     /// be done later.
-    fn due(&self, device: &Device, now: Instant) -> Vec<Action> {
+    fn due(&self, device: &Device, now: f64) -> Vec<Action> {
         let Some(history) = self.devices.get(&device.name) else {
             return Vec::new();
         };
@@ -310,44 +306,43 @@ impl Watcher {
             return actions;
         }
         let watch = &self.config.watch;
+        let is_turn =
+            |last, every: Span| self.is_pressed || has_passed(last, every.duration(), now);
         let mut marking = None;
-        if let Some(rule) = &watch.recompress {
-            let waited =
-                self.is_pressed || is_due(history.recompressed, rule.every.duration(), now);
-            if waited && !device.recompression.is_empty() {
-                let idle = needs_idle(rule.pages).then(|| rule.idle_after.duration());
-                match self.readiness(history, idle, now) {
-                    Ready::Now => {
-                        let asked = history.recompressed_pages;
-                        let by_age = history.marks_by_age;
-                        actions.push(Action::recompress(device, rule, by_age, asked));
-                    }
-                    Ready::Mark => marking = Some(rule.idle_after),
-                    Ready::Later => {}
+        let recompress = watch.recompress.as_ref();
+        let recompress = recompress.filter(|rule| {
+            !device.recompression.is_empty() && is_turn(history.recompressed, rule.every)
+        });
+        if let Some(rule) = recompress {
+            match readiness(history, rule.pages, rule.idle_after, now) {
+                Ready::Now => {
+                    let asked = history.recompressed_pages;
+                    let by_age = history.marks_by_age;
+                    actions.push(Action::recompress(device, rule, by_age, asked));
                 }
+                Ready::Mark => marking = Some(rule.idle_after),
+                Ready::Later => {}
             }
         }
-        if let Some(rule) = &watch.writeback {
-            let used = device.held.unwrap_or_default().memory_used_bytes;
-            let whole = match device.held.unwrap_or_default().limit_bytes {
-                0 => device.size_bytes,
-                limit => limit,
-            };
-            let full = self.is_pressed || share(used, whole) >= rule.above.fraction();
-            let waited =
-                self.is_pressed || is_due(history.written_back, rule.every.duration(), now);
-            if waited && full && device.backing.is_some() {
-                let idle = needs_idle(rule.pages).then(|| rule.idle_after.duration());
-                match self.readiness(history, idle, now) {
-                    Ready::Now => {
-                        let fill = share(used, whole);
-                        let asked = history.written_pages;
-                        let by_age = history.marks_by_age;
-                        actions.push(Action::write_back(device, rule, fill, by_age, asked));
-                    }
-                    Ready::Mark => marking = marking.max(Some(rule.idle_after)),
-                    Ready::Later => {}
+        let held = device.held.unwrap_or_default();
+        let whole = match held.limit_bytes {
+            0 => device.size_bytes,
+            limit => limit,
+        };
+        let fill = share(held.memory_used_bytes, whole);
+        let writeback = watch.writeback.as_ref().filter(|rule| {
+            let is_full = self.is_pressed || fill >= rule.above.fraction();
+            is_full && device.backing.is_some() && is_turn(history.written_back, rule.every)
+        });
+        if let Some(rule) = writeback {
+            match readiness(history, rule.pages, rule.idle_after, now) {
+                Ready::Now => {
+                    let asked = history.written_pages;
+                    let by_age = history.marks_by_age;
+                    actions.push(Action::write_back(device, rule, fill, by_age, asked));
                 }
+                Ready::Mark => marking = marking.max(Some(rule.idle_after)),
+                Ready::Later => {}
             }
         }
         if let Some(age) = marking {
@@ -364,30 +359,18 @@ impl Watcher {
         actions
     }
 
-    fn readiness(&self, history: &History, idle_after: Option<Duration>, now: Instant) -> Ready {
-        let Some(age) = idle_after else {
-            return Ready::Now;
-        };
-        match (history.marks_by_age, history.marked) {
-            // The action marks by age itself, or finds out that it cannot.
-            (None | Some(true), _) => Ready::Now,
-            (Some(false), None) => Ready::Mark,
-            (Some(false), Some(marked)) if now.duration_since(marked) >= age => Ready::Now,
-            (Some(false), Some(_)) => Ready::Later,
-        }
-    }
-
     fn meld_due(
         &self,
         watch: &Watch,
         device: &Device,
         history: &History,
-        now: Instant,
+        now: f64,
     ) -> Option<Action> {
         let rule = watch.meld.as_ref()?;
         let melding = device.melding.as_ref()?;
-        let waited =
-            self.is_pressed || history.resume || is_due(history.melded, rule.every.duration(), now);
+        let waited = self.is_pressed
+            || history.resume
+            || has_passed(history.melded, rule.every.duration(), now);
         if !waited || melding.mode == "off" {
             return None;
         }
@@ -419,7 +402,7 @@ impl Watcher {
     }
 
     /// The daily limit of a tier's writeback, given anew each day.
-    fn budget_due(&self, device: &Device, history: &History, now: Instant) -> Option<Action> {
+    fn budget_due(&self, device: &Device, history: &History, now: f64) -> Option<Action> {
         device.backing.as_ref()?;
         // By the journal: a device of another tool may have the same priority.
         let applied = (self.applied)(&self.host)?;
@@ -432,7 +415,7 @@ impl Watcher {
             return None;
         };
         let limit = ram.writeback.as_ref()?.daily_limit?;
-        is_due(history.budget, DAY, now).then(|| Action {
+        has_passed(history.budget, DAY, now).then(|| Action {
             device: device.name.clone(),
             reason: format!("the tier {} may write {limit} a day", tier.name),
             kind: ActionKind::Budget { bytes: limit.0 },
@@ -442,9 +425,9 @@ impl Watcher {
     fn perform(
         &mut self,
         action: &Action,
-        now: Instant,
+        now: f64,
         stop: &AtomicBool,
-        listener: &mut dyn FnMut(WatchEvent),
+        listener: &mut Listener<'_>,
     ) {
         let history = self.devices.entry(action.device.clone()).or_default();
         if self.dry_run {
@@ -479,7 +462,7 @@ impl Watcher {
                 listener(WatchEvent::Failed(action, err));
             }
         }
-        if let Err(err) = history::keep(&self.host, &self.devices, now) {
+        if let Err(err) = history::keep(&self.host, &self.devices) {
             listener(WatchEvent::Failed(action, err));
         }
     }
@@ -491,6 +474,20 @@ enum Ready {
     Later,
 }
 
+/// Whether the pages that a rule is for can be told now.
+fn readiness(history: &History, pages: PageFilter, idle_after: Span, now: f64) -> Ready {
+    match (history.marks_by_age, history.marked) {
+        _ if !needs_idle(pages) => Ready::Now,
+        // The action marks by age itself, or finds out that it cannot.
+        (None | Some(true), _) => Ready::Now,
+        (Some(false), None) => Ready::Mark,
+        (Some(false), Some(marked)) => match has_passed(Some(marked), idle_after.duration(), now) {
+            true => Ready::Now,
+            false => Ready::Later,
+        },
+    }
+}
+
 /// Whether the guard says that memory is short.
 pub fn is_short(host: &Host) -> bool {
     let told = run_folder::since_written(host, SHORT);
@@ -499,6 +496,11 @@ pub fn is_short(host: &Host) -> bool {
 
 fn is_due(last: Option<Instant>, every: Duration, now: Instant) -> bool {
     last.is_none_or(|last| now.duration_since(last) >= every)
+}
+
+/// The same of seconds since boot.
+fn has_passed(last: Option<f64>, every: Duration, now: f64) -> bool {
+    last.is_none_or(|last| now - last >= every.as_secs_f64())
 }
 
 fn needs_idle(which: PageFilter) -> bool {

@@ -15,7 +15,6 @@ use zmeld_observe::run_folder::{self, FOLDER};
 /// What a request changes of a device's limit, in units of 4 KiB.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LentLimit {
-    /// The device's name.
     device: String,
     /// The number that no other disk has had since boot; none before Linux 5.15.
     #[serde(default)]

@@ -88,7 +88,6 @@ pub struct Change {
 }
 
 impl Change {
-    /// What is written.
     pub(crate) fn written(&self) -> Option<Step> {
         let as_it_comes = || self.from.as_ref().and_then(Step::as_it_comes);
         self.to.clone().or_else(as_it_comes)
@@ -113,9 +112,6 @@ pub enum OnUnreadable {
 impl Plan {
     /// Compares it with what is recorded and with the machine: says of each step whether
     /// it is in place, and what goes first. Changes nothing.
-    ///
-    /// # Errors
-    /// A step that cannot be looked at, with [`OnUnreadable::Fails`].
     pub(super) fn compare(&mut self, host: &Host, doubt: OnUnreadable) -> Result<(), Error> {
         let records = &self.records;
         let mut removed = self.not_planned(host, doubt)?;
@@ -196,7 +192,6 @@ fn all_hold(
     Ok(true)
 }
 
-/// What becomes of one group.
 pub(crate) fn compare(
     host: &Host,
     wanted: &Group,
@@ -328,6 +323,7 @@ pub(crate) fn holds(
         force: false,
         only_named: false,
         remember: None,
+        made: None,
         left: false,
     };
     match record.step.reversible().holds(&mut context, record) {

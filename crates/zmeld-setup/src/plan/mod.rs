@@ -28,7 +28,7 @@ use zmeld_observe::machine::Machine;
 
 pub(crate) use compare::{compare, holds};
 pub use compare::{Change, Leaving, OnUnreadable};
-pub use stand_in::{RefusedModule, StandIn};
+pub use stand_in::StandIn;
 pub use tunables::Measured;
 
 /// A step that was applied or taken back.
@@ -172,7 +172,6 @@ fn as_words<S: serde::Serializer>(step: &Step, serializer: S) -> Result<S::Ok, S
     serializer.serialize_str(&step.describe())
 }
 
-/// What is wrong with a plan.
 #[derive(Serialize, schemars::JsonSchema)]
 struct ProblemLine {
     /// `error`: `zmeld up` refuses it; `warning`: it works, and will disappoint; `notice`.
@@ -300,7 +299,11 @@ impl Plan {
         });
         let is_meant = config.accept.contains(&FindingId::StandIn);
         let told = stand_ins.iter().filter(|_| !is_meant);
-        let problems = told.map(StandIn::problem).collect();
+        let told = told.map(|it| Finding {
+            about: format!("tier.{}.kind", it.tier),
+            ..it.finding()
+        });
+        let problems = told.collect();
         let mut draft = Draft {
             host,
             config: &effective,
@@ -448,7 +451,6 @@ fn areas(config: &Config) -> Vec<(&Tier, i16)> {
         .collect()
 }
 
-/// A plan in the making.
 struct Draft<'a> {
     host: &'a Host,
     /// What is planned: what was asked for, with stand-ins.
@@ -473,24 +475,15 @@ impl Draft<'_> {
 
     fn tier(&mut self, tier: &Tier, priority: i16) -> Result<(), Error> {
         let name = Group::of_tier(tier.name.as_str());
-        let mut steps = Steps {
-            name: &name,
-            records: self.records,
-            steps: Vec::new(),
-        };
+        let mut steps = Steps::new(&name, self.records);
         let result = match &tier.kind {
             Kind::Ram(device) => self.ram(tier, device, priority, &mut steps),
             Kind::Disk(disk) => self.disk(tier, disk, priority, &mut steps),
             Kind::Zswap(zswap) => self.zswap(zswap, &mut steps),
         };
-        let steps = steps.steps;
         match result {
-            Ok(()) if steps.is_empty() => {}
-            Ok(()) => self.groups.push(Group {
-                name,
-                optional: tier.optional,
-                steps,
-            }),
+            Ok(()) if steps.steps.is_empty() => {}
+            Ok(()) => self.groups.push(steps.group(tier.optional)),
             Err(err) if tier.optional => self.skipped.push(Skipped {
                 group: name,
                 reason: err.to_string(),
@@ -500,7 +493,6 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Paths of the areas that zmeld swaps to.
     fn own_areas(&self) -> Vec<PathBuf> {
         self.areas_of(self.records.iter())
     }
@@ -525,21 +517,39 @@ impl Draft<'_> {
     }
 }
 
-/// The steps of a group in the making.
 struct Steps<'a> {
     name: &'a str,
     records: &'a [Record],
     steps: Vec<Planned>,
 }
 
-impl Steps<'_> {
+impl<'a> Steps<'a> {
+    fn new(name: &'a str, records: &'a [Record]) -> Steps<'a> {
+        Steps {
+            name,
+            records,
+            steps: Vec::new(),
+        }
+    }
+
+    fn group(self, optional: bool) -> Group {
+        Group {
+            name: self.name.to_owned(),
+            optional,
+            steps: self.steps,
+        }
+    }
+
     fn add(&mut self, step: Step, reason: impl Into<String>) {
         self.add_over(step, reason, None);
     }
 
-    /// A step that sets something on the device that the group added.
-    fn set(&mut self, attribute: SetAttribute, reason: impl Into<String>) {
-        self.add(Step::SetAttribute(attribute), reason);
+    /// A step that sets an attribute of the device that the group added.
+    fn set(&mut self, attribute: &str, value: impl ToString, reason: impl Into<String>) {
+        self.add(
+            Step::SetAttribute(SetAttribute::new(attribute, value)),
+            reason,
+        );
     }
 
     /// What a file says once an earlier run's step on it is taken back, which leaves what

@@ -8,9 +8,9 @@ use crate::error::Error;
 use crate::step::{DeviceRef, Step};
 use crate::steps::{
     check_dictionary, AddDevice, LoadModule, MakeSwap, Mode, OpenCrypt, SetAttribute, SetValue,
-    SwapOn,
+    SwapOn, CODEC, LIMIT, PARAMETERS, SIZE,
 };
-use zmeld_config::{Codec, Encryption, MeldMode, RamDevice, RamDriver, Tier, Writeback};
+use zmeld_config::{Codec, Encryption, MeldMode, Named, RamDevice, RamDriver, Tier, Writeback};
 use zmeld_observe::machine::{Feature, Machine};
 
 use super::{Draft, Steps};
@@ -56,27 +56,24 @@ impl Draft<'_> {
             steps,
         )?;
         if let Some(backing) = backing {
-            steps.set(
-                SetAttribute::BackingDevice(backing),
-                "where pages that are not worth RAM go",
-            );
+            let set = Step::SetAttribute(SetAttribute::backing(backing));
+            steps.add(set, "where pages that are not worth RAM go");
             if device.writeback.as_ref().is_some_and(|it| it.compressed) {
-                steps.set(
-                    SetAttribute::CompressedWriteback,
-                    "written as they are compressed",
-                );
+                steps.set("compressed_writeback", 1, "written as they are compressed");
             }
         }
         self.sizes(device, steps)?;
         if device.meld != MeldMode::Off {
             steps.set(
-                SetAttribute::Meld(device.meld),
+                "meld_mode",
+                device.meld.name(),
                 "when identical pages are melded",
             );
         }
         if let Some(check_writes) = device.check_writes {
             steps.set(
-                SetAttribute::CheckWrites(check_writes),
+                "check_writes",
+                check_writes.name(),
                 "whether what is encoded is decoded and compared before it is used",
             );
         }
@@ -135,17 +132,18 @@ impl Draft<'_> {
             amount(size),
             amount(table)
         );
-        steps.set(SetAttribute::Size(size), reason);
+        steps.set(SIZE, size, reason);
         if let Some(limit) = &device.memory_limit {
             let bytes = limit.bytes(ram);
             let reason = format!("{limit} of memory at most: {}", amount(bytes));
-            steps.set(SetAttribute::MemoryLimit(bytes), reason);
+            steps.set(LIMIT, bytes, reason);
         }
         if let Some(limit) = device.writeback.as_ref().and_then(|it| it.daily_limit) {
             // In blocks of 4 KiB, whatever the page size.
             let blocks = limit.0 / 4096;
-            steps.set(SetAttribute::WritebackLimit(blocks), "to spare the drive");
-            steps.set(SetAttribute::LimitWriteback(true), "to spare the drive");
+            for (name, value) in [("writeback_limit", blocks), ("writeback_limit_enable", 1)] {
+                steps.set(name, value, "to spare the drive");
+            }
         }
         Ok(())
     }
@@ -237,23 +235,14 @@ impl Draft<'_> {
         if there || accepted || self.config.zswap().is_some() || !(enabled || recorded) {
             return;
         }
-        let mut steps = Steps {
-            name: ZSWAP_OFF,
-            records: self.records,
-            steps: Vec::new(),
-        };
+        let mut steps = Steps::new(ZSWAP_OFF, self.records);
         let path = format!("{}/enabled", zmeld_linux::compressed::ZSWAP);
         steps.add_over(
             Step::SetValue(SetValue::new(path, "N")),
             "it would compress the pages first, and the RAM device what is left of them",
             Some("Y".to_owned()),
         );
-        let steps = steps.steps;
-        self.groups.push(super::Group {
-            name: ZSWAP_OFF.to_owned(),
-            optional: false,
-            steps,
-        });
+        self.groups.push(steps.group(false));
     }
 }
 
@@ -265,10 +254,7 @@ fn codecs(
 ) -> Result<(), Error> {
     let parameters = |codec: &Codec, priority: u8, steps: &mut Steps<'_>| {
         if let Some(parameters) = codec.parameters(priority) {
-            steps.set(
-                SetAttribute::CodecParameters(parameters),
-                "how it is to compress",
-            );
+            steps.set(PARAMETERS, parameters, "how it is to compress");
         }
     };
     if let Some(first) = device.codec.first() {
@@ -279,17 +265,15 @@ fn codecs(
             0 => "what pages are compressed with",
             _ => "only where the kernel has none of those before",
         };
-        steps.set(SetAttribute::Codec(codec.name.clone()), reason);
+        steps.set(CODEC, &codec.name, reason);
         parameters(codec, 0, steps);
     }
     for recompression in &device.recompress {
         let (priority, codec) = (recompression.priority, &recompression.codec);
         has_codec(must_have, codec)?;
-        let again = SetAttribute::Recompression {
-            codec: codec.name.clone(),
-            priority,
-        };
-        steps.set(again, "what pages may be compressed with again");
+        let again = SetAttribute::recompression(&codec.name, priority);
+        let again = Step::SetAttribute(again);
+        steps.add(again, "what pages may be compressed with again");
         parameters(codec, priority, steps);
     }
     Ok(())

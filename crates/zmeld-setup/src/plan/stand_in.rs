@@ -44,30 +44,21 @@ impl StandIn {
         )
     }
 
-    /// The same for a list of problems.
-    pub(super) fn problem(&self) -> Finding {
-        Finding::new(
-            Severity::Warning,
-            format!("tier.{}.kind", self.tier),
-            format!("{}; {}", self.words(), self.way_out),
-        )
-        .of(FindingId::StandIn)
+    /// What is said of it, of the tier.
+    pub fn finding(&self) -> Finding {
+        let what = format!("a {} device stands in for {}", self.has, self.asked);
+        let (why, way_out) = (self.why.as_str(), self.way_out.as_str());
+        Finding {
+            severity: Severity::Warning,
+            ..Finding::of_machine(self.tier.as_str(), what, why, way_out).of(FindingId::StandIn)
+        }
     }
-}
-
-/// A kernel that said no to zmeld's module, in this boot.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RefusedModule<'a> {
-    /// The module.
-    pub module: &'a str,
-    /// What the kernel, or who loads modules, said.
-    pub said: &'a str,
 }
 
 impl Plan {
     /// Whether zram could stand in for what failed so.
     pub(crate) fn is_dispensable(&self, err: &Error) -> bool {
-        let is_zmeld = |it: RefusedModule<'_>| it.module == RamDriver::Zmeld.name();
+        let is_zmeld = |(module, _): (&str, &str)| module == RamDriver::Zmeld.name();
         !self.only_named && err.refused_module().is_some_and(is_zmeld) && has_zram(&self.machine)
     }
 }
@@ -155,41 +146,21 @@ fn replace(device: &mut RamDevice, zram: &Feature) {
 /// More of a build's log is not read.
 const LOG_MAX: usize = 1 << 20;
 
-/// A version's numbers: 0.10 comes after 0.9.
-fn numbers(version: &str) -> Vec<u64> {
-    let parts = version.split(|c: char| !c.is_ascii_digit());
-    parts.filter_map(|part| part.parse().ok()).collect()
-}
-
 fn dkms(host: &Host, kernel: &str) -> DkmsSigns {
     const TREE: &str = "/var/lib/dkms/zmeld";
     let sources = host.list("/usr/src").unwrap_or_default();
-    let mut versions = host.list(TREE).unwrap_or_default();
-    versions.sort_by_key(|version| numbers(version));
-    let logs = versions.iter().rev().filter_map(|version| {
+    let versions = host.list(TREE).unwrap_or_default();
+    let mut logs = versions.iter().rev().filter_map(|version| {
         let log = format!("{TREE}/{version}/build/make.log");
         let bytes = host.read_start(log.as_ref(), LOG_MAX).ok()?;
         let error = error_of_build(&String::from_utf8_lossy(&bytes), kernel)?;
         Some((log, zmeld_linux::text::short(&error)))
     });
-    let failed = logs.into_iter().next();
     DkmsSigns {
         has_sources: sources.iter().any(|name| {
             name.starts_with("zmeld-") && host.exists(format!("/usr/src/{name}/dkms.conf"))
         }),
         has_headers: host.exists(format!("/lib/modules/{kernel}/build/Makefile")),
-        failed,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn later_versions_come_later() {
-        let mut versions = ["0.10.0", "0.9.1", "0.9.10", "0.9"];
-        versions.sort_by_key(|version| numbers(version));
-        assert_eq!(versions, ["0.9", "0.9.1", "0.9.10", "0.10.0"]);
+        failed: logs.next(),
     }
 }

@@ -76,11 +76,7 @@ impl Draft<'_> {
         for off in &mut taken[known..] {
             off.discard = discard;
         }
-        let mut steps = Steps {
-            name: GROUP,
-            records: self.records,
-            steps: Vec::new(),
-        };
+        let mut steps = Steps::new(GROUP, self.records);
         for off in taken {
             let was = others.iter().find(|other| off.path == other.area.path);
             let reason = match was {
@@ -93,12 +89,7 @@ impl Draft<'_> {
             };
             steps.add(Step::SwapOff(off), reason);
         }
-        let steps = steps.steps;
-        self.groups.push(Group {
-            name: GROUP.to_owned(),
-            optional: false,
-            steps,
-        });
+        self.groups.push(steps.group(false));
         self.comes_again_at_boot(found.as_ref());
         Ok(())
     }

@@ -1,10 +1,10 @@
-//! The traps that only show with the machine in view. Those that a
-//! configuration shows by itself are found where it is read.
+//! The traps that show with the machine in view. Contradictions, and what a
+//! configuration shows by itself, are found where it is read.
 
 use zmeld_advice::size::{holds, is_oversized, RATIO_ASSUMED};
 use zmeld_report::units::bytes;
 
-use zmeld_config::{at_least_ram, Finding, FindingId, Kind, RamDevice, Severity};
+use zmeld_config::{Finding, FindingId, Kind, RamDevice, Severity, Swappiness};
 
 use super::{Draft, Group};
 use zmeld_observe::image::Image;
@@ -26,21 +26,71 @@ impl Draft<'_> {
 
     pub(super) fn traps(&mut self) {
         let config = self.config;
-        let mut ram = config.tiers.iter().filter_map(|tier| match &tier.kind {
+        let ram = config.tiers.iter().filter_map(|tier| match &tier.kind {
             Kind::Ram(device) if self.asked_for(tier) => Some((tier.name.to_string(), device)),
             _ => None,
         });
-        let Some(first) = ram.next() else {
-            self.hibernation();
-            return;
-        };
-        let all: Vec<_> = std::iter::once(first).chain(ram).collect();
+        let all: Vec<_> = ram.collect();
         for (name, device) in &all {
             self.too_large(name, device);
         }
         self.too_large_together(&all);
         self.hibernation();
-        self.others_below(&all[0].0);
+        self.lru_inversion();
+        if let Some((first, _)) = all.first() {
+            self.others_below(first);
+        }
+        if !self.options.only_named {
+            self.unfit_tunables();
+        }
+    }
+
+    /// A RAM device that fills before the disk does, with nothing that moves its cold
+    /// pages on.
+    fn lru_inversion(&mut self) {
+        let areas = self.config.areas();
+        for (tier, _, priority) in &areas {
+            let Kind::Ram(device) = &tier.kind else {
+                continue;
+            };
+            let is_below = |(it, _, disk): &&(&zmeld_config::Tier, _, i16)| {
+                matches!(it.kind, Kind::Disk(_)) && disk < priority
+            };
+            let below = areas.iter().find(is_below);
+            let below = below.filter(|_| device.writeback.is_none() && self.asked_for(tier));
+            let Some((disk, ..)) = below else { continue };
+            let what = format!(
+                "cold pages stay in tier.{} and hot ones go to tier.{} once it is full; give it a \
+                 writeback device instead of the disk tier, or use kind = \"zswap\"",
+                tier.name, disk.name
+            );
+            let key = Group::of_tier(tier.name.as_str());
+            self.warn(FindingId::LruInversion, &key, what);
+        }
+    }
+
+    /// Tunables that do not suit what is swapped to, by the bounds that a status has.
+    fn unfit_tunables(&mut self) {
+        let (kinds, tunables) = (self.kinds(), &self.config.tunables);
+        let (fits, pages) = (kinds.page_cluster(), tunables.page_cluster);
+        if let Some(pages) = pages.filter(|pages| fits.is_some_and(|fits| *pages > fits)) {
+            let what = format!(
+                "{} pages are decompressed for each that is needed, and nothing is gained by \
+                 reading ahead in RAM; write 0",
+                1 << pages
+            );
+            self.warn(FindingId::ReadAhead, "tunables.page_cluster", what);
+        }
+        let least = kinds.swappiness_min();
+        if let (Some(least), Some(Swappiness::Value(value))) = (least, tunables.swappiness) {
+            if value < least {
+                let what = format!(
+                    "{value} is low for swap in RAM: caches are dropped, and read from disk again, \
+                     before cold pages are compressed; write {least} at least, 150 suits it"
+                );
+                self.warn(FindingId::Swappiness, "tunables.swappiness", what);
+            }
+        }
     }
 
     /// Devices without a limit that are each smaller than RAM, and not together.
@@ -83,8 +133,7 @@ impl Draft<'_> {
         let ratio = self.options.expected_ratio.unwrap_or(RATIO_ASSUMED);
         let full = size as f64 / ratio;
         if full <= 0.8 * ram as f64 {
-            // What the file shows by itself is said where it is read.
-            if size >= ram && !at_least_ram(&device.size) {
+            if size >= ram {
                 self.warn(
                     FindingId::NoMemoryLimit,
                     &format!("{}.size", Group::of_tier(name)),

@@ -12,7 +12,7 @@ use crate::steps::SetValue;
 use zmeld_config::{Finding, FindingId, Kind, Severity, Source, Swappiness};
 use zmeld_observe::is_spinning;
 
-use super::{Draft, Group, Steps};
+use super::{Draft, Steps};
 
 const GROUP: &str = "tunables";
 const SWAPPINESS: &str = "swappiness";
@@ -68,11 +68,7 @@ fn rough(rate: f64) -> String {
 impl Draft<'_> {
     pub(super) fn tunables(&mut self) -> Result<(), Error> {
         let wanted = &self.config.tunables;
-        let mut steps = Steps {
-            name: GROUP,
-            records: self.records,
-            steps: Vec::new(),
-        };
+        let mut steps = Steps::new(GROUP, self.records);
         let measured = self.measured_swappiness();
         if wanted.swappiness == Some(Swappiness::Auto) && measured.is_none() {
             self.problems.push(Finding::new(
@@ -112,19 +108,14 @@ impl Draft<'_> {
                 Some(before),
             );
         }
-        let steps = steps.steps;
-        if !steps.is_empty() {
-            self.groups.push(Group {
-                name: GROUP.to_owned(),
-                optional: false,
-                steps,
-            });
+        if !steps.steps.is_empty() {
+            self.groups.push(steps.group(false));
         }
         Ok(())
     }
 
     /// What is swapped to when the plan is carried out.
-    fn kinds(&self) -> SwapKinds {
+    pub(super) fn kinds(&self) -> SwapKinds {
         let own = self.own_areas();
         let mut kinds = SwapKinds::default();
         // What cannot be read was refused before.
@@ -178,13 +169,17 @@ impl Draft<'_> {
         let asked_before = self.old.is_some_and(|old| {
             old.tunables.page_cluster.is_none() && old.tiers == self.asked.tiers
         });
-        let recorded = self.recorded(GROUP).find_map(|record| match &record.step {
-            Step::SetValue(set) if set.path.ends_with(PAGE_CLUSTER) => Some(set.value.clone()),
-            _ => None,
-        });
+        let recorded = self.recorded_value(PAGE_CLUSTER);
         recorded
             .filter(|_| asked_before)
             .or_else(|| self.kinds().page_cluster().map(|value| value.to_string()))
+    }
+
+    fn recorded_value(&self, name: &str) -> Option<String> {
+        self.recorded(GROUP).find_map(|record| match &record.step {
+            Step::SetValue(set) if set.path.ends_with(name) => Some(set.value.clone()),
+            _ => None,
+        })
     }
 
     /// The swappiness that was measured, and how it follows from that; nothing where
@@ -197,10 +192,7 @@ impl Draft<'_> {
         let asked_before = self.old.is_some_and(|old| {
             old.tunables.swappiness == Some(Swappiness::Auto) && old.tiers == self.asked.tiers
         });
-        let recorded = self.recorded(GROUP).find_map(|record| match &record.step {
-            Step::SetValue(set) if set.path.ends_with(SWAPPINESS) => Some(set.value.clone()),
-            _ => None,
-        });
+        let recorded = self.recorded_value(SWAPPINESS);
         let kinds = self.kinds();
         let fits = |value: &String| {
             let value = value.parse();

@@ -12,17 +12,14 @@ use crate::error::Error;
 use zmeld_linux::groups::Hierarchy;
 use zmeld_linux::Host;
 
-/// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Programs {
-    /// Each with its group's directory.
     all: Vec<(PathBuf, Program)>,
     /// What those of a group and of the groups below it have in swap, in bytes.
     sums: BTreeMap<PathBuf, u64>,
 }
 
 impl Programs {
-    /// Those of the machine.
     pub(super) fn read(host: &Host, hierarchy: &Hierarchy) -> Result<Programs, Error> {
         let mut all = Vec::new();
         for name in host.list("/proc")? {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::while_busy;
 use crate::error::Error;
-use crate::step::{left_as_it_is, MadeDevice, Record, Reversible, StepContext};
+use crate::step::{left_as_it_is, Before, MadeDevice, Record, Reversible, StepContext};
 use zmeld_config::RamDriver;
 use zmeld_linux::Host;
 
@@ -102,23 +102,22 @@ impl Reversible for AddDevice {
         format!("add a {} device", self.driver.name())
     }
 
-    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Before, Error> {
         let numbers = self.driver.numbers(context.host)?;
         let mut words: Vec<String> = numbers.iter().map(u32::to_string).collect();
         words.extend(latest(context.host)?.map(|latest| format!("{LATEST}{latest}")));
-        Ok(Some(words.join(" ")))
+        Ok((Some(words.join(" ")), None))
     }
 
-    fn apply(
-        &self,
-        context: &mut StepContext<'_>,
-        _: &Record,
-    ) -> Result<Option<MadeDevice>, Error> {
+    fn apply(&self, context: &mut StepContext<'_>, _: &Record) -> Result<(), Error> {
         let control = self.driver.control().join("hot_add");
         let number = context.host.read_u64(&control)?;
         let name = format!("{}{number}", self.driver.name());
         match diskseq(context.host, &name) {
-            Ok(sequence) => Ok(Some(MadeDevice { name, sequence })),
+            Ok(sequence) => {
+                context.made = Some(MadeDevice { name, sequence });
+                Ok(())
+            }
             Err(err) => {
                 // Who comes later could not tell whose it is.
                 let number = number.to_string();

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::{pin, thing, Thing};
 use crate::error::Error;
 use crate::identity::Identity;
-use crate::step::{left_as_it_is, MadeDevice, Record, Reversible, StepContext};
+use crate::step::{left_as_it_is, Before, Record, Reversible, StepContext};
 use zmeld_linux::Host;
 
 /// `f_type` of file systems that matter here (`linux/magic.h`, and the file
@@ -46,9 +46,6 @@ pub struct CreateFile {
 
 /// Refuses a place that is not root's alone, and one whose file system cannot hold a
 /// swap file or has no room.
-///
-/// # Errors
-/// What is wrong with the place, and the way out.
 pub fn check_place(host: &Host, path: &Path, size_bytes: u64) -> Result<(), Error> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let found = pin::place(host, path)?.file_system();
@@ -90,9 +87,6 @@ pub(crate) fn is_unwritten(host: &Host, path: &Path) -> bool {
 
 /// Refuses an existing file that cannot be swapped to: one that others may read, or
 /// with holes, since the kernel writes to its blocks directly.
-///
-/// # Errors
-/// What is wrong with the file, and the way out.
 pub fn check_file(host: &Host, path: &Path) -> Result<(), Error> {
     use std::os::unix::fs::MetadataExt;
     let (_, meta) = pin::file(host, path)?;
@@ -235,21 +229,17 @@ impl Reversible for CreateFile {
         )
     }
 
-    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Before, Error> {
         if context.host.exists(&self.path) {
             return Err(self.is_there());
         }
         check_place(context.host, &self.path, self.size_bytes)?;
-        Ok(None)
+        Ok((None, None))
     }
 
-    fn apply(
-        &self,
-        context: &mut StepContext<'_>,
-        _record: &Record,
-    ) -> Result<Option<MadeDevice>, Error> {
+    fn apply(&self, context: &mut StepContext<'_>, _record: &Record) -> Result<(), Error> {
         self.create(context)?;
-        Ok(None)
+        Ok(())
     }
 
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
@@ -258,16 +248,20 @@ impl Reversible for CreateFile {
     }
 
     fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
-        match self.found(context.host, record)? {
-            Thing::Gone => return Ok(()),
-            Thing::Other(why) => {
-                context.tell_left(&self.path, why);
-                return Ok(());
-            }
-            Thing::Named => context.tell_by_name(&self.path),
-            Thing::Same => {}
+        let found = self.found(context.host, record)?;
+        if !context.is_own(&self.path, &found) {
+            return Ok(());
         }
-        remove(context.host, &self.path, record)
+        if matches!(found, Thing::Named) {
+            context.tell_by_name(&self.path);
+        }
+        match pin::recorded(context.host, &self.path, record)? {
+            Some(pinned) => {
+                let removed = pinned.remove();
+                removed.map_err(|cause| Error::io("remove", &self.path, cause))
+            }
+            None => Ok(()),
+        }
     }
 
     fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
@@ -276,17 +270,6 @@ impl Reversible for CreateFile {
             Thing::Other(why) => Some(left_as_it_is(&self.path, why)),
             Thing::Same | Thing::Named => Some(format!("{} is still there", self.path.display())),
         })
-    }
-}
-
-/// Removes the file that a record is about, if it has that name.
-fn remove(host: &Host, path: &Path, record: &Record) -> Result<(), Error> {
-    match pin::recorded(host, path, record)? {
-        Some(pinned) => {
-            let removed = pinned.remove();
-            removed.map_err(|cause| Error::io("remove", path, cause))
-        }
-        None => Ok(()),
     }
 }
 

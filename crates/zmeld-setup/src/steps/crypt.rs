@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{carries, pin, refuse_to_lose, signatures, thing, Thing};
+use super::{carries, pin, refuse_to_lose, signatures, thing, wipe, Thing};
 use crate::error::Error;
 use crate::identity::{new_uuid, stands_on, Identity};
-use crate::step::{left_as_it_is, DeviceRef, MadeDevice, Record, Reversible, StepContext};
+use crate::step::{left_as_it_is, Before, DeviceRef, Record, Reversible, StepContext};
 use zmeld_config::Cipher;
 use zmeld_linux::command::Invocation;
 use zmeld_linux::shell;
@@ -65,9 +65,6 @@ fn mapping(name: &str) -> PathBuf {
 }
 
 /// A key file is a secret: refuses one that others may read.
-///
-/// # Errors
-/// What is wrong with it.
 pub fn check_key_file(host: &Host, path: &Path) -> Result<(), Error> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     pin::check_key(host, path)?;
@@ -119,37 +116,24 @@ impl Reversible for FormatLuks {
         )
     }
 
-    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Before, Error> {
         let path = context.path(&self.device)?;
         check_key_file(context.host, &self.key_file)?;
         let found = signatures(context.host, &path)?;
-        match &found[..] {
-            [] => Ok(None),
-            [one] if one == LUKS => Ok(Some(IS_LUKS.to_owned())),
-            _ => Err(carries(&path, &found)),
-        }
-    }
-
-    fn identity(
-        &self,
-        context: &mut StepContext<'_>,
-        before: Option<&str>,
-    ) -> Result<Option<Identity>, Error> {
-        let path = context.path(&self.device)?;
         let mut identity = Identity::of(context.host, &path)?.unwrap_or_default();
-        if before != Some(IS_LUKS) {
-            identity.luks = Some(new_uuid()?);
+        if found == [LUKS] {
+            return Ok((Some(IS_LUKS.to_owned()), Some(identity)));
         }
-        Ok(Some(identity))
+        if !found.is_empty() {
+            return Err(carries(&path, &found));
+        }
+        identity.luks = Some(new_uuid()?);
+        Ok((None, Some(identity)))
     }
 
-    fn apply(
-        &self,
-        context: &mut StepContext<'_>,
-        record: &Record,
-    ) -> Result<Option<MadeDevice>, Error> {
+    fn apply(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
         if record.before.as_deref() == Some(IS_LUKS) {
-            return Ok(None);
+            return Ok(());
         }
         let device = pin::same_device(context, &self.device, record)?;
         // Another may have had the name when it was looked at.
@@ -168,7 +152,7 @@ impl Reversible for FormatLuks {
             .arg(context.host.path(&device))
             .arg(context.host.path(&self.key_file));
         context.host.run(&format)?;
-        Ok(None)
+        Ok(())
     }
 
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
@@ -186,31 +170,7 @@ impl Reversible for FormatLuks {
             DeviceRef::Path(path) if record.before.is_none() => &pin::own_name(context.host, path),
             _ => return Ok(()),
         };
-        match thing(context.host, path, record)? {
-            Thing::Gone => return Ok(()),
-            Thing::Other(why) => {
-                context.tell_left(path, why);
-                return Ok(());
-            }
-            Thing::Same | Thing::Named => {}
-        }
-        if !signatures(context.host, path)?.iter().any(|it| it == LUKS) {
-            return Ok(());
-        }
-        if record.identity.is_none() {
-            context.tell_by_name(path);
-        }
-        if matches!(
-            thing(context.host, path, record)?,
-            Thing::Gone | Thing::Other(_)
-        ) {
-            return Ok(());
-        }
-        let wipefs = Invocation::new("wipefs")
-            .args(["--all", "--types", LUKS])
-            .arg(context.host.path(path));
-        context.host.run(&wipefs)?;
-        Ok(())
+        wipe(context, path, record, LUKS)
     }
 
     fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
@@ -241,7 +201,7 @@ impl Reversible for OpenCrypt {
         )
     }
 
-    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Before, Error> {
         let path = context.path(&self.device)?;
         if context.host.exists(mapping(&self.name)) {
             return Err(Error::InUse {
@@ -258,14 +218,10 @@ impl Reversible for OpenCrypt {
             // Every byte will be overwritten: only what carries nothing.
             Mode::Random { .. } => refuse_to_lose(context.host, &path)?,
         }
-        Ok(None)
+        Ok((None, None))
     }
 
-    fn apply(
-        &self,
-        context: &mut StepContext<'_>,
-        record: &Record,
-    ) -> Result<Option<MadeDevice>, Error> {
+    fn apply(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
         let device = pin::same_device(context, &self.device, record)?;
         if let Mode::Random { .. } = self.mode {
             refuse_to_lose(context.host, &device)?;
@@ -293,7 +249,7 @@ impl Reversible for OpenCrypt {
         context.host.run(&open.arg(self.name.as_str()))?;
         if let Some(identity) = Identity::of(context.host, &mapping(&self.name))? {
             context.remember(identity)?;
-            return Ok(None);
+            return Ok(());
         }
         Err(Error::malformed(
             mapping(&self.name),
@@ -311,14 +267,12 @@ impl Reversible for OpenCrypt {
 
     fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
         let path = mapping(&self.name);
-        match self.mapped(context.host, record)? {
-            Thing::Gone => return Ok(()),
-            Thing::Other(why) => {
-                context.tell_left(&path, why);
-                return Ok(());
-            }
-            Thing::Named if record.done => context.tell_by_name(&path),
-            Thing::Same | Thing::Named => {}
+        let found = self.mapped(context.host, record)?;
+        if !context.is_own(&path, &found) {
+            return Ok(());
+        }
+        if matches!(found, Thing::Named) && record.done {
+            context.tell_by_name(&path);
         }
         context
             .host

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::step::{MadeDevice, Record, Reversible, StepContext};
+use crate::step::{Before, Record, Reversible, StepContext};
 use zmeld_linux::command::Invocation;
 use zmeld_linux::{Host, HostError};
 
@@ -31,17 +31,14 @@ impl Reversible for LoadModule {
         format!("load the module {}", self.module)
     }
 
-    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
-        Ok(context.host.exists(&self.sign).then(|| "loaded".to_owned()))
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Before, Error> {
+        let is_there = context.host.exists(&self.sign);
+        Ok((is_there.then(|| "loaded".to_owned()), None))
     }
 
-    fn apply(
-        &self,
-        context: &mut StepContext<'_>,
-        record: &Record,
-    ) -> Result<Option<MadeDevice>, Error> {
+    fn apply(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
         if record.before.is_some() {
-            return Ok(None);
+            return Ok(());
         }
         let modprobe = Invocation::new("modprobe")
             .arg(self.module.as_str())
@@ -56,7 +53,7 @@ impl Reversible for LoadModule {
             err => err.into(),
         })?;
         if context.host.exists(&self.sign) {
-            return Ok(None);
+            return Ok(());
         }
         Err(Error::malformed(
             &self.sign,

@@ -5,10 +5,10 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::crypt::Mode;
-use super::{carries, pin, refuse_to_lose, thing, Thing};
+use super::{carries, pin, refuse_to_lose, thing, wipe, Thing};
 use crate::error::Error;
 use crate::identity::{new_uuid, swap_label, Identity};
-use crate::step::{left_as_it_is, DeviceRef, MadeDevice, Record, Reversible, Step, StepContext};
+use crate::step::{left_as_it_is, Before, DeviceRef, Record, Reversible, Step, StepContext};
 use zmeld_linux::command::Invocation;
 use zmeld_linux::Host;
 
@@ -35,9 +35,6 @@ pub struct MakeSwap {
 
 /// What a device or file carries: the types of the signatures that `wipefs`
 /// finds, `ext4`, `swap`, `gpt`.
-///
-/// # Errors
-/// When it cannot be looked at.
 pub fn signatures(host: &Host, path: &Path) -> Result<Vec<String>, Error> {
     let wipefs = Invocation::new("wipefs").args(["--noheadings", "--output", "TYPE"]);
     let text = host.run(&pin::named(host, wipefs, path)?)?;
@@ -82,45 +79,32 @@ impl Reversible for MakeSwap {
         format!("make {} a swap area", self.device.name())
     }
 
-    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Before, Error> {
         let path = context.path(&self.device)?;
         // Made by this very plan, and empty: nothing can be lost.
-        if self.device == DeviceRef::Added {
-            return Ok(None);
-        }
+        let is_added = self.device == DeviceRef::Added;
         if pin::is_file(&path) {
             pin::file(context.host, &path)?;
         }
-        let found = signatures(context.host, &path)?;
-        if found == [IS_SWAP] {
-            return Ok(Some(IS_SWAP.to_owned()));
-        }
-        if found.is_empty() {
-            return Ok(is_fresh(context, &self.device).then(|| FRESH.to_owned()));
-        }
-        Err(carries(&path, &found))
-    }
-
-    fn identity(
-        &self,
-        context: &mut StepContext<'_>,
-        before: Option<&str>,
-    ) -> Result<Option<Identity>, Error> {
-        let path = context.path(&self.device)?;
+        let found = match is_added {
+            true => Vec::new(),
+            false => signatures(context.host, &path)?,
+        };
         let mut identity = Identity::of(context.host, &path)?.unwrap_or_default();
-        if before != Some(IS_SWAP) {
-            identity.swap = Some(new_uuid()?);
+        if found == [IS_SWAP] {
+            return Ok((Some(IS_SWAP.to_owned()), Some(identity)));
         }
-        Ok(Some(identity))
+        if !found.is_empty() {
+            return Err(carries(&path, &found));
+        }
+        identity.swap = Some(new_uuid()?);
+        let is_fresh = is_fresh(context, &self.device);
+        Ok((is_fresh.then(|| FRESH.to_owned()), Some(identity)))
     }
 
-    fn apply(
-        &self,
-        context: &mut StepContext<'_>,
-        record: &Record,
-    ) -> Result<Option<MadeDevice>, Error> {
+    fn apply(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
         if record.before.as_deref() == Some(IS_SWAP) {
-            return Ok(None);
+            return Ok(());
         }
         let path = context.path(&self.device)?;
         let mut mkswap = Invocation::new("mkswap").args(["--label", &self.short_label()]);
@@ -139,7 +123,7 @@ impl Reversible for MakeSwap {
             }
         };
         context.host.run(&mkswap)?;
-        Ok(None)
+        Ok(())
     }
 
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
@@ -166,37 +150,12 @@ impl Reversible for MakeSwap {
         if pin::is_file(path) && !records.any(makes_it) {
             return Ok(());
         }
-        match thing(context.host, path, record)? {
-            Thing::Gone => return Ok(()),
-            Thing::Other(why) => {
-                context.tell_left(path, why);
-                return Ok(());
-            }
-            Thing::Named if !self.is_labelled(context.host, path) => {
-                context.tell_left(path, ANOTHER_LABEL);
-                return Ok(());
-            }
-            Thing::Same | Thing::Named => {}
-        }
-        if signatures(context.host, path)? != [IS_SWAP] {
+        let is_named = matches!(thing(context.host, path, record)?, Thing::Named);
+        if is_named && !self.is_labelled(context.host, path) {
+            context.tell_left(path, ANOTHER_LABEL);
             return Ok(());
         }
-        if record.identity.is_none() {
-            context.tell_by_name(path);
-        }
-        let wipefs = Invocation::new("wipefs").args(["--all", "--types", IS_SWAP]);
-        let wipefs = match pin::is_file(path) {
-            true => match pin::recorded(context.host, path, record)? {
-                Some(pinned) => pin::given(wipefs, &pinned),
-                None => return Ok(()),
-            },
-            false => match thing(context.host, path, record)? {
-                Thing::Same | Thing::Named => wipefs.arg(context.host.path(path)),
-                Thing::Gone | Thing::Other(_) => return Ok(()),
-            },
-        };
-        context.host.run(&wipefs)?;
-        Ok(())
+        wipe(context, path, record, IS_SWAP)
     }
 
     fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {

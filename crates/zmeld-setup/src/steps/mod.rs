@@ -22,16 +22,18 @@ pub use load_module::LoadModule;
 pub use make_swap::{signatures, MakeSwap};
 pub use pin::{check_device, check_dictionary, check_owner};
 pub use set_attribute::SetAttribute;
+pub(crate) use set_attribute::{CODEC, LIMIT, PARAMETERS, SIZE};
 pub use set_value::SetValue;
 pub use swap_off::SwapOff;
 pub(crate) use swap_on::Area;
 pub use swap_on::SwapOn;
 
+use zmeld_linux::command::Invocation;
 use zmeld_linux::HostError;
 
 use crate::error::Error;
 use crate::identity::Identity;
-use crate::step::{DeviceRef, Record};
+use crate::step::{DeviceRef, Record, StepContext};
 use zmeld_linux::Host;
 
 /// udev opens a new device to look at it, for some milliseconds; nothing else
@@ -56,7 +58,7 @@ fn is_busy(err: &Error) -> bool {
 }
 
 /// What a path leads to, held against the thing that a record is about.
-enum Thing {
+pub(crate) enum Thing {
     /// Nothing is there.
     Gone,
     /// It is the same.
@@ -75,6 +77,37 @@ fn thing(host: &Host, path: &Path, record: &Record) -> Result<Thing, Error> {
         return Ok(Thing::Named);
     };
     Ok(was.differs(&now).map_or(Thing::Same, Thing::Other))
+}
+
+/// Takes a header of that kind back, where nothing else is there by now.
+fn wipe(
+    context: &mut StepContext<'_>,
+    path: &Path,
+    record: &Record,
+    kind: &str,
+) -> Result<(), Error> {
+    let host = context.host;
+    let found = thing(host, path, record)?;
+    if !context.is_own(path, &found) || signatures(host, path)? != [kind] {
+        return Ok(());
+    }
+    if record.identity.is_none() {
+        context.tell_by_name(path);
+    }
+    let wipefs = Invocation::new("wipefs").args(["--all", "--types", kind]);
+    // Another may have had the name when it was looked at.
+    let wipefs = match pin::is_file(path) {
+        true => match pin::recorded(host, path, record)? {
+            Some(pinned) => pin::given(wipefs, &pinned),
+            None => return Ok(()),
+        },
+        false => match thing(host, path, record)? {
+            Thing::Same | Thing::Named => wipefs.arg(host.path(path)),
+            Thing::Gone | Thing::Other(_) => return Ok(()),
+        },
+    };
+    host.run(&wipefs)?;
+    Ok(())
 }
 
 /// Refuses a drive that is about to be written over, where it carries anything that

@@ -23,9 +23,6 @@ pub(super) fn is_file(path: &Path) -> bool {
 }
 
 /// A swap file's place, in folders that are root's alone to write.
-///
-/// # Errors
-/// Which folder is not, and the way out.
 pub(super) fn place(host: &Host, path: &Path) -> Result<Pinned, Error> {
     let pinned = Pinned::open(host.root(), &host.path(path), Some(owner(host)));
     pinned.map_err(|err| {
@@ -49,9 +46,6 @@ pub(super) fn place(host: &Host, path: &Path) -> Result<Pinned, Error> {
 
 /// Refuses a swap file that others may read, and one whose name others may give to
 /// another file. It need not be there yet.
-///
-/// # Errors
-/// What is wrong with it or a folder above it, and the way out.
 pub fn check_owner(host: &Host, path: &Path) -> Result<(), Error> {
     found(host, path).map(drop)
 }
@@ -69,9 +63,6 @@ fn found(host: &Host, path: &Path) -> Result<(Pinned, Option<Metadata>), Error> 
 }
 
 /// The swap file that is there, which nobody but root may read.
-///
-/// # Errors
-/// Those of [`check_owner`]; that it is not there.
 pub(super) fn file(host: &Host, path: &Path) -> Result<(Pinned, Metadata), Error> {
     match found(host, path)? {
         (pinned, Some(meta)) => Ok((pinned, meta)),
@@ -80,9 +71,6 @@ pub(super) fn file(host: &Host, path: &Path) -> Result<(Pinned, Metadata), Error
 }
 
 /// [`file`], where it is the one that a step was begun with.
-///
-/// # Errors
-/// Those of [`file`]; that it is another by now.
 pub(super) fn same_file(host: &Host, path: &Path, record: &Record) -> Result<Pinned, Error> {
     let (pinned, meta) = file(host, path)?;
     match is_of(&meta, record) {
@@ -97,9 +85,6 @@ pub(super) fn same_file(host: &Host, path: &Path, record: &Record) -> Result<Pin
 
 /// The file that a record is about, wherever it lies: to take back what was done to it.
 /// None where another has its name by now.
-///
-/// # Errors
-/// When it cannot be looked at.
 pub(super) fn recorded(host: &Host, path: &Path, record: &Record) -> Result<Option<Pinned>, Error> {
     let pinned = anywhere(host, path)?;
     let Some(pinned) = pinned else {
@@ -130,9 +115,6 @@ fn is_of(meta: &Metadata, record: &Record) -> bool {
 }
 
 /// Names a device to a command, or a file that stays the same while it runs.
-///
-/// # Errors
-/// When the file cannot be looked at.
 pub(super) fn named(host: &Host, command: Invocation, path: &Path) -> Result<Invocation, Error> {
     let pinned = match is_file(path) {
         true => anywhere(host, path)?,
@@ -144,7 +126,6 @@ pub(super) fn named(host: &Host, command: Invocation, path: &Path) -> Result<Inv
     })
 }
 
-/// Names a pinned file to a command.
 pub(super) fn given(command: Invocation, pinned: &Pinned) -> Invocation {
     match pinned.file() {
         Some(file) => command.object(pinned.path(), file),
@@ -153,9 +134,6 @@ pub(super) fn given(command: Invocation, pinned: &Pinned) -> Invocation {
 }
 
 /// Refuses a key in a folder which others may write, or that a link leads to.
-///
-/// # Errors
-/// Which folder it is, and the way out.
 pub(super) fn check_key(host: &Host, path: &Path) -> Result<(), Error> {
     let way_out = "who may put another key there reads all that is swapped; name the file itself, \
                    in folders that root alone may write, such as /etc/zmeld";
@@ -168,9 +146,6 @@ fn foreign(host: &Host, err: own::Error, way_out: impl FnOnce(&Path) -> String) 
 }
 
 /// Refuses a dictionary that others may write, or exchange.
-///
-/// # Errors
-/// What is wrong with it, and the way out.
 pub fn check_dictionary(host: &Host, path: &Path) -> Result<(), Error> {
     let way_out = "the kernel reads all of it into memory; name the file itself, root's alone to \
                    write, such as below /etc/zmeld";
@@ -198,9 +173,6 @@ fn check_read(host: &Host, path: &Path, way_out: &str) -> Result<Option<Metadata
 
 /// Refuses a device that is named in a folder which others may write, that others may
 /// open, or that is made of a file of theirs: a label, or a user's loop device, leads to any.
-///
-/// # Errors
-/// What is wrong with it, and the way out.
 pub fn check_device(host: &Host, path: &Path) -> Result<(), Error> {
     place(host, path)?;
     let device = host.resolved(path);
@@ -222,9 +194,6 @@ pub fn check_device(host: &Host, path: &Path) -> Result<(), Error> {
 
 /// The device that a step works on, by the kernel's own name. It is held to what it was
 /// when the step was begun, and when an earlier one of the group wrote to it.
-///
-/// # Errors
-/// Those of [`check_device`]; that it is another by now.
 pub(super) fn same_device(
     context: &StepContext<'_>,
     device: &DeviceRef,

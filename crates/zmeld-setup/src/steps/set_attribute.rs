@@ -8,112 +8,63 @@ use zmeld_report::units::bytes;
 use super::{pin, refuse_to_lose, while_busy, written_over};
 use crate::error::Error;
 use crate::event::Event;
-use crate::step::{DeviceRef, MadeDevice, Record, Reversible, Step, StepContext};
-use zmeld_config::{CheckWrites, MeldMode, Named};
+use crate::step::{Before, DeviceRef, Record, Reversible, Step, StepContext};
 use zmeld_linux::compressed::{chosen, MmStat};
 use zmeld_linux::text::short;
 use zmeld_linux::Host;
 
-/// What is set on the device. In the journal it is the attribute as it is written
-/// (`WrittenAttribute`).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "WrittenAttribute", into = "WrittenAttribute")]
-pub enum SetAttribute {
-    /// The codec that pages are compressed with.
-    Codec(String),
-    /// A codec that they may be compressed with again.
-    Recompression {
-        /// The codec.
-        codec: String,
-        /// Its place among those that are tried, from 1.
-        priority: u8,
-    },
-    /// A codec's parameters, as [`Codec::parameters`](zmeld_config::Codec::parameters)
-    /// has them.
-    CodecParameters(String),
-    /// Where pages go that are not worth RAM.
-    BackingDevice(DeviceRef),
-    /// They go there as they are compressed.
-    CompressedWriteback,
-    /// The device's size, bytes.
-    Size(u64),
-    /// How much memory it may take, bytes.
-    MemoryLimit(u64),
-    /// How much may be written to the backing device, in blocks of 4 KiB.
-    WritebackLimit(u64),
-    /// Whether that limit holds.
-    LimitWriteback(bool),
-    /// When identical pages are melded.
-    Meld(MeldMode),
-    /// Whether what is encoded is decoded and compared before it is used.
-    CheckWrites(CheckWrites),
-}
-
 /// An attribute as it is written, and as the journal has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WrittenAttribute {
+pub struct SetAttribute {
     /// Its name below `/sys/block/DEVICE`.
-    attribute: String,
-    /// What is written; the path of `with` where that is given.
-    value: String,
+    pub attribute: String,
+    /// What is written; empty where the path of `with` is.
+    pub value: String,
     /// A device that is written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    with: Option<DeviceRef>,
+    pub with: Option<DeviceRef>,
 }
 
-impl From<SetAttribute> for WrittenAttribute {
-    fn from(set: SetAttribute) -> WrittenAttribute {
-        WrittenAttribute {
-            attribute: set.name().to_owned(),
-            value: set.text(),
-            with: match set {
-                SetAttribute::BackingDevice(device) => Some(device),
-                _ => None,
-            },
-        }
-    }
+/// How an attribute shows what it is.
+#[derive(Clone, Copy, PartialEq)]
+enum Shows {
+    /// As it was written.
+    Same,
+    /// Among others, in brackets: `lzo [lz4] zstd`.
+    Chosen,
+    /// The same with a line for each priority: `#1: lzo [zstd]`.
+    ChosenOfPriority,
+    /// In `mm_stat`: it can only be written.
+    Limit,
+    /// Less than was written: writeback that is under way uses it up.
+    AtMost,
+    /// The path of a device.
+    Device,
+    /// Not at all.
+    Nothing,
 }
 
-impl TryFrom<WrittenAttribute> for SetAttribute {
-    type Error = String;
+/// Every attribute; what the kernel has where it is not written, of those that change on a
+/// device in use; and how it shows what it is.
+const ATTRIBUTES: [(&str, Option<&str>, Shows); 11] = [
+    (CODEC, None, Shows::Chosen),
+    (RECOMPRESSION, None, Shows::ChosenOfPriority),
+    (PARAMETERS, None, Shows::Nothing),
+    ("backing_dev", None, Shows::Device),
+    ("compressed_writeback", None, Shows::Same),
+    (SIZE, None, Shows::Same),
+    (LIMIT, Some("0"), Shows::Limit),
+    ("writeback_limit", Some("0"), Shows::AtMost),
+    ("writeback_limit_enable", Some("0"), Shows::Same),
+    ("meld_mode", Some("off"), Shows::Chosen),
+    ("check_writes", Some("auto"), Shows::Chosen),
+];
 
-    fn try_from(written: WrittenAttribute) -> Result<SetAttribute, String> {
-        let WrittenAttribute {
-            attribute,
-            value,
-            with,
-        } = written;
-        let wrong = format!("no zmeld writes \"{value}\" to {attribute}");
-        let number = value.parse();
-        let set = match (attribute.as_str(), with) {
-            ("backing_dev", Some(device)) => Some(SetAttribute::BackingDevice(device)),
-            (_, Some(_)) => None,
-            ("comp_algorithm", None) => Some(SetAttribute::Codec(value)),
-            ("recomp_algorithm", None) => recompression(&value),
-            ("algorithm_params", None) => Some(SetAttribute::CodecParameters(value)),
-            ("compressed_writeback", None) => Some(SetAttribute::CompressedWriteback),
-            ("disksize", None) => number.ok().map(SetAttribute::Size),
-            ("mem_limit", None) => number.ok().map(SetAttribute::MemoryLimit),
-            ("writeback_limit", None) => number.ok().map(SetAttribute::WritebackLimit),
-            ("writeback_limit_enable", None) => Some(SetAttribute::LimitWriteback(value != "0")),
-            ("meld_mode", None) => MeldMode::named(&value).ok().map(SetAttribute::Meld),
-            ("check_writes", None) => CheckWrites::named(&value)
-                .ok()
-                .map(SetAttribute::CheckWrites),
-            (_, None) => None,
-        };
-        set.ok_or(wrong)
-    }
-}
-
-/// `algo=zstd priority=1`.
-fn recompression(text: &str) -> Option<SetAttribute> {
-    let (codec, priority) = text.strip_prefix("algo=")?.split_once(" priority=")?;
-    Some(SetAttribute::Recompression {
-        codec: codec.to_owned(),
-        priority: priority.parse().ok()?,
-    })
-}
+pub(crate) const CODEC: &str = "comp_algorithm";
+pub(crate) const PARAMETERS: &str = "algorithm_params";
+pub(crate) const SIZE: &str = "disksize";
+pub(crate) const LIMIT: &str = "mem_limit";
+const RECOMPRESSION: &str = "recomp_algorithm";
 
 /// What was found where the kernel has no such codec: it keeps its own.
 const LACKS: &str = "lacks";
@@ -121,221 +72,185 @@ const LACKS: &str = "lacks";
 const UNNEEDED: &str = "unneeded";
 
 impl SetAttribute {
+    /// An attribute with its value.
+    pub fn new(attribute: &str, value: impl ToString) -> SetAttribute {
+        SetAttribute {
+            attribute: attribute.to_owned(),
+            value: value.to_string(),
+            with: None,
+        }
+    }
+
+    /// A codec that pages may be compressed with again, and its place among those, from 1.
+    pub fn recompression(codec: &str, priority: u8) -> SetAttribute {
+        SetAttribute::new(RECOMPRESSION, format!("algo={codec} priority={priority}"))
+    }
+
+    /// Where pages go that are not worth RAM.
+    pub fn backing(device: DeviceRef) -> SetAttribute {
+        SetAttribute {
+            with: Some(device),
+            ..SetAttribute::new("backing_dev", "")
+        }
+    }
+
+    fn known(&self) -> (Option<&'static str>, Shows) {
+        let mut all = ATTRIBUTES.iter();
+        let known = all.find(|it| it.0 == self.attribute);
+        known.map_or((None, Shows::Same), |it| (it.1, it.2))
+    }
+
+    /// The codec that it names, and the priority of that: 0 for the first one.
+    fn codec(&self) -> Option<(&str, &str)> {
+        match self.attribute.as_str() {
+            CODEC => Some((&self.value, "0")),
+            RECOMPRESSION => self.value.strip_prefix("algo=")?.split_once(" priority="),
+            _ => None,
+        }
+    }
+
+    /// What it is about: of two that are about the same, the later replaces the earlier.
+    pub(crate) fn sets(&self) -> String {
+        let of = match (self.attribute.as_str(), self.codec()) {
+            (RECOMPRESSION, Some((_, priority))) => priority,
+            // `priority=1 level=3`
+            (PARAMETERS, _) => self.value.split_whitespace().next().unwrap_or_default(),
+            _ => "",
+        };
+        format!("{} {of}", self.attribute)
+    }
+
     /// What was found for the codec whose parameters these are, where it is not set.
     fn why_not_set(&self, context: &StepContext<'_>) -> Option<String> {
-        let SetAttribute::CodecParameters(parameters) = self else {
+        if self.attribute != PARAMETERS {
             return None;
-        };
-        let mine = |step: &Step| {
-            let priority = match step {
-                Step::SetAttribute(SetAttribute::Codec(_)) => 0,
-                Step::SetAttribute(SetAttribute::Recompression { priority, .. }) => *priority,
-                _ => return false,
-            };
-            parameters.starts_with(&format!("priority={priority} "))
+        }
+        let is_mine = |step: &Step| match step {
+            Step::SetAttribute(set) => set.codec().is_some_and(|(_, priority)| {
+                self.value.starts_with(&format!("priority={priority} "))
+            }),
+            _ => false,
         };
         let mut records = context.records.iter().rev();
-        let codec = records.find(|it| it.group == context.group && mine(&it.step));
+        let codec = records.find(|it| it.group == context.group && is_mine(&it.step));
         codec.and_then(|it| it.before.clone())
     }
 
-    /// Whether a codec before this one was set.
-    fn is_unneeded(&self, context: &StepContext<'_>) -> bool {
-        let is_set = |it: &Record| {
-            let is_codec = matches!(it.step, Step::SetAttribute(SetAttribute::Codec(_)));
-            it.group == context.group && is_codec && it.before.is_none()
-        };
-        matches!(self, SetAttribute::Codec(_)) && context.records.iter().any(is_set)
+    /// The codecs that pages may be compressed with so far, each with what was found for it.
+    fn codecs<'a>(context: &'a StepContext<'_>) -> Vec<(&'a str, Option<&'a str>)> {
+        let records = context.records.iter();
+        let codecs = records.filter_map(|it| match &it.step {
+            Step::SetAttribute(set) if it.group == context.group && set.attribute == CODEC => {
+                Some((set.value.as_str(), it.before.as_deref()))
+            }
+            _ => None,
+        });
+        codecs.collect()
     }
 
     /// Says what is used instead of codecs that the kernel lacks. Which one pages are
     /// compressed with is settled by the device's size.
     fn tell_lacking(&self, context: &mut StepContext<'_>, path: &str) -> Result<(), Error> {
-        let (codec, instead) = match self {
-            SetAttribute::Size(_) => {
-                let codecs = context.records.iter().filter_map(|it| match &it.step {
-                    Step::SetAttribute(SetAttribute::Codec(codec)) if it.group == context.group => {
-                        Some((codec.as_str(), it.before.as_deref() == Some(LACKS)))
-                    }
-                    _ => None,
-                });
-                let codecs: Vec<_> = codecs.collect();
-                if codecs.is_empty() || !codecs.iter().all(|(_, lacks)| *lacks) {
+        let (codec, instead) = match (self.attribute.as_str(), self.codec()) {
+            (SIZE, _) => {
+                let codecs = Self::codecs(context);
+                if codecs.is_empty() || !codecs.iter().all(|it| it.1 == Some(LACKS)) {
                     return Ok(());
                 }
-                let text = context
-                    .host
-                    .read(path.replace("disksize", "comp_algorithm"))?;
-                let own = chosen(&text).unwrap_or("its own").to_owned();
+                let text = context.host.read(path.replace(SIZE, CODEC))?;
+                let own = chosen(&text).unwrap_or("its own");
                 let names: Vec<_> = codecs.into_iter().map(|(name, _)| name).collect();
-                (
-                    names.join(", no "),
-                    format!("pages are compressed with {own}"),
-                )
+                let instead = format!("pages are compressed with {own}");
+                (names.join(", no "), instead)
             }
-            SetAttribute::Recompression { codec, .. } => (
-                codec.clone(),
-                "none are compressed again with it".to_owned(),
-            ),
+            (RECOMPRESSION, Some((codec, _))) => {
+                let instead = "none are compressed again with it";
+                (codec.to_owned(), instead.to_owned())
+            }
             _ => return Ok(()),
         };
-        let text = format!(
-            "{}: the kernel has no codec {codec}: {instead}",
-            context.group
-        );
+        let group = context.group;
+        let text = format!("{group}: the kernel has no codec {codec}: {instead}");
         context.tell(Event::Note { text: &text });
         Ok(())
-    }
-
-    /// The attribute's name below `/sys/block/DEVICE`.
-    pub fn name(&self) -> &'static str {
-        match self {
-            SetAttribute::Codec(_) => "comp_algorithm",
-            SetAttribute::Recompression { .. } => "recomp_algorithm",
-            SetAttribute::CodecParameters(_) => "algorithm_params",
-            SetAttribute::BackingDevice(_) => "backing_dev",
-            SetAttribute::CompressedWriteback => "compressed_writeback",
-            SetAttribute::Size(_) => "disksize",
-            SetAttribute::MemoryLimit(_) => "mem_limit",
-            SetAttribute::WritebackLimit(_) => "writeback_limit",
-            SetAttribute::LimitWriteback(_) => "writeback_limit_enable",
-            SetAttribute::Meld(_) => "meld_mode",
-            SetAttribute::CheckWrites(_) => "check_writes",
-        }
     }
 
     /// What the kernel has where this is not written, of what it changes on a device in
     /// use; none of anything else.
     pub(crate) fn as_it_comes(&self) -> Option<SetAttribute> {
-        match self {
-            SetAttribute::MemoryLimit(_) => Some(SetAttribute::MemoryLimit(0)),
-            SetAttribute::WritebackLimit(_) => Some(SetAttribute::WritebackLimit(0)),
-            SetAttribute::LimitWriteback(_) => Some(SetAttribute::LimitWriteback(false)),
-            SetAttribute::Meld(_) => Some(SetAttribute::Meld(MeldMode::Off)),
-            SetAttribute::CheckWrites(_) => Some(SetAttribute::CheckWrites(CheckWrites::Auto)),
-            _ => None,
-        }
-    }
-
-    /// What is written; nothing for a device, whose path is not known yet.
-    fn text(&self) -> String {
-        match self {
-            SetAttribute::Codec(codec) => codec.clone(),
-            SetAttribute::Recompression { codec, priority } => {
-                format!("algo={codec} priority={priority}")
-            }
-            SetAttribute::CodecParameters(parameters) => parameters.clone(),
-            SetAttribute::BackingDevice(_) => String::new(),
-            SetAttribute::CompressedWriteback => "1".to_owned(),
-            SetAttribute::LimitWriteback(holds) => u8::from(*holds).to_string(),
-            SetAttribute::Size(number)
-            | SetAttribute::MemoryLimit(number)
-            | SetAttribute::WritebackLimit(number) => number.to_string(),
-            SetAttribute::Meld(mode) => mode.name().to_owned(),
-            SetAttribute::CheckWrites(value) => value.name().to_owned(),
-        }
+        let value = self.known().0?;
+        Some(SetAttribute::new(&self.attribute, value))
     }
 
     /// What it does, for people: sizes are not read as bytes.
     pub(crate) fn words(&self) -> String {
-        match self {
-            SetAttribute::Size(size) | SetAttribute::MemoryLimit(size) => {
-                format!("set its {} to {}", self.name(), bytes(*size))
-            }
+        match (self.attribute.as_str(), self.value.parse()) {
+            (SIZE | LIMIT, Ok(size)) => format!("set its {} to {}", self.attribute, bytes(size)),
             _ => self.describe(),
         }
     }
 
     /// What it is on a device now, for people, where the device shows it.
     pub fn in_effect(&self, host: &Host, device: &str) -> Option<String> {
-        let read = |name: &str| {
-            let text = host.read_optional(format!("/sys/block/{device}/{name}"));
-            text.ok().flatten()
-        };
-        let amount = |text: &str| text.parse().ok().map(bytes);
-        match self {
-            SetAttribute::Size(_) => amount(&read("disksize")?),
-            SetAttribute::MemoryLimit(_) => match MmStat::parse(&read("mm_stat")?)?.limit_bytes {
-                0 => Some("none".to_owned()),
-                limit => Some(bytes(limit)),
-            },
-            SetAttribute::Codec(_) | SetAttribute::Meld(_) | SetAttribute::CheckWrites(_) => {
-                chosen(&read(self.name())?).map(str::to_owned)
-            }
-            SetAttribute::Recompression { priority, .. } => {
-                let text = read(self.name())?;
-                let mine = |line: &&str| line.starts_with(&format!("#{priority}:"));
-                let line = text.lines().find(mine).and_then(chosen);
-                Some(line.unwrap_or("none").to_owned())
-            }
-            SetAttribute::BackingDevice(_) => read(self.name()).map(|text| short(&text)),
-            _ => None,
-        }
+        let now = self.now(host, &format!("/sys/block/{device}/{}", self.attribute));
+        let now = now.ok().flatten()?;
+        Some(match (self.attribute.as_str(), now.parse()) {
+            (LIMIT, Ok(0)) => "none".to_owned(),
+            (SIZE | LIMIT, Ok(size)) => bytes(size),
+            _ if now.is_empty() => "none".to_owned(),
+            _ => short(&now),
+        })
     }
 
     fn path(&self, context: &StepContext<'_>) -> Result<String, Error> {
         match context.added()? {
-            Some(name) => Ok(format!("/sys/block/{name}/{}", self.name())),
+            Some(name) => Ok(format!("/sys/block/{name}/{}", self.attribute)),
             None => Err(context.no_device()),
         }
     }
 
-    fn value(&self, context: &StepContext<'_>) -> Result<String, Error> {
-        match self {
-            SetAttribute::BackingDevice(device) => Ok(context.path(device)?.display().to_string()),
-            set => Ok(set.text()),
+    /// What it says of itself, as it would be written; none where it does not say.
+    fn now(&self, host: &Host, path: &str) -> Result<Option<String>, Error> {
+        let shows = self.known().1;
+        if shows == Shows::Nothing {
+            return Ok(None);
         }
-    }
-
-    /// What reading the attribute back says: as wanted, otherwise, or nothing.
-    fn seen(&self, context: &StepContext<'_>, path: &str) -> Result<Seen, Error> {
-        let wanted = self.value(context)?;
-        let read = match self {
-            SetAttribute::CodecParameters(_) => None,
-            SetAttribute::MemoryLimit(_) => {
-                // Only to be written; `mm_stat` shows it.
-                let stat = context.host.read(path.replace("mem_limit", "mm_stat"))?;
-                MmStat::parse(&stat).map(|stat| stat.limit_bytes.to_string())
-            }
-            _ => Some(context.host.read(path)?),
+        let text = match shows {
+            Shows::Limit => host.read(path.replace(LIMIT, "mm_stat"))?,
+            _ => host.read(path)?,
         };
-        let Some(read) = read else {
-            return Ok(Seen::Nothing);
-        };
-        let same = match self {
-            // `lzo [lz4] zstd`
-            SetAttribute::Codec(_) | SetAttribute::Meld(_) | SetAttribute::CheckWrites(_) => {
-                chosen(&read) == Some(wanted.as_str())
+        Ok(match (shows, self.codec()) {
+            (Shows::Limit, _) => MmStat::parse(&text).map(|stat| stat.limit_bytes.to_string()),
+            (Shows::Chosen, _) => Some(chosen(&text).unwrap_or(&text).to_owned()),
+            (Shows::ChosenOfPriority, Some((_, priority))) => {
+                let is_mine = |line: &&str| line.starts_with(&format!("#{priority}:"));
+                let line = text.lines().find(is_mine).and_then(chosen);
+                Some(line.unwrap_or_default().to_owned())
             }
-            // `#1: lzo [zstd]`, a line for each priority.
-            SetAttribute::Recompression { codec, priority } => read
-                .lines()
-                .filter_map(|line| line.strip_prefix(&format!("#{priority}:")))
-                .any(|line| chosen(line) == Some(codec.as_str())),
-            SetAttribute::BackingDevice(_) => {
-                context.host.resolved(read.as_ref()) == context.host.resolved(wanted.as_ref())
-            }
-            // Writeback that is under way uses it up.
-            SetAttribute::WritebackLimit(limit) => {
-                read.parse().is_ok_and(|left: u64| left <= *limit)
-            }
-            _ => read == wanted,
-        };
-        Ok(match same {
-            true => Seen::Wanted,
-            false => Seen::Other(read),
+            _ => Some(text),
         })
     }
+
+    /// What it says where that is not what was written.
+    fn differs(&self, context: &StepContext<'_>, path: &str) -> Result<Option<String>, Error> {
+        let host = context.host;
+        let Some(now) = self.now(host, path)? else {
+            return Ok(None);
+        };
+        let is_same = match (&self.with, self.codec()) {
+            (Some(device), _) => {
+                host.resolved(now.as_ref()) == host.resolved(&context.path(device)?)
+            }
+            (None, Some((codec, _))) => now == codec,
+            _ if self.known().1 == Shows::AtMost => {
+                matches!((now.parse::<u64>(), self.value.parse()), (Ok(left), Ok(most)) if left <= most)
+            }
+            _ => now == self.value,
+        };
+        Ok((!is_same).then_some(now))
+    }
 }
 
-/// What an attribute says of itself.
-enum Seen {
-    Wanted,
-    Other(String),
-    Nothing,
-}
-
-/// The codecs that an attribute offers, without brackets.
 fn offered(text: &str) -> Vec<&str> {
     text.split_whitespace()
         .filter(|word| !word.starts_with('#'))
@@ -345,107 +260,89 @@ fn offered(text: &str) -> Vec<&str> {
 
 impl Reversible for SetAttribute {
     fn describe(&self) -> String {
-        let value = match self {
-            SetAttribute::BackingDevice(device) => device.name(),
-            set => set.text(),
-        };
-        format!("set its {} to {value}", self.name())
+        let device = self.with.as_ref().map(DeviceRef::name);
+        let value = device.unwrap_or_else(|| self.value.clone());
+        format!("set its {} to {value}", self.attribute)
     }
 
-    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Before, Error> {
         let path = self.path(context)?;
         if !context.host.exists(&path) {
             return Err(Error::KernelFeature {
-                what: format!("{} sets {}", context.group, self.name()),
+                what: format!("{} sets {}", context.group, self.attribute),
                 way_out: "leave it out of the configuration, or boot a kernel that was built \
                           with it"
                     .to_owned(),
             });
         }
         // What is behind a mapping with a random key was looked at when it was opened.
-        if let SetAttribute::BackingDevice(DeviceRef::Path(drive)) = self {
+        if let Some(DeviceRef::Path(drive)) = &self.with {
             refuse_to_lose(context.host, drive)?;
         }
-        let codec = match self {
-            SetAttribute::Codec(codec) | SetAttribute::Recompression { codec, .. } => Some(codec),
-            _ => None,
+        let Some((codec, _)) = self.codec() else {
+            return Ok((self.why_not_set(context), None));
         };
-        if self.is_unneeded(context) {
-            return Ok(Some(UNNEEDED.to_owned()));
+        // One before it was set.
+        if self.attribute == CODEC && Self::codecs(context).iter().any(|it| it.1.is_none()) {
+            return Ok((Some(UNNEEDED.to_owned()), None));
         }
-        if let Some(codec) = codec {
-            let text = context.host.read(&path)?;
-            let mut there = offered(&text);
-            there.dedup();
-            // The crypto interface of older kernels finds more than it lists.
-            if !there.is_empty() && !there.contains(&codec.as_str()) {
-                if !context.only_named {
-                    return Ok(Some(LACKS.to_owned()));
-                }
-                return Err(Error::NoCodec {
-                    codec: codec.clone(),
-                    there: short(&there.join(", ")),
-                });
-            }
+        let text = context.host.read(&path)?;
+        let mut there = offered(&text);
+        there.dedup();
+        // The crypto interface of older kernels finds more than it lists.
+        if there.is_empty() || there.contains(&codec) {
+            return Ok((None, None));
         }
-        Ok(self.why_not_set(context))
+        match context.only_named {
+            false => Ok((Some(LACKS.to_owned()), None)),
+            true => Err(Error::NoCodec {
+                codec: codec.to_owned(),
+                there: short(&there.join(", ")),
+            }),
+        }
     }
 
-    fn apply(
-        &self,
-        context: &mut StepContext<'_>,
-        record: &Record,
-    ) -> Result<Option<MadeDevice>, Error> {
+    fn apply(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
         let path = self.path(context)?;
         match record.before.as_deref() {
+            Some(LACKS) => return self.tell_lacking(context, &path),
+            Some(_) => return Ok(()),
+            None if self.attribute == SIZE => self.tell_lacking(context, &path)?,
             None => {}
-            Some(LACKS) => {
-                self.tell_lacking(context, &path)?;
-                return Ok(None);
-            }
-            Some(_) => return Ok(None),
         }
-        if let SetAttribute::Size(_) = self {
-            self.tell_lacking(context, &path)?;
-        }
-        let value = match self {
-            SetAttribute::BackingDevice(device) => {
+        let value = match &self.with {
+            Some(device) => {
                 let drive = pin::same_device(context, device, record)?;
                 if let DeviceRef::Path(_) = device {
                     refuse_to_lose(context.host, &drive)?;
                 }
                 drive.display().to_string()
             }
-            set => set.text(),
+            None => self.value.clone(),
         };
         while_busy(|| context.host.write(&path, &value))?;
         // The kernel rounds, refuses in silence, or drops parameters it does not
         // know: only what is read back counts.
-        if let Seen::Other(read) = self.seen(context, &path)? {
-            return Err(Error::malformed(
+        match self.differs(context, &path)? {
+            Some(now) => Err(Error::malformed(
                 &path,
-                format!("says \"{}\" after \"{value}\" was written", short(&read)),
-            ));
+                format!("says \"{}\" after \"{value}\" was written", short(&now)),
+            )),
+            None => Ok(()),
         }
-        Ok(None)
     }
 
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
-        if context.added()?.is_none() {
+        if !record.done || context.added()?.is_none() {
             return Ok(false);
         }
-        let path = self.path(context)?;
         // What is used up as it works, or cannot be read, is taken to hold; and so is what
         // the kernel lacks, which another run would not find either.
-        let is_lacking = record.before.is_some();
-        let is_unseen = matches!(
-            self,
-            SetAttribute::WritebackLimit(_) | SetAttribute::CodecParameters(_)
-        );
-        if is_lacking || is_unseen {
-            return Ok(record.done);
+        if record.before.is_some() || matches!(self.known().1, Shows::AtMost | Shows::Nothing) {
+            return Ok(true);
         }
-        Ok(record.done && !matches!(self.seen(context, &path)?, Seen::Other(_)))
+        let path = self.path(context)?;
+        Ok(self.differs(context, &path)?.is_none())
     }
 
     fn undo(&self, _: &mut StepContext<'_>, _: &Record) -> Result<(), Error> {
@@ -454,8 +351,8 @@ impl Reversible for SetAttribute {
 
     fn left(&self, _: &Host, record: &Record) -> Result<Option<String>, Error> {
         // Behind a mapping with a random key nothing stood.
-        Ok(match self {
-            SetAttribute::BackingDevice(drive @ DeviceRef::Path(_)) => written_over(drive, record),
+        Ok(match &self.with {
+            Some(drive @ DeviceRef::Path(_)) => written_over(drive, record),
             _ => None,
         })
     }
@@ -467,38 +364,18 @@ mod tests {
 
     #[test]
     fn the_journal_has_attributes_as_they_are_written() {
-        let all = [
-            SetAttribute::Codec("lz4".to_owned()),
-            SetAttribute::Recompression {
-                codec: "zstd".to_owned(),
-                priority: 2,
-            },
-            SetAttribute::CodecParameters("priority=0 level=3".to_owned()),
-            SetAttribute::BackingDevice(DeviceRef::Mapped("zmeld-a".to_owned())),
-            SetAttribute::CompressedWriteback,
-            SetAttribute::Size(1 << 30),
-            SetAttribute::MemoryLimit(1 << 29),
-            SetAttribute::WritebackLimit(256),
-            SetAttribute::LimitWriteback(true),
-            SetAttribute::Meld(MeldMode::Auto),
-            SetAttribute::CheckWrites(CheckWrites::On),
-        ];
-        for set in all {
-            let text = serde_json::to_string(&set).unwrap();
-            let again: SetAttribute = serde_json::from_str(&text).unwrap();
-            assert_eq!(again, set, "{text}");
-        }
-        // What a version before wrote.
-        let text = r#"{"attribute":"recomp_algorithm","value":"algo=zstd priority=1"}"#;
-        let set: SetAttribute = serde_json::from_str(text).unwrap();
-        assert_eq!(serde_json::to_string(&set).unwrap(), text);
-        for wrong in [
-            r#"{"attribute":"recomp_algorithm","value":"zstd"}"#,
-            r#"{"attribute":"disksize","value":"-1"}"#,
-            r#"{"attribute":"reset","value":"1"}"#,
+        for (set, text) in [
+            (
+                SetAttribute::recompression("zstd", 1),
+                r#"{"attribute":"recomp_algorithm","value":"algo=zstd priority=1"}"#,
+            ),
+            (
+                SetAttribute::backing(DeviceRef::Mapped("zmeld-a".to_owned())),
+                r#"{"attribute":"backing_dev","value":"","with":{"mapped":"zmeld-a"}}"#,
+            ),
         ] {
-            let err = serde_json::from_str::<SetAttribute>(wrong).unwrap_err();
-            assert!(err.to_string().contains("no zmeld writes"), "{err}");
+            assert_eq!(serde_json::to_string(&set).unwrap(), text);
+            assert_eq!(serde_json::from_str::<SetAttribute>(text).unwrap(), set);
         }
     }
 

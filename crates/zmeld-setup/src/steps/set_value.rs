@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::step::{MadeDevice, Record, Reversible, StepContext};
+use crate::step::{Before, Record, Reversible, StepContext};
 use zmeld_linux::compressed::ZSWAP;
 use zmeld_linux::text::short;
 use zmeld_linux::Host;
@@ -40,9 +40,9 @@ impl Reversible for SetValue {
         format!("set {} to {}", self.path, self.value)
     }
 
-    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Before, Error> {
         match context.host.read_optional(&self.path)? {
-            Some(value) => Ok(Some(value)),
+            Some(value) => Ok((Some(value), None)),
             None => Err(Error::KernelFeature {
                 what: format!("{} sets {}", context.group, self.path),
                 way_out: "leave it out of the configuration".to_owned(),
@@ -50,17 +50,13 @@ impl Reversible for SetValue {
         }
     }
 
-    fn apply(
-        &self,
-        context: &mut StepContext<'_>,
-        record: &Record,
-    ) -> Result<Option<MadeDevice>, Error> {
+    fn apply(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
         if record.before.as_ref() != Some(&self.value) {
             context.host.write(&self.path, &self.value)?;
         }
         let read = context.host.read(&self.path)?;
         if read == self.value {
-            return Ok(None);
+            return Ok(());
         }
         Err(Error::malformed(
             &self.path,

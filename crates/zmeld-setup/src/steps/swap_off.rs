@@ -17,7 +17,7 @@ use super::{thing, Thing};
 use crate::error::Error;
 use crate::identity::Identity;
 use crate::room::{self, PlannedCapacity};
-use crate::step::{left_as_it_is, MadeDevice, Record, Reversible, StepContext};
+use crate::step::{left_as_it_is, Before, Record, Reversible, StepContext};
 use zmeld_config::Discard;
 use zmeld_linux::command::Invocation;
 use zmeld_linux::Host;
@@ -37,38 +37,24 @@ impl Reversible for SwapOff {
         format!("take the place of {}", self.path.display())
     }
 
-    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Before, Error> {
         let Some(swap) = context.host.swap_on(&self.path)? else {
-            return Ok(None);
+            return Ok((None, None));
         };
         // By force: swapoff fails then, or programs are killed.
         if !context.force {
             room::check_machine(context.host, &[swap.path], PlannedCapacity::default())?;
         }
-        Ok(Some(swap.priority.to_string()))
+        let identity = Identity::of(context.host, &self.path)?;
+        Ok((Some(swap.priority.to_string()), identity))
     }
 
-    fn identity(
-        &self,
-        context: &mut StepContext<'_>,
-        before: Option<&str>,
-    ) -> Result<Option<Identity>, Error> {
-        match before {
-            Some(_) => Identity::of(context.host, &self.path),
-            None => Ok(None),
-        }
-    }
-
-    fn apply(
-        &self,
-        context: &mut StepContext<'_>,
-        record: &Record,
-    ) -> Result<Option<MadeDevice>, Error> {
+    fn apply(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
         if record.before.is_none() {
-            return Ok(None);
+            return Ok(());
         }
         switch_off(context, &self.path)?;
-        Ok(None)
+        Ok(())
     }
 
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
@@ -83,13 +69,9 @@ impl Reversible for SwapOff {
         if context.host.swap_on(&self.path)?.is_some() {
             return Ok(());
         }
-        match thing(context.host, &self.path, record)? {
-            Thing::Gone => return Ok(()),
-            Thing::Other(why) => {
-                context.tell_left(&self.path, why);
-                return Ok(());
-            }
-            Thing::Same | Thing::Named => {}
+        let found = thing(context.host, &self.path, record)?;
+        if !context.is_own(&self.path, &found) {
+            return Ok(());
         }
         let mut swapon = Invocation::new("swapon");
         if !priority.starts_with('-') {

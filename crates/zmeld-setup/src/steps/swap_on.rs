@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::identity::{self, Identity};
 use crate::room::{self, PlannedCapacity, Watch};
-use crate::step::{left_as_it_is, path_of, DeviceRef, MadeDevice, Record, Reversible, StepContext};
+use crate::step::{left_as_it_is, path_of, Before, DeviceRef, Record, Reversible, StepContext};
 use zmeld_config::Discard;
 use zmeld_linux::command::{self, Ending, Invocation};
 use zmeld_linux::swaps::SwapArea;
@@ -57,13 +57,13 @@ impl Reversible for SwapOn {
         text
     }
 
-    fn before(&self, context: &mut StepContext<'_>) -> Result<Option<String>, Error> {
+    fn before(&self, context: &mut StepContext<'_>) -> Result<Before, Error> {
         let path = context.path(&self.device)?;
         if pin::is_file(&path) {
             pin::file(context.host, &path)?;
         }
         match context.host.swap_on(&path)? {
-            None => Ok(None),
+            None => Ok((None, Identity::of(context.host, &path)?)),
             Some(_) => Err(Error::InUse {
                 device: path,
                 by: "swap that zmeld did not set up".to_owned(),
@@ -72,20 +72,7 @@ impl Reversible for SwapOn {
         }
     }
 
-    fn identity(
-        &self,
-        context: &mut StepContext<'_>,
-        _: Option<&str>,
-    ) -> Result<Option<Identity>, Error> {
-        let path = context.path(&self.device)?;
-        Identity::of(context.host, &path)
-    }
-
-    fn apply(
-        &self,
-        context: &mut StepContext<'_>,
-        record: &Record,
-    ) -> Result<Option<MadeDevice>, Error> {
+    fn apply(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
         let path = context.path(&self.device)?;
         let mut swapon = Invocation::new("swapon");
         if self.priority >= 0 {
@@ -106,9 +93,7 @@ impl Reversible for SwapOn {
             return Err(err);
         }
         match context.host.swap_on(&path)? {
-            Some(swap) if self.priority < 0 || swap.priority == i32::from(self.priority) => {
-                Ok(None)
-            }
+            Some(swap) if self.priority < 0 || swap.priority == i32::from(self.priority) => Ok(()),
             Some(swap) => Err(Error::malformed(
                 "/proc/swaps",
                 format!(

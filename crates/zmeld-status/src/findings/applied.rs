@@ -3,8 +3,8 @@
 
 use super::{Finding, View};
 use crate::outstanding::Way;
+use zmeld_setup::plan::StandIn;
 
-/// What `zmeld up` would change: see [`crate::outstanding`].
 pub(super) fn not_applied(view: &View) -> Vec<Finding> {
     let way_out = way_out(&view.outstanding.way);
     let changes = view.outstanding.changes.iter();
@@ -12,7 +12,7 @@ pub(super) fn not_applied(view: &View) -> Vec<Finding> {
         remedy: way_out.clone(),
         ..change.clone()
     });
-    let otherwise = view.outstanding.otherwise.iter().map(|problem| {
+    let otherwise = view.outstanding.otherwise().map(|problem| {
         Finding::of_machine(
             problem.about.trim_start_matches("tier."),
             problem.what.as_str(),
@@ -71,22 +71,12 @@ pub(super) fn zswap_compressor(view: &View) -> Vec<Finding> {
     )]
 }
 
-/// zram where zmeld's own driver was asked for.
 pub(super) fn stand_in(view: &View) -> Vec<Finding> {
     let is_set_up = |name: &str| view.applied.is_some_and(|it| it.tier(name).is_some());
-    let stand_ins = view.outstanding.stand_ins.iter();
-    let found = stand_ins.filter(|it| is_set_up(&it.tier)).map(|it| {
-        Finding::of_machine(
-            it.tier.as_str(),
-            format!(
-                "{} was asked for, and a {} device stands in for it, without what only {} does",
-                it.asked, it.has, it.asked
-            ),
-            it.why.as_str(),
-            it.way_out.as_str(),
-        )
-    });
-    found.collect()
+    let plan = view.outstanding.plan.iter();
+    let stand_ins = plan.flat_map(|plan| &plan.stand_ins);
+    let found = stand_ins.filter(|it| is_set_up(&it.tier));
+    found.map(StandIn::finding).collect()
 }
 
 /// What to do, or what is to be done first.

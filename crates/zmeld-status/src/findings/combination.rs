@@ -12,26 +12,20 @@ use zmeld_observe::{Device, Swap};
 
 /// zswap takes the pages first and hands a zram device compressed data's worth of
 /// trouble: pages are compressed twice, and the figures of both mislead.
-pub(super) fn zram_with_zswap(view: &View) -> Vec<Finding> {
-    let Some(zswap) = view.now.zswap.as_ref().filter(|zswap| zswap.enabled) else {
-        return Vec::new();
-    };
-    view.compressed()
-        .map(|(swap, device)| {
-            Finding::of_machine(
-                &device.name,
-                "zswap is on in front of a compressed device: pages are compressed twice, and \
-                 the device sees only what zswap throws out",
-                format!(
-                    "zswap holds {}, {} holds {}",
-                    bytes(zswap.stored_bytes),
-                    device.name,
-                    bytes(device.held.unwrap_or_default().stored_bytes)
-                ),
-                one_of_both(view, swap, device),
-            )
-        })
-        .collect()
+pub(super) fn zram_with_zswap(view: &View, swap: &Swap, device: &Device) -> Option<Finding> {
+    let zswap = view.now.zswap.as_ref().filter(|zswap| zswap.enabled)?;
+    Some(Finding::of_machine(
+        &device.name,
+        "zswap is on in front of a compressed device: pages are compressed twice, and the device \
+         sees only what zswap throws out",
+        format!(
+            "zswap holds {}, {} holds {}",
+            bytes(zswap.stored_bytes),
+            device.name,
+            bytes(device.held.unwrap_or_default().stored_bytes)
+        ),
+        one_of_both(view, swap, device),
+    ))
 }
 
 /// Which of zswap and a device stays: zswap where it is asked for, or where a disk stands
@@ -103,36 +97,31 @@ pub(super) fn second_device(view: &View) -> Vec<Finding> {
 
 /// A compressed device above a disk by priority alone fills with what was swapped
 /// first, the coldest pages; what comes later, and is needed sooner, goes to disk.
-pub(super) fn lru_inversion(view: &View) -> Vec<Finding> {
-    if has_little_disk_swap(view) {
-        return Vec::new();
+pub(super) fn lru_inversion(view: &View, above: &Swap, device: &Device) -> Option<Finding> {
+    if has_little_disk_swap(view) || device.backing.is_some() {
+        return None;
     }
-    view.compressed()
-        .filter(|(_, device)| device.backing.is_none())
-        .filter_map(|(above, device)| {
-            let below = view
-                .disks()
-                .find(|disk| disk.area.priority < above.area.priority)?;
-            Some(Finding::of_machine(
-                &device.name,
-                format!(
-                    "{} stands above {} by priority alone: when it is full, cold pages stay in \
-                     RAM and warm ones go to disk",
-                    device.name,
-                    below.area.shown()
-                ),
-                format!(
-                    "priorities {} and {}; {} of {} slots are taken, {} are on disk",
-                    above.area.priority,
-                    below.area.priority,
-                    bytes(above.area.used_bytes),
-                    bytes(above.area.size_bytes),
-                    bytes(below.area.used_bytes)
-                ),
-                zswap_instead(view, above, device, below),
-            ))
-        })
-        .collect()
+    let below = view
+        .disks()
+        .find(|disk| disk.area.priority < above.area.priority)?;
+    Some(Finding::of_machine(
+        &device.name,
+        format!(
+            "{} stands above {} by priority alone: when it is full, cold pages stay in RAM and \
+             warm ones go to disk",
+            device.name,
+            below.area.shown()
+        ),
+        format!(
+            "priorities {} and {}; {} of {} slots are taken, {} are on disk",
+            above.area.priority,
+            below.area.priority,
+            bytes(above.area.used_bytes),
+            bytes(above.area.size_bytes),
+            bytes(below.area.used_bytes)
+        ),
+        zswap_instead(view, above, device, below),
+    ))
 }
 
 /// Whether the disk swap is too small for zswap in front of it, as the plan judges it.
@@ -188,32 +177,28 @@ fn zswap_instead(view: &View, swap: &Swap, device: &Device, disk: &Swap) -> Stri
 }
 
 /// Pages are dealt out in turn to areas of equal priority, fast or slow.
-pub(super) fn equal_priority(view: &View) -> Vec<Finding> {
-    view.compressed()
-        .filter_map(|(area, device)| {
-            let other = view
-                .disks()
-                .find(|disk| disk.area.priority == area.area.priority)?;
-            Some(Finding::of_machine(
-                &device.name,
-                format!(
-                    "{} and {} have the same priority, so pages go to RAM and to disk in turn",
-                    device.name,
-                    other.area.shown()
-                ),
-                format!("both have priority {}", area.area.priority),
-                match beside_disk(view, area) {
-                    // Above the disk by priority alone it would be the next finding.
-                    Some(disk) => zswap_instead(view, area, device, disk),
-                    None => format!(
-                        "swapoff {0}; swapon --priority {1} {0}",
-                        area.area.shown(),
-                        area.area.priority.max(0).saturating_add(100).min(32_767)
-                    ),
-                },
-            ))
-        })
-        .collect()
+pub(super) fn equal_priority(view: &View, area: &Swap, device: &Device) -> Option<Finding> {
+    let other = view
+        .disks()
+        .find(|disk| disk.area.priority == area.area.priority)?;
+    Some(Finding::of_machine(
+        &device.name,
+        format!(
+            "{} and {} have the same priority, so pages go to RAM and to disk in turn",
+            device.name,
+            other.area.shown()
+        ),
+        format!("both have priority {}", area.area.priority),
+        match beside_disk(view, area) {
+            // Above the disk by priority alone it would be the next finding.
+            Some(disk) => zswap_instead(view, area, device, disk),
+            None => format!(
+                "swapoff {0}; swapon --priority {1} {0}",
+                area.area.shown(),
+                area.area.priority.max(0).saturating_add(100).min(32_767)
+            ),
+        },
+    ))
 }
 
 /// What is in RAM is not there after power-off: an image needs swap on a drive.

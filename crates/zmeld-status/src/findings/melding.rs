@@ -3,7 +3,7 @@
 use zmeld_report::units::{count, percent};
 
 use super::{Finding, View};
-use zmeld_observe::share;
+use zmeld_observe::Device;
 
 /// From this share of sampled duplicates on, a pass is worth it: about that share of
 /// the compressed memory it saves.
@@ -11,113 +11,63 @@ const DUPLICATES_WORTH: f64 = zmeld_advice::meld::WORTH;
 
 /// A page that does not have its fingerprint any more: memory or the module is
 /// damaged.
-pub(super) fn mismatch(view: &View) -> Vec<Finding> {
-    view.now
-        .devices
-        .iter()
-        .filter_map(|device| {
-            let melding = device.melding.as_ref()?;
-            let wrong = melding.mismatches();
-            if wrong == 0 {
-                return None;
-            }
-            Some(Finding::of_machine(
-                &device.name,
-                "pages did not come back as they were written; reads of them failed",
-                format!("{} pages did not have their fingerprint", count(wrong)),
-                format!(
-                    "swapoff /dev/{0} (or umount it), then test the RAM (memtest86+) before \
-                     using it again",
-                    device.name
-                ),
-            ))
-        })
-        .collect()
+pub(super) fn mismatch(_: &View, device: &Device) -> Option<Finding> {
+    let melding = device.melding.as_ref()?;
+    let wrong = melding.mismatches();
+    if wrong == 0 {
+        return None;
+    }
+    Some(Finding::of_machine(
+        &device.name,
+        "pages did not come back as they were written; reads of them failed",
+        format!("{} pages did not have their fingerprint", count(wrong)),
+        format!(
+            "swapoff /dev/{0} (or umount it), then test the RAM (memtest86+) before \
+             using it again",
+            device.name
+        ),
+    ))
 }
 
 /// A codec encoded pages to bytes that do not give them back. `check_writes` kept them
 /// from being used.
-pub(super) fn encode_errors(view: &View) -> Vec<Finding> {
-    view.now
-        .devices
-        .iter()
-        .filter_map(|device| {
-            let melding = device.melding.as_ref()?;
-            let wrong = melding.encode_errors();
-            if wrong == 0 {
-                return None;
-            }
-            Some(Finding::of_machine(
-                &device.name,
-                "a codec encoded pages wrongly; they were kept as they are",
-                format!("{} pages did not decode to what they were", count(wrong)),
-                format!(
-                    "leave check_writes on; dmesg names the codec: choose another one, or a \
-                     newer zmeld.ko, then swapoff /dev/{0} (or umount it) and set it up anew; \
-                     if that does not end it, test the RAM (memtest86+)",
-                    device.name
-                ),
-            ))
-        })
-        .collect()
+pub(super) fn encode_errors(_: &View, device: &Device) -> Option<Finding> {
+    let melding = device.melding.as_ref()?;
+    let wrong = melding.encode_errors();
+    if wrong == 0 {
+        return None;
+    }
+    Some(Finding::of_machine(
+        &device.name,
+        "a codec encoded pages wrongly; they were kept as they are",
+        format!("{} pages did not decode to what they were", count(wrong)),
+        format!(
+            "leave check_writes on; dmesg names the codec: choose another one, or a \
+             newer zmeld.ko, then swapoff /dev/{0} (or umount it) and set it up anew; \
+             if that does not end it, test the RAM (memtest86+)",
+            device.name
+        ),
+    ))
 }
 
-/// A sample found duplicates, and melding is off.
-pub(super) fn unused(view: &View) -> Vec<Finding> {
-    view.now
-        .devices
-        .iter()
-        .filter_map(|device| {
-            let melding = device.melding.as_ref()?;
-            let part = melding.duplicates_sampled()?;
-            let idle = melding.mode == "off" || melding.counter("pages_melded") == 0;
-            if part < DUPLICATES_WORTH || !idle {
-                return None;
-            }
-            Some(Finding::of_machine(
-                &device.name,
-                "a sample found pages that repeat, and they are not melded",
-                format!(
-                    "{} of the sampled pages; meld_mode {}",
-                    percent(part),
-                    melding.mode
-                ),
-                match melding.mode.as_str() {
-                    "off" => format!("echo manual > /sys/block/{}/meld_mode", device.name),
-                    _ => format!("zmeld meld {}", device.name),
-                },
-            ))
-        })
-        .collect()
+pub(super) fn unused(_: &View, device: &Device) -> Option<Finding> {
+    let melding = device.melding.as_ref()?;
+    let part = melding.duplicates_sampled()?;
+    let idle = melding.mode == "off" || melding.counter("pages_melded") == 0;
+    if part < DUPLICATES_WORTH || !idle {
+        return None;
+    }
+    Some(Finding::of_machine(
+        &device.name,
+        "a sample found pages that repeat, and they are not melded",
+        format!(
+            "{} of the sampled pages; meld_mode {}",
+            percent(part),
+            melding.mode
+        ),
+        match melding.mode.as_str() {
+            "off" => format!("echo manual > /sys/block/{}/meld_mode", device.name),
+            _ => format!("zmeld meld {}", device.name),
+        },
+    ))
 }
-
-/// Melding is on and finds nothing.
-pub(super) fn not_worth(view: &View) -> Vec<Finding> {
-    view.filled()
-        .filter_map(|device| {
-            let melding = device.melding.as_ref()?;
-            let probes = melding.counter("inline_probes");
-            let hits = melding.counter("inline_melded");
-            let rate = share(hits, probes);
-            if melding.mode != "inline" || probes < PROBES_MIN || rate >= HIT_RATE_MIN {
-                return None;
-            }
-            Some(Finding::of_machine(
-                &device.name,
-                "every write looks for its twin, and hardly any has one",
-                format!(
-                    "{} of {} writes found one ({})",
-                    count(hits),
-                    count(probes),
-                    percent(rate)
-                ),
-                format!("echo auto > /sys/block/{}/meld_mode", device.name),
-            ))
-        })
-        .collect()
-}
-
-/// Fewer probes say nothing.
-const PROBES_MIN: u64 = 10_000;
-/// Below this hit rate, looking costs more than it saves.
-const HIT_RATE_MIN: f64 = 0.02;

@@ -8,7 +8,6 @@
 //! |---|---|
 //! | `combination` | tiers that get in each other's way |
 //! | `sizing` | limits, sizes, how full |
-//! | `content` | what the pages are like |
 //! | `upkeep` | what nobody does: writeback, recompression, discards |
 //! | `applied` | what was asked for and is not so |
 //! | `pressure` | how hard the machine is at it |
@@ -16,7 +15,6 @@
 
 mod applied;
 mod combination;
-mod content;
 mod melding;
 mod pressure;
 mod sizing;
@@ -36,10 +34,16 @@ pub struct Rule {
     pub id: FindingId,
     /// How much that matters, at most.
     pub severity: Severity,
-    check: fn(&View) -> Vec<Finding>,
+    check: Check,
 }
 
-/// What rules look at.
+/// A rule about all there is, each device, or each of those that are swapped to.
+enum Check {
+    All(fn(&View) -> Vec<Finding>),
+    Device(fn(&View, &Device) -> Option<Finding>),
+    Area(fn(&View, &Swap, &Device) -> Option<Finding>),
+}
+
 struct View<'a> {
     now: &'a Observation,
     wanted: &'a Config,
@@ -48,7 +52,6 @@ struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Compressed devices that are swap, with their areas.
     fn compressed(&self) -> impl Iterator<Item = (&'a Swap, &'a Device)> + '_ {
         self.now
             .swaps
@@ -62,7 +65,6 @@ impl<'a> View<'a> {
         applied.is_some_and(|applied| applied.tier_on(&swap.area.shown()).is_some())
     }
 
-    /// Swap areas that are on drives.
     fn disks(&self) -> impl Iterator<Item = &'a Swap> + '_ {
         self.now
             .swaps
@@ -70,7 +72,6 @@ impl<'a> View<'a> {
             .filter(|swap| self.now.device_of(swap).is_none())
     }
 
-    /// What is swapped to.
     fn kinds(&self) -> SwapKinds {
         SwapKinds {
             in_ram: self.compressed().next().is_some(),
@@ -79,12 +80,20 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Devices that hold enough to judge by.
-    fn filled(&self) -> impl Iterator<Item = &'a Device> + '_ {
-        self.now
-            .devices
-            .iter()
-            .filter(|device| device.in_memory_bytes() >= JUDGED_FROM)
+    fn found(&self, check: &Check) -> Vec<Finding> {
+        match check {
+            Check::All(check) => check(self),
+            Check::Device(check) => {
+                let devices = self.now.devices.iter();
+                devices.filter_map(|it| check(self, it)).collect()
+            }
+            Check::Area(check) => {
+                let areas = self.compressed();
+                areas
+                    .filter_map(|(swap, it)| check(self, swap, it))
+                    .collect()
+            }
+        }
     }
 }
 
@@ -98,52 +107,46 @@ fn is_experiment(path: &str) -> bool {
 const JUDGED_FROM: u64 = zmeld_advice::codec::JUDGED_FROM;
 
 macro_rules! rules {
-    ($($id:ident, $severity:ident, $check:path;)*) => {
+    ($($id:ident, $severity:ident, $of:ident $check:path;)*) => {
         /// Every rule, the gravest first.
         pub const RULES: &[Rule] = &[$(Rule {
             id: FindingId::$id,
             severity: Severity::$severity,
-            check: $check,
+            check: Check::$of($check),
         },)*];
     };
 }
 
 rules! {
-    VerifyMismatch, Critical, melding::mismatch;
-    EncodeErrors, Critical, melding::encode_errors;
-    FailedWrites, Critical, sizing::failed_writes;
-    NotEncrypted, Critical, applied::in_plain;
-    OomKills, Critical, pressure::oom_kills;
-    GroupOomKills, Warning, pressure::group_oom_kills;
-    ZramWithZswap, Warning, combination::zram_with_zswap;
-    SecondDevice, Warning, combination::second_device;
-    LruInversion, Warning, combination::lru_inversion;
-    EqualPriority, Warning, combination::equal_priority;
-    Hibernation, Warning, combination::hibernation;
-    NotApplied, Warning, applied::not_applied;
-    StandIn, Warning, applied::stand_in;
-    ZswapCompressor, Warning, applied::zswap_compressor;
-    NoMemoryLimit, Warning, sizing::no_memory_limit;
-    Oversized, Warning, sizing::oversized;
-    NearLimit, Warning, sizing::near_limit;
-    ZswapFull, Warning, sizing::zswap_full;
-    GroupRefused, Warning, sizing::group_refused;
-    Pressure, Warning, pressure::high;
-    LowRatio, Warning, content::low_ratio;
-    StaleSlots, Warning, upkeep::stale_slots;
-    DiscardBlocked, Warning, upkeep::discard_blocked;
-    UnreadableNotes, Warning, upkeep::unreadable_notes;
-    NoWatch, Warning, upkeep::no_watch;
-    MountedWithoutDiscard, Notice, upkeep::mounted_without_discard;
-    UnusedRule, Notice, upkeep::nothing_fires;
-    TwoGuards, Notice, upkeep::two_guards;
-    TwoReclaimers, Notice, upkeep::two_reclaimers;
-    Incompressible, Notice, content::incompressible;
-    SameFilled, Notice, content::same_filled;
-    Swappiness, Notice, pressure::swappiness;
-    ReadAhead, Notice, pressure::read_ahead;
-    DuplicatesUnused, Notice, melding::unused;
-    PassNotWorth, Notice, melding::not_worth;
+    VerifyMismatch, Critical, Device melding::mismatch;
+    EncodeErrors, Critical, Device melding::encode_errors;
+    FailedWrites, Critical, Device sizing::failed_writes;
+    NotEncrypted, Critical, All applied::in_plain;
+    OomKills, Critical, All pressure::oom_kills;
+    GroupOomKills, Warning, All pressure::group_oom_kills;
+    ZramWithZswap, Warning, Area combination::zram_with_zswap;
+    SecondDevice, Warning, All combination::second_device;
+    LruInversion, Warning, Area combination::lru_inversion;
+    EqualPriority, Warning, Area combination::equal_priority;
+    Hibernation, Warning, All combination::hibernation;
+    NotApplied, Warning, All applied::not_applied;
+    StandIn, Warning, All applied::stand_in;
+    ZswapCompressor, Warning, All applied::zswap_compressor;
+    NoMemoryLimit, Warning, Area sizing::no_memory_limit;
+    Oversized, Warning, Area sizing::oversized;
+    NearLimit, Warning, All sizing::near_limit;
+    GroupRefused, Warning, All sizing::group_refused;
+    Pressure, Warning, All pressure::high;
+    StaleSlots, Warning, Area upkeep::stale_slots;
+    DiscardBlocked, Warning, All upkeep::discard_blocked;
+    NoWatch, Warning, All upkeep::no_watch;
+    MountedWithoutDiscard, Notice, Device upkeep::mounted_without_discard;
+    UnusedRule, Notice, All upkeep::nothing_fires;
+    TwoGuards, Notice, All upkeep::two_guards;
+    TwoReclaimers, Notice, All upkeep::two_reclaimers;
+    Swappiness, Notice, All pressure::swappiness;
+    ReadAhead, Notice, All pressure::read_ahead;
+    DuplicatesUnused, Notice, Device melding::unused;
 }
 
 /// Nobody means data to be lost or to be read: these are shown, whatever is accepted.
@@ -170,7 +173,7 @@ pub fn findings(now: &Observation, outstanding: &Outstanding) -> Vec<Finding> {
         .iter()
         .filter(|rule| !accepted(&rule.id))
         .flat_map(|rule| {
-            (rule.check)(&view).into_iter().map(|found| Finding {
+            view.found(&rule.check).into_iter().map(|found| Finding {
                 severity: rule.severity.min(found.severity),
                 ..found.of(rule.id)
             })

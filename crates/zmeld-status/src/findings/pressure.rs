@@ -79,7 +79,6 @@ pub(super) fn group_oom_kills(view: &View) -> Vec<Finding> {
         .collect()
 }
 
-/// Waiting that is worth a word.
 fn is_high(pressure: &Pressure) -> bool {
     pressure.some.avg60_percent >= SOME_HIGH_PERCENT
         || pressure.full.avg60_percent >= FULL_HIGH_PERCENT

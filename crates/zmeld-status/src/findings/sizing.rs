@@ -14,111 +14,97 @@ const NEARLY_FULL: f64 = 0.9;
 
 /// Writes that the device refused lately (no memory, or the limit), and reads that it
 /// ever did: those lost pages.
-pub(super) fn failed_writes(view: &View) -> Vec<Finding> {
-    view.now
-        .devices
-        .iter()
-        .map(|device| (device, view.now.lately.failed_writes(device)))
-        .filter(|(device, failed)| *failed > 0 || device.io.failed_reads > 0)
-        .map(|(device, failed_writes)| {
-            let held = device.held.unwrap_or_default();
-            let limit = match held.limit_bytes {
-                0 => "no limit".to_owned(),
-                limit => format!("a limit of {}", bytes(limit)),
-            };
-            Finding::of_machine(
-                &device.name,
-                match device.io.failed_reads {
-                    0 => "writes failed: there was no memory, or the limit was reached",
-                    _ => "reads failed: pages could not be given back",
-                },
-                format!(
-                    "{} failed writes {} and {} failed reads; it takes {} with {limit}, at the \
-                     most it took {}",
-                    count(failed_writes),
-                    view.now.lately.words(),
-                    count(device.io.failed_reads),
-                    bytes(held.memory_used_bytes),
-                    bytes(held.memory_used_max_bytes)
-                ),
-                match held.limit_bytes {
-                    0 => format!(
-                        "make the device smaller than what compresses into RAM, and see dmesg | \
-                         grep {}",
-                        device.name
-                    ),
-                    limit => other_limit(view, device, limit.saturating_add(limit / 2)),
-                },
-            )
-        })
-        .collect()
+pub(super) fn failed_writes(view: &View, device: &Device) -> Option<Finding> {
+    let failed_writes = view.now.lately.failed_writes(device);
+    if failed_writes == 0 && device.io.failed_reads == 0 {
+        return None;
+    }
+    let held = device.held.unwrap_or_default();
+    let limit = match held.limit_bytes {
+        0 => "no limit".to_owned(),
+        limit => format!("a limit of {}", bytes(limit)),
+    };
+    Some(Finding::of_machine(
+        &device.name,
+        match device.io.failed_reads {
+            0 => "writes failed: there was no memory, or the limit was reached",
+            _ => "reads failed: pages could not be given back",
+        },
+        format!(
+            "{} failed writes {} and {} failed reads; it takes {} with {limit}, at the most it \
+             took {}",
+            count(failed_writes),
+            view.now.lately.words(),
+            count(device.io.failed_reads),
+            bytes(held.memory_used_bytes),
+            bytes(held.memory_used_max_bytes)
+        ),
+        match held.limit_bytes {
+            0 => format!(
+                "make the device smaller than what compresses into RAM, and see dmesg | grep {}",
+                device.name
+            ),
+            limit => other_limit(view, device, limit.saturating_add(limit / 2)),
+        },
+    ))
 }
 
 /// Without a limit, pages that do not compress can fill RAM with swap.
-pub(super) fn no_memory_limit(view: &View) -> Vec<Finding> {
+pub(super) fn no_memory_limit(view: &View, _: &Swap, device: &Device) -> Option<Finding> {
     let ram = view.now.memory.total_bytes;
-    let open = |(_, device): &(&Swap, &Device)| device.held.unwrap_or_default().limit_bytes == 0;
-    let together = view.compressed().filter(open);
-    let together: u64 = together.map(|(_, device)| device.size_bytes).sum();
+    let is_open = |device: &Device| device.held.unwrap_or_default().limit_bytes == 0;
+    let open = view.compressed().filter(|(_, it)| is_open(it));
+    let together: u64 = open.map(|(_, it)| it.size_bytes).sum();
     // As large as the trap of a configuration has it: all of them, since each fills RAM.
-    let is_trap = ram > 0 && together >= ram;
-    view.compressed()
-        .filter(|it| is_trap && open(it))
-        .map(|(_, device)| {
-            Finding::of_machine(
-                &device.name,
-                "there is no limit to the RAM it may take: pages that do not compress can fill \
-                 RAM with swap",
-                format!(
-                    "disksize {}, {} of RAM with all that have no limit; mem_limit 0",
-                    bytes(device.size_bytes),
-                    percent(share(together, ram))
-                ),
-                {
-                    let ratio = measured_ratio(device).unwrap_or(RATIO_ASSUMED);
-                    let (limit, _) = limit_percent(device.size_bytes, ram, ratio);
-                    other_limit(view, device, ram / 100 * u64::from(limit))
-                },
-            )
-        })
-        .collect()
+    if !is_open(device) || ram == 0 || together < ram {
+        return None;
+    }
+    let ratio = measured_ratio(device).unwrap_or(RATIO_ASSUMED);
+    let (limit, _) = limit_percent(device.size_bytes, ram, ratio);
+    Some(Finding::of_machine(
+        &device.name,
+        "there is no limit to the RAM it may take: pages that do not compress can fill RAM with \
+         swap",
+        format!(
+            "disksize {}, {} of RAM with all that have no limit; mem_limit 0",
+            bytes(device.size_bytes),
+            percent(share(together, ram))
+        ),
+        other_limit(view, device, ram / 100 * u64::from(limit)),
+    ))
 }
 
 /// A disk size that even a good ratio cannot back with the memory that there is.
-pub(super) fn oversized(view: &View) -> Vec<Finding> {
+pub(super) fn oversized(view: &View, _: &Swap, device: &Device) -> Option<Finding> {
     let ram = view.now.memory.total_bytes;
-    view.compressed()
-        .filter_map(|(_, device)| {
-            let held = device.held.unwrap_or_default();
-            let room = match held.limit_bytes {
-                0 => ram,
-                limit => limit.min(ram),
-            };
-            let measured = measured_ratio(device);
-            if room == 0 || !is_oversized(device.size_bytes, room, measured) {
-                return None;
-            }
-            Some(Finding::of_machine(
-                &device.name,
-                "its size promises more than memory can hold: the machine runs out of memory \
-                 while swap still seems free",
-                format!(
-                    "disksize {}; {} of {} at a ratio of {:.2}{} hold {}",
-                    bytes(device.size_bytes),
-                    bytes(room),
-                    if held.limit_bytes == 0 {
-                        "RAM"
-                    } else {
-                        "limit"
-                    },
-                    measured.unwrap_or(RATIO_ASSUMED),
-                    if measured.is_some() { "" } else { " (assumed)" },
-                    bytes(holds(room, measured))
-                ),
-                smaller(view, device, measured),
-            ))
-        })
-        .collect()
+    let held = device.held.unwrap_or_default();
+    let room = match held.limit_bytes {
+        0 => ram,
+        limit => limit.min(ram),
+    };
+    let measured = measured_ratio(device);
+    if room == 0 || !is_oversized(device.size_bytes, room, measured) {
+        return None;
+    }
+    Some(Finding::of_machine(
+        &device.name,
+        "its size promises more than memory can hold: the machine runs out of memory \
+         while swap still seems free",
+        format!(
+            "disksize {}; {} of {} at a ratio of {:.2}{} hold {}",
+            bytes(device.size_bytes),
+            bytes(room),
+            if held.limit_bytes == 0 {
+                "RAM"
+            } else {
+                "limit"
+            },
+            measured.unwrap_or(RATIO_ASSUMED),
+            if measured.is_some() { "" } else { " (assumed)" },
+            bytes(holds(room, measured))
+        ),
+        smaller(view, device, measured),
+    ))
 }
 
 /// How a device gets another limit, so that it has it after the next boot too.
@@ -259,46 +245,6 @@ fn group_near_limit(group: &Group) -> Option<Finding> {
             group.path
         ),
     ))
-}
-
-/// A zswap pool at its limit sends pages straight to disk.
-pub(super) fn zswap_full(view: &View) -> Vec<Finding> {
-    let Some(zswap) = view.now.zswap.as_ref().filter(|zswap| zswap.enabled) else {
-        return Vec::new();
-    };
-    let limit = zswap.limit_bytes(&view.now.memory);
-    let fill = share(zswap.memory_used_bytes, limit);
-    if limit == 0 || fill < NEARLY_FULL {
-        return Vec::new();
-    }
-    let hits = zswap.counters.get("pool_limit_hit");
-    vec![Finding::of_machine(
-        "zswap",
-        "its pool is at its limit: further pages go straight to disk",
-        format!(
-            "{} of {}, {} % of RAM{}",
-            bytes(zswap.memory_used_bytes),
-            bytes(limit),
-            zswap.max_pool_percent,
-            hits.map_or(String::new(), |hits| format!(
-                "; the limit was hit {} times",
-                count(*hits)
-            ))
-        ),
-        match zswap.shrinker {
-            Some(false) => {
-                "echo Y > /sys/module/zswap/parameters/shrinker_enabled (cold pages go to disk \
-                 before it is full)"
-                    .to_owned()
-            }
-            _ => format!(
-                "echo {} > /sys/module/zswap/parameters/max_pool_percent",
-                (zswap.max_pool_percent + 10)
-                    .min(50)
-                    .max(zswap.max_pool_percent)
-            ),
-        },
-    )]
 }
 
 /// A control group that wanted more swap than it may have.

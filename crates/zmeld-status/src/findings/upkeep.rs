@@ -4,42 +4,38 @@ use zmeld_report::units::{bytes, count, percent};
 
 use super::{Finding, Severity, View};
 use zmeld_config::GUARDS_NOTHING;
-use zmeld_observe::{lately, share};
+use zmeld_observe::{share, Device, Swap};
 
 /// Slots that swap has given back and the device has not.
 const STALE_SHARE: f64 = 0.1;
 
 /// The device holds clearly more than swap uses: frees were missed.
-pub(super) fn stale_slots(view: &View) -> Vec<Finding> {
-    view.compressed()
-        .filter_map(|(swap, device)| {
-            let stored = device.held?.stored_bytes;
-            let stale = stored
-                .saturating_sub(view.now.page_size)
-                .saturating_sub(swap.area.used_bytes);
-            if stale < super::JUDGED_FROM || share(stale, stored) < STALE_SHARE {
-                return None;
+pub(super) fn stale_slots(view: &View, swap: &Swap, device: &Device) -> Option<Finding> {
+    let stored = device.held?.stored_bytes;
+    let stale = stored
+        .saturating_sub(view.now.page_size)
+        .saturating_sub(swap.area.used_bytes);
+    if stale < super::JUDGED_FROM || share(stale, stored) < STALE_SHARE {
+        return None;
+    }
+    Some(Finding::of_machine(
+        &device.name,
+        "it keeps pages that swap has given back",
+        format!(
+            "it holds {}, swap uses {}: {} too much{}",
+            bytes(stored),
+            bytes(swap.area.used_bytes),
+            bytes(stale),
+            match device.io.missed_free_pages {
+                0 => String::new(),
+                missed => format!("; {} frees were missed", count(missed)),
             }
-            Some(Finding::of_machine(
-                &device.name,
-                "it keeps pages that swap has given back",
-                format!(
-                    "it holds {}, swap uses {}: {} too much{}",
-                    bytes(stored),
-                    bytes(swap.area.used_bytes),
-                    bytes(stale),
-                    match device.io.missed_free_pages {
-                        0 => String::new(),
-                        missed => format!("; {} frees were missed", count(missed)),
-                    }
-                ),
-                format!(
-                    "swapoff {0} && swapon --discard=once {0}",
-                    swap.area.shown()
-                ),
-            ))
-        })
-        .collect()
+        ),
+        format!(
+            "swapoff {0} && swapon --discard=once {0}",
+            swap.area.shown()
+        ),
+    ))
 }
 
 /// Swap on something that stands on RAM, through layers that stop discards.
@@ -90,33 +86,27 @@ pub(super) fn discard_blocked(view: &View) -> Vec<Finding> {
 }
 
 /// A file system keeps the blocks of deleted files until it discards them.
-pub(super) fn mounted_without_discard(view: &View) -> Vec<Finding> {
-    view.now
-        .devices
-        .iter()
-        .filter_map(|device| {
-            let mounted = device
-                .mounted
-                .as_ref()
-                .filter(|mounted| !mounted.discards)?;
-            let held = device.held?;
-            Some(Finding::of_machine(
-                &device.name,
-                format!(
-                    "the file system at {} does not discard: memory of deleted files does not \
-                     come back",
-                    mounted.at
-                ),
-                format!(
-                    "{} without the discard option; the device holds {} in {}",
-                    mounted.file_system,
-                    bytes(held.stored_bytes),
-                    bytes(held.memory_used_bytes)
-                ),
-                format!("fstrim {0} (or mount -o remount,discard {0})", mounted.at),
-            ))
-        })
-        .collect()
+pub(super) fn mounted_without_discard(_: &View, device: &Device) -> Option<Finding> {
+    let mounted = device
+        .mounted
+        .as_ref()
+        .filter(|mounted| !mounted.discards)?;
+    let held = device.held?;
+    Some(Finding::of_machine(
+        &device.name,
+        format!(
+            "the file system at {} does not discard: memory of deleted files does not \
+             come back",
+            mounted.at
+        ),
+        format!(
+            "{} without the discard option; the device holds {} in {}",
+            mounted.file_system,
+            bytes(held.stored_bytes),
+            bytes(held.memory_used_bytes)
+        ),
+        format!("fstrim {0} (or mount -o remount,discard {0})", mounted.at),
+    ))
 }
 
 /// Two that end programs may end two where one would have done.
@@ -159,7 +149,7 @@ pub(super) fn two_reclaimers(view: &View) -> Vec<Finding> {
 
 /// Writeback and recompression only happen when somebody asks, each time.
 pub(super) fn nothing_fires(view: &View) -> Vec<Finding> {
-    let mut found = Vec::from_iter(ends_nothing(view));
+    let mut found = Vec::from_iter(guards_nothing(view));
     found.extend(guarded_in_vain(view));
     for device in view.now.devices.iter().filter(|device| device.initialised) {
         let name = &device.name;
@@ -211,48 +201,28 @@ pub(super) fn nothing_fires(view: &View) -> Vec<Finding> {
     found
 }
 
-/// A guard that could end nothing.
-fn ends_nothing(view: &View) -> Option<Finding> {
+/// A guard that can neither make room nor end anything.
+fn guards_nothing(view: &View) -> Option<Finding> {
     let rule = view.wanted.watch.guard.as_ref()?;
-    if rule.end.is_empty() {
-        // It makes room by the other rules.
-        let is_alone = view.wanted.watch.is_guard_alone();
-        return is_alone.then(|| {
-            Finding::of_machine(
-                "watch.guard",
-                "it can neither make room nor end anything",
-                "[watch.guard] has no end, and there is no other rule",
-                GUARDS_NOTHING,
-            )
-        });
-    }
-    // What is there now is asked of the machine; without that, of the watch's note.
-    if view.outstanding.guard.is_some() {
-        return None;
-    }
-    let seen = view.now.guard.as_ref().filter(|it| it.watched.is_empty())?;
-    let names: Vec<String> = rule.end.iter().map(ToString::to_string).collect();
-    let evidence = match seen.unmatched.is_empty() {
-        true => "all that is there of it is protected".to_owned(),
-        false => format!("no control group is called {}", seen.unmatched.join(", ")),
-    };
-    Some(Finding::of_machine(
-        "watch.guard",
-        "it could end nothing: no group that it may end is there now",
-        format!("end = {}; {evidence}", names.join(", ")),
-        "zmeld config check says which names are wrong; systemd-cgls lists the groups",
-    ))
+    (rule.end.is_empty() && view.wanted.watch.is_guard_alone()).then(|| {
+        Finding::of_machine(
+            "watch.guard",
+            "it can neither make room nor end anything",
+            "[watch.guard] has no end, and there is no other rule",
+            GUARDS_NOTHING,
+        )
+    })
 }
 
 /// Names in the guard's rule that are no group now, as `zmeld config check` has them.
 fn guarded_in_vain(view: &View) -> Vec<Finding> {
-    let gaps = view.outstanding.guard.iter().flatten();
+    let gaps = view.outstanding.guard.iter();
     let gaps = gaps.filter(|gap| gap.severity > Severity::Notice);
     gaps.map(|gap| {
         Finding::of_machine(
             "watch.guard",
             gap.what.as_str(),
-            format!("{}: {}", gap.about, gap.why),
+            format!("{}: {}", gap.about, gap.why).trim_end_matches(": "),
             "another name: systemd-cgls lists the groups; or remove it",
         )
     })
@@ -283,21 +253,4 @@ pub(super) fn no_watch(view: &View) -> Vec<Finding> {
         found.push(missing("zmeld-guard", "zmeld-guard", "guard"));
     }
     found
-}
-
-/// The notes that tell what happened lately cannot be used: kills and refused writes
-/// go untold.
-pub(super) fn unreadable_notes(view: &View) -> Vec<Finding> {
-    let warnings = view.now.warnings.iter();
-    warnings
-        .filter(|warning| warning.path == lately::FILE)
-        .map(|warning| {
-            Finding::of_machine(
-                lately::FILE,
-                "the events of the last hour are unknown",
-                warning.to_string(),
-                format!("rm {}: it is made anew", lately::FILE),
-            )
-        })
-        .collect()
 }

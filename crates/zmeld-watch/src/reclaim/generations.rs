@@ -33,7 +33,7 @@ use zmeld_linux::{counters, Host, HostError, KernelVersion};
 use zmeld_config::Span;
 
 use super::group::beyond_kept;
-use super::{ChosenMechanism, ReclaimTarget, Round, PIECE_BYTES, RELEASE};
+use super::{Round, PIECE_BYTES, RELEASE};
 
 /// As much of the file is read: what is told of groups behind that is not known.
 const READ_MAX: usize = 16 << 20;
@@ -42,7 +42,7 @@ const GROUPS_MAX: usize = 8192;
 /// Generations begin so many times in the time after which memory is idle.
 const IN_IDLE_TIME: u32 = 2;
 /// Where what was idle comes back it must have been idle for longer, up to so many times.
-const WAIT_MAX: u32 = 16;
+const WAIT_MAX: u64 = 16;
 /// Beginning them takes no larger share of the time than one in so many, for all groups
 /// together, since page tables are walked; nor does reading them.
 const PAUSE: u32 = 100;
@@ -94,7 +94,6 @@ pub(super) fn why_not(host: &Host) -> Option<String> {
     }
 }
 
-/// Which parts of it are on.
 pub(super) fn enabled(host: &Host) -> Option<u64> {
     let text = host.read_optional(ENABLED).ok().flatten()?;
     u64::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok()
@@ -109,7 +108,6 @@ pub(super) fn is_lasting(err: &HostError) -> bool {
     is_one_of(&err.cause, &lasting)
 }
 
-/// What the kernel told in this round.
 #[derive(Debug)]
 pub(super) struct LruGenSnapshot {
     /// Of each place, by its path: those with that path, and those below it.
@@ -123,14 +121,8 @@ pub(super) struct LruGenSnapshot {
 }
 
 impl LruGenSnapshot {
-    /// What it tells of those places and of what is below them.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub fn read<'a>(
-        host: &Host,
-        places: impl Iterator<Item = &'a ReclaimTarget>,
-    ) -> Result<LruGenSnapshot, HostError> {
+    /// What it tells of the groups of those paths and of what is below them.
+    pub fn read(host: &Host, paths: &BTreeSet<&Path>) -> Result<LruGenSnapshot, HostError> {
         let memory = host.read_optional(meminfo::PATH)?.unwrap_or_default();
         let free = Meminfo::new(&memory).bytes("SwapFree");
         let release = host.read_optional(RELEASE)?.unwrap_or_default();
@@ -142,11 +134,6 @@ impl LruGenSnapshot {
             let last = text.windows(6).rposition(|six| six == b"memcg ");
             text.truncate(last.unwrap_or(0));
         }
-        let paths = places.filter_map(|place| match &place.way {
-            ChosenMechanism::Generations(path) => Some(path.as_path()),
-            ChosenMechanism::Group => None,
-        });
-        let paths: BTreeSet<&Path> = paths.collect();
         // No place is below another, so that the last one that is not behind it is the one.
         let place_of = |group: &Path| {
             let before = (Bound::Unbounded, Bound::Included(group));
@@ -181,7 +168,6 @@ impl LruGenSnapshot {
         }
     }
 
-    /// What it is asked for at a time.
     fn piece_bytes(&self) -> u64 {
         match self.is_without_files {
             true => PIECE_BYTES,
@@ -194,9 +180,9 @@ impl LruGenSnapshot {
         self.groups.get(path).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether something is known of that place.
-    fn knows(&self, path: &Path) -> bool {
-        !self.of(path).is_empty()
+    /// Whether that place is not among those that were told.
+    pub fn cuts_off(&self, path: &Path) -> bool {
+        self.is_cut && self.of(path).is_empty()
     }
 
     /// A generation began. What is in each of them is not told again.
@@ -246,9 +232,6 @@ impl Walks {
 
     /// Begins generations where they are due, where that is the longest ago, first; what was
     /// told has them then.
-    ///
-    /// # Errors
-    /// What the kernel refused first; the others were told nevertheless.
     pub fn begin(
         &mut self,
         host: &Host,
@@ -330,7 +313,6 @@ fn folder(place: &Path, rest: &Path) -> PathBuf {
     }
 }
 
-/// A control group, and the groups below it.
 #[derive(Debug)]
 pub(super) struct Generations {
     /// As the kernel tells it, from the root of the hierarchy on.
@@ -339,8 +321,6 @@ pub(super) struct Generations {
     idle_ms: u64,
     /// As the rule has it, which is the least.
     rule_ms: u64,
-    /// No longer than that.
-    idle_max_ms: u64,
     /// Something was taken since that was changed.
     has_taken: bool,
     /// When it was changed.
@@ -362,7 +342,6 @@ pub(super) struct Taken {
     spent: u64,
 }
 
-/// Pages that may be reclaimed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Idle {
     /// Where its counters are.
@@ -381,7 +360,6 @@ impl Generations {
             path,
             idle_ms: rule_ms,
             rule_ms,
-            idle_max_ms: rule_ms.saturating_mul(u64::from(WAIT_MAX)),
             has_taken: false,
             changed: None,
             not_calm: None,
@@ -395,10 +373,11 @@ impl Generations {
         self.not_calm = Some(now);
         // What comes back at once was asked for before it was changed.
         let is_shown = self.has_taken && self.is_past(self.changed, 1, now);
-        if !is_shown || self.idle_ms >= self.idle_max_ms {
+        let most = self.rule_ms.saturating_mul(WAIT_MAX);
+        if !is_shown || self.idle_ms >= most {
             return None;
         }
-        let longer = self.idle_ms.saturating_mul(2).min(self.idle_max_ms);
+        let longer = self.idle_ms.saturating_mul(2).min(most);
         self.change(longer, now);
         Some(self.idle_after())
     }
@@ -435,25 +414,17 @@ impl Generations {
 
     /// Whether too many rounds in a row brought nothing of what was asked for.
     pub fn is_in_vain(&mut self, taken: Taken) -> bool {
-        if taken.is_seen {
-            self.in_vain = 0;
-        } else if taken.spent > 0 {
-            self.in_vain += 1;
+        match taken.is_seen {
+            true => self.in_vain = 0,
+            false => self.in_vain += u32::from(taken.spent > 0),
         }
         let is_so = self.in_vain >= VAIN_MAX;
-        if is_so {
-            self.in_vain = 0;
-        }
+        self.in_vain %= VAIN_MAX;
         is_so
     }
 
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// Whether something was told of it.
-    pub fn is_known(&self, told: &LruGenSnapshot) -> bool {
-        told.knows(&self.path)
     }
 
     /// Where the youngest generation is old enough for another one to begin.
@@ -487,9 +458,6 @@ impl Generations {
     }
 
     /// How many bytes of a group are idle and may go.
-    ///
-    /// # Errors
-    /// When a file of it cannot be read.
     pub fn idle_bytes(
         &self,
         host: &Host,
@@ -507,9 +475,6 @@ impl Generations {
 
     /// Reclaims so many bytes of what is idle, no more than that is asked for; what came of it
     /// is noted.
-    ///
-    /// # Errors
-    /// When the kernel refuses it.
     pub fn reclaim(
         &mut self,
         host: &Host,

@@ -36,24 +36,13 @@ pub(super) struct Reading {
     pub swapped_in: u64,
 }
 
-/// What may come back of what was reclaimed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scope {
-    /// Only what can be swapped.
-    Swapped,
-    /// That, and files.
-    All,
-}
-
 impl Reading {
-    /// None where the group is gone, or its kernel does not measure pressure.
-    ///
-    /// # Errors
-    /// When a file of it cannot be read.
+    /// None where the group is gone, or its kernel does not measure pressure. `is_swapped`: only
+    /// what can be swapped was reclaimed, and may come back; else files, too.
     pub fn take(
         host: &Host,
         group: &Path,
-        of: Scope,
+        is_swapped: bool,
         at: Instant,
     ) -> Result<Option<Reading>, HostError> {
         let text = |name: &str| host.read_optional(group.join(name));
@@ -66,14 +55,14 @@ impl Reading {
             return Ok(None);
         };
         let counted = |name: &str| counters::value(&stat, name).unwrap_or(0);
-        let (refaults, swapped_in) = match of {
+        let (refaults, swapped_in) = match is_swapped {
             // What comes back on another node is no refault for the kernel, by its generations.
-            Scope::Swapped => (
+            true => (
                 counted("workingset_refault_anon"),
                 counted("pswpin") + counted("zswpin") + counted("swpin_zero"),
             ),
             // Up to 5.8 files alone were counted, under one name.
-            Scope::All => (
+            false => (
                 counted("workingset_refault_anon")
                     + counted("workingset_refault_file")
                     + counted("workingset_refault"),
@@ -111,9 +100,6 @@ fn kept(host: &Host, group: &Path) -> Result<Option<u64>, HostError> {
 /// How many bytes the groups above one have besides what `memory.min` and `memory.low` keep for
 /// them, the least of them. The kernel does not spare that where a group below is asked by
 /// itself.
-///
-/// # Errors
-/// When a file of them cannot be read.
 pub(super) fn beyond_kept(host: &Host, group: &Path) -> Result<u64, HostError> {
     let mut least = u64::MAX;
     for above in group.ancestors().skip(1) {
@@ -138,9 +124,6 @@ pub(super) fn no_swap(host: &Host) -> Option<&'static str> {
 }
 
 /// Why nothing of that group may.
-///
-/// # Errors
-/// When a file cannot be read.
 pub(super) fn no_swap_of(host: &Host, group: &Path) -> Result<Option<&'static str>, HostError> {
     for folder in group.ancestors() {
         // The root has none.

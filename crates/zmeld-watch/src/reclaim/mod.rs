@@ -20,7 +20,7 @@ mod generations;
 mod group;
 mod pace;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,7 +35,7 @@ use zmeld_report::units::{bytes, percent};
 use self::generations::{Generations, LruGenSnapshot, Taken, Walks};
 use self::group::{beyond_kept, History, Reading};
 use self::pace::{Cost, Pace, Turn, MEMORY_MIN};
-use super::WatchEvent;
+use super::{Listener, WatchEvent};
 use crate::Error;
 use zmeld_config::{Mechanism, ReclaimRule};
 use zmeld_linux::groups::{self, Hierarchy, Selection, Targets, Version};
@@ -64,8 +64,6 @@ const NO_FILE: &str = "the kernel has no memory.reclaim (Linux 5.19)";
 const NO_PRESSURE: &str = "the kernel does not measure pressure (psi=1 on its command line)";
 /// Why a group rests from which less came than was asked for.
 const NO_MORE: &str = "the kernel finds no more that is idle";
-/// What is lacking as long as it is.
-const LACKS: [&str; 4] = [group::NO_SWAP, group::NO_SWAP_HERE, KEPT_ABOVE, CUT];
 /// Why nothing is taken of what groups above keep.
 const KEPT_ABOVE: &str = "a group above has no more than its memory.min or memory.low keeps";
 /// Why nothing is taken from a group that the kernel did not tell of.
@@ -136,69 +134,17 @@ pub fn selection(rule: &ReclaimRule) -> Selection<'_> {
     }
 }
 
-/// By what a group's memory is reclaimed.
+/// A control group from which memory is to be reclaimed.
 #[derive(Debug)]
-enum ActiveMechanism {
-    /// The kernel's generations of its pages.
-    Generations(Generations),
-    /// The group's file `memory.reclaim`.
-    Group,
-}
-
-impl ActiveMechanism {
-    /// None where the group is gone, or nobody measures pressure.
-    fn reading(
-        &self,
-        host: &Host,
-        group: &Path,
-        at: Instant,
-    ) -> Result<Option<Reading>, HostError> {
-        let of = match self {
-            ActiveMechanism::Generations(_) => group::Scope::Swapped,
-            ActiveMechanism::Group => group::Scope::All,
-        };
-        Reading::take(host, group, of, at)
-    }
-
-    fn name(&self) -> &'static str {
-        match self {
-            ActiveMechanism::Generations(_) => "lru_gen",
-            ActiveMechanism::Group => "memory.reclaim",
-        }
-    }
-}
-
-/// From where memory is to be reclaimed.
-#[derive(Debug, Clone)]
 struct ReclaimTarget {
     shown: String,
-    way: ChosenMechanism,
-    /// Why so.
+    /// Its path as the kernel tells it, where that goes by generations; none: by its file.
+    path: Option<PathBuf>,
     why: String,
+    /// What became of it; none before it was looked at.
+    account: Option<Account>,
 }
 
-/// By what.
-#[derive(Debug, Clone)]
-enum ChosenMechanism {
-    /// Generations of the group with that path, as the kernel tells it.
-    Generations(PathBuf),
-    /// The group's file.
-    Group,
-}
-
-impl ReclaimTarget {
-    fn by(&self, rule: &ReclaimRule) -> ActiveMechanism {
-        match &self.way {
-            ChosenMechanism::Generations(path) => ActiveMechanism::Generations(Generations::new(
-                path.clone(),
-                rule.idle_after.duration(),
-            )),
-            ChosenMechanism::Group => ActiveMechanism::Group,
-        }
-    }
-}
-
-/// One round, which has an end.
 struct Round<'a> {
     /// When it is, for those who look back.
     now: Instant,
@@ -234,8 +180,7 @@ impl Round<'_> {
     }
 }
 
-/// The rule at work.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Reclaimer {
     rule: ReclaimRule,
     dry_run: bool,
@@ -244,8 +189,7 @@ pub(super) struct Reclaimer {
     chosen: Option<Instant>,
     noted: Option<Instant>,
     targets: Targets,
-    places: BTreeMap<PathBuf, ReclaimTarget>,
-    followed: BTreeMap<PathBuf, TrackedGroup>,
+    groups: BTreeMap<PathBuf, ReclaimTarget>,
     /// What the kernel's generations were in this round, where they are used.
     told: Option<LruGenSnapshot>,
     walks: Walks,
@@ -268,24 +212,23 @@ pub(super) struct Reclaimer {
     next: Option<PathBuf>,
 }
 
-/// A group that is reclaimed from.
+/// What became of a group that is reclaimed from.
 #[derive(Debug)]
-struct TrackedGroup {
+struct Account {
     shown: String,
-    by: ActiveMechanism,
-    /// Why by that.
-    why: String,
+    /// By what, where it is not the group's file.
+    generations: Option<Generations>,
     first: Reading,
     history: History,
     pace: Pace,
     reclaimed_bytes: u64,
     backing_off: Option<String>,
+    /// Why nothing can be taken from it, which goes away by itself.
+    lacks: Option<&'static str>,
     /// It was said that it backs off.
     is_told: bool,
     /// It was said that it is reclaimed from.
     has_begun: bool,
-    /// It is to be reclaimed from by something else now.
-    is_other: bool,
 }
 
 impl Reclaimer {
@@ -293,24 +236,7 @@ impl Reclaimer {
         Reclaimer {
             rule,
             dry_run,
-            began: None,
-            round: None,
-            chosen: None,
-            noted: None,
-            targets: Targets::default(),
-            places: BTreeMap::new(),
-            followed: BTreeMap::new(),
-            told: None,
-            walks: Walks::default(),
-            is_cut: false,
-            no_generations: None,
-            holding: None,
-            blind: None,
-            is_swap_full: false,
-            failed: None,
-            in_vain: Vec::new(),
-            failures_told: 0,
-            next: None,
+            ..Reclaimer::default()
         }
     }
 
@@ -326,7 +252,7 @@ impl Reclaimer {
         now: Instant,
         busy: Option<String>,
         stop: &AtomicBool,
-        listener: &mut dyn FnMut(WatchEvent),
+        listener: &mut Listener<'_>,
     ) {
         let mut round = Round::new(now, stop);
         self.round = Some(now);
@@ -340,27 +266,41 @@ impl Reclaimer {
                 Ok(()) => self.failed = None,
                 Err(err) => {
                     self.targets = Targets::default();
-                    self.places.clear();
                     self.fail(err, listener);
                 }
             }
         }
         self.hold(host, busy, listener);
-        // What they have cost is not forgotten while nothing may be done with them.
-        for (group, followed) in &mut self.followed {
-            if !self.places.contains_key(group) {
-                followed.pace.hold(now);
+        if self.blind.is_some() {
+            // What they have cost is not forgotten while nothing may be done with them.
+            let accounts = self.groups.values_mut();
+            let accounts = accounts.filter_map(|it| it.account.as_mut());
+            accounts.for_each(|it| it.pace.hold(now));
+        } else {
+            self.turns(host, &mut round, listener);
+            if round.is_stopped() {
+                return;
             }
         }
+        if !self.dry_run && super::is_due(self.noted, NOTE_EVERY, now) {
+            self.noted = Some(now);
+            if let Err(err) = self.note(now).keep(host) {
+                self.fail(err.into(), listener);
+            }
+        }
+    }
+
+    fn turns(&mut self, host: &Host, round: &mut Round, listener: &mut Listener<'_>) {
+        let now = round.now;
         self.told = match self.walks.may_read(now) {
             true => self.tell(host, now, listener),
             false => None,
         };
-        self.begin_generations(host, &round, listener);
+        self.begin_generations(host, round, listener);
         // Both have a bound of their own, and leave the others their time.
         round.end = Instant::now() + ROUND_MAX;
         // Where the last round left off for want of time, this one begins.
-        let groups = self.places.keys();
+        let groups = self.groups.keys();
         let (before, behind): (Vec<_>, Vec<_>) =
             groups.partition(|group| self.next.as_ref().is_some_and(|next| *group < next));
         let groups: Vec<PathBuf> = behind.into_iter().chain(before).cloned().collect();
@@ -373,21 +313,16 @@ impl Reclaimer {
                 self.next = Some(group);
                 break;
             }
-            if let Err(err) = self.turn(host, &group, &round, listener) {
-                if let Some(followed) = self.followed.get_mut(&group) {
-                    followed.pace.hold(now);
+            if let Err(err) = self.turn(host, &group, round, listener) {
+                let target = self.groups.get_mut(&group);
+                if let Some(account) = target.and_then(|it| it.account.as_mut()) {
+                    account.pace.hold(now);
                 }
                 self.fail(err, listener);
             }
         }
         // Numbers of groups may be others' soon.
         self.told = None;
-        if !self.dry_run && super::is_due(self.noted, NOTE_EVERY, now) {
-            self.noted = Some(now);
-            if let Err(err) = self.told(now).keep(host) {
-                self.fail(err.into(), listener);
-            }
-        }
     }
 
     /// Takes at once from groups in which it costs little, since memory is short; what was
@@ -398,28 +333,31 @@ impl Reclaimer {
         host: &Host,
         now: Instant,
         stop: &AtomicBool,
-        listener: &mut dyn FnMut(WatchEvent),
+        listener: &mut Listener<'_>,
     ) -> Option<String> {
-        if self.dry_run {
+        if self.dry_run || self.blind.is_some() {
             return None;
         }
         let round = Round::new(now, stop);
         let (mut sum, mut groups) = (0, 0);
         let mut failures = Vec::new();
         let told = self.tell(host, now, listener);
-        for (group, followed) in &mut self.followed {
+        for (group, target) in &mut self.groups {
             if round.is_over() || self.is_swap_full || swap_is_full(host).is_some() {
                 break;
             }
-            let wanted = followed.room(&self.rule);
-            if wanted == 0 || followed.is_other || !self.places.contains_key(group) {
+            let Some(account) = target.account.as_mut() else {
+                continue;
+            };
+            let wanted = account.room(&self.rule);
+            if wanted == 0 {
                 continue;
             }
-            let before = followed.reclaimed_bytes;
-            if let Err(err) = followed.reclaim(host, told.as_ref(), group, wanted, &round) {
+            let before = account.reclaimed_bytes;
+            if let Err(err) = account.reclaim(host, told.as_ref(), group, wanted, &round) {
                 failures.push(err);
             }
-            sum += followed.reclaimed_bytes - before;
+            sum += account.reclaimed_bytes - before;
             groups += 1;
         }
         for err in failures {
@@ -438,14 +376,15 @@ impl Reclaimer {
         &mut self,
         host: &Host,
         now: Instant,
-        listener: &mut dyn FnMut(WatchEvent),
+        listener: &mut Listener<'_>,
     ) -> Option<LruGenSnapshot> {
-        let mut ways = self.places.values().map(|place| &place.way);
-        if !ways.any(|way| matches!(way, ChosenMechanism::Generations(_))) {
+        let paths = self.groups.values().filter_map(|it| it.path.as_deref());
+        let paths: BTreeSet<&Path> = paths.collect();
+        if paths.is_empty() {
             return None;
         }
         let began = Instant::now();
-        let told = LruGenSnapshot::read(host, self.places.values());
+        let told = LruGenSnapshot::read(host, &paths);
         self.walks.have_read(began.elapsed(), now);
         match told {
             Ok(told) => {
@@ -465,12 +404,7 @@ impl Reclaimer {
     }
 
     /// Begins generations, of all groups where that is due.
-    fn begin_generations(
-        &mut self,
-        host: &Host,
-        round: &Round,
-        listener: &mut dyn FnMut(WatchEvent),
-    ) {
+    fn begin_generations(&mut self, host: &Host, round: &Round, listener: &mut Listener<'_>) {
         let Some(told) = self.told.as_mut() else {
             return;
         };
@@ -478,11 +412,10 @@ impl Reclaimer {
             return;
         }
         let mut due = Vec::new();
-        for (group, followed) in &self.followed {
-            let is_there = !followed.is_other && self.places.contains_key(group);
-            if let (ActiveMechanism::Generations(generations), true) = (&followed.by, is_there) {
-                due.extend(generations.due(told, group));
-            }
+        for (group, target) in &self.groups {
+            let account = target.account.as_ref();
+            let generations = account.and_then(|it| it.generations.as_ref());
+            due.extend(generations.into_iter().flat_map(|it| it.due(told, group)));
         }
         if let Err(err) = self.walks.begin(host, due, told, round) {
             self.refused_generations(err, listener);
@@ -490,7 +423,7 @@ impl Reclaimer {
     }
 
     /// Tells of an error; where it stays so, memory goes by something else.
-    fn refused_generations(&mut self, err: HostError, listener: &mut dyn FnMut(WatchEvent)) {
+    fn refused_generations(&mut self, err: HostError, listener: &mut Listener<'_>) {
         if generations::is_lasting(&err) {
             if let Some((_, why_not)) = &mut self.no_generations {
                 *why_not = Some(format!("lru_gen is not to be had: {err}"));
@@ -501,7 +434,7 @@ impl Reclaimer {
     }
 
     /// Tells of an error; of one that stays once, and of many a few a minute.
-    fn fail(&mut self, err: Error, listener: &mut dyn FnMut(WatchEvent)) {
+    fn fail(&mut self, err: Error, listener: &mut Listener<'_>) {
         let text = err.to_string();
         if self.failed.as_ref() != Some(&text) && self.failures_told < FAILURES_TOLD {
             self.failures_told += 1;
@@ -510,12 +443,11 @@ impl Reclaimer {
         self.failed = Some(text);
     }
 
-    /// Chooses the groups.
     fn choose(
         &mut self,
         host: &Host,
         stop: &AtomicBool,
-        listener: &mut dyn FnMut(WatchEvent),
+        listener: &mut Listener<'_>,
     ) -> Result<(), Error> {
         let hierarchy = hierarchy(host)?;
         if self.rule.mechanism != Mechanism::MemoryReclaim {
@@ -538,36 +470,19 @@ impl Reclaimer {
             }
         }
         self.in_vain.clone_from(&self.targets.unmatched);
-        let places = self.places(host, &hierarchy);
-        if places.is_err() {
-            self.followed.clear();
+        let mut before = std::mem::take(&mut self.groups);
+        self.groups = self.chosen(host, &hierarchy)?;
+        for (group, target) in &mut self.groups {
+            let known = before.remove(group).filter(|it| it.path == target.path);
+            target.account = known.and_then(|it| it.account);
         }
-        self.places = places?;
-        let places = &self.places;
-        for (group, followed) in &self.followed {
-            if !places.contains_key(group) {
-                listener(WatchEvent::Reclaim(
-                    &followed.shown,
-                    "left alone".to_owned(),
-                ));
-            }
-        }
-        self.followed.retain(|group, _| places.contains_key(group));
-        for (group, followed) in &mut self.followed {
-            let way = places.get(group).map(|place| &place.way);
-            match (&followed.by, way) {
-                (ActiveMechanism::Group, Some(ChosenMechanism::Group)) => {}
-                (ActiveMechanism::Generations(known), Some(ChosenMechanism::Generations(path)))
-                    if known.path() == path => {}
-                // Made anew in its turn.
-                _ => followed.is_other = true,
-            }
+        for target in before.into_values().filter(|it| it.account.is_some()) {
+            listener(WatchEvent::Reclaim(&target.shown, "left alone".to_owned()));
         }
         Ok(())
     }
 
-    /// From where, and by what.
-    fn places(
+    fn chosen(
         &self,
         host: &Host,
         hierarchy: &Hierarchy,
@@ -587,8 +502,9 @@ impl Reclaimer {
                 (None, Some(why)) if mechanism == Mechanism::Auto => Some(why.to_owned()),
                 (known, _) => known.clone(),
             };
-            let by_age = || ChosenMechanism::Generations(path_of(hierarchy, group));
-            let (way, why) = match (mechanism, why_not) {
+            // Without a slash at the end.
+            let by_age = || Some(hierarchy.kernel_path(group).components().collect());
+            let (path, why) = match (mechanism, why_not) {
                 (Mechanism::Auto, None) => (by_age(), BY_AGE.to_owned()),
                 (Mechanism::LruGen, None) => (by_age(), SAID_SO.to_owned()),
                 (Mechanism::LruGen, Some(why_not)) => {
@@ -599,31 +515,32 @@ impl Reclaimer {
                     lacking = Some(NO_FILE.to_owned());
                     continue;
                 }
-                (Mechanism::Auto, Some(why_not)) => {
-                    (ChosenMechanism::Group, format!("{BY_KERNEL}; {why_not}"))
-                }
-                (Mechanism::MemoryReclaim, _) => (ChosenMechanism::Group, BY_KERNEL.to_owned()),
+                (Mechanism::Auto, Some(why_not)) => (None, format!("{BY_KERNEL}; {why_not}")),
+                (Mechanism::MemoryReclaim, _) => (None, BY_KERNEL.to_owned()),
             };
             if !has("memory.pressure") {
                 lacking = Some(NO_PRESSURE.to_owned());
                 continue;
             }
-            let shown = shown.clone();
-            places.insert(group.clone(), ReclaimTarget { shown, way, why });
+            let target = ReclaimTarget {
+                shown: shown.clone(),
+                path,
+                why,
+                account: None,
+            };
+            places.insert(group.clone(), target);
         }
-        match (places.is_empty(), lacking) {
-            (false, _) => Ok(places),
-            (true, Some(why)) => Err(Error::CannotReclaim { why }),
-            (true, None) => Err(Error::CannotReclaim {
-                why: "no control group is of that name, or all are protected; systemd-cgls lists \
-                      them"
-                    .to_owned(),
-            }),
+        if !places.is_empty() {
+            return Ok(places);
         }
+        let why = lacking.unwrap_or_else(|| {
+            "no control group is of that name, or all are protected; systemd-cgls lists them".into()
+        });
+        Err(Error::CannotReclaim { why })
     }
 
     /// Whether nothing may be reclaimed anywhere, and why.
-    fn hold(&mut self, host: &Host, busy: Option<String>, listener: &mut dyn FnMut(WatchEvent)) {
+    fn hold(&mut self, host: &Host, busy: Option<String>, listener: &mut Listener<'_>) {
         let full = match self.is_swap_full {
             true => swap_free_below(host, SWAP_FREE_AGAIN),
             false => swap_is_full(host),
@@ -638,95 +555,69 @@ impl Reclaimer {
         self.holding = holding;
     }
 
-    /// One group's turn.
     fn turn(
         &mut self,
         host: &Host,
         group: &Path,
         round: &Round,
-        listener: &mut dyn FnMut(WatchEvent),
+        listener: &mut Listener<'_>,
     ) -> Result<(), Error> {
         let now = round.now;
-        let Some(place) = self.places.get(group) else {
+        let Some(target) = self.groups.get_mut(group) else {
             return Ok(());
         };
-        let reading = match self.followed.get(group).filter(|it| !it.is_other) {
+        let reading = match &target.account {
             Some(known) => {
-                let reading = known.by.reading(host, group, now)?;
+                let reading = Reading::take(host, group, target.path.is_some(), now)?;
                 reading.filter(|reading| !known.history.is_of_another(reading))
             }
             None => None,
         };
-        let Some(reading) = reading else {
+        let (Some(reading), Some(account)) = (reading, &mut target.account) else {
             // It is new, was made anew, or is gone.
-            self.followed.remove(group);
-            let by = place.by(&self.rule);
-            if let Some(first) = by.reading(host, group, now)? {
-                let mut followed = TrackedGroup::new(place, by, &self.rule, first);
-                followed.history.add(first);
-                if self.dry_run && first.memory_bytes >= MEMORY_MIN {
-                    let text = format!(
-                        "would be reclaimed from by {}, of {} ({})",
-                        followed.by.name(),
-                        bytes(first.memory_bytes),
-                        followed.why
-                    );
-                    listener(WatchEvent::Reclaim(&followed.shown, text));
-                }
-                self.followed.insert(group.to_path_buf(), followed);
+            target.account = None;
+            let first = Reading::take(host, group, target.path.is_some(), now)?;
+            let Some(first) = first else { return Ok(()) };
+            if self.dry_run && first.memory_bytes >= MEMORY_MIN {
+                let text = format!("would be {}", target.begins(first, ""));
+                listener(WatchEvent::Reclaim(&target.shown, text));
             }
+            target.account = Some(Account::new(target, &self.rule, first));
             return Ok(());
         };
-        let Some(followed) = self.followed.get_mut(group) else {
-            return Ok(());
-        };
-        followed.history.add(reading);
+        account.history.add(reading);
         let told = self.told.as_ref();
-        if self.holding.is_some() || followed.lacks_something(host, told, group, listener)? {
-            followed.pace.hold(now);
+        if self.holding.is_some() || account.lacks_something(host, told, group, listener)? {
+            account.pace.hold(now);
             return Ok(());
         }
-        let wanted = followed.wanted(&self.rule, reading, now, listener);
+        let wanted = account.wanted(&self.rule, reading, now, listener);
         if wanted == 0 || swap_is_full(host).is_some() {
             return Ok(());
         }
         if self.dry_run {
-            let text = match &followed.by {
-                ActiveMechanism::Generations(generations) => {
-                    let Some(told) = told else { return Ok(()) };
-                    let idle = generations.idle_bytes(host, told, group, round)?;
-                    let idle_after = generations.idle_after();
-                    match idle {
-                        0 if std::mem::replace(&mut followed.has_begun, true) => return Ok(()),
-                        0 => format!(
-                            "would reclaim nothing yet: the kernel says of nothing that it was \
-                             not used for {idle_after}, and a dry run does not have it look"
-                        ),
-                        idle => format!(
-                            "would reclaim {} of {} that was not used for {idle_after}",
-                            bytes(wanted.min(idle)),
-                            bytes(idle)
-                        ),
-                    }
-                }
-                ActiveMechanism::Group => format!("would reclaim {}", bytes(wanted)),
-            };
-            listener(WatchEvent::Reclaim(&followed.shown, text));
+            if let Some(text) = account.would(host, told, group, wanted, round)? {
+                listener(WatchEvent::Reclaim(&account.shown, text));
+            }
             return Ok(());
         }
-        if !std::mem::replace(&mut followed.has_begun, true) {
-            let text = format!(
-                "reclaimed from by {}, {} of it at a time at first, of {} ({})",
-                followed.by.name(),
-                percent(followed.pace.step()),
-                bytes(reading.memory_bytes),
-                followed.why
-            );
-            listener(WatchEvent::Reclaim(&followed.shown, text));
+        let has_begun = std::mem::replace(&mut account.has_begun, true);
+        let how = format!(
+            ", {} of it at a time at first",
+            percent(account.pace.step())
+        );
+        if !has_begun {
+            listener(WatchEvent::Reclaim(
+                &target.shown,
+                target.begins(reading, &how),
+            ));
         }
+        let Some(account) = &mut target.account else {
+            return Ok(());
+        };
         // What refuses once costs the group no account.
-        match followed.reclaim(host, told, group, wanted, round) {
-            Err(Error::Host(err)) if matches!(followed.by, ActiveMechanism::Generations(_)) => {
+        match account.reclaim(host, told, group, wanted, round) {
+            Err(Error::Host(err)) if account.generations.is_some() => {
                 self.refused_generations(err, listener);
             }
             Err(err) => self.fail(err, listener),
@@ -735,15 +626,10 @@ impl Reclaimer {
         Ok(())
     }
 
-    /// What is told to those who ask.
-    fn told(&self, now: Instant) -> Reclaimed {
-        let page = rustix::param::page_size() as u64;
+    fn note(&self, now: Instant) -> Reclaimed {
         let began = self.began.unwrap_or(now);
-        let mut groups: Vec<ReclaimedGroup> = self
-            .followed
-            .values()
-            .map(|followed| followed.told(page))
-            .collect();
+        let groups = self.groups.values();
+        let mut groups: Vec<_> = groups.filter_map(ReclaimTarget::note).collect();
         groups.sort_by_key(|group| std::cmp::Reverse(group.reclaimed_bytes));
         Reclaimed {
             seconds: now.duration_since(began).as_secs(),
@@ -756,26 +642,95 @@ impl Reclaimer {
     }
 }
 
-impl TrackedGroup {
-    fn new(
-        place: &ReclaimTarget,
-        by: ActiveMechanism,
-        rule: &ReclaimRule,
-        first: Reading,
-    ) -> TrackedGroup {
-        TrackedGroup {
-            shown: place.shown.clone(),
-            by,
-            why: place.why.clone(),
+impl ReclaimTarget {
+    fn mechanism(&self) -> &'static str {
+        match self.path {
+            Some(_) => "lru_gen",
+            None => "memory.reclaim",
+        }
+    }
+
+    fn begins(&self, reading: Reading, how: &str) -> String {
+        let memory = bytes(reading.memory_bytes);
+        let (by, why) = (self.mechanism(), &self.why);
+        format!("reclaimed from by {by}{how}, of {memory} ({why})")
+    }
+
+    fn note(&self) -> Option<ReclaimedGroup> {
+        let account = self.account.as_ref()?;
+        let (first, last) = (&account.first, account.last());
+        let page = rustix::param::page_size() as u64;
+        Some(ReclaimedGroup {
+            group: self.shown.clone(),
+            mechanism: self.mechanism().to_owned(),
+            mechanism_why: self.why.clone(),
+            first_memory_bytes: first.memory_bytes,
+            memory_bytes: last.memory_bytes,
+            swap_bytes: last.swap_bytes,
+            reclaimed_bytes: account.reclaimed_bytes,
+            came_back_bytes: last.came_back_since(first) * page,
+            stalled_us: last.stalled_us.saturating_sub(first.stalled_us),
+            step: account.pace.step(),
+            idle_after_s: account.generations.as_ref().and_then(Generations::longer_s),
+            backing_off: account
+                .lacks
+                .map(str::to_owned)
+                .or(account.backing_off.clone()),
+        })
+    }
+}
+
+impl Account {
+    fn new(target: &ReclaimTarget, rule: &ReclaimRule, first: Reading) -> Account {
+        let idle_after = rule.idle_after.duration();
+        let path = target.path.clone();
+        let mut history = History::default();
+        history.add(first);
+        Account {
+            shown: target.shown.clone(),
+            generations: path.map(|path| Generations::new(path, idle_after)),
             first,
-            history: History::default(),
+            history,
             pace: Pace::new(rule.step.fraction(), first.at),
             reclaimed_bytes: 0,
             backing_off: None,
+            lacks: None,
             is_told: false,
             has_begun: false,
-            is_other: false,
         }
+    }
+
+    fn last(&self) -> &Reading {
+        self.history.last().unwrap_or(&self.first)
+    }
+
+    /// What would be reclaimed, in words; none where that was said.
+    fn would(
+        &mut self,
+        host: &Host,
+        told: Option<&LruGenSnapshot>,
+        group: &Path,
+        wanted: u64,
+        round: &Round,
+    ) -> Result<Option<String>, Error> {
+        let Some(generations) = &self.generations else {
+            return Ok(Some(format!("would reclaim {}", bytes(wanted))));
+        };
+        let Some(told) = told else { return Ok(None) };
+        let idle = generations.idle_bytes(host, told, group, round)?;
+        let idle_after = generations.idle_after();
+        Ok(match idle {
+            0 if std::mem::replace(&mut self.has_begun, true) => None,
+            0 => Some(format!(
+                "would reclaim nothing yet: the kernel says of nothing that it was not used for \
+                 {idle_after}, and a dry run does not have it look"
+            )),
+            idle => Some(format!(
+                "would reclaim {} of {} that was not used for {idle_after}",
+                bytes(wanted.min(idle)),
+                bytes(idle)
+            )),
+        })
     }
 
     /// Whether nothing can be taken from it for now, which goes away by itself; it is told why.
@@ -784,55 +739,34 @@ impl TrackedGroup {
         host: &Host,
         told: Option<&LruGenSnapshot>,
         group: &Path,
-        listener: &mut dyn FnMut(WatchEvent),
+        listener: &mut Listener<'_>,
     ) -> Result<bool, Error> {
-        // While it is not read again, it is as it was.
-        let is_cut = |generations: &Generations| match told {
-            Some(told) => told.is_cut && !generations.is_known(told),
-            None => self.backing_off.as_deref() == Some(CUT),
-        };
         let is_kept = |host| beyond_kept(host, group).map(|bytes| bytes == 0);
-        let why = match &self.by {
-            ActiveMechanism::Generations(generations) => match group::no_swap(host) {
-                Some(why) => Some(why),
-                None if is_kept(host)? => Some(KEPT_ABOVE),
-                None if is_cut(generations) => Some(CUT),
-                None => group::no_swap_of(host, group)?,
-            },
-            ActiveMechanism::Group => is_kept(host)?.then_some(KEPT_ABOVE),
-        };
-        self.is_without(why, listener);
-        Ok(why.is_some())
-    }
-
-    /// Notes why nothing can be taken from it, which goes away by itself.
-    fn is_without(&mut self, why: Option<&str>, listener: &mut dyn FnMut(WatchEvent)) {
-        let known = self.backing_off.as_deref();
-        let was = known.filter(|it| LACKS.contains(it)).map(str::to_owned);
-        match why {
-            Some(why) if known != Some(why) => {
-                // That is said once for all.
-                if why != CUT {
-                    let text = format!("nothing is reclaimed: {why}");
-                    listener(WatchEvent::Reclaim(&self.shown, text));
-                }
-                self.backing_off = Some(why.to_owned());
+        let why = match &self.generations {
+            Some(_) if group::no_swap(host).is_some() => Some(group::NO_SWAP),
+            _ if is_kept(host)? => Some(KEPT_ABOVE),
+            None => None,
+            // While it is not read again, it is as it was.
+            Some(_) if told.is_none() && self.lacks == Some(CUT) => Some(CUT),
+            Some(generations) if told.is_some_and(|it| it.cuts_off(generations.path())) => {
+                Some(CUT)
             }
-            None if was.is_some() => self.backing_off = None,
-            _ => {}
+            Some(_) => group::no_swap_of(host, group)?,
+        };
+        // That not all is told is said once for all.
+        let new = why.filter(|why| self.lacks != Some(*why) && *why != CUT);
+        if let Some(why) = new {
+            let text = format!("nothing is reclaimed: {why}");
+            listener(WatchEvent::Reclaim(&self.shown, text));
         }
-    }
-
-    fn memory_bytes(&self) -> u64 {
-        self.history
-            .last()
-            .map_or(self.first.memory_bytes, |last| last.memory_bytes)
+        self.lacks = why;
+        Ok(why.is_some())
     }
 
     /// The share of its memory that came back within a minute.
     fn comeback(&self) -> f64 {
         let bytes = self.history.came_back() * rustix::param::page_size() as u64;
-        bytes as f64 / self.memory_bytes().max(1) as f64
+        bytes as f64 / self.last().memory_bytes.max(1) as f64
     }
 
     fn cost(&self, rule: &ReclaimRule) -> Cost {
@@ -868,24 +802,22 @@ impl TrackedGroup {
         rule: &ReclaimRule,
         reading: Reading,
         now: Instant,
-        listener: &mut dyn FnMut(WatchEvent),
+        listener: &mut Listener<'_>,
     ) -> u64 {
         // The kernel does not spare it where a group is asked by itself.
         let memory_bytes = reading.memory_bytes.saturating_sub(reading.kept_bytes);
         let cost = self.cost(rule);
         let was_resting = self.pace.is_resting();
         let turn = self.pace.turn(memory_bytes, cost, now);
-        if let ActiveMechanism::Generations(generations) = &mut self.by {
+        if let Some(generations) = &mut self.generations {
             generations.calm_down(now);
         }
         if turn == Turn::BackOff {
             let mut why = self.why(rule, cost);
-            if let (ActiveMechanism::Generations(generations), true) =
-                (&mut self.by, cost.comeback > cost.pressure)
-            {
-                if let Some(idle_after) = generations.came_back(now) {
-                    why += &format!("; now only what is idle for {idle_after} goes");
-                }
+            let generations = self.generations.as_mut();
+            let generations = generations.filter(|_| cost.comeback > cost.pressure);
+            if let Some(idle_after) = generations.and_then(|it| it.came_back(now)) {
+                why += &format!("; now only what is idle for {idle_after} goes");
             }
             let text = format!("backs off: {why}");
             listener(WatchEvent::Reclaim(&self.shown, text));
@@ -906,9 +838,7 @@ impl TrackedGroup {
 
     /// How many bytes are reclaimed where memory is short, whole pages.
     fn room(&self, rule: &ReclaimRule) -> u64 {
-        let Some(last) = self.history.last() else {
-            return 0;
-        };
+        let last = self.last();
         let memory_bytes = last.memory_bytes.saturating_sub(last.kept_bytes);
         let page = rustix::param::page_size() as u64;
         self.pace.room(memory_bytes, self.cost(rule)) / page * page
@@ -925,7 +855,7 @@ impl TrackedGroup {
     ) -> Result<(), Error> {
         let page = rustix::param::page_size() as u64;
         let wanted = wanted.min(beyond_kept(host, group)?) / page * page;
-        let ActiveMechanism::Generations(generations) = &mut self.by else {
+        let Some(generations) = &mut self.generations else {
             return self.reclaim_group(host, group, wanted, round);
         };
         // None where it could not be read, which was told, or is not to be read again so soon.
@@ -953,7 +883,7 @@ impl TrackedGroup {
         wanted: u64,
         round: &Round,
     ) -> Result<(), Error> {
-        let mut before = self.memory_bytes();
+        let mut before = self.last().memory_bytes;
         let mut left = wanted;
         while left > 0 && !round.is_over() {
             let piece = left.min(PIECE_BYTES);
@@ -961,7 +891,7 @@ impl TrackedGroup {
                 Ok(()) => self.reclaimed_bytes += piece,
                 Err(HostError::File(err)) if is_too_little(&err.cause) => {
                     before = before.saturating_sub(wanted - left);
-                    let after = Reading::take(host, group, group::Scope::All, round.now)?;
+                    let after = Reading::take(host, group, false, round.now)?;
                     let after = after.map_or(before, |after| after.memory_bytes);
                     self.reclaimed_bytes += before.saturating_sub(after).min(piece);
                     self.pace.back_off(round.now);
@@ -980,27 +910,6 @@ impl TrackedGroup {
         }
         Ok(())
     }
-
-    fn told(&self, page: u64) -> ReclaimedGroup {
-        let last = self.history.last().unwrap_or(&self.first);
-        ReclaimedGroup {
-            group: self.shown.clone(),
-            mechanism: self.by.name().to_owned(),
-            mechanism_why: self.why.clone(),
-            first_memory_bytes: self.first.memory_bytes,
-            memory_bytes: last.memory_bytes,
-            swap_bytes: last.swap_bytes,
-            reclaimed_bytes: self.reclaimed_bytes,
-            came_back_bytes: last.came_back_since(&self.first) * page,
-            stalled_us: last.stalled_us.saturating_sub(self.first.stalled_us),
-            step: self.pace.step(),
-            idle_after_s: match &self.by {
-                ActiveMechanism::Generations(generations) => generations.longer_s(),
-                ActiveMechanism::Group => None,
-            },
-            backing_off: self.backing_off.clone(),
-        }
-    }
 }
 
 /// A share as small as the limits are.
@@ -1011,12 +920,6 @@ fn fine(share: f64) -> String {
 /// The kernel found less than was asked for.
 fn is_too_little(cause: &io::Error) -> bool {
     cause.raw_os_error() == Some(Errno::AGAIN.raw_os_error())
-}
-
-/// A group's path as the kernel tells it where it is no process that is asked about.
-fn path_of(hierarchy: &Hierarchy, group: &Path) -> PathBuf {
-    // Without a slash at the end.
-    hierarchy.kernel_path(group).components().collect()
 }
 
 /// Why nothing more should be moved to swap ahead of time.

@@ -52,7 +52,6 @@ pub(super) enum Turn {
     Rest,
 }
 
-/// One group's pace.
 #[derive(Debug, Clone)]
 pub(super) struct Pace {
     step: f64,

@@ -16,7 +16,7 @@ use zmeld_report::schema::Envelope;
 use zmeld_report::text::inert;
 use zmeld_setup::journal::State;
 use zmeld_setup::Error;
-use zmeld_status::against::{against, is_disproved};
+use zmeld_status::against::against;
 
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;
@@ -241,7 +241,7 @@ fn look(host: &Host, loaded: Loaded) -> anyhow::Result<Checked> {
     // Tiers that nobody asked for are no fault of the file.
     let is_of_file = |problem: &Finding| is_asked_for || loaded.place(&problem.about).is_some();
     let mut traps = loaded.warnings.clone();
-    traps.retain(|it| is_of_file(it) && !is_disproved(&machine, &loaded.config, it));
+    traps.retain(is_of_file);
     let (mut refused, mut notices, mut refuses_advised) = (Vec::new(), Vec::new(), false);
     if !loaded.files.is_empty() {
         let found = against(host, &machine, &loaded.config, state.as_ref());

@@ -194,10 +194,7 @@ fn status_knows_from_the_journal_what_was_applied() {
     assert_eq!(not_applied(&[]).0, Vec::<String>::new());
     // A file asks, and nothing was set up: who has that priority is somebody else.
     put(dir.path(), "/etc/zmeld.toml", &config);
-    assert_eq!(
-        not_applied(&[]).0,
-        ["ram: the configuration asked for it, and it is not set up"]
-    );
+    assert_eq!(not_applied(&[]).0, ["ram: it is asked for, and not set up"]);
     // The journal says which device it is.
     let of_device = |device, complete| {
         let journal = journal(dir.path(), &config, device, complete);
@@ -207,7 +204,7 @@ fn status_knows_from_the_journal_what_was_applied() {
     let (found, status) = not_applied(&[]);
     assert_eq!(
         found,
-        ["zmeld0: the configuration asked to set its comp_algorithm to zstd"]
+        ["zmeld0: zmeld up would set its comp_algorithm to zstd"]
     );
     assert_eq!(status["tiers"][0]["set_up_as"], "ram");
     let out = text(&run(&["status", "--root", root]).stdout);
@@ -216,7 +213,7 @@ fn status_knows_from_the_journal_what_was_applied() {
     fs::remove_file(dir.path().join("etc/zmeld.toml")).unwrap();
     assert_eq!(
         not_applied(&[]).0,
-        ["zmeld0: the last zmeld up asked to set its comp_algorithm to zstd"]
+        ["zmeld0: zmeld up would set its comp_algorithm to zstd"]
     );
     // A file without tiers leaves them; what it tunes is compared.
     put(
@@ -227,8 +224,8 @@ fn status_knows_from_the_journal_what_was_applied() {
     assert_eq!(
         not_applied(&[]).0,
         [
-            "zmeld0: the last zmeld up asked to set its comp_algorithm to zstd",
-            "vm.page-cluster: the configuration asked to set /proc/sys/vm/page-cluster to 9"
+            "zmeld0: zmeld up would set its comp_algorithm to zstd",
+            "vm.page-cluster: zmeld up would set /proc/sys/vm/page-cluster to 9"
         ]
     );
     fs::remove_file(dir.path().join("etc/zmeld.toml")).unwrap();

@@ -20,7 +20,7 @@ use zmeld_observe::recommend::{recommend, Choice, TierKind};
 use zmeld_scan::advice::{Advice, AdviceKind};
 use zmeld_setup::journal::State;
 use zmeld_setup::plan::{OnUnreadable, Options, Plan};
-use zmeld_status::against::{is_disproved, lacks_for_reclaim, room_for};
+use zmeld_status::against::{lacks_for_reclaim, room_for};
 
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;
@@ -585,10 +585,7 @@ fn planned(
         (refused, plan) => (plan?, refused),
     };
     // What the configuration shows by itself comes first.
-    let of_file = wanted.problems.iter();
-    let of_file = of_file.filter(|it| !is_disproved(&plan.machine, &plan.config, it));
-    let of_file: Vec<Finding> = of_file.cloned().collect();
-    plan.problems.splice(0..0, of_file);
+    plan.problems.splice(0..0, wanted.problems.iter().cloned());
     Ok((plan, options, refused))
 }
 
