@@ -50,9 +50,6 @@ pub struct ZswapFacts {
 
 impl ZswapFacts {
     /// A machine's; none where its kernel was built without.
-    ///
-    /// # Errors
-    /// When a parameter cannot be read.
     pub fn read(host: &Host) -> Result<Option<ZswapFacts>, HostError> {
         let text = |name: &str| host.read_optional(format!("{ZSWAP}/{name}"));
         let Some(enabled) = text("enabled")? else {
@@ -209,9 +206,6 @@ pub struct ActiveSwap {
 
 impl ActiveSwap {
     /// An area, with what its device says of itself where it is a compressed one.
-    ///
-    /// # Errors
-    /// When that cannot be read.
     pub fn read(host: &Host, area: &SwapArea) -> Result<ActiveSwap, HostError> {
         let mut swap = ActiveSwap {
             area: area.clone(),

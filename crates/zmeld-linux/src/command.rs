@@ -97,9 +97,6 @@ pub struct Object {
 
 impl Object {
     /// Where it lies by now.
-    ///
-    /// # Errors
-    /// When the kernel does not say it.
     pub fn path_now(&self) -> io::Result<PathBuf> {
         std::fs::read_link(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
     }

@@ -128,9 +128,6 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
 }
 
 /// The same with exactly that mode, whatever was there and whatever the umask.
-///
-/// # Errors
-/// Those of [`replace`].
 pub fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
     put(path, bytes, Some(mode))
 }
@@ -145,9 +142,6 @@ pub fn create(path: &Path, bytes: &[u8]) -> Result<(), Error> {
 }
 
 /// The same with exactly that mode, whatever the umask.
-///
-/// # Errors
-/// Those of [`create`].
 pub fn create_with_mode(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
     create_new(path, bytes, Some(mode))
 }
@@ -182,9 +176,6 @@ pub fn check(path: &Path) -> Result<(), Error> {
 
 /// Removes what a program that was killed while it wrote that file left beside it. Only
 /// for a file that nobody writes meanwhile: one that is locked.
-///
-/// # Errors
-/// When the folder cannot be read, or one of them cannot be removed.
 pub fn remove_parts(path: &Path) -> io::Result<()> {
     let first = first_of_part(path);
     for entry in fs::read_dir(folder(path))? {

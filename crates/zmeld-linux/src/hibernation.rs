@@ -109,9 +109,6 @@ pub fn partition(host: &Host) -> Option<PathBuf> {
 }
 
 /// That partition, where nothing is swapped to it.
-///
-/// # Errors
-/// When the swap areas cannot be read.
 pub fn idle(host: &Host) -> Result<Option<String>, HostError> {
     let Some(path) = partition(host) else {
         return Ok(None);

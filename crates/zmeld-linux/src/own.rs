@@ -124,9 +124,6 @@ pub fn read(path: &Path, owner: u32, bytes_max: u64) -> Result<Vec<u8>, Error> {
 }
 
 /// Whether only root and `owner` may write what is there.
-///
-/// # Errors
-/// When somebody else may.
 pub fn check(path: &Path, meta: &Metadata, owner: u32) -> Result<(), Error> {
     let has = meta.uid();
     if has != 0 && has != owner {
@@ -227,9 +224,6 @@ impl Pinned {
     }
 
     /// What is said of the file; none where nothing has that name.
-    ///
-    /// # Errors
-    /// When the system does not say it.
     pub fn metadata(&self) -> Result<Option<Metadata>, Error> {
         let meta = self.file.as_ref().map(|file| file.metadata()).transpose();
         meta.map_err(failed("look at", &self.path))
@@ -271,9 +265,6 @@ impl Pinned {
 
     /// Gives the name, which nothing may have, to a file made by
     /// [`Pinned::create_unnamed`].
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn give_name_to(&self, file: &File) -> io::Result<()> {
         let open = format!("/proc/self/fd/{}", file.as_raw_fd());
         linkat(CWD, open, &self.folder, &self.name, AtFlags::SYMLINK_FOLLOW)?;
@@ -298,9 +289,6 @@ impl Pinned {
     }
 
     /// Removes the name, whatever has it by now: look at which file it is before.
-    ///
-    /// # Errors
-    /// What the system says, unless nothing has that name.
     pub fn remove(&self) -> io::Result<()> {
         match unlinkat(&self.folder, &self.name, AtFlags::empty()) {
             Err(Errno::NOENT) => Ok(()),
@@ -309,9 +297,6 @@ impl Pinned {
     }
 
     /// How much room there is in its folder's file system, and what that is.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn file_system(&self) -> io::Result<rustix::fs::StatFs> {
         Ok(rustix::fs::fstatfs(&self.folder)?)
     }

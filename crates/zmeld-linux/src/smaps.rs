@@ -103,9 +103,6 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// The next mapping; none behind the last.
-    ///
-    /// # Errors
-    /// When it cannot be read.
     pub fn next_mapping(&mut self) -> io::Result<Option<Mapping>> {
         loop {
             self.line.clear();

@@ -234,9 +234,6 @@ impl ExperimentKills {
 }
 
 /// Notes that an experiment brought so many kills about, which are no finding.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn note_experiment(host: &Host, kills: u64) -> Result<(), HostError> {
     let boot = host.read_optional(BOOT)?.unwrap_or_default();
     let text = noted(host, EXPERIMENT_KILLS);
@@ -247,9 +244,6 @@ pub fn note_experiment(host: &Host, kills: u64) -> Result<(), HostError> {
 
 /// Notes the counters of an observation for those who ask later. Not for a tree that
 /// somebody else made: its links could lead anywhere.
-///
-/// # Errors
-/// When the file cannot be written: the notes that there are stay.
 pub fn note(host: &Host, now: &Observation) -> Result<(), HostError> {
     let Some(uptime_s) = uptime(host.read_optional("/proc/uptime")?.as_deref()) else {
         return Ok(());

@@ -54,8 +54,9 @@ pub use headroom::Headroom;
 pub use lately::{Lately, Since};
 pub use reader::{Problem, Warning};
 pub use reclaimed::Reclaimed;
-pub use system::{Activity, Group, Hibernation, Memory, Pressure, Stall, Tunables};
+pub use system::{Activity, Group, Hibernation, Memory, Tunables};
 pub use tier::{TierKind, TierState};
+pub use zmeld_linux::pressure::{Pressure, Stall};
 pub use zswap::Zswap;
 
 use device::Mounts;

@@ -87,9 +87,6 @@ impl Zswap {
 
 impl Machine {
     /// Looks at a machine.
-    ///
-    /// # Errors
-    /// When the memory or the swap areas cannot be read.
     pub fn read(host: &Host) -> Result<Machine, HostError> {
         let memory = memory(host)?;
         let kernel = host
@@ -216,9 +213,6 @@ impl Machine {
 }
 
 /// `/proc/meminfo`.
-///
-/// # Errors
-/// When it is not what the kernel writes.
 pub fn memory(host: &Host) -> Result<Ram, HostError> {
     let path = meminfo::PATH;
     let text = host.read(path)?;

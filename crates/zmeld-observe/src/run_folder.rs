@@ -84,9 +84,6 @@ pub fn replace(
 }
 
 /// The same where the folder is there.
-///
-/// # Errors
-/// When it cannot be written.
 pub fn write(host: &Host, path: &Path, mode: u32, value: &impl Serialize) -> Result<(), HostError> {
     let failed = |cause| HostError::io("write", path, cause);
     // By lines: people look into these files, too.

@@ -3,12 +3,13 @@
 use serde::Serialize;
 
 use super::reader::{Reader, Warning};
+use zmeld_linux::counters;
 use zmeld_linux::groups::{Hierarchy, Version};
 use zmeld_linux::hibernation;
 use zmeld_linux::meminfo::Meminfo;
 use zmeld_linux::mounts;
+use zmeld_linux::pressure::Pressure;
 use zmeld_linux::swaps::{self, SwapArea};
-use zmeld_linux::{counters, pressure};
 
 /// Memory as `/proc/meminfo` has it, in bytes; a line that is missing is 0, except
 /// where its absence means something.
@@ -104,49 +105,6 @@ impl Activity {
                 .then(|| stalls.iter().fold(0, |sum: u64, n| sum.saturating_add(*n))),
             refaults_pages: field("workingset_refault_anon"),
         }
-    }
-}
-
-/// Shares of time that tasks waited for memory, from `/proc/pressure/memory`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
-pub struct Pressure {
-    /// At least one task waited.
-    pub some: Stall,
-    /// All tasks waited at once.
-    pub full: Stall,
-}
-
-/// One line of a pressure file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
-pub struct Stall {
-    /// Percent of the last 10 seconds.
-    pub avg10_percent: f64,
-    /// Percent of the last minute.
-    pub avg60_percent: f64,
-    /// Percent of the last 5 minutes.
-    pub avg300_percent: f64,
-    /// Microseconds since boot.
-    pub total_us: u64,
-}
-
-impl Pressure {
-    /// Reads a pressure file's text; `None` where it is none.
-    pub fn parse(text: &str) -> Option<Pressure> {
-        let line = |kind: &str| {
-            let stall = pressure::parse(text).find(|stall| stall.kind == kind)?;
-            let [avg10_percent, avg60_percent, avg300_percent] = stall.averages_percent;
-            Some(Stall {
-                avg10_percent,
-                avg60_percent,
-                avg300_percent,
-                total_us: stall.total_us,
-            })
-        };
-        Some(Pressure {
-            some: line("some")?,
-            // CPU pressure had no such line in its first years.
-            full: line("full").unwrap_or_default(),
-        })
     }
 }
 
@@ -432,19 +390,6 @@ fn group_v1(reader: &mut Reader, folder: &str, path: &str) -> Option<Group> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pressure_out_of_range_is_none() {
-        let text = "some avg10=1.50 avg60=0.25 avg300=0.00 total=377718\n\
-                    full avg10=0.50 avg60=0.00 avg300=0.00 total=294927\n";
-        let pressure = Pressure::parse(text).unwrap();
-        assert_eq!(pressure.some.avg10_percent, 1.5);
-        assert_eq!(pressure.full.total_us, 294_927);
-        assert_eq!(
-            Pressure::parse("some avg10=101 avg60=0 avg300=0 total=0"),
-            None
-        );
-    }
 
     #[test]
     fn counters_that_a_kernel_lacks_are_absent() {

@@ -23,9 +23,6 @@ pub struct Candidate {
 
 impl Candidate {
     /// Opens the codec that the spec names.
-    ///
-    /// # Errors
-    /// When it cannot be had; the error names what was refused.
     pub fn open(spec: &CodecSpec) -> Result<Candidate, ScanError> {
         Ok(Candidate {
             name: spec.to_string(),
@@ -34,9 +31,6 @@ impl Candidate {
     }
 
     /// Opens all of them.
-    ///
-    /// # Errors
-    /// Those of [`Candidate::open`], of the first that fails.
     pub fn open_all(specs: &[CodecSpec]) -> Result<Vec<Candidate>, ScanError> {
         specs.iter().map(Candidate::open).collect()
     }
@@ -55,9 +49,6 @@ pub struct CodecMeasurement {
 
 impl CodecMeasurement {
     /// A context for pages of that geometry.
-    ///
-    /// # Errors
-    /// When there is no memory for the codec.
     pub fn new(candidate: &Candidate, geometry: &Geometry) -> Result<CodecMeasurement, ScanError> {
         let page_size = geometry.page_size() as usize;
         Ok(CodecMeasurement {
@@ -72,9 +63,6 @@ impl CodecMeasurement {
     }
 
     /// Bytes that the store would keep for the page. The round trip is verified.
-    ///
-    /// # Errors
-    /// When the page does not come back as it was.
     pub fn measure(&mut self, page: &[u8]) -> Result<u32, ScanError> {
         let begin = Instant::now();
         let size = self.stream.compress(page, &mut self.object);
@@ -135,9 +123,6 @@ const PAGES_AT_ONCE: usize = 16;
 /// Compresses and decompresses every page with every codec. `pages` is a whole
 /// number of the pages of that geometry. Returns a report for each codec and the number of
 /// same-filled pages, which a store does not compress.
-///
-/// # Errors
-/// When there is no memory for a codec, or a page does not come back as it was.
 pub fn measure_pages(
     pages: &[u8],
     candidates: &[Candidate],
