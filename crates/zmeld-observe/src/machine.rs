@@ -123,7 +123,7 @@ impl Machine {
             zram: Feature::read(host, RamDriver::Zram, dep.as_deref())?,
             zmeld: Feature::read(host, RamDriver::Zmeld, dep.as_deref())?,
             zswap,
-            hibernation: hibernation(host)?,
+            hibernation: hibernation::read(host)?.map(|resume| resume.to_string()),
             resume_from,
         })
     }
@@ -257,18 +257,6 @@ impl Feature {
     }
 }
 
-fn hibernation(host: &Host) -> Result<Option<String>, HostError> {
-    let line = host.read_optional(hibernation::COMMAND_LINE)?;
-    let power = host.read_optional(hibernation::POWER)?;
-    let states = host.read_optional(hibernation::STATES)?;
-    let found = hibernation::resume(
-        &line.unwrap_or_default(),
-        power.as_deref(),
-        states.as_deref(),
-    );
-    Ok(found.map(|resume| resume.to_string()))
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -360,21 +348,5 @@ mod tests {
         let (_dir, host) = tree(&[]);
         let err = Machine::read(&host).unwrap_err().to_string();
         assert!(err.starts_with("cannot read /proc/meminfo"), "{err}");
-    }
-
-    #[test]
-    fn a_machine_that_does_not_resume_does_not_hibernate() {
-        for (line, power) in [
-            ("quiet", "0:0"),
-            ("resume=/dev/sda2 noresume", "8:2"),
-            ("resume=", ""),
-        ] {
-            let (_dir, host) = tree(&[
-                ("/proc/meminfo", MEMINFO),
-                ("/proc/cmdline", line),
-                ("/sys/power/resume", power),
-            ]);
-            assert_eq!(Machine::read(&host).unwrap().hibernation, None, "{line}");
-        }
     }
 }
