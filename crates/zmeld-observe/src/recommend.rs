@@ -2,7 +2,8 @@
 //! `zmeld-advice` says, as a configuration.
 
 use zmeld_advice::{
-    self as advice, ActiveSwap, CodecVerdict, Facts, Recommendation, Sizing, SwapKinds,
+    self as advice, ActiveSwap, AdvisedTier, Basis, CodecVerdict, Facts, Recommendation, Sizing,
+    SwapKinds,
 };
 
 use zmeld_linux::swaps::SwapArea;
@@ -24,6 +25,17 @@ pub enum TierKind {
     Zswap,
     /// Swap on a drive or in a file.
     Disk,
+}
+
+impl TierKind {
+    fn advised(self) -> Option<AdvisedTier> {
+        match self {
+            TierKind::Zram => Some(AdvisedTier::Zram),
+            TierKind::Zmeld => Some(AdvisedTier::Zmeld),
+            TierKind::Zswap => Some(AdvisedTier::Zswap),
+            TierKind::Disk => None,
+        }
+    }
 }
 
 /// What the user decided.
@@ -89,36 +101,38 @@ pub fn recommend(
     measured: &CodecVerdict,
     own_swaps: &[String],
 ) -> Result<Recommended, String> {
-    let mut config = Config::default();
-    let mut comments = Comments::new();
     let facts = facts(machine, measured, own_swaps);
-    let ram_kind = match choice.kind {
-        Some(TierKind::Zram) => Some(advice::AdvisedTier::Zram),
-        Some(TierKind::Zmeld) => Some(advice::AdvisedTier::Zmeld),
-        Some(TierKind::Zswap) => Some(advice::AdvisedTier::Zswap),
-        Some(TierKind::Disk) | None => None,
+    let kind = match choice.kind {
+        None if choice.place.is_some() => Some(TierKind::Disk),
+        kind => kind,
     };
-    let advised = advice::recommend(&facts, ram_kind);
-    let (kind, why) = kind_of_tier(choice, &advised);
+    let advised = advice::recommend(&facts, kind.and_then(TierKind::advised));
+    let kind = kind.unwrap_or(match advised.kind {
+        AdvisedTier::Zram => TierKind::Zram,
+        AdvisedTier::Zmeld => TierKind::Zmeld,
+        AdvisedTier::Zswap => TierKind::Zswap,
+    });
     check_choice(choice, kind, measured)?;
-    let name = match kind {
-        TierKind::Zram | TierKind::Zmeld => "fast",
-        TierKind::Zswap => "cache",
-        TierKind::Disk => "disk",
+    let (name, why) = match kind {
+        TierKind::Zram | TierKind::Zmeld => ("fast", advised.why.as_str()),
+        TierKind::Zswap => ("cache", advised.why.as_str()),
+        TierKind::Disk if choice.kind.is_none() => ("disk", "a place is given"),
+        TierKind::Disk => ("disk", "as asked for"),
     };
-    comments.insert(format!("tier.{name}"), why);
+    let mut config = Config::default();
+    let mut comments = Comments::from([(format!("tier.{name}"), why.to_owned())]);
     let resumed_from = advised.swaps_to.clone().filter(|_| kind == TierKind::Zswap);
-    let recommendation = (kind != TierKind::Disk).then_some(advised);
-    let recommendation = recommendation.map(|advised| chosen(advised, machine, choice, &facts));
-    let kind = match kind {
-        TierKind::Zram | TierKind::Zmeld => {
-            let driver = match kind {
-                TierKind::Zmeld => RamDriver::Zmeld,
-                _ => RamDriver::Zram,
-            };
-            ram(driver, machine, choice, measured, &mut comments)
+    let advised = chosen(advised, machine, choice, &facts);
+    let driver = match kind {
+        TierKind::Zmeld => RamDriver::Zmeld,
+        _ => RamDriver::Zram,
+    };
+    let of_tier = match (kind, &advised.sizing) {
+        (TierKind::Zram | TierKind::Zmeld, Some(sizing)) => {
+            ram(driver, choice, measured, sizing, &mut comments)
         }
-        TierKind::Zswap => {
+        (TierKind::Disk, _) => disk(choice),
+        _ => {
             let has_shrinker = machine.zswap.as_ref().is_some_and(|it| it.has_shrinker);
             // zswap takes the codecs of the crypto interface, which a scan does
             // not ask: the kernel's own choice stays unless one was asked for, or
@@ -131,8 +145,9 @@ pub fn recommend(
                 ..Zswap::default()
             })
         }
-        TierKind::Disk => disk(choice),
     };
+    let recommendation = (kind != TierKind::Disk).then_some(advised);
+    let kind = of_tier;
     let name: TierName = name.parse()?;
     let kinds = SwapKinds {
         in_ram: matches!(kind, Kind::Ram(_)),
@@ -159,22 +174,6 @@ pub fn recommend(
         comments,
         recommendation,
     })
-}
-
-/// The kind that the user chose, or the one that suits the machine; and why.
-fn kind_of_tier(choice: &Choice, advised: &Recommendation) -> (TierKind, String) {
-    match choice.kind {
-        Some(kind) => (kind, "as asked for".to_owned()),
-        None if choice.place.is_some() => (TierKind::Disk, "a place is given".to_owned()),
-        None => {
-            let kind = match advised.kind {
-                advice::AdvisedTier::Zram => TierKind::Zram,
-                advice::AdvisedTier::Zmeld => TierKind::Zmeld,
-                advice::AdvisedTier::Zswap => TierKind::Zswap,
-            };
-            (kind, advised.why.clone())
-        }
-    }
 }
 
 /// Refuses choices that contradict each other, and a device of pages that do not
@@ -207,13 +206,12 @@ fn chosen(
 ) -> Recommendation {
     let measured = &facts.measured;
     let codec = choice.codec.as_ref().map(Codec::to_string);
-    let page_size = rustix::param::page_size() as u64;
-    let sizing = advised.sizing.map(|sizing| match choice.size {
-        Some(size) => {
-            let ram = machine.ram_bytes;
-            Sizing::of_size(size.bytes(ram), ram, page_size, measured.basis())
+    let sizing = advised.sizing.map(|_| {
+        let basis = basis(choice, measured);
+        match choice.size.map(|size| size.bytes(facts.ram_bytes)) {
+            Some(bytes) => Sizing::of_size(bytes, facts.ram_bytes, facts.page_size, basis),
+            None => Sizing::advised(facts.ram_bytes, facts.page_size, basis),
         }
-        None => sizing,
     });
     let pool = advised.pool.and_then(|pool| {
         let now = machine.zswap.as_ref();
@@ -223,12 +221,8 @@ fn chosen(
             max_pool_percent: Some(pool.limit_percent),
             ..now.map(|it| it.facts.clone()).unwrap_or_default()
         };
-        advice::Pool::of(
-            &zswap,
-            machine.ram_bytes,
-            facts.room_behind_zswap(),
-            measured,
-        )
+        let room = facts.room_behind_zswap();
+        advice::Pool::of(&zswap, facts.ram_bytes, room, measured)
     });
     Recommendation {
         codec: codec.or(advised.codec),
@@ -238,45 +232,45 @@ fn chosen(
     }
 }
 
+/// The codec that was measured, and what a size follows from with the one that was chosen.
+fn measured_codec(measured: &CodecVerdict) -> Option<Codec> {
+    match measured {
+        CodecVerdict::Codec { name, .. } => name.parse().ok(),
+        _ => None,
+    }
+}
+
+fn basis(choice: &Choice, measured: &CodecVerdict) -> Option<Basis> {
+    let found = measured_codec(measured);
+    let is_it = choice.codec.is_none() || choice.codec == found;
+    measured.basis().filter(|_| is_it)
+}
+
 fn ram(
     driver: RamDriver,
-    machine: &Machine,
     choice: &Choice,
     measured: &CodecVerdict,
+    sizing: &Sizing,
     comments: &mut Comments,
 ) -> Kind {
-    let found = match measured {
-        CodecVerdict::Codec { name, .. } => name.parse::<Codec>().ok(),
-        _ => None,
-    };
-    let codec = choice.codec.clone();
-    let codec = codec.or_else(|| found.clone());
-    let basis = measured.basis().filter(|_| found == codec);
-    if let Some(basis) = basis {
-        let times = advice::size::tenths(basis.ratio);
-        let text = format!("pages of this machine get {times} times smaller");
-        comments.insert("tier.fast.codec".to_owned(), text);
+    let mut say = |key: &str, text: String| comments.insert(format!("tier.fast.{key}"), text);
+    if sizing.measured {
+        let times = advice::size::tenths(sizing.ratio);
+        say(
+            "codec",
+            format!("pages of this machine get {times} times smaller"),
+        );
     }
-    let page_size = rustix::param::page_size() as u64;
-    let ram = machine.ram_bytes;
-    let (size, sizing) = match choice.size {
-        Some(size) => (
-            size,
-            Sizing::of_size(size.bytes(ram), ram, page_size, basis),
-        ),
-        None => {
-            let sizing = Sizing::advised(ram, page_size, basis);
-            comments.insert("tier.fast.size".to_owned(), sizing.why());
-            (Size::percent(sizing.size_percent), sizing)
-        }
-    };
-    comments.insert(
-        "tier.fast.memory_limit".to_owned(),
-        format!(
-            "{}; what compresses worse does not fill RAM",
-            sizing.limit_why
-        ),
+    let size = choice.size.unwrap_or_else(|| {
+        say("size", sizing.why());
+        Size::percent(sizing.size_percent)
+    });
+    let why = sizing.limit_why;
+    say(
+        "memory_limit",
+        format!("{why}; what compresses worse does not fill RAM"),
     );
+    let codec = choice.codec.clone().or_else(|| measured_codec(measured));
     Kind::Ram(RamDevice {
         driver,
         size,
@@ -292,27 +286,19 @@ fn ram(
 
 /// The partition that is resumed from.
 fn image_tier(path: &str) -> Result<Tier, String> {
-    let choice = Choice {
-        place: Some(path.parse()?),
-        ..Choice::default()
-    };
-    let kind = match disk(&choice) {
-        Kind::Disk(disk) => Kind::Disk(DiskSwap {
-            hibernation: true,
-            ..disk
-        }),
-        kind => kind,
-    };
     Ok(Tier {
         name: "disk".parse()?,
         optional: false,
-        kind,
+        kind: Kind::Disk(DiskSwap {
+            source: Source::Device(path.parse()?),
+            hibernation: true,
+            ..DiskSwap::default()
+        }),
     })
 }
 
 fn disk(choice: &Choice) -> Kind {
-    let place = choice.place.clone();
-    let source = match place {
+    let source = match choice.place.clone() {
         Some(Location::Path(path)) if !path.starts_with("/dev") => Source::File {
             path,
             size: choice.size,
@@ -401,15 +387,6 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_gets_half_of_ram() {
-        for found in [CodecVerdict::Not, CodecVerdict::TooLittle(68 * 4096)] {
-            let config = recommended(&machine(), &Choice::default(), &found);
-            let half = (Size::percent(50), Some(Size::percent(30)));
-            assert_eq!(sizes(&config), half, "{found:?}");
-        }
-    }
-
-    #[test]
     fn pages_that_do_not_compress_get_no_device_unless_it_is_asked_for() {
         let nothing = CodecVerdict::NothingToGain(1.03);
         let err = recommend(&machine(), &Choice::default(), &nothing, &[]).unwrap_err();
@@ -436,19 +413,6 @@ mod tests {
             sizing.takes_bytes <= sizing.takes_at_most_bytes,
             "{sizing:?}"
         );
-    }
-
-    #[test]
-    fn disk_swap_gets_zswap_in_front_of_it() {
-        let mut machine = machine();
-        machine.swaps.push(SwapArea {
-            path: "/dev/sda2".into(),
-            size_bytes: 1 << 30,
-            priority: -2,
-            ..SwapArea::default()
-        });
-        let config = recommended(&machine, &Choice::default(), &measured("zstd", 3.0));
-        assert!(matches!(&config.tiers[0].kind, Kind::Zswap(_)));
     }
 
     #[test]
