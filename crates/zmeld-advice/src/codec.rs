@@ -172,11 +172,7 @@ fn best_offered(codecs: &[CodecFacts]) -> f64 {
 }
 
 /// The codec to take, if any gains anything, however few pages say so.
-pub fn choose(
-    codecs: &[CodecFacts],
-    ram_bytes: u64,
-    mb_per_s: f64,
-) -> Option<(&CodecFacts, Reason)> {
+fn choose(codecs: &[CodecFacts], ram_bytes: u64, mb_per_s: f64) -> Option<(&CodecFacts, Reason)> {
     let usable = || {
         let usable = |codec: &&CodecFacts| codec.offered != Some(false) && codec.gains();
         codecs.iter().filter(usable)

@@ -208,12 +208,4 @@ mod tests {
         assert_eq!(found.zram_codecs, ["lzo", "lz4", "zstd"]);
         assert_eq!(found.swaps[1].zram, None);
     }
-
-    #[test]
-    fn this_machine_has_ram_and_a_kernel() {
-        let machine = MachineFacts::here();
-        assert!(machine.ram_bytes > 1 << 20);
-        assert!(machine.processors > 0);
-        assert!(zmeld_linux::KernelVersion::parse(&machine.kernel).is_some());
-    }
 }

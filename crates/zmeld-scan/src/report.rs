@@ -1,5 +1,6 @@
 //! A scan's result as people read it: the same sections as text, Markdown and HTML.
 
+use zmeld_advice::size;
 use zmeld_linux::KernelVersion;
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_report::{
@@ -7,7 +8,7 @@ use zmeld_report::{
 };
 
 use crate::advice::AdviceKind;
-use crate::{CodecResult, ScanResult};
+use crate::ScanResult;
 
 /// What was asked for, as far as a report says so.
 #[derive(Clone, Copy, Debug, Default)]
@@ -93,42 +94,6 @@ fn sections(result: &ScanResult, asked: Asked, plots: bool) -> Document {
         )
 }
 
-/// The codec that figures in sentences are of: the one that is advised, else the best
-/// that the kernel has; of all, where it has none of them.
-fn chosen(result: &ScanResult) -> Option<&CodecResult> {
-    let recommended = result.recommended.as_ref();
-    result
-        .codecs
-        .iter()
-        .find(|codec| Some(&codec.codec) == recommended)
-        .or_else(|| {
-            let better = |a: &&CodecResult, b: &&CodecResult| {
-                a.effective_ratio.total_cmp(&b.effective_ratio)
-            };
-            let there = |codec: &&CodecResult| codec.offered != Some(false);
-            let best = result.codecs.iter().filter(there).max_by(better);
-            best.or_else(|| result.codecs.iter().max_by(better))
-        })
-}
-
-/// Few pages leave most spans of the pool partly empty, so that what they take
-/// alone says little of a device full of them.
-fn is_small(codec: &CodecResult) -> bool {
-    codec.memory_used_bytes as f64 > 1.05 * codec.memory_at_scale_bytes as f64
-}
-
-/// What all pages take with a codec, in bytes, and what they take melded: the same
-/// figures wherever they are shown.
-fn memory(result: &ScanResult, codec: &CodecResult) -> (u64, u64) {
-    match chosen(result).is_some_and(is_small) {
-        true => (
-            codec.memory_at_scale_bytes,
-            codec.melded_memory_at_scale_bytes,
-        ),
-        false => (codec.memory_used_bytes, codec.melded_memory_used_bytes),
-    }
-}
-
 /// The letter that makes a noun plural, if it is.
 fn plural(count: u64) -> &'static str {
     if count == 1 {
@@ -149,7 +114,7 @@ fn lead(result: &ScanResult) -> String {
     if pages.total == 0 {
         return format!("{prefix}no page was read.");
     }
-    let codec = match chosen(result) {
+    let codec = match result.told_codec() {
         Some(codec) if pages.compressible() > 0 => codec,
         _ => {
             return format!(
@@ -162,19 +127,17 @@ fn lead(result: &ScanResult) -> String {
             )
         }
     };
-    let (used, melded) = memory(result, codec);
-    let place = match is_small(codec) {
-        true => " in a device full of such pages",
-        false => "",
-    };
     let and_melded = if pages.duplicate == 0 {
         String::new()
     } else {
-        format!(", and {} with identical pages melded", bytes(melded))
+        format!(
+            ", and {} with identical pages melded",
+            bytes(codec.melded_memory_at_scale_bytes)
+        )
     };
     format!(
-        "{prefix}{all} of pages would take {} with {}{place}{and_melded}.",
-        bytes(used),
+        "{prefix}{all} of pages would take {} with {}{and_melded}.",
+        bytes(codec.memory_at_scale_bytes),
         codec.codec
     )
 }
@@ -294,14 +257,11 @@ pub fn codec_table(result: &ScanResult) -> Table {
 /// The table of codecs for people: what fits 80 columns.
 fn main_table(result: &ScanResult) -> Table {
     let mut table = zmeld_report::table!("", for codec in &result.codecs,
-        where {
-            let (used, melded) = memory(result, codec);
-            let all = result.pages.compressible().max(1) as f64;
-        }
+        where { let all = result.pages.compressible().max(1) as f64; }
         Column::text("codec") => codec.codec.as_str(),
-        Column::ratio("ratio") => codec.effective_ratio,
-        Column::bytes("memory used") => used,
-        Column::bytes("melded") => melded,
+        Column::text("ratio") => format!("{}x", size::tenths(size::rounded(codec.effective_ratio))),
+        Column::bytes("memory used") => codec.memory_at_scale_bytes,
+        Column::bytes("melded") => codec.melded_memory_at_scale_bytes,
         Column::percent("raw") => codec.incompressible_pages as f64 / all,
         Column::mb_per_s("compress") => codec.times.compress_mb_per_s,
         Column::mb_per_s("decompress") => codec.times.decompress_mb_per_s,
@@ -322,9 +282,9 @@ fn main_table(result: &ScanResult) -> Table {
     }
     table.note(
         "Ratio: bytes of pages for each byte of RAM that a device full of them takes for them. \
-         Memory used: what all pages take in the kernel's pool; melded: with identical pages \
-         kept once, and what sharing them costs. Raw: pages kept as they are, because they do \
-         not compress.",
+         Memory used: what all pages take in the kernel's pool as part of such a device; melded: \
+         with identical pages kept once, and what sharing them costs. Raw: pages kept as they \
+         are, because they do not compress.",
     );
     table
 }
@@ -349,13 +309,6 @@ fn codec_section(result: &ScanResult, plots: bool) -> Section {
             count(result.sample.contents_measured),
             percent(result.sample.interval)
         )
-    };
-    let how = match chosen(result) {
-        Some(codec) if is_small(codec) => format!(
-            "{how} So few pages leave the pool partly empty: memory used is what they take as \
-             part of a full device."
-        ),
-        _ => how,
     };
     let mut section = Section::new("Codecs")
         .paragraph(how)
@@ -392,7 +345,7 @@ fn codec_section(result: &ScanResult, plots: bool) -> Section {
 
 fn gain_section(result: &ScanResult, plots: bool) -> Section {
     let section = Section::new("What this machine would gain");
-    let Some(codec) = chosen(result) else {
+    let Some(codec) = result.told_codec() else {
         return section;
     };
     let signed = |bytes: i64| bytes as f64;
@@ -573,7 +526,8 @@ fn words_section() -> Section {
         ),
         (
             "memory used",
-            "what the compressed data take in the kernel's pool, which rounds sizes up",
+            "what the compressed data take in the kernel's pool, which rounds sizes up, as part \
+             of a device full of such pages",
         ),
         (
             "raw",
