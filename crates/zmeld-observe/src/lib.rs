@@ -20,7 +20,6 @@
 
 pub mod applied;
 pub mod ciphers;
-pub mod crypto;
 pub mod damon;
 mod device;
 pub mod difference;

@@ -2,11 +2,8 @@
 //! `zmeld-advice` says, as a configuration.
 
 use zmeld_advice::{
-    self as advice, ActiveSwap, AdvisedTier, Basis, CodecVerdict, Facts, Recommendation, Sizing,
-    SwapKinds,
+    self as advice, AdvisedTier, Basis, CodecVerdict, Facts, Recommendation, Sizing, SwapKinds,
 };
-
-use zmeld_linux::swaps::SwapArea;
 
 use crate::machine::Machine;
 use zmeld_config::{
@@ -63,33 +60,6 @@ pub struct Recommended {
     pub recommendation: Option<Recommendation>,
 }
 
-/// What is known of the machine. `own_swaps`: paths of the areas that zmeld set up.
-pub fn facts(machine: &Machine, measured: &CodecVerdict, own_swaps: &[String]) -> Facts {
-    let area = |swap: &SwapArea| {
-        let mut compressed = machine.compressed.iter();
-        let compressed = compressed.find(|it| it.area.path == swap.path);
-        compressed.cloned().unwrap_or_else(|| ActiveSwap {
-            area: swap.clone(),
-            ..ActiveSwap::default()
-        })
-    };
-    let others = machine
-        .swaps
-        .iter()
-        .filter(|swap| !own_swaps.iter().any(|own| *own == swap.shown()));
-    Facts {
-        ram_bytes: machine.ram_bytes,
-        page_size: rustix::param::page_size() as u64,
-        swaps: others.map(area).collect(),
-        zswap: machine.zswap.as_ref().map(|it| it.facts.clone()),
-        resume_from: machine.resume_from.clone(),
-        resume_bytes: machine.resume_bytes,
-        zram: machine.zram.presence,
-        zmeld: machine.zmeld.presence,
-        measured: measured.clone(),
-    }
-}
-
 /// A configuration, and comments that say why it is so.
 ///
 /// # Errors
@@ -101,7 +71,8 @@ pub fn recommend(
     measured: &CodecVerdict,
     own_swaps: &[String],
 ) -> Result<Recommended, String> {
-    let facts = facts(machine, measured, own_swaps);
+    let page_size = rustix::param::page_size() as u64;
+    let facts = Facts::new(machine, page_size, measured, own_swaps);
     let kind = match choice.kind {
         None if choice.place.is_some() => Some(TierKind::Disk),
         kind => kind,
@@ -208,9 +179,9 @@ fn chosen(
     let codec = choice.codec.as_ref().map(Codec::to_string);
     let sizing = advised.sizing.map(|_| {
         let basis = basis(choice, measured);
-        match choice.size.map(|size| size.bytes(facts.ram_bytes)) {
-            Some(bytes) => Sizing::of_size(bytes, facts.ram_bytes, facts.page_size, basis),
-            None => Sizing::advised(facts.ram_bytes, facts.page_size, basis),
+        match choice.size.map(|size| size.bytes(machine.ram_bytes)) {
+            Some(bytes) => Sizing::of_size(bytes, machine.ram_bytes, facts.page_size, basis),
+            None => Sizing::advised(machine.ram_bytes, facts.page_size, basis),
         }
     });
     let pool = advised.pool.and_then(|pool| {
@@ -222,7 +193,7 @@ fn chosen(
             ..now.map(|it| it.facts.clone()).unwrap_or_default()
         };
         let room = facts.room_behind_zswap();
-        advice::Pool::of(&zswap, facts.ram_bytes, room, measured)
+        advice::Pool::of(&zswap, machine.ram_bytes, room, measured)
     });
     Recommendation {
         codec: codec.or(advised.codec),
@@ -315,31 +286,13 @@ fn disk(choice: &Choice) -> Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::Feature;
     use zmeld_advice::codec::Reason;
 
     fn machine() -> Machine {
         Machine {
             kernel: "6.12.0".to_owned(),
             ram_bytes: 4 << 30,
-            available_bytes: 2 << 30,
-            swaps: Vec::new(),
-            compressed: Vec::new(),
-            zram: Feature::default(),
-            zmeld: Feature::default(),
-            zswap: Some(crate::machine::Zswap {
-                facts: advice::ZswapFacts {
-                    compressor: "lzo".to_owned(),
-                    max_pool_percent: Some(20),
-                    ..Default::default()
-                },
-                has_zword: false,
-                has_shrinker: true,
-            }),
-            hibernation: None,
-            resume_from: None,
-            resume_bytes: None,
-            image_bytes: None,
+            ..Machine::default()
         }
     }
 

@@ -5,8 +5,8 @@
 
 use serde::Serialize;
 use zmeld_advice::codec::{CodecFacts, CodecVerdict, Reason, CPU_SHARE_MAX, SMALL_RAM};
-use zmeld_advice::meld::{self, Melders, Melding};
-use zmeld_advice::{size, tier, ActiveSwap, AdvisedTier, Facts, Recommendation};
+use zmeld_advice::meld::{self, Melders};
+use zmeld_advice::{size, tier, AdvisedTier, Facts, Machine, Recommendation};
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_store::SHARE_BYTES;
 
@@ -89,28 +89,11 @@ pub fn recommendation(
     own_swaps: &[String],
 ) -> Option<Recommendation> {
     measured.ratio()?;
-    let machine = &result.machine;
-    let area = |swap: &crate::machine::SwapInUse| ActiveSwap {
-        area: swap.area.clone(),
-        codec: swap.zram.as_ref().map(|zram| zram.codec.clone()),
-        memory_limit_bytes: swap.zram.as_ref().map_or(0, |zram| zram.memory_limit_bytes),
-        held: None,
-    };
-    let others = machine
-        .swaps
-        .iter()
-        .filter(|swap| !own_swaps.iter().any(|own| *own == swap.area.shown()));
-    let facts = Facts {
+    let machine = Machine {
         ram_bytes: result.ram_bytes,
-        page_size: result.page_size,
-        swaps: others.map(area).collect(),
-        zswap: machine.zswap.clone(),
-        resume_from: machine.resume_from.clone(),
-        resume_bytes: machine.resume_bytes,
-        zram: machine.zram,
-        zmeld: machine.zmeld,
-        measured: measured.clone(),
+        ..result.machine.facts.clone()
     };
+    let facts = Facts::new(&machine, result.page_size, measured, own_swaps);
     Some(tier::recommend(&facts, None))
 }
 
@@ -278,18 +261,15 @@ fn meld_advice(result: &ScanResult, measured: &CodecVerdict, rate: f64) -> Optio
         return Some(Advice::new(AdviceKind::Nothing, "meld", text));
     }
     let codec = result.told_codec()?;
-    let melding = Melding {
-        compressed_bytes: codec.memory_at_scale_bytes,
-        saved_bytes: codec
-            .memory_at_scale_bytes
-            .saturating_sub(codec.melded_memory_at_scale_bytes),
-    };
+    let compressed = codec.memory_at_scale_bytes;
+    let saved = compressed.saturating_sub(codec.melded_memory_at_scale_bytes);
+    let share = saved as f64 / compressed.max(1) as f64;
     let duplicates = format!(
         "{} of the pages are duplicates ({})",
         percent(pages.duplicate as f64 / pages.total as f64),
         bytes(pages.duplicate * result.page_size),
     );
-    let figures = match melding.saved_bytes {
+    let figures = match saved {
         0 => format!(
             "{duplicates}; sharing them costs {} for {} contents, which is no less than it saves",
             bytes(result.duplicates.groups * SHARE_BYTES),
@@ -298,17 +278,17 @@ fn meld_advice(result: &ScanResult, measured: &CodecVerdict, rate: f64) -> Optio
         saved => format!(
             "{duplicates}; melded, they would save {}, {} of the compressed memory",
             bytes(saved),
-            percent(melding.share()),
+            percent(share),
         ),
     };
     if matches!(measured, CodecVerdict::TooLittle(_)) {
         let text = format!("Whether melding pays these few pages do not say: {figures}.");
         return Some(Advice::new(AdviceKind::Nothing, "meld", text));
     }
-    if !melding.pays() {
+    if share < meld::WORTH {
         let text = format!(
             "Melding would not pay here: {figures}; it pays from {} on.",
-            meld::worth()
+            percent(meld::WORTH)
         );
         return Some(Advice::new(AdviceKind::Nothing, "meld", text));
     }
@@ -365,12 +345,7 @@ fn swap_advice(result: &ScanResult) -> Vec<Advice> {
 }
 
 fn zswap_advice(result: &ScanResult) -> Option<Advice> {
-    if !result
-        .machine
-        .zswap
-        .as_ref()
-        .is_some_and(|it| it.is_enabled)
-    {
+    if result.machine.zswap_enabled != Some(true) {
         return None;
     }
     let zram = result.machine.swaps.iter().any(|swap| swap.zram.is_some());
@@ -445,7 +420,7 @@ pub(crate) fn way_to_read(is_root: bool) -> &'static str {
 mod tests {
     use super::*;
     use crate::result::{CodecTimes, PageCounts};
-    use zmeld_advice::{ModulePresence, ZswapFacts};
+    use zmeld_advice::ModulePresence;
     use zmeld_linux::swaps::SwapArea;
 
     fn codec(name: &str, ratio: f64, speed: f64, offered: Option<bool>) -> CodecResult {
@@ -613,14 +588,11 @@ mod tests {
         let kind = |found: &ScanResult| zswap_advice(found).map(|advice| advice.kind);
         let mut both = with_zram(0);
         assert_eq!(kind(&both), None);
-        both.machine.zswap = Some(ZswapFacts {
-            is_enabled: true,
-            ..ZswapFacts::default()
-        });
+        both.machine.zswap_enabled = Some(true);
         assert_eq!(kind(&both), Some(AdviceKind::Warning));
         both.machine.swaps.clear();
         assert_eq!(kind(&both), Some(AdviceKind::Note));
-        both.machine.zswap = Some(ZswapFacts::default());
+        both.machine.zswap_enabled = Some(false);
         assert_eq!(kind(&both), None);
     }
 
