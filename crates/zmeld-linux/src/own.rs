@@ -16,6 +16,8 @@ use std::sync::Arc;
 use rustix::fs::{fadvise, linkat, openat, unlinkat, Advice, AtFlags, Mode, OFlags, SeekFrom, CWD};
 use rustix::io::Errno;
 
+use crate::error::FileError;
+
 /// What all may read and only its owner may write.
 const MODE: u32 = 0o755;
 /// The right to write, for the group and for others.
@@ -26,16 +28,8 @@ const OTHERS_WRITE: u32 = 0o022;
 #[non_exhaustive]
 pub enum Error {
     /// The system refused an operation on it.
-    #[error("cannot {action} {}: {cause}", path.display())]
-    Io {
-        /// What was tried, a verb.
-        action: &'static str,
-        /// What it was tried on.
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        cause: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] FileError),
     /// Somebody else may have written it, or may put another in its place.
     #[error("{}: {problem}", path.display())]
     Foreign {
@@ -48,11 +42,7 @@ pub enum Error {
 
 fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
     let path = path.to_path_buf();
-    move |cause| Error::Io {
-        action,
-        path,
-        cause,
-    }
+    move |cause| FileError::new(action, path, cause).into()
 }
 
 fn foreign(path: &Path, problem: impl Into<String>) -> Error {
@@ -353,7 +343,7 @@ mod tests {
         }
         let link = folder.join("link");
         std::os::unix::fs::symlink(&file, &link).unwrap();
-        assert!(matches!(read(&link, me(), 100), Err(Error::Io { .. })));
+        assert!(matches!(read(&link, me(), 100), Err(Error::Io(_))));
         let other = dir.path().join("link");
         std::os::unix::fs::symlink(&folder, &other).unwrap();
         let err = make_folder(&other, me()).unwrap_err().to_string();
