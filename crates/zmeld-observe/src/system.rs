@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::reader::{Reader, Warning};
+use super::reader::{Problem, Reader};
 use zmeld_linux::counters;
 use zmeld_linux::groups::{Hierarchy, Version};
 use zmeld_linux::hibernation;
@@ -209,7 +209,9 @@ impl System {
                     );
                 }
                 let areas = swaps::parse(&text).flatten();
-                areas.map(|area| reader.with_its_path(area)).collect()
+                areas
+                    .map(|area| reader.host().with_its_path(area))
+                    .collect()
             }
             None => Vec::new(),
         };
@@ -274,7 +276,7 @@ pub(super) fn groups(reader: &mut Reader) -> Option<Vec<Group>> {
         Ok(hierarchy) => hierarchy?,
         // There are groups, perhaps, and they are not seen.
         Err(err) => {
-            reader.unreadable(mounts::PATH, &err);
+            reader.warn(mounts::PATH, Problem::Unreadable(err.to_string()));
             return Some(Vec::new());
         }
     };
@@ -299,7 +301,7 @@ fn walk(
     while let Some((path, depth)) = queue.pop_front() {
         seen += 1;
         if seen > GROUPS_MAX {
-            reader.warn(Warning::truncated(mount, GROUPS_MAX));
+            reader.warn(mount, Problem::Truncated(GROUPS_MAX));
             break;
         }
         let folder = format!("{mount}{path}");

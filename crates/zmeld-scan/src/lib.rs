@@ -33,7 +33,6 @@ pub mod report;
 mod result;
 mod sample;
 mod scan;
-mod workers;
 
 pub use codecs::{measure_pages, Candidate, CodecMeasurement, CodecReport};
 pub use duplicates::{Duplicates, Group, Holder};

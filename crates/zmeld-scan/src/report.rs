@@ -21,17 +21,8 @@ pub struct Asked {
     pub mapped_files: bool,
 }
 
-/// For the terminal and Markdown.
-pub fn document(result: &ScanResult, asked: Asked) -> Document {
-    sections(result, asked, false)
-}
-
-/// For the page with plots.
-pub fn page(result: &ScanResult, asked: Asked) -> Document {
-    sections(result, asked, true)
-}
-
-fn sections(result: &ScanResult, asked: Asked, plots: bool) -> Document {
+/// For the terminal and Markdown, or with `plots` for the page.
+pub fn document(result: &ScanResult, asked: Asked, plots: bool) -> Document {
     let mut document =
         Document::new(&format!("zmeld scan of {}", result.source)).lead(lead(result));
     // On a terminal the last lines are what is seen first, on a page the first.
@@ -179,43 +170,22 @@ fn memory_section(result: &ScanResult, asked: Asked, plots: bool) -> Section {
 
 /// The counts that are not zero, in words. Pages that were not read are marked.
 fn where_they_are(result: &ScanResult, asked: Asked) -> Vec<(String, String)> {
-    let unless = |read: bool, hint: &str| if read { String::new() } else { hint.to_owned() };
+    let unless = |read: bool, hint: &'static str| if read { "" } else { hint };
+    let see_swap = " (not read: see --swap)";
+    let see_shared = unless(asked.shared, " (not read: see --shared)");
+    let see_files = unless(asked.mapped_files, " (not read: see --mapped-files)");
     let words = [
-        ("processes", "processes read", String::new()),
-        ("anon_present", "private, in RAM", String::new()),
-        (
-            "anon_swapped",
-            "private, swapped out",
-            " (not read: see --swap)".to_owned(),
-        ),
-        (
-            "shmem_present",
-            "shared memory, in RAM",
-            unless(asked.shared, " (not read: see --shared)"),
-        ),
-        (
-            "shmem_swapped",
-            "shared memory, swapped out",
-            " (not read: see --swap)".to_owned(),
-        ),
-        (
-            "file_present",
-            "of mapped files",
-            unless(asked.mapped_files, " (not read: see --mapped-files)"),
-        ),
-        (
-            "shared_again",
-            "mapped once more",
-            " (read once)".to_owned(),
-        ),
-        ("ksm", "melded by KSM already", String::new()),
-        (
-            "locked",
-            "locked in RAM",
-            " (swap never takes it)".to_owned(),
-        ),
-        ("swap_slots", "slots of swap in use", String::new()),
-        ("padded", "filled up with zeros", String::new()),
+        ("processes", "processes read", ""),
+        ("anon_present", "private, in RAM", ""),
+        ("anon_swapped", "private, swapped out", see_swap),
+        ("shmem_present", "shared memory, in RAM", see_shared),
+        ("shmem_swapped", "shared memory, swapped out", see_swap),
+        ("file_present", "of mapped files", see_files),
+        ("shared_again", "mapped once more", " (read once)"),
+        ("ksm", "melded by KSM already", ""),
+        ("locked", "locked in RAM", " (swap never takes it)"),
+        ("swap_slots", "slots of swap in use", ""),
+        ("padded", "filled up with zeros", ""),
     ];
     let mut values = Vec::new();
     for (key, words, remark) in words {
@@ -228,7 +198,7 @@ fn where_they_are(result: &ScanResult, asked: Asked) -> Vec<(String, String)> {
             "padded" => "the last page".to_owned(),
             _ => bytes(pages * result.page_size),
         };
-        values.push((words.to_owned(), value + &remark));
+        values.push((words.to_owned(), value + remark));
     }
     values
 }
