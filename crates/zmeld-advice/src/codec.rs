@@ -128,12 +128,17 @@ impl CodecVerdict {
         }
     }
 
-    /// The ratio to count on; `None` where nothing was measured that says one.
-    pub fn ratio(&self) -> Option<f64> {
+    /// The codec to take; `None` where none follows.
+    pub fn codec(&self) -> Option<&str> {
         match self {
-            CodecVerdict::Codec { ratio, .. } => Some(*ratio),
+            CodecVerdict::Codec { name, .. } => Some(name),
             _ => None,
         }
+    }
+
+    /// The ratio to count on; `None` where nothing was measured that says one.
+    pub fn ratio(&self) -> Option<f64> {
+        self.basis().map(|basis| basis.ratio)
     }
 
     /// What a size follows from; `None` where nothing was measured that says one.

@@ -20,7 +20,6 @@
 //!   [`size::holds`], before it is filled and at the ratio that it was advised for.
 //! - What a device takes and what it may take count the same: the pool's memory
 //!   and the table of slots.
-#![deny(missing_docs)]
 
 pub mod beside;
 pub mod codec;

@@ -114,10 +114,8 @@ impl Pool {
         measured: &CodecVerdict,
     ) -> Option<Pool> {
         let limit_percent = zswap.max_pool_percent?.min(100);
-        let ratio = match measured {
-            CodecVerdict::Codec { name, ratio, .. } if *name == zswap.compressor => Some(*ratio),
-            _ => None,
-        };
+        let is_its = measured.codec() == Some(zswap.compressor.as_str());
+        let ratio = measured.ratio().filter(|_| is_its);
         let limit_bytes = zswap.limit_bytes(ram_bytes)?;
         let counted = ratio.unwrap_or(RATIO_ASSUMED).max(1.0);
         let most = zswap.most_in_a_page();
@@ -356,85 +354,78 @@ pub fn recommend(facts: &Facts, kind: Option<AdvisedTier>) -> Recommendation {
     let (zram, zmeld) = (machine.zram.presence, machine.zmeld.presence);
     let zswap = facts.zswap();
     let disk = facts.swaps.iter().find(|swap| !swap.area.is_in_ram());
-    let (kind, why) = match (kind, disk) {
-        (Some(kind), _) => (kind, "as asked for".to_owned()),
-        (None, None) if zswap.is_some() && machine.resume_from.is_some() => (
-            AdvisedTier::Zswap,
+    let disk = disk.map(|swap| swap.area.shown());
+    let there = |it| matches!(it, ModulePresence::Ready | ModulePresence::Module);
+    let gone = |it| matches!(it, ModulePresence::Absent | ModulePresence::Impossible);
+    let device = match gone(zram) && there(zmeld) {
+        true => (AdvisedTier::Zmeld, "; this kernel has no zram"),
+        false => (AdvisedTier::Zram, ""),
+    };
+    let in_front = (AdvisedTier::Zswap, "");
+    let asked = kind.map(|kind| (kind, ""));
+    let ((kind, but), why) = match (asked, &disk, zswap) {
+        (Some(asked), ..) => (asked, "as asked for".to_owned()),
+        (None, Some(disk), Some(_)) if !facts.is_disk_too_small() => (
+            in_front,
             format!(
-                "this machine hibernates to {}, where an image is kept that RAM cannot keep: it is \
-                 swapped to, and zswap in front of it keeps in RAM what is used",
-                machine.resume_from.as_deref().unwrap_or_default()
+                "{disk} is swapped to: zswap keeps what is used in RAM and lets the rest go to \
+                 disk, where zram above it by priority would do the opposite"
             ),
         ),
-        (None, Some(disk)) if zswap.is_some() && !facts.is_disk_too_small() => (
-            AdvisedTier::Zswap,
+        (None, Some(disk), Some(_)) => (
+            device,
             format!(
-                "{} is swapped to: zswap keeps what is used in RAM and lets the rest go to disk, \
-                 where zram above it by priority would do the opposite",
-                disk.area.shown()
+                "{disk} is swapped to, and swap on disk has {} only: zswap in front of it could \
+                 hold no more than that, and a device in RAM holds more; a larger swap on disk \
+                 would suit zswap",
+                bytes(facts.disk_bytes())
             ),
         ),
-        (None, disk) => {
-            let why = match disk {
-                Some(disk) if zswap.is_some() => format!(
-                    "{} is swapped to, and swap on disk has {} only: zswap in front of it could hold no more \
-                     than that, and a device in RAM holds more; a larger swap on disk would suit \
-                     zswap",
-                    disk.area.shown(),
-                    bytes(facts.disk_bytes())
+        (None, Some(disk), None) => (
+            device,
+            format!(
+                "{disk} is swapped to, and this kernel has no zswap: a device in RAM takes the \
+                 pages first"
+            ),
+        ),
+        (None, None, _) => match machine.resume_from.as_ref().filter(|_| zswap.is_some()) {
+            Some(image) => (
+                in_front,
+                format!(
+                    "this machine hibernates to {image}, where an image is kept that RAM cannot \
+                     keep: it is swapped to, and zswap in front of it keeps in RAM what is used"
                 ),
-                Some(disk) => format!(
-                    "{} is swapped to, and this kernel has no zswap: a device in RAM takes the \
-                     pages first",
-                    disk.area.shown()
-                ),
-                None => "there is no swap on disk: pages are compressed in RAM".to_owned(),
-            };
-            match (zram, zmeld) {
-                (
-                    ModulePresence::Absent | ModulePresence::Impossible,
-                    ModulePresence::Ready | ModulePresence::Module,
-                ) => (
-                    AdvisedTier::Zmeld,
-                    format!("{why}; this kernel has no zram"),
-                ),
-                _ => (AdvisedTier::Zram, why),
+            ),
+            None => {
+                let why = "there is no swap on disk: pages are compressed in RAM";
+                (device, why.to_owned())
             }
-        }
+        },
     };
     let in_ram = kind != AdvisedTier::Zswap;
-    let codec = match &facts.measured {
-        // zswap takes the codecs of the crypto interface, which nobody asked.
-        CodecVerdict::Codec { name, .. } if in_ram => Some(name.clone()),
-        _ => None,
-    };
+    // zswap takes the codecs of the crypto interface, which nobody asked.
+    let codec = facts.measured.codec().filter(|_| in_ram);
     let sizing =
         in_ram.then(|| Sizing::advised(machine.ram_bytes, facts.page_size, facts.measured.basis()));
     let compressed = facts.swaps.iter().filter(|swap| swap.area.is_in_ram());
-    let zswap = zswap.filter(|_| !in_ram);
     let else_there = Else {
         has_zswap: zswap.is_some(),
         has_disk_swap: disk.is_some(),
     };
-    let lacking = match kind {
+    let missing = match kind {
         AdvisedTier::Zram => missing("zram", zram, zmeld, else_there),
         AdvisedTier::Zmeld => missing("zmeld", zmeld, zram, else_there),
         AdvisedTier::Zswap => None,
     };
+    let room = facts.room_behind_zswap();
+    let pool = |zswap| Pool::of(zswap, machine.ram_bytes, room, &facts.measured);
     Recommendation {
         kind,
-        why,
-        codec,
+        why: why + but,
+        codec: codec.map(str::to_owned),
         sizing,
-        pool: zswap.and_then(|zswap| {
-            Pool::of(
-                zswap,
-                machine.ram_bytes,
-                facts.room_behind_zswap(),
-                &facts.measured,
-            )
-        }),
-        missing: lacking,
+        pool: zswap.filter(|_| !in_ram).and_then(pool),
+        missing,
         swaps_to: machine.resume_from.clone().filter(|_| !in_ram),
         replaces: compressed.cloned().collect(),
     }

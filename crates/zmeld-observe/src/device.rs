@@ -406,6 +406,9 @@ mod tests {
             let found = mounts.of_file(Path::new(file)).unwrap();
             assert_eq!(found.source, Path::new(source), "{file}");
         }
+        let mount = "1 1 252:0 / /x rw - btrfs /dev/zram0 rw,discard=async\n";
+        let mounts = Mounts(mounts::parse(mount).collect());
+        assert!(mounts.of_device("zram0").unwrap().discards);
     }
 
     #[test]

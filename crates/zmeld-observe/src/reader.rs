@@ -5,8 +5,10 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use rustix::io::Errno;
 use serde::Serialize;
 use zmeld_linux::error::words;
+use zmeld_linux::host::is_absent;
 use zmeld_linux::{Host, HostError};
 
 use crate::run_folder;
@@ -99,12 +101,13 @@ impl<'a> Reader<'a> {
     fn text(&mut self, path: &str, required: bool) -> Option<String> {
         match self.host.read(path) {
             Ok(text) => return Some(text),
-            Err(HostError::File(err)) if is_missing(&err.cause) => {
+            Err(HostError::File(err)) if is_absent(&err.cause) => {
                 if required {
                     self.warn(path, Problem::Missing);
                 }
             }
-            Err(HostError::File(err)) if is_absent(&err.cause) => {}
+            // A facility that is compiled in and switched off, as pressure can be.
+            Err(err) if err.is(Errno::OPNOTSUPP) => {}
             Err(err) => self.warn(path, problem_of(path, err)),
         }
         None
@@ -188,20 +191,4 @@ fn problem_of(path: &str, err: HostError) -> Problem {
         },
         err => Problem::Malformed(err.to_string().replace(path, "it")),
     }
-}
-
-fn is_missing(cause: &io::Error) -> bool {
-    matches!(
-        cause.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
-}
-
-/// A device that goes away while it is read, or a facility that is compiled in and
-/// switched off, as pressure can be.
-fn is_absent(cause: &io::Error) -> bool {
-    use rustix::io::Errno;
-    [Errno::NODEV, Errno::OPNOTSUPP]
-        .iter()
-        .any(|errno| cause.raw_os_error() == Some(errno.raw_os_error()))
 }

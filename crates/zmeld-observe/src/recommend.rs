@@ -98,7 +98,7 @@ pub fn recommend(
         TierKind::Zmeld => RamDriver::Zmeld,
         _ => RamDriver::Zram,
     };
-    let of_tier = match (kind, &advised.sizing) {
+    let tier = match (kind, &advised.sizing) {
         (TierKind::Zram | TierKind::Zmeld, Some(sizing)) => {
             ram(driver, choice, measured, sizing, &mut comments)
         }
@@ -118,25 +118,24 @@ pub fn recommend(
         }
     };
     let recommendation = (kind != TierKind::Disk).then_some(advised);
-    let kind = of_tier;
     let name: TierName = name.parse()?;
     let kinds = SwapKinds {
-        in_ram: matches!(kind, Kind::Ram(_)),
-        on_disk: matches!(kind, Kind::Disk(_))
+        in_ram: matches!(tier, Kind::Ram(_)),
+        on_disk: matches!(tier, Kind::Disk(_))
             || resumed_from.is_some()
             || facts.swaps.iter().any(|it| !it.area.is_in_ram()),
         // It makes no difference to what is set here.
         on_spinning_disk: false,
     };
-    if let Some(tier) = resumed_from.as_deref().map(image_tier).transpose()? {
+    if let Some(image) = resumed_from.as_deref().map(image_tier).transpose()? {
         let why = "hibernation keeps its image here; it has to be as large as that";
-        comments.insert(format!("tier.{}", tier.name), why.to_owned());
-        config.tiers.push(tier);
+        comments.insert(format!("tier.{}", image.name), why.to_owned());
+        config.tiers.push(image);
     }
     config.tiers.push(Tier {
         name,
         optional: false,
-        kind,
+        kind: tier,
     });
     config.tunables.swappiness = Some(Swappiness::Auto);
     config.tunables.page_cluster = kinds.page_cluster();
@@ -205,10 +204,7 @@ fn chosen(
 
 /// The codec that was measured, and what a size follows from with the one that was chosen.
 fn measured_codec(measured: &CodecVerdict) -> Option<Codec> {
-    match measured {
-        CodecVerdict::Codec { name, .. } => name.parse().ok(),
-        _ => None,
-    }
+    measured.codec()?.parse().ok()
 }
 
 fn basis(choice: &Choice, measured: &CodecVerdict) -> Option<Basis> {
@@ -375,26 +371,10 @@ mod tests {
             place: place.map(|place| place.parse().unwrap()),
             ..Choice::default()
         };
-        let machine = machine();
-        assert!(recommend(
-            &machine,
-            &choice(Some(TierKind::Disk), None),
-            &CodecVerdict::Not,
-            &[]
-        )
-        .is_err());
-        assert!(recommend(
-            &machine,
-            &choice(Some(TierKind::Zram), Some("/dev/sda")),
-            &CodecVerdict::Not,
-            &[]
-        )
-        .is_err());
-        let config = recommended(
-            &machine,
-            &choice(None, Some("/swapfile")),
-            &CodecVerdict::Not,
-        );
+        let of = |kind, place| recommend(&machine(), &choice(kind, place), &CodecVerdict::Not, &[]);
+        assert!(of(Some(TierKind::Disk), None).is_err());
+        assert!(of(Some(TierKind::Zram), Some("/dev/sda")).is_err());
+        let config = of(None, Some("/swapfile")).unwrap().config;
         let Kind::Disk(disk) = only_tier(&config) else {
             panic!()
         };

@@ -6,7 +6,7 @@ use super::reader::{Problem, Reader};
 use zmeld_linux::counters;
 use zmeld_linux::groups::{Hierarchy, Version};
 use zmeld_linux::hibernation;
-use zmeld_linux::meminfo::Meminfo;
+use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::mounts;
 use zmeld_linux::pressure::Pressure;
 use zmeld_linux::swaps::{self, SwapArea};
@@ -176,75 +176,61 @@ pub struct Group {
     pub pressure: Option<Pressure>,
 }
 
-/// All that `/proc` and the tunables say.
-pub(super) struct System {
-    pub kernel: String,
-    pub memory: Memory,
-    pub activity: Activity,
-    pub pressure: Option<Pressure>,
-    pub swaps: Vec<SwapArea>,
-    pub tunables: Tunables,
-    pub hibernation: Hibernation,
+/// What a file that every kernel has says; nothing of one that is missing.
+fn parsed<T: Default>(reader: &mut Reader, path: &str, parse: fn(&str) -> T) -> T {
+    let text = reader.required(path);
+    text.map(|text| parse(&text)).unwrap_or_default()
 }
 
-impl System {
-    pub fn read(reader: &mut Reader) -> System {
-        let memory = match reader.required("/proc/meminfo") {
-            Some(text) => {
-                let memory = Memory::parse(&text);
-                if memory.total_bytes == 0 {
-                    reader.malformed("/proc/meminfo", "it has no MemTotal");
-                }
-                memory
-            }
-            None => Memory::default(),
-        };
-        let swaps = match reader.required("/proc/swaps") {
-            Some(text) => {
-                let wrong = swaps::parse(&text).find_map(Result::err);
-                if let Some(line) = wrong {
-                    reader.malformed(
-                        "/proc/swaps",
-                        &format!("line {} is no swap area", line.number),
-                    );
-                }
-                let areas = swaps::parse(&text).flatten();
-                areas
-                    .map(|area| reader.host().with_its_path(area))
-                    .collect()
-            }
-            None => Vec::new(),
-        };
-        let pressure = reader.optional("/proc/pressure/memory").and_then(|text| {
-            let pressure = Pressure::parse(&text);
-            if pressure.is_none() {
-                reader.malformed("/proc/pressure/memory", "it has no averages from 0 to 100");
-            }
-            pressure
-        });
-        System {
-            kernel: reader
-                .required("/proc/sys/kernel/osrelease")
-                .map(|text| text.trim().to_owned())
-                .unwrap_or_default(),
-            memory,
-            activity: reader
-                .required("/proc/vmstat")
-                .map(|text| Activity::parse(&text))
-                .unwrap_or_default(),
-            pressure,
-            swaps,
-            tunables: Tunables {
-                swappiness: reader.number("/proc/sys/vm/swappiness"),
-                page_cluster: reader.number("/proc/sys/vm/page-cluster"),
-                watermark_scale_factor: reader.number("/proc/sys/vm/watermark_scale_factor"),
-            },
-            hibernation: hibernation(reader),
-        }
+pub(super) fn kernel(reader: &mut Reader) -> String {
+    parsed(reader, "/proc/sys/kernel/osrelease", str::to_owned)
+}
+
+pub(super) fn memory(reader: &mut Reader) -> Memory {
+    let text = reader.required(meminfo::PATH);
+    let memory = text.as_deref().map(Memory::parse);
+    if memory.as_ref().is_some_and(|it| it.total_bytes == 0) {
+        reader.malformed(meminfo::PATH, "it has no MemTotal");
+    }
+    memory.unwrap_or_default()
+}
+
+pub(super) fn activity(reader: &mut Reader) -> Activity {
+    parsed(reader, "/proc/vmstat", Activity::parse)
+}
+
+pub(super) fn swaps(reader: &mut Reader) -> Vec<SwapArea> {
+    let text = reader.required(swaps::PATH).unwrap_or_default();
+    if let Some(line) = swaps::parse(&text).find_map(Result::err) {
+        let what = format!("line {} is no swap area", line.number);
+        reader.malformed(swaps::PATH, &what);
+    }
+    let areas = swaps::parse(&text).flatten();
+    areas
+        .map(|area| reader.host().with_its_path(area))
+        .collect()
+}
+
+pub(super) fn pressure(reader: &mut Reader) -> Option<Pressure> {
+    let path = "/proc/pressure/memory";
+    let text = reader.optional(path)?;
+    let pressure = Pressure::parse(&text);
+    if pressure.is_none() {
+        reader.malformed(path, "it has no averages from 0 to 100");
+    }
+    pressure
+}
+
+pub(super) fn tunables(reader: &mut Reader) -> Tunables {
+    let mut number = |name: &str| reader.number(&format!("/proc/sys/vm/{name}"));
+    Tunables {
+        swappiness: number("swappiness"),
+        page_cluster: number("page-cluster"),
+        watermark_scale_factor: number("watermark_scale_factor"),
     }
 }
 
-fn hibernation(reader: &mut Reader) -> Hibernation {
+pub(super) fn hibernation(reader: &mut Reader) -> Hibernation {
     let line = reader.optional(hibernation::COMMAND_LINE);
     let power = reader.optional(hibernation::POWER);
     let states = reader.optional(hibernation::STATES);

@@ -1,10 +1,11 @@
 //! All places where pages can be, as one table.
 
 use serde::Serialize;
+use zmeld_linux::headroom::ratio;
 
 use crate::applied::Applied;
 
-use super::{share, Device, Driver, Observation, Swap};
+use super::{Device, Driver, Observation, Swap};
 
 /// What kind of place a tier is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -213,9 +214,4 @@ impl Observation {
             ..TierState::default()
         }
     }
-}
-
-/// Pages over the memory that they take; nothing where there are none.
-fn ratio(stored: u64, used: u64) -> Option<f64> {
-    (stored > 0 && used > 0).then(|| share(stored, used))
 }

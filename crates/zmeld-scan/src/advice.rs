@@ -4,6 +4,7 @@
 //! from what was measured here; `zmeld plan` asks the same.
 
 use serde::Serialize;
+use zmeld_advice::beside::IN_FRONT;
 use zmeld_advice::codec::{CodecFacts, CodecVerdict, Reason, CPU_SHARE_MAX, SMALL_RAM};
 use zmeld_advice::meld::{self, Melders};
 use zmeld_advice::{size, tier, AdvisedTier, Facts, Machine, Recommendation};
@@ -348,23 +349,21 @@ fn zswap_advice(result: &ScanResult) -> Option<Advice> {
     if result.machine.zswap_enabled != Some(true) {
         return None;
     }
-    let zram = result.machine.swaps.iter().any(|swap| swap.zram.is_some());
-    let (kind, text) = if zram {
-        (
+    let off = "`echo N > /sys/module/zswap/parameters/enabled`";
+    let (kind, text) = match result.machine.swaps.iter().any(|it| it.zram.is_some()) {
+        true => (
             AdviceKind::Warning,
-            "zswap is on in front of zram: it compresses pages, and decompresses them again to \
-             hand them on to zram, which compresses them once more. Use one of the two: \
-             `echo N > /sys/module/zswap/parameters/enabled` switches zswap off.",
-        )
-    } else {
-        (
+            format!(
+                "zswap and zram are both on: {IN_FRONT}. Use one of the two; {off} switches zswap \
+                 off."
+            ),
+        ),
+        false => (
             AdviceKind::Note,
-            "zswap is on: it compresses pages in front of the swap devices. Switch it off before \
-             you swap to zram (`echo N > /sys/module/zswap/parameters/enabled`), or the two do \
-             the work twice.",
-        )
+            format!("zswap is on. Switch it off before you swap to zram ({off}): {IN_FRONT}."),
+        ),
     };
-    Some(Advice::new(kind, "zswap", text.to_owned()))
+    Some(Advice::new(kind, "zswap", text))
 }
 
 /// Where this machine's own memory is meant, and is not short.

@@ -87,10 +87,9 @@ pub fn document(result: &ScanResult, asked: Asked, plots: bool) -> Document {
 
 /// The letter that makes a noun plural, if it is.
 fn plural(count: u64) -> &'static str {
-    if count == 1 {
-        ""
-    } else {
-        "s"
+    match count {
+        1 => "",
+        _ => "s",
     }
 }
 
@@ -229,7 +228,7 @@ fn main_table(result: &ScanResult) -> Table {
     let mut table = zmeld_report::table!("", for codec in &result.codecs,
         where { let all = result.pages.compressible().max(1) as f64; }
         Column::text("codec") => codec.codec.as_str(),
-        Column::text("ratio") => format!("{}x", size::tenths(size::rounded(codec.effective_ratio))),
+        Column::text("ratio") => format!("{}x", size::tenths(codec.effective_ratio)),
         Column::bytes("memory used") => codec.memory_at_scale_bytes,
         Column::bytes("melded") => codec.melded_memory_at_scale_bytes,
         Column::percent("raw") => codec.incompressible_pages as f64 / all,

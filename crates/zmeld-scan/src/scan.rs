@@ -469,10 +469,7 @@ fn second_reading(
 fn advise(result: &mut ScanResult, options: &ScanOptions, visit: &Visit) {
     let measured = advice::measured(result, options.swap_mb_per_s);
     result.recommendation = advice::recommendation(result, &measured, &options.own_swaps);
-    result.recommended = match &measured {
-        zmeld_advice::CodecVerdict::Codec { name, .. } => Some(name.clone()),
-        _ => None,
-    };
+    result.recommended = measured.codec().map(str::to_owned);
     result.advice = advice::advise(result, &measured, options.swap_mb_per_s);
     let refused = visit.skipped.get(SkipReason::Permission);
     if refused.processes > 0 && visit.notes.contains(&Note::NoFrameNumbers) {
