@@ -7,75 +7,49 @@ use zmeld_report::units::bytes;
 use crate::size::table_bytes;
 use crate::tier::ActiveSwap;
 
-/// Where compressed pages are kept in RAM.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CompressedPlace {
-    /// A device that is swapped to.
-    Device {
-        /// Its priority.
-        priority: i32,
-        /// What it takes of RAM at the most, its table included.
-        takes_bytes: u64,
-    },
-    /// zswap's pool, in front of the areas.
-    Pool,
+/// What zswap does to a compressed device behind it.
+pub const IN_FRONT: &str = "zswap in front of it compresses every page twice";
+
+/// A compressed device that is swapped to, or would be.
+#[derive(Clone, Copy, Debug)]
+pub struct CompressedPlace {
+    priority: i32,
+    /// What it takes of RAM at the most, its table included.
+    takes_bytes: u64,
 }
 
 impl CompressedPlace {
     /// A device of that size, whose pool may take so much; 0: no limit.
-    pub fn device(
-        priority: i32,
-        size_bytes: u64,
-        limit_bytes: u64,
-        page_size: u64,
-    ) -> CompressedPlace {
+    pub fn device(priority: i32, size_bytes: u64, limit_bytes: u64, page_size: u64) -> Self {
         let pool = match limit_bytes {
             0 => size_bytes,
             limit => limit.min(size_bytes),
         };
-        let takes_bytes = pool.saturating_add(table_bytes(size_bytes, page_size));
-        CompressedPlace::Device {
+        CompressedPlace {
             priority,
-            takes_bytes,
+            takes_bytes: pool.saturating_add(table_bytes(size_bytes, page_size)),
         }
     }
 
     /// An area that is a compressed device.
-    pub fn of(area: &ActiveSwap, page_size: u64) -> CompressedPlace {
+    pub fn of(area: &ActiveSwap, page_size: u64) -> Self {
         let limit = area.memory_limit_bytes;
         CompressedPlace::device(area.area.priority, area.area.size_bytes, limit, page_size)
     }
 }
 
-/// What comes of the one beside the other; `None` for two pools, of which a kernel has
-/// one.
-pub fn beside(one: CompressedPlace, other: CompressedPlace, ram_bytes: u64) -> Option<String> {
-    let (first, second) = match (one, other) {
-        (CompressedPlace::Pool, CompressedPlace::Pool) => return None,
-        (CompressedPlace::Pool, _) | (_, CompressedPlace::Pool) => {
-            return Some("zswap in front of it compresses every page twice".to_owned())
-        }
-        (
-            CompressedPlace::Device {
-                priority: one,
-                takes_bytes: first,
-            },
-            CompressedPlace::Device {
-                priority: other,
-                takes_bytes: second,
-            },
-        ) => ((one, first), (other, second)),
-    };
-    let what = match first.0 == second.0 {
+/// What comes of the one beside the other.
+pub fn beside(one: CompressedPlace, other: CompressedPlace, ram_bytes: u64) -> String {
+    let what = match one.priority == other.priority {
         true => "with the same priority pages go to both in turn",
         false => "the one of higher priority fills first and keeps the coldest pages",
     };
-    let together = first.1.saturating_add(second.1);
-    Some(format!(
+    let together = one.takes_bytes.saturating_add(other.takes_bytes);
+    format!(
         "{what}, and together they may take {} of the {} of RAM",
         bytes(together),
         bytes(ram_bytes)
-    ))
+    )
 }
 
 #[cfg(test)]
@@ -90,29 +64,14 @@ mod tests {
     fn what_both_may_take_counts_limits_and_tables() {
         let open = CompressedPlace::device(100, 2 * GIB, 0, 4096);
         let limited = CompressedPlace::device(100, 2 * GIB, GIB, 4096);
-        let text = beside(limited, open, 4 * GIB).unwrap();
+        let text = beside(limited, open, 4 * GIB);
         assert_eq!(
             text,
             "with the same priority pages go to both in turn, and together they may take \
              3.02 GiB of the 4.00 GiB of RAM"
         );
         let lower = CompressedPlace::device(5, 2 * GIB, 0, 4096);
-        let text = beside(limited, lower, 4 * GIB).unwrap();
+        let text = beside(limited, lower, 4 * GIB);
         assert!(text.starts_with("the one of higher priority"), "{text}");
-    }
-
-    #[test]
-    fn a_pool_in_front_compresses_twice() {
-        let device = CompressedPlace::device(100, 2 * GIB, 0, 4096);
-        for text in [
-            beside(CompressedPlace::Pool, device, GIB),
-            beside(device, CompressedPlace::Pool, GIB),
-        ] {
-            assert!(text.unwrap().contains("compresses every page twice"));
-        }
-        assert_eq!(
-            beside(CompressedPlace::Pool, CompressedPlace::Pool, GIB),
-            None
-        );
     }
 }

@@ -128,12 +128,17 @@ impl CodecVerdict {
         }
     }
 
-    /// The ratio to count on; `None` where nothing was measured that says one.
-    pub fn ratio(&self) -> Option<f64> {
+    /// The codec to take; `None` where none follows.
+    pub fn codec(&self) -> Option<&str> {
         match self {
-            CodecVerdict::Codec { ratio, .. } => Some(*ratio),
+            CodecVerdict::Codec { name, .. } => Some(name),
             _ => None,
         }
+    }
+
+    /// The ratio to count on; `None` where nothing was measured that says one.
+    pub fn ratio(&self) -> Option<f64> {
+        self.basis().map(|basis| basis.ratio)
     }
 
     /// What a size follows from; `None` where nothing was measured that says one.
@@ -172,11 +177,7 @@ fn best_offered(codecs: &[CodecFacts]) -> f64 {
 }
 
 /// The codec to take, if any gains anything, however few pages say so.
-pub fn choose(
-    codecs: &[CodecFacts],
-    ram_bytes: u64,
-    mb_per_s: f64,
-) -> Option<(&CodecFacts, Reason)> {
+fn choose(codecs: &[CodecFacts], ram_bytes: u64, mb_per_s: f64) -> Option<(&CodecFacts, Reason)> {
     let usable = || {
         let usable = |codec: &&CodecFacts| codec.offered != Some(false) && codec.gains();
         codecs.iter().filter(usable)

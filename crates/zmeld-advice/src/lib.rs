@@ -2,13 +2,14 @@
 //! scan`, `zmeld plan` and `zmeld status` give.
 //!
 //! It is computed from facts alone, so that whoever has the same facts says the
-//! same. This crate reads no file and measures nothing.
+//! same. They are read in one place ([`mod@machine`]); this crate measures nothing.
 //!
 //! | module | what it decides |
 //! |---|---|
 //! | [`mod@beside`] | what two compressed places at once do to each other |
 //! | [`codec`] | which codec, of those that were measured |
 //! | [`size`] | how large a device is, what it may take, what it gains |
+//! | [`mod@machine`] | what is known of a machine, as a scan and a plan need it |
 //! | [`tier`] | a compressed device, or zswap in front of a disk; what is there already |
 //! | [`meld`] | whether melding pays, and what melds here |
 //! | [`module`] | whether the kernel has a driver, or could have it |
@@ -19,10 +20,10 @@
 //!   [`size::holds`], before it is filled and at the ratio that it was advised for.
 //! - What a device takes and what it may take count the same: the pool's memory
 //!   and the table of slots.
-#![deny(missing_docs)]
 
 pub mod beside;
 pub mod codec;
+pub mod machine;
 pub mod meld;
 pub mod module;
 pub mod size;
@@ -31,6 +32,7 @@ pub mod tunables;
 
 pub use beside::{beside, CompressedPlace};
 pub use codec::{CodecFacts, CodecVerdict};
+pub use machine::Machine;
 pub use module::{DkmsSigns, Else, ModulePresence};
 pub use size::{Basis, Sizing};
 pub use tier::{recommend, ActiveSwap, AdvisedTier, Facts, Pool, Recommendation, ZswapFacts};

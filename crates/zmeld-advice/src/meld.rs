@@ -5,33 +5,10 @@
 //! comes to the same where these compress like the others. `zmeld watch` and
 //! `zmeld status` hold their samples against the same threshold.
 
-use zmeld_report::units::percent;
-
 use crate::module::ModulePresence;
 
 /// Share of the compressed memory that melding has to save before it is advised.
 pub const WORTH: f64 = 0.05;
-
-/// What melding pages would come to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Melding {
-    /// Memory that the pages take compressed.
-    pub compressed_bytes: u64,
-    /// Of it, what melding saves.
-    pub saved_bytes: u64,
-}
-
-impl Melding {
-    /// The saved share of the compressed memory, 0 to 1.
-    pub fn share(&self) -> f64 {
-        self.saved_bytes as f64 / self.compressed_bytes.max(1) as f64
-    }
-
-    /// Whether it pays.
-    pub fn pays(&self) -> bool {
-        self.share() >= WORTH
-    }
-}
 
 /// What melds on a machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,30 +52,9 @@ impl Melders {
     }
 }
 
-/// The threshold in words.
-pub fn worth() -> String {
-    percent(WORTH)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn it_pays_by_memory_and_not_by_pages() {
-        let of = |saved_bytes| Melding {
-            compressed_bytes: 1_000_000,
-            saved_bytes,
-        };
-        assert!(!of(4_000).pays());
-        assert!(!of(49_999).pays());
-        assert!(of(50_000).pays());
-        let nothing = Melding {
-            compressed_bytes: 0,
-            saved_bytes: 0,
-        };
-        assert!(!nothing.pays());
-    }
 
     #[test]
     fn what_melds_is_named() {

@@ -142,37 +142,15 @@ pub fn error_of_build(log: &str, kernel: &str) -> Option<String> {
     Some(line.unwrap_or("its log says nothing").trim().to_owned())
 }
 
-/// What says where a driver is.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ModuleSigns<'a> {
-    /// It can make devices now.
-    pub ready: bool,
-    /// There is a `/proc/modules`: the kernel loads modules.
-    pub loads_modules: bool,
-    /// `/lib/modules/RELEASE/modules.dep`.
-    pub dep: Option<&'a str>,
-}
-
 impl ModulePresence {
-    /// Where the driver of that name is on a machine. `dep`: its kernel's list of modules.
+    /// Where the driver of that name is on a machine. `dep`: its kernel's list of modules
+    /// (`/lib/modules/RELEASE/modules.dep`).
     pub fn read(host: &Host, name: &str, dep: Option<&str>) -> ModulePresence {
-        let signs = ModuleSigns {
-            ready: host.exists(format!("/sys/class/{name}-control/hot_add")),
-            loads_modules: host.exists("/proc/modules"),
-            dep,
-        };
-        ModulePresence::judge(name, signs)
-    }
-
-    /// Where the driver of that name is.
-    pub fn judge(name: &str, signs: ModuleSigns<'_>) -> ModulePresence {
-        if signs.ready {
-            return ModulePresence::Ready;
-        }
-        if !signs.loads_modules {
-            return ModulePresence::Impossible;
-        }
-        match signs.dep {
+        // A kernel that loads no modules has no such file.
+        let loads_modules = host.exists("/proc/modules");
+        match dep {
+            _ if host.exists(format!("/sys/class/{name}-control/hot_add")) => ModulePresence::Ready,
+            _ if !loads_modules => ModulePresence::Impossible,
             None => ModulePresence::Unknown,
             Some(dep) if dep.lines().any(|line| is_of(line, name)) => ModulePresence::Module,
             Some(_) => ModulePresence::Absent,
@@ -199,24 +177,19 @@ mod tests {
 
     #[test]
     fn a_module_is_where_the_index_has_it() {
-        let judge = |name, dep| {
-            ModulePresence::judge(
-                name,
-                ModuleSigns {
-                    ready: false,
-                    loads_modules: true,
-                    dep,
-                },
-            )
-        };
-        assert_eq!(judge("zram", Some(DEP)), ModulePresence::Module);
-        assert_eq!(judge("zmeld", Some(DEP)), ModulePresence::Module);
-        assert_eq!(judge("meld", Some(DEP)), ModulePresence::Absent);
-        assert_eq!(
-            judge("zsmalloc", Some("a/b.ko: c/zsmalloc.ko\n")),
-            ModulePresence::Absent
-        );
-        assert_eq!(judge("zram", None), ModulePresence::Unknown);
+        let dir = tempfile::tempdir().unwrap();
+        let host = Host::at(dir.path());
+        let read = |name, dep| ModulePresence::read(&host, name, dep);
+        assert_eq!(read("zram", Some(DEP)), ModulePresence::Impossible);
+        std::fs::create_dir_all(dir.path().join("proc/modules")).unwrap();
+        assert_eq!(read("zram", Some(DEP)), ModulePresence::Module);
+        assert_eq!(read("zmeld", Some(DEP)), ModulePresence::Module);
+        assert_eq!(read("meld", Some(DEP)), ModulePresence::Absent);
+        let other = "a/b.ko: c/zsmalloc.ko\n";
+        assert_eq!(read("zsmalloc", Some(other)), ModulePresence::Absent);
+        assert_eq!(read("zram", None), ModulePresence::Unknown);
+        std::fs::create_dir_all(dir.path().join("sys/class/zram-control/hot_add")).unwrap();
+        assert_eq!(read("zram", None), ModulePresence::Ready);
     }
 
     #[test]
@@ -246,16 +219,5 @@ mod tests {
         let (said, way) = why(&dkms);
         assert!(said.ends_with("error: no such kernel"), "{said}");
         assert!(way.starts_with("see /var/lib/x/make.log"), "{way}");
-    }
-
-    #[test]
-    fn what_is_ready_needs_no_module_and_some_kernels_load_none() {
-        let signs = ModuleSigns {
-            ready: true,
-            ..ModuleSigns::default()
-        };
-        assert_eq!(ModulePresence::judge("zram", signs), ModulePresence::Ready);
-        let none = ModulePresence::judge("zram", ModuleSigns::default());
-        assert_eq!(none, ModulePresence::Impossible);
     }
 }

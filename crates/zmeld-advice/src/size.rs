@@ -160,9 +160,9 @@ impl Sizing {
     }
 }
 
-/// A ratio as a basis has it: to the tenth.
+/// A ratio as a basis has it, to the tenth: the same digits wherever it is told.
 pub fn tenths(ratio: f64) -> String {
-    format!("{ratio:.1}")
+    format!("{:.1}", rounded(ratio))
 }
 
 /// The ratio that is counted on: two measurements of one machine differ in the second

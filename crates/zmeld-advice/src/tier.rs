@@ -8,28 +8,19 @@ use zmeld_linux::{Host, HostError};
 use zmeld_report::units::bytes;
 
 use crate::codec::CodecVerdict;
+use crate::machine::Machine;
 use crate::module::{missing, Else, ModulePresence};
 use crate::size::{tenths, Sizing, RATIO_ASSUMED};
 
-/// What is known of a machine.
+/// What a recommendation follows from.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Bytes of RAM that the kernel manages (`MemTotal`).
-    pub ram_bytes: u64,
+    /// The machine.
+    pub machine: Machine,
     /// Bytes of a page.
     pub page_size: u64,
     /// Swap areas that zmeld did not set up.
     pub swaps: Vec<ActiveSwap>,
-    /// The swap partition that the machine hibernates to, where nothing is swapped to it.
-    pub resume_from: Option<String>,
-    /// The size of that partition in bytes; none where nobody can tell.
-    pub resume_bytes: Option<u64>,
-    /// The kernel's zswap; none where it was built without.
-    pub zswap: Option<ZswapFacts>,
-    /// The kernel's zram.
-    pub zram: ModulePresence,
-    /// The module zmeld.
-    pub zmeld: ModulePresence,
     /// What measuring codecs on its memory came to.
     pub measured: CodecVerdict,
 }
@@ -50,9 +41,6 @@ pub struct ZswapFacts {
 
 impl ZswapFacts {
     /// A machine's; none where its kernel was built without.
-    ///
-    /// # Errors
-    /// When a parameter cannot be read.
     pub fn read(host: &Host) -> Result<Option<ZswapFacts>, HostError> {
         let text = |name: &str| host.read_optional(format!("{ZSWAP}/{name}"));
         let Some(enabled) = text("enabled")? else {
@@ -126,10 +114,8 @@ impl Pool {
         measured: &CodecVerdict,
     ) -> Option<Pool> {
         let limit_percent = zswap.max_pool_percent?.min(100);
-        let ratio = match measured {
-            CodecVerdict::Codec { name, ratio, .. } if *name == zswap.compressor => Some(*ratio),
-            _ => None,
-        };
+        let is_its = measured.codec() == Some(zswap.compressor.as_str());
+        let ratio = measured.ratio().filter(|_| is_its);
         let limit_bytes = zswap.limit_bytes(ram_bytes)?;
         let counted = ratio.unwrap_or(RATIO_ASSUMED).max(1.0);
         let most = zswap.most_in_a_page();
@@ -209,9 +195,6 @@ pub struct ActiveSwap {
 
 impl ActiveSwap {
     /// An area, with what its device says of itself where it is a compressed one.
-    ///
-    /// # Errors
-    /// When that cannot be read.
     pub fn read(host: &Host, area: &SwapArea) -> Result<ActiveSwap, HostError> {
         let mut swap = ActiveSwap {
             area: area.clone(),
@@ -299,18 +282,47 @@ pub struct Recommendation {
 }
 
 impl Facts {
+    /// Those of a machine; `own_swaps`: paths of the areas that zmeld set up.
+    pub fn new(
+        machine: &Machine,
+        page_size: u64,
+        measured: &CodecVerdict,
+        own_swaps: &[String],
+    ) -> Facts {
+        let is_own = |area: &SwapArea| own_swaps.iter().any(|own| *own == area.shown());
+        let others = machine.swaps.iter().filter(|area| !is_own(area));
+        let active = |area: &SwapArea| {
+            let mut compressed = machine.compressed.iter();
+            let compressed = compressed.find(|it| it.area.path == area.path);
+            compressed.cloned().unwrap_or_else(|| ActiveSwap {
+                area: area.clone(),
+                ..ActiveSwap::default()
+            })
+        };
+        Facts {
+            swaps: others.map(active).collect(),
+            machine: machine.clone(),
+            page_size,
+            measured: measured.clone(),
+        }
+    }
+
+    fn zswap(&self) -> Option<&ZswapFacts> {
+        self.machine.zswap.as_ref().map(|zswap| &zswap.facts)
+    }
+
     /// Room in the disk swap that zswap would stand in front of; none where nobody can
     /// tell. What is in use counts where zswap is on: it may be in its pool.
     pub fn room_behind_zswap(&self) -> Option<u64> {
-        let is_on = self.zswap.as_ref().is_some_and(|zswap| zswap.is_enabled);
+        let is_on = self.zswap().is_some_and(|zswap| zswap.is_enabled);
         let disks = self.swaps.iter().filter(|swap| !swap.area.is_in_ram());
         let room = disks.map(|swap| match is_on {
             true => swap.area.size_bytes,
             false => swap.area.size_bytes.saturating_sub(swap.area.used_bytes),
         });
         let room = room.fold(0, u64::saturating_add);
-        match &self.resume_from {
-            Some(_) => Some(room.saturating_add(self.resume_bytes?)),
+        match &self.machine.resume_from {
+            Some(_) => Some(room.saturating_add(self.machine.resume_bytes?)),
             // Where no swap is on disk yet, none is known.
             None => (self.swaps.iter().any(|swap| !swap.area.is_in_ram())).then_some(room),
         }
@@ -326,97 +338,95 @@ impl Facts {
     /// swap that it has, which is too small.
     fn is_disk_too_small(&self) -> bool {
         let size = self.disk_bytes();
+        let machine = &self.machine;
         let is_there = |it| matches!(it, ModulePresence::Ready | ModulePresence::Module);
-        let zswap = self.zswap.as_ref();
-        (is_there(self.zram) || is_there(self.zmeld))
-            && self.resume_from.is_none()
-            && zswap.is_some_and(|zswap| zswap.is_held_back_by(size, self.ram_bytes))
+        (is_there(machine.zram.presence) || is_there(machine.zmeld.presence))
+            && machine.resume_from.is_none()
+            && self
+                .zswap()
+                .is_some_and(|it| it.is_held_back_by(size, machine.ram_bytes))
     }
 }
 
 /// What suits a machine. `kind`: what its owner decided.
 pub fn recommend(facts: &Facts, kind: Option<AdvisedTier>) -> Recommendation {
+    let machine = &facts.machine;
+    let (zram, zmeld) = (machine.zram.presence, machine.zmeld.presence);
+    let zswap = facts.zswap();
     let disk = facts.swaps.iter().find(|swap| !swap.area.is_in_ram());
-    let (kind, why) = match (kind, disk) {
-        (Some(kind), _) => (kind, "as asked for".to_owned()),
-        (None, None) if facts.zswap.is_some() && facts.resume_from.is_some() => (
-            AdvisedTier::Zswap,
+    let disk = disk.map(|swap| swap.area.shown());
+    let there = |it| matches!(it, ModulePresence::Ready | ModulePresence::Module);
+    let gone = |it| matches!(it, ModulePresence::Absent | ModulePresence::Impossible);
+    let device = match gone(zram) && there(zmeld) {
+        true => (AdvisedTier::Zmeld, "; this kernel has no zram"),
+        false => (AdvisedTier::Zram, ""),
+    };
+    let in_front = (AdvisedTier::Zswap, "");
+    let asked = kind.map(|kind| (kind, ""));
+    let ((kind, but), why) = match (asked, &disk, zswap) {
+        (Some(asked), ..) => (asked, "as asked for".to_owned()),
+        (None, Some(disk), Some(_)) if !facts.is_disk_too_small() => (
+            in_front,
             format!(
-                "this machine hibernates to {}, where an image is kept that RAM cannot keep: it is \
-                 swapped to, and zswap in front of it keeps in RAM what is used",
-                facts.resume_from.as_deref().unwrap_or_default()
+                "{disk} is swapped to: zswap keeps what is used in RAM and lets the rest go to \
+                 disk, where zram above it by priority would do the opposite"
             ),
         ),
-        (None, Some(disk)) if facts.zswap.is_some() && !facts.is_disk_too_small() => (
-            AdvisedTier::Zswap,
+        (None, Some(disk), Some(_)) => (
+            device,
             format!(
-                "{} is swapped to: zswap keeps what is used in RAM and lets the rest go to disk, \
-                 where zram above it by priority would do the opposite",
-                disk.area.shown()
+                "{disk} is swapped to, and swap on disk has {} only: zswap in front of it could \
+                 hold no more than that, and a device in RAM holds more; a larger swap on disk \
+                 would suit zswap",
+                bytes(facts.disk_bytes())
             ),
         ),
-        (None, disk) => {
-            let why = match disk {
-                Some(disk) if facts.zswap.is_some() => format!(
-                    "{} is swapped to, and swap on disk has {} only: zswap in front of it could hold no more \
-                     than that, and a device in RAM holds more; a larger swap on disk would suit \
-                     zswap",
-                    disk.area.shown(),
-                    bytes(facts.disk_bytes())
+        (None, Some(disk), None) => (
+            device,
+            format!(
+                "{disk} is swapped to, and this kernel has no zswap: a device in RAM takes the \
+                 pages first"
+            ),
+        ),
+        (None, None, _) => match machine.resume_from.as_ref().filter(|_| zswap.is_some()) {
+            Some(image) => (
+                in_front,
+                format!(
+                    "this machine hibernates to {image}, where an image is kept that RAM cannot \
+                     keep: it is swapped to, and zswap in front of it keeps in RAM what is used"
                 ),
-                Some(disk) => format!(
-                    "{} is swapped to, and this kernel has no zswap: a device in RAM takes the \
-                     pages first",
-                    disk.area.shown()
-                ),
-                None => "there is no swap on disk: pages are compressed in RAM".to_owned(),
-            };
-            match (facts.zram, facts.zmeld) {
-                (
-                    ModulePresence::Absent | ModulePresence::Impossible,
-                    ModulePresence::Ready | ModulePresence::Module,
-                ) => (
-                    AdvisedTier::Zmeld,
-                    format!("{why}; this kernel has no zram"),
-                ),
-                _ => (AdvisedTier::Zram, why),
+            ),
+            None => {
+                let why = "there is no swap on disk: pages are compressed in RAM";
+                (device, why.to_owned())
             }
-        }
+        },
     };
     let in_ram = kind != AdvisedTier::Zswap;
-    let codec = match &facts.measured {
-        // zswap takes the codecs of the crypto interface, which nobody asked.
-        CodecVerdict::Codec { name, .. } if in_ram => Some(name.clone()),
-        _ => None,
-    };
+    // zswap takes the codecs of the crypto interface, which nobody asked.
+    let codec = facts.measured.codec().filter(|_| in_ram);
     let sizing =
-        in_ram.then(|| Sizing::advised(facts.ram_bytes, facts.page_size, facts.measured.basis()));
+        in_ram.then(|| Sizing::advised(machine.ram_bytes, facts.page_size, facts.measured.basis()));
     let compressed = facts.swaps.iter().filter(|swap| swap.area.is_in_ram());
-    let zswap = facts.zswap.as_ref().filter(|_| !in_ram);
     let else_there = Else {
-        has_zswap: facts.zswap.is_some(),
+        has_zswap: zswap.is_some(),
         has_disk_swap: disk.is_some(),
     };
-    let lacking = match kind {
-        AdvisedTier::Zram => missing("zram", facts.zram, facts.zmeld, else_there),
-        AdvisedTier::Zmeld => missing("zmeld", facts.zmeld, facts.zram, else_there),
+    let missing = match kind {
+        AdvisedTier::Zram => missing("zram", zram, zmeld, else_there),
+        AdvisedTier::Zmeld => missing("zmeld", zmeld, zram, else_there),
         AdvisedTier::Zswap => None,
     };
+    let room = facts.room_behind_zswap();
+    let pool = |zswap| Pool::of(zswap, machine.ram_bytes, room, &facts.measured);
     Recommendation {
         kind,
-        why,
-        codec,
+        why: why + but,
+        codec: codec.map(str::to_owned),
         sizing,
-        pool: zswap.and_then(|zswap| {
-            Pool::of(
-                zswap,
-                facts.ram_bytes,
-                facts.room_behind_zswap(),
-                &facts.measured,
-            )
-        }),
-        missing: lacking,
-        swaps_to: facts.resume_from.clone().filter(|_| !in_ram),
+        pool: zswap.filter(|_| !in_ram).and_then(pool),
+        missing,
+        swaps_to: machine.resume_from.clone().filter(|_| !in_ram),
         replaces: compressed.cloned().collect(),
     }
 }
@@ -465,18 +475,29 @@ impl Recommendation {
 mod tests {
     use super::*;
     use crate::codec::Reason;
+    use crate::machine::Zswap;
+
+    fn zswap(facts: ZswapFacts) -> Option<Zswap> {
+        Some(Zswap {
+            facts,
+            ..Zswap::default()
+        })
+    }
 
     fn facts() -> Facts {
-        Facts {
+        let mut machine = Machine {
             ram_bytes: 8 << 30,
-            page_size: 4096,
-            zswap: Some(ZswapFacts {
-                is_enabled: false,
+            zswap: zswap(ZswapFacts {
                 compressor: "lzo".to_owned(),
                 max_pool_percent: Some(20),
-                zpool: None,
+                ..ZswapFacts::default()
             }),
-            zram: ModulePresence::Ready,
+            ..Machine::default()
+        };
+        machine.zram.presence = ModulePresence::Ready;
+        Facts {
+            machine,
+            page_size: 4096,
             measured: CodecVerdict::Codec {
                 name: "zstd".to_owned(),
                 ratio: 3.2,
@@ -513,6 +534,11 @@ mod tests {
              (50 %)"
         );
         assert_eq!(found.compared(), None);
+        let mut facts = facts();
+        facts.swaps.push(area("/dev/zram0", Some("lzo-rle")));
+        let said = recommend(&facts, None).compared().unwrap();
+        let words = "(lzo-rle, 6.00 GiB with no memory limit, priority 100); zmeld would set up a";
+        assert!(said.contains(words), "{said}");
     }
 
     #[test]
@@ -524,7 +550,7 @@ mod tests {
             (found.kind, found.codec, found.sizing),
             (AdvisedTier::Zswap, None, None)
         );
-        facts.zswap = None;
+        facts.machine.zswap = None;
         let found = recommend(&facts, None);
         assert_eq!(found.kind, AdvisedTier::Zram);
         assert!(found.why.contains("no zswap"), "{}", found.why);
@@ -533,7 +559,7 @@ mod tests {
     #[test]
     fn a_machine_that_hibernates_swaps_to_what_it_resumes_from() {
         let mut facts = facts();
-        facts.resume_from = Some("/dev/sda2".to_owned());
+        facts.machine.resume_from = Some("/dev/sda2".to_owned());
         let found = recommend(&facts, None);
         assert_eq!(found.kind, AdvisedTier::Zswap);
         assert_eq!(found.swaps_to.as_deref(), Some("/dev/sda2"));
@@ -546,7 +572,7 @@ mod tests {
         // Who asks for a device gets one.
         let asked = recommend(&facts, Some(AdvisedTier::Zram));
         assert_eq!((asked.kind, asked.swaps_to), (AdvisedTier::Zram, None));
-        facts.zswap = None;
+        facts.machine.zswap = None;
         assert_eq!(recommend(&facts, None).kind, AdvisedTier::Zram);
     }
 
@@ -560,7 +586,7 @@ mod tests {
         let limit = (8u64 << 30) / 100 * 20;
         assert_eq!((pool.limit_bytes, pool.measured), (limit, false));
         assert_eq!((pool.holds_bytes, pool.gains_bytes), (2 * limit, limit));
-        facts.zswap.as_mut().unwrap().compressor = "zstd".to_owned();
+        facts.machine.zswap.as_mut().unwrap().facts.compressor = "zstd".to_owned();
         let pool = recommend(&facts, None).pool.unwrap();
         assert!(pool.measured);
         assert_eq!(pool.holds_bytes, (limit as f64 * 3.2) as u64);
@@ -572,7 +598,7 @@ mod tests {
         );
         // zbud keeps two pages in one, z3fold three, however small they get.
         for (zpool, most) in [("zbud", 2), ("z3fold", 3)] {
-            facts.zswap.as_mut().unwrap().zpool = Some(zpool.to_owned());
+            facts.machine.zswap.as_mut().unwrap().facts.zpool = Some(zpool.to_owned());
             let pool = recommend(&facts, None).pool.unwrap();
             assert_eq!(
                 (pool.ratio, pool.holds_bytes),
@@ -582,7 +608,7 @@ mod tests {
             let bound = format!("{zpool} keeps {most} pages in one at the most");
             assert!(said.contains(&bound), "{said}");
         }
-        facts.zswap.as_mut().unwrap().zpool = Some("zsmalloc".to_owned());
+        facts.machine.zswap.as_mut().unwrap().facts.zpool = Some("zsmalloc".to_owned());
         assert_eq!(recommend(&facts, None).pool.unwrap().ratio, 3.2);
         // A device has a size of its own.
         facts.swaps.clear();
@@ -603,13 +629,13 @@ mod tests {
         assert!(said.contains("room for 1.00 GiB"), "{said}");
         assert!(said.contains("takes 512 MiB for it"), "{said}");
         // What zswap has taken already is in its pool, or was.
-        facts.zswap.as_mut().unwrap().is_enabled = true;
+        facts.machine.zswap.as_mut().unwrap().facts.is_enabled = true;
         let pool = recommend(&facts, None).pool.unwrap();
         assert_eq!(pool.holds_bytes, 2 << 30);
         // Less than the pool may take is no place for what it lets go of.
         facts.swaps[0].area.size_bytes = 1 << 30;
         assert_eq!(recommend(&facts, None).kind, AdvisedTier::Zswap);
-        facts.zswap.as_mut().unwrap().is_enabled = false;
+        facts.machine.zswap.as_mut().unwrap().facts.is_enabled = false;
         let found = recommend(&facts, None);
         assert_eq!(found.kind, AdvisedTier::Zram);
         assert!(found.why.contains("has 1.00 GiB only"), "{}", found.why);
@@ -617,7 +643,7 @@ mod tests {
         let asked = recommend(&facts, Some(AdvisedTier::Zswap));
         assert_eq!(asked.pool.unwrap().holds_bytes, 0);
         // Where there is nothing else, it is zswap.
-        facts.zram = ModulePresence::Absent;
+        facts.machine.zram.presence = ModulePresence::Absent;
         assert_eq!(recommend(&facts, None).kind, AdvisedTier::Zswap);
     }
 
@@ -625,8 +651,8 @@ mod tests {
     fn what_the_kernel_has_not_got_is_not_promised() {
         let mut facts = facts();
         assert_eq!(recommend(&facts, None).missing, None);
-        facts.zram = ModulePresence::Absent;
-        facts.zmeld = ModulePresence::Absent;
+        facts.machine.zram.presence = ModulePresence::Absent;
+        facts.machine.zmeld.presence = ModulePresence::Absent;
         let said = recommend(&facts, None).missing.unwrap();
         for words in [
             "has no zram",
@@ -635,8 +661,9 @@ mod tests {
         ] {
             assert!(said.contains(words), "{words}: {said}");
         }
-        (facts.zram, facts.zmeld) = (ModulePresence::Impossible, ModulePresence::Impossible);
-        facts.zswap = None;
+        (facts.machine.zram.presence, facts.machine.zmeld.presence) =
+            (ModulePresence::Impossible, ModulePresence::Impossible);
+        facts.machine.zswap = None;
         let said = recommend(&facts, None).missing.unwrap();
         assert!(said.contains("loads no modules"), "{said}");
         assert!(
@@ -649,36 +676,24 @@ mod tests {
         let said = |facts: &Facts| recommend(facts, Some(AdvisedTier::Zram)).missing;
         let none = said(&facts).unwrap();
         assert!(none.ends_with("zram is not built in"), "{none}");
-        (facts.zram, facts.zmeld) = (ModulePresence::Absent, ModulePresence::Absent);
-        facts.zswap = Some(ZswapFacts::default());
+        (facts.machine.zram.presence, facts.machine.zmeld.presence) =
+            (ModulePresence::Absent, ModulePresence::Absent);
+        facts.machine.zswap = zswap(ZswapFacts::default());
         let both = said(&facts).unwrap();
         let way = "zswap in front of the swap on disk that there is (zmeld up --tier zswap)";
         assert!(both.contains(way) && both.contains("zmeld.ko"), "{both}");
         assert!(!both.contains("--tier disk"), "{both}");
         // What cannot be told may be there.
-        facts.zram = ModulePresence::Unknown;
+        facts.machine.zram.presence = ModulePresence::Unknown;
         assert_eq!(recommend(&facts, None).missing, None);
-    }
-
-    #[test]
-    fn compressed_swap_that_is_there_is_compared() {
-        let mut facts = facts();
-        facts.swaps.push(area("/dev/zram0", Some("lzo-rle")));
-        let found = recommend(&facts, None);
-        assert_eq!(
-            found.compared().unwrap(),
-            "/dev/zram0 is swapped to already (lzo-rle, 6.00 GiB with no memory limit, priority \
-             100); zmeld would set up a zram device of 8.00 GiB (100 % of RAM) with zstd and a \
-             memory limit of 4.00 GiB (50 %)"
-        );
     }
 
     #[test]
     fn without_zram_the_module_does() {
         let mut facts = facts();
-        facts.zram = ModulePresence::Absent;
+        facts.machine.zram.presence = ModulePresence::Absent;
         assert_eq!(recommend(&facts, None).kind, AdvisedTier::Zram);
-        facts.zmeld = ModulePresence::Module;
+        facts.machine.zmeld.presence = ModulePresence::Module;
         assert_eq!(recommend(&facts, None).kind, AdvisedTier::Zmeld);
         assert_eq!(
             recommend(&facts, Some(AdvisedTier::Zram)).kind,

@@ -56,50 +56,28 @@ mod tests {
 
     #[test]
     fn each_kind_of_swap_has_its_bounds() {
-        let kinds = |in_ram, on_disk, on_spinning_disk| SwapKinds {
-            in_ram,
-            on_disk,
-            on_spinning_disk,
-        };
-        for (what, kinds, min, max, cluster) in [
-            (
-                "RAM alone",
-                kinds(true, false, false),
-                Some(60),
-                None,
-                Some(0),
-            ),
-            ("a drive", kinds(false, true, false), None, None, None),
-            (
-                "a spinning one",
-                kinds(false, true, true),
-                None,
-                Some(100),
-                None,
-            ),
-            (
-                "RAM above a drive",
-                kinds(true, true, false),
-                Some(60),
-                None,
-                None,
-            ),
-            (
-                "RAM above a spinning one",
-                kinds(true, true, true),
-                None,
-                None,
-                None,
-            ),
-            ("nothing", kinds(false, false, false), None, None, None),
-        ] {
+        let rows = [
+            // RAM alone, a drive, one that spins, RAM above each, nothing.
+            ([true, false, false], Some(60), None, Some(0)),
+            ([false, true, false], None, None, None),
+            ([false, true, true], None, Some(100), None),
+            ([true, true, false], Some(60), None, None),
+            ([true, true, true], None, None, None),
+            ([false, false, false], None, None, None),
+        ];
+        for ([in_ram, on_disk, on_spinning_disk], min, max, cluster) in rows {
+            let kinds = SwapKinds {
+                in_ram,
+                on_disk,
+                on_spinning_disk,
+            };
             let is = (kinds.swappiness_min(), kinds.swappiness_max());
-            assert_eq!(is, (min, max), "{what}");
-            assert_eq!(kinds.page_cluster(), cluster, "{what}");
+            assert_eq!(is, (min, max), "{kinds:?}");
+            assert_eq!(kinds.page_cluster(), cluster, "{kinds:?}");
             for value in [0, 60, 100, 180, 200] {
                 let set = kinds.swappiness(value);
-                assert!(min.is_none_or(|min| set >= min), "{what}");
-                assert!(max.is_none_or(|max| set <= max), "{what}");
+                assert!(min.is_none_or(|min| set >= min), "{kinds:?}");
+                assert!(max.is_none_or(|max| set <= max), "{kinds:?}");
             }
         }
     }

@@ -227,7 +227,7 @@ impl Pressure {
         let open = || (OpenFile::open(host, "/proc/pressure/memory"), touched());
         let (file, buffer) = self.file.get_or_insert_with(open);
         let text = file.as_ref()?.read(buffer).ok()?;
-        let full = pressure::parse(text).find(|stall| stall.kind == "full")?;
+        let full = pressure::line(text, "full")?;
         self.total_us.keep(now, full.total_us);
         let (age, before) = self.total_us.oldest(now)?;
         let waited = full.total_us.saturating_sub(before) as f64;

@@ -37,9 +37,6 @@ pub struct ConfigFiles {
 }
 
 /// Finds them.
-///
-/// # Errors
-/// When a directory is there and cannot be read.
 pub fn find(tree: &Tree) -> Result<ConfigFiles, FileError> {
     let mut found = ConfigFiles::default();
     let is_local = check_owner(tree, Path::new(LOCAL)).is_ok();
@@ -119,9 +116,6 @@ pub fn read_trusted(tree: &Tree, path: &Path) -> Result<Option<Vec<u8>>, FileErr
 }
 
 /// The bytes of one.
-///
-/// # Errors
-/// When it cannot be read, or is longer than 1 MiB.
 pub fn read(tree: &Tree, path: &Path) -> Result<Vec<u8>, FileError> {
     let failed = |cause: io::Error| FileError::new("read", path, cause);
     let mut bytes = Vec::new();

@@ -120,21 +120,3 @@ pub fn words(cause: &io::Error) -> String {
         None => text,
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn errors_are_one_line_that_names_the_thing() {
-        let cause = io::Error::from_raw_os_error(13);
-        let err = FileError::new("write 60 to", "/proc/sys/vm/swappiness", cause);
-        assert_eq!(
-            HostError::from(err).to_string(),
-            "cannot write 60 to /proc/sys/vm/swappiness: Permission denied"
-        );
-        let err = HostError::malformed("/proc/swaps", "has a line of 3 words");
-        assert_eq!(err.to_string(), "/proc/swaps has a line of 3 words");
-        assert!(err.cause().is_none());
-    }
-}

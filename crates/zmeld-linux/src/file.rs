@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::error::words;
+use crate::error::FileError;
 
 /// Links that lead to links, before they count as a circle; as the kernel has it.
 const LINKS_MAX: usize = 40;
@@ -43,67 +43,34 @@ const PART: (&str, &str) = (".zmeld-", ".part");
 #[non_exhaustive]
 pub enum Error {
     /// The system refused it.
-    #[error("cannot write {}: {}", path.display(), words(cause))]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        cause: io::Error,
-    },
-    /// Somebody else put something there that leads elsewhere.
-    #[error(
-        "cannot write {}: {what} of another user (uid {owner}) is in its place, which could lead \
-         anywhere: remove it, or name another file",
-        path.display()
-    )]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-        /// What is there.
-        what: &'static str,
-        /// Whose it is.
-        owner: u32,
-    },
-    /// Something is there that no file can replace.
-    #[error("cannot write {}: it is {what}; {way_out}", path.display())]
-    NoFile {
-        /// The file.
-        path: PathBuf,
-        /// What is there.
-        what: &'static str,
-        /// What to do instead.
-        way_out: &'static str,
-    },
+    #[error(transparent)]
+    Io(#[from] FileError),
     /// Only a new file is written.
-    #[error(
-        "{} is there already and is kept: name another file, or remove it first",
-        path.display()
-    )]
-    IsThere {
+    #[error("{} is there already and is kept: name another file, or remove it first", .0.display())]
+    IsThere(PathBuf),
+    /// What is there, or is not, forbids it.
+    #[error("cannot write {}: {why}", path.display())]
+    Refused {
         /// The file.
         path: PathBuf,
-    },
-    /// The folder is not there.
-    #[error(
-        "cannot write {}: there is no directory {}; create it first",
-        path.display(),
-        folder.display()
-    )]
-    NoFolder {
-        /// The file.
-        path: PathBuf,
-        /// The folder.
-        folder: PathBuf,
+        /// What is there, and what to do instead.
+        why: String,
     },
 }
 
 impl From<Error> for io::Error {
     fn from(err: Error) -> io::Error {
         match err {
-            Error::Io { cause, .. } => cause,
+            Error::Io(err) => err.cause,
             other => io::Error::other(other),
         }
+    }
+}
+
+fn refused(path: &Path, why: impl Into<String>) -> Error {
+    Error::Refused {
+        path: path.to_owned(),
+        why: why.into(),
     }
 }
 
@@ -128,9 +95,6 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
 }
 
 /// The same with exactly that mode, whatever was there and whatever the umask.
-///
-/// # Errors
-/// Those of [`replace`].
 pub fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
     put(path, bytes, Some(mode))
 }
@@ -145,9 +109,6 @@ pub fn create(path: &Path, bytes: &[u8]) -> Result<(), Error> {
 }
 
 /// The same with exactly that mode, whatever the umask.
-///
-/// # Errors
-/// Those of [`create`].
 pub fn create_with_mode(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
     create_new(path, bytes, Some(mode))
 }
@@ -157,9 +118,7 @@ fn create_new(path: &Path, bytes: &[u8], mode: Option<u32>) -> Result<(), Error>
     let part = written_beside(path, bytes, mode).map_err(failed)?;
     part.persist_noclobber(path)
         .map_err(|err| match err.error.kind() {
-            io::ErrorKind::AlreadyExists => Error::IsThere {
-                path: path.to_owned(),
-            },
+            io::ErrorKind::AlreadyExists => Error::IsThere(path.to_owned()),
             _ => failed(err.error),
         })?;
     sync_folder(path).map_err(failed)
@@ -172,19 +131,17 @@ fn create_new(path: &Path, bytes: &[u8], mode: Option<u32>) -> Result<(), Error>
 /// Those of [`replace`] that are known by then.
 pub fn check(path: &Path) -> Result<(), Error> {
     match look(path, false)? {
-        Some(Target::Name(name, _)) if !folder(&name).is_dir() => Err(Error::NoFolder {
-            path: path.to_owned(),
-            folder: folder(&name).to_owned(),
-        }),
+        Some(Target::Name(name, _)) if !folder(&name).is_dir() => {
+            let folder = folder(&name).display();
+            let why = format!("there is no directory {folder}; create it first");
+            Err(refused(path, why))
+        }
         _ => Ok(()),
     }
 }
 
 /// Removes what a program that was killed while it wrote that file left beside it. Only
 /// for a file that nobody writes meanwhile: one that is locked.
-///
-/// # Errors
-/// When the folder cannot be read, or one of them cannot be removed.
 pub fn remove_parts(path: &Path) -> io::Result<()> {
     let first = first_of_part(path);
     for entry in fs::read_dir(folder(path))? {
@@ -288,15 +245,13 @@ fn folder(name: &Path) -> &Path {
 /// was not asked for.
 fn look(path: &Path, open: bool) -> Result<Option<Target>, Error> {
     let failed = |cause: Errno| io_error(path, cause.into());
-    let no_file = |what, way_out| Error::NoFile {
-        path: path.to_owned(),
-        what,
-        way_out,
-    };
-    let foreign = |what, stat: &Stat| Error::Foreign {
-        path: path.to_owned(),
-        what,
-        owner: stat.st_uid,
+    let foreign = |what, stat: &Stat| {
+        let owner = stat.st_uid;
+        let why = format!(
+            "{what} of another user (uid {owner}) is in its place, which could lead anywhere: \
+             remove it, or name another file"
+        );
+        refused(path, why)
     };
     let mut at = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -331,15 +286,13 @@ fn look(path: &Path, open: bool) -> Result<Option<Target>, Error> {
                 return stream(path, &at, Some(&stat), open);
             }
             FileType::Directory => {
-                return Err(no_file("a directory", "name a file in it"));
+                return Err(refused(path, "it is a directory; name a file in it"));
             }
             FileType::BlockDevice => {
-                return Err(no_file(
-                    "a block device, whose content would be lost",
-                    "name a file",
-                ));
+                let why = "it is a block device, whose content would be lost; name a file";
+                return Err(refused(path, why));
             }
-            _ => return Err(no_file("no file", "name another")),
+            _ => return Err(refused(path, "it is no file; name another")),
         }
     }
     Err(failed(Errno::LOOP))
@@ -382,20 +335,14 @@ fn stream(
     let swapped =
         expected.is_some_and(|stat| (stat.st_dev, stat.st_ino) != (found.dev(), found.ino()));
     if swapped || FileType::from_raw_mode(found.mode()) == FileType::BlockDevice {
-        return Err(Error::NoFile {
-            path: path.to_owned(),
-            what: "not what it was a moment ago, or a disk",
-            way_out: "name a file",
-        });
+        let why = "it is not what it was a moment ago, or a disk; name a file";
+        return Err(refused(path, why));
     }
     Ok(Some(Target::Stream(file)))
 }
 
 fn io_error(path: &Path, cause: io::Error) -> Error {
-    Error::Io {
-        path: path.to_owned(),
-        cause,
-    }
+    FileError::new("write", path, cause).into()
 }
 
 #[cfg(test)]

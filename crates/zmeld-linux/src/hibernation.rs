@@ -64,16 +64,16 @@ pub fn resume(command_line: &str, power: Option<&str>, states: Option<&str>) -> 
 }
 
 /// Where that machine resumes from.
-pub fn read(host: &Host) -> Option<Resume> {
-    let text = |path: &str| host.read_optional(path).ok().flatten();
-    let line = text(COMMAND_LINE).unwrap_or_default();
-    resume(&line, text(POWER).as_deref(), text(STATES).as_deref())
+pub fn read(host: &Host) -> Result<Option<Resume>, HostError> {
+    let line = host.read_optional(COMMAND_LINE)?.unwrap_or_default();
+    let (power, states) = (host.read_optional(POWER)?, host.read_optional(STATES)?);
+    Ok(resume(&line, power.as_deref(), states.as_deref()))
 }
 
 /// The swap partition that it hibernates to; none where that is not swap, or a file, or
 /// cannot be told.
 pub fn partition(host: &Host) -> Option<PathBuf> {
-    let found = read(host)?;
+    let found = read(host).ok()??;
     let line = host.read_optional(COMMAND_LINE).ok().flatten();
     let is_file = |offset: &str| offset.trim() != "0" && !offset.trim().is_empty();
     let line = line.unwrap_or_default();
@@ -109,9 +109,6 @@ pub fn partition(host: &Host) -> Option<PathBuf> {
 }
 
 /// That partition, where nothing is swapped to it.
-///
-/// # Errors
-/// When the swap areas cannot be read.
 pub fn idle(host: &Host) -> Result<Option<String>, HostError> {
     let Some(path) = partition(host) else {
         return Ok(None);

@@ -25,6 +25,7 @@
 //! | [`pressure`] | `/proc/pressure/*` |
 //! | [`hibernation`] | whether a machine hibernates, and where to |
 //! | [`cpuinfo`] | `/proc/cpuinfo` |
+//! | [`crypto`] | what compresses in the kernel's crypto interface |
 //! | [`groups`] | control groups that count memory, those that a rule is for, and their owners |
 //! | [`config_files`] | which files make up zmeld's configuration |
 //! | [`headroom`] | how much more programs can take, as it is added up |
@@ -38,6 +39,7 @@ pub mod compressed;
 pub mod config_files;
 pub mod counters;
 pub mod cpuinfo;
+pub mod crypto;
 pub mod error;
 pub mod file;
 pub mod groups;

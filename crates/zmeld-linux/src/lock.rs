@@ -73,9 +73,6 @@ impl FileLock {
     }
 
     /// Takes the lock, and waits for it as long as somebody else has it.
-    ///
-    /// # Errors
-    /// Those of [`FileLock::attempt`].
     pub fn wait(path: &Path) -> io::Result<FileLock> {
         let file = open(path)?;
         lock(&file, FlockOperation::LockExclusive)?;
@@ -91,9 +88,6 @@ impl FileLock {
 
     /// Passes the lock on to programs that are started: it is held until the last of
     /// them has ended, even where this one was killed.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn pass_on(&self) -> io::Result<()> {
         let flags = fcntl_getfd(&self.file)?;
         Ok(fcntl_setfd(&self.file, flags & !FdFlags::CLOEXEC)?)

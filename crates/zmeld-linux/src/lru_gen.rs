@@ -182,13 +182,6 @@ memcg    22 /a  b.slice/web.service
     }
 
     #[test]
-    fn of_groups_that_nobody_asks_for_nothing_is_kept() {
-        let groups = parse(TEXT.as_bytes(), |path| path == Path::new("/"));
-        let numbers: Vec<u64> = groups.iter().map(|group| group.id).collect();
-        assert_eq!((numbers, groups[0].nodes.len()), (vec![1], 1));
-    }
-
-    #[test]
     fn what_is_of_another_form_is_passed_over() {
         let all = |text: &[u8]| parse(text, |_| true);
         assert_eq!(all(b"node 0\n 1 2 3 4\n"), []);

@@ -16,6 +16,8 @@ use std::sync::Arc;
 use rustix::fs::{fadvise, linkat, openat, unlinkat, Advice, AtFlags, Mode, OFlags, SeekFrom, CWD};
 use rustix::io::Errno;
 
+use crate::error::FileError;
+
 /// What all may read and only its owner may write.
 const MODE: u32 = 0o755;
 /// The right to write, for the group and for others.
@@ -26,16 +28,8 @@ const OTHERS_WRITE: u32 = 0o022;
 #[non_exhaustive]
 pub enum Error {
     /// The system refused an operation on it.
-    #[error("cannot {action} {}: {cause}", path.display())]
-    Io {
-        /// What was tried, a verb.
-        action: &'static str,
-        /// What it was tried on.
-        path: PathBuf,
-        /// What the system said.
-        #[source]
-        cause: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] FileError),
     /// Somebody else may have written it, or may put another in its place.
     #[error("{}: {problem}", path.display())]
     Foreign {
@@ -48,11 +42,7 @@ pub enum Error {
 
 fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
     let path = path.to_path_buf();
-    move |cause| Error::Io {
-        action,
-        path,
-        cause,
-    }
+    move |cause| FileError::new(action, path, cause).into()
 }
 
 fn foreign(path: &Path, problem: impl Into<String>) -> Error {
@@ -124,9 +114,6 @@ pub fn read(path: &Path, owner: u32, bytes_max: u64) -> Result<Vec<u8>, Error> {
 }
 
 /// Whether only root and `owner` may write what is there.
-///
-/// # Errors
-/// When somebody else may.
 pub fn check(path: &Path, meta: &Metadata, owner: u32) -> Result<(), Error> {
     let has = meta.uid();
     if has != 0 && has != owner {
@@ -227,9 +214,6 @@ impl Pinned {
     }
 
     /// What is said of the file; none where nothing has that name.
-    ///
-    /// # Errors
-    /// When the system does not say it.
     pub fn metadata(&self) -> Result<Option<Metadata>, Error> {
         let meta = self.file.as_ref().map(|file| file.metadata()).transpose();
         meta.map_err(failed("look at", &self.path))
@@ -271,9 +255,6 @@ impl Pinned {
 
     /// Gives the name, which nothing may have, to a file made by
     /// [`Pinned::create_unnamed`].
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn give_name_to(&self, file: &File) -> io::Result<()> {
         let open = format!("/proc/self/fd/{}", file.as_raw_fd());
         linkat(CWD, open, &self.folder, &self.name, AtFlags::SYMLINK_FOLLOW)?;
@@ -298,9 +279,6 @@ impl Pinned {
     }
 
     /// Removes the name, whatever has it by now: look at which file it is before.
-    ///
-    /// # Errors
-    /// What the system says, unless nothing has that name.
     pub fn remove(&self) -> io::Result<()> {
         match unlinkat(&self.folder, &self.name, AtFlags::empty()) {
             Err(Errno::NOENT) => Ok(()),
@@ -309,9 +287,6 @@ impl Pinned {
     }
 
     /// How much room there is in its folder's file system, and what that is.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn file_system(&self) -> io::Result<rustix::fs::StatFs> {
         Ok(rustix::fs::fstatfs(&self.folder)?)
     }
@@ -368,7 +343,7 @@ mod tests {
         }
         let link = folder.join("link");
         std::os::unix::fs::symlink(&file, &link).unwrap();
-        assert!(matches!(read(&link, me(), 100), Err(Error::Io { .. })));
+        assert!(matches!(read(&link, me(), 100), Err(Error::Io(_))));
         let other = dir.path().join("link");
         std::os::unix::fs::symlink(&folder, &other).unwrap();
         let err = make_folder(&other, me()).unwrap_err().to_string();

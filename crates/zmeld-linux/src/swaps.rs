@@ -54,11 +54,7 @@ impl SwapArea {
 
     /// Whether it is a compressed device in RAM, by its name.
     pub fn is_in_ram(&self) -> bool {
-        let name = self.device().unwrap_or_default();
-        let mut numbers = ["zram", "zmeld"]
-            .iter()
-            .filter_map(|it| name.strip_prefix(it));
-        numbers.any(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit()))
+        self.device().is_some_and(is_compressed)
     }
 
     /// Used part of the size, 0 to 1.
@@ -68,6 +64,14 @@ impl SwapArea {
             size => self.used_bytes as f64 / size as f64,
         }
     }
+}
+
+/// Whether a block device of that name is a compressed one: `zram0`, `zmeld12`.
+pub fn is_compressed(name: &str) -> bool {
+    let mut numbers = ["zram", "zmeld"]
+        .iter()
+        .filter_map(|it| name.strip_prefix(it));
+    numbers.any(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// A line that is no swap area.

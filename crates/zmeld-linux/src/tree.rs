@@ -74,9 +74,6 @@ impl Tree {
     }
 
     /// What is said of a file, as `stat` says it.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn metadata(&self, path: &Path) -> io::Result<Metadata> {
         match self.is_here() {
             true => fs::metadata(path),
@@ -109,9 +106,6 @@ impl Tree {
     }
 
     /// The bytes of a regular file, at most so many.
-    ///
-    /// # Errors
-    /// Those of [`Tree::open_file`].
     pub fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.open_file(path)?.take(limit).read_to_end(&mut bytes)?;
@@ -119,9 +113,6 @@ impl Tree {
     }
 
     /// Opens one of the kernel's files to be written.
-    ///
-    /// # Errors
-    /// What the system says.
     pub fn open_to_write(&self, path: &Path) -> io::Result<File> {
         match self.is_here() {
             true => fs::OpenOptions::new().write(true).open(path),
@@ -140,9 +131,6 @@ impl Tree {
     }
 
     /// Whether there is such a file, device, directory, or a link without an end.
-    ///
-    /// # Errors
-    /// What the system says where that cannot be told.
     pub fn has(&self, path: &Path) -> io::Result<bool> {
         let found = match self.is_here() {
             true => fs::symlink_metadata(path).map(drop),
@@ -168,9 +156,6 @@ impl Tree {
     }
 
     /// The names in a directory, and whether each is a directory itself.
-    ///
-    /// # Errors
-    /// Those of [`Tree::visit`].
     pub fn entries(&self, path: &Path) -> io::Result<Vec<(OsString, bool)>> {
         let mut names = Vec::new();
         self.visit(path, &mut |name, is_folder| {

@@ -1,12 +1,15 @@
 //! Compressed block devices: what a zram or zmeld device says of itself in sysfs.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::Serialize;
 
+use zmeld_advice::size::table_bytes;
 use zmeld_linux::compressed::{choices, chosen, numbers};
 pub use zmeld_linux::compressed::{Backed, MmStat};
-use zmeld_linux::octal::unescape;
+use zmeld_linux::mounts::{self, Mount};
+use zmeld_linux::{swaps, Host, HostError};
 
 use super::reader::Reader;
 
@@ -135,12 +138,27 @@ const MISMATCHES: &str = "mismatches";
 const ENCODE_ERRORS: &str = "encode_errors";
 
 impl Melding {
-    /// Reads the lines of `meld_stat`, a name and a value each; lines whose value is
-    /// a word are passed over.
+    /// What a device says of its melding now.
     ///
     /// # Errors
-    /// The first line that has no value.
-    pub fn parse_counters(text: &str) -> Result<BTreeMap<String, i64>, String> {
+    /// When an attribute may not be read, or is not understood.
+    pub fn read(host: &Host, name: &str) -> Result<Melding, HostError> {
+        let folder = format!("/sys/block/{name}");
+        host.read(format!("{folder}/meld_stat"))?;
+        let mut reader = Reader::new(host);
+        let found = melding(&mut reader, &folder).unwrap_or_default();
+        match reader.warnings.pop() {
+            None => Ok(found),
+            Some(warning) => Err(HostError::malformed(
+                &warning.path,
+                warning.to_string().replace(&warning.path, "").trim_start(),
+            )),
+        }
+    }
+
+    /// Reads the lines of `meld_stat`, a name and a value each; lines whose value is
+    /// a word are passed over. The first line that has no value is an error.
+    fn parse_counters(text: &str) -> Result<BTreeMap<String, i64>, String> {
         let mut counters = BTreeMap::new();
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let mut words = line.split_whitespace();
@@ -211,12 +229,10 @@ impl Device {
             .saturating_sub(self.backed.unwrap_or_default().held_bytes)
     }
 
-    /// What the table of slots takes beside `memory_used_bytes`: 16 bytes for each
-    /// page of the disk size (`struct zram_table_entry` on 64-bit kernels, and
-    /// zmeld's slot).
+    /// What the table of slots takes beside `memory_used_bytes`.
     pub fn metadata_bytes(&self, page_size: u64) -> u64 {
         match self.initialised {
-            true => self.size_bytes / page_size.max(1) * SLOT_SIZE,
+            true => table_bytes(self.size_bytes, page_size),
             false => 0,
         }
     }
@@ -262,22 +278,10 @@ impl Device {
     }
 }
 
-/// Bytes of a slot in the device's table.
-const SLOT_SIZE: u64 = 16;
-
 /// The zram and zmeld devices that there are.
 pub(super) fn devices(reader: &mut Reader, mounts: &Mounts) -> Vec<Device> {
-    let names: Vec<String> = reader
-        .names("/sys/block")
-        .into_iter()
-        .filter(|name| {
-            ["zram", "zmeld"].iter().any(|driver| {
-                name.strip_prefix(driver).is_some_and(|number| {
-                    !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
-                })
-            })
-        })
-        .collect();
+    let mut names = reader.names("/sys/block");
+    names.retain(|name| swaps::is_compressed(name));
     names
         .iter()
         .map(|name| Device::read(reader, name, mounts))
@@ -343,49 +347,32 @@ fn parse_recompression(text: &str) -> BTreeMap<u8, String> {
 }
 
 /// The mount table, as far as compressed devices and swap files need it.
-pub(super) struct Mounts(Vec<(String, Mounted)>);
+pub(super) struct Mounts(Vec<Mount>);
 
 impl Mounts {
     pub fn read(reader: &mut Reader) -> Mounts {
-        let text = reader.optional("/proc/self/mounts").unwrap_or_default();
-        Mounts(text.lines().filter_map(parse_mount).collect())
+        let text = reader.optional(mounts::PATH).unwrap_or_default();
+        Mounts(mounts::parse(&text).collect())
     }
 
     fn of_device(&self, name: &str) -> Option<Mounted> {
-        let path = format!("/dev/{name}");
-        self.0
-            .iter()
-            .find(|(device, _)| *device == path)
-            .map(|(_, mounted)| mounted.clone())
+        let path = Path::new("/dev").join(name);
+        let mount = self.0.iter().find(|mount| mount.source == path)?;
+        let options = [&mount.options, &mount.file_system_options];
+        let mut options = options.into_iter().flat_map(|all| all.split(','));
+        Some(Mounted {
+            at: mount.point.to_string_lossy().into_owned(),
+            file_system: mount.kind.clone(),
+            discards: options.any(|it| it == "discard" || it.starts_with("discard=")),
+        })
     }
 
-    /// The device and mount of the file system that holds a file.
-    pub fn of_file(&self, path: &str) -> Option<(&str, &Mounted)> {
-        self.0
-            .iter()
-            .filter(|(_, mounted)| {
-                let at = mounted.at.trim_end_matches('/');
-                path.strip_prefix(at)
-                    .is_some_and(|rest| rest.starts_with('/'))
-            })
-            // Of two mounts on one place, the later covers the earlier.
-            .max_by_key(|(_, mounted)| mounted.at.len())
-            .map(|(device, mounted)| (device.as_str(), mounted))
+    /// The mount of the file system that holds a file.
+    pub fn of_file(&self, path: &Path) -> Option<&Mount> {
+        let above = self.0.iter().filter(|it| path.starts_with(&it.point));
+        // Of two mounts on one place, the later covers the earlier.
+        above.max_by_key(|it| it.point.components().count())
     }
-}
-
-fn parse_mount(line: &str) -> Option<(String, Mounted)> {
-    let mut fields = line.split_whitespace();
-    let device = unescape(fields.next()?);
-    let mounted = Mounted {
-        at: unescape(fields.next()?),
-        file_system: fields.next()?.to_owned(),
-        discards: fields
-            .next()?
-            .split(',')
-            .any(|option| option == "discard" || option.starts_with("discard=")),
-    };
-    Some((device, mounted))
 }
 
 #[cfg(test)]
@@ -402,13 +389,26 @@ mod tests {
 
     #[test]
     fn a_file_belongs_to_the_deepest_and_latest_mount() {
-        let table = "/dev/a / ext4 rw 0 0\n/dev/b /var ext4 rw,discard 0 0\n/dev/c /var\\040x btrfs rw,discard=async 0 0\n/dev/d /var ext4 rw 0 0\n";
-        let mounts = Mounts(table.lines().filter_map(parse_mount).collect());
-        assert_eq!(mounts.of_file("/swap").unwrap().0, "/dev/a");
-        assert_eq!(mounts.of_file("/variable").unwrap().0, "/dev/a");
-        assert_eq!(mounts.of_file("/var x/s").unwrap().0, "/dev/c");
-        assert!(mounts.of_file("/var x/s").unwrap().1.discards);
-        assert_eq!(mounts.of_file("/var/s").unwrap().0, "/dev/d");
+        let table = [
+            ("/", "/dev/a"),
+            ("/var", "/dev/b"),
+            ("/var\\040x", "/dev/c"),
+            ("/var", "/dev/d"),
+        ];
+        let table = table.map(|(point, source)| format!("1 1 8:1 / {point} rw - ext4 {source}\n"));
+        let mounts = Mounts(mounts::parse(&table.concat()).collect());
+        for (file, source) in [
+            ("/swap", "/dev/a"),
+            ("/variable", "/dev/a"),
+            ("/var x/s", "/dev/c"),
+            ("/var/s", "/dev/d"),
+        ] {
+            let found = mounts.of_file(Path::new(file)).unwrap();
+            assert_eq!(found.source, Path::new(source), "{file}");
+        }
+        let mount = "1 1 252:0 / /x rw - btrfs /dev/zram0 rw,discard=async\n";
+        let mounts = Mounts(mounts::parse(mount).collect());
+        assert!(mounts.of_device("zram0").unwrap().discards);
     }
 
     #[test]

@@ -23,6 +23,29 @@ pub struct Difference {
     pub reasons: Vec<String>,
 }
 
+impl Difference {
+    fn new(
+        tier: &str,
+        (from, from_bytes): (&'static str, u64),
+        (to, to_bytes): (&'static str, u64),
+        reasons: Vec<String>,
+    ) -> Difference {
+        Difference {
+            tier: tier.to_owned(),
+            from,
+            from_bytes,
+            to,
+            to_bytes,
+            reasons,
+        }
+    }
+}
+
+fn in_zswap(bytes: u64) -> String {
+    let bytes = units::bytes(bytes);
+    format!("zswap holds {bytes} of pages; each has a slot in swap that is not written")
+}
+
 impl Observation {
     /// The differences of all compressed tiers, in the order of the tiers.
     pub fn differences(&self) -> Vec<Difference> {
@@ -56,10 +79,7 @@ impl Observation {
             let mut explained = 0;
             if let Some(zswap) = self.zswap.as_ref().filter(|z| z.stored_bytes > 0) {
                 explained = zswap.stored_bytes.min(gap);
-                reasons.push(format!(
-                    "zswap holds {} of pages; each has a slot in swap that is not written",
-                    units::bytes(zswap.stored_bytes)
-                ));
+                reasons.push(in_zswap(zswap.stored_bytes));
             }
             if self.swap_keeps_zeros() && gap > explained {
                 let ever = self.activity.zero_out_pages.map(|pages| {
@@ -99,14 +119,9 @@ impl Observation {
         } else {
             return None;
         }
-        Some(Difference {
-            tier: device.name.clone(),
-            from: "used in /proc/swaps",
-            from_bytes: used,
-            to: "stored in the device",
-            to_bytes: stored,
-            reasons,
-        })
+        let from = ("used in /proc/swaps", used);
+        let to = ("stored in the device", stored);
+        Some(Difference::new(&device.name, from, to, reasons))
     }
 
     fn stored_and_compressed(&self, device: &Device) -> Option<Difference> {
@@ -162,14 +177,9 @@ impl Observation {
                 units::bytes(huge)
             ));
         }
-        Some(Difference {
-            tier: device.name.clone(),
-            from: "stored in the device",
-            from_bytes: held.stored_bytes,
-            to: "compressed",
-            to_bytes: held.compressed_bytes,
-            reasons,
-        })
+        let from = ("stored in the device", held.stored_bytes);
+        let to = ("compressed", held.compressed_bytes);
+        Some(Difference::new(&device.name, from, to, reasons))
     }
 
     fn compressed_and_used(&self, device: &Device) -> Option<Difference> {
@@ -177,39 +187,27 @@ impl Observation {
         let metadata = device.metadata_bytes(self.page_size);
         let real = held.memory_used_bytes.saturating_add(metadata);
         let overhead = held.memory_used_bytes.saturating_sub(held.compressed_bytes);
-        Some(Difference {
-            tier: device.name.clone(),
-            from: "compressed",
-            from_bytes: held.compressed_bytes,
-            to: "RAM really taken",
-            to_bytes: real,
-            reasons: vec![
-                format!(
-                    "{} lie between and behind objects in the allocator's pages; `compact` \
-                     gives back what is free in one piece",
-                    units::bytes(overhead)
-                ),
-                format!(
-                    "{} are the table of slots, 16 bytes a page of the disk size, which mm_stat \
-                     does not count",
-                    units::bytes(metadata)
-                ),
-            ],
-        })
+        let reasons = vec![
+            format!(
+                "{} lie between and behind objects in the allocator's pages; `compact` gives \
+                 back what is free in one piece",
+                units::bytes(overhead)
+            ),
+            format!(
+                "{} are the table of slots, 16 bytes a page of the disk size, which mm_stat \
+                 does not count",
+                units::bytes(metadata)
+            ),
+        ];
+        let from = ("compressed", held.compressed_bytes);
+        let to = ("RAM really taken", real);
+        Some(Difference::new(&device.name, from, to, reasons))
     }
 }
 
 fn in_front(swap: &Swap, zswapped: u64) -> Difference {
     let used = swap.area.used_bytes;
-    Difference {
-        tier: swap.area.name().into_owned(),
-        from: "used in /proc/swaps",
-        from_bytes: used,
-        to: "written at the least",
-        to_bytes: used.saturating_sub(zswapped),
-        reasons: vec![format!(
-            "zswap holds {} of pages; each has a slot in swap that is not written",
-            units::bytes(zswapped)
-        )],
-    }
+    let from = ("used in /proc/swaps", used);
+    let to = ("written at the least", used.saturating_sub(zswapped));
+    Difference::new(&swap.area.name(), from, to, vec![in_zswap(zswapped)])
 }

@@ -1,6 +1,8 @@
 //! What lies under a swap area: a compressed device, a partition, an encrypted
 //! mapping, a file on a file system.
 
+use std::path::Path;
+
 use serde::Serialize;
 
 use zmeld_linux::swaps::SwapArea;
@@ -97,10 +99,10 @@ impl BlockStack {
         let mut stand = BlockStack::default();
         let first = match area.device() {
             Some(name) => name.to_owned(),
-            None => match mounts.of_file(&area.shown()) {
-                Some((device, mounted)) => {
-                    stand.file_system = Some(mounted.file_system.clone());
-                    base_name(device)
+            None => match mounts.of_file(&area.path) {
+                Some(mount) => {
+                    stand.file_system = Some(mount.kind.clone());
+                    base_name(&mount.source)
                 }
                 None => return stand,
             },
@@ -176,21 +178,20 @@ impl DeviceFolders {
     fn below(&self, reader: &mut Reader, mounts: &Mounts) -> Vec<String> {
         let mut names = reader.names(&format!("{}/slaves", self.folder));
         if let Some(file) = reader.line(&format!("{}/loop/backing_file", self.folder)) {
-            let device = match file.strip_prefix("/dev/") {
-                Some(_) => base_name(&file),
-                None => mounts
-                    .of_file(&file)
-                    .map(|(device, _)| base_name(device))
-                    .unwrap_or_default(),
+            let file = Path::new(&file);
+            let device = match file.starts_with("/dev") {
+                true => Some(file),
+                false => mounts.of_file(file).map(|mount| mount.source.as_path()),
             };
-            names.push(device);
+            names.extend(device.map(base_name));
         }
         names
     }
 }
 
-fn base_name(device: &str) -> String {
-    device.rsplit('/').next().unwrap_or_default().to_owned()
+fn base_name(device: &Path) -> String {
+    let name = device.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
 }
 
 /// The kernel's name of a device: `dm-3` for a name under `/dev/mapper`.

@@ -234,9 +234,6 @@ impl ExperimentKills {
 }
 
 /// Notes that an experiment brought so many kills about, which are no finding.
-///
-/// # Errors
-/// When the file cannot be written.
 pub fn note_experiment(host: &Host, kills: u64) -> Result<(), HostError> {
     let boot = host.read_optional(BOOT)?.unwrap_or_default();
     let text = noted(host, EXPERIMENT_KILLS);
@@ -247,9 +244,6 @@ pub fn note_experiment(host: &Host, kills: u64) -> Result<(), HostError> {
 
 /// Notes the counters of an observation for those who ask later. Not for a tree that
 /// somebody else made: its links could lead anywhere.
-///
-/// # Errors
-/// When the file cannot be written: the notes that there are stay.
 pub fn note(host: &Host, now: &Observation) -> Result<(), HostError> {
     let Some(uptime_s) = uptime(host.read_optional("/proc/uptime")?.as_deref()) else {
         return Ok(());
@@ -408,95 +402,6 @@ fn is_child(parent: &str, path: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn group(path: &str, limit_reached: u64, oom_kills: u64) -> Group {
-        Group {
-            path: path.to_owned(),
-            limit_reached,
-            oom_kills,
-            is_hierarchical: true,
-            ..Group::default()
-        }
-    }
-
-    fn lately(kills: u64, groups: &[Group]) -> Lately {
-        let mut lately = Lately {
-            counters: counters(Some(kills), groups, &[]),
-            ..Lately::default()
-        };
-        lately.attribute(groups, true);
-        lately
-    }
-
-    /// With version 1 a group takes its counters with it.
-    #[test]
-    fn what_may_be_of_a_group_that_is_gone_is_not_said_to_be_the_machines() {
-        let v1 = |path: &str, limit, kills, memory_max_bytes| Group {
-            is_hierarchical: false,
-            memory_max_bytes,
-            ..group(path, limit, kills)
-        };
-        let split = |kills, groups: &[Group]| {
-            let found = lately(kills, groups);
-            (found.oom_kills, found.unattributed_oom_kills)
-        };
-        assert_eq!(split(3, &[]), (0, 3));
-        // One in a group without any limit above it: that one is the machine's.
-        let free = v1("/a", 0, 1, None);
-        assert_eq!(split(3, std::slice::from_ref(&free)), (1, 2));
-        // The limit above may have been reached.
-        let groups = [v1("/a", 0, 0, Some(4096)), v1("/a/b", 0, 1, None)];
-        assert_eq!(split(1, &groups), (0, 1));
-        // With version 2 the limit above counts what it did.
-        assert_eq!(split(2, &[group("/a", 1, 2), group("/a/b", 0, 2)]), (1, 0));
-        // Where nothing can limit, it is the machine.
-        let mut found = lately(3, &[]);
-        found.attribute(&[], false);
-        assert_eq!((found.oom_kills, found.unattributed_oom_kills), (3, 0));
-    }
-
-    #[test]
-    fn kills_are_of_the_group_whose_limit_was_reached() {
-        // Two at the limit of /a/b, one by the machine in /c.
-        let groups = [
-            group("/a", 2, 2),
-            group("/a/b", 2, 2),
-            group("/c", 0, 1),
-            group("/ab", 0, 0),
-        ];
-        let found = lately(3, &groups);
-        assert_eq!(found.oom_kills, 1);
-        assert_eq!(
-            found.group_oom_kills,
-            BTreeMap::from([("/a/b".to_owned(), 2)])
-        );
-        // The group is gone; the one above remembers.
-        let found = lately(2, &groups[..1]);
-        assert_eq!(found.oom_kills, 0);
-        assert_eq!(
-            found.group_oom_kills,
-            BTreeMap::from([("/a".to_owned(), 2)])
-        );
-    }
-
-    #[test]
-    fn what_is_noted_is_taken_off_until_it_is_an_hour_old() {
-        let mut notes = Notes::parse("", "boot");
-        let at = |kills| Counters::from([("oom_kill".to_owned(), kills)]);
-        assert!(notes.add(7000.0, &at(3)));
-        assert!(!notes.add(7030.0, &at(4)), "too near");
-        assert!(notes.add(8000.0, &at(5)));
-        let base = |notes: &Notes, now| notes.base(now).map(|note| note.uptime_s);
-        assert_eq!(base(&notes, 8100.0), Some(7000.0));
-        assert_eq!(base(&notes, 10_700.0), Some(7000.0));
-        assert_eq!(base(&notes, 11_700.0), Some(8000.0));
-        assert!(notes.add(11_700.0, &at(5)));
-        assert_eq!(notes.notes.len(), 2, "what is not needed is forgotten");
-        let text = serde_json::to_string(&notes).unwrap();
-        assert_eq!(Notes::parse(&text, "boot"), notes);
-        assert!(Notes::parse(&text, "another boot").notes.is_empty());
-        assert!(Notes::parse("{", "boot").notes.is_empty());
-    }
-
     #[test]
     fn however_many_groups_there_are_the_notes_can_be_read_again() {
         let mut counters = Counters::from([
@@ -533,12 +438,5 @@ mod tests {
             ..Lately::default()
         };
         assert_eq!(found.rose("group oom_kill /x"), 0);
-    }
-
-    #[test]
-    fn a_counter_that_fell_was_begun_anew() {
-        let mut found = lately(2, &[]);
-        found.before = Counters::from([("oom_kill".to_owned(), 9)]);
-        assert_eq!(found.rose("oom_kill"), 2);
     }
 }

@@ -20,7 +20,6 @@
 
 pub mod applied;
 pub mod ciphers;
-pub mod crypto;
 pub mod damon;
 mod device;
 pub mod difference;
@@ -54,13 +53,13 @@ pub use headroom::Headroom;
 pub use lately::{Lately, Since};
 pub use reader::{Problem, Warning};
 pub use reclaimed::Reclaimed;
-pub use system::{Activity, Group, Hibernation, Memory, Pressure, Stall, Tunables};
+pub use system::{Activity, Group, Hibernation, Memory, Tunables};
 pub use tier::{TierKind, TierState};
+pub use zmeld_linux::pressure::{Pressure, Stall};
 pub use zswap::Zswap;
 
 use device::Mounts;
 use reader::Reader;
-use system::System;
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::{Host, KernelVersion};
 
@@ -125,12 +124,13 @@ impl Observation {
     pub fn read(host: &Host, page_size: u64) -> Observation {
         let at = Instant::now();
         let mut reader = Reader::new(host);
-        let system = System::read(&mut reader);
+        let memory = system::memory(&mut reader);
+        let activity = system::activity(&mut reader);
         let mounts = Mounts::read(&mut reader);
         let devices = device::devices(&mut reader, &mounts);
-        let zswap = Zswap::read(&mut reader, &system.memory, page_size);
-        let swaps = system
-            .swaps
+        let zswap = Zswap::read(&mut reader, &memory, page_size);
+        let swaps = system::swaps(&mut reader);
+        let swaps = swaps
             .into_iter()
             .map(|area| Swap {
                 stand: BlockStack::read(&mut reader, &area, &mounts),
@@ -138,21 +138,21 @@ impl Observation {
             })
             .collect();
         let groups = system::groups(&mut reader);
-        let kills = system.activity.oom_kills;
+        let kills = activity.oom_kills;
         let lately = lately::read(&mut reader, kills, groups.as_deref(), &devices);
         let reclaim = reclaimed::read(&mut reader);
         let guard = guarded::read(&mut reader);
         Observation {
-            kernel: system.kernel,
+            kernel: system::kernel(&mut reader),
             page_size: page_size.max(1),
-            memory: system.memory,
-            activity: system.activity,
-            pressure: system.pressure,
+            memory,
+            activity,
+            pressure: system::pressure(&mut reader),
             swaps,
             devices,
             zswap,
-            tunables: system.tunables,
-            hibernation: system.hibernation,
+            tunables: system::tunables(&mut reader),
+            hibernation: system::hibernation(&mut reader),
             groups: groups.unwrap_or_default(),
             lately,
             reclaim,

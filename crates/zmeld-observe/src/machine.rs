@@ -1,386 +1,71 @@
-//! The machine as a plan needs to know it. Reading it changes nothing.
+//! What of a configuration a machine cannot give.
 
-use std::path::Path;
-
-use serde::Serialize;
-use zmeld_advice::module::ModulePresence;
-use zmeld_advice::{ActiveSwap, ZswapFacts};
-use zmeld_linux::compressed::{choices, ZSWAP};
-use zmeld_linux::meminfo::{self, Meminfo};
+pub use zmeld_advice::machine::{memory, Feature, Machine, Ram, Zswap};
+use zmeld_config::{Codec, Config, Finding, Kind, Severity};
 use zmeld_report::units::bytes;
-
-use crate::crypto::{has_compressor, ZWORD};
-use zmeld_config::{Codec, Config, Finding, Kind, RamDriver, Severity};
-use zmeld_linux::hibernation;
-use zmeld_linux::swaps::SwapArea;
-use zmeld_linux::HostError;
-use zmeld_linux::{Host, KernelVersion};
 
 /// One part in so many of RAM is too much to be kept free.
 const MIN_FREE_PART: u64 = 8;
 /// From one part in so many on, it is warned of.
 const MIN_FREE_PART_USUAL: u64 = 20;
 
-/// RAM, swap and what the kernel offers.
-#[derive(Debug, Clone, Serialize, schemars::JsonSchema)]
-pub struct Machine {
-    /// The kernel's release, as `uname -r` prints it.
-    pub kernel: String,
-    /// RAM that the kernel manages (`MemTotal`), in bytes.
-    pub ram_bytes: u64,
-    /// What could be had without swapping (`MemAvailable`), in bytes.
-    pub available_bytes: u64,
-    /// The active swap areas.
-    pub swaps: Vec<SwapArea>,
-    /// Those of them that are compressed devices in RAM, with what they were set to.
-    pub compressed: Vec<ActiveSwap>,
-    /// The kernel's zram.
-    pub zram: Feature,
-    /// The module zmeld.
-    pub zmeld: Feature,
-    /// The kernel's zswap; none where it was built without.
-    pub zswap: Option<Zswap>,
-    /// What says that the machine hibernates; none where nothing does.
-    pub hibernation: Option<String>,
-    /// The swap partition that it hibernates to, where nothing is swapped to it.
-    #[serde(skip)]
-    pub resume_from: Option<String>,
-    /// Its size in bytes; none where nobody can tell.
-    #[serde(skip)]
-    pub resume_bytes: Option<u64>,
-    /// How large an image the kernel aims at; none where it does not say.
-    #[serde(skip)]
-    pub image_bytes: Option<u64>,
-}
-
-/// A driver of compressed devices.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-pub struct Feature {
-    /// Whether it can make devices now; if not, its module has to be loaded.
-    pub ready: bool,
-    /// Where it is.
-    pub presence: ModulePresence,
-    /// The codecs that it offers, as far as a device shows them; empty where
-    /// there is no device to ask.
-    pub codecs: Vec<String>,
-}
-
-/// zswap's parameters. What a kernel does not have is absent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-pub struct Zswap {
-    /// Those that all kernels have.
-    #[serde(flatten)]
-    pub facts: ZswapFacts,
-    /// Whether it can be told to write cold pages on to disk by itself (Linux 6.8 and
-    /// later).
-    pub has_shrinker: bool,
-    /// Whether the kernel has zword for it, or would load it.
-    pub has_zword: bool,
-}
-
-impl Zswap {
-    /// The compressor that a recommendation names, where it is not left as it is.
-    pub fn compressor_to_name(&self) -> Option<&str> {
-        self.has_zword.then_some(ZWORD)
-    }
-}
-
-impl Machine {
-    /// Looks at a machine.
-    ///
-    /// # Errors
-    /// When the memory or the swap areas cannot be read.
-    pub fn read(host: &Host) -> Result<Machine, HostError> {
-        let memory = memory(host)?;
-        let kernel = host
-            .read_optional("/proc/sys/kernel/osrelease")?
-            .unwrap_or_default();
-        // What cannot be read leaves open which modules there are.
-        let dep = host.read_optional(format!("/lib/modules/{kernel}/modules.dep"));
-        let dep = dep.ok().flatten();
-        let swaps = host.swaps()?;
-        let resume_from = hibernation::idle(host)?;
-        let zswap = match ZswapFacts::read(host)? {
-            None => None,
-            Some(facts) => Some(Zswap {
-                facts,
-                has_shrinker: host.exists(format!("{ZSWAP}/shrinker_enabled")),
-                has_zword: has_compressor(host, &kernel, ZWORD)?,
-            }),
-        };
-        let in_ram = swaps.iter().filter(|swap| swap.is_in_ram());
-        let compressed = in_ram.map(|swap| ActiveSwap::read(host, swap));
-        let compressed = compressed.collect::<Result<_, _>>()?;
-        Ok(Machine {
-            resume_bytes: resume_from
-                .as_ref()
-                .and_then(|path| hibernation::size_bytes(host, Path::new(path))),
-            image_bytes: host
-                .read_optional("/sys/power/image_size")?
-                .and_then(|text| text.trim().parse().ok()),
-            kernel,
-            ram_bytes: memory.total_bytes,
-            available_bytes: memory.available_bytes,
-            compressed,
-            swaps,
-            zram: Feature::read(host, RamDriver::Zram, dep.as_deref())?,
-            zmeld: Feature::read(host, RamDriver::Zmeld, dep.as_deref())?,
-            zswap,
-            hibernation: hibernation(host)?,
-            resume_from,
-        })
-    }
-
-    /// Whether the disk swap that it has is too small for zswap in front of it: a device
-    /// in RAM suits it better, which the recommendation goes by.
-    pub fn has_little_disk_swap(&self) -> bool {
-        let disks = self.swaps.iter().filter(|swap| !swap.is_in_ram());
-        let size = disks.fold(0, |sum: u64, swap| sum.saturating_add(swap.size_bytes));
-        let zswap = self.zswap.as_ref();
-        zswap.is_some_and(|zswap| zswap.facts.is_held_back_by(size, self.ram_bytes))
-    }
-
-    /// Memory that is kept free is taken from all programs: a machine whose RAM is
-    /// kept free ends them. The kernel takes any number.
-    pub fn kept_free(&self, config: &Config) -> Option<Finding> {
-        let wanted = config.tunables.min_free?.0;
-        let severity = match self.ram_bytes {
-            0 => return None,
-            ram if wanted >= ram / MIN_FREE_PART => Severity::Critical,
-            ram if wanted >= ram / MIN_FREE_PART_USUAL => Severity::Warning,
-            _ => return None,
-        };
-        let share = 100.0 * wanted as f64 / self.ram_bytes as f64;
-        Some(Finding::new(
-            severity,
-            "tunables.min_free",
-            format!(
-                "{} are {share:.0} % of RAM ({}), which no program could use any more; write at \
-                 most {}",
-                bytes(wanted),
-                bytes(self.ram_bytes),
-                bytes((self.ram_bytes / MIN_FREE_PART_USUAL) >> 20 << 20),
-            ),
-        ))
-    }
-
-    /// The codecs that a configuration asks for and the kernel has not got, as far as a
-    /// device shows what it has.
-    pub fn lacks(&self, config: &Config) -> Vec<Finding> {
-        let mut problems = Vec::new();
-        for tier in &config.tiers {
-            let Kind::Ram(device) = &tier.kind else {
-                continue;
-            };
-            let there = &self.feature(device.driver).codecs;
-            if there.is_empty() {
-                continue;
-            }
-            let is_missing = |codec: &&Codec| !there.contains(&codec.name);
-            let first: Vec<&Codec> = device.codec.iter().collect();
-            let again = device.recompress.iter().map(|it| &it.codec);
-            let again = again.filter(is_missing);
-            let missing = again.map(|it| ("recompress", it.name.clone(), "leaves it out"));
-            let names: Vec<&str> = first.iter().map(|it| it.name.as_str()).collect();
-            let default = (!first.is_empty() && first.iter().all(is_missing)).then(|| {
-                let instead = "takes the kernel's default instead";
-                ("codec", names.join(", no "), instead)
-            });
-            for (key, none, so) in default.into_iter().chain(missing) {
-                problems.push(Finding::new(
-                    Severity::Warning,
-                    format!("tier.{}.{key}", tier.name),
-                    format!(
-                        "this kernel's {} has no {none}, and zmeld up {so}; it has {}",
-                        device.driver.name(),
-                        there.join(", ")
-                    ),
-                ));
-            }
-        }
-        problems
-    }
-
-    /// The driver's state.
-    pub fn feature(&self, driver: RamDriver) -> &Feature {
-        match driver {
-            RamDriver::Zram => &self.zram,
-            RamDriver::Zmeld => &self.zmeld,
-        }
-    }
-
-    /// Whether the kernel is at least that one; an unreadable release is a new one.
-    pub fn kernel_from(&self, major: u32, minor: u32) -> bool {
-        KernelVersion::parse(&self.kernel).is_none_or(|it| it >= KernelVersion::new(major, minor))
-    }
-}
-
-/// `/proc/meminfo`.
-///
-/// # Errors
-/// When it is not what the kernel writes.
-pub fn memory(host: &Host) -> Result<Ram, HostError> {
-    let path = meminfo::PATH;
-    let text = host.read(path)?;
-    let memory = Meminfo::new(&text);
-    let missing = || {
-        HostError::malformed(
-            path,
-            "has no MemTotal or no MemFree: no kernel writes it so",
-        )
+/// Memory that is kept free is taken from all programs: a machine whose RAM is
+/// kept free ends them. The kernel takes any number.
+pub fn kept_free(machine: &Machine, config: &Config) -> Option<Finding> {
+    let wanted = config.tunables.min_free?.0;
+    let severity = match machine.ram_bytes {
+        0 => return None,
+        ram if wanted >= ram / MIN_FREE_PART => Severity::Critical,
+        ram if wanted >= ram / MIN_FREE_PART_USUAL => Severity::Warning,
+        _ => return None,
     };
-    Ok(Ram {
-        total_bytes: memory.total_bytes().ok_or_else(missing)?,
-        available_bytes: memory.available_bytes().ok_or_else(missing)?,
-    })
+    let share = 100.0 * wanted as f64 / machine.ram_bytes as f64;
+    Some(Finding::new(
+        severity,
+        "tunables.min_free",
+        format!(
+            "{} are {share:.0} % of RAM ({}), which no program could use any more; write at \
+             most {}",
+            bytes(wanted),
+            bytes(machine.ram_bytes),
+            bytes((machine.ram_bytes / MIN_FREE_PART_USUAL) >> 20 << 20),
+        ),
+    ))
 }
 
-/// How much memory there is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ram {
-    /// What the kernel manages.
-    pub total_bytes: u64,
-    /// What could be had without swapping.
-    pub available_bytes: u64,
-}
-
-impl Feature {
-    fn read(host: &Host, driver: RamDriver, dep: Option<&str>) -> Result<Feature, HostError> {
-        let mut codecs = Vec::new();
-        for number in driver.numbers(host)? {
-            let path = format!("/sys/block/{}{number}/comp_algorithm", driver.name());
-            if let Some(text) = host.read_optional(path)? {
-                codecs = choices(&text);
-                break;
-            }
+/// The codecs that a configuration asks for and the kernel has not got, as far as a
+/// device shows what it has.
+pub fn lacks(machine: &Machine, config: &Config) -> Vec<Finding> {
+    let mut problems = Vec::new();
+    for tier in &config.tiers {
+        let Kind::Ram(device) = &tier.kind else {
+            continue;
+        };
+        let there = &machine.feature(device.driver.name()).codecs;
+        if there.is_empty() {
+            continue;
         }
-        let presence = ModulePresence::read(host, driver.name(), dep);
-        Ok(Feature {
-            ready: presence == ModulePresence::Ready,
-            presence,
-            codecs,
-        })
-    }
-}
-
-fn hibernation(host: &Host) -> Result<Option<String>, HostError> {
-    let line = host.read_optional(hibernation::COMMAND_LINE)?;
-    let power = host.read_optional(hibernation::POWER)?;
-    let states = host.read_optional(hibernation::STATES)?;
-    let found = hibernation::resume(
-        &line.unwrap_or_default(),
-        power.as_deref(),
-        states.as_deref(),
-    );
-    Ok(found.map(|resume| resume.to_string()))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-    use zmeld_linux::compressed::MmStat;
-
-    fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Host) {
-        let dir = tempfile::tempdir().unwrap();
-        let host = Host::at(dir.path());
-        for (path, text) in files {
-            let path = host.path(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        (dir, host)
-    }
-
-    const MEMINFO: &str =
-        "MemTotal: 1000 kB\nMemFree: 10 kB\nMemAvailable: 500 kB\nBuffers: 0 kB\n\
-        Cached: 0 kB\nSwapCached: 0 kB\nActive: 0 kB\nInactive: 0 kB\nSwapTotal: 0 kB\n\
-        SwapFree: 0 kB\nDirty: 0 kB\nWriteback: 0 kB\nMapped: 0 kB\nSlab: 0 kB\n\
-        Committed_AS: 0 kB\nVmallocTotal: 0 kB\nVmallocUsed: 0 kB\nVmallocChunk: 0 kB\n";
-
-    #[test]
-    fn a_machine_is_read() {
-        let (_dir, host) = tree(&[
-            ("/proc/meminfo", MEMINFO),
-            ("/proc/sys/kernel/osrelease", "6.1.0-18-amd64\n"),
-            ("/proc/cmdline", "quiet resume=UUID=12 ro\n"),
-            ("/sys/class/zram-control/hot_add", ""),
-            ("/sys/block/zram0/comp_algorithm", "lzo [lzo-rle] lz4\n"),
-            ("/sys/block/zram0/mm_stat", "0 0 0 1048576 0 0 0 0 0\n"),
-            (
-                "/proc/swaps",
-                "Filename Type Size Used Priority\n/dev/zram0 partition 2048 0 100\n",
-            ),
-            ("/proc/modules", ""),
-            (
-                "/lib/modules/6.1.0-18-amd64/modules.dep",
-                "kernel/drivers/block/zram/zram.ko:\n",
-            ),
-            ("/sys/module/zswap/parameters/enabled", "Y\n"),
-            ("/sys/module/zswap/parameters/compressor", "lzo\n"),
-            ("/sys/module/zswap/parameters/zpool", "zbud\n"),
-            (
-                "/lib/modules/6.1.0-18-amd64/modules.alias",
-                "alias crypto-zword-dense zword\nalias crypto-zword zword\n",
-            ),
-        ]);
-        let machine = Machine::read(&host).unwrap();
-        assert_eq!(machine.ram_bytes, 1_024_000);
-        assert_eq!(machine.available_bytes, 512_000);
-        assert!(machine.zram.ready && !machine.zmeld.ready);
-        assert_eq!(machine.zram.codecs, ["lzo", "lzo-rle", "lz4"]);
-        assert_eq!(machine.zram.presence, ModulePresence::Ready);
-        assert_eq!(machine.zmeld.presence, ModulePresence::Absent);
-        assert_eq!(
-            machine.compressed,
-            [ActiveSwap {
-                area: machine.swaps[0].clone(),
-                codec: Some("lzo-rle".to_owned()),
-                memory_limit_bytes: 1 << 20,
-                held: MmStat::parse("0 0 0 1048576 0 0 0 0 0"),
-            }]
-        );
-        let zswap = machine.zswap.clone().unwrap();
-        assert!(zswap.facts.is_enabled);
-        assert_eq!(zswap.facts.zpool.as_deref(), Some("zbud"));
-        assert_eq!(zswap.compressor_to_name(), Some("zword"));
-        assert!(machine.hibernation.clone().unwrap().contains("UUID=12"));
-        assert!(machine.kernel_from(5, 8) && !machine.kernel_from(6, 2));
-    }
-
-    #[test]
-    fn hostile_memory_is_refused_in_one_line() {
-        for text in [
-            "",
-            "MemTotal: kB\n",
-            "MemTotal: 0 kB\n",
-            "\u{1b}[2J\0\0",
-            "MemTotal: 99999999999999999999999 kB\n",
-        ] {
-            let (_dir, host) = tree(&[("/proc/meminfo", text)]);
-            let err = Machine::read(&host).unwrap_err().to_string();
-            assert!(err.starts_with("/proc/meminfo "), "{err}");
-            assert!(!err.contains('\n'), "{err}");
-        }
-        let (_dir, host) = tree(&[]);
-        let err = Machine::read(&host).unwrap_err().to_string();
-        assert!(err.starts_with("cannot read /proc/meminfo"), "{err}");
-    }
-
-    #[test]
-    fn a_machine_that_does_not_resume_does_not_hibernate() {
-        for (line, power) in [
-            ("quiet", "0:0"),
-            ("resume=/dev/sda2 noresume", "8:2"),
-            ("resume=", ""),
-        ] {
-            let (_dir, host) = tree(&[
-                ("/proc/meminfo", MEMINFO),
-                ("/proc/cmdline", line),
-                ("/sys/power/resume", power),
-            ]);
-            assert_eq!(Machine::read(&host).unwrap().hibernation, None, "{line}");
+        let is_missing = |codec: &&Codec| !there.contains(&codec.name);
+        let first: Vec<&Codec> = device.codec.iter().collect();
+        let again = device.recompress.iter().map(|it| &it.codec);
+        let again = again.filter(is_missing);
+        let missing = again.map(|it| ("recompress", it.name.clone(), "leaves it out"));
+        let names: Vec<&str> = first.iter().map(|it| it.name.as_str()).collect();
+        let default = (!first.is_empty() && first.iter().all(is_missing)).then(|| {
+            let instead = "takes the kernel's default instead";
+            ("codec", names.join(", no "), instead)
+        });
+        for (key, none, so) in default.into_iter().chain(missing) {
+            problems.push(Finding::new(
+                Severity::Warning,
+                format!("tier.{}.{key}", tier.name),
+                format!(
+                    "this kernel's {} has no {none}, and zmeld up {so}; it has {}",
+                    device.driver.name(),
+                    there.join(", ")
+                ),
+            ));
         }
     }
+    problems
 }

@@ -44,9 +44,6 @@ pub(super) fn read<T: DeserializeOwned>(
 }
 
 /// Notes it.
-///
-/// # Errors
-/// When the file cannot be written.
 pub(super) fn keep<T: Serialize>(
     host: &Host,
     file: &str,

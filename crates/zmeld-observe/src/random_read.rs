@@ -26,9 +26,6 @@ const PAGE: usize = 4096;
 
 /// Reads pages at random, around the page cache, one after the other, as page
 /// faults do. Gives pages a second.
-///
-/// # Errors
-/// When the device cannot be opened or read.
 pub fn pages_per_second(host: &Host, device: &Path) -> Result<f64, HostError> {
     let failed = |cause: io::Error| HostError::io("read", device, cause);
     // It is read here only where it answers: who waits for a drive cannot be ended.
@@ -65,9 +62,6 @@ fn size(mut file: &File) -> io::Result<u64> {
 }
 
 /// The block device under the root directory; none where it is no device's.
-///
-/// # Errors
-/// When the mount table cannot be read.
 pub fn root_device(host: &Host) -> Result<Option<PathBuf>, HostError> {
     let table = host.read(mounts::PATH)?;
     // A later mount covers an earlier one.

@@ -5,9 +5,10 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use rustix::io::Errno;
 use serde::Serialize;
 use zmeld_linux::error::words;
-use zmeld_linux::swaps::SwapArea;
+use zmeld_linux::host::is_absent;
 use zmeld_linux::{Host, HostError};
 
 use crate::run_folder;
@@ -35,15 +36,6 @@ pub enum Problem {
     Malformed(String),
     /// There is more than is looked at.
     Truncated(usize),
-}
-
-impl Warning {
-    pub(super) fn truncated(path: &str, limit: usize) -> Warning {
-        Warning {
-            path: path.to_owned(),
-            problem: Problem::Truncated(limit),
-        }
-    }
 }
 
 impl fmt::Display for Warning {
@@ -83,29 +75,17 @@ impl<'a> Reader<'a> {
         self.host
     }
 
-    /// What could not be told for want of a file.
-    pub fn unreadable(&mut self, path: &str, why: &dyn std::fmt::Display) {
-        self.warn(Warning {
-            path: path.to_owned(),
-            problem: Problem::Unreadable(why.to_string()),
-        });
-    }
-
-    pub fn warn(&mut self, warning: Warning) {
+    /// Notes what is wrong with a file, once.
+    pub fn warn(&mut self, path: &str, problem: Problem) {
+        let path = path.to_owned();
+        let warning = Warning { path, problem };
         if !self.warnings.contains(&warning) {
             self.warnings.push(warning);
         }
     }
 
     pub fn malformed(&mut self, path: &str, why: &str) {
-        self.warn_of(path, Problem::Malformed(why.to_owned()));
-    }
-
-    fn warn_of(&mut self, path: &str, problem: Problem) {
-        self.warn(Warning {
-            path: path.to_owned(),
-            problem,
-        });
+        self.warn(path, Problem::Malformed(why.to_owned()));
     }
 
     /// The text of a file that every kernel has.
@@ -121,13 +101,14 @@ impl<'a> Reader<'a> {
     fn text(&mut self, path: &str, required: bool) -> Option<String> {
         match self.host.read(path) {
             Ok(text) => return Some(text),
-            Err(HostError::File(err)) if is_missing(&err.cause) => {
+            Err(HostError::File(err)) if is_absent(&err.cause) => {
                 if required {
-                    self.warn_of(path, Problem::Missing);
+                    self.warn(path, Problem::Missing);
                 }
             }
-            Err(HostError::File(err)) if is_absent(&err.cause) => {}
-            Err(err) => self.warn_of(path, problem_of(path, err)),
+            // A facility that is compiled in and switched off, as pressure can be.
+            Err(err) if err.is(Errno::OPNOTSUPP) => {}
+            Err(err) => self.warn(path, problem_of(path, err)),
         }
         None
     }
@@ -137,7 +118,7 @@ impl<'a> Reader<'a> {
     pub fn own(&mut self, path: &str) -> Option<String> {
         match run_folder::read(self.host, path) {
             Ok(bytes) => return Some(String::from_utf8_lossy(&bytes?).into_owned()),
-            Err(err) => self.warn_of(path, problem_of(path, err)),
+            Err(err) => self.warn(path, problem_of(path, err)),
         }
         None
     }
@@ -169,11 +150,6 @@ impl<'a> Reader<'a> {
                 None
             }
         }
-    }
-
-    /// [`Host::with_its_path`].
-    pub fn with_its_path(&self, area: SwapArea) -> SwapArea {
-        self.host.with_its_path(area)
     }
 
     /// Whether there is such a file or directory.
@@ -215,20 +191,4 @@ fn problem_of(path: &str, err: HostError) -> Problem {
         },
         err => Problem::Malformed(err.to_string().replace(path, "it")),
     }
-}
-
-fn is_missing(cause: &io::Error) -> bool {
-    matches!(
-        cause.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
-    )
-}
-
-/// A device that goes away while it is read, or a facility that is compiled in and
-/// switched off, as pressure can be.
-fn is_absent(cause: &io::Error) -> bool {
-    use rustix::io::Errno;
-    [Errno::NODEV, Errno::OPNOTSUPP]
-        .iter()
-        .any(|errno| cause.raw_os_error() == Some(errno.raw_os_error()))
 }

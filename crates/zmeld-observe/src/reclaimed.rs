@@ -75,9 +75,6 @@ pub(super) fn read(reader: &mut Reader) -> Option<Reclaimed> {
 
 impl Reclaimed {
     /// Notes it for those who ask.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
     pub fn keep(mut self, host: &Host) -> Result<(), HostError> {
         self.groups.truncate(GROUPS_MAX);
         self.protected.truncate(GROUPS_MAX);

@@ -2,10 +2,8 @@
 //! `zmeld-advice` says, as a configuration.
 
 use zmeld_advice::{
-    self as advice, ActiveSwap, CodecVerdict, Facts, Recommendation, Sizing, SwapKinds,
+    self as advice, AdvisedTier, Basis, CodecVerdict, Facts, Recommendation, Sizing, SwapKinds,
 };
-
-use zmeld_linux::swaps::SwapArea;
 
 use crate::machine::Machine;
 use zmeld_config::{
@@ -24,6 +22,17 @@ pub enum TierKind {
     Zswap,
     /// Swap on a drive or in a file.
     Disk,
+}
+
+impl TierKind {
+    fn advised(self) -> Option<AdvisedTier> {
+        match self {
+            TierKind::Zram => Some(AdvisedTier::Zram),
+            TierKind::Zmeld => Some(AdvisedTier::Zmeld),
+            TierKind::Zswap => Some(AdvisedTier::Zswap),
+            TierKind::Disk => None,
+        }
+    }
 }
 
 /// What the user decided.
@@ -51,33 +60,6 @@ pub struct Recommended {
     pub recommendation: Option<Recommendation>,
 }
 
-/// What is known of the machine. `own_swaps`: paths of the areas that zmeld set up.
-pub fn facts(machine: &Machine, measured: &CodecVerdict, own_swaps: &[String]) -> Facts {
-    let area = |swap: &SwapArea| {
-        let mut compressed = machine.compressed.iter();
-        let compressed = compressed.find(|it| it.area.path == swap.path);
-        compressed.cloned().unwrap_or_else(|| ActiveSwap {
-            area: swap.clone(),
-            ..ActiveSwap::default()
-        })
-    };
-    let others = machine
-        .swaps
-        .iter()
-        .filter(|swap| !own_swaps.iter().any(|own| *own == swap.shown()));
-    Facts {
-        ram_bytes: machine.ram_bytes,
-        page_size: rustix::param::page_size() as u64,
-        swaps: others.map(area).collect(),
-        zswap: machine.zswap.as_ref().map(|it| it.facts.clone()),
-        resume_from: machine.resume_from.clone(),
-        resume_bytes: machine.resume_bytes,
-        zram: machine.zram.presence,
-        zmeld: machine.zmeld.presence,
-        measured: measured.clone(),
-    }
-}
-
 /// A configuration, and comments that say why it is so.
 ///
 /// # Errors
@@ -89,36 +71,39 @@ pub fn recommend(
     measured: &CodecVerdict,
     own_swaps: &[String],
 ) -> Result<Recommended, String> {
-    let mut config = Config::default();
-    let mut comments = Comments::new();
-    let facts = facts(machine, measured, own_swaps);
-    let ram_kind = match choice.kind {
-        Some(TierKind::Zram) => Some(advice::AdvisedTier::Zram),
-        Some(TierKind::Zmeld) => Some(advice::AdvisedTier::Zmeld),
-        Some(TierKind::Zswap) => Some(advice::AdvisedTier::Zswap),
-        Some(TierKind::Disk) | None => None,
+    let page_size = rustix::param::page_size() as u64;
+    let facts = Facts::new(machine, page_size, measured, own_swaps);
+    let kind = match choice.kind {
+        None if choice.place.is_some() => Some(TierKind::Disk),
+        kind => kind,
     };
-    let advised = advice::recommend(&facts, ram_kind);
-    let (kind, why) = kind_of_tier(choice, &advised);
+    let advised = advice::recommend(&facts, kind.and_then(TierKind::advised));
+    let kind = kind.unwrap_or(match advised.kind {
+        AdvisedTier::Zram => TierKind::Zram,
+        AdvisedTier::Zmeld => TierKind::Zmeld,
+        AdvisedTier::Zswap => TierKind::Zswap,
+    });
     check_choice(choice, kind, measured)?;
-    let name = match kind {
-        TierKind::Zram | TierKind::Zmeld => "fast",
-        TierKind::Zswap => "cache",
-        TierKind::Disk => "disk",
+    let (name, why) = match kind {
+        TierKind::Zram | TierKind::Zmeld => ("fast", advised.why.as_str()),
+        TierKind::Zswap => ("cache", advised.why.as_str()),
+        TierKind::Disk if choice.kind.is_none() => ("disk", "a place is given"),
+        TierKind::Disk => ("disk", "as asked for"),
     };
-    comments.insert(format!("tier.{name}"), why);
+    let mut config = Config::default();
+    let mut comments = Comments::from([(format!("tier.{name}"), why.to_owned())]);
     let resumed_from = advised.swaps_to.clone().filter(|_| kind == TierKind::Zswap);
-    let recommendation = (kind != TierKind::Disk).then_some(advised);
-    let recommendation = recommendation.map(|advised| chosen(advised, machine, choice, &facts));
-    let kind = match kind {
-        TierKind::Zram | TierKind::Zmeld => {
-            let driver = match kind {
-                TierKind::Zmeld => RamDriver::Zmeld,
-                _ => RamDriver::Zram,
-            };
-            ram(driver, machine, choice, measured, &mut comments)
+    let advised = chosen(advised, machine, choice, &facts);
+    let driver = match kind {
+        TierKind::Zmeld => RamDriver::Zmeld,
+        _ => RamDriver::Zram,
+    };
+    let tier = match (kind, &advised.sizing) {
+        (TierKind::Zram | TierKind::Zmeld, Some(sizing)) => {
+            ram(driver, choice, measured, sizing, &mut comments)
         }
-        TierKind::Zswap => {
+        (TierKind::Disk, _) => disk(choice),
+        _ => {
             let has_shrinker = machine.zswap.as_ref().is_some_and(|it| it.has_shrinker);
             // zswap takes the codecs of the crypto interface, which a scan does
             // not ask: the kernel's own choice stays unless one was asked for, or
@@ -131,26 +116,26 @@ pub fn recommend(
                 ..Zswap::default()
             })
         }
-        TierKind::Disk => disk(choice),
     };
+    let recommendation = (kind != TierKind::Disk).then_some(advised);
     let name: TierName = name.parse()?;
     let kinds = SwapKinds {
-        in_ram: matches!(kind, Kind::Ram(_)),
-        on_disk: matches!(kind, Kind::Disk(_))
+        in_ram: matches!(tier, Kind::Ram(_)),
+        on_disk: matches!(tier, Kind::Disk(_))
             || resumed_from.is_some()
             || facts.swaps.iter().any(|it| !it.area.is_in_ram()),
         // It makes no difference to what is set here.
         on_spinning_disk: false,
     };
-    if let Some(tier) = resumed_from.as_deref().map(image_tier).transpose()? {
+    if let Some(image) = resumed_from.as_deref().map(image_tier).transpose()? {
         let why = "hibernation keeps its image here; it has to be as large as that";
-        comments.insert(format!("tier.{}", tier.name), why.to_owned());
-        config.tiers.push(tier);
+        comments.insert(format!("tier.{}", image.name), why.to_owned());
+        config.tiers.push(image);
     }
     config.tiers.push(Tier {
         name,
         optional: false,
-        kind,
+        kind: tier,
     });
     config.tunables.swappiness = Some(Swappiness::Auto);
     config.tunables.page_cluster = kinds.page_cluster();
@@ -159,22 +144,6 @@ pub fn recommend(
         comments,
         recommendation,
     })
-}
-
-/// The kind that the user chose, or the one that suits the machine; and why.
-fn kind_of_tier(choice: &Choice, advised: &Recommendation) -> (TierKind, String) {
-    match choice.kind {
-        Some(kind) => (kind, "as asked for".to_owned()),
-        None if choice.place.is_some() => (TierKind::Disk, "a place is given".to_owned()),
-        None => {
-            let kind = match advised.kind {
-                advice::AdvisedTier::Zram => TierKind::Zram,
-                advice::AdvisedTier::Zmeld => TierKind::Zmeld,
-                advice::AdvisedTier::Zswap => TierKind::Zswap,
-            };
-            (kind, advised.why.clone())
-        }
-    }
 }
 
 /// Refuses choices that contradict each other, and a device of pages that do not
@@ -207,13 +176,12 @@ fn chosen(
 ) -> Recommendation {
     let measured = &facts.measured;
     let codec = choice.codec.as_ref().map(Codec::to_string);
-    let page_size = rustix::param::page_size() as u64;
-    let sizing = advised.sizing.map(|sizing| match choice.size {
-        Some(size) => {
-            let ram = machine.ram_bytes;
-            Sizing::of_size(size.bytes(ram), ram, page_size, measured.basis())
+    let sizing = advised.sizing.map(|_| {
+        let basis = basis(choice, measured);
+        match choice.size.map(|size| size.bytes(machine.ram_bytes)) {
+            Some(bytes) => Sizing::of_size(bytes, machine.ram_bytes, facts.page_size, basis),
+            None => Sizing::advised(machine.ram_bytes, facts.page_size, basis),
         }
-        None => sizing,
     });
     let pool = advised.pool.and_then(|pool| {
         let now = machine.zswap.as_ref();
@@ -223,12 +191,8 @@ fn chosen(
             max_pool_percent: Some(pool.limit_percent),
             ..now.map(|it| it.facts.clone()).unwrap_or_default()
         };
-        advice::Pool::of(
-            &zswap,
-            machine.ram_bytes,
-            facts.room_behind_zswap(),
-            measured,
-        )
+        let room = facts.room_behind_zswap();
+        advice::Pool::of(&zswap, machine.ram_bytes, room, measured)
     });
     Recommendation {
         codec: codec.or(advised.codec),
@@ -238,45 +202,42 @@ fn chosen(
     }
 }
 
+/// The codec that was measured, and what a size follows from with the one that was chosen.
+fn measured_codec(measured: &CodecVerdict) -> Option<Codec> {
+    measured.codec()?.parse().ok()
+}
+
+fn basis(choice: &Choice, measured: &CodecVerdict) -> Option<Basis> {
+    let found = measured_codec(measured);
+    let is_it = choice.codec.is_none() || choice.codec == found;
+    measured.basis().filter(|_| is_it)
+}
+
 fn ram(
     driver: RamDriver,
-    machine: &Machine,
     choice: &Choice,
     measured: &CodecVerdict,
+    sizing: &Sizing,
     comments: &mut Comments,
 ) -> Kind {
-    let found = match measured {
-        CodecVerdict::Codec { name, .. } => name.parse::<Codec>().ok(),
-        _ => None,
-    };
-    let codec = choice.codec.clone();
-    let codec = codec.or_else(|| found.clone());
-    let basis = measured.basis().filter(|_| found == codec);
-    if let Some(basis) = basis {
-        let times = advice::size::tenths(basis.ratio);
-        let text = format!("pages of this machine get {times} times smaller");
-        comments.insert("tier.fast.codec".to_owned(), text);
+    let mut say = |key: &str, text: String| comments.insert(format!("tier.fast.{key}"), text);
+    if sizing.measured {
+        let times = advice::size::tenths(sizing.ratio);
+        say(
+            "codec",
+            format!("pages of this machine get {times} times smaller"),
+        );
     }
-    let page_size = rustix::param::page_size() as u64;
-    let ram = machine.ram_bytes;
-    let (size, sizing) = match choice.size {
-        Some(size) => (
-            size,
-            Sizing::of_size(size.bytes(ram), ram, page_size, basis),
-        ),
-        None => {
-            let sizing = Sizing::advised(ram, page_size, basis);
-            comments.insert("tier.fast.size".to_owned(), sizing.why());
-            (Size::percent(sizing.size_percent), sizing)
-        }
-    };
-    comments.insert(
-        "tier.fast.memory_limit".to_owned(),
-        format!(
-            "{}; what compresses worse does not fill RAM",
-            sizing.limit_why
-        ),
+    let size = choice.size.unwrap_or_else(|| {
+        say("size", sizing.why());
+        Size::percent(sizing.size_percent)
+    });
+    let why = sizing.limit_why;
+    say(
+        "memory_limit",
+        format!("{why}; what compresses worse does not fill RAM"),
     );
+    let codec = choice.codec.clone().or_else(|| measured_codec(measured));
     Kind::Ram(RamDevice {
         driver,
         size,
@@ -292,27 +253,19 @@ fn ram(
 
 /// The partition that is resumed from.
 fn image_tier(path: &str) -> Result<Tier, String> {
-    let choice = Choice {
-        place: Some(path.parse()?),
-        ..Choice::default()
-    };
-    let kind = match disk(&choice) {
-        Kind::Disk(disk) => Kind::Disk(DiskSwap {
-            hibernation: true,
-            ..disk
-        }),
-        kind => kind,
-    };
     Ok(Tier {
         name: "disk".parse()?,
         optional: false,
-        kind,
+        kind: Kind::Disk(DiskSwap {
+            source: Source::Device(path.parse()?),
+            hibernation: true,
+            ..DiskSwap::default()
+        }),
     })
 }
 
 fn disk(choice: &Choice) -> Kind {
-    let place = choice.place.clone();
-    let source = match place {
+    let source = match choice.place.clone() {
         Some(Location::Path(path)) if !path.starts_with("/dev") => Source::File {
             path,
             size: choice.size,
@@ -329,31 +282,13 @@ fn disk(choice: &Choice) -> Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::Feature;
     use zmeld_advice::codec::Reason;
 
     fn machine() -> Machine {
         Machine {
             kernel: "6.12.0".to_owned(),
             ram_bytes: 4 << 30,
-            available_bytes: 2 << 30,
-            swaps: Vec::new(),
-            compressed: Vec::new(),
-            zram: Feature::default(),
-            zmeld: Feature::default(),
-            zswap: Some(crate::machine::Zswap {
-                facts: advice::ZswapFacts {
-                    compressor: "lzo".to_owned(),
-                    max_pool_percent: Some(20),
-                    ..Default::default()
-                },
-                has_zword: false,
-                has_shrinker: true,
-            }),
-            hibernation: None,
-            resume_from: None,
-            resume_bytes: None,
-            image_bytes: None,
+            ..Machine::default()
         }
     }
 
@@ -401,15 +336,6 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_gets_half_of_ram() {
-        for found in [CodecVerdict::Not, CodecVerdict::TooLittle(68 * 4096)] {
-            let config = recommended(&machine(), &Choice::default(), &found);
-            let half = (Size::percent(50), Some(Size::percent(30)));
-            assert_eq!(sizes(&config), half, "{found:?}");
-        }
-    }
-
-    #[test]
     fn pages_that_do_not_compress_get_no_device_unless_it_is_asked_for() {
         let nothing = CodecVerdict::NothingToGain(1.03);
         let err = recommend(&machine(), &Choice::default(), &nothing, &[]).unwrap_err();
@@ -439,45 +365,16 @@ mod tests {
     }
 
     #[test]
-    fn disk_swap_gets_zswap_in_front_of_it() {
-        let mut machine = machine();
-        machine.swaps.push(SwapArea {
-            path: "/dev/sda2".into(),
-            size_bytes: 1 << 30,
-            priority: -2,
-            ..SwapArea::default()
-        });
-        let config = recommended(&machine, &Choice::default(), &measured("zstd", 3.0));
-        assert!(matches!(&config.tiers[0].kind, Kind::Zswap(_)));
-    }
-
-    #[test]
     fn a_disk_tier_needs_a_place_and_others_take_none() {
         let choice = |kind, place: Option<&str>| Choice {
             kind,
             place: place.map(|place| place.parse().unwrap()),
             ..Choice::default()
         };
-        let machine = machine();
-        assert!(recommend(
-            &machine,
-            &choice(Some(TierKind::Disk), None),
-            &CodecVerdict::Not,
-            &[]
-        )
-        .is_err());
-        assert!(recommend(
-            &machine,
-            &choice(Some(TierKind::Zram), Some("/dev/sda")),
-            &CodecVerdict::Not,
-            &[]
-        )
-        .is_err());
-        let config = recommended(
-            &machine,
-            &choice(None, Some("/swapfile")),
-            &CodecVerdict::Not,
-        );
+        let of = |kind, place| recommend(&machine(), &choice(kind, place), &CodecVerdict::Not, &[]);
+        assert!(of(Some(TierKind::Disk), None).is_err());
+        assert!(of(Some(TierKind::Zram), Some("/dev/sda")).is_err());
+        let config = of(None, Some("/swapfile")).unwrap().config;
         let Kind::Disk(disk) = only_tier(&config) else {
             panic!()
         };

@@ -48,7 +48,7 @@ pub fn read(host: &Host, path: impl AsRef<Path>) -> Result<Option<Vec<u8>>, Host
     };
     let bytes = own::check_folder(&folder, owner).and_then(|_| own::read(&path, owner, BYTES_MAX));
     match bytes {
-        Err(own::Error::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(own::Error::Io(err)) if err.cause.kind() == io::ErrorKind::NotFound => Ok(None),
         bytes => bytes.map(Some).map_err(|err| told(host, err)),
     }
 }
@@ -84,9 +84,6 @@ pub fn replace(
 }
 
 /// The same where the folder is there.
-///
-/// # Errors
-/// When it cannot be written.
 pub fn write(host: &Host, path: &Path, mode: u32, value: &impl Serialize) -> Result<(), HostError> {
     let failed = |cause| HostError::io("write", path, cause);
     // By lines: people look into these files, too.
@@ -116,11 +113,7 @@ pub fn foreign(host: &Host, err: own::Error, way_out: impl FnOnce(&Path) -> Stri
         Err(_) => path.to_path_buf(),
     };
     match err {
-        own::Error::Io {
-            action,
-            path,
-            cause,
-        } => HostError::io(action, shown(&path), cause),
+        own::Error::Io(err) => HostError::io(err.action, shown(&err.path), err.cause),
         own::Error::Foreign { path, problem } => {
             let path = shown(&path);
             HostError::NotOurs {

@@ -2,13 +2,14 @@
 
 use serde::Serialize;
 
-use super::reader::{Reader, Warning};
+use super::reader::{Problem, Reader};
+use zmeld_linux::counters;
 use zmeld_linux::groups::{Hierarchy, Version};
 use zmeld_linux::hibernation;
-use zmeld_linux::meminfo::Meminfo;
+use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::mounts;
+use zmeld_linux::pressure::Pressure;
 use zmeld_linux::swaps::{self, SwapArea};
-use zmeld_linux::{counters, pressure};
 
 /// Memory as `/proc/meminfo` has it, in bytes; a line that is missing is 0, except
 /// where its absence means something.
@@ -107,49 +108,6 @@ impl Activity {
     }
 }
 
-/// Shares of time that tasks waited for memory, from `/proc/pressure/memory`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
-pub struct Pressure {
-    /// At least one task waited.
-    pub some: Stall,
-    /// All tasks waited at once.
-    pub full: Stall,
-}
-
-/// One line of a pressure file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
-pub struct Stall {
-    /// Percent of the last 10 seconds.
-    pub avg10_percent: f64,
-    /// Percent of the last minute.
-    pub avg60_percent: f64,
-    /// Percent of the last 5 minutes.
-    pub avg300_percent: f64,
-    /// Microseconds since boot.
-    pub total_us: u64,
-}
-
-impl Pressure {
-    /// Reads a pressure file's text; `None` where it is none.
-    pub fn parse(text: &str) -> Option<Pressure> {
-        let line = |kind: &str| {
-            let stall = pressure::parse(text).find(|stall| stall.kind == kind)?;
-            let [avg10_percent, avg60_percent, avg300_percent] = stall.averages_percent;
-            Some(Stall {
-                avg10_percent,
-                avg60_percent,
-                avg300_percent,
-                total_us: stall.total_us,
-            })
-        };
-        Some(Pressure {
-            some: line("some")?,
-            // CPU pressure had no such line in its first years.
-            full: line("full").unwrap_or_default(),
-        })
-    }
-}
-
 /// Settings that decide when and how the kernel swaps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Tunables {
@@ -218,73 +176,61 @@ pub struct Group {
     pub pressure: Option<Pressure>,
 }
 
-/// All that `/proc` and the tunables say.
-pub(super) struct System {
-    pub kernel: String,
-    pub memory: Memory,
-    pub activity: Activity,
-    pub pressure: Option<Pressure>,
-    pub swaps: Vec<SwapArea>,
-    pub tunables: Tunables,
-    pub hibernation: Hibernation,
+/// What a file that every kernel has says; nothing of one that is missing.
+fn parsed<T: Default>(reader: &mut Reader, path: &str, parse: fn(&str) -> T) -> T {
+    let text = reader.required(path);
+    text.map(|text| parse(&text)).unwrap_or_default()
 }
 
-impl System {
-    pub fn read(reader: &mut Reader) -> System {
-        let memory = match reader.required("/proc/meminfo") {
-            Some(text) => {
-                let memory = Memory::parse(&text);
-                if memory.total_bytes == 0 {
-                    reader.malformed("/proc/meminfo", "it has no MemTotal");
-                }
-                memory
-            }
-            None => Memory::default(),
-        };
-        let swaps = match reader.required("/proc/swaps") {
-            Some(text) => {
-                let wrong = swaps::parse(&text).find_map(Result::err);
-                if let Some(line) = wrong {
-                    reader.malformed(
-                        "/proc/swaps",
-                        &format!("line {} is no swap area", line.number),
-                    );
-                }
-                let areas = swaps::parse(&text).flatten();
-                areas.map(|area| reader.with_its_path(area)).collect()
-            }
-            None => Vec::new(),
-        };
-        let pressure = reader.optional("/proc/pressure/memory").and_then(|text| {
-            let pressure = Pressure::parse(&text);
-            if pressure.is_none() {
-                reader.malformed("/proc/pressure/memory", "it has no averages from 0 to 100");
-            }
-            pressure
-        });
-        System {
-            kernel: reader
-                .required("/proc/sys/kernel/osrelease")
-                .map(|text| text.trim().to_owned())
-                .unwrap_or_default(),
-            memory,
-            activity: reader
-                .required("/proc/vmstat")
-                .map(|text| Activity::parse(&text))
-                .unwrap_or_default(),
-            pressure,
-            swaps,
-            tunables: Tunables {
-                swappiness: reader.number("/proc/sys/vm/swappiness"),
-                page_cluster: reader.number("/proc/sys/vm/page-cluster"),
-                watermark_scale_factor: reader.number("/proc/sys/vm/watermark_scale_factor"),
-            },
-            hibernation: hibernation(reader),
-        }
+pub(super) fn kernel(reader: &mut Reader) -> String {
+    parsed(reader, "/proc/sys/kernel/osrelease", str::to_owned)
+}
+
+pub(super) fn memory(reader: &mut Reader) -> Memory {
+    let text = reader.required(meminfo::PATH);
+    let memory = text.as_deref().map(Memory::parse);
+    if memory.as_ref().is_some_and(|it| it.total_bytes == 0) {
+        reader.malformed(meminfo::PATH, "it has no MemTotal");
+    }
+    memory.unwrap_or_default()
+}
+
+pub(super) fn activity(reader: &mut Reader) -> Activity {
+    parsed(reader, "/proc/vmstat", Activity::parse)
+}
+
+pub(super) fn swaps(reader: &mut Reader) -> Vec<SwapArea> {
+    let text = reader.required(swaps::PATH).unwrap_or_default();
+    if let Some(line) = swaps::parse(&text).find_map(Result::err) {
+        let what = format!("line {} is no swap area", line.number);
+        reader.malformed(swaps::PATH, &what);
+    }
+    let areas = swaps::parse(&text).flatten();
+    areas
+        .map(|area| reader.host().with_its_path(area))
+        .collect()
+}
+
+pub(super) fn pressure(reader: &mut Reader) -> Option<Pressure> {
+    let path = "/proc/pressure/memory";
+    let text = reader.optional(path)?;
+    let pressure = Pressure::parse(&text);
+    if pressure.is_none() {
+        reader.malformed(path, "it has no averages from 0 to 100");
+    }
+    pressure
+}
+
+pub(super) fn tunables(reader: &mut Reader) -> Tunables {
+    let mut number = |name: &str| reader.number(&format!("/proc/sys/vm/{name}"));
+    Tunables {
+        swappiness: number("swappiness"),
+        page_cluster: number("page-cluster"),
+        watermark_scale_factor: number("watermark_scale_factor"),
     }
 }
 
-fn hibernation(reader: &mut Reader) -> Hibernation {
+pub(super) fn hibernation(reader: &mut Reader) -> Hibernation {
     let line = reader.optional(hibernation::COMMAND_LINE);
     let power = reader.optional(hibernation::POWER);
     let states = reader.optional(hibernation::STATES);
@@ -316,7 +262,7 @@ pub(super) fn groups(reader: &mut Reader) -> Option<Vec<Group>> {
         Ok(hierarchy) => hierarchy?,
         // There are groups, perhaps, and they are not seen.
         Err(err) => {
-            reader.unreadable(mounts::PATH, &err);
+            reader.warn(mounts::PATH, Problem::Unreadable(err.to_string()));
             return Some(Vec::new());
         }
     };
@@ -341,7 +287,7 @@ fn walk(
     while let Some((path, depth)) = queue.pop_front() {
         seen += 1;
         if seen > GROUPS_MAX {
-            reader.warn(Warning::truncated(mount, GROUPS_MAX));
+            reader.warn(mount, Problem::Truncated(GROUPS_MAX));
             break;
         }
         let folder = format!("{mount}{path}");
@@ -432,19 +378,6 @@ fn group_v1(reader: &mut Reader, folder: &str, path: &str) -> Option<Group> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pressure_out_of_range_is_none() {
-        let text = "some avg10=1.50 avg60=0.25 avg300=0.00 total=377718\n\
-                    full avg10=0.50 avg60=0.00 avg300=0.00 total=294927\n";
-        let pressure = Pressure::parse(text).unwrap();
-        assert_eq!(pressure.some.avg10_percent, 1.5);
-        assert_eq!(pressure.full.total_us, 294_927);
-        assert_eq!(
-            Pressure::parse("some avg10=101 avg60=0 avg300=0 total=0"),
-            None
-        );
-    }
 
     #[test]
     fn counters_that_a_kernel_lacks_are_absent() {

@@ -1,13 +1,14 @@
 //! All places where pages can be, as one table.
 
 use serde::Serialize;
+use zmeld_linux::headroom::ratio;
 
 use crate::applied::Applied;
 
-use super::{share, Device, Driver, Observation, Swap};
+use super::{Device, Driver, Observation, Swap};
 
 /// What kind of place a tier is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TierKind {
     /// A zram device used for swap.
@@ -15,6 +16,7 @@ pub enum TierKind {
     /// A zmeld device used for swap.
     Zmeld,
     /// A zram or zmeld device that is not swap.
+    #[default]
     Device,
     /// The compressed cache in front of swap.
     Zswap,
@@ -39,7 +41,7 @@ impl TierKind {
 }
 
 /// A row of the table. What a tier cannot know is absent.
-#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct TierState {
     /// The device's name, the swap file's path, or `zswap`.
     pub name: String,
@@ -141,26 +143,21 @@ impl Observation {
         let limit = zswap.limit_bytes(&self.memory);
         Some(TierState {
             name: "zswap".to_owned(),
-            set_up_as: None,
             kind: TierKind::Zswap,
             codec: Some(zswap.compressor.clone()),
             size_bytes: limit,
-            used_bytes: None,
             stored_bytes: Some(zswap.stored_bytes),
-            compressed_bytes: None,
             memory_used_bytes: Some(zswap.memory_used_bytes),
-            metadata_bytes: None,
             ratio: ratio(zswap.stored_bytes, zswap.memory_used_bytes),
             same_filled_bytes: pages("same_filled_pages"),
             incompressible_bytes: pages("stored_incompressible_pages"),
-            melded_bytes: None,
             writeback_bytes: self
                 .activity
                 .zswap_written_back_pages
                 .map(|pages| pages.saturating_mul(self.page_size))
                 .or_else(|| pages("written_back_pages")),
             limit_bytes: Some(limit),
-            priority: None,
+            ..TierState::default()
         })
     }
 
@@ -179,25 +176,14 @@ impl Observation {
         }
         TierState {
             name: area.name().into_owned(),
-            set_up_as: None,
             kind: match swap.stand.is_encrypted() {
                 true => TierKind::EncryptedDisk,
                 false => TierKind::Disk,
             },
-            codec: None,
             size_bytes: area.size_bytes,
             used_bytes: Some(area.used_bytes),
-            stored_bytes: None,
-            compressed_bytes: None,
-            memory_used_bytes: None,
-            metadata_bytes: None,
-            ratio: None,
-            same_filled_bytes: None,
-            incompressible_bytes: None,
-            melded_bytes: None,
-            writeback_bytes: None,
-            limit_bytes: None,
             priority: Some(area.priority),
+            ..TierState::default()
         }
     }
 
@@ -206,11 +192,8 @@ impl Observation {
         let pages = |pages: u64| pages.saturating_mul(self.page_size);
         TierState {
             name: device.name.clone(),
-            set_up_as: None,
-            kind: TierKind::Device,
             codec: Some(device.codec.clone()).filter(|codec| !codec.is_empty()),
             size_bytes: device.size_bytes,
-            used_bytes: None,
             stored_bytes: held.map(|held| held.stored_bytes),
             compressed_bytes: held.map(|held| held.compressed_bytes),
             memory_used_bytes: held.map(|held| held.memory_used_bytes),
@@ -228,12 +211,7 @@ impl Observation {
                 .as_ref()
                 .and(device.backed.map(|backed| backed.held_bytes)),
             limit_bytes: held.map(|held| held.limit_bytes).filter(|&limit| limit > 0),
-            priority: None,
+            ..TierState::default()
         }
     }
-}
-
-/// Pages over the memory that they take; nothing where there are none.
-fn ratio(stored: u64, used: u64) -> Option<f64> {
-    (stored > 0 && used > 0).then(|| share(stored, used))
 }

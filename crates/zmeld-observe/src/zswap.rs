@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use zmeld_linux::compressed::ZSWAP;
 
 use super::reader::Reader;
 use super::system::Memory;
@@ -36,7 +37,6 @@ pub struct Zswap {
     pub counters: BTreeMap<String, u64>,
 }
 
-const PARAMETERS: &str = "/sys/module/zswap/parameters";
 const COUNTERS: &str = "/sys/kernel/debug/zswap";
 
 impl Zswap {
@@ -47,10 +47,10 @@ impl Zswap {
 
     /// Reads it; `None` where the kernel has no zswap. `memory` has what it holds.
     pub(super) fn read(reader: &mut Reader, memory: &Memory, page_size: u64) -> Option<Zswap> {
-        if !reader.exists(PARAMETERS) {
+        if !reader.exists(ZSWAP) {
             return None;
         }
-        let at = |name: &str| format!("{PARAMETERS}/{name}");
+        let at = |name: &str| format!("{ZSWAP}/{name}");
         let counters: BTreeMap<String, u64> = reader
             .names(COUNTERS)
             .into_iter()

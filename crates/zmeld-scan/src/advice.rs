@@ -4,9 +4,10 @@
 //! from what was measured here; `zmeld plan` asks the same.
 
 use serde::Serialize;
-use zmeld_advice::codec::{self, CodecFacts, CodecVerdict, Reason, CPU_SHARE_MAX, SMALL_RAM};
-use zmeld_advice::meld::{self, Melders, Melding};
-use zmeld_advice::{size, tier, ActiveSwap, AdvisedTier, Facts, Recommendation};
+use zmeld_advice::beside::IN_FRONT;
+use zmeld_advice::codec::{CodecFacts, CodecVerdict, Reason, CPU_SHARE_MAX, SMALL_RAM};
+use zmeld_advice::meld::{self, Melders};
+use zmeld_advice::{size, tier, AdvisedTier, Facts, Machine, Recommendation};
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_store::SHARE_BYTES;
 
@@ -56,10 +57,6 @@ impl Advice {
     }
 }
 
-fn advice_of(kind: AdviceKind, topic: &str, text: String) -> Advice {
-    Advice::new(kind, topic, text)
-}
-
 impl From<&CodecResult> for CodecFacts {
     fn from(codec: &CodecResult) -> CodecFacts {
         CodecFacts {
@@ -93,40 +90,12 @@ pub fn recommendation(
     own_swaps: &[String],
 ) -> Option<Recommendation> {
     measured.ratio()?;
-    let machine = &result.machine;
-    let area = |swap: &crate::machine::SwapInUse| ActiveSwap {
-        area: swap.area.clone(),
-        codec: swap.zram.as_ref().map(|zram| zram.codec.clone()),
-        memory_limit_bytes: swap.zram.as_ref().map_or(0, |zram| zram.memory_limit_bytes),
-        held: None,
-    };
-    let others = machine
-        .swaps
-        .iter()
-        .filter(|swap| !own_swaps.iter().any(|own| *own == swap.area.shown()));
-    let facts = Facts {
+    let machine = Machine {
         ram_bytes: result.ram_bytes,
-        page_size: result.page_size,
-        swaps: others.map(area).collect(),
-        zswap: machine.zswap.clone(),
-        resume_from: machine.resume_from.clone(),
-        resume_bytes: machine.resume_bytes,
-        zram: machine.zram,
-        zmeld: machine.zmeld,
-        measured: measured.clone(),
+        ..result.machine.facts.clone()
     };
+    let facts = Facts::new(&machine, result.page_size, measured, own_swaps);
     Some(tier::recommend(&facts, None))
-}
-
-/// The codec that sentences are about, however few pages say so.
-fn best(result: &ScanResult, rate: f64) -> Option<&CodecResult> {
-    let facts = facts(result);
-    let name = codec::choose(&facts, result.ram_bytes, rate).map(|(codec, _)| &codec.name);
-    let chosen = result
-        .codecs
-        .iter()
-        .find(|codec| Some(&codec.codec) == name);
-    chosen.or(result.codecs.first())
 }
 
 /// Everything there is to say of what was read. `swap_mb_per_s`: pages out, and as
@@ -135,7 +104,7 @@ pub fn advise(result: &ScanResult, measured: &CodecVerdict, swap_mb_per_s: f64) 
     let pages = &result.pages;
     if pages.total == 0 {
         let text = "No page was read, so there is nothing to say.".to_owned();
-        return vec![advice_of(AdviceKind::Nothing, "codec", text)];
+        return vec![Advice::new(AdviceKind::Nothing, "codec", text)];
     }
     if pages.compressible() == 0 {
         return vec![same_filled_advice(result)];
@@ -164,7 +133,7 @@ pub fn advise(result: &ScanResult, measured: &CodecVerdict, swap_mb_per_s: f64) 
     advice.extend(meld_advice(result, measured, swap_mb_per_s));
     let zeros = pages.zero as f64 / pages.total as f64;
     if zeros >= 0.01 && !result.zero_pages_credited {
-        advice.push(advice_of(
+        advice.push(Advice::new(
             AdviceKind::Note,
             "zeros",
             format!(
@@ -187,7 +156,7 @@ fn same_filled_advice(result: &ScanResult) -> Advice {
         "All pages are same-filled: any compressed swap holds them in next to no memory, and the \
          codec does not matter."
     };
-    advice_of(AdviceKind::Nothing, "codec", text.to_owned())
+    Advice::new(AdviceKind::Nothing, "codec", text.to_owned())
 }
 
 /// Why no codec is advised.
@@ -199,7 +168,7 @@ fn no_codec(result: &ScanResult, measured: &CodecVerdict) -> Advice {
         let why = measured.why_none().unwrap_or_default();
         format!("{why}.")
     };
-    advice_of(AdviceKind::Nothing, "codec", text)
+    Advice::new(AdviceKind::Nothing, "codec", text)
 }
 
 fn codec_advice(
@@ -221,7 +190,7 @@ fn codec_advice(
         100.0 * CodecFacts::from(codec).cpu_share(rate)
     );
     match to {
-        Some(to) if to.kind == AdvisedTier::Zswap => advice_of(
+        Some(to) if to.kind == AdvisedTier::Zswap => Advice::new(
             AdviceKind::Note,
             "codec",
             format!(
@@ -230,7 +199,7 @@ fn codec_advice(
                 codec.codec
             ),
         ),
-        _ => advice_of(
+        _ => Advice::new(
             AdviceKind::Do,
             "codec",
             format!("Use {}: {figures}", codec.codec),
@@ -253,7 +222,7 @@ fn size_advice(to: &Recommendation) -> Option<Advice> {
         sizing.memory_limit_percent,
         sizing.words()
     );
-    Some(advice_of(AdviceKind::Do, "size", text))
+    Some(Advice::new(AdviceKind::Do, "size", text))
 }
 
 /// A codec that this kernel has not got and that would gain clearly more.
@@ -273,7 +242,7 @@ fn better_elsewhere(result: &ScanResult, rate: f64) -> Option<Advice> {
         false => "this kernel's zram is built without it",
     };
     (there.effective_ratio > 1.1 * here).then(|| {
-        advice_of(
+        Advice::new(
             AdviceKind::Note,
             "codec",
             format!(
@@ -290,21 +259,18 @@ fn meld_advice(result: &ScanResult, measured: &CodecVerdict, rate: f64) -> Optio
     let pages = &result.pages;
     if pages.duplicate == 0 {
         let text = "Nothing to meld: no two pages are identical.".to_owned();
-        return Some(advice_of(AdviceKind::Nothing, "meld", text));
+        return Some(Advice::new(AdviceKind::Nothing, "meld", text));
     }
-    let codec = best(result, rate)?;
-    let melding = Melding {
-        compressed_bytes: codec.memory_at_scale_bytes,
-        saved_bytes: codec
-            .memory_at_scale_bytes
-            .saturating_sub(codec.melded_memory_at_scale_bytes),
-    };
+    let codec = result.told_codec()?;
+    let compressed = codec.memory_at_scale_bytes;
+    let saved = compressed.saturating_sub(codec.melded_memory_at_scale_bytes);
+    let share = saved as f64 / compressed.max(1) as f64;
     let duplicates = format!(
         "{} of the pages are duplicates ({})",
         percent(pages.duplicate as f64 / pages.total as f64),
         bytes(pages.duplicate * result.page_size),
     );
-    let figures = match melding.saved_bytes {
+    let figures = match saved {
         0 => format!(
             "{duplicates}; sharing them costs {} for {} contents, which is no less than it saves",
             bytes(result.duplicates.groups * SHARE_BYTES),
@@ -313,19 +279,19 @@ fn meld_advice(result: &ScanResult, measured: &CodecVerdict, rate: f64) -> Optio
         saved => format!(
             "{duplicates}; melded, they would save {}, {} of the compressed memory",
             bytes(saved),
-            percent(melding.share()),
+            percent(share),
         ),
     };
     if matches!(measured, CodecVerdict::TooLittle(_)) {
         let text = format!("Whether melding pays these few pages do not say: {figures}.");
-        return Some(advice_of(AdviceKind::Nothing, "meld", text));
+        return Some(Advice::new(AdviceKind::Nothing, "meld", text));
     }
-    if !melding.pays() {
+    if share < meld::WORTH {
         let text = format!(
             "Melding would not pay here: {figures}; it pays from {} on.",
-            meld::worth()
+            percent(meld::WORTH)
         );
-        return Some(advice_of(AdviceKind::Nothing, "meld", text));
+        return Some(Advice::new(AdviceKind::Nothing, "meld", text));
     }
     // Each page swapped out is fingerprinted once.
     let cost = rate * 1e6 / result.page_size as f64 * result.fingerprint_ns as f64 * 1e-9;
@@ -338,7 +304,7 @@ fn meld_advice(result: &ScanResult, measured: &CodecVerdict, rate: f64) -> Optio
         melders.words(),
         percent(cost)
     );
-    Some(advice_of(AdviceKind::Do, "meld", text))
+    Some(Advice::new(AdviceKind::Do, "meld", text))
 }
 
 /// Compressed swap that is there already.
@@ -374,37 +340,30 @@ fn swap_advice(result: &ScanResult) -> Vec<Advice> {
                 percent(full),
                 swap.area.shown(),
             );
-            advice_of(kind, "swap", text)
+            Advice::new(kind, "swap", text)
         })
         .collect()
 }
 
 fn zswap_advice(result: &ScanResult) -> Option<Advice> {
-    if !result
-        .machine
-        .zswap
-        .as_ref()
-        .is_some_and(|it| it.is_enabled)
-    {
+    if result.machine.zswap_enabled != Some(true) {
         return None;
     }
-    let zram = result.machine.swaps.iter().any(|swap| swap.zram.is_some());
-    let (kind, text) = if zram {
-        (
+    let off = "`echo N > /sys/module/zswap/parameters/enabled`";
+    let (kind, text) = match result.machine.swaps.iter().any(|it| it.zram.is_some()) {
+        true => (
             AdviceKind::Warning,
-            "zswap is on in front of zram: it compresses pages, and decompresses them again to \
-             hand them on to zram, which compresses them once more. Use one of the two: \
-             `echo N > /sys/module/zswap/parameters/enabled` switches zswap off.",
-        )
-    } else {
-        (
+            format!(
+                "zswap and zram are both on: {IN_FRONT}. Use one of the two; {off} switches zswap \
+                 off."
+            ),
+        ),
+        false => (
             AdviceKind::Note,
-            "zswap is on: it compresses pages in front of the swap devices. Switch it off before \
-             you swap to zram (`echo N > /sys/module/zswap/parameters/enabled`), or the two do \
-             the work twice.",
-        )
+            format!("zswap is on. Switch it off before you swap to zram ({off}): {IN_FRONT}."),
+        ),
     };
-    Some(advice_of(kind, "zswap", text.to_owned()))
+    Some(Advice::new(kind, "zswap", text))
 }
 
 /// Where this machine's own memory is meant, and is not short.
@@ -416,7 +375,7 @@ fn need_advice(result: &ScanResult) -> Option<Advice> {
         return None;
     }
     (machine.available_bytes as f64 >= 0.5 * machine.ram_bytes as f64).then(|| {
-        advice_of(
+        Advice::new(
             AdviceKind::Note,
             "need",
             format!(
@@ -442,7 +401,7 @@ pub(crate) fn others_processes(processes: u64, skipped_bytes: u64, is_root: bool
     };
     let way_out = way_to_read(is_root);
     let text = format!("{are} not read{size}: {way_out} to see the whole machine.");
-    advice_of(AdviceKind::Warning, "privilege", text)
+    Advice::new(AdviceKind::Warning, "privilege", text)
 }
 
 /// How more memory could be read.
@@ -460,7 +419,7 @@ pub(crate) fn way_to_read(is_root: bool) -> &'static str {
 mod tests {
     use super::*;
     use crate::result::{CodecTimes, PageCounts};
-    use zmeld_advice::{ModulePresence, ZswapFacts};
+    use zmeld_advice::ModulePresence;
     use zmeld_linux::swaps::SwapArea;
 
     fn codec(name: &str, ratio: f64, speed: f64, offered: Option<bool>) -> CodecResult {
@@ -537,30 +496,6 @@ mod tests {
         assert_eq!(told(&mut empty, 100.0)[0].kind, AdviceKind::Nothing);
     }
 
-    /// 68 pages once gave "23.5 GiB".
-    #[test]
-    fn a_handful_of_pages_gives_no_size_and_no_codec() {
-        let mut found = result(16 << 30, vec![codec("lz4", 2.5, 700.0, None)]);
-        found.pages = PageCounts {
-            total: 68,
-            unique: 48,
-            duplicate: 20,
-            ..PageCounts::default()
-        };
-        let all = told(&mut found, 100.0);
-        assert!(
-            all.iter().all(|advice| advice.kind != AdviceKind::Do),
-            "{all:?}"
-        );
-        let codec = of(&all, "codec");
-        assert!(
-            codec.text.starts_with("Too little to go by: 272 KiB"),
-            "{codec:?}"
-        );
-        assert!(of(&all, "meld").text.contains("these few pages do not say"));
-        assert_eq!(found.recommendation, None);
-    }
-
     #[test]
     fn melding_is_advised_by_the_memory_that_it_saves() {
         let mut found = result(8 << 30, vec![codec("lz4", 2.0, 700.0, None)]);
@@ -593,54 +528,6 @@ mod tests {
                 .contains("sharing them costs 21.1 KiB for 900 contents"),
             "{meld:?}"
         );
-    }
-
-    #[test]
-    fn a_codec_that_is_not_cheap_is_not_called_cheap() {
-        let mut found = result(16 << 30, vec![codec("lz4", 2.0, 160.0, None)]);
-        let text = &told(&mut found, 100.0)[0].text;
-        assert!(text.contains("none stays below 50 %"), "{text}");
-        assert!(text.contains("78 % of a core"), "{text}");
-    }
-
-    #[test]
-    fn what_a_device_takes_and_its_limit_are_told_on_one_basis() {
-        let mut found = result(8 << 30, vec![codec("lz4", 2.5, 700.0, Some(true))]);
-        let all = told(&mut found, 100.0);
-        assert_eq!(
-            of(&all, "size").text,
-            "Disk size 4.00 GiB (50 % of RAM) with a memory limit of 2.00 GiB (25 %): full of such \
-             pages it takes 1.62 GiB, its table included, and gains 2.38 GiB; it never takes more \
-             than 2.02 GiB. More is not advised from so few pages: they are less than a quarter \
-             of RAM."
-        );
-        found.pages.unique += 600_000;
-        let all = told(&mut found, 100.0);
-        assert_eq!(
-            of(&all, "size").text,
-            "Disk size 8.00 GiB (100 % of RAM) with a memory limit of 4.00 GiB (50 %): full of \
-             such pages it takes 3.23 GiB, its table included, and gains 4.77 GiB; it never takes \
-             more than 4.03 GiB."
-        );
-    }
-
-    #[test]
-    fn in_front_of_a_disk_it_is_zswap_and_no_size() {
-        let mut found = result(8 << 30, vec![codec("lz4", 2.5, 700.0, Some(true))]);
-        found.machine.zswap = Some(ZswapFacts::default());
-        found.machine.swaps.push(crate::machine::SwapInUse {
-            area: SwapArea {
-                path: "/dev/sda2".into(),
-                size_bytes: 1 << 30,
-                priority: -2,
-                ..SwapArea::default()
-            },
-            zram: None,
-        });
-        let all = told(&mut found, 100.0);
-        assert!(all.iter().all(|advice| advice.topic != "size"), "{all:?}");
-        assert_eq!(of(&all, "codec").kind, AdviceKind::Note);
-        assert_eq!(found.recommendation.unwrap().kind, AdvisedTier::Zswap);
     }
 
     #[test]
@@ -700,14 +587,11 @@ mod tests {
         let kind = |found: &ScanResult| zswap_advice(found).map(|advice| advice.kind);
         let mut both = with_zram(0);
         assert_eq!(kind(&both), None);
-        both.machine.zswap = Some(ZswapFacts {
-            is_enabled: true,
-            ..ZswapFacts::default()
-        });
+        both.machine.zswap_enabled = Some(true);
         assert_eq!(kind(&both), Some(AdviceKind::Warning));
         both.machine.swaps.clear();
         assert_eq!(kind(&both), Some(AdviceKind::Note));
-        both.machine.zswap = Some(ZswapFacts::default());
+        both.machine.zswap_enabled = Some(false);
         assert_eq!(kind(&both), None);
     }
 

@@ -23,9 +23,6 @@ pub struct Candidate {
 
 impl Candidate {
     /// Opens the codec that the spec names.
-    ///
-    /// # Errors
-    /// When it cannot be had; the error names what was refused.
     pub fn open(spec: &CodecSpec) -> Result<Candidate, ScanError> {
         Ok(Candidate {
             name: spec.to_string(),
@@ -34,9 +31,6 @@ impl Candidate {
     }
 
     /// Opens all of them.
-    ///
-    /// # Errors
-    /// Those of [`Candidate::open`], of the first that fails.
     pub fn open_all(specs: &[CodecSpec]) -> Result<Vec<Candidate>, ScanError> {
         specs.iter().map(Candidate::open).collect()
     }
@@ -55,9 +49,6 @@ pub struct CodecMeasurement {
 
 impl CodecMeasurement {
     /// A context for pages of that geometry.
-    ///
-    /// # Errors
-    /// When there is no memory for the codec.
     pub fn new(candidate: &Candidate, geometry: &Geometry) -> Result<CodecMeasurement, ScanError> {
         let page_size = geometry.page_size() as usize;
         Ok(CodecMeasurement {
@@ -72,9 +63,6 @@ impl CodecMeasurement {
     }
 
     /// Bytes that the store would keep for the page. The round trip is verified.
-    ///
-    /// # Errors
-    /// When the page does not come back as it was.
     pub fn measure(&mut self, page: &[u8]) -> Result<u32, ScanError> {
         let begin = Instant::now();
         let size = self.stream.compress(page, &mut self.object);
@@ -122,22 +110,12 @@ pub struct CodecReport {
     pub times: CodecTimes,
 }
 
-/// One thread's measurements.
-struct CodecWorker {
-    benches: Vec<CodecMeasurement>,
-    tallies: Vec<CompressionSums>,
-    same_filled: u64,
-}
-
 /// Pages that a thread takes at a time.
 const PAGES_AT_ONCE: usize = 16;
 
 /// Compresses and decompresses every page with every codec. `pages` is a whole
-/// number of the pages of that geometry. Returns a report for each codec and the number of
-/// same-filled pages, which a store does not compress.
-///
-/// # Errors
-/// When there is no memory for a codec, or a page does not come back as it was.
+/// number of the pages of that geometry; the same-filled ones, which a store does not
+/// compress, are passed over.
 pub fn measure_pages(
     pages: &[u8],
     candidates: &[Candidate],
@@ -145,85 +123,57 @@ pub fn measure_pages(
     threads: usize,
     stop: &AtomicBool,
     progress: &ScanProgress,
-) -> Result<(Vec<CodecReport>, u64), ScanError> {
+) -> Result<Vec<CodecReport>, ScanError> {
+    type Worker = Vec<(CodecMeasurement, CompressionSums)>;
     let page_size = geometry.page_size() as usize;
     let chunks: Vec<&[u8]> = pages.chunks(PAGES_AT_ONCE * page_size).collect();
     progress.start(Some((pages.len() / page_size) as u64));
     let next = AtomicUsize::new(0);
     let failed = AtomicBool::new(false);
-    let work = || -> Result<CodecWorker, ScanError> {
-        let bench = |candidate| CodecMeasurement::new(candidate, geometry);
-        let mut worker = CodecWorker {
-            benches: candidates.iter().map(bench).collect::<Result<_, _>>()?,
-            tallies: candidates
-                .iter()
-                .map(|_| CompressionSums::new(geometry))
-                .collect(),
-            same_filled: 0,
-        };
+    let work = || -> Result<Worker, ScanError> {
+        let sums = CompressionSums::new(geometry);
+        let begin = |candidate| Ok((CodecMeasurement::new(candidate, geometry)?, sums.clone()));
+        let mut worker = candidates
+            .iter()
+            .map(begin)
+            .collect::<Result<Worker, ScanError>>()?;
         while !stop.load(Ordering::Relaxed) && !failed.load(Ordering::Relaxed) {
             let Some(chunk) = chunks.get(next.fetch_add(1, Ordering::Relaxed)) else {
                 break;
             };
-            worker.measure(chunk, geometry)?;
+            // Codec by codec, so that each finds its tables in the processor's caches, as
+            // it would where it is the only one.
+            for (bench, tally) in &mut worker {
+                let pages = chunk.chunks_exact(page_size);
+                for page in pages.filter(|page| fill_word(page).is_none()) {
+                    tally.add(geometry, bench.measure(page)?, 1.0);
+                }
+            }
             progress.advance(chunk.len() / page_size);
         }
         Ok(worker)
     };
     let work = || work().inspect_err(|_| failed.store(true, Ordering::Relaxed));
-    let workers: Vec<Result<CodecWorker, ScanError>> = std::thread::scope(|scope| {
+    let mut all: Vec<Worker> = std::thread::scope(|scope| {
         let running: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
-        running
-            .into_iter()
-            .map(|thread| match thread.join() {
-                Ok(worker) => worker,
-                Err(panic) => std::panic::resume_unwind(panic),
-            })
-            .collect()
-    });
-    let mut all = workers.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let ended = running.into_iter().map(|thread| match thread.join() {
+            Ok(worker) => worker,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        ended.collect::<Result<_, ScanError>>()
+    })?;
     let mut sum = all.pop().expect("at least one worker");
     for worker in &all {
-        sum.merge(worker);
-    }
-    let reports = sum.benches.iter().zip(&sum.tallies);
-    Ok((
-        reports
-            .map(|(bench, tally)| report(bench, tally, geometry))
-            .collect(),
-        sum.same_filled,
-    ))
-}
-
-impl CodecWorker {
-    /// Codec by codec over a chunk of pages, so that each finds its tables in
-    /// the processor's caches, as it would where it is the only one.
-    fn measure(&mut self, chunk: &[u8], geometry: &Geometry) -> Result<(), ScanError> {
-        let page_size = geometry.page_size() as usize;
-        let pages = || {
-            chunk
-                .chunks_exact(page_size)
-                .filter(|page| fill_word(page).is_none())
-        };
-        self.same_filled += (chunk.len() / page_size - pages().count()) as u64;
-        for (bench, tally) in self.benches.iter_mut().zip(&mut self.tallies) {
-            for page in pages() {
-                tally.add(geometry, bench.measure(page)?, 1.0);
-            }
-        }
-        Ok(())
-    }
-
-    fn merge(&mut self, other: &CodecWorker) {
-        self.same_filled += other.same_filled;
-        for (mine, theirs) in self.benches.iter_mut().zip(&other.benches) {
-            mine.compress.merge(&theirs.compress);
-            mine.decompress.merge(&theirs.decompress);
-        }
-        for (mine, theirs) in self.tallies.iter_mut().zip(&other.tallies) {
-            mine.merge(theirs);
+        for ((bench, tally), (its_bench, its_tally)) in sum.iter_mut().zip(worker) {
+            bench.compress.merge(&its_bench.compress);
+            bench.decompress.merge(&its_bench.decompress);
+            tally.merge(its_tally);
         }
     }
+    let reports = sum.iter();
+    Ok(reports
+        .map(|(bench, tally)| report(bench, tally, geometry))
+        .collect())
 }
 
 fn report(bench: &CodecMeasurement, tally: &CompressionSums, geometry: &Geometry) -> CodecReport {

@@ -95,15 +95,13 @@ impl<'a> Counter<'a> {
         owners
     }
 
-    /// Pages of the group that melding could still bring together, and those
-    /// that are taken for mappings of a page that was counted.
-    pub fn pages(&self, group: &[PageRecord]) -> (u64, u64) {
+    /// Pages of the group that melding could still bring together.
+    pub fn pages(&self, group: &[PageRecord]) -> u64 {
         let all = group.len() as u64;
         if all == 1 || !group.iter().any(|record| record.origin.maybe_shared()) {
-            return (all, 0);
+            return all;
         }
-        let again = shared_again(&self.by_owner(group));
-        (all - again, again)
+        all - shared_again(&self.by_owner(group))
     }
 
     /// The whole analysis; groups of one are passed over.
@@ -270,7 +268,7 @@ mod tests {
             (1, 1)
         );
         let pages: Vec<_> = sorted.groups().map(|group| counter.pages(group)).collect();
-        assert_eq!(pages, [(1, 1), (2, 1)]);
+        assert_eq!(pages, [1, 2]);
     }
 
     #[test]

@@ -33,8 +33,7 @@ impl PoolModel {
     /// # Panics
     /// When `page_size` is none that a kernel has.
     pub fn of_kernel(version: KernelVersion, chain: Option<u32>, page_size: u32) -> PoolModel {
-        let before_6_3 = version < KernelVersion { major: 6, minor: 3 };
-        let (chain, rule) = if before_6_3 {
+        let (chain, rule) = if version < KernelVersion::new(6, 3) {
             (4, ChainRule::BestPercent)
         } else {
             (chain.unwrap_or(8), ChainRule::LeastWaste)
@@ -42,20 +41,13 @@ impl PoolModel {
         PoolModel {
             geometry: Geometry::new(page_size, chain, rule).expect("a kernel's pool"),
             chain,
-            swap_keeps_zeros: version
-                >= KernelVersion {
-                    major: 6,
-                    minor: 12,
-                },
+            swap_keeps_zeros: version >= KernelVersion::new(6, 12),
         }
     }
 
     /// The running kernel's pool; of a kernel of today where it cannot be told.
     pub fn running(release: &str, page_size: u32) -> PoolModel {
-        let version = KernelVersion::parse(release).unwrap_or(KernelVersion {
-            major: 6,
-            minor: 12,
-        });
+        let version = KernelVersion::parse(release).unwrap_or(KernelVersion::new(6, 12));
         PoolModel::of_kernel(version, configured_chain(), page_size)
     }
 }
@@ -74,27 +66,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn releases_are_read() {
-        let v = |major, minor| Some(KernelVersion { major, minor });
-        assert_eq!(KernelVersion::parse("6.1.0-18-amd64"), v(6, 1));
-        assert_eq!(KernelVersion::parse("6.18.44"), v(6, 18));
-        assert_eq!(KernelVersion::parse("7.2-rc1"), v(7, 2));
-        assert_eq!(KernelVersion::parse("5.10"), v(5, 10));
-        assert_eq!(KernelVersion::parse("linux"), None);
-        assert_eq!(KernelVersion::parse(""), None);
-    }
-
-    #[test]
     fn kernels_differ_where_their_sources_do() {
-        let old = PoolModel::of_kernel(KernelVersion { major: 6, minor: 1 }, None, 4096);
-        let new = PoolModel::of_kernel(
-            KernelVersion {
-                major: 6,
-                minor: 12,
-            },
-            None,
-            4096,
-        );
+        let of = |minor| PoolModel::of_kernel(KernelVersion::new(6, minor), None, 4096);
+        let (old, new) = (of(1), of(12));
         assert_eq!((old.chain, new.chain), (4, 8));
         assert_eq!(old.geometry.huge_size(), 3257);
         assert_eq!(new.geometry.huge_size(), 3625);

@@ -16,7 +16,6 @@
 //! | [`advice`] | what to do about it, in plain words; what to set up decides `zmeld-advice` |
 //!
 //! This crate prints nothing.
-#![deny(missing_docs)]
 
 pub mod advice;
 mod codecs;
@@ -33,7 +32,6 @@ pub mod report;
 mod result;
 mod sample;
 mod scan;
-mod workers;
 
 pub use codecs::{measure_pages, Candidate, CodecMeasurement, CodecReport};
 pub use duplicates::{Duplicates, Group, Holder};

@@ -1,14 +1,10 @@
 //! The machine in front of us, as far as a scan and its advice need to know it.
 
-use std::path::Path;
-
-use serde::{Serialize, Serializer};
-use zmeld_advice::module::ModulePresence;
-use zmeld_advice::{ActiveSwap, ZswapFacts};
-use zmeld_linux::compressed::{choices, is_on};
+use serde::Serialize;
+use zmeld_advice::machine::{self, Machine};
+use zmeld_advice::ModulePresence;
+use zmeld_linux::compressed::is_on;
 use zmeld_linux::cpuinfo;
-use zmeld_linux::hibernation;
-use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::Host;
 
@@ -31,23 +27,15 @@ pub struct MachineFacts {
     pub swaps: Vec<SwapInUse>,
     /// Whether zswap compresses pages in front of the swap devices; absent where
     /// the kernel has no zswap.
-    #[serde(
-        rename = "zswap_enabled",
-        serialize_with = "is_enabled",
-        skip_serializing_if = "Option::is_none"
-    )]
-    #[schemars(with = "Option<bool>")]
-    pub zswap: Option<ZswapFacts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub zswap_enabled: Option<bool>,
     /// Whether the kernel's same-page merging (KSM) runs; absent where the kernel
     /// has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ksm_runs: Option<bool>,
-    /// The swap partition that it hibernates to, where nothing is swapped to it.
+    /// What a recommendation follows from.
     #[serde(skip)]
-    pub resume_from: Option<String>,
-    /// Its size in bytes.
-    #[serde(skip)]
-    pub resume_bytes: Option<u64>,
+    pub facts: Machine,
     /// The kernel's zram.
     pub zram: ModulePresence,
     /// The module zmeld.
@@ -78,10 +66,6 @@ pub struct ZramInUse {
     pub memory_limit_bytes: u64,
 }
 
-fn is_enabled<S: Serializer>(zswap: &Option<ZswapFacts>, serializer: S) -> Result<S::Ok, S::Error> {
-    zswap.as_ref().map(|it| it.is_enabled).serialize(serializer)
-}
-
 impl MachineFacts {
     /// Looks at the machine. What cannot be read stays empty.
     pub fn here() -> MachineFacts {
@@ -90,34 +74,29 @@ impl MachineFacts {
 
     fn look(host: &Host) -> MachineFacts {
         let text = |path: &str| host.read(path).unwrap_or_default();
-        let memory = text(meminfo::PATH);
-        let memory = Meminfo::new(&memory);
-        let kernel = text("/proc/sys/kernel/osrelease");
-        let dep = host.read(format!("/lib/modules/{kernel}/modules.dep")).ok();
-        let presence = |driver| ModulePresence::read(host, driver, dep.as_deref());
-        let resume_from = hibernation::idle(host).ok().flatten();
-        let resume = resume_from.as_deref().map(Path::new);
-        let areas = host.swaps().unwrap_or_default();
+        let facts = Machine::read(host).unwrap_or_default();
+        // Whatever else cannot be read.
+        let memory = machine::memory(host).ok();
         let ksm = host.read("/sys/kernel/mm/ksm/run").ok();
         let processor = text("/proc/cpuinfo");
         let processor = cpuinfo::model_name(&processor).unwrap_or(std::env::consts::ARCH);
         MachineFacts {
-            resume_bytes: resume.and_then(|path| hibernation::size_bytes(host, path)),
-            zram: presence("zram"),
-            zmeld: presence("zmeld"),
-            kernel,
+            kernel: text("/proc/sys/kernel/osrelease"),
             processor: processor.to_owned(),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
-            ram_bytes: memory.total_bytes().unwrap_or(0),
-            available_bytes: memory.available_bytes().unwrap_or(0),
-            zram_codecs: zram_codecs(host),
-            swaps: areas
+            ram_bytes: memory.map_or(0, |it| it.total_bytes),
+            available_bytes: memory.map_or(0, |it| it.available_bytes),
+            zram_codecs: facts.zram.codecs.clone(),
+            swaps: facts
+                .swaps
                 .iter()
-                .map(|area| SwapInUse::look(host, area))
+                .map(|it| SwapInUse::of(&facts, it))
                 .collect(),
-            zswap: ZswapFacts::read(host).ok().flatten(),
+            zswap_enabled: facts.zswap.as_ref().map(|it| it.facts.is_enabled),
             ksm_runs: ksm.map(|text| is_on(&text)),
-            resume_from,
+            zram: facts.zram.presence,
+            zmeld: facts.zmeld.presence,
+            facts,
         }
     }
 
@@ -131,30 +110,22 @@ impl MachineFacts {
     }
 }
 
-/// The names in any zram device's `comp_algorithm`: `[lzo-rle] lzo lz4`.
-fn zram_codecs(host: &Host) -> Vec<String> {
-    let devices = host.list("/sys/block").unwrap_or_default();
-    let mut zrams = devices.iter().filter(|name| name.starts_with("zram"));
-    let codecs = zrams.find_map(|name| {
-        let path = format!("/sys/block/{name}/comp_algorithm");
-        Some(choices(&host.read(path).ok()?))
-    });
-    codecs.unwrap_or_default()
-}
-
 impl SwapInUse {
-    fn look(host: &Host, area: &SwapArea) -> SwapInUse {
-        let swap = ActiveSwap::read(host, area).unwrap_or_default();
+    fn of(facts: &Machine, area: &SwapArea) -> SwapInUse {
         let is_zram = area.device().is_some_and(|name| name.starts_with("zram"));
-        let zram = swap.codec.zip(swap.held).filter(|_| is_zram);
-        SwapInUse {
-            area: area.clone(),
-            zram: zram.map(|(codec, held)| ZramInUse {
-                codec,
+        let swap = facts.compressed.iter().find(|it| it.area == *area);
+        let zram = swap.filter(|_| is_zram).and_then(|swap| {
+            let held = swap.held?;
+            Some(ZramInUse {
+                codec: swap.codec.clone()?,
                 data_bytes: held.stored_bytes,
                 memory_used_bytes: held.memory_used_bytes,
                 memory_limit_bytes: held.limit_bytes,
-            }),
+            })
+        });
+        SwapInUse {
+            area: area.clone(),
+            zram,
         }
     }
 }
@@ -182,22 +153,18 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         };
+        put("proc/meminfo", "MemTotal: 8 kB\nMemFree: 8 kB\n");
         put(
             "proc/swaps",
             "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n\
              /dev/zram3 partition 1024 512 100\n/swapfile file 2048 0 -2\n",
-        );
-        let look = || MachineFacts::look(&Host::at(dir.path()));
-        assert_eq!(
-            (look().swaps[0].zram.as_ref(), look().zram_codecs.len()),
-            (None, 0)
         );
         put("sys/block/zram3/comp_algorithm", "lzo [lz4] zstd\n");
         put(
             "sys/block/zram3/mm_stat",
             " 8192 300 4096 1048576 9 0 0 0 0\n",
         );
-        let found = look();
+        let found = MachineFacts::look(&Host::at(dir.path()));
         let zram = ZramInUse {
             codec: "lz4".to_owned(),
             data_bytes: 8192,
@@ -207,13 +174,5 @@ mod tests {
         assert_eq!(found.swaps[0].zram, Some(zram));
         assert_eq!(found.zram_codecs, ["lzo", "lz4", "zstd"]);
         assert_eq!(found.swaps[1].zram, None);
-    }
-
-    #[test]
-    fn this_machine_has_ram_and_a_kernel() {
-        let machine = MachineFacts::here();
-        assert!(machine.ram_bytes > 1 << 20);
-        assert!(machine.processors > 0);
-        assert!(zmeld_linux::KernelVersion::parse(&machine.kernel).is_some());
     }
 }

@@ -1,5 +1,6 @@
 //! A scan's result as people read it: the same sections as text, Markdown and HTML.
 
+use zmeld_advice::size;
 use zmeld_linux::KernelVersion;
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_report::{
@@ -7,7 +8,7 @@ use zmeld_report::{
 };
 
 use crate::advice::AdviceKind;
-use crate::{CodecResult, ScanResult};
+use crate::ScanResult;
 
 /// What was asked for, as far as a report says so.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,17 +21,8 @@ pub struct Asked {
     pub mapped_files: bool,
 }
 
-/// For the terminal and Markdown.
-pub fn document(result: &ScanResult, asked: Asked) -> Document {
-    sections(result, asked, false)
-}
-
-/// For the page with plots.
-pub fn page(result: &ScanResult, asked: Asked) -> Document {
-    sections(result, asked, true)
-}
-
-fn sections(result: &ScanResult, asked: Asked, plots: bool) -> Document {
+/// For the terminal and Markdown, or with `plots` for the page.
+pub fn document(result: &ScanResult, asked: Asked, plots: bool) -> Document {
     let mut document =
         Document::new(&format!("zmeld scan of {}", result.source)).lead(lead(result));
     // On a terminal the last lines are what is seen first, on a page the first.
@@ -93,48 +85,11 @@ fn sections(result: &ScanResult, asked: Asked, plots: bool) -> Document {
         )
 }
 
-/// The codec that figures in sentences are of: the one that is advised, else the best
-/// that the kernel has; of all, where it has none of them.
-fn chosen(result: &ScanResult) -> Option<&CodecResult> {
-    let recommended = result.recommended.as_ref();
-    result
-        .codecs
-        .iter()
-        .find(|codec| Some(&codec.codec) == recommended)
-        .or_else(|| {
-            let better = |a: &&CodecResult, b: &&CodecResult| {
-                a.effective_ratio.total_cmp(&b.effective_ratio)
-            };
-            let there = |codec: &&CodecResult| codec.offered != Some(false);
-            let best = result.codecs.iter().filter(there).max_by(better);
-            best.or_else(|| result.codecs.iter().max_by(better))
-        })
-}
-
-/// Few pages leave most spans of the pool partly empty, so that what they take
-/// alone says little of a device full of them.
-fn is_small(codec: &CodecResult) -> bool {
-    codec.memory_used_bytes as f64 > 1.05 * codec.memory_at_scale_bytes as f64
-}
-
-/// What all pages take with a codec, in bytes, and what they take melded: the same
-/// figures wherever they are shown.
-fn memory(result: &ScanResult, codec: &CodecResult) -> (u64, u64) {
-    match chosen(result).is_some_and(is_small) {
-        true => (
-            codec.memory_at_scale_bytes,
-            codec.melded_memory_at_scale_bytes,
-        ),
-        false => (codec.memory_used_bytes, codec.melded_memory_used_bytes),
-    }
-}
-
 /// The letter that makes a noun plural, if it is.
 fn plural(count: u64) -> &'static str {
-    if count == 1 {
-        ""
-    } else {
-        "s"
+    match count {
+        1 => "",
+        _ => "s",
     }
 }
 
@@ -149,7 +104,7 @@ fn lead(result: &ScanResult) -> String {
     if pages.total == 0 {
         return format!("{prefix}no page was read.");
     }
-    let codec = match chosen(result) {
+    let codec = match result.told_codec() {
         Some(codec) if pages.compressible() > 0 => codec,
         _ => {
             return format!(
@@ -162,19 +117,17 @@ fn lead(result: &ScanResult) -> String {
             )
         }
     };
-    let (used, melded) = memory(result, codec);
-    let place = match is_small(codec) {
-        true => " in a device full of such pages",
-        false => "",
-    };
     let and_melded = if pages.duplicate == 0 {
         String::new()
     } else {
-        format!(", and {} with identical pages melded", bytes(melded))
+        format!(
+            ", and {} with identical pages melded",
+            bytes(codec.melded_memory_at_scale_bytes)
+        )
     };
     format!(
-        "{prefix}{all} of pages would take {} with {}{place}{and_melded}.",
-        bytes(used),
+        "{prefix}{all} of pages would take {} with {}{and_melded}.",
+        bytes(codec.memory_at_scale_bytes),
         codec.codec
     )
 }
@@ -216,43 +169,22 @@ fn memory_section(result: &ScanResult, asked: Asked, plots: bool) -> Section {
 
 /// The counts that are not zero, in words. Pages that were not read are marked.
 fn where_they_are(result: &ScanResult, asked: Asked) -> Vec<(String, String)> {
-    let unless = |read: bool, hint: &str| if read { String::new() } else { hint.to_owned() };
+    let unless = |read: bool, hint: &'static str| if read { "" } else { hint };
+    let see_swap = " (not read: see --swap)";
+    let see_shared = unless(asked.shared, " (not read: see --shared)");
+    let see_files = unless(asked.mapped_files, " (not read: see --mapped-files)");
     let words = [
-        ("processes", "processes read", String::new()),
-        ("anon_present", "private, in RAM", String::new()),
-        (
-            "anon_swapped",
-            "private, swapped out",
-            " (not read: see --swap)".to_owned(),
-        ),
-        (
-            "shmem_present",
-            "shared memory, in RAM",
-            unless(asked.shared, " (not read: see --shared)"),
-        ),
-        (
-            "shmem_swapped",
-            "shared memory, swapped out",
-            " (not read: see --swap)".to_owned(),
-        ),
-        (
-            "file_present",
-            "of mapped files",
-            unless(asked.mapped_files, " (not read: see --mapped-files)"),
-        ),
-        (
-            "shared_again",
-            "mapped once more",
-            " (read once)".to_owned(),
-        ),
-        ("ksm", "melded by KSM already", String::new()),
-        (
-            "locked",
-            "locked in RAM",
-            " (swap never takes it)".to_owned(),
-        ),
-        ("swap_slots", "slots of swap in use", String::new()),
-        ("padded", "filled up with zeros", String::new()),
+        ("processes", "processes read", ""),
+        ("anon_present", "private, in RAM", ""),
+        ("anon_swapped", "private, swapped out", see_swap),
+        ("shmem_present", "shared memory, in RAM", see_shared),
+        ("shmem_swapped", "shared memory, swapped out", see_swap),
+        ("file_present", "of mapped files", see_files),
+        ("shared_again", "mapped once more", " (read once)"),
+        ("ksm", "melded by KSM already", ""),
+        ("locked", "locked in RAM", " (swap never takes it)"),
+        ("swap_slots", "slots of swap in use", ""),
+        ("padded", "filled up with zeros", ""),
     ];
     let mut values = Vec::new();
     for (key, words, remark) in words {
@@ -265,7 +197,7 @@ fn where_they_are(result: &ScanResult, asked: Asked) -> Vec<(String, String)> {
             "padded" => "the last page".to_owned(),
             _ => bytes(pages * result.page_size),
         };
-        values.push((words.to_owned(), value + &remark));
+        values.push((words.to_owned(), value + remark));
     }
     values
 }
@@ -294,14 +226,11 @@ pub fn codec_table(result: &ScanResult) -> Table {
 /// The table of codecs for people: what fits 80 columns.
 fn main_table(result: &ScanResult) -> Table {
     let mut table = zmeld_report::table!("", for codec in &result.codecs,
-        where {
-            let (used, melded) = memory(result, codec);
-            let all = result.pages.compressible().max(1) as f64;
-        }
+        where { let all = result.pages.compressible().max(1) as f64; }
         Column::text("codec") => codec.codec.as_str(),
-        Column::ratio("ratio") => codec.effective_ratio,
-        Column::bytes("memory used") => used,
-        Column::bytes("melded") => melded,
+        Column::text("ratio") => format!("{}x", size::tenths(codec.effective_ratio)),
+        Column::bytes("memory used") => codec.memory_at_scale_bytes,
+        Column::bytes("melded") => codec.melded_memory_at_scale_bytes,
         Column::percent("raw") => codec.incompressible_pages as f64 / all,
         Column::mb_per_s("compress") => codec.times.compress_mb_per_s,
         Column::mb_per_s("decompress") => codec.times.decompress_mb_per_s,
@@ -322,9 +251,9 @@ fn main_table(result: &ScanResult) -> Table {
     }
     table.note(
         "Ratio: bytes of pages for each byte of RAM that a device full of them takes for them. \
-         Memory used: what all pages take in the kernel's pool; melded: with identical pages \
-         kept once, and what sharing them costs. Raw: pages kept as they are, because they do \
-         not compress.",
+         Memory used: what all pages take in the kernel's pool as part of such a device; melded: \
+         with identical pages kept once, and what sharing them costs. Raw: pages kept as they \
+         are, because they do not compress.",
     );
     table
 }
@@ -349,13 +278,6 @@ fn codec_section(result: &ScanResult, plots: bool) -> Section {
             count(result.sample.contents_measured),
             percent(result.sample.interval)
         )
-    };
-    let how = match chosen(result) {
-        Some(codec) if is_small(codec) => format!(
-            "{how} So few pages leave the pool partly empty: memory used is what they take as \
-             part of a full device."
-        ),
-        _ => how,
     };
     let mut section = Section::new("Codecs")
         .paragraph(how)
@@ -392,7 +314,7 @@ fn codec_section(result: &ScanResult, plots: bool) -> Section {
 
 fn gain_section(result: &ScanResult, plots: bool) -> Section {
     let section = Section::new("What this machine would gain");
-    let Some(codec) = chosen(result) else {
+    let Some(codec) = result.told_codec() else {
         return section;
     };
     let signed = |bytes: i64| bytes as f64;
@@ -573,7 +495,8 @@ fn words_section() -> Section {
         ),
         (
             "memory used",
-            "what the compressed data take in the kernel's pool, which rounds sizes up",
+            "what the compressed data take in the kernel's pool, which rounds sizes up, as part \
+             of a device full of such pages",
         ),
         (
             "raw",

@@ -222,3 +222,18 @@ pub struct ScanResult {
     /// Threads that read.
     pub threads: usize,
 }
+
+impl ScanResult {
+    /// The codec that figures in sentences are of: the one that is advised, else the best
+    /// that the kernel has; of all, where it has none of them.
+    pub(crate) fn told_codec(&self) -> Option<&CodecResult> {
+        let is_advised = |codec: &&CodecResult| Some(&codec.codec) == self.recommended.as_ref();
+        let rank = |codec: &CodecResult| (codec.offered != Some(false), codec.effective_ratio);
+        let better = |a: &&CodecResult, b: &&CodecResult| {
+            let ((a_there, a_ratio), (b_there, b_ratio)) = (rank(a), rank(b));
+            a_there.cmp(&b_there).then(a_ratio.total_cmp(&b_ratio))
+        };
+        let advised = self.codecs.iter().find(is_advised);
+        advised.or_else(|| self.codecs.iter().max_by(better))
+    }
+}

@@ -21,7 +21,6 @@ use crate::predict::CompressionSums;
 use crate::progress::ScanProgress;
 use crate::result::{CodecResult, PageCounts, ScanResult};
 use crate::sample::Sampler;
-use crate::workers::Workers;
 
 /// Distinct contents in a sample: enough for half an interval of 1 % of the
 /// ratio where sizes spread by up to 0.85 of their mean (binaries, heaps and
@@ -132,7 +131,8 @@ struct ScanShared<'a> {
     seed: u64,
     contents: Contents,
     sampler: Sampler,
-    workers: Workers<ScanWorker>,
+    /// Those that no thread has just now: each batch takes one, and gives it back.
+    workers: Mutex<Vec<ScanWorker>>,
     failure: Mutex<Option<ScanError>>,
     stop: &'a AtomicBool,
     progress: &'a ScanProgress,
@@ -150,45 +150,39 @@ impl<'a> ScanShared<'a> {
         let seed = options.seed.unwrap_or_else(random_seed);
         let mut key = [0; 16];
         key[..8].copy_from_slice(&seed.to_ne_bytes());
-        let shared = ScanShared {
+        let mut shared = ScanShared {
             candidates: &options.codecs,
             pool,
             key: FingerprintKey::new(&key)?,
             seed,
             contents: Contents::new(),
             sampler: Sampler::new(options.sample, expected),
-            workers: Workers::new(),
+            workers: Mutex::new(Vec::new()),
             failure: Mutex::new(None),
             stop,
             progress,
         };
-        shared.workers.give(shared.make_worker()?);
+        let worker = shared.make_worker()?;
+        shared.idle_workers().push(worker);
         Ok(shared)
+    }
+
+    fn idle_workers(&mut self) -> &mut Vec<ScanWorker> {
+        self.workers.get_mut().expect("no panic")
     }
 
     fn make_worker(&self) -> Result<ScanWorker, ScanError> {
         let geometry = &self.pool.geometry;
-        let bench = |candidate| CodecMeasurement::new(candidate, geometry);
+        let sums = || CompressionSums::new(geometry);
+        let benches = self.candidates.iter();
+        let benches = benches.map(|candidate| CodecMeasurement::new(candidate, geometry));
         Ok(ScanWorker {
             outgoing: RecordBuffers::new(),
-            benches: self
-                .candidates
-                .iter()
-                .map(bench)
-                .collect::<Result<_, _>>()?,
+            benches: benches.collect::<Result<_, _>>()?,
             fingerprints: Histogram::new(),
             zero: 0,
             same_filled: 0,
-            tallies: self
-                .candidates
-                .iter()
-                .map(|_| {
-                    (
-                        CompressionSums::new(geometry),
-                        CompressionSums::new(geometry),
-                    )
-                })
-                .collect(),
+            tallies: self.candidates.iter().map(|_| (sums(), sums())).collect(),
             contents_measured: 0,
         })
     }
@@ -213,10 +207,10 @@ impl<'a> ScanShared<'a> {
 
     /// What was noted of the pages, sorted so that equal ones stand together.
     fn sort(&mut self, threads: usize) -> SortedContents {
-        for worker in self.workers.all() {
-            self.contents.flush(&mut worker.outgoing);
-        }
         let contents = std::mem::replace(&mut self.contents, Contents::new());
+        for worker in self.idle_workers() {
+            contents.flush(&mut worker.outgoing);
+        }
         contents.sort(threads)
     }
 
@@ -231,17 +225,19 @@ impl<'a> ScanShared<'a> {
         work: impl Fn(&mut ScanWorker, &[u8], PageOrigin) -> Result<(), ScanError>,
     ) {
         let page_size = self.pool.geometry.page_size() as usize;
-        let result = self.workers.with(
-            || self.make_worker(),
-            |worker| {
-                for (at, page) in batch.bytes.chunks_exact(page_size).enumerate() {
-                    let shared = batch.maybe_shared.is_some_and(|shared| shared[at]);
-                    let number = batch.first_page + at as u64;
-                    work(worker, page, PageOrigin::new(batch.region, number, shared))?;
-                }
-                Ok(())
-            },
-        );
+        let idle = self.workers.lock().expect("no panic").pop();
+        let worker = idle.map_or_else(|| self.make_worker(), Ok);
+        let result = worker.and_then(|mut worker| {
+            let mut pages = batch.bytes.chunks_exact(page_size).enumerate();
+            let result = pages.try_for_each(|(at, page)| {
+                let shared = batch.maybe_shared.is_some_and(|shared| shared[at]);
+                let number = batch.first_page + at as u64;
+                let origin = PageOrigin::new(batch.region, number, shared);
+                work(&mut worker, page, origin)
+            });
+            self.workers.lock().expect("no panic").push(worker);
+            result
+        });
         self.progress.advance(batch.bytes.len() / page_size);
         if let Err(err) = result {
             let mut failure = self.failure.lock().expect("no panic");
@@ -264,16 +260,12 @@ impl<'a> ScanShared<'a> {
         page: &[u8],
         origin: PageOrigin,
     ) -> Result<(), ScanError> {
-        match fill_word(page) {
-            Some(0) => {
-                worker.zero += 1;
-                return Ok(());
+        if let Some(word) = fill_word(page) {
+            match word {
+                0 => worker.zero += 1,
+                _ => worker.same_filled += 1,
             }
-            Some(_) => {
-                worker.same_filled += 1;
-                return Ok(());
-            }
-            None => {}
+            return Ok(());
         }
         let hash = self.hash(page);
         self.contents
@@ -317,7 +309,7 @@ impl<'a> ScanShared<'a> {
         if first.origin.place() != origin.place() {
             return Ok(());
         }
-        let (pages, _) = counter.pages(group);
+        let pages = counter.pages(group);
         worker.contents_measured += 1;
         for (bench, (contents, repeats)) in worker.benches.iter_mut().zip(&mut worker.tallies) {
             let size = bench.measure(page)?;
@@ -366,7 +358,7 @@ pub fn scan(
         stopped,
     } = reading;
 
-    let workers = std::mem::replace(&mut shared.workers, Workers::new()).into_all();
+    let workers = std::mem::take(shared.idle_workers());
     let pages = count_pages(&workers, &sorted, &counter);
     let duplicates = counter.analyse(&sorted, options.groups);
     let fingerprint_ns = fingerprint_time(&workers, &shared.key, page_size);
@@ -374,7 +366,7 @@ pub fn scan(
         true => workers.iter().map(|worker| worker.contents_measured).sum(),
         false => shared.sampler.measured(),
     };
-    let group_pages = |hash| counter.pages(sorted.find(hash)).0;
+    let group_pages = |hash| counter.pages(sorted.find(hash));
     let measured = gather(workers, &shared, full && second, &group_pages);
     let ram_bytes = options.ram_bytes.unwrap_or(machine.ram_bytes);
     let codec = |(candidate, measured)| {
@@ -477,10 +469,7 @@ fn second_reading(
 fn advise(result: &mut ScanResult, options: &ScanOptions, visit: &Visit) {
     let measured = advice::measured(result, options.swap_mb_per_s);
     result.recommendation = advice::recommendation(result, &measured, &options.own_swaps);
-    result.recommended = match &measured {
-        zmeld_advice::CodecVerdict::Codec { name, .. } => Some(name.clone()),
-        _ => None,
-    };
+    result.recommended = measured.codec().map(str::to_owned);
     result.advice = advice::advise(result, &measured, options.swap_mb_per_s);
     let refused = visit.skipped.get(SkipReason::Permission);
     if refused.processes > 0 && visit.notes.contains(&Note::NoFrameNumbers) {
@@ -503,13 +492,11 @@ fn enlarge_sample(
     sorted: &SortedContents,
 ) -> Result<(), ScanError> {
     let population = sorted.pages();
+    let unique = sorted.groups().count() as u64;
     let pages = PageCounts {
-        unique: sorted.groups().count() as u64,
+        unique,
+        duplicate: population - unique,
         ..PageCounts::default()
-    };
-    let pages = PageCounts {
-        duplicate: population - pages.unique,
-        ..pages
     };
     let group_pages = |hash| sorted.find(hash).len() as u64;
     let first = gather(Vec::new(), shared, false, &group_pages);
@@ -560,7 +547,7 @@ fn count_pages(
     };
     for group in sorted.groups() {
         pages.unique += 1;
-        pages.duplicate += counter.pages(group).0 - 1;
+        pages.duplicate += counter.pages(group) - 1;
     }
     pages.total = pages.zero + pages.same_filled + pages.compressible();
     pages

@@ -4,7 +4,7 @@ use zmeld_config::{Config, Finding, FindingId, GroupPattern, Mechanism, ReclaimR
 use zmeld_guard as guard;
 use zmeld_linux::groups::{outlook, Outlook};
 use zmeld_linux::Host;
-use zmeld_observe::machine::Machine;
+use zmeld_observe::machine::{kept_free, Machine};
 use zmeld_observe::DamonReclaim;
 use zmeld_setup::event::Event;
 use zmeld_setup::execute::may_go_up;
@@ -43,7 +43,7 @@ pub fn against(
             if !err.is_denied() {
                 problems.push(refusal("tunables".to_owned(), &err));
             }
-            problems.extend(machine.kept_free(config).map(refused));
+            problems.extend(kept_free(machine, config).map(refused));
         }
     }
     of_rules(host, config, &mut problems);

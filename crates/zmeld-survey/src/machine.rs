@@ -49,10 +49,7 @@ pub struct Stalls {
 
 impl Stalls {
     pub(crate) fn parse(text: &str) -> Stalls {
-        let of = |kind| {
-            let stall = pressure::parse(text).find(|stall| stall.kind == kind)?;
-            Some(stall.averages_percent[2])
-        };
+        let of = |kind| Some(pressure::line(text, kind)?.avg300_percent);
         Stalls {
             some_avg300: of("some"),
             full_avg300: of("full"),

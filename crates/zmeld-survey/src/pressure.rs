@@ -60,19 +60,15 @@ impl<'a> Watch<'a> {
 /// Whether the kernel says who waits for memory.
 pub fn is_told(host: &Host) -> bool {
     let text = host.read(PATH);
-    text.is_ok_and(|text| pressure::parse(&text).any(|it| it.kind == "some"))
+    text.is_ok_and(|text| pressure::line(&text, "some").is_some())
 }
 
 /// Whether memory is short. A kernel that does not say has none.
 fn check(host: &Host) -> Result<(), Error> {
     let text = host.read(PATH).unwrap_or_default();
-    for stall in pressure::parse(&text) {
-        let percent = stall.averages_percent[0];
-        let (what, most) = match stall.kind {
-            "some" => ("some", SOME_PERCENT),
-            "full" => ("full", FULL_PERCENT),
-            _ => continue,
-        };
+    for (what, most) in [("some", SOME_PERCENT), ("full", FULL_PERCENT)] {
+        let stall = pressure::line(&text, what).unwrap_or_default();
+        let percent = stall.avg10_percent;
         if percent >= most {
             return Err(Error::Pressure { what, percent });
         }

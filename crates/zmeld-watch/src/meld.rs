@@ -10,7 +10,7 @@ use zmeld_advice::meld::Melders;
 use zmeld_advice::module::ModulePresence;
 
 use rustix::io::Errno;
-use zmeld_linux::{compressed, Host, HostError};
+use zmeld_linux::{Host, HostError};
 use zmeld_observe::machine::Machine;
 use zmeld_observe::{share, Melding};
 
@@ -213,33 +213,12 @@ fn melders(host: &Host) -> String {
     melders.words().trim_end_matches('.').to_owned()
 }
 
-/// What a device says of its melding now.
-///
-/// # Errors
-/// When its attributes cannot be read or are not understood.
-pub fn melding(host: &Host, name: &str) -> Result<Melding, HostError> {
-    let path = format!("/sys/block/{name}/meld_stat");
-    let counters = Melding::parse_counters(&host.read(&path)?)
-        .map_err(|line| HostError::malformed(&path, format!("has a line \"{line}\"")))?;
-    let chosen = |text: &str| compressed::chosen(text).unwrap_or(text).to_owned();
-    let mode = host.read(format!("/sys/block/{name}/meld_mode"))?;
-    // Older modules have none.
-    let check_writes = host.read_optional(format!("/sys/block/{name}/check_writes"))?;
-    let verify = host.read(format!("/sys/block/{name}/verify"))?;
-    Ok(Melding {
-        mode: chosen(&mode),
-        verify: verify == "1",
-        check_writes: chosen(&check_writes.unwrap_or_default()),
-        counters,
-    })
-}
-
 /// Runs a pass to its end, or until [`stop`]; says what came of it.
 ///
 /// # Errors
 /// When the device is busy or the kernel refuses.
 pub fn run(host: &Host, name: &str, options: &PassOptions) -> Result<PassResult, MeldError> {
-    if melding(host, name)?.mode == "off" {
+    if Melding::read(host, name)?.mode == "off" {
         return Err(MeldError::Off(name.to_owned()));
     }
     let asked = host.write(format!("/sys/block/{name}/meld"), &options.request());
@@ -250,7 +229,7 @@ pub fn run(host: &Host, name: &str, options: &PassOptions) -> Result<PassResult,
         }
         Err(err) => return Err(err.into()),
     }
-    Ok(PassResult::of(&melding(host, name)?))
+    Ok(PassResult::of(&Melding::read(host, name)?))
 }
 
 /// Asks a running pass to stop soon.

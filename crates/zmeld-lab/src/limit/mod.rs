@@ -384,7 +384,7 @@ pub(crate) fn keyed(text: &str) -> BTreeMap<String, f64> {
 /// How long tasks have waited, in seconds, from a pressure file.
 pub(crate) fn stalls(text: &str) -> Vec<(String, f64)> {
     pressure::parse(text)
-        .map(|stall| (stall.kind.to_owned(), stall.total_us as f64 / 1e6))
+        .map(|(kind, stall)| (kind.to_owned(), stall.total_us as f64 / 1e6))
         .collect()
 }
 

@@ -109,9 +109,6 @@ pub fn outlook(host: &Host, rule: Selection) -> Option<Outlook> {
 
 impl Targets {
     /// Those of the machine as it is; none where `stop` is set meanwhile.
-    ///
-    /// # Errors
-    /// When what is protected cannot be told.
     pub fn choose(
         host: &Host,
         hierarchy: &Hierarchy,
@@ -124,9 +121,6 @@ impl Targets {
 
     /// The same, with all groups that were looked at. Those of `cut_off` are taken for
     /// groups that have more below them than is looked at.
-    ///
-    /// # Errors
-    /// When what is protected cannot be told.
     pub fn choose_of(
         host: &Host,
         hierarchy: &Hierarchy,
@@ -243,9 +237,6 @@ impl Targets {
     }
 
     /// Those of a machine without groups: all of its processes are the root's own.
-    ///
-    /// # Errors
-    /// When what is protected cannot be told.
     pub fn without_groups(
         host: &Host,
         rule: Selection,

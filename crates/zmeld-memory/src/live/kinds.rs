@@ -39,7 +39,7 @@ impl KindFilter {
 
     /// The kind of pages that are the process's own.
     pub(crate) fn own(&self, mapping: &Mapping) -> RegionKind {
-        match &*mapping.name.0 {
+        match &*mapping.name {
             "[heap]" => RegionKind::Heap,
             "[stack]" => RegionKind::Stack,
             _ if mapping.inode != 0 => RegionKind::PrivateFile,
@@ -73,7 +73,7 @@ impl KindFilter {
 
     /// Why no page of a mapping is read, and how many pages that leaves out.
     pub(crate) fn skip(&self, mapping: &Mapping) -> Option<(SkipReason, u64)> {
-        let name = &*mapping.name.0;
+        let name = &*mapping.name;
         let kernel_pages = [
             "[vdso]",
             "[vsyscall]",
@@ -97,7 +97,7 @@ impl KindFilter {
     }
 
     fn is_memory_object(&self, mapping: &Mapping) -> bool {
-        let name = &*mapping.name.0;
+        let name = &*mapping.name;
         ["/dev/zero", "/memfd:", "/SYSV", "[anon_shmem:"]
             .iter()
             .any(|prefix| name.starts_with(prefix))

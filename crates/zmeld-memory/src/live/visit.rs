@@ -208,7 +208,7 @@ impl<'a> VisitShared<'a> {
                 comm: Arc::clone(&process.comm),
             },
             kind,
-            name: Arc::clone(&visited.mapping.name.0),
+            name: Arc::clone(&visited.mapping.name),
             start: visited.mapping.start,
         });
         Some(id)

@@ -335,7 +335,7 @@ impl Plan {
             return Ok((refused, Err(err)));
         }
         if !options.only_named {
-            let lacking = draft.machine.lacks(draft.config);
+            let lacking = zmeld_observe::machine::lacks(draft.machine, draft.config);
             draft.problems.extend(lacking);
         }
         draft.traps();

@@ -36,7 +36,7 @@ impl Draft<'_> {
             Step::AddDevice(AddDevice { driver }),
             "a device of its own: nobody else's is touched",
         );
-        let feature = self.machine.feature(driver);
+        let feature = self.machine.feature(driver.name());
         // An experiment compares what it names; a machine is better off with another codec
         // than without swap.
         let recompress = device.recompress.iter().map(|it| &it.codec);
@@ -94,7 +94,7 @@ impl Draft<'_> {
 
     /// The driver, unless it is there by itself.
     fn load(&self, driver: RamDriver, steps: &mut Steps<'_>) -> Result<(), Error> {
-        let feature = self.machine.feature(driver);
+        let feature = self.machine.feature(driver.name());
         let is_load = |step: &Step| matches!(step, Step::LoadModule(_));
         let loaded = self.recorded(steps.name).any(|it| is_load(&it.step));
         if feature.ready && !loaded {
@@ -298,8 +298,8 @@ fn no_driver(driver: RamDriver, machine: &Machine) -> Error {
     };
     let way_out = missing(
         driver.name(),
-        machine.feature(driver).presence,
-        machine.feature(other).presence,
+        machine.feature(driver.name()).presence,
+        machine.feature(other.name()).presence,
         Else {
             has_zswap: machine.zswap.is_some(),
             has_disk_swap: machine.swaps.iter().any(|swap| !swap.is_in_ram()),

@@ -2,6 +2,7 @@
 //! it gives its place to zmeld's where that is asked for, and is never joined by a
 //! second device in silence.
 
+use zmeld_advice::beside::IN_FRONT;
 use zmeld_advice::{beside, ActiveSwap, CompressedPlace};
 
 use crate::error::Error;
@@ -140,13 +141,13 @@ impl Draft<'_> {
         let page_size = rustix::param::page_size() as u64;
         for (tier, priority) in areas(config) {
             let (trap, place) = match &tier.kind {
-                Kind::Zswap(_) => (FindingId::ZramWithZswap, CompressedPlace::Pool),
+                Kind::Zswap(_) => (FindingId::ZramWithZswap, None),
                 Kind::Ram(device) => {
                     let limit = device.memory_limit.map_or(0, |limit| limit.bytes(ram));
                     let size = device.size.bytes(ram);
                     let place =
                         CompressedPlace::device(i32::from(priority), size, limit, page_size);
-                    (FindingId::SecondDevice, place)
+                    (FindingId::SecondDevice, Some(place))
                 }
                 Kind::Disk(_) => continue,
             };
@@ -176,8 +177,9 @@ impl Draft<'_> {
                 false => (Severity::Critical, "this tier would come"),
             };
             for other in others {
-                let Some(what) = beside(place, CompressedPlace::of(other, page_size), ram) else {
-                    continue;
+                let what = match place {
+                    Some(place) => beside(place, CompressedPlace::of(other, page_size), ram),
+                    None => IN_FRONT.to_owned(),
                 };
                 self.problem(
                     severity,

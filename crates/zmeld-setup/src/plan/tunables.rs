@@ -79,7 +79,8 @@ impl Draft<'_> {
                        twice as fast)",
             ));
         }
-        self.problems.extend(self.machine.kept_free(self.config));
+        let kept_free = zmeld_observe::machine::kept_free(self.machine, self.config);
+        self.problems.extend(kept_free);
         let given = wanted.values().into_iter();
         let given = given.map(|it| (it.name, it.value, it.purpose.to_owned()));
         let measured = measured.map(|(value, reason)| (SWAPPINESS, value, reason));

@@ -5,7 +5,7 @@ use crate::step::Step;
 use crate::steps::SetValue;
 use zmeld_config::{FindingId, Kind, Zswap};
 use zmeld_linux::compressed::ZSWAP;
-use zmeld_observe::crypto::{compressors, has_compressor, ZWORD};
+use zmeld_linux::crypto::{compressors, has_compressor, ZWORD};
 
 use super::{Draft, Steps};
 

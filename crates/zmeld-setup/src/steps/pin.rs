@@ -104,7 +104,7 @@ fn anywhere(host: &Host, path: &Path) -> Result<Option<Pinned>, Error> {
     match Pinned::open(host.root(), &real, None) {
         Ok(pinned) => Ok(Some(pinned)),
         Err(own::Error::Foreign { .. }) => Ok(None),
-        Err(own::Error::Io { cause, .. }) if zmeld_linux::host::is_absent(&cause) => Ok(None),
+        Err(own::Error::Io(err)) if zmeld_linux::host::is_absent(&err.cause) => Ok(None),
         Err(err) => Err(foreign(host, err, |_| String::new())),
     }
 }

@@ -71,10 +71,10 @@ pub(super) fn second_device(view: &View) -> Vec<Finding> {
     let Some(first) = own.first() else {
         return Vec::new();
     };
-    let found = others.iter().filter_map(|other| {
-        let what = beside(place(first), place(other), ram)?;
+    let found = others.iter().map(|other| {
+        let what = beside(place(first), place(other), ram);
         let (swap, device) = other;
-        Some(Finding::of_machine(
+        Finding::of_machine(
             &device.name,
             format!(
                 "another tool set it up, and it stands beside {}: {what}",
@@ -90,7 +90,7 @@ pub(super) fn second_device(view: &View) -> Vec<Finding> {
                 bytes(first.0.area.used_bytes)
             ),
             format!("{}; zmeld down leaves the other alone", take_over(view)),
-        ))
+        )
     });
     found.collect()
 }

@@ -60,8 +60,7 @@ pub fn run(args: &CodecsArgs) -> anyhow::Result<Outcome> {
             let machine = MachineFacts::here();
             let pool = PoolModel::running(&machine.kernel, page_size as u32);
             let threads = args.threads.into();
-            let (reports, _) =
-                measure_pages(&pages, &candidates, &pool.geometry, threads, stop, &done)?;
+            let reports = measure_pages(&pages, &candidates, &pool.geometry, threads, stop, &done)?;
             Ok((picked, (reports, dictionary, machine)))
         },
     )?;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde::Serialize;
 use zmeld_linux::Host;
+use zmeld_observe::Melding;
 use zmeld_report::units::{bytes, count, percent, seconds};
 use zmeld_report::{cells, Column, Document, Section, Table, Tone};
 use zmeld_watch::meld::{self, PassOptions, PassResult};
@@ -108,7 +109,7 @@ fn pass(
         let worker = scope.spawn(|| meld::run(host, name, options));
         let line = progress::Message::of_long_work();
         let begin = Instant::now();
-        let first = meld::melding(host, name).map_or(0, |m| m.counter("pages_melded"));
+        let first = Melding::read(host, name).map_or(0, |m| m.counter("pages_melded"));
         while !worker.is_finished() {
             std::thread::park_timeout(Duration::from_millis(50));
             if stop.load(Ordering::SeqCst) {
@@ -116,7 +117,7 @@ fn pass(
                 let _ = meld::stop(host, name);
             }
             if line.is_due() {
-                let now = meld::melding(host, name).map_or(first, |m| m.counter("pages_melded"));
+                let now = Melding::read(host, name).map_or(first, |m| m.counter("pages_melded"));
                 line.set(&format!(
                     "melding {name}: {} pages so far, {}",
                     count(now.saturating_sub(first)),

@@ -69,9 +69,9 @@ pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
     // The page is written even where nobody reads standard output, and the
     // result is printed even where the page cannot be written.
     let page = args.html.as_ref().map_or(Ok(()), |path| {
-        output::write_page(path, &report::page(&result, asked))
+        output::write_page(path, &report::document(&result, asked, true))
     });
-    let document = || report::document(&result, asked);
+    let document = || report::document(&result, asked, false);
     let table = || report::codec_table(&result);
     let shown = output::show(&args.format, document, table, ("zmeld.scan", 1), &result);
     page?;

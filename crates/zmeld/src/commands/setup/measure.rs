@@ -152,7 +152,7 @@ fn decompressed(codec: Option<&Codec>) -> anyhow::Result<f64> {
         page_size() as u32,
     );
     let stop = AtomicBool::new(false);
-    let (reports, _) = measure_pages(
+    let reports = measure_pages(
         &pages,
         &[Candidate::open(&spec)?],
         &pool.geometry,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use zmeld_advice::{CodecVerdict, Recommendation};
+use zmeld_advice::{CodecVerdict, Facts, Recommendation};
 use zmeld_config::{Codec, Comments, Config, Finding, Kind, Location, Severity, Size};
 use zmeld_linux::Host;
 use zmeld_observe::applied::Applied;
@@ -439,7 +439,7 @@ fn recommended(args: &WantedArgs, host: &Host) -> anyhow::Result<Wanted> {
 /// The codec of zswap, where that is what will be recommended.
 fn will_be_zswap(args: &WantedArgs, machine: &Machine, own_swaps: &[String]) -> Option<Codec> {
     let zswap = machine.zswap.as_ref()?;
-    let facts = zmeld_observe::recommend::facts(machine, &CodecVerdict::Not, own_swaps);
+    let facts = Facts::new(machine, 0, &CodecVerdict::Not, own_swaps);
     let advised = zmeld_advice::recommend(&facts, None).kind;
     let is_it = match args.tier {
         Some(tier) => tier == TierArg::Zswap,
@@ -677,18 +677,18 @@ pub fn readable_state(host: &Host) -> anyhow::Result<Option<State>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zmeld_advice::{Facts, ModulePresence};
+    use zmeld_advice::ModulePresence;
 
     /// The last word of a scan.
     fn last_word(zram: ModulePresence) -> Advice {
         let root = tempfile::tempdir().unwrap();
-        let facts = Facts {
+        let mut machine = Machine {
             ram_bytes: 4 << 30,
-            page_size: 4096,
-            zram,
-            zmeld: ModulePresence::Absent,
-            ..Facts::default()
+            ..Machine::default()
         };
+        machine.zram.presence = zram;
+        machine.zmeld.presence = ModulePresence::Absent;
+        let facts = Facts::new(&machine, 4096, &CodecVerdict::Not, &[]);
         let to = zmeld_advice::recommend(&facts, None);
         what_up_does(&Host::at(root.path()), &to, true).unwrap()
     }

@@ -1,8 +1,6 @@
 //! What compresses in the kernel's crypto interface, where zswap has its compressors from.
 
-use zmeld_linux::Host;
-
-use zmeld_linux::HostError;
+use crate::{Host, HostError};
 
 /// The codec that `zword-dkms` brings.
 pub const ZWORD: &str = "zword";
