@@ -44,7 +44,7 @@ pub enum Block {
     Code(String),
     /// A table.
     Table(Table),
-    /// A plot; in text only where bars say enough.
+    /// A plot, on pages alone: its figures belong in a table.
     Plot(Plot),
 }
 
@@ -108,7 +108,7 @@ impl Section {
         self.block(Block::Table(table))
     }
 
-    /// Adds a plot.
+    /// Adds a plot, which only pages show.
     pub fn plot(self, plot: impl Into<Plot>) -> Self {
         self.block(Block::Plot(plot.into()))
     }
@@ -256,7 +256,7 @@ fn block_text(block: &Block, style: &Style) -> String {
             .map(|line| format!("    {}\n", shown(&text::inert(line), style).trim_end()))
             .collect(),
         Block::Table(table) => table.to_text(style),
-        Block::Plot(plot) => plot.to_text(style),
+        Block::Plot(_) => String::new(),
     }
 }
 
@@ -324,10 +324,7 @@ fn block_markdown(block: &Block) -> String {
             format!("{fence}\n{}\n{fence}\n", lines.join("\n"))
         }
         Block::Table(table) => table.to_markdown(),
-        Block::Plot(plot) => match plot.to_text(&Style::plain(72)) {
-            text if text.is_empty() => text,
-            text => block_markdown(&Block::Code(text)),
-        },
+        Block::Plot(_) => String::new(),
     }
 }
 

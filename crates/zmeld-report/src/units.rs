@@ -712,22 +712,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sizes_round_trip(value in any_magnitude()) {
-            let back = bytes_back(&bytes(value));
-            prop_assert!((back - value as f64).abs() <= 0.0051 * value as f64, "{value}");
-        }
-
-        #[test]
         fn sizes_are_monotone(a in any_magnitude(), step in any_magnitude()) {
             let b = a.saturating_add(step >> 8);
             prop_assert!(bytes_back(&bytes(a)) <= bytes_back(&bytes(b)), "{a} {b}");
-        }
-
-        #[test]
-        fn times_round_trip(exponent in -8f64..7.0) {
-            let value = 10f64.powf(exponent);
-            let back = seconds_back(&seconds(value));
-            prop_assert!((back - value).abs() <= 0.021 * value, "{value} {back}");
         }
 
         #[test]
@@ -735,18 +722,6 @@ mod tests {
             let a = 10f64.powf(exponent);
             let (one, two) = (seconds(a), seconds(a * factor));
             prop_assert!(seconds_back(&one) <= seconds_back(&two) * (1.0 + 1e-12), "{one} {two}");
-        }
-
-        #[test]
-        fn counts_round_trip(value: u64) {
-            prop_assert_eq!(count(value).replace(GROUP, "").parse::<u64>().unwrap(), value);
-        }
-
-        #[test]
-        fn numbers_keep_three_digits(exponent in -5f64..14.0) {
-            let value = 10f64.powf(exponent);
-            let back: f64 = number(value).replace(GROUP, "").parse().unwrap();
-            prop_assert!((back - value).abs() <= 0.0051 * value);
         }
 
         #[test]
