@@ -476,13 +476,13 @@ fn drives<'a>(config: &'a Config, only: Option<&[String]>) -> Vec<(&'a Location,
 /// What happens, on standard error: notes at once, and a line while pages come
 /// back, since that may take minutes.
 struct Reporter {
-    line: progress::Meter,
+    line: progress::Amount,
 }
 
 impl Reporter {
     fn new() -> Reporter {
         Reporter {
-            line: progress::Meter::new(&["swapping in"]),
+            line: progress::Amount::default(),
         }
     }
 
@@ -495,8 +495,8 @@ impl Reporter {
             } => {
                 // A unit has a limit for its stop, and this takes as long as it takes.
                 service::notify("EXTEND_TIMEOUT_USEC=120000000");
-                self.line
-                    .draw(total_bytes.saturating_sub(left_bytes), total_bytes);
+                let done = total_bytes.saturating_sub(left_bytes);
+                self.line.draw("swapping in", done, Some(total_bytes));
             }
             Event::Waiting { holder } => {
                 output::say(format_args!("waiting for another run {holder}"));
