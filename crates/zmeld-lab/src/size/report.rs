@@ -1,14 +1,35 @@
 //! What a search for the least RAM looks like.
 
-use zmeld_lab::experiment::result::Outcome as RunOutcome;
-use zmeld_lab::size::{Basis, Least, SetUp, SizeRun, SizeSearch, Step, Verdict};
 use zmeld_report::plot::{Axis, Lines};
 use zmeld_report::units::{bytes, percent, ratio, seconds};
 use zmeld_report::{cells, Cell, Column, Document, Estimate, Section, Table, Tone, Unit};
 use zmeld_statistics::effect::effect;
 use zmeld_statistics::sample::noise;
 
-use super::report::of_machine;
+use super::{Basis, Least, SetUp, SizeRun, SizeSearch, Step, Verdict};
+use crate::experiment::result::Outcome as RunOutcome;
+use crate::measure::HostFacts;
+
+/// Where it was measured.
+pub fn of_machine(document: Document, machine: &HostFacts) -> Document {
+    document
+        .provenance(
+            "machine",
+            format!(
+                "{}, {} processors, {}",
+                machine.processor,
+                machine.processors,
+                bytes(machine.ram_bytes)
+            ),
+        )
+        .provenance(
+            "kernel",
+            format!(
+                "{}, control groups v{}",
+                machine.kernel, machine.cgroup_version
+            ),
+        )
+}
 
 /// Does nothing swap with it?
 fn swaps(search: &SizeSearch, set_up: &SetUp) -> bool {
@@ -393,16 +414,6 @@ pub fn runs_table(search: &SizeSearch) -> Table {
     table
 }
 
-/// The result for a terminal or as Markdown.
-pub fn document(search: &SizeSearch) -> Document {
-    build(search, false)
-}
-
-/// The result as a page, with a plot and every limit that was tried.
-pub fn page(search: &SizeSearch) -> Document {
-    build(search, true)
-}
-
 fn facts(search: &SizeSearch) -> String {
     let asked = &search.question;
     let time = search.unlimited_s().map_or(String::new(), |time| {
@@ -430,9 +441,9 @@ fn facts(search: &SizeSearch) -> String {
     )
 }
 
-fn build(search: &SizeSearch, plots: bool) -> Document {
-    let text = answer(search);
-    let mut lead = text;
+/// The result.
+pub fn document(search: &SizeSearch) -> Document {
+    let mut lead = answer(search);
     if search.interrupted {
         lead += " (Stopped by Ctrl-C: this is what was known by then.)";
     } else if search.budget_spent {
@@ -440,25 +451,16 @@ fn build(search: &SizeSearch, plots: bool) -> Document {
     }
     let mut section = Section::new("");
     if search.peak_bytes > 0 {
-        section = section.paragraph(facts(search));
-    }
-    if plots && search.peak_bytes > 0 {
-        section = section.plot(plot(search));
+        section = section.paragraph(facts(search)).plot(plot(search));
     }
     section = section.table(answers_table(search));
-    // Who names limits asks for this.
-    if !plots && !search.question.limits.is_empty() {
-        section = section.table(steps_table(search));
-    }
     for (tone, text) in findings(search) {
         section = section.advice(tone, text);
     }
-    let mut document = Document::new("zmeld bench size")
+    let document = Document::new("zmeld bench size")
         .lead(lead)
-        .section(section);
-    if plots {
-        document = document.section(Section::new("Limits").table(steps_table(search)));
-    }
+        .section(section)
+        .section(Section::new("Limits").table(steps_table(search)));
     let steps: usize = search.set_ups.iter().map(|it| it.steps.len()).sum();
     let runs: usize = search
         .set_ups
