@@ -10,7 +10,7 @@ use zmeld_report::units::{bytes, count, percent, seconds};
 use zmeld_report::{cells, Column, Document, Section, Table, Tone};
 use zmeld_watch::meld::{self, PassOptions, PassResult};
 
-use crate::cli::{parse_percent, parse_size, Format};
+use crate::args::Format;
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::{output, progress};
 
@@ -19,8 +19,6 @@ Examples:
   zmeld meld                    a pass on the only device that melds
   zmeld meld zmeld1             on this one
   zmeld meld --estimate         only sample: what share of the pages repeats?
-  zmeld meld --threshold 5      only if at least 5 % of the sample repeat
-  zmeld meld --memory 16M       borrow at most 16 MiB for it
 
 Ctrl-C ends a pass early: melded pages stay melded, and every page stays intact.";
 
@@ -32,16 +30,8 @@ pub struct MeldArgs {
     pub device: Option<String>,
 
     /// Only sample, and change nothing
-    #[arg(long, conflicts_with_all = ["threshold", "memory", "resume"])]
+    #[arg(long, conflicts_with = "resume")]
     pub estimate: bool,
-
-    /// Run only if at least this share of the sampled pages repeat
-    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
-    pub threshold: Option<f64>,
-
-    /// Memory that the pass may borrow [default: 8 bytes for each stored page]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub memory: Option<u64>,
 
     /// Go on where a stopped pass left off
     #[arg(long)]
@@ -68,13 +58,9 @@ pub fn run(args: &MeldArgs) -> anyhow::Result<Outcome> {
     let host = Host::here();
     let name = meld::choose(&host, args.device.as_deref())?;
     let options = PassOptions {
-        threshold_permille: args
-            .threshold
-            .map_or(0, |percent| (percent * 10.0).round() as u32),
-        memory_max_bytes: args.memory,
-        time_max_ms: None,
         resume: args.resume,
         estimate_only: args.estimate,
+        ..PassOptions::default()
     };
     let stop = progress::interrupt_flag();
     let result = pass(&host, &name, &options, stop)?;
@@ -139,8 +125,6 @@ fn document(name: &str, estimate: bool, result: &PassResult) -> Document {
         format!("{name} holds no page that could be melded.")
     } else if estimate {
         format!("{part} of the sampled pages on {name} repeat; nothing was changed.")
-    } else if result.below_threshold {
-        format!("{part} of the sampled pages on {name} repeat: below the threshold, so no pass was run.")
     } else {
         format!(
             "{} pages of {name} were melded: {} saved, {} of it for metadata{}.",

@@ -12,7 +12,7 @@ use zmeld_scan::ScanProgress;
 use zmeld_survey::report::{document, owner_table, SurveyResult};
 use zmeld_survey::{key, pressure, Key, Place, Schedule, SurveyOptions};
 
-use crate::cli::{ScanArgs, SurveyArgs};
+use crate::args::{ScanArgs, SurveyArgs};
 use crate::exit::Outcome;
 use crate::{output, progress};
 

@@ -12,7 +12,7 @@ use zmeld_watch::{is_short, WatchEvent, Watcher};
 
 use super::metrics;
 use super::status::page_size;
-use crate::cli::MachineArgs;
+use crate::args::MachineArgs;
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::{output, progress};
 

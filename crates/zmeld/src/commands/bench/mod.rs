@@ -28,7 +28,7 @@ use zmeld_lab::Recipe;
 use zmeld_report::schema::Envelope;
 use zmeld_report::{Document, Table};
 
-use crate::cli::Format;
+use crate::args::Format;
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::{output, progress};
 
