@@ -172,28 +172,19 @@ impl Unit {
         match self {
             // Minutes and hours only where they are whole or half.
             Unit::Seconds if value != 0.0 && step >= 15.0 && value % 30.0 == 0.0 => {
-                let (scale, name) = if step >= 1800.0 {
-                    (3600.0, "h")
-                } else {
-                    (60.0, "min")
-                };
-                let (scale, name) = if value.abs() < 60.0 {
-                    (1.0, "s")
-                } else {
-                    (scale, name)
+                let (scale, name) = match step {
+                    _ if value.abs() < 60.0 => (1.0, "s"),
+                    step if step >= 1800.0 => (3600.0, "h"),
+                    _ => (60.0, "min"),
                 };
                 format!("{} {name}", trimmed(value / scale, step / scale))
             }
-            Unit::Seconds | Unit::Nanoseconds if value != 0.0 => {
-                let (scale, suffix) = self.scale_for(value);
-                format!("{}{suffix}", trimmed(value / scale, step / scale))
-            }
-            Unit::Seconds | Unit::Nanoseconds => "0".into(),
-            Unit::MbPerSecond => si_tick(value, step),
+            Unit::Seconds | Unit::Nanoseconds | Unit::Bytes if value == 0.0 => "0".into(),
             Unit::Number if value.abs() < 10_000.0 => trimmed(value, step),
-            Unit::Number | Unit::Count | Unit::PerSecond(_) => si_tick(value, step),
-            Unit::Bytes if value == 0.0 => "0".into(),
-            Unit::Bytes | Unit::Fraction | Unit::Ratio => {
+            Unit::Number | Unit::Count | Unit::PerSecond(_) | Unit::MbPerSecond => {
+                si_tick(value, step)
+            }
+            _ => {
                 let (scale, suffix) = self.scale_for(value);
                 format!("{}{suffix}", trimmed(value / scale, step / scale))
             }

@@ -204,38 +204,24 @@ pub fn owner_table(result: &SurveyResult, most: usize) -> Table {
         table = table.column(Column::bytes(name));
     }
     for owner in result.owners.iter().take(most) {
-        let pool = |at: usize| owner.pool_bytes[CODECS[at].1].value;
-        table.row(cells![
-            owner.name.as_str(),
-            owner.kind,
-            owner.pages,
-            owner.pages_distinct.value.round() as u64,
-            pool(0),
-            pool(1),
-            pool(2),
-            pool(3)
-        ]);
+        let distinct = owner.pages_distinct.value.round() as u64;
+        let head = cells![owner.name.as_str(), owner.kind, owner.pages, distinct];
+        let pool = CODECS.map(|(_, name)| owner.pool_bytes[name].value.into());
+        table.row(head.into_iter().chain(pool));
     }
     table
 }
 
 fn total_table(total: &SurveyOwner) -> Table {
-    let mut table = Table::new("All pages in a pool, with 95 % intervals")
-        .column(Column::text("codec").names_row())
-        .column(Column::text("pool"))
-        .column(Column::text("interval"))
-        .column(Column::text("melded"))
-        .column(Column::text("interval of melded"));
     let interval = |it: &Estimate| format!("{} to {}", bytes_real(it.low), bytes_real(it.high));
-    for (_, name) in CODECS {
-        let (pool, melded) = (&total.pool_bytes[name], &total.melded_pool_bytes[name]);
-        table.row(cells![
-            name,
-            bytes_real(pool.value),
-            interval(pool),
-            bytes_real(melded.value),
-            interval(melded)
-        ]);
-    }
-    table
+    zmeld_report::table!("All pages in a pool, with 95 % intervals", for (_, name) in CODECS,
+        where {
+            let (pool, melded) = (&total.pool_bytes[name], &total.melded_pool_bytes[name]);
+        }
+        Column::text("codec").names_row() => name,
+        Column::text("pool") => bytes_real(pool.value),
+        Column::text("interval") => interval(pool),
+        Column::text("melded") => bytes_real(melded.value),
+        Column::text("interval of melded") => interval(melded),
+    )
 }

@@ -1,6 +1,7 @@
 //! The arguments of several commands, how values are read, and the arguments of those commands
 //! that have nothing else of their own.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -8,6 +9,7 @@ use clap_complete::Shell;
 use zmeld_config::{Config, ConfigError, Span};
 use zmeld_linux::Host;
 use zmeld_store::CodecSpec;
+use zmeld_survey::Limits;
 
 use crate::exit::EXIT_CODES;
 
@@ -105,8 +107,12 @@ const NOT_IN_SURVEYS: [&str; 15] = [
     "require_duplicates",
 ];
 
+/// Contents that a sketch may keep.
+const SKETCHES: RangeInclusive<i64> = Limits::SKETCH_MIN as i64..=Limits::SKETCH_MAX as i64;
+
 /// A survey: a small file that says what memory holds, for who runs many machines.
 #[derive(Args)]
+#[command(next_help_heading = "Survey")]
 pub struct SurveyArgs {
     /// Write a survey into this folder
     ///
@@ -115,25 +121,15 @@ pub struct SurveyArgs {
     /// would take in a compressed pool, and a sketch of their contents under the
     /// fleet's key. zmeld-fleet reads the surveys of many machines. Where memory is
     /// short, the survey is given up with exit code 75 and nothing is written.
-    #[arg(long, value_name = "PLACE", conflicts_with_all = NOT_IN_SURVEYS, help_heading = "Survey")]
+    #[arg(long, value_name = "PLACE", conflicts_with_all = NOT_IN_SURVEYS)]
     pub survey: Option<String>,
 
     /// The fleet's secret [default: /etc/zmeld/fleet.key]
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "survey",
-        help_heading = "Survey"
-    )]
+    #[arg(long, value_name = "FILE", requires = "survey")]
     pub key: Option<PathBuf>,
 
     /// A name and a value that the survey carries; may be given several times
-    #[arg(
-        long = "label",
-        value_name = "NAME=VALUE",
-        requires = "survey",
-        help_heading = "Survey"
-    )]
+    #[arg(long = "label", value_name = "NAME=VALUE", requires = "survey")]
     pub labels: Vec<String>,
 
     /// Take a survey in each period of this length, such as 1d, at a random moment, until stopped
@@ -141,91 +137,64 @@ pub struct SurveyArgs {
     /// 10min at least. The first survey comes within ten minutes. Where memory is short,
     /// that survey is left out; any other failure ends the command with its exit code.
     /// SIGTERM and Ctrl-C end it at once, with 0 between two surveys.
-    #[arg(
-        long,
-        value_name = "TIME",
-        requires = "survey",
-        help_heading = "Survey"
-    )]
+    #[arg(long, value_name = "TIME", requires = "survey")]
     pub every: Option<Span>,
 
     /// Contents that the sketch of each owner keeps
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = zmeld_survey::Limits::SKETCH,
-        value_parser = clap::value_parser!(u32)
-            .range(i64::from(zmeld_survey::Limits::SKETCH_MIN)..=i64::from(zmeld_survey::Limits::SKETCH_MAX)),
-        requires = "survey",
-        help_heading = "Survey"
-    )]
+    #[arg(long, value_name = "N", default_value_t = Limits::SKETCH, value_parser = clap::value_parser!(u32).range(SKETCHES), requires = "survey")]
     pub sketch: u32,
 
     /// Print nothing but errors
-    #[arg(long, requires = "survey", help_heading = "Survey")]
+    #[arg(long, requires = "survey")]
     pub quiet: bool,
 
     /// Make a new secret for a fleet, and nothing else
-    #[arg(long, value_name = "FILE", exclusive = true, help_heading = "Survey")]
+    #[arg(long, value_name = "FILE", exclusive = true)]
     pub survey_new_key: Option<PathBuf>,
 }
 
 /// Which pages to look at. Without any: the memory of all processes.
 #[derive(Args)]
+#[command(next_help_heading = "Which pages")]
 pub struct SourceArgs {
     /// The memory of these processes (commas between them)
-    #[arg(long, value_name = "PID", group = "source", value_delimiter = ',', value_parser = parse_pid, help_heading = "Which pages")]
+    #[arg(long, value_name = "PID", group = "source", value_delimiter = ',', value_parser = parse_pid)]
     pub pid: Vec<i32>,
 
     /// The memory of a process and its descendants
-    #[arg(long, value_name = "PID", group = "source", value_parser = parse_pid, help_heading = "Which pages")]
+    #[arg(long, value_name = "PID", group = "source", value_parser = parse_pid)]
     pub tree: Option<i32>,
 
     /// The memory of a control group's processes: a path, or a name below its mount
-    #[arg(
-        long,
-        value_name = "PATH",
-        group = "source",
-        help_heading = "Which pages"
-    )]
+    #[arg(long, value_name = "PATH", group = "source")]
     pub cgroup: Option<PathBuf>,
 
     /// The used slots of an active swap device or file
-    #[arg(
-        long,
-        value_name = "DEVICE",
-        group = "source",
-        help_heading = "Which pages"
-    )]
+    #[arg(long, value_name = "DEVICE", group = "source")]
     pub swap: Option<PathBuf>,
 
     /// A file, block device, ELF core or memory dump; "-" is standard input
-    #[arg(
-        long,
-        value_name = "FILE",
-        group = "source",
-        help_heading = "Which pages"
-    )]
+    #[arg(long, value_name = "FILE", group = "source")]
     pub file: Option<PathBuf>,
 
     /// Read --file as plain bytes, even if it looks like a dump
-    #[arg(long, requires = "file", help_heading = "Which pages")]
+    #[arg(long, requires = "file")]
     pub raw: bool,
 
     /// Page size of --file and of the kernel to predict for, 4K to 64K [default: this machine's]
-    #[arg(long, value_name = "SIZE", requires = "file", value_parser = parse_page_size, help_heading = "Which pages")]
+    #[arg(long, value_name = "SIZE", requires = "file", value_parser = parse_page_size)]
     pub page_size: Option<usize>,
 
     /// Shared memory too
-    #[arg(long, conflicts_with_all = ["swap", "file"], help_heading = "Which pages")]
+    #[arg(long, conflicts_with_all = ["swap", "file"])]
     pub shared: bool,
 
     /// Unmodified pages of mapped files too, which swap never takes
-    #[arg(long, conflicts_with_all = ["swap", "file"], help_heading = "Which pages")]
+    #[arg(long, conflicts_with_all = ["swap", "file"])]
     pub mapped_files: bool,
 
     /// Only pages that are not touched for this long
-    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["swap", "file"], value_parser = clap::value_parser!(u32).range(1..=86400), help_heading = "Which pages")]
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["swap", "file"], value_parser = clap::value_parser!(u32).range(1..=86400))]
     pub cold: Option<u32>,
 }
 

@@ -74,7 +74,7 @@ pub fn run(args: &CodecsArgs) -> anyhow::Result<Outcome> {
     let report = Report {
         sources: sources.iter().map(|source| source.describe()).collect(),
         page_size: page_size as u64,
-        pages_read: picked.read,
+        pages_read: picked.seen + picked.same_filled,
         same_filled_pages: picked.same_filled,
         interrupted: stop.load(Ordering::Relaxed),
         codecs: reports,
@@ -98,7 +98,10 @@ pub fn run(args: &CodecsArgs) -> anyhow::Result<Outcome> {
 /// Pages taken from the input.
 struct Picked {
     pages: Vec<u8>,
-    read: u64,
+    /// Of those that are not same-filled, each so manieth is taken.
+    stride: u64,
+    /// Pages that are not same-filled.
+    seen: u64,
     same_filled: u64,
 }
 
@@ -130,40 +133,26 @@ fn pick(
     stop: &AtomicBool,
     progress: &ScanProgress,
 ) -> anyhow::Result<Picked> {
-    struct State {
-        pages: Vec<u8>,
-        kept: u64,
-        stride: u64,
-        seen: u64,
-        read: u64,
-        same_filled: u64,
-    }
-    let state = Mutex::new(State {
+    let picked = Mutex::new(Picked {
         pages: Vec::new(),
-        kept: 0,
         stride: 1,
         seen: 0,
-        read: 0,
         same_filled: 0,
     });
     let take = |page: &[u8]| {
-        let mut state = state.lock().expect("no panic");
-        state.read += 1;
+        let mut picked = picked.lock().expect("no panic");
         if fill_word(page).is_some() {
-            state.same_filled += 1;
+            picked.same_filled += 1;
             return;
         }
-        state.seen += 1;
-        if !state.seen.is_multiple_of(state.stride) {
+        picked.seen += 1;
+        if !picked.seen.is_multiple_of(picked.stride) {
             return;
         }
-        state.pages.extend_from_slice(page);
-        state.kept += 1;
-        if state.kept >= limit.saturating_mul(2) {
-            let (kept, half) = (state.kept, state.kept / 2);
-            thin(&mut state.pages, page_size, kept, half);
-            state.kept = half;
-            state.stride *= 2;
+        picked.pages.extend_from_slice(page);
+        if (picked.pages.len() / page_size) as u64 >= limit.saturating_mul(2) {
+            thin(&mut picked.pages, page_size, limit);
+            picked.stride *= 2;
         }
     };
     progress.start(sources.iter().map(|source| source.expected_pages()).sum());
@@ -173,25 +162,23 @@ fn pick(
             progress.advance(batch.bytes.len() / page_size);
         })?;
     }
-    let mut state = state.into_inner().expect("no panic");
-    if state.kept > limit {
-        thin(&mut state.pages, page_size, state.kept, limit);
-    }
-    if state.pages.is_empty() && !stop.load(Ordering::Relaxed) {
+    let mut picked = picked.into_inner().expect("no panic");
+    thin(&mut picked.pages, page_size, limit);
+    if picked.pages.is_empty() && !stop.load(Ordering::Relaxed) {
         anyhow::bail!(
             "all {} pages are same-filled: there is nothing to compress",
-            state.read
+            picked.same_filled
         );
     }
-    Ok(Picked {
-        pages: state.pages,
-        read: state.read,
-        same_filled: state.same_filled,
-    })
+    Ok(picked)
 }
 
-/// Keeps `limit` of `kept` pages, evenly spread.
-fn thin(pages: &mut Vec<u8>, size: usize, kept: u64, limit: u64) {
+/// Keeps `limit` pages at most, evenly spread.
+fn thin(pages: &mut Vec<u8>, size: usize, limit: u64) {
+    let kept = (pages.len() / size) as u64;
+    if kept <= limit {
+        return;
+    }
     for at in 0..limit {
         let from = (u128::from(at) * u128::from(kept) / u128::from(limit)) as usize;
         pages.copy_within(from * size..(from + 1) * size, at as usize * size);

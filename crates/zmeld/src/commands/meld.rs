@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 use zmeld_linux::Host;
 use zmeld_report::units::{bytes, count, percent, seconds};
-use zmeld_report::{cells, Column, Document, Section, Table, Tone};
+use zmeld_report::{Column, Document, Section, Table, Tone};
 use zmeld_watch::meld::{self, PassOptions, PassResult};
 
 use crate::args::Format;
@@ -159,10 +159,7 @@ fn document(name: &str, estimate: bool, result: &PassResult) -> Document {
 }
 
 fn table(result: &PassResult) -> Table {
-    let mut table = Table::new("")
-        .column(Column::text("what"))
-        .column(Column::text("how much"));
-    for (what, value) in [
+    let figures = [
         ("pages with a fingerprint", count(result.pages_stored)),
         ("sampled", count(result.pages_sampled)),
         (
@@ -181,8 +178,9 @@ fn table(result: &PassResult) -> Table {
         ("changed meanwhile", count(result.raced)),
         ("memory borrowed", bytes(result.memory_borrowed_bytes)),
         ("time", seconds(result.time_ns as f64 / 1e9)),
-    ] {
-        table.row(cells![what, value]);
-    }
-    table
+    ];
+    zmeld_report::table!("", for (what, value) in figures,
+        Column::text("what") => what,
+        Column::text("how much") => value,
+    )
 }

@@ -45,7 +45,8 @@ pub fn run(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result
     let mut moment = schedule.first(SystemTime::now())?;
     loop {
         if !args.survey.quiet {
-            say_when(moment);
+            let left = duration(left(moment));
+            output::say(format_args!("the next survey is in {left}"));
         }
         if !wait(&schedule, moment)? {
             return Ok(Outcome::Done);
@@ -57,13 +58,6 @@ pub fn run(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result
         }
         moment = schedule.next(SystemTime::now())?;
     }
-}
-
-fn say_when(moment: SystemTime) {
-    output::say(format_args!(
-        "the next survey is in {}",
-        duration(left(moment))
-    ));
 }
 
 fn left(moment: SystemTime) -> Duration {

@@ -466,30 +466,26 @@ fn case_section(experiment: &Experiment, case: &CaseJudgement) -> Section {
 /// Every metric of a recipe that has more than one: each arm, and how it stands to the
 /// first.
 fn metrics_table(experiment: &Experiment, case: &CaseJudgement) -> Table {
-    let mut table = Table::new("All metrics")
-        .column(Column::text("metric"))
-        .column(Column::text("arm").names_row())
-        .column(Column::text("median"))
-        .column(Column::text("of the first").key("ratio"));
     let first = std::iter::once((&experiment.recipe.metric, &case.judgement));
     let also = case.also.iter().map(|it| (&it.metric, &it.judgement));
-    for (metric, judgement) in first.chain(also) {
-        let base = judgement.arms.first().map(|arm| arm.arm.as_str());
-        for arm in &judgement.arms {
+    let arms = first.chain(also).flat_map(|(metric, judgement)| {
+        let arms = judgement.arms.iter();
+        arms.map(move |arm| (metric, judgement, arm))
+    });
+    let mut table = zmeld_report::table!("All metrics", for (metric, judgement, arm) in arms,
+        where {
+            let base = judgement.arms.first().map(|arm| arm.arm.as_str());
             let mut all = judgement.comparisons.iter();
             let compared = all.find(|it| Some(it.base.as_str()) == base && it.arm == arm.arm);
             let ratio = compared.map(|it| &it.effect.ratio);
-            let ratio = ratio.map_or(String::new(), |it| {
-                format!("{:.3} ({:.3} to {:.3})", it.value, it.low, it.high)
-            });
-            table.row(cells![
-                label(metric),
-                arm.arm.as_str(),
-                unit(metric).format(arm.median.value),
-                ratio,
-            ]);
         }
-    }
+        Column::text("metric") => label(metric),
+        Column::text("arm").names_row() => arm.arm.as_str(),
+        Column::text("median") => unit(metric).format(arm.median.value),
+        Column::text("of the first").key("ratio") => ratio.map_or(String::new(), |it| {
+            format!("{:.3} ({:.3} to {:.3})", it.value, it.low, it.high)
+        }),
+    );
     table.note(
         "Memory is what the group had in RAM in the second half of a run, on average; the store is \
          what compressed devices took. Ratios with 95 % intervals (Hodges and Lehmann's estimate).",
@@ -595,36 +591,29 @@ pub fn document(experiment: &Experiment) -> Document {
 /// One row a pair.
 pub fn comparison_table(a: &Experiment, pairs: &[ArmPair]) -> Table {
     let metric = &a.recipe.metric;
-    let mut table = Table::new("B against A")
-        .column(Column::text("case"))
-        .column(Column::text("arm").names_row())
-        .column(Column::unit("A", unit(metric)).with_interval())
-        .column(Column::unit("B", unit(metric)).with_interval())
-        .column(Column::ratio("B over A").with_interval())
-        .column(Column::text("verdict"));
-    for pair in pairs {
-        let (Some(comparison), [first, second]) =
-            (pair.judgement.comparisons.first(), &pair.judgement.arms[..])
-        else {
-            continue;
-        };
-        let verdict = match &comparison.verdict {
-            Verdict::Void => "void".to_owned(),
-            Verdict::TooFewRuns => "too few runs".to_owned(),
-            Verdict::Emulated => "emulated: times not compared".to_owned(),
-            Verdict::NoWinner => "no difference shown".to_owned(),
-            Verdict::Better(by) => format!("{by} is better"),
-        };
-        table.row(cells![
-            pair.case.as_str(),
-            pair.arm.as_str(),
-            value_cell(first, metric),
-            value_cell(second, metric),
-            estimate(&comparison.effect.ratio),
-            verdict,
-        ]);
-    }
-    table
+    let compared = pairs
+        .iter()
+        .filter_map(|pair| match &pair.judgement.arms[..] {
+            [first, second] => Some((pair, pair.judgement.comparisons.first()?, first, second)),
+            _ => None,
+        });
+    zmeld_report::table!("B against A", for (pair, comparison, first, second) in compared,
+        where {
+            let verdict = match &comparison.verdict {
+                Verdict::Void => "void".to_owned(),
+                Verdict::TooFewRuns => "too few runs".to_owned(),
+                Verdict::Emulated => "emulated: times not compared".to_owned(),
+                Verdict::NoWinner => "no difference shown".to_owned(),
+                Verdict::Better(by) => format!("{by} is better"),
+            };
+        }
+        Column::text("case") => pair.case.as_str(),
+        Column::text("arm").names_row() => pair.arm.as_str(),
+        Column::unit("A", unit(metric)).with_interval() => value_cell(first, metric),
+        Column::unit("B", unit(metric)).with_interval() => value_cell(second, metric),
+        Column::ratio("B over A").with_interval() => estimate(&comparison.effect.ratio),
+        Column::text("verdict") => verdict,
+    )
 }
 
 /// Two results side by side.
@@ -635,22 +624,13 @@ pub fn comparison(a: &Experiment, b: &Experiment, pairs: &[ArmPair]) -> Document
             differ.push(format!("{what}: {a} and {b}"));
         }
     };
-    note("kernel", &a.machine.kernel, &b.machine.kernel);
-    note("processor", &a.machine.processor, &b.machine.processor);
-    note(
-        "RAM",
-        &bytes(a.machine.ram_bytes),
-        &bytes(b.machine.ram_bytes),
-    );
-    for (name, value) in &a.machine.tunables {
-        note(
-            name,
-            value,
-            b.machine
-                .tunables
-                .get(name)
-                .map_or("missing", String::as_str),
-        );
+    let (one, other) = (&a.machine, &b.machine);
+    note("kernel", &one.kernel, &other.kernel);
+    note("processor", &one.processor, &other.processor);
+    note("RAM", &bytes(one.ram_bytes), &bytes(other.ram_bytes));
+    for (name, value) in &one.tunables {
+        let found = other.tunables.get(name);
+        note(name, value, found.map_or("missing", String::as_str));
     }
     let mut section = Section::new("").table(comparison_table(a, pairs));
     section = section.advice(
