@@ -44,7 +44,7 @@ pub enum Block {
     Code(String),
     /// A table.
     Table(Table),
-    /// A plot; in text only where bars say enough.
+    /// A plot, on pages alone: its figures belong in a table.
     Plot(Plot),
 }
 
@@ -108,7 +108,7 @@ impl Section {
         self.block(Block::Table(table))
     }
 
-    /// Adds a plot.
+    /// Adds a plot, which only pages show.
     pub fn plot(self, plot: impl Into<Plot>) -> Self {
         self.block(Block::Plot(plot.into()))
     }
@@ -256,7 +256,7 @@ fn block_text(block: &Block, style: &Style) -> String {
             .map(|line| format!("    {}\n", shown(&text::inert(line), style).trim_end()))
             .collect(),
         Block::Table(table) => table.to_text(style),
-        Block::Plot(plot) => plot.to_text(style),
+        Block::Plot(_) => String::new(),
     }
 }
 
@@ -266,40 +266,22 @@ fn values_text(values: &[(String, String)], style: &Style) -> String {
         .iter()
         .map(|(name, _)| shown(&text::running(name), style).into_owned())
         .collect();
-    let widest = names
-        .iter()
-        .map(|name| text::width(name))
-        .max()
-        .unwrap_or(0);
-    let column = (widest + 2).min(style.width / 2);
+    let column = (text::widest(&names) + 2).min(style.width / 2);
+    let indent = " ".repeat(column);
     let mut out = String::new();
     for (name, (_, value)) in names.iter().zip(values) {
-        let first = format!(
-            "{name}{}",
-            " ".repeat(column.saturating_sub(text::width(name)))
-        );
-        let value = shown(&text::running(value), style).into_owned();
-        let lines = text::wrap(&value, style.width - column);
-        if text::width(&first) > column {
-            out.extend(
-                text::wrap(name, style.width)
-                    .into_iter()
-                    .map(|line| line + "\n"),
-            );
-            out.extend(
-                lines
-                    .iter()
-                    .map(|line| format!("{}{line}\n", " ".repeat(column))),
-            );
-            continue;
+        let padding = column.saturating_sub(text::width(name));
+        let mut head = format!("{name}{}", " ".repeat(padding));
+        if text::width(name) > column {
+            let lines = text::wrap(name, style.width).into_iter();
+            out.extend(lines.map(|line| line + "\n"));
+            head.clone_from(&indent);
         }
-        for (at, line) in lines.iter().enumerate() {
-            let line = match at {
-                0 => format!("{first}{line}"),
-                _ => format!("{}{line}", " ".repeat(column)),
-            };
-            out.push_str(line.trim_end());
+        let value = shown(&text::running(value), style).into_owned();
+        for line in text::wrap(&value, style.width - column) {
+            out.push_str(format!("{head}{line}").trim_end());
             out.push('\n');
+            head.clone_from(&indent);
         }
     }
     out
@@ -324,10 +306,7 @@ fn block_markdown(block: &Block) -> String {
             format!("{fence}\n{}\n{fence}\n", lines.join("\n"))
         }
         Block::Table(table) => table.to_markdown(),
-        Block::Plot(plot) => match plot.to_text(&Style::plain(72)) {
-            text if text.is_empty() => text,
-            text => block_markdown(&Block::Code(text)),
-        },
+        Block::Plot(_) => String::new(),
     }
 }
 

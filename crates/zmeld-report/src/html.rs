@@ -124,8 +124,7 @@ fn unbroken(code: &str) -> Markup {
 }
 
 fn css() -> String {
-    let light = crate::plot::variables(&LIGHT);
-    let dark = crate::plot::variables(&DARK);
+    let (light, dark) = (LIGHT.css(), DARK.css());
     format!(
         ":root{{color-scheme:light dark;{light}}}\
          @media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}\
@@ -170,8 +169,8 @@ tbody th{font-weight:400}th.name:first-child{position:sticky;left:0;background:v
 tr.strong th.name:first-child,tr.strong th,tr.strong td{font-weight:700;background:var(--raised)}\
 .zm-note{font-size:.85rem;color:var(--quiet);margin:.25rem 0 1rem}\
 figure{margin:1.5rem 0;max-width:760px}figcaption{font-weight:600;margin-bottom:.5rem}\
-svg.zm{display:block;width:100%;height:auto;overflow:visible}svg.narrow{display:none}\
-@media screen and (max-width:600px){svg.zm.wide{display:none}svg.zm.narrow{display:block;max-width:480px}\
+figure{overflow-x:auto}svg.zm{display:block;width:100%;min-width:600px;height:auto;overflow:visible}\
+@media screen and (max-width:600px){\
 th,td{padding:.3rem .5rem}.values{grid-template-columns:1fr;gap:0}.values dd{margin-bottom:.5rem}}";
 
 const PAPER: &str = "\

@@ -8,7 +8,7 @@
 //! characters are made visible in terminals, markup is escaped in Markdown, HTML and SVG.
 //!
 //! ```
-//! use zmeld_report::{cells, Column, Document, Section, Stack, Style, Table, Tone, Unit};
+//! use zmeld_report::{cells, Bars, Column, Document, Section, Style, Table, Tone, Unit};
 //!
 //! let mut codecs = Table::new("Codecs on these pages")
 //!     .column(Column::text("codec"))
@@ -25,7 +25,7 @@
 //!     .provenance("kernel", "6.12.48-amd64")
 //!     .section(
 //!         Section::new("Codecs")
-//!             .plot(Stack::new("What memory consists of", Unit::Bytes).part("zero", 5e8).part("other", 4e9))
+//!             .plot(Bars::new("What memory consists of", "size", Unit::Bytes).bar("zero", 5e8).bar("other", 4e9))
 //!             .table(codecs)
 //!             .advice(Tone::Good, "zstd saves most here: run `zmeld up --codec zstd`."),
 //!     );
@@ -45,7 +45,7 @@ pub mod text;
 pub mod units;
 
 pub use document::{Block, Document, Section, Tone};
-pub use plot::{Axis, Bars, Frame, HeatMap, Lines, Plot, Scatter, Stack};
+pub use plot::{Axis, Bars, Lines, Plot};
 pub use style::Style;
 pub use table::{Cell, Column, Row, Table};
 pub use units::{Estimate, Unit};

@@ -6,8 +6,6 @@
 
 /// How many series have a colour of their own; further ones start again.
 pub const SERIES: usize = 8;
-/// Steps of the heat map's ramp.
-pub const STEPS: usize = 9;
 
 /// The colours of one scheme.
 pub struct Palette {
@@ -27,8 +25,6 @@ pub struct Palette {
     pub warning: &'static str,
     /// One for each series.
     pub series: [&'static str; SERIES],
-    /// From little to much.
-    pub ramp: [&'static str; STEPS],
 }
 
 /// For light pages and for print.
@@ -42,10 +38,6 @@ pub const LIGHT: Palette = Palette {
     warning: "#a54a00",
     series: [
         "#0065a4", "#e96f00", "#036d58", "#bc6e95", "#6d5600", "#418de9", "#597846", "#5a2bb0",
-    ],
-    ramp: [
-        "#f1f6fb", "#dbe9f6", "#bfd9ee", "#9ac6e3", "#6baed6", "#3f8fc6", "#1f70b2", "#0b5394",
-        "#083566",
     ],
 };
 
@@ -61,10 +53,6 @@ pub const DARK: Palette = Palette {
     series: [
         "#47b8fa", "#ff8f40", "#38c080", "#e682bd", "#f0e341", "#3f73c1", "#dce4c0", "#9f69ff",
     ],
-    ramp: [
-        "#182430", "#1a3146", "#1b405e", "#1d5179", "#256591", "#4b93c5", "#6aa9d6", "#93c4e8",
-        "#c3e0f5",
-    ],
 };
 
 impl Palette {
@@ -77,43 +65,35 @@ impl Palette {
         for (at, colour) in self.series.iter().enumerate() {
             css.push_str(&format!(";--c{at}:{colour}"));
         }
-        for (at, colour) in self.ramp.iter().enumerate() {
-            css.push_str(&format!(";--h{at}:{colour}"));
-        }
         css
     }
-
-    /// Whether text on this step of the ramp is the page's colour (true) or the text's (false).
-    pub fn ramp_text_is_page(&self, step: usize) -> bool {
-        contrast(self.page, self.ramp[step]) > contrast(self.text, self.ramp[step])
-    }
-}
-
-/// Red, green and blue as light, 0 to 1.
-fn linear(colour: &str) -> [f64; 3] {
-    [1, 3, 5].map(|at| {
-        let value = f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap_or(0)) / 255.0;
-        if value <= 0.04045 {
-            value / 12.92
-        } else {
-            ((value + 0.055) / 1.055).powf(2.4)
-        }
-    })
-}
-
-/// The contrast ratio of WCAG 2.1 between two colours.
-fn contrast(a: &str, b: &str) -> f64 {
-    let luminance = |colour: &str| {
-        let [r, g, b] = linear(colour);
-        0.2126 * r + 0.7152 * g + 0.0722 * b
-    };
-    let (a, b) = (luminance(a), luminance(b));
-    (a.max(b) + 0.05) / (a.min(b) + 0.05)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Red, green and blue as light, 0 to 1.
+    fn linear(colour: &str) -> [f64; 3] {
+        [1, 3, 5].map(|at| {
+            let value = f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap_or(0)) / 255.0;
+            if value <= 0.04045 {
+                value / 12.92
+            } else {
+                ((value + 0.055) / 1.055).powf(2.4)
+            }
+        })
+    }
+
+    /// The contrast ratio of WCAG 2.1 between two colours.
+    fn contrast(a: &str, b: &str) -> f64 {
+        let luminance = |colour: &str| {
+            let [r, g, b] = linear(colour);
+            0.2126 * r + 0.7152 * g + 0.0722 * b
+        };
+        let (a, b) = (luminance(a), luminance(b));
+        (a.max(b) + 0.05) / (a.min(b) + 0.05)
+    }
 
     /// How the colour-blind see light: Machado, Oliveira and Fernandes (2009), severity 1.
     const PROTANOPIA: [[f64; 3]; 3] = [
@@ -164,23 +144,6 @@ mod tests {
                 for ground in [palette.page, palette.raised] {
                     assert!(contrast(colour, ground) >= 4.5, "{colour} on {ground}");
                 }
-            }
-        }
-    }
-
-    #[test]
-    fn numbers_can_be_read_on_every_step() {
-        for palette in [LIGHT, DARK] {
-            for (step, ground) in palette.ramp.iter().enumerate() {
-                let text = if palette.ramp_text_is_page(step) {
-                    palette.page
-                } else {
-                    palette.text
-                };
-                assert!(
-                    contrast(text, ground) >= 4.5,
-                    "{text} on step {step}, {ground}"
-                );
             }
         }
     }

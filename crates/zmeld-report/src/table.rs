@@ -25,8 +25,6 @@ pub enum Cell {
     Real(f64),
     /// A measured number with its interval.
     Estimate(Estimate),
-    /// Yes or no.
-    Flag(bool),
 }
 
 impl From<&str> for Cell {
@@ -77,12 +75,6 @@ impl From<Estimate> for Cell {
     }
 }
 
-impl From<bool> for Cell {
-    fn from(flag: bool) -> Self {
-        Cell::Flag(flag)
-    }
-}
-
 impl<T: Into<Cell>> From<Option<T>> for Cell {
     fn from(value: Option<T>) -> Self {
         value.map_or(Cell::Empty, Into::into)
@@ -125,7 +117,6 @@ impl Cell {
             Cell::Whole(value) => unit.format_whole(*value),
             Cell::Real(value) => unit.format(*value),
             Cell::Estimate(estimate) => unit.format_estimate(*estimate),
-            Cell::Flag(flag) => if *flag { "yes" } else { "no" }.into(),
         }
     }
 }
@@ -341,16 +332,6 @@ impl Table {
     /// Adds a sentence below the table.
     pub fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
-    }
-
-    /// The title as given.
-    pub fn title(&self) -> &str {
-        &self.title
-    }
-
-    /// How many rows there are.
-    pub fn len(&self) -> usize {
-        self.rows.len()
     }
 
     /// Whether there are no rows.

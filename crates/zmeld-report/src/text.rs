@@ -30,6 +30,12 @@ pub fn width(text: &str) -> usize {
     text.width()
 }
 
+/// Columns of the widest of these texts.
+pub fn widest(texts: impl IntoIterator<Item = impl AsRef<str>>) -> usize {
+    let widths = texts.into_iter().map(|text| width(text.as_ref()));
+    widths.max().unwrap_or(0)
+}
+
 /// Running text in lines of at most `width` columns. A number stays with its unit; hyphens do not break words;
 /// only a word that is longer than a line is broken.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {

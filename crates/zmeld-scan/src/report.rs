@@ -3,9 +3,7 @@
 use zmeld_advice::size;
 use zmeld_linux::KernelVersion;
 use zmeld_report::units::{bytes, count, percent};
-use zmeld_report::{
-    cells, Axis, Bars, Column, Document, Estimate, Scatter, Section, Stack, Table, Tone, Unit,
-};
+use zmeld_report::{cells, Bars, Column, Document, Estimate, Section, Table, Tone, Unit};
 
 use crate::advice::AdviceKind;
 use crate::ScanResult;
@@ -33,7 +31,7 @@ pub fn document(result: &ScanResult, asked: Asked, plots: bool) -> Document {
         document = document.section(memory_section(result, asked, plots));
     }
     if result.pages.compressible() > 0 {
-        document = document.section(codec_section(result, plots));
+        document = document.section(codec_section(result));
         if result.recommended.is_some() {
             document = document.section(gain_section(result, plots));
         }
@@ -154,11 +152,11 @@ fn memory_section(result: &ScanResult, asked: Asked, plots: bool) -> Section {
     ]);
     let mut section = Section::new("What the pages are");
     if plots {
-        let mut stack = Stack::new("What memory consists of", Unit::Bytes);
+        let mut bars = Bars::new("What memory consists of", "size", Unit::Bytes);
         for (name, count) in parts {
-            stack = stack.part(name, (count * result.page_size) as f64);
+            bars = bars.bar(name, (count * result.page_size) as f64);
         }
-        section = section.plot(stack);
+        section = section.plot(bars);
     }
     section = section.table(table);
     match where_they_are(result, asked) {
@@ -268,7 +266,7 @@ fn time_table(result: &ScanResult) -> Table {
     )
 }
 
-fn codec_section(result: &ScanResult, plots: bool) -> Section {
+fn codec_section(result: &ScanResult) -> Section {
     let how = if result.sample.full {
         "Every distinct page was compressed and read back.".to_owned()
     } else {
@@ -279,37 +277,10 @@ fn codec_section(result: &ScanResult, plots: bool) -> Section {
             percent(result.sample.interval)
         )
     };
-    let mut section = Section::new("Codecs")
+    Section::new("Codecs")
         .paragraph(how)
-        .table(main_table(result));
-    if plots {
-        let scatter = |title, axis| {
-            Scatter::new(
-                title,
-                Axis::new(axis, Unit::MbPerSecond).log(),
-                Axis::new("ratio", Unit::Ratio),
-            )
-        };
-        let mut compress = scatter("Ratio and speed of compressing", "compress");
-        let mut decompress = scatter("Ratio and speed of decompressing", "decompress");
-        for codec in &result.codecs {
-            compress = compress.point(
-                &codec.codec,
-                codec.times.compress_mb_per_s,
-                codec.effective_ratio,
-            );
-            decompress = decompress.point(
-                &codec.codec,
-                codec.times.decompress_mb_per_s,
-                codec.effective_ratio,
-            );
-        }
-        section = section
-            .paragraph("Higher takes less memory, further right is faster.")
-            .plot(compress)
-            .plot(decompress);
-    }
-    section.table(time_table(result))
+        .table(main_table(result))
+        .table(time_table(result))
 }
 
 fn gain_section(result: &ScanResult, plots: bool) -> Section {

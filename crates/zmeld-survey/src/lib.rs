@@ -15,6 +15,7 @@
 //! | [`machine`] | what the kernel says of the machine, `idle` of its pages' age |
 //! | [`pressure`] | when to stay out of the way |
 //! | [`place`] | where files go |
+//! | [`report`] | what was found, for people and as JSON |
 //! | [`schedule`] | when to survey next |
 //!
 //! This crate prints nothing.
@@ -30,6 +31,7 @@ mod objects;
 pub mod owners;
 pub mod place;
 pub mod pressure;
+pub mod report;
 mod reservoir;
 pub mod schedule;
 pub mod sketch;

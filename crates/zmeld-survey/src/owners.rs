@@ -468,94 +468,70 @@ mod tests {
         }
     }
     use std::fs;
+    use OwnerKind::{Cgroup, Container, Scope, Service, User, Vm};
 
-    fn owner(groups: &str, command: &[&str]) -> (OwnerKind, String, String, Option<String>) {
-        owner_of(groups, command, 0)
-    }
-
-    fn owner_of(
-        groups: &str,
-        command: &[&str],
-        uid: u32,
-    ) -> (OwnerKind, String, String, Option<String>) {
+    fn owner(groups: &str, command: &[&str], uid: u32) -> Owner {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("proc/77");
         fs::create_dir_all(&folder).unwrap();
+        let status = format!("Name:\tx\nUid:\t{uid}\t0\t0\t0\n");
         fs::write(folder.join("cgroup"), groups).unwrap();
         fs::write(folder.join("cmdline"), command.join("\0") + "\0").unwrap();
-        fs::write(
-            folder.join("status"),
-            format!("Name:\tx\nUid:\t{uid}\t0\t0\t0\n"),
-        )
-        .unwrap();
-        let (owner, _) = Owner::of_process(&Host::at(dir.path()), 77);
-        (owner.kind, owner.id, owner.name, owner.group)
+        fs::write(folder.join("status"), status).unwrap();
+        Owner::of_process(&Host::at(dir.path()), 77).0
     }
 
+    /// Groups, or a path alone in version 2's hierarchy, and whose they are.
     fn check(groups: &str, command: &[&str], kind: OwnerKind, id: &str, name: &str) {
-        let found = owner(groups, command);
-        assert_eq!(
-            (found.0, &*found.1, &*found.2),
-            (kind, id, name),
-            "{groups}"
-        );
+        let groups = match groups.starts_with('/') {
+            true => format!("0::{groups}\n"),
+            false => groups.to_owned(),
+        };
+        let found = owner(&groups, command, 0);
+        let told = (found.kind, &*found.id, &*found.name);
+        assert_eq!(told, (kind, id, name), "{groups}");
     }
 
     const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
     #[test]
     fn units_are_owners_with_all_that_is_below_them() {
-        use OwnerKind::*;
-        let nginx = "/system.slice/nginx.service";
-        check(
-            "0::/system.slice/nginx.service\n",
-            &[],
-            Service,
-            nginx,
-            "nginx.service",
-        );
-        check(
-            "0::/system.slice/nginx.service/worker/1\n",
-            &[],
-            Service,
-            nginx,
-            "nginx.service",
-        );
-        let getty = "/system.slice/system-getty.slice/getty@tty1.service";
-        check(
-            &format!("0::{getty}\n"),
-            &[],
-            Service,
-            getty,
-            "getty@tty1.service",
-        );
-        check("0::/init.scope\n", &[], Scope, "/init.scope", "init.scope");
         let user = "/user.slice/user-1000.slice";
-        check(
-            &format!("0::{user}/session-2.scope\n"),
-            &[],
-            User,
-            user,
-            "user 1000",
-        );
-        check(
-            &format!("0::{user}/user@1000.service/init.scope\n"),
-            &[],
-            User,
-            user,
-            "user 1000",
-        );
-        let app = format!("{user}/user@1000.service/app.slice/app-mail\\x2dbox-9.scope");
-        check(
-            &format!("0::{app}\n"),
-            &[],
-            Scope,
-            &app,
-            "app-mail-box-9.scope",
-        );
-        let bus = format!("{user}/user@1000.service/session.slice/dbus.service");
-        check(&format!("0::{bus}\n"), &[], Service, &bus, "dbus.service");
-        assert_eq!(owner(&format!("0::{bus}/x\n"), &[]).3, Some(bus));
+        let manager = format!("{user}/user@1000.service");
+        for (path, below, kind, name) in [
+            ("/system.slice/nginx.service", "", Service, "nginx.service"),
+            (
+                "/system.slice/nginx.service",
+                "/worker/1",
+                Service,
+                "nginx.service",
+            ),
+            (
+                "/system.slice/system-getty.slice/getty@tty1.service",
+                "",
+                Service,
+                "getty@tty1.service",
+            ),
+            ("/init.scope", "", Scope, "init.scope"),
+            (user, "/session-2.scope", User, "user 1000"),
+            (user, "/user@1000.service/init.scope", User, "user 1000"),
+            (
+                &format!("{manager}/app.slice/app-mail\\x2dbox-9.scope"),
+                "",
+                Scope,
+                "app-mail-box-9.scope",
+            ),
+            (
+                &format!("{manager}/session.slice/dbus.service"),
+                "/x",
+                Service,
+                "dbus.service",
+            ),
+        ] {
+            check(&format!("{path}{below}"), &[], kind, path, name);
+            let found = owner(&format!("0::{path}{below}\n"), &[], 0);
+            assert_eq!(found.group.as_deref(), Some(path));
+        }
     }
 
     #[test]
@@ -563,41 +539,34 @@ mod tests {
         let container = format!("container:{ID}");
         let short = &ID[..12];
         for path in [
-            format!("/system.slice/docker-{ID}.scope"),
-            format!("/docker/{ID}/init.scope"),
-            format!("/machine.slice/libpod-{ID}.scope/container"),
-            format!("/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope"),
-            format!("/system.slice/web.service/libpod-payload-{ID}"),
+            "/system.slice/docker-ID.scope",
+            "/docker/ID/init.scope",
+            "/machine.slice/libpod-ID.scope/container",
+            "/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-ID.scope",
+            "/system.slice/web.service/libpod-payload-ID",
             // A node of Kubernetes that is a container itself.
-            format!("/docker/{ID}/kubepods/burstable/pod1/{}", "a".repeat(64)),
+            &format!("/docker/ID/kubepods/burstable/pod1/{}", "a".repeat(64)),
         ] {
-            check(
-                &format!("0::{path}\n"),
-                &[],
-                OwnerKind::Container,
-                &container,
+            check(&path.replace("ID", ID), &[], Container, &container, short);
+        }
+        let name = format!("pod 1a2b3c4d/{short}");
+        for (path, name) in [
+            (
+                "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1a2b3c4d_55_66.slice/\
+                 cri-containerd-ID.scope",
+                &*name,
+            ),
+            ("/kubepods/besteffort/pod1a2b3c4d-55-66/ID", &name),
+            ("0::/../../kubepods-pod1a2b3c4d_55.slice/crio-ID.scope\n", &name),
+            (
+                "/system.slice/containerd.service/kubepods-pod1a2b3c4d_5.slice:cri-containerd:ID",
                 short,
-            );
-        }
-        for path in [
-            "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1a2b3c4d_55_66.slice/\
-             cri-containerd-ID.scope",
-            "/kubepods/besteffort/pod1a2b3c4d-55-66/ID",
-            "/../../kubepods-pod1a2b3c4d_55.slice/crio-ID.scope",
-            "/system.slice/containerd.service/kubepods-pod1a2b3c4d_5.slice:cri-containerd:ID",
+            ),
         ] {
-            let name = format!("pod 1a2b3c4d/{short}");
-            let groups = format!("0::{}\n", path.replace("ID", ID));
-            let found = owner(&groups, &[]);
-            assert_eq!(
-                (found.0, &found.1),
-                (OwnerKind::Container, &container),
-                "{path}"
-            );
-            assert!(found.2 == name || path.contains(':'), "{path}: {}", found.2);
+            check(&path.replace("ID", ID), &[], Container, &container, name);
         }
-        let monitor = format!("/machine.slice/libpod-conmon-{ID}.scope");
-        assert_eq!(owner(&format!("0::{monitor}\n"), &[]).0, OwnerKind::Scope);
+        let monitor = format!("0::/machine.slice/libpod-conmon-{ID}.scope\n");
+        assert_eq!(owner(&monitor, &[], 0).kind, Scope);
         for (path, name) in [
             ("/lxc.payload.box/system.slice/cron.service", "box"),
             ("/lxc/box/init.scope", "box"),
@@ -608,92 +577,60 @@ mod tests {
             ("/machine.slice/machine-box.scope", "box"),
             ("/machine.slice/machine-lxc\\x2d91\\x2dbox.scope", "box"),
         ] {
-            let id = format!("container:{name}");
-            check(
-                &format!("0::{path}\n"),
-                &[],
-                OwnerKind::Container,
-                &id,
-                name,
-            );
+            check(path, &[], Container, &format!("container:{name}"), name);
         }
     }
 
     #[test]
     fn virtual_machines_are_known_by_group_or_command() {
-        let libvirt = "0::/machine.slice/machine-qemu\\x2d3\\x2dweb\\x2d1.scope/libvirt/emulator\n";
-        check(libvirt, &[], OwnerKind::Vm, "vm:web-1", "web-1");
-        check(
-            "4:memory:/machine/qemu-9-web.libvirt-qemu\n",
-            &[],
-            OwnerKind::Vm,
-            "vm:web",
-            "web",
-        );
-        check(
-            "0::/qemu.slice/104.scope\n",
-            &[],
-            OwnerKind::Vm,
-            "vm:104",
-            "104",
-        );
-        for (command, name) in [
+        let session = "/user.slice/user-0.slice/session-1.scope";
+        for (groups, command, name) in [
             (
-                &[
-                    "/usr/bin/qemu-system-x86_64",
-                    "-name",
-                    "guest=db,debug-threads=on",
-                ][..],
+                "/machine.slice/machine-qemu\\x2d3\\x2dweb\\x2d1.scope/libvirt/emulator",
+                "",
+                "web-1",
+            ),
+            ("4:memory:/machine/qemu-9-web.libvirt-qemu\n", "", "web"),
+            ("/qemu.slice/104.scope", "", "104"),
+            // Whatever group it stands in.
+            (
+                session,
+                "/usr/bin/qemu-system-x86_64 -name guest=db,debug-threads=on",
                 "db",
             ),
-            (&["/usr/libexec/qemu-kvm", "-name", "db,process=x"], "db"),
-            (&["qemu-system-aarch64", "-m", "1G"], "qemu-system-aarch64"),
-            (&["/opt/firecracker", "--id", "f7"], "f7"),
-            (&["./linux", "mem=64M", "umid=guest3"], "guest3"),
+            (session, "/usr/libexec/qemu-kvm -name db,process=x", "db"),
+            (session, "qemu-system-aarch64 -m 1G", "qemu-system-aarch64"),
+            (session, "/opt/firecracker --id f7", "f7"),
+            (session, "./linux mem=64M umid=guest3", "guest3"),
         ] {
-            // Whatever group it stands in.
-            let id = format!("vm:{name}");
-            check(
-                "0::/user.slice/user-0.slice/session-1.scope\n",
-                command,
-                OwnerKind::Vm,
-                &id,
-                name,
-            );
+            let words: Vec<&str> = command.split(' ').collect();
+            check(groups, &words, Vm, &format!("vm:{name}"), name);
         }
-        check(
-            "0::/a\n",
-            &["vi", "-name", "x"],
-            OwnerKind::Cgroup,
-            "/a",
-            "/a",
-        );
+        check("/a", &["vi", "-name", "x"], Cgroup, "/a", "/a");
     }
 
     #[test]
     fn of_version_1_the_hierarchy_that_says_most_is_asked() {
         let groups = "9:name=systemd:/system.slice/cron.service\n4:memory:/\n0::/\n";
-        let cron = "/system.slice/cron.service";
-        check(groups, &[], OwnerKind::Service, cron, "cron.service");
-        assert_eq!(owner(groups, &[]).3, None, "not a group of version 2");
         check(
-            "4:cpu,memory:/jobs/7\n9:name=systemd:/\n",
+            groups,
             &[],
-            OwnerKind::Cgroup,
-            "/jobs/7",
-            "/jobs/7",
+            Service,
+            "/system.slice/cron.service",
+            "cron.service",
+        );
+        assert_eq!(
+            owner(groups, &[], 0).group,
+            None,
+            "not a group of version 2"
         );
         let mixed =
             "4:memory:/user.slice\n9:name=systemd:/user.slice/user-7.slice/session-1.scope\n";
-        check(
-            mixed,
-            &[],
-            OwnerKind::User,
-            "/user.slice/user-7.slice",
-            "user 7",
-        );
-        check("", &[], OwnerKind::Cgroup, "/", "/");
-        check("nonsense\n0::/x\n", &[], OwnerKind::Cgroup, "/x", "/x");
+        check(mixed, &[], User, "/user.slice/user-7.slice", "user 7");
+        let jobs = "4:cpu,memory:/jobs/7\n9:name=systemd:/\n";
+        for (groups, path) in [(jobs, "/jobs/7"), ("", "/"), ("nonsense\n0::/x\n", "/x")] {
+            check(groups, &[], Cgroup, path, path);
+        }
     }
 
     #[test]
@@ -706,14 +643,17 @@ mod tests {
     #[test]
     fn a_command_line_claims_nothing_of_others_and_no_room() {
         let long = format!("umid={}", "x".repeat(100_000));
-        let (_, id, name, _) = owner_of("0::/user.slice\n", &["./a", &long], 1000);
-        assert_eq!(name.len(), NAME_MAX);
-        assert!(id.ends_with("@1000") && id.len() < 150, "{id}");
-        let claims = owner_of("0::/user.slice\n", &["./a", "umid=db"], 1000);
-        assert_eq!(claims.1, "vm:db@1000");
+        let found = owner("0::/user.slice\n", &["./a", &long], 1000);
+        assert_eq!(found.name.len(), NAME_MAX);
+        assert!(
+            found.id.ends_with("@1000") && found.id.len() < 150,
+            "{found:?}"
+        );
+        let claims = owner("0::/user.slice\n", &["./a", "umid=db"], 1000);
+        assert_eq!(claims.id, "vm:db@1000");
         // In a container it is the container's, whoever it says that it is.
         let group = format!("0::/system.slice/docker-{ID}.scope\n");
-        let held = owner_of(&group, &["./a", "umid=db"], 0);
-        assert_eq!(held.0, OwnerKind::Container);
+        let held = owner(&group, &["./a", "umid=db"], 0);
+        assert_eq!(held.kind, Container);
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! | module | what belongs there |
 //! |---|---|
-//! | `cli` | every command, option and help text, once; the man page and the completions come from it |
+//! | `cli` | every command once; the man page and the completions come from it |
+//! | `args` | options that several commands have, and how values are read |
 //! | `commands` | one file a command: arguments to a plan, the plan run, the result shown |
 //! | `exit` | exit codes, and which error is which |
 //! | `output` | standard output: formats, colours, closed pipes |
@@ -13,6 +14,7 @@
 // harmless and a closed pipe is no panic.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod args;
 mod cli;
 mod commands;
 mod exit;
@@ -30,7 +32,7 @@ fn main() -> ExitCode {
     let parsed = cli::strict().try_get_matches_from(&arguments);
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
-        Err(err) => return exit::refuse(&err, &arguments),
+        Err(err) => return exit::refuse(&err, cli::definition(), &arguments),
     };
     let result = match cli.command {
         Command::Scan(args) => commands::scan::run(&args),
@@ -49,8 +51,8 @@ fn main() -> ExitCode {
         Command::Export(args) => commands::export::run(&args),
         Command::Generator(args) => commands::generator::run(&args),
         Command::Schema(args) => commands::schema::run(&args),
-        Command::Man(args) => commands::generate::man(&args),
-        Command::Completions(args) => commands::generate::completions(&args),
+        Command::Man(args) => commands::generate::man(&args, &cli::definition()),
+        Command::Completions(args) => commands::generate::completions(&args, cli::definition()),
     };
     exit::conclude(result)
 }

@@ -11,7 +11,7 @@ use zmeld_report::schema::Envelope;
 use zmeld_report::text::{inert, inert_lines};
 use zmeld_report::{Document, Style, Table};
 
-use crate::cli::Format;
+use crate::args::Format;
 
 /// The style for standard output: its width, colours, characters.
 pub fn style() -> Style {

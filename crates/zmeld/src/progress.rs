@@ -1,7 +1,6 @@
 //! The line on standard error while something takes longer than two seconds, and
 //! Ctrl-C: the first asks to stop and print what is there, the second ends at once.
 
-use std::cell::Cell;
 use std::io::{stderr, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -75,10 +74,16 @@ pub fn show<T: Send>(
             over.store(true, Ordering::SeqCst);
             result
         });
-        let mut line = Counted::new(names, page_size);
+        let mut line = Amount::default();
         while !worker.is_finished() && !over.load(Ordering::SeqCst) {
             std::thread::park_timeout(Duration::from_millis(50));
-            line.draw(progress);
+            let at = (progress.phase().max(1) - 1) as usize;
+            let expected = progress.expected().map(|pages| pages * page_size);
+            line.draw(
+                names[at.min(names.len() - 1)],
+                progress.done() * page_size,
+                expected,
+            );
         }
         line.message.clear();
         match worker.join() {
@@ -88,50 +93,18 @@ pub fn show<T: Send>(
     })
 }
 
-/// A progress line for bytes that somebody else counts.
-pub struct Meter {
-    line: Counted<'static>,
-    progress: ScanProgress,
-}
-
-/// What a meter counts in.
-const METER_UNIT: u64 = 4096;
-
-impl Meter {
-    /// Shows nothing yet.
-    pub fn new(names: &'static [&'static str]) -> Meter {
-        Meter {
-            line: Counted::new(names, METER_UNIT),
-            progress: ScanProgress::default(),
-        }
-    }
-
-    /// So much of it is done. A smaller amount than before, or another whole,
-    /// is something new.
-    pub fn draw(&mut self, done_bytes: u64, total_bytes: u64) {
-        let (done, total) = (done_bytes / METER_UNIT, total_bytes / METER_UNIT);
-        let same = self.progress.expected() == Some(total).filter(|&total| total > 0);
-        if self.progress.phase() == 0 || !same || done < self.progress.done() {
-            self.progress.start(Some(total));
-        }
-        let more = usize::try_from(done - self.progress.done()).unwrap_or(0);
-        self.progress.advance(more);
-        self.line.draw(&self.progress);
-    }
-
-    /// Takes the line away.
-    pub fn clear(&mut self) {
-        self.line.message.clear();
-    }
-}
-
 /// A line of text that says what goes on: on a terminal one that is written over, in a log
 /// one now and then.
 pub struct Message {
     begin: Instant,
     quiet_for: Duration,
-    said: Cell<Option<Instant>>,
-    is_shown: Cell<bool>,
+    shown: Mutex<Shown>,
+}
+
+#[derive(Default)]
+struct Shown {
+    said: Option<Instant>,
+    is_on_screen: bool,
 }
 
 impl Message {
@@ -140,8 +113,7 @@ impl Message {
         Message {
             begin: Instant::now(),
             quiet_for: Duration::ZERO,
-            said: Cell::new(None),
-            is_shown: Cell::new(false),
+            shown: Mutex::default(),
         }
     }
 
@@ -149,8 +121,12 @@ impl Message {
     pub fn of_long_work() -> Message {
         let mut message = Message::new();
         message.quiet_for = QUIET_FOR;
-        message.said.set(Some(message.begin));
+        message.shown().said = Some(message.begin);
         message
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether it is time for a word, for those to whom finding one is a cost.
@@ -159,8 +135,8 @@ impl Message {
             true => DRAWN_EVERY,
             false => LINE_EVERY,
         };
-        self.begin.elapsed() >= self.quiet_for
-            && self.said.get().is_none_or(|at| at.elapsed() >= every)
+        let said = self.shown().said;
+        self.begin.elapsed() >= self.quiet_for && said.is_none_or(|at| at.elapsed() >= every)
     }
 
     /// What goes on now.
@@ -168,13 +144,14 @@ impl Message {
         if !self.is_due() {
             return;
         }
-        self.said.set(Some(Instant::now()));
+        let mut shown = self.shown();
+        shown.said = Some(Instant::now());
         match stderr().is_terminal() {
             true => {
                 let size = terminal_size::terminal_size_of(stderr());
                 let columns = size.map_or(80, |(width, _)| usize::from(width.0));
                 output::draw_line(&shorten(&inert(text), columns.saturating_sub(1)));
-                self.is_shown.set(true);
+                shown.is_on_screen = true;
             }
             false => output::say(text),
         }
@@ -188,12 +165,13 @@ impl Message {
 
     /// Nothing goes on any more.
     pub fn clear(&self) {
-        if self.is_shown.take() {
+        let mut shown = self.shown();
+        if std::mem::take(&mut shown.is_on_screen) {
             output::draw_line("");
         }
         if stderr().is_terminal() {
             // The next word is not waited for.
-            self.said.set(None);
+            shown.said = None;
         }
     }
 }
@@ -209,7 +187,7 @@ pub struct Steps {
     what: &'static str,
     started: Instant,
     /// None where nothing is to be shown.
-    line: Option<Mutex<Message>>,
+    line: Option<Message>,
 }
 
 impl Steps {
@@ -218,82 +196,78 @@ impl Steps {
         Steps {
             what,
             started: Instant::now(),
-            line: (!quiet).then(|| Mutex::new(Message::of_long_work())),
+            line: (!quiet).then(Message::of_long_work),
         }
     }
 
     /// So many of them are done.
     pub fn at(&self, done: usize, all: usize) {
-        let Some(line) = self.line() else { return };
-        if !line.is_due() {
+        let Some(line) = self.line.as_ref().filter(|line| line.is_due()) else {
             return;
-        }
+        };
+        let each_s = self.started.elapsed().as_secs_f64() / done as f64;
         let left = match done {
             0 => String::new(),
-            done => {
-                let each_s = self.started.elapsed().as_secs_f64() / done as f64;
-                let left_s = each_s * all.saturating_sub(done) as f64;
-                format!(", about {} left", seconds(left_s))
-            }
+            _ => format!(
+                ", about {} left",
+                seconds(each_s * (all.max(done) - done) as f64)
+            ),
         };
         line.set(&format!("{done} of {all} {}{left}", self.what));
     }
 
     /// Takes the line away.
     pub fn clear(&self) {
-        if let Some(line) = self.line() {
-            line.clear();
-        }
-    }
-
-    fn line(&self) -> Option<MutexGuard<'_, Message>> {
-        let line = self.line.as_ref()?;
-        Some(line.lock().unwrap_or_else(PoisonError::into_inner))
+        self.line.iter().for_each(Message::clear);
     }
 }
 
-/// The line of what is counted in pages, phase by phase.
-struct Counted<'a> {
-    names: &'a [&'a str],
-    page_size: u64,
+/// A progress line for bytes that somebody counts.
+pub struct Amount {
     message: Message,
-    phase: u64,
-    phase_begin: Instant,
+    name: String,
+    done: u64,
+    begin: Instant,
 }
 
-impl<'a> Counted<'a> {
-    fn new(names: &'a [&'a str], page_size: u64) -> Counted<'a> {
-        Counted {
-            names,
-            page_size,
+impl Default for Amount {
+    fn default() -> Amount {
+        Amount {
             message: Message::of_long_work(),
-            phase: 0,
-            phase_begin: Instant::now(),
-        }
-    }
-
-    fn draw(&mut self, progress: &ScanProgress) {
-        if self.phase != progress.phase() {
-            self.phase = progress.phase();
-            self.phase_begin = Instant::now();
-        }
-        if self.message.is_due() {
-            let at = (self.phase.max(1) - 1) as usize;
-            let name = self.names[at.min(self.names.len() - 1)];
-            let done = far(progress, self.phase_begin.elapsed(), self.page_size);
-            self.message.set(&format!("{name}: {done}"));
+            name: String::new(),
+            done: 0,
+            begin: Instant::now(),
         }
     }
 }
 
-/// How far it is, how fast, and how long it takes still, as far as that can be told: after
-/// a while, and of what has begun.
-fn far(progress: &ScanProgress, elapsed: Duration, page_size: u64) -> String {
-    let done = progress.done();
+impl Amount {
+    /// So much is done of what has that name. A smaller amount than before is something new.
+    pub fn draw(&mut self, name: &str, done: u64, expected: Option<u64>) {
+        if self.name != name || done < self.done {
+            self.begin = Instant::now();
+            name.clone_into(&mut self.name);
+        }
+        self.done = done;
+        if self.message.is_due() {
+            let far = far(done, expected, self.begin.elapsed());
+            self.message.set(&format!("{name}: {far}"));
+        }
+    }
+
+    /// Takes the line away.
+    pub fn clear(&self) {
+        self.message.clear();
+    }
+}
+
+/// How far it is in bytes, how fast, and how long it takes still, as far as that can be told:
+/// after a while, and of what has begun.
+fn far(done: u64, expected: Option<u64>, elapsed: Duration) -> String {
     // An estimate may be passed; then only what is done is shown.
-    let expected = progress.expected().filter(|&expected| expected >= done);
-    let of = expected.map(|expected| format!(" of {}", bytes(expected * page_size)));
-    let so_far = format!("{}{}", bytes(done * page_size), of.unwrap_or_default());
+    let expected = expected.filter(|&expected| expected >= done);
+    let of = expected.map(|expected| format!(" of {}", bytes(expected)));
+    let so_far = format!("{}{}", bytes(done), of.unwrap_or_default());
     if elapsed < PACE_AFTER || done == 0 {
         return so_far;
     }
@@ -306,7 +280,7 @@ fn far(progress: &ScanProgress, elapsed: Duration, page_size: u64) -> String {
     });
     format!(
         "{so_far}, {}/s{}",
-        bytes_real(rate * page_size as f64),
+        bytes_real(rate),
         left.unwrap_or_default()
     )
 }
@@ -317,18 +291,22 @@ mod tests {
 
     #[test]
     fn the_time_left_is_told_when_it_can_be() {
-        let progress = ScanProgress::default();
-        progress.start(Some(1000));
-        let far = |milliseconds| far(&progress, Duration::from_millis(milliseconds), 4096);
-        assert_eq!(far(60_000), "0 B of 3.91 MiB");
-        progress.advance(10);
+        let far = |done: u64, milliseconds| {
+            far(
+                done << 12,
+                Some(1000 << 12),
+                Duration::from_millis(milliseconds),
+            )
+        };
+        assert_eq!(far(0, 60_000), "0 B of 3.91 MiB");
         // One in a hundred: only the speed.
-        assert_eq!(far(10_000), "40.0 KiB of 3.91 MiB, 4.00 KiB/s");
-        progress.advance(240);
-        assert_eq!(far(900), "1000 KiB of 3.91 MiB");
-        assert_eq!(far(10_000), "1000 KiB of 3.91 MiB, 100 KiB/s, 30.0 s left");
+        assert_eq!(far(10, 10_000), "40.0 KiB of 3.91 MiB, 4.00 KiB/s");
+        assert_eq!(far(250, 900), "1000 KiB of 3.91 MiB");
+        assert_eq!(
+            far(250, 10_000),
+            "1000 KiB of 3.91 MiB, 100 KiB/s, 30.0 s left"
+        );
         // An estimate that was passed says nothing of the time.
-        progress.advance(1000);
-        assert_eq!(far(10_000), "4.88 MiB, 500 KiB/s");
+        assert_eq!(far(1250, 10_000), "4.88 MiB, 500 KiB/s");
     }
 }

@@ -5,9 +5,11 @@
 //! |---|---|
 //! | [`search`] | which limit is tried next, and what the runs with it allow to be said |
 //! | [`result`] | what is kept: schema `zmeld.bench.size/1` |
+//! | [`report`] | what it looks like |
 //!
 //! Running it is `experiment::size`.
 
+pub mod report;
 pub mod result;
 pub mod search;
 

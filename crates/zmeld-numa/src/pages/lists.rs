@@ -2,10 +2,9 @@
 
 use crate::machine::{NumaMachine, PRESETS};
 use crate::policy::ALL;
-use zmeld_report::plot::HeatMap;
-use zmeld_report::{Cell, Column, Document, Section, Table, Unit};
+use zmeld_report::{Cell, Column, Document, Section, Table};
 
-use super::{kept, Page};
+use super::Page;
 
 /// The presets.
 pub fn machines() -> Document {
@@ -44,27 +43,17 @@ pub fn machines() -> Document {
 
 /// One machine.
 pub fn machine(machine: &NumaMachine) -> Page {
-    let mut plots = Vec::new();
-    let names: Vec<String> = (0..machine.nodes()).map(|node| node.to_string()).collect();
-    let mut heat = HeatMap::new(
-        "Distances (10 is local)",
-        Unit::Number,
-        "from node",
-        "to node",
-    )
-    .columns(names.clone());
     let mut table = Table::new("Nodes")
         .column(Column::text("node"))
         .column(Column::count("processors"));
     table = table
         .column(Column::bytes("memory"))
         .column(Column::text("distances"));
-    for (node, name) in names.iter().enumerate() {
+    for node in 0..machine.nodes() {
         let row = machine.slit.row(node);
-        heat = heat.row(name, row.iter().map(|&d| f64::from(d)));
         let memory = machine.memory_pages[node].map(|pages| pages * machine.page_bytes);
         table.row([
-            Cell::from(name.as_str()),
+            Cell::from(node.to_string()),
             Cell::from(machine.processors[node] as u64),
             memory.map_or_else(|| Cell::from("any"), Cell::from),
             Cell::from(
@@ -75,14 +64,10 @@ pub fn machine(machine: &NumaMachine) -> Page {
             ),
         ]);
     }
-    let mut section = Section::new("").table(table);
-    if machine.nodes() <= 64 {
-        section = section.plot(kept(&mut plots, heat));
-    }
     let document = Document::new(&machine.to_string())
         .lead(machine.about.as_str())
-        .section(section);
-    Page { document, plots }
+        .section(Section::new("").table(table));
+    document.into()
 }
 
 /// The policies with their rules and sources.

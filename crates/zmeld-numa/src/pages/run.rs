@@ -7,13 +7,13 @@ use crate::replicate::METRICS;
 use crate::scenario::Scenario;
 use crate::time::{to_ms, to_s};
 use crate::workload::Workload;
-use zmeld_report::plot::{Axis, HeatMap, Lines};
+use zmeld_report::plot::{Axis, Lines};
 use zmeld_report::{units, Cell, Column, Document, Plot, Section, Table, Unit};
 
-use super::{kept, provenance, Page};
+use super::{kept, matrix, provenance, Page};
 
-/// Nodes up to which a map of the traffic between them can be read.
-const MAP_NODES_MAX: usize = 32;
+/// Nodes up to which a table of the traffic between them can be read.
+const MATRIX_NODES_MAX: usize = 8;
 
 /// One replication under one policy, in detail.
 pub fn run(scenario: &Scenario, policy: PolicyName, outcome: &Outcome) -> Page {
@@ -26,9 +26,9 @@ pub fn run(scenario: &Scenario, policy: PolicyName, outcome: &Outcome) -> Page {
     if outcome.timeline.accesses.len() > 1 {
         section = section.plot(kept(&mut plots, local_accesses(policy, outcome)));
     }
-    if nodes > 1 && nodes <= MAP_NODES_MAX && !outcome.traffic_refs.is_empty() {
-        for map in traffic(nodes, outcome) {
-            section = section.plot(kept(&mut plots, map));
+    if nodes > 1 && nodes <= MATRIX_NODES_MAX && !outcome.traffic_refs.is_empty() {
+        for table in traffic(nodes, outcome) {
+            section = section.table(table);
         }
     }
     let lead = format!(
@@ -173,23 +173,24 @@ fn local_accesses(policy: PolicyName, outcome: &Outcome) -> Plot {
     .into()
 }
 
-fn traffic(nodes: usize, outcome: &Outcome) -> [Plot; 2] {
-    let names: Vec<String> = (0..nodes).map(|n| n.to_string()).collect();
-    let matrix = |title: &str, cells: &[u64], from: &str, to: &str| {
-        let mut heat = HeatMap::new(title, Unit::Count, from, to).columns(names.clone());
+fn traffic(nodes: usize, outcome: &Outcome) -> [Table; 2] {
+    let between = |title: &str, cells: &[u64], from: &str, to: &str| {
+        let names = (0..nodes).map(|node| format!("{to} {node}"));
+        let mut table = matrix(title, from, names, Column::count);
         for (node, row) in cells.chunks(nodes).enumerate() {
-            heat = heat.row(&names[node], row.iter().map(|&count| count as f64));
+            let node = Cell::from(node.to_string());
+            table.row(std::iter::once(node).chain(row.iter().map(|&count| Cell::from(count))));
         }
-        Plot::from(heat)
+        table
     };
     [
-        matrix(
+        between(
             "Accesses to resident pages",
             &outcome.traffic_refs,
-            "processor's node",
-            "page's node",
+            "from node",
+            "to pages of",
         ),
-        matrix("Pages moved", &outcome.pages_copied, "from node", "to node"),
+        between("Pages moved", &outcome.pages_copied, "from node", "to"),
     ]
 }
 

@@ -2,11 +2,11 @@
 
 use crate::scenario::Scenario;
 use crate::study::{self, Measure, MeasuredPoint, Reproduction, StudyPoint, PROBES};
-use zmeld_report::plot::{Axis, HeatMap, Lines};
+use zmeld_report::plot::{Axis, Lines};
 use zmeld_report::{Cell, Column, Document, Plot, Section, Table, Tone, Unit};
 use zmeld_statistics::mean::Interval;
 
-use super::{cell, kept, provenance, share, Page};
+use super::{cell, kept, matrix, provenance, share, Page};
 
 /// The reproduction of the study, for a reader who has not read it.
 pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Page {
@@ -27,7 +27,7 @@ pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Page {
         document = document.section(figure.section(study, &mut plots));
     }
     let document = document
-        .section(access_shares(study, &mut plots))
+        .section(access_shares(study))
         .section(free_parameters(study, scenario));
     Page {
         document: provenance(document, scenario),
@@ -246,21 +246,18 @@ impl Figure {
     }
 }
 
-fn access_shares(study: &Reproduction, plots: &mut Vec<Plot>) -> Section {
+fn access_shares(study: &Reproduction) -> Section {
     let all = study::points();
     let mut section = Section::new("Access shares").paragraph(
-        "Processes of 50 KB and 500 ms. The gain is the time lost to remote accesses, so it grows with both shares.",
+        "Processes of 50 KB and 500 ms: a is the share of time in accesses, r the share of accesses to known places. The \
+         gain is the time lost to remote accesses, so it grows with both shares.",
     );
     for processes in [200, 400] {
+        let title = format!("{processes} processes: time that on-demand saves");
         let columns = study::REUSE_PERCENT.map(|r| format!("r = {r} %"));
-        let mut heat = HeatMap::new(
-            &format!("{processes} processes: time that on-demand saves"),
-            Unit::Fraction,
-            "share of time in accesses",
-            "share of accesses to known places",
-        )
-        .columns(columns);
+        let mut table = matrix(&title, "a", columns, Column::percent);
         for a in study::ACCESS_PERCENT {
+            let name = Cell::from(format!("a = {a} %"));
             let row = study::REUSE_PERCENT.map(|r| {
                 let point = all.iter().find(|p| {
                     p.processes == processes
@@ -268,13 +265,12 @@ fn access_shares(study: &Reproduction, plots: &mut Vec<Plot>) -> Section {
                         && p.reuse_percent == r
                         && p.run_time_ms == 500
                 });
-                point
-                    .and_then(|&p| study.at(p))
-                    .map_or(f64::NAN, |m| m.on_demand_gain.value / 100.0)
+                let found = point.and_then(|&p| study.at(p));
+                Cell::from(found.map(|m| m.on_demand_gain.value / 100.0))
             });
-            heat = heat.row(&format!("a = {a} %"), row);
+            table.row(std::iter::once(name).chain(row));
         }
-        section = section.plot(kept(plots, heat));
+        section = section.table(table);
     }
     section
 }

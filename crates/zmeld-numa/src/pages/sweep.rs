@@ -2,7 +2,7 @@
 
 use crate::replicate::metric;
 use crate::sweep::{shown, PointResult, SweepResults};
-use zmeld_report::plot::{Axis, Bars, HeatMap, Lines};
+use zmeld_report::plot::{Axis, Bars, Lines};
 use zmeld_report::{Cell, Column, Document, Estimate, Plot, Section, Table, Unit};
 
 use super::{cell, estimate, kept, Page};
@@ -45,23 +45,18 @@ pub fn sweep(results: &SweepResults) -> Page {
     Page { document, plots }
 }
 
-/// More maps than that, and nobody finds the one of interest.
-const MAPS_MAX: usize = 12;
-
 fn number(value: &toml::Value) -> Option<f64> {
     value.as_float().or(value.as_integer().map(|i| i as f64))
 }
 
-/// What the swept values change: a curve over one axis of numbers, bars over one of words, and for several axes a map
-/// over the last two, one for each policy and each combination of the others.
+/// What the swept values change along one axis: a curve over numbers, bars over words.
 fn sweep_plots(results: &SweepResults) -> Vec<Plot> {
     let of = Plotted::of(results);
     let is_number = |point: &PointResult| number(&point.values[0]).is_some();
     match &results.axes[..] {
-        [] => Vec::new(),
         [only] if results.points.iter().all(is_number) => vec![of.curve(only)],
         [_] => vec![of.bars()],
-        [others @ .., rows, columns] => of.maps(others, (rows, columns)),
+        _ => Vec::new(),
     }
 }
 
@@ -139,67 +134,4 @@ impl Plotted<'_> {
         }
         bars.into()
     }
-
-    fn maps(&self, others: &[String], (rows, columns): (&str, &str)) -> Vec<Plot> {
-        let mut combinations: Vec<&[toml::Value]> = Vec::new();
-        for point in &self.results.points {
-            let of = &point.values[..others.len()];
-            if !combinations.contains(&of) {
-                combinations.push(of);
-            }
-        }
-        let mut maps: Vec<Plot> = Vec::new();
-        for &policy in &self.shown {
-            let of_policy = match self.alone {
-                true => String::new(),
-                false => format!(" by {}", self.results.policies[policy]),
-            };
-            for &of in &combinations {
-                let points = self.results.points.iter();
-                let within = points.filter(|point| point.values[..others.len()] == *of);
-                let within: Vec<&PointResult> = within.collect();
-                let pairs = others.iter().zip(of);
-                let named = pairs.map(|(path, value)| format!(", {path} = {}", shown(value)));
-                let title = format!("{}{of_policy}{}", self.title, named.collect::<String>());
-                maps.push(map(&title, self.unit, (rows, columns), &within, |point| {
-                    self.value(point, policy).value
-                }));
-            }
-        }
-        maps.truncate(MAPS_MAX);
-        maps
-    }
-}
-
-/// One map: the last two values of each point say where it stands.
-fn map(
-    title: &str,
-    unit: Unit,
-    (rows, columns): (&str, &str),
-    points: &[&PointResult],
-    value: impl Fn(&PointResult) -> f64,
-) -> Plot {
-    let at =
-        |point: &PointResult, from_end: usize| shown(&point.values[point.values.len() - from_end]);
-    let mut names: [Vec<String>; 2] = [Vec::new(), Vec::new()];
-    for point in points {
-        for (names, from_end) in names.iter_mut().zip([2, 1]) {
-            let name = at(point, from_end);
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-    }
-    let [row_names, column_names] = names;
-    let mut heat = HeatMap::new(title, unit, rows, columns).columns(column_names.clone());
-    for row in &row_names {
-        let cells = column_names.iter().map(|column| {
-            let found = points
-                .iter()
-                .find(|point| at(point, 2) == *row && at(point, 1) == *column);
-            found.map_or(f64::NAN, |point| value(point))
-        });
-        heat = heat.row(row, cells);
-    }
-    heat.into()
 }

@@ -3,10 +3,10 @@
 use maud::{html, Markup};
 
 use super::scale::Scale;
-use super::svg::{self, px, Area, Key, FONT, LINE};
-use super::{describe, Axis, Drawing, Frame};
+use super::svg::{self, px, Area, Key};
+use super::{Axis, Plot, WIDTH};
+use crate::text;
 use crate::units::{Estimate, Unit};
-use crate::{text, Style};
 
 /// More names than this are counted, not drawn.
 const NAMES_MAX: usize = 60;
@@ -15,10 +15,16 @@ const BAR: f64 = 16.0;
 /// Horizontal bars: one for each name, or a group of one for each series.
 #[derive(Debug, Clone)]
 pub struct Bars {
-    pub(super) title: String,
+    title: String,
     axis: Axis,
     series: Vec<String>,
     groups: Vec<(String, Vec<Estimate>)>,
+}
+
+impl From<Bars> for Plot {
+    fn from(bars: Bars) -> Self {
+        bars.draw()
+    }
 }
 
 impl Bars {
@@ -66,9 +72,8 @@ impl Bars {
         }
     }
 
-    pub(super) fn draw(&self, frame: Frame) -> Drawing {
-        let width = frame.width();
-        let narrow = frame.is_narrow();
+    fn draw(&self) -> Plot {
+        let width = WIDTH;
         let groups = self.drawn();
         let estimates = || groups.iter().flat_map(|(_, values)| values.iter().copied());
         let widest_value = estimates()
@@ -79,11 +84,7 @@ impl Bars {
             .iter()
             .map(|(name, _)| svg::text_width(&text::running(name)))
             .fold(0.0, f64::max);
-        let left = if narrow {
-            8.0
-        } else {
-            names_width.min(width * 0.3) + 18.0
-        };
+        let left = names_width.min(width * 0.3) + 18.0;
         let right = (width - widest_value - 16.0).max(left + 40.0);
         let (legend, legend_height) = svg::legend(&self.series, Key::Box, 8.0, width);
 
@@ -95,19 +96,12 @@ impl Bars {
         let top = y;
         let mut marks = Vec::new();
         for (name, values) in groups {
-            if narrow {
-                marks.push(html! {
-                    text.over x="13" y=(px(y + FONT)) { (svg::fit(name, width - 16.0)) (svg::tip(name)) }
-                });
-                y += LINE;
-            } else {
-                let middle = y + values.len().max(1) as f64 * BAR / 2.0 + 4.5;
-                marks.push(html! {
-                    text x=(px(left - 10.0)) y=(px(middle)) text-anchor="end" {
-                        (svg::fit(name, left - 18.0)) (svg::tip(name))
-                    }
-                });
-            }
+            let middle = y + values.len().max(1) as f64 * BAR / 2.0 + 4.5;
+            marks.push(html! {
+                text x=(px(left - 10.0)) y=(px(middle)) text-anchor="end" {
+                    (svg::fit(name, left - 18.0)) (svg::tip(name))
+                }
+            });
             for (series, value) in values.iter().enumerate() {
                 marks.push(self.bar_at(&scale, name, series, *value, y, right + 8.0));
                 y += BAR;
@@ -137,11 +131,7 @@ impl Bars {
             self.groups.len()
         );
         let height = bottom + if hidden > 0 { 16.0 } else { 0.0 };
-        Drawing {
-            height,
-            description: describe(what, left_out),
-            marks,
-        }
+        Plot::new(&self.title, height, &what, left_out, marks)
     }
 
     fn bar_at(
@@ -176,69 +166,4 @@ impl Bars {
             text x=(px(value_x)) y=(px(middle + 4.5)) { (shown) }
         }
     }
-
-    pub(super) fn to_text(&self, style: &Style) -> String {
-        let mut lines = Vec::new();
-        for (name, values) in self.drawn() {
-            for (series, value) in values.iter().enumerate() {
-                let name = match self.series.get(series) {
-                    Some(series) => format!("{name}, {series}"),
-                    None => name.clone(),
-                };
-                lines.push((name, value.value, self.shown(*value)));
-            }
-        }
-        bars_text(&self.title, &lines, style)
-    }
-}
-
-/// Bars in characters: name, bar, value.
-pub(super) fn bars_text(title: &str, lines: &[(String, f64, String)], style: &Style) -> String {
-    if lines.is_empty() {
-        return String::new();
-    }
-    let shown = |text: &str| text::shown(text, style).into_owned();
-    let names_max = style.width / 3;
-    let names: Vec<_> = lines
-        .iter()
-        .map(|(name, ..)| shown(&text::shorten(&text::running(name), names_max)))
-        .collect();
-    let values: Vec<_> = lines.iter().map(|(_, _, value)| shown(value)).collect();
-    let names_width = names
-        .iter()
-        .map(|name| text::width(name))
-        .max()
-        .unwrap_or(0);
-    let values_width = values
-        .iter()
-        .map(|value| text::width(value))
-        .max()
-        .unwrap_or(0);
-    let room = style
-        .width
-        .saturating_sub(names_width + values_width + 4)
-        .min(50);
-    let largest = lines
-        .iter()
-        .map(|(_, value, _)| *value)
-        .filter(|v| v.is_finite())
-        .fold(0.0, f64::max);
-    let mut out: String = text::wrap(&shown(&text::running(title)), style.width)
-        .iter()
-        .map(|line| style.bold(line) + "\n")
-        .collect();
-    for ((name, (_, value, _)), shown) in names.iter().zip(lines).zip(&values) {
-        let part = if largest > 0.0 && value.is_finite() {
-            (value / largest).clamp(0.0, 1.0)
-        } else {
-            0.0
-        };
-        let length = (part * room as f64).round() as usize;
-        let bar = if style.unicode { "█" } else { "#" }.repeat(length);
-        let name_padding = " ".repeat(names_width - text::width(name));
-        let value_padding = " ".repeat(values_width - text::width(shown));
-        out.push_str(format!("{name}{name_padding}  {value_padding}{shown}  {bar}").trim_end());
-        out.push('\n');
-    }
-    out
 }

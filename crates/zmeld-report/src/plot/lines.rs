@@ -4,9 +4,11 @@ use maud::{html, Markup};
 
 use super::scale::{can_show, Scale};
 use super::svg::{self, px, Area, Key};
-use super::{describe, Axis, Drawing, Frame};
+use super::{Axis, Plot, WIDTH};
 use crate::units::Estimate;
 
+/// Pixels between the axes.
+const HEIGHT: f64 = 280.0;
 /// Series with at most so many points have markers.
 const MARKERS_MAX: usize = 24;
 /// Series with at most so many points have tooltips.
@@ -15,10 +17,16 @@ const TOOLTIPS_MAX: usize = 200;
 /// Several series over one axis.
 #[derive(Debug, Clone)]
 pub struct Lines {
-    pub(super) title: String,
+    title: String,
     x: Axis,
     y: Axis,
     series: Vec<(String, Vec<(f64, Estimate)>)>,
+}
+
+impl From<Lines> for Plot {
+    fn from(lines: Lines) -> Self {
+        lines.draw()
+    }
 }
 
 impl Lines {
@@ -47,20 +55,18 @@ impl Lines {
         self
     }
 
-    pub(super) fn draw(&self, frame: Frame) -> Drawing {
-        let width = frame.width();
-        let plot_height = if frame.is_narrow() { 220.0 } else { 280.0 };
+    fn draw(&self) -> Plot {
         let names: Vec<_> = self.series.iter().map(|(name, _)| name.clone()).collect();
-        let (legend, legend_height) = svg::legend(&names, Key::Line, 8.0, width);
+        let (legend, legend_height) = svg::legend(&names, Key::Line, 8.0, WIDTH);
         let top = legend_height + 32.0;
         let points = || self.series.iter().flat_map(|(_, points)| points.iter());
         let ends = points().flat_map(|(_, e)| [e.value, e.low, e.high]);
-        let y_scale = Scale::new(&self.y, ends, (plot_height / 50.0) as usize);
+        let y_scale = Scale::new(&self.y, ends, (HEIGHT / 50.0) as usize);
         let area = Area {
             left: svg::axis_left_width(&y_scale),
-            right: width - 16.0,
+            right: WIDTH - 16.0,
             top,
-            bottom: top + plot_height,
+            bottom: top + HEIGHT,
         };
         let y_scale = y_scale.on(area.bottom, area.top);
         let tick_count = ((area.right - area.left) / 60.0) as usize;
@@ -69,7 +75,7 @@ impl Lines {
         let marks = html! {
             (legend)
             (svg::axis_below(&x_scale, area, &self.x.heading()))
-            (svg::axis_left(&y_scale, area, &self.y.heading(), width))
+            (svg::axis_left(&y_scale, area, &self.y.heading(), WIDTH))
             line.base x1=(px(area.left)) x2=(px(area.right)) y1=(px(area.bottom)) y2=(px(area.bottom)) {}
             @for (at, (name, points)) in self.series.iter().enumerate() {
                 (self.draw_series(at, name, points, &x_scale, &y_scale))
@@ -85,12 +91,8 @@ impl Lines {
             self.x.heading(),
             names.join(", ")
         );
-        let description = crate::text::running(&describe(what, left_out));
-        Drawing {
-            height: area.bottom + svg::AXIS_BELOW,
-            description,
-            marks,
-        }
+        let height = area.bottom + svg::AXIS_BELOW;
+        Plot::new(&self.title, height, &what, left_out, marks)
     }
 
     fn can_draw(&self, x: f64, y: f64) -> bool {

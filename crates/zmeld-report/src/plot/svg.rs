@@ -3,7 +3,7 @@
 use maud::{html, Markup};
 
 use super::scale::Scale;
-use crate::palette::{Palette, DARK, LIGHT, SERIES, STEPS};
+use crate::palette::SERIES;
 use crate::text;
 
 /// The size of text in a drawing.
@@ -51,12 +51,6 @@ pub fn fit(label: &str, room: f64) -> String {
     short
 }
 
-/// The text in lines of so many pixels, in a font larger by this factor.
-pub fn wrap(label: &str, room: f64, factor: f64) -> Vec<String> {
-    let columns = (room / (FONT * factor * 0.56)).max(4.0) as usize;
-    text::wrap(label, columns)
-}
-
 /// The class for the colour of a series.
 pub fn colour(series: usize) -> String {
     format!("c{}", series % SERIES)
@@ -99,8 +93,6 @@ pub fn tip(tooltip: &str) -> Markup {
 pub enum Key {
     /// A filled square.
     Box,
-    /// A marker.
-    Point,
     /// A piece of the line.
     Line,
 }
@@ -126,7 +118,6 @@ pub fn legend(names: &[String], key: Key, left: f64, width: f64) -> (Markup, f64
         @for (series, shown, x, y) in &placed {
             @match key {
                 Key::Box => rect class=(colour(*series)) x=(px(*x)) y=(px(y + 3.0)) width="12" height="12" rx="2" {},
-                Key::Point => (marker(*series, x + 6.0, y + 9.0, "")),
                 Key::Line => {
                     line class=(format!("line {} {}", colour(*series), dash(*series)))
                         x1=(px(*x)) x2=(px(x + 26.0)) y1=(px(y + 9.0)) y2=(px(y + 9.0)) {}
@@ -209,57 +200,22 @@ pub fn axis_left_width(scale: &Scale) -> f64 {
 pub fn css() -> String {
     let mut css = String::from(
         ".zm text{font:13px system-ui,sans-serif;fill:var(--text);font-variant-numeric:tabular-nums}\
-         .zm .tick,.zm .axis{fill:var(--quiet)}.zm .small{font-size:11px}\
-         .zm .title{font-size:15px;font-weight:600}.zm .strong{font-weight:600}\
-         .zm .page{fill:var(--page)}\
+         .zm .tick,.zm .axis{fill:var(--quiet)}\
          .zm .grid{stroke:var(--line);stroke-width:1;shape-rendering:crispEdges}\
          .zm .base{stroke:var(--quiet);stroke-width:1;shape-rendering:crispEdges}\
          .zm .whisker{stroke:var(--text);stroke-width:1.5;fill:none}\
          .zm .halo{stroke:var(--page);stroke-width:4;stroke-linejoin:round;fill:none}\
-         .zm .over{paint-order:stroke;stroke:var(--page);stroke-width:4px;stroke-linejoin:round}\
-         .zm .leader{stroke:var(--quiet);stroke-width:1}\
          .zm .mark{stroke:var(--page);stroke-width:1}\
          .zm .line{fill:none;stroke-width:2;stroke-linejoin:round}\
          .zm .band{stroke:none;opacity:.22}\
          .zm .hit{fill:transparent}\
-         .zm .part{stroke:var(--page);stroke-width:1.5}\
          .zm .d1{stroke-dasharray:7 3}.zm .d2{stroke-dasharray:2 3}\
-         .zm .d3{stroke-dasharray:9 3 2 3}.zm .d4{stroke-dasharray:14 4}\
-         .zm .none{fill:var(--raised);stroke:var(--line)}",
+         .zm .d3{stroke-dasharray:9 3 2 3}.zm .d4{stroke-dasharray:14 4}",
     );
     for at in 0..SERIES {
         css.push_str(&format!(
             ".zm .c{at}{{fill:var(--c{at})}}.zm .line.c{at}{{fill:none;stroke:var(--c{at})}}"
         ));
     }
-    for at in 0..STEPS {
-        css.push_str(&format!(".zm .h{at}{{fill:var(--h{at})}}"));
-        // Where both schemes agree, one rule serves; where not, the variable decides.
-        css.push_str(&format!(".zm .t{at}{{fill:var(--t{at})}}"));
-    }
     css
-}
-
-/// The colour variables of a scheme, and for each step of the ramp the colour of text on it.
-pub fn variables(palette: &Palette) -> String {
-    let mut css = palette.css();
-    for at in 0..STEPS {
-        let text = if palette.ramp_text_is_page(at) {
-            palette.page
-        } else {
-            palette.text
-        };
-        css.push_str(&format!(";--t{at}:{text}"));
-    }
-    css
-}
-
-/// All the CSS of a drawing that stands alone.
-pub fn standalone_css() -> String {
-    format!(
-        "svg{{color-scheme:light dark;{}}}@media screen and (prefers-color-scheme:dark){{svg{{{}}}}}{}",
-        variables(&LIGHT),
-        variables(&DARK),
-        css()
-    )
 }

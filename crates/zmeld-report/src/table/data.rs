@@ -90,7 +90,6 @@ fn json(cell: &Cell, part: Part) -> Value {
         (Cell::Text(text), Part::Value) => Value::from(text.as_str()),
         (Cell::Whole(value), Part::Value) => Value::from(*value),
         (Cell::Real(value), Part::Value) => Value::from(*value),
-        (Cell::Flag(flag), Part::Value) => Value::from(*flag),
         (Cell::Estimate(estimate), Part::Value) => Value::from(estimate.value),
         (Cell::Estimate(estimate), Part::Low) => Value::from(estimate.low),
         (Cell::Estimate(estimate), Part::High) => Value::from(estimate.high),

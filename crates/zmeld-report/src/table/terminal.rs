@@ -39,6 +39,9 @@ struct Layout<'a> {
     style: &'a Style,
     headings: Vec<String>,
     rows: Vec<Vec<String>>,
+    /// Columns of the widest cell, without the heading.
+    contents: Vec<usize>,
+    /// The same with the heading.
     widths: Vec<usize>,
 }
 
@@ -54,34 +57,23 @@ impl<'a> Layout<'a> {
             .iter()
             .map(|row| show_row(table, row, style))
             .collect();
-        let widths = (0..headings.len())
-            .map(|at| {
-                rows.iter()
-                    .map(|row| text::width(&row[at]))
-                    .max()
-                    .unwrap_or(0)
-                    .max(text::width(&headings[at]))
-            })
+        let contents: Vec<_> = (0..headings.len())
+            .map(|at| text::widest(rows.iter().map(|row| &row[at])))
             .collect();
+        let widest = headings.iter().zip(&contents);
+        let widths = widest.map(|(heading, content)| text::width(heading).max(*content));
         Layout {
+            widths: widths.collect(),
             table,
             style,
             headings,
             rows,
-            widths,
+            contents,
         }
     }
 
     fn is_number(&self, at: usize) -> bool {
         self.table.columns[at].is_number()
-    }
-
-    fn content_width(&self, at: usize) -> usize {
-        self.rows
-            .iter()
-            .map(|row| text::width(&row[at]))
-            .max()
-            .unwrap_or(0)
     }
 
     fn overflow(&self, widths: &[usize]) -> usize {
@@ -100,14 +92,7 @@ impl<'a> Layout<'a> {
     fn wrap_headings(&self, columns: &[usize], widths: &mut [usize]) {
         let least: Vec<_> = columns
             .iter()
-            .map(|at| {
-                let word = self.headings[*at]
-                    .split(' ')
-                    .map(text::width)
-                    .max()
-                    .unwrap_or(0);
-                self.content_width(*at).max(word)
-            })
+            .map(|at| text::widest(self.headings[*at].split(' ')).max(self.contents[*at]))
             .collect();
         for _ in 0..self.overflow(widths) {
             let spare = |at: usize| widths[at].saturating_sub(least[at]);

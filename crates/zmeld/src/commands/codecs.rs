@@ -1,22 +1,25 @@
 //! `zmeld codecs`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use rustix::param::page_size;
 use serde::Serialize;
 use zmeld_memory::{open_path, OpenOptions, Source};
-use zmeld_report::units::{bytes, count};
+use zmeld_report::units::count;
 use zmeld_report::{Column, Document, Section, Table};
 use zmeld_scan::kernel::PoolModel;
 use zmeld_scan::machine::MachineFacts;
 use zmeld_scan::{measure_pages, Candidate, CodecReport, ScanProgress};
-use zmeld_store::codec::{codecs, train_dictionary};
-use zmeld_store::{fill_word, Codec, CodecSpec};
+use zmeld_store::codec::codecs;
+use zmeld_store::{fill_word, CodecSpec};
 
-use crate::cli::{CodecsArgs, SortColumn};
+use crate::args::CodecsArgs;
 use crate::exit::Outcome;
 use crate::{output, progress};
+
+/// The times are those of an idle machine.
+const THREADS: u16 = 1;
 
 /// The result, schema `zmeld.codecs/1`.
 #[derive(Serialize, schemars::JsonSchema)]
@@ -31,9 +34,6 @@ pub struct Report {
     same_filled_pages: u64,
     /// Whether Ctrl-C ended it: figures are of what was read.
     interrupted: bool,
-    /// Size of the dictionary; absent without one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    dictionary_bytes: Option<u64>,
     /// Each codec.
     codecs: Vec<CodecReport>,
     /// Threads that measured.
@@ -49,32 +49,30 @@ pub fn run(args: &CodecsArgs) -> anyhow::Result<Outcome> {
     let limit = if args.full { u64::MAX } else { args.pages };
     let page_size = args.page_size.unwrap_or_else(page_size);
     let sources = open_all(args, page_size)?;
-    let (picked, measured) = progress::show(
+    let (picked, reports, machine) = progress::show(
         &["reading", "measuring"],
         &done,
         page_size as u64,
         || -> anyhow::Result<_> {
-            let mut picked = pick(&sources, page_size, limit, stop, &done)?;
-            let (pages, dictionary) = split(args, page_size, std::mem::take(&mut picked.pages))?;
-            let candidates = candidates(args, dictionary.as_ref())?;
+            let picked = pick(&sources, page_size, limit, stop, &done)?;
+            let specs = args.codecs.as_ref().map(|list| list.0.clone());
+            let candidates = Candidate::open_all(&specs.unwrap_or_else(every_level))?;
             let machine = MachineFacts::here();
             let pool = PoolModel::running(&machine.kernel, page_size as u32);
-            let threads = args.threads.into();
-            let reports = measure_pages(&pages, &candidates, &pool.geometry, threads, stop, &done)?;
-            Ok((picked, (reports, dictionary, machine)))
+            let pages = &picked.pages;
+            let threads = THREADS.into();
+            let reports = measure_pages(pages, &candidates, &pool.geometry, threads, stop, &done)?;
+            Ok((picked, reports, machine))
         },
     )?;
-    let (mut reports, dictionary, machine) = measured;
-    sort(&mut reports, args.sort);
     let report = Report {
         sources: sources.iter().map(|source| source.describe()).collect(),
         page_size: page_size as u64,
-        pages_read: picked.read,
+        pages_read: picked.seen + picked.same_filled,
         same_filled_pages: picked.same_filled,
         interrupted: stop.load(Ordering::Relaxed),
-        dictionary_bytes: dictionary.map(|bytes| bytes.len() as u64),
         codecs: reports,
-        threads: args.threads,
+        threads: THREADS,
         machine,
     };
     output::show(
@@ -94,7 +92,10 @@ pub fn run(args: &CodecsArgs) -> anyhow::Result<Outcome> {
 /// Pages taken from the input.
 struct Picked {
     pages: Vec<u8>,
-    read: u64,
+    /// Of those that are not same-filled, each so manieth is taken.
+    stride: u64,
+    /// Pages that are not same-filled.
+    seen: u64,
     same_filled: u64,
 }
 
@@ -126,46 +127,26 @@ fn pick(
     stop: &AtomicBool,
     progress: &ScanProgress,
 ) -> anyhow::Result<Picked> {
-    struct State {
-        pages: Vec<u8>,
-        kept: u64,
-        stride: u64,
-        seen: u64,
-        read: u64,
-        same_filled: u64,
-    }
-    let state = Mutex::new(State {
+    let picked = Mutex::new(Picked {
         pages: Vec::new(),
-        kept: 0,
         stride: 1,
         seen: 0,
-        read: 0,
         same_filled: 0,
     });
     let take = |page: &[u8]| {
-        let mut state = state.lock().expect("no panic");
-        state.read += 1;
+        let mut picked = picked.lock().expect("no panic");
         if fill_word(page).is_some() {
-            state.same_filled += 1;
+            picked.same_filled += 1;
             return;
         }
-        state.seen += 1;
-        if !state.seen.is_multiple_of(state.stride) {
+        picked.seen += 1;
+        if !picked.seen.is_multiple_of(picked.stride) {
             return;
         }
-        state.pages.extend_from_slice(page);
-        state.kept += 1;
-        if state.kept >= limit.saturating_mul(2) {
-            let size = page_size;
-            let half = state.kept as usize / 2;
-            for at in 0..half {
-                state
-                    .pages
-                    .copy_within((2 * at + 1) * size..(2 * at + 2) * size, at * size);
-            }
-            state.pages.truncate(half * size);
-            state.kept = half as u64;
-            state.stride *= 2;
+        picked.pages.extend_from_slice(page);
+        if (picked.pages.len() / page_size) as u64 >= limit.saturating_mul(2) {
+            thin(&mut picked.pages, page_size, limit);
+            picked.stride *= 2;
         }
     };
     progress.start(sources.iter().map(|source| source.expected_pages()).sum());
@@ -175,25 +156,23 @@ fn pick(
             progress.advance(batch.bytes.len() / page_size);
         })?;
     }
-    let mut state = state.into_inner().expect("no panic");
-    if state.kept > limit {
-        thin(&mut state.pages, page_size, state.kept, limit);
-    }
-    if state.pages.is_empty() && !stop.load(Ordering::Relaxed) {
+    let mut picked = picked.into_inner().expect("no panic");
+    thin(&mut picked.pages, page_size, limit);
+    if picked.pages.is_empty() && !stop.load(Ordering::Relaxed) {
         anyhow::bail!(
             "all {} pages are same-filled: there is nothing to compress",
-            state.read
+            picked.same_filled
         );
     }
-    Ok(Picked {
-        pages: state.pages,
-        read: state.read,
-        same_filled: state.same_filled,
-    })
+    Ok(picked)
 }
 
-/// Keeps `limit` of `kept` pages, evenly spread.
-fn thin(pages: &mut Vec<u8>, size: usize, kept: u64, limit: u64) {
+/// Keeps `limit` pages at most, evenly spread.
+fn thin(pages: &mut Vec<u8>, size: usize, limit: u64) {
+    let kept = (pages.len() / size) as u64;
+    if kept <= limit {
+        return;
+    }
     for at in 0..limit {
         let from = (u128::from(at) * u128::from(kept) / u128::from(limit)) as usize;
         pages.copy_within(from * size..(from + 1) * size, at as usize * size);
@@ -201,64 +180,7 @@ fn thin(pages: &mut Vec<u8>, size: usize, kept: u64, limit: u64) {
     pages.truncate(limit as usize * size);
 }
 
-/// A trained dictionary.
-type Dictionary = Arc<[u8]>;
-
-/// With `--train`: a dictionary from every second page, and the other pages.
-fn split(
-    args: &CodecsArgs,
-    page_size: usize,
-    pages: Vec<u8>,
-) -> anyhow::Result<(Vec<u8>, Option<Dictionary>)> {
-    let Some(size) = args.train else {
-        return Ok((pages, None));
-    };
-    let mut samples = Vec::with_capacity(pages.len() / 2);
-    let mut rest = Vec::with_capacity(pages.len() / 2 + page_size);
-    for (at, page) in pages.chunks_exact(page_size).enumerate() {
-        if at % 2 == 0 {
-            rest.extend_from_slice(page);
-        } else {
-            samples.extend_from_slice(page);
-        }
-    }
-    let trained = train_dictionary(&samples, page_size, size as usize)?;
-    if let Some(path) = &args.write_dict {
-        output::write_whole(path, &trained)?;
-    }
-    Ok((rest, Some(trained.into())))
-}
-
-/// The codecs asked for; without a list, each at the levels that differ enough
-/// to be told apart. With a dictionary, each codec that takes one with it too.
-fn candidates(
-    args: &CodecsArgs,
-    dictionary: Option<&Dictionary>,
-) -> anyhow::Result<Vec<Candidate>> {
-    let specs = match &args.codecs {
-        Some(list) => list.0.clone(),
-        None => every_level(),
-    };
-    let mut candidates = Candidate::open_all(&specs)?;
-    let Some(dictionary) = dictionary else {
-        return Ok(candidates);
-    };
-    let takes: Vec<&str> = codecs()
-        .iter()
-        .filter(|codec| codec.takes_dict)
-        .map(|codec| codec.name)
-        .collect();
-    for spec in &specs {
-        if spec.dict.is_none() && takes.contains(&spec.name) {
-            candidates.push(Candidate {
-                name: format!("{spec} +dict"),
-                codec: Codec::new(spec.name, spec.level, Some(dictionary.clone()))?,
-            });
-        }
-    }
-    Ok(candidates)
-}
-
+/// Each codec at the levels that differ enough to be told apart.
 fn every_level() -> Vec<CodecSpec> {
     let levels = |name: &str| -> &[i32] {
         match name {
@@ -288,29 +210,6 @@ fn every_level() -> Vec<CodecSpec> {
         );
     }
     specs
-}
-
-fn sort(reports: &mut [CodecReport], column: SortColumn) {
-    match column {
-        SortColumn::Order => {}
-        SortColumn::Codec => reports.sort_by(|a, b| a.codec.cmp(&b.codec)),
-        SortColumn::Ratio => reports.sort_by(|a, b| b.ratio.total_cmp(&a.ratio)),
-        SortColumn::Memory => reports.sort_by_key(|report| report.memory_used_bytes),
-        SortColumn::Compress => {
-            reports.sort_by(|a, b| {
-                b.times
-                    .compress_mb_per_s
-                    .total_cmp(&a.times.compress_mb_per_s)
-            });
-        }
-        SortColumn::Decompress => {
-            reports.sort_by(|a, b| {
-                b.times
-                    .decompress_mb_per_s
-                    .total_cmp(&a.times.decompress_mb_per_s)
-            });
-        }
-    }
 }
 
 fn table(report: &Report) -> Table {
@@ -361,12 +260,6 @@ fn document(report: &Report) -> Document {
                 1 => "1 page is".to_owned(),
                 pages => format!("{} pages are", count(pages)),
             }
-        ));
-    }
-    if let Some(dictionary) = report.dictionary_bytes {
-        lead.push_str(&format!(
-            " The dictionary of {} was trained on as many other pages.",
-            bytes(dictionary)
         ));
     }
     if report.interrupted {

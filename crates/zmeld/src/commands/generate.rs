@@ -1,20 +1,19 @@
-//! `zmeld man` and `zmeld completions`: made from the definitions in `cli`.
+//! `zmeld man` and `zmeld completions`: made from the definition of all commands.
 
 use anyhow::bail;
 
-use crate::cli::{definition, CompletionsArgs, ManArgs};
+use crate::args::{CompletionsArgs, ManArgs};
 use crate::exit::Outcome;
 use crate::output;
 
 /// The man page of one command, or of zmeld and all its commands.
-pub fn man(args: &ManArgs) -> anyhow::Result<Outcome> {
-    let whole = definition();
+pub fn man(args: &ManArgs, whole: &clap::Command) -> anyhow::Result<Outcome> {
     let mut text = Vec::new();
     match &args.command {
         None => {
             clap_mangen::Man::new(whole.clone()).render(&mut text)?;
             for command in whole.get_subcommands() {
-                render(&whole, command.get_name(), &mut text)?;
+                render(whole, command.get_name(), &mut text)?;
             }
         }
         Some(name) => {
@@ -25,7 +24,7 @@ pub fn man(args: &ManArgs) -> anyhow::Result<Outcome> {
                     names.join(", ")
                 );
             }
-            render(&whole, name, &mut text)?;
+            render(whole, name, &mut text)?;
         }
     }
     output::print(&String::from_utf8(text)?)?;
@@ -46,9 +45,9 @@ fn render(whole: &clap::Command, name: &str, text: &mut Vec<u8>) -> anyhow::Resu
 }
 
 /// Completions for a shell.
-pub fn completions(args: &CompletionsArgs) -> anyhow::Result<Outcome> {
+pub fn completions(args: &CompletionsArgs, mut whole: clap::Command) -> anyhow::Result<Outcome> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut definition(), "zmeld", &mut text);
+    clap_complete::generate(args.shell, &mut whole, "zmeld", &mut text);
     output::print(&String::from_utf8(text)?)?;
     Ok(Outcome::Done)
 }

@@ -8,10 +8,10 @@ use serde::Serialize;
 use zmeld_linux::Host;
 use zmeld_observe::Melding;
 use zmeld_report::units::{bytes, count, percent, seconds};
-use zmeld_report::{cells, Column, Document, Section, Table, Tone};
+use zmeld_report::{Column, Document, Section, Table, Tone};
 use zmeld_watch::meld::{self, PassOptions, PassResult};
 
-use crate::cli::{parse_percent, parse_size, Format};
+use crate::args::Format;
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::{output, progress};
 
@@ -20,8 +20,6 @@ Examples:
   zmeld meld                    a pass on the only device that melds
   zmeld meld zmeld1             on this one
   zmeld meld --estimate         only sample: what share of the pages repeats?
-  zmeld meld --threshold 5      only if at least 5 % of the sample repeat
-  zmeld meld --memory 16M       borrow at most 16 MiB for it
 
 Ctrl-C ends a pass early: melded pages stay melded, and every page stays intact.";
 
@@ -33,16 +31,8 @@ pub struct MeldArgs {
     pub device: Option<String>,
 
     /// Only sample, and change nothing
-    #[arg(long, conflicts_with_all = ["threshold", "memory", "resume"])]
+    #[arg(long, conflicts_with = "resume")]
     pub estimate: bool,
-
-    /// Run only if at least this share of the sampled pages repeat
-    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
-    pub threshold: Option<f64>,
-
-    /// Memory that the pass may borrow [default: 8 bytes for each stored page]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    pub memory: Option<u64>,
 
     /// Go on where a stopped pass left off
     #[arg(long)]
@@ -69,13 +59,9 @@ pub fn run(args: &MeldArgs) -> anyhow::Result<Outcome> {
     let host = Host::here();
     let name = meld::choose(&host, args.device.as_deref())?;
     let options = PassOptions {
-        threshold_permille: args
-            .threshold
-            .map_or(0, |percent| (percent * 10.0).round() as u32),
-        memory_max_bytes: args.memory,
-        time_max_ms: None,
         resume: args.resume,
         estimate_only: args.estimate,
+        ..PassOptions::default()
     };
     let stop = progress::interrupt_flag();
     let result = pass(&host, &name, &options, stop)?;
@@ -140,8 +126,6 @@ fn document(name: &str, estimate: bool, result: &PassResult) -> Document {
         format!("{name} holds no page that could be melded.")
     } else if estimate {
         format!("{part} of the sampled pages on {name} repeat; nothing was changed.")
-    } else if result.below_threshold {
-        format!("{part} of the sampled pages on {name} repeat: below the threshold, so no pass was run.")
     } else {
         format!(
             "{} pages of {name} were melded: {} saved, {} of it for metadata{}.",
@@ -176,10 +160,7 @@ fn document(name: &str, estimate: bool, result: &PassResult) -> Document {
 }
 
 fn table(result: &PassResult) -> Table {
-    let mut table = Table::new("")
-        .column(Column::text("what"))
-        .column(Column::text("how much"));
-    for (what, value) in [
+    let figures = [
         ("pages with a fingerprint", count(result.pages_stored)),
         ("sampled", count(result.pages_sampled)),
         (
@@ -198,8 +179,9 @@ fn table(result: &PassResult) -> Table {
         ("changed meanwhile", count(result.raced)),
         ("memory borrowed", bytes(result.memory_borrowed_bytes)),
         ("time", seconds(result.time_ns as f64 / 1e9)),
-    ] {
-        table.row(cells![what, value]);
-    }
-    table
+    ];
+    zmeld_report::table!("", for (what, value) in figures,
+        Column::text("what") => what,
+        Column::text("how much") => value,
+    )
 }

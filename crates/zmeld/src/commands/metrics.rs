@@ -10,7 +10,7 @@ use zmeld_status::outstanding::Outstanding;
 use zmeld_status::{findings::findings, metrics};
 
 use super::status::page_size;
-use crate::cli::MachineArgs;
+use crate::args::MachineArgs;
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;
 

@@ -14,9 +14,12 @@ use zmeld_scan::{Candidate, ScanOptions, ScanProgress, ScanResult};
 use zmeld_linux::Host;
 
 use super::{setup, survey};
-use crate::cli::{ScanArgs, SourceArgs};
+use crate::args::{ScanArgs, SourceArgs};
 use crate::exit::Outcome;
 use crate::{output, progress};
+
+/// How many of the largest groups of equal pages are named.
+const GROUPS: usize = 5;
 
 /// Scans, prints, and compares with the thresholds.
 pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
@@ -32,9 +35,8 @@ pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
     }
     let mut options = ScanOptions::new(Candidate::open_all(&args.codecs.0)?);
     options.full = args.full;
-    options.groups = args.groups.into();
+    options.groups = GROUPS;
     options.ram_bytes = args.ram;
-    options.swap_mb_per_s = args.swap_rate;
     options.threads = args.threads.map_or(options.threads, usize::from);
     let host = Host::here();
     options.own_swaps = setup::own_swaps(&host);
@@ -93,8 +95,7 @@ fn is_of_this_machine(args: &ScanArgs) -> bool {
         || !source.pid.is_empty()
         || source.cold.is_some();
     let codecs = args.codecs.0.iter().map(ToString::to_string);
-    let usual = codecs.eq(setup::USUAL.map(str::to_owned))
-        && args.swap_rate == ScanOptions::new(Vec::new()).swap_mb_per_s;
+    let usual = codecs.eq(setup::USUAL.map(str::to_owned));
     !part && usual && args.ram.is_none() && args.kernel.is_none()
 }
 

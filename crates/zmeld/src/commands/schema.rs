@@ -39,7 +39,7 @@ const PRINTED: &[Printed] = &[
     (
         "scan survey",
         "zmeld.survey.result/1",
-        of::<super::survey::SurveyResult>,
+        of::<zmeld_survey::report::SurveyResult>,
     ),
     ("codecs", "zmeld.codecs/1", of::<super::codecs::Report>),
     ("plan", "zmeld.plan/1", of::<super::setup::PlanBody>),

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use zmeld_status::findings::Severity;
 use zmeld_status::page::{self, Status};
 
-use crate::cli::{Format, MachineArgs};
+use crate::args::{Format, MachineArgs};
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;
 

@@ -2,7 +2,7 @@
 //! error for each thing it does, metrics where they are asked for.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -12,7 +12,7 @@ use zmeld_watch::{is_short, WatchEvent, Watcher};
 
 use super::metrics;
 use super::status::page_size;
-use crate::cli::MachineArgs;
+use crate::args::MachineArgs;
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::{output, progress};
 
@@ -81,7 +81,8 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
              --textfile"
         );
     }
-    let stop = stop_flag();
+    // Being stopped is how a watch ends, and no failure.
+    let stop = progress::silent_interrupt_flag();
     let service = Service::from_env();
     zmeld_linux::service::notify("READY=1");
     loop {
@@ -137,11 +138,6 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     }
     zmeld_linux::service::notify("STOPPING=1");
     Ok(Outcome::Done)
-}
-
-/// SIGTERM and Ctrl-C; being stopped is how a watch ends, and no failure.
-fn stop_flag() -> &'static AtomicBool {
-    progress::silent_interrupt_flag()
 }
 
 fn say(said: WatchEvent) {

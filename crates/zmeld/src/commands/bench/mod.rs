@@ -2,7 +2,6 @@
 
 mod report;
 mod size;
-mod size_report;
 
 use std::fs::File;
 use std::io::Read;
@@ -27,8 +26,9 @@ use zmeld_lab::workload::external::{ExternalCommand, OutputFormat};
 use zmeld_lab::workload::{Touch, Workload, WorkloadError};
 use zmeld_lab::Recipe;
 use zmeld_report::schema::Envelope;
+use zmeld_report::{Document, Table};
 
-use crate::cli::Format;
+use crate::args::Format;
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::{output, progress};
 
@@ -126,13 +126,20 @@ struct RunArgs {
     /// At most so many runs of each arm
     #[arg(long, value_name = "N", help_heading = "How long", value_parser = clap::value_parser!(u16).range(1..))]
     runs: Option<u16>,
-    /// Stop after that time, once every arm has run: 90s, 6m, 1.5h; a number alone is minutes
+    #[command(flatten)]
+    keeping: KeepArgs,
+}
+
+/// How long runs go on, and where their result is kept and shown.
+#[derive(Debug, Args)]
+struct KeepArgs {
+    /// Stop after that time: 90s, 6m, 1.5h; a number alone is minutes
     #[arg(long, value_name = "TIME", value_parser = parse_minutes, help_heading = "How long")]
     budget: Option<Duration>,
     /// Where random orders start [default: the time]
     #[arg(long, value_name = "N", help_heading = "How long")]
     seed: Option<u64>,
-    /// Carry on with what was done, with the same recipe, command and options; new runs are added to the file
+    /// Carry on with what was done, with the same command and options; new runs are added to the file
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     resume: Option<PathBuf>,
     /// Keep the result in this file, as JSON, saved after every run
@@ -143,6 +150,65 @@ struct RunArgs {
     html: Option<PathBuf>,
     #[command(flatten)]
     format: Format,
+}
+
+/// A name and a version.
+type Schema = (&'static str, u32);
+
+impl KeepArgs {
+    fn check(&self) -> anyhow::Result<()> {
+        let mut paths = self.html.iter().chain(&self.output);
+        paths.try_for_each(|path| output::check_page(path))
+    }
+
+    /// The result to go on with, if one is named. What its runs say decides how much memory
+    /// is taken, by root; one to which nothing is added may be anybody's.
+    fn resumed<T: DeserializeOwned>(
+        &self,
+        schema: Schema,
+        go_on: impl FnOnce(&mut T) -> anyhow::Result<bool>,
+    ) -> anyhow::Result<Option<T>> {
+        let Some(path) = &self.resume else {
+            return Ok(None);
+        };
+        let file = open(path)?;
+        let mut done: T = read_open(path, &file, schema)?;
+        let is_complete =
+            go_on(&mut done).with_context(|| format!("cannot carry on with {}", path.display()))?;
+        if !is_complete {
+            check_owner(path, &file)?;
+        }
+        Ok(Some(done))
+    }
+
+    /// Where runs are saved. A result to which nothing is added is not written anew.
+    fn file(&self, is_complete: bool) -> Option<&PathBuf> {
+        let resumed = self.resume.as_ref().filter(|_| !is_complete);
+        self.output.as_ref().or(resumed)
+    }
+
+    /// Shows a result; the page is written even where nobody reads standard output.
+    fn show<T: Serialize>(
+        &self,
+        document: &Document,
+        table: impl FnOnce() -> Table,
+        schema: Schema,
+        result: &T,
+    ) -> anyhow::Result<()> {
+        let page = self.html.as_ref();
+        let page = page.map_or(Ok(()), |path| output::write_page(path, document));
+        let document = || document.clone();
+        let shown = output::show(&self.format, document, table, schema, result);
+        page.and(shown)
+    }
+}
+
+/// How an experiment ended that Ctrl-C may have stopped.
+fn ended(interrupted: bool) -> Outcome {
+    match interrupted {
+        true => Outcome::Interrupted,
+        false => Outcome::Done,
+    }
 }
 
 #[derive(Debug, Args)]
@@ -397,28 +463,16 @@ fn pick<T>(
 /// Larger than any result: a thousand runs are some ten megabytes.
 const RESULT_MAX: u64 = 256 << 20;
 
-/// A result that others may have made: it is looked at, and nothing of it is run.
-fn read(path: &Path) -> anyhow::Result<Experiment> {
-    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    read_open(path, &file, (SCHEMA, SCHEMA_VERSION))
+/// The schema of an experiment.
+const RESULT: Schema = (SCHEMA, SCHEMA_VERSION);
+
+fn open(path: &Path) -> anyhow::Result<File> {
+    File::open(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// A result to go on with: what its runs say decides how much memory is taken, by
-/// root. One to which nothing is added may be anybody's.
-fn read_to_go_on(path: &Path, recipe: Recipe, args: &RunArgs) -> anyhow::Result<Experiment> {
-    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let mut done: Experiment = read_open(path, &file, (SCHEMA, SCHEMA_VERSION))?;
-    let mut recipe = recipe;
-    if args.runs.is_none() {
-        recipe.stopping = done.recipe.stopping;
-        recipe.check()?;
-    }
-    done.go_on_with(recipe, args.full)
-        .with_context(|| format!("cannot carry on with {}", path.display()))?;
-    if !done.is_complete() {
-        check_owner(path, &file)?;
-    }
-    Ok(done)
+/// A result that others may have made: it is looked at, and nothing of it is run.
+fn read(path: &Path) -> anyhow::Result<Experiment> {
+    read_open(path, &open(path)?, RESULT)
 }
 
 /// Refuses to add runs to another user's file.
@@ -443,7 +497,7 @@ fn check_owner(path: &Path, file: &File) -> anyhow::Result<()> {
 fn read_open<T: DeserializeOwned>(
     path: &Path,
     file: &File,
-    (schema, version): (&str, u32),
+    (schema, version): Schema,
 ) -> anyhow::Result<T> {
     let mut text = String::new();
     file.take(RESULT_MAX + 1)
@@ -457,36 +511,67 @@ fn read_open<T: DeserializeOwned>(
     Ok(envelope.body)
 }
 
-fn save<T: Serialize>(
-    path: &Path,
-    (schema, version): (&str, u32),
-    result: &T,
-) -> anyhow::Result<()> {
+fn save<T: Serialize>(path: &Path, (schema, version): Schema, result: &T) -> anyhow::Result<()> {
     let envelope = Envelope::new(schema, version, env!("CARGO_PKG_VERSION"), result);
     output::write_whole(path, envelope.to_text().as_bytes())
 }
 
 fn experiment(args: &RunArgs) -> anyhow::Result<Outcome> {
-    for path in args.html.iter().chain(&args.output) {
-        output::check_page(path)?;
-    }
-    let recipe = recipe(args)?;
-    let mut experiment = match &args.resume {
-        None => Experiment::new(recipe, args.full, seed(args.seed)),
-        Some(path) => read_to_go_on(path, recipe, args)?,
-    };
-    // A result to which nothing is added is not written anew.
-    let resumed = args.resume.as_ref().filter(|_| !experiment.is_complete());
-    let file = args.output.as_ref().or(resumed);
+    let keeping = &args.keeping;
+    keeping.check()?;
+    let mut recipe = recipe(args)?;
+    let resumed = keeping.resumed(RESULT, |done: &mut Experiment| {
+        if args.runs.is_none() {
+            recipe.stopping = done.recipe.stopping;
+            recipe.check()?;
+        }
+        done.go_on_with(recipe.clone(), args.full)?;
+        Ok(done.is_complete())
+    })?;
+    let mut experiment =
+        resumed.unwrap_or_else(|| Experiment::new(recipe, args.full, seed(keeping.seed)));
+    let file = keeping.file(experiment.is_complete());
     let settings = Settings {
         kernel: args.kernel.clone(),
-        ..settings(experiment.seed, args.budget)?
+        ..settings(experiment.seed, keeping.budget)?
     };
     let stop = progress::interrupt_flag();
     let mut saved = Ok(());
     let line = progress::Message::new();
     let runs_before = experiment.runs.len();
     let result = carry_out(&mut experiment, &settings, stop, &mut |event| match event {
+        Event::Ended(experiment) => {
+            if let (Some(file), true) = (file, saved.is_ok()) {
+                saved = save(file, RESULT, experiment);
+            }
+        }
+        event => tell(&line, &event),
+    });
+    line.clear();
+    // Where nothing came of it, what stands in the file from another time is worth more.
+    let came_of_it = result.is_ok() || experiment.runs.len() > runs_before;
+    if let Some(file) = file.filter(|_| came_of_it) {
+        saved = saved.and(save(file, RESULT, &experiment));
+    }
+    if let Err(err) = result {
+        saved?;
+        let err = anyhow::Error::new(err);
+        return Err(match (file, experiment.runs.len()) {
+            (Some(file), runs) if runs > 0 => {
+                err.context(format!("{runs} runs are in {}", file.display()))
+            }
+            _ => err,
+        });
+    }
+    let table = || report::runs_table(&experiment);
+    keeping.show(&report::document(&experiment), table, RESULT, &experiment)?;
+    saved?;
+    Ok(ended(stop.load(Ordering::SeqCst)))
+}
+
+/// What goes on, on the progress line.
+fn tell(line: &progress::Message, event: &Event<'_>) {
+    match event {
         Event::Note(text) => line.say(text),
         Event::Begins {
             case,
@@ -495,49 +580,15 @@ fn experiment(args: &RunArgs) -> anyhow::Result<Outcome> {
             of,
             left,
         } => {
-            let what = format!("{arm} ({case})");
-            line.set(&going_on(done, of, left, &what));
-        }
-        Event::Ended(experiment) => {
-            if let (Some(file), true) = (file, saved.is_ok()) {
-                saved = save(file, (SCHEMA, SCHEMA_VERSION), experiment);
-            }
+            let left = left.map_or(String::new(), |left| {
+                format!(", at most {} left", zmeld_report::units::duration(left))
+            });
+            line.set(&format!(
+                "{done} of at most {of} runs{left}: {arm} ({case})"
+            ));
         }
         _ => {}
-    });
-    line.clear();
-    // Where nothing came of it, what stands in the file from another time is worth more.
-    let came_of_it = result.is_ok() || experiment.runs.len() > runs_before;
-    if let Some(file) = file.filter(|_| came_of_it) {
-        saved = saved.and(save(file, (SCHEMA, SCHEMA_VERSION), &experiment));
     }
-    if let Err(err) = result {
-        saved?;
-        return Err(match (file, experiment.runs.len()) {
-            (Some(file), runs) if runs > 0 => {
-                anyhow::Error::new(err).context(format!("{runs} runs are in {}", file.display()))
-            }
-            _ => err.into(),
-        });
-    }
-    let page = args.html.as_ref().map_or(Ok(()), |path| {
-        output::write_page(path, &report::page(&experiment))
-    });
-    let shown = output::show(
-        &args.format,
-        || report::document(&experiment),
-        || report::runs_table(&experiment),
-        (SCHEMA, SCHEMA_VERSION),
-        &experiment,
-    );
-    page?;
-    shown?;
-    saved?;
-    Ok(if stop.load(Ordering::SeqCst) {
-        Outcome::Interrupted
-    } else {
-        Outcome::Done
-    })
 }
 
 /// Two results, arm by arm.

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use zmeld_lab::experiment::judge::ArmPair;
 use zmeld_lab::experiment::overhead::{cost, CostVerdict, Overhead};
 use zmeld_lab::experiment::result::{CaseFacts, CaseJudgement, Experiment, Outcome, Run};
-use zmeld_lab::measure::HostFacts;
 use zmeld_lab::recipe::{Metric, PublishedTable};
+use zmeld_lab::size::report::of_machine;
 use zmeld_lab::vm::{GuestClock, GuestFacts};
 use zmeld_lab::Recipe;
 use zmeld_report::plot::{Axis, Bars, Lines};
@@ -19,27 +19,6 @@ use zmeld_statistics::{Comparison, Direction, Interval, Verdict};
 const READING: &str = "Intervals in tables and plots are comparison intervals (83.4 %): where those of two arms have \
                        no point in common, their medians differ at the 5 % level. A winner is named only if \
                        Mann-Whitney's test, corrected for all pairs (Holm), agrees.";
-
-/// Where it was measured.
-pub fn of_machine(document: Document, machine: &HostFacts) -> Document {
-    document
-        .provenance(
-            "machine",
-            format!(
-                "{}, {} processors, {}",
-                machine.processor,
-                machine.processors,
-                bytes(machine.ram_bytes)
-            ),
-        )
-        .provenance(
-            "kernel",
-            format!(
-                "{}, control groups v{}",
-                machine.kernel, machine.cgroup_version
-            ),
-        )
-}
 
 fn unit(metric: &Metric) -> Unit {
     match metric.name.as_str() {
@@ -126,24 +105,16 @@ fn sentence(case: &CaseJudgement, experiment: &Experiment) -> (Tone, String) {
 }
 
 /// The answer to the recipe's question, in one sentence.
-fn answer(experiment: &Experiment) -> (Tone, String) {
-    let judged: Vec<&CaseJudgement> = experiment
-        .judgements
-        .iter()
+fn answer(experiment: &Experiment) -> String {
+    let cases = experiment.judgements.iter();
+    let judged: Vec<&CaseJudgement> = cases
         .filter(|case| case.judgement.arms.iter().any(|arm| arm.runs > 0))
         .collect();
-    if let [only] = judged[..] {
-        return answer_of_one(only, experiment.recipe.metric.better);
-    }
     let mut clauses: Vec<(String, Vec<&str>)> = Vec::new();
-    let mut tone = Tone::Neutral;
     for case in &judged {
         let clause = match (&case.judgement.winner, case.judgement.void) {
             (_, true) => "nothing was swapped, so nothing can be said,".to_owned(),
-            (Some(winner), _) => {
-                tone = Tone::Good;
-                format!("`{winner}` is ahead of every other arm")
-            }
+            (Some(winner), _) => format!("`{winner}` is ahead of every other arm"),
             (None, _) => "no arm is shown to be ahead of all others".to_owned(),
         };
         match clauses.iter_mut().find(|(known, _)| *known == clause) {
@@ -152,68 +123,17 @@ fn answer(experiment: &Experiment) -> (Tone, String) {
         }
     }
     if clauses.is_empty() {
-        return (
-            Tone::Warning,
-            "There is no answer yet: no run that counts was made.".to_owned(),
-        );
+        return "There is no answer yet: no run that counts was made.".to_owned();
     }
     let parts: Vec<String> = clauses
         .iter()
-        .map(|(clause, cases)| match cases.len() == judged.len() {
-            true => format!("{clause} in every case"),
-            false => format!("{clause} in \"{}\"", cases.join("\", \"")),
+        .map(|(clause, cases)| match (judged.len(), cases.len()) {
+            (1, _) => clause.trim_end_matches(',').to_owned(),
+            (all, these) if these == all => format!("{clause} in every case"),
+            _ => format!("{clause} in \"{}\"", cases.join("\", \"")),
         })
         .collect();
-    (tone, format!("Answer: {}.", parts.join("; ")))
-}
-
-fn answer_of_one(case: &CaseJudgement, better: Direction) -> (Tone, String) {
-    let judgement = &case.judgement;
-    if judgement.void {
-        let text = "There is no answer: nothing was swapped and nothing was killed, so that the limit did not matter.";
-        return (Tone::Warning, text.to_owned());
-    }
-    let base = judgement.arms.first().map(|arm| arm.arm.as_str());
-    let of_base = |arm: &str| {
-        let mut all = judgement.comparisons.iter();
-        all.find(|c| Some(c.base.as_str()) == base && c.arm == arm)
-    };
-    let Some(winner) = &judgement.winner else {
-        let shown: Vec<String> = judgement
-            .comparisons
-            .iter()
-            .filter(|c| {
-                Some(c.base.as_str()) == base && c.verdict == Verdict::Better(c.arm.clone())
-            })
-            .map(|c| format!("`{}`", c.arm))
-            .collect();
-        let text = match (shown.is_empty(), base) {
-            (false, Some(base)) => format!(
-                "Answer: no arm is shown to be ahead of all others; better than `{base}`: {}.",
-                shown.join(", ")
-            ),
-            _ => "Answer: no difference between the arms could be shown.".to_owned(),
-        };
-        return (Tone::Neutral, text);
-    };
-    let text = match of_base(winner) {
-        None => format!("Answer: `{winner}` is ahead of every other arm."),
-        Some(comparison) => {
-            let how = against(judgement, comparison, better);
-            match judgement.arms.len().saturating_sub(2) {
-                0 => format!("Answer: {how}"),
-                1 => format!(
-                    "Answer: {}, and is ahead of the other arm too.",
-                    how.trim_end_matches('.')
-                ),
-                others => format!(
-                    "Answer: {}, and is ahead of the other {others} arms too.",
-                    how.trim_end_matches('.')
-                ),
-            }
-        }
-    };
-    (Tone::Good, text)
+    format!("Answer: {}.", parts.join("; "))
 }
 
 /// What the limit costs each arm, held against the arm without one.
@@ -502,21 +422,19 @@ fn noise_lines(case: &CaseJudgement) -> Vec<String> {
     lines
 }
 
-fn case_section(experiment: &Experiment, case: &CaseJudgement, plots: bool) -> Section {
+fn case_section(experiment: &Experiment, case: &CaseJudgement) -> Section {
     let mut section = Section::new(&case.case);
     let recipe = &experiment.recipe;
     let settings = recipe.cases.iter().find(|it| it.name == case.case);
-    if let Some(facts) = experiment.facts(&case.case) {
+    let facts = experiment.facts(&case.case);
+    if let Some(facts) = facts {
         if let Some(why) = &facts.left_out {
             return section.advice(Tone::Warning, format!("This case was left out: {why}"));
         }
         let charges_zswap = experiment.machine.cgroup_version == 2
             && recipe.arms.iter().any(zmeld_lab::arm::Arm::uses_zswap);
-        section = section.paragraph(facts_line(
-            facts,
-            settings.is_some_and(|it| it.counts_store),
-            charges_zswap,
-        ));
+        let counts_store = settings.is_some_and(|it| it.counts_store);
+        section = section.paragraph(facts_line(facts, counts_store, charges_zswap));
         if let Some(on) = &facts.on {
             section = section.paragraph(machine_line(on));
         }
@@ -526,60 +444,48 @@ fn case_section(experiment: &Experiment, case: &CaseJudgement, plots: bool) -> S
     if let Some(price) = price(experiment, case) {
         section = section.paragraph(price);
     }
-    if plots {
-        section = section.plot(bars(experiment, case));
-    }
-    section = section.table(arms_table(experiment, case));
+    section = section
+        .plot(bars(experiment, case))
+        .table(arms_table(experiment, case));
     if !case.also.is_empty() {
         section = section.table(metrics_table(experiment, case));
     }
-    if let Some(facts) = experiment.facts(&case.case) {
-        for skipped in &facts.skipped {
-            section = section.advice(
-                Tone::Warning,
-                format!("`{}` was left out: {}", skipped.arm, skipped.why),
-            );
-        }
+    for skipped in facts.iter().flat_map(|facts| &facts.skipped) {
+        let text = format!("`{}` was left out: {}", skipped.arm, skipped.why);
+        section = section.advice(Tone::Warning, text);
     }
     let noise = noise_lines(case);
     if !noise.is_empty() {
         section = section.list(noise);
     }
-    if plots {
-        for plot in series(experiment, case) {
-            section = section.plot(plot);
-        }
-    }
-    section
+    series(experiment, case)
+        .into_iter()
+        .fold(section, Section::plot)
 }
 
 /// Every metric of a recipe that has more than one: each arm, and how it stands to the
 /// first.
 fn metrics_table(experiment: &Experiment, case: &CaseJudgement) -> Table {
-    let mut table = Table::new("All metrics")
-        .column(Column::text("metric"))
-        .column(Column::text("arm").names_row())
-        .column(Column::text("median"))
-        .column(Column::text("of the first").key("ratio"));
     let first = std::iter::once((&experiment.recipe.metric, &case.judgement));
     let also = case.also.iter().map(|it| (&it.metric, &it.judgement));
-    for (metric, judgement) in first.chain(also) {
-        let base = judgement.arms.first().map(|arm| arm.arm.as_str());
-        for arm in &judgement.arms {
+    let arms = first.chain(also).flat_map(|(metric, judgement)| {
+        let arms = judgement.arms.iter();
+        arms.map(move |arm| (metric, judgement, arm))
+    });
+    let mut table = zmeld_report::table!("All metrics", for (metric, judgement, arm) in arms,
+        where {
+            let base = judgement.arms.first().map(|arm| arm.arm.as_str());
             let mut all = judgement.comparisons.iter();
             let compared = all.find(|it| Some(it.base.as_str()) == base && it.arm == arm.arm);
             let ratio = compared.map(|it| &it.effect.ratio);
-            let ratio = ratio.map_or(String::new(), |it| {
-                format!("{:.3} ({:.3} to {:.3})", it.value, it.low, it.high)
-            });
-            table.row(cells![
-                label(metric),
-                arm.arm.as_str(),
-                unit(metric).format(arm.median.value),
-                ratio,
-            ]);
         }
-    }
+        Column::text("metric") => label(metric),
+        Column::text("arm").names_row() => arm.arm.as_str(),
+        Column::text("median") => unit(metric).format(arm.median.value),
+        Column::text("of the first").key("ratio") => ratio.map_or(String::new(), |it| {
+            format!("{:.3} ({:.3} to {:.3})", it.value, it.low, it.high)
+        }),
+    );
     table.note(
         "Memory is what the group had in RAM in the second half of a run, on average; the store is \
          what compressed devices took. Ratios with 95 % intervals (Hodges and Lehmann's estimate).",
@@ -614,53 +520,37 @@ fn bars(experiment: &Experiment, case: &CaseJudgement) -> Bars {
 
 /// Memory and swap over time, of the middle run of each arm.
 fn series(experiment: &Experiment, case: &CaseJudgement) -> Vec<Lines> {
-    let axis = || {
-        (
-            Axis::new("time", Unit::Seconds).from_zero(),
-            Axis::new("", Unit::Bytes).from_zero(),
-        )
+    let arms = case.judgement.arms.iter();
+    let runs: Vec<(&str, &Run)> = arms
+        .filter_map(|arm| {
+            let mut runs: Vec<&Run> = experiment.counted(&case.case, &arm.arm).collect();
+            runs.sort_by(|a, b| a.ended.usage.elapsed_s.total_cmp(&b.ended.usage.elapsed_s));
+            Some((arm.arm.as_str(), *runs.get(runs.len() / 2)?))
+        })
+        .collect();
+    type Get = fn(&zmeld_lab::measure::Sample) -> u64;
+    let plot = |title: &str, get: Get| {
+        let time = Axis::new("time", Unit::Seconds).from_zero();
+        let lines = Lines::new(title, time, Axis::new("", Unit::Bytes).from_zero());
+        runs.iter().fold(lines, |lines, (arm, run)| {
+            let samples = run.series.samples.iter();
+            lines.series(arm, samples.map(|it| (it.at_s, get(it) as f64)))
+        })
     };
-    let ((x1, y1), (x2, y2), (x3, y3)) = (axis(), axis(), axis());
-    let mut memory = Lines::new("Memory of the workload over time", x1, y1);
-    let mut swap = Lines::new("Its pages in swap, before compression", x2, y2);
-    let mut store = Lines::new("RAM taken up by the compressed store", x3, y3);
-    let mut any_store = false;
-    for arm in &case.judgement.arms {
-        let mut runs: Vec<&Run> = experiment.counted(&case.case, &arm.arm).collect();
-        runs.sort_by(|a, b| a.ended.usage.elapsed_s.total_cmp(&b.ended.usage.elapsed_s));
-        let Some(run) = runs.get(runs.len() / 2) else {
-            continue;
-        };
-        let points = |get: fn(&zmeld_lab::measure::Sample) -> u64| -> Vec<(f64, f64)> {
-            run.series
-                .samples
-                .iter()
-                .map(|sample| (sample.at_s, get(sample) as f64))
-                .collect()
-        };
-        memory = memory.series(&arm.arm, points(|sample| sample.memory_bytes));
-        swap = swap.series(&arm.arm, points(|sample| sample.swap_bytes));
-        store = store.series(&arm.arm, points(|sample| sample.store_bytes));
-        any_store |= store_max(run) > 0.0;
-    }
-    let mut plots = vec![memory, swap];
-    if any_store {
-        plots.push(store);
+    let mut plots = vec![
+        plot("Memory of the workload over time", |it| it.memory_bytes),
+        plot("Its pages in swap, before compression", |it| it.swap_bytes),
+    ];
+    if runs.iter().any(|(_, run)| store_max(run) > 0.0) {
+        plots.push(plot("RAM taken up by the compressed store", |it| {
+            it.store_bytes
+        }));
     }
     plots
 }
 
-/// The result for a terminal or as Markdown.
+/// The result.
 pub fn document(experiment: &Experiment) -> Document {
-    build(experiment, false)
-}
-
-/// The result as a page, with plots.
-pub fn page(experiment: &Experiment) -> Document {
-    build(experiment, true)
-}
-
-fn build(experiment: &Experiment, plots: bool) -> Document {
     let recipe = &experiment.recipe;
     let machine = &experiment.machine;
     let counted = experiment.runs.iter().filter(|run| !run.warm_up).count();
@@ -670,18 +560,14 @@ fn build(experiment: &Experiment, plots: bool) -> Document {
     } else if experiment.budget_spent {
         lead += " (The time ran out before all intervals were narrow.)";
     }
-    let (_, text) = answer(experiment);
     let mut document = Document::new(&format!("zmeld bench: {}", recipe.name))
         .lead(lead)
-        .section(Section::new("").paragraph(text));
+        .section(Section::new("").paragraph(answer(experiment)));
     for case in &experiment.judgements {
-        document = document.section(case_section(experiment, case, plots));
+        document = document.section(case_section(experiment, case));
     }
     if !recipe.published.is_empty() {
         let mut section = Section::new("As published");
-        if plots {
-            section = section.paragraph(recipe.about.trim());
-        }
         for table in &recipe.published {
             section = section.table(published(table));
         }
@@ -705,36 +591,29 @@ fn build(experiment: &Experiment, plots: bool) -> Document {
 /// One row a pair.
 pub fn comparison_table(a: &Experiment, pairs: &[ArmPair]) -> Table {
     let metric = &a.recipe.metric;
-    let mut table = Table::new("B against A")
-        .column(Column::text("case"))
-        .column(Column::text("arm").names_row())
-        .column(Column::unit("A", unit(metric)).with_interval())
-        .column(Column::unit("B", unit(metric)).with_interval())
-        .column(Column::ratio("B over A").with_interval())
-        .column(Column::text("verdict"));
-    for pair in pairs {
-        let (Some(comparison), [first, second]) =
-            (pair.judgement.comparisons.first(), &pair.judgement.arms[..])
-        else {
-            continue;
-        };
-        let verdict = match &comparison.verdict {
-            Verdict::Void => "void".to_owned(),
-            Verdict::TooFewRuns => "too few runs".to_owned(),
-            Verdict::Emulated => "emulated: times not compared".to_owned(),
-            Verdict::NoWinner => "no difference shown".to_owned(),
-            Verdict::Better(by) => format!("{by} is better"),
-        };
-        table.row(cells![
-            pair.case.as_str(),
-            pair.arm.as_str(),
-            value_cell(first, metric),
-            value_cell(second, metric),
-            estimate(&comparison.effect.ratio),
-            verdict,
-        ]);
-    }
-    table
+    let compared = pairs
+        .iter()
+        .filter_map(|pair| match &pair.judgement.arms[..] {
+            [first, second] => Some((pair, pair.judgement.comparisons.first()?, first, second)),
+            _ => None,
+        });
+    zmeld_report::table!("B against A", for (pair, comparison, first, second) in compared,
+        where {
+            let verdict = match &comparison.verdict {
+                Verdict::Void => "void".to_owned(),
+                Verdict::TooFewRuns => "too few runs".to_owned(),
+                Verdict::Emulated => "emulated: times not compared".to_owned(),
+                Verdict::NoWinner => "no difference shown".to_owned(),
+                Verdict::Better(by) => format!("{by} is better"),
+            };
+        }
+        Column::text("case") => pair.case.as_str(),
+        Column::text("arm").names_row() => pair.arm.as_str(),
+        Column::unit("A", unit(metric)).with_interval() => value_cell(first, metric),
+        Column::unit("B", unit(metric)).with_interval() => value_cell(second, metric),
+        Column::ratio("B over A").with_interval() => estimate(&comparison.effect.ratio),
+        Column::text("verdict") => verdict,
+    )
 }
 
 /// Two results side by side.
@@ -745,22 +624,13 @@ pub fn comparison(a: &Experiment, b: &Experiment, pairs: &[ArmPair]) -> Document
             differ.push(format!("{what}: {a} and {b}"));
         }
     };
-    note("kernel", &a.machine.kernel, &b.machine.kernel);
-    note("processor", &a.machine.processor, &b.machine.processor);
-    note(
-        "RAM",
-        &bytes(a.machine.ram_bytes),
-        &bytes(b.machine.ram_bytes),
-    );
-    for (name, value) in &a.machine.tunables {
-        note(
-            name,
-            value,
-            b.machine
-                .tunables
-                .get(name)
-                .map_or("missing", String::as_str),
-        );
+    let (one, other) = (&a.machine, &b.machine);
+    note("kernel", &one.kernel, &other.kernel);
+    note("processor", &one.processor, &other.processor);
+    note("RAM", &bytes(one.ram_bytes), &bytes(other.ram_bytes));
+    for (name, value) in &one.tunables {
+        let found = other.tunables.get(name);
+        note(name, value, found.map_or("missing", String::as_str));
     }
     let mut section = Section::new("").table(comparison_table(a, pairs));
     section = section.advice(

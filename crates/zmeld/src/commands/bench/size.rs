@@ -1,7 +1,6 @@
 //! `zmeld bench size`: how small a machine will do.
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -9,16 +8,13 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use zmeld_lab::experiment::{find_size, Event, Settings};
 use zmeld_lab::size::result::SCHEMA;
-use zmeld_lab::size::{Basis, Question, SizeSearch};
+use zmeld_lab::size::{report, Basis, Question, SizeSearch};
 use zmeld_lab::Recipe;
 use zmeld_report::units;
 
-use super::{
-    check_owner, own_command, parse_minutes, read_open, save, seed, settings, size_report,
-};
-use crate::cli::Format;
+use super::{ended, own_command, save, seed, settings, KeepArgs};
 use crate::exit::{Outcome, EXIT_CODES};
-use crate::{output, progress};
+use crate::progress;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -95,23 +91,8 @@ pub struct SizeArgs {
         help_heading = "How long"
     )]
     give_up: f64,
-    /// Stop after that time: 90s, 6m, 1.5h; a number alone is minutes
-    #[arg(long, value_name = "TIME", value_parser = parse_minutes, help_heading = "How long")]
-    budget: Option<Duration>,
-    /// Where random orders start [default: the time]
-    #[arg(long, value_name = "N", help_heading = "How long")]
-    seed: Option<u64>,
-    /// Carry on with what was done, with the same command and options; new runs are added to the file
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    resume: Option<PathBuf>,
-    /// Keep the result in this file, as JSON, saved after every run
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    output: Option<PathBuf>,
-    /// Write a self-contained page with a plot as well
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    html: Option<PathBuf>,
     #[command(flatten)]
-    format: Format,
+    keeping: KeepArgs,
 }
 
 /// [`Basis`] on the command line.
@@ -136,17 +117,17 @@ fn parse_share(text: &str) -> Result<f64, String> {
 
 /// Carries it out.
 pub fn run(args: &SizeArgs) -> anyhow::Result<Outcome> {
-    for path in args.html.iter().chain(&args.output) {
-        output::check_page(path)?;
-    }
-    let mut search = asked(args)?;
-    if let Some(path) = &args.resume {
-        search = read_to_go_on(path, search)?;
-    }
-    let resumed = args.resume.as_ref().filter(|_| !search.is_complete());
-    let file = args.output.as_ref().or(resumed);
+    let keeping = &args.keeping;
+    keeping.check()?;
+    let asked = asked(args)?;
+    let resumed = keeping.resumed(SCHEMA, |done: &mut SizeSearch| {
+        done.go_on_with(asked.clone())?;
+        Ok(done.is_complete())
+    })?;
+    let mut search = resumed.unwrap_or(asked);
+    let file = keeping.file(search.is_complete());
     let stop = progress::interrupt_flag();
-    let settings = settings(search.seed, args.budget)?;
+    let settings = settings(search.seed, keeping.budget)?;
     let result = searched(&mut search, &settings, file);
     if let Err(err) = result {
         return Err(match (file, search.unlimited.len()) {
@@ -156,23 +137,9 @@ pub fn run(args: &SizeArgs) -> anyhow::Result<Outcome> {
             _ => err,
         });
     }
-    let page = args.html.as_ref().map_or(Ok(()), |path| {
-        output::write_page(path, &size_report::page(&search))
-    });
-    let shown = output::show(
-        &args.format,
-        || size_report::document(&search),
-        || size_report::runs_table(&search),
-        SCHEMA,
-        &search,
-    );
-    page?;
-    shown?;
-    Ok(if stop.load(Ordering::SeqCst) {
-        Outcome::Interrupted
-    } else {
-        Outcome::Done
-    })
+    let table = || report::runs_table(&search);
+    keeping.show(&report::document(&search), table, SCHEMA, &search)?;
+    Ok(ended(stop.load(Ordering::SeqCst)))
 }
 
 /// Searches, with a line that says how far it is, and keeps what was found.
@@ -272,7 +239,7 @@ fn asked(args: &SizeArgs) -> anyhow::Result<SizeSearch> {
         recipe,
         args.full,
         question,
-        seed(args.seed),
+        seed(args.keeping.seed),
     )?)
 }
 
@@ -298,18 +265,6 @@ fn pick(recipe: &mut Recipe, wanted: &[String]) -> anyhow::Result<()> {
             .retain(|arm| wanted.iter().any(|wanted| is_meant(&arm.name, wanted)));
     }
     Ok(())
-}
-
-/// A result to go on with: what is run is what was asked now.
-fn read_to_go_on(path: &Path, asked: SizeSearch) -> anyhow::Result<SizeSearch> {
-    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let mut done: SizeSearch = read_open(path, &file, SCHEMA)?;
-    done.go_on_with(asked)
-        .with_context(|| format!("cannot carry on with {}", path.display()))?;
-    if !done.is_complete() {
-        check_owner(path, &file)?;
-    }
-    Ok(done)
 }
 
 #[cfg(test)]

@@ -3,9 +3,8 @@
 //!
 //! Results go to the writer that the caller gives, progress to the standard error output. Nothing else is printed.
 
-use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -59,9 +58,6 @@ struct Output {
     /// Also write the result as one HTML page
     #[arg(long, global = true, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Also write the result's plots as SVG files into this directory
-    #[arg(long, global = true, value_name = "DIR")]
-    svg: Option<PathBuf>,
     /// Threads to use; results do not depend on it [default: all processors]
     #[arg(long, global = true, value_name = "N")]
     threads: Option<usize>,
@@ -196,14 +192,6 @@ pub enum Error {
     /// An argument that is not what it should be.
     #[error("{0}")]
     Argument(String),
-    /// A folder that cannot be made.
-    #[error("cannot make {}: {source}", file.display())]
-    File {
-        /// The folder.
-        file: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
     /// A file that cannot be written.
     #[error(transparent)]
     Write(#[from] file::Error),
@@ -298,9 +286,6 @@ impl Context<'_> {
         if let Some(file) = &self.output.html {
             file::replace(file, page.document.to_html().as_bytes())?;
         }
-        if let Some(folder) = &self.output.svg {
-            write_plots(page, folder)?;
-        }
         if self.output.json {
             self.show_json(body)
         } else {
@@ -314,22 +299,4 @@ impl Context<'_> {
         let envelope = Envelope::new(SCHEMA, SCHEMA_VERSION, env!("CARGO_PKG_VERSION"), body);
         Ok(envelope.write(&mut *self.out)?)
     }
-}
-
-/// Each plot as a file of its title's name.
-fn write_plots(page: &Page, folder: &Path) -> Result<(), Error> {
-    fs::create_dir_all(folder).map_err(|source| Error::File {
-        file: folder.to_owned(),
-        source,
-    })?;
-    for plot in &page.plots {
-        let named = |c: char| match c.is_ascii_alphanumeric() {
-            true => c.to_ascii_lowercase(),
-            false => '-',
-        };
-        let name: String = plot.title().chars().map(named).collect();
-        let svg = plot.to_svg(zmeld_report::plot::Frame::Wide);
-        file::replace(&folder.join(format!("{name}.svg")), svg.as_bytes())?;
-    }
-    Ok(())
 }

@@ -133,7 +133,7 @@ pub struct PlanArgs {
 
     /// How the result is printed
     #[command(flatten)]
-    pub format: crate::cli::Format,
+    pub format: crate::args::Format,
 
     /// Print only the configuration
     #[arg(long, group = "format", help_heading = "Output")]

@@ -16,7 +16,7 @@ use zmeld_setup::journal::{Journal, State};
 use zmeld_setup::plan::{Group, OnUnreadable, Options, Plan};
 
 use super::report::{run_document, RunBody};
-use super::{planned, readable_state, wanted, DownArgs, Occasion, Origin, UpArgs, Wanted};
+use super::{planned, readable_state, wanted, DownArgs, Occasion, Origin, UpArgs};
 use crate::exit::{Outcome, Stopped};
 use crate::{output, progress};
 
@@ -44,23 +44,10 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
     cleared(&host)?;
     let state = journal.state().clone();
     let state = (!state.records.is_empty()).then_some(state);
-    let wanted = wanted(&args.wanted, &host, state.as_ref(), occasion(args))?;
-    if is_nothing_at_boot(args, &wanted) {
+    let prepared = prepare(args, &host, state.as_ref(), OnUnreadable::Fails)?;
+    let Some((plan, options, refused)) = prepared else {
         return Ok(Outcome::Done);
-    }
-    let options = Options {
-        force: args.force,
-        ..Options::default()
     };
-    let (plan, options, refused) = planned(
-        &wanted,
-        &args.wanted,
-        &host,
-        state.as_ref(),
-        options,
-        occasion(args),
-    )?;
-    warn(&plan);
     let mut tell = |event: Event<'_>| told.tell(event);
     let result = execute::up_or_stand_in(&host, &mut journal, &plan, &options, stop, &mut tell);
     drop(told);
@@ -73,7 +60,7 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
     } else {
         "Set up. zmeld status shows how it is doing, zmeld down takes it back.".to_owned()
     };
-    print("zmeld up", "zmeld.up", &lead, args.json, false, &report)?;
+    print("up", &lead, args.json, false, &report)?;
     // The others are set up by now.
     if let Some(err) = refused {
         return Err(err.into());
@@ -88,21 +75,31 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
     }
 }
 
-fn occasion(args: &UpArgs) -> Occasion {
-    match args.boot {
+/// The plan for what is wanted, its options, and at boot what cannot be planned of it. A boot
+/// sets up what is configured; where nothing is, it says so.
+fn prepare(
+    args: &UpArgs,
+    host: &Host,
+    state: Option<&State>,
+    doubt: OnUnreadable,
+) -> anyhow::Result<Option<(Plan, Options, Option<zmeld_setup::Error>)>> {
+    let occasion = match args.boot {
         true => Occasion::Boot,
         false => Occasion::Asked,
-    }
-}
-
-/// A boot sets up what is configured; where nothing is, it says so.
-fn is_nothing_at_boot(args: &UpArgs, wanted: &Wanted) -> bool {
-    let is_nothing =
-        args.boot && matches!(wanted.origin, Origin::Recommended) && wanted.config.tiers.is_empty();
-    if is_nothing {
+    };
+    let wanted = wanted(&args.wanted, host, state, occasion)?;
+    if args.boot && matches!(wanted.origin, Origin::Recommended) && wanted.config.tiers.is_empty() {
         output::say("nothing is configured in /etc/zmeld.toml: nothing is set up");
+        return Ok(None);
     }
-    is_nothing
+    let options = Options {
+        force: args.force,
+        doubt,
+        ..Options::default()
+    };
+    let found = planned(&wanted, &args.wanted, host, state, options, occasion)?;
+    warn(&found.0);
+    Ok(Some(found))
 }
 
 /// What is set up while an experiment runs is the experiment's. Looked at under the journal's lock: an experiment that
@@ -147,24 +144,10 @@ fn cleared(host: &Host) -> anyhow::Result<()> {
 /// What `up` would do.
 fn would_go_up(args: &UpArgs, host: &Host) -> anyhow::Result<Outcome> {
     let state = readable_state(host)?;
-    let wanted = wanted(&args.wanted, host, state.as_ref(), occasion(args))?;
-    if is_nothing_at_boot(args, &wanted) {
+    let prepared = prepare(args, host, state.as_ref(), OnUnreadable::Recorded)?;
+    let Some((plan, _, refused)) = prepared else {
         return as_the_run_would_end();
-    }
-    let options = Options {
-        force: args.force,
-        doubt: OnUnreadable::Recorded,
-        ..Options::default()
     };
-    let (plan, _, refused) = planned(
-        &wanted,
-        &args.wanted,
-        host,
-        state.as_ref(),
-        options,
-        occasion(args),
-    )?;
-    warn(&plan);
     let mut told = Reporter::new();
     execute::may_go_up(host, &plan, &mut |event| told.tell(event))?;
     drop(told);
@@ -190,14 +173,7 @@ fn would_go_up(args: &UpArgs, host: &Host) -> anyhow::Result<Outcome> {
         true => "Nothing to do: all of it is set up.",
         false => "This would be done; nothing was changed.",
     };
-    print(
-        "zmeld up --dry-run",
-        "zmeld.up",
-        lead,
-        args.json,
-        true,
-        &report,
-    )?;
+    print("up", lead, args.json, true, &report)?;
     match refused {
         Some(err) => Err(err.into()),
         None => as_the_run_would_end(),
@@ -246,7 +222,7 @@ pub fn down(args: &DownArgs) -> anyhow::Result<Outcome> {
             .extend(zmeld_lab::experiment::left_behind(&host)?);
     }
     let lead = down_lead(&report, args.experiment);
-    print("zmeld down", "zmeld.down", lead, args.json, false, &report)
+    print("down", lead, args.json, false, &report)
 }
 
 /// Whether systemd is about to stop everything. A file system that goes away then takes its
@@ -350,14 +326,7 @@ fn would_go_down(args: &DownArgs, host: &Host) -> anyhow::Result<Outcome> {
         true => "Nothing is set up.",
         false => "This would be undone; nothing was changed.",
     };
-    print(
-        "zmeld down --dry-run",
-        "zmeld.down",
-        lead,
-        args.json,
-        true,
-        &report,
-    )?;
+    print("down", lead, args.json, true, &report)?;
     as_the_run_would_end()
 }
 
@@ -388,8 +357,7 @@ fn check_names(only: Option<&[String]>, state: &State) -> anyhow::Result<()> {
 }
 
 fn print(
-    title: &str,
-    schema: &str,
+    command: &str,
     lead: &str,
     json: bool,
     dry_run: bool,
@@ -397,12 +365,14 @@ fn print(
 ) -> anyhow::Result<Outcome> {
     if json {
         let body = RunBody { dry_run, report };
-        let envelope = Envelope::new(schema, 1, env!("CARGO_PKG_VERSION"), body);
+        let schema = format!("zmeld.{command}");
+        let envelope = Envelope::new(&schema, 1, env!("CARGO_PKG_VERSION"), body);
         output::print(&envelope.to_text())?;
     } else {
-        output::print_as_it_is(
-            &run_document(title, lead, report, dry_run).to_text(&output::style()),
-        )?;
+        let how = if dry_run { " --dry-run" } else { "" };
+        let title = format!("zmeld {command}{how}");
+        let document = run_document(&title, lead, report, dry_run);
+        output::print_as_it_is(&document.to_text(&output::style()))?;
     }
     Ok(Outcome::Done)
 }
@@ -476,13 +446,13 @@ fn drives<'a>(config: &'a Config, only: Option<&[String]>) -> Vec<(&'a Location,
 /// What happens, on standard error: notes at once, and a line while pages come
 /// back, since that may take minutes.
 struct Reporter {
-    line: progress::Meter,
+    line: progress::Amount,
 }
 
 impl Reporter {
     fn new() -> Reporter {
         Reporter {
-            line: progress::Meter::new(&["swapping in"]),
+            line: progress::Amount::default(),
         }
     }
 
@@ -495,8 +465,8 @@ impl Reporter {
             } => {
                 // A unit has a limit for its stop, and this takes as long as it takes.
                 service::notify("EXTEND_TIMEOUT_USEC=120000000");
-                self.line
-                    .draw(total_bytes.saturating_sub(left_bytes), total_bytes);
+                let done = total_bytes.saturating_sub(left_bytes);
+                self.line.draw("swapping in", done, Some(total_bytes));
             }
             Event::Waiting { holder } => {
                 output::say(format_args!("waiting for another run {holder}"));

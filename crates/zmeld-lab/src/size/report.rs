@@ -1,14 +1,35 @@
 //! What a search for the least RAM looks like.
 
-use zmeld_lab::experiment::result::Outcome as RunOutcome;
-use zmeld_lab::size::{Basis, Least, SetUp, SizeRun, SizeSearch, Step, Verdict};
 use zmeld_report::plot::{Axis, Lines};
 use zmeld_report::units::{bytes, percent, ratio, seconds};
-use zmeld_report::{cells, Cell, Column, Document, Estimate, Section, Table, Tone, Unit};
+use zmeld_report::{Cell, Column, Document, Estimate, Section, Table, Tone, Unit};
 use zmeld_statistics::effect::effect;
 use zmeld_statistics::sample::noise;
 
-use super::report::of_machine;
+use super::{Basis, Least, SetUp, SizeRun, SizeSearch, Step, Verdict};
+use crate::experiment::result::Outcome as RunOutcome;
+use crate::measure::HostFacts;
+
+/// Where it was measured.
+pub fn of_machine(document: Document, machine: &HostFacts) -> Document {
+    document
+        .provenance(
+            "machine",
+            format!(
+                "{}, {} processors, {}",
+                machine.processor,
+                machine.processors,
+                bytes(machine.ram_bytes)
+            ),
+        )
+        .provenance(
+            "kernel",
+            format!(
+                "{}, control groups v{}",
+                machine.kernel, machine.cgroup_version
+            ),
+        )
+}
 
 /// Does nothing swap with it?
 fn swaps(search: &SizeSearch, set_up: &SetUp) -> bool {
@@ -62,47 +83,24 @@ fn answer(search: &SizeSearch) -> String {
 
 /// One row a set-up.
 fn answers_table(search: &SizeSearch) -> Table {
-    let mut table = Table::new("Least RAM")
-        .column(Column::text("set-up").names_row())
-        .column(Column::bytes("least RAM").with_interval())
-        .column(Column::ratio("time").with_interval())
-        .column(Column::count("faults"))
-        .column(Column::bytes("store"));
-    let best = search
-        .set_ups
-        .iter()
-        .filter_map(|set_up| set_up.least.filter(|least| !least.unlimited))
-        .map(|least| least.bytes)
-        .min();
-    for set_up in search.set_ups.iter().filter(|it| it.left_out.is_none()) {
-        let Some(least) = &set_up.least else {
-            table.row(cells![
-                set_up.name.as_str(),
-                Cell::Empty,
-                Cell::Empty,
-                Cell::Empty,
-                Cell::Empty
-            ]);
-            continue;
-        };
-        let range = Estimate::new(
-            least.bytes as f64,
-            least.does_not_bytes as f64,
-            least.bytes as f64,
-        );
-        let step = set_up.step(least.bytes);
-        let of_step = |get: fn(&Step) -> Cell| step.map_or(Cell::Empty, get);
-        let row = table.row(cells![
-            set_up.name.as_str(),
-            range,
-            of_step(slowdown),
-            of_step(|step| step.median_of(|run| run.faults_major as f64).into()),
-            of_step(|step| step.median_of(|run| run.store_max_bytes as f64).into()),
-        ]);
-        if best == Some(least.bytes) {
-            row.strong();
+    let all = || search.set_ups.iter().filter(|it| it.left_out.is_none());
+    let found = all().filter_map(|set_up| set_up.least.filter(|least| !least.unlimited));
+    let best = found.map(|least| least.bytes).min();
+    let mut table = zmeld_report::table!("Least RAM", for set_up in all(),
+        where {
+            let least = set_up.least.as_ref();
+            let step = least.and_then(|least| set_up.step(least.bytes));
+            let median = |get: fn(&SizeRun) -> f64| step.map(|step| step.median_of(get));
         }
-    }
+        Column::text("set-up").names_row() => set_up.name.as_str(),
+        Column::bytes("least RAM").with_interval() => least.map(|least| {
+            Estimate::new(least.bytes as f64, least.does_not_bytes as f64, least.bytes as f64)
+        }),
+        Column::ratio("time").with_interval() => step.map_or(Cell::Empty, slowdown),
+        Column::count("faults") => median(|run| run.faults_major as f64),
+        Column::bytes("store") => median(|run| run.store_max_bytes as f64),
+        ; strong if least.is_some_and(|least| best == Some(least.bytes))
+    );
     table.note(
         "Least RAM: the least that was shown to do; in brackets the most that was shown not to do. The other columns are of \
          runs with that limit: time over that without a limit, major faults, RAM of compressed pages.",
@@ -120,30 +118,20 @@ fn slowdown(step: &Step) -> Cell {
 
 /// Every limit that was tried.
 fn steps_table(search: &SizeSearch) -> Table {
-    let mut table = Table::new("What was tried")
-        .column(Column::text("set-up").names_row())
-        .column(Column::bytes("limit").names_row())
-        .column(Column::text("does"))
-        .column(Column::ratio("time").with_interval())
-        .column(Column::count("faults"))
-        .column(Column::count("runs"))
-        .column(Column::text("unfinished"));
-    for set_up in &search.set_ups {
+    let steps = search.set_ups.iter().flat_map(|set_up| {
         let mut steps: Vec<&Step> = set_up.steps.iter().collect();
         steps.sort_by_key(|step| step.limit_bytes);
-        for step in steps {
-            table.row(cells![
-                set_up.name.as_str(),
-                step.limit_bytes,
-                verdict(step.verdict),
-                slowdown(step),
-                step.median_of(|run| run.faults_major as f64),
-                step.runs.len(),
-                unfinished(search, &step.runs),
-            ]);
-        }
-    }
-    table
+        steps.into_iter().map(|step| (set_up.name.as_str(), step))
+    });
+    zmeld_report::table!("What was tried", for (set_up, step) in steps,
+        Column::text("set-up").names_row() => set_up,
+        Column::bytes("limit").names_row() => step.limit_bytes,
+        Column::text("does") => verdict(step.verdict),
+        Column::ratio("time").with_interval() => slowdown(step),
+        Column::count("faults") => step.median_of(|run| run.faults_major as f64),
+        Column::count("runs") => step.runs.len(),
+        Column::text("unfinished") => unfinished(search, &step.runs),
+    )
 }
 
 fn verdict(verdict: Verdict) -> &'static str {
@@ -350,57 +338,32 @@ fn within_reach(step: &Step, top: f64) -> Estimate {
 
 /// Every run in a row.
 pub fn runs_table(search: &SizeSearch) -> Table {
-    let mut table = Table::new("Runs")
-        .column(Column::text("set-up").names_row())
-        .column(Column::bytes("limit").names_row())
-        .column(Column::text("outcome"))
-        .column(Column::number("cost"))
-        .column(Column::seconds("elapsed"))
-        .column(Column::seconds("system"))
-        .column(Column::count("major faults"))
-        .column(Column::bytes("in swap"))
-        .column(Column::bytes("store"));
-    let mut add = |set_up: &str, limit: Cell, run: &SizeRun| {
-        let outcome = match &run.outcome {
-            RunOutcome::Finished => "finished",
-            RunOutcome::OutOfMemory => "out of memory",
-            RunOutcome::TimedOut => "timed out",
-            RunOutcome::Failed(why) => why,
-            RunOutcome::Stopped => "stopped",
-        };
-        table.row(cells![
-            set_up,
-            limit,
-            outcome,
-            run.cost,
-            run.elapsed_s,
-            run.system_s,
-            run.faults_major,
-            run.swapped_max_bytes,
-            run.store_max_bytes,
-        ]);
-    };
-    for run in &search.unlimited {
-        add("no limit", Cell::Empty, run);
-    }
-    for set_up in &search.set_ups {
-        for step in &set_up.steps {
-            for run in &step.runs {
-                add(&set_up.name, step.limit_bytes.into(), run);
-            }
+    let unlimited = search.unlimited.iter().map(|run| ("no limit", None, run));
+    let limited = search.set_ups.iter().flat_map(|set_up| {
+        let steps = set_up.steps.iter();
+        let runs = steps.flat_map(|step| step.runs.iter().map(move |run| (step.limit_bytes, run)));
+        runs.map(|(limit, run)| (set_up.name.as_str(), Some(limit), run))
+    });
+    zmeld_report::table!("Runs", for (set_up, limit, run) in unlimited.chain(limited),
+        where {
+            let outcome = match &run.outcome {
+                RunOutcome::Finished => "finished",
+                RunOutcome::OutOfMemory => "out of memory",
+                RunOutcome::TimedOut => "timed out",
+                RunOutcome::Failed(why) => why,
+                RunOutcome::Stopped => "stopped",
+            };
         }
-    }
-    table
-}
-
-/// The result for a terminal or as Markdown.
-pub fn document(search: &SizeSearch) -> Document {
-    build(search, false)
-}
-
-/// The result as a page, with a plot and every limit that was tried.
-pub fn page(search: &SizeSearch) -> Document {
-    build(search, true)
+        Column::text("set-up").names_row() => set_up,
+        Column::bytes("limit").names_row() => limit,
+        Column::text("outcome") => outcome,
+        Column::number("cost") => run.cost,
+        Column::seconds("elapsed") => run.elapsed_s,
+        Column::seconds("system") => run.system_s,
+        Column::count("major faults") => run.faults_major,
+        Column::bytes("in swap") => run.swapped_max_bytes,
+        Column::bytes("store") => run.store_max_bytes,
+    )
 }
 
 fn facts(search: &SizeSearch) -> String {
@@ -430,9 +393,9 @@ fn facts(search: &SizeSearch) -> String {
     )
 }
 
-fn build(search: &SizeSearch, plots: bool) -> Document {
-    let text = answer(search);
-    let mut lead = text;
+/// The result.
+pub fn document(search: &SizeSearch) -> Document {
+    let mut lead = answer(search);
     if search.interrupted {
         lead += " (Stopped by Ctrl-C: this is what was known by then.)";
     } else if search.budget_spent {
@@ -440,25 +403,16 @@ fn build(search: &SizeSearch, plots: bool) -> Document {
     }
     let mut section = Section::new("");
     if search.peak_bytes > 0 {
-        section = section.paragraph(facts(search));
-    }
-    if plots && search.peak_bytes > 0 {
-        section = section.plot(plot(search));
+        section = section.paragraph(facts(search)).plot(plot(search));
     }
     section = section.table(answers_table(search));
-    // Who names limits asks for this.
-    if !plots && !search.question.limits.is_empty() {
-        section = section.table(steps_table(search));
-    }
     for (tone, text) in findings(search) {
         section = section.advice(tone, text);
     }
-    let mut document = Document::new("zmeld bench size")
+    let document = Document::new("zmeld bench size")
         .lead(lead)
-        .section(section);
-    if plots {
-        document = document.section(Section::new("Limits").table(steps_table(search)));
-    }
+        .section(section)
+        .section(Section::new("Limits").table(steps_table(search)));
     let steps: usize = search.set_ups.iter().map(|it| it.steps.len()).sum();
     let runs: usize = search
         .set_ups
