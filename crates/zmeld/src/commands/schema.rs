@@ -65,11 +65,6 @@ const PRINTED: &[Printed] = &[
     ("numa compare", "zmeld.numa/1", of::<numa::CompareBody>),
     ("numa sweep", "zmeld.numa/1", of::<numa::SweepBody>),
     ("numa reproduce", "zmeld.numa/1", of::<numa::ReproduceBody>),
-    (
-        "numa reproduce calibrate",
-        "zmeld.numa/1",
-        of::<numa::CalibrateBody>,
-    ),
     ("numa machines", "zmeld.numa/1", of::<numa::MachinesBody>),
     ("numa policies", "zmeld.numa/1", of::<numa::PoliciesBody>),
 ];

@@ -6,7 +6,7 @@ use zmeld_numa::policy::{PolicyDescription, ALL};
 
 use super::{Context, Error};
 use crate::exit::Outcome;
-use zmeld_numa::pages::{self, Page};
+use zmeld_numa::pages;
 
 /// Machines that can be named.
 #[derive(Serialize, schemars::JsonSchema)]
@@ -35,7 +35,7 @@ pub(super) fn machines(name: Option<&str>, context: &mut Context<'_>) -> Result<
         None => {
             let presets = PRESETS.iter();
             let presets = presets.filter_map(|preset| NumaMachine::preset(preset.name));
-            (Page::from(pages::lists::machines()), presets.collect())
+            (pages::lists::machines(), presets.collect())
         }
     };
     let body = MachinesBody {
@@ -51,6 +51,6 @@ pub(super) fn policies(context: &mut Context<'_>) -> Result<Outcome, Error> {
         command: "policies",
         policies: ALL,
     };
-    context.show(&pages::lists::policies().into(), &body)?;
+    context.show(&pages::lists::policies(), &body)?;
     Ok(Outcome::Done)
 }
