@@ -213,10 +213,7 @@ impl NumaMachine {
 
     /// A preset by name.
     pub fn preset(name: &str) -> Option<Self> {
-        PRESETS
-            .iter()
-            .find(|preset| preset.name == name)
-            .map(Preset::build)
+        presets().into_iter().find(|preset| preset.name == name)
     }
 
     /// A machine by what a user writes: a preset, `host`, or a file with the output of `numactl -H`.
@@ -233,7 +230,7 @@ impl NumaMachine {
         match fs::read_to_string(name) {
             Ok(text) => Self::from_numactl(&text, name),
             Err(_) => {
-                let presets: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
+                let presets: Vec<String> = presets().into_iter().map(|it| it.name).collect();
                 Err(Error::Wrong(format!(
                     "no machine is called {name:?}; presets: {}; or `host`, or a file with the output of `numactl -H`",
                     presets.join(", ")
@@ -380,43 +377,27 @@ fn count_cpus(list: &str) -> Option<usize> {
     })
 }
 
-/// A machine that needs no description.
-#[derive(Debug)]
-pub struct Preset {
-    /// What the user writes.
-    pub name: &'static str,
-    /// What it stands for.
-    pub about: &'static str,
-    rows: &'static [&'static [u32]],
-    processors: &'static [usize],
-    costs: MemoryCosts,
-}
-
-impl Preset {
-    fn build(&self) -> NumaMachine {
-        let slit = Slit {
-            rows: self.rows.iter().map(|row| row.to_vec()).collect(),
-        };
-        NumaMachine {
-            name: self.name.into(),
-            about: self.about.into(),
-            memory_pages: vec![None; slit.nodes()],
-            slit,
-            processors: self.processors.to_vec(),
+/// The machines that need no description, the study's first.
+pub fn presets() -> Vec<NumaMachine> {
+    let preset =
+        |name: &str, about: &str, rows: &[&[u32]], processors: &[usize], costs| NumaMachine {
+            name: name.into(),
+            about: about.into(),
+            slit: Slit {
+                rows: rows.iter().map(|row| row.to_vec()).collect(),
+            },
+            processors: processors.to_vec(),
             page_bytes: 4096,
-            costs: self.costs.clone(),
-        }
-    }
-}
-
-/// The presets, the study's machine first.
-pub const PRESETS: &[Preset] = &[
-    Preset {
-        name: "altix-4x2",
-        about: "the study's machine: 4 nodes of 2 processors, four levels of memory access, after the SGI Altix",
-        rows: &[&[10, 20, 30, 40], &[20, 10, 20, 30], &[30, 20, 10, 20], &[40, 30, 20, 10]],
-        processors: &[2, 2, 2, 2],
-        costs: MemoryCosts {
+            memory_pages: vec![None; processors.len()],
+            costs,
+        };
+    vec![
+        preset(
+            "altix-4x2",
+            "the study's machine: 4 nodes of 2 processors, four levels of memory access, after the SGI Altix",
+            &[&[10, 20, 30, 40], &[20, 10, 20, 30], &[30, 20, 10, 20], &[40, 30, 20, 10]],
+            &[2, 2, 2, 2],
+            MemoryCosts {
             access_ns: 100.0,
             copy_mb_per_s: 1000.0,
             fault_us: 2.0,
@@ -424,13 +405,13 @@ pub const PRESETS: &[Preset] = &[
             pte_us: 0.1,
             switch_us: 5.0,
         },
-    },
-    Preset {
-        name: "two-socket",
-        about: "a two-socket server: 2 nodes of 32 processors, remote memory at 2.1 times the local cost",
-        rows: &[&[10, 21], &[21, 10]],
-        processors: &[32, 32],
-        costs: MemoryCosts {
+        ),
+        preset(
+            "two-socket",
+            "a two-socket server: 2 nodes of 32 processors, remote memory at 2.1 times the local cost",
+            &[&[10, 21], &[21, 10]],
+            &[32, 32],
+            MemoryCosts {
             access_ns: 90.0,
             copy_mb_per_s: 10_000.0,
             fault_us: 0.7,
@@ -438,13 +419,13 @@ pub const PRESETS: &[Preset] = &[
             pte_us: 0.03,
             switch_us: 2.0,
         },
-    },
-    Preset {
-        name: "four-socket",
-        about: "a four-socket server, fully meshed: 4 nodes of 24 processors",
-        rows: &[&[10, 21, 21, 21], &[21, 10, 21, 21], &[21, 21, 10, 21], &[21, 21, 21, 10]],
-        processors: &[24, 24, 24, 24],
-        costs: MemoryCosts {
+        ),
+        preset(
+            "four-socket",
+            "a four-socket server, fully meshed: 4 nodes of 24 processors",
+            &[&[10, 21, 21, 21], &[21, 10, 21, 21], &[21, 21, 10, 21], &[21, 21, 21, 10]],
+            &[24, 24, 24, 24],
+            MemoryCosts {
             access_ns: 95.0,
             copy_mb_per_s: 8_000.0,
             fault_us: 0.8,
@@ -452,13 +433,13 @@ pub const PRESETS: &[Preset] = &[
             pte_us: 0.03,
             switch_us: 2.0,
         },
-    },
-    Preset {
-        name: "cxl-far",
-        about: "a two-socket server with a far-memory node on CXL that has no processors",
-        rows: &[&[10, 21, 24], &[21, 10, 34], &[24, 34, 10]],
-        processors: &[16, 16, 0],
-        costs: MemoryCosts {
+        ),
+        preset(
+            "cxl-far",
+            "a two-socket server with a far-memory node on CXL that has no processors",
+            &[&[10, 21, 24], &[21, 10, 34], &[24, 34, 10]],
+            &[16, 16, 0],
+            MemoryCosts {
             access_ns: 100.0,
             copy_mb_per_s: 9_000.0,
             fault_us: 0.7,
@@ -466,5 +447,6 @@ pub const PRESETS: &[Preset] = &[
             pte_us: 0.03,
             switch_us: 2.0,
         },
-    },
-];
+        ),
+    ]
+}

@@ -70,7 +70,7 @@ impl Scheduler {
 
 /// One level of a processor's view: the groups among which it balances.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Domain {
+pub(crate) struct Domain {
     /// The largest distance it spans; 10 for the processors of one's own node.
     pub distance: u32,
     /// The nodes it spans, ascending (its own node among them). Groups are its nodes, or, at distance 10, the
@@ -80,7 +80,7 @@ pub struct Domain {
 
 /// The domains of every node, nearest first, and their times in picoseconds.
 #[derive(Debug, Clone)]
-pub struct Domains {
+pub(crate) struct Domains {
     by_node: Vec<Vec<Domain>>,
     /// Picoseconds between looks of a busy processor, by level.
     pub busy_every: Vec<u64>,
@@ -107,12 +107,7 @@ impl Domains {
                     .filter(|&to| machine.processors[to] > 0 && (to == node || row[to] <= limit))
                     .collect()
             };
-            let mut levels: Vec<u32> = row
-                .iter()
-                .enumerate()
-                .filter(|&(to, _)| to != node)
-                .map(|(_, &d)| d)
-                .collect();
+            let mut levels = row.to_vec();
             levels.sort_unstable();
             levels.dedup();
             let mut spanned = 1;

@@ -31,13 +31,11 @@ pub struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// Finds the memory controller.
     pub fn here() -> Result<Hierarchy, Error> {
         Hierarchy::below(Path::new("/sys/fs/cgroup"))
     }
 
-    /// [`Hierarchy::here`] below another directory.
-    pub fn below(root: &Path) -> Result<Hierarchy, Error> {
+    fn below(root: &Path) -> Result<Hierarchy, Error> {
         let words = |file: &str| fs::read_to_string(root.join(file)).unwrap_or_default();
         if root.join("memory/memory.limit_in_bytes").exists() {
             let unified = root.join("unified");
@@ -77,7 +75,6 @@ impl Hierarchy {
         left.map(|entry| entry.path())
     }
 
-    /// How many groups there are whose maker is gone.
     pub fn leftovers(&self) -> usize {
         self.left().count()
     }
@@ -97,7 +94,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Makes a group without a limit.
+    /// Without a limit.
     pub fn create(hierarchy: &Hierarchy, label: &str) -> Result<Group, Error> {
         let name = name::own(&format!("-{label}"));
         let make = |root: &Path| {
@@ -173,7 +170,6 @@ impl Group {
         }
     }
 
-    /// One of its files.
     pub fn file(&self, name: &str) -> PathBuf {
         self.memory.join(name)
     }

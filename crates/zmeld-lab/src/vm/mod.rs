@@ -292,7 +292,6 @@ impl GuestAnswer {
     }
 }
 
-/// Why there is no run.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct GuestRefusal {
     /// This kernel or archive lacks something: another one may have it.

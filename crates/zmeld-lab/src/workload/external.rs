@@ -39,8 +39,7 @@ pub enum OutputFormat {
 }
 
 impl ExternalCommand {
-    /// In a sentence.
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let data = self.data.as_deref().unwrap_or("not known");
         format!("{}; data: {data}", shown(&self.command.join(" ")))
     }

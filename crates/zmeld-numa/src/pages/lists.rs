@@ -1,15 +1,12 @@
 //! The presets, one machine, the policies.
 
-use crate::machine::{NumaMachine, PRESETS};
+use crate::machine::{presets, NumaMachine};
 use crate::policy::ALL;
 use zmeld_report::{Cell, Column, Document, Section};
 
 /// The presets.
 pub fn machines() -> Document {
-    let presets = PRESETS
-        .iter()
-        .filter_map(|preset| NumaMachine::preset(preset.name));
-    let table = zmeld_report::table!("Presets", for machine in presets,
+    let table = zmeld_report::table!("Presets", for machine in presets(),
         where {
             let levels: Vec<String> = machine.slit.levels().iter().map(u32::to_string).collect();
         }

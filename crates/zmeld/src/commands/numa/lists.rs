@@ -1,7 +1,7 @@
 //! `zmeld numa machines` and `policies`: what can be named.
 
 use serde::Serialize;
-use zmeld_numa::machine::{NumaMachine, PRESETS};
+use zmeld_numa::machine::{presets, NumaMachine};
 use zmeld_numa::policy::{PolicyDescription, ALL};
 
 use super::{Context, Error};
@@ -32,11 +32,7 @@ pub(super) fn machines(name: Option<&str>, context: &mut Context<'_>) -> Result<
             let machine = NumaMachine::find(name)?;
             (pages::lists::machine(&machine), vec![machine])
         }
-        None => {
-            let presets = PRESETS.iter();
-            let presets = presets.filter_map(|preset| NumaMachine::preset(preset.name));
-            (pages::lists::machines(), presets.collect())
-        }
+        None => (pages::lists::machines(), presets()),
     };
     let body = MachinesBody {
         command: "machines",
