@@ -81,7 +81,9 @@ impl Hierarchy {
 
     /// Removes groups whose maker is gone, and kills what is still in them. Returns how many there were.
     pub fn clear_leftovers(&self) -> usize {
-        self.left().filter(|group| remove(&[group.clone()])).count()
+        self.left()
+            .filter(|group| remove(std::slice::from_ref(group)))
+            .count()
     }
 }
 
