@@ -253,26 +253,27 @@ impl Experiment {
             )))
         };
         let cases = |recipe: &Recipe| {
-            let told = |case: &Case| {
-                let limit = case.limit.as_deref().unwrap_or("none");
-                format!("{}: {}, limit {limit}", case.name, case.workload.describe())
-            };
-            recipe.cases.iter().map(told).collect::<Vec<_>>().join("; ")
+            let names: Vec<&str> = recipe.cases.iter().map(|case| case.name.as_str()).collect();
+            names.join(", ")
         };
         let arms = |recipe: &Recipe| {
             let names: Vec<&str> = recipe.arms.iter().map(|arm| arm.name.as_str()).collect();
             names.join(", ")
         };
-        for (what, then, now) in [
+        let workload = |case: &Case| case.workload.describe();
+        let limit = |case: &Case| case.limit.clone().unwrap_or_else(|| "none".to_owned());
+        let mut told = vec![
             ("recipe", old.name.clone(), recipe.name.clone()),
             ("choice of cases", cases(old), cases(&recipe)),
             ("choice of arms", arms(old), arms(&recipe)),
-            (
-                "metric",
-                old.metric.name.clone(),
-                recipe.metric.name.clone(),
-            ),
-        ] {
+        ];
+        for (then, now) in old.cases.iter().zip(&recipe.cases) {
+            told.push(("workload", workload(then), workload(now)));
+            told.push(("limit", limit(then), limit(now)));
+        }
+        let metric = |recipe: &Recipe| recipe.metric.name.clone();
+        told.push(("metric", metric(old), metric(&recipe)));
+        for (what, then, now) in told {
             if then != now {
                 return differ(format!("{what} ({then}, and now {now})"));
             }
