@@ -75,13 +75,7 @@ pub fn tests(log: &Log, quick: bool) -> Result<Tally> {
     run_tests(log, "cargo test", &mut cargo(&arguments))
 }
 
-/// The simulator's counters against those of a real kernel, booted in QEMU.
-pub fn numa_boot(log: &Log) -> Result<Tally> {
-    let mut command = cargo(&["test", "--workspace", "--test", "real_linux"]);
-    command.args(["--", "--ignored", "--show-output"]);
-    run_tests(log, "numa-boot", &mut command)
-}
-
+/// Experiments in virtual machines that boot this kernel.
 pub fn build_machines(log: &Log) -> Result<()> {
     let words = ["test", "--workspace", "--test", "machine", "--no-run"];
     log.must(&mut cargo(&words)).map(|_| ())

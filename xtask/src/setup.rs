@@ -56,18 +56,10 @@ const FUZZ: &[&str] = &["fuzz_", "soak"];
 /// A guest's kernel is made by the first step that asks for it.
 #[rustfmt::skip]
 const KERNELS: &[&str] = &["kernel-", "module-", "guest-", "machine-", "dkms", "checkpatch", "kernel-patch", "kcsan", "soak"];
-const GUESTS: &[&str] = &["guest-", "machine-", "numa-boot", "kcsan", "soak"];
+const GUESTS: &[&str] = &["guest-", "machine-", "kcsan", "soak"];
 /// Guests, and tests on the machine itself.
 const DEVICES: &[&str] = &["guest-", "machine-", "cargo-test", "kcsan", "soak"];
-const QEMU: &[&str] = &[
-    "guest-6",
-    "guest-7",
-    "machine-6",
-    "dkms",
-    "numa-boot",
-    "kcsan",
-    "soak",
-];
+const QEMU: &[&str] = &["guest-6", "guest-7", "machine-6", "dkms", "kcsan", "soak"];
 const PROCESSORS: &[&str] = &["processors"];
 const NARROW: &[&str] = &["processors", "store-32-bits"];
 #[rustfmt::skip]

@@ -170,8 +170,6 @@ fn steps<'a>(
     steps.add(Long, processors::STEP, about, processors::test);
     let about = "the store's C tests on i386 and armhf, emulated";
     steps.add(Long, processors::NARROW, about, processors::narrow);
-    let about = "the simulator's counters against a kernel booted in QEMU";
-    steps.add(Long, "numa-boot", about, rust_tests::numa_boot);
     let about = "it builds and no link is broken";
     steps.add(Usual, "documentation", about, rust_tests::documentation);
     let about = "the core needs its port and nothing else, by its symbols";

@@ -5,25 +5,25 @@
 //! |---|---|
 //! | [`recipe`] | what is run, under which limit, with which arms; what was published |
 //! | [`workload`] | workloads whose data are known and whose results are verified |
-//! | [`limit`] | a memory limit of its own for each run |
+//! | `limit` | a memory limit of its own for each run |
 //! | [`arm`] | the set-ups that are compared, by `zmeld-setup`; a disk as slow as wanted |
 //! | [`measure`] | what a run used, what the machine counted, memory over time |
 //! | [`vm`] | whole machines instead of limits: one booted for each run |
 //! | [`experiment`] | the order of runs, one run, the result |
 //! | [`size`] | how small a machine will do: the search for the least RAM |
-//! | [`name`] | how what an experiment makes is called |
+//! | `name` | how what an experiment makes is called |
 //! | `folder` | folders of an experiment's own where anybody may write |
-//! | [`error`] | what can go wrong, in one line each |
+//! | `error` | what can go wrong, in one line each |
 //!
 //! The crate prints nothing.
 
 pub mod arm;
-pub mod error;
+mod error;
 pub mod experiment;
 mod folder;
-pub mod limit;
+mod limit;
 pub mod measure;
-pub mod name;
+mod name;
 pub mod recipe;
 pub mod size;
 pub mod vm;

@@ -68,15 +68,4 @@ mod tests {
         let name = format!("{PREFIX}{pid}-{earlier}-run");
         assert!(is_left_behind(OsStr::new(&name)), "{name}");
     }
-
-    #[test]
-    fn a_process_that_has_ended_has_no_beginning() {
-        let fields = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18";
-        assert_eq!(
-            process::began(&format!("7 (a) S) S {fields} 777 0")),
-            Some(777)
-        );
-        assert_eq!(process::began(&format!("7 (a) Z {fields} 777 0")), None);
-        assert_eq!(process::began("7 (a) S 1"), None);
-    }
 }

@@ -1,7 +1,7 @@
 //! Recipes: what is run, under which limit, with which arms, and what was
 //! published about it.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
@@ -14,9 +14,10 @@ use crate::vm::GuestSize;
 use zmeld_statistics::stopping::StoppingRule;
 use zmeld_statistics::Direction;
 
+use crate::workload::Workload;
+
 /// A smaller limit is a unit that was forgotten.
 const LIMIT_MIN: u64 = 1 << 20;
-use crate::workload::Workload;
 
 /// A recipe's file is a page or two.
 const BYTES_MAX: u64 = 1 << 20;
@@ -132,9 +133,6 @@ pub struct Case {
     /// A machine of that size, booted for each run, instead of a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<GuestSize>,
-    /// Only these arms; none: all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub arms: Vec<String>,
 }
 
 /// A published table.
@@ -250,6 +248,9 @@ impl Recipe {
         }
         self.times()?;
         self.names()?;
+        for arm in &self.arms {
+            arm.sound().map_err(|err| err.to_string())?;
+        }
         for case in &self.cases {
             case.sound()?;
         }
@@ -302,34 +303,22 @@ impl Recipe {
 
     /// Arms and cases go by their names.
     fn names(&self) -> Result<(), String> {
-        if let Some(arm) = self.arms.iter().find(|arm| {
-            arm.unlimited && (arm.swaps() || arm.slow_disk.is_some() || !arm.accept.is_empty())
-        }) {
+        let swaps = |arm: &&Arm| arm.unlimited && (arm.swaps() || arm.slow_disk.is_some());
+        if let Some(arm) = self.arms.iter().find(swaps) {
             return Err(format!(
                 "arm \"{}\" has no limit, so nothing is swapped: leave out its tiers",
                 arm.name
             ));
         }
-        let mut names = BTreeMap::new();
-        for arm in &self.arms {
-            if names.insert(arm.name.as_str(), ()).is_some() {
-                return Err(format!("two arms are called \"{}\"", arm.name));
-            }
-        }
-        let mut cases = BTreeMap::new();
-        for case in &self.cases {
-            if cases.insert(case.name.as_str(), ()).is_some() {
-                return Err(format!("two cases are called \"{}\"", case.name));
-            }
-            if let Some(unknown) = case
-                .arms
-                .iter()
-                .find(|name| !names.contains_key(name.as_str()))
-            {
-                return Err(format!(
-                    "case \"{}\" names an arm \"{unknown}\" that there is not",
-                    case.name
-                ));
+        let arms = self.arms.iter().map(|arm| arm.name.as_str());
+        let cases = self.cases.iter().map(|case| case.name.as_str());
+        for (what, names) in [
+            ("arms", arms.collect::<Vec<_>>()),
+            ("cases", cases.collect()),
+        ] {
+            let mut known = BTreeSet::new();
+            if let Some(twice) = names.iter().find(|name| !known.insert(**name)) {
+                return Err(format!("two {what} are called \"{twice}\""));
             }
         }
         Ok(())

@@ -33,12 +33,11 @@ use crate::live::processes::ChosenProcess;
 use crate::live::visit::frame_numbers_visible;
 use crate::live::{pagemap, LiveMemory};
 use crate::{Error, RegionKind, SkipReason, Skips};
-use zmeld_linux::smaps::{self, Mapping};
+use zmeld_linux::smaps::Mapping;
 
 const IDLE_BITMAP: &str = "/sys/kernel/mm/page_idle/bitmap";
 /// How often a wait looks up.
 const TICK: Duration = Duration::from_millis(50);
-const PIECE_PAGES: u64 = 16 << 10;
 
 /// How exactly cold pages can be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,7 +114,6 @@ impl ColdReport {
 pub struct ColdTracker {
     method: ColdMethod,
     chosen: Vec<ChosenProcess>,
-    page_size: u64,
     wanted: KindFilter,
     begin: Instant,
     skipped: Skips,
@@ -183,7 +181,6 @@ impl ColdTracker {
         ColdTracker {
             method,
             chosen: live.readable().cloned().collect(),
-            page_size: live.page_size as u64,
             wanted: KindFilter::new(&live.options),
             begin: Instant::now(),
             skipped: Skips::default(),
@@ -193,7 +190,7 @@ impl ColdTracker {
     fn start_idle(live: &LiveMemory, bitmap: &Path, flags: &PageFlags) -> Result<Self, Error> {
         let marked = FrameSet::of_machine();
         for process in live.readable() {
-            mark(process, live.page_size as u64, flags, &marked);
+            mark(process, flags, &marked);
         }
         let file = OpenOptions::new()
             .write(true)
@@ -292,7 +289,7 @@ impl ColdTracker {
         let mut untouched = HashMap::new();
         for process in &self.chosen {
             // One that is gone is found so again by the visit.
-            let Some(mappings) = mappings_of(process, self.page_size) else {
+            let Some(mappings) = pagemap::mappings(process) else {
                 continue;
             };
             let mut cold = Vec::new();
@@ -318,46 +315,18 @@ impl ColdTracker {
     }
 }
 
-fn mappings_of(process: &ChosenProcess, page_size: u64) -> Option<Vec<Mapping>> {
-    let process = process.open()?;
-    let mut text = Vec::new();
-    std::io::Read::read_to_end(&mut process.open_relative("smaps").ok()?, &mut text).ok()?;
-    Some(smaps::parse(&text, page_size))
-}
-
 /// Adds the frames (heads of compound pages) that a process maps.
-fn mark(process: &ChosenProcess, page_size: u64, flags: &PageFlags, marked: &FrameSet) {
-    let Some(mappings) = mappings_of(process, page_size) else {
-        return;
-    };
-    let Some(file) = process
-        .open()
-        .and_then(|process| process.open_relative("pagemap").ok())
-    else {
-        return;
-    };
+fn mark(process: &ChosenProcess, flags: &PageFlags, marked: &FrameSet) {
     let mut heads = HeadFinder::default();
-    let mut buffer = Vec::new();
-    for mapping in mappings
-        .iter()
-        .filter(|mapping| mapping.rss > 0 && !mapping.flags.device)
-    {
-        let (mut page, end) = (mapping.start / page_size, mapping.end / page_size);
-        let mut found = 0;
-        while page < end && found < mapping.rss {
-            let count = PIECE_PAGES.min(end - page);
-            if pagemap::read(&file, page, count as usize, &mut buffer).is_err() {
-                break;
-            }
-            for entry in
-                pagemap::entries(&buffer).filter(|entry| entry.present() && entry.frame() != 0)
-            {
-                found += 1;
-                marked.insert(heads.head_of(flags, entry.frame()));
-            }
-            page += count;
+    let expected = |mapping: &Mapping| if mapping.flags.device { 0 } else { mapping.rss };
+    let never = AtomicBool::new(false);
+    pagemap::walk(process, &never, &mut Vec::new(), expected, |entry| {
+        let is_there = entry.present() && entry.frame() != 0;
+        if is_there {
+            marked.insert(heads.head_of(flags, entry.frame()));
         }
-    }
+        is_there
+    });
 }
 
 /// Reads the bitmap's words of the marked frames; what is still set stayed idle.

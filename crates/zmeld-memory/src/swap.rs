@@ -16,16 +16,17 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use zmeld_linux::{smaps, KernelVersion};
+use zmeld_linux::smaps::Mapping;
+use zmeld_linux::swaps::SwapArea;
+use zmeld_linux::KernelVersion;
 
 use crate::buffer::Buffer;
 use crate::file::{read_at_most, BATCH_BYTES};
 use crate::live::frames::FrameSet;
+use crate::live::pagemap::{self, PIECE_PAGES};
 use crate::live::processes::{self, ChosenProcess};
-use zmeld_linux::swaps::SwapArea;
-
 use crate::live::visit::frame_numbers_visible;
-use crate::live::{pagemap, Selection};
+use crate::live::Selection;
 use crate::work::Queue;
 use crate::{
     Batch, Counted, Error, Note, Owner, Region, RegionId, RegionKind, SkipReason, Skips, Source,
@@ -369,54 +370,30 @@ fn slots_in_page_tables(threads: usize, stop: &AtomicBool) -> Result<Vec<TypeSlo
         .collect())
 }
 
-/// Tells `found` the slots that a process's page tables name, by type, piece by piece.
+/// Tells `found` the slots that a process's page tables name, by type, some at a time.
 fn each_slot(
     process: &ChosenProcess,
     buffer: &mut Vec<u8>,
     stop: &AtomicBool,
     found: &mut dyn FnMut(usize, &[u64]),
 ) {
-    const PIECE_PAGES: u64 = 16 << 10;
-    let page_size = rustix::param::page_size() as u64;
-    let Some(process) = process.open() else {
-        return;
-    };
-    let mut text = Vec::new();
-    let Ok(mut smaps) = process.open_relative("smaps") else {
-        return;
-    };
-    let Ok(pagemap) = process.open_relative("pagemap") else {
-        return;
-    };
-    if io::Read::read_to_end(&mut smaps, &mut text).is_err() {
-        return;
-    }
     let mut by_type: Vec<Vec<u64>> = vec![Vec::new(); 32];
-    for mapping in smaps::parse(&text, page_size)
-        .iter()
-        .filter(|mapping| mapping.swap > 0)
-    {
-        let (mut page, end) = (mapping.start / page_size, mapping.end / page_size);
-        let mut seen = 0;
-        while page < end && seen < mapping.swap && !stop.load(Ordering::Relaxed) {
-            let count = PIECE_PAGES.min(end - page);
-            if pagemap::read(&pagemap, page, count as usize, buffer).is_err() {
-                break;
-            }
-            for entry in pagemap::entries(buffer).filter(|entry| entry.swapped()) {
-                let (number, slot) = entry.slot();
-                by_type[usize::from(number)].push(slot);
-                seen += 1;
-            }
-            for (number, slots) in by_type
-                .iter_mut()
-                .enumerate()
-                .filter(|(_, slots)| !slots.is_empty())
-            {
-                found(number, slots);
+    let swapped = |mapping: &Mapping| mapping.swap;
+    pagemap::walk(process, stop, buffer, swapped, |entry| {
+        let (number, slot) = entry.slot();
+        if entry.swapped() {
+            let slots = &mut by_type[usize::from(number)];
+            slots.push(slot);
+            if slots.len() >= PIECE_PAGES as usize {
+                found(number.into(), slots);
                 slots.clear();
             }
-            page += count;
+        }
+        entry.swapped()
+    });
+    for (number, slots) in by_type.iter().enumerate() {
+        if !slots.is_empty() {
+            found(number, slots);
         }
     }
 }

@@ -17,10 +17,10 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use crate::machine::NumaMachine;
 use crate::outcome::{Counters, MoveReason, Outcome, ProcessOutcome, Stalls, Timeline};
-use crate::policy::{FirstTouchEvent, HintingFault, NodePressure, OnMove, Policy, ScanRequest};
+use crate::policy::{HintingFault, OnMove, Policy, ScanRequest};
 use crate::scheduler::{Domains, Scheduler};
-use crate::time::{from_ns, NS, US};
-use crate::workload::{ProcessPlan, ReferenceCycle};
+use crate::time::{from_ns, US};
+use crate::workload::ProcessPlan;
 
 /// No node: the page was never touched, or was freed.
 const NOWHERE: u16 = u16::MAX;
@@ -59,7 +59,7 @@ pub struct Simulation<'a> {
 }
 
 /// Runs all processes to their end under a policy.
-pub fn simulate(setup: Simulation<'_>, policy: &mut dyn Policy) -> Outcome {
+pub fn simulate(setup: Simulation<'_>, policy: Policy) -> Outcome {
     Engine::new(setup, policy).run()
 }
 
@@ -172,6 +172,7 @@ impl<'a> Process<'a> {
     }
 }
 
+#[derive(Default)]
 struct Processor {
     node: usize,
     queue: VecDeque<u32>,
@@ -192,27 +193,6 @@ struct Processor {
     looked_until: u64,
 }
 
-impl Processor {
-    /// One that has nothing to do.
-    fn new(node: usize) -> Processor {
-        Processor {
-            node,
-            queue: VecDeque::new(),
-            current: None,
-            last: None,
-            generation: 0,
-            start: 0,
-            planned: 0,
-            slice_left: 0,
-            load: 0,
-            leaves_to: None,
-            look_generation: 0,
-            looking: false,
-            looked_until: 0,
-        }
-    }
-}
-
 /// References that fit into a stretch, and what they take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ReferenceRun {
@@ -220,9 +200,9 @@ struct ReferenceRun {
     time: u64,
 }
 
-struct Engine<'a, 'p> {
+struct Engine<'a> {
     setup: Simulation<'a>,
-    policy: &'p mut dyn Policy,
+    policy: Policy,
     domains: Domains,
     processes: Vec<Process<'a>>,
     processors: Vec<Processor>,
@@ -294,13 +274,9 @@ impl Process<'_> {
         self.refs_done == self.plan.refs
     }
 
-    fn round(&self) -> &ReferenceCycle {
-        &self.plan.round
-    }
-
     fn faults_next(&self) -> bool {
         self.faulting > 0 && {
-            let page = &self.pages[self.round().visits[self.visit].slot as usize];
+            let page = &self.pages[self.visit];
             page.node == NOWHERE || page.inaccessible
         }
     }
@@ -339,13 +315,11 @@ impl Process<'_> {
         loop {
             if may_leap && visit == 0 && skip == 0 {
                 may_leap = false;
-                let round_cost: u64 = visits
-                    .iter()
-                    .map(|v| {
-                        let node = usize::from(self.pages[v.slot as usize].node);
-                        u64::from(v.refs) * ref_cost(self.plan, distances[node], pace)
-                    })
-                    .sum();
+                let costs = visits.iter().zip(&self.pages).map(|(&refs, page)| {
+                    let distance = distances[usize::from(page.node)];
+                    u64::from(refs) * ref_cost(self.plan, distance, pace)
+                });
+                let round_cost: u64 = costs.sum();
                 // Whole rounds that end before the budget does, so that the last reference is found below.
                 let rounds =
                     ((budget - time - 1) / round_cost).min((limit - refs) / self.plan.round.refs);
@@ -355,13 +329,12 @@ impl Process<'_> {
                     return ReferenceRun { refs, time };
                 }
             }
-            let here = visits[visit];
-            let page = &self.pages[here.slot as usize];
+            let page = &self.pages[visit];
             if page.node == NOWHERE || page.inaccessible {
                 return ReferenceRun { refs, time };
             }
             let cost = ref_cost(self.plan, distances[usize::from(page.node)], pace);
-            let take = u64::from(here.refs - skip)
+            let take = u64::from(visits[visit] - skip)
                 .min(limit - refs)
                 .min((budget - time).div_ceil(cost));
             refs += take;
@@ -379,16 +352,15 @@ impl Process<'_> {
         let round = &self.plan.round;
         let rounds = refs / round.refs;
         if rounds > 0 {
-            for visit in round.visits.iter() {
-                each(visit.slot as usize, rounds * u64::from(visit.refs));
+            for (slot, &refs) in round.visits.iter().enumerate() {
+                each(slot, rounds * u64::from(refs));
             }
         }
         let mut left = refs % round.refs;
         let (mut visit, mut skip) = (self.visit, self.in_visit);
         while left > 0 {
-            let here = round.visits[visit];
-            let take = u64::from(here.refs - skip).min(left);
-            each(here.slot as usize, take);
+            let take = u64::from(round.visits[visit] - skip).min(left);
+            each(visit, take);
             left -= take;
             skip = 0;
             visit = (visit + 1) % round.visits.len();
@@ -408,7 +380,7 @@ impl Process<'_> {
         }
         let mut left = refs % round.refs;
         while left > 0 {
-            let rest = u64::from(round.visits[self.visit].refs - self.in_visit);
+            let rest = u64::from(round.visits[self.visit] - self.in_visit);
             if left < rest {
                 self.in_visit += left as u32;
                 return;
@@ -420,8 +392,8 @@ impl Process<'_> {
     }
 }
 
-impl<'a, 'p> Engine<'a, 'p> {
-    fn new(setup: Simulation<'a>, policy: &'p mut dyn Policy) -> Self {
+impl<'a> Engine<'a> {
+    fn new(setup: Simulation<'a>, policy: Policy) -> Self {
         let machine = setup.machine;
         let nodes = machine.nodes();
         let mut by_node = Vec::with_capacity(nodes);
@@ -444,7 +416,10 @@ impl<'a, 'p> Engine<'a, 'p> {
             processors: machine
                 .processor_nodes()
                 .into_iter()
-                .map(Processor::new)
+                .map(|node| Processor {
+                    node,
+                    ..Processor::default()
+                })
                 .collect(),
             by_node,
             node_load: vec![0; nodes],
@@ -614,14 +589,12 @@ impl<'a, 'p> Engine<'a, 'p> {
         self.unassign(process);
         self.assign(process, to);
         self.counters.process_moves[reason as usize] += 1;
-        self.processes[process].outcome.moves += 1;
         let (from_node, to_node) = (self.processors[from].node, self.processors[to].node);
         if from_node == to_node {
             return self.enqueue(process, now);
         }
-        self.processes[process].outcome.node_moves += 1;
         self.counters.node_moves += 1;
-        match self.policy.moved(from_node, to_node) {
+        match self.policy.moved() {
             OnMove::Stay => self.enqueue(process, now),
             OnMove::Unmap => {
                 self.unmap_all(process);
@@ -762,9 +735,6 @@ impl<'a, 'p> Engine<'a, 'p> {
         }
         self.processors[cpu].last = Some(next);
         let process = &mut self.processes[next as usize];
-        if process.outcome.start.is_none() {
-            process.outcome.start = Some(from);
-        }
         from += std::mem::take(&mut process.owed);
         self.plan_batch(cpu, from);
     }
@@ -941,17 +911,11 @@ impl<'a, 'p> Engine<'a, 'p> {
     fn fault(&mut self, cpu: usize, index: usize, now: u64) -> u64 {
         let here = self.processors[cpu].node;
         let process = &self.processes[index];
-        let slot = process.round().visits[process.visit].slot as usize;
+        let slot = process.visit;
         let page = process.pages[slot];
         let mut cost = self.costs.fault;
         if page.node == NOWHERE {
-            let touch = FirstTouchEvent {
-                process: index,
-                slot,
-                here,
-                touched_before: self.counters.pages_touched,
-            };
-            let wanted = self.policy.place(&touch);
+            let wanted = self.policy.place(slot, here);
             let node = self.room_near(wanted).unwrap_or(wanted);
             self.counters.pages_touched += 1;
             if node == wanted {
@@ -978,8 +942,6 @@ impl<'a, 'p> Engine<'a, 'p> {
             self.counters.next_touch_faults += 1;
         }
         let fault = HintingFault {
-            process: index,
-            slot,
             page_node: usize::from(page.node),
             here,
             last_here: (page.hinted != NOWHERE).then_some(usize::from(page.hinted)),
@@ -1098,7 +1060,7 @@ impl<'a, 'p> Engine<'a, 'p> {
             let at = process.scan_at;
             process.scan_at = (at + 1) % process.pages.len();
             let page = &mut process.pages[at];
-            let spared = scan.spares_local && usize::from(page.node) == here;
+            let spared = usize::from(page.node) == here;
             if page.node != NOWHERE && !page.inaccessible && !spared {
                 page.inaccessible = true;
                 page.scanned = now;
@@ -1117,12 +1079,8 @@ impl<'a, 'p> Engine<'a, 'p> {
         let Some(total) = self.setup.machine.memory_pages[node] else {
             return;
         };
-        let pressure = NodePressure {
-            node,
-            free: total.saturating_sub(self.node_used[node]),
-            total,
-        };
-        let Some(demotion) = self.policy.demotes(&pressure) else {
+        let free = total.saturating_sub(self.node_used[node]);
+        let Some(demotion) = self.policy.demotes(node, free, total) else {
             return;
         };
         for _ in 0..demotion.pages {
@@ -1356,5 +1314,3 @@ impl<'a, 'p> Engine<'a, 'p> {
         }
     }
 }
-
-const _: () = assert!(NS * 1000 == US);

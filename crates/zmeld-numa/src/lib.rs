@@ -1,7 +1,7 @@
 //! Which page-migration policy suits a NUMA machine: a simulator.
 //!
 //! A [`machine::NumaMachine`] (nodes, processors, distances, costs), a [`scheduler::Scheduler`], a
-//! [`workload::Workload`] or a recorded [`trace::Trace`], and a [`policy::Policy`] go in; an [`outcome::Outcome`] comes
+//! [`workload::Workload`], and a [`policy::Policy`] go in; an [`outcome::Outcome`] comes
 //! out of [`engine::simulate`]: total time, what each process lost and why, where accesses went, the kernel's counters.
 //! [`replicate`] repeats that with other seeds, [`sweep`] over parameters, and [`study`] reproduces a published study.
 //! [`pages`] makes documents of all of it.
@@ -19,13 +19,14 @@
 //! let runs = Replications::run(&scenario.case, &scenario.policies, scenario.seed, 10);
 //! let gain = runs.gain(PolicyName::OnDemand, PolicyName::Linux).expect("both are run by default");
 //! assert!(gain.value > -0.5 && gain.value < 0.5);
-//! # Ok::<(), zmeld_numa::scenario::ScenarioError>(())
+//! # Ok::<(), zmeld_numa::Error>(())
 //! ```
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
 pub mod engine;
+mod error;
 pub mod machine;
 pub mod outcome;
 pub mod pages;
@@ -36,5 +37,6 @@ pub mod scheduler;
 pub mod study;
 pub mod sweep;
 pub mod time;
-pub mod trace;
 pub mod workload;
+
+pub use error::Error;

@@ -5,40 +5,18 @@ use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
+use zmeld_linux::FileError;
+
+use crate::error::{within, Error};
 
 /// The distance of a node to itself in every SLIT: one local access costs 10 tenths of a local access.
 pub const LOCAL_DISTANCE: u32 = 10;
 /// The most nodes a machine may have: a page's node is kept in 16 bits and the largest number means "nowhere".
 pub const NODES_MAX: usize = 4096;
 
-/// A machine that cannot be.
-#[derive(Debug, Error, Clone, PartialEq, Eq)]
-pub enum MachineError {
-    /// A description that is wrong.
-    #[error("{source_name}: {why}")]
-    Wrong {
-        /// The preset, file or folder that it came from.
-        source_name: String,
-        /// What is wrong with it, and where: rows, columns and nodes count from 0, lines from 1.
-        why: String,
-    },
-    /// A name that is no preset, no file and not `host`.
-    #[error("no machine is called {name:?}; presets: {presets}; or `host`, or a file with the output of `numactl -H`")]
-    Unknown {
-        /// The name asked for.
-        name: String,
-        /// The presets there are.
-        presets: String,
-    },
-}
-
 /// What is wrong with the machine of that preset, file or folder.
-fn wrong(source_name: impl Into<String>, why: impl Into<String>) -> MachineError {
-    MachineError::Wrong {
-        source_name: source_name.into(),
-        why: why.into(),
-    }
+fn wrong(source: impl fmt::Display, why: impl fmt::Display) -> Error {
+    Error::Wrong(format!("{source}: {why}"))
 }
 
 /// Distances between nodes, checked: square, 10 on the diagonal, 10 to 254 elsewhere.
@@ -53,14 +31,13 @@ impl Slit {
     ///
     /// # Errors
     /// The first row or cell that breaks a rule, by row and column counted from 0.
-    pub fn new(rows: Vec<Vec<u32>>, source_name: &str) -> Result<Self, MachineError> {
+    pub fn new(rows: Vec<Vec<u32>>, source_name: &str) -> Result<Self, Error> {
         let failed = |why: String| Err(wrong(source_name, why));
         let nodes = rows.len();
-        if nodes == 0 {
-            return failed("the distance matrix is empty".into());
-        }
-        if nodes > NODES_MAX {
-            return failed(format!("{nodes} nodes; at most {NODES_MAX} are supported"));
+        if !(1..=NODES_MAX).contains(&nodes) {
+            return failed(format!(
+                "a distance matrix of {nodes} nodes; 1 to {NODES_MAX} are supported"
+            ));
         }
         for (row, distances) in rows.iter().enumerate() {
             let found = distances.len();
@@ -69,17 +46,16 @@ impl Slit {
                     "distance matrix row {row}: {found} columns where {nodes} rows need {nodes}"
                 ));
             }
-        }
-        for (row, distances) in rows.iter().enumerate() {
             for (column, &found) in distances.iter().enumerate() {
-                let place = || format!("distance matrix row {row}, column {column}: {found}");
-                if row == column && found != LOCAL_DISTANCE {
-                    return failed(format!("{}; a node's distance to itself is 10", place()));
-                }
-                // The SLIT keeps a byte, and 255 means unreachable.
-                if !(LOCAL_DISTANCE..=254).contains(&found) {
-                    return failed(format!("{}; distances are 10 to 254", place()));
-                }
+                let rule = match row == column {
+                    true if found != LOCAL_DISTANCE => "a node's distance to itself is 10",
+                    // The SLIT keeps a byte, and 255 means unreachable.
+                    false if !(LOCAL_DISTANCE..=254).contains(&found) => "distances are 10 to 254",
+                    _ => continue,
+                };
+                return failed(format!(
+                    "distance matrix row {row}, column {column}: {found}; {rule}"
+                ));
             }
         }
         Ok(Self { rows })
@@ -186,7 +162,7 @@ impl NumaMachine {
     ///
     /// # Errors
     /// Lists whose length is not the number of nodes, no processor at all, costs that are not positive.
-    pub fn check(self) -> Result<Self, MachineError> {
+    pub fn check(self) -> Result<Self, Error> {
         let nodes = self.slit.nodes();
         let failed = |why: String| Err(wrong(&self.name, why));
         for (what, found) in [
@@ -201,18 +177,16 @@ impl NumaMachine {
             return failed("no node has a processor".into());
         }
         let costs = &self.costs;
-        for (what, value, zero_allowed) in [
-            ("access_ns", costs.access_ns, false),
-            ("copy_mb_per_s", costs.copy_mb_per_s, false),
-            ("fault_us", costs.fault_us, true),
-            ("move_page_us", costs.move_page_us, true),
-            ("pte_us", costs.pte_us, true),
-            ("switch_us", costs.switch_us, true),
-            ("page_bytes", self.page_bytes as f64, false),
+        for (what, value, least) in [
+            ("access_ns", costs.access_ns, f64::MIN_POSITIVE),
+            ("copy_mb_per_s", costs.copy_mb_per_s, f64::MIN_POSITIVE),
+            ("fault_us", costs.fault_us, 0.0),
+            ("move_page_us", costs.move_page_us, 0.0),
+            ("pte_us", costs.pte_us, 0.0),
+            ("switch_us", costs.switch_us, 0.0),
+            ("page_bytes", self.page_bytes as f64, f64::MIN_POSITIVE),
         ] {
-            if !value.is_finite() || value < 0.0 || (value == 0.0 && !zero_allowed) {
-                return failed(format!("{what} is {value}; it must be a positive number"));
-            }
+            within(what, value, least..=f64::MAX).map_err(|(_, why)| wrong(&self.name, why))?;
         }
         Ok(self)
     }
@@ -239,17 +213,14 @@ impl NumaMachine {
 
     /// A preset by name.
     pub fn preset(name: &str) -> Option<Self> {
-        PRESETS
-            .iter()
-            .find(|preset| preset.name == name)
-            .map(Preset::build)
+        presets().into_iter().find(|preset| preset.name == name)
     }
 
     /// A machine by what a user writes: a preset, `host`, or a file with the output of `numactl -H`.
     ///
     /// # Errors
     /// An unknown name, or what is wrong with the file or with /sys.
-    pub fn find(name: &str) -> Result<Self, MachineError> {
+    pub fn find(name: &str) -> Result<Self, Error> {
         if let Some(machine) = Self::preset(name) {
             return Ok(machine);
         }
@@ -258,14 +229,13 @@ impl NumaMachine {
         }
         match fs::read_to_string(name) {
             Ok(text) => Self::from_numactl(&text, name),
-            Err(_) => Err(MachineError::Unknown {
-                name: name.to_owned(),
-                presets: PRESETS
-                    .iter()
-                    .map(|p| p.name)
-                    .collect::<Vec<_>>()
-                    .join(", "),
-            }),
+            Err(_) => {
+                let presets: Vec<String> = presets().into_iter().map(|it| it.name).collect();
+                Err(Error::Wrong(format!(
+                    "no machine is called {name:?}; presets: {}; or `host`, or a file with the output of `numactl -H`",
+                    presets.join(", ")
+                )))
+            }
         }
     }
 
@@ -273,40 +243,28 @@ impl NumaMachine {
     ///
     /// # Errors
     /// The file that is missing or not understood.
-    pub fn from_sysfs(nodes_dir: &Path) -> Result<Self, MachineError> {
-        let failed = |path: &Path, why: String| wrong(path.display().to_string(), why);
-        let entries = fs::read_dir(nodes_dir).map_err(|e| failed(nodes_dir, e.to_string()))?;
+    pub fn from_sysfs(nodes_dir: &Path) -> Result<Self, Error> {
+        let read = |path: &Path| {
+            fs::read_to_string(path).map_err(|cause| FileError::new("read", path, cause))
+        };
+        let entries =
+            fs::read_dir(nodes_dir).map_err(|cause| FileError::new("list", nodes_dir, cause))?;
+        let number = |name: &str| name.strip_prefix("node")?.parse().ok();
         let mut ids: Vec<usize> = entries
-            .filter_map(|entry| {
-                entry
-                    .ok()?
-                    .file_name()
-                    .to_str()?
-                    .strip_prefix("node")?
-                    .parse()
-                    .ok()
-            })
+            .filter_map(|entry| number(entry.ok()?.file_name().to_str()?))
             .collect();
         ids.sort_unstable();
         let (mut rows, mut processors, mut memory_pages) = (Vec::new(), Vec::new(), Vec::new());
         for id in ids {
             let dir = nodes_dir.join(format!("node{id}"));
-            let read = |file: &str| {
-                let path = dir.join(file);
-                fs::read_to_string(&path).map_err(|e| failed(&path, e.to_string()))
-            };
-            let row: Result<Vec<u32>, _> = read("distance")?
-                .split_whitespace()
-                .map(str::parse)
-                .collect();
-            rows.push(row.map_err(|e| failed(&dir.join("distance"), e.to_string()))?);
-            let cpus = read("cpulist")?;
-            let count = count_cpus(cpus.trim());
-            processors.push(
-                count
-                    .ok_or_else(|| failed(&dir.join("cpulist"), format!("{cpus:?} is no list")))?,
-            );
-            let kib = read("meminfo")?
+            let file = |name: &str| dir.join(name);
+            let distances = read(&file("distance"))?;
+            let row: Result<Vec<u32>, _> = distances.split_whitespace().map(str::parse).collect();
+            rows.push(row.map_err(|err| wrong(file("distance").display(), err))?);
+            let cpus = read(&file("cpulist"))?;
+            let no_list = || wrong(file("cpulist").display(), format!("{cpus:?} is no list"));
+            processors.push(count_cpus(cpus.trim()).ok_or_else(no_list)?);
+            let kib = read(&file("meminfo"))?
                 .lines()
                 .find(|line| line.contains("MemTotal:"))
                 .and_then(|line| line.split_whitespace().rev().nth(1)?.parse::<u64>().ok());
@@ -328,7 +286,7 @@ impl NumaMachine {
     ///
     /// # Errors
     /// The line that is not understood.
-    pub fn from_numactl(text: &str, source_name: &str) -> Result<Self, MachineError> {
+    pub fn from_numactl(text: &str, source_name: &str) -> Result<Self, Error> {
         let wrong = |line: usize, why: String| wrong(source_name, format!("line {line}: {why}"));
         let mut rows: Vec<Vec<u32>> = Vec::new();
         let mut processors: Vec<(usize, usize)> = Vec::new();
@@ -344,12 +302,13 @@ impl NumaMachine {
                     return Err(wrong(number, format!("{line:?} is no row of distances")));
                 };
                 let row: Result<Vec<u32>, _> = cells.split_whitespace().map(str::parse).collect();
-                rows.push(row.map_err(|_| {
+                let no_number = |_| {
                     wrong(
                         number,
                         format!("{cells:?} holds something that is no distance"),
                     )
-                })?);
+                };
+                rows.push(row.map_err(no_number)?);
             } else if let Some(rest) = line.strip_prefix("node ").filter(|_| !in_matrix) {
                 let mut words = rest.split_whitespace();
                 let Some(node) = words.next().and_then(|w| w.parse::<usize>().ok()) else {
@@ -418,45 +377,27 @@ fn count_cpus(list: &str) -> Option<usize> {
     })
 }
 
-/// A machine that needs no description.
-#[derive(Debug)]
-pub struct Preset {
-    /// What the user writes.
-    pub name: &'static str,
-    /// What it stands for.
-    pub about: &'static str,
-    rows: &'static [&'static [u32]],
-    processors: &'static [usize],
-    page_bytes: u64,
-    costs: MemoryCosts,
-}
-
-impl Preset {
-    fn build(&self) -> NumaMachine {
-        let slit = Slit {
-            rows: self.rows.iter().map(|row| row.to_vec()).collect(),
+/// The machines that need no description, the study's first.
+pub fn presets() -> Vec<NumaMachine> {
+    let preset =
+        |name: &str, about: &str, rows: &[&[u32]], processors: &[usize], costs| NumaMachine {
+            name: name.into(),
+            about: about.into(),
+            slit: Slit {
+                rows: rows.iter().map(|row| row.to_vec()).collect(),
+            },
+            processors: processors.to_vec(),
+            page_bytes: 4096,
+            memory_pages: vec![None; processors.len()],
+            costs,
         };
-        NumaMachine {
-            name: self.name.into(),
-            about: self.about.into(),
-            memory_pages: vec![None; slit.nodes()],
-            slit,
-            processors: self.processors.to_vec(),
-            page_bytes: self.page_bytes,
-            costs: self.costs.clone(),
-        }
-    }
-}
-
-/// The presets, the study's machine first.
-pub const PRESETS: &[Preset] = &[
-    Preset {
-        name: "altix-4x2",
-        about: "the study's machine: 4 nodes of 2 processors, four levels of memory access, after the SGI Altix",
-        rows: &[&[10, 20, 30, 40], &[20, 10, 20, 30], &[30, 20, 10, 20], &[40, 30, 20, 10]],
-        processors: &[2, 2, 2, 2],
-        page_bytes: 4096,
-        costs: MemoryCosts {
+    vec![
+        preset(
+            "altix-4x2",
+            "the study's machine: 4 nodes of 2 processors, four levels of memory access, after the SGI Altix",
+            &[&[10, 20, 30, 40], &[20, 10, 20, 30], &[30, 20, 10, 20], &[40, 30, 20, 10]],
+            &[2, 2, 2, 2],
+            MemoryCosts {
             access_ns: 100.0,
             copy_mb_per_s: 1000.0,
             fault_us: 2.0,
@@ -464,14 +405,13 @@ pub const PRESETS: &[Preset] = &[
             pte_us: 0.1,
             switch_us: 5.0,
         },
-    },
-    Preset {
-        name: "two-socket",
-        about: "a two-socket server: 2 nodes of 32 processors, remote memory at 2.1 times the local cost",
-        rows: &[&[10, 21], &[21, 10]],
-        processors: &[32, 32],
-        page_bytes: 4096,
-        costs: MemoryCosts {
+        ),
+        preset(
+            "two-socket",
+            "a two-socket server: 2 nodes of 32 processors, remote memory at 2.1 times the local cost",
+            &[&[10, 21], &[21, 10]],
+            &[32, 32],
+            MemoryCosts {
             access_ns: 90.0,
             copy_mb_per_s: 10_000.0,
             fault_us: 0.7,
@@ -479,14 +419,13 @@ pub const PRESETS: &[Preset] = &[
             pte_us: 0.03,
             switch_us: 2.0,
         },
-    },
-    Preset {
-        name: "four-socket",
-        about: "a four-socket server, fully meshed: 4 nodes of 24 processors",
-        rows: &[&[10, 21, 21, 21], &[21, 10, 21, 21], &[21, 21, 10, 21], &[21, 21, 21, 10]],
-        processors: &[24, 24, 24, 24],
-        page_bytes: 4096,
-        costs: MemoryCosts {
+        ),
+        preset(
+            "four-socket",
+            "a four-socket server, fully meshed: 4 nodes of 24 processors",
+            &[&[10, 21, 21, 21], &[21, 10, 21, 21], &[21, 21, 10, 21], &[21, 21, 21, 10]],
+            &[24, 24, 24, 24],
+            MemoryCosts {
             access_ns: 95.0,
             copy_mb_per_s: 8_000.0,
             fault_us: 0.8,
@@ -494,14 +433,13 @@ pub const PRESETS: &[Preset] = &[
             pte_us: 0.03,
             switch_us: 2.0,
         },
-    },
-    Preset {
-        name: "cxl-far",
-        about: "a two-socket server with a far-memory node on CXL that has no processors",
-        rows: &[&[10, 21, 24], &[21, 10, 34], &[24, 34, 10]],
-        processors: &[16, 16, 0],
-        page_bytes: 4096,
-        costs: MemoryCosts {
+        ),
+        preset(
+            "cxl-far",
+            "a two-socket server with a far-memory node on CXL that has no processors",
+            &[&[10, 21, 24], &[21, 10, 34], &[24, 34, 10]],
+            &[16, 16, 0],
+            MemoryCosts {
             access_ns: 100.0,
             copy_mb_per_s: 9_000.0,
             fault_us: 0.7,
@@ -509,5 +447,6 @@ pub const PRESETS: &[Preset] = &[
             pte_us: 0.03,
             switch_us: 2.0,
         },
-    },
-];
+        ),
+    ]
+}

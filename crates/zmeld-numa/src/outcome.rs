@@ -83,12 +83,10 @@ impl Stalls {
 }
 
 /// One process. Times in picoseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProcessOutcome {
     /// When it was submitted.
     pub arrival: u64,
-    /// When it first ran.
-    pub start: Option<u64>,
     /// When it ended.
     pub finish: u64,
     /// How long it would run alone with all memory local.
@@ -99,10 +97,6 @@ pub struct ProcessOutcome {
     pub refs: u64,
     /// Those to memory of other nodes.
     pub remote_refs: u64,
-    /// Moves between processors.
-    pub moves: u32,
-    /// Moves between nodes.
-    pub node_moves: u32,
     /// Time lost, by cause.
     pub stalls: Stalls,
 }

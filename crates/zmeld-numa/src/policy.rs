@@ -1,57 +1,25 @@
-//! Page-placement policies behind one small trait. A policy answers questions; it holds no pages and knows no clock
-//! but the one it is given. A new policy is one file here and one line in [`ALL`].
+//! Page-placement policies. A policy answers four questions: where a page goes at its first touch, what happens when its
+//! process is moved, whether it moves on a fault, and what a scan makes inaccessible. It holds no pages and knows no
+//! clock but the one it is given.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
-mod autonuma;
-mod first_touch;
-mod full;
-mod interleave;
-mod linux;
-mod on_demand;
-mod tiering;
-
-pub use autonuma::{Autonuma, AutonumaSettings};
-pub use first_touch::FirstTouch;
-pub use full::{Full, FullSettings};
-pub use interleave::Interleave;
-pub use linux::Linux;
-pub use on_demand::OnDemand;
-pub use tiering::{Tiering, TieringSettings};
-
+use crate::error::{within, Error};
 use crate::machine::NumaMachine;
-
-/// A page touched for the first time.
-#[derive(Debug, Clone, Copy)]
-pub struct FirstTouchEvent {
-    /// The process.
-    pub process: usize,
-    /// The page's slot in the process.
-    pub slot: usize,
-    /// The node of the processor that touches it.
-    pub here: usize,
-    /// How many pages were first touched before, on the whole machine.
-    pub touched_before: u64,
-}
+use crate::time::{from_ms, SECOND};
 
 /// A fault on a page that was made inaccessible, by a scan or at a move.
 #[derive(Debug, Clone, Copy)]
-pub struct HintingFault {
-    /// The process.
-    pub process: usize,
-    /// The page's slot in the process.
-    pub slot: usize,
-    /// The node the page is on.
+pub(crate) struct HintingFault {
     pub page_node: usize,
     /// The node of the processor that faults.
     pub here: usize,
     /// The node of the previous fault on this page, if any.
     pub last_here: Option<usize>,
-    /// The time, in picoseconds.
+    /// In picoseconds.
     pub now: u64,
     /// Free pages on `here`; `None` where memory is as large as need be.
     pub free_here: Option<u64>,
@@ -63,7 +31,7 @@ pub struct HintingFault {
 
 /// What happens to a process's pages when the scheduler moves it to another node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OnMove {
+pub(crate) enum OnMove {
     /// They stay behind.
     Stay,
     /// They are made inaccessible; each faults at its next touch.
@@ -74,7 +42,7 @@ pub enum OnMove {
 
 /// The cost of moving an address space at once, beyond its pages' copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WholeCopy {
+pub(crate) struct WholeCopy {
     /// A fixed sum for each move, in picoseconds.
     pub stop: u64,
     /// Time for each page that is moved, in picoseconds; `None` for the machine's own copy speed and bookkeeping.
@@ -83,73 +51,21 @@ pub struct WholeCopy {
     pub hold_back: i64,
 }
 
-/// A scan that makes pages inaccessible, so that their next touch is seen.
+/// A scan that makes pages inaccessible, so that their next touch is seen. Pages of the node on which the process runs
+/// are left accessible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ScanRequest {
+pub(crate) struct ScanRequest {
     /// Run time of the process between two scans, in picoseconds.
     pub every: u64,
-    /// Pages made inaccessible each time.
+    /// Each time.
     pub pages: usize,
-    /// Whether pages of the node on which the process runs are left accessible.
-    pub spares_local: bool,
-}
-
-/// One node's memory when it runs short.
-#[derive(Debug, Clone, Copy)]
-pub struct NodePressure {
-    /// The node.
-    pub node: usize,
-    /// Its free pages.
-    pub free: u64,
-    /// Its pages.
-    pub total: u64,
 }
 
 /// Pages to be demoted from a node, the longest resident first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Demotion {
-    /// Where they go.
+pub(crate) struct Demotion {
     pub to: usize,
-    /// How many.
     pub pages: u64,
-}
-
-/// A page-placement policy.
-pub trait Policy: Send {
-    /// The node for a page touched for the first time. If it is full, the engine takes the nearest with room.
-    fn place(&mut self, touch: &FirstTouchEvent) -> usize {
-        touch.here
-    }
-
-    /// A process was moved from one node to another.
-    fn moved(&mut self, _from: usize, _to: usize) -> OnMove {
-        OnMove::Stay
-    }
-
-    /// Whether the page that faulted moves to the node that faulted.
-    fn migrates(&mut self, _fault: &HintingFault) -> bool {
-        false
-    }
-
-    /// The scan of each process, if the policy scans.
-    fn scan(&self) -> Option<ScanRequest> {
-        None
-    }
-
-    /// Whether the scheduler must leave processes where they started.
-    fn pins_processes(&self) -> bool {
-        false
-    }
-
-    /// What to demote when a node's memory grows short; asked after each placement on a bounded node.
-    fn demotes(&mut self, _pressure: &NodePressure) -> Option<Demotion> {
-        None
-    }
-
-    /// Whether moves from a far tier count as promotions (`pgpromote_success`).
-    fn promotes(&self) -> bool {
-        false
-    }
 }
 
 /// The policies by name.
@@ -197,24 +113,48 @@ pub struct PolicyDescription {
 
 /// Every policy, the study's three first.
 pub const ALL: &[PolicyDescription] = &[
-    linux::ABOUT,
-    full::ABOUT,
-    on_demand::ABOUT,
-    autonuma::ABOUT,
-    interleave::ABOUT,
-    first_touch::ABOUT,
-    tiering::ABOUT,
+    PolicyDescription {
+        name: PolicyName::Linux,
+        rule: "Pages are placed on the node that first touches them and never move; a process that is moved leaves them behind.",
+        source: "Linux 2.6 without NUMA balancing (mm/mempolicy.c, MPOL_DEFAULT); the study's baseline",
+    },
+    PolicyDescription {
+        name: PolicyName::Full,
+        rule: "When a process is moved, its whole address space is copied to the new node before it runs on; the copies \
+               hold back the processes that run meanwhile.",
+        source: "the study's second policy; migrate_pages(2) at every move of a process",
+    },
+    PolicyDescription {
+        name: PolicyName::OnDemand,
+        rule: "When a process is moved, its pages are marked not present; the first touch of each faults and moves that page.",
+        source: "the study's proposal; known as next-touch (Solaris MADV_ACCESS_LWP, Goglin and Furmento 2009)",
+    },
+    PolicyDescription {
+        name: PolicyName::Autonuma,
+        rule: "Each process's pages are made inaccessible in turn; a page moves on a hinting fault if the previous \
+               hinting fault on it came from the same node (two-reference filter), and at once during a process's first \
+               scans. A process has one thread, so pages of the node on which it runs are spared by the scan. Processes \
+               are not moved towards their memory.",
+        source: "kernel.numa_balancing=1 (kernel/sched/fair.c: task_numa_work, should_numa_migrate_memory; mm/mprotect.c: change_pte_range)",
+    },
+    PolicyDescription {
+        name: PolicyName::Interleave,
+        rule: "Page i of a process goes to node i modulo the number of nodes, and stays.",
+        source: "MPOL_INTERLEAVE, numactl --interleave=all (mm/mempolicy.c)",
+    },
+    PolicyDescription {
+        name: PolicyName::FirstTouch,
+        rule: "Pages are placed on the node that first touches them; processes stay on the processor where they start.",
+        source: "first touch with sched_setaffinity(2), as numactl --cpunodebind and MPI launchers set it up",
+    },
+    PolicyDescription {
+        name: PolicyName::Tiering,
+        rule: "Nodes without processors are the far tier. Scans make far pages inaccessible; one that faults within the \
+               hot threshold of its scan is promoted if the rate limit and free memory allow. A near node that falls \
+               below its watermark demotes its longest-resident pages to the nearest far node.",
+        source: "kernel.numa_balancing=2 and demotion (kernel/sched/fair.c: numa_promotion_rate_limit; mm/vmscan.c: demote_folio_list)",
+    },
 ];
-
-/// A name that no policy has.
-#[derive(Debug, Error, Clone, PartialEq, Eq)]
-#[error("no policy is called {name:?}; there are: {known}")]
-pub struct UnknownPolicy {
-    /// The name asked for.
-    pub name: String,
-    /// The names there are.
-    pub known: String,
-}
 
 impl PolicyName {
     /// The name as users write it.
@@ -231,15 +171,31 @@ impl PolicyName {
     }
 
     /// A policy of this name for one simulation.
-    pub fn build(self, settings: &PolicySettings, machine: &NumaMachine) -> Box<dyn Policy> {
-        match self {
-            Self::Linux => Box::new(Linux),
-            Self::Full => Box::new(Full::new(&settings.full)),
-            Self::OnDemand => Box::new(OnDemand),
-            Self::Autonuma => Box::new(Autonuma::new(&settings.autonuma)),
-            Self::Interleave => Box::new(Interleave::new(machine)),
-            Self::FirstTouch => Box::new(FirstTouch),
-            Self::Tiering => Box::new(Tiering::new(&settings.tiering, machine)),
+    pub fn build(self, settings: &PolicySettings, machine: &NumaMachine) -> Policy {
+        let (full, autonuma, tiering) = (&settings.full, &settings.autonuma, &settings.tiering);
+        let pages_per_mb = 1_048_576.0 / machine.page_bytes as f64;
+        let scan = |period_ms: f64, pages: f64| {
+            Some(ScanRequest {
+                every: from_ms(period_ms).max(1),
+                pages: (pages.round() as usize).max(1),
+            })
+        };
+        Policy {
+            name: self,
+            nodes: machine.nodes(),
+            copy: WholeCopy {
+                stop: from_ms(full.stop_ms),
+                page: full.page_ms.map(from_ms),
+                hold_back: (full.hold_back * 1000.0).round() as i64,
+            },
+            scan: match self {
+                // A page counts as 4096 bytes.
+                Self::Autonuma => scan(autonuma.scan_period_ms, autonuma.scan_size_mb * 256.0),
+                Self::Tiering => scan(tiering.scan_period_ms, tiering.scan_size_mb * pages_per_mb),
+                _ => None,
+            },
+            unfiltered_scans: autonuma.unfiltered_scans,
+            tiers: Tiers::new(tiering, machine, pages_per_mb),
         }
     }
 }
@@ -251,20 +207,208 @@ impl fmt::Display for PolicyName {
 }
 
 impl FromStr for PolicyName {
-    type Err = UnknownPolicy;
+    type Err = Error;
 
-    fn from_str(name: &str) -> Result<Self, UnknownPolicy> {
-        ALL.iter()
-            .map(|about| about.name)
-            .find(|known| known.as_str() == name)
-            .ok_or_else(|| UnknownPolicy {
-                name: name.to_owned(),
-                known: ALL
-                    .iter()
-                    .map(|about| about.name.as_str())
-                    .collect::<Vec<_>>()
-                    .join(", "),
-            })
+    fn from_str(name: &str) -> Result<Self, Error> {
+        let mut known = ALL.iter().map(|about| about.name);
+        known.find(|known| known.as_str() == name).ok_or_else(|| {
+            let known: Vec<&str> = ALL.iter().map(|about| about.name.as_str()).collect();
+            let known = known.join(", ");
+            Error::Wrong(format!("no policy is called {name:?}; there are: {known}"))
+        })
+    }
+}
+
+/// A policy in one simulation.
+#[derive(Debug)]
+pub struct Policy {
+    name: PolicyName,
+    nodes: usize,
+    copy: WholeCopy,
+    scan: Option<ScanRequest>,
+    unfiltered_scans: u32,
+    tiers: Tiers,
+}
+
+impl Policy {
+    /// The node for a page of this slot that a processor of node `here` touches for the first time. If it is full, the
+    /// engine takes the nearest with room.
+    pub(crate) fn place(&self, slot: usize, here: usize) -> usize {
+        match self.name {
+            PolicyName::Interleave => slot % self.nodes,
+            _ => here,
+        }
+    }
+
+    /// A process was moved from one node to another.
+    pub(crate) fn moved(&self) -> OnMove {
+        match self.name {
+            PolicyName::Full => OnMove::Copy(self.copy),
+            PolicyName::OnDemand => OnMove::Unmap,
+            _ => OnMove::Stay,
+        }
+    }
+
+    /// Whether the page that faulted moves to the node that faulted.
+    pub(crate) fn migrates(&mut self, fault: &HintingFault) -> bool {
+        fault.page_node != fault.here
+            && match self.name {
+                PolicyName::OnDemand => true,
+                PolicyName::Autonuma => {
+                    fault.scans <= self.unfiltered_scans || fault.last_here == Some(fault.here)
+                }
+                PolicyName::Tiering => self.tiers.promotes(fault),
+                _ => false,
+            }
+    }
+
+    /// The scan of each process, if the policy scans.
+    pub(crate) fn scan(&self) -> Option<ScanRequest> {
+        self.scan
+    }
+
+    /// Whether the scheduler must leave processes where they started.
+    pub(crate) fn pins_processes(&self) -> bool {
+        self.name == PolicyName::FirstTouch
+    }
+
+    /// What to demote where so many pages of a node's `total` are free; asked after each placement on a bounded node.
+    pub(crate) fn demotes(&self, node: usize, free: u64, total: u64) -> Option<Demotion> {
+        let to = self.tiers.demotes_to[node].filter(|_| self.promotes())?;
+        let keep = (self.tiers.free_share * total as f64).ceil() as u64;
+        (free < keep).then(|| Demotion {
+            to,
+            pages: keep - free,
+        })
+    }
+
+    /// Whether moves from a far tier count as promotions (`pgpromote_success`).
+    pub(crate) fn promotes(&self) -> bool {
+        self.name == PolicyName::Tiering
+    }
+}
+
+/// Memory in two tiers: nodes without processors are the far one. Without such a node nothing is promoted or demoted.
+#[derive(Debug)]
+struct Tiers {
+    hot: u64,
+    pages_per_s: f64,
+    free_share: f64,
+    /// For each node: whether it is of the far tier.
+    far: Vec<bool>,
+    /// For each near node: the nearest far node, if there is one.
+    demotes_to: Vec<Option<usize>>,
+    /// The second whose promotions are counted, and how many there were.
+    second: u64,
+    promoted: f64,
+}
+
+impl Tiers {
+    fn new(settings: &TieringSettings, machine: &NumaMachine, pages_per_mb: f64) -> Self {
+        let far: Vec<bool> = machine.processors.iter().map(|&count| count == 0).collect();
+        let nearest = |node: usize| {
+            let all = (0..machine.nodes()).filter(|&to| far[to]);
+            let to = all.min_by_key(|&to| (machine.slit.distance(node, to), to));
+            to.filter(|_| !far[node])
+        };
+        Self {
+            hot: from_ms(settings.hot_threshold_ms),
+            pages_per_s: settings.promote_mb_per_s * pages_per_mb,
+            free_share: settings.free_percent / 100.0,
+            demotes_to: (0..machine.nodes()).map(nearest).collect(),
+            far,
+            second: 0,
+            promoted: 0.0,
+        }
+    }
+
+    fn promotes(&mut self, fault: &HintingFault) -> bool {
+        if !self.far[fault.page_node] || fault.since_scan > self.hot || fault.free_here == Some(0) {
+            return false;
+        }
+        let second = fault.now / SECOND;
+        if second != self.second {
+            (self.second, self.promoted) = (second, 0.0);
+        }
+        let within_limit = self.promoted + 1.0 <= self.pages_per_s;
+        if within_limit {
+            self.promoted += 1.0;
+        }
+        within_limit
+    }
+}
+
+/// What moving an address space at once costs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FullSettings {
+    /// A fixed sum for each move, in milliseconds: stopping the process, walking its tables, draining caches.
+    pub stop_ms: f64,
+    /// Milliseconds for each page; leave out for the machine's own copy speed and bookkeeping.
+    pub page_ms: Option<f64>,
+    /// How much longer everything that runs meanwhile takes: 1 doubles it. Copies under way at once add up. The
+    /// processor itself is free meanwhile; the moved process waits.
+    pub hold_back: f64,
+}
+
+impl Default for FullSettings {
+    fn default() -> Self {
+        Self {
+            stop_ms: 0.05,
+            page_ms: None,
+            hold_back: 0.0,
+        }
+    }
+}
+
+/// How fast NUMA balancing scans.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AutonumaSettings {
+    /// Run time of a process between two scans, in milliseconds (`numa_balancing_scan_period_min_ms`, 1000).
+    pub scan_period_ms: f64,
+    /// Memory made inaccessible by one scan, in MB of 2^20 bytes (`numa_balancing_scan_size_mb`, 256).
+    pub scan_size_mb: f64,
+    /// For so many scans of a process, pages move at their first fault (`numa_scan_seq <= 4`).
+    pub unfiltered_scans: u32,
+}
+
+impl Default for AutonumaSettings {
+    fn default() -> Self {
+        Self {
+            scan_period_ms: 1000.0,
+            scan_size_mb: 256.0,
+            unfiltered_scans: 4,
+        }
+    }
+}
+
+/// Limits of promotion and demotion.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TieringSettings {
+    /// Run time of a process between two scans, in milliseconds.
+    pub scan_period_ms: f64,
+    /// Memory made inaccessible by one scan, in MB of 2^20 bytes.
+    pub scan_size_mb: f64,
+    /// A page that faults this soon after its scan is hot, in milliseconds (`hot_threshold_ms`, 1000).
+    pub hot_threshold_ms: f64,
+    /// The most that is promoted in a second, in MB of 2^20 bytes
+    /// (`numa_balancing_promote_rate_limit_MBps`, 65536).
+    pub promote_mb_per_s: f64,
+    /// Share of a near node that is kept free by demotion, in percent.
+    pub free_percent: f64,
+}
+
+impl Default for TieringSettings {
+    fn default() -> Self {
+        Self {
+            scan_period_ms: 1000.0,
+            scan_size_mb: 256.0,
+            hot_threshold_ms: 1000.0,
+            promote_mb_per_s: 65536.0,
+            free_percent: 2.0,
+        }
     }
 }
 
@@ -285,54 +429,51 @@ impl PolicySettings {
     ///
     /// # Errors
     /// The policy, its setting, and what that must be.
-    pub fn check(&self) -> Result<(), (&'static str, &'static str, String)> {
-        let most = 1e9;
-        let values = [
-            ("full", "stop_ms", self.full.stop_ms, 0.0),
-            ("full", "page_ms", self.full.page_ms.unwrap_or(0.0), 0.0),
-            ("full", "hold_back", self.full.hold_back, 0.0),
+    pub fn check(&self) -> Result<(), (&'static str, (&'static str, String))> {
+        let (full, autonuma, tiering) = (&self.full, &self.autonuma, &self.tiering);
+        for (policy, key, found, least, most) in [
+            ("full", "stop_ms", full.stop_ms, 0.0, 1e9),
+            ("full", "page_ms", full.page_ms.unwrap_or(0.0), 0.0, 1e9),
+            ("full", "hold_back", full.hold_back, 0.0, 1e9),
             (
                 "autonuma",
                 "scan_period_ms",
-                self.autonuma.scan_period_ms,
+                autonuma.scan_period_ms,
                 0.001,
+                1e9,
             ),
             (
                 "autonuma",
                 "scan_size_mb",
-                self.autonuma.scan_size_mb,
+                autonuma.scan_size_mb,
                 0.001,
+                1e9,
             ),
             (
                 "tiering",
                 "scan_period_ms",
-                self.tiering.scan_period_ms,
+                tiering.scan_period_ms,
                 0.001,
+                1e9,
             ),
-            ("tiering", "scan_size_mb", self.tiering.scan_size_mb, 0.001),
+            ("tiering", "scan_size_mb", tiering.scan_size_mb, 0.001, 1e9),
             (
                 "tiering",
                 "hot_threshold_ms",
-                self.tiering.hot_threshold_ms,
+                tiering.hot_threshold_ms,
                 0.0,
+                1e9,
             ),
             (
                 "tiering",
                 "promote_mb_per_s",
-                self.tiering.promote_mb_per_s,
+                tiering.promote_mb_per_s,
                 0.0,
+                1e9,
             ),
-            ("tiering", "free_percent", self.tiering.free_percent, 0.0),
-        ];
-        for (policy, key, value, least) in values {
-            let most = if key == "free_percent" { 100.0 } else { most };
-            if !(least..=most).contains(&value) {
-                return Err((
-                    policy,
-                    key,
-                    format!("{value}; it must be from {least} to {most}"),
-                ));
-            }
+            ("tiering", "free_percent", tiering.free_percent, 0.0, 100.0),
+        ] {
+            within(key, found, least..=most).map_err(|wrong| (policy, wrong))?;
         }
         Ok(())
     }

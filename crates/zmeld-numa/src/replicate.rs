@@ -9,7 +9,6 @@ use crate::outcome::Outcome;
 use crate::policy::{PolicyName, PolicySettings};
 use crate::scheduler::Scheduler;
 use crate::time::to_ms;
-use crate::trace::Trace;
 use crate::workload::{ProcessPlan, Workload};
 use zmeld_statistics::mean::{self, Interval};
 
@@ -22,21 +21,11 @@ pub struct SimulationCase {
     pub scheduler: Scheduler,
     /// The processes.
     pub workload: Workload,
-    /// A recorded trace to be replayed instead of the drawn processes.
-    pub trace: Option<Trace>,
     /// Settings of the policies.
     pub policy: PolicySettings,
 }
 
 impl SimulationCase {
-    /// The processes of one replication.
-    pub fn plans(&self, seed: u64, replication: u64) -> Vec<ProcessPlan> {
-        match &self.trace {
-            Some(trace) => trace.plans(&self.machine, &self.workload),
-            None => self.workload.plans(&self.machine, seed, replication),
-        }
-    }
-
     /// Simulates one replication under one policy.
     pub fn simulate(
         &self,
@@ -44,7 +33,7 @@ impl SimulationCase {
         plans: &[ProcessPlan],
         detail: Recording,
     ) -> Outcome {
-        let mut policy = policy.build(&self.policy, &self.machine);
+        let policy = policy.build(&self.policy, &self.machine);
         simulate(
             Simulation {
                 machine: &self.machine,
@@ -52,155 +41,48 @@ impl SimulationCase {
                 plans,
                 detail,
             },
-            &mut *policy,
+            policy,
         )
     }
 }
 
-/// A number that every simulation gives.
-#[derive(Debug, Clone, Copy)]
-pub struct Metric {
-    /// Its name, with the unit last.
-    pub name: &'static str,
-    /// What it means.
-    pub about: &'static str,
-    /// How it is taken from an outcome.
-    pub of: fn(&Outcome) -> f64,
-}
+/// A number that every simulation gives: its name, with the unit last, and how it is taken from an outcome.
+pub type Metric = (&'static str, fn(&Outcome) -> f64);
 
 /// Every metric, the study's measure first.
 pub const METRICS: &[Metric] = &[
-    Metric {
-        name: "total_ms",
-        about: "time until the last process ended",
-        of: Outcome::total_ms,
-    },
-    Metric {
-        name: "slowdown",
-        about: "time in the system over run time with local memory, mean of the processes",
-        of: Outcome::mean_slowdown,
-    },
-    Metric {
-        name: "local_share",
-        about: "accesses to local memory over all accesses",
-        of: Outcome::local_share,
-    },
-    Metric {
-        name: "accesses",
-        about: "accesses to memory",
-        of: |o| o.accesses,
-    },
-    Metric {
-        name: "process_moves_idle",
-        about: "processes pulled by idle processors",
-        of: |o| o.counters.process_moves[0] as f64,
-    },
-    Metric {
-        name: "process_moves_periodic",
-        about: "processes moved by periodic balancing",
-        of: |o| o.counters.process_moves[1] as f64,
-    },
-    Metric {
-        name: "node_moves",
-        about: "moves of processes to another node",
-        of: |o| o.counters.node_moves as f64,
-    },
-    Metric {
-        name: "numa_pages_migrated",
-        about: "pages moved to another node",
-        of: |o| o.counters.numa_pages_migrated as f64,
-    },
-    Metric {
-        name: "migrated_bytes",
-        about: "their bytes",
-        of: |o| o.bytes_migrated() as f64,
-    },
-    Metric {
-        name: "next_touch_faults",
-        about: "faults after a move",
-        of: |o| o.counters.next_touch_faults as f64,
-    },
-    Metric {
-        name: "numa_pte_updates",
-        about: "page-table entries changed by scans",
-        of: |o| o.counters.numa_pte_updates as f64,
-    },
-    Metric {
-        name: "numa_hint_faults",
-        about: "hinting faults",
-        of: |o| o.counters.numa_hint_faults as f64,
-    },
-    Metric {
-        name: "numa_hint_faults_local",
-        about: "hinting faults on local pages",
-        of: |o| o.counters.numa_hint_faults_local as f64,
-    },
-    Metric {
-        name: "pgpromote_success",
-        about: "pages promoted",
-        of: |o| o.counters.pgpromote_success as f64,
-    },
-    Metric {
-        name: "pgdemote_kswapd",
-        about: "pages demoted",
-        of: |o| o.counters.pgdemote_kswapd as f64,
-    },
-    Metric {
-        name: "numa_hit",
-        about: "pages placed where wanted",
-        of: |o| o.counters.numa_hit as f64,
-    },
-    Metric {
-        name: "numa_miss",
-        about: "pages placed elsewhere",
-        of: |o| o.counters.numa_miss as f64,
-    },
-    Metric {
-        name: "ping_pong_pages",
-        about: "pages that went back",
-        of: |o| o.counters.ping_pong_pages as f64,
-    },
-    Metric {
-        name: "ping_pong_moves",
-        about: "times pages went back",
-        of: |o| o.counters.ping_pong_moves as f64,
-    },
-    Metric {
-        name: "stall_remote_ms",
-        about: "lost to remote accesses",
-        of: |o| to_ms(o.stalls.remote),
-    },
-    Metric {
-        name: "stall_fault_ms",
-        about: "lost to faults",
-        of: |o| to_ms(o.stalls.faulting),
-    },
-    Metric {
-        name: "stall_copy_ms",
-        about: "lost waiting for own copies",
-        of: |o| to_ms(o.stalls.copying),
-    },
-    Metric {
-        name: "stall_scan_ms",
-        about: "lost to page-table changes",
-        of: |o| to_ms(o.stalls.scanning),
-    },
-    Metric {
-        name: "stall_held_back_ms",
-        about: "lost to others' copies",
-        of: |o| to_ms(o.stalls.held_back),
-    },
-    Metric {
-        name: "events",
-        about: "events simulated",
-        of: |o| o.events as f64,
-    },
+    ("total_ms", Outcome::total_ms),
+    ("slowdown", Outcome::mean_slowdown),
+    ("local_share", Outcome::local_share),
+    ("accesses", |o| o.accesses),
+    ("process_moves_idle", |o| o.counters.process_moves[0] as f64),
+    ("process_moves_periodic", |o| {
+        o.counters.process_moves[1] as f64
+    }),
+    ("node_moves", |o| o.counters.node_moves as f64),
+    ("numa_pages_migrated", |o| {
+        o.counters.numa_pages_migrated as f64
+    }),
+    ("migrated_bytes", |o| o.bytes_migrated() as f64),
+    ("next_touch_faults", |o| o.counters.next_touch_faults as f64),
+    ("numa_pte_updates", |o| o.counters.numa_pte_updates as f64),
+    ("numa_hint_faults", |o| o.counters.numa_hint_faults as f64),
+    ("numa_hint_faults_local", |o| {
+        o.counters.numa_hint_faults_local as f64
+    }),
+    ("pgpromote_success", |o| o.counters.pgpromote_success as f64),
+    ("pgdemote_kswapd", |o| o.counters.pgdemote_kswapd as f64),
+    ("numa_hit", |o| o.counters.numa_hit as f64),
+    ("numa_miss", |o| o.counters.numa_miss as f64),
+    ("ping_pong_pages", |o| o.counters.ping_pong_pages as f64),
+    ("ping_pong_moves", |o| o.counters.ping_pong_moves as f64),
+    ("stall_remote_ms", |o| to_ms(o.stalls.remote)),
+    ("stall_fault_ms", |o| to_ms(o.stalls.faulting)),
+    ("stall_copy_ms", |o| to_ms(o.stalls.copying)),
+    ("stall_scan_ms", |o| to_ms(o.stalls.scanning)),
+    ("stall_held_back_ms", |o| to_ms(o.stalls.held_back)),
+    ("events", |o| o.events as f64),
 ];
-
-/// The place of a metric in [`METRICS`].
-pub fn metric(name: &str) -> Option<usize> {
-    METRICS.iter().position(|metric| metric.name == name)
-}
 
 /// All replications of one case under several policies.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -220,10 +102,10 @@ impl Replications {
         replications: u64,
     ) -> Self {
         let one = |replication: u64| -> Vec<Vec<f64>> {
-            let plans = case.plans(seed, replication);
+            let plans = case.workload.plans(&case.machine, seed, replication);
             let of_policy = |&policy: &PolicyName| {
                 let outcome = case.simulate(policy, &plans, Recording::TOTALS);
-                METRICS.iter().map(|metric| (metric.of)(&outcome)).collect()
+                METRICS.iter().map(|(_, of)| of(&outcome)).collect()
             };
             policies.iter().map(of_policy).collect()
         };
@@ -241,28 +123,30 @@ impl Replications {
         }
     }
 
-    fn of(&self, policy: PolicyName, metric: usize) -> Option<&[f64]> {
+    fn of(&self, policy: PolicyName, metric: &str) -> Option<&[f64]> {
         let index = self.policies.iter().position(|&p| p == policy)?;
+        let metric = METRICS.iter().position(|(name, _)| *name == metric)?;
         Some(&self.samples[index][metric])
     }
 
-    /// The mean of a metric ([`metric`]) under a policy; `None` if the policy was not run.
-    pub fn mean(&self, policy: PolicyName, metric: usize) -> Option<Interval> {
+    /// The mean of a metric under a policy; `None` if the policy was not run.
+    pub fn mean(&self, policy: PolicyName, metric: &str) -> Option<Interval> {
         self.of(policy, metric).map(mean::mean)
     }
 
     /// How much total time a policy saves over another, as a share: `1 - mean(policy) / mean(base)`.
     pub fn gain(&self, policy: PolicyName, base: PolicyName) -> Option<Interval> {
-        let ratio = mean::ratio(self.of(policy, 0)?, self.of(base, 0)?);
+        let ratio = mean::ratio(self.of(policy, "total_ms")?, self.of(base, "total_ms")?);
         Some(Interval {
             value: 1.0 - ratio.value,
             half_width: ratio.half_width,
         })
     }
 
-    /// Whether a policy was never slower than another in any replication, by more than `slack` of the total time.
+    /// The smallest such gain in any replication.
     pub fn worst_gain(&self, policy: PolicyName, base: PolicyName) -> Option<f64> {
-        let pairs = self.of(policy, 0)?.iter().zip(self.of(base, 0)?);
+        let times = self.of(policy, "total_ms")?.iter();
+        let pairs = times.zip(self.of(base, "total_ms")?);
         pairs.map(|(x, y)| 1.0 - x / y).min_by(f64::total_cmp)
     }
 }

@@ -5,22 +5,10 @@
 //! goes idle (it pulls), and periodically in each domain of each processor (the busy pull rarely, the idle often).
 
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
+use crate::error::within;
 use crate::machine::NumaMachine;
 use crate::time::from_ms;
-
-/// A scheduler that cannot be.
-#[derive(Debug, Error, Clone, PartialEq)]
-#[error("scheduler: {what} is {found}; {rule}")]
-pub struct SchedulerError {
-    /// Which setting.
-    pub what: &'static str,
-    /// Its value.
-    pub found: f64,
-    /// What it must be.
-    pub rule: &'static str,
-}
 
 /// What the scheduler does and how often. Times are in milliseconds of the simulated machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -65,36 +53,16 @@ impl Scheduler {
     /// Checks the settings.
     ///
     /// # Errors
-    /// The first setting out of its range.
-    pub fn check(&self) -> Result<(), SchedulerError> {
-        for (what, found) in [
-            ("slice_ms", self.slice_ms),
-            ("idle_balance_ms", self.idle_balance_ms),
-            ("busy_balance_ms", self.busy_balance_ms),
+    /// The first setting out of its range, and what that is.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        for (key, found, least) in [
+            ("slice_ms", self.slice_ms, 0.001),
+            ("idle_balance_ms", self.idle_balance_ms, 0.001),
+            ("busy_balance_ms", self.busy_balance_ms, 0.001),
+            ("level_factor", self.level_factor, 1.0),
+            ("imbalance_percent", self.imbalance_percent, 100.0),
         ] {
-            if !(found.is_finite() && found >= 0.001) {
-                return Err(SchedulerError {
-                    what,
-                    found,
-                    rule: "it must be 0.001 or more",
-                });
-            }
-        }
-        if !(self.level_factor.is_finite() && self.level_factor >= 1.0) {
-            let found = self.level_factor;
-            return Err(SchedulerError {
-                what: "level_factor",
-                found,
-                rule: "it must be 1 or more",
-            });
-        }
-        if !(self.imbalance_percent.is_finite() && self.imbalance_percent >= 100.0) {
-            let found = self.imbalance_percent;
-            return Err(SchedulerError {
-                what: "imbalance_percent",
-                found,
-                rule: "it must be 100 or more",
-            });
+            within(key, found, least..=f64::MAX)?;
         }
         Ok(())
     }
@@ -102,7 +70,7 @@ impl Scheduler {
 
 /// One level of a processor's view: the groups among which it balances.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Domain {
+pub(crate) struct Domain {
     /// The largest distance it spans; 10 for the processors of one's own node.
     pub distance: u32,
     /// The nodes it spans, ascending (its own node among them). Groups are its nodes, or, at distance 10, the
@@ -112,7 +80,7 @@ pub struct Domain {
 
 /// The domains of every node, nearest first, and their times in picoseconds.
 #[derive(Debug, Clone)]
-pub struct Domains {
+pub(crate) struct Domains {
     by_node: Vec<Vec<Domain>>,
     /// Picoseconds between looks of a busy processor, by level.
     pub busy_every: Vec<u64>,
@@ -139,12 +107,7 @@ impl Domains {
                     .filter(|&to| machine.processors[to] > 0 && (to == node || row[to] <= limit))
                     .collect()
             };
-            let mut levels: Vec<u32> = row
-                .iter()
-                .enumerate()
-                .filter(|&(to, _)| to != node)
-                .map(|(_, &d)| d)
-                .collect();
+            let mut levels = row.to_vec();
             levels.sort_unstable();
             levels.dedup();
             let mut spanned = 1;

@@ -6,82 +6,26 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
-use parquet::basic::Compression;
-use parquet::data_type::{ByteArray, ByteArrayType, DoubleType};
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::parser::parse_message_type;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
+use zmeld_linux::FileError;
 
+use crate::error::Error;
 use crate::policy::PolicyName;
 use crate::replicate::{Replications, METRICS};
-use crate::scenario::{Scenario, ScenarioError, ScenarioText};
+use crate::scenario::{Axes, Scenario, ScenarioText, Values};
 use zmeld_statistics::mean::Interval;
 
 /// The most points a sweep may have: beyond that an axis was mistyped.
-pub const POINTS_MAX: usize = 1_000_000;
-
-/// What can go wrong with a sweep.
-#[derive(Debug, Error)]
-pub enum SweepError {
-    /// The scenario, or a combination of values, is wrong.
-    #[error(transparent)]
-    Scenario(#[from] ScenarioError),
-    /// A file that cannot be read or written.
-    #[error("{file}: {source}")]
-    File {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// A file of results that is not what it should be.
-    #[error("{file}: line {line}: {why}")]
-    Damaged {
-        /// The file.
-        file: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// What is wrong.
-        why: String,
-    },
-    /// Results of another sweep.
-    #[error("{file}: results of another sweep ({found}, not {expected}): another scenario, seed or number of \
-             replications; keep this one in a file of its own with --results FILE")]
-    OtherSweep {
-        /// The file.
-        file: PathBuf,
-        /// Its fingerprint.
-        found: String,
-        /// The one needed.
-        expected: String,
-    },
-    /// No axis, or too many points.
-    #[error("{0}")]
-    Axes(String),
-    /// A result could not be written.
-    #[error(transparent)]
-    Write(zmeld_linux::file::Error),
-    /// Parquet could not be written.
-    #[error("{file}: {source}")]
-    Parquet {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        source: parquet::errors::ParquetError,
-    },
-}
+const POINTS_MAX: usize = 1_000_000;
 
 /// The axes of a sweep and what it runs.
 #[derive(Debug, Clone)]
 pub struct Sweep {
     source: ScenarioText,
     scenario: Scenario,
-    axes: Vec<(String, Vec<toml::Value>)>,
+    axes: Axes,
     points: usize,
 }
 
@@ -122,12 +66,8 @@ impl Sweep {
     /// A sweep of a scenario over its own axes and further ones; an axis given twice counts as given last.
     ///
     /// # Errors
-    /// No axis; more than [`POINTS_MAX`] points; what is wrong with the scenario.
-    pub fn new(
-        source: ScenarioText,
-        scenario: Scenario,
-        more_axes: Vec<(String, Vec<toml::Value>)>,
-    ) -> Result<Self, SweepError> {
+    /// No axis; too many points; what is wrong with the scenario.
+    pub fn new(source: ScenarioText, scenario: Scenario, more_axes: Axes) -> Result<Self, Error> {
         let mut axes = scenario.sweep.clone();
         for (path, values) in more_axes {
             axes.retain(|(known, _)| *known != path);
@@ -135,28 +75,22 @@ impl Sweep {
         }
         if axes.is_empty() {
             let why = "nothing to sweep: give [sweep] in the scenario, or --over PATH=VALUE,VALUE";
-            return Err(SweepError::Axes(why.into()));
+            return Err(Error::Wrong(why.into()));
         }
         for (path, _) in &axes {
             has_effect(path, &scenario)?;
         }
-        let points = axes.iter().try_fold(1usize, |product, (_, values)| {
-            product.checked_mul(values.len())
-        });
-        match points {
-            Some(points) if points <= POINTS_MAX => Ok(Self {
-                source,
-                scenario,
-                axes,
-                points,
-            }),
-            _ => Err(SweepError::Axes(format!("more than {POINTS_MAX} points"))),
+        let sizes = axes.iter().map(|(_, values)| values.len());
+        let points = sizes.fold(1usize, usize::saturating_mul);
+        if points > POINTS_MAX {
+            return Err(Error::Wrong(format!("more than {POINTS_MAX} points")));
         }
-    }
-
-    /// Points in all.
-    pub fn points(&self) -> usize {
-        self.points
+        Ok(Self {
+            source,
+            scenario,
+            axes,
+            points,
+        })
     }
 
     fn values(&self, point: usize) -> Vec<toml::Value> {
@@ -196,24 +130,14 @@ impl Sweep {
     ///
     /// # Errors
     /// A file of another sweep, a file that cannot be written, a combination of values that cannot be simulated.
-    pub fn run(
-        &self,
-        file: &Path,
-        progress: &dyn Fn(usize, usize),
-    ) -> Result<SweepResults, SweepError> {
-        let failed = |source| SweepError::File {
-            file: file.to_owned(),
-            source,
-        };
+    pub fn run(&self, file: &Path, progress: &dyn Fn(usize, usize)) -> Result<SweepResults, Error> {
+        let failed = |cause| FileError::new("write", file, cause);
         let header = self.header();
         let mut known: BTreeMap<usize, PointResult> = BTreeMap::new();
-        let mut out = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create(true)
-            .open(file)
-            .map_err(failed)?;
-        let text = fs::read_to_string(file).map_err(failed)?;
+        let mut options = OpenOptions::new();
+        let options = options.read(true).append(true).create(true);
+        let mut out = options.open(file).map_err(failed)?;
+        let text = fs::read_to_string(file).map_err(|cause| FileError::new("read", file, cause))?;
         if text.is_empty() {
             write_line(&mut out, &header).map_err(failed)?;
         } else {
@@ -222,16 +146,17 @@ impl Sweep {
             out.set_len(whole as u64).map_err(failed)?;
             let (found, points) = parse(&text[..whole], file)?;
             if found != header {
-                return Err(SweepError::OtherSweep {
-                    file: file.to_owned(),
-                    found: found.sweep,
-                    expected: header.sweep,
-                });
+                return Err(Error::Wrong(format!(
+                    "{}: results of another sweep ({}, not {}): another scenario, seed or number of replications; \
+                     keep this one in a file of its own with --results FILE",
+                    file.display(),
+                    found.sweep,
+                    header.sweep
+                )));
             }
             known.extend(points.into_iter().map(|point| (point.point, point)));
         }
-        let mut done = known.len();
-        progress(done, self.points);
+        progress(known.len(), self.points);
         for point in 0..self.points {
             if known.contains_key(&point) {
                 continue;
@@ -239,8 +164,7 @@ impl Sweep {
             let result = self.point(point)?;
             write_line(&mut out, &result).map_err(failed)?;
             known.insert(point, result);
-            done += 1;
-            progress(done, self.points);
+            progress(known.len(), self.points);
         }
         Ok(SweepResults {
             axes: header.axes,
@@ -249,24 +173,17 @@ impl Sweep {
         })
     }
 
-    fn point(&self, point: usize) -> Result<PointResult, SweepError> {
+    fn point(&self, point: usize) -> Result<PointResult, Error> {
         let values = self.values(point);
-        let mut settings: Vec<(String, toml::Value)> = self
-            .axes
-            .iter()
-            .map(|(path, _)| path.clone())
-            .zip(values.iter().cloned())
-            .collect();
+        let paths = self.axes.iter().map(|(path, _)| path.clone());
+        let mut settings: Values = paths.zip(values.iter().cloned()).collect();
         // What the caller changed for all points stands, unless it is swept.
         for (path, value) in [
-            ("seed", toml::Value::Integer(self.scenario.seed as i64)),
-            (
-                "replications",
-                toml::Value::Integer(self.scenario.replications as i64),
-            ),
+            ("seed", self.scenario.seed),
+            ("replications", self.scenario.replications),
         ] {
             if !settings.iter().any(|(swept, _)| swept == path) {
-                settings.push((path.into(), value));
+                settings.push((path.into(), toml::Value::Integer(value as i64)));
             }
         }
         let scenario = self.source.with(&settings)?;
@@ -278,50 +195,43 @@ impl Sweep {
             scenario.replications,
         );
         let metrics = |policy| {
-            (0..METRICS.len())
-                .filter_map(|metric| runs.mean(policy, metric))
-                .collect()
+            let means = METRICS.iter().map(|(name, _)| runs.mean(policy, name));
+            means.flatten().collect()
         };
         let gains = policies
             .iter()
-            .filter_map(|&policy| runs.gain(policy, policies[0]))
-            .collect();
+            .filter_map(|&policy| runs.gain(policy, policies[0]));
         Ok(PointResult {
             point,
             values,
             results: policies.iter().map(|&policy| metrics(policy)).collect(),
-            gains,
+            gains: gains.collect(),
         })
     }
 }
 
 /// Whether a swept parameter changes anything that is simulated.
-fn has_effect(path: &str, scenario: &Scenario) -> Result<(), SweepError> {
+fn has_effect(path: &str, scenario: &Scenario) -> Result<(), Error> {
     let mut keys = path.split('.');
-    let names = |policies: &[PolicyName]| {
-        let names: Vec<&str> = policies.iter().map(|policy| policy.as_str()).collect();
-        names
-    };
     match (keys.next(), keys.next()) {
         (Some("policy"), Some(name)) => {
             let Ok(policy) = name.parse::<PolicyName>() else {
                 // What is wrong with it is said where it is set.
                 return Ok(());
             };
-            if scenario.policies.contains(&policy) {
+            let mut names: Vec<&str> = scenario.policies.iter().map(|it| it.as_str()).collect();
+            if names.contains(&policy.as_str()) {
                 return Ok(());
             }
-            let mut wanted = scenario.policies.clone();
-            wanted.push(policy);
-            Err(SweepError::Axes(format!(
-                "{path}: the policy {policy} is not among those that are run ({}), so nothing would change: \
-                 add --set 'policies={:?}'",
-                names(&scenario.policies).join(", "),
-                names(&wanted)
+            let run = names.join(", ");
+            names.push(policy.as_str());
+            Err(Error::Wrong(format!(
+                "{path}: the policy {policy} is not among those that are run ({run}), so nothing would change: \
+                 add --set 'policies={names:?}'"
             )))
         }
         (Some(key @ ("policies" | "name" | "about" | "sweep" | "free")), _) => {
-            Err(SweepError::Axes(format!(
+            Err(Error::Wrong(format!(
                 "{path}: sweeping {key} changes nothing that is simulated; every point is run under all policies"
             )))
         }
@@ -341,29 +251,28 @@ fn write_line(out: &mut File, value: &impl Serialize) -> io::Result<()> {
     out.write_all(&line)
 }
 
-fn parse(text: &str, file: &Path) -> Result<(SweepHeader, Vec<PointResult>), SweepError> {
-    let damaged = |line: usize, why: String| SweepError::Damaged {
-        file: file.to_owned(),
-        line,
-        why,
-    };
-    let mut lines = text.lines().enumerate();
-    let (_, first) = lines.next().ok_or_else(|| damaged(1, "empty".into()))?;
-    let header: SweepHeader =
-        serde_json::from_str(first).map_err(|error| damaged(1, error.to_string()))?;
-    let mut points = Vec::new();
-    for (index, line) in lines {
-        let point: PointResult =
-            serde_json::from_str(line).map_err(|error| damaged(index + 1, error.to_string()))?;
-        if point.point >= header.points {
-            return Err(damaged(
-                index + 1,
-                format!("point {} of {}", point.point, header.points),
-            ));
-        }
-        points.push(point);
+fn parse(text: &str, file: &Path) -> Result<(SweepHeader, Vec<PointResult>), Error> {
+    fn line<T: serde::de::DeserializeOwned>(
+        file: &Path,
+        (index, line): (usize, &str),
+    ) -> Result<T, Error> {
+        serde_json::from_str(line).map_err(|why| {
+            let (file, line) = (file.display(), index + 1);
+            Error::Damaged(format!("{file}: line {line}: {why}"))
+        })
     }
-    Ok((header, points))
+    let mut lines = text.lines().enumerate();
+    let header: SweepHeader = line(file, lines.next().unwrap_or_default())?;
+    let points: Vec<PointResult> = lines.map(|it| line(file, it)).collect::<Result<_, _>>()?;
+    match points.iter().find(|point| point.point >= header.points) {
+        None => Ok((header, points)),
+        Some(point) => Err(Error::Damaged(format!(
+            "{}: point {} of {}",
+            file.display(),
+            point.point,
+            header.points
+        ))),
+    }
 }
 
 /// An axis value as text.
@@ -374,131 +283,29 @@ pub fn shown(value: &toml::Value) -> String {
 }
 
 impl SweepResults {
-    /// Names of the columns of [`SweepResults::rows`]: the axes, the policy, each metric and its interval's half width.
-    pub fn columns(&self) -> Vec<String> {
-        let mut columns = self.axes.clone();
-        columns.push("policy".into());
-        for name in METRICS.iter().map(|metric| metric.name).chain(["gain"]) {
-            columns.push(name.into());
-            columns.push(format!("{name}_half_width"));
-        }
-        columns
-    }
-
-    /// One row for each point and policy: the axes and the policy as text, then numbers.
-    pub fn rows(&self) -> impl Iterator<Item = (Vec<String>, Vec<f64>)> + '_ {
-        self.points.iter().flat_map(move |point| {
-            self.policies
-                .iter()
-                .enumerate()
-                .map(move |(index, policy)| {
-                    let mut names: Vec<String> = point.values.iter().map(shown).collect();
-                    names.push(policy.to_string());
-                    let intervals = point.results[index].iter().chain([&point.gains[index]]);
-                    (
-                        names,
-                        intervals
-                            .flat_map(|interval| [interval.value, interval.half_width])
-                            .collect(),
-                    )
-                })
-        })
-    }
-
-    /// Writes the rows as CSV.
-    ///
-    /// # Errors
-    /// What the writer returns.
-    pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
-        let quoted = |text: &str| {
-            if text.contains([',', '"', '\n']) {
-                format!("\"{}\"", text.replace('"', "\"\""))
-            } else {
-                text.to_owned()
+    /// The points as CSV, one row for each point and policy: the axes, the policy, each metric with its interval's
+    /// half width, and the gain with its.
+    pub fn to_csv(&self) -> String {
+        let quoted = |text: &str| match text.contains([',', '"', '\n']) {
+            true => format!("\"{}\"", text.replace('"', "\"\"")),
+            false => text.to_owned(),
+        };
+        let mut cells: Vec<String> = self.axes.iter().map(|axis| quoted(axis)).collect();
+        cells.push("policy".into());
+        let names = METRICS.iter().map(|(name, _)| *name).chain(["gain"]);
+        cells.extend(names.flat_map(|name| [name.into(), format!("{name}_half_width")]));
+        let mut text = cells.join(",") + "\n";
+        for point in &self.points {
+            for (index, policy) in self.policies.iter().enumerate() {
+                let mut cells: Vec<String> =
+                    point.values.iter().map(|it| quoted(&shown(it))).collect();
+                cells.push(policy.to_string());
+                let intervals = point.results[index].iter().chain([&point.gains[index]]);
+                let numbers = intervals.flat_map(|it| [it.value, it.half_width]);
+                cells.extend(numbers.map(|number| number.to_string()));
+                text += &(cells.join(",") + "\n");
             }
-        };
-        let line = |cells: Vec<String>| {
-            cells
-                .iter()
-                .map(|cell| quoted(cell))
-                .collect::<Vec<_>>()
-                .join(",")
-        };
-        writeln!(out, "{}", line(self.columns()))?;
-        for (names, numbers) in self.rows() {
-            writeln!(
-                out,
-                "{}",
-                line(
-                    names
-                        .into_iter()
-                        .chain(numbers.iter().map(f64::to_string))
-                        .collect()
-                )
-            )?;
         }
-        Ok(())
-    }
-
-    /// Writes the rows as a Parquet file: text columns for the axes and the policy, doubles for the rest.
-    ///
-    /// # Errors
-    /// A file that cannot be written.
-    pub fn write_parquet(&self, file: &Path) -> Result<(), SweepError> {
-        let failed = |source| SweepError::Parquet {
-            file: file.to_owned(),
-            source,
-        };
-        let columns = self.columns();
-        let texts = self.axes.len() + 1;
-        let fields: Vec<String> = columns
-            .iter()
-            .enumerate()
-            .map(|(index, name)| {
-                let name = name.replace('.', "_");
-                if index < texts {
-                    format!("REQUIRED BYTE_ARRAY {name} (UTF8);")
-                } else {
-                    format!("REQUIRED DOUBLE {name};")
-                }
-            })
-            .collect();
-        let schema = parse_message_type(&format!("message sweep {{ {} }}", fields.join(" ")))
-            .map_err(failed)?;
-        let properties = WriterProperties::builder()
-            .set_compression(Compression::SNAPPY)
-            .build();
-        let mut writer =
-            SerializedFileWriter::new(Vec::new(), Arc::new(schema), Arc::new(properties))
-                .map_err(failed)?;
-        let rows: Vec<(Vec<String>, Vec<f64>)> = self.rows().collect();
-        let mut group = writer.next_row_group().map_err(failed)?;
-        let mut index = 0;
-        while let Some(mut column) = group.next_column().map_err(failed)? {
-            if index < texts {
-                let values: Vec<ByteArray> = rows
-                    .iter()
-                    .map(|(names, _)| names[index].as_str().into())
-                    .collect();
-                column
-                    .typed::<ByteArrayType>()
-                    .write_batch(&values, None, None)
-                    .map_err(failed)?;
-            } else {
-                let values: Vec<f64> = rows
-                    .iter()
-                    .map(|(_, numbers)| numbers[index - texts])
-                    .collect();
-                column
-                    .typed::<DoubleType>()
-                    .write_batch(&values, None, None)
-                    .map_err(failed)?;
-            }
-            column.close().map_err(failed)?;
-            index += 1;
-        }
-        group.close().map_err(failed)?;
-        let bytes = writer.into_inner().map_err(failed)?;
-        zmeld_linux::file::replace(file, &bytes).map_err(SweepError::Write)
+        text
     }
 }

@@ -16,31 +16,10 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution as _, Exp1, Gamma, LogNormal, Normal};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
+use crate::error::within;
 use crate::machine::NumaMachine;
 use crate::time::{from_ms, from_ns, SECOND};
-
-/// A workload that cannot be.
-#[derive(Debug, Error, Clone, PartialEq)]
-pub enum WorkloadError {
-    /// A value out of its range.
-    #[error("workload: {what} is {found}; {rule}")]
-    Range {
-        /// Which value.
-        what: &'static str,
-        /// What stands there.
-        found: f64,
-        /// What it must be.
-        rule: &'static str,
-    },
-    /// A start on a node that the machine does not have, or that has no processor.
-    #[error("workload: processes start on node {node}, which has no processor")]
-    Start {
-        /// The node.
-        node: usize,
-    },
-}
 
 /// A quantity that differs from process to process.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -90,30 +69,18 @@ impl Quantity {
         }
     }
 
-    fn check(&self, what: &'static str) -> Result<(), WorkloadError> {
-        let mean = self.mean();
-        if !(mean.is_finite() && mean > 0.0) {
-            return Err(WorkloadError::Range {
-                what,
-                found: mean,
-                rule: "it must be a positive number",
-            });
-        }
-        if let Self::Distribution(Distribution { shape, spread, .. }) = *self {
-            let limit = match shape {
-                DistributionShape::Uniform => 0.577,
-                _ => 10.0,
-            };
-            if shape != DistributionShape::Exponential && !(spread > 0.0 && spread <= limit) {
-                let rule = "the spread (standard deviation over mean) must be above 0 and at most 10 (0.577 if uniform)";
-                return Err(WorkloadError::Range {
-                    what,
-                    found: spread,
-                    rule,
-                });
-            }
-        }
-        Ok(())
+    fn check(&self, key: &'static str) -> Result<(), (&'static str, String)> {
+        within(key, self.mean(), f64::MIN_POSITIVE..=f64::MAX)?;
+        let Self::Distribution(Distribution { shape, spread, .. }) = *self else {
+            return Ok(());
+        };
+        let most = match shape {
+            DistributionShape::Exponential => return Ok(()),
+            DistributionShape::Uniform => 0.577,
+            _ => 10.0,
+        };
+        let checked = within("its spread", spread, f64::MIN_POSITIVE..=most);
+        checked.map_err(|(_, why)| (key, format!("{key}: {why}")))
     }
 
     fn draw(&self, rng: &mut ChaCha8Rng) -> f64 {
@@ -190,7 +157,7 @@ pub enum StartNode {
 
 /// The most processes of a replication: each is kept with its plan and its figures, and
 /// a machine that is simulated has a few thousand at most.
-pub const PROCESSES_MAX: usize = 1_000_000;
+const PROCESSES_MAX: usize = 1_000_000;
 
 /// A set of processes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -239,20 +206,11 @@ impl Default for Workload {
     }
 }
 
-/// References to one page in a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PageReferences {
-    /// The page's slot in the process.
-    pub slot: u32,
-    /// References, at least 1.
-    pub refs: u32,
-}
-
-/// The order in which a process visits its pages, repeated for as long as it runs.
+/// The order in which a process visits its pages, one after the other, repeated for as long as it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReferenceCycle {
-    /// The visits, in order.
-    pub visits: Arc<[PageReferences]>,
+    /// References of each page's visit, by its slot; at least 1.
+    pub visits: Arc<[u32]>,
     /// References of one round.
     pub refs: u64,
     /// References of each visit, where all are equal.
@@ -260,37 +218,22 @@ pub struct ReferenceCycle {
 }
 
 impl ReferenceCycle {
-    /// A round from its visits; those without a reference are dropped.
-    pub fn new(visits: Vec<PageReferences>) -> Self {
-        let visits: Vec<PageReferences> = visits.into_iter().filter(|v| v.refs > 0).collect();
-        let refs = visits.iter().map(|v| u64::from(v.refs)).sum();
-        let first = visits.first().map_or(1, |v| v.refs);
-        let equal = visits.iter().all(|v| v.refs == first).then_some(first);
-        Self {
-            visits: visits.into(),
-            refs,
-            equal,
-        }
-    }
-
-    fn of_pages(pages: usize, dwell: u32, skew: f64) -> Self {
+    fn new(pages: usize, dwell: u32, skew: f64) -> Self {
+        // The last page gets `dwell`; the others more, as the law says.
         let refs = |slot: usize| {
-            if skew == 0.0 {
-                return dwell;
-            }
-            // The last page gets `dwell`; the others more, as the law says.
-            (f64::from(dwell) * (pages as f64 / (slot + 1) as f64).powf(skew))
-                .round()
-                .min(1e9) as u32
+            let law = (pages as f64 / (slot + 1) as f64).powf(skew);
+            (f64::from(dwell) * law).round().min(1e9) as u32
         };
-        Self::new(
-            (0..pages)
-                .map(|slot| PageReferences {
-                    slot: slot as u32,
-                    refs: refs(slot),
-                })
-                .collect(),
-        )
+        let visits: Arc<[u32]> = match skew == 0.0 {
+            true => vec![dwell; pages].into(),
+            false => (0..pages).map(refs).collect(),
+        };
+        let first = visits[0];
+        Self {
+            refs: visits.iter().map(|&refs| u64::from(refs)).sum(),
+            equal: visits.iter().all(|&refs| refs == first).then_some(first),
+            visits,
+        }
     }
 }
 
@@ -331,68 +274,36 @@ impl Workload {
     /// Checks the workload for a machine.
     ///
     /// # Errors
-    /// The first value out of its range.
-    pub fn check(&self, machine: &NumaMachine) -> Result<(), WorkloadError> {
-        let range = |what, found: f64, ok: bool, rule| {
-            if ok {
-                return Ok(());
-            }
-            Err(WorkloadError::Range { what, found, rule })
-        };
-        range(
+    /// The first value out of its range, and what that is.
+    pub fn check(&self, machine: &NumaMachine) -> Result<(), (&'static str, String)> {
+        within(
             "processes",
             self.processes as f64,
-            (1..=PROCESSES_MAX).contains(&self.processes),
-            "it must be from 1 to 1000000",
+            1.0..=PROCESSES_MAX as f64,
         )?;
         self.run_time_ms.check("run_time_ms")?;
         self.size_kb.check("size_kb")?;
-        let share = "it must be from 0 to 1";
-        range(
-            "access_share",
-            self.access_share,
-            (0.0..=1.0).contains(&self.access_share),
-            share,
-        )?;
-        range(
-            "reuse_share",
-            self.reuse_share,
-            (0.0..=1.0).contains(&self.reuse_share),
-            share,
-        )?;
-        range(
-            "dwell",
-            f64::from(self.dwell),
-            self.dwell > 0,
-            "it must be 1 or more",
-        )?;
-        range(
-            "skew",
-            self.skew,
-            (0.0..=4.0).contains(&self.skew),
-            "it must be from 0 to 4",
-        )?;
-        let renewal = self.renewal_kb_per_s;
-        range(
-            "renewal_kb_per_s",
-            renewal,
-            renewal.is_finite() && renewal >= 0.0,
-            "it must be 0 or more",
-        )?;
+        for (key, found, range) in [
+            ("access_share", self.access_share, 0.0..=1.0),
+            ("reuse_share", self.reuse_share, 0.0..=1.0),
+            ("dwell", f64::from(self.dwell), 1.0..=f64::MAX),
+            ("skew", self.skew, 0.0..=4.0),
+            ("renewal_kb_per_s", self.renewal_kb_per_s, 0.0..=f64::MAX),
+        ] {
+            within(key, found, range)?;
+        }
         if let Arrivals::Steady { gap_ms } | Arrivals::Poisson { gap_ms } = self.arrivals {
-            range(
-                "gap_ms",
-                gap_ms,
-                gap_ms.is_finite() && gap_ms >= 0.0,
-                "it must be 0 or more",
-            )?;
+            within("gap_ms", gap_ms, 0.0..=f64::MAX)?;
         }
-        if let StartNode::OnNode { node } = self.start {
-            if machine.processors.get(node).is_none_or(|&count| count == 0) {
-                return Err(WorkloadError::Start { node });
+        match self.start {
+            StartNode::OnNode { node } if machine.processors.get(node).is_none_or(|&n| n == 0) => {
+                Err((
+                    "start",
+                    format!("processes start on node {node}, which has no processor"),
+                ))
             }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Draws the processes of one replication. The same seed and replication give the same processes, whatever the
@@ -443,7 +354,7 @@ impl Workload {
             let round = match rounds.iter().find(|(known, _)| *known == pages) {
                 Some((_, round)) => round.clone(),
                 None => {
-                    let round = ReferenceCycle::of_pages(pages, self.dwell, self.skew);
+                    let round = ReferenceCycle::new(pages, self.dwell, self.skew);
                     rounds.push((pages, round.clone()));
                     round
                 }

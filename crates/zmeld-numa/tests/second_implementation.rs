@@ -293,11 +293,11 @@ impl<'a> Simple<'a> {
     fn next_slot(&self, task: usize) -> usize {
         let plan = &self.tasks[task].plan;
         let mut at = self.tasks[task].done % plan.round.refs;
-        for visit in plan.round.visits.iter() {
-            if at < u64::from(visit.refs) {
-                return visit.slot as usize;
+        for (slot, &refs) in plan.round.visits.iter().enumerate() {
+            if at < u64::from(refs) {
+                return slot;
             }
-            at -= u64::from(visit.refs);
+            at -= u64::from(refs);
         }
         unreachable!()
     }
@@ -576,37 +576,23 @@ fn compare(
             plans: &plans,
             detail: Recording::TOTALS,
         };
-        let ours = simulate(setup, &mut *policy.build(&settings, machine));
+        let ours = simulate(setup, policy.build(&settings, machine));
         let simple = Simple::new(machine, rules, policy, full, &plans).run();
-        let finishes: Vec<u64> = ours.processes.iter().map(|p| p.finish).collect();
-        let theirs: Vec<u64> = simple.tasks.iter().map(|t| t.finish.unwrap()).collect();
+        let each = ours.processes.iter().map(|p| (p.finish, p.remote_refs));
+        let tasks = simple.tasks.iter();
+        let theirs = tasks.map(|t| (t.finish.unwrap(), t.remote));
+        let (each, theirs): (Vec<_>, Vec<_>) = (each.collect(), theirs.collect());
+        assert_eq!(each, theirs, "{policy}, seed {seed}: ends in ps, remote");
+        let c = &ours.counters;
         assert_eq!(
-            finishes, theirs,
-            "{policy}, seed {seed}: when each process ends, in ps"
-        );
-        assert_eq!(ours.total_time, simple.end, "{policy}, seed {seed}");
-        let remote: Vec<u64> = ours.processes.iter().map(|p| p.remote_refs).collect();
-        assert_eq!(
-            remote,
-            simple.tasks.iter().map(|t| t.remote).collect::<Vec<_>>(),
-            "{policy}, seed {seed}: remote"
+            (ours.total_time, &c.process_moves[..2], c.node_moves),
+            (simple.end, &simple.moves[..], simple.node_moves),
+            "{policy}, seed {seed}: end, moves, moves between nodes"
         );
         assert_eq!(
-            ours.counters.process_moves[..2],
-            simple.moves,
-            "{policy}, seed {seed}: moves"
-        );
-        assert_eq!(
-            ours.counters.node_moves, simple.node_moves,
-            "{policy}, seed {seed}: moves between nodes"
-        );
-        assert_eq!(
-            ours.counters.numa_pages_migrated, simple.migrated,
-            "{policy}, seed {seed}: pages"
-        );
-        assert_eq!(
-            ours.counters.pages_touched, simple.touched,
-            "{policy}, seed {seed}: first touches"
+            (c.numa_pages_migrated, c.pages_touched),
+            (simple.migrated, simple.touched),
+            "{policy}, seed {seed}: pages moved, first touches"
         );
         moves += simple.node_moves;
     }

@@ -32,7 +32,13 @@ fn run(
         plans,
         detail,
     };
-    simulate(setup, &mut *policy.build(settings, machine))
+    simulate(setup, policy.build(settings, machine))
+}
+
+/// The same with the rules and settings that a scenario has by default.
+fn run_by_default(machine: &NumaMachine, plans: &[ProcessPlan], policy: PolicyName) -> Outcome {
+    let settings = PolicySettings::default();
+    run(machine, &Scheduler::default(), plans, policy, &settings)
 }
 
 /// Two nodes of one processor, distance 25, costs that are easy to add.
@@ -70,13 +76,7 @@ fn one_process_takes_its_faults_and_its_references() {
     let reference = 416_667;
     let references = (1000.0 * MS as f64 / reference as f64).round() as u64;
     for policy in [PolicyName::Linux, PolicyName::OnDemand, PolicyName::Full] {
-        let outcome = run(
-            &machine,
-            &Scheduler::default(),
-            &plans,
-            policy,
-            &PolicySettings::default(),
-        );
+        let outcome = run_by_default(&machine, &plans, policy);
         assert_eq!(
             outcome.total_time,
             7 * US + 13 * 2 * US + references * reference,
@@ -192,13 +192,8 @@ fn without_migration_it_is_an_m_m_c_queue() {
         };
         let sample = |replication| {
             let plans = workload.plans(&machine, 3, replication);
-            let outcome = run(
-                &machine,
-                &rules,
-                &plans,
-                PolicyName::Linux,
-                &PolicySettings::default(),
-            );
+            let settings = PolicySettings::default();
+            let outcome = run(&machine, &rules, &plans, PolicyName::Linux, &settings);
             let steady = &outcome.processes[1000..];
             steady
                 .iter()
@@ -230,7 +225,6 @@ fn results_do_not_depend_on_the_number_of_threads() {
             start: StartNode::Random,
             ..Workload::default()
         },
-        trace: None,
         policy: PolicySettings::default(),
     };
     let policies: Vec<PolicyName> = ALL.iter().map(|about| about.name).collect();
@@ -258,26 +252,18 @@ fn tiering_promotes_hot_pages_and_demotes_old_ones() {
     let plans = workload.plans(&machine, 1, 0);
     let mut settings = PolicySettings::default();
     settings.tiering.scan_period_ms = 100.0;
-    let free = run(
-        &machine,
-        &Scheduler::default(),
-        &plans,
-        PolicyName::Tiering,
-        &settings,
-    );
+    let simulate = |settings: &PolicySettings| {
+        let rules = Scheduler::default();
+        run(&machine, &rules, &plans, PolicyName::Tiering, settings)
+    };
+    let free = simulate(&settings);
     assert!(
         free.counters.pgpromote_success > 0 && free.counters.pgdemote_kswapd > 0,
         "{:?}",
         free.counters
     );
     settings.tiering.promote_mb_per_s = 0.1;
-    let limited = run(
-        &machine,
-        &Scheduler::default(),
-        &plans,
-        PolicyName::Tiering,
-        &settings,
-    );
+    let limited = simulate(&settings);
     let seconds = limited.total_time / (1000 * MS) + 1;
     let limit = seconds * 25; // 0.1 MB of 2^20 bytes in pages of 4096: 25.6
     assert!(

@@ -7,8 +7,8 @@
 //! experiment that was killed left behind can be told from what somebody set up
 //! for good.
 
-pub mod slow_disk;
-pub mod watch;
+pub(crate) mod slow_disk;
+mod watch;
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -32,81 +32,26 @@ use watch::RunningWatch;
 
 /// One set-up.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(try_from = "WrittenArm", into = "WrittenArm")]
+#[serde(deny_unknown_fields)]
 pub struct Arm {
     /// Its name in tables.
     pub name: String,
-    /// Runs without the case's limit, as what the others are held against: the
-    /// difference is what the limit costs. It swaps nothing and takes part in no
-    /// comparison.
-    pub unlimited: bool,
-    /// A disk made for the run; a tier uses it with `device = "slow-disk"`.
-    pub slow_disk: Option<SlowDisk>,
-    /// Traps that are meant.
-    pub accept: Vec<FindingId>,
-    /// The tiers as they are written, whose sizes a run decides.
-    written: toml::Table,
-    /// The rules by which `zmeld watch` looks after its runs; empty: nobody does.
-    watch: watch::Written,
-    /// What is swapped to, in a run of [`STAND_IN`].
-    config: Config,
-}
-
-/// An arm as a recipe has it.
-#[derive(Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct WrittenArm {
-    /// Its name in tables.
-    name: String,
     /// The tiers as in `/etc/zmeld.toml`; none: nothing may be swapped.
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
     #[schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")]
     tier: toml::Table,
-    /// Traps that are meant, as in `/etc/zmeld.toml`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    accept: Vec<FindingId>,
-    /// Runs without the case's limit, as what the others are held against.
+    /// Runs without the case's limit, as what the others are held against: the
+    /// difference is what the limit costs. It swaps nothing and takes part in no
+    /// comparison.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    unlimited: bool,
+    pub unlimited: bool,
     /// A disk made for the run; a tier uses it with `device = "slow-disk"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    slow_disk: Option<SlowDisk>,
+    pub slow_disk: Option<SlowDisk>,
     /// `[watch]` as in `/etc/zmeld.toml`; its groups are the run's.
     #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
     #[schemars(with = "std::collections::BTreeMap<String, serde_json::Value>")]
-    watch: toml::Table,
-}
-
-impl TryFrom<WrittenArm> for Arm {
-    type Error = Error;
-
-    fn try_from(written: WrittenArm) -> Result<Arm, Error> {
-        let mut arm = Arm {
-            name: written.name,
-            unlimited: written.unlimited,
-            slow_disk: written.slow_disk,
-            accept: written.accept,
-            written: written.tier,
-            watch: written.watch,
-            config: Config::default(),
-        };
-        arm.config = arm.config(STAND_IN, Path::new(ANY_DISK))?;
-        arm.check_watch()?;
-        Ok(arm)
-    }
-}
-
-impl From<Arm> for WrittenArm {
-    fn from(arm: Arm) -> WrittenArm {
-        WrittenArm {
-            name: arm.name,
-            tier: arm.written,
-            accept: arm.accept,
-            unlimited: arm.unlimited,
-            slow_disk: arm.slow_disk,
-            watch: arm.watch,
-        }
-    }
+    watch: watch::Written,
 }
 
 /// A run that has yet to be measured: what is wrong with an arm is wrong with its sizes, too.
@@ -215,25 +160,26 @@ impl Arm {
 
     /// Whether anything may be swapped out.
     pub fn swaps(&self) -> bool {
-        !self.config.tiers.is_empty()
+        !self.tier.is_empty()
     }
 
     /// Whether zswap stands in front of its swap.
     pub fn uses_zswap(&self) -> bool {
-        self.config.zswap().is_some()
+        let is_zswap =
+            |tier: &toml::Value| tier.get("kind").and_then(|it| it.as_str()) == Some("zswap");
+        self.tier.values().any(is_zswap)
     }
 
     /// The configuration, sizes put in.
     fn config(&self, bases: SizeBases, disk: &Path) -> Result<Config, Error> {
         let mut tiers = toml::Table::new();
-        for (name, tier) in &self.written {
+        for (name, tier) in &self.tier {
             tiers.insert(
                 format!("{PREFIX}{name}"),
                 resolve(tier, bases, disk, &self.name)?,
             );
         }
-        let accept = ACCEPTED.iter().chain(&self.accept);
-        let accept = accept.map(|trap| toml::Value::from(trap.name())).collect();
+        let accept = ACCEPTED.map(|trap| toml::Value::from(trap.name())).to_vec();
         let table = toml::Table::from_iter([
             ("tier".to_owned(), toml::Value::Table(tiers)),
             ("accept".to_owned(), toml::Value::Array(accept)),
@@ -248,8 +194,9 @@ impl Arm {
         }
     }
 
-    /// Whether its rules are rules, and such as an experiment has: reclaim.
-    fn check_watch(&self) -> Result<(), Error> {
+    /// Whether its tiers are tiers, and its rules such as an experiment has: reclaim.
+    pub(crate) fn sound(&self) -> Result<(), Error> {
+        self.config(STAND_IN, Path::new(ANY_DISK))?;
         if let Some(key) = self.watch.keys().find(|key| *key != "reclaim") {
             return Err(self.wrong(format!(
                 "watch.{key} is nothing that an arm has: there is watch.reclaim"
@@ -267,9 +214,6 @@ impl Arm {
     }
 
     /// Starts what looks after a run in that group, where something does.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub fn start_watch(
         &self,
         group: &Group,
@@ -283,9 +227,6 @@ impl Arm {
     }
 
     /// Whether this machine can have it: plans and changes nothing.
-    ///
-    /// # Errors
-    /// What it lacks.
     pub fn check(&self, host: &Host, bases: SizeBases) -> Result<(), Error> {
         if !self.swaps() {
             return Ok(());
@@ -296,9 +237,6 @@ impl Arm {
     }
 
     /// Sets it up for runs in this group. `disk`: one that is there, used as the slow disk.
-    ///
-    /// # Errors
-    /// What could not be set up; nothing is left of it then.
     pub fn apply(
         &self,
         host: &Host,
@@ -393,9 +331,6 @@ pub struct Leftovers {
 }
 
 /// What experiments that are over left. Changes nothing.
-///
-/// # Errors
-/// A journal that cannot be understood.
 pub fn leftovers(host: &Host) -> Result<Leftovers, Error> {
     let state = State::read_of(host, Owner::Experiment)?;
     let steps = state.map_or(0, |state| state.records.len());
@@ -424,9 +359,6 @@ pub struct TakingBack<'a> {
 }
 
 /// Takes back what an experiment that was killed left set up. Returns what was found.
-///
-/// # Errors
-/// What could not be taken back; that it was stopped.
 pub fn clear_leftovers(host: &Host, how: TakingBack<'_>) -> Result<Vec<String>, Error> {
     let mut found: Vec<String> = take_back_swap(host, how)?.into_iter().collect();
     found.extend(slow_disk::clear_leftovers());
@@ -483,9 +415,6 @@ fn stays_on(err: SwapError) -> SwapError {
 }
 
 /// Refuses to begin where `zmeld up` has set swap up.
-///
-/// # Errors
-/// That it has.
 pub fn check_free(host: &Host) -> Result<(), Error> {
     let _held = journal(host)?;
     free(host)
@@ -513,9 +442,6 @@ impl AppliedArm {
     }
 
     /// Takes it back.
-    ///
-    /// # Errors
-    /// What could not be taken back; the next experiment tries again.
     pub fn undo(mut self) -> Result<(), Error> {
         self.take_back()
     }
@@ -813,7 +739,6 @@ mod tests {
     fn what_is_wrong_with_an_arm_is_said_when_it_is_read() {
         for (rest, word) in [
             ("[tier.a]\nkind = \"zram\"\ncodec = \"lz5\"\n", "lz5"),
-            ("accept = [\"sense\"]\n", "sense"),
             (
                 "[tier.a]\nkind = \"zram\"\nsize = \"half of limit\"\n",
                 "half of limit",
@@ -821,7 +746,8 @@ mod tests {
             ("[tier.a]\nkind = \"zram\"\nsort = 1\n", "tier.lab-a.sort"),
         ] {
             let read = toml::from_str::<Arm>(&format!("name = \"w\"\n{rest}"));
-            let err = read.unwrap_err().to_string();
+            let err = read.map(|arm| arm.sound().unwrap_err().to_string());
+            let err = err.unwrap_or_else(|err| err.to_string());
             assert!(err.contains(word), "{err}");
         }
     }

@@ -284,13 +284,21 @@ fn is_its_file(file: &Path, device: &fs::DirEntry) -> bool {
     }
 }
 
-/// Disks whose maker is gone, in words: those that are devices, and those that are only files.
-pub(super) fn leftovers() -> (Vec<String>, Vec<String>) {
+/// Folders of disks whose maker is gone and that no device stands on: those of virtual machines are on none.
+fn left_files() -> Vec<PathBuf> {
     let devices: Vec<PathBuf> = left_devices().into_iter().map(|it| it.1).collect();
     let mut files = folder::left_in(&folder(), ENDING);
     files.retain(|folder| !devices.contains(folder));
-    let in_words = |folders: Vec<PathBuf>| folders.iter().map(|it| of_a_killed_one(it)).collect();
-    (in_words(devices), in_words(files))
+    files
+}
+
+/// Disks whose maker is gone, in words: those that are devices, and those that are only files.
+pub(super) fn leftovers() -> (Vec<String>, Vec<String>) {
+    let devices = left_devices();
+    let devices = devices.iter().map(|(_, folder)| of_a_killed_one(folder));
+    let files = left_files();
+    let files = files.iter().map(|folder| of_a_killed_one(folder));
+    (devices.collect(), files.collect())
 }
 
 /// Removes disks whose maker is gone. What fails is still there for [`leftovers`]. Returns what was found.
@@ -308,13 +316,9 @@ pub(super) fn clear_leftovers() -> Vec<String> {
             let _ = fs::remove_dir_all(folder);
         }
     }
-    // Those of virtual machines are on no loop device.
-    let devices: Vec<PathBuf> = left_devices().into_iter().map(|it| it.1).collect();
-    for folder in folder::left_in(&folder(), ENDING) {
-        if !devices.contains(&folder) {
-            found.push(of_a_killed_one(&folder));
-            let _ = fs::remove_dir_all(folder);
-        }
+    for folder in left_files() {
+        found.push(of_a_killed_one(&folder));
+        let _ = fs::remove_dir_all(folder);
     }
     found
 }

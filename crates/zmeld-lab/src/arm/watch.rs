@@ -67,9 +67,6 @@ pub(super) fn start(
 
 impl RunningWatch {
     /// Ends it, and says how many seconds it has computed.
-    ///
-    /// # Errors
-    /// When it has ended by itself: then the run was not what its arm says.
     pub fn end(mut self) -> Result<f64, Error> {
         let stat = format!("/proc/{}/stat", self.child.id());
         let ended = self.child.try_wait();

@@ -3,11 +3,10 @@
 use std::collections::btree_map::Entry;
 use std::path::Path;
 
-use super::result::{CaseFacts, Experiment, Outcome, Run};
+use super::result::{CaseFacts, Experiment, Run};
 use super::Lab;
 use crate::arm::Arm;
 use crate::error::Error;
-use crate::measure::{Counters, Series, WorkloadEnd};
 use crate::recipe::{Case, Recipe};
 use crate::vm::host::{BootImage, MachineEnd};
 use crate::vm::GuestRequest;
@@ -47,7 +46,6 @@ impl Lab<'_> {
         let recipe = Recipe {
             cases: vec![Case {
                 machine: None,
-                arms: Vec::new(),
                 ..case.clone()
             }],
             arms: vec![arm.clone()],
@@ -59,23 +57,6 @@ impl Lab<'_> {
         let stopped = || stop.load(std::sync::atomic::Ordering::SeqCst);
         let ended =
             self.boot_images[&case.name].run(request, &self.settings.launcher, folder, &stopped)?;
-        let without_figures = |outcome| Run {
-            case: case.name.clone(),
-            arm: arm.name.clone(),
-            block,
-            warm_up: block < experiment.recipe.warm_ups,
-            outcome,
-            value: experiment.recipe.metric.better.worst(),
-            swapped_max_bytes: 0,
-            ended: WorkloadEnd::default(),
-            figures: Default::default(),
-            verified: false,
-            took_s: 0.0,
-            machine: Counters::default(),
-            group: Default::default(),
-            devices: Default::default(),
-            series: Series::default(),
-        };
         match ended {
             MachineEnd::Answer(answer, on) => {
                 let facts = experiment
@@ -97,9 +78,15 @@ impl Lab<'_> {
                 }
                 answer.run()
             }
-            MachineEnd::TimedOut => Ok(without_figures(Outcome::TimedOut)),
-            MachineEnd::Stopped => Ok(without_figures(Outcome::Stopped)),
-            MachineEnd::OutOfMemory => Ok(without_figures(Outcome::OutOfMemory)),
+            MachineEnd::Ended(outcome) => Ok(Run {
+                case: case.name.clone(),
+                arm: arm.name.clone(),
+                block,
+                warm_up: block < experiment.recipe.warm_ups,
+                outcome,
+                value: experiment.recipe.metric.better.worst(),
+                ..Run::default()
+            }),
         }
     }
 }

@@ -9,14 +9,12 @@
 //! | `run` | one run: arm, group, workload, measurements |
 //! | `machine` | one run in a virtual machine of its own |
 //! | `judge` | from runs to verdicts |
-//! | `overhead` | what the harness itself costs |
 //! | `size` | runs of the search for the least RAM |
 
 pub mod judge;
 mod lock;
 mod machine;
 mod order;
-pub mod overhead;
 pub mod result;
 mod run;
 mod size;
@@ -40,11 +38,10 @@ use crate::recipe::{Case, Recipe};
 use crate::size::SizeSearch;
 use crate::vm::host::BootImage;
 use crate::vm::GuestClock;
-use crate::workload::Workload;
 pub use lock::running;
 use lock::ExperimentLock;
-use overhead::Overhead;
 use result::{CaseFacts, Experiment, Outcome, Run, SkippedArm};
+use run::MeasuredRun;
 
 /// What a run of a recipe is given besides the recipe.
 #[derive(Debug, Clone)]
@@ -148,22 +145,6 @@ pub fn run(
     experiment.interrupted = stop.load(Ordering::SeqCst);
     experiment.judge();
     result
-}
-
-/// Measures what the harness costs a workload, in at most so many pairs of runs.
-///
-/// # Errors
-/// What makes it impossible; a workload that does not finish.
-pub fn overhead(
-    workload: &Workload,
-    pairs_max: usize,
-    settings: &Settings,
-    stop: &AtomicBool,
-    listener: &mut dyn FnMut(Event<'_>),
-) -> Result<Overhead, Error> {
-    let mut lab = Lab::open(settings, stop, listener)?;
-    let machine = HostFacts::here(lab.hierarchy.version);
-    lab.overhead(workload, machine, pairs_max)
 }
 
 /// Searches for the least RAM, or carries on with what was done. Where nothing is left to do, it needs no root.
@@ -463,19 +444,6 @@ impl Lab<'_> {
             return Ok(());
         }
         let ram = experiment.machine.ram_bytes;
-        let available = || memory().available_bytes;
-        let refuse = |needs: u64| {
-            Error::Unsafe {
-            what: format!(
-                "case \"{}\" needs {} and the machine has {} to give, of which {} stay for others: choose a smaller \
-                 workload",
-                case.name,
-                zmeld_report::units::bytes(needs),
-                zmeld_report::units::bytes(available()),
-                zmeld_report::units::bytes(RESERVE_BYTES)
-            ),
-        }
-        };
         let boot_image = match case.machine.is_some() {
             true => Some(self.boot_image(case)?.bytes()),
             false => None,
@@ -491,15 +459,12 @@ impl Lab<'_> {
         let footprint = match (relative, case.workload.expected_bytes().or(counted)) {
             (false, Some(bytes)) => bytes,
             (_, expected) => {
-                let expected = expected.unwrap_or(0);
-                if available() < expected + RESERVE_BYTES {
-                    return Err(refuse(expected));
-                }
+                self.fits(case, expected.unwrap_or(0))?;
                 self.announce(experiment, case, "footprint");
-                let Some(bytes) = self.footprint(recipe, case)? else {
+                let Some(measured) = self.without_limit(recipe, case)? else {
                     return Ok(());
                 };
-                bytes
+                measured.needed_bytes()
             }
         };
         let whole = SizeBases {
@@ -515,9 +480,7 @@ impl Lab<'_> {
         };
         // What is swapped out compresses to at most itself.
         let needs = boot_image.unwrap_or(footprint.max(limit.unwrap_or(0)));
-        if available() < needs + RESERVE_BYTES {
-            return Err(refuse(needs));
-        }
+        self.fits(case, needs)?;
         let bases = SizeBases {
             limit: limit.unwrap_or(ram),
             footprint,
@@ -533,6 +496,15 @@ impl Lab<'_> {
         Ok(())
     }
 
+    /// What this machine lacks of an arm.
+    fn lacks(&self, arm: &arm::Arm, bases: SizeBases) -> Result<Option<String>, Error> {
+        match arm.check(&self.host, bases) {
+            Ok(()) => Ok(None),
+            Err(err @ Error::Recipe { .. }) => Err(err),
+            Err(err) => Ok(Some(err.to_string())),
+        }
+    }
+
     /// The arms of a case that this machine cannot have.
     fn skipped(
         &mut self,
@@ -542,44 +514,51 @@ impl Lab<'_> {
     ) -> Result<Vec<SkippedArm>, Error> {
         let mut skipped = Vec::new();
         for arm in &recipe.arms {
-            if !case.arms.is_empty() && !case.arms.contains(&arm.name) {
+            // Another kernel: what it lacks shows there.
+            let Some(why) = self.lacks(arm, bases)?.filter(|_| case.machine.is_none()) else {
                 continue;
-            }
-            match arm.check(&self.host, bases) {
-                Ok(()) => {}
-                Err(err @ Error::Recipe { .. }) => return Err(err),
-                // Another kernel: what it lacks shows there.
-                Err(_) if case.machine.is_some() => {}
-                Err(err) => {
-                    let why = err.to_string();
-                    (self.listener)(Event::Note(&format!("arm {} is left out: {why}", arm.name)));
-                    skipped.push(SkippedArm {
-                        arm: arm.name.clone(),
-                        why,
-                    });
-                }
-            }
+            };
+            (self.listener)(Event::Note(&format!("arm {} is left out: {why}", arm.name)));
+            skipped.push(SkippedArm {
+                arm: arm.name.clone(),
+                why,
+            });
         }
         Ok(skipped)
     }
 
-    fn footprint(&mut self, recipe: &Recipe, case: &Case) -> Result<Option<u64>, Error> {
+    /// Refuses what the machine has no memory for.
+    fn fits(&self, case: &Case, needs: u64) -> Result<(), Error> {
+        let available = memory().available_bytes;
+        if available >= needs.saturating_add(RESERVE_BYTES) {
+            return Ok(());
+        }
+        let bytes = zmeld_report::units::bytes;
+        Err(Error::Unsafe {
+            what: format!(
+                "\"{}\" needs {} and the machine has {} to give, of which {} stay for others: choose a smaller \
+                 workload",
+                case.name,
+                bytes(needs),
+                bytes(available),
+                bytes(RESERVE_BYTES)
+            ),
+        })
+    }
+
+    /// A run without a limit, by which limits are set; none: stopped.
+    fn without_limit(
+        &mut self,
+        recipe: &Recipe,
+        case: &Case,
+    ) -> Result<Option<MeasuredRun>, Error> {
         let group = Group::create(&self.hierarchy, "footprint")?;
         let measured = self.supervised(case, recipe.run_max_s, &group, None, &[])?;
-        if measured.outcome == Outcome::Stopped {
-            return Ok(None);
+        match &measured.run.outcome {
+            Outcome::Finished => Ok(Some(measured)),
+            Outcome::Stopped => Ok(None),
+            outcome => Err(failed(case, outcome)),
         }
-        if measured.outcome != Outcome::Finished {
-            let why = match measured.outcome {
-                Outcome::Failed(why) => why,
-                other => format!("{}: {other:?} without any limit", case.workload.describe()),
-            };
-            return Err(Error::Workload {
-                what: why,
-                integrity: false,
-            });
-        }
-        Ok(Some(measured.needed_bytes()))
     }
 
     /// Swap that somebody else uses would take part.
@@ -637,11 +616,23 @@ impl Lab<'_> {
         let watch = arm.start_watch(group, &self.settings.watch, self.folder.path())?;
         let mut measured = self.supervised(case, recipe.run_max_s, group, budget, &devices)?;
         if let Some(watch) = watch {
-            measured.watched(watch.end()?);
+            let figures = &mut measured.run.figures;
+            figures.insert("watch_cpu_s".to_owned(), watch.end()?);
         }
         drop(set_up.group);
         set_up.applied.undo()?;
         Ok(measured.into_run(recipe, case, arm, block))
+    }
+}
+
+/// A workload that does not do its job without a limit.
+fn failed(case: &Case, outcome: &Outcome) -> Error {
+    Error::Workload {
+        what: match outcome {
+            Outcome::Failed(why) => format!("without any limit: {why}"),
+            other => format!("{}: {other:?} without any limit", case.workload.describe()),
+        },
+        integrity: false,
     }
 }
 

@@ -123,7 +123,7 @@ pub struct MetricJudgement {
 }
 
 /// How a run ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "is", content = "why")]
 pub enum Outcome {
     /// It finished, and what it verifies was right.
@@ -135,11 +135,12 @@ pub enum Outcome {
     /// It failed by itself.
     Failed(String),
     /// Ctrl-C.
+    #[default]
     Stopped,
 }
 
 /// One run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Run {
     /// The case.
     pub case: String,
@@ -215,11 +216,9 @@ impl Experiment {
         if arm.unlimited && case.limit.is_none() {
             return false;
         }
-        let (case, arm): (&Case, &str) = (case, &arm.name);
-        let skipped = self.facts(&case.name).is_some_and(|facts| {
-            facts.left_out.is_some() || facts.skipped.iter().any(|skipped| skipped.arm == arm)
-        });
-        !skipped && (case.arms.is_empty() || case.arms.iter().any(|name| name == arm))
+        !self.facts(&case.name).is_some_and(|facts| {
+            facts.left_out.is_some() || facts.skipped.iter().any(|it| it.arm == arm.name)
+        })
     }
 
     /// The arms of a case, in the recipe's order.
@@ -246,55 +245,44 @@ impl Experiment {
     /// What is not as it was for the runs that there are.
     pub fn go_on_with(&mut self, recipe: Recipe, full: bool) -> Result<(), Error> {
         let recipe = if full { recipe.full() } else { recipe };
-        let differ = |what: &str, then: &str, now: &str| {
+        let old = &self.recipe;
+        let differ = |what: String| {
             Err(Error::Result(format!(
-                "its runs are of another {what} ({then}, and now {now}): give the same recipe, command and \
-                 options as then, or begin anew without --resume"
+                "its runs are of another {what}: give the same recipe, command and options as then, or begin anew \
+                 without --resume"
             )))
         };
-        let old = &self.recipe;
-        if old.name != recipe.name {
-            return differ("recipe", &old.name, &recipe.name);
-        }
-        let names = |recipe: &Recipe| {
+        let cases = |recipe: &Recipe| {
             let names: Vec<&str> = recipe.cases.iter().map(|case| case.name.as_str()).collect();
             names.join(", ")
         };
-        let (then, now) = (names(old), names(&recipe));
-        if then != now {
-            return differ("choice of cases", &then, &now);
-        }
-        for (then, now) in old.cases.iter().zip(&recipe.cases) {
-            if then.workload != now.workload {
-                let (then, now) = (then.workload.describe(), now.workload.describe());
-                return differ("workload", &then, &now);
-            }
-            let limit = |case: &Case| case.limit.clone().unwrap_or_else(|| "none".to_owned());
-            if limit(then) != limit(now) {
-                return differ("limit", &limit(then), &limit(now));
-            }
-            if then != now {
-                return differ("case", "one of its settings was another", &now.name);
-            }
-        }
-        let names = |recipe: &Recipe| {
+        let arms = |recipe: &Recipe| {
             let names: Vec<&str> = recipe.arms.iter().map(|arm| arm.name.as_str()).collect();
             names.join(", ")
         };
-        if old.arms != recipe.arms {
-            return differ("choice of arms", &names(old), &names(&recipe));
+        let workload = |case: &Case| case.workload.describe();
+        let limit = |case: &Case| case.limit.clone().unwrap_or_else(|| "none".to_owned());
+        let mut told = vec![
+            ("recipe", old.name.clone(), recipe.name.clone()),
+            ("choice of cases", cases(old), cases(&recipe)),
+            ("choice of arms", arms(old), arms(&recipe)),
+        ];
+        for (then, now) in old.cases.iter().zip(&recipe.cases) {
+            told.push(("workload", workload(then), workload(now)));
+            told.push(("limit", limit(then), limit(now)));
         }
-        if (&old.metric, &old.also) != (&recipe.metric, &recipe.also) {
-            return differ("metric", &old.metric.name, &recipe.metric.name);
+        let metric = |recipe: &Recipe| recipe.metric.name.clone();
+        told.push(("metric", metric(old), metric(&recipe)));
+        for (what, then, now) in told {
+            if then != now {
+                return differ(format!("{what} ({then}, and now {now})"));
+            }
         }
-        if (old.warm_ups, old.run_max_s) != (recipe.warm_ups, recipe.run_max_s) {
-            let said = |recipe: &Recipe| {
-                format!(
-                    "{} warm-ups, at most {} s",
-                    recipe.warm_ups, recipe.run_max_s
-                )
-            };
-            return differ("setting", &said(old), &said(&recipe));
+        if (&old.cases, &old.arms, &old.metric, &old.also)
+            != (&recipe.cases, &recipe.arms, &recipe.metric, &recipe.also)
+            || (old.warm_ups, old.run_max_s) != (recipe.warm_ups, recipe.run_max_s)
+        {
+            return differ("setting of a case, an arm, a metric or the runs".to_owned());
         }
         self.recipe = recipe;
         self.full = full;

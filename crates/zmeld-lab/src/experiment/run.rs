@@ -1,6 +1,5 @@
 //! One run: the workload in its group, watched while it runs.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::process::CommandExt;
@@ -22,18 +21,11 @@ use crate::measure::{Counters, Sample, Series, WorkloadEnd};
 use crate::recipe::{Case, Recipe};
 use crate::workload::{Workload, WorkloadReport};
 
-/// A run as it was measured.
+/// A run as it was measured; whose it was is not in it yet.
 pub(super) struct MeasuredRun {
-    pub(super) outcome: Outcome,
-    pub(super) ended: WorkloadEnd,
+    pub(super) run: Run,
     /// The most anonymous memory it had, in RAM and in swap.
-    pub(super) footprint_bytes: u64,
-    report: WorkloadReport,
-    machine: Counters,
-    group: BTreeMap<String, f64>,
-    devices: BTreeMap<String, BTreeMap<String, f64>>,
-    series: Series,
-    swapped_max_bytes: u64,
+    footprint_bytes: u64,
 }
 
 /// How often a run's end is looked for, and, where the store counts, its limit adjusted.
@@ -49,7 +41,7 @@ const GROUP_MIN_BYTES: u64 = 4 << 20;
 
 impl Lab<'_> {
     /// The program and arguments that run a workload.
-    pub(super) fn command(&self, workload: &Workload) -> Result<Vec<String>, Error> {
+    fn command(&self, workload: &Workload) -> Result<Vec<String>, Error> {
         if let Workload::Command(command) = workload {
             return Ok(command.command.clone());
         }
@@ -117,24 +109,30 @@ impl Lab<'_> {
             None if killed => (Outcome::OutOfMemory, WorkloadReport::default()),
             None => finish(workload, &ended, &said, &complained)?,
         };
-        Ok(MeasuredRun {
+        let mut figures = report.figures;
+        figures.insert("elapsed_s".to_owned(), ended.usage.elapsed_s);
+        figures.insert("measured_s".to_owned(), report.measured_s);
+        figures.extend(observer.series.figures());
+        let grown = devices.iter().zip(&requests_before).map(|(name, before)| {
+            let mut all = device(name);
+            all.extend(requests(name).since(before).0);
+            (name.clone(), all)
+        });
+        let run = Run {
             outcome,
-            footprint_bytes: observer.footprint_bytes,
-            report,
+            swapped_max_bytes: observer.swapped_max_bytes,
+            ended,
+            figures,
+            verified: report.verified,
             machine: after,
             group: counters,
-            devices: devices
-                .iter()
-                .zip(&requests_before)
-                .map(|(name, before)| {
-                    let mut all = device(name);
-                    all.extend(requests(name).since(before).0);
-                    (name.clone(), all)
-                })
-                .collect(),
-            swapped_max_bytes: observer.swapped_max_bytes,
+            devices: grown.collect(),
             series: observer.series,
-            ended,
+            ..Run::default()
+        };
+        Ok(MeasuredRun {
+            run,
+            footprint_bytes: observer.footprint_bytes,
         })
     }
 
@@ -175,7 +173,7 @@ impl Lab<'_> {
         }
     }
 
-    pub(super) fn supervisor(&self, request: &SupervisorRequest) -> Result<Child, Error> {
+    fn supervisor(&self, request: &SupervisorRequest) -> Result<Child, Error> {
         let missing = |what: &str| Error::Result(what.to_owned());
         let (program, arguments) = self
             .settings
@@ -215,7 +213,7 @@ fn tail_of(path: &Path) -> std::io::Result<String> {
 }
 
 /// What a supervisor reports when it has ended.
-pub(super) fn report(child: Child) -> Result<WorkloadEnd, Error> {
+fn report(child: Child) -> Result<WorkloadEnd, Error> {
     let said = child
         .wait_with_output()
         .map_err(|err| Error::io("read", "the supervisor's report", err))?;
@@ -279,20 +277,15 @@ fn finish(
         };
     }
     match workload {
-        Workload::Command(command) => match command.reads.read(&format!("{said}\n{complained}")) {
-            Ok((figures, verified)) => Ok((
-                Outcome::Finished,
-                WorkloadReport {
-                    measured_s: ended.usage.elapsed_s,
-                    figures,
-                    verified,
-                },
-            )),
-            Err(wrong) => Err(Error::Workload {
-                what: format!("{}: {wrong}", command.describe()),
-                integrity: true,
-            }),
-        },
+        Workload::Command(command) => {
+            let (figures, verified) = command.reads.read(&format!("{said}\n{complained}"));
+            let report = WorkloadReport {
+                measured_s: ended.usage.elapsed_s,
+                figures,
+                verified,
+            };
+            Ok((Outcome::Finished, report))
+        }
         _ => match serde_json::from_str(said) {
             Ok(report) => Ok((Outcome::Finished, report)),
             Err(err) => Ok((
@@ -430,8 +423,8 @@ impl MeasuredRun {
     /// What it needs without a limit. RSS counts the program's own pages too, which are files and never swapped; it
     /// stands in where the run was too short to be sampled at its largest.
     pub(super) fn needed_bytes(&self) -> u64 {
-        let (anonymous, rss) = (self.footprint_bytes, self.ended.usage.rss_max_bytes);
-        match self.series.samples.len() < SAMPLES_MIN {
+        let (anonymous, rss) = (self.footprint_bytes, self.run.ended.usage.rss_max_bytes);
+        match self.run.series.samples.len() < SAMPLES_MIN {
             true => anonymous.max(rss),
             false if anonymous > rss / 2 => anonymous,
             false => rss,
@@ -440,32 +433,19 @@ impl MeasuredRun {
 
     /// The most that its group used, files that it read included; 0 where the kernel does not say.
     pub(super) fn peak_bytes(&self) -> u64 {
-        self.group
-            .get("peak_bytes")
-            .map_or(0, |&bytes| bytes as u64)
+        let peak = self.run.group.get("peak_bytes");
+        peak.map_or(0, |&bytes| bytes as u64)
     }
 
-    /// So many seconds had `zmeld watch` computed beside it.
-    pub(super) fn watched(&mut self, seconds: f64) {
-        let figures = &mut self.report.figures;
-        figures.insert("watch_cpu_s".to_owned(), seconds);
-    }
-
-    pub(super) fn into_run(mut self, recipe: &Recipe, case: &Case, arm: &Arm, block: usize) -> Run {
-        let figures = &mut self.report.figures;
-        figures.insert("elapsed_s".to_owned(), self.ended.usage.elapsed_s);
-        figures.insert("measured_s".to_owned(), self.report.measured_s);
-        figures.extend(self.series.figures());
+    pub(super) fn into_run(self, recipe: &Recipe, case: &Case, arm: &Arm, block: usize) -> Run {
+        let mut run = self.run;
         let mut metrics = std::iter::once(&recipe.metric).chain(&recipe.also);
-        let absent = metrics.find(|metric| !figures.contains_key(&metric.name));
-        let outcome = match (self.outcome, absent) {
-            (Outcome::Finished, Some(metric)) => {
-                Outcome::Failed(format!("it gave no figure {}", metric.name))
-            }
-            (outcome, _) => outcome,
-        };
-        let value = match outcome {
-            Outcome::Finished => figures[&recipe.metric.name],
+        let absent = metrics.find(|metric| !run.figures.contains_key(&metric.name));
+        if let (Outcome::Finished, Some(metric)) = (&run.outcome, absent) {
+            run.outcome = Outcome::Failed(format!("it gave no figure {}", metric.name));
+        }
+        run.value = match run.outcome {
+            Outcome::Finished => run.figures[&recipe.metric.name],
             _ => recipe.metric.better.worst(),
         };
         Run {
@@ -473,17 +453,7 @@ impl MeasuredRun {
             arm: arm.name.clone(),
             block,
             warm_up: block < recipe.warm_ups,
-            outcome,
-            value,
-            swapped_max_bytes: self.swapped_max_bytes,
-            ended: self.ended,
-            figures: self.report.figures,
-            verified: self.report.verified,
-            took_s: 0.0,
-            machine: self.machine,
-            group: self.group,
-            devices: self.devices,
-            series: self.series,
+            ..run
         }
     }
 }

@@ -9,11 +9,9 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use super::result::{CaseFacts, Outcome};
-use super::{Event, Lab, RESERVE_BYTES};
+use super::{failed, Event, Lab};
 use crate::arm::{Arm, SizeBases};
 use crate::error::Error;
-use crate::limit::Group;
-use crate::measure::machine::memory;
 use crate::recipe::{Case, Recipe};
 use crate::size::result::UNLIMITED_FIRST;
 use crate::size::{SizeRun, SizeSearch};
@@ -31,7 +29,8 @@ impl Lab<'_> {
         if search.peak_bytes == 0 && !self.look_at_workload(search)? {
             return Ok(());
         }
-        self.fits(search.peak_bytes)?;
+        // What is swapped out compresses to at most itself.
+        self.fits(search.case(), search.peak_bytes)?;
         self.leave_set_ups_out(search)?;
         for round in 0.. {
             let turns = turns(search, round);
@@ -57,44 +56,22 @@ impl Lab<'_> {
     fn look_at_workload(&mut self, search: &mut SizeSearch) -> Result<bool, Error> {
         let recipe = search.recipe.clone();
         let case = &recipe.cases[0];
-        self.fits(case.workload.expected_bytes().unwrap_or(0))?;
+        self.fits(case, case.workload.expected_bytes().unwrap_or(0))?;
         self.tell(search, None, None);
-        let group = Group::create(&self.hierarchy, "footprint")?;
-        let measured = self.supervised(case, recipe.run_max_s, &group, None, &[])?;
-        match &measured.outcome {
-            Outcome::Finished => {}
-            Outcome::Stopped => return Ok(false),
-            outcome => return Err(failed(case, outcome)),
-        }
+        let Some(measured) = self.without_limit(&recipe, case)? else {
+            return Ok(false);
+        };
         let footprint = measured.needed_bytes();
         let peak = measured.peak_bytes().max(footprint);
         search.footprint_bytes = footprint;
         search.peak_bytes = peak.next_multiple_of(4096);
-        let (run_s, runs) = (measured.ended.usage.elapsed_s, search.runs_left());
+        let (run_s, runs) = (measured.run.ended.usage.elapsed_s, search.runs_left());
         (self.listener)(Event::Note(&format!(
             "a run takes {} without a limit: some {runs} runs, {} or longer",
             zmeld_report::units::seconds(run_s),
             zmeld_report::units::duration(Duration::from_secs_f64(run_s * runs as f64))
         )));
         Ok(true)
-    }
-
-    /// What is swapped out compresses to at most itself.
-    fn fits(&self, needs: u64) -> Result<(), Error> {
-        let available = memory().available_bytes;
-        if available >= needs.saturating_add(RESERVE_BYTES) {
-            return Ok(());
-        }
-        let bytes = zmeld_report::units::bytes;
-        Err(Error::Unsafe {
-            what: format!(
-                "the workload needs {} and the machine has {} to give, of which {} stay for others: choose a smaller \
-                 workload",
-                bytes(needs),
-                bytes(available),
-                bytes(RESERVE_BYTES)
-            ),
-        })
     }
 
     /// Those that this machine cannot have.
@@ -104,27 +81,17 @@ impl Lab<'_> {
             footprint: search.footprint_bytes,
         };
         for at in 0..search.set_ups.len() {
-            match search.recipe.arms[at].check(&self.host, bases) {
-                Ok(()) => {}
-                Err(err @ Error::Recipe { .. }) => return Err(err),
-                Err(err) => self.leave_set_up_out(search, at, err.to_string()),
+            if let Some(why) = self.lacks(&search.recipe.arms[at], bases)? {
+                self.leave_set_up_out(search, at, why);
             }
         }
-        if search
-            .set_ups
-            .iter()
-            .all(|set_up| set_up.left_out.is_some())
-        {
-            let why: Vec<String> = search
-                .set_ups
-                .iter()
-                .filter_map(|set_up| set_up.left_out.clone())
-                .collect();
-            return Err(Error::Missing {
+        let missing = search.set_ups.iter().map(|it| it.left_out.as_deref());
+        match missing.collect::<Option<Vec<&str>>>() {
+            Some(why) => Err(Error::Missing {
                 what: why.join("; "),
-            });
+            }),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn leave_set_up_out(&mut self, search: &mut SizeSearch, at: usize, why: String) {
@@ -241,14 +208,4 @@ fn turns(search: &SizeSearch, round: usize) -> Vec<Turn> {
     random.set_stream(unlimited as u64 ^ (round as u64) << 32);
     turns.shuffle(&mut random);
     turns
-}
-
-fn failed(case: &Case, outcome: &Outcome) -> Error {
-    Error::Workload {
-        what: match outcome {
-            Outcome::Failed(why) => format!("without any limit: {why}"),
-            other => format!("{}: {other:?} without any limit", case.workload.describe()),
-        },
-        integrity: false,
-    }
 }

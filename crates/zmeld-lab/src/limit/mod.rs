@@ -31,19 +31,11 @@ pub struct Hierarchy {
 }
 
 impl Hierarchy {
-    /// Finds the memory controller.
-    ///
-    /// # Errors
-    /// When there is none.
     pub fn here() -> Result<Hierarchy, Error> {
         Hierarchy::below(Path::new("/sys/fs/cgroup"))
     }
 
-    /// [`Hierarchy::here`] below another directory.
-    ///
-    /// # Errors
-    /// When there is none.
-    pub fn below(root: &Path) -> Result<Hierarchy, Error> {
+    fn below(root: &Path) -> Result<Hierarchy, Error> {
         let words = |file: &str| fs::read_to_string(root.join(file)).unwrap_or_default();
         if root.join("memory/memory.limit_in_bytes").exists() {
             let unified = root.join("unified");
@@ -75,26 +67,23 @@ impl Hierarchy {
         })
     }
 
-    /// How many groups there are whose maker is gone.
-    pub fn leftovers(&self) -> usize {
+    /// Groups whose maker is gone.
+    fn left(&self) -> impl Iterator<Item = PathBuf> + '_ {
         let roots = std::iter::once(&self.memory).chain(&self.unified);
         let entries = roots.flat_map(|root| fs::read_dir(root).into_iter().flatten().flatten());
-        entries
-            .filter(|entry| is_left_behind(&entry.file_name()))
-            .count()
+        let left = entries.filter(|entry| is_left_behind(&entry.file_name()));
+        left.map(|entry| entry.path())
+    }
+
+    pub fn leftovers(&self) -> usize {
+        self.left().count()
     }
 
     /// Removes groups whose maker is gone, and kills what is still in them. Returns how many there were.
     pub fn clear_leftovers(&self) -> usize {
-        let mut count = 0;
-        for root in std::iter::once(&self.memory).chain(&self.unified) {
-            for entry in fs::read_dir(root).into_iter().flatten().flatten() {
-                if is_left_behind(&entry.file_name()) {
-                    count += usize::from(remove(&[entry.path()]));
-                }
-            }
-        }
-        count
+        self.left()
+            .filter(|group| remove(std::slice::from_ref(group)))
+            .count()
     }
 }
 
@@ -107,10 +96,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Makes a group without a limit.
-    ///
-    /// # Errors
-    /// When it cannot be made; root can.
+    /// Without a limit.
     pub fn create(hierarchy: &Hierarchy, label: &str) -> Result<Group, Error> {
         let name = name::own(&format!("-{label}"));
         let make = |root: &Path| {
@@ -155,9 +141,6 @@ impl Group {
     }
 
     /// Limits memory. Without `swap`, nothing of the group may be swapped out.
-    ///
-    /// # Errors
-    /// When the kernel refuses: in version 1 also when that much cannot be reclaimed ([`io::ErrorKind::ResourceBusy`]).
     pub fn limit(&self, bytes: u64, swap: bool) -> Result<(), Error> {
         let bytes_text = bytes.to_string();
         match self.hierarchy.version {
@@ -177,9 +160,6 @@ impl Group {
     }
 
     /// Changes the limit of a running group. `false`: it cannot be reclaimed that far, yet.
-    ///
-    /// # Errors
-    /// When the kernel refuses for another reason.
     pub fn adjust(&self, bytes: u64) -> Result<bool, Error> {
         let file = match self.hierarchy.version {
             2 => "memory.max",
@@ -192,7 +172,6 @@ impl Group {
         }
     }
 
-    /// One of its files.
     pub fn file(&self, name: &str) -> PathBuf {
         self.memory.join(name)
     }
@@ -241,10 +220,9 @@ impl Group {
     pub fn footprint(&self) -> u64 {
         let (_, swap) = self.usage();
         let stat = self.keyed("memory.stat");
-        let name = if self.hierarchy.version == 2 {
-            "anon"
-        } else {
-            "rss"
+        let name = match self.hierarchy.version {
+            2 => "anon",
+            _ => "rss",
         };
         stat.get(name).map_or(0, |&bytes| bytes as u64) + swap
     }
@@ -255,8 +233,7 @@ impl Group {
 
     /// Everything it counted, by name.
     pub fn counters(&self) -> BTreeMap<String, f64> {
-        let mut all = BTreeMap::new();
-        let wanted = [
+        const WANTED: [&str; 6] = [
             "pgfault",
             "pgmajfault",
             "pgscan",
@@ -264,38 +241,31 @@ impl Group {
             "pswpin",
             "pswpout",
         ];
-        for (name, value) in self.keyed("memory.stat") {
-            if name.starts_with("workingset")
+        let mut all = self.keyed("memory.stat");
+        all.retain(|name, _| {
+            name.starts_with("workingset")
                 || name.starts_with("zsw")
-                || wanted.contains(&name.as_str())
-            {
-                all.insert(name, value);
-            }
-        }
-        match self.hierarchy.version {
-            2 => {
-                for (name, value) in self.keyed("memory.events") {
-                    all.insert(format!("event_{name}"), value);
-                }
-                all.extend(
-                    self.number("memory.peak")
-                        .map(|peak| ("peak_bytes".to_owned(), peak)),
-                );
-            }
-            _ => {
-                let oom = self.keyed("memory.oom_control");
-                all.extend(
-                    oom.get("oom_kill")
-                        .map(|&kills| ("event_oom_kill".to_owned(), kills)),
-                );
-                let numbers = [
+                || WANTED.contains(&name.as_str())
+        });
+        let (events, numbers): (_, &[_]) = match self.hierarchy.version {
+            2 => (
+                self.keyed("memory.events"),
+                &[("memory.peak", "peak_bytes")],
+            ),
+            _ => (
+                self.keyed("memory.oom_control"),
+                &[
                     ("memory.failcnt", "event_max"),
                     ("memory.max_usage_in_bytes", "peak_bytes"),
-                ];
-                for (file, name) in numbers {
-                    all.extend(self.number(file).map(|value| (name.to_owned(), value)));
-                }
-            }
+                ],
+            ),
+        };
+        // Version 1 has more in that file than events.
+        let is_event = |name: &str| self.hierarchy.version == 2 || name == "oom_kill";
+        let events = events.into_iter().filter(|(name, _)| is_event(name));
+        all.extend(events.map(|(name, value)| (format!("event_{name}"), value)));
+        for (file, name) in numbers {
+            all.extend(self.number(file).map(|value| ((*name).to_owned(), value)));
         }
         let pressure = self.unified.as_ref().unwrap_or(&self.memory);
         for what in ["memory", "io", "cpu"] {

@@ -41,8 +41,7 @@ pub struct World {
 pub struct SupervisorRequest {
     /// The process that asks; the supervisor ends with it.
     pub parent: u32,
-    /// The launcher with its first arguments; its parent, the joins, `--` and the command follow. None: the command is started as it
-    /// is, in whatever group the supervisor is in.
+    /// The launcher with its first arguments; its parent, the joins, `--` and the command follow.
     pub launcher: Vec<String>,
     /// The control groups' files that the workload joins.
     pub joins: Vec<PathBuf>,
@@ -102,20 +101,18 @@ pub struct WorkloadEnd {
 pub fn supervise(request: &SupervisorRequest) -> io::Result<WorkloadEnd> {
     end_with(request.parent)?;
     let mut words: Vec<OsString> = request.launcher.iter().map(OsString::from).collect();
-    if !words.is_empty() {
-        words.extend(["--parent".into(), std::process::id().to_string().into()]);
-        for join in &request.joins {
-            words.extend(["--join".into(), join.into()]);
-        }
-        if !request.huge_pages {
-            words.push("--no-huge-pages".into());
-        }
-        if let Some(world) = &request.world {
-            words.extend(["--root".into(), world.root.clone().into()]);
-            words.extend(["--folder".into(), world.folder.clone().into()]);
-        }
-        words.push("--".into());
+    words.extend(["--parent".into(), std::process::id().to_string().into()]);
+    for join in &request.joins {
+        words.extend(["--join".into(), join.into()]);
     }
+    if !request.huge_pages {
+        words.push("--no-huge-pages".into());
+    }
+    if let Some(world) = &request.world {
+        words.extend(["--root".into(), world.root.clone().into()]);
+        words.extend(["--folder".into(), world.folder.clone().into()]);
+    }
+    words.push("--".into());
     words.extend(request.command.iter().map(OsString::from));
     let (program, arguments) = words
         .split_first()
@@ -125,11 +122,7 @@ pub fn supervise(request: &SupervisorRequest) -> io::Result<WorkloadEnd> {
     let (started, launched) = pipe_with(PipeFlags::CLOEXEC)?;
     command
         .args(arguments)
-        .stdin(if request.launcher.is_empty() {
-            Stdio::null()
-        } else {
-            Stdio::from(launched)
-        })
+        .stdin(Stdio::from(launched))
         .stdout(File::create(&request.stdout)?)
         .stderr(File::create(&request.stderr)?);
     if let Some(world) = &request.world {
@@ -142,7 +135,7 @@ pub fn supervise(request: &SupervisorRequest) -> io::Result<WorkloadEnd> {
     let status = child.wait()?;
     let end = now()?;
     let mut launched_at = [0; 8];
-    if !request.launcher.is_empty() && File::from(started).read_exact(&mut launched_at).is_ok() {
+    if File::from(started).read_exact(&mut launched_at).is_ok() {
         begin = Duration::from_nanos(u64::from_ne_bytes(launched_at));
     }
     let elapsed_s = end.saturating_sub(begin).as_secs_f64();

@@ -203,10 +203,7 @@ fn findings(search: &SizeSearch) -> Vec<(Tone, String)> {
         .filter(|it| it.left_out.is_none() && it.least.is_none())
         .map(|it| it.name.as_str())
         .collect();
-    if !unknown.is_empty()
-        && asked.limits.is_empty()
-        && search.set_ups.iter().any(|it| !it.steps.is_empty())
-    {
+    if !unknown.is_empty() && search.set_ups.iter().any(|it| !it.steps.is_empty()) {
         all.push((
             Tone::Warning,
             format!("Missing: no limit was decided of {}.", unknown.join(", ")),
@@ -266,8 +263,6 @@ fn doubt(search: &SizeSearch, set_up: &SetUp) -> Option<String> {
         .collect::<Vec<_>>();
     match &set_up.least {
         None => None,
-        // What lies between limits that were named was not asked.
-        Some(_) if !search.question.limits.is_empty() => None,
         Some(least) if !least.resolved => Some(match undecided.is_empty() {
             true => format!(
                 "{}: not finished; {} is known to do.",

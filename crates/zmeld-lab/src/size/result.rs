@@ -46,9 +46,6 @@ pub struct Question {
     pub give_up: f64,
     /// Of what the RAM is.
     pub basis: Basis,
-    /// Only these limits are tried, as shares of what is used without one; none are named: it is searched.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub limits: Vec<f64>,
     /// Whether what a program computes itself counts in each run as in the middle of those without a limit, so that only
     /// the kernel's part and waiting are compared: these are what a limit changes, and others' work on the machine
     /// disturbs them far less.
@@ -71,14 +68,8 @@ impl Question {
             within,
             runs_max,
             give_up,
-            ref limits,
             ..
         } = *self;
-        if limits.iter().any(|share| !(0.01..=1.0).contains(share)) {
-            return Err(
-                "a limit that is tried is 1 % to 100 % of what is used without one".to_owned(),
-            );
-        }
         if !(0.001..=10.0).contains(&slowdown) {
             return Err("a slowdown is from 0.1 % to 1000 %".to_owned());
         }
@@ -298,7 +289,6 @@ impl SizeSearch {
             full_limit: None,
             machine: None,
             counts_store: question.basis == Basis::Machine,
-            arms: Vec::new(),
             ..case
         });
         recipe.cases = case.into_iter().collect();
@@ -397,18 +387,8 @@ impl SizeSearch {
         if let Some(step) = open {
             return Some(step.limit_bytes);
         }
-        if !self.question.limits.is_empty() {
-            return self.limits_left(set_up).next();
-        }
         let bracket = set_up.bracket(self.peak_bytes);
         bracket.next(self.floor_bytes(), self.question.within)
-    }
-
-    /// The limits that were named and that a set-up was not tried with yet.
-    fn limits_left<'a>(&'a self, set_up: &'a SetUp) -> impl Iterator<Item = u64> + 'a {
-        let shares = self.question.limits.iter();
-        let limits = shares.map(|share| (self.peak_bytes as f64 * share) as u64 / 4096 * 4096);
-        limits.filter(|&limit| set_up.step(limit).is_none())
     }
 
     /// Adds a run with a limit, and says what follows.
@@ -484,22 +464,18 @@ impl SizeSearch {
         (done, Some(mean * self.runs_left() as f64))
     }
 
-    /// About how many runs are left.
+    /// About how many runs are left: most steps are decided at the first look or the second,
+    /// beside one run without a limit each time.
     pub(crate) fn runs_left(&self) -> usize {
-        let (floor, within) = (self.floor_bytes(), self.question.within);
-        let steps_left = (0..self.set_ups.len()).filter(|&at| self.next_limit(at).is_some());
-        let steps_left = steps_left.map(|at| {
-            let set_up = &self.set_ups[at];
-            if !self.question.limits.is_empty() {
-                return self.limits_left(set_up).count().max(1);
-            }
-            let bracket = set_up.bracket(self.peak_bytes);
-            let left = bracket.steps_left(floor, within);
-            left.max(1)
+        let open = (0..self.set_ups.len()).filter(|&at| self.next_limit(at).is_some());
+        let steps = open.map(|at| {
+            let (low, high) = self.set_ups[at].bracket(self.peak_bytes).ends();
+            let apart = high as f64 / low.max(self.floor_bytes()) as f64;
+            let levels = apart.ln() / self.question.within.ln_1p();
+            levels.log2().ceil().max(1.0) as usize
         });
-        // Most steps are decided at the first look or the second, beside one run without a limit each time.
-        let most = steps_left.clone().max().unwrap_or(0);
-        (steps_left.sum::<usize>() + most) * (FIRST_LOOK + 1)
+        let most = steps.clone().max().unwrap_or(0);
+        (steps.sum::<usize>() + most) * (FIRST_LOOK + 1)
     }
 }
 
@@ -541,7 +517,6 @@ mod tests {
             runs_max: 7,
             give_up: 3.0,
             basis: Basis::Group,
-            limits: Vec::new(),
             steady: false,
         }
     }
@@ -574,21 +549,6 @@ mod tests {
         assert!(least.does_not_bytes as f64 * 1.05 >= least.bytes as f64 - 4096.0);
         // The other set-ups have nothing yet.
         assert!(search.set_ups[1].least.is_none() && !search.is_complete());
-    }
-
-    #[test]
-    fn limits_that_are_named_are_tried_and_no_others() {
-        let mut search = search();
-        search.question.limits = vec![0.9, 0.5];
-        let mut tried = Vec::new();
-        while let Some(limit) = search.next_limit(0) {
-            tried.push(limit >> 20);
-            search.add(0, limit, run(1.0 + f64::from(limit < 60 << 20)));
-        }
-        assert_eq!(tried, [90, 90, 90, 50, 50, 50]);
-        let least = search.set_ups[0].least.unwrap();
-        assert_eq!((least.bytes, least.does_not_bytes), (90 << 20, 50 << 20));
-        assert!(!least.resolved && search.next_limit(1) == Some(90 << 20));
     }
 
     #[test]
@@ -655,8 +615,6 @@ mod tests {
             |q| q.runs_max = 2,
             |q| q.give_up = 1.05,
             |q| q.give_up = f64::NAN,
-            |q| q.limits = vec![0.5, 1.1],
-            |q| q.limits = vec![0.0],
         ] {
             assert!(asked(change).is_err());
         }

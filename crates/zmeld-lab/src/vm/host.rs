@@ -18,6 +18,7 @@ use super::{
 use crate::arm::slow_disk::{bytes_per_s, DiskFile};
 use crate::arm::{self, SizeBases};
 use crate::error::Error;
+use crate::experiment::result::Outcome;
 use crate::recipe::Case;
 use crate::workload::Workload;
 
@@ -70,19 +71,12 @@ pub(crate) struct BootImage {
 /// How a machine ended.
 pub(crate) enum MachineEnd {
     Answer(Box<GuestAnswer>, GuestFacts),
-    /// It took longer than it may.
-    TimedOut,
-    /// Ctrl-C.
-    Stopped,
-    /// Its kernel found nothing to kill any more.
-    OutOfMemory,
+    /// It was ended, or its kernel found nothing to kill any more.
+    Ended(Outcome),
 }
 
 impl BootImage {
     /// Looks whether machines of this case can be had here, and packs what they boot into.
-    ///
-    /// # Errors
-    /// What is missing.
     pub(crate) fn new(
         case: &Case,
         size: &GuestSize,
@@ -134,9 +128,6 @@ impl BootImage {
     }
 
     /// Boots a machine, lets it make a run, reads its answer. `launcher`: what becomes QEMU, so that it ends with us.
-    ///
-    /// # Errors
-    /// A machine that ends without an answer.
     pub(crate) fn run(
         &self,
         mut request: GuestRequest,
@@ -210,7 +201,7 @@ impl BootImage {
                 false => BOOT_EMULATED_MAX,
             };
         match wait(&mut child, limit, stopped)? {
-            Some(ended) => Ok(ended),
+            Some(outcome) => Ok(MachineEnd::Ended(outcome)),
             None => self.answered(&answer, &console, &complaints),
         }
     }
@@ -257,7 +248,7 @@ impl BootImage {
             return Ok(MachineEnd::Answer(Box::new(answer), facts));
         }
         if console.contains("deadlocked on memory") {
-            return Ok(MachineEnd::OutOfMemory);
+            return Ok(MachineEnd::Ended(Outcome::OutOfMemory));
         }
         let why = reason(&console, &complaints);
         Err(Error::Workload {
@@ -280,7 +271,7 @@ fn wait(
     child: &mut Child,
     limit: Duration,
     stopped: &dyn Fn() -> bool,
-) -> Result<Option<MachineEnd>, Error> {
+) -> Result<Option<Outcome>, Error> {
     let begin = Instant::now();
     loop {
         let ended = child
@@ -288,8 +279,8 @@ fn wait(
             .map_err(|err| Error::io("wait for", zmeld_vm::PROGRAM, err))?;
         let why = match (ended, stopped()) {
             (Some(_), _) => return Ok(None),
-            (None, true) => MachineEnd::Stopped,
-            (None, false) if begin.elapsed() > limit => MachineEnd::TimedOut,
+            (None, true) => Outcome::Stopped,
+            (None, false) if begin.elapsed() > limit => Outcome::TimedOut,
             (None, false) => {
                 std::thread::sleep(Duration::from_millis(20));
                 continue;

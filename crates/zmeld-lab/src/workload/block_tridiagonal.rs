@@ -67,12 +67,11 @@ const CONTRACTION_MAX: f64 = 0.8;
 
 impl BlockTridiagonal {
     /// 21 doubles a cell.
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         (3 * N + COEFFICIENTS) as u64 * 8 * (self.n as u64).pow(3)
     }
 
-    /// In a sentence.
-    pub fn describe(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         format!(
             "block-tridiagonal solver in the manner of NPB BT, {0}x{0}x{0} cells of 5 unknowns, {1} steps, \
              verified; data: smooth fields of doubles (random low bits, like exponents)",

@@ -39,8 +39,7 @@ impl Default for PageContent {
 const ORIGINALS: u64 = 16;
 
 impl PageContent {
-    /// How many words of a page are random.
-    pub fn random_words(&self) -> usize {
+    fn random_words(&self) -> usize {
         ((WORDS as f64 * self.random_share).round() as usize).clamp(1, WORDS)
     }
 
@@ -68,8 +67,7 @@ impl PageContent {
         }
     }
 
-    /// What the data are, for people.
-    pub fn describe(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let mut text = match self.random_share {
             share if share >= 1.0 => "random bytes, which do not compress".to_owned(),
             share => format!(

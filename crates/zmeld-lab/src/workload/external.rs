@@ -34,17 +34,12 @@ pub enum OutputFormat {
     SevenZip,
     /// `sysbench memory run`.
     Sysbench,
-    /// `stress-ng --vm ... --verify --metrics`.
-    StressNg,
-    /// A benchmark of the NAS Parallel Benchmarks.
-    Npb,
     /// Lines that are `name=number` and nothing else: the command's own figures.
     Figures,
 }
 
 impl ExternalCommand {
-    /// In a sentence.
-    pub fn describe(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         let data = self.data.as_deref().unwrap_or("not known");
         format!("{}; data: {data}", shown(&self.command.join(" ")))
     }
@@ -61,36 +56,25 @@ fn shown(command: &str) -> String {
     }
 }
 
-/// What a command printed: its figures, and whether it says that it verified its result; `Err` if it says that the
-/// result is wrong.
-pub type ParsedOutput = Result<(BTreeMap<String, f64>, bool), String>;
-
 impl OutputFormat {
-    /// Reads a command's output.
-    ///
-    /// # Errors
-    /// The line in which the command says that its result is wrong.
-    pub fn read(self, text: &str) -> ParsedOutput {
+    /// A command's figures in what it printed, and whether it says that it verified its result.
+    pub fn read(self, text: &str) -> (BTreeMap<String, f64>, bool) {
         match self {
-            OutputFormat::Nothing => Ok((BTreeMap::new(), false)),
-            OutputFormat::SevenZip => Ok((seven_zip(text), true)),
-            OutputFormat::Sysbench => Ok((sysbench(text), false)),
-            OutputFormat::StressNg => stress_ng(text),
-            OutputFormat::Npb => npb(text),
-            OutputFormat::Figures => Ok((own_figures(text), false)),
+            OutputFormat::Nothing => (BTreeMap::new(), false),
+            OutputFormat::SevenZip => (seven_zip(text), true),
+            OutputFormat::Sysbench => (sysbench(text), false),
+            OutputFormat::Figures => (own_figures(text), false),
         }
     }
-}
 
-/// What 7-Zip ends with when it gets no memory.
-const SEVEN_ZIP_NO_MEMORY: i32 = 8;
-
-impl OutputFormat {
     /// Whether a command that ended by itself says that it got no memory.
     pub fn lacked_memory(self, code: Option<i32>) -> bool {
         self == OutputFormat::SevenZip && code == Some(SEVEN_ZIP_NO_MEMORY)
     }
 }
+
+/// What 7-Zip ends with when it gets no memory.
+const SEVEN_ZIP_NO_MEMORY: i32 = 8;
 
 /// `24:  27  46  58  27  |  5112 ...`: for each dictionary the speed in KiB/s, usage, rating, twice.
 fn seven_zip(text: &str) -> BTreeMap<String, f64> {
@@ -129,30 +113,6 @@ fn sysbench(text: &str) -> BTreeMap<String, f64> {
         .collect()
 }
 
-/// `stress-ng: metrc: [1] vm  12345  10.01  8.9  1.1  1233.3  1234.5`, and failures of the verification.
-fn stress_ng(text: &str) -> ParsedOutput {
-    let wrong = text.lines().find(|line| line.contains("stress-ng: fail"));
-    if let Some(line) = wrong {
-        return Err(line.trim().to_owned());
-    }
-    let mut figures = BTreeMap::new();
-    for line in text.lines().filter(|line| line.contains("metrc:")) {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let Some(at) = words.iter().position(|word| word.ends_with(']')) else {
-            continue;
-        };
-        if let [name, operations, real, ..] = words[at + 1..] {
-            if let (Ok(operations), Ok(real)) = (operations.parse::<f64>(), real.parse::<f64>()) {
-                figures.insert(
-                    format!("{name}_operations_per_s"),
-                    operations / real.max(1e-9),
-                );
-            }
-        }
-    }
-    Ok((figures, true))
-}
-
 /// `requests_per_s=1234.5`: a name of lower-case letters, digits and underscores.
 fn own_figures(text: &str) -> BTreeMap<String, f64> {
     let is_name = |name: &str| {
@@ -165,28 +125,6 @@ fn own_figures(text: &str) -> BTreeMap<String, f64> {
         (is_name(name) && value.is_finite()).then(|| (name.to_owned(), value))
     });
     figures.collect()
-}
-
-/// ` Mop/s total = 14772.15`, ` Verification = SUCCESSFUL`.
-fn npb(text: &str) -> ParsedOutput {
-    let mut figures = BTreeMap::new();
-    let mut verified = false;
-    for line in text.lines() {
-        let Some((name, value)) = line.split_once('=') else {
-            continue;
-        };
-        match (name.trim(), value.trim()) {
-            ("Mop/s total", rate) => {
-                if let Ok(rate) = rate.parse() {
-                    figures.insert("mop_per_s".to_owned(), rate);
-                }
-            }
-            ("Verification", "SUCCESSFUL") => verified = true,
-            ("Verification", other) => return Err(format!("Verification = {other}")),
-            _ => {}
-        }
-    }
-    Ok((figures, verified))
 }
 
 #[cfg(test)]
@@ -207,15 +145,6 @@ mod tests {
         assert_eq!(figures.len(), 10);
         let text = "1024.00 MiB transferred (160.50 MiB/sec)\n";
         assert_eq!(sysbench(text)["mib_per_s"], 160.5);
-        let text = "stress-ng: metrc: [77] vm   3000  10.00  9.1  0.2  300.0  322.6\n";
-        assert_eq!(stress_ng(text).unwrap().0["vm_operations_per_s"], 300.0);
-        assert!(stress_ng("stress-ng: fail:  [9] vm: detected 3 bit errors").is_err());
-        let text = " Mop/s total     =                 14772.15\n Verification    =               SUCCESSFUL\n";
-        assert_eq!(
-            npb(text).unwrap(),
-            ([("mop_per_s".to_owned(), 14772.15)].into(), true)
-        );
-        assert!(npb(" Verification = UNSUCCESSFUL\n").is_err());
         let own = own_figures("work_s=1.5\nA=3\nwork_s is 4\nrate_2=7\nx=inf\nx = 3\n");
         let expected = [("work_s".to_owned(), 1.5), ("rate_2".to_owned(), 7.0)];
         assert_eq!(own, expected.into());

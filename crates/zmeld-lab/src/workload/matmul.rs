@@ -53,12 +53,11 @@ pub enum MatrixValues {
 
 impl Matmul {
     /// Three matrices of doubles.
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         3 * 8 * (self.n as u64).pow(2)
     }
 
-    /// In a sentence.
-    pub fn describe(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let order = match self.order {
             VisitOrder::Rows => "row order",
             VisitOrder::Inverted => "inverted indices",

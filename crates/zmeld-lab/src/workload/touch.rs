@@ -39,8 +39,7 @@ fn third() -> f64 {
 }
 
 impl Touch {
-    /// In a sentence.
-    pub fn describe(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         format!(
             "{} touches of {} by Zipf's law with exponent {}, {:.0} % of them writes, each page read verified; \
              data: {}",

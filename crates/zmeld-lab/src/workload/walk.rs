@@ -46,8 +46,7 @@ pub enum WalkOrder {
 }
 
 impl Walk {
-    /// In a sentence.
-    pub fn describe(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let order = match self.order {
             WalkOrder::Sequential => "in order",
             WalkOrder::Random => "at random",

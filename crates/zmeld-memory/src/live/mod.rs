@@ -52,9 +52,6 @@ pub struct LiveOptions {
     pub shared: bool,
     /// Deliver unmodified pages of mapped files too (counted in any case).
     pub files: bool,
-    /// Read the scanning process itself too. It is left out otherwise, because
-    /// its own buffers would distort the result.
-    pub include_self: bool,
     /// Number and name regions. Without, all are number 0 and none is kept, so that memory
     /// does not grow with the mappings of who is read.
     pub regions: bool,
@@ -67,7 +64,6 @@ impl LiveOptions {
             selection,
             shared: false,
             files: false,
-            include_self: false,
             regions: true,
         }
     }
@@ -159,7 +155,8 @@ impl LiveMemory {
     fn skip_whole(&self, process: &ChosenProcess) -> Option<crate::SkipReason> {
         if process.kernel_thread {
             Some(crate::SkipReason::KernelThread)
-        } else if process.pid.unsigned_abs() == std::process::id() && !self.options.include_self {
+        } else if process.pid.unsigned_abs() == std::process::id() {
+            // Its own buffers would distort the result.
             Some(crate::SkipReason::Myself)
         } else {
             None
@@ -185,21 +182,13 @@ impl Source for LiveMemory {
     }
 
     fn expected_pages(&self) -> Option<u64> {
-        let kib: u64 = self
-            .chosen
-            .iter()
-            .filter(|process| self.skip_whole(process).is_none())
-            .map(|process| {
-                let resident = process.resident;
-                resident.anonymous
-                    + if self.options.shared {
-                        resident.shared
-                    } else {
-                        0
-                    }
-                    + if self.options.files { resident.file } else { 0 }
-            })
-            .sum();
+        let kib = |process: &ChosenProcess| {
+            let resident = process.resident;
+            resident.anonymous
+                + u64::from(self.options.shared) * resident.shared
+                + u64::from(self.options.files) * resident.file
+        };
+        let kib: u64 = self.readable().map(kib).sum();
         Some(kib * 1024 / self.page_size as u64)
     }
 

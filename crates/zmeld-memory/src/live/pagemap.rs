@@ -2,8 +2,16 @@
 //! Bits as in the kernel's `Documentation/admin-guide/mm/pagemap.rst`.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use zmeld_linux::smaps::{self, Mapping};
+
+use super::processes::ChosenProcess;
+
+/// Pages whose page-table entries are looked at together.
+pub(crate) const PIECE_PAGES: u64 = 16 << 10;
 
 /// What the page table says of one page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,4 +79,42 @@ pub(crate) fn entries(buffer: &[u8]) -> impl Iterator<Item = PagemapEntry> + '_ 
     buffer
         .chunks_exact(8)
         .map(|word| PagemapEntry(u64::from_ne_bytes(word.try_into().expect("eight bytes"))))
+}
+
+/// The mappings of a process; `None` if it is gone or may not be looked at.
+pub(crate) fn mappings(process: &ChosenProcess) -> Option<Vec<Mapping>> {
+    let mut text = Vec::new();
+    let mut smaps = process.open()?.open_relative("smaps").ok()?;
+    smaps.read_to_end(&mut text).ok()?;
+    Some(smaps::parse(&text, rustix::param::page_size() as u64))
+}
+
+/// Tells `each` the page-table entries of a process: of each mapping until as many as `expected` were what `each`
+/// looks for.
+pub(crate) fn walk(
+    process: &ChosenProcess,
+    stop: &AtomicBool,
+    buffer: &mut Vec<u8>,
+    expected: impl Fn(&Mapping) -> u64,
+    mut each: impl FnMut(PagemapEntry) -> bool,
+) {
+    let page_size = rustix::param::page_size() as u64;
+    let file = || process.open()?.open_relative("pagemap").ok();
+    let (Some(mappings), Some(file)) = (mappings(process), file()) else {
+        return;
+    };
+    for mapping in &mappings {
+        let (mut page, end) = (mapping.start / page_size, mapping.end / page_size);
+        let mut left = expected(mapping);
+        while page < end && left > 0 && !stop.load(Ordering::Relaxed) {
+            let count = PIECE_PAGES.min(end - page);
+            if read(&file, page, count as usize, buffer).is_err() {
+                break;
+            }
+            for entry in entries(buffer) {
+                left = left.saturating_sub(u64::from(each(entry)));
+            }
+            page += count;
+        }
+    }
 }

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::frames::{HeadFinder, PageFlags, SeenFrames};
 use super::kinds::KindFilter;
-use super::pagemap::{self, PagemapEntry};
+use super::pagemap::{self, PagemapEntry, PIECE_PAGES};
 use super::processes::{self, ChosenProcess};
 use super::reader::{self, PageRange};
 use super::LiveMemory;
@@ -31,8 +31,6 @@ use zmeld_linux::smaps::{self, Mapping};
 /// Bytes read in one call, and the most in one batch: small enough to stay in
 /// a core's cache until the sink has looked at it.
 const BATCH_BYTES: usize = 256 << 10;
-/// Pages whose page-table entries are looked at together.
-const PIECE_PAGES: u64 = 16 << 10;
 /// In mappings larger than this, looking stops once as many pages are found as
 /// smaps says are there: sanitizers and runtimes reserve terabytes.
 const SPARSE_PAGES: u64 = 64 << 10;

@@ -1,7 +1,7 @@
 //! Several policies side by side.
 
 use crate::policy::PolicyName;
-use crate::replicate::{metric, Replications};
+use crate::replicate::Replications;
 use crate::scenario::Scenario;
 use zmeld_report::{Cell, Column, Document, Section, Table};
 use zmeld_statistics::mean::Interval;
@@ -35,10 +35,7 @@ fn policies_table(
 ) -> Table {
     let mut table = zmeld_report::table!("Policies", for &(policy, gain) in gains,
         where {
-            let mean = |name: &str| {
-                let interval = metric(name).and_then(|index| runs.mean(policy, index));
-                interval.unwrap_or(UNKNOWN)
-            };
+            let mean = |name: &str| runs.mean(policy, name).unwrap_or(UNKNOWN);
         }
         Column::text("policy") => policy.as_str(),
         Column::seconds("total time").with_interval() => cell(mean("total_ms").scaled(0.001)),
@@ -75,10 +72,7 @@ fn costs_table(scenario: &Scenario, runs: &Replications) -> Table {
         costs = costs.column(Column::seconds(title));
     }
     for &policy in &scenario.policies {
-        let value = |name: &str| {
-            let interval = metric(name).and_then(|index| runs.mean(policy, index));
-            interval.map_or(f64::NAN, |interval| interval.value)
-        };
+        let value = |name: &str| runs.mean(policy, name).unwrap_or(UNKNOWN).value;
         let mut row = vec![Cell::from(policy.as_str())];
         row.extend(COSTS.map(|(_, name)| Cell::from(value(name) / 1000.0)));
         costs.row(row);

@@ -1,73 +1,43 @@
 //! The presets, one machine, the policies.
 
-use crate::machine::{NumaMachine, PRESETS};
+use crate::machine::{presets, NumaMachine};
 use crate::policy::ALL;
-use zmeld_report::{Cell, Column, Document, Section, Table};
-
-use super::Page;
+use zmeld_report::{Cell, Column, Document, Section};
 
 /// The presets.
 pub fn machines() -> Document {
-    let mut table = Table::new("Presets")
-        .column(Column::text("name"))
-        .column(Column::count("nodes"))
-        .column(Column::count("processors"))
-        .column(Column::text("distances"))
-        .column(Column::nanoseconds("local access"))
-        .column(Column::mb_per_s("copy"))
-        .column(Column::text("about"));
-    for preset in PRESETS {
-        let Some(machine) = NumaMachine::preset(preset.name) else {
-            continue;
-        };
-        let levels: Vec<String> = machine
-            .slit
-            .levels()
-            .iter()
-            .map(ToString::to_string)
-            .collect();
-        table.row([
-            Cell::from(preset.name),
-            Cell::from(machine.nodes() as u64),
-            Cell::from(machine.processors_total() as u64),
-            Cell::from(format!("10 {}", levels.join(" "))),
-            Cell::from(machine.costs.access_ns),
-            Cell::from(machine.costs.copy_mb_per_s),
-            Cell::from(preset.about),
-        ]);
-    }
+    let table = zmeld_report::table!("Presets", for machine in presets(),
+        where {
+            let levels: Vec<String> = machine.slit.levels().iter().map(u32::to_string).collect();
+        }
+        Column::text("name") => machine.name.as_str(),
+        Column::count("nodes") => machine.nodes() as u64,
+        Column::count("processors") => machine.processors_total() as u64,
+        Column::text("distances") => format!("10 {}", levels.join(" ")),
+        Column::nanoseconds("local access") => machine.costs.access_ns,
+        Column::mb_per_s("copy") => machine.costs.copy_mb_per_s,
+        Column::text("about") => machine.about.as_str(),
+    );
     Document::new("Machines").section(Section::new("").table(table).paragraph(
         "Also `host` (this machine, from `/sys/devices/system/node`), and any file with the output of `numactl -H`.",
     ))
 }
 
 /// One machine.
-pub fn machine(machine: &NumaMachine) -> Page {
-    let mut table = Table::new("Nodes")
-        .column(Column::text("node"))
-        .column(Column::count("processors"));
-    table = table
-        .column(Column::bytes("memory"))
-        .column(Column::text("distances"));
-    for node in 0..machine.nodes() {
-        let row = machine.slit.row(node);
-        let memory = machine.memory_pages[node].map(|pages| pages * machine.page_bytes);
-        table.row([
-            Cell::from(node.to_string()),
-            Cell::from(machine.processors[node] as u64),
-            memory.map_or_else(|| Cell::from("any"), Cell::from),
-            Cell::from(
-                row.iter()
-                    .map(ToString::to_string)
-                    .collect::<Vec<_>>()
-                    .join(" "),
-            ),
-        ]);
-    }
-    let document = Document::new(&machine.to_string())
+pub fn machine(machine: &NumaMachine) -> Document {
+    let nodes = zmeld_report::table!("Nodes", for node in 0..machine.nodes(),
+        where {
+            let row: Vec<String> = machine.slit.row(node).iter().map(u32::to_string).collect();
+            let memory = machine.memory_pages[node].map(|pages| pages * machine.page_bytes);
+        }
+        Column::text("node") => node.to_string(),
+        Column::count("processors") => machine.processors[node] as u64,
+        Column::bytes("memory") => memory.map_or_else(|| Cell::from("any"), Cell::from),
+        Column::text("distances") => row.join(" "),
+    );
+    Document::new(&machine.to_string())
         .lead(machine.about.as_str())
-        .section(Section::new("").table(table));
-    document.into()
+        .section(Section::new("").table(nodes))
 }
 
 /// The policies with their rules and sources.

@@ -2,7 +2,7 @@
 //! what they share.
 
 use crate::scenario::Scenario;
-use zmeld_report::{Cell, Column, Document, Estimate, Plot, Table};
+use zmeld_report::{Cell, Column, Document, Estimate, Table};
 use zmeld_statistics::mean::Interval;
 
 pub mod compare;
@@ -10,30 +10,6 @@ pub mod lists;
 pub mod run;
 pub mod study;
 pub mod sweep;
-
-/// A document, and its plots for those who want them alone.
-#[derive(Debug, Clone)]
-pub struct Page {
-    /// The document.
-    pub document: Document,
-    /// Its plots, in order.
-    pub plots: Vec<Plot>,
-}
-
-impl From<Document> for Page {
-    fn from(document: Document) -> Self {
-        Self {
-            document,
-            plots: Vec::new(),
-        }
-    }
-}
-
-pub(crate) fn kept(plots: &mut Vec<Plot>, plot: impl Into<Plot>) -> Plot {
-    let plot = plot.into();
-    plots.push(plot.clone());
-    plot
-}
 
 pub(crate) fn estimate(interval: Interval) -> Estimate {
     Estimate::around(interval.value, interval.half_width)

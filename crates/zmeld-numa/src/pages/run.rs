@@ -1,30 +1,26 @@
 //! One replication under one policy, in detail.
 
-use crate::machine::NumaMachine;
 use crate::outcome::Outcome;
 use crate::policy::PolicyName;
-use crate::replicate::METRICS;
 use crate::scenario::Scenario;
-use crate::time::{to_ms, to_s};
-use crate::workload::Workload;
+use crate::time::to_s;
 use zmeld_report::plot::{Axis, Lines};
 use zmeld_report::{units, Cell, Column, Document, Plot, Section, Table, Unit};
 
-use super::{kept, matrix, provenance, Page};
+use super::{matrix, provenance};
 
 /// Nodes up to which a table of the traffic between them can be read.
 const MATRIX_NODES_MAX: usize = 8;
 
 /// One replication under one policy, in detail.
-pub fn run(scenario: &Scenario, policy: PolicyName, outcome: &Outcome) -> Page {
-    let mut plots = Vec::new();
+pub fn run(scenario: &Scenario, policy: PolicyName, outcome: &Outcome) -> Document {
     let nodes = scenario.case.machine.nodes();
     let mut section = Section::new("Result")
         .values(values(scenario, outcome))
         .table(stalls(outcome))
         .table(counters(outcome));
     if outcome.timeline.accesses.len() > 1 {
-        section = section.plot(kept(&mut plots, local_accesses(policy, outcome)));
+        section = section.plot(local_accesses(policy, outcome));
     }
     if nodes > 1 && nodes <= MATRIX_NODES_MAX && !outcome.traffic_refs.is_empty() {
         for table in traffic(nodes, outcome) {
@@ -38,10 +34,7 @@ pub fn run(scenario: &Scenario, policy: PolicyName, outcome: &Outcome) -> Page {
         units::percent(outcome.local_share())
     );
     let document = Document::new("zmeld numa run").lead(lead).section(section);
-    Page {
-        document: provenance(document, scenario),
-        plots,
-    }
+    provenance(document, scenario)
 }
 
 fn stalls(outcome: &Outcome) -> Table {
@@ -108,9 +101,6 @@ fn values(scenario: &Scenario, outcome: &Outcome) -> Vec<(&'static str, String)>
     if let Some(convergence) = outcome.convergence() {
         values.push(("convergence", units::percent(convergence)));
     }
-    if let Some(residence) = break_even(machine, &scenario.case.workload) {
-        values.push(("break-even residence", residence));
-    }
     values
 }
 
@@ -119,39 +109,6 @@ fn slowdowns(outcome: &Outcome) -> String {
     slow.sort_by(f64::total_cmp);
     let at = |q: f64| slow[((slow.len() - 1) as f64 * q).round() as usize];
     format!("{:.2} median, {:.2} to {:.2}", at(0.5), at(0.0), at(1.0))
-}
-
-/// [`break_even_ms`] over all pairs of nodes.
-fn break_even(machine: &NumaMachine, workload: &Workload) -> Option<String> {
-    let nodes = machine.nodes();
-    let pairs = (0..nodes).flat_map(|a| (0..nodes).map(move |b| (a, b)));
-    let stays: Vec<f64> = pairs
-        .filter(|(a, b)| a != b)
-        .filter_map(|(a, b)| break_even_ms(machine, workload, a, b))
-        .collect();
-    let least = stays.iter().copied().min_by(f64::total_cmp)?;
-    let most = stays.iter().copied().max_by(f64::total_cmp)?;
-    Some(format!(
-        "{least:.2} to {most:.2} ms of run time, by pair of nodes"
-    ))
-}
-
-/// The run time that a process must stay on a node for moving its pages there to pay, in milliseconds, and where
-/// that comes from: all its pages' faults, bookkeeping and copies, over what local accesses save of each millisecond
-/// of run time, `a r (distance / 10 - 1)`. `None` where nothing is saved.
-pub fn break_even_ms(
-    machine: &NumaMachine,
-    workload: &Workload,
-    from: usize,
-    to: usize,
-) -> Option<f64> {
-    let pages = (workload.size_kb.mean() * 1024.0 / machine.page_bytes as f64).ceil();
-    let distance = f64::from(machine.slit.distance(to, from)) / 10.0;
-    let copy_us = machine.page_bytes as f64 / machine.costs.copy_mb_per_s * distance;
-    let page_us =
-        machine.costs.pte_us + machine.costs.fault_us + machine.costs.move_page_us + copy_us;
-    let saved = workload.access_share * workload.reuse_share * (distance - 1.0);
-    (saved > 0.0).then(|| pages * page_us / 1000.0 / saved)
 }
 
 fn local_accesses(policy: PolicyName, outcome: &Outcome) -> Plot {
@@ -192,46 +149,4 @@ fn traffic(nodes: usize, outcome: &Outcome) -> [Table; 2] {
         ),
         between("Pages moved", &outcome.pages_copied, "from node", "to"),
     ]
-}
-
-/// What a machine-readable result of one run holds beyond its outcome.
-pub fn metrics_of(outcome: &Outcome) -> Vec<(&'static str, f64)> {
-    METRICS
-        .iter()
-        .map(|metric| (metric.name, (metric.of)(outcome)))
-        .collect()
-}
-
-/// The processes of one run, one row each.
-pub fn processes(outcome: &Outcome) -> Table {
-    let mut table = Table::new("Processes");
-    for name in ["process", "moves", "node_moves", "refs", "remote_refs"] {
-        table = table.column(Column::count(name));
-    }
-    for name in ["arrival_ms", "finish_ms", "ideal_ms", "slowdown"] {
-        table = table.column(Column::number(name));
-    }
-    for (index, p) in outcome.processes.iter().enumerate() {
-        let mut row: Vec<Cell> = [
-            index as u64,
-            p.moves.into(),
-            p.node_moves.into(),
-            p.refs,
-            p.remote_refs,
-        ]
-        .into_iter()
-        .map(Cell::from)
-        .collect();
-        row.extend(
-            [
-                to_ms(p.arrival),
-                to_ms(p.finish),
-                to_ms(p.ideal),
-                p.slowdown(),
-            ]
-            .map(Cell::from),
-        );
-        table.row(row);
-    }
-    table
 }

@@ -3,14 +3,13 @@
 use crate::scenario::Scenario;
 use crate::study::{self, Measure, MeasuredPoint, Reproduction, StudyPoint, PROBES};
 use zmeld_report::plot::{Axis, Lines};
-use zmeld_report::{Cell, Column, Document, Plot, Section, Table, Tone, Unit};
+use zmeld_report::{Cell, Column, Document, Plot, Section, Table, Unit};
 use zmeld_statistics::mean::Interval;
 
-use super::{cell, kept, matrix, provenance, share, Page};
+use super::{cell, matrix, provenance, share};
 
 /// The reproduction of the study, for a reader who has not read it.
-pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Page {
-    let mut plots = Vec::new();
+pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Document {
     let agree = study.claims.iter().filter(|claim| claim.agrees).count();
     let hold = study.shapes.iter().filter(|shape| shape.holds).count();
     let lead = format!(
@@ -24,15 +23,12 @@ pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Page {
             .section(question())
             .section(agreement(study));
     for figure in FIGURES {
-        document = document.section(figure.section(study, &mut plots));
+        document = document.section(figure.section(study));
     }
     let document = document
         .section(access_shares(study))
         .section(free_parameters(study, scenario));
-    Page {
-        document: provenance(document, scenario),
-        plots,
-    }
+    provenance(document, scenario)
 }
 
 fn question() -> Section {
@@ -55,18 +51,9 @@ fn question() -> Section {
 }
 
 fn agreement(study: &Reproduction) -> Section {
-    let mut section = Section::new("What agrees").table(claims(study));
-    for judged in study.claims.iter().filter(|judged| !judged.agrees) {
-        if let Some(why) = explanation(
-            study,
-            &judged.claim.point,
-            judged.claim.measure,
-            judged.claim.published,
-        ) {
-            section = section.advice(Tone::Warning, why);
-        }
-    }
-    section.table(shapes(study))
+    Section::new("What agrees")
+        .table(claims(study))
+        .table(shapes(study))
 }
 
 fn claims(study: &Reproduction) -> Table {
@@ -174,7 +161,7 @@ const FIGURES: [Figure; 3] = [
 ];
 
 impl Figure {
-    fn section(&self, study: &Reproduction, plots: &mut Vec<Plot>) -> Section {
+    fn section(&self, study: &Reproduction) -> Section {
         let mut points = study::points();
         points.retain(self.is_on);
         points.sort_by(|a, b| (self.x)(a).total_cmp(&(self.x)(b)));
@@ -192,8 +179,8 @@ impl Figure {
         );
         Section::new(self.title)
             .paragraph(self.text)
-            .plot(kept(plots, gains))
-            .plot(kept(plots, losses))
+            .plot(gains)
+            .plot(losses)
             .table(self.table(&measured))
     }
 
@@ -283,7 +270,7 @@ fn free_parameters(study: &Reproduction, scenario: &Scenario) -> Section {
     let section = Section::new("What the study does not say")
         .paragraph(
             "The study does not give these. They were chosen once, for all figures together, from the values that are \
-             written beside them in the scenario file; `zmeld numa reproduce --calibrate` repeats the choice.",
+             written beside them in the scenario file.",
         )
         .table(free);
     match study.sensitivity.is_empty() {
@@ -320,46 +307,4 @@ fn sensitivity(study: &Reproduction) -> Table {
         study.sensitivity_replications
     ));
     table
-}
-
-/// Why a published number does not come out, with the measured evidence.
-fn explanation(
-    study: &Reproduction,
-    point: &StudyPoint,
-    measure: Measure,
-    published: f64,
-) -> Option<String> {
-    let ours = study.at(*point)?;
-    if measure == Measure::FullLoss && point.processes == 10 {
-        let fifty = study.at(StudyPoint {
-            processes: 50,
-            ..*point
-        })?;
-        let extra = |m: &MeasuredPoint, percent: f64| m.linux_s.value * percent / 100.0;
-        return Some(format!(
-            "Almost 800 % at 10 processes cannot go together with almost 200 % at 50. Under linux, 10 processes take {:.2} s and \
-             50 take {:.2} s, so full would have to lose {:.1} s with 10 processes and only {:.1} s with 50; yet 10 processes \
-             are moved between nodes {:.1} times in all, and 50 are moved {:.1} times. Ours loses {:.1} s and {:.1} s.",
-            ours.linux_s.value,
-            fifty.linux_s.value,
-            extra(ours, 800.0),
-            extra(fifty, 200.0),
-            ours.node_moves,
-            fifty.node_moves,
-            extra(ours, ours.full_loss.value),
-            extra(fifty, fifty.full_loss.value),
-        ));
-    }
-    let twin = study.claims.iter().any(|other| {
-        other.claim.point == *point
-            && other.claim.measure == measure
-            && other.claim.published != published
-    });
-    twin.then(|| {
-        format!(
-            "The text gives two values for one point ({}); at most one can agree. Ours is {:.1} %.",
-            load_text(point),
-            ours.get_measure(measure).value
-        )
-    })
 }

@@ -1,15 +1,14 @@
 //! A sweep: its points as a table, and what the swept values change.
 
-use crate::replicate::metric;
+use crate::replicate::METRICS;
 use crate::sweep::{shown, PointResult, SweepResults};
-use zmeld_report::plot::{Axis, Bars, Lines};
-use zmeld_report::{Cell, Column, Document, Estimate, Plot, Section, Table, Unit};
+use zmeld_report::plot::{Axis, Lines};
+use zmeld_report::{Cell, Column, Document, Plot, Section, Table, Unit};
 
-use super::{cell, estimate, kept, Page};
+use super::{cell, estimate};
 
 /// A sweep: one table, and a plot where one axis is of numbers.
-pub fn sweep(results: &SweepResults) -> Page {
-    let mut plots = Vec::new();
+pub fn sweep(results: &SweepResults) -> Document {
     let mut table = Table::new("Points");
     for axis in &results.axes {
         table = table.column(Column::text(axis).names_row());
@@ -19,7 +18,8 @@ pub fn sweep(results: &SweepResults) -> Page {
         .column(Column::seconds("total time").with_interval())
         .column(Column::percent("saved").with_interval())
         .column(Column::percent("local accesses").with_interval());
-    let local = metric("local_share").unwrap_or(0);
+    let mut names = METRICS.iter().map(|(name, _)| *name);
+    let local = names.position(|name| name == "local_share").unwrap_or(0);
     for point in &results.points {
         for (index, policy) in results.policies.iter().enumerate() {
             let mut row: Vec<Cell> = point.values.iter().map(|v| Cell::from(shown(v))).collect();
@@ -32,106 +32,62 @@ pub fn sweep(results: &SweepResults) -> Page {
     }
     let mut section = Section::new("").table(table);
     for plot in sweep_plots(results) {
-        section = section.plot(kept(&mut plots, plot));
+        section = section.plot(plot);
     }
-    let document = Document::new("zmeld numa sweep")
+    Document::new("zmeld numa sweep")
         .lead(format!(
             "{} points, {} policies.",
             results.points.len(),
             results.policies.len()
         ))
         .section(section)
-        .provenance("zmeld", env!("CARGO_PKG_VERSION"));
-    Page { document, plots }
+        .provenance("zmeld", env!("CARGO_PKG_VERSION"))
 }
 
 fn number(value: &toml::Value) -> Option<f64> {
     value.as_float().or(value.as_integer().map(|i| i as f64))
 }
 
-/// What the swept values change along one axis: a curve over numbers, bars over words.
+/// The time saved over the base, or where there is one policy, its time: a curve over one axis
+/// of numbers.
 fn sweep_plots(results: &SweepResults) -> Vec<Plot> {
-    let of = Plotted::of(results);
-    let is_number = |point: &PointResult| number(&point.values[0]).is_some();
+    let alone = results.policies.len() == 1;
+    let base = results.policies[0];
+    let (title, axis, unit) = match alone {
+        true => (
+            format!("Total time under {base}"),
+            "total time",
+            Unit::Seconds,
+        ),
+        false => (format!("Time saved over {base}"), "saved", Unit::Fraction),
+    };
+    let value = |point: &PointResult, policy: usize| match alone {
+        true => estimate(point.results[policy][0].scaled(0.001)),
+        false => estimate(point.gains[policy]),
+    };
+    // The base saves nothing over itself.
+    let policies = usize::from(!alone)..results.policies.len();
     match &results.axes[..] {
-        [only] if results.points.iter().all(is_number) => vec![of.curve(only)],
-        [_] => vec![of.bars()],
-        _ => Vec::new(),
-    }
-}
-
-/// What is plotted of each point: the time saved over the base, or where there is one policy, its time.
-struct Plotted<'a> {
-    results: &'a SweepResults,
-    title: String,
-    axis: &'static str,
-    unit: Unit,
-    alone: bool,
-    /// Policies: the base saves nothing over itself, and is left out.
-    shown: Vec<usize>,
-}
-
-impl Plotted<'_> {
-    fn of(results: &SweepResults) -> Plotted<'_> {
-        let alone = results.policies.len() == 1;
-        let base = results.policies[0];
-        let (title, axis, unit) = match alone {
-            true => (
-                format!("Total time under {base}"),
-                "total time",
-                Unit::Seconds,
-            ),
-            false => (format!("Time saved over {base}"), "saved", Unit::Fraction),
-        };
-        Plotted {
-            results,
-            title,
-            axis,
-            unit,
-            alone,
-            shown: (usize::from(!alone)..results.policies.len()).collect(),
-        }
-    }
-
-    fn value(&self, point: &PointResult, policy: usize) -> Estimate {
-        estimate(match self.alone {
-            true => point.results[policy][0].scaled(0.001),
-            false => point.gains[policy],
-        })
-    }
-
-    fn curve(&self, axis: &str) -> Plot {
-        let mut lines = Lines::new(
-            &self.title,
-            Axis::new(axis, Unit::Number),
-            Axis::new(self.axis, self.unit).from_zero(),
-        );
-        for &policy in &self.shown {
-            let points = self.results.points.iter().map(|point| {
-                let x = number(&point.values[0]).unwrap_or(f64::NAN);
-                (x, self.value(point, policy))
-            });
-            lines = lines.band(self.results.policies[policy].as_str(), points);
-        }
-        lines.into()
-    }
-
-    fn bars(&self) -> Plot {
-        let mut bars = Bars::new(&self.title, self.axis, self.unit);
-        if self.shown.len() > 1 {
-            for &policy in &self.shown {
-                bars = bars.series(self.results.policies[policy].as_str());
+        [only]
+            if results
+                .points
+                .iter()
+                .all(|it| number(&it.values[0]).is_some()) =>
+        {
+            let mut lines = Lines::new(
+                &title,
+                Axis::new(only, Unit::Number),
+                Axis::new(axis, unit).from_zero(),
+            );
+            for policy in policies {
+                let points = results.points.iter().map(|point| {
+                    let x = number(&point.values[0]).unwrap_or(f64::NAN);
+                    (x, value(point, policy))
+                });
+                lines = lines.band(results.policies[policy].as_str(), points);
             }
+            vec![lines.into()]
         }
-        for point in &self.results.points {
-            let name = shown(&point.values[0]);
-            let policies = self.shown.iter();
-            let values: Vec<Estimate> = policies.map(|&policy| self.value(point, policy)).collect();
-            bars = match values[..] {
-                [only] => bars.estimate(&name, only),
-                _ => bars.group(&name, values),
-            };
-        }
-        bars.into()
+        _ => Vec::new(),
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use self::Measure::{FullLoss, OnDemandGain};
 use super::points::{at_load, at_run_time, at_shares, at_size, StudyPoint};
 use zmeld_statistics::mean::Interval;
 
@@ -56,6 +57,7 @@ const RUN_TIME: &str = "run time";
 const SIZE: &str = "size";
 const TABLE: &str = "table";
 const LOAD: &str = "load";
+const ELSEWHERE: &str = "for the same point in another place";
 
 const fn claim(
     figure: &'static str,
@@ -80,69 +82,42 @@ const fn claim(
 }
 
 const fn cell(access_percent: u32, reuse_percent: u32, published: f64) -> Claim {
+    let point = at_shares(200, access_percent, reuse_percent);
     Claim {
-        figure: TABLE,
-        point: at_shares(200, access_percent, reuse_percent),
-        measure: Measure::OnDemandGain,
-        published,
-        wording: "",
         tolerance: Tolerance::Points(1.5),
+        ..claim(TABLE, point, OnDemandGain, published, "")
     }
 }
 
 /// Every published number.
 pub const CLAIMS: &[Claim] = &[
-    claim(RUN_TIME, at_run_time(500), Measure::OnDemandGain, 10.8, ""),
-    claim(
-        RUN_TIME,
-        at_run_time(3000),
-        Measure::OnDemandGain,
-        12.7,
-        "the peak",
-    ),
+    claim(RUN_TIME, at_run_time(500), OnDemandGain, 10.8, ""),
+    claim(RUN_TIME, at_run_time(3000), OnDemandGain, 12.7, "the peak"),
     claim(
         RUN_TIME,
         at_run_time(10_000),
-        Measure::OnDemandGain,
+        OnDemandGain,
         9.3,
         "in one place",
     ),
-    claim(
-        RUN_TIME,
-        at_run_time(10_000),
-        Measure::OnDemandGain,
-        3.0,
-        "for the same point in another place",
-    ),
-    claim(
-        RUN_TIME,
-        at_run_time(500),
-        Measure::FullLoss,
-        200.0,
-        "almost 200",
-    ),
-    claim(RUN_TIME, at_run_time(1000), Measure::FullLoss, 146.0, ""),
-    claim(RUN_TIME, at_run_time(2000), Measure::FullLoss, 74.0, ""),
-    claim(RUN_TIME, at_run_time(3000), Measure::FullLoss, 48.0, ""),
-    claim(RUN_TIME, at_run_time(4000), Measure::FullLoss, 33.0, ""),
-    claim(RUN_TIME, at_run_time(5000), Measure::FullLoss, 24.0, ""),
-    claim(
-        RUN_TIME,
-        at_run_time(100_000),
-        Measure::FullLoss,
-        0.0,
-        "near 0",
-    ),
-    claim(SIZE, at_size(50), Measure::OnDemandGain, 9.3, ""),
-    claim(SIZE, at_size(300), Measure::OnDemandGain, 13.6, ""),
-    claim(SIZE, at_size(500), Measure::OnDemandGain, 13.6, "then flat"),
+    claim(RUN_TIME, at_run_time(10_000), OnDemandGain, 3.0, ELSEWHERE),
+    claim(RUN_TIME, at_run_time(500), FullLoss, 200.0, "almost 200"),
+    claim(RUN_TIME, at_run_time(1000), FullLoss, 146.0, ""),
+    claim(RUN_TIME, at_run_time(2000), FullLoss, 74.0, ""),
+    claim(RUN_TIME, at_run_time(3000), FullLoss, 48.0, ""),
+    claim(RUN_TIME, at_run_time(4000), FullLoss, 33.0, ""),
+    claim(RUN_TIME, at_run_time(5000), FullLoss, 24.0, ""),
+    claim(RUN_TIME, at_run_time(100_000), FullLoss, 0.0, "near 0"),
+    claim(SIZE, at_size(50), OnDemandGain, 9.3, ""),
+    claim(SIZE, at_size(300), OnDemandGain, 13.6, ""),
+    claim(SIZE, at_size(500), OnDemandGain, 13.6, "then flat"),
     cell(20, 20, 1.94),
     cell(20, 40, 3.69),
     cell(20, 60, 5.18),
     cell(80, 20, 7.12),
     cell(80, 40, 12.83),
     cell(80, 60, 17.5),
-    claim(LOAD, at_load(10), Measure::FullLoss, 800.0, "almost 800"),
+    claim(LOAD, at_load(10), FullLoss, 800.0, "almost 800"),
 ];
 
 /// A published number beside ours.

@@ -6,7 +6,8 @@ use super::claims::Measure;
 use super::points::StudyPoint;
 use crate::policy::PolicyName;
 use crate::replicate::Replications;
-use crate::scenario::{ScenarioError, ScenarioText};
+use crate::scenario::ScenarioText;
+use crate::Error;
 use zmeld_statistics::mean::Interval;
 
 /// Ours at one point.
@@ -36,8 +37,7 @@ impl MeasuredPoint {
                 .scaled(100.0)
         };
         let mean = |name| {
-            let index = crate::replicate::metric(name).expect("a metric of this name exists");
-            runs.mean(PolicyName::Linux, index)
+            runs.mean(PolicyName::Linux, name)
                 .expect("the study runs linux")
         };
         let full = gain(PolicyName::Full);
@@ -76,7 +76,7 @@ pub(super) fn measure(
     point: StudyPoint,
     seed: u64,
     replications: u64,
-) -> Result<MeasuredPoint, ScenarioError> {
+) -> Result<MeasuredPoint, Error> {
     let mut settings = point.settings();
     settings.extend(changes.iter().cloned());
     let scenario = source.with(&settings)?;

@@ -2,10 +2,9 @@
 //! as claims that are computed, compared and judged.
 //!
 //! Published values are quoted as they stand in [`CLAIMS`]. The scenario with its free parameters is
-//! `scenarios/study.toml`, and [`calibrate`] is how those were chosen. The study knows the engine by
+//! `scenarios/study.toml`. The study knows the engine by
 //! [`Replications`](crate::replicate::Replications) alone, and the engine does not know the study.
 
-mod calibrate;
 mod claims;
 mod measure;
 mod points;
@@ -14,9 +13,9 @@ mod shapes;
 
 use serde::Serialize;
 
-use crate::scenario::{ScenarioError, ScenarioText};
+use crate::scenario::ScenarioText;
+use crate::Error;
 
-pub use calibrate::{calibrate, CalibrationStep};
 pub use claims::{Claim, JudgedClaim, Measure, Tolerance, CLAIMS};
 pub use measure::MeasuredPoint;
 pub use points::{
@@ -32,7 +31,7 @@ pub const SCENARIO: &str = include_str!("../../scenarios/study.toml");
 ///
 /// # Errors
 /// None that a test would not have found: the file is part of the program.
-pub fn source() -> Result<ScenarioText, ScenarioError> {
+pub fn source() -> Result<ScenarioText, Error> {
     ScenarioText::new(SCENARIO.to_owned(), "study.toml".to_owned())
 }
 
@@ -74,7 +73,7 @@ pub fn reproduce(
     replications: Option<u64>,
     sensitivity_replications: u64,
     progress: Progress<'_>,
-) -> Result<Reproduction, ScenarioError> {
+) -> Result<Reproduction, Error> {
     let scenario = source.scenario()?;
     let (seed, replications) = (scenario.seed, replications.unwrap_or(scenario.replications));
     let all = points();

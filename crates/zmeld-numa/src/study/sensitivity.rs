@@ -8,7 +8,8 @@ use super::claims::Measure;
 use super::measure::measure;
 use super::points::{at_load, at_run_time, at_shares, at_size, StudyPoint};
 use super::shown;
-use crate::scenario::{Scenario, ScenarioError, ScenarioText};
+use crate::scenario::{Scenario, ScenarioText};
+use crate::Error;
 
 /// How far the figures move when one free parameter moves.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
@@ -99,7 +100,7 @@ impl Trials {
         source: &ScenarioText,
         seed: u64,
         step: &mut dyn FnMut(),
-    ) -> Result<Vec<Sensitivity>, ScenarioError> {
+    ) -> Result<Vec<Sensitivity>, Error> {
         let mut found = Vec::new();
         if self.variants.is_empty() {
             return Ok(found);
@@ -126,7 +127,7 @@ impl Trials {
         changes: &[(String, toml::Value)],
         seed: u64,
         step: &mut dyn FnMut(),
-    ) -> Result<Vec<f64>, ScenarioError> {
+    ) -> Result<Vec<f64>, Error> {
         let mut results = HashMap::new();
         for &point in &self.points {
             let measured = measure(source, changes, point, seed, self.replications)?;

@@ -7,7 +7,6 @@ use schemars::generate::SchemaSettings;
 use schemars::transform::{RecursiveTransform, Transform};
 use schemars::{JsonSchema, Schema};
 use serde_json::{json, Value};
-use zmeld_lab::experiment::overhead::Overhead;
 use zmeld_lab::experiment::result::Experiment;
 use zmeld_lab::size::SizeSearch;
 use zmeld_scan::ScanResult;
@@ -54,7 +53,6 @@ const PRINTED: &[Printed] = &[
         "zmeld.bench.comparison/1",
         of::<super::bench::Comparisons>,
     ),
-    ("bench overhead", "zmeld.bench.overhead/1", of::<Overhead>),
     ("bench size", "zmeld.bench.size/1", of::<SizeSearch>),
     (
         "bench list",
@@ -65,11 +63,6 @@ const PRINTED: &[Printed] = &[
     ("numa compare", "zmeld.numa/1", of::<numa::CompareBody>),
     ("numa sweep", "zmeld.numa/1", of::<numa::SweepBody>),
     ("numa reproduce", "zmeld.numa/1", of::<numa::ReproduceBody>),
-    (
-        "numa reproduce calibrate",
-        "zmeld.numa/1",
-        of::<numa::CalibrateBody>,
-    ),
     ("numa machines", "zmeld.numa/1", of::<numa::MachinesBody>),
     ("numa policies", "zmeld.numa/1", of::<numa::PoliciesBody>),
 ];

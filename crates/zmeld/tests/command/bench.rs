@@ -448,15 +448,6 @@ fn what_a_killed_experiment_left_is_named_and_taken_back() {
     assert!(json(&plan)["experiment"].is_null());
 }
 
-#[test]
-fn what_measuring_costs_is_printed_as_it_is_documented() {
-    let Some(_turn) = turn() else { return };
-    let output = patiently(&["bench", "overhead", "--pairs", "2", "--json", "--", "true"]);
-    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
-    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    crate::json::check(&found);
-}
-
 /// Ctrl-C stops the taking back; the next `down` carries on.
 #[test]
 fn taking_an_experiment_back_may_be_stopped_and_carried_on() {

@@ -90,7 +90,6 @@ fn what_is_printed_fits_its_schema() {
     let study = write(folder.path(), "study.toml", study.as_bytes());
     let study = ["--scenario", str(&study), "--replications", "2"];
     let reproduce = [&["numa", "reproduce", "--sensitivity", "1"][..], &study].concat();
-    let calibrate = [&["numa", "reproduce", "--calibrate", "1"][..], &study].concat();
     let results = folder.path().join("sweep.jsonl");
     let few = ["--set", "workload.processes=8", "--replications", "2"];
     let numa = |command: &'static str, more: &[&'static str]| -> Vec<&'static str> {
@@ -117,7 +116,6 @@ fn what_is_printed_fits_its_schema() {
         numa("machines", &[]),
         numa("policies", &[]),
         reproduce,
-        calibrate,
         sweep,
     ] {
         let mut args = args;

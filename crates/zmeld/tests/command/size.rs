@@ -129,40 +129,6 @@ fn the_least_ram_is_found_with_and_without_swap_and_nothing_is_left() {
     others_questions_are_refused(&path, &result);
 }
 
-#[test]
-fn limits_that_are_named_are_tried_and_shown() {
-    let Some(_turn) = turn() else { return };
-    let folder = folder();
-    let path = recipe(folder.path(), 600_000);
-    let result = folder.path().join("r.json");
-    let before = machine();
-    let mut args = vec!["bench", "size", "--recipe", str(&path)];
-    args.extend(["--set-ups", "zram lzo-rle", "--give-up", "50"]);
-    args.extend(["--limits", "90,60%", "--runs", "3"]);
-    args.extend(["--output", str(&result)]);
-    let output = patiently(&args);
-    let said = text(&output.stdout);
-    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
-    assert_eq!(machine(), before, "something was left");
-    assert!(said.contains("What was tried"), "{said}");
-    assert!(
-        said.lines().all(|line| line.chars().count() <= 80),
-        "{said}"
-    );
-    let found = kept(&result);
-    crate::json::check(&found);
-    assert_eq!(found["question"]["limits"], serde_json::json!([0.9, 0.6]));
-    let peak = found["peak_bytes"].as_u64().unwrap();
-    let steps = set_up(&found, "zram lzo-rle")["steps"].as_array().unwrap();
-    assert_eq!(steps.len(), 2);
-    for (step, percent) in steps.iter().zip([90, 60]) {
-        assert_eq!(step["limit_bytes"], peak * percent / 100 / 4096 * 4096);
-        assert_eq!(step["runs"].as_array().unwrap().len(), 3);
-    }
-    let faults = |at: usize| steps[at]["runs"][0]["faults_major"].as_u64().unwrap();
-    assert!(faults(0) < faults(1), "{} {}", faults(0), faults(1));
-}
-
 /// What is complete is shown without a run, by anybody.
 fn is_shown(path: &Path, result: &Path) {
     let before = fs::read(result).unwrap();

@@ -15,15 +15,13 @@ use clap::{Args, Subcommand};
 use serde::de::DeserializeOwned;
 use serde::Serialize;
 use zmeld_lab::experiment::judge::ArmPair;
-use zmeld_lab::experiment::overhead::SCHEMA as OVERHEAD_SCHEMA;
 use zmeld_lab::experiment::result::{Experiment, SCHEMA, SCHEMA_VERSION};
-use zmeld_lab::experiment::{judge, overhead, run as carry_out, Event, Settings};
+use zmeld_lab::experiment::{judge, run as carry_out, Event, Settings};
 use zmeld_lab::measure::supervise::{launch, supervise, Launch, SupervisorRequest};
 use zmeld_lab::recipe::BUILT_IN;
 use zmeld_lab::vm::{guest, GuestSize};
-use zmeld_lab::workload::content::PageContent;
 use zmeld_lab::workload::external::{ExternalCommand, OutputFormat};
-use zmeld_lab::workload::{Touch, Workload, WorkloadError};
+use zmeld_lab::workload::{Workload, WorkloadError};
 use zmeld_lab::Recipe;
 use zmeld_report::schema::Envelope;
 use zmeld_report::{Document, Table};
@@ -41,7 +39,6 @@ Examples:
   zmeld bench run codecs --resume codecs.json        carry on after Ctrl-C
   zmeld bench compare before.json after.json         two kernels, two machines
   zmeld bench size -- ./my-program --batch           with how little RAM it does
-  zmeld bench overhead                               what measuring costs here
 
 An experiment limits memory by a control group and sets up swap, which needs root.
 Everything is taken back when it ends; if it is killed, the next one does that.";
@@ -64,8 +61,6 @@ enum Command {
     Size(Box<size::SizeArgs>),
     /// List the recipes, or print one
     List(ListArgs),
-    /// What measuring itself costs: a command alone and under the harness, in turn
-    Overhead(OverheadArgs),
     /// Run a built-in workload in this process, given as JSON
     #[command(hide = true)]
     Workload { json: String },
@@ -232,21 +227,6 @@ struct ListArgs {
     format: Format,
 }
 
-#[derive(Debug, Args)]
-struct OverheadArgs {
-    /// At most so many pairs of runs
-    #[arg(long, value_name = "N", default_value_t = 61, value_parser = clap::value_parser!(u16).range(2..))]
-    pairs: u16,
-    /// Where random orders start [default: the time]
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-    /// The command [default: pages of 128 MiB touched, some 1.5 s]
-    #[arg(last = true, value_name = "COMMAND")]
-    command: Vec<String>,
-    #[command(flatten)]
-    format: Format,
-}
-
 /// Carries out a command.
 pub fn run(args: &BenchArgs) -> anyhow::Result<Outcome> {
     match &args.command {
@@ -254,7 +234,6 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<Outcome> {
         Command::Compare(args) => compare(args),
         Command::Size(args) => size::run(args),
         Command::List(args) => list(args),
-        Command::Overhead(args) => measure_overhead(args),
         Command::Workload { json } => workload(json),
         Command::Supervise => {
             let mut text = String::new();
@@ -344,8 +323,6 @@ fn recipe(args: &RunArgs) -> anyhow::Result<Recipe> {
     pick(&mut recipe.arms, &args.arm, |arm| &arm.name, "arm")?;
     pick(&mut recipe.cases, &args.case, |case| &case.name, "case")?;
     for case in &mut recipe.cases {
-        case.arms
-            .retain(|name| recipe.arms.iter().any(|arm| arm.name == *name));
         if let Some(limit) = &args.limit {
             case.limit = Some(limit.clone());
             case.full_limit = None;
@@ -406,14 +383,6 @@ fn settings(seed: u64, budget: Option<Duration>) -> anyhow::Result<Settings> {
         workload: own(&["bench", "workload"]),
         kernel: None,
     })
-}
-
-/// What is going on, in words.
-fn going_on(done: usize, of: usize, left: Option<Duration>, what: &str) -> String {
-    let left = left.map_or(String::new(), |left| {
-        format!(", at most {} left", zmeld_report::units::duration(left))
-    });
-    format!("{done} of at most {of} runs{left}: {what}")
 }
 
 /// A time with its unit; a number alone is minutes, as it was before there were
@@ -623,53 +592,6 @@ fn compare(args: &CompareArgs) -> anyhow::Result<Outcome> {
         &Comparisons { pairs: &pairs },
     )?;
     Ok(Outcome::Done)
-}
-
-fn measure_overhead(args: &OverheadArgs) -> anyhow::Result<Outcome> {
-    let workload = match args.command.is_empty() {
-        false => own_command(&args.command),
-        true => Workload::Touch(Touch {
-            bytes: 128 << 20,
-            touches: 1_000_000,
-            zipf: 1.0,
-            write_share: 0.3,
-            content: PageContent::default(),
-        }),
-    };
-    let settings = settings(seed(args.seed), None)?;
-    let stop = progress::interrupt_flag();
-    let line = progress::Message::new();
-    let measured = overhead(
-        &workload,
-        args.pairs.into(),
-        &settings,
-        stop,
-        &mut |event| match event {
-            Event::Note(text) => line.say(text),
-            Event::Begins {
-                arm,
-                done,
-                of,
-                left,
-                ..
-            } => line.set(&going_on(done, of, left, arm)),
-            _ => {}
-        },
-    );
-    line.clear();
-    let measured = measured?;
-    output::show(
-        &args.format,
-        || report::overhead(&measured),
-        || report::overhead_table(&measured),
-        OVERHEAD_SCHEMA,
-        &measured,
-    )?;
-    Ok(if measured.interrupted {
-        Outcome::Interrupted
-    } else {
-        Outcome::Done
-    })
 }
 
 fn list(args: &ListArgs) -> anyhow::Result<Outcome> {

@@ -3,7 +3,6 @@
 use std::fmt::Write;
 
 use zmeld_lab::experiment::judge::ArmPair;
-use zmeld_lab::experiment::overhead::{cost, CostVerdict, Overhead};
 use zmeld_lab::experiment::result::{CaseFacts, CaseJudgement, Experiment, Outcome, Run};
 use zmeld_lab::recipe::{Metric, PublishedTable};
 use zmeld_lab::size::report::of_machine;
@@ -11,7 +10,7 @@ use zmeld_lab::vm::{GuestClock, GuestFacts};
 use zmeld_lab::Recipe;
 use zmeld_report::plot::{Axis, Bars, Lines};
 use zmeld_report::units::{bytes, percent, ratio, seconds};
-use zmeld_report::{cells, Cell, Column, Document, Estimate, Section, Table, Tone, Unit};
+use zmeld_report::{Cell, Column, Document, Estimate, Section, Table, Tone, Unit};
 use zmeld_statistics::sample::median;
 use zmeld_statistics::verdict::{ArmSummary, Judgement, SIGNIFICANCE};
 use zmeld_statistics::{Comparison, Direction, Interval, Verdict};
@@ -647,81 +646,6 @@ pub fn comparison(a: &Experiment, b: &Experiment, pairs: &[ArmPair]) -> Document
     .lead(a.recipe.question.clone())
     .section(section)
     .section(Section::new("How to read this").paragraph(READING))
-}
-
-/// Every pair in a row.
-pub fn overhead_table(overhead: &Overhead) -> Table {
-    zmeld_report::table!("Pairs", for pair in &overhead.pairs,
-        where {
-            let (alone, harness) = (&pair.alone, &pair.harness);
-        }
-        Column::seconds("alone elapsed") => alone.elapsed_s,
-        Column::seconds("alone user") => alone.user_s,
-        Column::seconds("alone system") => alone.system_s,
-        Column::seconds("harness elapsed") => harness.elapsed_s,
-        Column::seconds("harness user") => harness.user_s,
-        Column::seconds("harness system") => harness.system_s,
-        Column::text("first") => if pair.alone_first { "alone" } else { "harness" },
-    )
-}
-
-/// What the harness costs.
-pub fn overhead(overhead: &Overhead) -> Document {
-    let [alone, harness] = overhead.medians();
-    let mut table = Table::new("Medians")
-        .column(Column::text(""))
-        .column(Column::seconds("elapsed"))
-        .column(Column::seconds("processor"));
-    table.row(cells!["alone", alone.0, alone.1]);
-    table.row(cells!["under the harness", harness.0, harness.1]);
-    let measured = [
-        ("elapsed", &overhead.elapsed),
-        ("processor time", &overhead.processor),
-    ];
-    let ratios = zmeld_report::table!("Under the harness over alone, pair by pair", for (name, ratio) in measured,
-        where {
-            let said = match cost(ratio) {
-                CostVerdict::Within => "yes",
-                CostVerdict::Above => "no",
-                CostVerdict::Unclear => "cannot be told: too noisy, or too few pairs",
-            };
-        }
-        Column::text("") => name,
-        Column::text("ratio") => format!("{:.4}", ratio.value),
-        Column::text("95 % interval") => format!("{:.4} to {:.4}", ratio.low, ratio.high),
-        Column::text("at most 1 % more") => said,
-    );
-    let added = &overhead.added_s;
-    let interval = format!("{} to {}", seconds(added.low), seconds(added.high));
-    let text = match added.low <= 0.0 && added.high >= 0.0 {
-        true => format!("That a run takes longer under the harness could not be shown ({interval})."),
-        false => format!(
-            "A run under the harness takes {} longer ({interval}): starting it in its control group, and looking at it \
-             ten times a second.",
-            seconds(added.value),
-        ),
-    };
-    let mut section = Section::new("").table(table).table(ratios);
-    if !overhead.pairs.is_empty() {
-        section = section.paragraph(text);
-    }
-    let machine = &overhead.machine;
-    Document::new("zmeld bench: what measuring costs")
-        .lead(overhead.workload.clone())
-        .section(section)
-        .provenance(
-            "machine",
-            format!("{}, {} processors", machine.processor, machine.processors),
-        )
-        .provenance("kernel", machine.kernel.clone())
-        .provenance(
-            "runs",
-            format!(
-                "{} pairs after one that warmed up, order drawn anew for each, seed {}",
-                overhead.pairs.len(),
-                overhead.seed
-            ),
-        )
 }
 
 /// One row a recipe.

@@ -21,7 +21,6 @@ Examples:
   zmeld bench size -- ./my-program --batch           every set-up that the kernel has
   zmeld bench size --set-ups disk,zram --html size.html -- 7zz b 1 -md22
   zmeld bench size --slowdown 20% --within 10% -- make -j2
-  zmeld bench size --limits 90,70,50 --runs 3 -- ./my-program    these and no others
   zmeld bench size --basis machine -- ./my-program   its RAM holds the store as well
   zmeld bench size --recipe vps-7zip                 a recipe's workload and set-ups
   zmeld bench size --budget 20m --output size.json -- ./my-program
@@ -60,15 +59,6 @@ pub struct SizeArgs {
     /// How close the answer is to be
     #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = parse_share, help_heading = "What is asked")]
     within: f64,
-    /// Try only these limits, in percent of what is used without one, such as 90,70,50: no search
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        value_parser = parse_share,
-        help_heading = "What is asked"
-    )]
-    limits: Vec<f64>,
     /// Compare only the kernel's part of the time and waiting: for a machine that others use, and programs of one thread
     #[arg(long, help_heading = "What is asked")]
     steady: bool,
@@ -231,7 +221,6 @@ fn asked(args: &SizeArgs) -> anyhow::Result<SizeSearch> {
             BasisName::Group => Basis::Group,
             BasisName::Machine => Basis::Machine,
         },
-        limits: args.limits.clone(),
         steady: args.steady,
     };
     question.check().map_err(anyhow::Error::msg)?;

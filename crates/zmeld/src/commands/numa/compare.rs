@@ -42,14 +42,12 @@ pub struct CompareBody<'a> {
 
 pub(super) fn compare(args: &CompareArgs, context: &mut Context<'_>) -> Result<Outcome, Error> {
     let scenario = scenario(args)?;
-    let runs = context.threads.install(|| {
-        Replications::run(
-            &scenario.case,
-            &scenario.policies,
-            scenario.seed,
-            scenario.replications,
-        )
-    });
+    let runs = Replications::run(
+        &scenario.case,
+        &scenario.policies,
+        scenario.seed,
+        scenario.replications,
+    );
     let base = scenario.policies[0];
     let last = scenario.policies[scenario.policies.len() - 1];
     let rows = scenario.policies.iter();
@@ -63,7 +61,7 @@ pub(super) fn compare(args: &CompareArgs, context: &mut Context<'_>) -> Result<O
             .filter_map(|&policy| row(&runs, policy, base))
             .collect(),
     };
-    context.show(&pages::compare::compare(&scenario, &runs).into(), &body)?;
+    context.show(&pages::compare::compare(&scenario, &runs), &body)?;
     let gain = runs.gain(last, base).map_or(0.0, |gain| gain.value * 100.0);
     Ok(match args.min_gain.is_some_and(|least| gain < least) {
         true => Outcome::Missed,
@@ -82,8 +80,8 @@ fn scenario(args: &CompareArgs) -> Result<Scenario, Error> {
 }
 
 fn row(runs: &Replications, policy: PolicyName, base: PolicyName) -> Option<PolicyRow> {
-    let metrics = METRICS.iter().enumerate();
-    let means = metrics.filter_map(|(i, metric)| Some((metric.name, runs.mean(policy, i)?)));
+    let metrics = METRICS.iter().map(|(name, _)| *name);
+    let means = metrics.filter_map(|name| Some((name, runs.mean(policy, name)?)));
     Some(PolicyRow {
         policy,
         gain: runs.gain(policy, base)?,

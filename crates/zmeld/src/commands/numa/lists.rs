@@ -1,12 +1,12 @@
 //! `zmeld numa machines` and `policies`: what can be named.
 
 use serde::Serialize;
-use zmeld_numa::machine::{NumaMachine, PRESETS};
+use zmeld_numa::machine::{presets, NumaMachine};
 use zmeld_numa::policy::{PolicyDescription, ALL};
 
 use super::{Context, Error};
 use crate::exit::Outcome;
-use zmeld_numa::pages::{self, Page};
+use zmeld_numa::pages;
 
 /// Machines that can be named.
 #[derive(Serialize, schemars::JsonSchema)]
@@ -32,11 +32,7 @@ pub(super) fn machines(name: Option<&str>, context: &mut Context<'_>) -> Result<
             let machine = NumaMachine::find(name)?;
             (pages::lists::machine(&machine), vec![machine])
         }
-        None => {
-            let presets = PRESETS.iter();
-            let presets = presets.filter_map(|preset| NumaMachine::preset(preset.name));
-            (Page::from(pages::lists::machines()), presets.collect())
-        }
+        None => (pages::lists::machines(), presets()),
     };
     let body = MachinesBody {
         command: "machines",
@@ -51,6 +47,6 @@ pub(super) fn policies(context: &mut Context<'_>) -> Result<Outcome, Error> {
         command: "policies",
         policies: ALL,
     };
-    context.show(&pages::lists::policies().into(), &body)?;
+    context.show(&pages::lists::policies(), &body)?;
     Ok(Outcome::Done)
 }

@@ -11,21 +11,17 @@ use serde::Serialize;
 use thiserror::Error;
 use zmeld_linux::file;
 use zmeld_report::schema::Envelope;
-use zmeld_report::Style;
+use zmeld_report::{Document, Style};
 
-use zmeld_numa::machine::MachineError;
-use zmeld_numa::policy::UnknownPolicy;
-use zmeld_numa::scenario::{ScenarioError, REPLICATIONS_MAX};
-use zmeld_numa::sweep::SweepError;
+use zmeld_numa::scenario::REPLICATIONS_MAX;
 
 pub use self::compare::CompareBody;
 pub use self::lists::{MachinesBody, PoliciesBody};
-pub use self::reproduce::{CalibrateBody, ReproduceBody};
+pub use self::reproduce::ReproduceBody;
 pub use self::run::RunBody;
 pub use self::sweep::SweepBody;
 use crate::exit::Outcome;
 use crate::{output, progress};
-use zmeld_numa::pages::Page;
 
 mod compare;
 mod lists;
@@ -58,9 +54,6 @@ struct Output {
     /// Also write the result as one HTML page
     #[arg(long, global = true, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Threads to use; results do not depend on it [default: all processors]
-    #[arg(long, global = true, value_name = "N")]
-    threads: Option<usize>,
     /// Show no progress
     #[arg(long, global = true)]
     quiet: bool,
@@ -95,9 +88,6 @@ struct RunArgs {
     /// Which replication
     #[arg(long, default_value_t = 0, value_name = "N")]
     replication: u64,
-    /// Also write one row for each process as CSV
-    #[arg(long, value_name = "FILE")]
-    processes_csv: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -122,8 +112,9 @@ struct SweepArgs {
     /// Where results are kept, point by point; an interrupted sweep goes on from there
     #[arg(long, default_value = "numa-sweep.jsonl", value_name = "FILE")]
     results: PathBuf,
-    #[command(flatten)]
-    tables: Tables,
+    /// Also write the results as CSV
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -140,9 +131,6 @@ struct ReproduceArgs {
     /// Fail with exit code 1 unless at least this many published numbers agree
     #[arg(long, value_name = "N")]
     min_agree: Option<usize>,
-    /// Instead, search the free parameters for the set that agrees best, in so many steps
-    #[arg(long, value_name = "STEPS")]
-    calibrate: Option<usize>,
     /// Print the built-in scenario file and stop
     #[arg(long)]
     print_scenario: bool,
@@ -167,28 +155,12 @@ struct ScenarioArgs {
     replications: Option<u64>,
 }
 
-#[derive(Debug, Args)]
-struct Tables {
-    /// Also write the results as CSV
-    #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
-    /// Also write the results as Parquet
-    #[arg(long, value_name = "FILE")]
-    parquet: Option<PathBuf>,
-}
-
 /// Why a command could not be carried out.
 #[derive(Debug, Error)]
 pub enum Error {
+    /// What cannot be simulated or read.
     #[error(transparent)]
-    Scenario(#[from] ScenarioError),
-    #[error(transparent)]
-    Machine(#[from] MachineError),
-    /// A policy's name.
-    #[error(transparent)]
-    Policy(#[from] UnknownPolicy),
-    #[error(transparent)]
-    Sweep(#[from] SweepError),
+    Simulation(#[from] zmeld_numa::Error),
     /// An argument that is not what it should be.
     #[error("{0}")]
     Argument(String),
@@ -204,7 +176,7 @@ impl Error {
     /// The program's exit code: 4 for results that are damaged or differ, else 2.
     pub fn code(&self) -> u8 {
         match self {
-            Self::Sweep(SweepError::Damaged { .. }) => 4,
+            Self::Simulation(zmeld_numa::Error::Damaged(_)) => 4,
             _ => 2,
         }
     }
@@ -231,7 +203,6 @@ pub fn run(args: NumaArgs) -> anyhow::Result<Outcome> {
 /// What the user asked for that cannot be done; see [`Error::code`] for the exit code.
 pub fn carry_out_on(args: NumaArgs, out: &mut dyn Write, style: &Style) -> Result<Outcome, Error> {
     let mut context = Context {
-        threads: Threads::new(args.output.threads)?,
         output: args.output,
         out,
         style,
@@ -246,57 +217,25 @@ pub fn carry_out_on(args: NumaArgs, out: &mut dyn Write, style: &Style) -> Resul
     }
 }
 
-/// Where what is simulated runs: on so many threads, or on as many as there are processors.
-struct Threads(Option<rayon::ThreadPool>);
-
-impl Threads {
-    fn new(threads: Option<usize>) -> Result<Threads, Error> {
-        let Some(threads) = threads else {
-            return Ok(Threads(None));
-        };
-        if threads == 0 {
-            return Err(Error::Argument("--threads: at least one is needed".into()));
-        }
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-        let pool =
-            pool.map_err(|error| Error::Argument(format!("--threads {threads}: {error}")))?;
-        Ok(Threads(Some(pool)))
-    }
-
-    fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
-        match &self.0 {
-            Some(pool) => pool.install(work),
-            None => work(),
-        }
-    }
-}
-
 /// What each command is given besides its own arguments.
 struct Context<'a> {
     output: Output,
     /// Stays on the thread of the command.
     out: &'a mut dyn Write,
     style: &'a Style,
-    threads: Threads,
 }
 
 impl Context<'_> {
     /// Prints a result, and writes it to the files that were asked for.
-    fn show(&mut self, page: &Page, body: &impl Serialize) -> Result<(), Error> {
+    fn show(&mut self, page: &Document, body: &impl Serialize) -> Result<(), Error> {
         if let Some(file) = &self.output.html {
-            file::replace(file, page.document.to_html().as_bytes())?;
+            file::replace(file, page.to_html().as_bytes())?;
         }
         if self.output.json {
-            self.show_json(body)
-        } else {
-            Ok(self
-                .out
-                .write_all(page.document.to_text(self.style).as_bytes())?)
+            let envelope = Envelope::new(SCHEMA, SCHEMA_VERSION, env!("CARGO_PKG_VERSION"), body);
+            return Ok(envelope.write(&mut *self.out)?);
         }
-    }
-
-    fn show_json(&mut self, body: &impl Serialize) -> Result<(), Error> {
-        let envelope = Envelope::new(SCHEMA, SCHEMA_VERSION, env!("CARGO_PKG_VERSION"), body);
-        Ok(envelope.write(&mut *self.out)?)
+        let text = page.to_text(self.style);
+        Ok(self.out.write_all(text.as_bytes())?)
     }
 }

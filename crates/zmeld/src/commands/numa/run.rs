@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use zmeld_linux::file;
 use zmeld_numa::engine::Recording;
 use zmeld_numa::outcome::{Counters, Outcome as Simulated, Stalls, Timeline};
 use zmeld_numa::pages;
 use zmeld_numa::policy::PolicyName;
+use zmeld_numa::replicate::METRICS;
 use zmeld_numa::scenario::Scenario;
 use zmeld_numa::time::MS;
 
@@ -53,18 +53,14 @@ pub(super) fn run(args: &RunArgs, context: &mut Context<'_>) -> Result<Outcome, 
         None => scenario.policies[0],
     };
     let outcome = simulate(&scenario, policy, args.replication);
-    if let Some(file) = &args.processes_csv {
-        let mut text = Vec::new();
-        pages::run::processes(&outcome).write_csv(&mut text)?;
-        file::replace(file, &text)?;
-    }
+    let metrics = METRICS.iter().map(|(name, of)| (*name, of(&outcome)));
     let body = RunBody {
         command: "run",
         scenario: &scenario.name,
         seed: scenario.seed,
         replication: args.replication,
         policy,
-        metrics: pages::run::metrics_of(&outcome).into_iter().collect(),
+        metrics: metrics.collect(),
         counters: &outcome.counters,
         stalls_ps: outcome.stalls,
         timeline: &outcome.timeline,
@@ -78,7 +74,9 @@ pub(super) fn run(args: &RunArgs, context: &mut Context<'_>) -> Result<Outcome, 
 /// Runs twice: how wide the buckets of time are follows from a first run that records nothing.
 fn simulate(scenario: &Scenario, policy: PolicyName, replication: u64) -> Simulated {
     let case = &scenario.case;
-    let plans = case.plans(scenario.seed, replication);
+    let plans = case
+        .workload
+        .plans(&case.machine, scenario.seed, replication);
     let total = case.simulate(policy, &plans, Recording::TOTALS).total_time;
     let recording = Recording {
         bucket: (total / BUCKETS).max(MS),

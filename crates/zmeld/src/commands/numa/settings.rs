@@ -1,6 +1,6 @@
 //! What the arguments say of a scenario: its file, the machine, single settings, the axes of a sweep.
 
-use zmeld_numa::scenario::{Scenario, ScenarioError, ScenarioText};
+use zmeld_numa::scenario::{Scenario, ScenarioText};
 
 use super::{Error, ScenarioArgs};
 
@@ -50,7 +50,7 @@ pub(super) fn read(args: &ScenarioArgs) -> Result<(ScenarioText, Scenario), Erro
 }
 
 /// The error with the `--set` that leads to it, where one does by itself.
-fn blamed(plain: &ScenarioText, set: &[String], error: ScenarioError) -> Error {
+fn blamed(plain: &ScenarioText, set: &[String], error: zmeld_numa::Error) -> Error {
     let alone = set.iter().find_map(|text| {
         let setting = parse_setting(text).ok()?;
         let mut source = plain.clone();

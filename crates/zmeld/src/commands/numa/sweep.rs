@@ -36,22 +36,14 @@ pub(super) fn sweep(args: &SweepArgs, context: &mut Context<'_>) -> Result<Outco
     }
     let sweep = Sweep::new(source, scenario, axes)?;
     let steps = Steps::new("points", context.output.quiet);
-    let found = context
-        .threads
-        .install(|| sweep.run(&args.results, &|done, all| steps.at(done, all)))?;
+    let found = sweep.run(&args.results, &|done, all| steps.at(done, all))?;
     steps.clear();
-    let tables = &args.tables;
-    if let Some(file) = &tables.csv {
-        let mut text = Vec::new();
-        found.write_csv(&mut text)?;
-        file::replace(file, &text)?;
-    }
-    if let Some(file) = &tables.parquet {
-        found.write_parquet(file)?;
+    if let Some(file) = &args.csv {
+        file::replace(file, found.to_csv().as_bytes())?;
     }
     let body = SweepBody {
         command: "sweep",
-        metrics: METRICS.iter().map(|metric| metric.name).collect(),
+        metrics: METRICS.iter().map(|(name, _)| *name).collect(),
         results: &found,
     };
     context.show(&pages::sweep::sweep(&found), &body)?;

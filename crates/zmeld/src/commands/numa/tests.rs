@@ -1,4 +1,4 @@
-//! What users write and get: scenario files and their errors, machines, traces, sweeps, JSON, exit codes.
+//! What users write and get: scenario files and their errors, machines, sweeps, JSON, exit codes.
 
 use std::fs;
 use std::path::PathBuf;
@@ -165,43 +165,6 @@ fn machines_are_read_from_numactl_and_sys() {
 }
 
 #[test]
-fn traces_are_replayed_in_their_order() {
-    let dir = folder("trace");
-    fs::write(
-        dir.join("trace.csv"),
-        "time_ns,process,page\n0,7,100\n1000,7,101,3\n5000,7,100\n2000,9,5\n",
-    )
-    .unwrap();
-    fs::write(
-        dir.join("s.toml"),
-        "trace = \"trace.csv\"\nreplications = 1\n",
-    )
-    .unwrap();
-    let scenario = dir.join("s.toml");
-    let (result, out) = numa(&["run", "--scenario", scenario.to_str().unwrap(), "--json"]);
-    assert_eq!(result.unwrap(), Outcome::Done);
-    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(json["schema"], "zmeld.numa/1");
-    assert_eq!(json["metrics"]["accesses"], 6.0);
-    assert_eq!(json["counters"]["pages_touched"], 3);
-    fs::write(dir.join("trace.csv"), "0,7,100\n1,7,x\n").unwrap();
-    let (result, _) = numa(&["run", "--scenario", scenario.to_str().unwrap()]);
-    let message = result.unwrap_err().to_string();
-    assert!(
-        message.contains("trace.csv: line 2, column 3: \"x\""),
-        "{message}"
-    );
-    fs::write(
-        dir.join("trace.csv"),
-        "  12  3.000001:  7f0000001234\n  12  3.000002:  7f0000002234\n",
-    )
-    .unwrap();
-    let (result, out) = numa(&["run", "--scenario", scenario.to_str().unwrap(), "--json"]);
-    assert_eq!(result.unwrap(), Outcome::Done);
-    assert!(out.contains("\"pages_touched\": 2"));
-}
-
-#[test]
 fn a_sweep_that_was_interrupted_goes_on_and_is_the_same() {
     let dir = folder("sweep");
     let path = |name: &str| dir.join(name).to_str().unwrap().to_owned();
@@ -215,7 +178,7 @@ fn a_sweep_that_was_interrupted_goes_on_and_is_the_same() {
         "3",
     ];
     let with = |more: &[&str]| numa(&[&args[..], more].concat());
-    let (points, parquet) = (path("points.jsonl"), path("points.parquet"));
+    let points = path("points.jsonl");
     let (result, whole) = with(&["--results", &points, "--json", "--csv", &path("whole.csv")]);
     assert_eq!(result.unwrap(), Outcome::Done);
     // It was interrupted in its fifth line.
@@ -228,7 +191,7 @@ fn a_sweep_that_was_interrupted_goes_on_and_is_the_same() {
         + 40;
     fs::write(&points, &complete[..cut]).unwrap();
     let more = ["--results", &points, "--json", "--csv", &path("again.csv")];
-    let (result, again) = with(&[&more[..], &["--parquet", &parquet]].concat());
+    let (result, again) = with(&more);
     assert_eq!(result.unwrap(), Outcome::Done);
     assert_eq!(again, whole);
     assert_eq!(fs::read_to_string(&points).unwrap(), complete);
@@ -236,10 +199,6 @@ fn a_sweep_that_was_interrupted_goes_on_and_is_the_same() {
         fs::read(path("again.csv")).unwrap(),
         fs::read(path("whole.csv")).unwrap()
     );
-    // The Parquet file reads back with as many rows.
-    use parquet::file::reader::{FileReader, SerializedFileReader};
-    let reader = SerializedFileReader::new(fs::File::open(&parquet).unwrap()).unwrap();
-    assert_eq!(reader.metadata().file_metadata().num_rows(), 6 * 3);
     // Another seed is another sweep.
     let (result, _) = with(&["--results", &points, "--seed", "9"]);
     assert!(result.unwrap_err().to_string().contains("another sweep"));
