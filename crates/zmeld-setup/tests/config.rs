@@ -128,6 +128,23 @@ impl script::Case for Root {
                     ..Outcome::default()
                 },
             },
+            // The same at boot, of the machine's file or of one that is named.
+            "boot" | "boot-of" => {
+                let file = self.0.path().join("etc/zmeld.toml");
+                let named = (what == "boot-of").then_some(&*file);
+                match Config::load_at_boot(self.0.path(), named) {
+                    Ok(loaded) => {
+                        let tiers = loaded.config.tiers.iter();
+                        let tiers = tiers.map(|tier| format!("tier {}", tier.name));
+                        let left = loaded.left_out.iter().map(|it| format!("left {it}"));
+                        tiers.chain(left).collect()
+                    }
+                    Err(err) => Outcome {
+                        errors: vec![(err.to_string(), String::new())],
+                        ..Outcome::default()
+                    },
+                }
+            }
             "is" => {
                 assert_eq!(loaded.unwrap().config, read(&script.text(rest)), "{place}");
                 Outcome::default()
