@@ -28,26 +28,13 @@ pub struct BootEnvironment {
     pub in_initrd: Option<String>,
 }
 
-/// Why nothing was written, where that is no mistake.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SkipReason {
-    /// `zmeld=0` or `systemd.swap=0` on the kernel's command line.
-    SwitchedOff,
-    /// Swap belongs to the host of a container.
-    Container,
-    /// The configuration of an initial RAM disk is not the machine's.
-    Initrd,
-    /// Nothing is configured.
-    Nothing,
-}
-
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GeneratorOutcome {
     /// So many files and links were written.
     Written(usize),
-    /// None, on purpose.
-    None(SkipReason),
+    /// None, on purpose, for that reason.
+    None(&'static str),
     /// None, because of that.
     Failed(String),
 }
@@ -56,16 +43,7 @@ impl fmt::Display for GeneratorOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             GeneratorOutcome::Written(count) => write!(f, "{count} files written"),
-            GeneratorOutcome::None(SkipReason::SwitchedOff) => {
-                f.write_str("switched off on the kernel's command line")
-            }
-            GeneratorOutcome::None(SkipReason::Container) => {
-                f.write_str("nothing to do in a container: swap is its host's")
-            }
-            GeneratorOutcome::None(SkipReason::Initrd) => {
-                f.write_str("nothing to do in an initial RAM disk")
-            }
-            GeneratorOutcome::None(SkipReason::Nothing) => f.write_str("nothing is configured"),
+            GeneratorOutcome::None(why) => f.write_str(why),
             GeneratorOutcome::Failed(why) => f.write_str(why),
         }
     }
@@ -103,7 +81,7 @@ pub fn generate(environment: &BootEnvironment, normal: &Path) -> GeneratorOutcom
         environment.log(&format!("{problem}; its tier is left out"));
     }
     if units.is_empty() {
-        return GeneratorOutcome::None(SkipReason::Nothing);
+        return GeneratorOutcome::None("nothing is configured");
     }
     let mut written = Vec::new();
     for unit in &units {
@@ -144,14 +122,15 @@ fn write(path: &Path, unit: &Unit) -> io::Result<()> {
 
 impl BootEnvironment {
     /// Why there is nothing to do, if that can be told without the configuration.
-    fn skip_reason(&self) -> Option<SkipReason> {
+    fn skip_reason(&self) -> Option<&'static str> {
         let set = |value: &Option<String>| {
             value
                 .as_deref()
                 .is_some_and(|value| !value.is_empty() && value != "0")
         };
+        // The configuration of an initial RAM disk is not the machine's.
         if set(&self.in_initrd) || self.root.join("etc/initrd-release").exists() {
-            return Some(SkipReason::Initrd);
+            return Some("nothing to do in an initial RAM disk");
         }
         let container = self
             .virtualization
@@ -160,11 +139,12 @@ impl BootEnvironment {
         // What systemd itself, then podman and docker leave behind.
         let marks = ["run/systemd/container", "run/.containerenv", ".dockerenv"];
         if container || marks.iter().any(|mark| self.root.join(mark).exists()) {
-            return Some(SkipReason::Container);
+            return Some("nothing to do in a container: swap is its host's");
         }
         // An unreadable command line is one without our words.
         let line = fs::read(self.root.join("proc/cmdline")).unwrap_or_default();
-        is_switched_off(&String::from_utf8_lossy(&line)).then_some(SkipReason::SwitchedOff)
+        let is_off = is_switched_off(&String::from_utf8_lossy(&line));
+        is_off.then_some("switched off on the kernel's command line")
     }
 
     fn failed(&self, why: String) -> GeneratorOutcome {

@@ -1,41 +1,81 @@
-//! The generator's golden trees: each folder of `tests/generator` has a machine's
-//! root directory in `root` and the units that come out of it in `units`, with a
-//! link as a file that says "-> TARGET", and what is said in `log`.
-//!
-//! `ZMELD_BLESS=1 cargo test -p zmeld-migrate --test generator` writes them anew.
+//! The systemd generator: the cases are in `generator.txt`, and systemd itself reads what
+//! comes out of them.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use zmeld_migrate::generator::{generate, BootEnvironment, GeneratorOutcome, SkipReason};
+use zmeld_migrate::generator::{generate, BootEnvironment, GeneratorOutcome};
 
-fn cases() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/generator");
-    let entries = fs::read_dir(folder).unwrap();
-    let mut cases: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
-    cases.sort();
-    cases
+#[path = "../../zmeld-setup/tests/script/mod.rs"]
+mod script;
+
+use script::{Outcome, Script};
+
+const PLAIN: &str = include_str!("plain.service");
+const PACKAGED: [(&str, &str); 2] = [
+    (
+        "zmeld-watch.service",
+        include_str!("../../../packaging/systemd/zmeld-watch.service"),
+    ),
+    (
+        "zmeld-guard.service",
+        include_str!("../../../packaging/systemd/zmeld-guard.service"),
+    ),
+];
+
+/// A machine, with the generator's output in its folder `out`.
+struct Machine(tempfile::TempDir);
+
+impl Machine {
+    fn new() -> Machine {
+        let machine = Machine(tempfile::tempdir().unwrap());
+        fs::create_dir(machine.0.path().join("dev")).unwrap();
+        machine
+    }
+
+    fn boot(&self, virtualization: Option<&str>, in_initrd: Option<&str>) -> GeneratorOutcome {
+        let root = self.0.path();
+        // The kernel's log takes what is appended to it.
+        fs::write(root.join("dev/kmsg"), "").unwrap();
+        let environment = BootEnvironment {
+            root: root.to_owned(),
+            program: PathBuf::from("/usr/bin/zmeld"),
+            virtualization: virtualization.map(str::to_owned),
+            in_initrd: in_initrd.map(str::to_owned),
+        };
+        generate(&environment, &root.join("out"))
+    }
+
+    /// What came of it, as lines.
+    fn outcome(&self, ended: &GeneratorOutcome) -> Outcome {
+        let mut lines = vec![ended.to_string()];
+        let log = fs::read_to_string(self.0.path().join("dev/kmsg")).unwrap();
+        lines.extend(log.lines().map(|line| format!("log {line}")));
+        for (name, text) in tree(&self.0.path().join("out")) {
+            match ended {
+                _ if text.starts_with("-> ") => lines.push(format!("{name} {text}")),
+                GeneratorOutcome::Written(_) => lines.extend(differences(&name, &text)),
+                _ => lines.push(format!("left {name}")),
+            }
+        }
+        lines.into_iter().collect()
+    }
 }
 
 /// All files below a folder; a link is the text "-> TARGET".
-fn tree(folder: &Path) -> BTreeMap<PathBuf, String> {
+fn tree(folder: &Path) -> BTreeMap<String, String> {
     let mut files = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(next) = folders.pop() {
-        let Ok(entries) = fs::read_dir(&next) else {
-            continue;
-        };
-        for entry in entries {
+        for entry in fs::read_dir(&next).into_iter().flatten() {
             let path = entry.unwrap().path();
-            let kind = fs::symlink_metadata(&path).unwrap().file_type();
-            let name = path.strip_prefix(folder).unwrap().to_owned();
-            if kind.is_dir() {
+            let name = path.strip_prefix(folder).unwrap().display().to_string();
+            if let Ok(target) = fs::read_link(&path) {
+                files.insert(name, format!("-> {}", target.display()));
+            } else if path.is_dir() {
                 folders.push(path);
-            } else if kind.is_symlink() {
-                let target = fs::read_link(&path).unwrap();
-                files.insert(name, format!("-> {}\n", target.display()));
             } else {
                 files.insert(name, fs::read_to_string(&path).unwrap());
             }
@@ -44,105 +84,93 @@ fn tree(folder: &Path) -> BTreeMap<PathBuf, String> {
     files
 }
 
-fn plant(files: &BTreeMap<PathBuf, String>, root: &Path) {
-    for (name, text) in files {
-        let at = root.join(name);
-        fs::create_dir_all(at.parent().unwrap()).unwrap();
-        fs::write(at, text).unwrap();
+/// What a unit has beside what one of its kind has.
+fn differences(name: &str, text: &str) -> Vec<String> {
+    let packaged = PACKAGED.iter().find(|(packaged, _)| *packaged == name);
+    let usual = match (packaged, name.strip_prefix("zmeld-tier-")) {
+        (Some((_, text)), _) => text.split("\n[Install]").next().unwrap().to_owned(),
+        (None, Some(tier)) => {
+            let tier = tier.trim_end_matches(".service");
+            PLAIN
+                .replace(
+                    "Compressed swap of zmeld: fast",
+                    &format!("Swap tier {tier} of zmeld"),
+                )
+                .replace("--only fast", &format!("--only {tier}"))
+                .replace("StartSec=90s", "StartSec=5min")
+                .replace("Before=", "After=zmeld.service\nBefore=")
+        }
+        _ if name.ends_with(".conf") => "[Unit]\n".to_owned(),
+        _ => PLAIN.to_owned(),
+    };
+    let lines = |text: &str| -> Vec<String> {
+        let is_said = |line: &&str| !line.is_empty() && !line.starts_with('#');
+        text.lines().filter(is_said).map(str::to_owned).collect()
+    };
+    let (usual, now) = (lines(&usual), lines(text));
+    let more = now.iter().filter(|line| !usual.contains(line));
+    let less = usual.iter().filter(|line| !now.contains(line));
+    let more = more.map(|line| format!("{name} + {line}"));
+    more.chain(less.map(|line| format!("{name} - {line}")))
+        .collect()
+}
+
+impl script::Case for Machine {
+    fn root(&self) -> PathBuf {
+        self.0.path().to_owned()
     }
-}
 
-fn environment(root: &Path) -> BootEnvironment {
-    BootEnvironment {
-        root: root.to_owned(),
-        program: PathBuf::from("/usr/bin/zmeld"),
-        virtualization: None,
-        in_initrd: None,
+    fn step(&mut self, script: &Script, what: &str, rest: &str, place: &str) -> Outcome {
+        match what {
+            "file" => {
+                fs::create_dir_all(self.root().join("etc")).unwrap();
+                fs::write(self.root().join("etc/zmeld.toml"), script.text(rest)).unwrap();
+                Outcome::default()
+            }
+            "boot" => {
+                let outcome = self.outcome(&self.boot(None, None));
+                self.is_accepted();
+                outcome
+            }
+            // SYSTEMD_VIRTUALIZATION,SYSTEMD_IN_INITRD
+            "boot-in" => {
+                let (virtualization, in_initrd) = rest.split_once(',').unwrap();
+                self.outcome(&self.boot(Some(virtualization), Some(in_initrd)))
+            }
+            _ => panic!("{place}: there is no such step"),
+        }
     }
-}
-
-/// What came out of a case: the units, and what was said.
-struct Run {
-    out: tempfile::TempDir,
-    ending: GeneratorOutcome,
-    log: String,
-}
-
-fn run(case: &Path) -> Run {
-    let root = tempfile::tempdir().unwrap();
-    plant(&tree(&case.join("root")), root.path());
-    // The kernel's log takes what is appended to it.
-    fs::create_dir_all(root.path().join("dev")).unwrap();
-    fs::write(root.path().join("dev/kmsg"), "").unwrap();
-    let out = tempfile::tempdir().unwrap();
-    let ending = generate(&environment(root.path()), &out.path().join("normal"));
-    let log = fs::read_to_string(root.path().join("dev/kmsg")).unwrap();
-    Run { out, ending, log }
 }
 
 #[test]
 fn each_configuration_gives_its_units() {
-    let bless = std::env::var_os("ZMELD_BLESS").is_some();
-    let cases = cases();
-    assert!(cases.len() >= 12, "the cases are gone");
-    for case in cases {
-        let run = run(&case);
-        let units = tree(&run.out.path().join("normal"));
-        let said = format!("{}\n{}", run.ending, run.log);
-        let expected = case.join("units");
-        if bless {
-            let _ = fs::remove_dir_all(&expected);
-            plant(&units, &expected);
-            fs::write(case.join("log"), &said).unwrap();
+    script::run("generator.txt", Machine::new);
+}
+
+impl Machine {
+    /// What systemd itself thinks of the units.
+    fn is_accepted(&self) {
+        let out = self.0.path().join("out");
+        let files = tree(&out);
+        let is_unit = |name: &&String| name.ends_with(".service") && !name.contains('/');
+        let units: Vec<PathBuf> = files
+            .keys()
+            .filter(is_unit)
+            .map(|it| out.join(it))
+            .collect();
+        for unit in &units {
+            // The program has to be there for systemd to be content.
+            let text = fs::read_to_string(unit).unwrap();
+            let text = text.replace("/usr/bin/zmeld-guard", "/bin/true");
+            fs::write(unit, text.replace("/usr/bin/zmeld", "/bin/true")).unwrap();
         }
-        assert_eq!(units, tree(&expected), "{}", case.display());
-        let log = fs::read_to_string(case.join("log")).unwrap();
-        assert_eq!(said, log, "{}", case.display());
-        // Nothing at all where something is wrong, and one line about it.
-        if let GeneratorOutcome::Failed(_) = run.ending {
-            assert!(units.is_empty());
-            assert_eq!(run.log.lines().count(), 1);
-        } else {
-            assert_eq!(run.log, "");
+        if !units.is_empty() {
+            analyze(&VERIFY, &out, &units);
         }
     }
 }
 
-#[test]
-fn what_systemd_says_of_the_machine_is_heard() {
-    let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/generator/zram-only/root");
-    let out = tempfile::tempdir().unwrap();
-    for (virtualization, in_initrd, skip_reason) in [
-        (Some("container:lxc"), None, Some(SkipReason::Container)),
-        (Some("vm:kvm"), None, None),
-        (Some(""), Some("0"), None),
-        (None, Some("1"), Some(SkipReason::Initrd)),
-    ] {
-        let mut here = environment(&case);
-        here.virtualization = virtualization.map(str::to_owned);
-        here.in_initrd = in_initrd.map(str::to_owned);
-        let normal = out.path().join(format!("{virtualization:?}{in_initrd:?}"));
-        let expected = skip_reason.map_or(GeneratorOutcome::Written(2), GeneratorOutcome::None);
-        assert_eq!(generate(&here, &normal), expected);
-    }
-}
-
-#[test]
-fn units_that_cannot_be_written_leave_nothing_behind() {
-    let case = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/generator/several-tiers/root");
-    let out = tempfile::tempdir().unwrap();
-    // In the way of the last link.
-    let blocked = out.path().join("swap.target.wants");
-    fs::write(&blocked, "").unwrap();
-    let ending = generate(&environment(&case), out.path());
-    let GeneratorOutcome::Failed(why) = ending else {
-        panic!("{ending:?}")
-    };
-    assert!(why.contains("swap.target.wants"), "{why}");
-    assert!(why.ends_with("; no swap is set up"), "{why}");
-    let left: Vec<_> = tree(out.path()).into_keys().collect();
-    assert_eq!(left, [PathBuf::from("swap.target.wants")]);
-}
+const VERIFY: [&str; 3] = ["verify", "--man=no", "--recursive-errors=no"];
 
 /// What systemd prints of these units in that folder, with which it has to be content; none,
 /// and a word about it, where it is not installed.
@@ -161,46 +189,6 @@ fn analyze(words: &[&str], folder: &Path, units: &[PathBuf]) -> Option<String> {
         "{output:?}"
     );
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-/// What systemd itself thinks of the units.
-#[test]
-fn systemd_accepts_the_units() {
-    let mut verified = 0;
-    for case in cases() {
-        let run = run(&case);
-        let normal = run.out.path().join("normal");
-        let services: Vec<_> = tree(&normal)
-            .into_iter()
-            .filter(|(name, text)| name.components().count() == 1 && !text.starts_with("-> "))
-            .map(|(name, _)| name)
-            .collect();
-        if services.is_empty() {
-            continue;
-        }
-        // The program has to be there for systemd to be content.
-        for service in &services {
-            let at = normal.join(service);
-            let text = fs::read_to_string(&at).unwrap();
-            let text = text.replace("/usr/bin/zmeld-guard", "/bin/true");
-            fs::write(at, text.replace("/usr/bin/zmeld", "/bin/true")).unwrap();
-        }
-        let units: Vec<_> = services
-            .iter()
-            .map(|service| normal.join(service))
-            .collect();
-        if analyze(
-            &["verify", "--man=no", "--recursive-errors=no"],
-            &normal,
-            &units,
-        )
-        .is_none()
-        {
-            return;
-        }
-        verified += services.len();
-    }
-    assert!(verified >= 12, "only {verified} units were verified");
 }
 
 /// The service that surveys and the one that sends surveys on: systemd reads both, and only
@@ -223,8 +211,7 @@ fn systemd_accepts_the_services_for_surveys_and_one_of_them_has_no_network() {
     }
     for (name, _, network) in units {
         let units = [folder.path().join(name)];
-        let verify = ["verify", "--man=no", "--recursive-errors=no"];
-        if analyze(&verify, folder.path(), &units).is_none() {
+        if analyze(&VERIFY, folder.path(), &units).is_none() {
             return;
         }
         // systemd rates units that do not run from 250 on.
@@ -253,12 +240,22 @@ fn device_units_are_named_as_systemd_names_them() {
         };
         let name = String::from_utf8(output.stdout).unwrap();
         let text = format!("[tier.d]\nkind = \"disk\"\ndevice = '{device}'\n");
-        let root = tempfile::tempdir().unwrap();
-        fs::create_dir(root.path().join("etc")).unwrap();
-        fs::write(root.path().join("etc/zmeld.toml"), text).unwrap();
-        let normal = root.path().join("normal");
-        let ending = generate(&environment(root.path()), &normal);
-        assert_eq!(ending, GeneratorOutcome::Written(3), "{device}");
-        assert!(normal.join(format!("{}.d", name.trim())).is_dir(), "{name}");
+        let machine = Machine::new();
+        fs::create_dir(machine.0.path().join("etc")).unwrap();
+        fs::write(machine.0.path().join("etc/zmeld.toml"), text).unwrap();
+        assert_eq!(
+            machine.boot(None, None),
+            GeneratorOutcome::Written(3),
+            "{device}"
+        );
+        assert!(
+            machine
+                .0
+                .path()
+                .join("out")
+                .join(format!("{}.d", name.trim()))
+                .is_dir(),
+            "{name}"
+        );
     }
 }

@@ -3,7 +3,6 @@
 
 mod script;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use script::{Outcome, Script};
@@ -82,43 +81,6 @@ fn what_is_written_comes_back() {
 }
 
 #[test]
-fn comments_stand_above_what_they_are_about() {
-    let config = read("[tier.a]\nkind = \"zram\"\nsize = \"25%\"\n[tunables]\nswappiness = 150\n");
-    let comments: Comments = [
-        ("", "Made for this machine."),
-        ("tier.a", "The machine has 4 GiB."),
-        ("tier.a.size", "a line\nthat\u{1b}[2J breaks, and is long enough to be broken again where the words allow it"),
-        ("tier.a.optional", "It cannot be missing."),
-        ("tunables.swappiness", "zram is 3 times as fast as the file system."),
-    ]
-    .into_iter()
-    .map(|(key, comment)| (key.to_owned(), comment.to_owned()))
-    .collect();
-    let text = config.to_toml(&comments);
-    assert_eq!(
-        text,
-        "\
-# Made for this machine.
-
-# The machine has 4 GiB.
-[tier.a]
-kind = \"zram\"
-# a line
-# that?[2J breaks, and is long enough to be broken again where the words
-# allow it
-size = \"25%\"
-# It cannot be missing.
-optional = false
-
-[tunables]
-# zram is 3 times as fast as the file system.
-swappiness = 150
-"
-    );
-    assert_eq!(read(&text), config);
-}
-
-#[test]
 fn priorities_follow_the_order_unless_they_are_given() {
     // The order is that of the file, not of the alphabet.
     let text = "accept = [\"lru-inversion\", \"priorities\"]\n\
@@ -166,6 +128,23 @@ impl script::Case for Root {
                     ..Outcome::default()
                 },
             },
+            // The same at boot, of the machine's file or of one that is named.
+            "boot" | "boot-of" => {
+                let file = self.0.path().join("etc/zmeld.toml");
+                let named = (what == "boot-of").then_some(&*file);
+                match Config::load_at_boot(self.0.path(), named) {
+                    Ok(loaded) => {
+                        let tiers = loaded.config.tiers.iter();
+                        let tiers = tiers.map(|tier| format!("tier {}", tier.name));
+                        let left = loaded.left_out.iter().map(|it| format!("left {it}"));
+                        tiers.chain(left).collect()
+                    }
+                    Err(err) => Outcome {
+                        errors: vec![(err.to_string(), String::new())],
+                        ..Outcome::default()
+                    },
+                }
+            }
             "is" => {
                 assert_eq!(loaded.unwrap().config, read(&script.text(rest)), "{place}");
                 Outcome::default()
@@ -181,35 +160,6 @@ fn each_case_of_loading_comes_out_as_it_says() {
 }
 
 const ZRAM: &str = "[tier.a]\nkind = \"zram\"\n";
-
-#[test]
-fn a_tier_can_be_switched_off_and_a_rule_too() {
-    let root = tempfile::tempdir().unwrap();
-    let put = |path: &str, text: &str| {
-        let path = root.path().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
-    };
-    put(
-        "usr/lib/zmeld.toml",
-        &format!("{ZRAM}[watch.recompress]\npages = \"huge\"\n"),
-    );
-    put(
-        "etc/zmeld.toml.d/1.toml",
-        "tier.a.enabled = false\nwatch.recompress.enabled = false\n",
-    );
-    // It asks for no tier, where one that names none says nothing of them.
-    let off = Config {
-        without_tiers: true,
-        ..Config::default()
-    };
-    assert_eq!(Config::load(root.path()).unwrap().config, off);
-    let written = off.to_toml(&Default::default());
-    let read = Config::from_text("z.toml".as_ref(), &written).unwrap();
-    assert_eq!(read.config, off, "{written}");
-    // Not even its directory.
-    assert!(Config::load(&root.path().join("none")).is_ok());
-}
 
 #[test]
 fn the_key_tables_are_those_of_the_keys() {

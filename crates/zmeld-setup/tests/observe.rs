@@ -1,6 +1,8 @@
 //! Observations, findings and metrics on machines of several kernels, whole and
 //! damaged. Most cases are in `observe`.
 
+#[path = "script/findings.rs"]
+mod as_lines;
 mod machine;
 mod script;
 
@@ -40,7 +42,7 @@ impl script::Case for Root {
                 ids.dedup();
                 assert_eq!(ids.join(" "), rest, "{place}");
             }
-            "status" => return script::of_findings(&findings(&now, &wanted.unwrap())),
+            "status" => return as_lines::of_findings(&findings(&now, &wanted.unwrap())),
             // A part of it, in JSON, by its place.
             "seen" => {
                 return match rest {

@@ -2,6 +2,8 @@
 //! makes a control group smaller: from which groups, when not, and what is told. Most
 //! cases are in `reclaim`.
 
+#[path = "script/findings.rs"]
+mod as_lines;
 mod script;
 
 use std::collections::BTreeMap;
@@ -421,12 +423,12 @@ impl script::Case for Machine {
                 let of_machine = zmeld_observe::machine::Machine::read(&self.host).unwrap();
                 let config = config(&script.text(rest));
                 let told = zmeld_status::against::against(&self.host, &of_machine, &config, None);
-                return script::of_problems(&told).iter().collect();
+                return as_lines::of_problems(&told).iter().collect();
             }
             "status" => {
                 let config = config(&script.text(rest));
                 let found = findings(&self.observe(), &Outstanding::of(&config));
-                return script::of_findings(&found);
+                return as_lines::of_findings(&found);
             }
             _ => {
                 let (from, to) = what.split_once("..").unwrap_or_else(|| panic!("{place}"));

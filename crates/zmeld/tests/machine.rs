@@ -9,7 +9,7 @@ mod run;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{kill, Signal};
@@ -58,6 +58,12 @@ fn recipe(touches: u64) -> String {
     )
 }
 
+/// Runs that recipe in machines of that kernel.
+fn run_with(kernel: &Path, recipe: &Path, more: &[&str]) -> Output {
+    let args = ["bench", "run", str(recipe), "--kernel", str(kernel)];
+    patiently(&[&args[..], more].concat())
+}
+
 /// Files of experiments that were not there before.
 fn left(before: &[String]) -> Vec<String> {
     let mut all = left_by_any();
@@ -100,19 +106,12 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// An experiment whose first machine runs.
 fn started(recipe: &Path, arm: &str) -> Child {
-    let mut child = zmeld(&[
-        "bench",
-        "run",
-        str(recipe),
-        "--arm",
-        arm,
-        "--kernel",
-        str(&kernel()),
-    ])
-    .stdout(Stdio::piped())
-    .stderr(Stdio::piped())
-    .spawn()
-    .unwrap();
+    let kernel = kernel();
+    let args = ["bench", "run", str(recipe), "--arm", arm, "--kernel"];
+    let mut command = zmeld(&args);
+    command.arg(&kernel);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
     wait_until("no machine was started", || {
         assert!(child.try_wait().unwrap().is_none(), "it has ended");
         has_machine(child.id())
@@ -136,17 +135,7 @@ fn arms_are_compared(before: &[String]) {
     let folder = folder();
     let path = write(folder.path(), "tiny.toml", recipe(4000).as_bytes());
     let result = folder.path().join("r.json");
-    let compared = || {
-        patiently(&[
-            "bench",
-            "run",
-            str(&path),
-            "--kernel",
-            str(&kernel()),
-            "--output",
-            str(&result),
-        ])
-    };
+    let compared = || run_with(&kernel(), &path, &["--output", str(&result)]);
     let mut output = compared();
     // A processor that QEMU imitates ends a kernel at its start once in a great while:
     // a second time is a fault.
@@ -235,25 +224,16 @@ fn a_command_finds_the_files_of_this_machine(before: &[String]) {
     let path = write(folder.path(), "files.toml", text_of_recipe.as_bytes());
     let result = folder.path().join("r.json");
     // What it needs is measured here first, where what it writes is written.
-    let words = ["bench", "run", str(&path), "--kernel"];
-    let kernel = kernel();
-    let output = patiently(&[&words[..], &[str(&kernel), "--output", str(&result)]].concat());
+    let output = run_with(&kernel(), &path, &["--output", str(&result)]);
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
     let found: Value = serde_json::from_slice(&fs::read(&result).unwrap()).expect("JSON");
     let run = &found["runs"][0];
     let figures = &run["figures"];
     let mine = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let names = fs::read_dir(folder.path()).unwrap().flatten();
-    let by: Vec<String> = names
-        .filter_map(|entry| {
-            entry
-                .file_name()
-                .into_string()
-                .ok()?
-                .strip_prefix("by-")
-                .map(str::to_owned)
-        })
-        .collect();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    let by = names.filter_map(|name| name.strip_prefix("by-").map(str::to_owned));
+    let by: Vec<String> = by.collect();
     assert_eq!(by, [mine.trim()], "{run}");
     assert!(left(before).is_empty(), "left: {:?}", left(before));
     assert_eq!(
@@ -291,9 +271,7 @@ print(f'swapped_kib={swapped[0]}')
     );
     let path = write(folder.path(), "idle.toml", text_of_recipe.as_bytes());
     let result = folder.path().join("r.json");
-    let words = ["bench", "run", str(&path), "--kernel"];
-    let kernel = kernel();
-    let output = patiently(&[&words[..], &[str(&kernel), "--output", str(&result)]].concat());
+    let output = run_with(&kernel(), &path, &["--output", str(&result)]);
     let complained = text(&output.stderr);
     if is_user_mode() {
         let said = text(&output.stdout) + &complained;
@@ -341,15 +319,7 @@ fn what_a_killed_one_left_is_taken_back(before: &[String]) {
         "nothing was left, so nothing is shown"
     );
     let quick = write(folder.path(), "quick.toml", recipe(10).as_bytes());
-    let output = patiently(&[
-        "bench",
-        "run",
-        str(&quick),
-        "--arm",
-        "no swap",
-        "--kernel",
-        str(&kernel()),
-    ]);
+    let output = run_with(&kernel(), &quick, &["--arm", "no swap"]);
     let said = text(&output.stderr);
     assert_eq!(code(&output), 0, "{said}");
     assert!(
@@ -363,41 +333,24 @@ fn what_cannot_be_had_is_said() {
     let folder = folder();
     let path = write(folder.path(), "tiny.toml", recipe(10).as_bytes());
     let no_kernel = write(folder.path(), "vmlinuz", b"no kernel");
-    let small = write(
-        folder.path(),
-        "small.toml",
-        recipe(10)
-            .replace(&format!("{}MiB\", p", ram_mib()), "64MiB\", p")
-            .as_bytes(),
-    );
-    let huge = write(
-        folder.path(),
-        "huge.toml",
-        recipe(10)
-            .replace(&format!("{}MiB\", p", ram_mib()), "16TiB\", p")
-            .as_bytes(),
-    );
+    let sized = |size: &str| {
+        let text = recipe(10).replace(&format!("{}MiB\", p", ram_mib()), &format!("{size}\", p"));
+        write(folder.path(), &format!("{size}.toml"), text.as_bytes())
+    };
+    let (small, huge) = (sized("64MiB"), sized("16TiB"));
     let kernel = kernel();
     for (recipe, kernel, exit, words) in [
         (&path, &no_kernel, 3, "vmlinuz is no kernel image"),
         (&path, &folder.path().join("none"), 3, "none: No such file"),
         (&huge, &kernel, 2, "needs 16.0 TiB"),
     ] {
-        let output = patiently(&["bench", "run", str(recipe), "--kernel", str(kernel)]);
+        let output = run_with(kernel, recipe, &[]);
         let said = text(&output.stderr);
         assert!(said.contains(words), "{said}");
         assert_eq!(code(&output), exit, "{said}");
     }
     // It boots, or says in one line why it does not.
-    let output = patiently(&[
-        "bench",
-        "run",
-        str(&small),
-        "--arm",
-        "no swap",
-        "--kernel",
-        str(&kernel),
-    ]);
+    let output = run_with(&kernel, &small, &["--arm", "no swap"]);
     let said = text(&output.stderr);
     let why = said.lines().last().unwrap_or_default();
     assert!(

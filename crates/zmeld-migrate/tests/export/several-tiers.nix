@@ -8,6 +8,8 @@
   services.zram-generator.enable = true;
   services.zram-generator.settings.zram0 = {
     zram-size = "ram * 0.5";
+    zram-resident-limit = "ram * 0.25";
+    compression-algorithm = "lz4(level=2) zstd (type=idle)";
     swap-priority = 90;
     options = "defaults";
   };

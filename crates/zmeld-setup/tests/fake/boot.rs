@@ -1,8 +1,7 @@
 //! The units of a boot, one for each tier, in every order: the machine ends as the file
 //! says, whichever was killed.
 
-use zmeld_config::Config;
-use zmeld_setup::plan::{Options, Plan};
+use zmeld_setup::plan::Options;
 
 use crate::common::{config, Fate, Machine};
 use crate::crash::{killed, quietly};
@@ -154,55 +153,6 @@ fn a_unit_of_a_boot_that_is_killed_holds_up_no_other() {
     });
 }
 
-/// What is wrong with one tier, or with a tunable, costs a machine no other tier.
-#[test]
-fn a_boot_goes_on_without_a_tier_that_is_wrong() {
-    let machine = Machine::new();
-    let text = format!(
-        "{FAST}[tier.huge]\nkind = \"zram\"\nsize = \"4096GiB\"\nmemory_limit = \"10%\"\n\
-         [tunables]\nswappiness = 150\ncompaction_proactiveness = 7\n"
-    );
-    let both = config(&text);
-    let options = Options::default();
-    let (refused, plan) = Plan::make(&machine.host(), &both, None, &options).unwrap();
-    assert_eq!(refused.len(), 1);
-    assert_eq!(refused[0].0, "tier.huge");
-    let plan = plan.unwrap();
-    let names: Vec<&str> = plan.groups.iter().map(|it| it.name.as_str()).collect();
-    assert_eq!(names, ["zswap-off", "tier.fast", "tunables"]);
-    let said = "has no /proc/sys/vm/compaction_proactiveness; remove it";
-    assert!(plan.problems.iter().any(|it| it.what.ends_with(said)));
-    // All of them are named.
-    let two = config(&format!(
-        "{text}[tier.gone]\nkind = \"disk\"\ndevice = \"/dev/gone\"\n"
-    ));
-    let said = machine.up(&two).unwrap_err().to_string();
-    assert!(
-        said.contains("tier.huge: ") && said.contains("; tier.gone: "),
-        "{said}"
-    );
-    // A mistake in the file.
-    let wrong = "[tier.wrong]\nkind = \"disk\"\ndevise = \"/dev/sdz1\"\n";
-    machine.put("/etc/zmeld.toml", &format!("{FAST}{wrong}{SECOND}"));
-    let load = || Config::load_at_boot(machine.host().root(), None);
-    assert!(Config::load(machine.host().root()).is_err());
-    let loaded = load().unwrap();
-    assert_eq!(loaded.config.tiers, config(&[FAST, SECOND].concat()).tiers);
-    assert_eq!(loaded.left_out.len(), 1);
-    assert!(loaded.left_out[0].about.starts_with("tier.wrong"));
-    let file = machine.path("/etc/zmeld.toml");
-    let named = Config::load_at_boot("/".as_ref(), Some(&file)).unwrap();
-    assert_eq!(named.config, loaded.config);
-    machine.put("/etc/zmeld.toml", wrong);
-    assert!(load().unwrap().config.without_tiers);
-    // What is in no tier is not passed over.
-    machine.put(
-        "/etc/zmeld.toml",
-        &format!("{FAST}[tunable]\nswappiness = 1\n"),
-    );
-    assert!(load().is_err());
-}
-
 /// Its drive fails, or does not answer from any operation on: RAM is swapped to all the same.
 #[test]
 fn a_boot_goes_on_without_a_tier_that_fails_on_the_way() {
@@ -235,43 +185,4 @@ fn a_boot_goes_on_without_a_tier_that_fails_on_the_way() {
         }
         assert!(!swaps(&machine, "sdc1"), "{number}: {report:?}");
     }
-}
-
-/// A drive that is swapped to and does not answer any more keeps no other tier set up.
-#[test]
-fn a_dead_drive_keeps_no_other_tier_set_up() {
-    let both = config(&[FAST, DRIVE].concat());
-    let machine = Machine::new();
-    machine.up(&both).unwrap();
-    machine.silence("/dev/sdc1");
-    let text = [FAST, DRIVE].concat();
-    let findings = machine.findings(&text);
-    assert!(
-        findings.iter().all(|it| it.name() != "journal"),
-        "{findings:?}"
-    );
-    machine.fail_swapoff("/dev/sdc1");
-    machine.down().unwrap_err();
-    let swaps = machine.text("/proc/swaps");
-    assert!(
-        swaps.contains("sdc1") && !swaps.contains("zram1"),
-        "{swaps}"
-    );
-    assert!(!machine.path("/sys/block/zram1").exists());
-}
-
-/// While a RAM tier stays on, zswap is not put in front of it again.
-#[test]
-fn what_a_tier_needs_stays_with_it() {
-    let machine = Machine::new();
-    machine.up(&config(&[FAST, DRIVE].concat())).unwrap();
-    machine.fail_swapoff("/dev/zram1");
-    machine.down().unwrap_err();
-    let swaps = machine.text("/proc/swaps");
-    assert!(
-        !swaps.contains("sdc1") && swaps.contains("zram1"),
-        "{swaps}"
-    );
-    let enabled = "/sys/module/zswap/parameters/enabled";
-    assert_eq!(machine.text(enabled).trim(), "N");
 }

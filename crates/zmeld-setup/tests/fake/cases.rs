@@ -3,17 +3,19 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use zmeld_linux::command::Invocation;
 use zmeld_setup::execute::{self, Done, Removal, Report};
 use zmeld_setup::journal::State;
 use zmeld_setup::plan::{Leaving, Measured, Options, Plan, Skipped, StandIn};
 use zmeld_setup::Error;
 
+use crate::as_lines;
 use crate::common::{config, note, Machine};
 use crate::script::{self, unescaped, Outcome, Script};
 
 #[test]
 fn each_case_comes_out_as_it_says() {
-    for file in "left-out reconcile room stand-in take-over traps truth".split(' ') {
+    for file in "identity left-out owner reconcile room stand-in take-over traps truth".split(' ') {
         script::run(&format!("fake/cases/{file}.txt"), Case::new);
     }
 }
@@ -65,7 +67,7 @@ fn of_report(report: &Report) -> Vec<String> {
 }
 
 fn of_plan(plan: &Plan) -> Vec<String> {
-    let mut lines = script::of_problems(&plan.problems);
+    let mut lines = as_lines::of_problems(&plan.problems);
     for group in &plan.groups {
         for it in &group.steps {
             let what = if it.done { "done" } else { "open" };
@@ -151,9 +153,9 @@ impl script::Case for Case {
             }
             "check" => {
                 let problems = machine.against(&config(&text()));
-                return script::of_problems(&problems).iter().collect();
+                return as_lines::of_problems(&problems).iter().collect();
             }
-            "status" => return script::of_findings(&machine.findings(&text())),
+            "status" => return as_lines::of_findings(&machine.findings(&text())),
             // The plan made beforehand lists what `up` then does.
             "agrees" => crate::reconcile::agrees(machine, &text()),
             _ => self.arrange(what, rest, place),
@@ -186,11 +188,41 @@ impl Case {
             "swapoff" => machine.others_swapoff(path),
             "mkswap" => machine.others_mkswap(path),
             "refuse-swapon" => machine.refuse_swapon(path),
+            "fail-swapoff" => machine.fail_swapoff(path),
+            "silence" => machine.silence(path),
             "swapon-had" => {
                 let option = format!("--{path}");
                 assert!(machine.last_swapon().contains(&option), "{place}");
             }
             "offer" => machine.offer(path.to_owned().leak(), format!("{second}\n").leak()),
+            // As the kernel and its commands are asked.
+            "write" => machine.host().write(path, second).unwrap(),
+            "add-zram" => drop(
+                machine
+                    .host()
+                    .read("/sys/class/zram-control/hot_add")
+                    .unwrap(),
+            ),
+            "open" | "close" => {
+                let cryptsetup = Invocation::new("cryptsetup").arg(what);
+                let cryptsetup = match what {
+                    "open" => cryptsetup.arg(machine.path(path)).arg(second),
+                    _ => cryptsetup.arg(path),
+                };
+                machine.host().run(&cryptsetup).unwrap();
+            }
+            "attach" => machine.attach(path),
+            // The tier is not taken for set up, and why is said.
+            "lost" => {
+                let applied = machine.applied().unwrap();
+                let tier = applied.tier(path).unwrap();
+                assert!(
+                    tier.area.is_none() && tier.lost.is_some(),
+                    "{place}: {tier:?}"
+                );
+            }
+            "forget-identities" => machine.forget_identities(),
+            "look" => {}
             "mark" => self.marked = machine.snapshot(),
             // But for that file.
             "as-marked" => {

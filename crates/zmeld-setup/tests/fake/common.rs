@@ -376,6 +376,20 @@ impl Machine {
         against(&host, &seen, config, state.as_ref())
     }
 
+    /// Writes the records as an older version did.
+    pub fn forget_identities(&self) {
+        let text = self.text("/run/zmeld/state.json");
+        let mut state: serde_json::Value = serde_json::from_str(&text).unwrap();
+        for record in state["records"].as_array_mut().unwrap() {
+            let record = record.as_object_mut().unwrap();
+            record.remove("identity");
+            if record["step"]["do"] == "create-file" {
+                record.remove("before");
+            }
+        }
+        self.put("/run/zmeld/state.json", &state.to_string());
+    }
+
     /// What is set up.
     pub fn applied(&self) -> Option<Applied> {
         zmeld_setup::applied::read(&self.host()).unwrap()

@@ -91,29 +91,6 @@ fn wanted(machine: &Machine) -> Config {
     config
 }
 
-#[test]
-fn up_twice_changes_nothing_and_down_restores_everything() {
-    let machine = Machine::on_disk();
-    let before = machine.snapshot();
-    let wanted = config(ALL);
-    let report = machine.up(&wanted).unwrap();
-    assert!(report.applied.len() > 15, "{report:?}");
-    let up = machine.snapshot();
-    assert_ne!(before, up);
-    assert_eq!(machine.text("/proc/sys/vm/swappiness"), "150\n");
-    assert_eq!(
-        machine.text("/proc/swaps").lines().count(),
-        wanted.tiers.len()
-    );
-    let report = machine.up(&wanted).unwrap();
-    assert!(report.is_unchanged(), "{report:?}");
-    assert_eq!(machine.snapshot(), up);
-    machine.down().unwrap();
-    assert_eq!(machine.snapshot(), before);
-    assert!(machine.down().unwrap().is_unchanged());
-    assert!(!machine.dir.path().join("run/zmeld/state.json").exists());
-}
-
 /// Kills a run at each of its operations, before and after it. Whatever was left then, and
 /// whether it goes on or not, all of it can be taken back; at how many it was killed.
 fn killed_at_each(
@@ -316,37 +293,4 @@ fn what_an_optional_part_gave_up_is_put_back_where_a_later_one_fails() {
         }
     }
     assert!(gave_up > 10, "only {gave_up} runs left a part out");
-}
-
-#[test]
-fn what_cannot_be_put_back_is_named_and_the_rest_is_put_back() {
-    let of = |priority: u32| {
-        let tier = |name: &str, device: &str, priority: u32| {
-            format!(
-                "[tier.{name}]\nkind = \"disk\"\ndevice = \"{device}\"\nformat = true\n\
-                 priority = {priority}\n"
-            )
-        };
-        let accept = "accept = [\"unstable-name\"]\n";
-        let (one, two) = (
-            tier("one", "/dev/sdb1", priority + 10),
-            tier("two", "/dev/sdc1", priority),
-        );
-        config(&format!("{accept}{one}{two}"))
-    };
-    let machine = Machine::new();
-    machine.up(&of(10)).unwrap();
-    let before = machine.text("/proc/swaps");
-    machine.refuse_swapon("/dev/sdb1");
-    let err = machine.up(&of(50)).unwrap_err().to_string();
-    assert!(
-        before.contains("sdb1") && before.contains("sdc1"),
-        "{before}"
-    );
-    let areas = machine.text("/proc/swaps");
-    assert!(areas.contains("sdc1") && !areas.contains("sdb1"), "{areas}");
-    assert!(err.contains("what is not as before: tier.one"), "{err}");
-    assert!(!err.contains("tier.two:"), "{err}");
-    machine.down().unwrap();
-    assert!(!machine.text("/proc/swaps").contains("sdc1"));
 }

@@ -13,5 +13,7 @@ mod take_over;
 mod traps;
 mod truth;
 
+#[path = "../script/findings.rs"]
+mod as_lines;
 #[path = "../script/mod.rs"]
 mod script;

@@ -2,7 +2,6 @@
 //!
 //! Needs root, and what each test names; elsewhere it is skipped with the reason.
 
-mod changed;
 mod renamed;
 mod replaced;
 

@@ -33,13 +33,18 @@ pub fn put(root: &Path, path: &str, contents: impl AsRef<[u8]>) {
     fs::write(at, contents).unwrap();
 }
 
+/// The files of the machine of that kernel below a root.
+pub fn plant_in(kernel: &str, root: &Path) {
+    let (_, text) = MACHINES.iter().find(|(name, _)| *name == kernel).unwrap();
+    for (path, contents) in files(text) {
+        put(root, &path, contents);
+    }
+}
+
 /// The machine of that kernel as a directory.
 pub fn plant(kernel: &str) -> (tempfile::TempDir, Host) {
-    let (_, text) = MACHINES.iter().find(|(name, _)| *name == kernel).unwrap();
     let dir = tempfile::tempdir().unwrap();
-    for (path, contents) in files(text) {
-        put(dir.path(), &path, contents);
-    }
+    plant_in(kernel, dir.path());
     let host = Host::at(dir.path());
     (dir, host)
 }

@@ -38,8 +38,6 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use zmeld_config::Finding;
-
 /// A machine, and what can be done to it.
 pub trait Case {
     /// Does a step, with what stands behind its first word.
@@ -242,24 +240,6 @@ impl<T: ToString> FromIterator<T> for Outcome {
             ..Outcome::default()
         }
     }
-}
-
-/// A line for each finding.
-pub fn of_findings(found: &[Finding]) -> Outcome {
-    let line = |it: &Finding| {
-        let about = format!("{} {} {}", it.name(), it.severity.name(), it.about);
-        format!("{about}: {} ({}); {}", it.what, it.why, it.remedy)
-    };
-    found.iter().map(line).collect()
-}
-
-/// A line for each problem.
-pub fn of_problems(problems: &[Finding]) -> Vec<String> {
-    let line = |it: &Finding| {
-        let trap = it.name();
-        format!("{:?}[{trap}] {it}", it.severity)
-    };
-    problems.iter().map(line).collect()
 }
 
 impl Outcome {

@@ -2,24 +2,21 @@
 //! nothing is left behind.
 
 use std::fs;
-use std::io::Read;
 use std::os::unix::fs::{chown, DirBuilderExt};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::errors::{as_nobody, refuses};
-use crate::full_disk::{cannot_mount, with_place};
-use crate::interrupt::await_handler;
+use crate::errors::{refuses, Nobody};
 use crate::run::*;
 use crate::setup::{remove_doubtful, rounds, turn};
 
 /// A recipe of fractions of a second: killed without swap, finished with zram.
-fn recipe(touches: u64, runs: usize) -> String {
+pub fn recipe(touches: u64, runs: usize) -> String {
     format!(
         "name = \"tiny\"\nquestion = \"?\"\nabout = \"\"\nwarm_ups = 0\n\
          stopping = {{ runs_min = {runs}, runs_max = {runs}, width = 0.5 }}\n\
@@ -63,17 +60,14 @@ fn runs_of(experiment: &Value) -> usize {
     experiment["runs"].as_array().map_or(0, Vec::len)
 }
 
-/// Starts an experiment that takes long, and waits until so many runs are kept.
-fn started(recipe: &Path, result: &Path, runs: usize) -> Child {
+/// Starts an experiment or a search, again while somebody else's runs, and waits until it
+/// has come that far.
+pub fn started(args: &[&str], is_far: impl Fn() -> bool) -> Child {
     let begin = Instant::now();
     loop {
-        let mut child = zmeld(&["bench", "run", str(recipe), "--output", str(result)])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = spawned(args);
         while child.try_wait().unwrap().is_none() {
-            if result.exists() && runs_of(&experiment(result)) >= runs {
+            if is_far() {
                 return child;
             }
             assert!(
@@ -82,30 +76,39 @@ fn started(recipe: &Path, result: &Path, runs: usize) -> Child {
             );
             std::thread::sleep(Duration::from_millis(20));
         }
-        let mut said = String::new();
-        child
-            .stderr
-            .take()
-            .unwrap()
-            .read_to_string(&mut said)
-            .unwrap();
+        let said = text(&child.wait_with_output().unwrap().stderr);
         assert!(said.contains("another experiment"), "{said}");
         std::thread::sleep(Duration::from_secs(2));
     }
 }
 
-#[test]
-fn an_experiment_is_for_root() {
-    let (command, place) = as_nobody();
-    let Some(mut command) = command else { return };
-    let path = write(place.path(), "tiny.toml", recipe(10, 1).as_bytes());
-    let output = command.args(["bench", "run", str(&path)]).output().unwrap();
-    let line = text(&output.stderr);
-    assert_eq!(code(&output), 3, "{line}");
-    assert!(
-        line.contains("needs root") && line.lines().count() == 1,
-        "{line}"
-    );
+fn spawned(args: &[&str]) -> Child {
+    let mut command = zmeld(args);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// An experiment of which so many runs are kept.
+fn begun(recipe: &Path, result: &Path, runs: usize) -> Child {
+    let args = ["bench", "run", str(recipe), "--output", str(result)];
+    started(&args, || {
+        result.exists() && runs_of(&experiment(result)) >= runs
+    })
+}
+
+/// The same, killed while it swaps to zram.
+fn killed(recipe: &Path, result: &Path) {
+    let mut child = begun(recipe, result, 1);
+    wait_for_zram();
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// Runs that recipe to its end.
+fn runs_to_its_end(recipe: &Path) -> Output {
+    let output = patiently(&["bench", "run", str(recipe)]);
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    output
 }
 
 #[test]
@@ -134,16 +137,8 @@ fn an_experiment_says_which_arm_is_ahead_and_leaves_nothing() {
     let path = write(folder.path(), "tiny.toml", with_baseline.as_bytes());
     let (result, page) = (folder.path().join("r.json"), folder.path().join("r.html"));
     let before = machine();
-    let args = [
-        "bench",
-        "run",
-        str(&path),
-        "--output",
-        str(&result),
-        "--html",
-        str(&page),
-        "--json",
-    ];
+    let mut args = vec!["bench", "run", str(&path), "--json"];
+    args.extend(["--output", str(&result), "--html", str(&page)]);
     let output = patiently(&args);
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
     assert_eq!(machine(), before, "something was left");
@@ -180,14 +175,12 @@ fn an_experiment_says_which_arm_is_ahead_and_leaves_nothing() {
     assert!(show("--markdown").contains("| **zram** |"));
     assert_eq!(experiment(&result), found);
     // That takes no root.
-    if let (Some(mut nobody), place) = as_nobody() {
-        let text_of = |path: &Path| fs::read(path).unwrap();
-        let recipe = write(place.path(), "tiny.toml", &text_of(&path));
-        let result = write(place.path(), "r.json", &text_of(&result));
-        let output = nobody
-            .args(["bench", "run", str(&recipe), "--resume", str(&result)])
-            .output()
-            .unwrap();
+    if let Some(nobody) = Nobody::new() {
+        for path in [&path, &result] {
+            fs::copy(path, nobody.place().join(path.file_name().unwrap())).unwrap();
+        }
+        let args = ["bench", "run", "tiny.toml", "--resume", "r.json"];
+        let output = nobody.zmeld().args(args).output().unwrap();
         assert_eq!(code(&output), 0, "{}", text(&output.stderr));
         let said = text(&output.stdout);
         assert!(said.contains("'zram' is ahead"), "{said}");
@@ -310,7 +303,7 @@ fn ctrl_c_keeps_what_is_done_and_resume_carries_on() {
     let path = write(folder.path(), "tiny.toml", recipe(2000, 8).as_bytes());
     let result = folder.path().join("r.json");
     let before = machine();
-    let child = started(&path, &result, 3);
+    let child = begun(&path, &result, 3);
     kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
@@ -357,18 +350,8 @@ fn a_second_experiment_is_refused_and_a_killed_one_is_taken_back() {
     let path = write(folder.path(), "tiny.toml", recipe(2_000_000, 50).as_bytes());
     let result = folder.path().join("r.json");
     let before = machine();
-    let mut child = started(&path, &result, 1);
-    let begin = Instant::now();
-    while !fs::read_to_string("/proc/swaps")
-        .unwrap()
-        .contains("/dev/zram")
-    {
-        assert!(
-            begin.elapsed() < Duration::from_secs(60),
-            "zram is not swapped to"
-        );
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let mut child = begun(&path, &result, 1);
+    wait_for_zram();
     // The second one must not take the first one's swap for something that was left.
     let precious = write(folder.path(), "precious.json", b"of another time");
     let output = run(&["bench", "run", str(&path), "--output", str(&precious)]);
@@ -390,9 +373,8 @@ fn a_second_experiment_is_refused_and_a_killed_one_is_taken_back() {
     child.kill().unwrap();
     child.wait().unwrap();
     let quick = write(folder.path(), "quick.toml", recipe(100, 1).as_bytes());
-    let output = patiently(&["bench", "run", str(&quick)]);
+    let output = runs_to_its_end(&quick);
     let said = text(&output.stderr);
-    assert_eq!(code(&output), 0, "{said}");
     assert!(said.contains("of an experiment that was killed"), "{said}");
     remove_doubtful(&output);
     assert_eq!(machine(), before, "something was left: {said}");
@@ -413,7 +395,7 @@ fn what_a_killed_experiment_left_is_named_and_taken_back() {
     let result = folder.path().join("r.json");
     let before = machine();
     let plan = ["plan", "--config", str(&wanted), "--json"];
-    let mut child = started(&path, &result, 1);
+    let mut child = begun(&path, &result, 1);
     wait_for_zram();
     // Beside the experiment's swap up would refuse it.
     let shown = || -> serde_json::Value {
@@ -446,43 +428,6 @@ fn what_a_killed_experiment_left_is_named_and_taken_back() {
     assert_eq!(down["left"], serde_json::json!([]), "{down}");
     assert_eq!(machine(), before);
     assert!(json(&plan)["experiment"].is_null());
-}
-
-/// Ctrl-C stops the taking back; the next `down` carries on.
-#[test]
-fn taking_an_experiment_back_may_be_stopped_and_carried_on() {
-    let Some(_turn) = turn() else { return };
-    let folder = folder();
-    let path = write(folder.path(), "tiny.toml", recipe(2_000_000, 50).as_bytes());
-    let before = machine();
-    for round in 0..rounds(3) {
-        let result = folder.path().join(format!("r{round}.json"));
-        let mut child = started(&path, &result, 1);
-        wait_for_zram();
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let down = zmeld(&["down", "--experiment"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        await_handler(&down);
-        // It may have ended meanwhile.
-        let _ = kill(Pid::from_raw(down.id() as i32), Signal::SIGINT);
-        let output = down.wait_with_output().unwrap();
-        let said = text_of(&output);
-        match output.status.code() {
-            Some(0) => assert_eq!(machine(), before, "{said}"),
-            Some(130) => assert!(
-                said.contains("zmeld down --experiment carries on"),
-                "{said}"
-            ),
-            other => panic!("{other:?}: {said}"),
-        }
-        let output = run(&["down", "--experiment"]);
-        assert_eq!(code(&output), 0, "{}", text_of(&output));
-        assert_eq!(machine(), before, "{}", text_of(&output));
-    }
 }
 
 /// A name that would steer the terminal of whoever runs the next experiment.
@@ -532,8 +477,7 @@ fn an_experiment_killed_at_any_moment_is_taken_back() {
     let path = write(folder.path(), "tiny.toml", recipe(20_000, 2).as_bytes());
     let before = machine();
     let begin = Instant::now();
-    let output = patiently(&["bench", "run", str(&path)]);
-    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    runs_to_its_end(&path);
     let whole = begin.elapsed();
     let seed = seed();
     let mut random = Random(seed);
@@ -622,23 +566,16 @@ fn the_swap_of_others_stays_as_it_is() {
         };
         let before = (machine(), others.line());
         assert!(before.1.is_some());
-        let output = patiently(&["bench", "run", str(&quick)]);
-        let said = text(&output.stderr);
-        assert_eq!(code(&output), 0, "{said}");
-        assert!(
-            said.contains(&format!("{} is swapped to already", others.device)),
-            "{said}"
-        );
+        let said = text(&runs_to_its_end(&quick).stderr);
+        let named = format!("{} is swapped to already", others.device);
+        assert!(said.contains(&named), "{said}");
         assert_eq!((machine(), others.line()), before, "{said}");
         // Nor does taking back what a killed one left touch it.
         let _ = fs::remove_file(&result);
-        let mut child = started(&long, &result, 1);
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let output = patiently(&["bench", "run", str(&quick)]);
-        let said = text(&output.stderr);
-        assert_eq!(code(&output), 0, "{said}");
+        killed(&long, &result);
+        let output = runs_to_its_end(&quick);
         remove_doubtful(&output);
+        let said = text(&output.stderr);
         assert_eq!((machine(), others.line()), before, "{said}");
     }
     let Some(others) = Others::new(folder.path(), Some(100)) else {
@@ -669,7 +606,7 @@ fn an_experiment_and_what_zmeld_up_sets_up_leave_each_other_alone() {
     );
     let up = ["up", "--no-scan", "--config", str(&config)];
     let before = machine();
-    let mut child = started(&long, &result, 1);
+    let mut child = begun(&long, &result, 1);
     for args in [
         &up[..],
         &["down"],
@@ -703,49 +640,6 @@ fn an_experiment_and_what_zmeld_up_sets_up_leave_each_other_alone() {
     assert_eq!((now, machine()), (set_up, before));
 }
 
-/// Things of others that are called like an experiment's; they go with the test.
-struct Lookalikes([PathBuf; 2]);
-
-impl Lookalikes {
-    fn new() -> Lookalikes {
-        let name = |what: &str| PathBuf::from(format!("/var/tmp/zmeld-lab-4194999{what}.disk"));
-        let (file, folder) = (name(""), name("-1-x"));
-        fs::write(&file, "somebody's").unwrap();
-        fs::create_dir(&folder).unwrap();
-        fs::write(folder.join("disk"), "somebody's").unwrap();
-        for path in [&file, &folder, &folder.join("disk")] {
-            std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
-        }
-        Lookalikes([file, folder])
-    }
-}
-
-impl Drop for Lookalikes {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0[0]);
-        let _ = fs::remove_dir_all(&self.0[1]);
-    }
-}
-
-#[test]
-fn what_others_call_like_an_experiments_is_in_nobodys_way() {
-    let Some(_turn) = turn() else { return };
-    let folder = folder();
-    let text = b"[tier.ram]\nkind = \"zram\"\nsize = \"16MiB\"\ncodec = \"lzo\"\n";
-    let config = write(folder.path(), "zmeld.toml", text);
-    let others = Lookalikes::new();
-    let output = run(&["up", "--dry-run", "--no-scan", "--config", str(&config)]);
-    assert_eq!(code(&output), 0, "{}", text_of(&output));
-    let output = run(&["down", "--experiment"]);
-    assert_eq!(code(&output), 0, "{}", text_of(&output));
-    assert!(
-        !text_of(&output).contains("4194999"),
-        "{}",
-        text_of(&output)
-    );
-    assert!(others.0[0].exists() && others.0[1].join("disk").exists());
-}
-
 fn text_of(output: &std::process::Output) -> String {
     text(&output.stdout) + &text(&output.stderr)
 }
@@ -758,11 +652,7 @@ fn ctrl_c_is_heard_before_the_workload_has_begun() {
     let path = write(folder.path(), "long.toml", recipe(1 << 40, 50).as_bytes());
     let before = machine();
     for _ in 0..5 {
-        let mut child = zmeld(&["bench", "run", str(&path)])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = spawned(&["bench", "run", str(&path)]);
         let name = format!("zmeld-lab-{}-", child.id());
         let begin = Instant::now();
         // The group is made just before the workload, which takes a while to join it.
@@ -786,52 +676,6 @@ fn ctrl_c_is_heard_before_the_workload_has_begun() {
 }
 
 #[test]
-fn the_last_result_that_was_whole_survives_a_full_file_system() {
-    let Some(_turn) = turn() else { return };
-    if cannot_mount() {
-        return;
-    }
-    let folder = folder();
-    let path = write(folder.path(), "tiny.toml", recipe(100, 1).as_bytes());
-    let kept = folder.path().join("kept.json");
-    let place = folder.path().join("small");
-    fs::create_dir(&place).unwrap();
-    let before = machine();
-    let script = format!(
-        "\"$zmeld\" bench run {recipe} --output \"$place/r.json\" >/dev/null 2>&1 || exit 97
-         cp \"$place/r.json\" {kept}
-         head -c 1M /dev/zero >\"$place/full\" 2>/dev/null
-         \"$zmeld\" bench run {recipe} --output \"$place/r.json\"
-         code=$?; ls -A \"$place\" >&2; cmp \"$place/r.json\" {kept} || exit 96; exit $code",
-        recipe = str(&path),
-        kept = str(&kept)
-    );
-    let begin = Instant::now();
-    let output = loop {
-        let output = with_place(&place, 128, &script);
-        // Somebody else's experiment may be running.
-        if code(&output) != 97 || begin.elapsed() > Duration::from_secs(1800) {
-            break output;
-        }
-        std::thread::sleep(Duration::from_secs(2));
-    };
-    let said = text(&output.stderr);
-    assert_eq!(code(&output), 2, "{said}");
-    let no_space = format!("cannot write {}/r.json: No space left", str(&place));
-    assert!(said.contains(&no_space), "{said}");
-    assert!(
-        said.ends_with("\nfull\nr.json\n"),
-        "half a file is left: {said}"
-    );
-    assert!(
-        text(&output.stdout).contains("zmeld bench: tiny"),
-        "the result is lost"
-    );
-    assert_eq!(runs_of(&experiment(&kept)), 2);
-    assert_eq!(machine(), before, "something was left");
-}
-
-#[test]
 fn at_full_size_the_published_workload_and_limit_take_the_place() {
     let Some(_turn) = turn() else { return };
     let folder = folder();
@@ -841,28 +685,17 @@ fn at_full_size_the_published_workload_and_limit_take_the_place() {
          full = { kind = \"touch\", bytes = 50331648, touches = 300 }\n",
     );
     let path = write(folder.path(), "sizes.toml", text.as_bytes());
-    let found = |args: &[&str]| -> Value {
-        let output = patiently(&[&["bench", "run", str(&path), "--json"], args].concat());
-        assert_eq!(code(&output), 0, "{}", crate::run::text(&output.stderr));
-        serde_json::from_slice(&output.stdout).expect("JSON")
-    };
-    for (full, bytes, touches, percent) in [(false, 32 << 20, 100, 70), (true, 48 << 20, 300, 90)] {
-        let found = found(if full { &["--full"] } else { &[] });
-        assert_eq!(found["full"], full);
-        let case = &found["recipe"]["case"][0];
-        assert_eq!(case["workload"]["bytes"], bytes);
-        assert_eq!(case["workload"]["touches"], touches);
-        assert_eq!(case["limit"], format!("{percent}% of footprint"));
-        let facts = &found["cases"][0];
-        let footprint = facts["footprint_bytes"].as_u64().unwrap();
-        // It is looked at now and then, and may have been half-way at the last time.
-        assert!(footprint >= bytes as u64 / 2, "{facts}");
-        let limit = footprint as f64 * f64::from(percent) / 100.0;
-        assert_eq!(
-            facts["limit_bytes"].as_u64().unwrap(),
-            limit as u64 / 4096 * 4096
-        );
-    }
+    let output = patiently(&["bench", "run", str(&path), "--json", "--full"]);
+    assert_eq!(code(&output), 0, "{}", crate::run::text(&output.stderr));
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(found["full"], true);
+    let case = &found["recipe"]["case"][0];
+    assert_eq!(case["workload"]["bytes"], 48 << 20);
+    assert_eq!(case["workload"]["touches"], 300);
+    assert_eq!(case["limit"], "90% of footprint");
+    let footprint = found["cases"][0]["footprint_bytes"].as_u64().unwrap();
+    let limit = (footprint as f64 * 90.0 / 100.0) as u64 / 4096 * 4096;
+    assert_eq!(found["cases"][0]["limit_bytes"], limit);
 }
 
 #[test]

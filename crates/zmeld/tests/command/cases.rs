@@ -8,6 +8,8 @@
 //!                    within a word, and '' an empty one
 //! into FILE ARGS     writes what it prints into a file
 //! found FINDING      status has it: a line for each, with subject, evidence and remedy
+//! run ARGS           runs it without a machine
+//! machine NAME       has the files of a recorded machine
 //! refuse ARGS        ends with code 2, one line of error and no result
 //! ```
 //!
@@ -18,6 +20,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
+use crate::machine;
 use crate::run::{code, folder, text, zmeld};
 use crate::script::{self, Outcome, Script};
 
@@ -27,11 +30,21 @@ fn each_machine_is_judged_as_its_case_says() {
 }
 
 #[test]
+fn each_command_prints_what_its_case_says() {
+    script::run("command/cases/commands.txt", Case::new);
+}
+
+#[test]
 fn every_wrong_word_is_refused_in_one_line() {
     script::run("command/cases/refused.txt", Case::new);
 }
 
-struct Case(tempfile::TempDir);
+/// A machine with 4 GiB and no swap.
+pub fn server() -> Case {
+    script::take("command/cases/machines.txt", "server", Case::new())
+}
+
+pub struct Case(tempfile::TempDir);
 
 impl Case {
     fn new() -> Case {
@@ -109,6 +122,11 @@ impl script::Case for Case {
                     format!("{}: {what} ({why}); {}", word("subject"), word("remedy"))
                 };
                 findings.map(line).collect()
+            }
+            "run" => of_run(&self.zmeld(rest, &[])),
+            "machine" => {
+                machine::plant_in(rest, &root);
+                Outcome::default()
             }
             "refuse" => {
                 let output = self.zmeld(rest, &[]);

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::run::*;
@@ -22,33 +23,6 @@ pub fn refuses(args: &[&str], expected: i32, words: &[&str]) {
 }
 
 #[test]
-fn packed_and_damaged_dumps_say_the_way_out() {
-    let folder = folder();
-    let mut page = vec![1; PAGE];
-    page[..8].copy_from_slice(b"KDUMP   ");
-    let kdump = write(folder.path(), "kdump", &page);
-    refuses(&["scan", "--file", str(&kdump)], 2, &["kdump", "ELF form"]);
-    // An ELF core whose program headers lie beyond its end.
-    let mut elf = vec![0; 64];
-    elf[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
-    elf[16] = 4; // ET_CORE
-    elf[18] = 62; // x86-64
-    elf[20] = 1;
-    elf[33] = 0x10; // e_phoff 4096
-    elf[52] = 64;
-    elf[54] = 56;
-    elf[56] = 3;
-    let elf = write(folder.path(), "core", &elf);
-    refuses(
-        &["scan", "--file", str(&elf)],
-        2,
-        &["core", "program header"],
-    );
-    let output = run(&["scan", "--file", str(&elf), "--raw"]);
-    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
-}
-
-#[test]
 fn a_kernel_thread_has_no_memory() {
     let kthreadd = fs::read_to_string("/proc/2/comm").unwrap_or_default();
     if kthreadd.trim() == "kthreadd" {
@@ -56,56 +30,6 @@ fn a_kernel_thread_has_no_memory() {
     } else {
         eprintln!("SKIP: process 2 is not kthreadd here");
     }
-}
-
-#[test]
-fn a_page_that_cannot_be_written_leaves_nothing() {
-    let folder = folder();
-    let path = write(folder.path(), "pages", &known_pages().bytes);
-    let scan = ["scan", "--file", str(&path), "--html"];
-    let output = run(&[&scan[..], &["/dev/full"]].concat());
-    assert_eq!(code(&output), 2);
-    assert!(text(&output.stderr).contains("cannot write /dev/full: No space left"));
-    // What was found is not lost with the page.
-    assert!(text(&output.stdout).contains("zmeld scan of"));
-    let left = fs::read_dir(folder.path()).unwrap().count();
-    assert_eq!(left, 1);
-}
-
-#[test]
-fn a_page_on_a_full_disk_leaves_nothing() {
-    if !is_root() {
-        eprintln!("SKIP: only root can mount a tiny tmpfs");
-        return;
-    }
-    let folder = folder();
-    let path = write(folder.path(), "pages", &known_pages().bytes);
-    // In a mount namespace of its own, so that nothing stays mounted whatever happens.
-    let script = "mount -t tmpfs -o size=8k tmpfs \"$1\" && \
-                  { \"$0\" scan --file \"$2\" --html \"$1/x.html\" >/dev/null; echo \"code $?\"; ls -A \"$1\"; }";
-    let disk = folder.path().join("disk");
-    fs::create_dir(&disk).unwrap();
-    let output = Command::new("unshare")
-        .args([
-            "-m",
-            "sh",
-            "-c",
-            script,
-            env!("CARGO_BIN_EXE_zmeld"),
-            str(&disk),
-            str(&path),
-        ])
-        .output();
-    let Ok(output) = output else {
-        eprintln!("SKIP: there is no unshare here");
-        return;
-    };
-    if !text(&output.stdout).contains("code") {
-        eprintln!("SKIP: cannot mount here: {}", text(&output.stderr).trim());
-        return;
-    }
-    assert_eq!(text(&output.stdout), "code 2\n", "{}", text(&output.stderr));
-    assert!(text(&output.stderr).contains("No space left"));
 }
 
 #[test]
@@ -155,82 +79,85 @@ fn a_reader_that_leaves_is_no_error_and_a_full_disk_is() {
 }
 
 #[test]
-fn what_only_root_may_read_is_a_missing_privilege() {
-    let (command, _copy) = as_nobody();
-    let Some(mut command) = command else { return };
-    // The folder must be open to others for the file to be what is refused.
-    let open = tempfile::tempdir().unwrap();
-    fs::set_permissions(open.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let secret = write(open.path(), "secret", &[1; PAGE]);
+fn what_needs_root_is_a_missing_privilege() {
+    let Some(nobody) = Nobody::new() else { return };
+    // What another test has set up would be refused beside what this one asks for.
+    let _alone = crate::setup::alone();
+    let place = nobody.place();
+    let secret = write(place, "secret", &[1; PAGE]);
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).unwrap();
-    let output = command
-        .args(["scan", "--file", str(&secret)])
-        .output()
-        .unwrap();
-    let line = text(&output.stderr);
-    assert_eq!(code(&output), 3, "{line}");
-    assert!(
-        line.contains("secret: Permission denied; run it as root"),
-        "{line}"
-    );
+    write(place, "c.toml", b"[tunables]\npage_cluster = 0\n");
+    write(place, "tiny.toml", crate::bench::recipe(10, 1).as_bytes());
+    for (args, words) in [
+        (
+            "scan --file secret",
+            "secret: Permission denied; run it as root",
+        ),
+        ("up --config c.toml", "needs root"),
+        ("up --dry-run --config c.toml", "the run itself needs root"),
+        ("bench run tiny.toml", "needs root"),
+        ("bench size -- true", "needs root"),
+    ] {
+        let output = nobody.zmeld().args(args.split(' ')).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(code(&output), 3, "{args}: {said}");
+        // A dry run shows what root's would do.
+        let is_dry = args.contains("--dry-run");
+        assert!(said.contains(words), "{args}: {said}");
+        assert!(is_dry || said.lines().count() == 1, "{args}: {said}");
+        assert_eq!(output.stdout.is_empty(), !is_dry, "{args}");
+    }
 }
 
-/// The command as user nobody, from a place that nobody may read; `None`, with
-/// the reason printed, where that cannot be had.
-pub fn as_nobody() -> (Option<Command>, tempfile::TempDir) {
-    let place = tempfile::tempdir().unwrap();
-    if !is_root() {
-        eprintln!("SKIP: only root can become nobody");
-        return (None, place);
-    }
-    let Ok(Some(nobody)) = nix::unistd::User::from_name("nobody") else {
-        eprintln!("SKIP: there is no user nobody");
-        return (None, place);
-    };
-    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let copy = place.path().join("zmeld");
-    // By another process: a file that is open for writing here would be so in
-    // every child that another test forks meanwhile, and could not be run.
-    let copied = Command::new("cp")
-        .args([env!("CARGO_BIN_EXE_zmeld"), str(&copy)])
-        .status();
-    assert!(copied.unwrap().success());
-    let mut command = Command::new(&copy);
-    command
-        .uid(nobody.uid.as_raw())
-        .gid(nobody.gid.as_raw())
-        .current_dir(place.path())
-        .env("COLUMNS", "80")
-        .stdin(Stdio::null());
-    (Some(command), place)
+/// The user nobody, with a copy of the command in a folder that everybody may enter.
+pub struct Nobody {
+    folder: tempfile::TempDir,
+    user: nix::unistd::User,
 }
 
-#[test]
-fn a_second_sweep_does_not_go_into_the_first_ones_file() {
-    let folder = folder();
-    let results = folder.path().join("r.jsonl");
-    let page = folder.path().join("sweep.html");
-    let sweep = |over: &[&str], more: &[&str]| {
-        let mut args = vec!["numa", "sweep", "--set", "workload.processes=8"];
-        args.extend(["--replications", "2", "--results", str(&results)]);
-        over.iter().for_each(|axis| args.extend(["--over", axis]));
-        args.extend(more);
-        args.iter()
-            .map(|word| (*word).to_owned())
-            .collect::<Vec<_>>()
-    };
-    let words = sweep(
-        &["workload.size_kb=50,100", "workload.run_time_ms=500,900"],
-        &["--html", str(&page)],
-    );
-    let args: Vec<&str> = words.iter().map(String::as_str).collect();
-    let output = run(&args);
-    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
-    let html = std::fs::read_to_string(&page).unwrap();
-    for said in ["Points", "on-demand", "900"] {
-        assert!(html.contains(said), "{said}");
+impl Nobody {
+    /// `None`, with the reason printed, where that cannot be had.
+    pub fn new() -> Option<Nobody> {
+        if !is_root() {
+            eprintln!("SKIP: only root can become nobody");
+            return None;
+        }
+        let Ok(Some(user)) = nix::unistd::User::from_name("nobody") else {
+            eprintln!("SKIP: there is no user nobody");
+            return None;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        // By another process: a file that is open for writing here would be so in
+        // every child that another test forks meanwhile, and could not be run.
+        let copied = Command::new("cp")
+            .args([env!("CARGO_BIN_EXE_zmeld"), str(folder.path())])
+            .status();
+        assert!(copied.unwrap().success());
+        Some(Nobody { folder, user })
     }
-    let words = sweep(&["workload.size_kb=50,100"], &[]);
-    let args: Vec<&str> = words.iter().map(String::as_str).collect();
-    refuses(&args, 2, &["r.jsonl", "another sweep", "--results FILE"]);
+
+    pub fn place(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A file or folder becomes his.
+    pub fn own(&self, path: &Path) {
+        std::os::unix::fs::chown(path, Some(self.user.uid.as_raw()), None).unwrap();
+    }
+
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command
+            .uid(self.user.uid.as_raw())
+            .gid(self.user.gid.as_raw())
+            .current_dir(self.place())
+            .env("COLUMNS", "80")
+            .stdin(Stdio::null());
+        command
+    }
+
+    pub fn zmeld(&self) -> Command {
+        self.command(str(&self.place().join("zmeld")))
+    }
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::run::{code, folder, is_root, str, text, write, zmeld};
+use crate::run::{code, folder, is_root, known_pages, str, text, write, zmeld};
 use crate::setup::{machine, turn};
 
 /// Runs a shell script with `$zmeld` and `$place`, a file system in memory of so
@@ -90,61 +90,49 @@ fn the_journal_does_not_fit_and_nothing_is_changed() {
     assert!(failed > 1, "it failed {failed} times");
 }
 
+/// What was there before stays, and nothing is there by half.
 #[test]
-fn figures_are_written_whole_or_not_at_all() {
-    if cannot_mount() {
-        return;
-    }
-    let folder = folder();
-    let script = "head -c 4096 /dev/zero >\"$place/full\"
-        \"$zmeld\" metrics --textfile \"$place/zmeld.prom\"
-        code=$?; ls -A \"$place\"; exit $code";
-    let output = with_place(folder.path(), 4, script);
-    refused(&output, "zmeld.prom");
-    assert_eq!(text(&output.stdout), "full\n", "something is left");
-    // What was there before stays.
-    let script = "echo before >\"$place/zmeld.prom\"
-        head -c 4096 /dev/zero >\"$place/full\"
-        \"$zmeld\" metrics --textfile \"$place/zmeld.prom\"
-        code=$?; cat \"$place\"/zmeld*; exit $code";
-    let output = with_place(folder.path(), 8, script);
-    refused(&output, "zmeld.prom");
-    assert_eq!(text(&output.stdout), "before\n");
-}
-
-#[test]
-fn an_imported_configuration_is_written_whole_or_not_at_all() {
+fn what_is_written_is_there_as_a_whole_or_not_at_all() {
     if cannot_mount() {
         return;
     }
     let folder = folder();
     let root = folder.path().join("root");
-    for below in ["etc/systemd", "proc"] {
-        fs::create_dir_all(root.join(below)).unwrap();
-    }
-    fs::write(root.join("proc/meminfo"), "MemTotal: 1048576 kB\n").unwrap();
-    fs::write(
-        root.join("etc/systemd/zram-generator.conf"),
-        "[zram0]\nzram-size = ram / 2\n",
-    )
-    .unwrap();
+    fs::create_dir_all(root.join("etc/systemd")).unwrap();
+    fs::create_dir_all(root.join("proc")).unwrap();
+    write(&root, "proc/meminfo", b"MemTotal: 1048576 kB\n");
+    let device = b"[zram0]\nzram-size = ram / 2\n";
+    write(&root, "etc/systemd/zram-generator.conf", device);
+    let pages = write(folder.path(), "pages", &known_pages().bytes);
     let small = folder.path().join("small");
     fs::create_dir(&small).unwrap();
-    let script = format!(
-        "head -c 4096 /dev/zero >\"$place/full\"
-         \"$zmeld\" config import --root {} --output \"$place/zmeld.toml\"
-         code=$?; ls \"$place\"; exit $code",
-        str(&root)
-    );
-    let output = with_place(&small, 4, &script);
-    refused(&output, "zmeld.toml");
-    assert_eq!(text(&output.stdout), "full\n", "half a file is left");
+    let import = format!("config import --root {} --output", str(&root));
+    let scan = format!("scan --file {} --html", str(&pages));
+    for (command, before) in [
+        ("metrics --textfile", ""),
+        ("metrics --textfile", "before"),
+        (&*import, ""),
+        (&*scan, ""),
+        (&*scan, "before"),
+    ] {
+        let script = format!(
+            "[ -z '{before}' ] || echo {before} >\"$place/written\"
+             head -c 4096 /dev/zero >\"$place/full\"
+             \"$zmeld\" {command} \"$place/written\" >/dev/null
+             code=$?; ls -A \"$place\"; [ -z '{before}' ] || cat \"$place/written\"; exit $code"
+        );
+        let (kib, left) = match before {
+            "" => (4, "full\n"),
+            _ => (8, "full\nwritten\nbefore\n"),
+        };
+        let output = with_place(&small, kib, &script);
+        refused(&output, "written");
+        assert_eq!(text(&output.stdout), left, "{command}");
+    }
     // To a full standard output.
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
-    let output = zmeld(&["config", "import", "--root", str(&root)])
-        .stdout(full)
-        .output()
-        .unwrap();
+    let import: Vec<&str> = import.trim_end_matches(" --output").split(' ').collect();
+    let output = zmeld(&import).stdout(full).output().unwrap();
     refused(&output, "standard output");
 }
 

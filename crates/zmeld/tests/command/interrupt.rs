@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
@@ -103,7 +103,6 @@ fn a_silent_input_can_be_interrupted() {
         .spawn()
         .unwrap();
     std::thread::sleep(Duration::from_millis(500));
-    let begin = Instant::now();
     send(&child, Signal::SIGINT);
     let mut child = child;
     let input = child.stdin.take();
@@ -111,19 +110,6 @@ fn a_silent_input_can_be_interrupted() {
     drop(input);
     assert_eq!(code, Some(130));
     assert!(out.contains("\"interrupted\": true"), "{out}");
-    assert!(begin.elapsed() < Duration::from_secs(5));
-}
-
-#[test]
-fn the_second_interrupt_ends_at_once() {
-    let child = endless(&["scan", "--file", "-", "--codecs", "zstd:19"]);
-    send(&child, Signal::SIGINT);
-    std::thread::sleep(Duration::from_millis(5));
-    let begin = Instant::now();
-    let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGINT);
-    let (code, _, _) = finish(child);
-    assert_eq!(code, Some(130));
-    assert!(begin.elapsed() < Duration::from_secs(5));
 }
 
 #[test]

@@ -159,14 +159,3 @@ fn look(schema: &Value, at: &str, is_variant: bool, without: &mut Vec<String>) {
         }
     }
 }
-
-#[test]
-fn a_command_without_a_schema_is_told_which_have_one() {
-    let output = run(&["schema", "top"]);
-    assert_eq!(code(&output), 2);
-    let said = text(&output.stderr);
-    assert!(
-        said.contains("\"top\" prints no JSON; zmeld schema lists"),
-        "{said}"
-    );
-}

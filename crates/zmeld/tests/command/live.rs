@@ -3,14 +3,13 @@
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::errors::as_nobody;
+use crate::errors::Nobody;
 use crate::run::*;
 
 #[test]
 fn an_ordinary_user_sees_their_own_and_is_told_what_root_adds() {
-    let (command, place) = as_nobody();
-    let Some(mut command) = command else { return };
-    let output = command.args(["scan"]).output().unwrap();
+    let Some(nobody) = Nobody::new() else { return };
+    let output = nobody.zmeld().arg("scan").output().unwrap();
     // Nobody may have processes here or not; either way root is named.
     let said = text(&output.stdout) + &text(&output.stderr);
     assert!(said.contains("as root"), "{said}");
@@ -18,16 +17,9 @@ fn an_ordinary_user_sees_their_own_and_is_told_what_root_adds() {
 
     // With a process of its own, nobody reads just that.
     let script = "sleep 30 & own=$!; \"$0\" scan --codecs lz4 --json; kill $own";
-    let mut shell = Command::new("sh");
-    use std::os::unix::process::CommandExt;
-    let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
-    let output = shell
-        .args(["-c", script, str(&place.path().join("zmeld"))])
-        .uid(nobody.uid.as_raw())
-        .gid(nobody.gid.as_raw())
-        .current_dir(place.path())
-        .output()
-        .unwrap();
+    let zmeld = nobody.place().join("zmeld");
+    let mut shell = nobody.command("sh");
+    let output = shell.args(["-c", script, str(&zmeld)]).output().unwrap();
     let found: serde_json::Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
     assert!(found["memory"]["processes"].as_u64().unwrap() >= 2);
@@ -44,13 +36,9 @@ fn an_ordinary_user_sees_their_own_and_is_told_what_root_adds() {
         "{advice:?}"
     );
 
-    let (command, _place) = as_nobody();
     let mine = std::process::id().to_string();
-    let output = command
-        .unwrap()
-        .args(["scan", "--pid", &mine])
-        .output()
-        .unwrap();
+    let mut command = nobody.zmeld();
+    let output = command.args(["scan", "--pid", &mine]).output().unwrap();
     assert_eq!(code(&output), 3, "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("1 process is not permitted"));
 }

@@ -8,6 +8,8 @@ mod full_disk;
 mod interrupt;
 mod json;
 mod live;
+#[path = "../../../zmeld-setup/tests/machine/mod.rs"]
+mod machine;
 mod observing;
 mod predictions;
 mod run;

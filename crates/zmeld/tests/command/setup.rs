@@ -3,9 +3,8 @@
 //! missing.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
@@ -13,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use zmeld_linux::lock::FileLock;
 
+use crate::errors::refuses;
 use crate::run::{
     code, folder, is_root, json, run, seed, str, text, text_page, write, zmeld, Random, PAGE,
 };
@@ -277,12 +277,14 @@ pub fn remove_doubtful(output: &Output) {
     }
 }
 
-fn configurations(folder: &Path) -> [PathBuf; 2] {
+fn on_disk(folder: &Path, size: &str) -> String {
     let file = folder.join("swapfile");
-    let disk = format!(
-        "[tier.file]\nkind = \"disk\"\nfile = \"{}\"\nsize = \"16MiB\"\n",
-        file.display()
-    );
+    let file = str(&file);
+    format!("[tier.file]\nkind = \"disk\"\nfile = \"{file}\"\nsize = \"{size}\"\n")
+}
+
+fn configurations(folder: &Path) -> [PathBuf; 2] {
+    let disk = on_disk(folder, "16MiB");
     let ram = "[tier.fast]\nkind = \"zram\"\nsize = \"64MiB\"\nmemory_limit = \"32MiB\"\n\
                codec = \"lzo-rle\"\n";
     let zswap = "[tier.cache]\nkind = \"zswap\"\nmax_pool_percent = 10\n";
@@ -416,11 +418,7 @@ fn zswap_switched_off_brings_nothing_back_to_a_group() {
     }
     let folder = folder();
     let before = machine();
-    let file = folder.path().join("swapfile");
-    let disk = format!(
-        "[tier.file]\nkind = \"disk\"\nfile = \"{}\"\nsize = \"256MiB\"\n",
-        file.display()
-    );
+    let disk = on_disk(folder.path(), "256MiB");
     let cached = format!("[tier.cache]\nkind = \"zswap\"\nmax_pool_percent = 10\n{disk}");
     let cached = write(folder.path(), "cached.toml", cached.as_bytes());
     let bare = write(folder.path(), "bare.toml", disk.as_bytes());
@@ -506,93 +504,6 @@ fn a_watch_killed_at_any_moment_leaves_nothing() {
     }
 }
 
-#[test]
-fn pages_that_do_not_fit_and_things_that_are_in_the_way_are_named() {
-    let Some(_lock) = turn() else { return };
-    let before = machine();
-    let folder = folder();
-    let refused = |config: &str, words: &str, wanted: i32| {
-        let path = write(folder.path(), "wrong.toml", config.as_bytes());
-        let output = run(&["up", "--config", str(&path)]);
-        let said = text(&output.stderr);
-        let last = said.lines().last().unwrap_or_default().to_owned();
-        assert!(last.contains(words), "{config}: {said}");
-        assert_eq!(code(&output), wanted, "{config}: {said}");
-        assert_eq!(machine(), before, "{config}");
-    };
-    // A folder that is not there.
-    refused(
-        "accept = [\"file-in-ram\"]\n[tier.file]\nkind = \"disk\"\nfile = \"/run/zmeld-none/swap\"\nsize = \"8MiB\"\n",
-        "cannot look at /run/zmeld-none",
-        2,
-    );
-    // More than there is room for.
-    let file = folder.path().join("swapfile");
-    let large = format!(
-        "[tier.file]\nkind = \"disk\"\nfile = \"{}\"\nsize = \"900TiB\"\n",
-        file.display()
-    );
-    refused(&large, "make room or choose a smaller size", 2);
-    // A file with holes, which is root's alone.
-    let sparse = File::create(&file).expect("a file");
-    let own = PermissionsExt::from_mode(0o600);
-    sparse.set_permissions(own).expect("a mode");
-    sparse.set_len(8 << 20).expect("a sparse file");
-    let given = format!(
-        "[tier.file]\nkind = \"disk\"\nfile = \"{}\"\n",
-        file.display()
-    );
-    refused(&given, "it has holes", 2);
-    // A drive that is not there, and one that may be missing.
-    let missing = "[tier.disk]\nkind = \"disk\"\ndevice = \"/dev/disk/by-id/none\"\n";
-    refused(missing, "there is no such device", 2);
-    let path = write(
-        folder.path(),
-        "optional.toml",
-        format!("{missing}optional = true\ntimeout = \"1s\"\n").as_bytes(),
-    );
-    let output = run(&["up", "--boot", "--config", str(&path)]);
-    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
-    assert!(
-        text(&output.stderr).contains("tier.disk is left out"),
-        "{}",
-        text(&output.stderr)
-    );
-    assert_eq!(machine(), before);
-}
-
-/// A boot recommends nothing; what a file says without tiers it does.
-#[test]
-fn a_boot_sets_up_what_the_file_says_and_no_more() {
-    let Some(_lock) = turn() else { return };
-    let folder = folder();
-    let config = write(
-        folder.path(),
-        "c.toml",
-        b"[tunables]\nvfs_cache_pressure = 77\n",
-    );
-    let up = ["up", "--boot", "--config", str(&config), "--json"];
-    let steps = |found: &serde_json::Value| {
-        let applied = found["applied"].as_array().expect("steps").iter();
-        applied
-            .map(|done| done["step"].as_str().expect("words").to_owned())
-            .collect::<Vec<_>>()
-    };
-    let step = ["set /proc/sys/vm/vfs_cache_pressure to 77"];
-    let dry = json(&[&up[..], &["--dry-run"]].concat());
-    assert_eq!(steps(&dry), step);
-    let done = json(&up);
-    succeed(&["down"], "after a boot");
-    assert_eq!(steps(&done), step);
-    fs::write(&config, "").unwrap();
-    for dry in [&["--dry-run"][..], &[]] {
-        let output = run(&[&up[..4], dry].concat());
-        assert_eq!(code(&output), 0, "{}", text(&output.stderr));
-        let said = text(&output.stderr);
-        assert!(said.contains("nothing is configured"), "{said}");
-    }
-}
-
 /// The configuration may have changed since: what is set up is what the journal says.
 #[test]
 fn down_takes_back_the_tiers_that_are_set_up_whatever_the_configuration_says() {
@@ -606,22 +517,16 @@ fn down_takes_back_the_tiers_that_are_set_up_whatever_the_configuration_says() {
         tier("two")
     );
     let config = write(folder.path(), "c.toml", text_of_both.as_bytes());
-    for dry in [&["--dry-run"][..], &[]] {
-        let args = [&["up", "--config", str(&config), "--json"], dry].concat();
-        let done = json(&args);
+    for more in [&["--dry-run"][..], &[]] {
+        let done = json(&[&["up", "--config", str(&config), "--json"], more].concat());
         crate::json::check(&done);
         assert!(!done["applied"].as_array().unwrap().is_empty(), "{done}");
     }
     let both = machine();
     fs::write(&config, tier("three")).unwrap();
-    for dry in [&["--dry-run"][..], &[]] {
-        let output = run(&[&["down", "--only", "three"], dry].concat());
-        let said = text(&output.stderr);
-        assert_eq!(code(&output), 2, "{said}");
-        assert!(
-            said.contains("no tier \"three\" is set up: there are one, two"),
-            "{said}"
-        );
+    let words = ["no tier \"three\" is set up: there are one, two"];
+    for more in [&["--dry-run"][..], &[]] {
+        refuses(&[&["down", "--only", "three"], more].concat(), 2, &words);
     }
     assert_eq!(machine(), both);
     fs::remove_file(&config).unwrap();
@@ -630,45 +535,4 @@ fn down_takes_back_the_tiers_that_are_set_up_whatever_the_configuration_says() {
     assert!(one != both && one != before, "{one:?}");
     succeed(&["down", "--only", "two"], "the other");
     assert_eq!(machine(), before);
-}
-
-#[test]
-fn an_ordinary_user_is_told_in_one_line() {
-    if !is_root() {
-        eprintln!("SKIP: needs root to become somebody else");
-        return;
-    }
-    // What another test has set up would be refused beside what this one asks for.
-    let _held = alone();
-    let folder = folder();
-    let config = write(folder.path(), "c.toml", b"[tunables]\npage_cluster = 0\n");
-    let program = env!("CARGO_BIN_EXE_zmeld");
-    let nobody = |args: &[&str]| {
-        let ids = ["--reuid=65534", "--regid=65534", "--clear-groups", program];
-        let mut command = Command::new("setpriv");
-        command.args(ids).args(args).arg(&config).output()
-    };
-    let Ok(output) = nobody(&["up", "--config"]) else {
-        eprintln!("SKIP: needs setpriv");
-        return;
-    };
-    let said = text(&output.stderr);
-    // The folder of a test run by root may be closed to others altogether.
-    if said.contains("setpriv") || said.contains("c.toml") {
-        eprintln!("SKIP: {said}");
-        return;
-    }
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains("needs root"), "{said}");
-    assert_eq!(code(&output), 3);
-    // A dry run shows what root's would do, and ends as this one would.
-    let output = nobody(&["up", "--dry-run", "--config"]).expect("it ran before");
-    let (shown, said) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(code(&output), 3, "{said}");
-    assert!(
-        shown.contains("nothing was changed") || shown.contains("Nothing to do"),
-        "{shown}"
-    );
-    let last = said.lines().last().unwrap_or_default();
-    assert!(last.contains("the run itself needs root"), "{said}");
 }

@@ -2,17 +2,15 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::bench::machine;
-use crate::errors::{as_nobody, refuses};
+use crate::bench::{machine, started};
+use crate::errors::refuses;
 use crate::run::*;
-use crate::setup::{remove_doubtful, turn};
+use crate::setup::turn;
 
 /// What the program holds, in bytes.
 const HELD: u64 = 24 << 20;
@@ -52,21 +50,6 @@ fn runs_of(found: &Value) -> usize {
     steps
         .map(|step| step["runs"].as_array().unwrap().len())
         .sum()
-}
-
-#[test]
-fn a_search_is_for_root() {
-    let (Some(mut command), _place) = as_nobody() else {
-        return;
-    };
-    let output = command.args(["bench", "size", "--", "true"]).output();
-    let output = output.unwrap();
-    let line = text(&output.stderr);
-    assert_eq!(code(&output), 3, "{line}");
-    assert!(
-        line.contains("needs root") && line.lines().count() == 1,
-        "{line}"
-    );
 }
 
 #[test]
@@ -132,14 +115,8 @@ fn the_least_ram_is_found_with_and_without_swap_and_nothing_is_left() {
 /// What is complete is shown without a run, by anybody.
 fn is_shown(path: &Path, result: &Path) {
     let before = fs::read(result).unwrap();
-    let mut args = vec![
-        "bench",
-        "size",
-        "--recipe",
-        str(path),
-        "--resume",
-        str(result),
-    ];
+    let mut args = vec!["bench", "size", "--recipe", str(path)];
+    args.extend(["--resume", str(result)]);
     args.extend(GENEROUS);
     let output = patiently(&args);
     let said = text(&output.stdout);
@@ -163,49 +140,13 @@ fn others_questions_are_refused(path: &Path, result: &Path) {
         (&["--set-ups", "zram"], "another choice of set-ups"),
         (&["--", "true"], "another workload"),
     ] {
-        let mut args = vec![
-            "bench",
-            "size",
-            "--recipe",
-            str(path),
-            "--resume",
-            str(result),
-        ];
+        let mut args = vec!["bench", "size", "--recipe", str(path)];
+        args.extend(["--resume", str(result)]);
         if !more.contains(&"--slowdown") {
             args.extend(GENEROUS);
         }
         args.extend(more);
         refuses(&args, 2, &["r.json", "--resume", word]);
-    }
-}
-
-/// Starts a search that takes long, and waits until so many runs with a limit are kept.
-fn started(path: &Path, result: &Path, runs: usize) -> std::process::Child {
-    let begin = Instant::now();
-    loop {
-        let mut args = vec![
-            "bench",
-            "size",
-            "--recipe",
-            str(path),
-            "--set-ups",
-            "zram lzo-rle",
-        ];
-        args.extend(GENEROUS);
-        args.extend(["--output", str(result)]);
-        let mut command = zmeld(&args);
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = child.spawn().unwrap();
-        while child.try_wait().unwrap().is_none() {
-            if result.exists() && runs_of(&kept(result)) >= runs {
-                return child;
-            }
-            assert!(begin.elapsed() < Duration::from_secs(1800), "no run");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let said = text(&child.wait_with_output().unwrap().stderr);
-        assert!(said.contains("another experiment"), "{said}");
-        std::thread::sleep(Duration::from_secs(2));
     }
 }
 
@@ -216,7 +157,11 @@ fn ctrl_c_keeps_what_is_known_and_resume_carries_on() {
     let path = recipe(folder.path(), 20_000);
     let result = folder.path().join("r.json");
     let before = machine();
-    let child = started(&path, &result, 1);
+    let mut args = vec!["bench", "size", "--recipe", str(&path)];
+    args.extend(["--set-ups", "zram lzo-rle"]);
+    args.extend(GENEROUS);
+    let starting = [&args[..], &["--output", str(&result)]].concat();
+    let child = started(&starting, || result.exists() && runs_of(&kept(&result)) > 0);
     // Meanwhile another one is refused.
     refuses(
         &["bench", "size", "--", "true"],
@@ -230,15 +175,6 @@ fn ctrl_c_keeps_what_is_known_and_resume_carries_on() {
     assert_eq!(machine(), before, "something was left");
     let part = kept(&result);
     assert_eq!(part["interrupted"], true);
-    let mut args = vec![
-        "bench",
-        "size",
-        "--recipe",
-        str(&path),
-        "--set-ups",
-        "zram lzo-rle",
-    ];
-    args.extend(GENEROUS);
     args.extend(["--resume", str(&result)]);
     let output = patiently(&args);
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
@@ -248,41 +184,4 @@ fn ctrl_c_keeps_what_is_known_and_resume_carries_on() {
     let first = |found: &Value| set_up(found, "zram lzo-rle")["steps"][0]["runs"][0].clone();
     assert_eq!(first(&whole), first(&part));
     assert_eq!(machine(), before, "something was left");
-}
-
-#[test]
-fn a_search_that_was_killed_is_taken_back_by_the_next() {
-    let Some(_turn) = turn() else { return };
-    let folder = folder();
-    let path = recipe(folder.path(), 200_000);
-    let result = folder.path().join("r.json");
-    let before = machine();
-    let begin = Instant::now();
-    let mut child = started(&path, &result, 0);
-    while !fs::read_to_string("/proc/swaps")
-        .unwrap()
-        .contains("/dev/zram")
-    {
-        assert!(begin.elapsed() < Duration::from_secs(600), "no swap");
-        assert!(child.try_wait().unwrap().is_none(), "it ended");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let quick = recipe(folder.path(), 100);
-    let mut args = vec![
-        "bench",
-        "size",
-        "--recipe",
-        str(&quick),
-        "--set-ups",
-        "no swap",
-    ];
-    args.extend(GENEROUS);
-    let output = patiently(&args);
-    let said = text(&output.stderr);
-    assert_eq!(code(&output), 0, "{said}");
-    assert!(said.contains("of an experiment that was killed"), "{said}");
-    remove_doubtful(&output);
-    assert_eq!(machine(), before, "something was left: {said}");
 }

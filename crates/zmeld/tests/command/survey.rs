@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 
-use crate::errors::as_nobody;
+use crate::errors::Nobody;
 use crate::full_disk::{cannot_mount, with_place};
 use crate::run::*;
 
@@ -417,42 +417,26 @@ fn a_new_key_is_a_secret() {
 
 #[test]
 fn an_ordinary_user_surveys_his_own_and_is_told() {
-    let (command, place) = as_nobody();
-    let Some(mut command) = command else { return };
-    let nobody = nix::unistd::User::from_name("nobody").unwrap().unwrap();
-    let key = key_in(place.path());
-    let open = place.path().join("surveys");
+    let Some(nobody) = Nobody::new() else { return };
+    let key = key_in(nobody.place());
+    let open = nobody.place().join("surveys");
     fs::create_dir(&open).unwrap();
-    for path in [&key, &open] {
-        std::os::unix::fs::chown(path, Some(nobody.uid.as_raw()), None).unwrap();
-    }
+    nobody.own(&key);
+    nobody.own(&open);
     // A process that he may not read.
     let mine = std::process::id().to_string();
-    let args = [
-        "scan",
-        "--survey",
-        str(&open),
-        "--key",
-        str(&key),
-        "--pid",
-        &mine,
-    ];
-    command.args(args);
-    let output = calm(|| command.output().unwrap());
+    let args = survey_of(&open, &key, &mine);
+    let output = calm(|| nobody.zmeld().args(args).output().unwrap());
     assert_eq!(code(&output), 3, "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("run it as root"));
     assert!(surveys(&open).is_empty());
     // A place that he may not write to.
-    let (command, _copy) = as_nobody();
-    let closed = str(place.path());
-    let args = ["scan", "--survey", closed, "--key", str(&key)];
-    let output = command.unwrap().args(args).output().unwrap();
+    let args = survey_of(nobody.place(), &key, &mine);
+    let output = nobody.zmeld().args(&args[..5]).output().unwrap();
     let said = text(&output.stderr);
     assert_eq!(code(&output), 2, "{said}");
-    assert!(
-        said.contains("Permission denied") && said.lines().count() == 1,
-        "{said}"
-    );
+    let is_told = said.contains("Permission denied") && said.lines().count() == 1;
+    assert!(is_told, "{said}");
 }
 
 /// The kernel says that memory is short, as far as the command sees.

@@ -1,0 +1,25 @@
+//! Findings as lines of an outcome.
+
+#![allow(dead_code)] // Not every crate of tests has a use for all of it.
+
+use zmeld_config::Finding;
+
+use crate::script::Outcome;
+
+/// A line for each finding.
+pub fn of_findings(found: &[Finding]) -> Outcome {
+    let line = |it: &Finding| {
+        let about = format!("{} {} {}", it.name(), it.severity.name(), it.about);
+        format!("{about}: {} ({}); {}", it.what, it.why, it.remedy)
+    };
+    found.iter().map(line).collect()
+}
+
+/// A line for each problem.
+pub fn of_problems(problems: &[Finding]) -> Vec<String> {
+    let line = |it: &Finding| {
+        let trap = it.name();
+        format!("{:?}[{trap}] {it}", it.severity)
+    };
+    problems.iter().map(line).collect()
+}
