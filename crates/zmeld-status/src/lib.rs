@@ -14,3 +14,4 @@ pub mod findings;
 pub mod metrics;
 pub mod outstanding;
 pub mod page;
+pub mod profile;

@@ -44,6 +44,10 @@ pub enum Command {
     Up(Box<crate::commands::setup::UpArgs>),
     /// Put everything back as it was
     Down(crate::commands::setup::DownArgs),
+    /// Set up what is configured, now and at every boot
+    Enable(crate::commands::enable::EnableArgs),
+    /// Put everything back, now and for every boot
+    Disable(crate::commands::enable::DisableArgs),
     /// Which page-migration policy would suit a NUMA machine? (simulation)
     Numa(Box<crate::commands::numa::NumaArgs>),
     /// How are memory's tiers doing, and what is wrong with them?

@@ -40,6 +40,8 @@ fn main() -> ExitCode {
         Command::Plan(args) => commands::setup::plan(&args),
         Command::Up(args) => commands::setup::up(&args),
         Command::Down(args) => commands::setup::down(&args),
+        Command::Enable(args) => commands::enable::enable(&args),
+        Command::Disable(args) => commands::enable::disable(&args),
         Command::Bench(args) => commands::bench::run(&args),
         Command::Numa(args) => commands::numa::run(*args),
         Command::Status(args) => commands::status::run(&args),

@@ -95,7 +95,7 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<Outcome> {
 
 /// Whether a file is there at boot, and for services that see neither homes nor
 /// other people's temporary files.
-fn stays(file: &Path) -> bool {
+pub fn stays(file: &Path) -> bool {
     let gone = [
         "/home", "/root", "/tmp", "/var/tmp", "/run", "/dev", "/proc",
     ];

@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod codecs;
 pub mod config;
+pub mod enable;
 pub mod export;
 pub mod generate;
 pub mod generator;

@@ -10,9 +10,10 @@ pub use report::{PlanBody, RunBody};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::Args;
 use zmeld_advice::{CodecVerdict, Facts, Recommendation};
-use zmeld_config::{Codec, Comments, Config, Finding, Kind, Location, Severity, Size};
+use zmeld_config::{Codec, Comments, Config, Finding, Kind, Location, Named, Severity, Size};
 use zmeld_linux::Host;
 use zmeld_observe::applied::Applied;
 use zmeld_observe::machine::Machine;
@@ -21,6 +22,7 @@ use zmeld_scan::advice::{Advice, AdviceKind};
 use zmeld_setup::journal::State;
 use zmeld_setup::plan::{OnUnreadable, Options, Plan};
 use zmeld_status::against::{lacks_for_reclaim, room_for};
+use zmeld_status::profile::Profile;
 
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;
@@ -58,38 +60,20 @@ group, and says how much is missing. After a stop, the next run carries on. What
 killed experiment left is removed, too.";
 
 /// What is wanted.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub struct WantedArgs {
     /// Read this file instead of /etc/zmeld.toml and its drop-ins
-    #[arg(long, value_name = "FILE", help_heading = "What is wanted")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["tier", "device"],
+        help_heading = "What is wanted"
+    )]
     pub config: Option<PathBuf>,
 
-    /// A tier of this kind, whatever the configuration says
-    #[arg(
-        long,
-        value_enum,
-        value_name = "KIND",
-        conflicts_with = "config",
-        help_heading = "What is wanted"
-    )]
-    pub tier: Option<TierArg>,
-
-    /// How much it holds before compression: 50%, 4GiB, min(50%, 4GiB), ufpr
-    #[arg(long, value_name = "SIZE", help_heading = "What is wanted")]
-    pub size: Option<Size>,
-
-    /// What pages are compressed with: NAME or NAME:LEVEL
-    #[arg(long, value_name = "CODEC", help_heading = "What is wanted")]
-    pub codec: Option<Codec>,
-
-    /// Where a disk tier is: a partition, or a file and its --size
-    #[arg(
-        long,
-        value_name = "PATH",
-        conflicts_with = "config",
-        help_heading = "What is wanted"
-    )]
-    pub device: Option<Location>,
+    /// The tier
+    #[command(flatten)]
+    pub tier: TierArgs,
 
     /// Only these tiers of the configuration (commas between them)
     #[arg(
@@ -104,10 +88,62 @@ pub struct WantedArgs {
     /// gives the place back
     #[arg(long, help_heading = "What is wanted")]
     pub take_over: bool,
+}
+
+/// A tier, and how what nobody says of it is found.
+#[derive(Args, Clone, Default)]
+pub struct TierArgs {
+    /// A tier of this kind, whatever the configuration says
+    #[arg(
+        long = "tier",
+        id = "tier",
+        value_enum,
+        value_name = "KIND",
+        help_heading = "What is wanted"
+    )]
+    pub kind: Option<TierArg>,
+
+    /// How much it holds before compression: 50%, 4GiB, min(50%, 4GiB), ufpr
+    #[arg(long, value_name = "SIZE", help_heading = "What is wanted")]
+    pub size: Option<Size>,
+
+    /// What pages are compressed with: NAME or NAME:LEVEL
+    #[arg(long, value_name = "CODEC", help_heading = "What is wanted")]
+    pub codec: Option<Codec>,
+
+    /// Where a disk tier is: a partition, or a file and its --size
+    #[arg(long, value_name = "PATH", help_heading = "What is wanted")]
+    pub device: Option<Location>,
 
     /// Measure neither codecs on the memory of the processes nor ciphers
     #[arg(long, help_heading = "What is wanted")]
     pub no_scan: bool,
+}
+
+impl TierArgs {
+    /// Whether something is said of it.
+    pub fn is_given(&self) -> bool {
+        self.kind.is_some() || self.size.is_some() || self.codec.is_some() || self.device.is_some()
+    }
+}
+
+/// What a kind of machine wants beside the tier.
+#[derive(Args, Clone, Default)]
+pub struct ProfileArgs {
+    /// Add what suits such a machine: reclaim, the guard, which control groups are
+    /// left alone
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_parser = profiles(),
+        help_heading = "What is wanted"
+    )]
+    pub profile: Option<Profile>,
+}
+
+fn profiles() -> impl TypedValueParser<Value = Profile> {
+    let names = Profile::ALL.iter().map(|(name, _)| *name);
+    PossibleValuesParser::new(names).try_map(|name| Profile::named(&name))
 }
 
 /// Kinds of tiers on the command line.
@@ -124,12 +160,16 @@ pub enum TierArg {
 }
 
 /// Arguments of `zmeld plan`.
-#[derive(Args)]
+#[derive(Args, Default)]
 #[command(after_help = PLAN_EXAMPLES, after_long_help = format!("{PLAN_EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct PlanArgs {
     /// What is wanted
     #[command(flatten)]
     pub wanted: WantedArgs,
+
+    /// What else
+    #[command(flatten)]
+    pub profile: ProfileArgs,
 
     /// How the result is printed
     #[command(flatten)]
@@ -149,7 +189,7 @@ pub struct PlanArgs {
 }
 
 /// Arguments of `zmeld up`.
-#[derive(Args)]
+#[derive(Args, Default)]
 #[command(after_help = UP_EXAMPLES, after_long_help = format!("{UP_EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct UpArgs {
     /// What is wanted
@@ -176,7 +216,7 @@ pub struct UpArgs {
 }
 
 /// Arguments of `zmeld down`.
-#[derive(Args)]
+#[derive(Args, Default)]
 #[command(after_help = DOWN_EXAMPLES, after_long_help = format!("{DOWN_EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct DownArgs {
     /// Only these tiers (commas between them)
@@ -270,8 +310,8 @@ fn wanted(
     state: Option<&State>,
     occasion: Occasion,
 ) -> anyhow::Result<Wanted> {
-    if args.tier.is_some() || args.device.is_some() {
-        return recommended(args, host);
+    if args.tier.kind.is_some() || args.tier.device.is_some() {
+        return recommended(&args.tier, None, host);
     }
     let file = args.config.as_deref();
     let mut loaded = match (occasion, file) {
@@ -304,7 +344,7 @@ fn wanted(
             };
             of_file(Config::default(), origin)
         }
-        None => recommended(args, host)?,
+        None => recommended(&args.tier, None, host)?,
     };
     if is_there {
         loaded = loaded.completed(std::mem::take(&mut wanted.config));
@@ -325,7 +365,7 @@ fn wanted(
         wanted.beside = (!matches!(wanted.origin, Origin::Files(_))).then_some(files);
     }
     if !matches!(wanted.origin, Origin::Recommended) {
-        override_tier(&mut wanted.config, args)?;
+        override_tier(&mut wanted.config, &args.tier)?;
     }
     Ok(wanted)
 }
@@ -344,7 +384,7 @@ fn of_file(config: Config, origin: Origin) -> Wanted {
 }
 
 /// `--size` and `--codec` over what the first tier says that has them.
-fn override_tier(config: &mut Config, args: &WantedArgs) -> anyhow::Result<()> {
+fn override_tier(config: &mut Config, args: &TierArgs) -> anyhow::Result<()> {
     let first = config
         .tiers
         .iter_mut()
@@ -385,11 +425,11 @@ fn of_ordinary_user(measured: &CodecVerdict) -> &'static str {
     }
 }
 
-fn recommended(args: &WantedArgs, host: &Host) -> anyhow::Result<Wanted> {
+fn recommended(args: &TierArgs, profile: Option<Profile>, host: &Host) -> anyhow::Result<Wanted> {
     let machine = Machine::read(host)?;
     // What is on a disk is not compressed.
     let is_disk =
-        args.tier == Some(TierArg::Disk) || (args.tier.is_none() && args.device.is_some());
+        args.kind == Some(TierArg::Disk) || (args.kind.is_none() && args.device.is_some());
     let measured = match args.no_scan || is_disk || !is_here(host) {
         true => CodecVerdict::Not,
         false => {
@@ -400,7 +440,7 @@ fn recommended(args: &WantedArgs, host: &Host) -> anyhow::Result<Wanted> {
         }
     };
     let choice = Choice {
-        kind: args.tier.map(|tier| match tier {
+        kind: args.kind.map(|tier| match tier {
             TierArg::Zram => TierKind::Zram,
             TierArg::Zmeld => TierKind::Zmeld,
             TierArg::Zswap => TierKind::Zswap,
@@ -411,8 +451,13 @@ fn recommended(args: &WantedArgs, host: &Host) -> anyhow::Result<Wanted> {
         place: args.device.clone(),
     };
     let found = recommend(&machine, &choice, &measured, &own_swaps(host));
-    let found = found.map_err(|what| zmeld_setup::Error::Refused { what })?;
-    let (mut config, comments) = (found.config, found.comments);
+    let refused = |what| zmeld_setup::Error::Refused { what };
+    let found = found.map_err(refused)?;
+    let (mut config, mut comments) = (found.config, found.comments);
+    if let Some(profile) = profile {
+        let added = profile.add_to(host, &mut config, &mut comments);
+        added.map_err(refused)?;
+    }
     // Which traps are meant holds for the machine, whatever tier is asked for. A file
     // that is wrong says nothing here.
     if let Ok(loaded) = Config::load(host.root()) {
@@ -437,11 +482,11 @@ fn recommended(args: &WantedArgs, host: &Host) -> anyhow::Result<Wanted> {
 }
 
 /// The codec of zswap, where that is what will be recommended.
-fn will_be_zswap(args: &WantedArgs, machine: &Machine, own_swaps: &[String]) -> Option<Codec> {
+fn will_be_zswap(args: &TierArgs, machine: &Machine, own_swaps: &[String]) -> Option<Codec> {
     let zswap = machine.zswap.as_ref()?;
     let facts = Facts::new(machine, 0, &CodecVerdict::Not, own_swaps);
     let advised = zmeld_advice::recommend(&facts, None).kind;
-    let is_it = match args.tier {
+    let is_it = match args.kind {
         Some(tier) => tier == TierArg::Zswap,
         None => advised == zmeld_advice::AdvisedTier::Zswap,
     };
@@ -574,7 +619,7 @@ fn planned(
             false => None,
         },
         // What is asked for here and now is had, or refused.
-        only_named: args.tier.is_some(),
+        only_named: args.tier.kind.is_some(),
         at_boot: is_boot,
         ..options
     };
@@ -593,7 +638,11 @@ fn planned(
 pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
     let host = Host::at(&args.root);
     let state = readable_state(&host)?;
-    let wanted = wanted(&args.wanted, &host, state.as_ref(), Occasion::Asked)?;
+    let wanted = match args.profile.profile {
+        // Whatever the files say.
+        Some(profile) => recommended(&args.wanted.tier, Some(profile), &host)?,
+        None => wanted(&args.wanted, &host, state.as_ref(), Occasion::Asked)?,
+    };
     let toml = wanted.config.to_toml(&wanted.comments);
     let options = Options {
         doubt: OnUnreadable::Recorded,
@@ -630,7 +679,7 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
     let is_done = plan.is_done();
     let chosen = zmeld_observe::ciphers::chosen(&plan.config);
     // Another machine's are not measured on this one.
-    let is_measured = !args.wanted.no_scan && is_here(&host);
+    let is_measured = !args.wanted.tier.no_scan && is_here(&host);
     let ciphers = match chosen.is_empty() || is_done || !is_measured {
         true => Ok(Vec::new()),
         false => zmeld_observe::ciphers::measure(&host, &chosen),
@@ -643,6 +692,8 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
         origin: &wanted.origin(),
         done: is_done,
         recommendation: wanted.recommendation.as_ref(),
+        profile: (wanted.recommendation.is_some() && args.profile.profile.is_none())
+            .then(|| Profile::of(&host, plan.machine.ram_bytes).name()),
         unmeasured: wanted.measured.why_none(),
         toml: &toml,
         expected_ratio: wanted.measured.ratio(),

@@ -24,6 +24,9 @@ pub struct PlanBody<'a> {
     /// configuration decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recommendation: Option<&'a Recommendation>,
+    /// Which profile the machine is of; absent where a configuration or `--profile` decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<&'static str>,
     /// Why no codec and size were measured; absent where they were, or nobody tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unmeasured: Option<String>,
@@ -191,7 +194,14 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
         let text = format!("How fast the ciphers are is not known: {reason}");
         document = document.section(Section::new("Encryption").advice(Tone::Neutral, text));
     }
-    document.section(Section::new("Configuration").code(body.toml))
+    let mut configuration = Section::new("Configuration").code(body.toml);
+    if let Some(profile) = body.profile {
+        let text = format!(
+            "This machine is a {profile} by what it runs: --profile {profile} adds what suits one."
+        );
+        configuration = configuration.advice(Tone::Neutral, text);
+    }
+    document.section(configuration)
 }
 
 /// The ciphers, those that are used marked.

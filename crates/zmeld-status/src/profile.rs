@@ -1,0 +1,237 @@
+//! What a kind of machine wants beside compressed swap: reclaim, the guard, and which of
+//! its control groups are left alone.
+//!
+//! Only what is there is named: a group's name is written where the machine has such a
+//! group now. Each entry has its reason as a comment.
+
+use zmeld_config::{
+    Comments, Config, GroupPattern, GuardRule, Kind, MeldRule, Named, RamDriver, ReclaimRule,
+};
+use zmeld_linux::groups::{outlook, Selection};
+use zmeld_linux::Host;
+use zmeld_watch::reclaim;
+
+/// A kind of machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Profile {
+    /// Somebody sits in front of it.
+    Desktop,
+    /// Services run on it.
+    Server,
+    /// The same with at most 2 GiB of RAM.
+    Small,
+    /// Virtual machines run on it.
+    VmHost,
+    /// A kubelet runs on it.
+    Kubernetes,
+    /// A Raspberry Pi.
+    Pi,
+}
+
+impl Named for Profile {
+    const ALL: &'static [(&'static str, Profile)] = &[
+        ("desktop", Profile::Desktop),
+        ("server", Profile::Server),
+        ("small", Profile::Small),
+        ("vm-host", Profile::VmHost),
+        ("kubernetes", Profile::Kubernetes),
+        ("pi", Profile::Pi),
+    ];
+}
+
+/// At most so much RAM is small, in bytes.
+const SMALL_BYTES: u64 = 2 << 30;
+
+const MODEL: &str = "/proc/device-tree/model";
+const KUBELET: &str = "/var/lib/kubelet/config.yaml";
+const DISPLAY: &str = "/etc/systemd/system/display-manager.service";
+const KVM: &str = "/dev/kvm";
+const MACHINES: &str = "/machine.slice";
+const PODS: [&str; 2] = ["/kubepods.slice", "/kubepods"];
+
+/// What a desktop cannot do without: the scope of a login, which its shell and, without a
+/// manager of the user's, the compositor are in; terminals; ways in.
+const OF_DESKTOPS: [&str; 8] = [
+    "session-*.scope",
+    "app-org.gnome.Terminal*.slice",
+    "vte-spawn-*.scope",
+    "app-org.gnome.Ptyxis*",
+    "app-org.gnome.Console*",
+    "app-org.kde.konsole*",
+    "app-foot*",
+    "app-Alacritty*",
+];
+/// Services that know what they keep in memory.
+const CACHES: [&str; 8] = [
+    "postgresql*.service",
+    "mariadb.service",
+    "mysql*.service",
+    "mongod.service",
+    "redis*.service",
+    "valkey*.service",
+    "memcached.service",
+    "elasticsearch.service",
+];
+
+impl Profile {
+    /// The one that suits a machine.
+    pub fn of(host: &Host, ram_bytes: u64) -> Profile {
+        let all = [Profile::Pi, Profile::Kubernetes, Profile::VmHost];
+        let special = all.into_iter().find(|it| it.missing(host).is_none());
+        match special {
+            Some(Profile::VmHost) if !is_there(host, MACHINES) => {}
+            Some(profile) => return profile,
+            None => {}
+        }
+        match ram_bytes {
+            _ if host.path(DISPLAY).symlink_metadata().is_ok() => Profile::Desktop,
+            ..=SMALL_BYTES => Profile::Small,
+            _ => Profile::Server,
+        }
+    }
+
+    /// What the machine lacks for it.
+    pub fn missing(self, host: &Host) -> Option<String> {
+        match self {
+            Profile::Pi => {
+                let model = host.read_optional(MODEL).ok().flatten().unwrap_or_default();
+                let is_one = model.starts_with("Raspberry Pi");
+                (!is_one).then(|| format!("{MODEL} does not name a Raspberry Pi"))
+            }
+            Profile::Kubernetes => match host.read_optional(KUBELET).ok().flatten() {
+                None => Some(format!("there is no {KUBELET}")),
+                Some(text) => {
+                    (!text.lines().any(|it| it.trim() == "failSwapOn: false")).then(|| {
+                        format!(
+                        "{KUBELET} does not say \"failSwapOn: false\", without which the kubelet \
+                         does not start while swap is on; pods swap with \"swapBehavior: \
+                         LimitedSwap\""
+                    )
+                    })
+                }
+            },
+            Profile::VmHost => (!host.exists(KVM)).then(|| format!("there is no {KVM}")),
+            Profile::Desktop => (!is_there(host, "/user.slice")).then(|| {
+                "there is no control group /user.slice with the memory controller, of which \
+                 programs are ended one by one"
+                    .to_owned()
+            }),
+            Profile::Server | Profile::Small => None,
+        }
+    }
+
+    /// Adds it to a configuration.
+    ///
+    /// # Errors
+    /// What the machine lacks for it, in a sentence.
+    pub fn add_to(
+        self,
+        host: &Host,
+        config: &mut Config,
+        comments: &mut Comments,
+    ) -> Result<(), String> {
+        if let Some(missing) = self.missing(host) {
+            return Err(format!("profile {}: {missing}", self.name()));
+        }
+        let mut say = |key: &str, why: &str| comments.insert(key.to_owned(), why.to_owned());
+        let head = format!("For a machine of the profile {}.", self.name());
+        say("", &head);
+        let kept: &[&str] = match self {
+            Profile::Desktop => &[],
+            Profile::Server => &CACHES,
+            Profile::VmHost => &[MACHINES],
+            Profile::Kubernetes => &PODS,
+            // Their processor and their card have better things to do.
+            Profile::Small | Profile::Pi => return Ok(()),
+        };
+        let cannot = match reclaim::hierarchy(host) {
+            Err(err) => Some(err.to_string()),
+            Ok(hierarchy) => reclaim::no_mechanism(host, &hierarchy).map(str::to_owned),
+        };
+        match cannot {
+            Some(why) => {
+                say(
+                    "",
+                    &format!("{head} Nothing is reclaimed ahead of time: {why}."),
+                );
+            }
+            None => {
+                say(
+                    "watch.reclaim",
+                    "what is idle goes to swap before memory is short",
+                );
+                let protect = present(host, kept);
+                if !protect.is_empty() {
+                    let why = match self {
+                        Profile::Server => "these manage a cache of their own",
+                        Profile::VmHost => "from outside a guest's idle memory cannot be told",
+                        _ => "what pods may use, their limits say",
+                    };
+                    say("watch.reclaim.protect", why);
+                }
+                config.watch.reclaim = Some(ReclaimRule {
+                    protect,
+                    ..ReclaimRule::default()
+                });
+            }
+        }
+        if self == Profile::Desktop {
+            say(
+                "watch.guard",
+                "where memory is nearly gone, the one program that grew ends, not the session",
+            );
+            say(
+                "watch.guard.end",
+                "programs of users, each in a scope of its own",
+            );
+            say(
+                "watch.guard.protect",
+                "logins with what runs in their own scope, and terminals; the desktop's shell \
+                 (session.slice) is protected anyway",
+            );
+            config.watch.guard = Some(GuardRule {
+                end: patterns(&["/user.slice"]),
+                protect: present(host, &OF_DESKTOPS),
+                ..GuardRule::default()
+            });
+        }
+        let melds = |kind: &Kind| matches!(kind, Kind::Ram(it) if it.driver == RamDriver::Zmeld);
+        if self == Profile::VmHost && config.tiers.iter().any(|tier| melds(&tier.kind)) {
+            say("watch.meld", "guests of one image hold the same pages");
+            config.watch.meld = Some(MeldRule::default());
+        }
+        Ok(())
+    }
+}
+
+fn patterns(forms: &[&str]) -> Vec<GroupPattern> {
+    forms.iter().filter_map(|form| form.parse().ok()).collect()
+}
+
+/// Those of which there is a group.
+fn present(host: &Host, forms: &[&str]) -> Vec<GroupPattern> {
+    let named = patterns(forms);
+    let found = outlook(
+        host,
+        Selection {
+            named: &named,
+            protect: &[],
+            protect_says: "",
+            protect_real_time: false,
+            shelter: &[],
+            protect_cut_off: false,
+        },
+    );
+    let unmatched = found.map(|found| found.unmatched);
+    let is_there = |it: &GroupPattern| {
+        unmatched
+            .as_ref()
+            .is_some_and(|unmatched| !unmatched.contains(&it.to_string()))
+    };
+    let all = named.iter().filter(|it| is_there(it));
+    all.cloned().collect()
+}
+
+fn is_there(host: &Host, group: &str) -> bool {
+    !present(host, &[group]).is_empty()
+}

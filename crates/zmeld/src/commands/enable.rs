@@ -1,0 +1,274 @@
+//! `zmeld enable` and `zmeld disable`: what is configured, now and at every boot.
+//!
+//! Swap is set up by `up` and taken down by `down`; what is added here is the
+//! configuration, systemd's generator, and the services.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use anyhow::{bail, Context};
+use clap::Args;
+use zmeld_config::Config;
+use zmeld_linux::command::Invocation;
+use zmeld_linux::own::{self, Pinned};
+use zmeld_linux::Host;
+use zmeld_migrate::export::units::{units, Maker};
+
+use super::setup::{self, DownArgs, PlanArgs, ProfileArgs, TierArgs, UpArgs};
+use crate::exit::{Outcome, EXIT_CODES};
+use crate::output;
+
+const ENABLE_EXAMPLES: &str = "\
+Examples:
+  zmeld enable                  what /etc/zmeld.toml says, or what suits this machine
+  zmeld enable --tier zram --size 50% --codec zstd
+  zmeld enable --profile desktop
+
+zmeld plan, with the same options, shows it before. zmeld disable takes it back.";
+
+const DISABLE_EXAMPLES: &str = "\
+Examples:
+  zmeld disable    put everything back as it was, now and at every boot
+
+/etc/zmeld.toml becomes /etc/zmeld.toml.disabled; zmeld enable takes it from there.";
+
+/// Arguments of `zmeld enable`.
+#[derive(Args)]
+#[command(after_help = ENABLE_EXAMPLES, after_long_help = format!("{ENABLE_EXAMPLES}\n\n{EXIT_CODES}"))]
+pub struct EnableArgs {
+    /// The tier
+    #[command(flatten)]
+    pub tier: TierArgs,
+
+    /// What else the configuration gets
+    #[command(flatten)]
+    pub profile: ProfileArgs,
+}
+
+/// Arguments of `zmeld disable`.
+#[derive(Args)]
+#[command(after_help = DISABLE_EXAMPLES, after_long_help = format!("{DISABLE_EXAMPLES}\n\n{EXIT_CODES}"))]
+pub struct DisableArgs {}
+
+const CONFIG: &str = "/etc/zmeld.toml";
+const DISABLED: &str = "/etc/zmeld.toml.disabled";
+/// Where a generator is found beside where a package puts it.
+const GENERATOR: &str = "/etc/systemd/system-generators/zmeld-generator";
+const PACKAGED: [&str; 2] = [
+    "/usr/lib/systemd/system-generators/zmeld-generator",
+    "/lib/systemd/system-generators/zmeld-generator",
+];
+/// Those that may run with a configuration that was changed since.
+const SERVICES: [&str; 2] = ["zmeld-watch.service", "zmeld-guard.service"];
+
+/// Sets up, now and at every boot.
+pub fn enable(args: &EnableArgs) -> anyhow::Result<Outcome> {
+    let host = by_root_under_systemd(
+        "zmeld enable",
+        "zmeld plan --toml --output /etc/zmeld.toml and rc-update add zmeld boot",
+    )?;
+    let program = installed()?;
+    let generator = masked_or_found()?;
+    let wrote = configured(args)?;
+    match setup::up(&UpArgs::default()) {
+        Ok(Outcome::Done) => {}
+        other => {
+            wrote.undo()?;
+            return other;
+        }
+    }
+    if !generator {
+        let folder = Path::new(GENERATOR).parent().expect("it has one");
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        symlink(&program, GENERATOR).with_context(|| format!("cannot link {GENERATOR}"))?;
+    }
+    let loaded = Config::load(host.root())?;
+    let made = units(
+        &loaded.config,
+        &Maker {
+            program: &program,
+            made: "",
+            source: None,
+            config: None,
+            install: false,
+        },
+    );
+    let services = made.iter().filter_map(|unit| unit.path.to_str());
+    let services: Vec<_> = services
+        .filter(|path| path.ends_with(".service") && !path.contains('/'))
+        .collect();
+    systemctl(&host, "daemon-reload", &[])?;
+    let (rules, tiers): (Vec<&str>, Vec<_>) =
+        services.into_iter().partition(|it| SERVICES.contains(it));
+    systemctl(&host, "start", &tiers)?;
+    systemctl(&host, "restart", &rules)?;
+    // One that the file does not ask for any more.
+    let ran = SERVICES.into_iter().filter(|it| !rules.contains(it));
+    let ran: Vec<_> = ran.filter(|it| is_active(&host, it)).collect();
+    systemctl(&host, "stop", &ran)?;
+    let files: Vec<_> = loaded
+        .files
+        .iter()
+        .map(|it| it.display().to_string())
+        .collect();
+    let ran: Vec<_> = tiers.into_iter().chain(rules).collect();
+    output::print(&format!(
+        "Enabled, now and at every boot, as {} says: {}.\nzmeld disable takes it back.\n",
+        files.join(", "),
+        ran.join(", ")
+    ))?;
+    Ok(Outcome::Done)
+}
+
+/// Takes it back, now and for every boot.
+pub fn disable(_: &DisableArgs) -> anyhow::Result<Outcome> {
+    let host = by_root_under_systemd("zmeld disable", "zmeld down and rc-update del zmeld boot")?;
+    let is_there = Path::new(CONFIG).symlink_metadata().is_ok();
+    if is_there && Path::new(DISABLED).symlink_metadata().is_ok() {
+        bail!("{DISABLED} is there already, and {CONFIG} would take its place: move one away");
+    }
+    let ran: Vec<_> = SERVICES
+        .into_iter()
+        .filter(|service| is_active(&host, service))
+        .collect();
+    systemctl(&host, "stop", &ran)?;
+    match setup::down(&DownArgs::default()) {
+        Ok(Outcome::Done) => {}
+        other => {
+            systemctl(&host, "start", &ran)?;
+            return other;
+        }
+    }
+    if is_there {
+        fs::rename(CONFIG, DISABLED).with_context(|| format!("cannot rename {CONFIG}"))?;
+        output::print(&format!("{CONFIG} is {DISABLED} now.\n"))?;
+    }
+    if fs::read_link(GENERATOR).is_ok_and(|to| to.file_name().is_some_and(|it| it == "zmeld")) {
+        fs::remove_file(GENERATOR).with_context(|| format!("cannot remove {GENERATOR}"))?;
+    }
+    // What has nothing left to do.
+    systemctl(&host, "stop", &["zmeld.service", "zmeld-tier-*.service"])?;
+    systemctl(&host, "daemon-reload", &[])?;
+    for file in Config::load(host.root())?.files {
+        output::say(format_args!(
+            "{} is still there: what it says is set up at the next boot",
+            file.display()
+        ));
+    }
+    Ok(Outcome::Done)
+}
+
+fn by_root_under_systemd(command: &str, with_openrc: &str) -> anyhow::Result<Host> {
+    if !rustix::process::geteuid().is_root() {
+        let what = command.to_owned();
+        return Err(zmeld_setup::Error::Privilege { what }.into());
+    }
+    if !Path::new("/run/systemd/system").is_dir() {
+        bail!("this machine does not run systemd; with OpenRC: {with_openrc}");
+    }
+    Ok(Host::here())
+}
+
+/// This program, where root alone may change it: it runs at every boot.
+fn installed() -> anyhow::Result<PathBuf> {
+    let program = super::generator::program();
+    let check = || -> Result<(), own::Error> {
+        let pinned = Pinned::open(Path::new("/"), &program, Some(0))?;
+        match pinned.metadata()? {
+            Some(meta) => own::check(&program, &meta, 0),
+            None => Ok(()),
+        }
+    };
+    let way_out = || {
+        format!(
+            "it would run as root at every boot: first run sudo install -m 755 {} \
+             /usr/local/bin/zmeld, then that one",
+            program.display()
+        )
+    };
+    check().with_context(way_out)?;
+    if !super::export::stays(&program) {
+        bail!("{} may be gone at a boot; {}", program.display(), way_out());
+    }
+    Ok(program)
+}
+
+/// Whether systemd finds the generator.
+fn masked_or_found() -> anyhow::Result<bool> {
+    match fs::read_link(GENERATOR) {
+        Ok(to) if to == Path::new("/dev/null") => {
+            bail!("{GENERATOR} is masked, a link to /dev/null: remove it first")
+        }
+        Ok(_) => Ok(true),
+        Err(_) => Ok(PACKAGED.iter().any(|path| Path::new(path).exists())),
+    }
+}
+
+/// What was done to the configuration.
+enum Wrote {
+    Nothing,
+    New,
+    Renamed,
+}
+
+impl Wrote {
+    fn undo(&self) -> anyhow::Result<()> {
+        let undone = match self {
+            Wrote::Nothing => Ok(()),
+            Wrote::New => fs::remove_file(CONFIG),
+            Wrote::Renamed => fs::rename(CONFIG, DISABLED),
+        };
+        undone.with_context(|| format!("cannot take {CONFIG} back"))
+    }
+}
+
+/// Sees to it that there is a configuration.
+fn configured(args: &EnableArgs) -> anyhow::Result<Wrote> {
+    let asked = args.tier.is_given() || args.profile.profile.is_some();
+    if let Some(file) = Config::load(Path::new("/"))?.files.first() {
+        if asked {
+            bail!(
+                "{} is there: change it and run zmeld enable without options, or zmeld disable \
+                 first",
+                file.display()
+            );
+        }
+        return Ok(Wrote::Nothing);
+    }
+    if !asked {
+        match fs::rename(DISABLED, CONFIG) {
+            Ok(()) => return Ok(Wrote::Renamed),
+            Err(cause) if cause.kind() == ErrorKind::NotFound => {}
+            Err(cause) => return Err(cause).with_context(|| format!("cannot rename {DISABLED}")),
+        }
+    }
+    let mut plan = PlanArgs {
+        profile: args.profile.clone(),
+        toml: true,
+        output: Some(CONFIG.into()),
+        root: "/".into(),
+        ..PlanArgs::default()
+    };
+    plan.wanted.tier = args.tier.clone();
+    match setup::plan(&plan)? {
+        Outcome::Done => Ok(Wrote::New),
+        _ => bail!("nothing was enabled"),
+    }
+}
+
+fn is_active(host: &Host, service: &str) -> bool {
+    let asked = Invocation::new("systemctl").args(["--quiet", "is-active", service]);
+    host.run(&asked).is_ok()
+}
+
+fn systemctl(host: &Host, verb: &str, units: &[&str]) -> anyhow::Result<()> {
+    if verb != "daemon-reload" && units.is_empty() {
+        return Ok(());
+    }
+    // A start may wait for a drive, a stop for pages that come back.
+    let asked = Invocation::new("systemctl").unlimited().arg(verb);
+    host.run(&asked.args(units.iter().copied()))?;
+    Ok(())
+}
