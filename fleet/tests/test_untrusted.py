@@ -586,18 +586,46 @@ def test_classes_of_sizes_take_no_more_than_their_pages(tmp_path, said):
     assert [reason for reason, _ in left(found)] == ["values"]
 
 
-def test_a_content_that_an_owner_lists_very_often_is_there_once(tmp_path):
-    """It would divide by the pairs of one workload with itself, and be worth all of a pool."""
-    shared = program("x", 2000, 600)
-    owners = [Owner(name, shared) for name in ("a", "b")]
-    before = reporting.make(str(write(tmp_path / "one", Machine("m", owners)).parents[2]))
-    whose = Machine("m", owners)
-    rows = table_of(whose).to_pylist()
-    rows += [row for row in rows if row["record"] == "content"] * 20
-    of_rows(tmp_path / "two", whose, rows)
-    after = reporting.make(str(tmp_path / "two"))
-    for one, other in zip(before.fleet.setups, after.fleet.setups, strict=True):
-        assert other.takes.value >= 0.4 * one.takes.value
-    pairs = reporting.make_affinity(str(tmp_path / "two")).pairs
-    assert {(pair.group, pair.other) for pair in pairs} >= {("a", "b")}
-    assert all(pair.saves.value <= 2600 * 4096 for pair in pairs)
+def listing_often(rows):
+    return rows + [row for row in rows if row["record"] == "content"] * 29
+
+
+def listing_under_names(rows):
+    """In owners that there are not, and in none."""
+    contents = [row for row in rows if row["record"] == "content"]
+    names = [None, *(f"{at}.service" for at in range(28))]
+    return rows + [row | {"owner": name} for row in contents for name in names]
+
+
+def listing_in_classes(rows):
+    contents = [row for row in rows if row["record"] == "content"]
+    return rows + [row | {"object_class": at} for row in contents for at in range(8)] * 4
+
+
+@pytest.mark.parametrize("listed", [listing_often, listing_under_names, listing_in_classes])
+def test_a_content_that_an_owner_lists_very_often_is_there_once(tmp_path, listed):
+    """It would be taken off as if all owners of the fleet held it."""
+    reports = []
+    for change in (list, listed):
+        place = tmp_path / change.__name__
+        for at in range(12):
+            names = (f"{name}{at}" for name in ("a", "b", "c"))
+            owners = [Owner(name[0], program(name, 300, 50)) for name in names]
+            write(place, Machine(f"m{at}", owners))
+        whose = Machine("bad", [Owner("a", program("bad", 800))], survey="ab" * 16)
+        of_rows(place, whose, change(table_of(whose).to_pylist()))
+        reports.append((reporting.make(str(place)), reporting.make_affinity(str(place))))
+    (fleet, pairs), (other, other_pairs) = reports
+    assert (other.machines, other.left_out) == (13, [])
+    for one, two in zip(fleet.fleet.setups, other.fleet.setups, strict=True):
+        assert abs(one.takes.value - two.takes.value) <= 0.01 * one.takes.value
+    assert pairs.pairs == other_pairs.pairs
+
+
+def test_pairs_of_a_group_count_a_workload_once(tmp_path):
+    """Of 14 workloads of a name one lists its contents often, which no other holds."""
+    for at in range(13):
+        write(tmp_path, Machine(f"m{at}", [Owner("a", program(f"p{at}", 300))]))
+    whose = Machine("bad", [Owner("a", program("bad", 800))])
+    of_rows(tmp_path, whose, listing_often(table_of(whose).to_pylist()))
+    assert reporting.make_affinity(str(tmp_path)).pairs == []

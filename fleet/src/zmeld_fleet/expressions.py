@@ -94,12 +94,14 @@ def contents(table: ir.Table, chosen: ir.Table, bound: int) -> ir.Table:
     what no survey needs, since files are sorted by hash.
     """
     sampled = table.filter(table.record == CONTENT, table.hash_high < bound)
-    sampled = sampled.select("survey", *_HASH, "object_class")
-    joined = sampled.join(chosen, "survey")
+    # Whose owner has no row of its own is nobody's, however many such there are.
+    owned = sampled.semi_join(table.filter(table.record == OWNER), ("survey", "owner"))
+    owned = owned.select("survey", "owner", *_HASH, "object_class")
+    joined = owned.join(chosen, "survey")
     below = joined.filter(joined.hash_high < joined.survey_bound)
     keys = ("survey", "kind", "kind_bound", "fleet_bound", *_HASH)
     return below.group_by(*keys).agg(
-        owners=below.count(), object_class=below.object_class.max().cast("int64")
+        owners=below.owner.nunique(), object_class=below.object_class.max().cast("int64")
     )
 
 
@@ -163,7 +165,7 @@ def held_by_groups(table: ir.Table, asked: ir.Table, bound: int) -> ir.Table:
     """A row for each group and content below its bound: how many workloads hold it."""
     sampled = table.filter(table.record == CONTENT, table.hash_high < bound)
     joined = sampled.select("survey", "owner", *_HASH).join(asked, ("survey", "owner"))
-    below = joined.filter(joined.hash_high < joined.bound)
+    below = joined.filter(joined.hash_high < joined.bound).distinct()
     return below.group_by("group", "bound", *_HASH).agg(held=below.count().cast("int64"))
 
 
