@@ -236,7 +236,8 @@ def _look(place: Place, stored: StoredFile) -> FileContents:
         _check_digest(parquet.metadata, file)
         surveys = _surveys(stored, _facts(parquet, stored.size))
         said = sum(survey.facts["rows"] or 0 for survey in surveys)
-        rows = parquet.metadata.num_rows
+        groups = range(parquet.num_row_groups)
+        rows = sum(parquet.metadata.row_group(at).num_rows for at in groups)
         if said != rows:
             raise FlawError(f"{plural(rows, 'row', 'rows')}, and it says {said}", Reason.ROWS)
     extras = {one.name: one.type for one in parquet.schema_arrow if one.name not in schema.COLUMNS}
@@ -425,8 +426,9 @@ def _facts(parquet: pq.ParquetFile, size: int, believe: bool = True) -> pa.Table
     validity.check_labels(validity.rows_about(about, schema.LABEL), len(surveys))
     only = surveys[0] if len(surveys) == 1 else None
     if surveys:
-        validity.check_owners(validity.rows_about(about, schema.OWNER), machines)
-        validity.check_sizes(validity.rows_about(about, schema.SIZE), machines)
+        owners = validity.rows_about(about, schema.OWNER)
+        validity.check_owners(owners, machines)
+        validity.check_sizes(validity.rows_about(about, schema.SIZE), owners, machines)
         for at in contents:
             validity.check_contents(parquet, at, only, believe)
     return about

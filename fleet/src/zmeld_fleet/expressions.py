@@ -111,7 +111,9 @@ def class_sizes(table: ir.Table, chosen: ir.Table) -> ir.Table:
         "survey", "object_class", "count", *SIZE_COLUMNS
     )
     joined = sizes.join(chosen, "survey")
-    sums = {name: joined[name].sum() for name in ("count", *SIZE_COLUMNS)}
+    # Squares of large pages leave 64 bits, which some engines do not notice.
+    whole = {name: joined[name].cast("decimal(38, 0)") for name in ("count", *SIZE_COLUMNS)}
+    sums = {name: value.sum() for name, value in whole.items()}
     return joined.group_by("object_class").agg(**sums)
 
 
