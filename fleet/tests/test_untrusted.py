@@ -524,6 +524,50 @@ def test_what_would_keep_a_day_unpacked_is_named(tmp_path, capsys):
     assert f"{paths[2].name}" in err and "unknown record: other" in err
 
 
+def test_a_column_that_does_not_come_back_is_named_and_keeps_no_day_unpacked(tmp_path, capsys):
+    bad, *_ = sound(tmp_path, 4)
+    kind = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"a" * 16], pa.binary(16)))
+    changed(bad, lambda t: t.append_column("id", pa.concat_arrays([kind] * len(t))))
+    assert look(tmp_path).left_out == []
+    assert cli.main(["pack", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    assert "Packed 3 files" in out and f"{bad.name}: damaged" in err and bad.exists()
+
+
+@pytest.mark.parametrize(("said", "code"), [("No space left on device", 2), ("no page", 0)])
+def test_a_full_disk_alone_ends_a_pack(tmp_path, capsys, monkeypatch, said, code):
+    sound(tmp_path)
+
+    def unite(*_):
+        raise duckdb.IOException(said)
+
+    monkeypatch.setattr(packing, "unite", unite)
+    assert cli.main(["pack", str(tmp_path)]) == code
+    assert said in capsys.readouterr().err
+
+
+class Late:
+    """What a file system says of a file that it has not yet written: one block."""
+
+    def __init__(self, status):
+        self.status, self.st_blocks = status, 1
+
+    def __getattr__(self, name):
+        return getattr(self.status, name)
+
+
+def test_blocks_that_are_counted_late_stop_no_pack(tmp_path, capsys, monkeypatch):
+    for at in range(24):
+        owners = [Owner(name, program(f"{name}{at}", 1500)) for name in ("a", "b")]
+        write(tmp_path, Machine(f"m{at}", owners, k=2048))
+    real = os.stat
+    monkeypatch.setattr(os, "stat", lambda *a, **named: Late(real(*a, **named)))
+    assert cli.main(["pack", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    assert "Packed 24 files" in out and err == ""
+    assert len(look(tmp_path).surveys) == 24
+
+
 def test_holes_do_not_make_a_file_larger(tmp_path):
     path = sound(tmp_path)[0]
     data = path.read_bytes()

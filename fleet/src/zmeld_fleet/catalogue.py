@@ -28,7 +28,7 @@ from zmeld_fleet.limited import each, limited
 from zmeld_fleet.places import Place, StoredFile
 from zmeld_fleet.validity import FlawError, Reason
 from zmeld_fleet.words import inert, listed, plural
-from zmeld_fleet.writing import MAGIC, TEXTS, digest_of
+from zmeld_fleet.writing import GROUP_ROWS, MAGIC, TEXTS, complete, digest_of
 
 ENCRYPTED = b"PARE"
 CLOCK_TOLERANCE = timedelta(minutes=15)
@@ -263,6 +263,11 @@ def _verify(place: Place, stored: StoredFile) -> None:
     with place.on_disk([stored.path]) as there, duck(threads=1) as engine:
         rows = engine.read_parquet(there, hive_partitioning=False)
         rows.aggregate("max(hash(COLUMNS(*)))").fetchall()
+        # A pack carries them in their own types, which not all come back to.
+        if extras := [one for one in parquet.schema_arrow if one.name not in schema.COLUMNS]:
+            asked = rows.project(", ".join(quoted(one.name) for one in extras))
+            for batch in asked.to_arrow_reader(GROUP_ROWS):
+                complete(pa.Table.from_batches([batch]), pa.schema(extras))
 
 
 def duck(**settings: Any) -> duckdb.DuckDBPyConnection:
@@ -272,6 +277,11 @@ def duck(**settings: Any) -> duckdb.DuckDBPyConnection:
     for name in ("enable_geoparquet_conversion", "autoinstall_known_extensions"):
         engine.execute(f"SET {name} = false")
     return engine
+
+
+def quoted(name: str) -> str:
+    """A column's name in SQL."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _flawed(stored: StoredFile, error: Exception) -> LeftOut:

@@ -24,19 +24,23 @@ class EngineError(FleetError):
     code = 3
 
 
-class Engine:
-    """What is asked of an engine."""
+class DuckDB:
+    """DuckDB, embedded; and what other engines have in common with it."""
 
-    name: str
-    _connection: Any
+    name = "duckdb"
+
+    def __init__(self, threads: int | None = None) -> None:
+        settings = {} if threads is None else {"threads": threads}
+        self._connection: Any = ibis.duckdb.from_connection(duck(**settings))
 
     def read(self, paths: list[str]) -> ir.Table:
         """The rows of these files."""
-        raise NotImplementedError
+        return self._connection.read_parquet(paths, hive_partitioning=False, union_by_name=True)
 
     def keep(self, rows: ir.Table | pa.Table) -> ir.Table:
         """A small table of ours, or an answer that several questions need."""
-        raise NotImplementedError
+        kept = ibis.memtable(rows) if isinstance(rows, pa.Table) else rows
+        return self._connection.create_table(ibis.util.gen_name("kept"), kept, temp=True)
 
     def ask(self, expression: ir.Table) -> list[dict[str, Any]]:
         """The rows of the answer, in one order whoever gives it."""
@@ -48,23 +52,7 @@ class Engine:
         self._connection.disconnect()
 
 
-class DuckDB(Engine):
-    """DuckDB, embedded."""
-
-    name = "duckdb"
-
-    def __init__(self, threads: int | None = None) -> None:
-        settings = {} if threads is None else {"threads": threads}
-        self._connection = ibis.duckdb.from_connection(duck(**settings))
-
-    def read(self, paths: list[str]) -> ir.Table:
-        """The rows of these files."""
-        return self._connection.read_parquet(paths, hive_partitioning=False, union_by_name=True)
-
-    def keep(self, rows: ir.Table | pa.Table) -> ir.Table:
-        """As a table of its own."""
-        kept = ibis.memtable(rows) if isinstance(rows, pa.Table) else rows
-        return self._connection.create_table(ibis.util.gen_name("kept"), kept, temp=True)
+Engine = DuckDB
 
 
 class Spark(Engine):
