@@ -7,7 +7,6 @@ machines. What is wrong with it has a name (`Reason`), is left out, and is count
 
 from __future__ import annotations
 
-import errno
 import itertools
 import os
 import re
@@ -202,15 +201,6 @@ def unlisted(refused: dict[str, str]) -> list[LeftOut]:
     ]
 
 
-def _refusal(error: Exception) -> str:
-    """What the system said, without the name of the file, which stands before it."""
-    number = error.errno if isinstance(error, OSError) else None
-    if number is None:
-        return inert(error)
-    hint = "; root or its owner may read it" if number in (errno.EACCES, errno.EPERM) else ""
-    return f"{os.strerror(number)}{hint}"
-
-
 def look(place: Place, stored: StoredFile) -> FileContents | LeftOut:
     """One file: what it says, or why it cannot be used."""
     if not stored.is_named_well:
@@ -219,7 +209,7 @@ def look(place: Place, stored: StoredFile) -> FileContents | LeftOut:
     try:
         opened = place.open(stored.path)
     except Exception as error:  # An object store's refusals have no number.
-        return LeftOut(inert(stored.path), None, Reason.UNREADABLE, inert(_refusal(error)))
+        return _flawed(stored, error, Reason.UNREADABLE)
     try:
         with opened as file:
             _check_magic(file, stored.size)
@@ -284,15 +274,17 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _flawed(stored: StoredFile, error: Exception) -> LeftOut:
+def _flawed(stored: StoredFile, error: Exception, reason: Reason = Reason.DAMAGED) -> LeftOut:
     """What the system refuses has a number; what pyarrow cannot make sense of has none."""
-    reason, why = Reason.DAMAGED, str(error)
+    why = str(error)
     if isinstance(error, FlawError):
         reason = error.reason
     elif isinstance(error, MemoryError):
         reason = Reason.VALUES
     elif isinstance(error, OSError) and error.errno is not None:
-        reason, why = Reason.UNREADABLE, _refusal(error)
+        # Without the name of the file, which stands before it.
+        hint = "; root or its owner may read it" if isinstance(error, PermissionError) else ""
+        reason, why = Reason.UNREADABLE, f"{os.strerror(error.errno)}{hint}"
     return LeftOut(inert(stored.path), None, reason, inert(why))
 
 

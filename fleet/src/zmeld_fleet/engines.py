@@ -24,8 +24,8 @@ class EngineError(FleetError):
     code = 3
 
 
-class DuckDB:
-    """DuckDB, embedded; and what other engines have in common with it."""
+class Engine:
+    """DuckDB, embedded; other engines have some of it in common."""
 
     name = "duckdb"
 
@@ -50,9 +50,6 @@ class DuckDB:
     def close(self) -> None:
         """Lets go of everything."""
         self._connection.disconnect()
-
-
-Engine = DuckDB
 
 
 class Spark(Engine):
@@ -109,4 +106,4 @@ _SPARK = {
     "spark.ui.showConsoleProgress": "false",
 }
 
-ENGINES = {"duckdb": DuckDB, "spark": Spark}
+ENGINES = {"duckdb": Engine, "spark": Spark}

@@ -38,10 +38,7 @@ _MELDED = [name for name in _ESTIMATES if not name.startswith("pool")]
 
 def united(parts: list[ir.Table]) -> ir.Table:
     """The rows of several reads, in the columns of the format."""
-    if len(parts) == 1:
-        return parts[0]
-    names = list(COLUMNS)
-    return ibis.union(*(part.select(names) for part in parts))
+    return ibis.union(*(part.select(*COLUMNS) for part in parts))
 
 
 def _sums(table: ir.Table, name: str, unit: int) -> dict[str, ir.Scalar]:

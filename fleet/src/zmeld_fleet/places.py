@@ -12,7 +12,7 @@ import re
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import urlsplit
@@ -136,16 +136,12 @@ def _on_disk(info: fs.FileInfo) -> int:
     Blocks do not tell: some file systems count them late, and some put small files elsewhere.
     """
     held = at = 0
-    try:
-        with open(info.path, "rb", opener=lambda path, _: os.open(path, os.O_NONBLOCK)) as file:
-            while at < info.size:
-                start = os.lseek(file.fileno(), at, os.SEEK_DATA)
-                at = os.lseek(file.fileno(), start, os.SEEK_HOLE)
-                held += at - start
-    except OSError as error:
-        if error.errno != errno.ENXIO:  # Nothing but a hole is left.
-            return info.size
-    return min(info.size, 2 * held)
+    with suppress(OSError), open(os.open(info.path, os.O_NONBLOCK), "rb") as file:
+        while at < info.size:
+            start = os.lseek(file.fileno(), at, os.SEEK_DATA)
+            at = os.lseek(file.fileno(), start, os.SEEK_HOLE)
+            held += at - start
+    return min(info.size, 2 * held) if held else info.size
 
 
 def open_place(place: str) -> Place:

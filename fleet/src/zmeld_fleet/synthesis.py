@@ -110,8 +110,8 @@ def make(
                 surveys += [table["survey"][0].as_py() for table in made]
         whole = Path(scratch) / path.name
         rows = unite([(survey, unsorted) for survey in surveys], whole)
-        size = whole.stat().st_size
-        looked = look(found.place, StoredFile(str(whole), path.name, f"{now:%Y-%m-%d}", size, None))
+        day, size = f"{now:%Y-%m-%d}", whole.stat().st_size
+        looked = look(found.place, StoredFile(str(whole), path.name, day, size, None))
         if isinstance(looked, LeftOut):
             raise FleetError(f"{path.name}: what was made would not count: {looked.why}")
         whole.rename(path)
