@@ -116,7 +116,7 @@ def test_a_lowered_bound_is_still_right(place):
     from zmeld_fleet import analysis, catalogue, engines, places
 
     found = catalogue.read(places.open_place(str(place)))
-    engine = engines.DuckDB()
+    engine = engines.Engine()
     report = analysis.analyse(found, engine, "role", contents_max=2_000)
     engine.close()
     assert report.bound_share < 0.1

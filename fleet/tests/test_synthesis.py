@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from made import Machine, Owner, program, read_rows, write
+from made import Machine, Owner, program, read_rows, table_of, write
 from zmeld_fleet import catalogue, cli, places, reporting, schema, synthesis
 
 
@@ -79,3 +79,48 @@ def test_a_file_that_takes_too_much_memory_ends_no_synthesis(tmp_path, capsys, m
     assert cli.main(["synth", str(tmp_path / "real"), target, "--machines", "5"]) == 0
     out, err = capsys.readouterr()
     assert "2 real surveys" in out and bad[0] in err and "too much" in err
+
+
+def test_what_is_only_just_believed_spoils_no_synthesis(tmp_path, capsys):
+    real(tmp_path / "real")
+    names = [f"{of}{end}" for of in ("pool_zstd", "melded_lz4") for end in ("", "_high")]
+    for at, (most, sketch) in enumerate(((4.0, 512), (0.0, 2**40))):
+        whose = Machine(f"bad{at}", [Owner("nginx", program("bad", 400))], k=512)
+        rows = table_of(whose).to_pylist()
+        for row in rows:
+            if row["record"] == "owner" and most:
+                row |= dict.fromkeys(names, most * 4096 * (row["pages"] + 1))
+        rows[0]["sketch_size"] = sketch
+        write(tmp_path / "real", whose, pa.Table.from_pylist(rows, schema=schema.ARROW))
+    assert catalogue.read(places.open_place(str(tmp_path / "real"))).left_out == []
+    target = tmp_path / "made"
+    assert cli.main(["synth", str(tmp_path / "real"), str(target), "--machines", "60"]) == 0
+    found = catalogue.read(places.open_place(str(target)))
+    assert (len(found.surveys), found.left_out) == (60, [])
+    assert "no machine is made from it" in capsys.readouterr().err
+
+
+def test_what_would_not_count_gets_no_name(tmp_path, capsys, monkeypatch):
+    real(tmp_path / "real")
+    true = synthesis._changed
+
+    def changed(part, *more):
+        made = true(part, *more)
+        made.row["pages"] = 0
+        return made
+
+    monkeypatch.setattr(synthesis, "_changed", changed)
+    target = tmp_path / "made"
+    assert cli.main(["synth", str(tmp_path / "real"), str(target), "--machines", "3"]) == 2
+    assert "would not count" in capsys.readouterr().err
+    assert not [path for path in target.rglob("*") if path.is_file()]
+
+
+def test_the_work_does_not_grow_with_the_squares_of_owners(monkeypatch):
+    """Of machines that have very many owners of one name."""
+    calls = []
+    monkeypatch.setattr(synthesis.Part, "distinct", property(lambda _: calls.append(1) or 1.0))
+    contents = pa.table({"hash_high": pa.array([], pa.int64())})
+    part = synthesis.Part({"name": "x", "theta": schema.THETA_ALL}, contents)
+    synthesis._common_share([synthesis.Template({}, [part] * 100, [])] * 8)
+    assert len(calls) < 3 * 800

@@ -190,9 +190,7 @@ def _pairs(found: Affinity, bounds: list[int], tallies: list[dict[str, Any]]) ->
 def _pair(found: Affinity, at: int, other: int, share: float, rows: list[tuple[int, int]]) -> Pair:
     one, two = found.groups[at], found.groups[other]
     smaller = min(one.workload_bytes, two.workload_bytes)
-    # What an owner lists twice counts once: nobody holds a content more often than all do.
     most = max(one.workloads * (two.workloads if at != other else one.workloads - 1), 1)
-    rows = [(min(holders, most), times) for holders, times in rows]
     contents = float(sum(times for _, times in rows))
     weights = math.fsum(holders / most * times for holders, times in rows)
     squares = math.fsum((holders / most) ** 2 * times for holders, times in rows)

@@ -351,8 +351,7 @@ class Tallies:
         """
         summed = squares = 0.0
         for row in self.rows:
-            # A content that an owner lists twice is there once.
-            times, contents = min(tally.weight(row), tally.most), int(row["contents"])
+            times, contents = tally.weight(row), int(row["contents"])
             mean = square = 1.0
             if codec is not None and times:
                 mean, square = size_of(self.sizes, row["object_class"], codec, self.page_size)

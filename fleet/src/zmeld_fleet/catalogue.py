@@ -7,7 +7,6 @@ machines. What is wrong with it has a name (`Reason`), is left out, and is count
 
 from __future__ import annotations
 
-import errno
 import itertools
 import os
 import re
@@ -28,7 +27,7 @@ from zmeld_fleet.limited import each, limited
 from zmeld_fleet.places import Place, StoredFile
 from zmeld_fleet.validity import FlawError, Reason
 from zmeld_fleet.words import inert, listed, plural
-from zmeld_fleet.writing import MAGIC, TEXTS, digest_of
+from zmeld_fleet.writing import GROUP_ROWS, MAGIC, TEXTS, complete, digest_of
 
 ENCRYPTED = b"PARE"
 CLOCK_TOLERANCE = timedelta(minutes=15)
@@ -202,15 +201,6 @@ def unlisted(refused: dict[str, str]) -> list[LeftOut]:
     ]
 
 
-def _refusal(error: Exception) -> str:
-    """What the system said, without the name of the file, which stands before it."""
-    number = error.errno if isinstance(error, OSError) else None
-    if number is None:
-        return inert(error)
-    hint = "; root or its owner may read it" if number in (errno.EACCES, errno.EPERM) else ""
-    return f"{os.strerror(number)}{hint}"
-
-
 def look(place: Place, stored: StoredFile) -> FileContents | LeftOut:
     """One file: what it says, or why it cannot be used."""
     if not stored.is_named_well:
@@ -219,7 +209,7 @@ def look(place: Place, stored: StoredFile) -> FileContents | LeftOut:
     try:
         opened = place.open(stored.path)
     except Exception as error:  # An object store's refusals have no number.
-        return LeftOut(inert(stored.path), None, Reason.UNREADABLE, inert(_refusal(error)))
+        return _flawed(stored, error, Reason.UNREADABLE)
     try:
         with opened as file:
             _check_magic(file, stored.size)
@@ -236,7 +226,8 @@ def _look(place: Place, stored: StoredFile) -> FileContents:
         _check_digest(parquet.metadata, file)
         surveys = _surveys(stored, _facts(parquet, stored.size))
         said = sum(survey.facts["rows"] or 0 for survey in surveys)
-        rows = parquet.metadata.num_rows
+        groups = range(parquet.num_row_groups)
+        rows = sum(parquet.metadata.row_group(at).num_rows for at in groups)
         if said != rows:
             raise FlawError(f"{plural(rows, 'row', 'rows')}, and it says {said}", Reason.ROWS)
     extras = {one.name: one.type for one in parquet.schema_arrow if one.name not in schema.COLUMNS}
@@ -262,6 +253,11 @@ def _verify(place: Place, stored: StoredFile) -> None:
     with place.on_disk([stored.path]) as there, duck(threads=1) as engine:
         rows = engine.read_parquet(there, hive_partitioning=False)
         rows.aggregate("max(hash(COLUMNS(*)))").fetchall()
+        # A pack carries them in their own types, which not all come back to.
+        if extras := [one for one in parquet.schema_arrow if one.name not in schema.COLUMNS]:
+            asked = rows.project(", ".join(quoted(one.name) for one in extras))
+            for batch in asked.to_arrow_reader(GROUP_ROWS):
+                complete(pa.Table.from_batches([batch]), pa.schema(extras))
 
 
 def duck(**settings: Any) -> duckdb.DuckDBPyConnection:
@@ -273,15 +269,22 @@ def duck(**settings: Any) -> duckdb.DuckDBPyConnection:
     return engine
 
 
-def _flawed(stored: StoredFile, error: Exception) -> LeftOut:
+def quoted(name: str) -> str:
+    """A column's name in SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _flawed(stored: StoredFile, error: Exception, reason: Reason = Reason.DAMAGED) -> LeftOut:
     """What the system refuses has a number; what pyarrow cannot make sense of has none."""
-    reason, why = Reason.DAMAGED, str(error)
+    why = str(error)
     if isinstance(error, FlawError):
         reason = error.reason
     elif isinstance(error, MemoryError):
         reason = Reason.VALUES
     elif isinstance(error, OSError) and error.errno is not None:
-        reason, why = Reason.UNREADABLE, _refusal(error)
+        # Without the name of the file, which stands before it.
+        hint = "; root or its owner may read it" if isinstance(error, PermissionError) else ""
+        reason, why = Reason.UNREADABLE, f"{os.strerror(error.errno)}{hint}"
     return LeftOut(inert(stored.path), None, reason, inert(why))
 
 
@@ -425,8 +428,9 @@ def _facts(parquet: pq.ParquetFile, size: int, believe: bool = True) -> pa.Table
     validity.check_labels(validity.rows_about(about, schema.LABEL), len(surveys))
     only = surveys[0] if len(surveys) == 1 else None
     if surveys:
-        validity.check_owners(validity.rows_about(about, schema.OWNER), machines)
-        validity.check_sizes(validity.rows_about(about, schema.SIZE), machines)
+        owners = validity.rows_about(about, schema.OWNER)
+        validity.check_owners(owners, machines)
+        validity.check_sizes(validity.rows_about(about, schema.SIZE), owners, machines)
         for at in contents:
             validity.check_contents(parquet, at, only, believe)
     return about

@@ -11,16 +11,7 @@ from zmeld_fleet.advice import Configuration, configure
 from zmeld_fleet.affinity import Affinity
 from zmeld_fleet.analysis import Kind, Report, Setup, Standout
 from zmeld_fleet.catalogue import LeftOut
-from zmeld_fleet.document import (
-    Bars,
-    Block,
-    Code,
-    Document,
-    Lines,
-    Note,
-    Section,
-    Table,
-)
+from zmeld_fleet.document import Bars, Block, Code, Document, Lines, Note, Section, Table
 from zmeld_fleet.estimate import Estimate, exact, total
 from zmeld_fleet.words import plural
 

@@ -25,18 +25,22 @@ class EngineError(FleetError):
 
 
 class Engine:
-    """What is asked of an engine."""
+    """DuckDB, embedded; other engines have some of it in common."""
 
-    name: str
-    _connection: Any
+    name = "duckdb"
+
+    def __init__(self, threads: int | None = None) -> None:
+        settings = {} if threads is None else {"threads": threads}
+        self._connection: Any = ibis.duckdb.from_connection(duck(**settings))
 
     def read(self, paths: list[str]) -> ir.Table:
         """The rows of these files."""
-        raise NotImplementedError
+        return self._connection.read_parquet(paths, hive_partitioning=False, union_by_name=True)
 
     def keep(self, rows: ir.Table | pa.Table) -> ir.Table:
         """A small table of ours, or an answer that several questions need."""
-        raise NotImplementedError
+        kept = ibis.memtable(rows) if isinstance(rows, pa.Table) else rows
+        return self._connection.create_table(ibis.util.gen_name("kept"), kept, temp=True)
 
     def ask(self, expression: ir.Table) -> list[dict[str, Any]]:
         """The rows of the answer, in one order whoever gives it."""
@@ -46,25 +50,6 @@ class Engine:
     def close(self) -> None:
         """Lets go of everything."""
         self._connection.disconnect()
-
-
-class DuckDB(Engine):
-    """DuckDB, embedded."""
-
-    name = "duckdb"
-
-    def __init__(self, threads: int | None = None) -> None:
-        settings = {} if threads is None else {"threads": threads}
-        self._connection = ibis.duckdb.from_connection(duck(**settings))
-
-    def read(self, paths: list[str]) -> ir.Table:
-        """The rows of these files."""
-        return self._connection.read_parquet(paths, hive_partitioning=False, union_by_name=True)
-
-    def keep(self, rows: ir.Table | pa.Table) -> ir.Table:
-        """As a table of its own."""
-        kept = ibis.memtable(rows) if isinstance(rows, pa.Table) else rows
-        return self._connection.create_table(ibis.util.gen_name("kept"), kept, temp=True)
 
 
 class Spark(Engine):
@@ -121,4 +106,4 @@ _SPARK = {
     "spark.ui.showConsoleProgress": "false",
 }
 
-ENGINES = {"duckdb": DuckDB, "spark": Spark}
+ENGINES = {"duckdb": Engine, "spark": Spark}

@@ -38,10 +38,7 @@ _MELDED = [name for name in _ESTIMATES if not name.startswith("pool")]
 
 def united(parts: list[ir.Table]) -> ir.Table:
     """The rows of several reads, in the columns of the format."""
-    if len(parts) == 1:
-        return parts[0]
-    names = list(COLUMNS)
-    return ibis.union(*(part.select(names) for part in parts))
+    return ibis.union(*(part.select(*COLUMNS) for part in parts))
 
 
 def _sums(table: ir.Table, name: str, unit: int) -> dict[str, ir.Scalar]:
@@ -94,12 +91,14 @@ def contents(table: ir.Table, chosen: ir.Table, bound: int) -> ir.Table:
     what no survey needs, since files are sorted by hash.
     """
     sampled = table.filter(table.record == CONTENT, table.hash_high < bound)
-    sampled = sampled.select("survey", *_HASH, "object_class")
-    joined = sampled.join(chosen, "survey")
+    # Whose owner has no row of its own is nobody's, however many such there are.
+    owned = sampled.semi_join(table.filter(table.record == OWNER), ("survey", "owner"))
+    owned = owned.select("survey", "owner", *_HASH, "object_class")
+    joined = owned.join(chosen, "survey")
     below = joined.filter(joined.hash_high < joined.survey_bound)
     keys = ("survey", "kind", "kind_bound", "fleet_bound", *_HASH)
     return below.group_by(*keys).agg(
-        owners=below.count(), object_class=below.object_class.max().cast("int64")
+        owners=below.owner.nunique(), object_class=below.object_class.max().cast("int64")
     )
 
 
@@ -109,7 +108,9 @@ def class_sizes(table: ir.Table, chosen: ir.Table) -> ir.Table:
         "survey", "object_class", "count", *SIZE_COLUMNS
     )
     joined = sizes.join(chosen, "survey")
-    sums = {name: joined[name].sum() for name in ("count", *SIZE_COLUMNS)}
+    # Squares of large pages leave 64 bits, which some engines do not notice.
+    whole = {name: joined[name].cast("decimal(38, 0)") for name in ("count", *SIZE_COLUMNS)}
+    sums = {name: value.sum() for name, value in whole.items()}
     return joined.group_by("object_class").agg(**sums)
 
 
@@ -163,7 +164,7 @@ def held_by_groups(table: ir.Table, asked: ir.Table, bound: int) -> ir.Table:
     """A row for each group and content below its bound: how many workloads hold it."""
     sampled = table.filter(table.record == CONTENT, table.hash_high < bound)
     joined = sampled.select("survey", "owner", *_HASH).join(asked, ("survey", "owner"))
-    below = joined.filter(joined.hash_high < joined.bound)
+    below = joined.filter(joined.hash_high < joined.bound).distinct()
     return below.group_by("group", "bound", *_HASH).agg(held=below.count().cast("int64"))
 
 

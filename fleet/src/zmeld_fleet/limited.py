@@ -59,14 +59,11 @@ def limited(call: Callable[..., T], size: int, *arguments: Any) -> T:
     return result
 
 
-def stop(code: int) -> None:
-    """Ends the calls that run; what does not let itself be ended is left behind."""
+def stop() -> None:
+    """Ends the calls that run."""
     _readers.shutdown(wait=False, cancel_futures=True)
     for process in multiprocessing.active_children():
         process.kill()
-    deadline = threading.Timer(5.0, os._exit, (code,))
-    deadline.daemon = True
-    deadline.start()
 
 
 def _serve(pipe: Connection) -> None:

@@ -15,6 +15,7 @@ Invariants:
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import secrets
@@ -30,13 +31,14 @@ import duckdb
 import pyarrow as pa
 
 from zmeld_fleet import catalogue, schema
-from zmeld_fleet.catalogue import FileContents, LeftOut, first_day, look, unlisted, verify
+from zmeld_fleet.catalogue import FileContents, LeftOut, first_day, look, quoted, unlisted, verify
 from zmeld_fleet.places import Place, PlaceError, StoredFile
 from zmeld_fleet.validity import Reason
 from zmeld_fleet.words import inert
 from zmeld_fleet.writing import GROUP_ROWS, complete, sync_folder, whole_file
 
 FILE = catalogue.FILE
+_FULL = os.strerror(errno.ENOSPC)
 _CONTENT_COLUMNS = (
     *("schema", "record", "machine", "survey", "time", "owner"),
     *schema.CONTENT_COLUMNS,
@@ -69,9 +71,9 @@ def pack(place: Place, least: int = 2) -> tuple[list[Packed], list[LeftOut]]:
         for date, files in sorted(days.items()):
             try:
                 done, flaws = _pack_day(place, date, files, least)
-            except duckdb.IOException:
-                raise  # The disk may be full.
             except (duckdb.Error, pa.ArrowException) as error:
+                if isinstance(error, duckdb.IOException) and _FULL in str(error):
+                    raise
                 why = f"its files cannot be united, and stay as they are: {inert(error)}"
                 folder = inert(Path(files[0].path).parent)
                 done, flaws = [], [LeftOut(folder, None, Reason.DAMAGED, why)]
@@ -176,8 +178,8 @@ def _pack_day(
 
 def _unsound(place: Place, target: Path, surveys: int) -> LeftOut | None:
     """Why a pack would not count, for which its originals are kept."""
-    stored = next(file for file in place.listed()[0] if file.path == str(target))
-    looked = look(place, stored)
+    day, size = target.parent.name.removeprefix("date="), target.stat().st_size
+    looked = look(place, StoredFile(str(target), target.name, day, size, None))
     folder = inert(target.parent)
     if isinstance(looked, LeftOut):
         why = f"its files would not count as a pack, and stay as they are: {looked.why}"
@@ -221,7 +223,7 @@ def _contradictions(
     asked = [(survey, paths[path]) for survey, found in doubled.items() for path in found]
     with _chosen(asked, folder) as rows:
         names = [name for name in rows.columns if name != FILE]
-        row = f"to_json(struct_pack({', '.join(map(_quoted, names))}))"
+        row = f"to_json(struct_pack({', '.join(map(quoted, names))}))"
         said = f"sum(md5_number_lower('{secrets.token_hex(32)}' || {row})) AS said"
         each = rows.aggregate(f"survey, {FILE}, {said}")
         unlike = each.aggregate("survey, count(DISTINCT said) AS tellings").filter("tellings > 1")
@@ -249,7 +251,7 @@ def unite(
         for record in schema.RECORDS:
             of_contents = [*_CONTENT_COLUMNS, *(field.name for field in extras)]
             names = of_contents if record == schema.CONTENT else fields.names
-            own = chosen.filter(f"record = '{record}'").project(", ".join(map(_quoted, names)))
+            own = chosen.filter(f"record = '{record}'").project(", ".join(map(quoted, names)))
             for batch in own.order("hash_high, hash_low, survey, owner").to_arrow_reader(
                 GROUP_ROWS
             ):
@@ -270,10 +272,6 @@ def _chosen(sources: Iterable[tuple[str, str]], folder: Path) -> Iterator[duckdb
         read = f"read_parquet($paths, filename = '{FILE}', union_by_name = true"
         asked = f"FROM {read}, hive_partitioning = false) SEMI JOIN wanted USING (survey, {FILE})"
         yield engine.sql(asked, params={"paths": sorted(set(paths))})
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _narrowest(paths: Iterable[str]) -> int:

@@ -29,7 +29,6 @@ _USER = re.compile(r"//[^?#\s]*@")
 """Of a URL what may hold a secret."""
 _PLAIN = re.compile(r"[A-Za-z0-9/._=@+~-]+")
 """Paths in which no engine sees a pattern."""
-HOLES_MAX = 1 << 20
 
 
 class PlaceError(FleetError):
@@ -132,12 +131,17 @@ class Place:
 
 
 def _on_disk(info: fs.FileInfo) -> int:
-    """Holes say nothing. What the file system itself compressed may be twice as large."""
-    # Some file systems do not tell, and some put small files elsewhere.
-    with suppress(OSError):
-        if there := 2 * 512 * os.stat(info.path).st_blocks:
-            return min(info.size, there + HOLES_MAX)
-    return info.size
+    """Holes say nothing: a file is no larger than twice what it holds.
+
+    Blocks do not tell: some file systems count them late, and some put small files elsewhere.
+    """
+    held = at = 0
+    with suppress(OSError), open(os.open(info.path, os.O_NONBLOCK), "rb") as file:
+        while at < info.size:
+            start = os.lseek(file.fileno(), at, os.SEEK_DATA)
+            at = os.lseek(file.fileno(), start, os.SEEK_HOLE)
+            held += at - start
+    return min(info.size, 2 * held) if held else info.size
 
 
 def open_place(place: str) -> Place:

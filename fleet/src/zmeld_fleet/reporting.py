@@ -41,16 +41,15 @@ def ask(
     A file that only breaks in its middle fails the engine: then every file is read.
     """
     found = catalogue.read(places.open_place(place), key_id, since=since)
-    runner = engines.ENGINES[engine](threads)
-    try:
-        while True:
-            try:
-                return question(found, runner)
-            except Exception as error:
-                if isinstance(error, FleetError) or not drop_damaged(found):
-                    raise
-    finally:
-        runner.close()
+    while True:
+        runner = engines.ENGINES[engine](threads)  # A new one, whatever broke the last.
+        try:
+            return question(found, runner)
+        except Exception as error:
+            if isinstance(error, FleetError) or not drop_damaged(found):
+                raise
+        finally:
+            runner.close()
 
 
 def drop_damaged(found: Catalogue) -> bool:

@@ -29,19 +29,20 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from zmeld_fleet import schema
-from zmeld_fleet.catalogue import SYNTHETIC, Catalogue, Survey
+from zmeld_fleet.catalogue import SYNTHETIC, Catalogue, LeftOut, Survey, look
 from zmeld_fleet.limited import limited
 from zmeld_fleet.packing import unite
-from zmeld_fleet.places import Place
-from zmeld_fleet.validity import RAM_MAX, Reason, rows_about
+from zmeld_fleet.places import Place, StoredFile
+from zmeld_fleet.validity import RAM_MAX, Reason, check_owners, rows_about
 from zmeld_fleet.words import FleetError
-from zmeld_fleet.writing import complete
+from zmeld_fleet.writing import complete, sync_folder
 
 COMMON = 0.3
 OTHERS = 0.2
 """The chance that an owner comes from another template."""
 BATCH = 25
 """Machines that are written at once."""
+_COUNTS = ("pages", "pages_zero", "pages_same")
 ROLES = ("web", "database", "batch", "build")
 
 
@@ -107,7 +108,14 @@ def make(
             for made in _batched(_machines(templates, machines, seed, common, now)):
                 writer.write_table(pa.concat_tables(made))
                 surveys += [table["survey"][0].as_py() for table in made]
-        rows = unite([(survey, unsorted) for survey in surveys], path)
+        whole = Path(scratch) / path.name
+        rows = unite([(survey, unsorted) for survey in surveys], whole)
+        day, size = f"{now:%Y-%m-%d}", whole.stat().st_size
+        looked = look(found.place, StoredFile(str(whole), path.name, day, size, None))
+        if isinstance(looked, LeftOut):
+            raise FleetError(f"{path.name}: what was made would not count: {looked.why}")
+        whole.rename(path)
+        sync_folder(folder)
     return Made(path, machines, rows, common, len(templates))
 
 
@@ -131,6 +139,10 @@ def _template(place: Place, survey: Survey) -> Template:
         rows_about(table, record).to_pylist()
         for record in (schema.MACHINE, schema.OWNER, schema.SIZE)
     )
+    # An owner that is only just believed would not be with fewer pages and contents.
+    halves = [row | {name: row[name] // 2 for name in _COUNTS} for row in owners]
+    facts_of = rows_about(table, schema.MACHINE)
+    check_owners(pa.Table.from_pylist(halves, schema=schema.ARROW), facts_of)
     contents = rows_about(table, schema.CONTENT).select(("owner", *schema.CONTENT_COLUMNS))
     contents = contents.drop_null()
     parts = []
@@ -147,15 +159,17 @@ def _cut(part: Part, k: int) -> Part:
 
 
 def _common_share(templates: list[Template]) -> float:
-    """What two owners of one name in two surveys share of the smaller one's contents."""
+    """What an owner and the one of its name before it share of the smaller one's contents."""
     shares = []
-    for first, second in itertools.combinations(templates, 2):
-        for one, other in itertools.product(first.parts, second.parts):
-            fewer = min(one.distinct, other.distinct)
-            if one.row["name"] == other.row["name"] and fewer >= 1.0:
-                theta = min(one.row["theta"], other.row["theta"])
-                hashes = [part.below(theta).contents["hash_high"] for part in (one, other)]
-                shares.append(len(np.intersect1d(*hashes)) / schema.sampled(theta) / fewer)
+    last: dict[str, Part] = {}
+    for template in templates:
+        named = {one.row["name"]: one for one in template.parts if one.distinct >= 1.0}
+        for both in ((last[name], named[name]) for name in named if name in last):
+            theta = min(part.row["theta"] for part in both)
+            hashes = [part.below(theta).contents["hash_high"] for part in both]
+            fewer = schema.sampled(theta) * min(part.distinct for part in both)
+            shares.append(len(np.intersect1d(*hashes)) / fewer)
+        last |= named
     return statistics.median(shares) if shares else COMMON
 
 
@@ -183,7 +197,9 @@ def _machine(
     for part in template.parts:
         if chance.random() < OTHERS:
             other = templates[int(chance.integers(len(templates)))]
-            part = other.parts[int(chance.integers(len(other.parts)))]
+            drawn = other.parts[int(chance.integers(len(other.parts)))]
+            if other.facts["sketch_size"] == template.facts["sketch_size"]:
+                part = drawn
         parts[part.row["owner"]] = _changed(part, chance, common)
     owners = [part.row | shared for part in parts.values()]
     contents = pa.concat_tables(

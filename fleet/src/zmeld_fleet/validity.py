@@ -76,7 +76,7 @@ def _bounds() -> dict[str, tuple[float, float]]:
     # An uptime below 0 is a clock that is wrong, which has a reason of its own.
     found["uptime_seconds"] = (-SECONDS_MAX, SECONDS_MAX)
     found["object_class"] = (0, schema.CLASSES - 1)
-    found |= dict.fromkeys(schema.SIZE_COLUMNS, (0, BYTES_MAX >> 12))
+    found |= dict.fromkeys(schema.SIZE_COLUMNS, (0, BYTES_MAX))
     return found
 
 
@@ -239,13 +239,21 @@ def check_owners(owners: pa.Table, machines: pa.Table) -> None:
             raise FlawError(f"{name} has intervals that are too wide to be added up")
 
 
-def check_sizes(sizes: pa.Table, machines: pa.Table) -> None:
-    """What contents of a class take on average is no more than a page."""
+def check_sizes(sizes: pa.Table, owned: pa.Table, machines: pa.Table) -> None:
+    """What contents of a class take on average is of that class, and no more than a page."""
     _check_needed(sizes, schema.SIZE)
     at, count = _machine_of(sizes, machines), _floats(sizes, "count")
     page, rows = _said(machines, "page_size", PAGE_MIN)[at], _said(machines, "rows", 0)
-    if (np.bincount(at, count, len(machines)) > rows).any():
-        raise FlawError("classes of sizes have more contents than the survey has rows")
+    owners = np.bincount(_machine_of(owned, machines), minlength=len(machines))
+    most = np.minimum(rows, owners * _said(machines, "sketch_size", PAGES_MAX))
+    if (np.bincount(at, count, len(machines)) > most).any():
+        raise FlawError("classes of sizes have more contents than the survey's rows or sketches")
+    of, eighth = _floats(sizes, "object_class"), count * page / schema.CLASSES
+    if len({*zip(at, of, strict=True)}) < len(of):
+        raise FlawError("a class of sizes is there twice")
+    taken = _floats(sizes, "bytes_zstd")
+    if ((taken < of * eighth) | (taken > (of + 1.0) * eighth)).any():
+        raise FlawError("bytes_zstd is not of its class")
     for codec in schema.CODECS:
         for name, most in ((f"bytes_{codec}", page), (f"squares_{codec}", page**2)):
             if (_floats(sizes, name) > count * most).any():

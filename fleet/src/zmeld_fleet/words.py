@@ -23,9 +23,12 @@ GROUPINGS = ("name", "kind", "owner", "namespace", "image", "deployment")
 
 
 def inert(text: object) -> str:
-    """One line without control, format or private characters, and not endless."""
+    """One line without control, format or private characters, and not endless.
+
+    What is inert already stays as it is.
+    """
     shown = "".join(_inert(character) for character in str(text)[: LENGTH_MAX + 1])
-    return shown if len(str(text)) <= LENGTH_MAX else shown[:LENGTH_MAX] + "…"
+    return shown if len(shown) <= LENGTH_MAX else shown[: LENGTH_MAX - 1] + "…"
 
 
 def _inert(character: str) -> str:
