@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-import time
 
 import pytest
 from pyarrow import fs
@@ -64,34 +62,6 @@ def test_a_report_from_s3_is_that_from_the_folder(store, tmp_path, capsys):
     assert said[0] == said[1] and said[0]["machines"] == 4
     assert cli.main(["pack", f"s3://{BUCKET}/production"]) == 2
     assert "pack works in a folder" in capsys.readouterr().err
-
-
-@pytest.mark.long
-def test_a_survey_that_zmeld_puts_into_s3_is_read_there(store, zmeld, tmp_path, capsys):
-    upload(tmp_path, "real")
-    key = tmp_path / "fleet.key"
-    key.write_text("5a" * 32)
-    key.chmod(0o600)
-    place = f"s3://{BUCKET}/real"
-    command = [zmeld, "scan", "--quiet", "--survey", place, "--key", str(key)]
-    command += ["--pid", str(os.getpid())]
-    for _ in range(120):
-        ran = subprocess.run(
-            command,
-            env={**os.environ, "AWS_ALLOW_HTTP": "true"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        # Memory is short for a while where other tests make it so.
-        if ran.returncode != 75:
-            break
-        time.sleep(1)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
-    cli.main(["report", place, "--json"])
-    body = json.loads(capsys.readouterr().out)
-    # It is whole and was understood; of one process only, it says nothing of the machine.
-    assert [left["reason"] for left in body["left_out"]] == ["selection"]
 
 
 @pytest.mark.long

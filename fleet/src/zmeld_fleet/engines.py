@@ -96,7 +96,7 @@ class Spark(Engine):
         self._session.stop()
 
 
-_SPARK = {
+_SPARK: dict[str, Any] = {
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "16",

@@ -125,8 +125,7 @@ class Place:
             yield [self._fetch(path, f"{folder}/{at}.parquet") for at, path in enumerate(paths)]
 
     def _fetch(self, path: str, target: str) -> str:
-        with self.files.open_input_stream(path) as source:
-            source.download(target)
+        fs.copy_files(path, target, self.files, fs.LocalFileSystem())
         return target
 
 

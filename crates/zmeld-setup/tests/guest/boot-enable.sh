@@ -11,6 +11,8 @@
 
 [ -z "$PREPARE" ] || exit 0
 
+# shellcheck disable=SC2034
+DEVICE=zram SYS=/sys/block/zram0
 GENERATOR=/etc/systemd/system-generators/zmeld-generator
 
 active() {
@@ -22,7 +24,7 @@ swaps_on() {
 }
 
 nothing_is_left() {
-	! swaps_on /dev/zram0 && ! active zmeld.service && ! active zmeld-guard.service &&
+	! swaps_on /dev/zram0 && ! active zmeld.service && ! active zmeld-watch.service &&
 		[ ! -e $GENERATOR ] && [ ! -e /etc/zmeld.toml ] &&
 		[ -z "$(systemctl cat zmeld.service 2>/dev/null)" ]
 }
@@ -57,17 +59,21 @@ ok "as it was" cmp -s /etc/zmeld.toml /tmp/kept
 ok "with its swap" swaps_on /dev/zram0
 
 printf '\n[watch.guard]\nend = ["/user.slice"]\n' >>/etc/zmeld.toml
+ok "a guard whose program is not there is told" refused zmeld enable
+ok "with the way out" grep -q 'needs /usr/bin/zmeld-guard' /tmp/said
+cp /tmp/kept /etc/zmeld.toml
+printf '\n[metrics]\ntextfile = "/run/zmeld.prom"\n' >>/etc/zmeld.toml
 ok "services of a changed configuration" zmeld enable
-ok "are started" active zmeld-guard.service
+ok "are started" active zmeld-watch.service
 echo "size = " >>/etc/zmeld.toml
 ok "a mistake is told" refused zmeld enable
-ok "and what runs goes on" active zmeld-guard.service
+ok "and what runs goes on" active zmeld-watch.service
 sed -i '$d' /etc/zmeld.toml
 
 # Pages that do not fit back.
 swap_out 120 30 60000000
 ok "disabling is refused while they do not fit back" refused zmeld disable
-ok "what ran runs" active zmeld-guard.service
+ok "what ran runs" active zmeld-watch.service
 ok "and swap is on" swaps_on /dev/zram0
 # shellcheck disable=SC2154
 kill -CONT "$pages" && wait "$pages"

@@ -72,6 +72,10 @@ pub fn enable(args: &EnableArgs) -> anyhow::Result<Outcome> {
     let program = installed()?;
     let generator = masked_or_found()?;
     let wrote = configured(args)?;
+    if let Err(err) = has_its_guard(&host, &program) {
+        wrote.undo()?;
+        return Err(err);
+    }
     match setup::up(&UpArgs::default()) {
         Ok(Outcome::Done) => {}
         other => {
@@ -193,6 +197,19 @@ fn installed() -> anyhow::Result<PathBuf> {
         bail!("{} may be gone at a boot; {}", program.display(), way_out());
     }
     Ok(program)
+}
+
+/// A guard that is asked for is a program of its own, beside this one.
+fn has_its_guard(host: &Host, program: &Path) -> anyhow::Result<()> {
+    let guard = program.with_file_name("zmeld-guard");
+    if Config::load(host.root())?.config.watch.guard.is_some() && !guard.is_file() {
+        bail!(
+            "[watch.guard] needs {}: build it (cargo build --release -p zmeld-guard) and install \
+             it there",
+            guard.display()
+        );
+    }
+    Ok(())
 }
 
 /// Whether systemd finds the generator.
