@@ -58,12 +58,9 @@ impl Axis {
     /// The label with the unit that the ticks do not name.
     fn heading(&self) -> String {
         let label = text::running(&self.label);
-        let unit = match self.unit {
-            Unit::PerSecond(things) => format!("{things}/s"),
-            unit => unit.axis_name().to_string(),
-        };
+        let unit = self.unit.axis_name();
         let scale = if self.is_log { "log scale" } else { "" };
-        let remarks: Vec<_> = [unit.as_str(), scale]
+        let remarks: Vec<_> = [unit, scale]
             .into_iter()
             .filter(|remark| !remark.is_empty())
             .collect();

@@ -352,10 +352,6 @@ mod tests {
             (Column::percent("saved"), "saved_fraction"),
             (Column::ratio("ratio"), "ratio"),
             (
-                Column::unit("swap in", Unit::PerSecond("pages")),
-                "swap_in_pages_per_s",
-            ),
-            (
                 Column::count("pages").key("pages_measured"),
                 "pages_measured",
             ),

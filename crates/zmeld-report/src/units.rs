@@ -56,8 +56,6 @@ pub enum Unit {
     Nanoseconds,
     /// A speed in megabytes (10⁶ bytes) per second.
     MbPerSecond,
-    /// So many of the named things per second, for example pages.
-    PerSecond(&'static str),
 }
 
 impl Unit {
@@ -72,7 +70,6 @@ impl Unit {
             Unit::Seconds => seconds(value),
             Unit::Nanoseconds => seconds(value / 1e9),
             Unit::MbPerSecond => mb_per_s(value),
-            Unit::PerSecond(things) => rate(value, things),
         }
     }
 
@@ -126,13 +123,6 @@ impl Unit {
             Unit::Seconds => time_scale(v, 1.0),
             Unit::Nanoseconds => time_scale(v / 1e9, 1e9),
             Unit::MbPerSecond => (1.0, " MB/s".into()),
-            Unit::PerSecond(things) => {
-                let power = si_power(v);
-                (
-                    1000f64.powi(power as i32),
-                    format!("{} {things}/s", SI[power]),
-                )
-            }
         }
     }
 
@@ -146,7 +136,6 @@ impl Unit {
             Unit::Seconds => "s".into(),
             Unit::Nanoseconds => "ns".into(),
             Unit::MbPerSecond => "mb_per_s".into(),
-            Unit::PerSecond(things) => format!("{things}_per_s"),
         }
     }
 
@@ -154,7 +143,6 @@ impl Unit {
     pub fn axis_name(self) -> &'static str {
         match self {
             Unit::MbPerSecond => "MB/s",
-            Unit::PerSecond(_) => "per second",
             _ => "",
         }
     }
@@ -181,9 +169,7 @@ impl Unit {
             }
             Unit::Seconds | Unit::Nanoseconds | Unit::Bytes if value == 0.0 => "0".into(),
             Unit::Number if value.abs() < 10_000.0 => trimmed(value, step),
-            Unit::Number | Unit::Count | Unit::PerSecond(_) | Unit::MbPerSecond => {
-                si_tick(value, step)
-            }
+            Unit::Number | Unit::Count | Unit::MbPerSecond => si_tick(value, step),
             _ => {
                 let (scale, suffix) = self.scale_for(value);
                 format!("{}{suffix}", trimmed(value / scale, step / scale))
@@ -341,11 +327,6 @@ pub fn mb_per_s(value: f64) -> String {
         _ => two_decimals(value),
     };
     not_finite(value).unwrap_or_else(|| format!("{} MB/s", grouped(&digits)))
-}
-
-/// So many things per second: `rate(12345.0, "pages")` is `12.3k pages/s`.
-pub fn rate(value: f64, things: &str) -> String {
-    format!("{} {things}/s", count_short(value))
 }
 
 /// A value and its uncertainty, both ending at the same digit: `2.31 ± 0.02`.
@@ -612,7 +593,6 @@ mod tests {
         assert_eq!(mb_per_s(0.003_421), "0.00342 MB/s");
         assert_eq!(mb_per_s(812.4), "812 MB/s");
         assert_eq!(mb_per_s(12_345.6), "12\u{202f}346 MB/s");
-        assert_eq!(rate(12_345.0, "pages"), "12.3k pages/s");
     }
 
     #[test]
@@ -655,7 +635,7 @@ mod tests {
         assert_eq!(Unit::Seconds.format_tick(0.02, 0.01), "20 ms");
     }
 
-    fn all_units() -> [Unit; 9] {
+    fn all_units() -> [Unit; 8] {
         [
             Unit::Number,
             Unit::Count,
@@ -665,7 +645,6 @@ mod tests {
             Unit::Seconds,
             Unit::Nanoseconds,
             Unit::MbPerSecond,
-            Unit::PerSecond("pages"),
         ]
     }
 

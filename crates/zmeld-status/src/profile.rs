@@ -222,14 +222,11 @@ fn present(host: &Host, forms: &[&str]) -> Vec<GroupPattern> {
             protect_cut_off: false,
         },
     );
-    let unmatched = found.map(|found| found.unmatched);
-    let is_there = |it: &GroupPattern| {
-        unmatched
-            .as_ref()
-            .is_some_and(|unmatched| !unmatched.contains(&it.to_string()))
+    let Some(found) = found else {
+        return Vec::new();
     };
-    let all = named.iter().filter(|it| is_there(it));
-    all.cloned().collect()
+    let is_one = |it: &GroupPattern| !found.unmatched.contains(&it.to_string());
+    named.iter().filter(|it| is_one(it)).cloned().collect()
 }
 
 fn is_there(host: &Host, group: &str) -> bool {

@@ -22,7 +22,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::ffi::{c_char, c_int, c_uint, c_void, CStr};
+use std::ffi::{c_char, c_int, c_void, CStr};
 use std::fmt;
 use std::path::PathBuf;
 use std::ptr;
@@ -32,6 +32,7 @@ use std::sync::Arc;
 // Named, so that the libraries under the C codecs are linked in.
 use libz_sys as _;
 use lz4_sys as _;
+use zstd_sys as _;
 
 /// The C side of the contract, as `store/include/zmeld/codec.h` states it.
 pub(crate) mod raw {
@@ -532,64 +533,6 @@ impl fmt::Display for CodecSpec {
             (Some(level), Some(path)) => write!(f, ":level={level},dict={}", path.display()),
         }
     }
-}
-
-/// Why no dictionary could be made.
-#[derive(Debug, thiserror::Error)]
-#[error("no dictionary from {samples} pages of {page_size} bytes: {reason}")]
-pub struct TrainError {
-    /// How many sample pages there were.
-    pub samples: usize,
-    /// Their size in bytes.
-    pub page_size: usize,
-    /// What zstd said.
-    pub reason: String,
-}
-
-/// Makes a dictionary of at most `dict_size` bytes from sample pages that lie
-/// one after another in `samples` (a part of a page at the end is left out).
-///
-/// The dictionary has zstd's form; lz4 and lz4hc use it as plain bytes. The
-/// samples should be some hundred times as long as the dictionary.
-///
-/// # Errors
-/// [`TrainError`], in zstd's words: too few samples, or too much alike.
-pub fn train_dictionary(
-    samples: &[u8],
-    page_size: usize,
-    dict_size: usize,
-) -> Result<Vec<u8>, TrainError> {
-    let count = samples.len().checked_div(page_size).unwrap_or(0);
-    let failed = |reason: &str| TrainError {
-        samples: count,
-        page_size,
-        reason: reason.to_owned(),
-    };
-    let count_arg = c_uint::try_from(count).map_err(|_| failed("too many samples"))?;
-    if count == 0 {
-        return Err(failed("no samples"));
-    }
-    let sizes = vec![page_size; count];
-    let mut dict = vec![0u8; dict_size];
-    // SAFETY: dict is valid for its length; samples holds count pages of
-    // page_size bytes and sizes holds count sizes.
-    let size = unsafe {
-        zstd_sys::ZDICT_trainFromBuffer(
-            dict.as_mut_ptr().cast(),
-            dict.len(),
-            samples.as_ptr().cast(),
-            sizes.as_ptr(),
-            count_arg,
-        )
-    };
-    // SAFETY: a size in, a flag out.
-    if unsafe { zstd_sys::ZDICT_isError(size) } != 0 {
-        // SAFETY: the name of an error is a constant string.
-        let name = unsafe { CStr::from_ptr(zstd_sys::ZDICT_getErrorName(size)) };
-        return Err(failed(&name.to_string_lossy()));
-    }
-    dict.truncate(size);
-    Ok(dict)
 }
 
 fn tables() -> impl Iterator<Item = &'static raw::Ops> {

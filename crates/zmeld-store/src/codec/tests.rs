@@ -72,10 +72,31 @@ fn pages_of_phrases(pages: usize) -> Vec<u8> {
         .collect()
 }
 
+/// A dictionary in zstd's form, of at most so many bytes.
+fn trained(samples: &[u8], bytes: usize) -> Vec<u8> {
+    let sizes = vec![4096; samples.len() / 4096];
+    let mut dict = vec![0u8; bytes];
+    // SAFETY: dict is valid for its length; samples holds as many pages as sizes has
+    // entries.
+    let size = unsafe {
+        zstd_sys::ZDICT_trainFromBuffer(
+            dict.as_mut_ptr().cast(),
+            dict.len(),
+            samples.as_ptr().cast(),
+            sizes.as_ptr(),
+            sizes.len() as u32,
+        )
+    };
+    // SAFETY: a size in, a flag out.
+    assert_eq!(unsafe { zstd_sys::ZDICT_isError(size) }, 0);
+    dict.truncate(size);
+    dict
+}
+
 #[test]
 fn a_trained_dictionary_makes_pages_smaller() {
     let samples = &pages_of_phrases(500);
-    let dict: Arc<[u8]> = train_dictionary(samples, 4096, 16384).unwrap().into();
+    let dict: Arc<[u8]> = trained(samples, 16384).into();
     for info in codecs() {
         let with = Codec::new(info.name, None, Some(dict.clone()));
         if !info.takes_dict {
@@ -91,13 +112,6 @@ fn a_trained_dictionary_makes_pages_smaller() {
         }
         assert!(small < large, "{}: {small} against {large}", info.name);
     }
-}
-
-#[test]
-fn training_says_what_is_missing() {
-    assert_eq!(train_dictionary(&[], 4096, 1024).unwrap_err().samples, 0);
-    assert_eq!(train_dictionary(&[1], 0, 1024).unwrap_err().samples, 0);
-    assert!(train_dictionary(&[0; 8192], 4096, 1024).is_err());
 }
 
 #[test]

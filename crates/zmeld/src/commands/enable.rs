@@ -72,23 +72,23 @@ pub fn enable(args: &EnableArgs) -> anyhow::Result<Outcome> {
     let program = installed()?;
     let generator = masked_or_found()?;
     let wrote = configured(args)?;
-    if let Err(err) = has_its_guard(&host, &program) {
-        wrote.undo()?;
-        return Err(err);
-    }
-    match setup::up(&UpArgs::default()) {
-        Ok(Outcome::Done) => {}
+    let set_up = || {
+        let loaded = Config::load(host.root())?;
+        has_its_guard(&loaded.config, &program)?;
+        anyhow::Ok((setup::up(&UpArgs::default())?, loaded))
+    };
+    let loaded = match set_up() {
+        Ok((Outcome::Done, loaded)) => loaded,
         other => {
             wrote.undo()?;
-            return other;
+            return other.map(|(outcome, _)| outcome);
         }
-    }
+    };
     if !generator {
         let folder = Path::new(GENERATOR).parent().expect("it has one");
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         symlink(&program, GENERATOR).with_context(|| format!("cannot link {GENERATOR}"))?;
     }
-    let loaded = Config::load(host.root())?;
     let made = units(
         &loaded.config,
         &Maker {
@@ -200,9 +200,9 @@ fn installed() -> anyhow::Result<PathBuf> {
 }
 
 /// A guard that is asked for is a program of its own, beside this one.
-fn has_its_guard(host: &Host, program: &Path) -> anyhow::Result<()> {
+fn has_its_guard(config: &Config, program: &Path) -> anyhow::Result<()> {
     let guard = program.with_file_name("zmeld-guard");
-    if Config::load(host.root())?.config.watch.guard.is_some() && !guard.is_file() {
+    if config.watch.guard.is_some() && !guard.is_file() {
         bail!(
             "[watch.guard] needs {}: build it (cargo build --release -p zmeld-guard) and install \
              it there",
