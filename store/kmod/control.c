@@ -15,7 +15,6 @@
 #include <home.h>
 
 #include "device.h"
-#include "selftest.h"
 
 /* The one place; `cargo xtask` and DKMS read it from here. */
 #define ZMELD_VERSION "0.1.0"
@@ -241,9 +240,6 @@ static int __init zm_start(void)
 	err = zm_home_start();
 	if (err)
 		return err;
-	err = zm_selftest_run();
-	if (err)
-		goto stop_home;
 	major = register_blkdev(0, zm_stem());
 	err = major < 0 ? major : 0;
 	if (err)

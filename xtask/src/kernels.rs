@@ -67,7 +67,7 @@ pub struct KernelRecipe {
     pub name: &'static str,
     pub kind: Kind,
     /// Built with every check of its own: slow, in need of more memory, and the
-    /// place for a module with assertions and self-tests.
+    /// place for a module with assertions.
     pub checks: bool,
     pub suite: &'static str,
     /// A stock kernel's version as far as it is chosen, and its flavour.

@@ -49,7 +49,7 @@ pub const ZWORD: Module = Module {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavour {
     Release,
-    /// With assertions, and self-tests when it is loaded.
+    /// With assertions.
     Debug,
     /// The same with blocks of 512 bytes: a page has parts, as it has where pages
     /// are larger than 4 KiB.

@@ -34,7 +34,7 @@ pub struct Options {
     /// None: the kernel's own zram is there
     #[arg(long, conflicts_with = "debug")]
     no_module: bool,
-    /// With assertions and self-tests (always so in um-debug)
+    /// With assertions (always so in um-debug)
     #[arg(long)]
     debug: bool,
     /// The guest's memory

@@ -136,6 +136,26 @@ for codec in $(codecs); do
 done
 put reset 1 >/dev/null
 
+# So do dictionaries, and zword's other level.
+head -c 16384 /proc/self/exe >/tmp/dict
+for row in lz4:dict=/tmp/dict lz4hc:dict=/tmp/dict zstd:dict=/tmp/dict zword:level=2; do
+	codec=${row%%:*} params=${row#*:}
+	case " $(codecs) " in
+	*" $codec "*) ;;
+	*) continue ;;
+	esac
+	put comp_algorithm "$codec" >/dev/null
+	same "$codec $params" 0 "$(put algorithm_params "$params")"
+	case "$codec $(put disksize "${SIZE}M")" in
+	"zstd EINVAL") skip "zstd with a dictionary" "the build says that this kernel has none" ;;
+	*)
+		/guest/pages fill "$DEV" 300 "$SEED" 0
+		ok "and it keeps bytes" /guest/pages verify "$DEV" 300 "$SEED" 0
+		;;
+	esac
+	put reset 1 >/dev/null
+done
+
 # winbits WINDOW ERROR: of deflate, refused when the device gets its size.
 winbits() {
 	put reset 1 >/dev/null

@@ -92,12 +92,10 @@ end() {
 	exit
 }
 
-# module_load [PARAMETER=VALUE]...: anew. A debug build tests itself the first time.
+# module_load [PARAMETER=VALUE]...: anew.
 module_load() {
 	module_unload
-	[ ! -e /tmp/self-tested ] || set -- "$@" selftest=0
-	modprobe "$DEVICE" "$@" || return
-	[ ! -e "/sys/module/$DEVICE/parameters/selftest" ] || touch /tmp/self-tested
+	modprobe "$DEVICE" "$@"
 }
 
 module_unload() {
