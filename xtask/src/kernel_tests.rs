@@ -181,7 +181,6 @@ pub fn machines(log: &Log, kernels: &KernelCache, name: &'static str) -> Result<
 const FLAGS: &[&str] = &[
     "upstream",
     "small-blocks",
-    "narrow-fingerprints",
     "module",
     "systemd",
     "dist",
@@ -423,7 +422,6 @@ impl GuestTest {
             let flavour = match self.subject {
                 TestSubject::Codec => Flavour::Codec,
                 _ if self.needs.has("small-blocks") => Flavour::SmallBlocks,
-                _ if self.needs.has("narrow-fingerprints") => Flavour::NarrowFingerprints,
                 // Assertions look at what nobody else does.
                 _ if self.kernel == RACES => Flavour::Release,
                 _ if self.seconds.is_some() => Flavour::Debug,

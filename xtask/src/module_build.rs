@@ -54,9 +54,6 @@ pub enum Flavour {
     /// The same with blocks of 512 bytes: a page has parts, as it has where pages
     /// are larger than 4 KiB.
     SmallBlocks,
-    /// The same with fingerprints of one bit: many pages share one, and are no
-    /// twins.
-    NarrowFingerprints,
     Codec,
 }
 
@@ -89,10 +86,6 @@ impl Flavour {
             Flavour::SmallBlocks => (
                 "module-small-blocks",
                 &["ZMELD_DEBUG=1", "ZMELD_BLOCK_SIZE=512"],
-            ),
-            Flavour::NarrowFingerprints => (
-                "module-narrow-fingerprints",
-                &["ZMELD_DEBUG=1", "ZMELD_FINGERPRINT_BITS=1"],
             ),
             Flavour::Codec => ("codec", &[]),
         }

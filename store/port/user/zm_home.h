@@ -6,7 +6,7 @@
  *
  * What the core may take from a home header:
  *   u8 u16 u32 u64 s64 size_t bool, errno names, memcpy memcmp memset memmove;
- *   ZM_PAGE_SHIFT ZM_PAGE_SIZE ZM_FINGERPRINT_BITS (1 to 32) ZM_SHARE_SLOTS_MAX;
+ *   ZM_PAGE_SHIFT ZM_PAGE_SIZE;
  *   zm_load32 zm_load64        relaxed reads of words that others may write;
  *   zm_set32 zm_set64          relaxed writes of such words;
  *   zm_add64 zm_max64          counters: relaxed read-modify-write;
@@ -21,7 +21,6 @@
  *   zm_get64 zm_put64          a word of a page's bytes, at any address: not every
  *                              kernel makes one instruction of a small memcpy;
  *   zm_equal                   whether bytes are the same;
- *   zm_mul128_add              128-bit multiply and add;
  *   zm_prefetch                a hint, no effect but speed;
  *   __always_inline noinline   as their names say.
  */
@@ -49,15 +48,6 @@ typedef int64_t s64;
 #define ZM_PAGE_SHIFT 12
 #endif
 #define ZM_PAGE_SIZE (1u << ZM_PAGE_SHIFT)
-
-/* Fewer in tests only, so that pages of one fingerprint abound. */
-#ifndef ZM_FINGERPRINT_BITS
-#define ZM_FINGERPRINT_BITS 32
-#endif
-/* Fewer in tests only, so that shares fill up. */
-#ifndef ZM_SHARE_SLOTS_MAX
-#define ZM_SHARE_SLOTS_MAX (1u << 31)
-#endif
 
 /* Where a copy for each value of an argument is wanted, and where none is. */
 #ifndef __always_inline
@@ -203,36 +193,6 @@ static inline bool zm_equal(const void *one, const void *other, size_t size)
 {
 	return !memcmp(one, other, size);
 }
-
-#ifdef __SIZEOF_INT128__
-
-static inline void zm_mul128_add(u64 *low, u64 *high, u64 a, u64 b)
-{
-	unsigned __int128 sum = ((unsigned __int128)*high << 64) | *low;
-
-	sum += (unsigned __int128)a * b;
-	*low = (u64)sum;
-	*high = (u64)(sum >> 64);
-}
-
-#else
-
-/* From four products of halves, as machines of 32 bits have them. */
-static inline void zm_mul128_add(u64 *low, u64 *high, u64 a, u64 b)
-{
-	u64 low_low = (u64)(u32)a * (u32)b;
-	u64 low_high = (u64)(u32)a * (u32)(b >> 32);
-	u64 high_low = (u64)(u32)(a >> 32) * (u32)b;
-	u64 high_high = (u64)(u32)(a >> 32) * (u32)(b >> 32);
-	u64 middle = (low_low >> 32) + (u32)low_high + (u32)high_low;
-	u64 product = middle << 32 | (u32)low_low;
-
-	*low += product;
-	*high += high_high + (low_high >> 32) + (high_low >> 32) +
-		 (middle >> 32) + (*low < product);
-}
-
-#endif
 
 static inline void zm_prefetch(const void *where)
 {
