@@ -84,7 +84,7 @@ static void unlocked_unheld(void)
 static void held_by_another(void)
 {
 	zm_slot_lock(&slots[0]);
-	zm_held_play_other(true);
+	zm_held_play(1);
 	zm_slot_assert_locked(&slots[0]);
 }
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Recompression and idle marks, case by case: which objects are tried, which
- * are replaced, what is marked; and what happens when the page changes, goes to
- * a block or shows damage while the harder codec is at work on it.
+ * are replaced, what is marked; and what others are told while the harder codec is
+ * at work.
  *
  *	recompress
  *
  * The harder codec of these stores is deflate with a hook: before it compresses
  * it calls the case back, which then does to the store what another thread
- * could do at that moment. So each race happens, and always the same way.
+ * could do at that moment.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -526,51 +526,6 @@ static void try_damage(void)
 
 /* -- While the codec is at work --------------------------------------------- */
 
-/* The same slot, the same room in the pool, another page of the same size. */
-static void overwrite_alike(struct zm_store *store)
-{
-	zm_page_discard(store, 0);
-	put(store, 0, text(5));
-}
-
-static void overwrite_equal(struct zm_store *store)
-{
-	put(store, 0, text(1));
-}
-
-static void discard_first(struct zm_store *store)
-{
-	zm_page_discard(store, 0);
-}
-
-static void discard_all(struct zm_store *store)
-{
-	u64 i;
-
-	for (i = 0; i < SLOTS; i++)
-		zm_page_discard(store, i);
-}
-
-static void read_first(struct zm_store *store)
-{
-	expect(store, 0, text(1));
-}
-
-static void write_first_back(struct zm_store *store)
-{
-	write_back(store, 0, true);
-}
-
-static void fail_to_write_back(struct zm_store *store)
-{
-	write_back(store, 0, false);
-}
-
-static void meld_inline(struct zm_store *store)
-{
-	put(store, 9, text(1));
-}
-
 static void start_others(struct zm_store *store)
 {
 	struct zm_recompress_options again = {
@@ -588,136 +543,23 @@ static void start_others(struct zm_store *store)
 	zm_pass_stop(store);
 }
 
-/* What the slot then holds: -1 for nothing, and whether the attempt was lost. */
-static const struct race {
-	const char *name;
-	void (*hook)(struct zm_store *store);
-	s64 first;
-	bool alone_raced;	/* on an object of the slot's own */
-	bool shared_raced;	/* on a share that a second slot has */
-} races[] = {
-	{ "overwritten alike", overwrite_alike, 5, true, false },
-	{ "overwritten with the same", overwrite_equal, 1, true, false },
-	{ "discarded", discard_first, -1, true, false },
-	{ "all discarded", discard_all, -1, true, true },
-	{ "read", read_first, 1, false, false },
-	{ "written back", write_first_back, 1, true, true },
-	{ "not written back", fail_to_write_back, 1, true, false },
-	{ "others want to run", start_others, 1, false, false },
-};
-
-static void run_race(const struct race *race, bool shared, u32 mode)
+static void discard_first(struct zm_store *store)
 {
-	struct zm_store *store = open_store(mode);
-	bool raced = shared ? race->shared_raced : race->alone_raced;
+	zm_page_discard(store, 0);
+}
+
+/* Others are refused; what is lost to them is told. interleave has all that happens. */
+static void try_meanwhile(void (*happens)(struct zm_store *store), bool raced)
+{
+	struct zm_store *store = open_store(ZM_MELD_MANUAL);
 	struct zm_recompress_result result;
 
 	put(store, 0, text(1));
-	if (shared) {
-		put(store, 1, text(1));
-		test_meld(store);
-		EXPECT(test_info(store, 1).sharers == 2);
-	}
-	hook = race->hook;
+	hook = happens;
 	result = recompress(store, 0, 0, 1);
 	hook = NULL;
-	if (hook_calls != 1 || result.raced != raced ||
-	    result.pages_recompressed != !raced)
-		DIE("%s: %llu raced, %llu recompressed", race->name,
-		    result.raced, result.pages_recompressed);
-	if (race->first < 0)
-		EXPECT(test_info(store, 0).kind == ZM_KIND_EMPTY);
-	else
-		expect(store, 0, text((u64)race->first));
-	if (shared && race->hook != discard_all)
-		expect(store, 1, text(1));
-	close_store(store);
-}
-
-static void try_races(void)
-{
-	u32 i;
-
-	for (i = 0; i < sizeof(races) / sizeof(races[0]); i++) {
-		run_race(&races[i], false, ZM_MELD_OFF);
-		run_race(&races[i], false, ZM_MELD_MANUAL);
-		run_race(&races[i], true, ZM_MELD_MANUAL);
-		printf("recompress: %s meanwhile: ok\n", races[i].name);
-	}
-}
-
-/* An object that another slot joins while it is recompressed. */
-static void try_joined(void)
-{
-	struct zm_store *store = open_store(ZM_MELD_INLINE);
-	struct zm_recompress_result result;
-
-	put(store, 0, text(1));
-	hook = meld_inline;
-	result = recompress(store, 0, 0, 1);
-	hook = NULL;
-	EXPECT(result.raced == 1 && test_info(store, 0).sharers == 2);
-	expect(store, 9, text(1));
-	EXPECT(recompress(store, 0, 0, 0).pages_recompressed == 1);
-	expect(store, 0, text(1));
-	expect(store, 9, text(1));
-	close_store(store);
-}
-
-/* A page is recompressed while it is on its way to its block. */
-static void try_late_write(bool keep_compressed, bool written)
-{
-	struct zm_store *store = open_store(ZM_MELD_MANUAL);
-	static struct disk_write late;
-	u32 size;
-
-	put(store, 0, text(1));
-	put(store, 1, text(2));
-	size = test_info(store, 0).size;
-	EXPECT(!disk_write_begin(&disk, store, &late, 0, 0, keep_compressed));
-	EXPECT(recompress(store, 0, 0, 0).pages_tried == 1);
-	expect(store, 0, text(1));
-	disk_write_end(&disk, store, &late, written);
-	EXPECT(test_info(store, 0).backed == written);
-	if (written)
-		EXPECT(test_info(store, 0).size ==
-		       (keep_compressed ? size : ZM_PAGE_SIZE));
-	expect(store, 0, text(1));
-	EXPECT(recompress(store, 0, 0, 0).pages_tried == !written);
-	expect(store, 0, text(1));
-	close_store(store);
-}
-
-static struct disk_write begun;
-
-static void begin_to_write_first(struct zm_store *store)
-{
-	EXPECT(!disk_write_begin(&disk, store, &begun, 0, 0, true));
-}
-
-/*
- * A writeback begins while a share is recompressed and ends after it: what its block
- * holds is what was copied for it, and not what the object is by then.
- */
-static void try_write_begun_meanwhile(bool written)
-{
-	struct zm_store *store = open_store(ZM_MELD_MANUAL);
-	u32 size;
-
-	put(store, 0, text(1));
-	put(store, 1, text(1));
-	EXPECT(test_meld(store).pages_melded == 1);
-	size = test_info(store, 0).size;
-	hook = begin_to_write_first;
-	EXPECT(recompress(store, 0, 0, 1).pages_recompressed == 1);
-	hook = NULL;
-	EXPECT(test_info(store, 0).priority == 2 && test_info(store, 0).size < size);
-	EXPECT(disk_write_end(&disk, store, &begun, written) == written);
-	EXPECT(test_info(store, 0).backed == written);
-	if (written)
-		EXPECT(test_info(store, 0).size == size && !test_info(store, 0).priority);
-	expect(store, 0, text(1));
-	expect(store, 1, text(1));
+	EXPECT(hook_calls == 1 && result.raced == raced);
+	EXPECT(result.pages_recompressed == !raced);
 	close_store(store);
 }
 
@@ -759,8 +601,6 @@ static void try_options(void)
 
 int main(void)
 {
-	u32 i;
-
 	deflate = zm_codec_find("deflate");
 	hooked = *deflate;
 	hooked.compress = hooked_compress;
@@ -778,12 +618,8 @@ int main(void)
 	try_sent_away_meanwhile();
 	try_used_meanwhile();
 	try_damage();
-	try_races();
-	try_joined();
-	for (i = 0; i < 4; i++)
-		try_late_write(i & 1, i & 2);
-	try_write_begun_meanwhile(true);
-	try_write_begun_meanwhile(false);
+	try_meanwhile(start_others, false);
+	try_meanwhile(discard_first, true);
 	printf("recompress: all cases ok\n");
 	return 0;
 }

@@ -34,7 +34,6 @@ mod python;
 mod rust_tests;
 mod seeded;
 mod setup;
-mod shares_model;
 mod signing;
 mod soak;
 mod splats;

@@ -151,7 +151,6 @@ const RUNS: &[(&str, &[&str])] = &[
     ("model", &["1", "800"]),
     ("exhaustive", &["3"]),
     ("pass", &["20000"]),
-    ("inline", &["1"]),
     ("recompress", &[]),
     ("check_writes", &[]),
     ("fingerprint", &["300"]),

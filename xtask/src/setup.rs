@@ -50,7 +50,7 @@ const C: &[&str] = &[
 ];
 /// The same, and what only looks whether something compiles.
 #[rustfmt::skip]
-const C_COMPILER: &[&str] = &["c-", "codec-", "round_trip-", "model-", "pass-", "threads-", "fuzz_", "features", "seeded", "shares-model"];
+const C_COMPILER: &[&str] = &["c-", "codec-", "round_trip-", "model-", "pass-", "threads-", "fuzz_", "features", "seeded"];
 const FLEET: &[&str] = &["fleet", "kubernetes"];
 const FUZZ: &[&str] = &["fuzz_", "soak"];
 /// A guest's kernel is made by the first step that asks for it.
@@ -85,7 +85,6 @@ const NEEDS: &[Need] = &[
     need("ld", "binutils", "links the core alone", &["freestanding"]),
     need("setarch", "util-linux", "starts what the thread sanitizer watches", C),
     need("patch", "patch", "puts faults into the store", &["seeded"]),
-    need("spin", "spin", "checks the model of shares", &["shares-model"]),
     need("clang", "clang", "fuzzes", FUZZ),
     need(LIBFUZZER, "libclang-rt", "fuzzes", FUZZ),
     // What tests of the commands start.

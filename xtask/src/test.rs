@@ -20,7 +20,6 @@ use crate::python;
 use crate::rust_tests;
 use crate::seeded;
 use crate::setup;
-use crate::shares_model;
 use crate::signing;
 use crate::step::TestScope::{Default as Usual, Long, Quick};
 use crate::step::{run_all, Action, Rest, Step, Tally, TestScope};
@@ -195,10 +194,6 @@ fn steps<'a>(
         let start = move |log: &Log| fuzz::start(log, environment, &target, scope, seed);
         steps.add_staged(name, "libFuzzer attacks", 1, start);
     }
-    let about = "the protocol of shares in all interleavings of three threads, by spin";
-    steps.add_staged(shares_model::STEP, about, 1, |_| {
-        Ok(Box::new(shares_model::test))
-    });
     let mut tests: Vec<_> = c_tests::tests(scope).collect();
     tests.sort_by_key(|test| test.processors());
     for test in tests {

@@ -27,18 +27,41 @@ struct list {
 	u32 count;
 };
 
-/* Of this thread, and of one that a test plays; whose turn it is. */
-static __thread struct list lists[2];
-static __thread bool played;
+/* Of this thread, and of those that a test plays; whose turn it is. */
+static __thread struct list lists[ZM_HELD_THREADS];
+static __thread u32 played;
+static __thread void (*between)(void);
 
 static struct list *own(void)
 {
 	return &lists[played];
 }
 
-void zm_held_play_other(bool other)
+void zm_held_play(u32 thread)
 {
-	played = other;
+	played = thread;
+}
+
+bool zm_held_is_any(void)
+{
+	const struct list *list = own();
+	u32 i;
+
+	for (i = 0; i < list->count; i++)
+		if (list->at[i].lock != ZM_LOCK_STREAM)
+			return true;
+	return false;
+}
+
+void zm_held_between_set(void (*happens)(void))
+{
+	between = happens;
+}
+
+void zm_held_between(void)
+{
+	if (between && !zm_held_is_any())
+		between();
 }
 
 static bool may_follow(const struct held *before, const u32 *word,
@@ -56,6 +79,7 @@ void zm_held_wait(const u32 *word, enum zm_lock lock)
 	const struct list *list = own();
 	u32 i;
 
+	zm_held_between();
 	for (i = 0; i < list->count; i++)
 		if (!may_follow(&list->at[i], word, lock))
 			zm_port_broken("a lock is waited for out of order");
@@ -102,12 +126,8 @@ void zm_held_expect(const u32 *word)
 
 void zm_held_may_sleep(void)
 {
-	const struct list *list = own();
-	u32 i;
-
-	for (i = 0; i < list->count; i++)
-		if (list->at[i].lock != ZM_LOCK_STREAM)
-			zm_port_broken("what may sleep is called with a lock held");
+	if (zm_held_is_any())
+		zm_port_broken("what may sleep is called with a lock held");
 }
 
 void zm_held_may_wait(void)

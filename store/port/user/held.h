@@ -20,8 +20,20 @@ void zm_held_expect(const uint32_t *word);
 void zm_held_may_sleep(void);
 /* As may_sleep, and no stream is borrowed that others wait for. */
 void zm_held_may_wait(void);
-/* For a test that does what another thread could do, in the middle of its own. */
-void zm_held_play_other(bool other);
+/*
+ * For a test that does what other threads could do, in the middle of its own: which
+ * of them it plays, 0 to ZM_HELD_THREADS - 1.
+ */
+#define ZM_HELD_THREADS 3
+void zm_held_play(uint32_t thread);
+/* Whether it holds one of a slot, a share or the blocks. */
+bool zm_held_is_any(void);
+/*
+ * That test's: called wherever this thread holds no lock, before one is waited for and
+ * after the last was let go.
+ */
+void zm_held_between_set(void (*happens)(void));
+void zm_held_between(void);
 
 #else
 #define ZM_LOCKS_ARE_CHECKED 0
@@ -32,7 +44,7 @@ void zm_held_play_other(bool other);
 #define zm_held_expect(word)		((void)(word))
 #define zm_held_may_sleep()		((void)0)
 #define zm_held_may_wait()		((void)0)
-#define zm_held_play_other(other)	((void)(other))
+#define zm_held_between()		((void)0)
 
 #endif
 

@@ -155,6 +155,7 @@ static inline void zm_bit_unlock(u32 *word, u32 value, enum zm_lock lock)
 	(void)lock;
 	zm_held_remove(word);
 	__atomic_store_n(word, value & ~1u, __ATOMIC_RELEASE);
+	zm_held_between();
 }
 
 /* Two slots' words, that of the lower index first. */
