@@ -223,7 +223,7 @@ fn stopping_library(kernel: &Kernel) -> Option<(String, PathBuf)> {
 
 /// What guests start, with what it depends on.
 const FOREIGN_PACKAGES: &str =
-    "busybox-static,bash,kmod,mount,util-linux,e2fsprogs,btrfs-progs,dmsetup,cryptsetup-bin,fio";
+    "busybox-static,bash,kmod,mount,util-linux,e2fsprogs,btrfs-progs,dmsetup,cryptsetup-bin";
 
 /// A link that names a place from the root on would lead out of the folder: it leads to
 /// the same place in it.
