@@ -119,31 +119,10 @@ static inline void zm_put64(void *bytes, u64 word)
 	((struct zm_unaligned *)bytes)->word = word;
 }
 
-#if defined(CONFIG_HAVE_EFFICIENT_UNALIGNED_ACCESS)
-
 static inline bool zm_equal(const void *one, const void *other, size_t size)
 {
 	return !memcmp(one, other, size);
 }
-
-#else
-
-/* The kernel's own goes by the byte here; pages and most objects are aligned. */
-static inline bool zm_equal(const void *one, const void *other, size_t size)
-{
-	const u8 *a = one, *b = other;
-
-	if (IS_ALIGNED((unsigned long)a | (unsigned long)b, sizeof(u64)))
-		for (; size >= sizeof(u64); size -= sizeof(u64)) {
-			if (*(const u64 *)a != *(const u64 *)b)
-				return false;
-			a += sizeof(u64);
-			b += sizeof(u64);
-		}
-	return !memcmp(a, b, size);
-}
-
-#endif
 
 static inline void zm_prefetch(const void *where)
 {
