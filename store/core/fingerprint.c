@@ -52,37 +52,6 @@ struct siphash {
 	u64 v[4];
 };
 
-/* 128-bit multiply and add. */
-#ifdef __SIZEOF_INT128__
-
-static inline void mul128_add(u64 *low, u64 *high, u64 a, u64 b)
-{
-	unsigned __int128 sum = ((unsigned __int128)*high << 64) | *low;
-
-	sum += (unsigned __int128)a * b;
-	*low = (u64)sum;
-	*high = (u64)(sum >> 64);
-}
-
-#else
-
-/* From four products of halves, as machines of 32 bits have them. */
-static inline void mul128_add(u64 *low, u64 *high, u64 a, u64 b)
-{
-	u64 low_low = (u64)(u32)a * (u32)b;
-	u64 low_high = (u64)(u32)a * (u32)(b >> 32);
-	u64 high_low = (u64)(u32)(a >> 32) * (u32)b;
-	u64 high_high = (u64)(u32)(a >> 32) * (u32)(b >> 32);
-	u64 middle = (low_low >> 32) + (u32)low_high + (u32)high_low;
-	u64 product = middle << 32 | (u32)low_low;
-
-	*low += product;
-	*high += high_high + (low_high >> 32) + (high_low >> 32) +
-		 (middle >> 32) + (*low < product);
-}
-
-#endif
-
 static inline u64 rotate(u64 x, u32 by)
 {
 	return x << by | x >> (64 - by);
@@ -184,18 +153,18 @@ u32 zm_fingerprint(const struct zm_fingerprint_key *key, const void *page)
 	u64 i;
 
 	for (i = 0; i < KEY_WORDS; i += 8) {
-		mul128_add(&low[0], &high[0],
-			   load_word(bytes, i) + k[i],
-			   load_word(bytes, i + 1) + k[i + 1]);
-		mul128_add(&low[1], &high[1],
-			   load_word(bytes, i + 2) + k[i + 2],
-			   load_word(bytes, i + 3) + k[i + 3]);
-		mul128_add(&low[0], &high[0],
-			   load_word(bytes, i + 4) + k[i + 4],
-			   load_word(bytes, i + 5) + k[i + 5]);
-		mul128_add(&low[1], &high[1],
-			   load_word(bytes, i + 6) + k[i + 6],
-			   load_word(bytes, i + 7) + k[i + 7]);
+		zm_mul128_add(&low[0], &high[0],
+			      load_word(bytes, i) + k[i],
+			      load_word(bytes, i + 1) + k[i + 1]);
+		zm_mul128_add(&low[1], &high[1],
+			      load_word(bytes, i + 2) + k[i + 2],
+			      load_word(bytes, i + 3) + k[i + 3]);
+		zm_mul128_add(&low[0], &high[0],
+			      load_word(bytes, i + 4) + k[i + 4],
+			      load_word(bytes, i + 5) + k[i + 5]);
+		zm_mul128_add(&low[1], &high[1],
+			      load_word(bytes, i + 6) + k[i + 6],
+			      load_word(bytes, i + 7) + k[i + 7]);
 	}
 	sum[0] = low[0] + low[1];
 	sum[1] = high[0] + high[1] + (sum[0] < low[0]);

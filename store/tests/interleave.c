@@ -603,6 +603,8 @@ static void try_found(void)
 
 int main(void)
 {
+	if (!ZM_LOCKS_ARE_CHECKED)
+		DIE("locks are looked after under the sanitizers only");
 	collision_find(contents[PAGE], contents[ALIKE]);
 	page_make(contents[OTHER], 13);
 	page_make(contents[RAW], 9);

@@ -38,15 +38,6 @@
 
 struct zm_store;
 
-/* Fewer in tests only, so that pages of one fingerprint abound. */
-#ifndef ZM_FINGERPRINT_BITS
-#define ZM_FINGERPRINT_BITS 32
-#endif
-/* Fewer in tests only, so that shares fill up. */
-#ifndef ZM_SHARE_SLOTS_MAX
-#define ZM_SHARE_SLOTS_MAX (1u << 31)
-#endif
-
 enum zm_meld_mode {
 	ZM_MELD_OFF,	/* no fingerprints: what zram does */
 	ZM_MELD_MANUAL,	/* fingerprints; melding when a pass is started */

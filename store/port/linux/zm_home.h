@@ -119,10 +119,7 @@ static inline void zm_put64(void *bytes, u64 word)
 	((struct zm_unaligned *)bytes)->word = word;
 }
 
-static inline bool zm_equal(const void *one, const void *other, size_t size)
-{
-	return !memcmp(one, other, size);
-}
+#include <zm_home_common.h>
 
 static inline void zm_prefetch(const void *where)
 {

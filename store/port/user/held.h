@@ -8,6 +8,8 @@
 
 #include <zmeld/lock.h>
 
+#define ZM_HELD_THREADS 3	/* that a test may play */
+
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define ZM_LOCKS_ARE_CHECKED 1
 
@@ -24,7 +26,6 @@ void zm_held_may_wait(void);
  * For a test that does what other threads could do, in the middle of its own: which
  * of them it plays, 0 to ZM_HELD_THREADS - 1.
  */
-#define ZM_HELD_THREADS 3
 void zm_held_play(uint32_t thread);
 /* Whether it holds one of a slot, a share or the blocks. */
 bool zm_held_is_any(void);
@@ -44,6 +45,9 @@ void zm_held_between(void);
 #define zm_held_expect(word)		((void)(word))
 #define zm_held_may_sleep()		((void)0)
 #define zm_held_may_wait()		((void)0)
+#define zm_held_play(thread)		((void)(thread))
+#define zm_held_is_any()		false
+#define zm_held_between_set(happens)	((void)(happens))
 #define zm_held_between()		((void)0)
 
 #endif

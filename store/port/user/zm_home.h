@@ -6,7 +6,7 @@
  *
  * What the core may take from a home header:
  *   u8 u16 u32 u64 s64 size_t bool, errno names, memcpy memcmp memset memmove;
- *   ZM_PAGE_SHIFT ZM_PAGE_SIZE;
+ *   ZM_PAGE_SHIFT ZM_PAGE_SIZE ZM_FINGERPRINT_BITS (1 to 32) ZM_SHARE_SLOTS_MAX;
  *   zm_load32 zm_load64        relaxed reads of words that others may write;
  *   zm_set32 zm_set64          relaxed writes of such words;
  *   zm_add64 zm_max64          counters: relaxed read-modify-write;
@@ -21,6 +21,7 @@
  *   zm_get64 zm_put64          a word of a page's bytes, at any address: not every
  *                              kernel makes one instruction of a small memcpy;
  *   zm_equal                   whether bytes are the same;
+ *   zm_mul128_add              128-bit multiply and add;
  *   zm_prefetch                a hint, no effect but speed;
  *   __always_inline noinline   as their names say.
  */
@@ -190,10 +191,7 @@ static inline void zm_put64(void *bytes, u64 word)
 	memcpy(bytes, &word, sizeof(word));
 }
 
-static inline bool zm_equal(const void *one, const void *other, size_t size)
-{
-	return !memcmp(one, other, size);
-}
+#include <zm_home_common.h>
 
 static inline void zm_prefetch(const void *where)
 {
