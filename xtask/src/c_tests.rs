@@ -52,9 +52,8 @@ use Flavour::{
 };
 use TestScope::{Default as Usual, Quick};
 
-/// Runs without arguments, with the seed, with the pages of a real program besides.
+/// Runs without arguments; with the seed and the pages of a real program.
 const PLAIN: [&str; 3] = [""; 3];
-const SEED: [&str; 3] = ["S"; 3];
 const PROGRAM: [&str; 3] = ["S EXE"; 3];
 const THREADS: [&str; 3] = ["3 S", "10 S", "6 x 60 S"];
 const SMALL: [&str; 3] = ["1000 S", "50000 S", "5000000 S"];
@@ -86,12 +85,11 @@ const TESTS: &[CTest] = &[
     test(Quick, "small_reads", Reads64, ["10 S", "80 S", "5000 S"], "pages that change at any one of zword's reads are some page"),
     test(Quick, "model", Address, ["S 800", "; S 4000", "; 20 x S 20000"], "random operations and failing allocations against plain pages"),
     test(Usual, "model", Thread, ["S 2000"; 3], "the same under the thread sanitizer"),
-    test(Quick, "exhaustive", Address, ["3", "4", "5"], "every short sequence of operations on two slots"),
     test(Quick, "pass", Address, ["20000", "60000", "60000; 400000"], "every duplicate is found, in little memory and in pieces"),
     test(Quick, "interleave", Address, PLAIN, "operations in the midst of each other, wherever one holds no lock"),
     test(Quick, "recompress", Address, PLAIN, "recompression and idle marks, and what happens meanwhile"),
     test(Quick, "hostile", Address, PLAIN, "objects that no encoder writes, one step past each limit of a decoder"),
-    test(Quick, "pool", Address, SEED, "the pool by itself: objects that come and go while others are read"),
+    test(Quick, "pool", Address, ["S"; 3], "the pool by itself: objects that come and go while others are read"),
     test(Quick, "check_writes", Address, PLAIN, "codecs that encode wrongly, in writes and in recompression"),
     test(Usual, "check_writes", OneBit, PLAIN, "the same where fingerprints and shares are short"),
     test(Usual, "check_writes", Pages16K, PLAIN, "the same with pages of 16 KiB"),
@@ -102,7 +100,6 @@ const TESTS: &[CTest] = &[
     test(Usual, "adversary", FourBits, ADVERSARY, "the same where one in sixteen has it"),
     test(Quick, "model", OneBit, NARROW_MODEL, "random operations where fingerprints and shares are short"),
     test(Usual, "model", FourBits, NARROW_MODEL, "random operations where fingerprints collide"),
-    test(Usual, "exhaustive", OneBit, ["3"; 3], "every short sequence where fingerprints and shares are short"),
     test(Quick, "fingerprint", Address, ["1000"; 3], "a second implementation agrees, a collision seen is good for no other"),
     test(Quick, "changing", Address, CHANGING, "pages that change while they are written or read into"),
     test(Usual, "changing", OneBit, CHANGING, "the same where fingerprints and shares are short"),

@@ -149,7 +149,6 @@ fn hashes(log: &Log, program: impl Fn() -> Command) -> Result<Vec<String>> {
 const RUNS: &[(&str, &[&str])] = &[
     ("codec", &["1"]),
     ("model", &["1", "800"]),
-    ("exhaustive", &["3"]),
     ("pass", &["20000"]),
     ("recompress", &[]),
     ("check_writes", &[]),

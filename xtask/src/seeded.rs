@@ -6,7 +6,7 @@
 //! ```text
 //! part: core
 //! fault: A block is given away while it is read.
-//! found-by: exhaustive-asan 3
+//! found-by: interleave-asan
 //! ```
 //!
 //! A fault is found where one of these fails. Those in the module are found in guests.
