@@ -12,7 +12,6 @@
  * compared, pages decompressed, memory borrowed, work done after a stop. What
  * every other test looks at, that reads are right, is looked at here as well.
  */
-#include <time.h>
 
 #include "../core/store.h"
 #include "harness.h"
@@ -232,44 +231,6 @@ static void try_stop_in_recompression(void)
 	    decompressed > stop_at)
 		DIE("recompression: %llu pages after a stop",
 		    decompressed - stop_at);
-	zm_store_destroy(store);
-}
-
-static u64 thread_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-	return (u64)now.tv_sec * 1000000000u + (u64)now.tv_nsec;
-}
-
-/* A pass with a time limit ends, and those that go on come to an end. */
-static void try_time_limit(void)
-{
-	struct zm_meld_options options = {
-		.time_ns_max = 1000000,
-		.resume = true,
-	};
-	struct zm_store *store = crowded_store(ZM_MELD_MANUAL);
-	struct zm_meld_result result;
-	u64 passes = 0, started, spent;
-
-	do {
-		started = thread_ns();
-		if (zm_meld_run(store, &options, &result))
-			DIE("pass");
-		spent = thread_ns() - started;
-		/* A hundred times what it may take; unbounded it took longer. */
-		if (result.stopped && spent > options.time_ns_max + 1000000000)
-			DIE("a pass with a limit of %llu ns took %llu",
-			    options.time_ns_max, spent);
-		/* Finding alone may take longer on a slow machine. */
-		if (!result.collisions)
-			options.time_ns_max += 1000000;
-	} while (result.stopped && ++passes < pages);
-	if (result.stopped)
-		DIE("passes that go on do not come to an end");
-	printf("adversary: %llu passes were stopped by time\n", passes);
 	zm_store_destroy(store);
 }
 
@@ -500,7 +461,6 @@ int main(int argc, char **argv)
 	try_twins();
 	try_stop_in_pass();
 	try_stop_in_recompression();
-	try_time_limit();
 	try_early_stop();
 	try_inline();
 	try_full_shares(ZM_MELD_MANUAL);
