@@ -78,9 +78,7 @@ pub enum Flavour {
     Thread,
     /// By clang, with libFuzzer and the sanitizers of `Address`.
     Fuzzer,
-    /// As `Address`, with fingerprints of 4 bits, so that they collide.
-    FourBits,
-    /// As `Address`, with fingerprints of one bit and shares of three slots.
+    /// As `Address`, with fingerprints of one bit, so that they collide, and shares of three slots.
     OneBit,
     Pages16K,
     Pages64K,
@@ -93,7 +91,6 @@ pub enum Flavour {
 
 const ADDRESS: &str = "-fsanitize=address,undefined -fno-sanitize-recover=all";
 const THREAD: &str = "-fsanitize=thread";
-const FOUR_BITS: &str = "-DZM_FINGERPRINT_BITS=4 -DZM_SHARE_SLOTS_MAX=40";
 const ONE_BIT: &str = "-DZM_FINGERPRINT_BITS=1 -DZM_SHARE_SLOTS_MAX=3";
 
 /// zword's limits where a block is 64 and where it is 128 bytes.
@@ -117,7 +114,6 @@ impl Flavour {
                 "-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all",
                 "",
             ],
-            Flavour::FourBits => ["4-bits", ADDRESS, FOUR_BITS],
             Flavour::OneBit => ["1-bit", ADDRESS, ONE_BIT],
             Flavour::Pages16K => ["16-kib", ADDRESS, "-UZM_PAGE_SHIFT -DZM_PAGE_SHIFT=14"],
             Flavour::Pages64K => ["64-kib", ADDRESS, "-UZM_PAGE_SHIFT -DZM_PAGE_SHIFT=16"],

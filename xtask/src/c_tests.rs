@@ -47,9 +47,7 @@ const fn test(
     }
 }
 
-use Flavour::{
-    Address, AsBuilt, Blocks128, Blocks64, FourBits, OneBit, Pages16K, Pages64K, Reads64, Thread,
-};
+use Flavour::{Address, AsBuilt, Blocks128, Blocks64, OneBit, Pages16K, Pages64K, Reads64, Thread};
 use TestScope::{Default as Usual, Quick};
 
 /// Runs without arguments; with the seed and the pages of a real program.
@@ -97,17 +95,13 @@ const TESTS: &[CTest] = &[
     test(Usual, "threads", Address, THREADS, "writers, readers, passes, recompression and writeback at once"),
     test(Quick, "threads", Thread, THREADS, "the same under the thread sanitizer"),
     test(Quick, "adversary", OneBit, ADVERSARY, "bounds kept where half of all pages have one fingerprint"),
-    test(Usual, "adversary", FourBits, ADVERSARY, "the same where one in sixteen has it"),
     test(Quick, "model", OneBit, NARROW_MODEL, "random operations where fingerprints and shares are short"),
-    test(Usual, "model", FourBits, NARROW_MODEL, "random operations where fingerprints collide"),
     test(Quick, "fingerprint", Address, ["1000"; 3], "a second implementation agrees, a collision seen is good for no other"),
     test(Quick, "changing", Address, CHANGING, "pages that change while they are written or read into"),
     test(Usual, "changing", OneBit, CHANGING, "the same where fingerprints and shares are short"),
     test(Quick, "refusals", Address, PLAIN, "what is refused and what is told, by the printer and by the check"),
     test(Quick, "locks", Address, PLAIN, "what looks after the store's locks finds each kind of fault"),
-    test(Usual, "recompress", FourBits, PLAIN, "recompression and idle marks where fingerprints collide"),
     test(Usual, "threads", OneBit, THREADS, "all at once where fingerprints and shares are short"),
-    test(Usual, "threads", FourBits, THREADS, "all at once where fingerprints collide"),
 ];
 
 pub fn tests(scope: TestScope) -> impl Iterator<Item = &'static CTest> {
