@@ -7,7 +7,7 @@
 #
 #	PART=time     ROUNDS times, the arms in turn: a program that needs SIZE percent
 #	              of the memory there is
-#	PART=pressure the same with a pool of a tenth of memory that the shrinker writes back
+#	PART=pressure the same with a pool of a twentieth of memory that the shrinker writes back
 #	PART=largest  each arm: the largest program that ends well, to STEP MiB
 #
 # One line for each run: its arm, then NAME=NUMBER.
@@ -47,7 +47,7 @@ zswap_on() {
 	shrinker=N
 	writeback=0
 	if [ "$PART" = pressure ]; then
-		pool=10
+		pool=5
 		shrinker=Y
 		writeback=1
 	fi

@@ -45,7 +45,7 @@ const TIME: Part = Part {
     processors: 1,
     touches: 40_000,
 };
-/// The same with a pool of a tenth of memory, from which the shrinker writes pages back.
+/// The same with a pool of a twentieth of memory, from which the shrinker writes pages back.
 const PRESSURE: Part = Part {
     name: "pressure",
     ..TIME
@@ -192,7 +192,7 @@ impl Bar {
 }
 
 fn page_bytes(run: &Run) -> f64 {
-    run.value("pool_bytes") / run.value("held_pages")
+    run.value("page_bytes")
 }
 
 fn fill(run: &Run) -> f64 {
@@ -310,7 +310,7 @@ fn cells_of(arm: &str) -> [Cell; 2] {
 
 fn time_table(runs: &[Run], subject: &Subject, part: &Part) -> Table {
     let title = match part.name == PRESSURE.name {
-        true => "The same with a pool of a tenth of memory, written back to the disk",
+        true => "The same with a pool of a twentieth of memory, written back to the disk",
         false => "A program that needs more memory than there is",
     };
     let mut table = Table::new(title)
@@ -322,8 +322,7 @@ fn time_table(runs: &[Run], subject: &Subject, part: &Part) -> Table {
         .column(Column::nanoseconds("mean").key("fault_mean_ns"))
         .column(Column::nanoseconds("99th").key("fault_p99_ns"))
         .column(Column::nanoseconds("99.9th").key("fault_p999_ns"))
-        .column(Column::count("held").key("held_pages"))
-        .column(Column::bytes("pool"));
+        .column(Column::number("B/page").key("pool_bytes_a_page"));
     for arm in subject.arms {
         let own = of(runs, arm, part.name);
         if own.is_empty() {
@@ -337,15 +336,14 @@ fn time_table(runs: &[Run], subject: &Subject, part: &Part) -> Table {
             number("mean_ns"),
             number("p99_ns"),
             number("p999_ns"),
-            number("held_pages"),
-            number("pool_bytes"),
+            number("page_bytes"),
         ]));
     }
     let all: Vec<&Run> = runs.iter().filter(|run| run.part == part.name).collect();
     table.note(format!(
         "Medians of rounds. A fault: from the touch of a page that is not in memory to its first \
-         byte, making room included; of new memory, without swap, it takes {:.0} ns here. Held: \
-         pages in the pool at the end, and what it takes. The program needs {} MiB, \
+         byte, making room included; of new memory, without swap, it takes {:.0} ns here. B/page: \
+         bytes of the pool by the pages in it, at the end. The program needs {} MiB, \
          {} pages are touched at random, one in four is changed.",
         median(&all, "fresh_ns").unwrap_or(f64::NAN),
         median(&all, "size_mib").unwrap_or(f64::NAN),

@@ -192,6 +192,8 @@ static void print_held(char **paths, int count)
 	bytes = number(file);
 	fclose(file);
 	printf(" held_pages=%llu pool_bytes=%llu", pages, bytes);
+	if (pages)
+		printf(" page_bytes=%.1f", (double)bytes / (double)pages);
 }
 
 /* The time that so many in a thousand faults are at or below. */
