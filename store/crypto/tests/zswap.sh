@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# guest: kernel=um,um-debug,6.1,6.12,6.12-rt,7.2,7.3,7.3-arm64,7.3-arm64-16k memory=144 disk=512
+# guest: kernel=um,um-debug,6.1,6.12,6.12-rt,7.2,7.3,7.3-arm64,7.3-arm64-16k memory=208 disk=768
 #
 # zswap with zword, in front of a swap disk: programs that need more memory than there
 # is verify each of their pages, while compressors are switched, the shrinker writes
