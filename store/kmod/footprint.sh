@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
 # What a fault takes and how much a machine holds that is short of memory, with swap
-# on each of ARMS: none, or DRIVER:CODEC[:LEVEL]. `cargo xtask bench fault` runs it.
+# on each of ARMS: none, DRIVER:CODEC[:LEVEL], or zswap:CODEC[:checked], in front of a disk.
+# `cargo xtask bench fault` and `cargo xtask bench zswap` run it.
 #
 #	PART=time     ROUNDS times, the arms in turn: a program that needs SIZE percent
 #	              of the memory there is
+#	PART=pressure the same with a pool of a twentieth of memory that the shrinker writes back
 #	PART=largest  each arm: the largest program that ends well, to STEP MiB
 #
 # One line for each run: its arm, then NAME=NUMBER.
@@ -19,11 +21,16 @@ echo "machine total_mib=$total available_mib=$available"
 swap_on() {
 	arm=$1
 	device=
+	driver=
 	[ "$arm" != none ] || return 0
 	driver=${arm%%:*}
 	rest=${arm#*:}
 	codec=${rest%%:*}
 	level=${rest#"$codec"}
+	if [ "$driver" = zswap ]; then
+		zswap_on
+		return
+	fi
 	device=${driver}0
 	at=/sys/block/$device
 	echo "$codec" >"$at/comp_algorithm" || exit 3
@@ -34,9 +41,33 @@ swap_on() {
 	mkswap /dev/"$device" >/dev/null && swapon /dev/"$device" || exit 3
 }
 
+# Without writing pages back, but in the part that is about it: what does not fit is not held.
+zswap_on() {
+	pool=90
+	shrinker=N
+	writeback=0
+	if [ "$PART" = pressure ]; then
+		pool=5
+		shrinker=Y
+		writeback=1
+	fi
+	checked=N
+	[ "$level" != :checked ] || checked=Y
+	echo "$codec" >$ZSWAP/compressor || exit 3
+	[ "$(cat $ZSWAP/compressor)" = "$codec" ] || exit 3
+	echo $checked >/sys/module/zword/parameters/check_writes || exit 3
+	echo $pool >$ZSWAP/max_pool_percent || exit 3
+	echo $shrinker >$ZSWAP/shrinker_enabled || exit 3
+	echo $writeback >/tmp/group/of/memory.zswap.writeback || exit 3
+	echo Y >$ZSWAP/enabled || exit 3
+	device=${behind#/dev/}
+	mkswap "$behind" >/dev/null && swapon "$behind" || exit 3
+}
+
 swap_off() {
 	[ -n "$device" ] || return 0
 	swapoff /dev/"$device" || exit 3
+	[ "$driver" != zswap ] || return 0
 	# Whatever looks at new devices may have it open.
 	for _ in 1 2 3 4 5; do
 		echo 1 >/sys/block/"$device"/reset 2>/dev/null && return 0
@@ -50,7 +81,11 @@ swap_off() {
 run() {
 	stat=
 	[ -z "$device" ] || stat=/sys/block/$device/mm_stat
-	timeout -s KILL "$LIMIT" sh -c 'echo 1000 >/proc/self/oom_score_adj; exec "$@"' sh \
+	[ "$driver" != zswap ] || stat="$COUNTS/stored_pages $COUNTS/pool_total_size"
+	timeout -s KILL "$LIMIT" sh -c '
+		[ ! -e /tmp/group/of ] || echo 0 >/tmp/group/of/cgroup.procs
+		echo 1000 >/proc/self/oom_score_adj
+		exec "$@"' sh \
 		/guest/footprint "$disk" "$1" "$2" "$3" $stat >/tmp/line 2>/tmp/why
 	code=$?
 	case $code in
@@ -67,9 +102,9 @@ timed() {
 			[ "$arm" != none ] || continue
 			swap_on "$arm"
 			if run "$size" "$TOUCHES" "$round"; then
-				echo "$arm time round=$round size_mib=$size $(cat /tmp/line)"
+				echo "$arm $PART round=$round size_mib=$size $(cat /tmp/line)"
 			else
-				echo "$arm time round=$round size_mib=$size killed=1"
+				echo "$arm $PART round=$round size_mib=$size killed=1"
 			fi
 			swap_off
 		done
@@ -93,18 +128,32 @@ largest() {
 	done
 }
 
+ZSWAP=/sys/module/zswap/parameters
+COUNTS=/sys/kernel/debug/zswap
+driver=
 for arm in $ARMS; do
-	[ "$arm" = none ] || modprobe "${arm%%:*}" num_devices=1 || exit 3
+	case $arm in
+	none) ;;
+	zswap:*)
+		[ -d /tmp/group/of ] || {
+			modprobe zword && mkdir /tmp/group && mount -t cgroup2 none /tmp/group &&
+				echo +memory >/tmp/group/cgroup.subtree_control &&
+				mkdir /tmp/group/of || exit 3
+		}
+		;;
+	*) modprobe "${arm%%:*}" num_devices=1 || exit 3 ;;
+	esac
 done
 modprobe -q virtio_pci
 modprobe -q virtio_blk
 disk=$(ls -d /dev/ubda /dev/vda 2>/dev/null | head -n 1)
+behind=$(ls -d /dev/ubdb /dev/vdb 2>/dev/null | head -n 1)
 if [ -z "$disk" ]; then
 	echo "# no disk with contents: does another guest have its file?"
 	exit 3
 fi
 echo 0 >/proc/sys/vm/page-cluster
 case $PART in
-time) timed ;;
+time | pressure) timed ;;
 largest) largest ;;
 esac

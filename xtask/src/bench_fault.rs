@@ -1,5 +1,5 @@
-//! The whole fault: a program that needs more memory than there is, with swap on zram
-//! and on zmeld with each codec. How long its faults take, and how large it may be.
+//! The whole fault: a program that needs more memory than there is, with swap on zram and on
+//! zmeld with each codec, or through zswap. How long its faults take, and how large it may be.
 
 use std::fs;
 use std::process::ExitCode;
@@ -18,15 +18,15 @@ use crate::process::Log;
 use crate::vm;
 use crate::workspace;
 
-/// How long the faults of a program that needs more memory than there is take and how large
-/// it may be, with swap on zram and on zmeld with each codec, on the same kept pages
 #[derive(clap::Args)]
 pub struct Options {
     #[command(flatten)]
     bench: BenchArguments,
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
-    rounds: u64,
-    #[arg(long, value_parser = [TIME.name, LARGEST.name])]
+    /// Rounds: 3 of devices, 5 of zswap
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    rounds: Option<u64>,
+    /// One part alone
+    #[arg(long, value_parser = [TIME.name, PRESSURE.name, LARGEST.name])]
     only: Option<String>,
 }
 
@@ -45,6 +45,11 @@ const TIME: Part = Part {
     processors: 1,
     touches: 40_000,
 };
+/// The same with a pool of a twentieth of memory, from which the shrinker writes pages back.
+const PRESSURE: Part = Part {
+    name: "pressure",
+    ..TIME
+};
 /// Programs grow until one does not end well, which takes time.
 const LARGEST: Part = Part {
     name: "largest",
@@ -52,6 +57,155 @@ const LARGEST: Part = Part {
     processors: 2,
     touches: 10_000,
 };
+
+/// What is compared.
+struct Subject {
+    name: &'static str,
+    title: &'static str,
+    module: Flavour,
+    /// Without swap, then `DRIVER:CODEC[:LEVEL]`, or `zswap:CODEC[:checked]`.
+    arms: &'static [&'static str],
+    /// What others are compared with.
+    reference: &'static str,
+    parts: &'static [Part],
+    rounds: u64,
+    bars: &'static [Bar],
+}
+
+const DEVICES: Subject = Subject {
+    name: "fault",
+    title: "Swap on zram and on zmeld, short of memory",
+    module: Flavour::Release,
+    arms: &[
+        NONE,
+        "zram:lzo-rle",
+        "zram:lz4",
+        "zram:zstd",
+        "zmeld:lzo-rle",
+        "zmeld:lz4",
+        "zmeld:zstd",
+        "zmeld:zword",
+        "zmeld:zword:2",
+    ],
+    reference: "zram:lzo-rle",
+    parts: &[TIME, LARGEST],
+    rounds: 3,
+    bars: &[],
+};
+
+/// zword does not check its writes but where the arm says so.
+const ZSWAP: Subject = Subject {
+    name: "zswap",
+    title: "Swap through zswap, short of memory",
+    module: Flavour::Codec,
+    arms: &[
+        NONE,
+        "zswap:lzo",
+        ZSWAP_LZ4,
+        ZSWAP_ZSTD,
+        ZSWAP_ZWORD,
+        ZSWAP_CHECKED,
+        "zswap:zword-dense",
+    ],
+    reference: "zswap:lzo",
+    parts: &[TIME, PRESSURE, LARGEST],
+    rounds: 5,
+    bars: &[
+        Bar::new(
+            "pool bytes a page",
+            page_bytes,
+            ZSWAP_ZWORD,
+            ZSWAP_ZSTD,
+            0.90,
+        ),
+        Bar::new("fill", fill, ZSWAP_ZWORD, ZSWAP_ZSTD, 0.85),
+        Bar::new(
+            "fill, writes checked",
+            fill,
+            ZSWAP_CHECKED,
+            ZSWAP_ZSTD,
+            1.10,
+        ),
+        Bar::new("mean fault", mean, ZSWAP_ZWORD, ZSWAP_ZSTD, 0.75),
+        Bar::new(
+            "pool bytes a page",
+            page_bytes,
+            ZSWAP_ZWORD,
+            ZSWAP_LZ4,
+            0.62,
+        ),
+        Bar::new("mean fault", mean, ZSWAP_ZWORD, ZSWAP_LZ4, 1.15),
+        Bar {
+            part: PRESSURE.name,
+            ..Bar::new("99.9th, written back", p999, ZSWAP_ZWORD, ZSWAP_ZSTD, 1.0)
+        },
+    ],
+};
+const ZSWAP_LZ4: &str = "zswap:lz4";
+const ZSWAP_ZSTD: &str = "zswap:zstd";
+const ZSWAP_ZWORD: &str = "zswap:zword";
+const ZSWAP_CHECKED: &str = "zswap:zword:checked";
+/// MiB of the disk behind zswap.
+const BEHIND: u64 = 1536;
+
+/// What one arm may take at most of what another takes.
+struct Bar {
+    what: &'static str,
+    figure: fn(&Run) -> f64,
+    part: &'static str,
+    arm: &'static str,
+    against: &'static str,
+    at_most: f64,
+}
+
+impl Bar {
+    const fn new(
+        what: &'static str,
+        figure: fn(&Run) -> f64,
+        arm: &'static str,
+        against: &'static str,
+        at_most: f64,
+    ) -> Bar {
+        Bar {
+            what,
+            figure,
+            part: TIME.name,
+            arm,
+            against,
+            at_most,
+        }
+    }
+
+    /// The ratio of each round, ascending.
+    fn ratios(&self, runs: &[Run]) -> Vec<f64> {
+        let (own, other) = (
+            of(runs, self.arm, self.part),
+            of(runs, self.against, self.part),
+        );
+        let pairs = own.iter().zip(&other);
+        let mut ratios: Vec<f64> = pairs
+            .map(|(own, other)| (self.figure)(own) / (self.figure)(other))
+            .collect();
+        ratios.sort_by(f64::total_cmp);
+        ratios
+    }
+}
+
+fn page_bytes(run: &Run) -> f64 {
+    run.value("page_bytes")
+}
+
+fn fill(run: &Run) -> f64 {
+    run.value("fill_s")
+}
+
+fn mean(run: &Run) -> f64 {
+    run.value("mean_ns")
+}
+
+fn p999(run: &Run) -> f64 {
+    run.value("p999_ns")
+}
 
 /// What is needed where faults are timed, in percent of what is available.
 const SIZE_PERCENT: usize = 150;
@@ -61,26 +215,20 @@ const STEP: usize = 4;
 const RUN_LIMIT: usize = 180;
 /// Pages of the disk that the program has its contents from.
 const CONTENTS: usize = 61_440;
-/// Without swap, with zram's codecs, with ours: `DRIVER:CODEC[:LEVEL]`.
-const ARMS: &[&str] = &[
-    NONE,
-    "zram:lzo-rle",
-    "zram:lz4",
-    "zram:zstd",
-    "zmeld:lzo-rle",
-    "zmeld:lz4",
-    "zmeld:zstd",
-    "zmeld:zword",
-    "zmeld:zword:2",
-];
 const NONE: &str = "none";
-/// What others are compared with.
-const REFERENCE: &str = "zram:lzo-rle";
 
-pub fn run(options: &Options) -> Result<ExitCode> {
-    let log = Log::named("bench-fault")?;
+pub fn devices(options: &Options) -> Result<ExitCode> {
+    run(options, &DEVICES)
+}
+
+pub fn zswap(options: &Options) -> Result<ExitCode> {
+    run(options, &ZSWAP)
+}
+
+fn run(options: &Options, subject: &Subject) -> Result<ExitCode> {
+    let log = Log::named(&format!("bench-{}", subject.name))?;
     let kernel = options.bench.kernel(&log)?;
-    let module = module_build::build(&log, &kernel, Flavour::Release)?;
+    let module = module_build::build(&log, &kernel, subject.module)?;
     let contents = pages::held_out(CONTENTS)?.context(pages::NONE)?;
     let disk = workspace::work_folder("bench-fault")?.join("contents");
     fs::write(&disk, &contents.bytes).with_context(|| workspace::shown(&disk))?;
@@ -88,7 +236,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let program = module_build::guest_program(&log, kernel.recipe, &tests.join("footprint.c"))?;
     let setting = timed_setting(&kernel);
     let mut runs = Vec::new();
-    for part in [TIME, LARGEST] {
+    for part in subject.parts {
         if options.only.as_ref().is_some_and(|only| only != part.name) {
             continue;
         }
@@ -99,8 +247,11 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             files: vec![Addition::file("/guest/footprint", &program)?],
             variables: vec![
                 ("PART", part.name.to_owned()),
-                ("ARMS", ARMS.join(" ")),
-                ("ROUNDS", options.rounds.to_string()),
+                ("ARMS", subject.arms.join(" ")),
+                (
+                    "ROUNDS",
+                    options.rounds.unwrap_or(subject.rounds).to_string(),
+                ),
                 ("SIZE", SIZE_PERCENT.to_string()),
                 ("TOUCHES", part.touches.to_string()),
                 ("STEP", STEP.to_string()),
@@ -109,20 +260,29 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             memory: part.memory,
             processors: part.processors,
             contents: vec![disk.clone()],
+            disks: vec![BEHIND],
             // What is killed for want of memory takes long, and its times say nothing.
-            urgent: part.name == TIME.name,
+            urgent: part.name != LARGEST.name,
             limit: Duration::from_secs(2 * 3600),
             ..BootOptions::default()
         };
         runs.extend(bench_runs::runs(&bench_runs::boot(&kernel, &boot)?));
     }
-    let tables = [time_table(&runs), largest_table(&runs)];
+    let tables = [
+        time_table(&runs, subject, &TIME),
+        time_table(&runs, subject, &PRESSURE),
+        largest_table(&runs, subject),
+        bar_table(&runs, subject),
+    ];
     let (time, largest) = (TIME.memory, LARGEST.memory);
     let memory = format!("{time} MiB for times, {largest} MiB for the largest program");
     let body = json!({
         "kernel": kernel.release, "setting": setting, "contents": contents.about,
         "memory_mib": { "time": time, "largest": largest },
-        "tables": { "time": tables[0].to_json_rows(), "largest": tables[1].to_json_rows() },
+        "tables": {
+            "time": tables[0].to_json_rows(), "pressure": tables[1].to_json_rows(),
+            "largest": tables[2].to_json_rows(), "bars": tables[3].to_json_rows(),
+        },
         "runs": runs,
     });
     let provenance = [
@@ -131,18 +291,29 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         ("contents", &contents.about),
         ("memory", &memory),
     ];
-    let title = "Swap on zram and on zmeld, short of memory";
     let json = options.bench.json.as_deref();
-    bench_runs::show("fault", title, &provenance, &tables, json, body)
+    bench_runs::show(
+        subject.name,
+        subject.title,
+        &provenance,
+        &tables,
+        json,
+        body,
+    )
 }
 
 fn cells_of(arm: &str) -> [Cell; 2] {
     let (driver, codec) = arm.split_once(':').unwrap_or((arm, ""));
+    let codec = codec.replace(":checked", ", checked");
     [driver.into(), codec.replace(':', " level ").into()]
 }
 
-fn time_table(runs: &[Run]) -> Table {
-    let mut table = Table::new("A program that needs more memory than there is")
+fn time_table(runs: &[Run], subject: &Subject, part: &Part) -> Table {
+    let title = match part.name == PRESSURE.name {
+        true => "The same with a pool of a twentieth of memory, written back to the disk",
+        false => "A program that needs more memory than there is",
+    };
+    let mut table = Table::new(title)
         .column(Column::text("swap"))
         .column(Column::text("codec"))
         .column(Column::number("fill, s").key("fill_s"))
@@ -150,10 +321,10 @@ fn time_table(runs: &[Run]) -> Table {
         .column(Column::count("faults"))
         .column(Column::nanoseconds("mean").key("fault_mean_ns"))
         .column(Column::nanoseconds("99th").key("fault_p99_ns"))
-        .column(Column::count("held").key("held_pages"))
-        .column(Column::bytes("pool"));
-    for arm in ARMS {
-        let own = of(runs, arm, "time");
+        .column(Column::nanoseconds("99.9th").key("fault_p999_ns"))
+        .column(Column::number("B/page").key("pool_bytes_a_page"));
+    for arm in subject.arms {
+        let own = of(runs, arm, part.name);
         if own.is_empty() {
             continue;
         }
@@ -164,37 +335,37 @@ fn time_table(runs: &[Run]) -> Table {
             number("faults"),
             number("mean_ns"),
             number("p99_ns"),
-            number("held_pages"),
-            number("pool_bytes"),
+            number("p999_ns"),
+            number("page_bytes"),
         ]));
     }
-    let all: Vec<&Run> = runs.iter().filter(|run| run.part == "time").collect();
+    let all: Vec<&Run> = runs.iter().filter(|run| run.part == part.name).collect();
     table.note(format!(
         "Medians of rounds. A fault: from the touch of a page that is not in memory to its first \
-         byte, making room included; of new memory, without swap, it takes {:.0} ns here. Held: \
-         pages on the device at the end, and what its pool takes. The program needs {} MiB, \
+         byte, making room included; of new memory, without swap, it takes {:.0} ns here. B/page: \
+         bytes of the pool by the pages in it, at the end. The program needs {} MiB, \
          {} pages are touched at random, one in four is changed.",
         median(&all, "fresh_ns").unwrap_or(f64::NAN),
         median(&all, "size_mib").unwrap_or(f64::NAN),
-        TIME.touches
+        part.touches
     ));
     table
 }
 
-fn largest_table(runs: &[Run]) -> Table {
+fn largest_table(runs: &[Run], subject: &Subject) -> Table {
     let mut table = Table::new("The largest program that ends well")
         .column(Column::text("swap"))
         .column(Column::text("codec"))
         .column(Column::number("MiB").key("largest_mib"))
         .column(Column::number("beyond RAM, MiB").key("beyond_mib"))
-        .column(Column::ratio("of zram's lzo-rle").key("of_reference"));
+        .column(Column::ratio("of the first codec").key("of_reference"));
     let largest = |arm: &str| median(&of(runs, arm, "largest"), "mib");
     let beyond = |arm: &str| Some(largest(arm)? - largest(NONE)?);
-    for arm in ARMS {
+    for arm in subject.arms {
         let (Some(mib), Some(more)) = (largest(arm), beyond(arm)) else {
             continue;
         };
-        let times = beyond(REFERENCE).map_or(f64::NAN, |reference| more / reference);
+        let times = beyond(subject.reference).map_or(f64::NAN, |reference| more / reference);
         let [driver, codec] = cells_of(arm);
         table.row(cells![driver, codec, mib, more, times]);
     }
@@ -204,5 +375,44 @@ fn largest_table(runs: &[Run]) -> Table {
          This part runs at no real-time priority.",
         LARGEST.touches
     ));
+    table
+}
+
+/// Each bar with the ratio of every round: the middle, and the least and the most.
+fn bar_table(runs: &[Run], subject: &Subject) -> Table {
+    let mut table = Table::new("zword beside others, round by round")
+        .column(Column::text("what"))
+        .column(Column::text("against"))
+        .column(Column::number("at most").key("at_most"))
+        .column(Column::ratio("ratio"))
+        .column(Column::ratio("least"))
+        .column(Column::ratio("most"))
+        .column(Column::text(""));
+    for bar in subject.bars {
+        let ratios = bar.ratios(runs);
+        let (Some(least), Some(most)) = (ratios.first(), ratios.last()) else {
+            continue;
+        };
+        let [_, codec] = cells_of(bar.against);
+        let verdict = match (*most <= bar.at_most, *least > bar.at_most) {
+            (true, _) => "met",
+            (_, true) => "missed",
+            _ => "undecided",
+        };
+        let middle = ratios[ratios.len() / 2];
+        table.row(cells![
+            bar.what,
+            codec,
+            bar.at_most,
+            middle,
+            *least,
+            *most,
+            verdict
+        ]);
+    }
+    let note =
+        "The middle of the rounds, the least and the most: with five rounds the median lies \
+                between those in 15 of 16 cases. Undecided: the bar lies between them, too.";
+    table.note(note);
     table
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::codec::OF_ZMELD_ALONE;
 use super::read::Places;
 use super::*;
 use crate::finding::{Finding, Severity};
@@ -74,15 +73,6 @@ impl Check<'_> {
             if device.codec[..at].iter().any(|it| it.name == *name) {
                 let what = format!("{name} is listed twice; the second is never used, remove it");
                 self.error(&format!("{key}.codec[{at}]"), what);
-            }
-        }
-        let again = device.recompress.iter().map(|it| ("recompress", &it.codec));
-        let codecs = device.codec.iter().map(|codec| ("codec", codec));
-        for (of, codec) in codecs.chain(again) {
-            if device.driver == RamDriver::Zram && codec.name == OF_ZMELD_ALONE {
-                let way_out = "write kind = \"zmeld\", or another codec";
-                let what = format!("zram has no {OF_ZMELD_ALONE}; {way_out}");
-                self.error(&format!("{key}.{of}"), what);
             }
         }
         if let Some(limit) = &device.memory_limit {

@@ -20,11 +20,9 @@ pub struct Known {
     pub takes_dict: bool,
 }
 
-/// The codec that comes with zmeld's module, and that zram has not got.
-pub const OF_ZMELD_ALONE: &str = "zword";
-
 /// The codecs of zram, from `drivers/block/zram/backend_*.c` of Linux 7.2, and
-/// [`OF_ZMELD_ALONE`]. A kernel may have been built without some.
+/// zword, which zmeld's module has, and zram up to 6.11 takes from zword.ko. A kernel may have
+/// been built without some.
 pub const CODECS: [Known; 8] = [
     known("lzo", None, false),
     known("lzo-rle", None, false),
@@ -35,7 +33,7 @@ pub const CODECS: [Known; 8] = [
     known("deflate", Some((0, 9)), false),
     known("842", None, false),
     // From a glance at the page to a look at all that may be in it.
-    known(OF_ZMELD_ALONE, Some((1, 2)), false),
+    known("zword", Some((1, 2)), false),
 ];
 
 const fn known(name: &'static str, levels: Option<(i32, i32)>, takes_dict: bool) -> Known {

@@ -13,11 +13,13 @@
 //! | [`lately`] | what happened in the last hour, and in which control group |
 //! | [`guarded`] | what its guard saw and did |
 //! | [`reclaimed`] | what `zmeld watch` reclaimed ahead of time |
+//! | `accounting` | where RAM is: programs, compression, what is left |
 //! | `headroom` | how much more programs can take |
 //! | [`tier`] | all of it as one table, in the order in which pages go there |
 //! | [`recommend`](mod@recommend) | the configuration for a machine for which nobody wrote one |
 //! | [`difference`] | why the kernel's numbers of one tier differ |
 
+pub mod accounting;
 pub mod applied;
 pub mod ciphers;
 pub mod damon;
@@ -44,6 +46,7 @@ use std::time::Instant;
 
 use serde::Serialize;
 
+pub use accounting::Accounting;
 pub use damon::DamonReclaim;
 pub use device::{Backed, Device, Driver, Io, Melding, MmStat, Mounted};
 pub use difference::Difference;

@@ -46,6 +46,7 @@ impl script::Case for Root {
             // A part of it, in JSON, by its place.
             "seen" => {
                 return match rest {
+                    "accounting" => shown(&[now.accounting()]),
                     "devices" => shown(&now.devices),
                     "differences" => shown(&now.differences()),
                     "groups" => shown(&now.groups),

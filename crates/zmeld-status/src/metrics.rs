@@ -132,6 +132,12 @@ families! {
         |view| whole(Some(view.now.memory.total_bytes));
     "zmeld_memory_available_bytes" Gauge "RAM that could be had without swapping." =>
         |view| whole(Some(view.now.memory.available_bytes));
+    "zmeld_memory_programs_bytes" Gauge "RAM that programs use, and what the kernel cannot give back." =>
+        |view| whole(Some(view.now.accounting().programs_bytes));
+    "zmeld_memory_compression_bytes" Gauge "RAM that compressed pages and their tables take." =>
+        |view| whole(Some(view.now.accounting().compression_bytes));
+    "zmeld_memory_compressed_pages_bytes" Gauge "Pages that compression holds in RAM, uncompressed." =>
+        |view| whole(Some(view.now.accounting().compressed_pages_bytes));
     "zmeld_swap_cached_bytes" Gauge "Pages that are in RAM and keep their place in swap." =>
         |view| whole(Some(view.now.memory.swap_cached_bytes));
     "zmeld_tier_size_bytes" Gauge "How much can be written to the tier." =>

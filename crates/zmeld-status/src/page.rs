@@ -8,7 +8,7 @@ use zmeld_config::Config;
 use zmeld_linux::Host;
 use zmeld_observe::reclaimed::{ProtectedGroup, ReclaimedGroup};
 use zmeld_observe::{
-    Difference, Guarded, Headroom, Lately, Observation, Reclaimed, Since, TierState,
+    Accounting, Difference, Guarded, Headroom, Lately, Observation, Reclaimed, Since, TierState,
 };
 use zmeld_report::text;
 use zmeld_report::units::{bytes, count, percent};
@@ -22,6 +22,8 @@ use crate::outstanding::Outstanding;
 pub struct Status {
     /// The tiers, in the order in which a page meets them.
     pub tiers: Vec<TierState>,
+    /// Where RAM is.
+    pub accounting: Accounting,
     /// How much more programs can take.
     pub headroom: Headroom,
     /// Why the numbers of a tier differ.
@@ -47,6 +49,7 @@ impl Status {
         let observation = Observation::read(host, rustix::param::page_size() as u64);
         let tiers = observation.named_tiers(outstanding.applied.as_ref());
         Status {
+            accounting: observation.accounting(),
             headroom: observation.headroom(&tiers),
             tiers,
             differences: observation.differences(),
@@ -67,7 +70,7 @@ pub fn document(status: &Status) -> Document {
                 .table(side_by_side(status)),
         );
     }
-    let is_judged = in_ram(status) >= JUDGED_FROM;
+    let is_judged = status.accounting.compressed_pages_bytes >= JUDGED_FROM;
     if is_judged && !status.differences.is_empty() {
         document = document.section(differences(status));
     }
@@ -106,12 +109,8 @@ fn lead(status: &Status) -> String {
     if now.swaps.is_empty() {
         return format!("{ram}; there is no active swap.");
     }
-    let in_ram = in_ram(status);
-    let taken = status.tiers.iter().fold(0u64, |taken, tier| {
-        let parts = [tier.memory_used_bytes, tier.metadata_bytes];
-        let parts = parts.map(|part| part.unwrap_or(0));
-        taken.saturating_add(parts[0]).saturating_add(parts[1])
-    });
+    let in_ram = status.accounting.compressed_pages_bytes;
+    let taken = status.accounting.compression_bytes;
     let saved = match in_ram.checked_sub(taken) {
         _ if in_ram > 0 && in_ram < JUDGED_FROM => format!(
             "; {} of pages are compressed so far, too little to judge ({} are needed)",
@@ -152,21 +151,6 @@ fn headroom(room: &Headroom) -> String {
         bytes(room.compressed_bytes),
         bytes(room.disk_bytes),
     )
-}
-
-/// Pages that all tiers keep in RAM, in bytes.
-fn in_ram(status: &Status) -> u64 {
-    status.tiers.iter().filter_map(in_memory).sum()
-}
-
-/// Pages that a tier keeps in RAM.
-fn in_memory(tier: &TierState) -> Option<u64> {
-    let stored = tier.stored_bytes?;
-    tier.memory_used_bytes?;
-    match tier.kind {
-        zmeld_observe::TierKind::Zswap => Some(stored),
-        _ => Some(stored.saturating_sub(tier.writeback_bytes.unwrap_or(0))),
-    }
 }
 
 /// What is told of a tier: its heading and where it comes from.

@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# guest: kernel=um,6.1,6.12 memory=144 disk=512
+# guest: kernel=um,um-debug,6.1,6.12,6.12-rt,7.2,7.3,7.3-arm64,7.3-arm64-16k memory=208 disk=768
 #
 # zswap with zword, in front of a swap disk: programs that need more memory than there
 # is verify each of their pages, while compressors are switched, the shrinker writes
-# pages back, and processors come and go where they can. The module stays while it is
-# used.
+# pages back, a group's share is full, a group has nothing written back, allocations fail,
+# and processors come and go where they can. The module stays while it is used.
 
 # shellcheck source-path=SCRIPTDIR/../../kmod/tests
 . /guest/guest.sh
@@ -97,6 +97,37 @@ if [ -e /sys/devices/system/cpu/cpu1/online ]; then
 	beside hotplug
 	verified "a processor that comes and goes"
 	beside_stop
+fi
+set_to max_pool_percent 50
+memory_groups groups
+mkdir $GROUPS_TOP/of
+grouped() { # FILE VALUE NAME: a program in a group that has that value
+	if [ ! -e "$GROUPS_TOP/of/$1" ]; then
+		skip "a program gets its pages back, $3" "this kernel has no $1"
+		return
+	fi
+	before=$(cat "$GROUPS_TOP/of/$1")
+	echo "$2" >"$GROUPS_TOP/of/$1"
+	# shellcheck disable=SC2016
+	ok "a program gets its pages back, $3" sh -c '
+		echo 0 >"$0"
+		exec /guest/pages swap "$@"' $GROUPS_TOP/of/cgroup.procs $need 2 "$SEED" 10
+	echo "$before" >"$GROUPS_TOP/of/$1"
+}
+grouped memory.zswap.max 4M "a group's share is full"
+grouped memory.zswap.writeback 0 "a group has nothing written back"
+if [ -d /sys/kernel/debug/failslab ]; then
+	fail() { # PERCENT: of what may not wait for memory, as zswap's pool
+		for kind in failslab fail_page_alloc; do
+			echo 0 >/sys/kernel/debug/$kind/verbose
+			echo -1 >/sys/kernel/debug/$kind/times
+			echo "$1" >/sys/kernel/debug/$kind/probability
+		done
+		echo 0 >/sys/kernel/debug/fail_page_alloc/min-order
+	}
+	fail 10
+	verified "allocations that fail"
+	fail 0
 fi
 grep . $COUNTS/* | sed 's/^/# /'
 same "no page was encoded wrongly" 0 "$(cat $ERRORS)"

@@ -3,7 +3,7 @@
  * A program whose memory has a file's pages for contents, and needs more of it than
  * there may be.
  *
- *	footprint FILE MIB TOUCHES SEED [MM_STAT]
+ *	footprint FILE MIB TOUCHES SEED [MM_STAT | STORED_PAGES POOL_SIZE]
  *
  * Fills MIB with the file's pages, the file again and again, then touches TOUCHES
  * pages at random; one in four it changes. A touch of a page that is not in memory
@@ -164,19 +164,47 @@ static int by_size(const void *a, const void *b)
 	return (one > other) - (one < other);
 }
 
-/* What the device holds: orig_data_size compr_data_size mem_used_total */
-static void print_held(const char *path)
+static unsigned long long number(FILE *file)
 {
-	unsigned long long original = 0, packed = 0, used = 0;
-	FILE *file = fopen(path, "r");
+	unsigned long long value;
 
-	if (!file || fscanf(file, "%llu %llu %llu", &original, &packed, &used) != 3)
-		fail("cannot read", path);
-	fclose(file);
-	printf(" held_pages=%llu pool_bytes=%llu", original / PAGE, used);
+	if (!file || fscanf(file, "%llu", &value) != 1)
+		fail("cannot read", "what is held");
+	return value;
 }
 
-static void print_result(struct run *run, const char *mm_stat)
+/*
+ * What swap holds: a device's orig_data_size compr_data_size mem_used_total, or zswap's two
+ * files of one number.
+ */
+static void print_held(char **paths, int count)
+{
+	FILE *file = fopen(paths[0], "r");
+	unsigned long long pages = number(file), bytes;
+
+	if (count > 1) {
+		fclose(file);
+		file = fopen(paths[1], "r");
+	} else {
+		pages /= PAGE;
+		number(file);
+	}
+	bytes = number(file);
+	fclose(file);
+	printf(" held_pages=%llu pool_bytes=%llu", pages, bytes);
+	if (pages)
+		printf(" page_bytes=%.1f", (double)bytes / (double)pages);
+}
+
+/* The time that so many in a thousand faults are at or below. */
+static uint32_t at(const struct run *run, uint64_t thousandths)
+{
+	uint64_t above = run->faults - run->faults * thousandths / 1000;
+
+	return run->faults ? run->fault_ns[run->faults - 1 - (above ? above - 1 : 0)] : 0;
+}
+
+static void print_result(struct run *run, char **held, int count)
 {
 	double all = 0;
 	struct rusage usage;
@@ -185,12 +213,11 @@ static void print_result(struct run *run, const char *mm_stat)
 	for (uint64_t i = 0; i < run->faults; i++)
 		all += run->fault_ns[i];
 	qsort(run->fault_ns, run->faults, sizeof(*run->fault_ns), by_size);
-	printf(" faults=%llu major=%ld mean_ns=%.0f p99_ns=%u",
+	printf(" faults=%llu major=%ld mean_ns=%.0f p99_ns=%u p999_ns=%u",
 	       (unsigned long long)run->faults, usage.ru_majflt,
-	       run->faults ? all / (double)run->faults : 0,
-	       run->faults ? run->fault_ns[run->faults - 1 - run->faults / 100] : 0);
-	if (mm_stat)
-		print_held(mm_stat);
+	       run->faults ? all / (double)run->faults : 0, at(run, 990), at(run, 999));
+	if (count > 0)
+		print_held(held, count);
 	printf("\n");
 }
 
@@ -224,6 +251,6 @@ int main(int argc, char **a)
 		touch(&run, page, next(&random));
 	}
 	printf(" touch_s=%.3f", seconds() - began);
-	print_result(&run, argc > 5 ? a[5] : NULL);
+	print_result(&run, a + 5, argc - 5);
 	return 0;
 }

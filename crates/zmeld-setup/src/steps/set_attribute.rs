@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::step::{Before, DeviceRef, Record, Reversible, Step, StepContext};
 use zmeld_linux::compressed::{chosen, MmStat};
+use zmeld_linux::crypto::has_compressor;
 use zmeld_linux::text::short;
 use zmeld_linux::Host;
 
@@ -258,6 +259,20 @@ fn offered(text: &str) -> Vec<&str> {
         .collect()
 }
 
+/// Whether a device takes a codec that it does not list: zram up to 6.11, which had no
+/// parameters of codecs yet, asks the kernel's crypto interface for any name.
+fn takes_unlisted(host: &Host, path: &str, codec: &str) -> Result<bool, Error> {
+    if host.exists(path.replace(CODEC, PARAMETERS)) {
+        return Ok(false);
+    }
+    let release = host.read_optional("/proc/sys/kernel/osrelease")?;
+    Ok(has_compressor(
+        host,
+        release.unwrap_or_default().trim(),
+        codec,
+    )?)
+}
+
 impl Reversible for SetAttribute {
     fn describe(&self) -> String {
         let device = self.with.as_ref().map(DeviceRef::name);
@@ -289,8 +304,8 @@ impl Reversible for SetAttribute {
         let text = context.host.read(&path)?;
         let mut there = offered(&text);
         there.dedup();
-        // The crypto interface of older kernels finds more than it lists.
-        if there.is_empty() || there.contains(&codec) {
+        let is_there = there.is_empty() || there.contains(&codec);
+        if is_there || takes_unlisted(context.host, &path, codec)? {
             return Ok((None, None));
         }
         match context.only_named {

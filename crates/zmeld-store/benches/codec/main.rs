@@ -27,7 +27,7 @@ use bar::bars;
 use command::{from, progress};
 use machine::Machine;
 use program::Program;
-use tables::{bar_table, program_table, time_table};
+use tables::{bar_table, program_table, rival_table, time_table};
 
 const ROUNDS: usize = 5;
 /// Of each program.
@@ -40,6 +40,17 @@ const CODECS: &[&str] = &[
     "zword:level=1",
     "zword:level=2",
 ];
+/// Others of their kind, which `--rivals` measures as well.
+const RIVALS: &[&str] = &[
+    "lz4:level=2",
+    "lz4:level=4",
+    "lz4:level=8",
+    "zstd:level=-5",
+    "zstd:level=-1",
+    "zstd:level=1",
+    "deflate:level=1",
+    "deflate:level=6",
+];
 const LZ4: usize = 0;
 const LZO: usize = 1;
 const ZSTD: usize = 2;
@@ -51,6 +62,9 @@ struct Settings {
     rounds: usize,
     #[arg(long, value_name = "N", default_value_t = PAGES, value_parser = from(1))]
     pages: usize,
+    /// Also lz4, zstd and deflate at other levels
+    #[arg(long)]
+    rivals: bool,
     /// Pages of programs that training saw; may be repeated
     #[arg(long, value_name = "FILE")]
     trained: Vec<PathBuf>,
@@ -69,9 +83,16 @@ struct Results {
     trained: Vec<Program>,
 }
 
+impl Settings {
+    fn codecs(&self) -> impl Iterator<Item = &'static str> {
+        let rivals = if self.rivals { RIVALS } else { &[] };
+        CODECS.iter().chain(rivals).copied()
+    }
+}
+
 fn measure_all(settings: &Settings) -> Result<Results, String> {
-    let codecs = CODECS
-        .iter()
+    let codecs = settings
+        .codecs()
         .map(|spec| {
             let spec: CodecSpec = spec.parse().map_err(|error| format!("{error}"))?;
             spec.open().map_err(|error| error.to_string())
@@ -99,8 +120,10 @@ fn run(settings: &Settings) -> Result<(), String> {
     let pages = |programs: &[Program]| -> usize {
         programs.iter().map(|program| program.is_text.len()).sum()
     };
-    let times = time_table("Times of a page", &results.held_out);
-    let mut section = Section::new("Figures").table(times);
+    let codecs: Vec<_> = settings.codecs().collect();
+    let mut section = Section::new("Figures")
+        .table(time_table(&codecs, &results.held_out))
+        .table(rival_table(&codecs, &results.held_out));
     for codec in ZSTD + 1..CODECS.len() {
         section = section.table(bar_table(codec, &bars(&results.held_out, codec)));
         let sets = [

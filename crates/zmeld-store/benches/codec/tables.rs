@@ -3,7 +3,7 @@
 use zmeld_report::{cells, Column, Table};
 
 use crate::bar::{mean, percentile_99, Bar, Figure};
-use crate::program::{cold, compress, decompress, pool, Program};
+use crate::program::{cold, compress, decompress, pool, stored, Program};
 use crate::{CODECS, LZ4, LZO, ZSTD};
 
 pub fn bar_table(codec: usize, bars: &[Bar]) -> Table {
@@ -75,8 +75,39 @@ pub fn program_table(title: &str, programs: &[Program], codec: usize) -> Table {
     table
 }
 
-pub fn time_table(title: &str, programs: &[Program]) -> Table {
-    let mut table = Table::new(title)
+/// Each codec by zstd -3 and by lz4.
+pub fn rival_table(codecs: &[&str], programs: &[Program]) -> Table {
+    let mut table = Table::new("Beside zstd -3 and lz4")
+        .column(Column::text("codec"))
+        .column(Column::number("bytes"))
+        .column(Column::ratio("bytes to zstd"))
+        .column(Column::ratio("to lz4"))
+        .column(Column::ratio("compress to zstd"))
+        .column(Column::ratio("to lz4"))
+        .column(Column::ratio("read to zstd"))
+        .column(Column::ratio("to lz4"));
+    for (codec, name) in codecs.iter().enumerate() {
+        let each = |figure: Figure<'_>, codec| {
+            let all = programs.iter().flat_map(|one| figure(one, codec));
+            mean(&mut all.collect::<Vec<_>>())
+        };
+        let by = |figure: Figure<'_>, other| each(figure, codec) / each(figure, other);
+        table.row(cells![
+            *name,
+            each(&stored, codec),
+            by(&stored, ZSTD),
+            by(&stored, LZ4),
+            by(&compress, ZSTD),
+            by(&compress, LZ4),
+            by(&decompress, ZSTD),
+            by(&decompress, LZ4)
+        ]);
+    }
+    table
+}
+
+pub fn time_table(codecs: &[&str], programs: &[Program]) -> Table {
+    let mut table = Table::new("Times of a page")
         .column(Column::text("codec"))
         .column(Column::nanoseconds("compress"))
         .column(Column::nanoseconds("99th"))
@@ -84,7 +115,7 @@ pub fn time_table(title: &str, programs: &[Program]) -> Table {
         .column(Column::nanoseconds("its 99th"))
         .column(Column::nanoseconds("cold"))
         .column(Column::nanoseconds("cold 99th"));
-    for (codec, name) in CODECS.iter().enumerate() {
+    for (codec, name) in codecs.iter().enumerate() {
         let all = |figure: Figure<'_>| -> Vec<f64> {
             programs.iter().flat_map(|one| figure(one, codec)).collect()
         };
