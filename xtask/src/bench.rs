@@ -23,10 +23,8 @@ pub enum Bench {
     #[command(disable_help_flag = true)]
     Codec(Passed),
     Kernel(bench_guest::Options),
-    Swap(bench_guest::Swap),
     Fault(bench_fault::Options),
     Guard(bench_guard::Options),
-    Surveys(bench_guest::Surveys),
     Arm64(bench_arm64::Options),
 }
 
@@ -42,10 +40,8 @@ pub fn run(bench: Bench) -> Result<ExitCode> {
         Bench::Store(passed) => of_store("store", passed.arguments),
         Bench::Codec(passed) => codec(passed.arguments),
         Bench::Kernel(options) => bench_guest::kernel(&options),
-        Bench::Swap(options) => bench_guest::swap(&options),
         Bench::Fault(options) => bench_fault::run(&options),
         Bench::Guard(options) => bench_guard::run(&options),
-        Bench::Surveys(options) => bench_guest::surveys(options),
         Bench::Arm64(options) => bench_arm64::run(&options),
     }
 }

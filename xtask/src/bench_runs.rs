@@ -29,18 +29,15 @@ pub struct BenchArguments {
 
 impl BenchArguments {
     pub fn kernel(&self, log: &Log) -> Result<Kernel> {
-        kernel(log, self.kernel)
+        let name = self.kernel.name;
+        let kernel = kernels::provide(log, self.kernel).context(name)?;
+        machine::need(&kernel).context(name)?;
+        Ok(kernel)
     }
 }
 
-pub fn kernel(log: &Log, recipe: &'static KernelRecipe) -> Result<Kernel> {
-    let kernel = kernels::provide(log, recipe).context(recipe.name)?;
-    machine::need(&kernel).context(recipe.name)?;
-    Ok(kernel)
-}
-
 /// What is said of the setting, so that nobody takes its figures for more.
-pub fn setting(kernel: &Kernel) -> &'static str {
+fn setting(kernel: &Kernel) -> &'static str {
     match kernel.recipe.kind {
         Kind::UserMode => "user-mode Linux: native code, but no hardware; compare ratios",
         Kind::Stock | Kind::Watching => {
