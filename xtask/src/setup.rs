@@ -10,7 +10,6 @@ use anyhow::Result;
 use crate::fuzz;
 use crate::process::{output_of, Log};
 use crate::rust_tests::cargo;
-use crate::step::TestScope;
 use crate::tools;
 use crate::workspace;
 
@@ -154,14 +153,9 @@ const NEEDS: &[Need] = &[
 ];
 
 impl Need {
-    /// Whether one of these steps needs it. The short form of cargo's tests is
-    /// those inside the crates, which start nothing.
-    fn is_for(&self, steps: &[String], scope: TestScope) -> bool {
-        let is_left_out = |prefix: &str| scope == TestScope::Quick && COMMANDS.contains(&prefix);
-        let is_chosen = |prefix: &str| steps.iter().any(|step| step.starts_with(prefix));
-        self.steps
-            .iter()
-            .any(|prefix| !is_left_out(prefix) && is_chosen(prefix))
+    fn is_for(&self, steps: &[String]) -> bool {
+        let is_chosen = |prefix: &&str| steps.iter().any(|step| step.starts_with(*prefix));
+        self.steps.iter().any(is_chosen)
     }
 
     fn is_met(&self, log: &Log) -> Result<bool> {
@@ -215,10 +209,10 @@ fn remedies<'a>(missing: &'a Missing, kind: &str) -> BTreeSet<&'a str> {
 /// Looks for what these steps need, installs what is missing where that is
 /// possible, and says what it does; why the run will not be a full one, where something is
 /// missing after that.
-pub fn set_up(steps: &[String], scope: TestScope, install: bool) -> Result<Option<String>> {
+pub fn set_up(steps: &[String], install: bool) -> Result<Option<String>> {
     let log = Log::named("setup")?;
     let (root, apt) = (tools::is_root(), tools::is_on_path("apt-get"));
-    let mut missing = find_missing(&log, steps, scope)?;
+    let mut missing = find_missing(&log, steps)?;
     if missing.is_empty() {
         return Ok(None);
     }
@@ -231,7 +225,7 @@ pub fn set_up(steps: &[String], scope: TestScope, install: bool) -> Result<Optio
         // What clang lacks is known when there is a clang.
         for _ in 0..2 {
             install_missing(&log, &missing)?;
-            let before = std::mem::replace(&mut missing, find_missing(&log, steps, scope)?);
+            let before = std::mem::replace(&mut missing, find_missing(&log, steps)?);
             if missing.is_empty() || missing == before {
                 break;
             }
@@ -249,9 +243,9 @@ pub fn set_up(steps: &[String], scope: TestScope, install: bool) -> Result<Optio
     Ok(describe(&missing, root, apt))
 }
 
-fn find_missing(log: &Log, steps: &[String], scope: TestScope) -> Result<Missing> {
+fn find_missing(log: &Log, steps: &[String]) -> Result<Missing> {
     let mut missing = Vec::new();
-    for need in NEEDS.iter().filter(|need| need.is_for(steps, scope)) {
+    for need in NEEDS.iter().filter(|need| need.is_for(steps)) {
         if !need.is_met(log)? {
             missing.push((need, need.remedy()));
         }

@@ -22,7 +22,7 @@ use crate::seeded;
 use crate::setup;
 use crate::shares_model;
 use crate::signing;
-use crate::step::TestScope::{Default as Usual, Long, Quick};
+use crate::step::TestScope::{Default as Usual, Long};
 use crate::step::{run_all, Action, Rest, Step, Tally, TestScope};
 
 /// Run all tests that this machine can run and name those that it cannot, with the reason
@@ -33,9 +33,6 @@ use crate::step::{run_all, Action, Rest, Step, Tally, TestScope};
 /// left out. Output is kept in target/xtask/logs.
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// What fits between two edits
-    #[arg(long, conflicts_with = "long")]
-    quick: bool,
     /// Longer fuzzing, longer sequences, more seeds, more kernels
     #[arg(long)]
     long: bool,
@@ -54,19 +51,15 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
-    let scope = match (options.quick, options.long) {
-        (true, _) => Quick,
-        (_, true) => Long,
-        _ => Usual,
+    let scope = match options.long {
+        true => Long,
+        false => Usual,
     };
     let seed = options.seed.unwrap_or_else(seed_of_today);
     let environment = CTestEnvironment::default();
     let kernels = KernelCache::default();
     let mut steps = steps(scope, seed, &environment, &kernels)?;
     let mut partial = Vec::new();
-    if scope == Quick {
-        partial.push("--quick leaves out the module, kernels and the longer tests".to_owned());
-    }
     if !options.only.is_empty() {
         partial.push(format!("only what begins with {}", options.only.join(", ")));
         let known: Vec<String> = steps.iter().map(|step| step.name.clone()).collect();
@@ -83,13 +76,13 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
     println!("random numbers from seed {seed}; repeat this run with --seed {seed}");
     let names: Vec<String> = steps.iter().map(|step| step.name.clone()).collect();
-    partial.extend(setup::set_up(&names, scope, !options.no_install)?);
+    partial.extend(setup::set_up(&names, !options.no_install)?);
     let total = run_all(&steps, partial)?;
     Ok(ExitCode::from(u8::from(!total.failed.is_empty())))
 }
 
 /// Another one each run, so that many runs see more than one.
-fn seed_of_today() -> u64 {
+pub fn seed_of_today() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(1, |time| time.as_millis() as u64 % 1_000_000 + 1)
 }
@@ -123,7 +116,7 @@ impl<'a> Steps<'a> {
     ) {
         match processors {
             1 => self.push(name.into(), about, Action::Beside(Box::new(start))),
-            _ => self.add(Quick, name, about, move |log| start(log)?(log)),
+            _ => self.add(Usual, name, about, move |log| start(log)?(log)),
         }
     }
 
@@ -136,26 +129,23 @@ impl<'a> Steps<'a> {
     }
 }
 
-fn steps<'a>(
+pub fn steps<'a>(
     scope: TestScope,
     seed: u64,
     environment: &'a CTestEnvironment,
     kernels: &'a KernelCache,
 ) -> Result<Vec<Step<'a>>> {
-    let quick = scope == Quick;
     let mut steps = Steps {
         scope,
         all: Vec::new(),
     };
-    steps.add(Quick, "format", "the code is formatted", rust_tests::format);
+    steps.add(Usual, "format", "the code is formatted", rust_tests::format);
     let about = "the core has no conditions and names no kernel version";
-    steps.add(Quick, "core-sources", about, freestanding::sources);
+    steps.add(Usual, "core-sources", about, freestanding::sources);
     let about = "no lint has anything to say";
     steps.add(Usual, "clippy", about, rust_tests::clippy);
-    let about = "all tests that cargo runs; those inside the crates where --quick";
-    steps.add(Quick, "cargo-test", about, move |log| {
-        rust_tests::tests(log, quick)
-    });
+    let about = "all tests that cargo runs";
+    steps.add(Usual, "cargo-test", about, rust_tests::tests);
     let about = "the manifest against Kubernetes' schemas";
     steps.add(Usual, python::MANIFEST, about, python::manifest);
     let about = "a survey in a container with the manifest's rights, and with one less";
@@ -173,11 +163,11 @@ fn steps<'a>(
     let about = "it builds and no link is broken";
     steps.add(Usual, "documentation", about, rust_tests::documentation);
     let about = "the core needs its port and nothing else, by its symbols";
-    steps.add(Quick, "freestanding", about, |log| {
+    steps.add(Usual, "freestanding", about, |log| {
         freestanding::symbols(log, &environment.compiler)
     });
     let about = "the C compiler has nothing to say";
-    steps.add(Quick, "c-warnings", about, |log| {
+    steps.add(Usual, "c-warnings", about, |log| {
         freestanding::warnings(log, &environment.compiler)
     });
     let about = "CBMC proves bounds of the codec and the core; larger blocks where --long";
@@ -185,11 +175,9 @@ fn steps<'a>(
         proofs::test(log, scope)
     });
     // What takes one processor stands together, so that nothing waits for both.
-    if !quick {
-        let about = "zmeld-fleet: its style, its types, its tests; Spark where --long";
-        let start = move |log: &Log| python::fleet(log, scope);
-        steps.add_staged(python::FLEET, about, 1, start);
-    }
+    let about = "zmeld-fleet: its style, its types, its tests; Spark where --long";
+    let start = move |log: &Log| python::fleet(log, scope);
+    steps.add_staged(python::FLEET, about, 1, start);
     for target in fuzz::targets()? {
         let name = target.clone();
         let start = move |log: &Log| fuzz::start(log, environment, &target, scope, seed);
@@ -199,7 +187,7 @@ fn steps<'a>(
     steps.add_staged(shares_model::STEP, about, 1, |_| {
         Ok(Box::new(shares_model::test))
     });
-    let mut tests: Vec<_> = c_tests::tests(scope).collect();
+    let mut tests: Vec<_> = c_tests::TESTS.iter().collect();
     tests.sort_by_key(|test| test.processors());
     for test in tests {
         let start = move |log: &Log| test.start(log, environment, scope, seed);
@@ -209,9 +197,7 @@ fn steps<'a>(
     steps.add(Usual, seeded::STEP, about, move |log| {
         seeded::test(log, environment, kernels, scope)
     });
-    if !quick {
-        kernel_steps(&mut steps, seed, kernels)?;
-    }
+    kernel_steps(&mut steps, seed, kernels)?;
     Ok(steps.all)
 }
 
