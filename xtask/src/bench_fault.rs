@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use serde_json::json;
 use zmeld_report::{cells, Cell, Column, Table};
 
 use crate::bench_runs::{self, median, of, timed_setting, BenchArguments, Run};
@@ -119,12 +118,6 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let tables = [time_table(&runs), largest_table(&runs)];
     let (time, largest) = (TIME.memory, LARGEST.memory);
     let memory = format!("{time} MiB for times, {largest} MiB for the largest program");
-    let body = json!({
-        "kernel": kernel.release, "setting": setting, "contents": contents.about,
-        "memory_mib": { "time": time, "largest": largest },
-        "tables": { "time": tables[0].to_json_rows(), "largest": tables[1].to_json_rows() },
-        "runs": runs,
-    });
     let provenance = [
         ("kernel", kernel.release.as_str()),
         ("bed", &setting),
@@ -132,8 +125,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         ("memory", &memory),
     ];
     let title = "Swap on zram and on zmeld, short of memory";
-    let json = options.bench.json.as_deref();
-    bench_runs::show("fault", title, &provenance, &tables, json, body)
+    Ok(bench_runs::show(title, &provenance, &tables))
 }
 
 fn cells_of(arm: &str) -> [Cell; 2] {

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::builder::PossibleValuesParser;
-use serde_json::json;
 use zmeld_report::{cells, Cell, Column, Table};
 
 use crate::bench_runs::{self, of, timed_setting, BenchArguments, Run};
@@ -101,14 +100,6 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         runaway_table(&runs, &options.arms),
         harmless_table(&runs, &options.arms),
     ];
-    let body = json!({
-        "kernel": kernel.release, "setting": setting, "memory_mib": MEMORY,
-        "seed": options.seed,
-        // To start a program, on this machine; in guests it is in the runs, as `pace`.
-        "host_us": host_us,
-        "tables": [tables[0].to_json_rows(), tables[1].to_json_rows()],
-        "runs": runs,
-    });
     let memory = format!("{MEMORY} MiB, one processor, zram with lz4 of 60 %");
     let seeds = format!("from {}", options.seed);
     let slowness = slowness(&runs, host_us);
@@ -120,8 +111,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     ];
     provenance.extend(slowness.as_deref().map(|text| ("slowness", text)));
     let title = "Programs that run away, and others";
-    let json = options.bench.json.as_deref();
-    bench_runs::show("guard", title, &provenance, &tables, json, body)
+    Ok(bench_runs::show(title, &provenance, &tables))
 }
 
 /// How long this machine takes to start a program, in us, where it can run a guest's.

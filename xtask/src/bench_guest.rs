@@ -18,8 +18,6 @@ use crate::workspace;
 /// Pages of a guest's comparison of codecs, and bytes of each file of them.
 const SWAPPED_PAGES: usize = 16_384;
 const SWAPPED_PART: usize = 8 << 20;
-/// The guest's program prints its JSON behind this line.
-const JSON_FOLLOWS: &str = "==== zmeld JSON ====";
 
 /// zmeld.ko beside zram, in one boot of one kernel, on the same pages; and one codec beside
 /// the other, on pages that `cargo xtask pages` kept
@@ -57,9 +55,7 @@ pub fn kernel(options: &Options) -> Result<ExitCode> {
     }
     let name = program.file_name().unwrap_or_default().to_string_lossy();
     let script = format!(
-        "#!/bin/sh\nmodprobe zram || exit 1\n\
-         {name} --json /tmp/result.json {passed_on} --input /guest/input || exit\n\
-         echo '{JSON_FOLLOWS}'\ncat /tmp/result.json\n"
+        "#!/bin/sh\nmodprobe zram || exit 1\nexec {name} {passed_on} --input /guest/input\n"
     );
     let boot = BootOptions {
         script: Some(Addition::text("/guest/script", script, true)),
@@ -72,12 +68,7 @@ pub fn kernel(options: &Options) -> Result<ExitCode> {
         limit: Duration::from_secs(2 * 3600),
         ..BootOptions::default()
     };
-    let said = bench_runs::boot(&kernel, &boot)?;
-    let (text, json) = said.split_once(JSON_FOLLOWS).unwrap_or((&said, ""));
-    print!("{text}");
-    if let Some(path) = &options.bench.json {
-        workspace::put(path, json.trim_start())?;
-    }
+    print!("{}", bench_runs::boot(&kernel, &boot)?);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,27 +1,17 @@
-//! What a program is made of: the bill of materials (CycloneDX), and the licences of
-//! everything that is linked in.
+//! The licences of everything that is linked into the programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{bail, Context, Result};
-use serde_json::{json, Value};
 
-use super::{source, Release};
+use super::source;
 use crate::process::output_of;
 use crate::workspace;
 
 /// Names under which crates keep their licences; nested ones are those of C libraries.
 const LICENCE_NAMES: &[&str] = &["licen", "copying", "copyright", "notice", "unlicense"];
-
-/// C libraries that crates bring along and that are linked in, by crate.
-const C_LIBRARIES: &[(&str, &str, &str)] = &[
-    ("lz4-sys", "lz4", "BSD-2-Clause"),
-    ("zstd-sys", "zstd", "BSD-3-Clause OR GPL-2.0-only"),
-    ("libz-sys", "zlib", "Zlib"),
-];
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Crate {
@@ -50,8 +40,6 @@ impl Crate {
 
 pub struct Bill {
     crates: BTreeSet<Crate>,
-    compiler: String,
-    musl: bool,
 }
 
 impl Bill {
@@ -62,56 +50,12 @@ impl Bill {
         list.args(["--package=zmeld", "--package=zmeld-guard", "--prefix=none"]);
         list.args(["--edges=normal,no-proc-macro", "--format={p}|{l}"]);
         let lines = output_of(&mut list)?;
-        let mut rustc = Command::new("rustc");
-        let compiler = output_of(rustc.current_dir(workspace::root()).arg("--version"))?;
         Ok(Bill {
             crates: lines
                 .lines()
                 .filter_map(|it| Crate::of_line(tree, it))
                 .collect(),
-            compiler: compiler.split(' ').nth(1).unwrap_or_default().to_owned(),
-            musl: triple.ends_with("musl"),
         })
-    }
-
-    pub fn count(&self) -> usize {
-        self.crates.iter().filter(|it| !it.ours).count()
-    }
-
-    pub fn cyclonedx(&self, release: &Release) -> Result<String> {
-        let mut components: Vec<Value> = self.crates.iter().map(component).collect();
-        for (owner, name, licence) in C_LIBRARIES {
-            let owner = self.crates.iter().find(|it| it.name == *owner);
-            let Some(owner) = owner else { continue };
-            components.push(library(name, own_version(name, &owner.version), licence));
-        }
-        components.push(library(
-            "rust-std",
-            Some(&self.compiler),
-            "MIT OR Apache-2.0",
-        ));
-        // What the toolchain brings along; it does not tell their versions.
-        components.push(library("libunwind", None, "Apache-2.0 WITH LLVM-exception"));
-        components.push(match self.musl {
-            true => library("musl", None, "MIT"),
-            false => library("glibc", None, "LGPL-2.1-or-later"),
-        });
-        let bill = json!({
-            "bomFormat": "CycloneDX",
-            "specVersion": "1.5",
-            "version": 1,
-            "metadata": {
-                "timestamp": release.time()?,
-                "component": {
-                    "type": "application",
-                    "name": "zmeld",
-                    "version": release.version,
-                    "licenses": [{ "expression": "GPL-2.0-or-later" }],
-                },
-            },
-            "components": components,
-        });
-        Ok(serde_json::to_string_pretty(&bill)? + "\n")
     }
 
     /// All licences in one text; a text that many crates share stands there once.
@@ -129,14 +73,10 @@ impl Bill {
                 texts.entry(text).or_default().insert(name.clone());
             }
         }
-        // Without musl the system's glibc is used, which is not in the program.
-        for own in ["rust", "musl"]
-            .iter()
-            .filter(|own| self.musl || **own != "musl")
-        {
+        for own in ["rust", "musl"] {
             let kept = workspace::root().join("packaging/licences").join(own);
             let text = workspace::read(&kept.with_extension("txt"))?;
-            texts.entry(text).or_default().insert((*own).to_owned());
+            texts.entry(text).or_default().insert(own.to_owned());
         }
         let mut all = format!(
             "zmeld is under the GPL, version 2 or later: see LICENSE. Some crates are under the\n\
@@ -155,33 +95,6 @@ impl Bill {
         }
         Ok(all)
     }
-}
-
-/// `2.1.2+zstd.1.5.7`: the library's own version, where the crate tells it.
-fn own_version<'a>(library: &str, version: &'a str) -> Option<&'a str> {
-    let own = version.split_once('+').map(|(_, own)| own);
-    own.and_then(|own| own.strip_prefix(library))
-        .map(|own| own.trim_start_matches(['-', '.']))
-}
-
-fn component(it: &Crate) -> Value {
-    let mut component = library(&it.name, Some(&it.version), &it.licence);
-    if !it.ours {
-        component["purl"] = json!(format!("pkg:cargo/{}@{}", it.name, it.version));
-    }
-    component
-}
-
-fn library(name: &str, version: Option<&str>, licence: &str) -> Value {
-    let mut component = json!({
-        "type": "library",
-        "name": name,
-        "licenses": [{ "expression": licence }],
-    });
-    if let Some(version) = version {
-        component["version"] = json!(version);
-    }
-    component
 }
 
 /// The text of a licence for a crate that brings none.

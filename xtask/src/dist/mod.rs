@@ -7,7 +7,7 @@
 //! | `program` | the static program, built from it |
 //! | `tree` | the files of a package, laid out |
 //! | `deb`, `rpm` | packages of a tree |
-//! | `bill` | the bill of materials and the licences |
+//! | `bill` | the licences |
 
 mod bill;
 mod deb;
@@ -35,7 +35,7 @@ use tree::Tree;
 /// Make under target/dist what is released, from the last commit
 ///
 /// The source archive with all crates, static programs for x86-64 and arm64, packages of them
-/// and of the kernel modules' sources (.deb, .rpm), bills of materials, and SHA256SUMS. What
+/// and of the kernel modules' sources (.deb, .rpm), and SHA256SUMS. What
 /// this machine lacks is named and left out. The same commit and compilers give the same bytes.
 #[derive(clap::Args)]
 pub struct Options {}
@@ -135,11 +135,6 @@ impl Release {
         let root = self.work(&format!("tree-zmeld-{}", arch.debian()))?;
         Ok(Tree { root })
     }
-
-    fn time(&self) -> Result<String> {
-        let time = format!("@{}", self.epoch);
-        output_of(Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ", "-d", &time]))
-    }
 }
 
 fn git(arguments: &[&str]) -> Result<String> {
@@ -177,13 +172,9 @@ pub fn make(log: &Log, release: &Release) -> Result<Vec<PathBuf>> {
         };
         let machine = program::machine(arch);
         let name = format!("{}-{machine}", release.name());
-        let list = release.folder.join(format!("{name}.cdx.json"));
-        fs::write(&list, program.bill.cyclonedx(release)?)?;
-        let crates = program.bill.count();
-        println!("{machine}: {crates} crates of others are linked in.");
         let alone = release.folder.join(name);
         fs::copy(&program.file, &alone)?;
-        made.extend([list, alone]);
+        made.push(alone);
         made.extend(packages(log, release, &PROGRAM, Some(arch), &program.tree)?);
     }
     for module in [&MODULE, &CODEC] {
@@ -194,30 +185,25 @@ pub fn make(log: &Log, release: &Release) -> Result<Vec<PathBuf>> {
     Ok(made)
 }
 
-/// A program, what it is made of, and the files of its package.
+/// A program, and the files of its package.
 struct Program {
     file: PathBuf,
-    bill: Bill,
     tree: Tree,
 }
 
 fn make_program(log: &Log, release: &Release, sources: &Path, arch: Arch) -> Result<Program> {
     let products = release.work("products")?;
     let build = |target: &Target| program::build(log, release, sources, target, &products);
-    let (own, better) = program::target()?;
-    let target = match (arch, better) {
-        (Arch::Arm64, _) => program::arm64(log)?,
-        (Arch::Amd64, None) => own.clone(),
-        (Arch::Amd64, Some(better)) => {
-            println!("The program is {better}.");
-            own.clone()
-        }
+    let own = program::target()?;
+    let target = match arch {
+        Arch::Arm64 => program::arm64(log)?,
+        Arch::Amd64 => own.clone(),
     };
     let file = build(&target)?;
     let bill = Bill::of(sources, target.triple)?;
     // What the program says of itself is asked of one that runs here.
     let tree = program_tree(release, sources, arch, &file, &build(&own)?, &bill)?;
-    Ok(Program { file, bill, tree })
+    Ok(Program { file, tree })
 }
 
 /// The program's .deb, and where it is wanted the same as another version in `folder`, from
@@ -327,7 +313,6 @@ fn program_tree(
     let third = bill::text_of("GPL-3.0-only")?;
     tree.file(&format!("{DOCS}/GPL-3.0.gz"), gzip(third)?)?;
     tree.file(&format!("{DOCS}/licences.gz"), gzip(bill.licences()?)?)?;
-    tree.file(&format!("{DOCS}/zmeld.cdx.json"), bill.cyclonedx(release)?)?;
     Ok(tree)
 }
 
