@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from datetime import timedelta
 
 import pyarrow as pa
@@ -122,14 +121,6 @@ def test_killed_at_any_step_it_loses_nothing(tmp_path, monkeypatch, step):
     assert final == before and report.left_out == []
 
 
-def test_what_is_damaged_stays_where_it_is(place, capsys):
-    path = next(iter(place.rglob("*.parquet")))
-    path.write_bytes(path.read_bytes()[:-50])
-    assert cli.main(["pack", str(place)]) == 0
-    assert path.exists()
-    assert "truncated" in capsys.readouterr().err
-
-
 def test_a_full_disk_leaves_the_originals(place, monkeypatch):
     before = sorted(place.rglob("*.parquet"))
 
@@ -161,16 +152,6 @@ def test_packs_that_overlap_count_each_survey_once(tmp_path):
     assert report.files_seen == 2
     assert [left.reason.value for left in report.left_out] == ["twice", "twice"]
     assert after == before
-
-
-def test_a_survey_in_two_packs_counts_once(place):
-    before, _ = said(place)
-    packing.pack(places.open_place(str(place)))
-    for path in list(place.rglob("packed-*.parquet")):
-        shutil.copy(path, path.with_name(f"packed-copy-{path.name}"))
-    after, report = said(place)
-    assert after == before
-    assert len(report.left_out) == 12
 
 
 def test_columns_that_are_new_are_carried_along(tmp_path):
