@@ -108,7 +108,7 @@ def taken_for_another(name):
         ("columns", "unknown", with_many_columns),
         *(("columns", name, taken_for_another(name)) for name in ("PAGES", "Theta", "HASH_HIGH")),
         ("rows", "it says", lambda table: table.slice(0, len(table) - 1)),
-        ("values", "about its machine", lambda table: table.slice(1)),
+        ("values", "machine", lambda table: table.slice(1)),
         ("values", "row group", with_many_rows),
     ],
 )
