@@ -57,7 +57,7 @@ const KERNELS: &[&str] = &["kernel-", "module-", "guest-", "machine-", "dkms", "
 const GUESTS: &[&str] = &["guest-", "machine-", "kcsan", "soak"];
 /// Guests, and tests on the machine itself.
 const DEVICES: &[&str] = &["guest-", "machine-", "cargo-test", "kcsan", "soak"];
-const QEMU: &[&str] = &["guest-6", "guest-7", "machine-6", "dkms", "kcsan", "soak"];
+const QEMU: &[&str] = &["guest-6", "guest-7", "machine-6", "kcsan", "soak"];
 const PROCESSORS: &[&str] = &["processors"];
 const NARROW: &[&str] = &["processors", "store-32-bits"];
 #[rustfmt::skip]

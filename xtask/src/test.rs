@@ -224,7 +224,7 @@ fn kernel_steps<'a>(steps: &mut Steps<'a>, seed: u64, kernels: &'a KernelCache) 
     steps.add(Long, kernel_patch::STEP, about, |log| {
         kernel_patch::test(log, kernels)
     });
-    let about = "DKMS builds and signs it, and signatures are enforced";
+    let about = "DKMS builds and signs it";
     steps.add(Usual, signing::STEP, about, |log| {
         signing::test(log, &*kernels.take(log, "6.1")?)
     });
