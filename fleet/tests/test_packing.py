@@ -177,18 +177,6 @@ def test_columns_that_are_new_are_carried_along(tmp_path):
         assert 0 < column.null_count < len(column)
 
 
-def test_a_new_column_of_another_type_keeps_its_file_apart(place):
-    day = next((place / "zmeld-survey-2").iterdir())
-    for path, kind in zip(sorted(day.iterdir())[:2], (pa.int64(), pa.string()), strict=True):
-        table = read_rows(path, partitioning=None)
-        pq.write_table(table.append_column("new", pa.nulls(len(table), kind)), path)
-    before, _ = said(place)
-    packed, left = packing.pack(places.open_place(str(place)))
-    assert sorted(one.files for one in packed) == [5, 6]
-    assert [one.reason.value for one in left] == ["columns"]
-    assert said(place)[0] == before
-
-
 def test_a_file_that_claims_another_survey_is_named_and_nothing_is_deleted(tmp_path, capsys):
     place = tmp_path / "place"
     fill(place, machines=3, days=1)

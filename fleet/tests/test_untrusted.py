@@ -376,27 +376,6 @@ def test_metadata_that_an_engine_acts_on_ends_no_report(tmp_path):
     assert (packed.files, left_over) == (3, [])
 
 
-def test_what_only_the_engine_cannot_read_is_left_out_by_name(tmp_path, monkeypatch):
-    """However many fail one after the other; each is read as the engine does, by itself."""
-    paths = [str(path) for path in sound(tmp_path, 4)]
-    bad = paths[:2]
-    real = reporting.drop_damaged
-
-    def question(found, _):
-        if any(survey.file.path in bad for survey in found.surveys):
-            raise RuntimeError("an engine")
-        return [survey.file.path for survey in found.surveys]
-
-    def one_by_one(found):
-        (one, *_) = [path for path in bad if os.path.getsize(path) > 9]
-        with open(one, "w") as file:
-            file.write("PAR1")
-        return real(found)
-
-    monkeypatch.setattr(reporting, "drop_damaged", one_by_one)
-    assert sorted(reporting.ask(question, str(tmp_path))) == sorted(paths[2:])
-
-
 def test_what_arrow_reads_and_duckdb_does_not_is_damaged(tmp_path):
     path, *_ = sound(tmp_path)
     settings = {"use_dictionary": False, "column_encoding": {"extra": "BYTE_STREAM_SPLIT"}}
@@ -475,28 +454,6 @@ def test_a_full_disk_alone_ends_a_pack(tmp_path, capsys, monkeypatch, said, code
     monkeypatch.setattr(packing, "unite", unite)
     assert cli.main(["pack", str(tmp_path)]) == code
     assert said in capsys.readouterr().err
-
-
-class Late:
-    """What a file system says of a file that it has not yet written: one block."""
-
-    def __init__(self, status):
-        self.status, self.st_blocks = status, 1
-
-    def __getattr__(self, name):
-        return getattr(self.status, name)
-
-
-def test_blocks_that_are_counted_late_stop_no_pack(tmp_path, capsys, monkeypatch):
-    for at in range(24):
-        owners = [Owner(name, program(f"{name}{at}", 1500)) for name in ("a", "b")]
-        write(tmp_path, Machine(f"m{at}", owners, k=2048))
-    real = os.stat
-    monkeypatch.setattr(os, "stat", lambda *a, **named: Late(real(*a, **named)))
-    assert cli.main(["pack", str(tmp_path)]) == 0
-    out, err = capsys.readouterr()
-    assert "Packed 24 files" in out and err == ""
-    assert len(look(tmp_path).surveys) == 24
 
 
 def test_holes_do_not_make_a_file_larger(tmp_path):
