@@ -148,16 +148,16 @@ impl CTest {
         seed: u64,
     ) -> Result<Rest> {
         let step = self.step_name();
-        let mut commands = Vec::new();
-        for arguments in self.arguments(scope, seed) {
-            let mut command = environment.command(log, self.flavour, self.name)?;
-            command.args(arguments);
-            commands.push(command);
-        }
+        let before = environment.launch(log, self.flavour)?;
+        let compiler = &environment.compiler;
+        let program = compiler.program(log, self.flavour, self.name)?;
+        let runs = self.arguments(scope, seed);
         let minutes = if scope == TestScope::Long { 360 } else { 15 };
         Ok(Box::new(move |log| {
             let mut tally = Tally::default();
-            for mut command in commands {
+            for arguments in runs {
+                let mut command = launched(&before, program.clone());
+                command.args(arguments);
                 let ran = log.run_for(&mut command, Duration::from_secs(minutes * 60))?;
                 tally.add(judged(&step, &ran, &command));
                 tally.add_skip_lines(&step, &ran.text);
@@ -181,24 +181,10 @@ type Launch = std::result::Result<Vec<&'static str>, String>;
 pub struct CTestEnvironment {
     pub compiler: Compiler,
     launches: RefCell<BTreeMap<&'static str, Launch>>,
-    programs: RefCell<BTreeMap<(Flavour, &'static str), PathBuf>>,
 }
 
 impl CTestEnvironment {
-    /// What runs that program, compiled in that way once.
-    pub fn command(&self, log: &Log, flavour: Flavour, name: &'static str) -> Result<Command> {
-        let before = self.launch(log, flavour)?;
-        let known = self.programs.borrow().get(&(flavour, name)).cloned();
-        let program = match known {
-            Some(program) => program,
-            None => self.compiler.program(log, flavour, name)?,
-        };
-        let mut programs = self.programs.borrow_mut();
-        programs.insert((flavour, name), program.clone());
-        Ok(launched(&before, program))
-    }
-
-    /// The same of a copy of the store, for the test whose step has that name.
+    /// What runs the program of the test whose step has that name, of a copy of the store.
     pub fn command_of_copy(&self, log: &Log, step: &str, copy: &Path) -> Result<Command> {
         let test = of_step(step)?;
         let before = self.launch(log, test.flavour)?;
