@@ -129,6 +129,30 @@ impl<'a> Steps<'a> {
     }
 }
 
+type PlainStep = (
+    TestScope,
+    &'static str,
+    &'static str,
+    fn(&Log) -> Result<Tally>,
+);
+
+/// Steps that need nothing of the others: from which scope on, the name, what they are about.
+#[rustfmt::skip]
+const PLAIN: &[PlainStep] = &[
+    (Usual, "format", "the code is formatted", rust_tests::format),
+    (Usual, "core-sources", "the core has no conditions and names no kernel version", freestanding::sources),
+    (Usual, "clippy", "no lint has anything to say", rust_tests::clippy),
+    (Usual, "cargo-test", "all tests that cargo runs", rust_tests::tests),
+    (Usual, python::MANIFEST, "the manifest against Kubernetes' schemas", python::manifest),
+    (Long, python::CONTAINER, "a survey in a container with the manifest's rights, and with one less", python::container),
+    (Long, clean_root::STEP, "the README's command in a new Debian, and where nothing is allowed", clean_root::test),
+    (Long, package_tests::LIFE, "what `dist` makes, installed, upgraded, removed and purged in a Debian", package_tests::life),
+    (Long, package_tests::TWICE, "what `dist` makes is the same to the byte when it is made elsewhere", package_tests::twice),
+    (Long, processors::STEP, "zword gives the same bytes on other processors, emulated", processors::test),
+    (Long, processors::NARROW, "the store's C tests on i386 and armhf, emulated", processors::narrow),
+    (Usual, "documentation", "it builds and no link is broken", rust_tests::documentation),
+];
+
 pub fn steps<'a>(
     scope: TestScope,
     seed: u64,
@@ -139,29 +163,9 @@ pub fn steps<'a>(
         scope,
         all: Vec::new(),
     };
-    steps.add(Usual, "format", "the code is formatted", rust_tests::format);
-    let about = "the core has no conditions and names no kernel version";
-    steps.add(Usual, "core-sources", about, freestanding::sources);
-    let about = "no lint has anything to say";
-    steps.add(Usual, "clippy", about, rust_tests::clippy);
-    let about = "all tests that cargo runs";
-    steps.add(Usual, "cargo-test", about, rust_tests::tests);
-    let about = "the manifest against Kubernetes' schemas";
-    steps.add(Usual, python::MANIFEST, about, python::manifest);
-    let about = "a survey in a container with the manifest's rights, and with one less";
-    steps.add(Long, python::CONTAINER, about, python::container);
-    let about = "the README's command in a new Debian, and where nothing is allowed";
-    steps.add(Long, clean_root::STEP, about, clean_root::test);
-    let about = "what `dist` makes, installed, upgraded, removed and purged in a Debian";
-    steps.add(Long, package_tests::LIFE, about, package_tests::life);
-    let about = "what `dist` makes is the same to the byte when it is made elsewhere";
-    steps.add(Long, package_tests::TWICE, about, package_tests::twice);
-    let about = "zword gives the same bytes on other processors, emulated";
-    steps.add(Long, processors::STEP, about, processors::test);
-    let about = "the store's C tests on i386 and armhf, emulated";
-    steps.add(Long, processors::NARROW, about, processors::narrow);
-    let about = "it builds and no link is broken";
-    steps.add(Usual, "documentation", about, rust_tests::documentation);
+    for (from, name, about, run) in PLAIN {
+        steps.add(*from, *name, about, run);
+    }
     let about = "the core needs its port and nothing else, by its symbols";
     steps.add(Usual, "freestanding", about, |log| {
         freestanding::symbols(log, &environment.compiler)

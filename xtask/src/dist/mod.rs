@@ -7,10 +7,10 @@
 //! | `program` | the static program, built from it |
 //! | `tree` | the files of a package, laid out |
 //! | `deb`, `rpm` | packages of a tree |
-//! | `bill` | the licences |
+//! | `licences` | the licences of what is linked in |
 
-mod bill;
 mod deb;
+mod licences;
 pub mod program;
 mod rpm;
 pub mod source;
@@ -28,7 +28,6 @@ use crate::package;
 use crate::process::{output_of, reason, Log};
 use crate::tools;
 use crate::workspace;
-use bill::Bill;
 use program::Target;
 use tree::Tree;
 
@@ -200,9 +199,9 @@ fn make_program(log: &Log, release: &Release, sources: &Path, arch: Arch) -> Res
         Arch::Amd64 => own.clone(),
     };
     let file = build(&target)?;
-    let bill = Bill::of(sources, target.triple)?;
+    let licences = licences::linked_in(sources, target.triple)?;
     // What the program says of itself is asked of one that runs here.
-    let tree = program_tree(release, sources, arch, &file, &build(&own)?, &bill)?;
+    let tree = program_tree(release, sources, arch, &file, &build(&own)?, licences)?;
     Ok(Program { file, tree })
 }
 
@@ -268,7 +267,7 @@ fn program_tree(
     arch: Arch,
     program: &Path,
     speaks: &Path,
-    bill: &Bill,
+    licences: String,
 ) -> Result<Tree> {
     const UNITS: &str = "/usr/lib/systemd";
     let tree = Tree::new(&release.program_tree(arch)?.root)?;
@@ -310,9 +309,9 @@ fn program_tree(
     let example = format!("{DOCS}/examples/zmeld.toml");
     tree.copy(&example, &packaging.join("zmeld.toml"))?;
     texts(&tree, DOCS, from)?;
-    let third = bill::text_of("GPL-3.0-only")?;
+    let third = licences::text_of("GPL-3.0-only")?;
     tree.file(&format!("{DOCS}/GPL-3.0.gz"), gzip(third)?)?;
-    tree.file(&format!("{DOCS}/licences.gz"), gzip(bill.licences()?)?)?;
+    tree.file(&format!("{DOCS}/licences.gz"), gzip(licences)?)?;
     Ok(tree)
 }
 
