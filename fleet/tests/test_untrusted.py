@@ -646,8 +646,18 @@ def test_a_content_that_an_owner_lists_very_often_is_there_once(tmp_path, listed
             write(place, Machine(f"m{at}", owners))
         whose = Machine("bad", [Owner("a", program("bad", 800))], survey="ab" * 16)
         of_rows(place, whose, change(table_of(whose).to_pylist()))
-        reports.append(reporting.make(str(place)))
-    fleet, other = reports
+        reports.append((reporting.make(str(place)), reporting.make_affinity(str(place))))
+    (fleet, pairs), (other, other_pairs) = reports
     assert (other.machines, other.left_out) == (13, [])
     for one, two in zip(fleet.fleet.setups, other.fleet.setups, strict=True):
         assert abs(one.takes.value - two.takes.value) <= 0.01 * one.takes.value
+    assert pairs.pairs == other_pairs.pairs
+
+
+def test_pairs_of_a_group_count_a_workload_once(tmp_path):
+    """Of 14 workloads of a name one lists its contents often, which no other holds."""
+    for at in range(13):
+        write(tmp_path, Machine(f"m{at}", [Owner("a", program(f"p{at}", 300))]))
+    whose = Machine("bad", [Owner("a", program("bad", 800))])
+    of_rows(tmp_path, whose, listing_often(table_of(whose).to_pylist()))
+    assert reporting.make_affinity(str(tmp_path)).pairs == []

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from zmeld_fleet import __version__, limited
-from zmeld_fleet.words import FleetError, inert, plural
+from zmeld_fleet.words import GROUPINGS, FleetError, inert, plural
 
 T = TypeVar("T")
 
@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="zmeld-fleet", description="What surveys of many machines say together.")
     parser.add_argument("--version", action="version", version=f"zmeld-fleet {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for add in (_add_report, _add_pack):
+    for add in (_add_report, _add_affinity, _add_pack):
         add(commands)
     return parser
 
@@ -106,6 +106,7 @@ def _written(pattern: str, kind: Callable[[str], T], how: str) -> Callable[[str]
     return read
 
 
+_cost = _written(r"([0-9]{1,9}(?:[.][0-9]{1,4})?)", float, "a number, as in 3.50")
 _days = _written(r"0*([1-9][0-9]{0,4})d", int, "days, as in 30d")
 _positive = _written(r"0*([1-9][0-9]{0,17})", int, "a whole number, 1 or more")
 
@@ -120,6 +121,9 @@ def _add_report(commands: Any) -> None:
     _add_place(command)
     _add_engine(command)
     command.add_argument("--by", metavar="LABEL", help="a kind is what has this label's value")
+    command.add_argument(
+        "--cost-per-gib", type=_cost, metavar="MONEY", help="say what the freed memory is worth"
+    )
     command.add_argument("--json", action="store_true", help="print JSON (zmeld.fleet.report/2)")
     command.add_argument("--html", metavar="FILE", type=Path, help="write a page with plots")
     command.add_argument("--parquet", metavar="DIR", type=Path, help="write tables as Parquet")
@@ -138,7 +142,7 @@ def _report(plan: argparse.Namespace) -> int:
 
     report = reporting.make(plan.place, plan.by, **_how(plan))
     _tell_left_out(report.left_out)
-    document = documents.report_document(report)
+    document = documents.report_document(report, plan.cost_per_gib)
     if plan.html is not None:
         from zmeld_fleet import render_html
 
@@ -162,6 +166,41 @@ def _report(plan: argparse.Namespace) -> int:
     if not report.machines:
         return WRONG
     return MISSED if plan.require_all and report.left_out else DONE
+
+
+def _add_affinity(commands: Any) -> None:
+    command = commands.add_parser(
+        "affinity",
+        help="which workloads belong together",
+        description="What groups of workloads share with each other, in the order of what one "
+        "workload of each saves beside the other. Schedulers place; this says what belongs "
+        "together.",
+    )
+    _add_place(command)
+    _add_engine(command)
+    command.add_argument("--by", choices=GROUPINGS, default="name", help="what makes a group")
+    form = command.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON (zmeld.fleet.affinity/1)")
+    form.add_argument(
+        "--pod-affinity",
+        metavar="LABEL",
+        help="print podAffinity terms as JSON; the name of a group is the value of this label",
+    )
+    command.set_defaults(run=_affinity)
+
+
+def _affinity(plan: argparse.Namespace) -> int:
+    from zmeld_fleet import affinity, documents, render_text, reporting, results
+
+    found = reporting.make_affinity(plan.place, plan.by, **_how(plan))
+    _tell_left_out(found.left_out)
+    if plan.json:
+        print(results.affinity_json(found))
+    elif plan.pod_affinity is not None:
+        print(results.text_of(affinity.pod_affinity(found, plan.pod_affinity)))
+    else:
+        print(render_text.render(documents.affinity_document(found), _columns()), end="")
+    return DONE if found.machines else WRONG
 
 
 def _add_pack(commands: Any) -> None:

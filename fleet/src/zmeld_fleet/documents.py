@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 
 from zmeld_fleet import units
 from zmeld_fleet.advice import Configuration, configure
+from zmeld_fleet.affinity import Affinity
 from zmeld_fleet.analysis import Kind, Report, Setup, Standout
 from zmeld_fleet.catalogue import LeftOut
 from zmeld_fleet.document import Bars, Block, Code, Document, Lines, Note, Section, Table
@@ -17,17 +18,51 @@ from zmeld_fleet.words import plural
 KINDS_SHOWN = 8
 LEFT_OUT_SHOWN = 20
 STANDOUTS_SHOWN = 15
+PAIRS_SHOWN = 30
 
 
-def report_document(report: Report) -> Document:
+def report_document(report: Report, cost_per_gib: float | None = None) -> Document:
     """The report: what a manager asks first."""
     sections = []
     if report.fleet is not None:
-        sections += [_in_short(report, report.fleet), _most_need(report)]
+        sections += [_in_short(report, report.fleet, cost_per_gib), _most_need(report)]
         sections += [_where(report), *_kind_sections(report), _duplicates(report)]
         sections += [_names(report), _change(report), _standouts(report)]
     title = f"zmeld-fleet report of {report.place}"
     return Document(title, _lead(report), [*sections, _counted(report)])
+
+
+def affinity_document(found: Affinity) -> Document:
+    """Which workloads belong together."""
+    worth = [pair for pair in found.pairs if pair.is_worth_it]
+    groups = plural(len(found.groups), "group", "groups")
+    machines = plural(found.machines, "machine", "machines")
+    pairs = plural(len(worth), "pair is", "pairs are")
+    lead = f"{pairs} worth standing together, of {groups} by {found.by} on {machines}."
+    if not found.machines:
+        lead = "No survey counts; what was left out, and why, stands below."
+    rows = [
+        [
+            pair.group,
+            "itself" if pair.group == pair.other else pair.other,
+            units.size_estimate(pair.saves),
+            units.size_estimate(pair.saves_per_gib),
+        ]
+        for pair in worth[:PAIRS_SHOWN]
+    ]
+    caption = (
+        "Bytes that one workload of each group shares with one of the other, on average, and "
+        "for each GiB of the smaller of the two, with 95 % intervals."
+    )
+    numbers = ["a workload saves", "per GiB"]
+    blocks: list[Block] = [Table(["group", "with"], numbers, rows, caption)] if rows else []
+    blocks += _more(len(worth) - PAIRS_SHOWN, "pair is", "pairs are", "--json")
+    if found.groups_left_out:
+        more = plural(found.groups_left_out, "smaller group was", "smaller groups were")
+        blocks.append(f"{more} not compared.")
+    sections = [Section("What belongs together", blocks)]
+    sections.append(Section("What was left out", left_out(found.left_out)))
+    return Document(f"zmeld-fleet affinity of {found.place}", lead, sections)
 
 
 def _lead(report: Report) -> str:
@@ -48,7 +83,7 @@ def _freed(report: Report) -> Estimate:
     return total(found).within(0.0, math.inf)
 
 
-def _in_short(report: Report, fleet: Kind) -> Section:
+def _in_short(report: Report, fleet: Kind, cost_per_gib: float | None) -> Section:
     freed = _freed(report)
     pages = units.size(fleet.pages * report.page_size)
     rows = [["memory freed", f"{units.size_estimate(freed)} of {pages}"]]
@@ -59,6 +94,14 @@ def _in_short(report: Report, fleet: Kind) -> Section:
         ]
         said = " to ".join(dict.fromkeys(units.count(one) for one in saved))
         rows.append(["machines saved", f"{said} of {units.count(fleet.machines)}"])
+    if cost_per_gib is not None:
+        worth = freed.scaled(cost_per_gib / 2**30)
+        ends = [
+            units.count(round(end)) if end >= 100.0 else f"{end:.2f}"
+            for end in (worth.low, worth.high)
+        ]
+        said = " to ".join(dict.fromkeys(ends))
+        rows.append(["worth", f"{said}, at {cost_per_gib:g} per GiB"])
     caption = (
         "With the advised configurations, if all pages that were read were compressed: the most "
         "that can be had. Machines saved are those that the same load would not need."

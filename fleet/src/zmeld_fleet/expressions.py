@@ -149,3 +149,37 @@ def whole_fleet(kinds: ir.Table) -> ir.Table:
         object_class=below.object_class.max(),
     )
     return _tally(everywhere, "owners", "machines", "kinds")
+
+
+_WORKLOAD = ("survey", "owner", "kind", "name", "namespace", "pod", "image")
+
+
+def workloads(table: ir.Table, chosen: ir.Table) -> ir.Table:
+    """The owners of the chosen surveys."""
+    owners = table.filter(table.record == OWNER)
+    return owners.join(chosen, "survey").select(*_WORKLOAD, "pages", "pages_distinct", "theta")
+
+
+def held_by_groups(table: ir.Table, asked: ir.Table, bound: int) -> ir.Table:
+    """A row for each group and content below its bound: how many workloads hold it."""
+    sampled = table.filter(table.record == CONTENT, table.hash_high < bound)
+    joined = sampled.select("survey", "owner", *_HASH).join(asked, ("survey", "owner"))
+    below = joined.filter(joined.hash_high < joined.bound).distinct()
+    return below.group_by("group", "bound", *_HASH).agg(held=below.count().cast("int64"))
+
+
+def between_groups(held: ir.Table) -> ir.Table:
+    """Of each pair of groups: contents that both hold, by the pairs of workloads that do.
+
+    Of a group with itself: pairs of two workloads of it.
+    """
+    names = {"group": "other", "bound": "other_bound", "held": "other_held"}
+    other = held.select(*_HASH, **{new: held[name] for name, new in names.items()})
+    both = held.join(other, _HASH)
+    both = both.filter(
+        both.group <= both.other, both.hash_high < both.bound, both.hash_high < both.other_bound
+    )
+    same = (both.group == both.other).cast("int64")
+    pairs = both.select("group", "other", holders=both.held * (both.other_held - same))
+    pairs = pairs.filter(pairs.holders > 0)
+    return pairs.group_by("group", "other", "holders").agg(contents=pairs.count())

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from zmeld_fleet import analysis, catalogue, documents, engines, places
+from zmeld_fleet import affinity, analysis, catalogue, documents, engines, places
 from zmeld_fleet.catalogue import Catalogue
 from zmeld_fleet.engines import Engine
 from zmeld_fleet.words import FleetError
@@ -21,6 +21,11 @@ T = TypeVar("T")
 def make(place: str, by: str | None = None, **how: Any) -> analysis.Report:
     """The report of PLACE; `how` as for `ask`."""
     return ask(lambda found, engine: analysis.analyse(found, engine, by), place, **how)
+
+
+def make_affinity(place: str, by: str = "name", **how: Any) -> affinity.Affinity:
+    """Which workloads of PLACE belong together; `how` as for `ask`."""
+    return ask(lambda found, engine: affinity.analyse(found, engine, by), place, **how)
 
 
 def ask(

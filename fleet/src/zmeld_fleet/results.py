@@ -14,11 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from zmeld_fleet import __version__
+from zmeld_fleet.affinity import Affinity
 from zmeld_fleet.analysis import Duplicates, Report
 from zmeld_fleet.documents import configurations
 from zmeld_fleet.estimate import Estimate
 from zmeld_fleet.writing import write_whole
 
+AFFINITY_SCHEMA = "zmeld.fleet.affinity/1"
 REPORT_SCHEMA = "zmeld.fleet.report/2"
 
 
@@ -49,6 +51,11 @@ def report_json(report: Report) -> str:
         kind["configuration"] = configuration.toml
         kind["reasons"] = configuration.reasons
     return text_of(body)
+
+
+def affinity_json(found: Affinity) -> str:
+    """What belongs together, as one object."""
+    return text_of({"schema": AFFINITY_SCHEMA, "zmeld_version": __version__, **plain(found)})
 
 
 def text_of(body: dict[str, Any]) -> str:
