@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from zmeld_fleet import schema
+from zmeld_fleet import catalogue, places, schema
 from zmeld_fleet.writing import complete, whole_file
 
 KEY = b"the key of these tests"
@@ -212,3 +213,64 @@ def read_rows(path: Path, **options: Any) -> pa.Table:
     """A file's rows without its metadata: its digest is of that file alone."""
     options.setdefault("partitioning", None)
     return pq.read_table(path, **options).replace_schema_metadata(None)
+
+
+def plain(name: str, **more: Any) -> Machine:
+    """A machine with one service of 70 pages."""
+    return Machine(name, [Owner("nginx.service", program(name, 50, 20))], **more)
+
+
+def sound(place: Path, count: int = 3) -> list[Path]:
+    """So many surveys without a flaw."""
+    return [write(place, plain(f"sound{at}")) for at in range(count)]
+
+
+def look(place: Path, **more: Any) -> catalogue.Catalogue:
+    """What counts at PLACE, and what does not."""
+    return catalogue.read(places.open_place(str(place)), **more)
+
+
+def left(found: catalogue.Catalogue) -> list[tuple[str, str]]:
+    """Why something is left out."""
+    return [(one.reason.value, one.why) for one in found.left_out]
+
+
+def reasons(found: catalogue.Catalogue) -> list[str]:
+    """The same in short."""
+    return sorted(reason for reason, _ in left(found))
+
+
+def of_rows(place: Path, whose: Machine, rows: list[dict[str, Any]]) -> Path:
+    """A survey with these rows, which it counts right."""
+    rows[0]["rows"] = len(rows)
+    return write(place, whose, pa.Table.from_pylist(rows, schema=schema.ARROW))
+
+
+def changed(path: Path, change: Callable[[pa.Table], pa.Table], **settings: Any) -> None:
+    """A file's rows, written anew after `change`, with metadata of any kind."""
+    metadata = settings.pop("metadata", None)
+    table = change(read_rows(path)).replace_schema_metadata(metadata)
+    pq.write_table(table, path, compression="zstd", **settings)
+
+
+def put(name: str, value: object) -> Callable[[pa.Table], pa.Table]:
+    """Another column in the place of one, with one value."""
+
+    def change(table: pa.Table) -> pa.Table:
+        at = table.column_names.index(name)
+        return table.set_column(at, name, pa.array([value] * len(table)))
+
+    return change
+
+
+def footer_of(path: Path) -> int:
+    """Where its footer begins."""
+    data = path.read_bytes()
+    return len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+
+
+def spoil(path: Path, start: int, count: int = 50) -> None:
+    """Makes no sense of some bytes."""
+    data = bytearray(path.read_bytes())
+    data[start : start + count] = b"\xff" * count
+    path.write_bytes(data)

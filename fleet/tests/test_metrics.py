@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from dataclasses import replace
 
 import promql_parser
@@ -68,13 +66,6 @@ def test_gauges_are_what_the_report_says(place, report, tmp_path, capsys):
     assert (torn.labels, torn.value) == ({"reason": "truncated"}, 1.0)
 
 
-def test_other_peoples_text_stays_in_its_label(report):
-    found = read(metrics.render(report))
-    kinds = [one.labels["kind"] for one in found["zmeld_fleet_machines"]]
-    (hostile,) = [kind for kind in kinds if kind != "web"]
-    assert hostile == 'a"b\\c\\x0ad\\x1b[2J'
-
-
 def test_a_report_of_nothing_is_no_mistake(report):
     empty = replace(report, kinds=[], fleet=None, standouts=[], left_out=[], surveys_used=0)
     of_none = {"zmeld_fleet_surveys_used", "zmeld_fleet_kinds_left_out"}
@@ -95,6 +86,7 @@ def called(report, names):
 def test_names_that_look_alike_stay_apart(report):
     long = "x" * 600
     names = ["a\nb", "a\\x0ab", "a\\x0ab (2)", "a b", "a\u00a0b", long + "1", long + "2"]
+    names += ["\x01" * 200 + end for end in "ab"]
     found = read(metrics.render(called(report, names)))
     for samples in found.values():
         labels = [tuple(sorted(one.labels.items())) for one in samples]
@@ -132,12 +124,6 @@ def test_kinds_without_end_have_no_gauges(report, tmp_path, monkeypatch, capsys)
     )
 
 
-def test_every_gauge_is_documented():
-    page = (TOP / "docs" / "fleet.md").read_text()
-    for name in metrics.FAMILIES:
-        assert f"| `{name}` |" in page, name
-
-
 def known():
     """What zmeld and zmeld-fleet export."""
     source = (TOP / "crates" / "zmeld-status" / "src" / "metrics.rs").read_text()
@@ -155,13 +141,6 @@ def check(query):
     names = set(NAME.findall(query))
     assert names and names <= known(), query
     return names
-
-
-def test_what_is_no_query_is_found():
-    with pytest.raises(ValueError):
-        check("sum by (kind (zmeld_fleet_machines)")
-    with pytest.raises(AssertionError):
-        check("sum(zmeld_fleet_machine)")
 
 
 @pytest.mark.parametrize("name", ["zmeld.json", "zmeld-fleet.json"])
@@ -230,74 +209,3 @@ def test_the_interval_is_the_best_setups():
     low, high = queries("zmeld-fleet.json", "Gain over time, by kind")[1:]
     best = 'and on (kind, codec, melded) topk by (kind) (1, zmeld_fleet_gain_bytes{kind=~".*"})'
     assert best in low and best in high
-
-
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
-def test_prometheus_answers_as_they_say(tmp_path):
-    gains = [("zstd", "yes", 100, 90, 110), ("lz4", "yes", 95, 94, 96), ("zstd", "no", 60, 1, 190)]
-    had = {}
-    for codec, melded, value, low, high in gains:
-        labels = f'{{kind="web",codec="{codec}",melded="{melded}"}}'
-        had[f"zmeld_fleet_gain_bytes{labels}"] = value
-        had[f"zmeld_fleet_gain_low_bytes{labels}"] = low
-        had[f"zmeld_fleet_gain_high_bytes{labels}"] = high
-    had['zmeld_tier_stored_bytes{instance="a",tier="zswap"}'] = 50
-    had['zmeld_tier_memory_used_bytes{instance="a",tier="zswap"}'] = 20
-    had['zmeld_fleet_oldest_survey_time_seconds{kind="web"}'] = 0
-    had['zmeld_fleet_newest_survey_time_seconds{kind="web"}'] = 20 * 86400
-    asked = {}
-    for query, value in zip(
-        queries("zmeld-fleet.json", "Gain over time, by kind"), (100, 90, 110), strict=True
-    ):
-        asked[query] = ('{kind="web"}', value)
-    (freed,) = queries("zmeld-fleet.json", "Freed now")
-    asked[freed] = ("{}", 30)
-    days = 20
-    told = {
-        "ZmeldMachineNotSurveyed": [{"kind": "web"}],
-        "ZmeldFleetReportMissing": [{}],
-        "ZmeldSurveysOld": [],
-    }
-    rules = TOP / "packaging" / "prometheus" / "rules.yaml"
-    said = {}
-    for group in yaml.safe_load(rules.read_text())["groups"]:
-        for rule in group["rules"]:
-            text = json.dumps(rule.get("annotations"))
-            text = text.replace("{{ $labels.kind }}", "web")
-            text = text.replace("{{ $value | humanizeDuration }}", f"{days}d 0h 0m 0s")
-            said[rule["alert"]] = json.loads(text)
-    test = {
-        "interval": "1h",
-        "input_series": [
-            {"series": one, "values": f"{value}+0x{days * 24}"} for one, value in had.items()
-        ],
-        "promql_expr_test": [
-            {
-                "expr": query,
-                "eval_time": f"{days}d",
-                "exp_samples": [{"labels": labels, "value": value}],
-            }
-            for query, (labels, value) in asked.items()
-        ],
-        "alert_rule_test": [
-            {
-                "eval_time": f"{days}d",
-                "alertname": alert,
-                "exp_alerts": [
-                    {
-                        "exp_labels": {**labels, "severity": "warning"},
-                        "exp_annotations": said[alert],
-                    }
-                    for labels in found
-                ],
-            }
-            for alert, found in told.items()
-        ],
-    }
-    asks = tmp_path / "test.yaml"
-    whole = {"rule_files": [str(rules)], "evaluation_interval": "1h", "tests": [test]}
-    asks.write_text(yaml.safe_dump(whole))
-    done = subprocess.run(
-        ["promtool", "test", "rules", str(asks)], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr

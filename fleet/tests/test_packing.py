@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from datetime import timedelta
 
 import pyarrow as pa
@@ -122,14 +121,6 @@ def test_killed_at_any_step_it_loses_nothing(tmp_path, monkeypatch, step):
     assert final == before and report.left_out == []
 
 
-def test_what_is_damaged_stays_where_it_is(place, capsys):
-    path = next(iter(place.rglob("*.parquet")))
-    path.write_bytes(path.read_bytes()[:-50])
-    assert cli.main(["pack", str(place)]) == 0
-    assert path.exists()
-    assert "truncated" in capsys.readouterr().err
-
-
 def test_a_full_disk_leaves_the_originals(place, monkeypatch):
     before = sorted(place.rglob("*.parquet"))
 
@@ -163,16 +154,6 @@ def test_packs_that_overlap_count_each_survey_once(tmp_path):
     assert after == before
 
 
-def test_a_survey_in_two_packs_counts_once(place):
-    before, _ = said(place)
-    packing.pack(places.open_place(str(place)))
-    for path in list(place.rglob("packed-*.parquet")):
-        shutil.copy(path, path.with_name(f"packed-copy-{path.name}"))
-    after, report = said(place)
-    assert after == before
-    assert len(report.left_out) == 12
-
-
 def test_columns_that_are_new_are_carried_along(tmp_path):
     place = tmp_path / "place"
     fill(place, machines=4, days=1)
@@ -194,18 +175,6 @@ def test_columns_that_are_new_are_carried_along(tmp_path):
         column = table[name]
         assert pc.unique(column.drop_null()).to_pylist() == [value]
         assert 0 < column.null_count < len(column)
-
-
-def test_a_new_column_of_another_type_keeps_its_file_apart(place):
-    day = next((place / "zmeld-survey-2").iterdir())
-    for path, kind in zip(sorted(day.iterdir())[:2], (pa.int64(), pa.string()), strict=True):
-        table = read_rows(path, partitioning=None)
-        pq.write_table(table.append_column("new", pa.nulls(len(table), kind)), path)
-    before, _ = said(place)
-    packed, left = packing.pack(places.open_place(str(place)))
-    assert sorted(one.files for one in packed) == [5, 6]
-    assert [one.reason.value for one in left] == ["columns"]
-    assert said(place)[0] == before
 
 
 def test_a_file_that_claims_another_survey_is_named_and_nothing_is_deleted(tmp_path, capsys):

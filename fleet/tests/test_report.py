@@ -15,11 +15,11 @@ from html.parser import HTMLParser
 import pytest
 
 from made import NOON, Machine, Owner, hash_of, object_of, program, read_rows, write
-from zmeld_fleet import cli, documents, plots, render_text, reporting, results, units
+from zmeld_fleet import cli, documents, plots, render_text, reporting, results
 from zmeld_fleet.document import Bars, Table
 from zmeld_fleet.estimate import Estimate
 from zmeld_fleet.schema import CODECS
-from zmeld_fleet.words import plural, width
+from zmeld_fleet.words import width
 
 MACHINES = 8
 
@@ -281,13 +281,6 @@ def test_configurations_are_what_zmeld_takes(place, tmp_path, capsys, zmeld):
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_page_of_no_machines_says_so(tmp_path, capsys):
-    path = write(tmp_path, machines()[0])
-    path.write_bytes(b"PAR1")
-    assert cli.main(["report", str(tmp_path)]) == 2
-    assert "No survey counts" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("labels", "said"),
     [
@@ -333,31 +326,6 @@ def test_one_and_many_are_told_apart(tmp_path, capsys):
     write(tmp_path, other)
     assert cli.main(["pack", str(tmp_path)]) == 0
     assert "Packed 2 files of 1 day.\n" in capsys.readouterr().out
-
-
-def test_one_process_and_one_content_are_one(tmp_path, capsys):
-    for refused in (1, 2):
-        machine = machines()[0]
-        machine.facts["processes_refused"] = refused
-        write(tmp_path, machine)
-    cli.main(["report", str(tmp_path)])
-    err = capsys.readouterr().err
-    assert ": 1 process might not" in err and ": 2 processes might not" in err
-
-
-def test_more_kinds_than_are_shown_are_counted_right(tmp_path, capsys):
-    for at in range(documents.KINDS_SHOWN + 1):
-        machine = Machine(f"host{at}", [Owner("own", program(f"own{at}", 20))], {"role": str(at)})
-        write(tmp_path, machine)
-    assert cli.main(["report", str(tmp_path), "--by", "role"]) == 0
-    out = capsys.readouterr().out
-    assert "1 more kind is in --json and --parquet." in out
-
-
-def test_counts_have_their_groups():
-    assert plural(1, "machine", "machines") == "1 machine"
-    assert plural(9999, "machine", "machines") == "9999 machines"
-    assert plural(10_000, "machine", "machines") == f"{units.count(10_000)} machines"
 
 
 def test_the_page_opens_with_what_is_freed_and_what_most_need(report):

@@ -20,9 +20,26 @@ import pyarrow.parquet as pq
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from made import GIB, NOON, Machine, Owner, owner_row, program, read_rows, table_of, write
+from made import (
+    GIB,
+    NOON,
+    Machine,
+    Owner,
+    changed,
+    footer_of,
+    left,
+    look,
+    of_rows,
+    owner_row,
+    plain,
+    program,
+    read_rows,
+    sound,
+    spoil,
+    table_of,
+    write,
+)
 from zmeld_fleet import (
-    analysis,
     catalogue,
     cli,
     engines,
@@ -37,29 +54,6 @@ from zmeld_fleet import (
 from zmeld_fleet.analysis import Standout
 from zmeld_fleet.estimate import exact
 from zmeld_fleet.validity import FLEET_RAM_MAX, RAM_MAX
-
-
-def machine(name, **more):
-    return Machine(name, [Owner("nginx.service", program(name, 50, 20))], **more)
-
-
-def look(place):
-    return catalogue.read(places.open_place(str(place)))
-
-
-def left(found):
-    return [(one.reason.value, one.why) for one in found.left_out]
-
-
-def sound(place, count=3):
-    return [write(place, machine(f"sound{at}")) for at in range(count)]
-
-
-def of_rows(place, whose, rows):
-    """A survey with these rows, which it counts right."""
-    rows[0]["rows"] = len(rows)
-    return write(place, whose, pa.Table.from_pylist(rows, schema=schema.ARROW))
-
 
 NASTY = [
     '=HYPERLINK("http://x";"y")',
@@ -118,32 +112,9 @@ def test_texts_of_machines_are_texts_in_every_form(tmp_path, capsys):
     assert len(counted.samples) == len(NASTY)
 
 
-@pytest.mark.parametrize("name", ["PAGES", "Theta", "Survey", "HASH_HIGH"])
-def test_a_column_that_an_engine_would_take_for_another_is_refused(tmp_path, name):
-    sound(tmp_path)
-    bad = machine("bad")
-    path = write(tmp_path, bad)
-    table = read_rows(path, partitioning=None)
-    path.unlink()
-    pq.write_table(table.add_column(0, name, pa.array([2**62] * len(table))), path)
-    found = look(tmp_path)
-    assert [reason for reason, _ in left(found)] == ["columns"] and name in left(found)[0][1]
-    assert reporting.make(str(tmp_path)).fleet.pages == 3 * 70
-
-
-def test_very_many_unknown_columns_are_refused(tmp_path):
-    path = sound(tmp_path)[0]
-    table = read_rows(path, partitioning=None)
-    path.unlink()
-    for at in range(catalogue.EXTRAS_MAX + 1):
-        table = table.append_column(f"new{at}", pa.nulls(len(table), pa.int64()))
-    pq.write_table(table, path)
-    assert [reason for reason, _ in left(look(tmp_path))] == ["columns"]
-
-
 def test_more_contents_than_a_files_bytes_can_say_are_not_read(tmp_path):
     sound(tmp_path)
-    bad = machine("bad")
+    bad = plain("bad")
     table = table_of(bad)
     many = table.slice(len(table) - 1).take(pa.array([0] * 3_000_000))
     facts = table.slice(0, 2).to_pylist()
@@ -162,7 +133,7 @@ def test_more_contents_than_a_files_bytes_can_say_are_not_read(tmp_path):
 
 def test_very_many_machines_in_few_bytes_are_not_read(tmp_path):
     sound(tmp_path)
-    bad = machine("bad")
+    bad = plain("bad")
     row = table_of(bad).slice(0, 1).to_pylist()[0] | {"rows": 1}
     rows = [row | {"survey": f"{at:032x}", "machine": f"{at:032x}"} for at in range(6000)]
     path = write(tmp_path, bad)
@@ -176,7 +147,7 @@ def test_very_many_machines_in_few_bytes_are_not_read(tmp_path):
 
 
 def test_a_survey_with_two_machines_is_left_out(tmp_path):
-    bad = machine("bad")
+    bad = plain("bad")
     path = write(tmp_path, bad)
     path.unlink()
     with pq.ParquetWriter(path, schema.ARROW) as writer:
@@ -186,7 +157,7 @@ def test_a_survey_with_two_machines_is_left_out(tmp_path):
 
 
 def test_very_many_owners_are_too_many(tmp_path):
-    bad = machine("bad")
+    bad = plain("bad")
     rows = table_of(bad).slice(0, 2).to_pylist()
     rows = [rows[0], *(rows[1] | {"owner": f"o{at}-{os.urandom(24).hex()}"} for at in range(1100))]
     of_rows(tmp_path, bad, rows)
@@ -244,7 +215,7 @@ def lying(path):
         writer.write_table(table.slice(0, 2))
         writer.write_table(table.slice(2))
     data = bytearray(path.read_bytes())
-    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    footer = footer_of(path)
     real, said = (2**31 - 1).to_bytes(4, "little"), (7).to_bytes(4, "little")
     assert real in data[footer:]
     data[footer:] = data[footer:].replace(real, said)
@@ -253,12 +224,9 @@ def lying(path):
 
 def broken(path):
     """In its middle, where nothing but reading it finds that."""
-    data = bytearray(path.read_bytes())
     contents = pq.ParquetFile(path).metadata.row_group(1)
     names = [contents.column(at).path_in_schema for at in range(contents.num_columns)]
-    start = contents.column(names.index("hash_high")).data_page_offset
-    data[start : start + 60] = b"\xff" * 60
-    path.write_bytes(data)
+    spoil(path, contents.column(names.index("hash_high")).data_page_offset, 60)
 
 
 def test_a_footer_that_lies_about_contents_costs_no_sum(tmp_path):
@@ -302,16 +270,6 @@ def test_a_pack_that_would_not_count_costs_no_survey(tmp_path, capsys, monkeypat
     assert sorted(tmp_path.rglob("*.parquet")) == sorted(paths)
 
 
-def test_a_file_that_breaks_in_its_middle_ends_no_synthesis(tmp_path, capsys):
-    place = tmp_path / "place"
-    for at in range(4):
-        owners = [Owner(f"vm{at}", program(f"p{at}", 100), kind="vm")]
-        path = write(place, Machine(f"m{at}", owners))
-    broken(path)
-    assert cli.main(["synth", str(place), str(tmp_path / "out"), "--machines", "2"]) == 0
-    assert path.name in capsys.readouterr().err
-
-
 def test_folders_of_other_names_are_not_entered(tmp_path):
     path = sound(tmp_path)[0]
     (path.parent / "loop").symlink_to(path.parent.parent)
@@ -321,17 +279,6 @@ def test_folders_of_other_names_are_not_entered(tmp_path):
     path.unlink()
     found = look(tmp_path)
     assert [reason for reason, _ in left(found)] == ["clock"] and len(found.surveys) == 2
-
-
-def test_the_work_does_not_grow_with_kinds_times_machines(tmp_path, monkeypatch):
-    count = 40
-    for at in range(count):
-        write(tmp_path, machine(f"m{at}", labels={"node": f"n{at}"}))
-    calls = []
-    real = analysis.kind_of
-    monkeypatch.setattr(analysis, "kind_of", lambda *a: calls.append(1) or real(*a))
-    report = reporting.make(str(tmp_path), by="node")
-    assert len(report.kinds) == count and len(calls) < 10 * count
 
 
 def test_names_of_configurations_stay_short_and_differ(tmp_path):
@@ -358,15 +305,6 @@ def test_machines_that_stand_out_do_not_flood_prometheus(tmp_path):
     assert any(f'machine="{0:032x}"' in one for one in lines)
 
 
-def test_kinds_that_are_shown_alike_stay_apart_in_prometheus(tmp_path):
-    """Two samples with the same labels spoil the whole file."""
-    for end in "ab":
-        write(tmp_path, machine(f"m{end}", labels={"role": "\x01" * 200 + end}))
-    lines = metrics.render(reporting.make(str(tmp_path), "role")).splitlines()
-    names = [one.rpartition(" ")[0] for one in lines if not one.startswith("#")]
-    assert len(set(names)) == len(names) > 2
-
-
 def test_standard_error_is_not_flooded(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(cli, "LEFT_OUT_TOLD", 2)
     for path in sound(tmp_path, 5)[:4]:
@@ -387,7 +325,7 @@ def test_who_may_not_read_a_survey_may_not_read_its_pack(tmp_path):
     later = NOON + timedelta(days=1)
     for at in range(2):
         facts = {"uptime_seconds": 90_000.0}
-        write(tmp_path, machine(f"sound{at}", time=later, facts=facts)).chmod(0o640)
+        write(tmp_path, plain(f"sound{at}", time=later, facts=facts)).chmod(0o640)
     ((packed,), _) = packing.pack(places.open_place(str(tmp_path)))
     assert stat.S_IMODE(packed.path.stat().st_mode) == 0o640
 
@@ -395,14 +333,14 @@ def test_who_may_not_read_a_survey_may_not_read_its_pack(tmp_path):
 def test_a_link_is_not_packed(tmp_path):
     place, elsewhere = tmp_path / "place", tmp_path / "elsewhere"
     paths = sound(place)
-    secret = write(elsewhere, machine("secret"))
+    secret = write(elsewhere, plain("secret"))
     link = paths[0].parent / secret.name
     link.symlink_to(secret)
     ((packed,), flaws) = packing.pack(places.open_place(str(place)))
     assert (packed.files, [flaw.reason.value for flaw in flaws]) == (3, ["name"])
     assert link.is_symlink() and secret.exists()
     held = set(read_rows(packed.path, partitioning=None)["machine"].to_pylist())
-    assert machine("secret").machine not in held
+    assert plain("secret").machine not in held
 
 
 def test_owners_that_are_many_and_small_count(tmp_path):
@@ -413,13 +351,6 @@ def test_owners_that_are_many_and_small_count(tmp_path):
     write(tmp_path, empty)
     assert look(tmp_path).left_out == []
     assert owner_row(owners[0], *owners[0].sketch(1024))["pages"] == 30
-
-
-def changed(path, change, **settings):
-    """A file's rows, written anew after `change`, with metadata of any kind."""
-    metadata = settings.pop("metadata", None)
-    table = change(read_rows(path)).replace_schema_metadata(metadata)
-    pq.write_table(table, path, compression="zstd", **settings)
 
 
 def said_in(path, of, /, **values):
@@ -443,27 +374,6 @@ def test_metadata_that_an_engine_acts_on_ends_no_report(tmp_path):
     assert reporting.make(str(tmp_path)).machines == 3
     ((packed,), left_over) = packing.pack(places.open_place(str(tmp_path)))
     assert (packed.files, left_over) == (3, [])
-
-
-def test_what_only_the_engine_cannot_read_is_left_out_by_name(tmp_path, monkeypatch):
-    """However many fail one after the other; each is read as the engine does, by itself."""
-    paths = [str(path) for path in sound(tmp_path, 4)]
-    bad = paths[:2]
-    real = reporting.drop_damaged
-
-    def question(found, _):
-        if any(survey.file.path in bad for survey in found.surveys):
-            raise RuntimeError("an engine")
-        return [survey.file.path for survey in found.surveys]
-
-    def one_by_one(found):
-        (one, *_) = [path for path in bad if os.path.getsize(path) > 9]
-        with open(one, "w") as file:
-            file.write("PAR1")
-        return real(found)
-
-    monkeypatch.setattr(reporting, "drop_damaged", one_by_one)
-    assert sorted(reporting.ask(question, str(tmp_path))) == sorted(paths[2:])
 
 
 def test_what_arrow_reads_and_duckdb_does_not_is_damaged(tmp_path):
@@ -498,7 +408,7 @@ def test_a_day_that_cannot_be_packed_stops_no_other(tmp_path, capsys, monkeypatc
     sound(tmp_path)
     for at in range(2):
         facts = {"uptime_seconds": 90_000.0}
-        write(tmp_path, machine(f"sound{at}", time=NOON + timedelta(days=1), facts=facts))
+        write(tmp_path, plain(f"sound{at}", time=NOON + timedelta(days=1), facts=facts))
     real = packing.unite
 
     def unite(sources, target, extras):
@@ -546,28 +456,6 @@ def test_a_full_disk_alone_ends_a_pack(tmp_path, capsys, monkeypatch, said, code
     assert said in capsys.readouterr().err
 
 
-class Late:
-    """What a file system says of a file that it has not yet written: one block."""
-
-    def __init__(self, status):
-        self.status, self.st_blocks = status, 1
-
-    def __getattr__(self, name):
-        return getattr(self.status, name)
-
-
-def test_blocks_that_are_counted_late_stop_no_pack(tmp_path, capsys, monkeypatch):
-    for at in range(24):
-        owners = [Owner(name, program(f"{name}{at}", 1500)) for name in ("a", "b")]
-        write(tmp_path, Machine(f"m{at}", owners, k=2048))
-    real = os.stat
-    monkeypatch.setattr(os, "stat", lambda *a, **named: Late(real(*a, **named)))
-    assert cli.main(["pack", str(tmp_path)]) == 0
-    out, err = capsys.readouterr()
-    assert "Packed 24 files" in out and err == ""
-    assert len(look(tmp_path).surveys) == 24
-
-
 def test_holes_do_not_make_a_file_larger(tmp_path):
     path = sound(tmp_path)[0]
     data = path.read_bytes()
@@ -583,7 +471,7 @@ def test_holes_do_not_make_a_file_larger(tmp_path):
 
 
 def test_texts_that_stand_in_many_rows_are_handed_over_once(tmp_path):
-    bad = machine("bad")
+    bad = plain("bad")
     row = table_of(bad).slice(0, 1).to_pylist()[0] | {"rows": 65, "host": "h" * 4000}
     rows = []
     for at in range(200):
@@ -648,7 +536,7 @@ def test_classes_of_sizes_take_no_more_than_their_pages(tmp_path, said):
 def saying_rows(path, rows):
     """Its footer says that the file has so many rows, and its row groups say the truth."""
     data, metadata = path.read_bytes(), pq.read_metadata(path)
-    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    start = footer_of(path)
 
     def written(count):
         number, low = 2 * count, b""

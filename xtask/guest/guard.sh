@@ -42,8 +42,6 @@ zmeld up --tier zram --size 60% --codec lz4 --no-scan >/tmp/up 2>&1 || {
 mib=$(awk '/^MemAvailable:/ { print int($2 / 1024) }' /proc/meminfo)
 disk=$(ls -d /dev/ubda /dev/vda 2>/dev/null | head -n 1)
 echo "machine available_mib=$mib"
-# Before there is any load: the host is asked the same.
-echo "$ARM pace us=$(/guest/load pace 201)"
 
 # in_group GROUP COMMAND... &: as any program is, for the kernel's killer and scheduler.
 in_group() {

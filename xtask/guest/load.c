@@ -15,9 +15,6 @@
  *	load probe RESULT
  *		Starts a program ten times a second and looks at its own 4 MiB, until
  *		SIGTERM; the longest that it had to wait for both, in ms, goes to RESULT.
- *	load pace TIMES
- *		Starts itself as often, one after the other, and says how many us the middle
- *		one of them took: what a machine's slowness is told from.
  *	load groups SOCKET GROUP
  *		Answers whoever asks there as systemd does when systemd-oomd asks it, with
  *		that one group to be watched.
@@ -379,42 +376,6 @@ static int probe(const char *result)
 	return fclose(out) ? 2 : 0;
 }
 
-static int by_size(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static int pace(long times)
-{
-	double *took, began;
-	long each;
-	pid_t child;
-
-	if (times < 1)
-		times = 1;
-	took = calloc((size_t)times, sizeof(*took));
-	if (!took)
-		fail("pace");
-	for (each = 0; each < times; each++) {
-		began = seconds();
-		child = fork();
-		if (child < 0)
-			fail("fork");
-		if (!child) {
-			execl("/proc/self/exe", "load", "nothing", "0", NULL);
-			_exit(2);
-		}
-		waitpid(child, NULL, 0);
-		took[each] = seconds() - began;
-	}
-	qsort(took, (size_t)times, sizeof(*took), by_size);
-	printf("%.0f\n", took[times / 2] * 1e6);
-	free(took);
-	return 0;
-}
-
 static void answer(int fd, const char *group)
 {
 	char text[1024], byte;
@@ -501,8 +462,6 @@ int main(int count, char **arguments)
 		return probe(arguments[2]);
 	if (!strcmp(kind, "nothing"))
 		return 0;
-	if (!strcmp(kind, "pace"))
-		return pace(strtol(arguments[2], NULL, 10));
 	if (!strcmp(kind, "groups") && count > 3)
 		return groups(arguments[2], arguments[3]);
 	if (count < 4) {

@@ -23,14 +23,12 @@ pub enum Bench {
     #[command(disable_help_flag = true)]
     Codec(Passed),
     Kernel(bench_guest::Options),
-    Swap(bench_guest::Swap),
     /// How long the faults of a program that needs more memory than there is take and how
     /// large it may be, with swap on zram and on zmeld with each codec, on the same kept pages
     Fault(bench_fault::Options),
     /// The same with swap through zswap and zword.ko, beside the kernel's compressors
     Zswap(bench_fault::Options),
     Guard(bench_guard::Options),
-    Surveys(bench_guest::Surveys),
     Arm64(bench_arm64::Options),
 }
 
@@ -46,11 +44,9 @@ pub fn run(bench: Bench) -> Result<ExitCode> {
         Bench::Store(passed) => of_store("store", passed.arguments),
         Bench::Codec(passed) => codec(passed.arguments),
         Bench::Kernel(options) => bench_guest::kernel(&options),
-        Bench::Swap(options) => bench_guest::swap(&options),
         Bench::Fault(options) => bench_fault::devices(&options),
         Bench::Zswap(options) => bench_fault::zswap(&options),
         Bench::Guard(options) => bench_guard::run(&options),
-        Bench::Surveys(options) => bench_guest::surveys(options),
         Bench::Arm64(options) => bench_arm64::run(&options),
     }
 }

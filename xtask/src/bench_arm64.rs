@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 
 use anyhow::{ensure, Context, Result};
-use serde_json::json;
 use zmeld_report::{cells, Column, Table};
 
 use crate::bench_runs;
@@ -21,8 +20,6 @@ use crate::workspace;
 /// on the same kept pages
 #[derive(clap::Args)]
 pub struct Options {
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
     /// Each of them costs a second or two
     #[arg(long, value_name = "N", default_value_t = 60)]
     pages: usize,
@@ -69,14 +66,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     table.note("Means. The processor is emulated: this says how much it does, not how fast.");
     let version = output_of(processor.run().arg("--version"))?;
     let emulator = version.lines().next().unwrap_or_default();
-    let body = json!({
-        "processor": name, "emulator": emulator, "data": data.about, "pages": count,
-        "table": table.to_json_rows(),
-    });
     let provenance = [("emulator", emulator), ("data", &data.about)];
     let title = format!("What codecs do on {name}");
-    let json = options.json.as_deref();
-    bench_runs::show("arm64", &title, &provenance, &[table], json, body)
+    Ok(bench_runs::show(&title, &provenance, &[table]))
 }
 
 fn table(processor: &str) -> Table {

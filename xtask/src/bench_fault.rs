@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use serde_json::json;
 use zmeld_report::{cells, Cell, Column, Table};
 
 use crate::bench_runs::{self, median, of, timed_setting, BenchArguments, Run};
@@ -276,30 +275,13 @@ fn run(options: &Options, subject: &Subject) -> Result<ExitCode> {
     ];
     let (time, largest) = (TIME.memory, LARGEST.memory);
     let memory = format!("{time} MiB for times, {largest} MiB for the largest program");
-    let body = json!({
-        "kernel": kernel.release, "setting": setting, "contents": contents.about,
-        "memory_mib": { "time": time, "largest": largest },
-        "tables": {
-            "time": tables[0].to_json_rows(), "pressure": tables[1].to_json_rows(),
-            "largest": tables[2].to_json_rows(), "bars": tables[3].to_json_rows(),
-        },
-        "runs": runs,
-    });
     let provenance = [
         ("kernel", kernel.release.as_str()),
         ("bed", &setting),
         ("contents", &contents.about),
         ("memory", &memory),
     ];
-    let json = options.bench.json.as_deref();
-    bench_runs::show(
-        subject.name,
-        subject.title,
-        &provenance,
-        &tables,
-        json,
-        body,
-    )
+    Ok(bench_runs::show(subject.title, &provenance, &tables))
 }
 
 fn cells_of(arm: &str) -> [Cell; 2] {

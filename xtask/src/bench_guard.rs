@@ -3,12 +3,11 @@
 //! nohang and by zmeld's guard, each in guests of its own with the same seeds.
 
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::builder::PossibleValuesParser;
-use serde_json::json;
 use zmeld_report::{cells, Cell, Column, Table};
 
 use crate::bench_runs::{self, of, timed_setting, BenchArguments, Run};
@@ -54,8 +53,6 @@ const MEMORY: u64 = 512;
 const FILE: u64 = 768;
 /// Seconds after which what did not end is ended.
 const LIMIT: u64 = 90;
-/// The line of a guest that says how long an idle one takes to start a program.
-const PACE: &str = "pace";
 /// What a shell may wait, in ms.
 const WAIT_MAX: f64 = 5000.0;
 /// Who looks after the machine, and the packages that have it.
@@ -92,7 +89,6 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let setting = timed_setting(&kernel);
     let source = workspace::root().join("xtask/guest/load.c");
     let program = module_build::guest_program(&log, kernel.recipe, &source)?;
-    let host_us = pace_here(&log, &kernel, &program)?;
     let mut runs = Vec::new();
     for arm in &options.arms {
         runs.extend(guest(&log, &kernel, options, arm, &program)?);
@@ -101,50 +97,16 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         runaway_table(&runs, &options.arms),
         harmless_table(&runs, &options.arms),
     ];
-    let body = json!({
-        "kernel": kernel.release, "setting": setting, "memory_mib": MEMORY,
-        "seed": options.seed,
-        // To start a program, on this machine; in guests it is in the runs, as `pace`.
-        "host_us": host_us,
-        "tables": [tables[0].to_json_rows(), tables[1].to_json_rows()],
-        "runs": runs,
-    });
     let memory = format!("{MEMORY} MiB, one processor, zram with lz4 of 60 %");
     let seeds = format!("from {}", options.seed);
-    let slowness = slowness(&runs, host_us);
-    let mut provenance = vec![
+    let provenance = [
         ("kernel", kernel.release.as_str()),
         ("bed", &setting),
         ("memory", &memory),
         ("seeds", &seeds),
     ];
-    provenance.extend(slowness.as_deref().map(|text| ("slowness", text)));
     let title = "Programs that run away, and others";
-    let json = options.bench.json.as_deref();
-    bench_runs::show("guard", title, &provenance, &tables, json, body)
-}
-
-/// How long this machine takes to start a program, in us, where it can run a guest's.
-fn pace_here(log: &Log, kernel: &Kernel, program: &Path) -> Result<Option<f64>> {
-    if kernel.recipe.arch().cross().is_some() {
-        return Ok(None);
-    }
-    let ran = log.run(Command::new(program).args(["pace", "201"]))?;
-    Ok(ran.text.trim().parse().ok())
-}
-
-/// How much slower than this machine its guests start a program.
-fn slowness(runs: &[Run], host_us: Option<f64>) -> Option<String> {
-    let host_us = host_us?;
-    let paces = runs.iter().filter(|run| run.part == PACE);
-    let guest_us = paces.map(|run| run.value("us")).fold(f64::NAN, f64::min);
-    (guest_us > 0.0 && host_us > 0.0).then(|| {
-        format!(
-            "a program starts in {guest_us:.0} us in an idle guest, in {host_us:.0} us on this \
-             machine: {:.1} times",
-            guest_us / host_us
-        )
-    })
+    Ok(bench_runs::show(title, &provenance, &tables))
 }
 
 fn guest(
@@ -262,7 +224,7 @@ fn runaway_table(runs: &[Run], arms: &[String]) -> Table {
         "Stayed: after {LIMIT} s. By the kernel: it killed one of its processes at least. Others \
          lost: something else was killed or ended. Wait: the longest that a shell had to wait in a \
          run for a program to start, the middle of the runs and the most; {:.0} s is asked for, of a \
-         machine that is no guest: see slowness.",
+         machine that is no guest.",
         WAIT_MAX / 1000.0
     ));
     table

@@ -4,43 +4,33 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{bail, Context, Result};
-use serde::Serialize;
-use serde_json::Value;
-use zmeld_report::schema::Envelope;
 use zmeld_report::{Document, Section, Style, Table};
 
 use crate::kernels::{self, Kernel, KernelRecipe, Kind};
 use crate::machine::{self, BootOptions};
 use crate::process::Log;
-use crate::workspace;
 
 /// What benchmarks in guests are told alike.
 #[derive(clap::Args)]
 pub struct BenchArguments {
     #[arg(long, value_name = "NAME", default_value = "um", value_parser = kernels::named)]
     kernel: &'static KernelRecipe,
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
 }
 
 impl BenchArguments {
     pub fn kernel(&self, log: &Log) -> Result<Kernel> {
-        kernel(log, self.kernel)
+        let name = self.kernel.name;
+        let kernel = kernels::provide(log, self.kernel).context(name)?;
+        machine::need(&kernel).context(name)?;
+        Ok(kernel)
     }
 }
 
-pub fn kernel(log: &Log, recipe: &'static KernelRecipe) -> Result<Kernel> {
-    let kernel = kernels::provide(log, recipe).context(recipe.name)?;
-    machine::need(&kernel).context(recipe.name)?;
-    Ok(kernel)
-}
-
 /// What is said of the setting, so that nobody takes its figures for more.
-pub fn setting(kernel: &Kernel) -> &'static str {
+fn setting(kernel: &Kernel) -> &'static str {
     match kernel.recipe.kind {
         Kind::UserMode => "user-mode Linux: native code, but no hardware; compare ratios",
         Kind::Stock | Kind::Watching => {
@@ -65,7 +55,6 @@ pub fn timed_setting(kernel: &Kernel) -> String {
 }
 
 /// A line of the guest's: an arm, what was done with it, and what came of it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Run {
     pub arm: String,
     pub part: String,
@@ -145,16 +134,8 @@ pub fn runs(text: &str) -> Vec<Run> {
     text.lines().filter_map(Run::of_line).collect()
 }
 
-/// Prints a benchmark's tables below its title and what they are of, and writes them with
-/// all that is in `body` as JSON, where that is asked for.
-pub fn show(
-    name: &str,
-    title: &str,
-    provenance: &[(&str, &str)],
-    tables: &[Table],
-    json: Option<&Path>,
-    body: Value,
-) -> Result<ExitCode> {
+/// Prints a benchmark's tables below its title and what they are of.
+pub fn show(title: &str, provenance: &[(&str, &str)], tables: &[Table]) -> ExitCode {
     let mut document = Document::new(title);
     for (name, value) in provenance {
         document = document.provenance(name, *value);
@@ -163,10 +144,5 @@ pub fn show(
         document = document.section(Section::new("").table(table.clone()));
     }
     print!("{}", document.to_text(&Style::plain(80)));
-    if let Some(path) = json {
-        let name = format!("zmeld.bench.{name}");
-        let envelope = Envelope::new(&name, 1, env!("CARGO_PKG_VERSION"), body);
-        workspace::put(path, envelope.to_text())?;
-    }
-    Ok(ExitCode::SUCCESS)
+    ExitCode::SUCCESS
 }

@@ -13,10 +13,6 @@ use crate::process::{command_line, unavailable, FinishedProgram, Log};
 use crate::step::{Rest, Tally, TestScope};
 use crate::tools;
 
-pub const SOAK_PROGRAM: &str = "model";
-
-pub const ROUND_TRIP_PROGRAM: &str = "round_trip";
-
 const PROBE: &str = "int main(void) { return 0; }\n";
 
 /// One program of `store/tests`, compiled in one way.
@@ -24,18 +20,16 @@ pub struct CTest {
     pub name: &'static str,
     pub flavour: Flavour,
     pub about: &'static str,
-    /// The arguments of its runs where quick, as usual and for long: runs are parted by `;`.
+    /// The arguments of its runs as usual and for long: runs are parted by `;`.
     /// `S` is the seed, `EXE` this program, and `20 x` has the run 20 times, with a seed of
     /// its own each.
-    runs: [&'static str; 3],
-    from: TestScope,
+    runs: [&'static str; 2],
 }
 
 const fn test(
-    from: TestScope,
     name: &'static str,
     flavour: Flavour,
-    runs: [&'static str; 3],
+    runs: [&'static str; 2],
     about: &'static str,
 ) -> CTest {
     CTest {
@@ -43,70 +37,58 @@ const fn test(
         flavour,
         about,
         runs,
-        from,
     }
 }
 
 use Flavour::{Address, AsBuilt, Blocks128, Blocks64, OneBit, Pages16K, Pages64K, Reads64, Thread};
-use TestScope::{Default as Usual, Quick};
 
-/// Runs without arguments; with the seed and the pages of a real program.
-const PLAIN: [&str; 3] = [""; 3];
-const PROGRAM: [&str; 3] = ["S EXE"; 3];
-const THREADS: [&str; 3] = ["3 S", "10 S", "6 x 60 S"];
-const SMALL: [&str; 3] = ["1000 S", "50000 S", "5000000 S"];
-const CHANGING: [&str; 3] = ["500", "3000", "100000"];
-const ADVERSARY: [&str; 3] = ["12000", "30000", "200000"];
-const NARROW_MODEL: [&str; 3] = ["S 800", "S 4000", "20 x S 20000"];
+/// Runs without arguments, with the seed, with the pages of a real program besides.
+const PLAIN: [&str; 2] = [""; 2];
+const SEED: [&str; 2] = ["S"; 2];
+const PROGRAM: [&str; 2] = ["S EXE"; 2];
+const THREADS: [&str; 2] = ["10 S", "6 x 60 S"];
+const SMALL: [&str; 2] = ["50000 S", "5000000 S"];
+const CHANGING: [&str; 2] = ["3000", "100000"];
+const ADVERSARY: [&str; 2] = ["30000", "200000"];
+const NARROW_MODEL: [&str; 2] = ["S 4000", "20 x S 20000"];
 /// Level 2 has the pages that it encodes in a fourth of the time.
-const ROUND_TRIP: [&str; 3] = [
-    "1 S 0 100000",
-    "1 S 0 1000000; 2 S 0 31250",
-    "1 S 0 30000000; 2 S 0 937500",
-];
+const ROUND_TRIP: [&str; 2] = ["1 S 0 1000000; 2 S 0 31250", "1 S 0 30000000; 2 S 0 937500"];
 /// Under sanitizers as many seconds as a million take without.
-const ROUND_TRIP_CHECKED: [&str; 3] = [
-    "1 S 0 10000; 2 S 0 312",
-    "1 S 0 300000; 2 S 0 9375",
-    "1 S 0 3000000; 2 S 0 93750",
-];
+const ROUND_TRIP_CHECKED: [&str; 2] = ["1 S 0 300000; 2 S 0 9375", "1 S 0 3000000; 2 S 0 93750"];
 
 #[rustfmt::skip]
-const TESTS: &[CTest] = &[
-    test(Quick, "codec", AsBuilt, PROGRAM, "every codec keeps its contract, on the library as it is built"),
-    test(Usual, "codec", Address, PROGRAM, "the same under the address and undefined-behaviour sanitizers"),
-    test(Quick, ROUND_TRIP_PROGRAM, AsBuilt, ROUND_TRIP, "pages that know zword's limits come back, at both levels"),
-    test(Usual, ROUND_TRIP_PROGRAM, Address, ROUND_TRIP_CHECKED, "the same under the address and undefined-behaviour sanitizers"),
-    test(Usual, "crypto_page", Address, PLAIN, "what zword.ko promises the kernel's crypto API"),
-    test(Quick, "small_scope", Blocks64, SMALL, "zword with blocks of 64 bytes: all pages of few letters come back"),
-    test(Usual, "small_scope", Blocks128, SMALL, "the same with blocks of 128 bytes"),
-    test(Quick, "small_reads", Reads64, ["10 S", "80 S", "5000 S"], "pages that change at any one of zword's reads are some page"),
-    test(Quick, "model", Address, ["S 800", "; S 4000", "; 20 x S 20000"], "random operations and failing allocations against plain pages"),
-    test(Usual, "model", Thread, ["S 2000"; 3], "the same under the thread sanitizer"),
-    test(Quick, "pass", Address, ["20000", "60000", "60000; 400000"], "every duplicate is found, in little memory and in pieces"),
-    test(Quick, "interleave", Address, PLAIN, "operations in the midst of each other, wherever one holds no lock"),
-    test(Quick, "recompress", Address, PLAIN, "recompression and idle marks, and what happens meanwhile"),
-    test(Quick, "hostile", Address, PLAIN, "objects that no encoder writes, one step past each limit of a decoder"),
-    test(Quick, "pool", Address, ["S"; 3], "the pool by itself: objects that come and go while others are read"),
-    test(Quick, "check_writes", Address, PLAIN, "codecs that encode wrongly, in writes and in recompression"),
-    test(Usual, "check_writes", OneBit, PLAIN, "the same where fingerprints and shares are short"),
-    test(Usual, "check_writes", Pages16K, PLAIN, "the same with pages of 16 KiB"),
-    test(Usual, "check_writes", Pages64K, PLAIN, "the same with pages of 64 KiB"),
-    test(Usual, "threads", Address, THREADS, "writers, readers, passes, recompression and writeback at once"),
-    test(Quick, "threads", Thread, THREADS, "the same under the thread sanitizer"),
-    test(Quick, "adversary", OneBit, ADVERSARY, "bounds kept where half of all pages have one fingerprint"),
-    test(Quick, "model", OneBit, NARROW_MODEL, "random operations where fingerprints and shares are short"),
-    test(Quick, "fingerprint", Address, ["1000"; 3], "a second implementation agrees, a collision seen is good for no other"),
-    test(Quick, "changing", Address, CHANGING, "pages that change while they are written or read into"),
-    test(Usual, "changing", OneBit, CHANGING, "the same where fingerprints and shares are short"),
-    test(Quick, "refusals", Address, PLAIN, "what is refused and what is told, by the printer and by the check"),
-    test(Quick, "locks", Address, PLAIN, "what looks after the store's locks finds each kind of fault"),
-    test(Usual, "threads", OneBit, THREADS, "all at once where fingerprints and shares are short"),
+pub const TESTS: &[CTest] = &[
+    test("codec", AsBuilt, PROGRAM, "every codec keeps its contract, on the library as it is built"),
+    test("codec", Address, PROGRAM, "the same under the address and undefined-behaviour sanitizers"),
+    test("round_trip", AsBuilt, ROUND_TRIP, "pages that know zword's limits come back, at both levels"),
+    test("round_trip", Address, ROUND_TRIP_CHECKED, "the same under the address and undefined-behaviour sanitizers"),
+    test("crypto_page", Address, PLAIN, "what zword.ko promises the kernel's crypto API"),
+    test("small_scope", Blocks64, SMALL, "zword with blocks of 64 bytes: all pages of few letters come back"),
+    test("small_scope", Blocks128, SMALL, "the same with blocks of 128 bytes"),
+    test("small_reads", Reads64, ["80 S", "5000 S"], "pages that change at any one of zword's reads are some page"),
+    test("model", Address, ["; S 4000", "; 20 x S 20000; soak S 200000"], "random operations and failing allocations against plain pages"),
+    test("model", AsBuilt, ["soak S 20000", "soak S 2000000"], "many operations on stores of few slots, one allocation of some dozen failing"),
+    test("model", Thread, ["S 2000"; 2], "the same under the thread sanitizer"),
+    test("pass", Address, ["60000", "60000; 400000"], "every duplicate is found, in little memory and in pieces"),
+    test("interleave", Address, PLAIN, "operations in the midst of each other, wherever one holds no lock"),
+    test("recompress", Address, PLAIN, "recompression and idle marks, and what happens meanwhile"),
+    test("hostile", Address, PLAIN, "objects that no encoder writes, one step past each limit of a decoder"),
+    test("pool", Address, SEED, "the pool by itself: objects that come and go while others are read"),
+    test("check_writes", Address, PLAIN, "codecs that encode wrongly, in writes and in recompression"),
+    test("check_writes", OneBit, PLAIN, "the same where fingerprints and shares are short"),
+    test("check_writes", Pages16K, PLAIN, "the same with pages of 16 KiB"),
+    test("check_writes", Pages64K, PLAIN, "the same with pages of 64 KiB"),
+    test("threads", Address, THREADS, "writers, readers, passes, recompression and writeback at once"),
+    test("threads", Thread, THREADS, "the same under the thread sanitizer"),
+    test("adversary", OneBit, ADVERSARY, "bounds kept where half of all pages have one fingerprint"),
+    test("model", OneBit, NARROW_MODEL, "random operations where fingerprints and shares are short"),
+    test("fingerprint", Address, ["1000"; 2], "a second implementation agrees, a collision seen is good for no other"),
+    test("changing", Address, CHANGING, "pages that change while they are written or read into"),
+    test("changing", OneBit, CHANGING, "the same where fingerprints and shares are short"),
+    test("refusals", Address, PLAIN, "what is refused and what is told, by the printer and by the check"),
+    test("locks", Address, PLAIN, "what looks after the store's locks finds each kind of fault"),
+    test("threads", OneBit, THREADS, "all at once where fingerprints and shares are short"),
 ];
-
-pub fn tests(scope: TestScope) -> impl Iterator<Item = &'static CTest> {
-    TESTS.iter().filter(move |test| scope >= test.from)
-}
 
 pub fn of_step(step: &str) -> Result<&'static CTest> {
     let mut tests = TESTS.iter();
@@ -157,16 +139,16 @@ impl CTest {
         seed: u64,
     ) -> Result<Rest> {
         let step = self.step_name();
-        let mut commands = Vec::new();
-        for arguments in self.arguments(scope, seed) {
-            let mut command = environment.command(log, self.flavour, self.name)?;
-            command.args(arguments);
-            commands.push(command);
-        }
+        let before = environment.launch(log, self.flavour)?;
+        let compiler = &environment.compiler;
+        let program = compiler.program(log, self.flavour, self.name)?;
+        let runs = self.arguments(scope, seed);
         let minutes = if scope == TestScope::Long { 360 } else { 15 };
         Ok(Box::new(move |log| {
             let mut tally = Tally::default();
-            for mut command in commands {
+            for arguments in runs {
+                let mut command = launched(&before, program.clone());
+                command.args(arguments);
                 let ran = log.run_for(&mut command, Duration::from_secs(minutes * 60))?;
                 tally.add(judged(&step, &ran, &command));
                 tally.add_skip_lines(&step, &ran.text);
@@ -190,24 +172,10 @@ type Launch = std::result::Result<Vec<&'static str>, String>;
 pub struct CTestEnvironment {
     pub compiler: Compiler,
     launches: RefCell<BTreeMap<&'static str, Launch>>,
-    programs: RefCell<BTreeMap<(Flavour, &'static str), PathBuf>>,
 }
 
 impl CTestEnvironment {
-    /// What runs that program, compiled in that way once.
-    pub fn command(&self, log: &Log, flavour: Flavour, name: &'static str) -> Result<Command> {
-        let before = self.launch(log, flavour)?;
-        let known = self.programs.borrow().get(&(flavour, name)).cloned();
-        let program = match known {
-            Some(program) => program,
-            None => self.compiler.program(log, flavour, name)?,
-        };
-        let mut programs = self.programs.borrow_mut();
-        programs.insert((flavour, name), program.clone());
-        Ok(launched(&before, program))
-    }
-
-    /// The same of a copy of the store, for the test whose step has that name.
+    /// What runs the program of the test whose step has that name, of a copy of the store.
     pub fn command_of_copy(&self, log: &Log, step: &str, copy: &Path) -> Result<Command> {
         let test = of_step(step)?;
         let before = self.launch(log, test.flavour)?;

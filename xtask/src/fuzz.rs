@@ -44,7 +44,6 @@ const ENCODED_ENOUGH: u64 = 200;
 /// How many inputs are tried, for how many seconds at most.
 fn effort(scope: TestScope) -> (u64, u64) {
     match scope {
-        TestScope::Quick => (2_000, 5),
         TestScope::Default => (50_000, 40),
         TestScope::Long => (50_000_000, 1200),
     }
@@ -64,29 +63,8 @@ pub fn start(
     let program = compiler.program(log, Flavour::Fuzzer, target)?;
     let target = target.to_owned();
     Ok(Box::new(move |log| {
-        let effort = effort(scope);
-        Ok(with_libfuzzer(log, &program, &target, effort, INPUT_MAX, seed)?.0)
+        with_libfuzzer(log, &program, &target, scope, seed)
     }))
-}
-
-/// Fuzzes for so many seconds on what was found interesting so far: the inputs that were
-/// tried, and the pages that codecs encoded and gave back.
-pub fn soak(
-    log: &Log,
-    environment: &CTestEnvironment,
-    target: &str,
-    seed: u64,
-    seconds: u64,
-) -> Result<([u64; 2], Tally)> {
-    // Short inputs are tried more often in the same time, long ones reach further.
-    let size_max = [192, 1024, INPUT_MAX][(seed % 3) as usize];
-    let effort = (u64::MAX >> 33, seconds);
-    let compiler = &environment.compiler;
-    let program = compiler.program(log, Flavour::Fuzzer, target)?;
-    let (tally, text) = with_libfuzzer(log, &program, target, effort, size_max, seed)?;
-    let pages = encoded(&text).iter().map(|(_, count)| count).sum();
-    let done = [executions(&text), pages];
-    Ok((done, tally))
 }
 
 pub fn why_not(log: &Log) -> Result<Option<String>> {
@@ -98,10 +76,15 @@ fn with_libfuzzer(
     log: &Log,
     program: &Path,
     target: &str,
-    (runs, seconds): (u64, u64),
-    size_max: u32,
+    scope: TestScope,
     seed: u64,
-) -> Result<(Tally, String)> {
+) -> Result<Tally> {
+    let (runs, seconds) = effort(scope);
+    // Short inputs are tried more often in the same time, long ones reach further.
+    let size_max = match scope {
+        TestScope::Default => INPUT_MAX,
+        TestScope::Long => [192, 1024, INPUT_MAX][(seed % 3) as usize],
+    };
     let corpus = workspace::work_folder(&format!("fuzz/{target}/corpus"))?;
     let crashes = workspace::work_folder(&format!("fuzz/{target}/crashes"))?;
     let mut command = Command::new(program);
@@ -110,7 +93,7 @@ fn with_libfuzzer(
         .arg(format!("-max_total_time={seconds}"))
         .arg(format!("-seed={}", seed as u32))
         .arg(format!("-max_len={size_max}"))
-        .args(["-timeout=20", "-rss_limit_mb=1024", "-print_final_stats=1"])
+        .args(["-timeout=20", "-rss_limit_mb=1024"])
         .arg(format!("-artifact_prefix={}/", crashes.display()))
         .arg(&corpus);
     let ran = log.run_for(&mut command, Duration::from_secs(seconds + 300))?;
@@ -123,15 +106,7 @@ fn with_libfuzzer(
         )
     };
     let input = ran.text.lines().find_map(written);
-    Ok((verdict(target, &ran, program, input), ran.text))
-}
-
-/// What libFuzzer says at its end: `stat::number_of_executed_units: N`.
-fn executions(text: &str) -> u64 {
-    text.lines()
-        .filter_map(|line| line.strip_prefix("stat::number_of_executed_units:"))
-        .filter_map(|number| number.trim().parse::<u64>().ok())
-        .sum()
+    Ok(verdict(target, &ran, program, input))
 }
 
 /// How many pages came back from each codec: `pages encoded with CODEC: N`.

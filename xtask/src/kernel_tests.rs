@@ -37,7 +37,6 @@ const USUAL: &[&str] = &["um", "6.1", "6.12"];
 pub fn kernels(scope: TestScope) -> Vec<&'static str> {
     let is_of_all = |recipe: &&KernelRecipe| recipe.kind != Kind::Watching;
     match scope {
-        TestScope::Quick => Vec::new(),
         TestScope::Default => USUAL.to_vec(),
         TestScope::Long => {
             let all = kernels::RECIPES.iter().filter(is_of_all);

@@ -70,7 +70,6 @@ enum Task {
     Pages(pages::Options),
     Train(pages::Train),
     Vm(vm::Options),
-    Package(package::Options),
     Dist(dist::Options),
     KernelPatch(kernel_patch::Options),
 }
@@ -84,7 +83,6 @@ fn main() -> ExitCode {
         Task::Pages(options) => pages::run(&options),
         Task::Train(what) => pages::train(&what),
         Task::Vm(options) => vm::run(options),
-        Task::Package(what) => package::run(&what),
         Task::Dist(_) => dist::run(),
         Task::KernelPatch(options) => kernel_patch::run(&options),
     };

@@ -2,7 +2,6 @@
 //! memory control group that is too small for them, with swap on a zram device,
 //! and what is on the device is kept.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -26,13 +25,10 @@ use crate::workspace;
 ///
 /// The programs of xtask/pages/programs.txt, one at a time; the pages go to target/pages.
 /// It takes root, a machine with zram and a memory control group, and about 20 minutes.
-/// Those that are kept are not run again.
+/// Those that are kept are not run again; one that is not there is left out, with the packages
+/// that have it.
 #[derive(clap::Args)]
 pub struct Options {
-    /// First install their packages with apt-get; without it, programs that are not there
-    /// are left out
-    #[arg(long)]
-    install: bool,
     /// Only these
     names: Vec<String>,
 }
@@ -77,7 +73,7 @@ pub struct Program {
     /// Tables are made of its pages; those of the others they never see.
     pub trains: bool,
     kind: String,
-    packages: Vec<String>,
+    packages: String,
     limit_mib: u64,
     run: String,
 }
@@ -89,12 +85,12 @@ impl Program {
         let [name, set, kind, limit, packages] = head.split(' ').collect::<Vec<_>>()[..] else {
             return None;
         };
-        let packages = packages.strip_prefix("packages=")?.split(',');
+        let packages = packages.strip_prefix("packages=")?;
         Some(Program {
             name: name.to_owned(),
             trains: ["test", "train"].iter().position(|known| *known == set)? == 1,
             kind: kind.to_owned(),
-            packages: packages.map(str::to_owned).collect(),
+            packages: packages.to_owned(),
             limit_mib: limit.strip_prefix("limit=")?.parse().ok()?,
             run: run.to_owned(),
         })
@@ -186,9 +182,6 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     ensure!(is_zram, "there is no zram here: modprobe zram");
     let wanted = |program: &&Program| names.is_empty() || names.contains(&program.name);
     let chosen: Vec<&Program> = all.iter().filter(wanted).collect();
-    if options.install {
-        install_packages(&chosen)?;
-    }
     fs::create_dir_all(folder())?;
     for program in chosen {
         if file_of(program).exists() {
@@ -198,22 +191,13 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         match collect(program) {
             Ok(pages) => println!("{} ({}): {pages} pages", program.name, program.kind),
             Err(error) if was_interrupted() => return Err(error),
-            Err(error) => println!("{}: left out: {error:#}", program.name),
+            Err(error) => {
+                let (name, packages) = (&program.name, &program.packages);
+                println!("{name} (of {packages}): left out: {error:#}");
+            }
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn install_packages(programs: &[&Program]) -> Result<()> {
-    let packages = programs.iter().flat_map(|program| &program.packages);
-    let packages: BTreeSet<&String> = packages.collect();
-    println!("installs, as root: {packages:?}");
-    let mut command = Command::new("apt-get");
-    command.env("DEBIAN_FRONTEND", "noninteractive");
-    command.args(["install", "--yes", "--no-install-recommends"]);
-    let is_done = run_in_front(command.args(packages))?.success();
-    ensure!(is_done, "apt-get could not install them");
-    Ok(())
 }
 
 fn used_bytes(swap: &Swap) -> Result<u64> {

@@ -145,7 +145,7 @@ fn hashes(log: &Log, program: impl Fn() -> Command) -> Result<Vec<String>> {
     Ok(hashes)
 }
 
-/// The C tests and their arguments, as short as `--quick` has them: emulation is slow.
+/// The C tests and their arguments, which are few: emulation is slow.
 const RUNS: &[(&str, &[&str])] = &[
     ("codec", &["1"]),
     ("model", &["1", "800"]),

@@ -167,12 +167,14 @@ fn kubernetes_environment(log: &Log) -> Result<PathBuf> {
 }
 
 fn static_program(log: &Log) -> Result<PathBuf> {
-    let (target, _) = program::target()?;
-    let mut build = cargo(&["build", "--package", "zmeld", "--target", target.triple]);
-    if !target.flags.is_empty() {
-        build.env("CARGO_ENCODED_RUSTFLAGS", target.flags.join("\x1f"));
-    }
-    log.must(&mut build)?;
+    let target = program::target()?;
+    log.must(&mut cargo(&[
+        "build",
+        "--package",
+        "zmeld",
+        "--target",
+        target.triple,
+    ]))?;
     Ok(workspace::target().join(target.triple).join("debug/zmeld"))
 }
 

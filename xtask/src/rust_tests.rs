@@ -65,13 +65,15 @@ pub fn documentation(log: &Log) -> Result<Tally> {
     Tally::of_run(log, "documentation", &mut command, "broken, see above")
 }
 
-/// All tests of the workspace; where `quick`, those inside the crates only.
-pub fn tests(log: &Log, quick: bool) -> Result<Tally> {
-    let mut arguments = vec!["test", "--workspace", "--no-fail-fast"];
-    if quick {
-        arguments.extend(["--lib", "--bins"]);
-    }
-    arguments.extend(["--", "--show-output"]);
+/// All tests of the workspace.
+pub fn tests(log: &Log) -> Result<Tally> {
+    let arguments = [
+        "test",
+        "--workspace",
+        "--no-fail-fast",
+        "--",
+        "--show-output",
+    ];
     run_tests(log, "cargo test", &mut cargo(&arguments))
 }
 

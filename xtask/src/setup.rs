@@ -9,15 +9,13 @@ use anyhow::Result;
 
 use crate::fuzz;
 use crate::process::{output_of, Log};
-use crate::rust_tests::cargo;
-use crate::step::TestScope;
 use crate::tools;
 use crate::workspace;
 
 #[derive(Debug, PartialEq)]
 struct Need {
     /// A program on the path, or where administrators' programs are; the path of a file;
-    /// `python3 MODULE`; `cargo SUBCOMMAND`; [`LIBFUZZER`].
+    /// `python3 MODULE`; [`LIBFUZZER`].
     what: &'static str,
     /// The package of Debian and of Ubuntu that has it.
     package: &'static str,
@@ -59,7 +57,7 @@ const KERNELS: &[&str] = &["kernel-", "module-", "guest-", "machine-", "dkms", "
 const GUESTS: &[&str] = &["guest-", "machine-", "kcsan", "soak"];
 /// Guests, and tests on the machine itself.
 const DEVICES: &[&str] = &["guest-", "machine-", "cargo-test", "kcsan", "soak"];
-const QEMU: &[&str] = &["guest-6", "guest-7", "machine-6", "dkms", "kcsan", "soak"];
+const QEMU: &[&str] = &["guest-6", "guest-7", "machine-6", "kcsan", "soak"];
 const PROCESSORS: &[&str] = &["processors"];
 const NARROW: &[&str] = &["processors", "store-32-bits"];
 #[rustfmt::skip]
@@ -78,8 +76,6 @@ const DEBIANS: &[&str] = &[
 
 #[rustfmt::skip]
 const NEEDS: &[Need] = &[
-    need("cargo fmt", "rustfmt", "says how code is formatted", &["format"]),
-    need("cargo clippy", "rust-clippy", "lints", &["clippy"]),
     need("cc", "build-essential", "compiles the store", C_COMPILER),
     need("make", "make", "compiles the store", C_COMPILER),
     need("ld", "binutils", "links the core alone", &["freestanding"]),
@@ -152,19 +148,13 @@ const NEEDS: &[Need] = &[
 ];
 
 impl Need {
-    /// Whether one of these steps needs it. The short form of cargo's tests is
-    /// those inside the crates, which start nothing.
-    fn is_for(&self, steps: &[String], scope: TestScope) -> bool {
-        let is_left_out = |prefix: &str| scope == TestScope::Quick && COMMANDS.contains(&prefix);
-        let is_chosen = |prefix: &str| steps.iter().any(|step| step.starts_with(prefix));
-        self.steps
-            .iter()
-            .any(|prefix| !is_left_out(prefix) && is_chosen(prefix))
+    fn is_for(&self, steps: &[String]) -> bool {
+        let is_chosen = |prefix: &&str| steps.iter().any(|step| step.starts_with(*prefix));
+        self.steps.iter().any(is_chosen)
     }
 
     fn is_met(&self, log: &Log) -> Result<bool> {
         Ok(match self.what.split_once(' ') {
-            Some(("cargo", name)) => output_of(&mut cargo(&[name, "--version"])).is_ok(),
             Some((_, module)) => ["python3", "/usr/bin/python3"].iter().any(|python| {
                 let script = format!("import {module}");
                 output_of(Command::new(python).args(["-c", &script])).is_ok()
@@ -175,48 +165,33 @@ impl Need {
         })
     }
 
-    /// What would bring it: of which kind, and its name.
-    fn remedy(&self) -> (&'static str, String) {
-        match self.what {
-            LIBFUZZER => match tools::clang_major() {
-                Some(major) => (PACKAGE, format!("{}-{major}-dev", self.package)),
-                None => (WITH, "clang".to_owned()),
-            },
-            what if what.starts_with("cargo ") => match tools::on_path("cargo") {
-                _ if tools::is_on_path("rustup") => {
-                    let name = self.package.trim_start_matches("rust-");
-                    (COMPONENT, name.to_owned())
-                }
-                // Of the suite's own Rust, and of no other.
-                Some(cargo) if cargo.starts_with("/usr/bin") => (PACKAGE, self.package.to_owned()),
-                _ => (WITH, "the Rust toolchain".to_owned()),
-            },
-            _ => (PACKAGE, self.package.to_owned()),
+    /// The package that would bring it: of what clang lacks known where there is a clang.
+    fn remedy(&self) -> String {
+        match (self.what, tools::clang_major()) {
+            (LIBFUZZER, Some(major)) => format!("{}-{major}-dev", self.package),
+            (LIBFUZZER, None) => "clang".to_owned(),
+            _ => self.package.to_owned(),
         }
     }
 }
 
-const PACKAGE: &str = "package";
-const COMPONENT: &str = "Rust component";
-/// Nothing brings it by itself.
-const WITH: &str = "with";
+/// What is not here, and the package that would bring it.
+type Missing = Vec<(&'static Need, String)>;
 
-/// What is not here, and what would bring it.
-type Missing = Vec<(&'static Need, (&'static str, String))>;
-
-/// The names of one kind of remedy.
-fn remedies<'a>(missing: &'a Missing, kind: &str) -> BTreeSet<&'a str> {
-    let of_kind = missing.iter().filter(|(_, remedy)| remedy.0 == kind);
-    of_kind.map(|(_, remedy)| remedy.1.as_str()).collect()
+fn packages(missing: &Missing) -> BTreeSet<&str> {
+    missing
+        .iter()
+        .map(|(_, package)| package.as_str())
+        .collect()
 }
 
 /// Looks for what these steps need, installs what is missing where that is
 /// possible, and says what it does; why the run will not be a full one, where something is
 /// missing after that.
-pub fn set_up(steps: &[String], scope: TestScope, install: bool) -> Result<Option<String>> {
+pub fn set_up(steps: &[String], install: bool) -> Result<Option<String>> {
     let log = Log::named("setup")?;
     let (root, apt) = (tools::is_root(), tools::is_on_path("apt-get"));
-    let mut missing = find_missing(&log, steps, scope)?;
+    let mut missing = find_missing(&log, steps)?;
     if missing.is_empty() {
         return Ok(None);
     }
@@ -229,7 +204,7 @@ pub fn set_up(steps: &[String], scope: TestScope, install: bool) -> Result<Optio
         // What clang lacks is known when there is a clang.
         for _ in 0..2 {
             install_missing(&log, &missing)?;
-            let before = std::mem::replace(&mut missing, find_missing(&log, steps, scope)?);
+            let before = std::mem::replace(&mut missing, find_missing(&log, steps)?);
             if missing.is_empty() || missing == before {
                 break;
             }
@@ -247,9 +222,9 @@ pub fn set_up(steps: &[String], scope: TestScope, install: bool) -> Result<Optio
     Ok(describe(&missing, root, apt))
 }
 
-fn find_missing(log: &Log, steps: &[String], scope: TestScope) -> Result<Missing> {
+fn find_missing(log: &Log, steps: &[String]) -> Result<Missing> {
     let mut missing = Vec::new();
-    for need in NEEDS.iter().filter(|need| need.is_for(steps, scope)) {
+    for need in NEEDS.iter().filter(|need| need.is_for(steps)) {
         if !need.is_met(log)? {
             missing.push((need, need.remedy()));
         }
@@ -258,9 +233,8 @@ fn find_missing(log: &Log, steps: &[String], scope: TestScope) -> Result<Missing
 }
 
 fn print_missing(missing: &Missing) {
-    for (need, (kind, name)) in missing {
-        let from = format!("{kind} {name}");
-        println!("  {:<26} {from:<36} {}", need.what, need.why);
+    for (need, package) in missing {
+        println!("  {:<26} {package:<36} {}", need.what, need.why);
     }
 }
 
@@ -269,21 +243,14 @@ const INSTALL: &[&str] = &["install", "--no-install-recommends"];
 /// Why the run was not a full one, and the one line that brings all of it.
 fn describe(missing: &Missing, root: bool, apt: bool) -> Option<String> {
     let names: Vec<&str> = missing.iter().map(|(need, _)| need.what).collect();
-    let words = |set: &BTreeSet<&str>| set.iter().copied().collect::<Vec<_>>().join(" ");
-    let packages = remedies(missing, PACKAGE);
-    let components = remedies(missing, COMPONENT);
-    let mut commands = Vec::new();
-    if !packages.is_empty() && apt {
-        let sudo = if root { "" } else { "sudo " };
-        let install = INSTALL.join(" ");
-        commands.push(format!("{sudo}apt-get {install} {}", words(&packages)));
-    } else if !packages.is_empty() {
-        commands.push(format!("install what Debian calls {}", words(&packages)));
-    }
-    if !components.is_empty() {
-        commands.push(format!("rustup component add {}", words(&components)));
-    }
-    let (names, line) = (names.join(", "), commands.join(" && "));
+    let packages: Vec<&str> = packages(missing).into_iter().collect();
+    let packages = packages.join(" ");
+    let sudo = if root { "" } else { "sudo " };
+    let line = match apt {
+        true => format!("{sudo}apt-get {} {packages}", INSTALL.join(" ")),
+        false => format!("install what Debian calls {packages}"),
+    };
+    let names = names.join(", ");
     (!missing.is_empty()).then(|| format!("missing here: {names}. This brings it:\n  {line}"))
 }
 
@@ -296,10 +263,8 @@ fn apt_get(log: &Log, arguments: &[&str]) -> Result<bool> {
 
 /// Installs what can be had: together, or where that fails one by one.
 fn install_missing(log: &Log, missing: &Missing) -> Result<()> {
-    let mut packages = remedies(missing, PACKAGE);
-    let components = remedies(missing, COMPONENT);
-    packages.retain(|it| output_of(Command::new("apt-cache").args(["show", it])).is_ok());
-    let known: Vec<&str> = packages.into_iter().collect();
+    let mut known = Vec::from_iter(packages(missing));
+    known.retain(|it| output_of(Command::new("apt-cache").args(["show", it])).is_ok());
     if !known.is_empty() {
         println!("Installing {} ...", known.join(" "));
         if !apt_get(log, &[INSTALL, &known].concat())? {
@@ -308,28 +273,5 @@ fn install_missing(log: &Log, missing: &Missing) -> Result<()> {
             }
         }
     }
-    if !components.is_empty() {
-        let mut command = Command::new("rustup");
-        command.current_dir(workspace::root());
-        println!("Adding the Rust components {components:?} ...");
-        log.run(command.args(["component", "add"]).args(&components))?;
-    }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_line_brings_all_that_is_missing() {
-        let of = |what: &str| NEEDS.iter().find(|need| need.what == what).unwrap();
-        let package = |what| (of(what), (PACKAGE, of(what).package.to_owned()));
-        let component = (of("cargo fmt"), (COMPONENT, "rustfmt".to_owned()));
-        let missing = vec![package("zramctl"), package("setpriv"), component];
-        let said = describe(&missing, false, true).unwrap();
-        let line = "\n  sudo apt-get install --no-install-recommends util-linux \
-                    && rustup component add rustfmt";
-        assert!(said.ends_with(line), "{said}");
-    }
 }

@@ -21,8 +21,6 @@ const TAIL_LINES: usize = 60;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TestScope {
-    /// Under two minutes, once things are built.
-    Quick,
     /// Under 40 minutes on two cores, from a clean checkout.
     Default,
     Long,

@@ -21,7 +21,7 @@ use crate::rust_tests;
 use crate::seeded;
 use crate::setup;
 use crate::signing;
-use crate::step::TestScope::{Default as Usual, Long, Quick};
+use crate::step::TestScope::{Default as Usual, Long};
 use crate::step::{run_all, Action, Rest, Step, Tally, TestScope};
 
 /// Run all tests that this machine can run and name those that it cannot, with the reason
@@ -32,9 +32,6 @@ use crate::step::{run_all, Action, Rest, Step, Tally, TestScope};
 /// left out. Output is kept in target/xtask/logs.
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// What fits between two edits
-    #[arg(long, conflicts_with = "long")]
-    quick: bool,
     /// Longer fuzzing, longer sequences, more seeds, more kernels
     #[arg(long)]
     long: bool,
@@ -53,19 +50,15 @@ pub struct Options {
 }
 
 pub fn run(options: &Options) -> Result<ExitCode> {
-    let scope = match (options.quick, options.long) {
-        (true, _) => Quick,
-        (_, true) => Long,
-        _ => Usual,
+    let scope = match options.long {
+        true => Long,
+        false => Usual,
     };
     let seed = options.seed.unwrap_or_else(seed_of_today);
     let environment = CTestEnvironment::default();
     let kernels = KernelCache::default();
     let mut steps = steps(scope, seed, &environment, &kernels)?;
     let mut partial = Vec::new();
-    if scope == Quick {
-        partial.push("--quick leaves out the module, kernels and the longer tests".to_owned());
-    }
     if !options.only.is_empty() {
         partial.push(format!("only what begins with {}", options.only.join(", ")));
         let known: Vec<String> = steps.iter().map(|step| step.name.clone()).collect();
@@ -82,13 +75,13 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
     println!("random numbers from seed {seed}; repeat this run with --seed {seed}");
     let names: Vec<String> = steps.iter().map(|step| step.name.clone()).collect();
-    partial.extend(setup::set_up(&names, scope, !options.no_install)?);
+    partial.extend(setup::set_up(&names, !options.no_install)?);
     let total = run_all(&steps, partial)?;
     Ok(ExitCode::from(u8::from(!total.failed.is_empty())))
 }
 
 /// Another one each run, so that many runs see more than one.
-fn seed_of_today() -> u64 {
+pub fn seed_of_today() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(1, |time| time.as_millis() as u64 % 1_000_000 + 1)
 }
@@ -122,7 +115,7 @@ impl<'a> Steps<'a> {
     ) {
         match processors {
             1 => self.push(name.into(), about, Action::Beside(Box::new(start))),
-            _ => self.add(Quick, name, about, move |log| start(log)?(log)),
+            _ => self.add(Usual, name, about, move |log| start(log)?(log)),
         }
     }
 
@@ -135,48 +128,49 @@ impl<'a> Steps<'a> {
     }
 }
 
-fn steps<'a>(
+type PlainStep = (
+    TestScope,
+    &'static str,
+    &'static str,
+    fn(&Log) -> Result<Tally>,
+);
+
+/// Steps that need nothing of the others: from which scope on, the name, what they are about.
+#[rustfmt::skip]
+const PLAIN: &[PlainStep] = &[
+    (Usual, "format", "the code is formatted", rust_tests::format),
+    (Usual, "core-sources", "the core has no conditions and names no kernel version", freestanding::sources),
+    (Usual, "clippy", "no lint has anything to say", rust_tests::clippy),
+    (Usual, "cargo-test", "all tests that cargo runs", rust_tests::tests),
+    (Usual, python::MANIFEST, "the manifest against Kubernetes' schemas", python::manifest),
+    (Long, python::CONTAINER, "a survey in a container with the manifest's rights, and with one less", python::container),
+    (Long, clean_root::STEP, "the README's command in a new Debian, and where nothing is allowed", clean_root::test),
+    (Long, package_tests::LIFE, "what `dist` makes, installed, upgraded, removed and purged in a Debian", package_tests::life),
+    (Long, package_tests::TWICE, "what `dist` makes is the same to the byte when it is made elsewhere", package_tests::twice),
+    (Long, processors::STEP, "zword gives the same bytes on other processors, emulated", processors::test),
+    (Long, processors::NARROW, "the store's C tests on i386 and armhf, emulated", processors::narrow),
+    (Usual, "documentation", "it builds and no link is broken", rust_tests::documentation),
+];
+
+pub fn steps<'a>(
     scope: TestScope,
     seed: u64,
     environment: &'a CTestEnvironment,
     kernels: &'a KernelCache,
 ) -> Result<Vec<Step<'a>>> {
-    let quick = scope == Quick;
     let mut steps = Steps {
         scope,
         all: Vec::new(),
     };
-    steps.add(Quick, "format", "the code is formatted", rust_tests::format);
-    let about = "the core has no conditions and names no kernel version";
-    steps.add(Quick, "core-sources", about, freestanding::sources);
-    let about = "no lint has anything to say";
-    steps.add(Usual, "clippy", about, rust_tests::clippy);
-    let about = "all tests that cargo runs; those inside the crates where --quick";
-    steps.add(Quick, "cargo-test", about, move |log| {
-        rust_tests::tests(log, quick)
-    });
-    let about = "the manifest against Kubernetes' schemas";
-    steps.add(Usual, python::MANIFEST, about, python::manifest);
-    let about = "a survey in a container with the manifest's rights, and with one less";
-    steps.add(Long, python::CONTAINER, about, python::container);
-    let about = "the README's command in a new Debian, and where nothing is allowed";
-    steps.add(Long, clean_root::STEP, about, clean_root::test);
-    let about = "what `dist` makes, installed, upgraded, removed and purged in a Debian";
-    steps.add(Long, package_tests::LIFE, about, package_tests::life);
-    let about = "what `dist` makes is the same to the byte when it is made elsewhere";
-    steps.add(Long, package_tests::TWICE, about, package_tests::twice);
-    let about = "zword gives the same bytes on other processors, emulated";
-    steps.add(Long, processors::STEP, about, processors::test);
-    let about = "the store's C tests on i386 and armhf, emulated";
-    steps.add(Long, processors::NARROW, about, processors::narrow);
-    let about = "it builds and no link is broken";
-    steps.add(Usual, "documentation", about, rust_tests::documentation);
+    for (from, name, about, run) in PLAIN {
+        steps.add(*from, *name, about, run);
+    }
     let about = "the core needs its port and nothing else, by its symbols";
-    steps.add(Quick, "freestanding", about, |log| {
+    steps.add(Usual, "freestanding", about, |log| {
         freestanding::symbols(log, &environment.compiler)
     });
     let about = "the C compiler has nothing to say";
-    steps.add(Quick, "c-warnings", about, |log| {
+    steps.add(Usual, "c-warnings", about, |log| {
         freestanding::warnings(log, &environment.compiler)
     });
     let about = "CBMC proves bounds of the codec and the core; larger blocks where --long";
@@ -184,17 +178,15 @@ fn steps<'a>(
         proofs::test(log, scope)
     });
     // What takes one processor stands together, so that nothing waits for both.
-    if !quick {
-        let about = "zmeld-fleet: its style, its types, its tests; Spark where --long";
-        let start = move |log: &Log| python::fleet(log, scope);
-        steps.add_staged(python::FLEET, about, 1, start);
-    }
+    let about = "zmeld-fleet: its style, its types, its tests; Spark where --long";
+    let start = move |log: &Log| python::fleet(log, scope);
+    steps.add_staged(python::FLEET, about, 1, start);
     for target in fuzz::targets()? {
         let name = target.clone();
         let start = move |log: &Log| fuzz::start(log, environment, &target, scope, seed);
         steps.add_staged(name, "libFuzzer attacks", 1, start);
     }
-    let mut tests: Vec<_> = c_tests::tests(scope).collect();
+    let mut tests: Vec<_> = c_tests::TESTS.iter().collect();
     tests.sort_by_key(|test| test.processors());
     for test in tests {
         let start = move |log: &Log| test.start(log, environment, scope, seed);
@@ -204,9 +196,7 @@ fn steps<'a>(
     steps.add(Usual, seeded::STEP, about, move |log| {
         seeded::test(log, environment, kernels, scope)
     });
-    if !quick {
-        kernel_steps(&mut steps, seed, kernels)?;
-    }
+    kernel_steps(&mut steps, seed, kernels)?;
     Ok(steps.all)
 }
 
@@ -233,7 +223,7 @@ fn kernel_steps<'a>(steps: &mut Steps<'a>, seed: u64, kernels: &'a KernelCache) 
     steps.add(Long, kernel_patch::STEP, about, |log| {
         kernel_patch::test(log, kernels)
     });
-    let about = "DKMS builds and signs it, and signatures are enforced";
+    let about = "DKMS builds and signs it";
     steps.add(Usual, signing::STEP, about, |log| {
         signing::test(log, &*kernels.take(log, "6.1")?)
     });

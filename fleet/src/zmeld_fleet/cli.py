@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="zmeld-fleet", description="What surveys of many machines say together.")
     parser.add_argument("--version", action="version", version=f"zmeld-fleet {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for add in (_add_report, _add_affinity, _add_pack, _add_synth):
+    for add in (_add_report, _add_affinity, _add_pack):
         add(commands)
     return parser
 
@@ -233,38 +233,6 @@ def _pack(plan: argparse.Namespace) -> int:
     files = plural(sum(day.files for day in packed), "file", "files")
     days = plural(len(packed), "day", "days")
     print(f"Packed {files} of {days}." if packed else "Nothing to pack.")
-    return DONE
-
-
-def _add_synth(commands: Any) -> None:
-    command = commands.add_parser(
-        "synth",
-        help="make synthetic machines from real surveys",
-        description="Makes surveys of synthetic machines from the distributions of real ones, to "
-        "see how reports grow. They have the label zmeld.synthetic.",
-    )
-    _add_place(command)
-    command.add_argument("target", metavar="TARGET", type=Path, help="the folder to write to")
-    command.add_argument("--machines", type=_positive, required=True, metavar="N")
-    command.add_argument("--sketch", type=_positive, metavar="K", help="cut sketches to K")
-    command.add_argument("--seed", type=int, default=1, help="of all that is random (1)")
-    command.set_defaults(run=_synth)
-
-
-def _synth(plan: argparse.Namespace) -> int:
-    from zmeld_fleet import catalogue, places, reporting, synthesis
-
-    found = catalogue.read(places.open_place(plan.place), plan.key_id, since=plan.since)
-    reporting.drop_damaged(found)
-    try:
-        made = synthesis.make(found, plan.target, plan.machines, plan.seed, plan.sketch)
-    finally:
-        _tell_left_out(found.left_out)
-    share = f"{100 * made.common:.0f} % of contents are common"
-    machines = plural(made.machines, "machine", "machines")
-    templates = plural(made.templates, "real survey", "real surveys")
-    print(f"{machines} from {templates}, {plural(made.rows, 'row', 'rows')}; {share}")
-    print(inert(made.path))
     return DONE
 
 

@@ -58,6 +58,38 @@ since() {
 	systemctl show --value -p ActiveEnterTimestampMonotonic "$1"
 }
 
+# active UNIT
+active() {
+	systemctl -q is-active "$1"
+}
+
+# within SECONDS COMMAND...: it comes true.
+within() {
+	left=$1
+	shift
+	until "$@" >/dev/null 2>&1; do
+		left=$((left - 1))
+		[ $left -gt 0 ] || return 1
+		sleep 1
+	done
+}
+
+swaps_on() {
+	grep -q "^$1 " /proc/swaps
+}
+
+# system_runs: when all that starts at boot has.
+system_runs() {
+	systemctl is-system-running --wait >/dev/null
+	systemctl --no-pager --failed
+	same "the system runs" running "$(systemctl is-system-running)"
+}
+
+# nothing_failed: no unit of systemd's.
+nothing_failed() {
+	same "no unit has failed" 0 "$(systemctl --failed --no-legend | wc -l)"
+}
+
 # before_services: zmeld.service is there, and was before what services wait for.
 before_services() {
 	systemctl -q is-active zmeld.service &&

@@ -7,10 +7,10 @@
 //! | `program` | the static program, built from it |
 //! | `tree` | the files of a package, laid out |
 //! | `deb`, `rpm` | packages of a tree |
-//! | `bill` | the bill of materials and the licences |
+//! | `licences` | the licences of what is linked in |
 
-mod bill;
 mod deb;
+mod licences;
 pub mod program;
 mod rpm;
 pub mod source;
@@ -28,14 +28,13 @@ use crate::package;
 use crate::process::{output_of, reason, Log};
 use crate::tools;
 use crate::workspace;
-use bill::Bill;
 use program::Target;
 use tree::Tree;
 
 /// Make under target/dist what is released, from the last commit
 ///
 /// The source archive with all crates, static programs for x86-64 and arm64, packages of them
-/// and of the kernel modules' sources (.deb, .rpm), bills of materials, and SHA256SUMS. What
+/// and of the kernel modules' sources (.deb, .rpm), and SHA256SUMS. What
 /// this machine lacks is named and left out. The same commit and compilers give the same bytes.
 #[derive(clap::Args)]
 pub struct Options {}
@@ -135,11 +134,6 @@ impl Release {
         let root = self.work(&format!("tree-zmeld-{}", arch.debian()))?;
         Ok(Tree { root })
     }
-
-    fn time(&self) -> Result<String> {
-        let time = format!("@{}", self.epoch);
-        output_of(Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ", "-d", &time]))
-    }
 }
 
 fn git(arguments: &[&str]) -> Result<String> {
@@ -177,13 +171,9 @@ pub fn make(log: &Log, release: &Release) -> Result<Vec<PathBuf>> {
         };
         let machine = program::machine(arch);
         let name = format!("{}-{machine}", release.name());
-        let list = release.folder.join(format!("{name}.cdx.json"));
-        fs::write(&list, program.bill.cyclonedx(release)?)?;
-        let crates = program.bill.count();
-        println!("{machine}: {crates} crates of others are linked in.");
         let alone = release.folder.join(name);
         fs::copy(&program.file, &alone)?;
-        made.extend([list, alone]);
+        made.push(alone);
         made.extend(packages(log, release, &PROGRAM, Some(arch), &program.tree)?);
     }
     for module in [&MODULE, &CODEC] {
@@ -194,30 +184,25 @@ pub fn make(log: &Log, release: &Release) -> Result<Vec<PathBuf>> {
     Ok(made)
 }
 
-/// A program, what it is made of, and the files of its package.
+/// A program, and the files of its package.
 struct Program {
     file: PathBuf,
-    bill: Bill,
     tree: Tree,
 }
 
 fn make_program(log: &Log, release: &Release, sources: &Path, arch: Arch) -> Result<Program> {
     let products = release.work("products")?;
     let build = |target: &Target| program::build(log, release, sources, target, &products);
-    let (own, better) = program::target()?;
-    let target = match (arch, better) {
-        (Arch::Arm64, _) => program::arm64(log)?,
-        (Arch::Amd64, None) => own.clone(),
-        (Arch::Amd64, Some(better)) => {
-            println!("The program is {better}.");
-            own.clone()
-        }
+    let own = program::target()?;
+    let target = match arch {
+        Arch::Arm64 => program::arm64(log)?,
+        Arch::Amd64 => own.clone(),
     };
     let file = build(&target)?;
-    let bill = Bill::of(sources, target.triple)?;
+    let licences = licences::linked_in(sources, target.triple)?;
     // What the program says of itself is asked of one that runs here.
-    let tree = program_tree(release, sources, arch, &file, &build(&own)?, &bill)?;
-    Ok(Program { file, bill, tree })
+    let tree = program_tree(release, sources, arch, &file, &build(&own)?, licences)?;
+    Ok(Program { file, tree })
 }
 
 /// The program's .deb, and where it is wanted the same as another version in `folder`, from
@@ -282,7 +267,7 @@ fn program_tree(
     arch: Arch,
     program: &Path,
     speaks: &Path,
-    bill: &Bill,
+    licences: String,
 ) -> Result<Tree> {
     const UNITS: &str = "/usr/lib/systemd";
     let tree = Tree::new(&release.program_tree(arch)?.root)?;
@@ -324,10 +309,9 @@ fn program_tree(
     let example = format!("{DOCS}/examples/zmeld.toml");
     tree.copy(&example, &packaging.join("zmeld.toml"))?;
     texts(&tree, DOCS, from)?;
-    let third = bill::text_of("GPL-3.0-only")?;
+    let third = licences::text_of("GPL-3.0-only")?;
     tree.file(&format!("{DOCS}/GPL-3.0.gz"), gzip(third)?)?;
-    tree.file(&format!("{DOCS}/licences.gz"), gzip(bill.licences()?)?)?;
-    tree.file(&format!("{DOCS}/zmeld.cdx.json"), bill.cyclonedx(release)?)?;
+    tree.file(&format!("{DOCS}/licences.gz"), gzip(licences)?)?;
     Ok(tree)
 }
 

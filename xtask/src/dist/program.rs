@@ -14,7 +14,6 @@ use crate::tools;
 use crate::workspace;
 
 const MUSL: &str = "x86_64-unknown-linux-musl";
-const GNU: &str = "x86_64-unknown-linux-gnu";
 const ARM64_MUSL: &str = "aarch64-unknown-linux-musl";
 
 /// A target of the compiler, its C library, and what compiles C for it.
@@ -22,8 +21,6 @@ const ARM64_MUSL: &str = "aarch64-unknown-linux-musl";
 pub struct Target {
     pub triple: &'static str,
     pub arch: Arch,
-    /// What the compiler of Rust is told besides.
-    pub flags: &'static [&'static str],
     /// The compiler of C and linker, where it is not the one that cargo finds.
     compiler: Option<String>,
     /// Folders with headers, in place of the compiler's own.
@@ -35,7 +32,6 @@ impl Target {
         Target {
             triple,
             arch,
-            flags: &[],
             compiler: None,
             headers: Vec::new(),
         }
@@ -50,24 +46,15 @@ pub fn machine(arch: Arch) -> &'static str {
     }
 }
 
-/// This machine's target, with musl, or where there is none with its own C library
-/// linked in; and what would be better, where that is not the best.
-pub fn target() -> Result<(Target, Option<&'static str>)> {
-    let gnu = Target {
-        flags: &["-Ctarget-feature=+crt-static"],
-        ..Target::new(GNU, Arch::Amd64)
-    };
-    Ok(match (tools::is_on_path("musl-gcc"), has_library(MUSL)) {
-        (true, true) => (Target::new(MUSL, Arch::Amd64), None),
-        (true, false) => (
-            gnu,
-            Some("with glibc: `rustup target add x86_64-unknown-linux-musl` adds musl"),
-        ),
-        (false, _) => (
-            gnu,
-            Some("with glibc: the package musl-tools has musl's compiler"),
-        ),
-    })
+/// This machine's target.
+pub fn target() -> Result<Target> {
+    if !tools::is_on_path("musl-gcc") {
+        unavailable!("the package musl-tools has the compiler of C for it");
+    }
+    if !has_library(MUSL) {
+        unavailable!("`rustup target add {MUSL}` adds what Rust needs for it");
+    }
+    Ok(Target::new(MUSL, Arch::Amd64))
 }
 
 pub fn arm64(log: &Log) -> Result<Target> {
@@ -121,11 +108,10 @@ pub fn build(
     for (index, headers) in target.headers.iter().enumerate() {
         places.push((headers.clone(), format!("/usr/src/headers{index}")));
     }
-    let mut rust_flags: Vec<String> = places
+    let rust_flags: Vec<String> = places
         .iter()
         .map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display()))
         .collect();
-    rust_flags.extend(target.flags.iter().map(|flag| (*flag).to_owned()));
     let mut c_flags: Vec<String> = places
         .iter()
         .map(|(from, to)| format!("-ffile-prefix-map={}={to}", from.display()))

@@ -21,14 +21,11 @@ if [ -n "$PREPARE" ]; then
 	exit 0
 fi
 
-systemctl is-system-running --wait >/dev/null
-systemctl --no-pager --failed
-same "the system runs" running "$(systemctl is-system-running)"
+system_runs
 dkms status | sed 's/^/# /'
-ok "swap is on, in zmeld's own device" grep -q '^/dev/zmeld0 ' /proc/swaps
+ok "swap is on, in zmeld's own device" swaps_on /dev/zmeld0
 ok "nothing is in zram" [ ! -e /sys/block/zram0 ]
-ok "it was there before services start" \
-	before_services
+ok "it was there before services start" before_services
 ok "status has no findings" status
 ok "up has nothing to do" sh -c 'zmeld up --json | grep -q "\"applied\": \[\]"'
 /guest/pages swap 600 1 "$SEED" 30
@@ -40,7 +37,7 @@ ok "down" quietly zmeld down
 echo broken >"$(modinfo -n zmeld)"
 ok "up sets up zram in its place" quietly zmeld up
 ok "and says so" grep -q 'a zram device stands in for zmeld' /tmp/said
-ok "swap is on, in zram" grep -q '^/dev/zram0 ' /proc/swaps
+ok "swap is on, in zram" swaps_on /dev/zram0
 ok "status has a finding" sh -c '! zmeld status --check >/tmp/status'
 sed 's/^/# /' /tmp/status
 ok "which says why" sh -c \

@@ -41,18 +41,12 @@ if [ -n "$PREPARE" ]; then
 	exit 0
 fi
 
-active() {
-	[ "$(systemctl is-active "$1")" = active ]
-}
-
 # How many areas there are on encrypted drives.
 encrypted() {
 	zmeld status --json | grep -c '"kind": "encrypted_disk"'
 }
 
-systemctl is-system-running --wait
-systemctl --no-pager --failed
-same "the system runs" running "$(systemctl is-system-running)"
+system_runs
 ok "multi-user.target is reached" active multi-user.target
 ok "the LUKS volume is swapped to" active zmeld-tier-lasting.service
 ok "so is the one with a random key" active zmeld-tier-fleeting.service

@@ -26,21 +26,6 @@ if [ -n "$PREPARE" ]; then
 	exit 0
 fi
 
-active() {
-	systemctl -q is-active "$1"
-}
-
-# within SECONDS COMMAND...: it comes true.
-within() {
-	left=$1
-	shift
-	until "$@" >/dev/null 2>&1; do
-		left=$((left - 1))
-		[ $left -gt 0 ] || return 1
-		sleep 1
-	done
-}
-
 killed() {
 	sed -n 's/^oom_kill //p' /proc/vmstat
 }
@@ -51,9 +36,7 @@ starts() {
 		--property=TimeoutStopSec=infinity sh -c "$2"
 }
 
-systemctl is-system-running --wait >/dev/null
-systemctl --no-pager --failed
-same "the system runs" running "$(systemctl is-system-running)"
+system_runs
 if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
 	version=2
 	groups=/sys/fs/cgroup
@@ -103,6 +86,6 @@ runs_away again 'exec tail /dev/zero'
 journalctl -o cat -u zmeld-guard.service | sed 's/^/# /'
 systemctl stop steady.service
 systemctl stop zmeld-guard.service
-same "no unit has failed" 0 "$(systemctl --failed --no-legend | wc -l)"
+nothing_failed
 ok "down" zmeld down
 end

@@ -28,17 +28,10 @@ if [ -n "$PREPARE" ]; then
 fi
 DEVICE=zram SYS=/sys/block/zram0
 
-active() {
-	[ "$(systemctl is-active "$1")" = active ]
-}
-
-systemctl is-system-running --wait >/dev/null
-systemctl --no-pager --failed
-same "the system runs" running "$(systemctl is-system-running)"
-ok "swap is on" grep -q '^/dev/zram0 ' /proc/swaps
+system_runs
+ok "swap is on" swaps_on /dev/zram0
 ok "by zmeld.service" active zmeld.service
-ok "it was there before services start" \
-	before_services
+ok "it was there before services start" before_services
 ok "an ordinary service found it" grep -q '^/dev/zram0 ' /run/swaps-seen
 ok "status has no findings" status
 ok "up has nothing to do" sh -c 'zmeld up --json | grep -q "\"applied\": \[\]"'
@@ -67,7 +60,7 @@ same "memory came back right" 0 $?
 ok "when they fit, it is removed" quietly dpkg -r zmeld
 same "no swap is left" 1 "$(wc -l </proc/swaps)"
 ok "no unit of it is left running" sh -c '! systemctl -q is-active zmeld.service'
-same "no unit has failed" 0 "$(systemctl --failed --no-legend | wc -l)"
+nothing_failed
 ok "the configuration is still there" cmp -s /etc/zmeld.toml /tmp/kept
 ok "it is installed again" quietly dpkg -i /guest/zmeld.deb
 ok "and sets up what it did" zmeld up

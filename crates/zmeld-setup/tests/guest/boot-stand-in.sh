@@ -31,9 +31,8 @@ systemctl is-system-running --wait >/dev/null
 systemctl --no-pager --failed
 ok "there is no zmeld.ko for this kernel" [ ! -e "/lib/modules/$(uname -r)/updates/dkms/zmeld.ko" ]
 same "the system runs" running "$(systemctl is-system-running)"
-ok "swap is on, in zram" grep -q '^/dev/zram0 ' /proc/swaps
-ok "it was there before services start" \
-	before_services
+ok "swap is on, in zram" swaps_on /dev/zram0
+ok "it was there before services start" before_services
 ok "the boot says so" sh -c \
 	'journalctl -b -o cat -u zmeld.service | grep -q "a zram device stands in for zmeld"'
 ok "a finding says why" finding "DKMS could not build it for $(uname -r)"
