@@ -172,16 +172,6 @@ memcg    22 /a  b.slice/web.service
     }
 
     #[test]
-    fn pages_are_idle_since_the_next_generation_began() {
-        let groups = parse(TEXT.as_bytes(), |_| true);
-        let idle: Vec<(u64, u64)> = groups[1].nodes[1]
-            .idle()
-            .map(|(generation, idle_ms)| (generation.anonymous_pages, idle_ms))
-            .collect();
-        assert_eq!(idle, [(50, 700_000)]);
-    }
-
-    #[test]
     fn what_is_of_another_form_is_passed_over() {
         let all = |text: &[u8]| parse(text, |_| true);
         assert_eq!(all(b"node 0\n 1 2 3 4\n"), []);

@@ -8,39 +8,25 @@
 //! that cuts pages differently is an error.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::path::Path;
 
 use object::elf::{FileHeader32, FileHeader64, ET_CORE, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, FileKind, ReadCache};
 
-use crate::file::{open_pages, visit_extents, Extent};
-use crate::{Batch, Error, Owner, Region, RegionId, RegionKind, SkipReason, Skips, Source, Visit};
+use crate::file::{open_pages, Extent};
+use crate::{Error, FileSource, Owner, RegionId, RegionKind, SkipReason};
 
 /// A table of more segments is no dump's.
 const SEGMENTS_MAX: u32 = 1 << 22;
 
-/// The pages of an ELF core or memory dump.
-#[derive(Debug)]
-pub struct ElfCore {
-    path: PathBuf,
-    file: File,
-    page_size: usize,
-    regions: Vec<Region>,
-    extents: Vec<Extent>,
-    skipped: Skips,
-    shown_again: u64,
-}
-
-impl ElfCore {
-    /// Opens a dump and checks its headers. Pages are cut from each segment's
-    /// first byte on.
+impl FileSource {
+    /// Opens an ELF core or memory dump and checks its headers. Pages are cut from each
+    /// segment's first byte on.
     ///
     /// # Errors
     /// [`Error::Elf`] for a header that is cut short or lies.
-    pub fn open(path: impl AsRef<Path>, page_size: usize) -> Result<Self, Error> {
+    pub fn open_core(path: impl AsRef<Path>, page_size: usize) -> Result<Self, Error> {
         let path = path.as_ref();
         let (file, bytes) = open_pages(path, page_size)?;
         let cache = ReadCache::new(&file);
@@ -51,24 +37,7 @@ impl ElfCore {
             Err(err) => Err(err.to_string()),
         };
         let segments = segments.map_err(|problem| broken(path, problem))?;
-        Self::from_segments(path, file, page_size, &segments)
-    }
-
-    fn from_segments(
-        path: &Path,
-        file: File,
-        page_size: usize,
-        segments: &[Segment],
-    ) -> Result<Self, Error> {
-        let mut core = ElfCore {
-            path: path.to_path_buf(),
-            file,
-            page_size,
-            regions: Vec::new(),
-            extents: Vec::new(),
-            skipped: Skips::default(),
-            shown_again: 0,
-        };
+        let mut core = FileSource::new(path, file, page_size);
         let page = page_size as u64;
         let mut by_offset: Vec<&Segment> = segments.iter().filter(|s| s.file_bytes > 0).collect();
         by_offset.sort_by_key(|segment| (segment.offset, segment.index));
@@ -88,7 +57,7 @@ impl ElfCore {
                 core.shown_again += from.div_ceil(page);
             }
             end = end.max(segment.offset + segment.file_bytes);
-            core.add(segment, from);
+            core.add_segment(segment, from);
         }
         for segment in segments.iter().filter(|s| s.memory_bytes > s.file_bytes) {
             let missing = segment.memory_bytes.div_ceil(page) - segment.file_bytes.div_ceil(page);
@@ -99,77 +68,27 @@ impl ElfCore {
         Ok(core)
     }
 
-    fn add(&mut self, segment: &Segment, from: u64) {
+    fn add_segment(&mut self, segment: &Segment, from: u64) {
         if from == segment.file_bytes {
             return;
         }
-        let id =
+        let region =
             RegionId(u32::try_from(self.regions.len()).expect("fewer segments than SEGMENTS_MAX"));
-        self.regions.push(Region {
-            id,
-            owner: Owner::Dump {
-                path: self.path.clone(),
-                segment: segment.index,
-            },
-            kind: RegionKind::Dump,
-            name: Arc::from(self.path.to_string_lossy()),
-            start: if segment.virtual_address != 0 {
-                segment.virtual_address
-            } else {
-                segment.physical_address
-            },
-        });
-        self.extents.push(Extent {
-            region: id,
-            kind: RegionKind::Dump,
+        let owner = Owner::Dump {
+            path: self.path.clone(),
+            segment: segment.index,
+        };
+        let start = match segment.virtual_address {
+            0 => segment.physical_address,
+            address => address,
+        };
+        let extent = Extent {
+            region,
             offset: segment.offset + from,
             bytes: segment.file_bytes - from,
             first_page: from / self.page_size as u64,
-        });
-    }
-}
-
-impl Source for ElfCore {
-    fn describe(&self) -> String {
-        format!("the memory dump {}", self.path.display())
-    }
-
-    fn page_size(&self) -> usize {
-        self.page_size
-    }
-
-    fn expected_pages(&self) -> Option<u64> {
-        Some(
-            self.extents
-                .iter()
-                .map(|extent| extent.bytes.div_ceil(self.page_size as u64))
-                .sum(),
-        )
-    }
-
-    fn visit(
-        &self,
-        threads: usize,
-        stop: &AtomicBool,
-        sink: &(dyn Fn(Batch<'_>) + Sync),
-    ) -> Result<Visit, Error> {
-        let (mut counted, mut skipped) = visit_extents(
-            &self.file,
-            &self.extents,
-            self.page_size,
-            threads,
-            stop,
-            sink,
-        );
-        counted.shared_again = self.shown_again;
-        skipped.add(&self.skipped);
-        Ok(Visit {
-            regions: self.regions.clone(),
-            counted,
-            skipped,
-            interrupted: stop.load(Ordering::Relaxed),
-            ..Visit::default()
-        })
+        };
+        self.add(owner, RegionKind::Dump, start, extent);
     }
 }
 

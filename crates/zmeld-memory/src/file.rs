@@ -1,5 +1,5 @@
-//! A regular file or a block device, read as pages from its first byte on.
-//! Also a raw memory image.
+//! A regular file or a block device, read as pages: from its first byte on, or a memory
+//! dump segment by segment.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -17,17 +17,22 @@ use crate::{
 /// Bytes in a worker's buffer, and in a batch at most.
 pub(crate) const BATCH_BYTES: usize = 1 << 20;
 
-/// The pages of a file or block device.
+/// The pages of a file, a block device, or a memory dump.
 #[derive(Debug)]
 pub struct FileSource {
-    path: PathBuf,
-    file: File,
-    bytes: u64,
-    page_size: usize,
+    pub(crate) path: PathBuf,
+    pub(crate) file: File,
+    pub(crate) page_size: usize,
+    pub(crate) regions: Vec<Region>,
+    pub(crate) extents: Vec<Extent>,
+    /// Pages that a dump does not hold.
+    pub(crate) skipped: Skips,
+    /// Pages that a dump shows once more.
+    pub(crate) shown_again: u64,
 }
 
 impl FileSource {
-    /// Opens a regular file or block device for reading.
+    /// Opens a regular file or block device for reading, as it is.
     ///
     /// # Errors
     /// When it cannot be opened, is empty, or is neither; when the page size is
@@ -35,12 +40,44 @@ impl FileSource {
     pub fn open(path: impl AsRef<Path>, page_size: usize) -> Result<Self, Error> {
         let path = path.as_ref();
         let (file, bytes) = open_pages(path, page_size)?;
-        Ok(FileSource {
+        let mut source = FileSource::new(path, file, page_size);
+        source.add(
+            Owner::File(path.to_path_buf()),
+            RegionKind::File,
+            0,
+            Extent {
+                region: RegionId(0),
+                offset: 0,
+                bytes,
+                first_page: 0,
+            },
+        );
+        Ok(source)
+    }
+
+    /// One without pages.
+    pub(crate) fn new(path: &Path, file: File, page_size: usize) -> Self {
+        FileSource {
             path: path.to_path_buf(),
             file,
-            bytes,
             page_size,
-        })
+            regions: Vec::new(),
+            extents: Vec::new(),
+            skipped: Skips::default(),
+            shown_again: 0,
+        }
+    }
+
+    /// Adds a region that is one extent.
+    pub(crate) fn add(&mut self, owner: Owner, kind: RegionKind, start: u64, extent: Extent) {
+        self.regions.push(Region {
+            id: extent.region,
+            owner,
+            kind,
+            name: Arc::from(self.path.to_string_lossy()),
+            start,
+        });
+        self.extents.push(extent);
     }
 }
 
@@ -99,104 +136,54 @@ pub(crate) fn check_page_size(page_size: usize) -> Result<(), Error> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Extent {
     pub(crate) region: RegionId,
-    pub(crate) kind: RegionKind,
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
     /// Index within the region of the page at `offset`.
     pub(crate) first_page: u64,
 }
 
-/// Reads extents with `threads` workers: the common part of files and dumps.
-pub(crate) fn visit_extents(
-    file: &File,
-    extents: &[Extent],
-    page_size: usize,
-    threads: usize,
-    stop: &AtomicBool,
-    sink: &(dyn Fn(Batch<'_>) + Sync),
-) -> (Counted, Skips) {
-    let piece = BATCH_BYTES.next_multiple_of(page_size) as u64;
-    // Taken from the end, so the file is read roughly front to back.
-    let queue = Queue::new(extents.iter().rev().copied().collect());
-    let workers = queue.run(
-        threads,
-        stop,
-        || FileWorker {
-            buffer: Buffer::new(piece as usize),
-            counted: Counted::default(),
-            skipped: Skips::default(),
-        },
-        |worker, mut extent| {
-            if extent.bytes > piece {
-                queue.push(Extent {
-                    offset: extent.offset + piece,
-                    bytes: extent.bytes - piece,
-                    first_page: extent.first_page + piece / page_size as u64,
-                    ..extent
-                });
-                extent.bytes = piece;
-            }
-            worker.read(file, extent, page_size, sink);
-        },
-    );
-    let mut counted = Counted::default();
-    let mut skipped = Skips::default();
-    for worker in &workers {
-        counted.add(&worker.counted);
-        skipped.add(&worker.skipped);
-    }
-    (counted, skipped)
-}
-
-struct FileWorker {
+struct FileWorker<'a> {
+    source: &'a FileSource,
+    sink: &'a (dyn Fn(Batch<'_>) + Sync),
     buffer: Buffer,
     counted: Counted,
     skipped: Skips,
 }
 
-impl FileWorker {
-    fn read(
-        &mut self,
-        file: &File,
-        extent: Extent,
-        page_size: usize,
-        sink: &(dyn Fn(Batch<'_>) + Sync),
-    ) {
+impl FileWorker<'_> {
+    fn read(&mut self, extent: Extent) {
+        let page_size = self.source.page_size;
         let bytes = usize::try_from(extent.bytes).expect("a piece fits in memory");
         let whole = bytes.next_multiple_of(page_size);
-        self.buffer.bytes_mut()[bytes..whole].fill(0);
-        match read_at_most(file, &mut self.buffer.bytes_mut()[..bytes], extent.offset) {
+        let buffer = self.buffer.bytes_mut();
+        buffer[bytes..whole].fill(0);
+        match read_at_most(&self.source.file, &mut buffer[..bytes], extent.offset) {
             Ok(got) if got == bytes => {
                 self.counted.padded += u64::from(whole != bytes);
-                self.deliver(extent, 0, whole, page_size, sink);
+                self.deliver(extent, 0, whole);
             }
             Ok(got) => {
                 let pages = got / page_size;
-                self.deliver(extent, 0, pages * page_size, page_size, sink);
+                self.deliver(extent, 0, pages * page_size);
                 self.skipped
                     .pages(SkipReason::Shrunk, (whole / page_size - pages) as u64);
             }
-            Err(_) => self.read_page_by_page(file, extent, bytes, page_size, sink),
+            Err(_) => self.read_page_by_page(extent, bytes),
         }
     }
 
     /// Some page of the piece cannot be read: find out which.
-    fn read_page_by_page(
-        &mut self,
-        file: &File,
-        extent: Extent,
-        bytes: usize,
-        page_size: usize,
-        sink: &(dyn Fn(Batch<'_>) + Sync),
-    ) {
+    fn read_page_by_page(&mut self, extent: Extent, bytes: usize) {
+        let page_size = self.source.page_size;
         for at in (0..bytes).step_by(page_size) {
             let want = page_size.min(bytes - at);
             let page = &mut self.buffer.bytes_mut()[at..at + page_size];
             page.fill(0);
-            match read_at_most(file, &mut page[..want], extent.offset + at as u64) {
+            let offset = extent.offset + at as u64;
+            match read_at_most(&self.source.file, &mut page[..want], offset) {
                 Ok(got) if got == want => {
                     self.counted.padded += u64::from(want != page_size);
-                    self.deliver(extent, at, at + page_size, page_size, sink);
+                    self.deliver(extent, at, at + page_size);
                 }
                 Ok(_) => self.skipped.pages(SkipReason::Shrunk, 1),
                 Err(_) => self.skipped.pages(SkipReason::ReadFailed, 1),
@@ -204,21 +191,15 @@ impl FileWorker {
         }
     }
 
-    fn deliver(
-        &mut self,
-        extent: Extent,
-        from: usize,
-        until: usize,
-        page_size: usize,
-        sink: &(dyn Fn(Batch<'_>) + Sync),
-    ) {
+    fn deliver(&mut self, extent: Extent, from: usize, until: usize) {
         if from == until {
             return;
         }
+        let page_size = self.source.page_size;
         self.counted.delivered += ((until - from) / page_size) as u64;
-        sink(Batch {
+        (self.sink)(Batch {
             region: extent.region,
-            kind: extent.kind,
+            kind: self.source.regions[extent.region.0 as usize].kind,
             first_page: extent.first_page + (from / page_size) as u64,
             bytes: &self.buffer.bytes()[from..until],
             maybe_shared: None,
@@ -242,7 +223,9 @@ pub(crate) fn read_at_most(file: &File, buffer: &mut [u8], offset: u64) -> io::R
 
 impl Source for FileSource {
     fn describe(&self) -> String {
-        self.path.display().to_string()
+        let is_dump = self.regions.iter().any(|it| it.kind == RegionKind::Dump);
+        let what = if is_dump { "the memory dump " } else { "" };
+        format!("{what}{}", self.path.display())
     }
 
     fn page_size(&self) -> usize {
@@ -250,7 +233,9 @@ impl Source for FileSource {
     }
 
     fn expected_pages(&self) -> Option<u64> {
-        Some(self.bytes.div_ceil(self.page_size as u64))
+        let page_size = self.page_size as u64;
+        let pages = self.extents.iter().map(|it| it.bytes.div_ceil(page_size));
+        Some(pages.sum())
     }
 
     fn visit(
@@ -259,28 +244,43 @@ impl Source for FileSource {
         stop: &AtomicBool,
         sink: &(dyn Fn(Batch<'_>) + Sync),
     ) -> Result<Visit, Error> {
-        let region = Region {
-            id: RegionId(0),
-            owner: Owner::File(self.path.clone()),
-            kind: RegionKind::File,
-            name: Arc::from(self.path.to_string_lossy()),
-            start: 0,
-        };
-        let extent = Extent {
-            region: region.id,
-            kind: region.kind,
-            offset: 0,
-            bytes: self.bytes,
-            first_page: 0,
-        };
-        let (counted, skipped) =
-            visit_extents(&self.file, &[extent], self.page_size, threads, stop, sink);
-        Ok(Visit {
-            regions: vec![region],
-            counted,
-            skipped,
+        let piece = BATCH_BYTES.next_multiple_of(self.page_size) as u64;
+        // Taken from the end, so the file is read roughly front to back.
+        let queue = Queue::new(self.extents.iter().rev().copied().collect());
+        let workers = queue.run(
+            threads,
+            stop,
+            || FileWorker {
+                source: self,
+                sink,
+                buffer: Buffer::new(piece as usize),
+                counted: Counted::default(),
+                skipped: Skips::default(),
+            },
+            |worker, mut extent| {
+                if extent.bytes > piece {
+                    queue.push(Extent {
+                        offset: extent.offset + piece,
+                        bytes: extent.bytes - piece,
+                        first_page: extent.first_page + piece / self.page_size as u64,
+                        ..extent
+                    });
+                    extent.bytes = piece;
+                }
+                worker.read(extent);
+            },
+        );
+        let mut visit = Visit {
+            regions: self.regions.clone(),
+            skipped: self.skipped.clone(),
             interrupted: stop.load(Ordering::Relaxed),
             ..Visit::default()
-        })
+        };
+        for worker in &workers {
+            visit.counted.add(&worker.counted);
+            visit.skipped.add(&worker.skipped);
+        }
+        visit.counted.shared_again = self.shown_again;
+        Ok(visit)
     }
 }

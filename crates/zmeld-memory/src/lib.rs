@@ -10,7 +10,7 @@
 //! | live memory of processes | [`LiveMemory`] | those present in RAM, each physical page once |
 //! | an active swap device or swap file | [`SwapDevice`] | its used slots |
 //! | a regular file, a block device, a raw memory image | [`FileSource`] | all |
-//! | an ELF core, a memory dump in ELF form | [`ElfCore`] | those the dump holds |
+//! | an ELF core, a memory dump in ELF form | [`FileSource::open_core`] | those the dump holds |
 //! | standard input, a pipe | [`StreamSource`] | all, as they arrive |
 //!
 //! [`open_path`] picks the source for a path by what the file is.
@@ -32,7 +32,6 @@ mod swap;
 mod work;
 
 pub use cold::{ColdPages, ColdPagesFound, ColdReport, ColdTracker, Coldness};
-pub use elf::ElfCore;
 pub use error::{Error, ErrorKind};
 pub use file::FileSource;
 pub use live::{LiveMemory, LiveOptions, Member, SeenFrames, Selection};

@@ -4,7 +4,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use crate::file::{open_for_reading, read_at_most};
-use crate::{elf, ElfCore, Error, FileSource, Source, StreamSource};
+use crate::{elf, Error, FileSource, Source, StreamSource};
 
 /// How to read a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub fn open_path(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<dy
             }
         }
         if elf::is_core(start) {
-            return Ok(Box::new(ElfCore::open(path, page_size)?));
+            return Ok(Box::new(FileSource::open_core(path, page_size)?));
         }
     }
     Ok(Box::new(FileSource::open(path, page_size)?))

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::Mutex;
 
 use proptest::prelude::*;
-use zmeld_memory::{open_path, ElfCore, Error, OpenOptions, Owner, SkipReason, Source};
+use zmeld_memory::{open_path, Error, FileSource, OpenOptions, Owner, SkipReason, Source};
 
 const PAGE: usize = 4096;
 
@@ -144,9 +144,9 @@ fn read_all(source: &dyn Source) -> (BTreeMap<(u32, u64), Vec<u8>>, zmeld_memory
     (pages.into_inner().unwrap(), visit)
 }
 
-fn open(path: &Path, bytes: &[u8]) -> Result<ElfCore, Error> {
+fn open(path: &Path, bytes: &[u8]) -> Result<FileSource, Error> {
     fs::write(path, bytes).unwrap();
-    ElfCore::open(path, PAGE)
+    FileSource::open_core(path, PAGE)
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn a_header_that_lies_is_refused() {
     }
 }
 
-fn expect(result: Result<ElfCore, Error>, start: &str, form: Form) {
+fn expect(result: Result<FileSource, Error>, start: &str, form: Form) {
     match result {
         Err(Error::Elf { problem, .. }) => {
             assert!(problem.starts_with(start), "{form:?} {start}: {problem}");

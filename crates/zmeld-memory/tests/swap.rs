@@ -5,26 +5,11 @@ mod common;
 mod turn;
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
-use common::{is_root, live, page, page_size, see, Script};
+use common::{is_root, live, page, see, Group, Script};
 use turn::Swap;
 use zmeld_memory::{swap_areas, Error, Selection, SwapDevice};
-
-struct Group(PathBuf);
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        for _ in 0..100 {
-            if fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        eprintln!("could not remove {}", self.0.display());
-    }
-}
 
 /// A control group with a memory limit, version 1 or 2.
 fn limited_group(bytes: &str) -> Option<Group> {
@@ -49,22 +34,17 @@ static SWAP: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 #[test]
 fn pages_in_zram_are_counted_in_place_and_read_from_the_device() {
-    if !is_root() {
-        println!("SKIP: setting up swap is for root");
-        return;
-    }
-    let _one_at_a_time = SWAP
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
-    let _turn = turn::turn().unwrap();
-    match Swap::zram(96 << 20, 32_000) {
-        Ok(zram) => check_swap(zram.path(), true),
-        Err(reason) => println!("SKIP: {reason}"),
-    }
+    check_swap(|| Swap::zram(96 << 20, 32_000), true);
 }
 
 #[test]
 fn pages_in_a_swap_file_are_read_by_what_page_tables_say() {
+    let file = std::env::temp_dir().join(format!("zmeld-swap-file-{}", std::process::id()));
+    check_swap(|| Swap::file(&file, 96 << 20, 32_001), false);
+}
+
+/// Fills the swap area, which has the highest priority, and looks for every page.
+fn check_swap(make: impl FnOnce() -> Result<Swap, String>, zram: bool) {
     if !is_root() {
         println!("SKIP: setting up swap is for root");
         return;
@@ -73,16 +53,15 @@ fn pages_in_a_swap_file_are_read_by_what_page_tables_say() {
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     let _turn = turn::turn().unwrap();
-    let file = std::env::temp_dir().join(format!("zmeld-swap-file-{}", std::process::id()));
     // The file system may not bear swap files.
-    match Swap::file(&file, 96 << 20, 32_001) {
-        Ok(file) => check_swap(file.path(), false),
-        Err(reason) => println!("SKIP: {reason}"),
-    }
-}
-
-/// Fills the swap area that has the highest priority, and looks for every page.
-fn check_swap(path: &Path, zram: bool) {
+    let swap = match make() {
+        Ok(swap) => swap,
+        Err(reason) => {
+            println!("SKIP: {reason}");
+            return;
+        }
+    };
+    let path = swap.path();
     let Some(group) = limited_group("24M") else {
         println!("SKIP: no control group with a memory limit");
         return;
@@ -161,5 +140,4 @@ fn what_is_not_swap_is_refused_with_the_list_of_what_is() {
         panic!("taken for swap")
     };
     assert_eq!(active.len(), swap_areas().unwrap().len());
-    assert_eq!(page_size(), rustix::param::page_size());
 }

@@ -16,6 +16,9 @@ use crate::result::{CodecResult, ScanResult};
 /// From this share of its size on, a swap device is called nearly full.
 const NEARLY_FULL: f64 = 0.9;
 
+/// What saves less of the memory that was scanned is too small to advise.
+const TOO_SMALL: f64 = 0.01;
+
 /// How a sentence of advice is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -128,7 +131,7 @@ pub fn advise(result: &ScanResult, measured: &CodecVerdict, swap_mb_per_s: f64) 
     }
     let judged = measured.ratio().is_some();
     if judged {
-        advice.extend(better_elsewhere(result, swap_mb_per_s));
+        advice.extend(better_elsewhere(result, measured, swap_mb_per_s));
     }
     advice.extend(meld_advice(result, measured, swap_mb_per_s));
     let zeros = pages.zero as f64 / pages.total as f64;
@@ -226,8 +229,8 @@ fn size_advice(to: &Recommendation) -> Option<Advice> {
 }
 
 /// A codec that this kernel has not got and that would gain clearly more.
-fn better_elsewhere(result: &ScanResult, rate: f64) -> Option<Advice> {
-    let here = measured(result, rate).ratio().unwrap_or(1.0);
+fn better_elsewhere(result: &ScanResult, measured: &CodecVerdict, rate: f64) -> Option<Advice> {
+    let here = measured.ratio().unwrap_or(1.0);
     let there = result
         .codecs
         .iter()
@@ -265,19 +268,14 @@ fn meld_advice(result: &ScanResult, measured: &CodecVerdict, rate: f64) -> Optio
     let compressed = codec.memory_at_scale_bytes;
     let saved = compressed.saturating_sub(codec.melded_memory_at_scale_bytes);
     let share = saved as f64 / compressed.max(1) as f64;
-    let duplicates = format!(
-        "{} of the pages are duplicates ({})",
-        percent(pages.duplicate as f64 / pages.total as f64),
-        bytes(pages.duplicate * result.page_size),
-    );
     let figures = match saved {
         0 => format!(
-            "{duplicates}; sharing them costs {} for {} contents, which is no less than it saves",
+            "sharing identical pages costs {} for {} contents, which is no less than it saves",
             bytes(result.duplicates.groups * SHARE_BYTES),
             count(result.duplicates.groups),
         ),
         saved => format!(
-            "{duplicates}; melded, they would save {}, {} of the compressed memory",
+            "it would save {}, {} of the compressed memory",
             bytes(saved),
             percent(share),
         ),
@@ -290,6 +288,14 @@ fn meld_advice(result: &ScanResult, measured: &CodecVerdict, rate: f64) -> Optio
         let text = format!(
             "Melding would not pay here: {figures}; it pays from {} on.",
             percent(meld::WORTH)
+        );
+        return Some(Advice::new(AdviceKind::Nothing, "meld", text));
+    }
+    if (saved as f64) < TOO_SMALL * (pages.total * result.page_size) as f64 {
+        let text = format!(
+            "Melding would gain too little here: {figures}, but less than {} of the memory that \
+             was scanned.",
+            percent(TOO_SMALL)
         );
         return Some(Advice::new(AdviceKind::Nothing, "meld", text));
     }
@@ -429,8 +435,8 @@ mod tests {
             pages_measured: 1000,
             effective_ratio: ratio,
             melded_effective_ratio: ratio * 1.2,
-            memory_at_scale_bytes: 1_000_000,
-            melded_memory_at_scale_bytes: 800_000,
+            memory_at_scale_bytes: 10_000_000,
+            melded_memory_at_scale_bytes: 8_000_000,
             times: CodecTimes {
                 compress_mb_per_s: speed,
                 decompress_mb_per_s: 4.0 * speed,
@@ -504,7 +510,7 @@ mod tests {
         assert_eq!(of(&all, "meld").kind, AdviceKind::Do);
         assert!(of(&all, "meld").text.contains("zmeld up --tier zmeld"));
         // A tenth of the pages repeats, and what repeats compresses to nothing.
-        found.codecs[0].melded_memory_at_scale_bytes = 996_000;
+        found.codecs[0].melded_memory_at_scale_bytes = 9_960_000;
         let all = told(&mut found, 100.0);
         let meld = of(&all, "meld");
         assert_eq!(meld.kind, AdviceKind::Nothing);
@@ -513,19 +519,25 @@ mod tests {
             "{meld:?}"
         );
         assert!(meld.text.contains("pays from 5.0 % on"), "{meld:?}");
+        // A fifth of what takes next to no memory is next to nothing.
+        found.codecs[0].memory_at_scale_bytes = 1_000_000;
+        found.codecs[0].melded_memory_at_scale_bytes = 800_000;
+        let meld = of(&told(&mut found, 100.0), "meld").clone();
+        assert_eq!(meld.kind, AdviceKind::Nothing);
+        assert!(meld.text.contains("too little"), "{meld:?}");
     }
 
     #[test]
     fn melding_that_costs_more_than_it_saves_is_said_so() {
         let mut found = result(8 << 30, vec![codec("lz4", 2.0, 700.0, None)]);
         found.duplicates.groups = 900;
-        found.codecs[0].melded_memory_at_scale_bytes = 1_003_000;
+        found.codecs[0].melded_memory_at_scale_bytes = 10_030_000;
         let all = told(&mut found, 100.0);
         let meld = of(&all, "meld");
         assert_eq!(meld.kind, AdviceKind::Nothing);
         assert!(
             meld.text
-                .contains("sharing them costs 21.1 KiB for 900 contents"),
+                .contains("sharing identical pages costs 21.1 KiB for 900 contents"),
             "{meld:?}"
         );
     }

@@ -45,12 +45,6 @@ impl OwnerKind {
     }
 }
 
-impl fmt::Display for OwnerKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 /// Where runtimes keep what a container was started with, before and after its id.
 const CONFIGS: [(&str, &str); 2] = [
     (

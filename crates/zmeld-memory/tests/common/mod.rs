@@ -99,6 +99,21 @@ impl Drop for Script {
     }
 }
 
+/// A control group that goes with the test.
+pub struct Group(pub std::path::PathBuf);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for _ in 0..100 {
+            if std::fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        eprintln!("could not remove {}", self.0.display());
+    }
+}
+
 pub struct Seen {
     /// By address of the page and process: kind, contents.
     pub pages: BTreeMap<(i32, u64), (RegionKind, Vec<u8>)>,
