@@ -67,10 +67,7 @@ pub fn generate(environment: &BootEnvironment, normal: &Path) -> GeneratorOutcom
         &loaded.config,
         &Maker {
             program: &environment.program,
-            made:
-                "Made by zmeld's generator from its configuration at each boot; changes are lost.",
             source,
-            config: None,
             install: false,
         },
     );

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use zmeld_config::Config;
+use zmeld_config::{Config, Encryption, Kind};
 use zmeld_migrate::export::{nixos::nixos, units};
 
 const RAM: u64 = 8 << 30;
@@ -95,12 +95,17 @@ fn nix_finds_in_the_modules_what_was_configured() {
         };
         accepts(&output, name);
         let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        let is_disk = |tier: &&zmeld_config::Tier| matches!(tier.kind, zmeld_config::Kind::Disk(_));
+        let is_disk = |tier: &&zmeld_config::Tier| match &tier.kind {
+            Kind::Disk(disk) => !matches!(disk.encryption, Encryption::Luks { .. }),
+            _ => false,
+        };
         let disks = config.tiers.iter().filter(is_disk).count();
         let areas = value["swapDevices"].as_array().map_or(0, Vec::len);
         assert_eq!(areas, disks, "{name}: {value}");
-        if let Some(text) = value["environment"]["etc"]["zmeld.toml"]["text"].as_str() {
-            assert_eq!(read(text).watch, config.watch, "{name}");
+        let settings = &value["services"]["zmeld"]["settings"];
+        if settings.is_object() {
+            let text = toml::to_string(settings).unwrap();
+            assert_eq!(read(&text).watch, config.watch, "{name}");
         }
     }
 }
@@ -111,9 +116,7 @@ fn units_read_the_file_that_they_were_made_from() {
     let texts = |file: Option<&Path>| -> String {
         let maker = units::Maker {
             program: Path::new("/usr/bin/zmeld"),
-            made: "A test.",
             source: file,
-            config: file,
             install: true,
         };
         let units = units::units(&config, &maker).into_iter();

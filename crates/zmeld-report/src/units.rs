@@ -648,52 +648,7 @@ mod tests {
         ]
     }
 
-    fn bytes_back(text: &str) -> f64 {
-        let (digits, unit) = text.split_once(' ').unwrap();
-        let power = IEC.iter().position(|u| *u == unit).unwrap();
-        digits.parse::<f64>().unwrap() * 1024f64.powi(power as i32)
-    }
-
-    fn seconds_back(text: &str) -> f64 {
-        let part = |part: &str| -> f64 {
-            let at = part.find(|c: char| c.is_alphabetic() || c == ' ').unwrap();
-            let factor = match part[at..].trim() {
-                "ns" => 1e-9,
-                "µs" => 1e-6,
-                "ms" => 1e-3,
-                "s" => 1.0,
-                "m" => 60.0,
-                "h" => 3600.0,
-                "d" => 86_400.0,
-                other => panic!("{other}"),
-            };
-            part[..at].parse::<f64>().unwrap() * factor
-        };
-        match text.split_once(' ') {
-            Some((big, small)) if big.ends_with(['m', 'h', 'd']) => part(big) + part(small),
-            _ => part(text),
-        }
-    }
-
-    /// Sizes and times of every order of magnitude, not only the largest.
-    fn any_magnitude() -> impl Strategy<Value = u64> {
-        (0u32..64, any::<u64>()).prop_map(|(shift, value)| value >> shift)
-    }
-
     proptest! {
-        #[test]
-        fn sizes_are_monotone(a in any_magnitude(), step in any_magnitude()) {
-            let b = a.saturating_add(step >> 8);
-            prop_assert!(bytes_back(&bytes(a)) <= bytes_back(&bytes(b)), "{a} {b}");
-        }
-
-        #[test]
-        fn times_are_monotone(exponent in -8f64..8.0, factor in 1.0f64..1.02) {
-            let a = 10f64.powf(exponent);
-            let (one, two) = (seconds(a), seconds(a * factor));
-            prop_assert!(seconds_back(&one) <= seconds_back(&two) * (1.0 + 1e-12), "{one} {two}");
-        }
-
         #[test]
         fn nothing_panics_and_all_is_short(bits: u64, half: u64, low: u64) {
             let (value, half, low) = (f64::from_bits(bits), f64::from_bits(half), f64::from_bits(low));

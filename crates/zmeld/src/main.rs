@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         Command::Enable(args) => commands::enable::enable(&args),
         Command::Disable(args) => commands::enable::disable(&args),
         Command::Bench(args) => commands::bench::run(&args),
-        Command::Numa(args) => commands::numa::run(*args),
+        Command::Numa(args) => commands::numa::run(&args),
         Command::Status(args) => commands::status::run(&args),
         Command::Top(args) => commands::top::run(&args),
         Command::Meld(args) => commands::meld::run(&args),

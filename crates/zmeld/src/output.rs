@@ -109,20 +109,3 @@ pub fn write_new(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 pub fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     Ok(file::replace(path, bytes)?)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_link_where_a_half_written_file_might_be_leads_nowhere() {
-        let dir = tempfile::tempdir().unwrap();
-        let (victim, page) = (dir.path().join("victim"), dir.path().join("page"));
-        std::fs::write(&victim, "old").unwrap();
-        let guessed = format!("page.{}.part", std::process::id());
-        std::os::unix::fs::symlink(&victim, dir.path().join(guessed)).unwrap();
-        write_whole(&page, b"new").unwrap();
-        assert_eq!(std::fs::read(&page).unwrap(), b"new");
-        assert_eq!(std::fs::read(&victim).unwrap(), b"old");
-    }
-}

@@ -182,46 +182,6 @@ impl Drop for Message {
     }
 }
 
-/// A progress line for steps that several threads count, with the time left.
-pub struct Steps {
-    what: &'static str,
-    started: Instant,
-    /// None where nothing is to be shown.
-    line: Option<Message>,
-}
-
-impl Steps {
-    /// Counts `what`, in the plural.
-    pub fn new(what: &'static str, quiet: bool) -> Steps {
-        Steps {
-            what,
-            started: Instant::now(),
-            line: (!quiet).then(Message::of_long_work),
-        }
-    }
-
-    /// So many of them are done.
-    pub fn at(&self, done: usize, all: usize) {
-        let Some(line) = self.line.as_ref().filter(|line| line.is_due()) else {
-            return;
-        };
-        let each_s = self.started.elapsed().as_secs_f64() / done as f64;
-        let left = match done {
-            0 => String::new(),
-            _ => format!(
-                ", about {} left",
-                seconds(each_s * (all.max(done) - done) as f64)
-            ),
-        };
-        line.set(&format!("{done} of {all} {}{left}", self.what));
-    }
-
-    /// Takes the line away.
-    pub fn clear(&self) {
-        self.line.iter().for_each(Message::clear);
-    }
-}
-
 /// A progress line for bytes that somebody counts.
 pub struct Amount {
     message: Message,

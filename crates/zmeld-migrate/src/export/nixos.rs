@@ -1,13 +1,10 @@
 //! A NixOS module, in NixOS's own options as far as it has them: `swapDevices`,
-//! `zramSwap`, `services.zram-generator`, `boot.kernelParams` for zswap,
-//! `boot.kernel.sysctl`, `environment.etc.crypttab` for volumes with a key file.
-//! What is left is done by zmeld itself, in a service.
+//! `services.zram-generator`, `boot.kernelParams` for zswap, `boot.kernel.sysctl`.
+//! What is left is done by zmeld itself, as `services.zmeld` of `packaging/nix`.
 
 use std::fmt::Write;
 
-use zmeld_linux::shell::word;
-
-use super::units::{wants_watch, LIFETIME};
+use super::units::wants_watch;
 use zmeld_config::{
     Codec, Comments, Config, Discard, DiskSwap, Encryption, FindingId, KernelValue, Kind,
     PageFilter, RamDevice, RamDriver, Size, Source, Swappiness, Tier, Tunables, Zswap,
@@ -69,7 +66,7 @@ impl Module<'_> {
         area.map_or(-1, |(.., priority)| *priority)
     }
 
-    /// RAM devices that zram-generator makes, and zramSwap where it has the words.
+    /// RAM devices that zram-generator makes.
     fn ram(&mut self) {
         let config = self.config;
         let ram = config.tiers.iter().filter_map(|tier| match &tier.kind {
@@ -77,11 +74,6 @@ impl Module<'_> {
             _ => None,
         });
         let ram: Vec<_> = ram.collect();
-        if let [(tier, device)] = ram.as_slice() {
-            if self.zram_swap(tier, device) {
-                return;
-            }
-        }
         if ram.is_empty() {
             return;
         }
@@ -121,65 +113,22 @@ impl Module<'_> {
         self.text.push('\n');
     }
 
-    /// The short form; says whether it has the words.
-    fn zram_swap(&mut self, tier: &Tier, device: &RamDevice) -> bool {
-        let plain = device.codec.first().filter(|codec| {
-            codec.level.is_none() && codec.dict.is_none() && device.recompress.is_empty()
-        });
-        let Size::Ram { percent, at_most } = device.size else {
-            return false;
-        };
-        let percent = percent.fraction() * 100.0;
-        let whole = percent.fract() == 0.0;
-        let other = device.memory_limit.is_some() || device.swap.discard != Discard::Both;
-        let Some(codec) = plain.filter(|_| whole && !other) else {
-            return false;
-        };
-        self.line("zramSwap = {");
-        self.line("  enable = true;");
-        self.line(&format!("  algorithm = {};", string(&codec.name)));
-        self.line(&format!("  memoryPercent = {percent};"));
-        if let Some(limit) = at_most {
-            self.line(&format!("  memoryMax = {};", limit.0));
-        }
-        let priority = self.priority(tier);
-        self.line(&format!("  priority = {};", int(priority.into())));
-        if let Some(writeback) = &device.writeback {
-            let path = writeback.device.path();
-            let path = string(&path.to_string_lossy());
-            self.line(&format!("  writebackDevice = {path};"));
-        }
-        self.line("};\n");
-        true
-    }
-
     fn disks(&mut self) {
         let config = self.config;
         let disks = config.tiers.iter().filter_map(|tier| match &tier.kind {
-            Kind::Disk(disk) => Some((tier, disk)),
+            Kind::Disk(disk) if !is_luks(disk) => Some((tier, disk)),
             _ => None,
         });
         let disks: Vec<_> = disks.collect();
-        if disks.is_empty() {
-            return;
+        if !disks.is_empty() {
+            self.line("swapDevices = [");
+            for (tier, disk) in &disks {
+                self.area(tier, disk);
+            }
+            self.line("];\n");
         }
-        self.line("swapDevices = [");
-        for (tier, disk) in &disks {
-            self.area(tier, disk);
-        }
-        self.line("];\n");
-        let mut crypttab = String::new();
-        for (tier, disk) in &disks {
-            self.volume(tier, disk, &mut crypttab);
-        }
-        if !crypttab.is_empty() {
-            self.line(&format!(
-                "environment.etc.crypttab.text = {};\n",
-                string(&crypttab)
-            ));
-        }
-        for (tier, disk) in &disks {
-            if disk.hibernation {
+        for tier in &config.tiers {
+            if let Kind::Disk(disk) = &tier.kind {
                 self.hibernation(tier, disk);
             }
         }
@@ -187,7 +136,6 @@ impl Module<'_> {
 
     fn area(&mut self, tier: &Tier, disk: &DiskSwap) {
         let path = match &disk.source {
-            _ if matches!(disk.encryption, Encryption::Luks { .. }) => mapped(tier),
             Source::Device(location) => location.path().to_string_lossy().into_owned(),
             Source::File { path, .. } => path.to_string_lossy().into_owned(),
         };
@@ -223,9 +171,7 @@ impl Module<'_> {
         }
         if matches!(disk.source, Source::Device(_)) {
             options.push(format!("x-systemd.device-timeout={}", disk.timeout));
-            let random = disk.encryption_is_random();
-            let luks = matches!(disk.encryption, Encryption::Luks { .. });
-            if !random && (disk.format || luks) {
+            if !disk.encryption_is_random() && disk.format {
                 options.push("x-systemd.makefs".to_owned());
             }
         }
@@ -246,77 +192,24 @@ impl Module<'_> {
         self.line("  }");
     }
 
-    /// A LUKS volume, opened when the system is up: in the initial RAM disk only
-    /// where an image of hibernation is in it, since a drive that is missing
-    /// there stops the boot.
-    fn volume(&mut self, tier: &Tier, disk: &DiskSwap, crypttab: &mut String) {
-        let (Encryption::Luks { key_file, cipher }, Source::Device(location)) =
-            (&disk.encryption, &disk.source)
-        else {
-            return;
-        };
-        let device = location.path();
-        let device = device.to_string_lossy();
-        let key = key_file.to_string_lossy();
-        if disk.format {
-            self.left.push(format!(
-                "NixOS does not make the LUKS volume of tier {}. Once, as root, on an empty device: \
-                 cryptsetup luksFormat --type luks2 --cipher {} --key-size {} {} {}",
-                tier.name,
-                word(&cipher.name),
-                cipher.key_size,
-                word(&device),
-                word(&key)
-            ));
-        }
-        let discards = disk.swap.discard != Discard::None;
-        if disk.hibernation {
-            self.line(&format!(
-                "boot.initrd.luks.devices.zmeld-{} = {{",
-                tier.name
-            ));
-            self.line(&format!("  device = {};", string(&device)));
-            self.line(&format!("  keyFile = {};", string(&key)));
-            self.line(&format!("  allowDiscards = {discards};"));
-            self.line("};");
-            self.line("# The key goes into the initial RAM disk: it is as safe as /boot is.");
-            let key = string(&key);
-            self.line(&format!("boot.initrd.secrets.{key} = {key};\n"));
-            return;
-        }
-        let mut options = vec!["luks".to_owned()];
-        if tier.optional {
-            options.push("nofail".to_owned());
-        }
-        if discards {
-            options.push("discard".to_owned());
-        }
-        options.push(format!("x-systemd.device-timeout={}", disk.timeout));
-        let field = |text: &str| text.replace('\\', "\\134").replace(' ', "\\040");
-        let _ = writeln!(
-            crypttab,
-            "zmeld-{} {} {} {}",
-            tier.name,
-            field(&device),
-            field(&key),
-            options.join(",")
-        );
-    }
-
     fn hibernation(&mut self, tier: &Tier, disk: &DiskSwap) {
-        let device = match (&disk.source, &disk.encryption) {
-            (Source::File { path, .. }, _) => {
-                self.left.push(format!(
-                    "To hibernate into {}, boot.resumeDevice and the kernel parameter \
-                     resume_offset have to be written by hand (filefrag -v shows the offset)",
-                    path.display()
-                ));
-                return;
+        match &disk.source {
+            _ if !disk.hibernation => {}
+            _ if is_luks(disk) => self.left.push(format!(
+                "To hibernate into the volume of tier {name}, boot.initrd.luks.devices.zmeld-{name} and \
+                 boot.resumeDevice have to be written by hand",
+                name = tier.name
+            )),
+            Source::File { path, .. } => self.left.push(format!(
+                "To hibernate into {}, boot.resumeDevice and the kernel parameter \
+                 resume_offset have to be written by hand (filefrag -v shows the offset)",
+                path.display()
+            )),
+            Source::Device(location) => {
+                let device = string(&location.path().to_string_lossy());
+                self.line(&format!("boot.resumeDevice = {device};\n"));
             }
-            (_, Encryption::Luks { .. }) => mapped(tier),
-            (Source::Device(location), _) => location.path().to_string_lossy().into_owned(),
-        };
-        self.line(&format!("boot.resumeDevice = {};\n", string(&device)));
+        }
     }
 
     fn zswap(&mut self, zswap: &Zswap) {
@@ -367,21 +260,28 @@ impl Module<'_> {
     /// What NixOS has no option for, done by zmeld with a configuration of just that.
     fn zmeld(&mut self) {
         let config = self.config;
-        let others: Vec<Tier> = config
-            .tiers
-            .iter()
-            .filter(|tier| matches!(&tier.kind, Kind::Ram(device) if !by_zram_generator(device)))
-            .cloned()
-            .collect();
-        let watched = wants_watch(config);
+        let is_left = |tier: &&Tier| match &tier.kind {
+            Kind::Ram(device) => !by_zram_generator(device),
+            Kind::Disk(disk) => is_luks(disk),
+            Kind::Zswap(_) => false,
+        };
+        let mut tiers: Vec<Tier> = config.tiers.iter().filter(is_left).cloned().collect();
+        let has_rules = wants_watch(config) || config.watch.guard.is_some();
         let auto = config.tunables.swappiness == Some(Swappiness::Auto);
-        let guarded = self.config.watch.guard.is_some();
-        if others.is_empty() && !watched && !guarded && !auto {
+        if tiers.is_empty() && !has_rules && !auto {
             return;
         }
-        let names: Vec<_> = others.iter().map(|tier| tier.name.to_string()).collect();
+        // Priorities follow from all the tiers together.
+        for tier in &mut tiers {
+            let priority = Some(self.priority(tier));
+            match &mut tier.kind {
+                Kind::Ram(device) => device.swap.priority = priority,
+                Kind::Disk(disk) => disk.swap.priority = priority,
+                Kind::Zswap(_) => {}
+            }
+        }
         let mut rest = Config {
-            tiers: others,
+            tiers,
             without_tiers: config.without_tiers,
             tunables: Tunables {
                 swappiness: config.tunables.swappiness.filter(|_| auto),
@@ -392,71 +292,23 @@ impl Module<'_> {
             accept: config.accept.clone(),
         };
         // The tiers that its rules are for are set up by NixOS.
-        if (watched || guarded) && !rest.accept.contains(&FindingId::UnusedRule) {
+        if has_rules && !rest.accept.contains(&FindingId::UnusedRule) {
             rest.accept.push(FindingId::UnusedRule);
         }
-        // Priorities follow from all the tiers together.
-        for tier in &mut rest.tiers {
-            let priority = self.priority(tier);
-            if let Kind::Ram(device) = &mut tier.kind {
-                device.swap.priority = Some(priority);
-            }
-        }
         self.left.push(
-            "What NixOS has no option for is done by zmeld: add its package to \
-             environment.systemPackages"
+            "What NixOS has no option for is done by zmeld: import packaging/nix/module.nix, too"
                 .to_owned(),
         );
-        let text = rest.to_toml(&Comments::new());
+        let text = string(&rest.to_toml(&Comments::new()));
+        self.line("services.zmeld.enable = true;");
         self.line(&format!(
-            "environment.etc.\"zmeld.toml\".text = {};\n",
-            string(&text)
+            "services.zmeld.settings = builtins.fromTOML {text};\n"
         ));
-        if !rest.tiers.is_empty() || auto {
-            let only = if names.is_empty() {
-                String::new()
-            } else {
-                format!(" --only {}", names.join(","))
-            };
-            self.line("systemd.services.zmeld = {");
-            self.line("  description = \"Swap of zmeld\";");
-            self.line("  wantedBy = [ \"swap.target\" ];");
-            self.line("  serviceConfig.Type = \"oneshot\";");
-            self.line("  serviceConfig.RemainAfterExit = true;");
-            self.service("ExecStart", &format!("up --boot{only}"));
-            self.service("ExecStop", &format!("down --boot{only}"));
-            for (key, value) in LIFETIME.iter().filter_map(|it| it.split_once('=')) {
-                self.line(&format!("  serviceConfig.{key} = \"{value}\";"));
-            }
-            self.line("};\n");
-        }
-        if watched {
-            self.line("systemd.services.zmeld-watch = {");
-            self.line("  description = \"Recompression, writeback and melding of swapped pages, and reclaim\";");
-            self.line("  wantedBy = [ \"multi-user.target\" ];");
-            self.service("ExecStart", "watch");
-            self.line("  serviceConfig.Restart = \"on-failure\";");
-            self.line("};\n");
-        }
-        if guarded {
-            self.line("systemd.services.zmeld-guard = {");
-            self.line("  description = \"Ends a program before memory is gone\";");
-            self.line("  wantedBy = [ \"multi-user.target\" ];");
-            self.line("  serviceConfig.ExecStart = \"/run/current-system/sw/bin/zmeld-guard\";");
-            self.line("  serviceConfig.Restart = \"on-failure\";");
-            self.line("  serviceConfig.OOMScoreAdjust = -1000;");
-            self.line("};\n");
-        }
-    }
-
-    fn service(&mut self, key: &str, command: &str) {
-        let command = format!("/run/current-system/sw/bin/zmeld {command}");
-        self.line(&format!("  serviceConfig.{key} = {};", string(&command)));
     }
 }
 
-fn mapped(tier: &Tier) -> String {
-    format!("/dev/mapper/zmeld-{}", tier.name)
+fn is_luks(disk: &DiskSwap) -> bool {
+    matches!(disk.encryption, Encryption::Luks { .. })
 }
 
 /// Whether zram-generator has words for all of it.

@@ -38,14 +38,10 @@ pub enum Content {
 pub struct Maker<'a> {
     /// The absolute path of `zmeld`.
     pub program: &'a Path,
-    /// The head line of every unit, without `# `.
-    pub made: &'a str,
-    /// The main file of the configuration.
+    /// The main file of the configuration. Exported units read it when they run; those of
+    /// the generator, and those without it, read `/etc/zmeld.toml` and its drop-ins.
     pub source: Option<&'a Path>,
-    /// The one file that the units are made from and read when they run; none:
-    /// `/etc/zmeld.toml` and its drop-ins.
-    pub config: Option<&'a Path>,
-    /// Units get an `[Install]` section instead of links.
+    /// They are exported, with an `[Install]` section, and not the generator's, with links.
     pub install: bool,
 }
 
@@ -150,7 +146,7 @@ fn disk_drive(disk: &DiskSwap) -> Drive {
 /// How long a service may take to end. While pages come back into RAM, `zmeld down` asks for
 /// more. A start that failed ends at once, though a command of its own waits for a drive:
 /// the boot goes on.
-pub(super) const LIFETIME: [&str; 3] = [
+const LIFETIME: [&str; 3] = [
     "TimeoutStopSec=180",
     "NotifyAccess=exec",
     "KillMode=process",
@@ -371,7 +367,8 @@ impl Maker<'_> {
 
     /// What the command is told of its configuration.
     fn config_words(&self) -> String {
-        self.config.map_or_else(String::new, |file| {
+        let file = self.source.filter(|_| self.install);
+        file.map_or_else(String::new, |file| {
             format!(" --config {}", argument(&file.to_string_lossy()))
         })
     }
@@ -387,7 +384,13 @@ impl Maker<'_> {
     }
 
     fn head(&self) -> String {
-        format!("# {}\n\n", self.made)
+        let made = match self.install {
+            true => "Written by zmeld export systemd.",
+            false => {
+                "Made by zmeld's generator from its configuration at each boot; changes are lost."
+            }
+        };
+        format!("# {made}\n\n")
     }
 }
 

@@ -3,9 +3,9 @@
 #
 # swappiness = "auto" is measured by zmeld up; write the number that it finds
 #
-# NixOS does not make the LUKS volume of tier nvme. Once, as root, on an empty device: cryptsetup luksFormat --type luks2 --cipher serpent-xts-plain64 --key-size 256 '/dev/disk/by-label/my\x20swap' /etc/zmeld/nvme.key
+# To hibernate into the volume of tier nvme, boot.initrd.luks.devices.zmeld-nvme and boot.resumeDevice have to be written by hand
 #
-# What NixOS has no option for is done by zmeld: add its package to environment.systemPackages
+# What NixOS has no option for is done by zmeld: import packaging/nix/module.nix, too
 { ... }:
 
 {
@@ -15,22 +15,7 @@
       size = 4096;
       priority = 100;
     }
-    {
-      device = "/dev/mapper/zmeld-nvme";
-      priority = 90;
-      options = [ "x-systemd.device-timeout=30s" "x-systemd.makefs" ];
-    }
   ];
-
-  boot.initrd.luks.devices.zmeld-nvme = {
-    device = "/dev/disk/by-label/my\\x20swap";
-    keyFile = "/etc/zmeld/nvme.key";
-    allowDiscards = false;
-  };
-  # The key goes into the initial RAM disk: it is as safe as /boot is.
-  boot.initrd.secrets."/etc/zmeld/nvme.key" = "/etc/zmeld/nvme.key";
-
-  boot.resumeDevice = "/dev/mapper/zmeld-nvme";
 
   boot.kernelParams = [
     "zswap.compressor=zstd"
@@ -69,33 +54,7 @@
     "vm.min_free_kbytes" = 65536;
   };
 
-  environment.etc."zmeld.toml".text = "accept = [\"lru-inversion\", \"zram-with-zswap\", \"readable-copy\", \"hibernation\", \"unused-rule\"]\n\n[tier.fast]\nkind = \"zmeld\"\nsize = \"min(75%, 8GiB)\"\nmemory_limit = \"25%\"\ncodec = \"lz4:2,dict=/etc/zmeld/pages.dict\"\nrecompress = [{ codec = \"zstd:3\", priority = 2 }, { codec = \"deflate:9\", priority = 3 }]\nmeld = \"inline\"\ncheck_writes = \"on\"\noptional = true\npriority = 32767\ndiscard = \"both\"\n\n[tier.fast.writeback]\ndevice = \"PARTUUID=0e0-01\"\nencryption = \"random\"\ncipher = \"aes-cbc-essiv:sha256\"\nkey_size = 256\ndaily_limit = \"2GiB\"\ncompressed = true\noptional = true\ntimeout = \"5s\"\n\n[tunables]\nswappiness = \"auto\"\n\n[watch]\ninterval = \"30s\"\ncpu_pressure_max = \"12.5%\"\ndry_run = true\n\n[watch.recompress]\npages = \"huge\"\nidle_after = \"2h\"\nevery = \"90s\"\nthreshold = \"3KiB\"\nmax_pages = 10000\n\n[watch.writeback]\npages = \"idle\"\nidle_after = \"1d\"\nevery = \"30min\"\nabove = \"80%\"\nat_most = \"64MiB\"\n\n[watch.meld]\nevery = \"1h\"\nduplicates_min = \"2.5%\"\n\n[watch.reclaim]\ngroups = [\"/system.slice\", \"user@*.service\"]\nprotect = [\"ssh.service\"]\nprotect_real_time = false\nmechanism = \"lru_gen\"\nidle_after = \"2min\"\nevery = \"10s\"\nstep = \"0.5%\"\npressure_max = \"0.2%\"\ncomeback_max = \"0.5%\"\n\n[watch.guard]\nroom_below = \"12.5%\"\nend_below = \"4%\"\nstalled_max = \"70%\"\nend = [\"/user.slice\", \"batch-*.service\"]\nprotect = [\"gnome-shell*\"]\nprotect_real_time = false\nprotect_sessions = false\nprotected_max = \"10%\"\ngrace = \"5s\"\n\n[metrics]\ntextfile = \"/var/lib/node_exporter/zmeld.prom\"\nmelding = true\n";
-
-  systemd.services.zmeld = {
-    description = "Swap of zmeld";
-    wantedBy = [ "swap.target" ];
-    serviceConfig.Type = "oneshot";
-    serviceConfig.RemainAfterExit = true;
-    serviceConfig.ExecStart = "/run/current-system/sw/bin/zmeld up --boot --only fast";
-    serviceConfig.ExecStop = "/run/current-system/sw/bin/zmeld down --boot --only fast";
-    serviceConfig.TimeoutStopSec = "180";
-    serviceConfig.NotifyAccess = "exec";
-    serviceConfig.KillMode = "process";
-  };
-
-  systemd.services.zmeld-watch = {
-    description = "Recompression, writeback and melding of swapped pages, and reclaim";
-    wantedBy = [ "multi-user.target" ];
-    serviceConfig.ExecStart = "/run/current-system/sw/bin/zmeld watch";
-    serviceConfig.Restart = "on-failure";
-  };
-
-  systemd.services.zmeld-guard = {
-    description = "Ends a program before memory is gone";
-    wantedBy = [ "multi-user.target" ];
-    serviceConfig.ExecStart = "/run/current-system/sw/bin/zmeld-guard";
-    serviceConfig.Restart = "on-failure";
-    serviceConfig.OOMScoreAdjust = -1000;
-  };
+  services.zmeld.enable = true;
+  services.zmeld.settings = builtins.fromTOML "accept = [\"lru-inversion\", \"zram-with-zswap\", \"readable-copy\", \"hibernation\", \"unused-rule\"]\n\n[tier.fast]\nkind = \"zmeld\"\nsize = \"min(75%, 8GiB)\"\nmemory_limit = \"25%\"\ncodec = \"lz4:2,dict=/etc/zmeld/pages.dict\"\nrecompress = [{ codec = \"zstd:3\", priority = 2 }, { codec = \"deflate:9\", priority = 3 }]\nmeld = \"inline\"\ncheck_writes = \"on\"\noptional = true\npriority = 32767\ndiscard = \"both\"\n\n[tier.fast.writeback]\ndevice = \"PARTUUID=0e0-01\"\nencryption = \"random\"\ncipher = \"aes-cbc-essiv:sha256\"\nkey_size = 256\ndaily_limit = \"2GiB\"\ncompressed = true\noptional = true\ntimeout = \"5s\"\n\n[tier.nvme]\nkind = \"disk\"\ndevice = \"LABEL=my swap\"\nformat = true\nencryption = \"luks\"\nkey_file = \"/etc/zmeld/nvme.key\"\ncipher = \"serpent-xts-plain64\"\nkey_size = 256\nhibernation = true\npriority = 90\n\n[tunables]\nswappiness = \"auto\"\n\n[watch]\ninterval = \"30s\"\ncpu_pressure_max = \"12.5%\"\ndry_run = true\n\n[watch.recompress]\npages = \"huge\"\nidle_after = \"2h\"\nevery = \"90s\"\nthreshold = \"3KiB\"\nmax_pages = 10000\n\n[watch.writeback]\npages = \"idle\"\nidle_after = \"1d\"\nevery = \"30min\"\nabove = \"80%\"\nat_most = \"64MiB\"\n\n[watch.meld]\nevery = \"1h\"\nduplicates_min = \"2.5%\"\n\n[watch.reclaim]\ngroups = [\"/system.slice\", \"user@*.service\"]\nprotect = [\"ssh.service\"]\nprotect_real_time = false\nmechanism = \"lru_gen\"\nidle_after = \"2min\"\nevery = \"10s\"\nstep = \"0.5%\"\npressure_max = \"0.2%\"\ncomeback_max = \"0.5%\"\n\n[watch.guard]\nroom_below = \"12.5%\"\nend_below = \"4%\"\nstalled_max = \"70%\"\nend = [\"/user.slice\", \"batch-*.service\"]\nprotect = [\"gnome-shell*\"]\nprotect_real_time = false\nprotect_sessions = false\nprotected_max = \"10%\"\ngrace = \"5s\"\n\n[metrics]\ntextfile = \"/var/lib/node_exporter/zmeld.prom\"\nmelding = true\n";
 
 }

@@ -1,17 +1,17 @@
 # Swap, written by zmeld export nixos. Import it in configuration.nix:
 #   imports = [ ./swap.nix ];
 #
-# What NixOS has no option for is done by zmeld: add its package to environment.systemPackages
+# What NixOS has no option for is done by zmeld: import packaging/nix/module.nix, too
 { ... }:
 
 {
   services.zram-generator.enable = true;
   services.zram-generator.settings.zram0 = {
-    zram-size = "ram * 0.5";
+    zram-size = "min(ram * 0.5, 4294967296 / 1048576)";
     zram-resident-limit = "ram * 0.25";
     compression-algorithm = "lz4(level=2) zstd (type=idle)";
     swap-priority = 90;
-    options = "defaults";
+    options = "discard";
   };
 
   swapDevices = [
@@ -32,33 +32,7 @@
     }
   ];
 
-  environment.etc."zmeld.toml".text = "accept = [\"lru-inversion\", \"unused-rule\"]\n\n[tier.fast]\nkind = \"zmeld\"\nsize = \"50%\"\nrecompress = [\"zstd:dict=/etc/zmeld/pages.dict\"]\nmeld = \"auto\"\npriority = 100\n\n[watch.recompress]\npages = \"idle\"\nidle_after = \"1h\"\nevery = \"10min\"\n\n[watch.meld]\nevery = \"10min\"\nduplicates_min = \"5%\"\n\n[watch.guard]\nroom_below = \"10%\"\nend_below = \"5%\"\nstalled_max = \"60%\"\nend = [\"/user.slice\"]\ngrace = \"3s\"\n\n[metrics]\ntextfile = \"/var/lib/node exporter/zmeld.prom\"\n";
-
-  systemd.services.zmeld = {
-    description = "Swap of zmeld";
-    wantedBy = [ "swap.target" ];
-    serviceConfig.Type = "oneshot";
-    serviceConfig.RemainAfterExit = true;
-    serviceConfig.ExecStart = "/run/current-system/sw/bin/zmeld up --boot --only fast";
-    serviceConfig.ExecStop = "/run/current-system/sw/bin/zmeld down --boot --only fast";
-    serviceConfig.TimeoutStopSec = "180";
-    serviceConfig.NotifyAccess = "exec";
-    serviceConfig.KillMode = "process";
-  };
-
-  systemd.services.zmeld-watch = {
-    description = "Recompression, writeback and melding of swapped pages, and reclaim";
-    wantedBy = [ "multi-user.target" ];
-    serviceConfig.ExecStart = "/run/current-system/sw/bin/zmeld watch";
-    serviceConfig.Restart = "on-failure";
-  };
-
-  systemd.services.zmeld-guard = {
-    description = "Ends a program before memory is gone";
-    wantedBy = [ "multi-user.target" ];
-    serviceConfig.ExecStart = "/run/current-system/sw/bin/zmeld-guard";
-    serviceConfig.Restart = "on-failure";
-    serviceConfig.OOMScoreAdjust = -1000;
-  };
+  services.zmeld.enable = true;
+  services.zmeld.settings = builtins.fromTOML "accept = [\"lru-inversion\", \"unused-rule\"]\n\n[tier.fast]\nkind = \"zmeld\"\nsize = \"50%\"\nrecompress = [\"zstd:dict=/etc/zmeld/pages.dict\"]\nmeld = \"auto\"\npriority = 100\n\n[watch.recompress]\npages = \"idle\"\nidle_after = \"1h\"\nevery = \"10min\"\n\n[watch.meld]\nevery = \"10min\"\nduplicates_min = \"5%\"\n\n[watch.guard]\nroom_below = \"10%\"\nend_below = \"5%\"\nstalled_max = \"60%\"\nend = [\"/user.slice\"]\ngrace = \"3s\"\n\n[metrics]\ntextfile = \"/var/lib/node exporter/zmeld.prom\"\n";
 
 }

@@ -93,9 +93,7 @@ pub fn enable(args: &EnableArgs) -> anyhow::Result<Outcome> {
         &loaded.config,
         &Maker {
             program: &program,
-            made: "",
             source: None,
-            config: None,
             install: false,
         },
     );

@@ -78,9 +78,7 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<Outcome> {
                 config,
                 &units::Maker {
                     program: &program,
-                    made: "Written by zmeld export systemd.",
                     source: file.as_deref(),
-                    config: file.as_deref(),
                     install: true,
                 },
             );

@@ -186,7 +186,6 @@ fn an_experiment_says_which_arm_is_ahead_and_leaves_nothing() {
         assert!(said.contains("'zram' is ahead"), "{said}");
     }
 
-    is_compared(&result);
     others_are_refused(folder.path(), &path, &result);
 }
 
@@ -213,50 +212,12 @@ fn is_judged(found: &Value) {
     assert_eq!(found["judgements"][0]["winner"], "zram");
 }
 
-/// Compared with itself there is no difference.
-fn is_compared(result: &Path) {
-    let output = run(&["bench", "compare", str(result), str(result)]);
-    let said = text(&output.stdout);
-    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
-    // Wide figures leave a verdict two lines.
-    let words: Vec<&str> = said.split_whitespace().collect();
-    let words = words.join(" ");
-    assert!(
-        words.contains("no difference shown") && words.contains("not interleaved"),
-        "{said}"
-    );
-    assert!(
-        said.lines().all(|line| line.chars().count() <= 80),
-        "{said}"
-    );
-    let compared = json(&["bench", "compare", str(result), str(result), "--json"]);
-    crate::json::check(&compared);
-    assert_eq!(compared["schema"], "zmeld.bench.comparison/1");
-    assert_eq!(compared["pairs"].as_array().unwrap().len(), 2);
-}
-
-/// With another case, metric, recipe or kernel there is nothing to compare or to add.
+/// With another recipe or kernel there is nothing to add.
 fn others_are_refused(folder: &Path, path: &Path, result: &Path) {
     let changed = |name: &str, from: &str, to: &str| {
         let text = fs::read_to_string(result).unwrap().replace(from, to);
         write(folder, name, text.as_bytes())
     };
-    let other = changed("case.json", "short of RAM", "another case");
-    refuses(
-        &["bench", "compare", str(result), str(&other)],
-        2,
-        &["no arm of the same case", "in common"],
-    );
-    let other = changed(
-        "metric.json",
-        "\"name\": \"elapsed_s\"",
-        "\"name\": \"measured_s\"",
-    );
-    refuses(
-        &["bench", "compare", str(result), str(&other)],
-        2,
-        &["elapsed_s", "measured_s"],
-    );
     let other = changed("name.json", "\"tiny\"", "\"bt\"");
     refuses(
         &["bench", "run", str(path), "--resume", str(&other)],
@@ -343,45 +304,8 @@ fn ctrl_c_keeps_what_is_done_and_resume_carries_on() {
     assert_eq!(kept[..], whole[..done]);
 }
 
-#[test]
-fn a_second_experiment_is_refused_and_a_killed_one_is_taken_back() {
-    let Some(_turn) = turn() else { return };
-    let folder = folder();
-    let path = write(folder.path(), "tiny.toml", recipe(2_000_000, 50).as_bytes());
-    let result = folder.path().join("r.json");
-    let before = machine();
-    let mut child = begun(&path, &result, 1);
-    wait_for_zram();
-    // The second one must not take the first one's swap for something that was left.
-    let precious = write(folder.path(), "precious.json", b"of another time");
-    let output = run(&["bench", "run", str(&path), "--output", str(&precious)]);
-    let line = text(&output.stderr);
-    assert_eq!(code(&output), 2, "{line}");
-    assert_eq!(fs::read(&precious).unwrap(), b"of another time");
-    assert!(
-        line.contains(&format!(
-            "another experiment is running (process {}",
-            child.id()
-        )),
-        "{line}"
-    );
-    assert_eq!(line.lines().count(), 1, "{line}");
-    assert!(
-        child.try_wait().unwrap().is_none(),
-        "the first one was disturbed"
-    );
-    child.kill().unwrap();
-    child.wait().unwrap();
-    let quick = write(folder.path(), "quick.toml", recipe(100, 1).as_bytes());
-    let output = runs_to_its_end(&quick);
-    let said = text(&output.stderr);
-    assert!(said.contains("of an experiment that was killed"), "{said}");
-    remove_doubtful(&output);
-    assert_eq!(machine(), before, "something was left: {said}");
-    assert!(runs_of(&experiment(&result)) >= 1, "what was done is lost");
-}
-
-/// The swap of an experiment that was killed is nobody's set-up: `plan` and `up` name it, and `down` takes it back.
+/// A second experiment is refused. The swap of one that was killed is nobody's set-up: `plan` and `up` name it, and
+/// `down` takes it back.
 #[test]
 fn what_a_killed_experiment_left_is_named_and_taken_back() {
     let Some(_turn) = turn() else { return };
@@ -406,7 +330,14 @@ fn what_a_killed_experiment_left_is_named_and_taken_back() {
     let during = shown();
     assert_eq!(during["done"], false);
     let said = during["experiment"].as_str().expect("it is said");
-    assert!(said.contains(&format!("process {}", child.id())), "{said}");
+    let process = format!("process {}", child.id());
+    assert!(said.contains(&process), "{said}");
+    // The second one must not take the first one's swap for something that was left.
+    let precious = write(folder.path(), "precious.json", b"of another time");
+    let second = ["bench", "run", str(&path), "--output", str(&precious)];
+    refuses(&second, 2, &["another experiment is running", &process]);
+    assert_eq!(fs::read(&precious).unwrap(), b"of another time");
+    assert!(child.try_wait().unwrap().is_none(), "it was disturbed");
     child.kill().unwrap();
     child.wait().unwrap();
     let after = shown();
@@ -576,6 +507,7 @@ fn the_swap_of_others_stays_as_it_is() {
         let output = runs_to_its_end(&quick);
         remove_doubtful(&output);
         let said = text(&output.stderr);
+        assert!(said.contains("of an experiment that was killed"), "{said}");
         assert_eq!((machine(), others.line()), before, "{said}");
     }
     let Some(others) = Others::new(folder.path(), Some(100)) else {
@@ -673,29 +605,6 @@ fn ctrl_c_is_heard_before_the_workload_has_begun() {
         assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
         assert_eq!(machine(), before, "something was left");
     }
-}
-
-#[test]
-fn at_full_size_the_published_workload_and_limit_take_the_place() {
-    let Some(_turn) = turn() else { return };
-    let folder = folder();
-    let text = recipe(100, 1).replace(
-        "[[case]]\n",
-        "[[case]]\nfull_limit = \"90% of footprint\"\n\
-         full = { kind = \"touch\", bytes = 50331648, touches = 300 }\n",
-    );
-    let path = write(folder.path(), "sizes.toml", text.as_bytes());
-    let output = patiently(&["bench", "run", str(&path), "--json", "--full"]);
-    assert_eq!(code(&output), 0, "{}", crate::run::text(&output.stderr));
-    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(found["full"], true);
-    let case = &found["recipe"]["case"][0];
-    assert_eq!(case["workload"]["bytes"], 48 << 20);
-    assert_eq!(case["workload"]["touches"], 300);
-    assert_eq!(case["limit"], "90% of footprint");
-    let footprint = found["cases"][0]["footprint_bytes"].as_u64().unwrap();
-    let limit = (footprint as f64 * 90.0 / 100.0) as u64 / 4096 * 4096;
-    assert_eq!(found["cases"][0]["limit_bytes"], limit);
 }
 
 #[test]

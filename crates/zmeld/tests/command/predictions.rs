@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
 use serde_json::Value;
 use zmeld_store::{Codec, MeldOptions, Store, StoreOptions, SHARE_BYTES};
@@ -211,31 +210,6 @@ fn check(predicted: &Value, field: &str, taken: u64, tolerance: f64) {
         off.abs() <= tolerance,
         "{codec}: {field} {predicted_bytes}, device {taken}"
     );
-}
-
-#[test]
-fn a_page_of_html_is_whole_and_asks_for_nothing() {
-    let folder = folder();
-    // Known pages, and as many more as it takes to go by them: a line of numbers each.
-    let mut bytes = known_pages().bytes;
-    for number in 0..5000u64 {
-        let line = format!("{number:08} {:08} ", number * number % 99_999_989);
-        bytes.extend(line.bytes().cycle().take(4096));
-    }
-    let path = write(folder.path(), "pages", &bytes);
-    let page = folder.path().join("scan.html");
-    run(&["scan", "--file", str(&path), "--html", str(&page)]);
-    let html = fs::read_to_string(&page).unwrap();
-    assert!(html.starts_with("<!DOCTYPE html>") && html.ends_with("</html>"));
-    for wanted in ["What memory consists of", "largest groups", "RAM gained"] {
-        assert!(html.contains(wanted), "{wanted}");
-    }
-    for outside in ["http://", "https://", "src=", "@import", "<script", "<link"] {
-        assert!(!html.contains(outside), "{outside}");
-    }
-    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().flatten().collect();
-    assert_eq!(left.len(), 2, "{left:?}");
-    assert!(Path::new(&page).exists());
 }
 
 /// The sentence at the head of a scan, its table and its JSON have one size and one ratio.

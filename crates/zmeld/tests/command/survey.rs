@@ -356,52 +356,6 @@ fn documented() -> BTreeMap<String, String> {
 }
 
 #[test]
-fn a_large_owner_is_sampled() {
-    let Some(holder) = Holder::start("large", 9000, "for at in range(9000): put(at, at // 2)")
-    else {
-        return;
-    };
-    let place = folder();
-    let key = key_in(place.path());
-    let pid = holder.pid();
-    let args = survey_of(place.path(), &key, &pid);
-    let output = calm(|| run(&args));
-    let said = text(&output.stdout);
-    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
-    // A path is never broken: who copies it gets it whole.
-    let is_narrow = |line: &str| line.contains(".parquet") || line.chars().count() <= 80;
-    assert!(said.lines().all(is_narrow), "{said}");
-    let file = &surveys(place.path())[0];
-    assert!(
-        fs::metadata(file).unwrap().len() < 64 << 10,
-        "a sketch is 64 KiB at most"
-    );
-    let records = read(file);
-    check_form(file, &records);
-    let owner = records
-        .iter()
-        .find(|it| string(it, "record") == "owner")
-        .unwrap();
-    let exact = exact(&pid);
-    let distinct = exact["unique"].as_f64().unwrap();
-    // Five standard deviations: it is chance, and the test is not to fail.
-    let (value, low) = (
-        real(owner, "pages_distinct"),
-        real(owner, "pages_distinct_low"),
-    );
-    assert!(
-        (value - distinct).abs() < 5.0 / 1.96 * (value - low),
-        "{value} for {distinct}"
-    );
-    assert!(int(owner, "theta") < i64::MAX);
-    let rows = records
-        .iter()
-        .filter(|it| string(it, "record") == "content")
-        .count();
-    assert_eq!(rows, 1024);
-}
-
-#[test]
 fn a_new_key_is_a_secret() {
     let place = folder();
     let key = place.path().join("new.key");
@@ -464,61 +418,6 @@ fn it_gives_up_where_memory_is_short() {
     assert!(said.contains("memory is short (some 55 %"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(surveys(place.path()).is_empty() && output.stdout.is_empty());
-}
-
-#[test]
-fn a_full_disk_leaves_no_survey() {
-    if cannot_mount() {
-        return;
-    }
-    let Some(holder) = Holder::start("full", 3000, "for at in range(3000): put(at, at)") else {
-        return;
-    };
-    let (small, keys) = (folder(), folder());
-    let key = key_in(keys.path());
-    let script = format!(
-        "\"$zmeld\" scan --survey \"$place\" --key {} --pid {}; code=$?\n\
-         find \"$place\" -type f\n\
-         exit $code",
-        str(&key),
-        holder.pid()
-    );
-    let output = calm(|| with_place(small.path(), 20, &script));
-    let said = text(&output.stderr);
-    assert_eq!(code(&output), 2, "{said}");
-    assert!(said.contains("No space left on device"), "{said}");
-    let errors = said
-        .lines()
-        .filter(|line| !line.starts_with("zmeld: reading: "));
-    assert_eq!(errors.count(), 1, "{said}");
-    assert_eq!(text(&output.stdout), "", "no file, not even a part");
-}
-
-#[test]
-fn a_survey_that_is_killed_leaves_a_whole_file_or_none() {
-    let Some(holder) = Holder::start("killed", 6000, "for at in range(6000): put(at, at)") else {
-        return;
-    };
-    let place = folder();
-    let key = key_in(place.path());
-    let pid = holder.pid();
-    let args = survey_of(place.path(), &key, &pid);
-    for milliseconds in [0, 20, 40, 80, 120, 160, 240] {
-        let mut child = zmeld(&args)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        std::thread::sleep(Duration::from_millis(milliseconds));
-        kill(Pid::from_raw(child.id() as i32), Signal::SIGKILL).unwrap();
-        child.wait().unwrap();
-        for file in surveys(place.path()) {
-            let records = read(&file);
-            assert_eq!(int(&records[0], "rows"), records.len() as i64);
-        }
-    }
-    // Whoever comes next is not disturbed by what is left.
-    assert_eq!(code(&calm(|| run(&args))), 0);
 }
 
 #[test]

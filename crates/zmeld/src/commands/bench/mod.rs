@@ -14,9 +14,9 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde::de::DeserializeOwned;
 use serde::Serialize;
-use zmeld_lab::experiment::judge::ArmPair;
+use zmeld_config::Span;
 use zmeld_lab::experiment::result::{Experiment, SCHEMA, SCHEMA_VERSION};
-use zmeld_lab::experiment::{judge, run as carry_out, Event, Settings};
+use zmeld_lab::experiment::{run as carry_out, Event, Settings};
 use zmeld_lab::measure::supervise::{launch, supervise, Launch, SupervisorRequest};
 use zmeld_lab::recipe::BUILT_IN;
 use zmeld_lab::vm::{guest, GuestSize};
@@ -37,7 +37,6 @@ Examples:
   zmeld bench run codecs --limit '40% of footprint' -- ./my-program --batch
   zmeld bench run codecs --budget 6m --output codecs.json
   zmeld bench run codecs --resume codecs.json        carry on after Ctrl-C
-  zmeld bench compare before.json after.json         two kernels, two machines
   zmeld bench size -- ./my-program --batch           with how little RAM it does
 
 An experiment limits memory by a control group and sets up swap, which needs root.
@@ -55,8 +54,6 @@ pub struct BenchArgs {
 enum Command {
     /// Run a recipe: every set-up in turn, repeated, compared
     Run(Box<RunArgs>),
-    /// Compare the arms of two results
-    Compare(CompareArgs),
     /// How small a machine will do: the least RAM for a command, with each set-up
     Size(Box<size::SizeArgs>),
     /// List the recipes, or print one
@@ -166,7 +163,7 @@ impl KeepArgs {
         let Some(path) = &self.resume else {
             return Ok(None);
         };
-        let file = open(path)?;
+        let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
         let mut done: T = read_open(path, &file, schema)?;
         let is_complete =
             go_on(&mut done).with_context(|| format!("cannot carry on with {}", path.display()))?;
@@ -207,19 +204,6 @@ fn ended(interrupted: bool) -> Outcome {
 }
 
 #[derive(Debug, Args)]
-struct CompareArgs {
-    /// The first result
-    a: PathBuf,
-    /// The second result
-    b: PathBuf,
-    /// Write a self-contained page as well
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    html: Option<PathBuf>,
-    #[command(flatten)]
-    format: Format,
-}
-
-#[derive(Debug, Args)]
 struct ListArgs {
     /// Print this recipe's file
     recipe: Option<String>,
@@ -231,7 +215,6 @@ struct ListArgs {
 pub fn run(args: &BenchArgs) -> anyhow::Result<Outcome> {
     match &args.command {
         Command::Run(args) => experiment(args),
-        Command::Compare(args) => compare(args),
         Command::Size(args) => size::run(args),
         Command::List(args) => list(args),
         Command::Workload { json } => workload(json),
@@ -301,24 +284,12 @@ fn workload(json: &str) -> anyhow::Result<Outcome> {
 fn recipe(args: &RunArgs) -> anyhow::Result<Recipe> {
     let mut recipe = Recipe::load(&args.recipe)?;
     if !args.command.is_empty() {
-        // One case: the command under the first limit that takes memory away, or the one that was given.
-        let mut case = recipe
-            .cases
-            .last()
-            .cloned()
-            .context("a recipe without a case")?;
-        case.workload = own_command(&args.command);
-        case.name = args.command.join(" ");
-        case.full = None;
+        let arms_of = recipe.name.clone();
+        only_last_case(&mut recipe, &args.command)?;
         recipe.question = format!(
-            "Which set-up of the recipe {} suits `{}`?",
-            recipe.name, case.name
+            "Which set-up of the recipe {arms_of} suits `{}`?",
+            recipe.name
         );
-        recipe.name.clone_from(&case.name);
-        recipe.about.clear();
-        recipe.cases = vec![case];
-        recipe.metric = zmeld_lab::recipe::Metric::default();
-        recipe.published.clear();
     }
     pick(&mut recipe.arms, &args.arm, |arm| &arm.name, "arm")?;
     pick(&mut recipe.cases, &args.case, |case| &case.name, "case")?;
@@ -350,13 +321,26 @@ fn recipe(args: &RunArgs) -> anyhow::Result<Recipe> {
     Ok(Recipe::from_text(&name, &text)?)
 }
 
-fn own_command(command: &[String]) -> Workload {
-    Workload::Command(ExternalCommand {
-        command: command.to_vec(),
-        reads: OutputFormat::Nothing,
-        data: None,
-        package: None,
-    })
+/// Leaves the last case, which is the one that takes memory away, with that command as its
+/// workload if there is one.
+fn only_last_case(recipe: &mut Recipe, command: &[String]) -> anyhow::Result<()> {
+    let mut case = recipe.cases.pop().context("a recipe without a case")?;
+    if !command.is_empty() {
+        case.workload = Workload::Command(ExternalCommand {
+            command: command.to_vec(),
+            reads: OutputFormat::Nothing,
+            data: None,
+            package: None,
+        });
+        case.name = command.join(" ");
+        case.full = None;
+        recipe.name.clone_from(&case.name);
+        recipe.about.clear();
+        recipe.metric = zmeld_lab::recipe::Metric::default();
+        recipe.published.clear();
+    }
+    recipe.cases = vec![case];
+    Ok(())
 }
 
 /// A seed as it was given, or the time. Whole milliseconds: JSON readers that know only doubles keep it.
@@ -388,24 +372,14 @@ fn settings(seed: u64, budget: Option<Duration>) -> anyhow::Result<Settings> {
 /// A time with its unit; a number alone is minutes, as it was before there were
 /// units.
 fn parse_minutes(text: &str) -> Result<Duration, String> {
-    let text = text.trim();
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
-    let unit_s = match unit.trim() {
-        "s" => 1.0,
-        "" | "m" | "min" => 60.0,
-        "h" => 3600.0,
-        "d" => 86_400.0,
-        _ => f64::NAN,
+    let unit = if text.ends_with(|c: char| c.is_ascii_digit()) {
+        "m"
+    } else {
+        ""
     };
-    let seconds = number.parse::<f64>().unwrap_or(f64::NAN) * unit_s;
-    // A year is longer than anybody waits, and no time overflows.
-    if !(0.0..=365.0 * 86_400.0).contains(&seconds) {
-        return Err("write a time such as 90s, 6m or 1.5h, at most a year".to_owned());
-    }
-    Ok(Duration::from_secs_f64(seconds))
+    let time = format!("{text}{unit}").parse::<Span>();
+    time.map(Span::duration)
+        .map_err(|_| "write a time such as 90s, 6m or 1.5h".to_owned())
 }
 
 fn pick<T>(
@@ -434,15 +408,6 @@ const RESULT_MAX: u64 = 256 << 20;
 
 /// The schema of an experiment.
 const RESULT: Schema = (SCHEMA, SCHEMA_VERSION);
-
-fn open(path: &Path) -> anyhow::Result<File> {
-    File::open(path).with_context(|| format!("cannot read {}", path.display()))
-}
-
-/// A result that others may have made: it is looked at, and nothing of it is run.
-fn read(path: &Path) -> anyhow::Result<Experiment> {
-    read_open(path, &open(path)?, RESULT)
-}
 
 /// Refuses to add runs to another user's file.
 fn check_owner(path: &Path, file: &File) -> anyhow::Result<()> {
@@ -560,38 +525,11 @@ fn tell(line: &progress::Message, event: &Event<'_>) {
     }
 }
 
-/// Two results, arm by arm.
-#[derive(Serialize, schemars::JsonSchema)]
-pub struct Comparisons<'a> {
-    /// Each arm of each case that both have.
-    pairs: &'a [ArmPair],
-}
-
 /// The recipes that come with zmeld.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Recipes<'a> {
     /// Each.
     recipes: &'a [Recipe],
-}
-
-fn compare(args: &CompareArgs) -> anyhow::Result<Outcome> {
-    if let Some(path) = &args.html {
-        output::check_page(path)?;
-    }
-    let (a, b) = (read(&args.a)?, read(&args.b)?);
-    let pairs = judge::compare(&a, &b)?;
-    let document = || report::comparison(&a, &b, &pairs);
-    if let Some(path) = &args.html {
-        output::write_page(path, &document())?;
-    }
-    output::show(
-        &args.format,
-        document,
-        || report::comparison_table(&a, &pairs),
-        ("zmeld.bench.comparison", 1),
-        &Comparisons { pairs: &pairs },
-    )?;
-    Ok(Outcome::Done)
 }
 
 fn list(args: &ListArgs) -> anyhow::Result<Outcome> {
@@ -623,23 +561,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_units_and_an_end() {
-        for (text, seconds) in [
-            ("6m", 360.0),
-            ("6", 360.0),
-            ("0.5", 30.0),
-            ("90s", 90.0),
-            ("1.5h", 5400.0),
-            ("2 d", 172_800.0),
-            ("0", 0.0),
-        ] {
-            let time = parse_minutes(text).unwrap();
-            assert_eq!(time.as_secs_f64(), seconds, "{text}");
-        }
-        for text in [
-            "inf", "-1", "nan", "1e300", "", "m", "5 weeks", "999999d", "1.2.3",
-        ] {
-            assert!(parse_minutes(text).is_err(), "{text}");
+    fn a_time_without_a_unit_is_minutes() {
+        for (text, seconds) in [("6m", 360), ("6", 360), ("0.5", 30), ("1.5h", 5400)] {
+            assert_eq!(
+                parse_minutes(text),
+                Ok(Duration::from_secs(seconds)),
+                "{text}"
+            );
         }
     }
 }

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::Context;
 use clap::{Args, ValueEnum};
 use zmeld_lab::experiment::{find_size, Event, Settings};
 use zmeld_lab::size::result::SCHEMA;
@@ -12,7 +11,7 @@ use zmeld_lab::size::{report, Basis, Question, SizeSearch};
 use zmeld_lab::Recipe;
 use zmeld_report::units;
 
-use super::{ended, own_command, save, seed, settings, KeepArgs};
+use super::{ended, only_last_case, save, seed, settings, KeepArgs};
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::progress;
 
@@ -190,23 +189,11 @@ fn asked(args: &SizeArgs) -> anyhow::Result<SizeSearch> {
         );
     }
     let mut recipe = Recipe::load(args.recipe.as_deref().unwrap_or("size"))?;
-    let mut case = recipe
-        .cases
-        .last()
-        .cloned()
-        .context("a recipe without a case")?;
+    only_last_case(&mut recipe, &args.command)?;
     if !args.command.is_empty() {
-        case.workload = own_command(&args.command);
-        case.name = args.command.join(" ");
-        case.full = None;
-        recipe.metric = zmeld_lab::recipe::Metric::default();
-        recipe.published.clear();
-        recipe.about.clear();
         recipe.run_max_s = 86_400.0;
-        recipe.name.clone_from(&case.name);
     }
-    case.huge_pages &= !args.no_huge_pages;
-    recipe.cases = vec![case];
+    recipe.cases[0].huge_pages &= !args.no_huge_pages;
     pick(&mut recipe, &args.set_ups)?;
     recipe.question = format!(
         "With how little RAM does `{}` still do its job?",
