@@ -210,9 +210,6 @@ fn code(err: &anyhow::Error) -> u8 {
         if let Some(err) = cause.downcast_ref::<zmeld_lab::Error>() {
             return lab_code(err);
         }
-        if let Some(err) = cause.downcast_ref::<crate::commands::numa::Error>() {
-            return err.code();
-        }
     }
     WRONG
 }

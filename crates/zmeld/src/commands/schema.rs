@@ -48,11 +48,6 @@ const PRINTED: &[Printed] = &[
     ("config show", "zmeld.config/1", of::<super::config::Shown>),
     ("meld", "zmeld.meld/1", of::<super::meld::PassBody>),
     ("bench run", "zmeld.bench/1", of::<Experiment>),
-    (
-        "bench compare",
-        "zmeld.bench.comparison/1",
-        of::<super::bench::Comparisons>,
-    ),
     ("bench size", "zmeld.bench.size/1", of::<SizeSearch>),
     (
         "bench list",
@@ -61,7 +56,6 @@ const PRINTED: &[Printed] = &[
     ),
     ("numa run", "zmeld.numa/1", of::<numa::RunBody>),
     ("numa compare", "zmeld.numa/1", of::<numa::CompareBody>),
-    ("numa sweep", "zmeld.numa/1", of::<numa::SweepBody>),
     ("numa reproduce", "zmeld.numa/1", of::<numa::ReproduceBody>),
     ("numa machines", "zmeld.numa/1", of::<numa::MachinesBody>),
     ("numa policies", "zmeld.numa/1", of::<numa::PoliciesBody>),

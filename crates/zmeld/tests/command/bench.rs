@@ -186,7 +186,6 @@ fn an_experiment_says_which_arm_is_ahead_and_leaves_nothing() {
         assert!(said.contains("'zram' is ahead"), "{said}");
     }
 
-    is_compared(&result);
     others_are_refused(folder.path(), &path, &result);
 }
 
@@ -213,50 +212,12 @@ fn is_judged(found: &Value) {
     assert_eq!(found["judgements"][0]["winner"], "zram");
 }
 
-/// Compared with itself there is no difference.
-fn is_compared(result: &Path) {
-    let output = run(&["bench", "compare", str(result), str(result)]);
-    let said = text(&output.stdout);
-    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
-    // Wide figures leave a verdict two lines.
-    let words: Vec<&str> = said.split_whitespace().collect();
-    let words = words.join(" ");
-    assert!(
-        words.contains("no difference shown") && words.contains("not interleaved"),
-        "{said}"
-    );
-    assert!(
-        said.lines().all(|line| line.chars().count() <= 80),
-        "{said}"
-    );
-    let compared = json(&["bench", "compare", str(result), str(result), "--json"]);
-    crate::json::check(&compared);
-    assert_eq!(compared["schema"], "zmeld.bench.comparison/1");
-    assert_eq!(compared["pairs"].as_array().unwrap().len(), 2);
-}
-
-/// With another case, metric, recipe or kernel there is nothing to compare or to add.
+/// To the runs of another recipe or kernel there is nothing to add.
 fn others_are_refused(folder: &Path, path: &Path, result: &Path) {
     let changed = |name: &str, from: &str, to: &str| {
         let text = fs::read_to_string(result).unwrap().replace(from, to);
         write(folder, name, text.as_bytes())
     };
-    let other = changed("case.json", "short of RAM", "another case");
-    refuses(
-        &["bench", "compare", str(result), str(&other)],
-        2,
-        &["no arm of the same case", "in common"],
-    );
-    let other = changed(
-        "metric.json",
-        "\"name\": \"elapsed_s\"",
-        "\"name\": \"measured_s\"",
-    );
-    refuses(
-        &["bench", "compare", str(result), str(&other)],
-        2,
-        &["elapsed_s", "measured_s"],
-    );
     let other = changed("name.json", "\"tiny\"", "\"bt\"");
     refuses(
         &["bench", "run", str(path), "--resume", str(&other)],

@@ -90,17 +90,12 @@ fn what_is_printed_fits_its_schema() {
     let study = write(folder.path(), "study.toml", study.as_bytes());
     let study = ["--scenario", str(&study), "--replications", "2"];
     let reproduce = [&["numa", "reproduce", "--sensitivity", "1"][..], &study].concat();
-    let results = folder.path().join("sweep.jsonl");
     let few = ["--set", "workload.processes=8", "--replications", "2"];
     let numa = |command: &'static str, more: &[&'static str]| -> Vec<&'static str> {
         let mut args = vec!["numa", command];
         args.extend(more);
         args
     };
-    let mut sweep = numa("sweep", &few);
-    sweep.extend(["--over", "workload.size_kb=50,100", "--results"]);
-    let mut sweep: Vec<&str> = sweep;
-    sweep.push(str(&results));
     for args in [
         vec!["scan", "--file", str(&pages)],
         vec!["scan", "--file", str(&pages), "--full"],
@@ -116,7 +111,6 @@ fn what_is_printed_fits_its_schema() {
         numa("machines", &[]),
         numa("policies", &[]),
         reproduce,
-        sweep,
     ] {
         let mut args = args;
         args.push("--json");

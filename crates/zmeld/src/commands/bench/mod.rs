@@ -14,9 +14,8 @@ use anyhow::Context;
 use clap::{Args, Subcommand};
 use serde::de::DeserializeOwned;
 use serde::Serialize;
-use zmeld_lab::experiment::judge::ArmPair;
 use zmeld_lab::experiment::result::{Experiment, SCHEMA, SCHEMA_VERSION};
-use zmeld_lab::experiment::{judge, run as carry_out, Event, Settings};
+use zmeld_lab::experiment::{run as carry_out, Event, Settings};
 use zmeld_lab::measure::supervise::{launch, supervise, Launch, SupervisorRequest};
 use zmeld_lab::recipe::BUILT_IN;
 use zmeld_lab::vm::{guest, GuestSize};
@@ -37,7 +36,6 @@ Examples:
   zmeld bench run codecs --limit '40% of footprint' -- ./my-program --batch
   zmeld bench run codecs --budget 6m --output codecs.json
   zmeld bench run codecs --resume codecs.json        carry on after Ctrl-C
-  zmeld bench compare before.json after.json         two kernels, two machines
   zmeld bench size -- ./my-program --batch           with how little RAM it does
 
 An experiment limits memory by a control group and sets up swap, which needs root.
@@ -55,8 +53,6 @@ pub struct BenchArgs {
 enum Command {
     /// Run a recipe: every set-up in turn, repeated, compared
     Run(Box<RunArgs>),
-    /// Compare the arms of two results
-    Compare(CompareArgs),
     /// How small a machine will do: the least RAM for a command, with each set-up
     Size(Box<size::SizeArgs>),
     /// List the recipes, or print one
@@ -166,7 +162,7 @@ impl KeepArgs {
         let Some(path) = &self.resume else {
             return Ok(None);
         };
-        let file = open(path)?;
+        let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
         let mut done: T = read_open(path, &file, schema)?;
         let is_complete =
             go_on(&mut done).with_context(|| format!("cannot carry on with {}", path.display()))?;
@@ -207,19 +203,6 @@ fn ended(interrupted: bool) -> Outcome {
 }
 
 #[derive(Debug, Args)]
-struct CompareArgs {
-    /// The first result
-    a: PathBuf,
-    /// The second result
-    b: PathBuf,
-    /// Write a self-contained page as well
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    html: Option<PathBuf>,
-    #[command(flatten)]
-    format: Format,
-}
-
-#[derive(Debug, Args)]
 struct ListArgs {
     /// Print this recipe's file
     recipe: Option<String>,
@@ -231,7 +214,6 @@ struct ListArgs {
 pub fn run(args: &BenchArgs) -> anyhow::Result<Outcome> {
     match &args.command {
         Command::Run(args) => experiment(args),
-        Command::Compare(args) => compare(args),
         Command::Size(args) => size::run(args),
         Command::List(args) => list(args),
         Command::Workload { json } => workload(json),
@@ -435,15 +417,6 @@ const RESULT_MAX: u64 = 256 << 20;
 /// The schema of an experiment.
 const RESULT: Schema = (SCHEMA, SCHEMA_VERSION);
 
-fn open(path: &Path) -> anyhow::Result<File> {
-    File::open(path).with_context(|| format!("cannot read {}", path.display()))
-}
-
-/// A result that others may have made: it is looked at, and nothing of it is run.
-fn read(path: &Path) -> anyhow::Result<Experiment> {
-    read_open(path, &open(path)?, RESULT)
-}
-
 /// Refuses to add runs to another user's file.
 fn check_owner(path: &Path, file: &File) -> anyhow::Result<()> {
     let owner = file.metadata().map(|found| found.uid());
@@ -560,38 +533,11 @@ fn tell(line: &progress::Message, event: &Event<'_>) {
     }
 }
 
-/// Two results, arm by arm.
-#[derive(Serialize, schemars::JsonSchema)]
-pub struct Comparisons<'a> {
-    /// Each arm of each case that both have.
-    pairs: &'a [ArmPair],
-}
-
 /// The recipes that come with zmeld.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Recipes<'a> {
     /// Each.
     recipes: &'a [Recipe],
-}
-
-fn compare(args: &CompareArgs) -> anyhow::Result<Outcome> {
-    if let Some(path) = &args.html {
-        output::check_page(path)?;
-    }
-    let (a, b) = (read(&args.a)?, read(&args.b)?);
-    let pairs = judge::compare(&a, &b)?;
-    let document = || report::comparison(&a, &b, &pairs);
-    if let Some(path) = &args.html {
-        output::write_page(path, &document())?;
-    }
-    output::show(
-        &args.format,
-        document,
-        || report::comparison_table(&a, &pairs),
-        ("zmeld.bench.comparison", 1),
-        &Comparisons { pairs: &pairs },
-    )?;
-    Ok(Outcome::Done)
 }
 
 fn list(args: &ListArgs) -> anyhow::Result<Outcome> {

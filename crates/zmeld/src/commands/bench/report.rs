@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use zmeld_lab::experiment::judge::ArmPair;
 use zmeld_lab::experiment::result::{CaseFacts, CaseJudgement, Experiment, Outcome, Run};
 use zmeld_lab::recipe::{Metric, PublishedTable};
 use zmeld_lab::size::report::of_machine;
@@ -585,67 +584,6 @@ pub fn document(experiment: &Experiment) -> Document {
             "order",
             format!("drawn anew for each block, seed {}", experiment.seed),
         )
-}
-
-/// One row a pair.
-pub fn comparison_table(a: &Experiment, pairs: &[ArmPair]) -> Table {
-    let metric = &a.recipe.metric;
-    let compared = pairs
-        .iter()
-        .filter_map(|pair| match &pair.judgement.arms[..] {
-            [first, second] => Some((pair, pair.judgement.comparisons.first()?, first, second)),
-            _ => None,
-        });
-    zmeld_report::table!("B against A", for (pair, comparison, first, second) in compared,
-        where {
-            let verdict = match &comparison.verdict {
-                Verdict::Void => "void".to_owned(),
-                Verdict::TooFewRuns => "too few runs".to_owned(),
-                Verdict::Emulated => "emulated: times not compared".to_owned(),
-                Verdict::NoWinner => "no difference shown".to_owned(),
-                Verdict::Better(by) => format!("{by} is better"),
-            };
-        }
-        Column::text("case") => pair.case.as_str(),
-        Column::text("arm").names_row() => pair.arm.as_str(),
-        Column::unit("A", unit(metric)).with_interval() => value_cell(first, metric),
-        Column::unit("B", unit(metric)).with_interval() => value_cell(second, metric),
-        Column::ratio("B over A").with_interval() => estimate(&comparison.effect.ratio),
-        Column::text("verdict") => verdict,
-    )
-}
-
-/// Two results side by side.
-pub fn comparison(a: &Experiment, b: &Experiment, pairs: &[ArmPair]) -> Document {
-    let mut differ = Vec::new();
-    let mut note = |what: &str, a: &str, b: &str| {
-        if a != b {
-            differ.push(format!("{what}: {a} and {b}"));
-        }
-    };
-    let (one, other) = (&a.machine, &b.machine);
-    note("kernel", &one.kernel, &other.kernel);
-    note("processor", &one.processor, &other.processor);
-    note("RAM", &bytes(one.ram_bytes), &bytes(other.ram_bytes));
-    for (name, value) in &one.tunables {
-        let found = other.tunables.get(name);
-        note(name, value, found.map_or("missing", String::as_str));
-    }
-    let mut section = Section::new("").table(comparison_table(a, pairs));
-    section = section.advice(
-        Tone::Warning,
-        "The runs of A and B were not interleaved: a difference may also come from what else changed between them.",
-    );
-    if !differ.is_empty() {
-        section = section.paragraph("What is known to differ:").list(differ);
-    }
-    Document::new(&format!(
-        "zmeld bench: {} and {}",
-        a.recipe.name, b.recipe.name
-    ))
-    .lead(a.recipe.question.clone())
-    .section(section)
-    .section(Section::new("How to read this").paragraph(READING))
 }
 
 /// One row a recipe.

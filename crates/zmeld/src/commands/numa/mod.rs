@@ -19,7 +19,6 @@ pub use self::compare::CompareBody;
 pub use self::lists::{MachinesBody, PoliciesBody};
 pub use self::reproduce::ReproduceBody;
 pub use self::run::RunBody;
-pub use self::sweep::SweepBody;
 use crate::exit::Outcome;
 use crate::{output, progress};
 
@@ -28,7 +27,6 @@ mod lists;
 mod reproduce;
 mod run;
 mod settings;
-mod sweep;
 #[cfg(test)]
 mod tests;
 
@@ -65,8 +63,6 @@ enum Command {
     Run(RunArgs),
     /// Run several policies on the same processes and say which suits best
     Compare(CompareArgs),
-    /// Run every combination of some parameters' values
-    Sweep(SweepArgs),
     /// Run the published study and set its figures beside the published ones
     Reproduce(ReproduceArgs),
     /// List the machine presets, or show one machine
@@ -100,21 +96,6 @@ struct CompareArgs {
     /// Fail with exit code 1 unless the last policy saves at least this many percent over the first
     #[arg(long, value_name = "PERCENT", allow_negative_numbers = true)]
     min_gain: Option<f64>,
-}
-
-#[derive(Debug, Args)]
-struct SweepArgs {
-    #[command(flatten)]
-    scenario: ScenarioArgs,
-    /// An axis, as workload.processes=10,50,200 (may be given several times)
-    #[arg(long, value_name = "PATH=VALUE,...")]
-    over: Vec<String>,
-    /// Where results are kept, point by point; an interrupted sweep goes on from there
-    #[arg(long, default_value = "numa-sweep.jsonl", value_name = "FILE")]
-    results: PathBuf,
-    /// Also write the results as CSV
-    #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -172,25 +153,12 @@ pub enum Error {
     Output(#[from] io::Error),
 }
 
-impl Error {
-    /// The program's exit code: 4 for results that are damaged or differ, else 2.
-    pub fn code(&self) -> u8 {
-        match self {
-            Self::Simulation(zmeld_numa::Error::Damaged(_)) => 4,
-            _ => 2,
-        }
-    }
-}
-
 /// Carries out a command on standard output.
 ///
 /// # Errors
-/// As [`carry_out_on`]; see [`Error::code`] for the exit code.
+/// As [`carry_out_on`].
 pub fn run(args: NumaArgs) -> anyhow::Result<Outcome> {
-    progress::end_on_interrupt(match &args.command {
-        Command::Sweep(_) => "stopped; the same command goes on from the points there are",
-        _ => "stopped before there was a result",
-    });
+    progress::end_on_interrupt("stopped before there was a result");
     let mut out = Vec::new();
     let outcome = carry_out_on(args, &mut out, &output::style())?;
     output::print_as_it_is(&String::from_utf8_lossy(&out))?;
@@ -200,7 +168,7 @@ pub fn run(args: NumaArgs) -> anyhow::Result<Outcome> {
 /// Carries out a command. Results go to `out`, which is a terminal of this style or a file.
 ///
 /// # Errors
-/// What the user asked for that cannot be done; see [`Error::code`] for the exit code.
+/// What the user asked for that cannot be done.
 pub fn carry_out_on(args: NumaArgs, out: &mut dyn Write, style: &Style) -> Result<Outcome, Error> {
     let mut context = Context {
         output: args.output,
@@ -210,7 +178,6 @@ pub fn carry_out_on(args: NumaArgs, out: &mut dyn Write, style: &Style) -> Resul
     match args.command {
         Command::Run(args) => run::run(&args, &mut context),
         Command::Compare(args) => compare::compare(&args, &mut context),
-        Command::Sweep(args) => sweep::sweep(&args, &mut context),
         Command::Reproduce(args) => reproduce::reproduce(&args, &mut context),
         Command::Machines { machine } => lists::machines(machine.as_deref(), &mut context),
         Command::Policies => lists::policies(&mut context),

@@ -32,7 +32,7 @@ pub struct RunBody<'a> {
     replication: u64,
     /// The policy.
     policy: PolicyName,
-    /// Each metric; `zmeld numa sweep` names them all.
+    /// Each metric.
     metrics: BTreeMap<&'static str, f64>,
     /// What was counted.
     counters: &'a Counters,

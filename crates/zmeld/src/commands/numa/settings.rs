@@ -1,4 +1,4 @@
-//! What the arguments say of a scenario: its file, the machine, single settings, the axes of a sweep.
+//! What the arguments say of a scenario: its file, the machine, single settings.
 
 use zmeld_numa::scenario::{Scenario, ScenarioText};
 
@@ -84,17 +84,4 @@ fn parse_value(text: &str) -> toml::Value {
 fn parse_setting(text: &str) -> Result<(String, toml::Value), Error> {
     let (path, value) = split(text)?;
     Ok((path.trim().to_owned(), parse_value(value.trim())))
-}
-
-pub(super) fn parse_axis(text: &str) -> Result<(String, Vec<toml::Value>), Error> {
-    let (path, values) = split(text)?;
-    // A list in TOML's own brackets may hold anything; otherwise commas part the values.
-    let values = match parse_value(&format!("[{values}]")) {
-        toml::Value::Array(values) => values,
-        _ => values
-            .split(',')
-            .map(|value| parse_value(value.trim()))
-            .collect(),
-    };
-    Ok((path.trim().to_owned(), values))
 }
