@@ -171,7 +171,6 @@ built_in!(
     "melding",
     "size",
     "size-vps-7zip",
-    "reclaim",
 );
 
 impl Recipe {
