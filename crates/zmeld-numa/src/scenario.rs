@@ -105,17 +105,15 @@ pub struct ScenarioText {
     table: toml::Table,
 }
 
-fn read(path: &Path) -> Result<String, Error> {
-    Ok(fs::read_to_string(path).map_err(|cause| FileError::new("read", path, cause))?)
-}
-
 impl ScenarioText {
     /// Reads a file.
     ///
     /// # Errors
     /// A file that cannot be read or is not TOML.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        Self::new(read(path)?, path.display().to_string())
+        let text = fs::read_to_string(path);
+        let text = text.map_err(|cause| FileError::new("read", path, cause))?;
+        Self::new(text, path.display().to_string())
     }
 
     /// Takes a text; `file` is what messages call it.
