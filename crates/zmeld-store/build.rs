@@ -48,10 +48,11 @@ fn main() {
         .files(&port)
         .compile("zmeld_store");
 
-    watch(&store.join("core"));
-    watch(&store.join("zword"));
-    watch(&store.join("port/user"));
-    watch(&store.join("include"));
+    // Cargo looks through a folder that it is told to watch, new files included.
+    for folder in ["core", "zword", "port/user", "include"] {
+        let folder = store.join(folder);
+        println!("cargo:rerun-if-changed={}", folder.display());
+    }
     println!("cargo:rerun-if-env-changed=ZMELD_PAGE_SHIFT");
     println!("cargo:rerun-if-changed=build.rs");
     tell_c_tests(&includes, &page_shift, &objects);
@@ -95,22 +96,15 @@ fn page_shift() -> String {
     }
 }
 
-/// The C files of a folder, sorted, none if there is no such folder.
+/// The C files of a folder, sorted.
 fn sources(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        return Vec::new();
-    };
-    let mut files: Vec<PathBuf> = entries
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .expect("the folder is there")
         .map(|entry| entry.expect("the folder can be read").path())
         .filter(|path| path.extension().is_some_and(|ext| ext == "c"))
         .collect();
     files.sort();
     files
-}
-
-/// Cargo looks through a folder that it is told to watch, new files included.
-fn watch(folder: &Path) {
-    println!("cargo:rerun-if-changed={}", folder.display());
 }
 
 fn required(name: &str) -> String {

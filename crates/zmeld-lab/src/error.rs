@@ -42,7 +42,7 @@ pub enum Error {
         /// Whether its data came back wrong.
         integrity: bool,
     },
-    /// A result that cannot be carried on or compared.
+    /// A result that cannot be carried on.
     #[error("{0}")]
     Result(String),
 }

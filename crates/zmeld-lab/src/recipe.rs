@@ -24,7 +24,7 @@ const BYTES_MAX: u64 = 1 << 20;
 /// No run takes longer than a month.
 const RUN_MAX_S: f64 = 31.0 * 86_400.0;
 /// More runs than anybody waits for.
-const RUNS_MAX: usize = 10_000;
+const RUNS_MAX: f64 = 10_000.0;
 
 /// An experiment as a file says it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -171,7 +171,6 @@ built_in!(
     "melding",
     "size",
     "size-vps-7zip",
-    "reclaim",
 );
 
 impl Recipe {
@@ -271,32 +270,19 @@ impl Recipe {
 
     /// Times and numbers that a run can have.
     fn times(&self) -> Result<(), String> {
-        if !(self.run_max_s > 0.0 && self.run_max_s <= RUN_MAX_S) {
-            return Err(format!(
-                "run_max_s = {} is no time that a run can take: write seconds, above 0 and at most \
-                 {RUN_MAX_S}",
-                self.run_max_s
-            ));
-        }
-        if !(0.0..=1e9).contains(&self.minutes) {
-            return Err(format!(
-                "minutes = {} is no number of minutes",
-                self.minutes
-            ));
-        }
-        if self.warm_ups > RUNS_MAX || self.stopping.runs_max > RUNS_MAX {
-            return Err(format!(
-                "{} warm-ups and {} runs of each arm are more than {RUNS_MAX}",
-                self.warm_ups, self.stopping.runs_max
-            ));
-        }
         let rule = &self.stopping;
-        if rule.runs_min == 0
-            || rule.runs_max < rule.runs_min
-            || rule.width.is_nan()
-            || rule.width <= 0.0
-        {
-            return Err("stopping needs runs_min of at least 1, runs_max of at least runs_min, a width above 0".into());
+        let runs_max = rule.runs_max as f64;
+        for (key, found, least, most, unit) in [
+            ("run_max_s", self.run_max_s, 0.001, RUN_MAX_S, " seconds"),
+            ("minutes", self.minutes, 0.0, 1e9, " minutes"),
+            ("warm_ups", self.warm_ups as f64, 0.0, RUNS_MAX, ""),
+            ("stopping.runs_max", runs_max, 1.0, RUNS_MAX, ""),
+            ("stopping.runs_min", rule.runs_min as f64, 1.0, runs_max, ""),
+            ("stopping.width", rule.width, 1e-6, 1e6, ""),
+        ] {
+            if !(least..=most).contains(&found) {
+                return Err(format!("{key} = {found}: write {least} to {most}{unit}"));
+            }
         }
         Ok(())
     }
@@ -406,7 +392,7 @@ mod tests {
             ("run_max_s = 120", "run_max_s = -1", "run_max_s = -1"),
             ("run_max_s = 120", "run_max_s = nan", "run_max_s = NaN"),
             ("run_max_s = 120", "run_max_s = 1e300", "run_max_s = 1"),
-            ("run_max_s = 120", "warm_ups = 99999999999", "warm-ups"),
+            ("run_max_s = 120", "warm_ups = 99999999999", "warm_ups"),
             ("minutes = 5", "minutes = inf", "minutes = inf"),
             (
                 "name = \"no limit\"",

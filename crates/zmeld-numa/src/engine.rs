@@ -73,19 +73,15 @@ struct Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum EventKind {
     /// A process is submitted.
-    Arrival { process: u32 },
-    /// A script moves a process.
-    Scripted { process: u32, to: u32 },
-    /// A whole copy is done.
-    Copied { process: u32, hold_back: i64 },
-    /// A processor's batch is over.
-    Batch { processor: u32, generation: u32 },
-    /// A processor looks at one of its domains.
-    Look {
-        processor: u32,
-        level: u32,
-        generation: u32,
-    },
+    Arrival(usize),
+    /// A script moves a process to a processor.
+    Scripted(usize, usize),
+    /// A process's whole copy is done, which held the others back by so much.
+    Copied(usize, i64),
+    /// A processor's batch is over; the batch by its generation.
+    Batch(usize, u32),
+    /// A processor looks at one of its domains; the looks by their generation.
+    Look(usize, usize, u32),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -96,7 +92,7 @@ struct Page {
     /// The node of the last hinting fault.
     hinted: u16,
     inaccessible: bool,
-    /// When it was last made inaccessible by a scan, in the process's list of scan times; only its time is needed.
+    /// When a scan last made it inaccessible.
     scanned: u64,
     bounces: u32,
     /// Marks the page in its node's list of residents; older marks are stale.
@@ -175,9 +171,9 @@ impl<'a> Process<'a> {
 #[derive(Default)]
 struct Processor {
     node: usize,
-    queue: VecDeque<u32>,
-    current: Option<u32>,
-    last: Option<u32>,
+    queue: VecDeque<usize>,
+    current: Option<usize>,
+    last: Option<usize>,
     generation: u32,
     /// The batch in progress: when it starts and how many references are planned.
     start: u64,
@@ -210,7 +206,8 @@ struct Engine<'a> {
     by_node: Vec<std::ops::Range<usize>>,
     node_load: Vec<u32>,
     node_used: Vec<u64>,
-    residents: Vec<VecDeque<(u32, u32, u32)>>,
+    /// Pages by process, slot and mark, the longest resident first.
+    residents: Vec<VecDeque<(usize, usize, u32)>>,
     /// Until when the link between two nodes is busy with copies.
     link_free: Vec<u64>,
     heap: BinaryHeap<Reverse<Event>>,
@@ -454,20 +451,9 @@ impl<'a> Engine<'a> {
 
     fn run(mut self) -> Outcome {
         for (process, plan) in self.setup.plans.iter().enumerate() {
-            self.push(
-                plan.arrival,
-                EventKind::Arrival {
-                    process: process as u32,
-                },
-            );
+            self.push(plan.arrival, EventKind::Arrival(process));
             for &(time, to) in &plan.moves {
-                self.push(
-                    time,
-                    EventKind::Scripted {
-                        process: process as u32,
-                        to: to as u32,
-                    },
-                );
+                self.push(time, EventKind::Scripted(process, to));
             }
         }
         while self.unfinished > 0 {
@@ -481,32 +467,23 @@ impl<'a> Engine<'a> {
 
     fn handle(&mut self, now: u64, kind: EventKind) {
         match kind {
-            EventKind::Arrival { process } => self.arrive(process as usize, now),
-            EventKind::Scripted { process, to } => {
-                self.scripted(process as usize, to as usize, now)
-            }
-            EventKind::Copied { process, hold_back } => {
+            EventKind::Arrival(process) => self.arrive(process, now),
+            EventKind::Scripted(process, to) => self.scripted(process, to, now),
+            EventKind::Copied(process, hold_back) => {
                 self.copies_change(now, -hold_back);
-                self.enqueue(process as usize, now);
+                self.enqueue(process, now);
             }
-            EventKind::Batch {
-                processor,
-                generation,
-            } => {
-                if self.processors[processor as usize].generation != generation {
+            EventKind::Batch(cpu, generation) => {
+                if self.processors[cpu].generation != generation {
                     return;
                 }
-                self.batch_ends(processor as usize, now);
+                self.batch_ends(cpu, now);
             }
-            EventKind::Look {
-                processor,
-                level,
-                generation,
-            } => {
-                if self.processors[processor as usize].look_generation != generation {
+            EventKind::Look(cpu, level, generation) => {
+                if self.processors[cpu].look_generation != generation {
                     return;
                 }
-                self.look(processor as usize, level as usize, now);
+                self.look(cpu, level, now);
             }
         }
         self.events += 1;
@@ -575,7 +552,7 @@ impl<'a> Engine<'a> {
     /// Puts a process that can run at the end of its processor's queue, and starts it if the processor is idle.
     fn enqueue(&mut self, process: usize, now: u64) {
         let to = self.processes[process].processor;
-        self.processors[to].queue.push_back(process as u32);
+        self.processors[to].queue.push_back(process);
         self.waiting += 1;
         if self.processors[to].current.is_none() {
             self.dispatch(to, now);
@@ -625,13 +602,7 @@ impl<'a> Engine<'a> {
                 self.processes[process].outcome.stalls.copying += took;
                 self.copies_change(now, whole.hold_back);
                 self.start_looking(now);
-                self.push(
-                    now + took,
-                    EventKind::Copied {
-                        process: process as u32,
-                        hold_back: whole.hold_back,
-                    },
-                );
+                self.push(now + took, EventKind::Copied(process, whole.hold_back));
             }
         }
     }
@@ -662,7 +633,7 @@ impl<'a> Engine<'a> {
         let Some(cpu) = self.processors.get_mut(from).filter(|_| from != to) else {
             return;
         };
-        if cpu.current == Some(process as u32) {
+        if cpu.current == Some(process) {
             let boundary = self.commit(from, now);
             if self.processes[process].done() {
                 // Its last reference ends it; the batch's own event sees to that.
@@ -673,11 +644,7 @@ impl<'a> Engine<'a> {
             self.relocate(process, to, now, MoveReason::Scripted);
             return self.dispatch(from, now);
         }
-        if let Some(at) = cpu
-            .queue
-            .iter()
-            .position(|&queued| queued == process as u32)
-        {
+        if let Some(at) = cpu.queue.iter().position(|&queued| queued == process) {
             cpu.queue.remove(at);
             self.waiting -= 1;
             self.relocate(process, to, now, MoveReason::Scripted);
@@ -734,7 +701,7 @@ impl<'a> Engine<'a> {
             from += self.costs.switch;
         }
         self.processors[cpu].last = Some(next);
-        let process = &mut self.processes[next as usize];
+        let process = &mut self.processes[next];
         from += std::mem::take(&mut process.owed);
         self.plan_batch(cpu, from);
     }
@@ -746,7 +713,7 @@ impl<'a> Engine<'a> {
         };
         let processor = &self.processors[cpu];
         let distances = self.setup.machine.slit.row(processor.node);
-        let process = &mut self.processes[current as usize];
+        let process = &mut self.processes[current];
         let mut budget = processor.slice_left;
         if self.scan.is_some() {
             budget = budget.min(process.scan_left);
@@ -760,10 +727,7 @@ impl<'a> Engine<'a> {
         processor.start = from;
         processor.planned = stretch.refs;
         processor.generation = processor.generation.wrapping_add(1);
-        let kind = EventKind::Batch {
-            processor: cpu as u32,
-            generation: processor.generation,
-        };
+        let kind = EventKind::Batch(cpu, processor.generation);
         self.push(from + stretch.time, kind);
     }
 
@@ -779,7 +743,7 @@ impl<'a> Engine<'a> {
         }
         let (node, start, planned) = (processor.node, processor.start, processor.planned);
         let distances = self.setup.machine.slit.row(node);
-        let process = &mut self.processes[current as usize];
+        let process = &mut self.processes[current];
         let stretch = process.stretch(distances, self.pace, now - start, planned);
         if stretch.refs == 0 {
             return start;
@@ -836,10 +800,9 @@ impl<'a> Engine<'a> {
 
     fn batch_ends(&mut self, cpu: usize, now: u64) {
         self.commit(cpu, now);
-        let Some(current) = self.processors[cpu].current else {
+        let Some(index) = self.processors[cpu].current else {
             return;
         };
-        let index = current as usize;
         if self.processes[index].done() {
             return self.finish(cpu, index, now);
         }
@@ -863,14 +826,8 @@ impl<'a> Engine<'a> {
             processor.start = now + spent;
             processor.planned = 0;
             processor.generation = processor.generation.wrapping_add(1);
-            let generation = processor.generation;
-            return self.push(
-                now + spent,
-                EventKind::Batch {
-                    processor: cpu as u32,
-                    generation,
-                },
-            );
+            let kind = EventKind::Batch(cpu, processor.generation);
+            return self.push(now + spent, kind);
         }
         self.slice_ends(cpu, index, now);
     }
@@ -886,7 +843,7 @@ impl<'a> Engine<'a> {
             self.processors[cpu].slice_left = crate::time::from_ms(self.setup.scheduler.slice_ms);
             return self.plan_batch(cpu, now);
         }
-        self.processors[cpu].queue.push_back(index as u32);
+        self.processors[cpu].queue.push_back(index);
         self.waiting += 1;
         self.dispatch(cpu, now);
     }
@@ -1012,7 +969,7 @@ impl<'a> Engine<'a> {
         }
         page.node = to as u16;
         page.residence = page.residence.wrapping_add(1);
-        let mark = (index as u32, slot as u32, page.residence);
+        let mark = (index, slot, page.residence);
         self.processes[index].layout = PageLayout::Unknown;
         self.node_used[to] += 1;
         if self.tracks_residents {
@@ -1089,9 +1046,9 @@ impl<'a> Engine<'a> {
             }
             let mut victim = None;
             while let Some((process, slot, residence)) = self.residents[node].pop_front() {
-                let page = &self.processes[process as usize].pages[slot as usize];
+                let page = &self.processes[process].pages[slot];
                 if page.residence == residence && usize::from(page.node) == node {
-                    victim = Some((process as usize, slot as usize));
+                    victim = Some((process, slot));
                     break;
                 }
             }
@@ -1102,7 +1059,7 @@ impl<'a> Engine<'a> {
             let running = self
                 .processors
                 .get(runs_on)
-                .is_some_and(|p| p.current == Some(process as u32));
+                .is_some_and(|p| p.current == Some(process));
             // References up to now were made to the page where it was.
             let boundary = if running {
                 self.commit(runs_on, now)
@@ -1157,14 +1114,7 @@ impl<'a> Engine<'a> {
             .domains
             .next_look(after, level, idle, cpu, self.processors.len());
         let generation = self.processors[cpu].look_generation;
-        self.push(
-            time,
-            EventKind::Look {
-                processor: cpu as u32,
-                level: level as u32,
-                generation,
-            },
-        );
+        self.push(time, EventKind::Look(cpu, level, generation));
     }
 
     fn look(&mut self, cpu: usize, level: usize, now: u64) {
@@ -1249,7 +1199,7 @@ impl<'a> Engine<'a> {
             };
             self.waiting -= 1;
             moved = true;
-            self.relocate(process as usize, cpu, now, reason);
+            self.relocate(process, cpu, now, reason);
         }
         if moved {
             return true;

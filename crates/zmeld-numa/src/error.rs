@@ -7,12 +7,9 @@ use zmeld_linux::FileError;
 /// Why a simulation cannot be made. Messages name the file, and the line and column where they are known.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A scenario, a machine, a trace, a policy or a sweep that cannot be.
+    /// A scenario, a machine or a policy that cannot be.
     #[error("{0}")]
     Wrong(String),
-    /// A file of results that is not what it should be.
-    #[error("{0}")]
-    Damaged(String),
     /// A file that cannot be read or written.
     #[error(transparent)]
     File(#[from] FileError),

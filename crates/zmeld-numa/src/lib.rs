@@ -3,7 +3,7 @@
 //! A [`machine::NumaMachine`] (nodes, processors, distances, costs), a [`scheduler::Scheduler`], a
 //! [`workload::Workload`], and a [`policy::Policy`] go in; an [`outcome::Outcome`] comes
 //! out of [`engine::simulate`]: total time, what each process lost and why, where accesses went, the kernel's counters.
-//! [`replicate`] repeats that with other seeds, [`sweep`] over parameters, and [`study`] reproduces a published study.
+//! [`replicate`] repeats that with other seeds, and [`study`] reproduces a published study.
 //! [`pages`] makes documents of all of it.
 //! Nothing here reads the clock or writes to the terminal: the command `zmeld numa` does.
 //!
@@ -35,7 +35,6 @@ pub mod replicate;
 pub mod scenario;
 pub mod scheduler;
 pub mod study;
-pub mod sweep;
 pub mod time;
 pub mod workload;
 

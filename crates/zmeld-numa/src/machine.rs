@@ -379,8 +379,9 @@ fn count_cpus(list: &str) -> Option<usize> {
 
 /// The machines that need no description, the study's first.
 pub fn presets() -> Vec<NumaMachine> {
-    let preset =
-        |name: &str, about: &str, rows: &[&[u32]], processors: &[usize], costs| NumaMachine {
+    let preset = |name: &str, about: &str, rows: &[&[u32]], processors: &[usize], costs| {
+        let [access_ns, copy_mb_per_s, fault_us, move_page_us, pte_us, switch_us] = costs;
+        NumaMachine {
             name: name.into(),
             about: about.into(),
             slit: Slit {
@@ -389,64 +390,44 @@ pub fn presets() -> Vec<NumaMachine> {
             processors: processors.to_vec(),
             page_bytes: 4096,
             memory_pages: vec![None; processors.len()],
-            costs,
-        };
+            costs: MemoryCosts {
+                access_ns,
+                copy_mb_per_s,
+                fault_us,
+                move_page_us,
+                pte_us,
+                switch_us,
+            },
+        }
+    };
     vec![
         preset(
             "altix-4x2",
             "the study's machine: 4 nodes of 2 processors, four levels of memory access, after the SGI Altix",
             &[&[10, 20, 30, 40], &[20, 10, 20, 30], &[30, 20, 10, 20], &[40, 30, 20, 10]],
             &[2, 2, 2, 2],
-            MemoryCosts {
-            access_ns: 100.0,
-            copy_mb_per_s: 1000.0,
-            fault_us: 2.0,
-            move_page_us: 5.0,
-            pte_us: 0.1,
-            switch_us: 5.0,
-        },
+            [100.0, 1000.0, 2.0, 5.0, 0.1, 5.0],
         ),
         preset(
             "two-socket",
             "a two-socket server: 2 nodes of 32 processors, remote memory at 2.1 times the local cost",
             &[&[10, 21], &[21, 10]],
             &[32, 32],
-            MemoryCosts {
-            access_ns: 90.0,
-            copy_mb_per_s: 10_000.0,
-            fault_us: 0.7,
-            move_page_us: 1.5,
-            pte_us: 0.03,
-            switch_us: 2.0,
-        },
+            [90.0, 10_000.0, 0.7, 1.5, 0.03, 2.0],
         ),
         preset(
             "four-socket",
             "a four-socket server, fully meshed: 4 nodes of 24 processors",
             &[&[10, 21, 21, 21], &[21, 10, 21, 21], &[21, 21, 10, 21], &[21, 21, 21, 10]],
             &[24, 24, 24, 24],
-            MemoryCosts {
-            access_ns: 95.0,
-            copy_mb_per_s: 8_000.0,
-            fault_us: 0.8,
-            move_page_us: 2.0,
-            pte_us: 0.03,
-            switch_us: 2.0,
-        },
+            [95.0, 8_000.0, 0.8, 2.0, 0.03, 2.0],
         ),
         preset(
             "cxl-far",
             "a two-socket server with a far-memory node on CXL that has no processors",
             &[&[10, 21, 24], &[21, 10, 34], &[24, 34, 10]],
             &[16, 16, 0],
-            MemoryCosts {
-            access_ns: 100.0,
-            copy_mb_per_s: 9_000.0,
-            fault_us: 0.7,
-            move_page_us: 1.5,
-            pte_us: 0.03,
-            switch_us: 2.0,
-        },
+            [100.0, 9_000.0, 0.7, 1.5, 0.03, 2.0],
         ),
     ]
 }

@@ -431,49 +431,32 @@ impl PolicySettings {
     /// The policy, its setting, and what that must be.
     pub fn check(&self) -> Result<(), (&'static str, (&'static str, String))> {
         let (full, autonuma, tiering) = (&self.full, &self.autonuma, &self.tiering);
-        for (policy, key, found, least, most) in [
-            ("full", "stop_ms", full.stop_ms, 0.0, 1e9),
-            ("full", "page_ms", full.page_ms.unwrap_or(0.0), 0.0, 1e9),
-            ("full", "hold_back", full.hold_back, 0.0, 1e9),
-            (
-                "autonuma",
-                "scan_period_ms",
-                autonuma.scan_period_ms,
-                0.001,
-                1e9,
-            ),
-            (
-                "autonuma",
-                "scan_size_mb",
-                autonuma.scan_size_mb,
-                0.001,
-                1e9,
-            ),
-            (
-                "tiering",
-                "scan_period_ms",
-                tiering.scan_period_ms,
-                0.001,
-                1e9,
-            ),
-            ("tiering", "scan_size_mb", tiering.scan_size_mb, 0.001, 1e9),
-            (
-                "tiering",
-                "hot_threshold_ms",
-                tiering.hot_threshold_ms,
-                0.0,
-                1e9,
-            ),
-            (
-                "tiering",
-                "promote_mb_per_s",
-                tiering.promote_mb_per_s,
-                0.0,
-                1e9,
-            ),
-            ("tiering", "free_percent", tiering.free_percent, 0.0, 100.0),
+        let (any, some) = (0.0..=1e9, 0.001..=1e9);
+        let page_ms = full.page_ms.unwrap_or(0.0);
+        let of_full = [
+            ("stop_ms", full.stop_ms, &any),
+            ("page_ms", page_ms, &any),
+            ("hold_back", full.hold_back, &any),
+        ];
+        let of_autonuma = [
+            ("scan_period_ms", autonuma.scan_period_ms, &some),
+            ("scan_size_mb", autonuma.scan_size_mb, &some),
+        ];
+        let of_tiering = [
+            ("scan_period_ms", tiering.scan_period_ms, &some),
+            ("scan_size_mb", tiering.scan_size_mb, &some),
+            ("hot_threshold_ms", tiering.hot_threshold_ms, &any),
+            ("promote_mb_per_s", tiering.promote_mb_per_s, &any),
+            ("free_percent", tiering.free_percent, &(0.0..=100.0)),
+        ];
+        for (policy, settings) in [
+            ("full", &of_full[..]),
+            ("autonuma", &of_autonuma),
+            ("tiering", &of_tiering),
         ] {
-            within(key, found, least..=most).map_err(|wrong| (policy, wrong))?;
+            for &(key, found, range) in settings {
+                within(key, found, range.clone()).map_err(|wrong| (policy, wrong))?;
+            }
         }
         Ok(())
     }

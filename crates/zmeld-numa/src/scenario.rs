@@ -1,7 +1,7 @@
 //! Scenario files: a machine, a scheduler, a workload, policies and their settings, in TOML, with checked errors.
 //!
-//! Everything has a default, so an empty file is a scenario. Unknown keys are errors. A sweep sets keys by their
-//! dotted path (`workload.processes`) before the file is read, so any key can be swept.
+//! Everything has a default, so an empty file is a scenario. Unknown keys are errors. Any key can be set by its dotted
+//! path (`workload.processes`) before the scenario is made.
 
 use std::fs;
 use std::path::Path;
@@ -59,7 +59,6 @@ struct ScenarioSpec {
     workload: Workload,
     policy: PolicySettings,
     free: Vec<FreeParameter>,
-    sweep: toml::Table,
 }
 
 impl Default for ScenarioSpec {
@@ -75,15 +74,9 @@ impl Default for ScenarioSpec {
             workload: Workload::default(),
             policy: PolicySettings::default(),
             free: Vec::new(),
-            sweep: toml::Table::new(),
         }
     }
 }
-
-/// Dotted paths with the values that are set there.
-pub type Values = Vec<(String, toml::Value)>;
-/// The axes of a sweep: dotted paths with their values.
-pub type Axes = Vec<(String, Vec<toml::Value>)>;
 
 /// A scenario, checked.
 #[derive(Debug, Clone, PartialEq)]
@@ -100,8 +93,6 @@ pub struct Scenario {
     pub case: SimulationCase,
     /// Parameters that were chosen, with the reasons.
     pub free: Vec<FreeParameter>,
-    /// What is swept.
-    pub sweep: Axes,
 }
 
 /// A scenario's text with its origin, from which variants are made.
@@ -114,17 +105,15 @@ pub struct ScenarioText {
     table: toml::Table,
 }
 
-fn read(path: &Path) -> Result<String, Error> {
-    Ok(fs::read_to_string(path).map_err(|cause| FileError::new("read", path, cause))?)
-}
-
 impl ScenarioText {
     /// Reads a file.
     ///
     /// # Errors
     /// A file that cannot be read or is not TOML.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        Self::new(read(path)?, path.display().to_string())
+        let text = fs::read_to_string(path);
+        let text = text.map_err(|cause| FileError::new("read", path, cause))?;
+        Self::new(text, path.display().to_string())
     }
 
     /// Takes a text; `file` is what messages call it.
@@ -223,12 +212,7 @@ impl ScenarioText {
         if let Some(why) = why {
             return Err(self.wrong("", ("replications", format!("replications: {why}"))));
         }
-        let sweep = spec.sweep.into_iter().map(|(path, values)| match values {
-            toml::Value::Array(values) if !values.is_empty() => Ok((path, values)),
-            _ => Err(self.wrong("sweep", (&path, format!("{path} needs a list of values")))),
-        });
         Ok(Scenario {
-            sweep: sweep.collect::<Result<_, _>>()?,
             name: spec.name,
             seed: spec.seed,
             replications: spec.replications,

@@ -86,11 +86,9 @@ fn one_process_takes_its_faults_and_its_references() {
     }
 }
 
-#[test]
-fn one_move_costs_what_the_rules_say() {
-    let machine = two_nodes();
-    // A starts at 0 on node 0; B comes at 80 ms and waits. At 100 ms A's slice ends, and B runs. The other
-    // processor's looks are every 250 ms from 125 ms on, and the first one finds A waiting and takes it.
+/// A starts at 0 on node 0; B comes at 80 ms and waits. At 100 ms A's slice ends, and B runs. The other
+/// processor's looks are every 250 ms from 125 ms on, and the first one finds A waiting and takes it.
+fn one_move(machine: &NumaMachine) -> (Scheduler, Vec<ProcessPlan>) {
     let rules = Scheduler {
         idle_balance_ms: 250.0,
         pull_when_idle: false,
@@ -104,7 +102,13 @@ fn one_move_costs_what_the_rules_say() {
         start: StartNode::OnNode { node: 0 },
         ..Workload::default()
     };
-    let plans = workload.plans(&machine, 1, 0);
+    (rules, workload.plans(machine, 1, 0))
+}
+
+#[test]
+fn one_move_costs_what_the_rules_say() {
+    let machine = two_nodes();
+    let (rules, plans) = one_move(&machine);
     let (pages, look) = (13, 125 * MS);
     let (switch, fault, own, pte) = (7 * US, 2 * US, 3 * US, US / 2);
     let copy = 4 * US * 25 / 10; // 4096 bytes at 1024 MB/s and distance 25
@@ -278,19 +282,7 @@ fn tiering_promotes_hot_pages_and_demotes_old_ones() {
 fn numa_balancing_moves_a_page_on_its_second_fault_from_there() {
     // As in the move above, but balancing has to find the pages out: two scans, two faults from the new node.
     let machine = two_nodes();
-    let rules = Scheduler {
-        idle_balance_ms: 250.0,
-        pull_when_idle: false,
-        ..Scheduler::default()
-    };
-    let workload = Workload {
-        processes: 2,
-        run_time_ms: Quantity::Same(400.0),
-        arrivals: Arrivals::Steady { gap_ms: 80.0 },
-        start: StartNode::OnNode { node: 0 },
-        ..Workload::default()
-    };
-    let plans = workload.plans(&machine, 1, 0);
+    let (rules, plans) = one_move(&machine);
     let mut settings = PolicySettings::default();
     settings.autonuma.scan_period_ms = 60.0;
     settings.autonuma.unfiltered_scans = 0;

@@ -39,19 +39,7 @@ fn student_t95(freedom: usize) -> f64 {
 
 /// The mean of independent samples.
 pub fn mean(samples: &[f64]) -> Interval {
-    let n = samples.len();
-    let value = samples.iter().sum::<f64>() / n as f64;
-    if n < 2 {
-        return Interval {
-            value,
-            half_width: 0.0,
-        };
-    }
-    let variance = samples.iter().map(|x| (x - value).powi(2)).sum::<f64>() / (n - 1) as f64;
-    Interval {
-        value,
-        half_width: student_t95(n - 1) * (variance / n as f64).sqrt(),
-    }
+    ratio(samples, &vec![1.0; samples.len()])
 }
 
 /// The ratio of two means from paired samples, `mean(numerator) / mean(denominator)`, by the delta method: the

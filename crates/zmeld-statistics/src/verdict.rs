@@ -115,11 +115,6 @@ pub struct Judgement {
 
 /// Compares every arm with every other one.
 pub fn judge(arms: &[ArmRuns], direction: Direction, seed: u64) -> Judgement {
-    judge_at(arms, direction, seed, SIGNIFICANCE)
-}
-
-/// [`judge`] at another significance.
-pub fn judge_at(arms: &[ArmRuns], direction: Direction, seed: u64, significance: f64) -> Judgement {
     let summaries: Vec<ArmSummary> = arms.iter().map(|runs| summarise(runs, seed)).collect();
     let pairs: Vec<(usize, usize)> = (0..arms.len())
         .flat_map(|a| (a + 1..arms.len()).map(move |b| (a, b)))
@@ -139,9 +134,9 @@ pub fn judge_at(arms: &[ArmRuns], direction: Direction, seed: u64, significance:
         .zip(corrected)
         .map(|((&(a, b), effect), p_corrected)| {
             let two = (&summaries[a], &summaries[b]);
-            let verdict = match least_p(a, b) > significance {
+            let verdict = match least_p(a, b) > SIGNIFICANCE {
                 true if two.0.pressure || two.1.pressure => Verdict::TooFewRuns,
-                _ => verdict(two, &effect, p_corrected, direction, significance),
+                _ => verdict(two, &effect, p_corrected, direction),
             };
             Comparison {
                 base: two.0.arm.clone(),
@@ -219,13 +214,12 @@ fn verdict(
     effect: &Effect,
     p: f64,
     direction: Direction,
-    significance: f64,
 ) -> Verdict {
     if !base.pressure && !arm.pressure {
         return Verdict::Void;
     }
     let apart = effect.ratio.low > 1.0 || effect.ratio.high < 1.0;
-    if p > significance || !apart || base.median.overlaps(&arm.median) {
+    if p > SIGNIFICANCE || !apart || base.median.overlaps(&arm.median) {
         return Verdict::NoWinner;
     }
     let arm_is_larger = effect.ratio.low > 1.0;

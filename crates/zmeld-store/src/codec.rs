@@ -135,44 +135,9 @@ pub fn codecs() -> Vec<CodecInfo> {
 /// Why a codec cannot be had.
 #[derive(Debug, thiserror::Error)]
 pub enum CodecError {
-    /// No codec has that name.
-    #[error("there is no codec {name:?}; there are {known}", known = known_names())]
-    Unknown {
-        /// The name that was asked for.
-        name: String,
-    },
-    /// The codec has no such level.
-    #[error("{codec} takes levels {min} to {max}, not {level}")]
-    Level {
-        /// The codec.
-        codec: &'static str,
-        /// The level that was asked for.
-        level: i32,
-        /// Its lowest level.
-        min: i32,
-        /// Its highest level.
-        max: i32,
-    },
-    /// The codec has no levels at all.
-    #[error("{codec} has no levels")]
-    NoLevels {
-        /// The codec.
-        codec: &'static str,
-    },
-    /// The codec takes no dictionary.
-    #[error("{codec} takes no dictionary")]
-    NoDictionary {
-        /// The codec.
-        codec: &'static str,
-    },
-    /// The codec takes dictionaries, but not this one.
-    #[error("{codec} refuses the dictionary of {size} bytes")]
-    DictionaryRefused {
-        /// The codec.
-        codec: &'static str,
-        /// The dictionary's size in bytes.
-        size: usize,
-    },
+    /// What was refused, in words that name it.
+    #[error("{0}")]
+    Refused(String),
     /// The dictionary's file cannot be read.
     #[error("cannot read the dictionary {}", path.display())]
     DictionaryUnreadable {
@@ -181,20 +146,10 @@ pub enum CodecError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// The words after the codec's name make no sense.
-    #[error("{spec:?}: {reason}")]
-    Spec {
-        /// All that was given.
-        spec: String,
-        /// What is wrong with it.
-        reason: &'static str,
-    },
-    /// No memory for the codec's tables or for a stream.
-    #[error("no memory for {codec}")]
-    NoMemory {
-        /// The codec.
-        codec: &'static str,
-    },
+}
+
+fn no_memory(codec: &str) -> CodecError {
+    CodecError::Refused(format!("no memory for {codec}"))
 }
 
 /// The page does not become small enough for the space that was offered.
@@ -266,11 +221,8 @@ impl Codec {
     ) -> Result<Codec, CodecError> {
         let ops = find(name)?;
         let info = CodecInfo::of(ops);
-        check_level(&info, level)?;
         let dict = dict.filter(|bytes| !bytes.is_empty());
-        if dict.is_some() && !info.takes_dict {
-            return Err(CodecError::NoDictionary { codec: info.name });
-        }
+        check(&info, level, dict.is_some())?;
         let mut params = raw::Params {
             level: level.unwrap_or(raw::LEVEL_DEFAULT),
             window_bits: 0,
@@ -287,11 +239,11 @@ impl Codec {
         let ret = unsafe { (ops.params_setup)(&mut params) };
         match dict {
             _ if ret == 0 => Ok(Codec(Arc::new(Prepared { ops, params, dict }))),
-            Some(bytes) if !is_no_memory(ret) => Err(CodecError::DictionaryRefused {
-                codec: info.name,
-                size: bytes.len(),
-            }),
-            _ => Err(CodecError::NoMemory { codec: info.name }),
+            Some(bytes) if !is_no_memory(ret) => Err(CodecError::Refused(format!(
+                "{name} refuses the dictionary of {} bytes",
+                bytes.len()
+            ))),
+            _ => Err(no_memory(name)),
         }
     }
 
@@ -352,7 +304,7 @@ impl Stream {
     /// A stream for that codec.
     ///
     /// # Errors
-    /// [`CodecError::NoMemory`].
+    /// [`CodecError`]: no memory.
     pub fn new(codec: &Codec) -> Result<Stream, CodecError> {
         let codec = codec.clone();
         let mut context = ptr::null_mut();
@@ -360,9 +312,7 @@ impl Stream {
         // place for the result.
         let ret = unsafe { (codec.0.ops.context_create)(&codec.0.params, &mut context) };
         if ret != 0 {
-            return Err(CodecError::NoMemory {
-                codec: codec.name(),
-            });
+            return Err(no_memory(codec.name()));
         }
         Ok(Stream { codec, context })
     }
@@ -488,10 +438,7 @@ impl FromStr for CodecSpec {
             level: None,
             dict: None,
         };
-        let wrong = |reason| CodecError::Spec {
-            spec: spec.to_owned(),
-            reason,
-        };
+        let wrong = |reason| CodecError::Refused(format!("{spec:?}: {reason}"));
         let mut rest = options;
         while let Some(text) = rest {
             if let Some(path) = text.strip_prefix("dict=") {
@@ -515,10 +462,7 @@ impl FromStr for CodecSpec {
                 })?);
             rest = tail;
         }
-        check_level(&info, parsed.level)?;
-        if parsed.dict.is_some() && !info.takes_dict {
-            return Err(CodecError::NoDictionary { codec: info.name });
-        }
+        check(&info, parsed.level, parsed.dict.is_some())?;
         Ok(parsed)
     }
 }
@@ -547,11 +491,10 @@ fn tables() -> impl Iterator<Item = &'static raw::Ops> {
 }
 
 fn find(name: &str) -> Result<&'static raw::Ops, CodecError> {
-    tables()
-        .find(|ops| name_of(ops) == name)
-        .ok_or_else(|| CodecError::Unknown {
-            name: name.to_owned(),
-        })
+    tables().find(|ops| name_of(ops) == name).ok_or_else(|| {
+        let known = tables().map(name_of).collect::<Vec<_>>().join(", ");
+        CodecError::Refused(format!("there is no codec {name:?}; there are {known}"))
+    })
 }
 
 fn name_of(ops: &'static raw::Ops) -> &'static str {
@@ -565,23 +508,17 @@ fn is_no_memory(ret: c_int) -> bool {
     std::io::Error::from_raw_os_error(-ret).kind() == std::io::ErrorKind::OutOfMemory
 }
 
-fn known_names() -> String {
-    let names: Vec<_> = tables().map(name_of).collect();
-    names.join(", ")
-}
-
-fn check_level(info: &CodecInfo, level: Option<i32>) -> Result<(), CodecError> {
-    match level {
-        None => Ok(()),
-        Some(_) if !info.takes_level() => Err(CodecError::NoLevels { codec: info.name }),
-        Some(level) if (info.level_min..=info.level_max).contains(&level) => Ok(()),
-        Some(level) => Err(CodecError::Level {
-            codec: info.name,
-            level,
-            min: info.level_min,
-            max: info.level_max,
-        }),
-    }
+/// Refuses a level or a dictionary that the codec does not take.
+fn check(info: &CodecInfo, level: Option<i32>, has_dict: bool) -> Result<(), CodecError> {
+    let (name, min, max) = (info.name, info.level_min, info.level_max);
+    Err(CodecError::Refused(match level {
+        Some(_) if !info.takes_level() => format!("{name} has no levels"),
+        Some(level) if !(min..=max).contains(&level) => {
+            format!("{name} takes levels {min} to {max}, not {level}")
+        }
+        _ if has_dict && !info.takes_dict => format!("{name} takes no dictionary"),
+        _ => return Ok(()),
+    }))
 }
 
 #[cfg(test)]

@@ -21,6 +21,6 @@ pub mod zword;
 pub use codec::{Codec, CodecError, CodecInfo, CodecSpec, Damaged, NoFit, Stream};
 pub use geometry::{BadGeometry, ChainRule, Geometry};
 pub use store::{
-    fill_word, page_size, FingerprintKey, MeldMode, MeldOptions, MeldResult, Stats, Store,
-    StoreError, StoreOptions, SHARE_BYTES,
+    fill_word, page_size, FingerprintKey, MeldMode, MeldResult, Stats, Store, StoreError,
+    SHARE_BYTES,
 };

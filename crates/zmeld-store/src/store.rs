@@ -14,100 +14,31 @@ pub fn page_size() -> usize {
 pub const SHARE_BYTES: u64 = 24;
 
 /// When identical pages are melded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeldMode {
-    /// Never: no fingerprints are taken. What zram does.
-    Off,
     /// When a pass is started.
-    #[default]
-    Manual,
+    Manual = 1,
     /// At each write, as long as the measured hit rate pays for it.
-    Auto,
+    Auto = 2,
     /// At each write.
-    Inline,
+    Inline = 3,
 }
 
-impl MeldMode {
-    /// The mode's name, as the kernel device spells it.
-    pub fn name(self) -> &'static str {
-        match self {
-            MeldMode::Off => "off",
-            MeldMode::Manual => "manual",
-            MeldMode::Auto => "auto",
-            MeldMode::Inline => "inline",
-        }
-    }
-
-    fn number(self) -> u32 {
-        self as u32
-    }
-}
-
-/// What a store is made with.
-#[derive(Clone, Debug)]
-pub struct StoreOptions {
-    /// Pages that the store can hold.
-    pub pages: u64,
-    /// Bytes of pool memory that it may use; `None`: no limit.
-    pub memory_limit: Option<u64>,
-    /// When identical pages are melded.
-    pub mode: MeldMode,
-    /// Codec contexts, and so pages compressed at once; `None`: one a processor.
-    pub streams: Option<u32>,
-}
-
-impl StoreOptions {
-    /// Room for `pages` pages, fingerprints on, everything else as the device has it.
-    pub fn new(pages: u64) -> StoreOptions {
-        StoreOptions {
-            pages,
-            memory_limit: None,
-            mode: MeldMode::default(),
-            streams: None,
-        }
-    }
-}
-
-/// Why a request of the store failed.
+/// What the store refused, or had no memory for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum StoreError {
-    /// The page number is not below the store's size.
-    #[error("page {index} does not exist: the store has pages 0 to {last}")]
-    NoSuchPage {
-        /// The number asked for.
-        index: u64,
-        /// The last page.
-        last: u64,
-    },
-    /// No memory, or the memory limit is reached; what the page held is still there.
-    #[error("no memory for page {index}: the memory limit is reached or memory has run out")]
-    NoMemoryForPage {
-        /// The page that was written.
-        index: u64,
-    },
-    /// The stored bytes are damaged: they do not decompress, or not to the page's fingerprint.
-    #[error(
-        "page {index} is damaged: its stored bytes are not those of the page that was written"
-    )]
-    Damaged {
-        /// The page that was read.
-        index: u64,
-    },
-    /// No memory for the store's own tables or for a pass.
-    #[error("no memory for {what}")]
-    NoMemory {
-        /// What it was for.
-        what: &'static str,
-    },
-    /// A pass, or a check, runs on this store already.
-    #[error("a pass runs already; stop it first")]
-    Busy,
-    /// The options cannot be met.
-    #[error("a store cannot have {pages} pages: it holds 1 to 4294967296")]
-    BadOptions {
-        /// The pages asked for.
-        pages: u64,
-    },
+#[error("{what}: {}", std::io::Error::from_raw_os_error(*.errno))]
+pub struct StoreError {
+    /// What was asked for.
+    what: &'static str,
+    errno: i32,
+}
+
+/// A request's result, by what it returned.
+fn done(what: &'static str, ret: i32) -> Result<(), StoreError> {
+    match ret {
+        0 => Ok(()),
+        ret => Err(StoreError { what, errno: -ret }),
+    }
 }
 
 /// What a store holds and has done. See `struct zm_stats` for each field.
@@ -151,13 +82,6 @@ pub struct Stats {
     pub inline_active: u32,
 }
 
-/// What a pass is asked for.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct MeldOptions {
-    /// Run only if the sampled share of duplicates is at least this, in thousandths.
-    pub threshold_permille: u32,
-}
-
 /// What a pass did. See `struct zm_meld_result` for each field.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -187,7 +111,6 @@ pub struct MeldResult {
 /// A page store. All requests may come from many threads at once.
 pub struct Store {
     raw: NonNull<raw::Opaque>,
-    pages: u64,
     /// Keeps alive the dictionary that the store borrows.
     _codec: Codec,
 }
@@ -199,14 +122,15 @@ unsafe impl Send for Store {}
 unsafe impl Sync for Store {}
 
 impl Store {
-    /// An empty store that compresses with `codec`.
-    pub fn new(options: &StoreOptions, codec: &Codec) -> Result<Store, StoreError> {
+    /// An empty store for so many pages, which compresses with `codec`.
+    pub fn new(pages: u64, mode: MeldMode, codec: &Codec) -> Result<Store, StoreError> {
         let (ops, params) = codec.raw_parts();
         let options_raw = raw::Options {
-            slots: options.pages,
-            memory_limit: options.memory_limit.unwrap_or(0),
-            mode: options.mode.number(),
-            streams: options.streams.unwrap_or(0),
+            slots: pages,
+            memory_limit: 0,
+            mode: mode as u32,
+            // Whoever is here has one thread.
+            streams: 1,
             check_writes: raw::CHECK_WRITES_AUTO,
             verify: false,
             keyed: false,
@@ -222,18 +146,13 @@ impl Store {
         let mut store = ptr::null_mut();
         // SAFETY: the options are complete; ops is a constant table, and the
         // dictionary that params borrows lives in the codec, kept below.
-        let ret = unsafe { raw::zm_store_create(&options_raw, &mut store) };
-        match (ret, NonNull::new(store)) {
-            (0, Some(raw)) => Ok(Store {
-                raw,
-                pages: options.pages,
-                _codec: codec.clone(),
-            }),
-            (ret, _) if ret == -libc_errno::EINVAL => Err(StoreError::BadOptions {
-                pages: options.pages,
-            }),
-            _ => Err(StoreError::NoMemory { what: "the store" }),
-        }
+        done("make a store", unsafe {
+            raw::zm_store_create(&options_raw, &mut store)
+        })?;
+        Ok(Store {
+            raw: NonNull::new(store).expect("a store that was made has a place"),
+            _codec: codec.clone(),
+        })
     }
 
     /// Stores a page. After an error the page holds what it held before.
@@ -244,11 +163,7 @@ impl Store {
         assert_eq!(page.len(), page_size());
         // SAFETY: the store is alive, the page has its full length.
         let ret = unsafe { raw::zm_page_write(self.raw.as_ptr(), index, page.as_ptr().cast()) };
-        match ret {
-            0 => Ok(()),
-            ret if ret == -libc_errno::EINVAL => Err(self.no_such_page(index)),
-            _ => Err(StoreError::NoMemoryForPage { index }),
-        }
+        done("write a page", ret)
     }
 
     /// Reads a page; one that was never written, or was discarded, is zeros.
@@ -259,11 +174,7 @@ impl Store {
         assert_eq!(page.len(), page_size());
         // SAFETY: the store is alive, the page has its full length.
         let ret = unsafe { raw::zm_page_read(self.raw.as_ptr(), index, page.as_mut_ptr().cast()) };
-        match ret {
-            0 => Ok(()),
-            ret if ret == -libc_errno::EINVAL => Err(self.no_such_page(index)),
-            _ => Err(StoreError::Damaged { index }),
-        }
+        done("read a page", ret)
     }
 
     /// Forgets a page. One that does not exist is ignored.
@@ -273,18 +184,13 @@ impl Store {
     }
 
     /// Runs a pass: finds identical pages and makes them share.
-    pub fn meld(&self, options: &MeldOptions) -> Result<MeldResult, StoreError> {
-        let options = raw::MeldOptions {
-            threshold_permille: options.threshold_permille,
-            ..raw::MeldOptions::default()
-        };
+    pub fn meld(&self) -> Result<MeldResult, StoreError> {
+        let options = raw::MeldOptions::default();
         let mut result = MeldResult::default();
         // SAFETY: the store is alive; both structs are valid for the call.
-        match unsafe { raw::zm_meld_run(self.raw.as_ptr(), &options, &mut result) } {
-            0 => Ok(result),
-            ret if ret == -libc_errno::EBUSY => Err(StoreError::Busy),
-            _ => Err(StoreError::NoMemory { what: "the pass" }),
-        }
+        let ret = unsafe { raw::zm_meld_run(self.raw.as_ptr(), &options, &mut result) };
+        done("run a pass", ret)?;
+        Ok(result)
     }
 
     /// Packs the pool; the bytes given back.
@@ -299,13 +205,6 @@ impl Store {
         // SAFETY: the store is alive; the struct is valid for the call.
         unsafe { raw::zm_store_stats(self.raw.as_ptr(), &mut stats) };
         stats
-    }
-
-    fn no_such_page(&self, index: u64) -> StoreError {
-        StoreError::NoSuchPage {
-            index,
-            last: self.pages - 1,
-        }
     }
 }
 
@@ -369,8 +268,9 @@ impl FingerprintKey {
         // SAFETY: the key has its full length.
         NonNull::new(unsafe { raw::zm_fingerprint_key_create(key.as_ptr()) })
             .map(FingerprintKey)
-            .ok_or(StoreError::NoMemory {
-                what: "a fingerprint key",
+            .ok_or(StoreError {
+                what: "make a fingerprint key",
+                errno: ENOMEM,
             })
     }
 
@@ -400,22 +300,12 @@ impl Drop for FingerprintKey {
     }
 }
 
-/// The errno values of Linux that the store returns; the same everywhere it runs.
-mod libc_errno {
-    pub const EBUSY: i32 = 16;
-    pub const EINVAL: i32 = 22;
-}
+/// Linux's, the same everywhere it runs.
+const ENOMEM: i32 = 12;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn store(pages: u64, mode: MeldMode) -> Store {
-        let codec = Codec::new("lz4", None, None).unwrap();
-        let mut options = StoreOptions::new(pages);
-        options.mode = mode;
-        Store::new(&options, &codec).unwrap()
-    }
 
     fn page(seed: u64) -> Vec<u8> {
         (0..page_size() as u64)
@@ -425,13 +315,14 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_melded_pages_count_once() {
-        let store = store(64, MeldMode::Manual);
+        let codec = Codec::new("lz4", None, None).unwrap();
+        let store = Store::new(64, MeldMode::Manual, &codec).unwrap();
         for index in 0..64 {
             store.write(index, &page(index % 16)).unwrap();
         }
         let before = store.stats();
         assert_eq!(before.objects, 64);
-        let result = store.meld(&MeldOptions::default()).unwrap();
+        let result = store.meld().unwrap();
         assert_eq!(result.pages_melded, 48);
         let after = store.stats();
         assert_eq!((after.objects, after.shares), (16, 16));
@@ -448,7 +339,8 @@ mod tests {
 
     #[test]
     fn auto_mode_follows_the_hit_rate() {
-        let store = store(1 << 16, MeldMode::Auto);
+        let codec = Codec::new("lz4", None, None).unwrap();
+        let store = Store::new(1 << 16, MeldMode::Auto, &codec).unwrap();
         // One fingerprint in sixteen is sampled, 4096 of them make a window.
         for index in 0..1 << 17 {
             store.write(index % (1 << 16), &page(index % 4096)).unwrap();
@@ -462,36 +354,6 @@ mod tests {
         }
         assert_eq!(store.stats().inline_active, 0);
         assert_eq!(store.stats().auto_switches, 2);
-    }
-
-    #[test]
-    fn wrong_pages_and_full_stores_say_so_and_change_nothing() {
-        let mut options = StoreOptions::new(4);
-        // What one raw page takes.
-        options.memory_limit = Some(page_size() as u64);
-        let store = Store::new(&options, &Codec::new("lz4", None, None).unwrap()).unwrap();
-        let err = store.write(4, &page(1)).unwrap_err();
-        assert_eq!(
-            err.to_string(),
-            "page 4 does not exist: the store has pages 0 to 3"
-        );
-        let noise = |mut state: u64| -> Vec<u8> {
-            let bytes = (0..page_size()).map(|_| {
-                state = state
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1);
-                (state >> 56) as u8
-            });
-            bytes.collect()
-        };
-        store.write(0, &noise(1)).unwrap();
-        assert_eq!(
-            store.write(0, &noise(2)),
-            Err(StoreError::NoMemoryForPage { index: 0 })
-        );
-        let mut back = vec![0; page_size()];
-        store.read(0, &mut back).unwrap();
-        assert!(back == noise(1));
     }
 
     #[test]

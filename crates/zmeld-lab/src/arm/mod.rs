@@ -91,25 +91,21 @@ pub struct SizeBases {
     pub footprint: u64,
 }
 
-/// A size that a run may decide.
+/// A size that a run may decide; shares are in percent, from 0.1 to 1000.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum RunSize {
     /// `214MiB`.
     Bytes(u64),
     /// `60% of limit`.
-    OfLimit(Percent),
+    OfLimit(f64),
     /// `60% of footprint`.
-    OfFootprint(Percent),
+    OfFootprint(f64),
 }
-
-/// From 0.1 to 1000.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Percent(f64);
 
 impl RunSize {
     /// The size in such a run, whole pages.
     pub fn bytes(self, bases: SizeBases) -> u64 {
-        let share = |whole: u64, percent: Percent| (whole as f64 * percent.0 / 100.0) as u64;
+        let share = |whole: u64, percent: f64| (whole as f64 * percent / 100.0) as u64;
         let bytes = match self {
             RunSize::Bytes(bytes) => bytes,
             RunSize::OfLimit(percent) => share(bases.limit, percent),
@@ -136,8 +132,8 @@ impl FromStr for RunSize {
             return Err(NoRunSize);
         }
         match base.trim() {
-            "limit" => Ok(RunSize::OfLimit(Percent(percent))),
-            "footprint" => Ok(RunSize::OfFootprint(Percent(percent))),
+            "limit" => Ok(RunSize::OfLimit(percent)),
+            "footprint" => Ok(RunSize::OfFootprint(percent)),
             _ => Err(NoRunSize),
         }
     }

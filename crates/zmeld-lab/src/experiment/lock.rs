@@ -9,30 +9,18 @@ use zmeld_observe::run_folder::{self, FOLDER};
 
 use crate::error::Error;
 
-/// Held while an experiment runs.
-#[derive(Debug)]
-pub(super) struct ExperimentLock {
-    _held: FileLock,
-}
-
-impl ExperimentLock {
-    /// Takes it, or says who has it.
-    pub(super) fn here() -> Result<ExperimentLock, Error> {
-        ExperimentLock::on(&Host::here())
-    }
-
-    fn on(host: &Host) -> Result<ExperimentLock, Error> {
-        run_folder::make(host)?;
-        let path = &host.path(path());
-        match FileLock::attempt(path).map_err(|err| Error::io("lock", path, err))? {
-            Attempt::Taken(held) => Ok(ExperimentLock { _held: held }),
-            Attempt::Held(holder) => Err(Error::Unsafe {
-                what: format!(
-                    "another experiment is running ({}): wait for it, or stop it with Ctrl-C",
-                    words(lock::holder(path).unwrap_or(holder))
-                ),
-            }),
-        }
+/// Takes it, to be held while an experiment runs, or says who has it.
+pub(super) fn take(host: &Host) -> Result<FileLock, Error> {
+    run_folder::make(host)?;
+    let path = &host.path(path());
+    match FileLock::attempt(path).map_err(|err| Error::io("lock", path, err))? {
+        Attempt::Taken(held) => Ok(held),
+        Attempt::Held(holder) => Err(Error::Unsafe {
+            what: format!(
+                "another experiment is running ({}): wait for it, or stop it with Ctrl-C",
+                words(lock::holder(path).unwrap_or(holder))
+            ),
+        }),
     }
 }
 
@@ -63,8 +51,8 @@ mod tests {
     fn the_second_is_told_of_the_first() {
         let folder = tempfile::tempdir().unwrap();
         let host = Host::at(folder.path());
-        let _first = ExperimentLock::on(&host).unwrap();
-        let err = ExperimentLock::on(&host).unwrap_err().to_string();
+        let _first = take(&host).unwrap();
+        let err = take(&host).unwrap_err().to_string();
         let us = format!("process {}", std::process::id());
         assert!(err.contains(&us), "{err}");
     }
@@ -79,11 +67,11 @@ mod tests {
         let target = folder.path().join("target");
         fs::write(&target, "untouched").unwrap();
         std::os::unix::fs::symlink(&target, own.join("experiment")).unwrap();
-        assert!(ExperimentLock::on(&host).is_err());
+        assert!(take(&host).is_err());
         assert_eq!(fs::read_to_string(&target).unwrap(), "untouched");
         fs::remove_file(own.join("experiment")).unwrap();
         fs::set_permissions(&own, fs::Permissions::from_mode(0o777)).unwrap();
-        let err = ExperimentLock::on(&host).unwrap_err();
+        let err = take(&host).unwrap_err();
         assert!(err.to_string().contains("closed to others"), "{err}");
     }
 }

@@ -1,6 +1,5 @@
 //! One run in a virtual machine of its own.
 
-use std::collections::btree_map::Entry;
 use std::path::Path;
 
 use super::result::{CaseFacts, Experiment, Run};
@@ -18,20 +17,16 @@ impl Lab<'_> {
             .machine
             .as_ref()
             .ok_or_else(|| Error::Result(format!("case {} has no machine", case.name)))?;
-        let folder = self
-            .folder
-            .path()
-            .join(format!("machine-{}", self.boot_images.len()));
-        Ok(match self.boot_images.entry(case.name.clone()) {
-            Entry::Occupied(there) => there.into_mut(),
-            Entry::Vacant(place) => {
-                std::fs::create_dir_all(&folder)
-                    .map_err(|err| Error::io("create", &folder, err))?;
-                let own = self.settings.launcher.first().map_or("", String::as_str);
-                let kernel = self.settings.kernel.as_deref();
-                place.insert(BootImage::new(case, size, kernel, Path::new(own), &folder)?)
-            }
-        })
+        if !self.boot_images.contains_key(&case.name) {
+            let name = format!("machine-{}", self.boot_images.len());
+            let folder = self.folder.path().join(name);
+            std::fs::create_dir_all(&folder).map_err(|err| Error::io("create", &folder, err))?;
+            let own = self.settings.launcher.first().map_or("", String::as_str);
+            let kernel = self.settings.kernel.as_deref();
+            let image = BootImage::new(case, size, kernel, Path::new(own), &folder)?;
+            self.boot_images.insert(case.name.clone(), image);
+        }
+        Ok(&self.boot_images[&case.name])
     }
 
     /// Boots a machine that makes the run, and notes what machine it was.

@@ -4,17 +4,15 @@
 //! | module | what belongs there |
 //! |---|---|
 //! | `result` | what is kept: everything needed to judge it and to run it again |
-//! | `order` | which run comes next |
 //! | `lock` | one experiment at a time on a machine |
 //! | `run` | one run: arm, group, workload, measurements |
 //! | `machine` | one run in a virtual machine of its own |
 //! | `judge` | from runs to verdicts |
 //! | `size` | runs of the search for the least RAM |
 
-pub mod judge;
+mod judge;
 mod lock;
 mod machine;
-mod order;
 pub mod result;
 mod run;
 mod size;
@@ -24,6 +22,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use zmeld_linux::lock::FileLock;
 use zmeld_linux::Host;
 
 pub use crate::arm::TakingBack;
@@ -39,7 +38,6 @@ use crate::size::SizeSearch;
 use crate::vm::host::BootImage;
 use crate::vm::GuestClock;
 pub use lock::running;
-use lock::ExperimentLock;
 use result::{CaseFacts, Experiment, Outcome, Run, SkippedArm};
 use run::MeasuredRun;
 
@@ -115,7 +113,7 @@ pub(crate) struct Lab<'a> {
     pub(crate) world: Option<World>,
     /// What machines boot from, by case.
     boot_images: BTreeMap<String, BootImage>,
-    _lock: ExperimentLock,
+    _lock: FileLock,
     listener: &'a mut dyn FnMut(Event<'_>),
 }
 
@@ -190,8 +188,8 @@ impl<'a> Lab<'a> {
     ) -> Result<Lab<'a>, Error> {
         needs_root("an experiment limits memory and sets up swap")?;
         let hierarchy = Hierarchy::here()?;
-        let lock = ExperimentLock::here()?;
         let host = Host::here();
+        let lock = lock::take(&host)?;
         let mut left = Vec::new();
         let how = TakingBack {
             force: false,
@@ -264,7 +262,7 @@ fn groups_left(count: usize) -> String {
 /// What could not be taken back; that it was stopped; an experiment that is running.
 pub fn take_back_left_behind(host: &Host, how: TakingBack<'_>) -> Result<Vec<String>, Error> {
     needs_root("taking back what an experiment left changes the machine's swap")?;
-    let _lock = ExperimentLock::here()?;
+    let _lock = lock::take(&Host::here())?;
     cleared(host, how)
 }
 
@@ -286,23 +284,12 @@ fn cleared(host: &Host, how: TakingBack<'_>) -> Result<Vec<String>, Error> {
         found.push(groups_left(groups));
     }
     found.extend(arm::clear_leftovers(host, how)?);
-    clear_folders();
-    Ok(found)
-}
-
-/// Removes what experiments that were killed had in their folders: outputs, what machines booted from.
-fn clear_folders() {
+    // Outputs, and what machines booted from.
     for folder in folder::left_in(&std::env::temp_dir(), "") {
         // It harms nobody, and the next experiment tries again.
         let _ = std::fs::remove_dir_all(folder);
     }
-}
-
-/// What a run is set up with. The group is dropped first, on whichever path: pages of what still runs in it would have
-/// to fit below its limit when its swap goes.
-struct RunSetup<G, A> {
-    group: G,
-    applied: A,
+    Ok(found)
 }
 
 impl Lab<'_> {
@@ -329,17 +316,8 @@ impl Lab<'_> {
         if self.stopped() {
             return Ok(());
         }
-        let missing: Option<Vec<&str>> = experiment
-            .cases
-            .iter()
-            .map(|facts| facts.left_out.as_deref())
-            .collect();
-        match missing {
-            Some(why) => Err(Error::Missing {
-                what: why.join("; "),
-            }),
-            None => Ok(()),
-        }
+        let left_out = experiment.cases.iter().map(|it| it.left_out.as_deref());
+        all_left_out(left_out)
     }
 
     fn carry_out(&mut self, experiment: &mut Experiment) -> Result<(), Error> {
@@ -352,7 +330,7 @@ impl Lab<'_> {
         let begin = Instant::now();
         let blocks = recipe.warm_ups + recipe.stopping.runs_max;
         for block in 0..blocks {
-            for (case, arm) in order::of_block(experiment, block) {
+            for (case, arm) in experiment.block(block) {
                 let over = self
                     .settings
                     .budget
@@ -602,8 +580,9 @@ impl Lab<'_> {
         };
         let group = Group::create(&self.hierarchy, "run")?;
         let applied = arm.apply(&self.host, bases, &group, self.disk.as_ref())?;
-        let set_up = RunSetup { group, applied };
-        let RunSetup { group, applied } = &set_up;
+        // So it is dropped first, on whichever path: pages of what still runs in it would have to fit below its limit
+        // when its swap goes.
+        let group = group;
         let limit = facts.limit_bytes.filter(|_| !arm.unlimited);
         if let Some(limit) = limit {
             group.limit(limit, arm.swaps())?;
@@ -613,15 +592,25 @@ impl Lab<'_> {
         let disk = self.disk.as_ref().and_then(|disk| disk.device.file_name());
         devices.extend(disk.map(|name| name.to_string_lossy().into_owned()));
         devices.extend(applied.disk());
-        let watch = arm.start_watch(group, &self.settings.watch, self.folder.path())?;
-        let mut measured = self.supervised(case, recipe.run_max_s, group, budget, &devices)?;
+        let watch = arm.start_watch(&group, &self.settings.watch, self.folder.path())?;
+        let mut measured = self.supervised(case, recipe.run_max_s, &group, budget, &devices)?;
         if let Some(watch) = watch {
             let figures = &mut measured.run.figures;
             figures.insert("watch_cpu_s".to_owned(), watch.end()?);
         }
-        drop(set_up.group);
-        set_up.applied.undo()?;
+        drop(group);
+        applied.undo()?;
         Ok(measured.into_run(recipe, case, arm, block))
+    }
+}
+
+/// An error where everything is left out.
+fn all_left_out<'a>(why: impl Iterator<Item = Option<&'a str>>) -> Result<(), Error> {
+    match why.collect::<Option<Vec<&str>>>() {
+        Some(why) => Err(Error::Missing {
+            what: why.join("; "),
+        }),
+        None => Ok(()),
     }
 }
 
@@ -633,28 +622,5 @@ fn failed(case: &Case, outcome: &Outcome) -> Error {
             other => format!("{}: {other:?} without any limit", case.workload.describe()),
         },
         integrity: false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::cell::RefCell;
-
-    struct NotedDrop<'a>(&'a str, &'a RefCell<Vec<String>>);
-
-    impl Drop for NotedDrop<'_> {
-        fn drop(&mut self) {
-            self.1.borrow_mut().push(self.0.to_owned());
-        }
-    }
-
-    #[test]
-    fn the_workload_goes_before_its_swap_when_a_run_fails() {
-        let gone = RefCell::default();
-        // Made in the order in which a run makes them.
-        let (group, applied) = (NotedDrop("group", &gone), NotedDrop("swap", &gone));
-        drop(RunSetup { applied, group });
-        assert_eq!(*gone.borrow(), ["group", "swap"]);
     }
 }

@@ -3,6 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use rand::seq::SliceRandom;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -221,6 +224,21 @@ impl Experiment {
         })
     }
 
+    /// The runs of a block, as indexes of cases and arms: every arm of every case once, in an order drawn from the seed
+    /// and the block's number alone, so that an experiment that is carried on goes on in the same order.
+    pub(super) fn block(&self, block: usize) -> Vec<(usize, usize)> {
+        let arms = self.recipe.arms.len();
+        let cases = 0..self.recipe.cases.len();
+        let mut all: Vec<(usize, usize)> = cases
+            .flat_map(|case| (0..arms).map(move |arm| (case, arm)))
+            .collect();
+        let mut random = ChaCha8Rng::seed_from_u64(self.seed);
+        random.set_stream(block as u64);
+        all.shuffle(&mut random);
+        all.retain(|&(case, arm)| self.takes_part(case, arm));
+        all
+    }
+
     /// The arms of a case, in the recipe's order.
     pub fn arms_of(&self, case: &str) -> Vec<&str> {
         let Some(at) = self.recipe.cases.iter().position(|it| it.name == case) else {
@@ -252,28 +270,31 @@ impl Experiment {
                  without --resume"
             )))
         };
-        let cases = |recipe: &Recipe| {
-            let names: Vec<&str> = recipe.cases.iter().map(|case| case.name.as_str()).collect();
-            names.join(", ")
+        let told = |recipe: &Recipe| {
+            let list = |names: &mut dyn Iterator<Item = &str>| {
+                let names: Vec<&str> = names.collect();
+                names.join(", ")
+            };
+            let mut told = vec![
+                ("recipe", recipe.name.clone()),
+                (
+                    "choice of cases",
+                    list(&mut recipe.cases.iter().map(|it| it.name.as_str())),
+                ),
+                (
+                    "choice of arms",
+                    list(&mut recipe.arms.iter().map(|it| it.name.as_str())),
+                ),
+            ];
+            for case in &recipe.cases {
+                let limit = case.limit.as_deref().unwrap_or("none");
+                told.push(("workload", case.workload.describe()));
+                told.push(("limit", limit.to_owned()));
+            }
+            told.push(("metric", recipe.metric.name.clone()));
+            told
         };
-        let arms = |recipe: &Recipe| {
-            let names: Vec<&str> = recipe.arms.iter().map(|arm| arm.name.as_str()).collect();
-            names.join(", ")
-        };
-        let workload = |case: &Case| case.workload.describe();
-        let limit = |case: &Case| case.limit.clone().unwrap_or_else(|| "none".to_owned());
-        let mut told = vec![
-            ("recipe", old.name.clone(), recipe.name.clone()),
-            ("choice of cases", cases(old), cases(&recipe)),
-            ("choice of arms", arms(old), arms(&recipe)),
-        ];
-        for (then, now) in old.cases.iter().zip(&recipe.cases) {
-            told.push(("workload", workload(then), workload(now)));
-            told.push(("limit", limit(then), limit(now)));
-        }
-        let metric = |recipe: &Recipe| recipe.metric.name.clone();
-        told.push(("metric", metric(old), metric(&recipe)));
-        for (what, then, now) in told {
+        for ((what, then), (_, now)) in told(old).into_iter().zip(told(&recipe)) {
             if then != now {
                 return differ(format!("{what} ({then}, and now {now})"));
             }

@@ -46,13 +46,7 @@ impl Lab<'_> {
             return Ok(command.command.clone());
         }
         let json = serde_json::to_string(workload).map_err(|err| Error::Result(err.to_string()))?;
-        Ok(self
-            .settings
-            .workload
-            .iter()
-            .cloned()
-            .chain([json])
-            .collect())
+        Ok([&self.settings.workload[..], &[json]].concat())
     }
 
     /// Runs a workload in a group, for so long at most. `budget`: what the group and the devices may take up together.
@@ -353,19 +347,17 @@ impl<'a> RunObserver<'a> {
     fn store(&self, memory: &Memory) -> CompressedUse {
         let devices = self.devices.iter().filter_map(|name| held(name));
         let devices_bytes: u64 = devices.map(|held| held.memory_used_bytes).sum();
-        match self.group.zswap_bytes() {
-            Some(bytes) => CompressedUse {
-                bytes: devices_bytes + bytes,
-                uncharged_bytes: devices_bytes,
-            },
+        let (zswap, uncharged) = match self.group.zswap_bytes() {
+            Some(bytes) => (bytes, 0),
             // Only the machine's pool is known, and an experiment has the machine to itself.
             None => {
                 let pool = zswap_bytes(memory).saturating_sub(self.zswap_before_bytes);
-                CompressedUse {
-                    bytes: devices_bytes + pool,
-                    uncharged_bytes: devices_bytes + pool,
-                }
+                (pool, pool)
             }
+        };
+        CompressedUse {
+            bytes: devices_bytes + zswap,
+            uncharged_bytes: devices_bytes + uncharged,
         }
     }
 

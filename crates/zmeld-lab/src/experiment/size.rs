@@ -9,7 +9,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use super::result::{CaseFacts, Outcome};
-use super::{failed, Event, Lab};
+use super::{all_left_out, failed, Event, Lab};
 use crate::arm::{Arm, SizeBases};
 use crate::error::Error;
 use crate::recipe::{Case, Recipe};
@@ -85,13 +85,7 @@ impl Lab<'_> {
                 self.leave_set_up_out(search, at, why);
             }
         }
-        let missing = search.set_ups.iter().map(|it| it.left_out.as_deref());
-        match missing.collect::<Option<Vec<&str>>>() {
-            Some(why) => Err(Error::Missing {
-                what: why.join("; "),
-            }),
-            None => Ok(()),
-        }
+        all_left_out(search.set_ups.iter().map(|it| it.left_out.as_deref()))
     }
 
     fn leave_set_up_out(&mut self, search: &mut SizeSearch, at: usize, why: String) {

@@ -406,13 +406,4 @@ mod tests {
         assert_eq!(group.usage(), (4096, 8192));
         assert_eq!(group.footprint(), 11192);
     }
-
-    #[test]
-    fn stalls_are_read_in_seconds() {
-        let text = "some avg10=1.04 avg60=6.34 avg300=30.25 total=5500000\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n";
-        assert_eq!(
-            stalls(text),
-            [("some".to_owned(), 5.5), ("full".to_owned(), 0.0)]
-        );
-    }
 }

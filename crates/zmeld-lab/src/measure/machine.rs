@@ -59,10 +59,8 @@ impl HostFacts {
                 .iter()
                 .filter(|path| Path::new(path).exists())
                 .map(|path| {
-                    (
-                        path.rsplit('/').next().unwrap_or(path).to_owned(),
-                        first(path),
-                    )
+                    let name = path.rsplit('/').next().unwrap_or(path);
+                    (name.to_owned(), first(path))
                 })
                 .collect(),
         }
@@ -88,43 +86,19 @@ pub fn zswap_bytes(memory: &Memory) -> u64 {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Counters(pub BTreeMap<String, f64>);
 
-const VMSTAT: [&str; 28] = [
-    "pswpin",
-    "pswpout",
-    "swpin_zero",
-    "swpout_zero",
-    "pgfault",
-    "pgmajfault",
-    "pgscan_kswapd",
-    "pgscan_direct",
-    "pgscan_anon",
-    "pgscan_file",
-    "pgsteal_kswapd",
-    "pgsteal_direct",
-    "pgsteal_anon",
-    "pgsteal_file",
-    "workingset_refault_anon",
-    "workingset_refault_file",
-    "workingset_activate_anon",
-    "allocstall_normal",
-    "allocstall_movable",
-    "compact_stall",
-    "oom_kill",
-    "zswpin",
-    "zswpout",
-    "zswpwb",
-    "thp_swpout",
-    "thp_swpout_fallback",
-    "pgpgin",
-    "pgpgout",
-];
+const VMSTAT: &str = "\
+    pswpin pswpout swpin_zero swpout_zero pgfault pgmajfault pgscan_kswapd \
+    pgscan_direct pgscan_anon pgscan_file pgsteal_kswapd pgsteal_direct \
+    pgsteal_anon pgsteal_file workingset_refault_anon workingset_refault_file \
+    workingset_activate_anon allocstall_normal allocstall_movable compact_stall \
+    oom_kill zswpin zswpout zswpwb thp_swpout thp_swpout_fallback pgpgin pgpgout";
 
 impl Counters {
     /// Reads them now. `kswapd` are the reclaim daemons, from [`reclaim_daemons`].
     pub fn read(kswapd: &[u32]) -> Counters {
         let mut all = BTreeMap::new();
         let vmstat = keyed(&fs::read_to_string("/proc/vmstat").unwrap_or_default());
-        for name in VMSTAT {
+        for name in VMSTAT.split(' ') {
             all.extend(vmstat.get(name).map(|&value| (format!("vm_{name}"), value)));
         }
         for what in ["memory", "io", "cpu"] {
@@ -206,25 +180,11 @@ pub fn held(name: &str) -> Option<MmStat> {
 /// Requests to a block device since it was made, which for a loop device is before the run.
 pub fn requests(name: &str) -> Counters {
     // Documentation/block/stat.rst: requests, merges, sectors, milliseconds.
-    let names = [
-        "reads",
-        "read_merges",
-        "read_sectors",
-        "read_ms",
-        "writes",
-        "write_merges",
-        "write_sectors",
-        "write_ms",
-    ];
+    const NAMES: &str =
+        "reads read_merges read_sectors read_ms writes write_merges write_sectors write_ms";
     let text = attribute(name, "stat");
     let values = text.split_whitespace().filter_map(|word| word.parse().ok());
-    Counters(
-        names
-            .iter()
-            .map(|&name| name.to_owned())
-            .zip(values)
-            .collect(),
-    )
+    Counters(NAMES.split(' ').map(str::to_owned).zip(values).collect())
 }
 
 fn attribute(device: &str, name: &str) -> String {

@@ -1,5 +1,7 @@
 //! What a search for the least RAM looks like.
 
+use std::collections::BTreeMap;
+
 use zmeld_report::plot::{Axis, Lines};
 use zmeld_report::units::{bytes, percent, ratio, seconds};
 use zmeld_report::{Cell, Column, Document, Estimate, Section, Table, Tone, Unit};
@@ -40,9 +42,8 @@ fn swaps(search: &SizeSearch, set_up: &SetUp) -> bool {
 /// An answer that is as close as was asked for is one figure, any other an interval.
 fn amount(least: &Least) -> String {
     match (least.resolved, least.does_not_bytes) {
-        (true, 0) => format!("at most {}", bytes(least.bytes)),
+        (_, 0) => format!("at most {}", bytes(least.bytes)),
         (true, _) => bytes(least.bytes),
-        (false, 0) => format!("at most {}", bytes(least.bytes)),
         (false, low) => format!("{} to {}", bytes(low), bytes(least.bytes)),
     }
 }
@@ -50,35 +51,20 @@ fn amount(least: &Least) -> String {
 /// The answer in one sentence.
 fn answer(search: &SizeSearch) -> String {
     let name = &search.recipe.cases[0].name;
-    let mut swapping: Vec<(&SetUp, &Least)> = Vec::new();
-    let mut without: Vec<&Least> = Vec::new();
-    for set_up in &search.set_ups {
-        match (&set_up.least, swaps(search, set_up)) {
-            (Some(least), true) => swapping.push((set_up, least)),
-            (Some(least), false) => without.push(least),
-            (None, _) => {}
-        }
-    }
-    if swapping.is_empty() && without.is_empty() {
+    let found = search.set_ups.iter();
+    let mut found: Vec<(bool, &Least, &SetUp)> = found
+        .filter_map(|it| Some((swaps(search, it), it.least.as_ref()?, it)))
+        .collect();
+    if found.is_empty() {
         return "There is no answer yet: no limit was decided.".to_owned();
     }
-    swapping.sort_by_key(|(_, least)| least.bytes);
-    let mut parts: Vec<String> = swapping
-        .iter()
-        .map(|(set_up, least)| format!("{} and {}", amount(least), set_up.name))
-        .collect();
-    let without: Vec<String> = without
-        .iter()
-        .map(|least| format!("{} without swap", amount(least)))
-        .collect();
-    let mut text = format!("`{name}` does with {}", parts.join(", "));
-    if parts.is_empty() {
-        parts = without;
-        text.push_str(&parts.join("; "));
-    } else if !without.is_empty() {
-        text = format!("{text}; {}", without.join("; "));
-    }
-    format!("{text}.")
+    found.sort_by_key(|&(swaps, least, _)| (!swaps, least.bytes));
+    let parts = found.iter().map(|(swaps, least, set_up)| match swaps {
+        true => format!("{} and {}", amount(least), set_up.name),
+        false => format!("{} without swap", amount(least)),
+    });
+    let parts = parts.collect::<Vec<_>>().join(", ");
+    format!("`{name}` does with {parts}.")
 }
 
 /// One row a set-up.
@@ -130,7 +116,7 @@ fn steps_table(search: &SizeSearch) -> Table {
         Column::ratio("time").with_interval() => slowdown(step),
         Column::count("faults") => step.median_of(|run| run.faults_major as f64),
         Column::count("runs") => step.runs.len(),
-        Column::text("unfinished") => unfinished(search, &step.runs),
+        Column::text("unfinished") => unfinished(&step.runs),
     )
 }
 
@@ -143,26 +129,27 @@ fn verdict(verdict: Verdict) -> &'static str {
     }
 }
 
+/// How a run ended.
+fn ending(outcome: &RunOutcome) -> &str {
+    match outcome {
+        RunOutcome::Finished => "finished",
+        RunOutcome::OutOfMemory => "out of memory",
+        RunOutcome::TimedOut => "timed out",
+        RunOutcome::Failed(why) => why,
+        RunOutcome::Stopped => "stopped",
+    }
+}
+
 /// Why runs did not finish, and how many.
-fn unfinished(search: &SizeSearch, runs: &[SizeRun]) -> String {
-    let mut reasons: Vec<(String, usize)> = Vec::new();
+fn unfinished(runs: &[SizeRun]) -> String {
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
     for run in runs {
-        let why = match &run.outcome {
-            RunOutcome::Finished | RunOutcome::Stopped => continue,
-            RunOutcome::OutOfMemory => "out of memory".to_owned(),
-            RunOutcome::TimedOut => format!("over {}", ratio(search.question.give_up)),
-            RunOutcome::Failed(why) => why.clone(),
-        };
-        match reasons.iter_mut().find(|(known, _)| *known == why) {
-            Some((_, count)) => *count += 1,
-            None => reasons.push((why, 1)),
+        if !matches!(run.outcome, RunOutcome::Finished | RunOutcome::Stopped) {
+            *reasons.entry(ending(&run.outcome)).or_default() += 1;
         }
     }
-    let words: Vec<String> = reasons
-        .iter()
-        .map(|(why, count)| format!("{count} {why}"))
-        .collect();
-    words.join("; ")
+    let words = reasons.iter().map(|(why, count)| format!("{count} {why}"));
+    words.collect::<Vec<_>>().join("; ")
 }
 
 /// What follows, in words.
@@ -261,28 +248,21 @@ fn doubt(search: &SizeSearch, set_up: &SetUp) -> Option<String> {
         .filter(|step| step.verdict == Verdict::Undecided)
         .map(|step| bytes(step.limit_bytes))
         .collect::<Vec<_>>();
-    match &set_up.least {
-        None => None,
-        Some(least) if !least.resolved => Some(match undecided.is_empty() {
-            true => format!(
-                "{}: not finished; {} is known to do.",
-                set_up.name,
-                bytes(least.bytes)
-            ),
-            false => format!(
-                "{}: with {} it cannot be told whether {} of slowdown are exceeded.",
-                set_up.name,
-                undecided.join(" and "),
-                percent(search.question.slowdown)
-            ),
-        }),
-        Some(least) if least.unlimited => Some(format!(
-            "{}: no limit below {} (what is used without one) was shown to do.",
-            set_up.name,
+    let least = set_up.least.as_ref()?;
+    let doubt = match (undecided.is_empty(), least.resolved) {
+        (true, false) => format!("not finished; {} is known to do", bytes(least.bytes)),
+        (false, false) => format!(
+            "with {} it cannot be told whether {} of slowdown are exceeded",
+            undecided.join(" and "),
+            percent(search.question.slowdown)
+        ),
+        (_, true) if least.unlimited => format!(
+            "no limit below {} (what is used without one) was shown to do",
             bytes(least.bytes)
-        )),
-        Some(_) => None,
-    }
+        ),
+        (_, true) => return None,
+    };
+    Some(format!("{}: {doubt}.", set_up.name))
 }
 
 /// RAM against slowdown, a line for each set-up.
@@ -340,18 +320,9 @@ pub fn runs_table(search: &SizeSearch) -> Table {
         runs.map(|(limit, run)| (set_up.name.as_str(), Some(limit), run))
     });
     zmeld_report::table!("Runs", for (set_up, limit, run) in unlimited.chain(limited),
-        where {
-            let outcome = match &run.outcome {
-                RunOutcome::Finished => "finished",
-                RunOutcome::OutOfMemory => "out of memory",
-                RunOutcome::TimedOut => "timed out",
-                RunOutcome::Failed(why) => why,
-                RunOutcome::Stopped => "stopped",
-            };
-        }
         Column::text("set-up").names_row() => set_up,
         Column::bytes("limit").names_row() => limit,
-        Column::text("outcome") => outcome,
+        Column::text("outcome") => ending(&run.outcome),
         Column::number("cost") => run.cost,
         Column::seconds("elapsed") => run.elapsed_s,
         Column::seconds("system") => run.system_s,

@@ -15,7 +15,6 @@ use super::{
 use crate::error::Error;
 use crate::experiment::result::{CaseFacts, Run};
 use crate::experiment::{Lab, Settings};
-use crate::measure::supervise::World;
 use crate::measure::HostFacts;
 
 /// File systems that programs expect.
@@ -34,7 +33,7 @@ const MODULES: &[&str] = &["virtio_pci", "virtio_blk"];
 /// Where the host's files are: as they are there, what is written over them, and both as one.
 const BELOW: &str = "/host/below";
 const ABOVE: &str = "/host/above";
-const FILES: &str = "/host/files";
+pub(super) const FILES: &str = "/host/files";
 
 /// File systems of this machine's that stand in the place of the host's.
 const OWN: &[&str] = &["/proc", "/sys", "/dev"];
@@ -168,11 +167,7 @@ fn run(request: &GuestRequest, settings: &Settings) -> Result<Run, Error> {
     lab.disk = request.disk.clone();
     if let Some(files) = &request.files {
         mount_files(files).map_err(|what| Error::Missing { what })?;
-        lab.world = Some(World {
-            root: FILES.into(),
-            folder: files.folder.clone(),
-            environment: files.environment.clone(),
-        });
+        lab.world = Some(files.world.clone());
     }
     let recipe = &request.recipe;
     let (Some(case), Some(arm)) = (recipe.cases.first(), recipe.arms.first()) else {

@@ -13,9 +13,7 @@
 pub mod guest;
 pub(crate) mod host;
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -24,6 +22,7 @@ use zmeld_vm::{KernelKind, VirtualMachine};
 use crate::arm::GuestDisk;
 use crate::error::Error;
 use crate::experiment::result::Run;
+use crate::measure::supervise::World;
 use crate::measure::HostFacts;
 use crate::recipe::Recipe;
 
@@ -224,10 +223,8 @@ pub(crate) struct GuestRequest {
 pub(crate) struct FilesHere {
     /// How they are mounted: the source, the kind of file system, its options.
     mount: [String; 3],
-    /// Where the command runs.
-    folder: PathBuf,
-    /// Its environment.
-    environment: BTreeMap<String, String>,
+    /// Where the command runs, and its environment.
+    world: World,
 }
 
 impl FilesHere {
@@ -243,8 +240,11 @@ impl FilesHere {
         };
         Ok(FilesHere {
             mount: VirtualMachine::files_mount(kind).map(str::to_owned),
-            folder,
-            environment: std::env::vars_os().filter_map(texts).collect(),
+            world: World {
+                root: guest::FILES.into(),
+                folder,
+                environment: std::env::vars_os().filter_map(texts).collect(),
+            },
         })
     }
 }

@@ -9,7 +9,6 @@ pub mod compare;
 pub mod lists;
 pub mod run;
 pub mod study;
-pub mod sweep;
 
 pub(crate) fn estimate(interval: Interval) -> Estimate {
     Estimate::around(interval.value, interval.half_width)

@@ -5,12 +5,21 @@ use std::path::Path;
 
 use serde::Serialize;
 use zmeld_report::document::{Document, Section, Tone};
+use zmeld_report::Table;
 
 use crate::command;
 use crate::input::Pages;
 use crate::machine::Machine;
-use crate::results::{Budget, Results};
 use crate::runs::Runs;
+
+/// All that was found.
+#[derive(Default)]
+pub struct Results {
+    /// Each with its key in the JSON.
+    pub tables: Vec<(&'static str, Table)>,
+    /// Behind the tables' figures.
+    pub runs: Vec<Runs>,
+}
 
 /// A benchmark's JSON.
 #[derive(Serialize)]
@@ -20,7 +29,6 @@ struct BenchBody<'a> {
     data: &'a str,
     rounds: usize,
     pages: usize,
-    budgets: &'a [Budget],
     tables: BTreeMap<&'static str, Vec<serde_json::Value>>,
     runs: &'a [Runs],
 }
@@ -57,7 +65,6 @@ impl Measured<'_> {
             data: &self.pages.about,
             rounds: self.rounds,
             pages: self.pages.count(),
-            budgets: &self.results.budgets,
             tables: tables
                 .map(|(key, table)| (*key, table.to_json_rows()))
                 .collect(),
@@ -81,11 +88,8 @@ impl Measured<'_> {
         if let Some(warning) = self.machine.warning() {
             document = document.section(Section::new("").advice(Tone::Warning, warning));
         }
-        let budgets = (!self.results.budgets.is_empty()).then(|| self.results.budget_table());
-        let tables = self.results.tables.iter().map(|(_, table)| table.clone());
-        let tables = budgets.into_iter().chain(tables);
-        for table in tables.chain([self.results.runs_table()]) {
-            document = document.section(Section::new("").table(table));
+        for (_, table) in &self.results.tables {
+            document = document.section(Section::new("").table(table.clone()));
         }
         document
     }

@@ -119,12 +119,6 @@ impl Device {
             .ok_or_else(|| format!("{}: no third column in {text:?}", path.display()))
     }
 
-    /// Runs a pass, then lets the pool pack what is left.
-    pub fn meld(&self) -> Result<(), String> {
-        self.set("meld", "start")?;
-        self.set("compact", "1")
-    }
-
     /// Empties the device.
     pub fn discard_all(&self) -> Result<(), String> {
         let path = self.node();

@@ -19,8 +19,6 @@ mod input;
 mod machine;
 #[path = "../common/output.rs"]
 mod output;
-#[path = "../common/results.rs"]
-mod results;
 #[path = "../common/runs.rs"]
 mod runs;
 
@@ -33,11 +31,10 @@ use command::from;
 use device::{Device, SIDES};
 use input::Pages;
 use machine::Machine;
-use output::Measured;
-use results::Results;
+use output::{Measured, Results};
 use ring::DEPTH;
 use runs::Runs;
-use work::{Operation, OPERATIONS};
+use work::{Operation, Plan, OPERATIONS};
 
 /// 48 MiB in pages of 4 KiB: above any cache, and a guest has room for four.
 const PAGES: usize = 12_288;
@@ -116,15 +113,11 @@ fn compare_melding(
     pages: &Pages,
     results: &mut Results,
 ) -> Result<(), String> {
-    let mut tables = Tables {
-        memory: memory_table(),
-        inline: inline_table(),
-    };
+    let mut inline = inline_table();
     for codec in &settings.codecs {
         let mut speeds = speed_table(codec);
         for &duplicates in &settings.duplicates {
             for &jobs in &settings.jobs {
-                eprintln!("{codec}, {duplicates} % duplicates, {jobs} jobs");
                 let case = Case {
                     codec,
                     duplicates,
@@ -132,27 +125,21 @@ fn compare_melding(
                     rounds: settings.rounds,
                     pages,
                 };
-                case.measure(&mut speeds, &mut tables, results)?;
+                case.measure(&mut speeds, &mut inline, results)?;
             }
         }
         speeds.note(
             "MB/s of the same kernel's zram; behind it, how many times as fast zmeld is with \
              melding off, with fingerprints taken (manual), and melding inline.",
         );
-        results.table(table_key(codec), speeds);
+        results.tables.push((table_key(codec), speeds));
     }
-    let Tables {
-        mut memory,
-        mut inline,
-    } = tables;
     inline.note(
         "Inline melding when half the pages are duplicates, times zram's speed. A duplicate is \
          compared with its twin, so writing it takes at least as long as zram takes to read it; \
          writing the others at least as long as zram takes to write them: that is the limit.",
     );
-    results.table("inline", inline);
-    memory.note("MiB after the pages were written once, as mm_stat says; melded: after a pass.");
-    results.table("memory", memory);
+    results.tables.push(("inline", inline));
     Ok(())
 }
 
@@ -192,12 +179,6 @@ fn speed_table(codec: &str) -> Table {
         .column(Column::ratio("inline"))
 }
 
-/// Tables that all cases write to.
-struct Tables {
-    memory: Table,
-    inline: Table,
-}
-
 fn inline_table() -> Table {
     Table::new("Inline melding, half duplicates")
         .column(Column::text("codec"))
@@ -206,16 +187,6 @@ fn inline_table() -> Table {
         .column(Column::ratio("limit"))
         .column(Column::ratio("measured"))
         .column(Column::number("of limit, %").key("of_limit_percent"))
-}
-
-fn memory_table() -> Table {
-    Table::new("Memory used")
-        .column(Column::text("codec"))
-        .column(Column::text("duplicates"))
-        .column(Column::number("zram").key("zram_mib"))
-        .column(Column::number("off").key("off_mib"))
-        .column(Column::number("melded").key("melded_mib"))
-        .column(Column::number("inline").key("inline_mib"))
 }
 
 /// One codec, one share of duplicates, one number of jobs: all devices.
@@ -243,7 +214,7 @@ impl Case<'_> {
     fn measure(
         &self,
         speeds: &mut Table,
-        tables: &mut Tables,
+        inline: &mut Table,
         results: &mut Results,
     ) -> Result<(), String> {
         let count = self.pages.count();
@@ -258,53 +229,27 @@ impl Case<'_> {
                     .collect()
             })
             .collect();
-        // The first round warms everything up and is not counted.
-        for round in 0..=self.rounds {
-            for device in &devices {
-                device.discard_all()?;
-            }
-            let share = f64::from(self.duplicates) / 100.0;
-            let order_of =
-                |number: u64| input::order(count, share, 3 * round as u64 + number).pages;
-            let (first, second, last) = (order_of(0), order_of(1), order_of(2));
-            for (at, &operation) in OPERATIONS.iter().enumerate() {
-                let order = match operation {
-                    Operation::Fill => &first,
-                    Operation::Rewrite => &second,
-                    Operation::Pages | Operation::Scan | Operation::Read | Operation::Mixed => {
-                        &last
-                    }
-                };
-                let spent = work::in_turns(
-                    operation,
-                    &devices,
-                    self.pages,
-                    order,
-                    self.jobs,
-                    round as u64,
-                )?;
-                if operation == Operation::Fill && round == 0 && self.jobs == 1 {
-                    self.note_memory(&devices, &mut tables.memory)?;
-                }
-                if round > 0 {
-                    for (runs, ns) in series[at].iter_mut().zip(spent) {
-                        runs.runs_ns.push(ns);
-                    }
-                }
-            }
-            for device in &devices {
-                work::check(device, self.pages, &last)?;
-            }
-        }
-        self.note_speeds(&series, speeds, results);
+        let plan = Plan {
+            name: format!(
+                "{}, {} % duplicates, {} jobs",
+                self.codec, self.duplicates, self.jobs
+            ),
+            pages: self.pages,
+            duplicates: f64::from(self.duplicates) / 100.0,
+            operations: &OPERATIONS,
+            jobs: self.jobs,
+            rounds: self.rounds,
+        };
+        plan.measure(&devices, &mut series, |_| Ok(()))?;
+        self.note_speeds(&series, speeds);
         if self.duplicates == 50 {
-            self.note_inline(&series, &mut tables.inline);
+            self.note_inline(&series, inline);
         }
-        results.keep(series.into_iter().flatten());
+        results.runs.extend(series.into_iter().flatten());
         Ok(())
     }
 
-    fn note_speeds(&self, series: &[Vec<Runs>], speeds: &mut Table, results: &mut Results) {
+    fn note_speeds(&self, series: &[Vec<Runs>], speeds: &mut Table) {
         for (sides, operation) in series.iter().zip(OPERATIONS) {
             let [zram, off, manual, inline] = &sides[..] else {
                 unreachable!("SIDES names four");
@@ -319,24 +264,6 @@ impl Case<'_> {
                 ratio(manual),
                 ratio(inline)
             ]);
-            let what = |kind: &str| {
-                let jobs = if self.jobs == 1 { "job" } else { "jobs" };
-                format!(
-                    "{}, {} {jobs}, {}, {kind}",
-                    self.codec,
-                    self.jobs,
-                    operation.name()
-                )
-            };
-            if self.duplicates == 0 {
-                results.budget(what("off"), 1.0, ratio(off));
-                if !operation.reads() {
-                    results.budget(what("fingerprints"), 0.95, ratio(manual));
-                }
-            }
-            if self.duplicates == 50 && operation.writes() {
-                results.budget(what("inline, half duplicates"), 1.4, ratio(inline));
-            }
         }
     }
 
@@ -361,24 +288,6 @@ impl Case<'_> {
                 100.0 * measured / limit
             ]);
         }
-    }
-
-    /// The devices hold the same pages: how much memory, and how much after a pass.
-    fn note_memory(&self, devices: &[Device], memory: &mut Table) -> Result<(), String> {
-        let used = |side: usize| -> Result<f64, String> {
-            Ok(devices[side].memory_used()? as f64 / (1 << 20) as f64)
-        };
-        let (zram, off, inline) = (used(0)?, used(1)?, used(3)?);
-        devices[2].meld()?;
-        memory.row(cells![
-            self.codec,
-            format!("{} %", self.duplicates),
-            zram,
-            off,
-            used(2)?,
-            inline
-        ]);
-        Ok(())
     }
 }
 

@@ -11,8 +11,9 @@ use std::time::Instant;
 use zmeld_store::page_size;
 
 use crate::device::Device;
-use crate::input::{random_at, Pages};
+use crate::input::{self, random_at, Pages};
 use crate::ring::{Request, Ring, DEPTH};
+use crate::runs::Runs;
 
 /// Pages of one turn.
 const TURN: usize = 2048;
@@ -63,16 +64,11 @@ impl Operation {
     }
 
     /// Whether it does nothing but write.
-    pub fn writes(self) -> bool {
+    fn writes(self) -> bool {
         matches!(
             self,
             Operation::Fill | Operation::Rewrite | Operation::Pages
         )
-    }
-
-    /// Whether it does nothing but read.
-    pub fn reads(self) -> bool {
-        matches!(self, Operation::Scan | Operation::Read)
     }
 
     fn request_pages(self) -> usize {
@@ -94,11 +90,66 @@ impl Operation {
     }
 }
 
+/// What is measured with some devices.
+pub struct Plan<'a> {
+    pub name: String,
+    pub pages: &'a Pages,
+    /// Of the pages, repeats of others.
+    pub duplicates: f64,
+    pub operations: &'a [Operation],
+    pub jobs: usize,
+    pub rounds: usize,
+}
+
+impl Plan<'_> {
+    /// Adds each round's time to its operation's and device's runs. The first round warms
+    /// everything up and is not counted; `filled` looks at the devices after its first
+    /// operation.
+    pub fn measure(
+        &self,
+        devices: &[Device],
+        series: &mut [Vec<Runs>],
+        mut filled: impl FnMut(&[Device]) -> Result<(), String>,
+    ) -> Result<(), String> {
+        for round in 0..=self.rounds {
+            eprintln!("{}, round {round} of {}", self.name, self.rounds);
+            for device in devices {
+                device.discard_all()?;
+            }
+            let orders = [0, 1, 2].map(|number| {
+                let seed = 3 * round as u64 + number;
+                input::order(self.pages.count(), self.duplicates, seed).pages
+            });
+            for (&operation, series) in self.operations.iter().zip(&mut *series) {
+                let order = match operation {
+                    Operation::Fill => &orders[0],
+                    Operation::Rewrite => &orders[1],
+                    _ => &orders[2],
+                };
+                let number = round as u64;
+                let spent = in_turns(operation, devices, self.pages, order, self.jobs, number)?;
+                if operation == Operation::Fill && round == 0 {
+                    filled(devices)?;
+                }
+                if round > 0 {
+                    for (runs, ns) in series.iter_mut().zip(spent) {
+                        runs.runs_ns.push(ns);
+                    }
+                }
+            }
+            for device in devices {
+                check(device, self.pages, &orders[2])?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Nanoseconds that each device takes for `order.len()` pages.
 ///
 /// A written page is always the one that `order` gives its slot, so that what
 /// the device must hold is known at the end.
-pub fn in_turns(
+fn in_turns(
     operation: Operation,
     devices: &[Device],
     pages: &Pages,
@@ -187,7 +238,7 @@ fn one_turn(
 }
 
 /// Reads the whole device back: every byte has to be there.
-pub fn check(device: &Device, pages: &Pages, order: &[usize]) -> Result<(), String> {
+fn check(device: &Device, pages: &Pages, order: &[usize]) -> Result<(), String> {
     let mut ring = Ring::new()?;
     let file = device
         .file

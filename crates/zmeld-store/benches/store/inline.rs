@@ -4,13 +4,13 @@ use zmeld_report::{cells, Column, Table};
 use zmeld_store::{Codec, MeldMode};
 
 use crate::input::{order, Pages};
-use crate::results::Results;
+use crate::output::Results;
 use crate::runs::Runs;
 use crate::timing::{in_turns, Side};
 use crate::{empty_store, progress, write, Settings};
 
 const SHARES: &[f64] = &[0.0, 0.25, 0.50];
-const MODES: [MeldMode; 2] = [MeldMode::Manual, MeldMode::Inline];
+const MODES: [(MeldMode, &str); 2] = [(MeldMode::Manual, "manual"), (MeldMode::Inline, "inline")];
 const TABLE: &str = "inline";
 
 /// Writes in either mode at each share of duplicates.
@@ -24,9 +24,8 @@ pub fn run(settings: &Settings, pages: &Pages, results: &mut Results) {
         .column(Column::ratio("inline/manual"));
     for &share in SHARES {
         let name = format!("{} %", share * 100.0);
-        let stores = MODES.map(|mode| empty_store(&codec, count, mode));
-        let mut series =
-            MODES.map(|mode| Runs::new(TABLE, format!("{name}: {}", mode.name()), count));
+        let stores = MODES.map(|(mode, _)| empty_store(&codec, count, mode));
+        let mut series = MODES.map(|(_, mode)| Runs::new(TABLE, format!("{name}: {mode}"), count));
         for round in 0..settings.rounds {
             progress(&format!("inline: {name} duplicates, round {}", round + 1));
             let order = order(count, share, round as u64).pages;
@@ -49,11 +48,11 @@ pub fn run(settings: &Settings, pages: &Pages, results: &mut Results) {
             inline.mb_per_s(),
             inline.times_faster_than(manual)
         ]);
-        results.keep(series);
+        results.runs.extend(series);
     }
     table.note(
         "MB of pages per second. Each round discards everything and writes the pages in another \
          order.",
     );
-    results.table(TABLE, table);
+    results.tables.push((TABLE, table));
 }

@@ -17,21 +17,18 @@ mod input;
 mod machine;
 #[path = "../common/output.rs"]
 mod output;
-#[path = "../common/results.rs"]
-mod results;
 #[path = "../common/runs.rs"]
 mod runs;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use zmeld_store::{Codec, MeldMode, Store, StoreOptions};
+use zmeld_store::{Codec, MeldMode, Store};
 
 use command::{from, progress};
 use input::Pages;
 use machine::Machine;
-use output::Measured;
-use results::Results;
+use output::{Measured, Results};
 
 /// 128 MiB in pages of 4 KiB.
 const PAGES: usize = 32_768;
@@ -52,12 +49,8 @@ pub struct Settings {
     input: Vec<PathBuf>,
 }
 
-/// A store with one stream, as one thread needs it.
 fn empty_store(codec: &Codec, pages: usize, mode: MeldMode) -> Store {
-    let mut options = StoreOptions::new(pages as u64);
-    options.mode = mode;
-    options.streams = Some(1);
-    Store::new(&options, codec).expect("there is memory for the store")
+    Store::new(pages as u64, mode, codec).expect("there is memory for the store")
 }
 
 fn write(store: &Store, slot: usize, page: &[u8]) {

@@ -1,49 +1,17 @@
 //! The merge pass against compressing the same pages.
 
 use zmeld_report::{cells, Column, Table};
-use zmeld_store::{page_size, Codec, MeldMode, MeldOptions, MeldResult, Store, Stream};
+use zmeld_store::{page_size, Codec, MeldMode, MeldResult, Store, Stream};
 
 use crate::input::{order, Order, Pages};
-use crate::results::Results;
+use crate::output::Results;
 use crate::runs::Runs;
 use crate::timing::timed;
 use crate::{empty_store, progress, write, Settings};
 
-/// A share of duplicates, and the threshold in thousandths below which the
-/// pass ends after its sample.
-struct Case {
-    share: f64,
-    threshold_permille: u32,
-    budget: Option<f64>,
-}
-
-const fn case(share: f64, threshold_permille: u32, budget: Option<f64>) -> Case {
-    Case {
-        share,
-        threshold_permille,
-        budget,
-    }
-}
-
-const CASES: &[Case] = &[
-    case(0.0, 5, None),
-    case(0.0, 0, None),
-    case(0.01, 0, Some(300.0)),
-    case(0.25, 0, Some(30.0)),
-    case(0.50, 0, None),
-];
-
+/// Of duplicates.
+const SHARES: [f64; 2] = [0.01, 0.25];
 const TABLE: &str = "pass";
-
-impl Case {
-    fn name(&self) -> String {
-        let percent = self.share * 100.0;
-        match self.threshold_permille {
-            0 => format!("{percent} %"),
-            permille => format!("{percent} %, from {permille} ‰ on"),
-        }
-    }
-}
 
 /// Compresses and passes at each share of duplicates.
 pub fn run(settings: &Settings, pages: &Pages, results: &mut Results) {
@@ -55,11 +23,10 @@ pub fn run(settings: &Settings, pages: &Pages, results: &mut Results) {
         .column(Column::nanoseconds("compress"))
         .column(Column::nanoseconds("pass"))
         .column(Column::ratio("faster"))
-        .column(Column::bytes("borrowed"))
-        .column(Column::text("budget"));
-    for case in CASES {
-        let name = case.name();
-        let order = order(pages.count(), case.share, 1);
+        .column(Column::bytes("borrowed"));
+    for share in SHARES {
+        let name = format!("{} %", share * 100.0);
+        let order = order(pages.count(), share, 1);
         let mut series = ["compress", "pass"]
             .map(|what| Runs::new(TABLE, format!("{name}: {what}"), pages.count()));
         let mut result = MeldResult::default();
@@ -70,7 +37,7 @@ pub fn run(settings: &Settings, pages: &Pages, results: &mut Results) {
                 let ns = if side == 0 {
                     compress(&codec, pages, &order)
                 } else {
-                    let (ns, found) = pass(&codec, pages, &order, case, round == 0);
+                    let (ns, found) = pass(&codec, pages, &order, round == 0);
                     result = found;
                     ns
                 };
@@ -78,31 +45,22 @@ pub fn run(settings: &Settings, pages: &Pages, results: &mut Results) {
             }
         }
         let [compress, pass] = &series;
-        let faster = pass.times_faster_than(compress);
-        let budget = case.budget.map(|least| {
-            let found = result.pages_melded as f64 / order.duplicates as f64;
-            results.budget(format!("duplicates found, of {name}"), 1.0, found);
-            let what = format!("merge pass against compressing, {name} duplicates");
-            results.budget(what, least, faster)
-        });
         table.row(cells![
             name,
             order.duplicates,
             result.pages_melded,
             compress.median_ns(),
             pass.median_ns(),
-            faster,
-            result.memory_borrowed,
-            budget.unwrap_or_default()
+            pass.times_faster_than(compress),
+            result.memory_borrowed
         ]);
-        results.keep(series);
+        results.runs.extend(series);
     }
     table.note(
         "All pages as lz4 stores them; the bytes of every pair are compared. After the first \
-         round's pass every page was read back and compared. With \"from 5 ‰ on\" the pass ends \
-         after its sample unless that promises as much.",
+         round's pass every page was read back and compared.",
     );
-    results.table(TABLE, table);
+    results.tables.push((TABLE, table));
 }
 
 fn compress(codec: &Codec, pages: &Pages, order: &Order) -> f64 {
@@ -117,21 +75,12 @@ fn compress(codec: &Codec, pages: &Pages, order: &Order) -> f64 {
     ns
 }
 
-fn pass(
-    codec: &Codec,
-    pages: &Pages,
-    order: &Order,
-    case: &Case,
-    is_verified: bool,
-) -> (f64, MeldResult) {
+fn pass(codec: &Codec, pages: &Pages, order: &Order, is_verified: bool) -> (f64, MeldResult) {
     let store = empty_store(codec, order.pages.len(), MeldMode::Manual);
     for (slot, &page) in order.pages.iter().enumerate() {
         write(&store, slot, pages.page(page));
     }
-    let options = MeldOptions {
-        threshold_permille: case.threshold_permille,
-    };
-    let passed = timed(|| store.meld(&options).expect("there is memory for a pass"));
+    let passed = timed(|| store.meld().expect("there is memory for a pass"));
     if is_verified {
         verify(&store, pages, order);
     }

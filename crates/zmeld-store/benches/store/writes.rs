@@ -4,13 +4,11 @@ use zmeld_report::{cells, Column, Table};
 use zmeld_store::{page_size, Codec, MeldMode, Stream};
 
 use crate::input::Pages;
-use crate::results::Results;
+use crate::output::Results;
 use crate::runs::Runs;
 use crate::timing::{in_turns, Side};
 use crate::{empty_store, progress, write, Settings};
 
-/// The design's, for unique pages with fingerprints.
-const BUDGET: f64 = 0.90;
 const TABLE: &str = "write";
 const KINDS: [&str; 2] = ["into an empty store", "over another page"];
 
@@ -48,24 +46,20 @@ pub fn run(settings: &Settings, pages: &Pages, results: &mut Results) {
         .column(Column::text("where to"))
         .column(Column::number("bare").key("bare_mb_per_s"))
         .column(Column::number("store").key("store_mb_per_s"))
-        .column(Column::ratio("store/bare"))
-        .column(Column::text("budget"));
+        .column(Column::ratio("store/bare"));
     for (kind, series) in KINDS.iter().zip(series) {
         let [bare, store] = &series;
-        let ratio = store.times_faster_than(bare);
-        let budget = results.budget(format!("write a unique page {kind}"), BUDGET, ratio);
         table.row(cells![
             *kind,
             bare.mb_per_s(),
             store.mb_per_s(),
-            ratio,
-            budget
+            store.times_faster_than(bare)
         ]);
-        results.keep(series);
+        results.runs.extend(series);
     }
     table.note(
         "MB of pages per second. The bare codec compresses into one buffer that stays in the \
          cache; the store also finds room, copies and, in an empty store, touches new memory.",
     );
-    results.table(TABLE, table);
+    results.tables.push((TABLE, table));
 }

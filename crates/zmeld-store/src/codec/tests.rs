@@ -43,74 +43,29 @@ fn levels_are_those_that_the_codec_has() {
             assert_eq!(codec.level(), level);
         }
         for level in [info.level_min - 1, info.level_max + 1] {
-            assert!(matches!(
-                Codec::new(info.name, Some(level), None),
-                Err(CodecError::Level { .. })
-            ));
+            let refused = Codec::new(info.name, Some(level), None).unwrap_err();
+            assert!(refused.to_string().contains("takes levels"), "{refused}");
         }
     }
 }
 
-/// Pages of phrases that stand once in a page and in many pages: just what a
-/// dictionary is for. (On a program's code zstd does as well without one.)
-fn pages_of_phrases(pages: usize) -> Vec<u8> {
-    let phrases: Vec<Vec<u8>> = (0..200)
-        .map(|seed| {
-            let bytes = random_bytes(64, 1000 + seed);
-            bytes.iter().map(|byte| b'a' + byte % 26).collect()
-        })
-        .collect();
-    let choices = random_bytes(64 * pages, 7);
-    choices
-        .chunks_exact(64)
-        .enumerate()
-        .flat_map(|(page, choices)| {
-            let first = choices.iter().map(|&byte| usize::from(byte)).sum::<usize>() + page;
-            (0..64).map(move |at| (first + 3 * at) % 200)
-        })
-        .flat_map(|phrase| phrases[phrase].clone())
-        .collect()
-}
-
-/// A dictionary in zstd's form, of at most so many bytes.
-fn trained(samples: &[u8], bytes: usize) -> Vec<u8> {
-    let sizes = vec![4096; samples.len() / 4096];
-    let mut dict = vec![0u8; bytes];
-    // SAFETY: dict is valid for its length; samples holds as many pages as sizes has
-    // entries.
-    let size = unsafe {
-        zstd_sys::ZDICT_trainFromBuffer(
-            dict.as_mut_ptr().cast(),
-            dict.len(),
-            samples.as_ptr().cast(),
-            sizes.as_ptr(),
-            sizes.len() as u32,
-        )
-    };
-    // SAFETY: a size in, a flag out.
-    assert_eq!(unsafe { zstd_sys::ZDICT_isError(size) }, 0);
-    dict.truncate(size);
-    dict
-}
-
 #[test]
-fn a_trained_dictionary_makes_pages_smaller() {
-    let samples = &pages_of_phrases(500);
-    let dict: Arc<[u8]> = trained(samples, 16384).into();
+fn a_page_that_its_dictionary_has_becomes_smaller() {
+    let page = random_bytes(4096, 9);
+    let dict: Arc<[u8]> = page.clone().into();
     for info in codecs() {
         let with = Codec::new(info.name, None, Some(dict.clone()));
         if !info.takes_dict {
-            assert!(matches!(with, Err(CodecError::NoDictionary { .. })));
+            assert!(with.unwrap_err().to_string().contains("no dictionary"));
             continue;
         }
         let mut with = Stream::new(&with.unwrap()).unwrap();
         let mut without = Stream::new(&Codec::new(info.name, None, None).unwrap()).unwrap();
-        let (mut small, mut large) = (0, 0);
-        for page in samples.chunks_exact(4096).step_by(7).take(300) {
-            small += round_trip(&mut with, page);
-            large += round_trip(&mut without, page);
-        }
-        assert!(small < large, "{}: {small} against {large}", info.name);
+        let (small, large) = (
+            round_trip(&mut with, &page),
+            round_trip(&mut without, &page),
+        );
+        assert!(2 * small < large, "{}: {small} against {large}", info.name);
     }
 }
 
@@ -181,12 +136,7 @@ fn dictionaries_that_cannot_be_used_are_refused() {
     // Too short to find anything in, and longer than lz4 looks back.
     for (name, size) in [("lz4", 3), ("lz4hc", 3), ("lz4", 65537), ("lz4hc", 65537)] {
         let dict = Arc::from(random_bytes(size, 5));
-        assert!(
-            matches!(
-                Codec::new(name, None, Some(dict)),
-                Err(CodecError::DictionaryRefused { .. })
-            ),
-            "{name}: {size} bytes"
-        );
+        let refused = Codec::new(name, None, Some(dict)).unwrap_err().to_string();
+        assert!(refused.contains(&format!("{size} bytes")), "{refused}");
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 
 use serde_json::Value;
-use zmeld_store::{Codec, MeldOptions, Store, StoreOptions, SHARE_BYTES};
+use zmeld_store::{Codec, MeldMode, Store, SHARE_BYTES};
 
 use crate::run::*;
 
@@ -66,15 +66,15 @@ fn a_store_takes_what_was_predicted() {
     for codec in found["codecs"].as_array().unwrap() {
         let name = codec["codec"].as_str().unwrap();
         let pages = known.bytes.chunks_exact(PAGE);
-        let options = StoreOptions::new(pages.len() as u64);
-        let store = Store::new(&options, &Codec::new(name, None, None).unwrap()).unwrap();
+        let compressor = Codec::new(name, None, None).unwrap();
+        let store = Store::new(pages.len() as u64, MeldMode::Manual, &compressor).unwrap();
         for (at, page) in pages.enumerate() {
             store.write(at as u64, page).unwrap();
         }
         let stats = store.stats();
         assert_eq!(codec["compressed_bytes"], stats.bytes_compressed, "{name}");
         assert_eq!(codec["memory_used_bytes"], stats.memory_used, "{name}");
-        store.meld(&MeldOptions::default()).unwrap();
+        store.meld().unwrap();
         store.compact();
         let stats = store.stats();
         assert_eq!(
