@@ -221,7 +221,6 @@ impl Case {
                     "{place}: {tier:?}"
                 );
             }
-            "forget-identities" => machine.forget_identities(),
             "look" => {}
             "mark" => self.marked = machine.snapshot(),
             // But for that file.
