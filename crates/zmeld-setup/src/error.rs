@@ -12,6 +12,7 @@ use crate::plan::Refused;
 
 /// Why something could not be read, planned, set up or taken down.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The fields are in the message.
 #[non_exhaustive]
 pub enum Error {
     /// The machine did not say or do what it was asked for.
@@ -19,40 +20,25 @@ pub enum Error {
     Host(HostError),
     /// A privilege is missing.
     #[error("{what} needs {}", way_to_root())]
-    Privilege {
-        /// What was asked for.
-        what: String,
-    },
+    Privilege { what: String },
     /// The running kernel lacks something.
     #[error("{what}, which this kernel does not offer: {way_out}")]
-    KernelFeature {
-        /// What was asked for.
-        what: String,
-        /// What to do instead.
-        way_out: String,
-    },
+    KernelFeature { what: String, way_out: String },
     /// The kernel did not take a module.
     #[error(
         "{group} needs the module {module} ({said}), which this kernel does not offer: {way_out}"
     )]
     ModuleRefused {
-        /// The part of the plan.
         group: String,
-        /// The module.
         module: String,
-        /// What was said.
         said: String,
-        /// What to do instead.
         way_out: String,
     },
     /// A device, a file or a mapping that somebody else uses.
     #[error("{} is in use by {by}: {way_out}", device.display())]
     InUse {
-        /// Which.
         device: PathBuf,
-        /// By whom.
         by: String,
-        /// What to do about it.
         way_out: String,
     },
     /// A device that is to be overwritten carries something.
@@ -62,36 +48,20 @@ pub enum Error {
         device.display(),
         zmeld_linux::shell::path(device)
     )]
-    Carries {
-        /// The device.
-        device: PathBuf,
-        /// The types of what was found: `ext4`.
-        found: String,
-    },
+    Carries { device: PathBuf, found: String },
     /// A file, device or place that cannot be used as it was asked for.
     #[error("{}: {problem}: {way_out}", path.display())]
     NoPlace {
-        /// Which.
         path: PathBuf,
-        /// What is wrong with it.
         problem: String,
-        /// What to do instead.
         way_out: String,
     },
     /// The kernel has other codecs.
     #[error("the kernel has no codec {codec}: it has {there}")]
-    NoCodec {
-        /// What was asked for.
-        codec: String,
-        /// What there is.
-        there: String,
-    },
+    NoCodec { codec: String, there: String },
     /// Another run of zmeld is at work.
     #[error("another run of zmeld {holder} is changing swap: wait for it to end, and try again")]
-    Locked {
-        /// What is known of it.
-        holder: String,
-    },
+    Locked { holder: String },
     /// The pages in swap do not fit into RAM.
     #[error(
         "{} MiB in {areas} do not fit back into RAM: {} MiB are missing; end some programs, or add \
@@ -100,11 +70,8 @@ pub enum Error {
         missing_bytes.div_ceil(1 << 20)
     )]
     NoRam {
-        /// The areas that were to be switched off.
         areas: String,
-        /// What is in them.
         swapped_bytes: u64,
-        /// How much RAM is missing for it.
         missing_bytes: u64,
     },
     /// The pages of a control group do not fit back into it.
@@ -113,19 +80,12 @@ pub enum Error {
         listed(groups)
     )]
     NoRoomInGroup {
-        /// The groups.
         groups: Vec<SwapoffConflict>,
-        /// What to do about it.
         way_out: &'static str,
     },
     /// The pages in swap fit neither into RAM nor into their control groups.
     #[error("{ram}; nor into control groups: {groups}")]
-    NoRoom {
-        /// How much RAM is missing.
-        ram: Box<Error>,
-        /// The groups.
-        groups: Box<Error>,
-    },
+    NoRoom { ram: Box<Error>, groups: Box<Error> },
     /// There are control groups, and what they have in swap is not seen.
     #[error(
         "the memory controller's groups are not mounted here, so that nobody can tell whether \
@@ -135,32 +95,20 @@ pub enum Error {
     GroupsUnseen,
     /// The plan would walk into a trap.
     #[error("{what}")]
-    Refused {
-        /// Which, and the way out.
-        what: String,
-    },
+    Refused { what: String },
     /// Parts of the plan cannot be.
     #[error("{}", named(refused))]
-    Planned {
-        /// The parts, at least one, each with the reason.
-        refused: Refused,
-    },
+    Planned { refused: Refused },
     /// A step failed; what had been done before was undone.
     #[error("{group}: {source}; {after}")]
     Step {
-        /// The part of the plan.
         group: String,
-        /// What went wrong.
         source: Box<Error>,
-        /// What was done about it.
         after: String,
     },
     /// Ctrl-C.
     #[error("stopped; {after}")]
-    Interrupted {
-        /// What was done about what had been begun.
-        after: String,
-    },
+    Interrupted { after: String },
 }
 
 /// The kinds of error that a caller may want to tell apart, for instance to
@@ -297,26 +245,4 @@ fn listed(groups: &[SwapoffConflict]) -> String {
         line.push_str(&format!("; and {more} more groups"));
     }
     line
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn errors_are_one_line_that_names_the_thing() {
-        let err = Error::io(
-            "write 60 to",
-            "/proc/sys/vm/swappiness",
-            io::Error::from_raw_os_error(13),
-        );
-        assert_eq!(
-            err.to_string(),
-            "cannot write 60 to /proc/sys/vm/swappiness: Permission denied"
-        );
-        assert_eq!(err.kind(), ErrorKind::Missing);
-        let err = Error::malformed("/proc/swaps", "has a line of 3 words");
-        assert_eq!(err.to_string(), "/proc/swaps has a line of 3 words");
-        assert_eq!(err.kind(), ErrorKind::Input);
-    }
 }

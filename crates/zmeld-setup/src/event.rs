@@ -6,30 +6,17 @@ use crate::step::Step;
 
 /// Something that happens. A library prints nothing: whoever listens may.
 #[derive(Debug, Clone, Copy)]
+#[allow(missing_docs)] // Their names say what the fields are.
 #[non_exhaustive]
 pub enum Event<'a> {
     /// Another run holds the lock; this one waits for it.
-    Waiting {
-        /// What is known of the other run.
-        holder: &'a str,
-    },
+    Waiting { holder: &'a str },
     /// A step is about to be applied.
-    Applying {
-        /// The part of the plan that it belongs to.
-        group: &'a str,
-        /// The step.
-        step: &'a Step,
-    },
+    Applying { group: &'a str, step: &'a Step },
     /// A step is about to be undone.
-    Undoing {
-        /// The part of the plan that it belonged to.
-        group: &'a str,
-        /// The step.
-        step: &'a Step,
-    },
+    Undoing { group: &'a str, step: &'a Step },
     /// Pages come back from a swap area that is switched off.
     SwappingIn {
-        /// The area.
         path: &'a Path,
         /// Bytes that are still in it.
         left_bytes: u64,
@@ -37,10 +24,7 @@ pub enum Event<'a> {
         total_bytes: u64,
     },
     /// Something that does not stop the run.
-    Note {
-        /// What, in one line.
-        text: &'a str,
-    },
+    Note { text: &'a str },
 }
 
 /// Somebody who is told.

@@ -19,10 +19,10 @@ use crate::error::Error;
 use crate::event::{Event, Listener};
 use crate::identity::Identity;
 use crate::journal::Journal;
-use crate::plan::{compare, holds, take_over, Change, Group, OnUnreadable, Options, Plan, Planned};
+use crate::plan::{compare, holds, take_over, Change, Group, OnUnreadable, Plan, Planned};
 pub use crate::plan::{Done, Skipped, StandIn};
 use crate::room::{self, PlannedCapacity};
-use crate::step::{DeviceRef, Record, Step, StepContext};
+use crate::step::{Record, Step, StepContext};
 use crate::steps::Area;
 use zmeld_config::{Config, Kind};
 use zmeld_linux::Host;
@@ -66,7 +66,8 @@ impl Report {
     }
 }
 
-/// Applies a plan that was made of this journal. If a step fails, or `stop` is set, what
+/// Applies a plan that was made of this journal; where the kernel does not take zmeld's
+/// module, once more with zram in its place. If a step fails, or `stop` is set, what
 /// this run has applied is taken back, and what it took back for it is applied again.
 ///
 /// # Errors
@@ -79,40 +80,14 @@ pub fn up(
     stop: &AtomicBool,
     listener: &mut Listener<'_>,
 ) -> Result<Report, Error> {
-    debug_assert_eq!(plan.records, journal.records());
-    may_go_up(host, plan, listener)?;
-    let mut run = Run::begin(host, journal, stop, plan.force, listener);
-    run.only_named = plan.only_named;
-    run.report.kept = plan.records.len() - plan.removed.len();
-    run.report.stand_ins = plan.stand_ins.clone();
-    if let Err((group, err)) = run.carry_out(plan) {
-        return Err(run.back_out(err, &group));
-    }
-    run.tell_price();
-    run.finish(plan.config.clone())?;
-    Ok(run.report)
-}
-
-/// [`up`], and where the kernel does not take zmeld's module once more, with zram in its
-/// place. `options` are those of the plan. `listener` is told.
-///
-/// # Errors
-/// Those of [`up`]; where zram stands in, of that.
-pub fn up_or_stand_in(
-    host: &Host,
-    journal: &mut Journal,
-    plan: &Plan,
-    options: &Options,
-    stop: &AtomicBool,
-    listener: &mut Listener<'_>,
-) -> Result<Report, Error> {
-    let err = match up(host, journal, plan, stop, listener) {
+    let err = match apply(host, journal, plan, stop, listener) {
         Err(err) if plan.is_dispensable(&err) => err,
         result => return result,
     };
     let said = err.refused_module().map(|it| it.1.to_owned());
     // Without records there is nothing to write down yet: the next step does.
     journal.note(|state| state.refused = said)?;
+    let options = &plan.options;
     let (refused, again) = Plan::make(host, &plan.config, Some(journal.state()), options)?;
     let again = match options.at_boot {
         true => again?,
@@ -122,7 +97,28 @@ pub fn up_or_stand_in(
         let text = format!("tier.{}: {}", stand_in.tier, stand_in.words());
         listener(Event::Note { text: &text });
     }
-    up(host, journal, &again, stop, listener)
+    apply(host, journal, &again, stop, listener)
+}
+
+fn apply(
+    host: &Host,
+    journal: &mut Journal,
+    plan: &Plan,
+    stop: &AtomicBool,
+    listener: &mut Listener<'_>,
+) -> Result<Report, Error> {
+    debug_assert_eq!(plan.records, journal.records());
+    may_go_up(host, plan, listener)?;
+    let mut run = Run::begin(host, journal, stop, plan.options.force, listener);
+    run.only_named = plan.options.only_named;
+    run.report.kept = plan.records.len() - plan.removed.len();
+    run.report.stand_ins = plan.stand_ins.clone();
+    if let Err((group, err)) = run.carry_out(plan) {
+        return Err(run.back_out(err, &group));
+    }
+    run.tell_price();
+    run.finish(plan.config.clone())?;
+    Ok(run.report)
 }
 
 /// Whether a plan may be applied: whether the pages of what it switches off fit back.
@@ -136,7 +132,7 @@ pub fn may_go_up(host: &Host, plan: &Plan, listener: &mut Listener<'_>) -> Resul
         host,
         &areas,
         PlannedCapacity::default(),
-        plan.force,
+        plan.options.force,
         listener,
     )?;
     // Whose place the plan takes is switched off when zmeld's own areas are on, which
@@ -145,7 +141,7 @@ pub fn may_go_up(host: &Host, plan: &Plan, listener: &mut Listener<'_>) -> Resul
     if !all.is_empty() {
         // What was in zmeld's own areas is in RAM, too, by then.
         all.extend(areas);
-        room::check(host, &all, coming, plan.force, listener)?;
+        room::check(host, &all, coming, plan.options.force, listener)?;
     }
     Ok(())
 }
@@ -337,8 +333,6 @@ struct Run<'a> {
     was_left: bool,
     /// Whether something of a group that failed could not be taken back.
     is_left: bool,
-    /// Steps on what their own group made that were taken back.
-    of_made: Vec<((String, DeviceRef), Done)>,
     report: Report,
 }
 
@@ -363,7 +357,6 @@ impl<'a> Run<'a> {
             touched: Vec::new(),
             was_left: false,
             is_left: false,
-            of_made: Vec::new(),
             report: Report::default(),
             journal,
             listener,
@@ -437,7 +430,7 @@ impl Run<'_> {
             }
             let result = match self.apply_group(group) {
                 Err(err)
-                    if (group.optional || plan.at_boot && Group::is_tier(&group.name))
+                    if (group.optional || plan.options.at_boot && Group::is_tier(&group.name))
                         && !matches!(err, Error::Interrupted { .. })
                         && !plan.is_dispensable(&err) =>
                 {
@@ -589,26 +582,15 @@ impl Run<'_> {
             return;
         }
         let done = Done::of(record);
-        let made = record
-            .step
-            .of_made()
-            .map(|made| (record.group.clone(), made));
         if !self.was_left {
-            self.of_made.extend(made.map(|made| (made, done.clone())));
             self.report.undone.push(done);
             return;
         }
         if matches!(record.step, Step::AddDevice(_) | Step::OpenCrypt(_)) {
-            let of_it = |it: &((String, DeviceRef), Done)| Some(&it.0) == made.as_ref();
-            let (gone, rest) = std::mem::take(&mut self.of_made)
-                .into_iter()
-                .partition(of_it);
-            self.of_made = rest;
-            let gone: Vec<_> = gone;
-            for (_, done) in gone {
-                self.report.undone.retain(|it| *it != done);
-                self.report.not_undone.push(done);
-            }
+            let undone = std::mem::take(&mut self.report.undone).into_iter();
+            let (gone, rest): (Vec<_>, _) = undone.partition(|it| it.is_with(&done));
+            self.report.undone = rest;
+            self.report.not_undone.extend(gone);
         }
         self.report.not_undone.push(done);
     }

@@ -80,13 +80,20 @@ impl Identity {
             };
             identity.mapping = text("dm/uuid")?;
         } else if meta.is_file() {
-            identity.file = Some(of_file(&meta));
+            identity.file = Some(Identity::file_of(&meta));
         }
         Ok(Some((identity, meta)))
     }
 
+    /// What tells a file from others of its name.
     pub(crate) fn file_of(meta: &Metadata) -> String {
-        of_file(meta)
+        let place = format!("{} {}", number(meta.dev()), meta.ino());
+        let since = meta.created().ok();
+        let since = since.and_then(|since| since.duration_since(std::time::UNIX_EPOCH).ok());
+        match since {
+            Some(since) => format!("{place} {}.{:09}", since.as_secs(), since.subsec_nanos()),
+            None => place,
+        }
     }
 
     /// What says that something else is there now, in words.
@@ -107,11 +114,6 @@ impl Identity {
         } else {
             None
         }
-    }
-
-    /// Whether there is more to compare than the name.
-    pub fn is_known(&self) -> bool {
-        *self != Identity::default()
     }
 }
 
@@ -167,18 +169,7 @@ pub(crate) fn is_device_of(host: &Host, path: &Path, was: &Identity) -> Result<b
 /// What tells a file from others, where it is one.
 pub(crate) fn file(host: &Host, path: &Path) -> Result<Option<String>, Error> {
     let meta = metadata(host, path)?.filter(Metadata::is_file);
-    Ok(meta.as_ref().map(of_file))
-}
-
-/// The label in a swap header; none where there is no header, or it cannot be read.
-pub(crate) fn swap_label(host: &Host, path: &Path) -> Option<String> {
-    const LABEL_AT: usize = 1024 + 12 + 16;
-    let page = header(host, path, &metadata(host, path).ok()??).ok()?;
-    swap_uuid(&page)?;
-    // A file of another tool's may end anywhere.
-    let label = page.get(LABEL_AT..LABEL_AT + 16)?;
-    let label = label.split(|byte| *byte == 0).next()?;
-    Some(String::from_utf8_lossy(label).into_owned())
+    Ok(meta.as_ref().map(Identity::file_of))
 }
 
 /// Whether a device stands on another, as the kernel has it; none where it does not
@@ -249,16 +240,6 @@ fn block_folder(host: &Host, path: &Path, meta: &Metadata) -> Option<PathBuf> {
     Some(Path::new("/sys/block").join(name))
 }
 
-fn of_file(meta: &Metadata) -> String {
-    let place = format!("{} {}", number(meta.dev()), meta.ino());
-    let since = meta.created().ok();
-    let since = since.and_then(|since| since.duration_since(std::time::UNIX_EPOCH).ok());
-    match since {
-        Some(since) => format!("{place} {}.{:09}", since.as_secs(), since.subsec_nanos()),
-        None => place,
-    }
-}
-
 /// `union swap_header` of the kernel's `include/linux/swap.h`.
 fn swap_uuid(page: &[u8]) -> Option<String> {
     const UUID_AT: usize = 1024 + 12;
@@ -291,7 +272,6 @@ mod tests {
         let put = || std::fs::write(host.path(path), "x").unwrap();
         put();
         let first = Identity::of(&host, path).unwrap().unwrap();
-        assert!(first.is_known());
         assert_eq!(first.differs(&first), None);
         // It may well be given the same inode.
         std::fs::remove_file(host.path(path)).unwrap();
@@ -299,9 +279,6 @@ mod tests {
         put();
         let second = Identity::of(&host, path).unwrap().unwrap();
         assert_eq!(first.differs(&second), Some("it is another file by now"));
-        // Nothing is known of what an older version set up.
-        assert_eq!(Identity::default().differs(&second), None);
-        assert!(!Identity::default().is_known());
     }
 
     #[test]
@@ -311,19 +288,6 @@ mod tests {
         for read in [late, || unreachable!()] {
             let err = answer(path, read).unwrap_err();
             assert!(err.is_timeout(), "{err}");
-        }
-    }
-
-    #[test]
-    fn a_label_that_is_cut_off_is_none() {
-        let dir = tempfile::tempdir().unwrap();
-        let host = Host::at(dir.path());
-        for bytes in 1040..1080 {
-            let mut page = vec![0; bytes];
-            page[bytes - 10..].copy_from_slice(b"SWAPSPACE2");
-            std::fs::write(host.path("/short"), page).unwrap();
-            let label = swap_label(&host, Path::new("/short"));
-            assert_eq!(label.is_some(), bytes >= 1068, "{bytes}");
         }
     }
 

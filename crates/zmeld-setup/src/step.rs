@@ -38,26 +38,17 @@ pub enum DeviceRef {
 /// One change to the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
+#[allow(missing_docs)] // Each is told where it is defined.
 pub enum Step {
-    /// Load a module.
     LoadModule(LoadModule),
-    /// Make a zram or zmeld device.
     AddDevice(AddDevice),
-    /// Write an attribute of the device that was added.
     SetAttribute(SetAttribute),
-    /// Create a swap file.
     CreateFile(CreateFile),
-    /// Make a LUKS volume.
     FormatLuks(FormatLuks),
-    /// Open an encrypted mapping.
     OpenCrypt(OpenCrypt),
-    /// Write a swap header.
     MakeSwap(MakeSwap),
-    /// Switch a swap area on.
     SwapOn(SwapOn),
-    /// Set a tunable.
     SetValue(SetValue),
-    /// Switch somebody else's swap area off.
     SwapOff(SwapOff),
 }
 
@@ -222,22 +213,13 @@ impl StepContext<'_> {
         if let Thing::Other(why) = found {
             self.tell_left(path, why);
         }
-        matches!(found, Thing::Same | Thing::Named)
+        matches!(found, Thing::Same)
     }
 
     /// Says of something that it is left, and why.
     pub(crate) fn leave(&mut self, text: &str) {
         self.left = true;
         self.tell(Event::Note { text });
-    }
-
-    /// Says that only a name could be compared.
-    pub(crate) fn tell_by_name(&mut self, path: &Path) {
-        let text = format!(
-            "{} is told by its name only: the zmeld that set it up did not write down which it is",
-            path.display()
-        );
-        self.tell(Event::Note { text: &text });
     }
 }
 

@@ -335,7 +335,7 @@ impl<'a> Look<'a> {
             let is_removed = removed.any(|&index| self.records[index].group == *name);
             let is_changed = is_removed || plan.changes.iter().any(|it| it.group == *name);
             if is_changed || group.steps.iter().any(|it| !it.done) {
-                self.group(group);
+                self.group(plan, group);
             }
         }
         let mut gone: Vec<&str> = Vec::new();
@@ -352,7 +352,7 @@ impl<'a> Look<'a> {
     }
 
     /// A group of which a step is not in place.
-    fn group(&mut self, group: &Group) {
+    fn group(&mut self, plan: &Plan, group: &Group) {
         let name = &group.name;
         let ours = self.ours(name);
         // Somebody else may have set a value that the plan makes fit.
@@ -370,7 +370,15 @@ impl<'a> Look<'a> {
             return;
         }
         let told = self.changes.len();
-        for planned in open.iter().filter(|it| !it.is_remade) {
+        // What a device that is made anew has again is not told.
+        let is_remade = |step: &Step| {
+            let mut removed = plan.removed.iter().map(|&index| &self.records[index]);
+            let is_value = matches!(step, Step::SetValue(_));
+            !is_value && removed.any(|it| it.group == *name && it.step == *step)
+        };
+        let (remade, changed): (Vec<&Planned>, Vec<&Planned>) =
+            open.iter().partition(|it| is_remade(&it.step));
+        for planned in changed {
             self.would(name, &planned.step);
         }
         for record in ours {
@@ -379,8 +387,8 @@ impl<'a> Look<'a> {
                 self.would_take_back(record);
             }
         }
-        if told == self.changes.len() && !open.is_empty() {
-            let steps: Vec<String> = open.iter().map(|it| it.step.words()).collect();
+        if told == self.changes.len() && !remade.is_empty() {
+            let steps: Vec<String> = remade.iter().map(|it| it.step.words()).collect();
             let what = "zmeld up would make it anew".to_owned();
             self.add(self.subject(name), what, steps.join(", "));
         }

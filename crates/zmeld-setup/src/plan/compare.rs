@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::step::{Record, Step, StepContext};
 use crate::steps::Area;
 
-use super::{Done, Group, Plan, Planned};
+use super::{Done, Group, Plan};
 
 /// What becomes of the records of a part.
 pub(crate) struct Compared {
@@ -27,8 +27,6 @@ pub(crate) struct Compared {
     pub removed: Vec<usize>,
     /// Which planned steps are in place; those that are changed there count.
     in_place: Vec<bool>,
-    /// Which are made again with what does not hold, though they do.
-    remade: Vec<bool>,
     /// What is changed on a device that stays, in order.
     pub changes: Vec<Change>,
 }
@@ -118,16 +116,15 @@ impl Plan {
         let mut in_place = Vec::new();
         for group in &self.groups {
             let found = compare(host, group, records, doubt)?;
-            in_place.push((found.in_place, found.remade));
+            in_place.push(found.in_place);
             removed.extend(found.removed);
             self.changes.extend(found.changes);
         }
         removed.sort_unstable();
         let undone = removed.iter().rev().map(|&index| &records[index]);
         let undone: Vec<&Record> = undone.filter(|record| record.is_change()).collect();
-        for (group, (in_place, remade)) in self.groups.iter_mut().zip(in_place) {
+        for (group, in_place) in self.groups.iter_mut().zip(in_place) {
             for (at, planned) in group.steps.iter_mut().enumerate() {
-                planned.is_remade = remade[at];
                 let mut changes = self.changes.iter();
                 if changes.any(|it| it.is_of(&group.name, &planned.step)) {
                     let how = "; changed in place, no page leaves the device";
@@ -264,17 +261,7 @@ pub(crate) fn compare(
             changes.clear();
         }
     }
-    let is_left = |at: usize, planned: &Planned| -> Result<bool, Error> {
-        let record = ours[kept..].iter().find(|it| it.1.step == planned.step);
-        match record.filter(|_| at >= in_place) {
-            Some((_, record)) => holds(host, records, record, doubt),
-            None => Ok(false),
-        }
-    };
-    let planned = wanted.steps.iter().enumerate();
-    let remade = planned.map(|(at, it)| is_left(at, it));
     Ok(Compared {
-        remade: remade.collect::<Result<_, _>>()?,
         removed: ours[kept..].iter().map(|(index, _)| *index).collect(),
         in_place: (0..wanted.steps.len()).map(|at| at < in_place).collect(),
         changes,
@@ -301,7 +288,6 @@ fn compare_values(
     }
     Ok(Compared {
         removed,
-        remade: vec![false; wanted.steps.len()],
         in_place,
         changes: Vec::new(),
     })

@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::journal::State;
-use crate::step::{Record, Step};
+use crate::step::{DeviceRef, Record, Step};
 use crate::steps::{Area, SetAttribute};
 use zmeld_config::{Config, Finding, FindingId, Kind, Severity, Tier};
 use zmeld_linux::Host;
@@ -41,6 +41,9 @@ pub struct Done {
     /// The same for people.
     #[serde(skip)]
     pub words: String,
+    /// What of its own group it works on, or makes.
+    #[serde(skip)]
+    pub made: Option<DeviceRef>,
 }
 
 impl Done {
@@ -50,7 +53,13 @@ impl Done {
             group: group.to_owned(),
             step: step.describe(),
             words: step.words(),
+            made: step.of_made(),
         }
+    }
+
+    /// Whether both are about the same that their group made.
+    pub(crate) fn is_with(&self, other: &Done) -> bool {
+        self.group == other.group && self.made == other.made
     }
 
     /// What a record tells of.
@@ -103,15 +112,9 @@ pub struct Plan {
     pub changes: Vec<Change>,
     /// Tiers for which another driver's device stands in.
     pub stand_ins: Vec<StandIn>,
-    /// Whether areas are switched off for it even where that costs a program.
+    /// What it was made from besides.
     #[serde(skip)]
-    pub force: bool,
-    /// Whether nothing is set but what the configuration names.
-    #[serde(skip)]
-    pub only_named: bool,
-    /// Whether what fails in one tier costs no other its place.
-    #[serde(skip)]
-    pub at_boot: bool,
+    pub options: Options,
 }
 
 /// A part of a plan that stands or falls together.
@@ -140,9 +143,6 @@ pub struct Planned {
     /// Whether it was done in an earlier run, and still holds; or it is a value that is
     /// as wanted already.
     pub done: bool,
-    /// Whether it was done, still holds, and goes with what does not.
-    #[serde(skip)]
-    pub is_remade: bool,
 }
 
 /// What a plan is made from, besides the configuration.
@@ -215,7 +215,6 @@ impl Group {
                 reason: String::new(),
                 before: record.before.clone(),
                 done: record.done,
-                is_remade: false,
             };
             match groups.iter_mut().find(|it| it.name == record.group) {
                 Some(group) => group.steps.push(planned),
@@ -358,9 +357,7 @@ impl Plan {
             removed: Vec::new(),
             changes: Vec::new(),
             stand_ins,
-            force: options.force,
-            only_named: options.only_named,
-            at_boot: options.at_boot,
+            options: options.clone(),
             machine,
         };
         let compared = plan.compare(host, options.doubt);
@@ -583,7 +580,6 @@ impl<'a> Steps<'a> {
             // What is in place besides is known once all of the plan is: see
             // `Plan::compare`.
             done: is_so,
-            is_remade: false,
             reason: reason.into(),
             step,
         });

@@ -323,7 +323,7 @@ const PAGE_BYTES: u64 = 4096;
 /// A device whose account takes more of RAM than one part in so many is refused.
 const ACCOUNT_PART_MAX: u64 = 4;
 
-pub(super) fn table_bytes(size: u64) -> u64 {
+fn table_bytes(size: u64) -> u64 {
     (size / PAGE_BYTES).saturating_mul(ACCOUNT_BYTES_PER_PAGE)
 }
 

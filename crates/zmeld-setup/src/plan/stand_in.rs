@@ -59,7 +59,9 @@ impl Plan {
     /// Whether zram could stand in for what failed so.
     pub(crate) fn is_dispensable(&self, err: &Error) -> bool {
         let is_zmeld = |(module, _): (&str, &str)| module == RamDriver::Zmeld.name();
-        !self.only_named && err.refused_module().is_some_and(is_zmeld) && has_zram(&self.machine)
+        !self.options.only_named
+            && err.refused_module().is_some_and(is_zmeld)
+            && has_zram(&self.machine)
     }
 }
 

@@ -9,9 +9,6 @@ use zmeld_config::{Finding, FindingId, Kind, RamDevice, Severity, Swappiness};
 use super::{Draft, Group};
 use zmeld_observe::image::Image;
 
-/// A table is warned of that takes one part in so many of RAM.
-const TABLE_PART: u64 = 50;
-
 impl Draft<'_> {
     pub(super) fn warn(&mut self, trap: FindingId, key: &str, what: String) {
         self.problem(Severity::Warning, trap, key, what);
@@ -124,7 +121,6 @@ impl Draft<'_> {
     /// A device whose pages RAM cannot hold when it is full.
     fn too_large(&mut self, name: &str, device: &RamDevice) {
         let ram = self.machine.ram_bytes;
-        self.costly_table(name, device.size.bytes(ram));
         let size = device.size.bytes(ram);
         if let Some(limit) = &device.memory_limit {
             self.beyond_limit(name, size, limit.bytes(ram).min(ram));
@@ -187,25 +183,6 @@ impl Draft<'_> {
                 bytes(limit),
                 measured.unwrap_or(RATIO_ASSUMED),
                 bytes(holds(limit, measured))
-            ),
-        ));
-    }
-
-    /// A device that takes much RAM before a page is stored in it.
-    fn costly_table(&mut self, name: &str, size: u64) {
-        let (ram, table) = (self.machine.ram_bytes, super::ram::table_bytes(size));
-        if table < ram / TABLE_PART {
-            return;
-        }
-        self.problems.push(Finding::new(
-            Severity::Warning,
-            format!("{}.size", Group::of_tier(name)),
-            format!(
-                "to keep account of the pages of {} GiB takes {} MiB of RAM, {} % of it, before \
-                 any is stored; a smaller size saves it",
-                size >> 30,
-                table >> 20,
-                (table as f64 / ram as f64 * 100.0).round()
             ),
         ));
     }

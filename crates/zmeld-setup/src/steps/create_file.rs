@@ -4,7 +4,7 @@
 //! is and all of its blocks are there: a run that was killed, and a machine that lost
 //! its power, leave none that is in part there or whose owner is in doubt.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -136,28 +136,6 @@ fn no_room(path: &Path, size_bytes: u64, room: u64, reserve: u64) -> Error {
 }
 
 impl CreateFile {
-    /// Gives it its name once it is whole, and written down which file it is.
-    fn create(&self, context: &mut StepContext<'_>) -> Result<(), Error> {
-        let host = context.host;
-        let pinned = pin::place(host, &self.path)?;
-        let failed = |cause: io::Error| self.failed(host, cause);
-        let file = pinned.create_unnamed().map_err(failed)?;
-        let meta = file.metadata().map_err(failed)?;
-        context.remember(Identity {
-            file: Some(Identity::file_of(&meta)),
-            ..Identity::default()
-        })?;
-        self.fill(&file).map_err(|cause| match cause.kind() {
-            io::ErrorKind::Unsupported => Error::NoPlace {
-                path: self.path.clone(),
-                problem: "its file system gives no blocks ahead (fallocate)".to_owned(),
-                way_out: WHERE.to_owned(),
-            },
-            _ => failed(cause),
-        })?;
-        pinned.give_name_to(&file).map_err(failed)
-    }
-
     fn fill(&self, file: &File) -> io::Result<()> {
         let fd = file.as_fd();
         let kind = rustix::fs::fstatfs(fd)?;
@@ -194,25 +172,6 @@ impl CreateFile {
         }
     }
 
-    /// What has the file's name now, held against what the record is about.
-    fn found(&self, host: &Host, record: &Record) -> Result<Thing, Error> {
-        Ok(match thing(host, &self.path, record)? {
-            // It was not given its name before it was written down which it is.
-            Thing::Named if record.before.is_some() || !record.done => {
-                Thing::Other("it was not made by zmeld")
-            }
-            Thing::Named => {
-                let meta = std::fs::metadata(host.path(&self.path));
-                let is_alike = |meta: Metadata| meta.is_file() && meta.len() == self.size_bytes;
-                match meta.is_ok_and(is_alike) {
-                    true => Thing::Named,
-                    false => Thing::Other("it has not the size of the one that was made"),
-                }
-            }
-            found => found,
-        })
-    }
-
     fn room(&self, host: &Host) -> Option<u64> {
         let found = pin::place(host, &self.path).ok()?.file_system().ok()?;
         #[allow(clippy::unnecessary_cast)]
@@ -238,22 +197,36 @@ impl Reversible for CreateFile {
     }
 
     fn apply(&self, context: &mut StepContext<'_>, _record: &Record) -> Result<(), Error> {
-        self.create(context)?;
-        Ok(())
+        // It gets its name once it is whole, and written down which file it is.
+        let host = context.host;
+        let pinned = pin::place(host, &self.path)?;
+        let failed = |cause: io::Error| self.failed(host, cause);
+        let file = pinned.create_unnamed().map_err(failed)?;
+        let meta = file.metadata().map_err(failed)?;
+        context.remember(Identity {
+            file: Some(Identity::file_of(&meta)),
+            ..Identity::default()
+        })?;
+        self.fill(&file).map_err(|cause| match cause.kind() {
+            io::ErrorKind::Unsupported => Error::NoPlace {
+                path: self.path.clone(),
+                problem: "its file system gives no blocks ahead (fallocate)".to_owned(),
+                way_out: WHERE.to_owned(),
+            },
+            _ => failed(cause),
+        })?;
+        pinned.give_name_to(&file).map_err(failed)
     }
 
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
-        let found = self.found(context.host, record)?;
-        Ok(record.done && matches!(found, Thing::Same | Thing::Named))
+        let found = thing(context.host, &self.path, record)?;
+        Ok(record.done && matches!(found, Thing::Same))
     }
 
     fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
-        let found = self.found(context.host, record)?;
+        let found = thing(context.host, &self.path, record)?;
         if !context.is_own(&self.path, &found) {
             return Ok(());
-        }
-        if matches!(found, Thing::Named) {
-            context.tell_by_name(&self.path);
         }
         match pin::recorded(context.host, &self.path, record)? {
             Some(pinned) => {
@@ -265,10 +238,10 @@ impl Reversible for CreateFile {
     }
 
     fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
-        Ok(match self.found(host, record)? {
+        Ok(match thing(host, &self.path, record)? {
             Thing::Gone => None,
             Thing::Other(why) => Some(left_as_it_is(&self.path, why)),
-            Thing::Same | Thing::Named => Some(format!("{} is still there", self.path.display())),
+            Thing::Same => Some(format!("{} is still there", self.path.display())),
         })
     }
 }

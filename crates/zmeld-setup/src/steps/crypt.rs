@@ -258,11 +258,8 @@ impl Reversible for OpenCrypt {
     }
 
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
-        let is_ours = matches!(
-            thing(context.host, &mapping(&self.name), record)?,
-            Thing::Same | Thing::Named
-        );
-        Ok(record.done && is_ours)
+        let found = thing(context.host, &mapping(&self.name), record)?;
+        Ok(record.done && matches!(found, Thing::Same))
     }
 
     fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
@@ -270,9 +267,6 @@ impl Reversible for OpenCrypt {
         let found = self.mapped(context.host, record)?;
         if !context.is_own(&path, &found) {
             return Ok(());
-        }
-        if matches!(found, Thing::Named) && record.done {
-            context.tell_by_name(&path);
         }
         context
             .host
@@ -284,7 +278,7 @@ impl Reversible for OpenCrypt {
         let path = mapping(&self.name);
         Ok(match (self.mapped(host, record)?, &self.mode) {
             (Thing::Other(why), _) => Some(left_as_it_is(&path, why)),
-            (Thing::Same | Thing::Named, _) => Some(format!("{} is still open", path.display())),
+            (Thing::Same, _) => Some(format!("{} is still open", path.display())),
             (Thing::Gone, Mode::Random { .. }) => super::written_over(&self.device, record),
             (Thing::Gone, Mode::Luks { .. }) => None,
         })
@@ -304,12 +298,13 @@ impl OpenCrypt {
     /// stand on this step's device.
     fn mapped(&self, host: &Host, record: &Record) -> Result<Thing, Error> {
         let path = mapping(&self.name);
-        let found = thing(host, &path, record)?;
-        if let (Thing::Named, Some(below)) = (&found, self.device.path()) {
-            if stands_on(host, &path, &below)? == Some(false) {
-                return Ok(Thing::Other("it stands on another device"));
-            }
+        if record.identity.is_some() || !host.exists(&path) {
+            return thing(host, &path, record);
         }
-        Ok(found)
+        let is_on = |below: PathBuf| stands_on(host, &path, &below);
+        Ok(match self.device.path().map(is_on).transpose()?.flatten() {
+            Some(false) => Thing::Other("it stands on another device"),
+            _ => Thing::Same,
+        })
     }
 }

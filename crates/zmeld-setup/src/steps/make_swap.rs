@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::crypt::Mode;
 use super::{carries, pin, refuse_to_lose, thing, wipe, Thing};
 use crate::error::Error;
-use crate::identity::{new_uuid, swap_label, Identity};
+use crate::identity::{new_uuid, Identity};
 use crate::step::{left_as_it_is, Before, DeviceRef, Record, Reversible, Step, StepContext};
 use zmeld_linux::command::Invocation;
 use zmeld_linux::Host;
@@ -20,9 +20,6 @@ pub(super) const IS_SWAP: &str = "swap";
 
 /// What was found where nothing can have been.
 const FRESH: &str = "fresh";
-
-/// Why one is left where no more was written down than its name.
-const ANOTHER_LABEL: &str = "its swap header has another label";
 
 /// Write a swap header, unless there is one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,12 +62,6 @@ impl MakeSwap {
     /// As `mkswap` takes it.
     fn short_label(&self) -> String {
         self.label.chars().take(LABEL_MAX).collect()
-    }
-
-    /// Whether what is there has this step's label, or no swap header.
-    fn is_labelled(&self, host: &Host, path: &Path) -> bool {
-        let label = swap_label(host, path);
-        label.is_none_or(|label| label == self.short_label())
     }
 }
 
@@ -150,11 +141,6 @@ impl Reversible for MakeSwap {
         if pin::is_file(path) && !records.any(makes_it) {
             return Ok(());
         }
-        let is_named = matches!(thing(context.host, path, record)?, Thing::Named);
-        if is_named && !self.is_labelled(context.host, path) {
-            context.tell_left(path, ANOTHER_LABEL);
-            return Ok(());
-        }
         wipe(context, path, record, IS_SWAP)
     }
 
@@ -166,12 +152,9 @@ impl Reversible for MakeSwap {
             // A file that is gone holds nothing that was lost.
             Thing::Gone => None,
             Thing::Other(why) => Some(left_as_it_is(path, why)),
-            Thing::Named if !self.is_labelled(host, path) => {
-                Some(left_as_it_is(path, ANOTHER_LABEL))
-            }
             // Nothing had been written into it.
-            Thing::Same | Thing::Named if pin::is_file(path) => None,
-            Thing::Same | Thing::Named => super::written_over(&self.device, record),
+            Thing::Same if pin::is_file(path) => None,
+            Thing::Same => super::written_over(&self.device, record),
         })
     }
 }

@@ -63,8 +63,6 @@ pub(crate) enum Thing {
     Gone,
     /// It is the same.
     Same,
-    /// The record says no more than its name.
-    Named,
     /// It is another, for this reason.
     Other(&'static str),
 }
@@ -73,8 +71,9 @@ fn thing(host: &Host, path: &Path, record: &Record) -> Result<Thing, Error> {
     let Some(now) = Identity::of(host, path)? else {
         return Ok(Thing::Gone);
     };
+    // It is written down before a thing has its name, but for a mapping's.
     let Some(was) = &record.identity else {
-        return Ok(Thing::Named);
+        return Ok(Thing::Other("it was not made by zmeld"));
     };
     Ok(was.differs(&now).map_or(Thing::Same, Thing::Other))
 }
@@ -91,9 +90,6 @@ fn wipe(
     if !context.is_own(path, &found) || signatures(host, path)? != [kind] {
         return Ok(());
     }
-    if record.identity.is_none() {
-        context.tell_by_name(path);
-    }
     let wipefs = Invocation::new("wipefs").args(["--all", "--types", kind]);
     // Another may have had the name when it was looked at.
     let wipefs = match pin::is_file(path) {
@@ -102,7 +98,7 @@ fn wipe(
             None => return Ok(()),
         },
         false => match thing(host, path, record)? {
-            Thing::Same | Thing::Named => wipefs.arg(host.path(path)),
+            Thing::Same => wipefs.arg(host.path(path)),
             Thing::Gone | Thing::Other(_) => return Ok(()),
         },
     };

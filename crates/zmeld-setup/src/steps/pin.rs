@@ -219,7 +219,8 @@ pub(super) fn same_device(
         // The header is not written yet.
         (is.swap, is.luks) = (None, None);
     }
-    for record in written.chain([&own]) {
+    let known = written.chain([&own]).filter(|it| it.identity.is_some());
+    for record in known {
         if let Thing::Other(why) = thing(host, &path, record)? {
             return Err(Error::NoPlace {
                 path,

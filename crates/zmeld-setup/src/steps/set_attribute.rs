@@ -393,9 +393,4 @@ mod tests {
             assert_eq!(serde_json::from_str::<SetAttribute>(text).unwrap(), set);
         }
     }
-
-    #[test]
-    fn the_choice_is_what_stands_in_brackets() {
-        assert_eq!(offered("#1: lzo [zstd]"), ["lzo", "zstd"]);
-    }
 }

@@ -26,6 +26,16 @@ impl SetValue {
         }
     }
 
+    /// The kernel rounds, or refuses in silence.
+    fn must_say(&self, host: &Host, value: &str) -> Result<(), Error> {
+        let read = host.read(&self.path)?;
+        if read == value {
+            return Ok(());
+        }
+        let problem = format!("says \"{}\" after \"{value}\" was written", short(&read));
+        Err(Error::malformed(&self.path, problem))
+    }
+
     /// What it belongs to: `vm.swappiness`, zswap.
     pub fn subject(&self) -> String {
         match self.path.starts_with(ZSWAP) {
@@ -54,18 +64,7 @@ impl Reversible for SetValue {
         if record.before.as_ref() != Some(&self.value) {
             context.host.write(&self.path, &self.value)?;
         }
-        let read = context.host.read(&self.path)?;
-        if read == self.value {
-            return Ok(());
-        }
-        Err(Error::malformed(
-            &self.path,
-            format!(
-                "says \"{}\" after \"{}\" was written",
-                short(&read),
-                self.value
-            ),
-        ))
+        self.must_say(context.host, &self.value)
     }
 
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
@@ -95,17 +94,7 @@ impl Reversible for SetValue {
             return Ok(());
         }
         context.host.write(&self.path, before)?;
-        let read = context.host.read(&self.path)?;
-        if read == *before {
-            return Ok(());
-        }
-        Err(Error::malformed(
-            &self.path,
-            format!(
-                "says \"{}\" after \"{before}\" was written back",
-                short(&read)
-            ),
-        ))
+        self.must_say(context.host, before)
     }
 
     fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {

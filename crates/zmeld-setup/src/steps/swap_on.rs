@@ -118,9 +118,6 @@ impl Reversible for SwapOn {
     fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
         match self.area(context.host, context.records, record)? {
             Area::Ours(swap) => {
-                if record.identity.is_none() && self.device != DeviceRef::Added {
-                    context.tell_by_name(&swap.path);
-                }
                 // The kernel's own name of it is what everything is compared with.
                 switch_off(context, &swap.path)
             }
@@ -207,12 +204,11 @@ impl SwapOn {
         if let Some(swap) = host.swap_on(&path)? {
             match thing(host, &path, record) {
                 Ok(Thing::Other(why)) => found = Area::Others(swap.path, why),
-                Ok(Thing::Gone | Thing::Same | Thing::Named) => return Ok(Area::Ours(swap)),
+                Ok(Thing::Gone | Thing::Same) => return Ok(Area::Ours(swap)),
                 // A drive that does not answer is swapped to all the same.
-                Err(err) if err.is_timeout() => match &record.identity {
-                    None => return Ok(Area::Ours(swap)),
-                    Some(_) => found = Area::Others(swap.path, "it does not answer"),
-                },
+                Err(err) if err.is_timeout() => {
+                    found = Area::Others(swap.path, "it does not answer");
+                }
                 Err(err) => return Err(err),
             }
         }

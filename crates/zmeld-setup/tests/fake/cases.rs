@@ -15,7 +15,9 @@ use crate::script::{self, unescaped, Outcome, Script};
 
 #[test]
 fn each_case_comes_out_as_it_says() {
-    for file in "identity left-out owner reconcile room stand-in take-over traps truth".split(' ') {
+    for file in
+        "identity keys left-out owner reconcile room stand-in take-over traps truth".split(' ')
+    {
         script::run(&format!("fake/cases/{file}.txt"), Case::new);
     }
 }
@@ -221,7 +223,6 @@ impl Case {
                     "{place}: {tier:?}"
                 );
             }
-            "forget-identities" => machine.forget_identities(),
             "look" => {}
             "mark" => self.marked = machine.snapshot(),
             // But for that file.

@@ -336,7 +336,7 @@ impl Machine {
         };
         let mut notes = self.notes.lock().unwrap_or_else(|notes| notes.into_inner());
         let stop = false.into();
-        execute::up_or_stand_in(&host, &mut journal, &plan, options, &stop, &mut |event| {
+        execute::up(&host, &mut journal, &plan, &stop, &mut |event| {
             note(event, &mut notes);
         })
     }
@@ -376,20 +376,6 @@ impl Machine {
         against(&host, &seen, config, state.as_ref())
     }
 
-    /// Writes the records as an older version did.
-    pub fn forget_identities(&self) {
-        let text = self.text("/run/zmeld/state.json");
-        let mut state: serde_json::Value = serde_json::from_str(&text).unwrap();
-        for record in state["records"].as_array_mut().unwrap() {
-            let record = record.as_object_mut().unwrap();
-            record.remove("identity");
-            if record["step"]["do"] == "create-file" {
-                record.remove("before");
-            }
-        }
-        self.put("/run/zmeld/state.json", &state.to_string());
-    }
-
     /// What is set up.
     pub fn applied(&self) -> Option<Applied> {
         zmeld_setup::applied::read(&self.host()).unwrap()
@@ -423,10 +409,8 @@ fn write_start(path: &Path, page: &[u8]) {
     fs::write(path, bytes).unwrap();
 }
 
-fn swap_header(uuid: Option<&str>, label: Option<&str>) -> Vec<u8> {
+fn swap_header(uuid: Option<&str>) -> Vec<u8> {
     let mut page = vec![0; rustix::param::page_size()];
-    let label = label.unwrap_or_default().as_bytes();
-    page[1052..1052 + label.len()].copy_from_slice(label);
     let digits = uuid.unwrap_or_default().replace('-', "");
     for (at, byte) in page[1036..1052].iter_mut().enumerate() {
         let digits = digits.get(2 * at..2 * at + 2);
@@ -629,7 +613,7 @@ impl Fake {
                 if self.is_swap(&last) {
                     return Err("is mounted".to_owned());
                 }
-                write_start(&last, &swap_header(after("--uuid"), after("--label")));
+                write_start(&last, &swap_header(after("--uuid")));
                 inner.signatures.insert(last, "swap".to_owned());
                 Ok(String::new())
             }

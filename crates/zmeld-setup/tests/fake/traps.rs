@@ -1,11 +1,10 @@
 //! What is refused and warned of, in one line, before anything is changed.
 
-use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use zmeld_setup::event::Event;
 use zmeld_setup::execute::{self, Removal};
-use zmeld_setup::journal::{Journal, State};
+use zmeld_setup::journal::Journal;
 
 use crate::common::{config, Machine, PATIENCE};
 
@@ -40,50 +39,6 @@ fn two_runs_are_kept_apart() {
     assert!(second.to_string().contains(&pid), "{second}");
     drop(first);
     Journal::lock(&host, PATIENCE, &mut |_| {}).unwrap();
-}
-
-/// Whose word is taken: of a folder or a file that others may have written, none.
-#[test]
-fn records_that_others_may_have_written_are_not_believed() {
-    let machine = Machine::new();
-    machine.up(&config(RAM)).unwrap();
-    let host = machine.host();
-    let folder = machine.path("/run/zmeld");
-    let state = machine.path("/run/zmeld/state.json");
-    assert_eq!(folder.metadata().unwrap().mode() & 0o777, 0o755);
-    let before = machine.snapshot();
-    let refused = |words: &str| {
-        for err in [
-            machine.down().unwrap_err(),
-            machine.up(&config(RAM)).unwrap_err(),
-            State::read(&host).unwrap_err(),
-            zmeld_setup::applied::read(&host).unwrap_err(),
-        ] {
-            let line = err.to_string();
-            assert!(line.contains(words), "{line}");
-            assert!(line.contains("has to belong to root"), "{line}");
-        }
-        assert_eq!(machine.snapshot(), before);
-    };
-    for mode in [0o777, 0o775 | 0o002, 0o1777] {
-        machine.mode("/run/zmeld", mode);
-        refused("others may write it");
-    }
-    machine.mode("/run/zmeld", 0o755);
-    machine.mode("/run/zmeld/state.json", 0o646);
-    refused("/run/zmeld/state.json: others may write it");
-    machine.mode("/run/zmeld/state.json", 0o644);
-    if rustix::process::geteuid().is_root() {
-        for path in [&state, &folder] {
-            std::os::unix::fs::chown(path, Some(65534), None).unwrap();
-            refused("belongs to another user (uid 65534)");
-            std::os::unix::fs::chown(path, Some(0), None).unwrap();
-        }
-    }
-    // One that a strict umask had closed is opened: an ordinary user's plan reads it.
-    machine.mode("/run/zmeld", 0o700);
-    machine.down().unwrap();
-    assert_eq!(folder.metadata().unwrap().mode() & 0o777, 0o755);
 }
 
 #[test]

@@ -1,10 +1,8 @@
 //! What one run does the next leaves, and another version undoes.
 
-use std::collections::BTreeSet;
 use std::fs;
 
-use crate::common::{config, Fate, Machine};
-use crate::crash::{killed, quietly};
+use crate::common::{config, Machine};
 use serde_json::Value;
 use zmeld_setup::journal::State;
 
@@ -62,32 +60,4 @@ fn what_another_version_was_asked_for_does_not_keep_it_from_being_undone() {
         fields.insert("tiers".to_owned(), serde_json::json!([{ "of": "another" }]));
         state
     });
-}
-
-/// However far a first run came: so many of the tiers that are wanted.
-#[test]
-fn a_killed_run_tells_how_many_tiers_it_began() {
-    quietly();
-    let mut told_of = BTreeSet::new();
-    for at in 0.. {
-        let machine = Machine::new();
-        machine.fate(Some((at, Fate::DieBefore)));
-        let was_killed = killed(|| machine.up(&config(BOTH)).map(drop));
-        machine.fate(None);
-        if !was_killed {
-            break;
-        }
-        let state = State::read(&machine.host()).unwrap();
-        let records = state.map_or_else(Vec::new, |state| state.records);
-        let groups = records.iter().map(|it| it.group.clone());
-        let begun: BTreeSet<String> = groups.filter(|it| it.starts_with("tier.")).collect();
-        if records.is_empty() {
-            continue;
-        }
-        let said = format!("steps of {} of 2 tiers were begun", begun.len());
-        let found = machine.findings(BOTH);
-        assert!(format!("{found:?}").contains(&said), "{said}: {found:?}");
-        told_of.insert(begun.len());
-    }
-    assert!(told_of.contains(&1) && told_of.contains(&2), "{told_of:?}");
 }

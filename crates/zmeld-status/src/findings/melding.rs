@@ -12,42 +12,38 @@ const DUPLICATES_WORTH: f64 = zmeld_advice::meld::WORTH;
 /// A page that does not have its fingerprint any more: memory or the module is
 /// damaged.
 pub(super) fn mismatch(_: &View, device: &Device) -> Option<Finding> {
-    let melding = device.melding.as_ref()?;
-    let wrong = melding.mismatches();
-    if wrong == 0 {
-        return None;
-    }
-    Some(Finding::of_machine(
-        &device.name,
-        "pages did not come back as they were written; reads of them failed",
-        format!("{} pages did not have their fingerprint", count(wrong)),
-        format!(
-            "swapoff /dev/{0} (or umount it), then test the RAM (memtest86+) before \
+    let wrong = device.melding.as_ref()?.mismatches();
+    (wrong > 0).then(|| {
+        Finding::of_machine(
+            &device.name,
+            "pages did not come back as they were written; reads of them failed",
+            format!("{} pages did not have their fingerprint", count(wrong)),
+            format!(
+                "swapoff /dev/{0} (or umount it), then test the RAM (memtest86+) before \
              using it again",
-            device.name
-        ),
-    ))
+                device.name
+            ),
+        )
+    })
 }
 
 /// A codec encoded pages to bytes that do not give them back. `check_writes` kept them
 /// from being used.
 pub(super) fn encode_errors(_: &View, device: &Device) -> Option<Finding> {
-    let melding = device.melding.as_ref()?;
-    let wrong = melding.encode_errors();
-    if wrong == 0 {
-        return None;
-    }
-    Some(Finding::of_machine(
-        &device.name,
-        "a codec encoded pages wrongly; they were kept as they are",
-        format!("{} pages did not decode to what they were", count(wrong)),
-        format!(
-            "leave check_writes on; dmesg names the codec: choose another one, or a \
+    let wrong = device.melding.as_ref()?.encode_errors();
+    (wrong > 0).then(|| {
+        Finding::of_machine(
+            &device.name,
+            "a codec encoded pages wrongly; they were kept as they are",
+            format!("{} pages did not decode to what they were", count(wrong)),
+            format!(
+                "leave check_writes on; dmesg names the codec: choose another one, or a \
              newer zmeld.ko, then swapoff /dev/{0} (or umount it) and set it up anew; \
              if that does not end it, test the RAM (memtest86+)",
-            device.name
-        ),
-    ))
+                device.name
+            ),
+        )
+    })
 }
 
 pub(super) fn unused(_: &View, device: &Device) -> Option<Finding> {

@@ -178,12 +178,12 @@ pub(super) fn near_limit(view: &View) -> Vec<Finding> {
                     bytes(held.limit_bytes),
                     percent(fill)
                 ),
-                match (&device.backing, device.can_recompress) {
-                    (Some(_), _) => format!(
+                match &device.backing {
+                    Some(_) => format!(
                         "echo all > /sys/block/{0}/idle; echo idle > /sys/block/{0}/writeback",
                         device.name
                     ),
-                    (None, _) => {
+                    None => {
                         let limit = held.limit_bytes.saturating_add(held.limit_bytes / 4);
                         other_limit(view, device, limit)
                     }

@@ -596,8 +596,8 @@ fn as_command(to: &Recommendation) -> String {
     command
 }
 
-/// The plan for what is wanted, and what it was made with: `options`, and what the
-/// arguments say. At boot also what cannot be planned of it.
+/// The plan for what is wanted, made with `options` and what the arguments say. At boot
+/// also what cannot be planned of it.
 fn planned(
     wanted: &Wanted,
     args: &WantedArgs,
@@ -605,7 +605,7 @@ fn planned(
     state: Option<&State>,
     options: Options,
     occasion: Occasion,
-) -> anyhow::Result<(Plan, Options, Option<zmeld_setup::Error>)> {
+) -> anyhow::Result<(Plan, Option<zmeld_setup::Error>)> {
     let is_boot = occasion == Occasion::Boot;
     // A tier that a boot goes on without is none any more, whatever the unit says.
     let is_there = |name: &String| !is_boot || wanted.config.tier(name).is_some();
@@ -631,7 +631,7 @@ fn planned(
     };
     // What the configuration shows by itself comes first.
     plan.problems.splice(0..0, wanted.problems.iter().cloned());
-    Ok((plan, options, refused))
+    Ok((plan, refused))
 }
 
 /// `zmeld plan`.
@@ -648,7 +648,7 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
         doubt: OnUnreadable::Recorded,
         ..Options::default()
     };
-    let (mut plan, ..) = planned(
+    let (mut plan, _) = planned(
         &wanted,
         &args.wanted,
         &host,

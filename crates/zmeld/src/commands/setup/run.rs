@@ -45,11 +45,11 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
     let state = journal.state().clone();
     let state = (!state.records.is_empty()).then_some(state);
     let prepared = prepare(args, &host, state.as_ref(), OnUnreadable::Fails)?;
-    let Some((plan, options, refused)) = prepared else {
+    let Some((plan, refused)) = prepared else {
         return Ok(Outcome::Done);
     };
     let mut tell = |event: Event<'_>| told.tell(event);
-    let result = execute::up_or_stand_in(&host, &mut journal, &plan, &options, stop, &mut tell);
+    let result = execute::up(&host, &mut journal, &plan, stop, &mut tell);
     drop(told);
     let mut report = result?;
     report.skipped.splice(0..0, plan.skipped.iter().cloned());
@@ -75,14 +75,14 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
     }
 }
 
-/// The plan for what is wanted, its options, and at boot what cannot be planned of it. A boot
+/// The plan for what is wanted, and at boot what cannot be planned of it. A boot
 /// sets up what is configured; where nothing is, it says so.
 fn prepare(
     args: &UpArgs,
     host: &Host,
     state: Option<&State>,
     doubt: OnUnreadable,
-) -> anyhow::Result<Option<(Plan, Options, Option<zmeld_setup::Error>)>> {
+) -> anyhow::Result<Option<(Plan, Option<zmeld_setup::Error>)>> {
     let occasion = match args.boot {
         true => Occasion::Boot,
         false => Occasion::Asked,
@@ -145,7 +145,7 @@ fn cleared(host: &Host) -> anyhow::Result<()> {
 fn would_go_up(args: &UpArgs, host: &Host) -> anyhow::Result<Outcome> {
     let state = readable_state(host)?;
     let prepared = prepare(args, host, state.as_ref(), OnUnreadable::Recorded)?;
-    let Some((plan, _, refused)) = prepared else {
+    let Some((plan, refused)) = prepared else {
         return as_the_run_would_end();
     };
     let mut told = Reporter::new();
@@ -334,6 +334,7 @@ fn of_an_experiment(found: Vec<String>) -> impl Iterator<Item = Done> {
     found.into_iter().map(|step| Done {
         group: "experiment".to_owned(),
         words: step.clone(),
+        made: None,
         step,
     })
 }
