@@ -74,6 +74,15 @@ _Static_assert(ZWORD_RUN_MAX >= ZWORD_RUN_LONG &&
 #define ZWORD_WORD_TOKENS_MAX	(ZWORD_BLOCK_SIZE / 4)
 #define ZWORD_WORD_LITERALS_MAX \
 	(ZWORD_WORD_TOKENS_MAX * (4 + ZWORD_TOKEN_LITERALS))
+/*
+ * What a parse has room for: a block that takes as many literals as it has bytes
+ * is not worth its object, and given up. Small blocks, as tests have them, never are.
+ */
+#define ZWORD_PARSE_LITERALS \
+	(ZWORD_BLOCK_SIZE < 4096 ? ZWORD_WORD_LITERALS_MAX + 8 : \
+				   ZWORD_BLOCK_SIZE - 24)
+/* With more than these no token begins. */
+#define ZWORD_PARSE_LAST	(ZWORD_PARSE_LITERALS - (8 + ZWORD_TOKEN_LITERALS))
 
 /* An entry of a decoding table. */
 #define ZWORD_ENTRY_LENGTH	0x000f
