@@ -112,7 +112,8 @@ static void sets_try(u32 mode, bool thoroughly, u32 size)
 	u8 *dst;
 
 	for (k = 0; k < 2; k++) {
-		set = k ? (elected + 1 + tried % 3) % ZWORD_SETS : elected;
+		set = k ? (elected + 1 + tried % 3) % zword_sets_of(mode) :
+			  elected;
 		used[k] = block_write(work, mode, set, object, ROOM);
 		if (mode == ZWORD_BYTES)
 			zword_bytes_measure(&tables->byte_encoder,
