@@ -264,7 +264,7 @@ static void mode_try(struct job *job, u32 mode, u32 limit, enum effort effort)
 #define SIZE_HOPELESS	(1u << 16)
 
 /* A mode whose quick parse takes a part more than the best is tried thoroughly too. */
-#define PART_MORE	16u
+#define PART_MORE	24u
 
 static void all_try(struct job *job)
 {
