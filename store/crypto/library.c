@@ -23,9 +23,9 @@ static struct zword_tables *tables;
 static struct dentry *debug;
 static atomic_t encode_errors;
 
-struct zword_context *zword_context_new(int level)
+struct zword_context *zword_context_new(void)
 {
-	return tables ? kvmalloc(zword_context_size(level), GFP_KERNEL) : NULL;
+	return tables ? kvmalloc(zword_context_size(), GFP_KERNEL) : NULL;
 }
 
 void zword_context_free(struct zword_context *context)

@@ -12,11 +12,11 @@
 #define ZWORD_QUICK	1
 #define ZWORD_DENSE	2
 
-/* What one caller at a time works in; its level is its caller's, each time. */
+/* What one caller at a time works in, at any level. */
 struct zword_context;
 
 /* NULL: memory is short, or zword did not start. */
-struct zword_context *zword_context_new(int level);
+struct zword_context *zword_context_new(void);
 void zword_context_free(struct zword_context *context);
 
 /*

@@ -20,22 +20,12 @@ struct old_context {
 	struct zword_context *context;
 };
 
-static int old_init_level(struct crypto_tfm *tfm, int level)
+static int old_init(struct crypto_tfm *tfm)
 {
 	struct old_context *old = crypto_tfm_ctx(tfm);
 
-	old->context = zword_context_new(level);
+	old->context = zword_context_new();
 	return old->context ? 0 : -ENOMEM;
-}
-
-static int old_init(struct crypto_tfm *tfm)
-{
-	return old_init_level(tfm, ZWORD_QUICK);
-}
-
-static int old_init_dense(struct crypto_tfm *tfm)
-{
-	return old_init_level(tfm, ZWORD_DENSE);
 }
 
 static void old_exit(struct crypto_tfm *tfm)
@@ -88,7 +78,7 @@ static struct crypto_alg olds[] = {
 		.cra_flags = CRYPTO_ALG_TYPE_COMPRESS,
 		.cra_ctxsize = sizeof(struct old_context),
 		.cra_module = THIS_MODULE,
-		.cra_init = old_init_dense,
+		.cra_init = old_init,
 		.cra_exit = old_exit,
 		.cra_u = { .compress = {
 			.coa_compress = old_compress_dense,

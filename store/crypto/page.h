@@ -23,7 +23,7 @@
  */
 struct zword_context {
 	union {
-		struct zword_work work;		/* as much as the level takes */
+		struct zword_work work;
 		struct {
 			u8 reading[ZWORD_READ_SIZE];
 			u8 decoded[];		/* ZM_PAGE_SIZE */
@@ -31,9 +31,9 @@ struct zword_context {
 	};
 };
 
-static inline size_t zword_context_size(int level)
+static inline size_t zword_context_size(void)
 {
-	size_t encoding = zword_work_size_of(level);
+	size_t encoding = zword_work_size();
 	size_t comparing = ZWORD_READ_SIZE + ZM_PAGE_SIZE;
 
 	return encoding > comparing ? encoding : comparing;

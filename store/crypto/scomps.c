@@ -14,14 +14,7 @@
 
 static void *scomp_alloc(ZWORD_ALLOC_ARGUMENTS)
 {
-	void *context = zword_context_new(ZWORD_QUICK);
-
-	return context ? context : ERR_PTR(-ENOMEM);
-}
-
-static void *scomp_alloc_dense(ZWORD_ALLOC_ARGUMENTS)
-{
-	void *context = zword_context_new(ZWORD_DENSE);
+	void *context = zword_context_new();
 
 	return context ? context : ERR_PTR(-ENOMEM);
 }
@@ -63,7 +56,7 @@ static struct scomp_alg scomps[] = {
 			.cra_module = THIS_MODULE,
 		},
 	}, {
-		ZWORD_CONTEXTS_BY(scomp_alloc_dense, scomp_free),
+		ZWORD_CONTEXTS_BY(scomp_alloc, scomp_free),
 		.compress = scomp_compress_dense,
 		.decompress = scomp_decompress,
 		.base = {

@@ -22,7 +22,7 @@ struct trial {
 
 size_t zword_at_load zword_selftest_size(void)
 {
-	return zword_context_size(ZWORD_LEVEL_ALL) + 4 * ZM_PAGE_SIZE +
+	return zword_context_size() + 4 * ZM_PAGE_SIZE +
 	       CANARY_SIZE;
 }
 
@@ -81,7 +81,7 @@ int zword_at_load zword_selftest(const struct zword_tables *tables,
 	u32 number;
 	int level;
 
-	trial.page = (u8 *)memory + zword_context_size(ZWORD_LEVEL_ALL);
+	trial.page = (u8 *)memory + zword_context_size();
 	trial.object = trial.page + ZM_PAGE_SIZE;
 	trial.out = trial.object + 2 * ZM_PAGE_SIZE;
 	for (level = ZWORD_LEVEL_GLANCE; level <= ZWORD_LEVEL_ALL; level++) {

@@ -127,7 +127,7 @@ int main(void)
 
 	tables = malloc(zword_tables_size());
 	for (level = ZWORD_LEVEL_GLANCE; level <= ZWORD_LEVEL_ALL; level++)
-		contexts[level] = malloc(zword_context_size(level));
+		contexts[level] = malloc(zword_context_size());
 	if (zword_tables_build(tables, zword_lengths, zword_lengths_size))
 		DIE("the tables cannot be built");
 	if (zword_selftest(tables, memory))

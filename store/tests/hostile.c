@@ -155,8 +155,8 @@ static void token(u32 literals, u32 length, u32 offset)
 		DIE("too many tokens");
 	byte_tokens[byte_count++] = (struct zword_byte_token){
 		.literals = (u16)literals,
-		.length = (u16)length,
-		.offset = offset,
+		.length = length & 0x3fff,
+		.offset = (u16)offset,
 		.match = !length ? ZWORD_MATCH_NONE :
 			 offset <= 256 ? ZWORD_MATCH_NEAR : ZWORD_MATCH_FAR,
 	};
@@ -195,7 +195,7 @@ static void put_counts(const struct zword_byte_codes *codes,
 static void put_offset(const struct zword_byte_codes *codes,
 		       const struct zword_byte_token *token, u32 byte, u32 *at)
 {
-	u32 offset = token->offset - 1;
+	u32 offset = token->offset - 1u;
 
 	if (token->match == ZWORD_MATCH_NEAR) {
 		put_code(byte, at, codes->table[ZWORD_BYTE_NEAR][offset]);

@@ -205,7 +205,8 @@ static u32 encode(const struct way *way, u32 capacity)
 		size = (u32)used;
 	} else {
 		block_parse(work, way->mode, way->thoroughly, regions[PAGE].at, 0);
-		size = block_write(work, way->mode, (u32)rng_next(&rng) % ZWORD_SETS,
+		size = block_write(work, way->mode, (u32)rng_next(&rng) %
+						  zword_sets_of(way->mode),
 				   regions[OBJECT].at, capacity);
 	}
 	is_encoding = false;

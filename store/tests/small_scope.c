@@ -104,22 +104,23 @@ static void sets_try(u32 mode, bool thoroughly, u32 size)
 	const char *how = thoroughly ? "thorough" : "quick";
 	u32 elected = mode == ZWORD_BYTES ?
 		      zword_bytes_elect(&tables->byte_encoder,
-					&work->parse.byte) :
+					&work->byte) :
 		      zword_words_elect(&tables->word_encoder[mode],
-					&work->parse.word);
+					&work->word);
 	struct zword_size measured;
 	u32 used[2], k, set;
 	u8 *dst;
 
 	for (k = 0; k < 2; k++) {
-		set = k ? (elected + 1 + tried % 3) % ZWORD_SETS : elected;
+		set = k ? (elected + 1 + tried % 3) % zword_sets_of(mode) :
+			  elected;
 		used[k] = block_write(work, mode, set, object, ROOM);
 		if (mode == ZWORD_BYTES)
 			zword_bytes_measure(&tables->byte_encoder,
-					    &work->parse.byte, set, &measured);
+					    &work->byte, set, &measured);
 		else
 			zword_words_measure(&tables->word_encoder[mode],
-					    &work->parse.word, set, &measured);
+					    &work->word, set, &measured);
 		if (used[k] != measured.all)
 			DIE("%u bytes are measured, %u written", measured.all,
 			    used[k]);
@@ -144,9 +145,9 @@ static void modes_try(u32 size)
 	for (u32 k = 0; k < 2 * ZWORD_RAW; k++) {
 		block_parse(work, k / 2, k % 2, page, size - BLOCK);
 		if (k / 2 == ZWORD_BYTES)
-			bytes_meet(&work->parse.byte);
+			bytes_meet(&work->byte);
 		else
-			words_meet(&work->parse.word);
+			words_meet(&work->word);
 		sets_try(k / 2, k % 2, size);
 	}
 }

@@ -39,7 +39,7 @@ static inline void block_parse(struct zword_encoding *work, u32 mode,
 	u32 width = mode == ZWORD_WORDS_64 ? 8 : 4;
 	bool done;
 
-	memset(&work->positions, 0, sizeof(work->positions));
+	memset(work, 0, sizeof(struct zword_positions));
 	if (mode == ZWORD_BYTES)
 		done = thoroughly ? zword_bytes_parse_thoroughly(work, &part) :
 				    zword_bytes_parse(work, &part);
@@ -56,10 +56,10 @@ static inline u32 block_write(const struct zword_encoding *work, u32 mode,
 			      u32 set, u8 *dst, u32 capacity)
 {
 	return mode == ZWORD_BYTES ?
-	       zword_bytes_write(&tables->byte_encoder, &work->parse.byte, set,
+	       zword_bytes_write(&tables->byte_encoder, &work->byte, set,
 				 dst, capacity) :
 	       zword_words_write(&tables->word_encoder[mode],
-				 &work->parse.word, mode, set, dst, capacity);
+				 &work->word, mode, set, dst, capacity);
 }
 
 static inline void put_words(u8 *to, u64 word, u64 step, u32 width, u32 bytes)

@@ -44,7 +44,7 @@ struct zword_word_memory {
 struct zword_byte_sequence {
 	u16 literals;
 	u16 length;
-	u32 offset;
+	u16 before;	/* the offset, less 1 */
 };
 
 #define ZWORD_BYTE_TOKENS_MAX	(ZWORD_BLOCK_SIZE / ZWORD_MATCH_MIN + 1)
@@ -87,15 +87,15 @@ struct zword_word_parse {
 	u32 tokens;
 	u32 literals;
 	u16 token[ZWORD_WORD_TOKENS_MAX];
-	u8 literal[ZWORD_WORD_LITERALS_MAX + 16];
-	u8 table[ZWORD_WORD_LITERALS_MAX + 16];
+	u8 literal[ZWORD_PARSE_LITERALS + 16];
+	u8 table[ZWORD_PARSE_LITERALS + 16];
 };
 
 struct zword_byte_token {
 	u16 literals;
-	u16 length;
-	u32 offset;	/* 1 and more */
-	u8 match;
+	u16 length : 14;
+	u16 match : 2;
+	u16 offset;	/* 1 and more; a place is 16 bits, so it is no more */
 };
 
 struct zword_byte_parse {
@@ -106,29 +106,38 @@ struct zword_byte_parse {
 	u8 literal[ZWORD_BLOCK_SIZE + 16];
 };
 
+/* What a thorough parse of bytes looks back: how many places its chains hold. */
+#define ZWORD_CHAIN_PLACES \
+	(ZWORD_BLOCK_SIZE / 2 - (ZWORD_BLOCK_SIZE < 4096 ? 0 : 32))
+
+struct zword_chains {
+	u16 head[ZWORD_POSITIONS];			/* by 4 bytes */
+	u16 before[ZWORD_CHAIN_PLACES];	/* by place: the one before it */
+};
+
+/* Positions stand first: they are cleared before a parse, what is behind them is not. */
 struct zword_encoding {
 	union {
-		struct zword_positions word;
-		struct zword_byte_positions byte;
-	} positions;
-	union {
-		struct zword_word_parse word;
-		struct zword_byte_parse byte;
-	} parse;
-	u16 before[ZWORD_BLOCK_SIZE];	/* last: only thorough parses have it */
+		struct {
+			struct zword_positions word_positions;
+			u16 word_before[ZWORD_BLOCK_SIZE / 4];
+			struct zword_word_parse word;
+		};
+		struct {
+			union {
+				struct zword_byte_positions byte_positions;
+				struct zword_chains chains;
+			};
+			struct zword_byte_parse byte;
+		};
+	};
 };
 
 _Static_assert(sizeof(struct zword_word_memory) <= ZWORD_READ_SIZE &&
 	       sizeof(struct zword_byte_memory) <= ZWORD_READ_SIZE &&
 	       ZWORD_READ_SIZE % 8 == 0, "of a read");
-/* Proofs have blocks so small that the room behind literals is most of all. */
-_Static_assert(ZWORD_BLOCK_SIZE < 64 ||
-	       (sizeof(struct zword_word_memory) <=
-		offsetof(struct zword_encoding, before) &&
-		sizeof(struct zword_byte_memory) <=
-		offsetof(struct zword_encoding, before)),
-	       "what a level takes is enough for reads");
-_Static_assert(sizeof(struct zword_encoding) <= ZWORD_WORK_SIZE, "of a stream");
+_Static_assert(sizeof(struct zword_encoding) <= ZWORD_WORK_SIZE &&
+	       ZWORD_READ_SIZE <= ZWORD_WORK_SIZE, "of a stream");
 
 /* What a parse takes: bits of each stream; then bytes, and all with the header. */
 struct zword_size {

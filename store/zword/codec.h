@@ -62,7 +62,7 @@ static void zword_params_release(struct zm_codec_params *params)
 
 static int zword_context_create(const struct zm_codec_params *params, void **ctx)
 {
-	*ctx = codec_alloc(zword_work_size_of(params->level));
+	*ctx = codec_alloc(zword_work_size());
 	return *ctx ? 0 : -ENOMEM;
 }
 

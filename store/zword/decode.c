@@ -456,7 +456,7 @@ int zword_words_decode(const struct zword_word_decoder *tables,
 			    words_make(tables, memory, job, 4);
 }
 
-/* False: the streams are larger than the block. */
+/* False: there is no such set, or the streams are larger than the block. */
 static bool header_read(struct zword_header *header, const u8 *src, u32 size)
 {
 	u32 first, wide, streams, k, at;
@@ -470,6 +470,8 @@ static bool header_read(struct zword_header *header, const u8 *src, u32 size)
 	header->count = first >> ZWORD_COUNT_SHIFT;
 	if (header->mode == ZWORD_RAW)
 		return first == ZWORD_RAW;
+	if (header->set >= zword_sets_of(header->mode))
+		return false;
 	streams = header->mode == ZWORD_BYTES ? ZWORD_BYTE_STREAMS :
 						ZWORD_WORD_STREAMS;
 	at = ZWORD_HEADER_SIZE(streams, wide);

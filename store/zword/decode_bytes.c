@@ -200,7 +200,7 @@ static int tokens_read(const struct zword_byte_decoder *tables,
 			all += counts.literals;
 			sequence->literals = (u16)counts.literals;
 			sequence->length = (u16)counts.length;
-			sequence->offset = again;
+			sequence->before = (u16)(again - 1);
 		}
 	}
 	if (all > ZWORD_BLOCK_SIZE ||
@@ -262,7 +262,7 @@ static int copies_make(const struct zword_byte_memory *memory,
 
 	for (; sequence < last; sequence++) {
 		u32 literals = sequence->literals, length = sequence->length;
-		u32 offset = sequence->offset, left = (u32)(end - to);
+		u32 offset = sequence->before + 1u, left = (u32)(end - to);
 
 		/* A token that makes nothing is none. */
 		if (literals + length > left || literals + length == 0 ||

@@ -166,7 +166,7 @@ static bool parse(struct job *job, u32 mode, const struct zword_part *part,
 		&job->tables->word_encoder[mode];
 	u32 width = mode == ZWORD_WORDS_64 ? 8 : 4;
 
-	memset(&job->work->positions, 0, sizeof(job->work->positions));
+	memset(job->work, 0, sizeof(struct zword_positions));
 	if (mode == ZWORD_BYTES)
 		return effort == THOROUGH ?
 		       zword_bytes_parse_thoroughly(job->work, part) :
@@ -190,8 +190,8 @@ static u32 probe(struct job *job, u32 mode, u32 place)
 
 	parse(job, mode, &part, QUICK);
 	return scale[mode] * (mode == ZWORD_BYTES ?
-			      job->work->parse.byte.spent :
-			      job->work->parse.word.spent);
+			      job->work->byte.spent :
+			      job->work->word.spent);
 }
 
 /* The set of codes that suits what was parsed. */
@@ -199,9 +199,9 @@ static u32 elect(struct job *job, u32 mode)
 {
 	if (mode == ZWORD_BYTES)
 		return zword_bytes_elect(&job->tables->byte_encoder,
-					 &job->work->parse.byte);
+					 &job->work->byte);
 	return zword_words_elect(&job->tables->word_encoder[mode],
-				 &job->work->parse.word);
+				 &job->work->word);
 }
 
 /* The bytes that what was parsed takes. */
@@ -211,10 +211,10 @@ static u32 measure(struct job *job, u32 mode, u32 set)
 
 	if (mode == ZWORD_BYTES)
 		zword_bytes_measure(&job->tables->byte_encoder,
-				    &job->work->parse.byte, set, &size);
+				    &job->work->byte, set, &size);
 	else
 		zword_words_measure(&job->tables->word_encoder[mode],
-				    &job->work->parse.word, set, &size);
+				    &job->work->word, set, &size);
 	return size.all;
 }
 
@@ -223,10 +223,10 @@ static u32 write(struct job *job, u32 mode, u32 set)
 {
 	if (mode == ZWORD_BYTES)
 		return zword_bytes_write(&job->tables->byte_encoder,
-					 &job->work->parse.byte, set, job->dst,
+					 &job->work->byte, set, job->dst,
 					 job->capacity);
 	return zword_words_write(&job->tables->word_encoder[mode],
-				 &job->work->parse.word, mode, set, job->dst,
+				 &job->work->word, mode, set, job->dst,
 				 job->capacity);
 }
 
@@ -264,7 +264,7 @@ static void mode_try(struct job *job, u32 mode, u32 limit, enum effort effort)
 #define SIZE_HOPELESS	(1u << 16)
 
 /* A mode whose quick parse takes a part more than the best is tried thoroughly too. */
-#define PART_MORE	16u
+#define PART_MORE	24u
 
 static void all_try(struct job *job)
 {
@@ -361,12 +361,6 @@ static u32 block_encode(struct job *job, int level, u32 useful)
 size_t zword_work_size(void)
 {
 	return sizeof(struct zword_work);
-}
-
-size_t zword_work_size_of(int level)
-{
-	return level >= ZWORD_LEVEL_ALL ? sizeof(struct zword_encoding) :
-	       offsetof(struct zword_encoding, before);
 }
 
 int zword_compress(const struct zword_tables *tables, struct zword_work *work,

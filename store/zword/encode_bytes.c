@@ -27,7 +27,7 @@ struct number {
 static u32 numbers_of(const struct zword_byte_token *token,
 		      struct number numbers[NUMBERS_MAX])
 {
-	u32 count = 0, more, offset = token->offset - 1;
+	u32 count = 0, more, offset = token->offset - 1u;
 
 	if (token->literals >= ZWORD_LITERALS_LONG) {
 		more = token->literals - ZWORD_LITERALS_LONG;
@@ -174,7 +174,7 @@ static bool offsets_write(const struct zword_byte_codes *codes,
 
 	for (k = 0; k < parse->tokens; k++) {
 		const struct zword_byte_token *token = &parse->token[k];
-		u32 offset = token->offset - 1, code;
+		u32 offset = token->offset - 1u, code;
 		bool is_far = token->match == ZWORD_MATCH_FAR;
 
 		code = codes->table[ZWORD_BYTE_NEAR + is_far]

@@ -69,9 +69,9 @@ static inline void token_take(struct zword_byte_parse *parse, u32 literals,
 	struct zword_byte_token *token = &parse->token[parse->tokens++];
 
 	token->literals = (u16)literals;
-	token->length = (u16)length;
-	token->offset = offset;
-	token->match = (u8)match;
+	token->length = length & 0x3fff;
+	token->match = match & 3;
+	token->offset = (u16)offset;
 }
 
 struct scan {
@@ -215,9 +215,9 @@ static inline bool match_take(struct scan *scan,
 bool zword_bytes_parse(struct zword_encoding *work,
 		       const struct zword_part *part)
 {
-	struct zword_byte_parse *parsed = &work->parse.byte;
+	struct zword_byte_parse *parsed = &work->byte;
 	struct scan scan = {
-		.positions = &work->positions.byte,
+		.positions = &work->byte_positions,
 		.page = part->page,
 		/* Before the first byte there are no others. */
 		.at = part->from ? part->from : 1,
@@ -260,13 +260,11 @@ bool zword_bytes_parse(struct zword_encoding *work,
 #define COST_NEAR	18u
 #define COST_FAR	26u
 
-#define HEAD_BITS	(ZWORD_POSITION_BITS + 1)
-_Static_assert(sizeof(u16) << HEAD_BITS <= sizeof(struct zword_byte_positions),
-	       "heads of chains stand where positions do");
+_Static_assert(sizeof(((struct zword_chains *)0)->head) <=
+	       sizeof(struct zword_positions), "they are cleared");
 
 struct chains {
-	u16 *head;	/* by hash: the last place */
-	u16 *before;	/* by place in the block: the one before it */
+	struct zword_chains *in;
 	const u8 *page;
 	u32 from;
 	u32 end;
@@ -278,14 +276,20 @@ struct best {
 	u32 saved;
 };
 
+/* Where the place before one stands; that of a place far behind it, too. */
+static inline u16 *before(const struct chains *chains, u32 place)
+{
+	return &chains->in->before[(place - chains->from) % ZWORD_CHAIN_PLACES];
+}
+
 /* The place before this one; what is not set is the begin of the page. */
 static inline u32 chain(const struct chains *chains, u32 at)
 {
-	u32 hash = (u32)zword_get_word(chains->page + at, 4) * 2654435761u;
-	u16 *head = &chains->head[hash >> (32 - HEAD_BITS)];
+	u32 word = (u32)zword_get_word(chains->page + at, 4);
+	u16 *head = &chains->in->head[hash_of_4(word)];
 	u32 place = *head;
 
-	chains->before[at - chains->from] = (u16)place;
+	*before(chains, at) = (u16)place;
 	*head = (u16)at;
 	return place;
 }
@@ -327,9 +331,9 @@ static inline void best_find(const struct chains *chains, u32 at,
 		consider(chains, at, at - chains->again, best);
 	for (links = 0; links < ZWORD_CHAIN_LINKS; links++) {
 		consider(chains, at, place, best);
-		if (place < chains->from)
+		if (place < chains->from || at - place >= ZWORD_CHAIN_PLACES)
 			return;
-		next = chains->before[place - chains->from];
+		next = *before(chains, place);
 		if (next >= place)
 			return;
 		place = next;
@@ -339,7 +343,7 @@ static inline void best_find(const struct chains *chains, u32 at,
 bool zword_bytes_parse_thoroughly(struct zword_encoding *work,
 				  const struct zword_part *part)
 {
-	struct zword_byte_parse *parsed = &work->parse.byte;
+	struct zword_byte_parse *parsed = &work->byte;
 	struct scan scan = {
 		.page = part->page,
 		.at = part->from,
@@ -348,8 +352,7 @@ bool zword_bytes_parse_thoroughly(struct zword_encoding *work,
 		.again = ZWORD_AGAIN_FIRST,
 	};
 	struct chains chains = {
-		.head = work->positions.byte.longer,
-		.before = work->before,
+		.in = &work->chains,
 		.page = part->page,
 		.from = part->from,
 		.end = scan.end,

@@ -359,10 +359,10 @@ static __always_inline bool parse(const struct zword_word_encoder *tables,
 				  const struct zword_part *part,
 				  bool thoroughly)
 {
-	struct zword_word_parse *parsed = &work->parse.word;
+	struct zword_word_parse *parsed = &work->word;
 	struct scan scan = {
 		.tables = tables,
-		.positions = &work->positions.word,
+		.positions = &work->word_positions,
 		.page = part->page,
 		.at = part->from,
 		.end = part->from + part->size,
@@ -371,6 +371,7 @@ static __always_inline bool parse(const struct zword_word_encoder *tables,
 	struct output output = {
 		parsed->token, parsed->literal, parsed->table,
 	};
+	const u8 *last = parsed->literal + ZWORD_PARSE_LAST;
 	struct zword_budget budget;
 	struct choice choice;
 	u32 run;
@@ -379,11 +380,12 @@ static __always_inline bool parse(const struct zword_word_encoder *tables,
 	look_at(&scan, &choice, width);
 	for (;;) {
 		if (thoroughly)
-			choose_best(&scan, work->before, part->from, &choice,
-				    width);
+			choose_best(&scan, work->word_before, part->from,
+				    &choice, width);
 		else
 			choose(&scan, &choice, width);
-		if (!is_behind(scan.at, choice.back, width))
+		if (!is_behind(scan.at, choice.back, width) ||
+		    output.literal > last)
 			return false;
 		put_token(tables, &output, &choice, width);
 		budget.spent += choice.cost;

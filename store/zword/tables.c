@@ -176,7 +176,7 @@ static int zword_at_load word_table_of_build(struct zword_word_decoder *decoder,
 
 /* What a symbol costs with each set, beside the first. */
 static void zword_at_load vote_build(u16 *vote, const u16 *codes, size_t stride,
-				     u32 count)
+				     u32 count, u32 sets)
 {
 	const u16 *other;
 	u32 k, set, cost;
@@ -184,8 +184,10 @@ static void zword_at_load vote_build(u16 *vote, const u16 *codes, size_t stride,
 	for (k = 0; k < count; k++) {
 		vote[k] = 0;
 		for (set = 1; set < ZWORD_SETS; set++) {
-			other = (const u16 *)((const u8 *)codes + set * stride);
-			cost = ZWORD_VOTE_NONE +
+			other = (const u16 *)((const u8 *)codes +
+					      set % sets * stride);
+			cost = set >= sets ? ZWORD_VOTE_NEVER :
+			       ZWORD_VOTE_NONE +
 			       (other[k] & ZWORD_ENTRY_LENGTH) -
 			       (codes[k] & ZWORD_ENTRY_LENGTH);
 			vote[k] |= (u16)(cost <<
@@ -226,7 +228,8 @@ static int zword_at_load word_set_build(struct zword_word_decoder *decoder,
 
 static void zword_at_load word_costs_build(struct zword_word_encoder *encoder,
 					   const struct zword_mask *masks,
-					   u32 count, const u8 *lengths)
+					   u32 count, u32 sets,
+					   const u8 *lengths)
 {
 	u32 kind, bytes, set, sum, k;
 
@@ -247,28 +250,33 @@ static void zword_at_load word_costs_build(struct zword_word_encoder *encoder,
 	}
 	for (k = 0; k < ZWORD_NEAR_MAX; k++) {
 		sum = 0;
-		for (set = 0; set < ZWORD_SETS; set++)
+		for (set = 0; set < sets; set++)
 			sum += encoder->codes[set].literal[ZWORD_OFFSETS][k] &
 			       ZWORD_ENTRY_LENGTH;
-		encoder->offset_cost[k] = (u8)(2 * sum / ZWORD_SETS);
+		encoder->offset_cost[k] = (u8)(2 * sum / sets);
 	}
 	encoder->offset_cost[ZWORD_NEAR_MAX] = 2 * 18;
 }
 
-static int zword_at_load words_build(struct zword_word_decoder *decoder,
-				     struct zword_word_encoder *encoder,
-				     u32 width, const u8 *lengths)
+static int zword_at_load words_build(struct zword_tables *tables, u32 mode,
+				     const u8 *lengths)
 {
+	struct zword_word_decoder *decoder = &tables->word_decoder[mode];
+	struct zword_word_encoder *encoder = &tables->word_encoder[mode];
+	u32 first = mode == ZWORD_WORDS_64 ? 0 : ZWORD_SETS;
+	u32 width = mode == ZWORD_WORDS_64 ? 8 : 4, sets = zword_sets_of(mode);
 	u32 masks = masks_fill(decoder->mask, width), k;
 	int ret;
 
+	decoder->set = &tables->word_set[first];
+	encoder->codes = &tables->word_codes[first];
 	references_fill(decoder->reference, (u16)width);
 	decoder->width = width;
 	ret = word_table_of_build(decoder, encoder, lengths + ZWORD_L_TABLE_OF,
 				  masks);
 	if (!ret)
 		ret = word_symbols_build(decoder, encoder, lengths, masks);
-	for (k = 0; !ret && k < ZWORD_SETS; k++)
+	for (k = 0; !ret && k < sets; k++)
 		ret = word_set_build(decoder, encoder, k,
 				     lengths + ZWORD_L_WORD_SETS +
 				     k * ZWORD_L_WORD_SET);
@@ -276,8 +284,8 @@ static int zword_at_load words_build(struct zword_word_decoder *decoder,
 		return ret;
 	vote_build(&encoder->vote.token[0][0], &encoder->codes[0].token[0][0],
 		   sizeof(encoder->codes[0]),
-		   sizeof(encoder->vote) / sizeof(u16));
-	word_costs_build(encoder, decoder->mask, masks, lengths);
+		   sizeof(encoder->vote) / sizeof(u16), sets);
+	word_costs_build(encoder, decoder->mask, masks, sets, lengths);
 	return 0;
 }
 
@@ -343,7 +351,7 @@ static int zword_at_load bytes_build(struct zword_byte_decoder *decoder,
 		if (encoder->class_of[k] >= ZWORD_CLASSES)
 			return -EINVAL;
 	}
-	for (k = 0; !ret && k < ZWORD_SETS; k++)
+	for (k = 0; !ret && k < ZWORD_SETS_FEW; k++)
 		ret = byte_set_build(&decoder->set[k], &encoder->codes[k],
 				     encoder->class_of,
 				     lengths + ZWORD_L_BYTE_SETS +
@@ -352,7 +360,7 @@ static int zword_at_load bytes_build(struct zword_byte_decoder *decoder,
 		return ret;
 	vote_build(encoder->vote.token, encoder->codes[0].token,
 		   sizeof(encoder->codes[0]),
-		   sizeof(encoder->vote) / sizeof(u16));
+		   sizeof(encoder->vote) / sizeof(u16), ZWORD_SETS_FEW);
 	decoder->first = (u16)(encoder->class_of[0] << ZWORD_ENTRY_MORE);
 	byte_symbols_build(decoder->symbol);
 	return 0;
@@ -398,20 +406,17 @@ size_t zword_tables_size(void)
 int zword_at_load zword_tables_build(struct zword_tables *tables,
 				     const u8 *lengths, size_t size)
 {
-	u32 mode;
 	int ret;
 
 	if (size != ZWORD_L_SIZE)
 		return -EINVAL;
 	memset(tables, 0, sizeof(*tables));
-	for (mode = ZWORD_WORDS_64; mode <= ZWORD_WORDS_32; mode++) {
-		ret = words_build(&tables->word_decoder[mode],
-				  &tables->word_encoder[mode],
-				  mode == ZWORD_WORDS_64 ? 8 : 4,
-				  lengths + mode * ZWORD_L_WORDS);
-		if (ret)
-			return ret;
-	}
-	return bytes_build(&tables->byte_decoder, &tables->byte_encoder,
-			   lengths + 2 * ZWORD_L_WORDS);
+	ret = words_build(tables, ZWORD_WORDS_64, lengths);
+	if (!ret)
+		ret = words_build(tables, ZWORD_WORDS_32,
+				  lengths + ZWORD_L_WORDS_32);
+	if (!ret)
+		ret = bytes_build(&tables->byte_decoder, &tables->byte_encoder,
+				  lengths + ZWORD_L_BYTES);
+	return ret;
 }

@@ -49,9 +49,10 @@ _Static_assert(ZWORD_RUN_MAX >= ZWORD_RUN_LONG &&
 
 /*
  * Sets of codes: pages differ in what is frequent, and each block takes the set
- * that suits it best.
+ * that suits it best. Most blocks are words of 64 bits; the other modes have fewer.
  */
 #define ZWORD_SETS		4
+#define ZWORD_SETS_FEW		2
 
 #ifndef ZWORD_CONTEXTS
 #define ZWORD_CONTEXTS		4	/* by the kind of the token before */
@@ -74,6 +75,15 @@ _Static_assert(ZWORD_RUN_MAX >= ZWORD_RUN_LONG &&
 #define ZWORD_WORD_TOKENS_MAX	(ZWORD_BLOCK_SIZE / 4)
 #define ZWORD_WORD_LITERALS_MAX \
 	(ZWORD_WORD_TOKENS_MAX * (4 + ZWORD_TOKEN_LITERALS))
+/*
+ * What a parse has room for: a block that takes as many literals as it has bytes
+ * is not worth its object, and given up. Small blocks, as tests have them, never are.
+ */
+#define ZWORD_PARSE_LITERALS \
+	(ZWORD_BLOCK_SIZE < 4096 ? ZWORD_WORD_LITERALS_MAX + 8 : \
+				   ZWORD_BLOCK_SIZE - 24)
+/* With more than these no token begins. */
+#define ZWORD_PARSE_LAST	(ZWORD_PARSE_LITERALS - (8 + ZWORD_TOKEN_LITERALS))
 
 /* An entry of a decoding table. */
 #define ZWORD_ENTRY_LENGTH	0x000f
@@ -134,7 +144,7 @@ struct zword_word_set {
 };
 
 struct zword_word_decoder {
-	struct zword_word_set set[ZWORD_SETS];
+	struct zword_word_set *set;
 	struct zword_symbol symbol[ZWORD_SYMBOLS];
 	struct zword_mask mask[ZWORD_MASKS_64];
 	struct zword_reference reference[ZWORD_KINDS];
@@ -150,10 +160,11 @@ struct zword_word_codes {
 
 /*
  * Votes: what a symbol costs with each set but the first, less what it costs with
- * that one, in 5 bits each.
+ * that one, in 5 bits each. A set that a mode does not have costs the most.
  */
 #define ZWORD_VOTE_BITS		5
 #define ZWORD_VOTE_NONE		15u
+#define ZWORD_VOTE_NEVER	31u
 
 struct zword_word_votes {
 	u16 token[ZWORD_CONTEXTS][ZWORD_SYMBOLS];
@@ -161,7 +172,7 @@ struct zword_word_votes {
 };
 
 struct zword_word_encoder {
-	struct zword_word_codes codes[ZWORD_SETS];
+	struct zword_word_codes *codes;		/* by set */
 	struct zword_word_votes vote;
 	struct zword_pack pack[ZWORD_MASKS_64];
 	u64 table_of[ZWORD_KINDS][ZWORD_MASKS_64];	/* of each packed byte */
@@ -213,7 +224,7 @@ struct zword_byte_symbol {
 };
 
 struct zword_byte_decoder {
-	struct zword_byte_set set[ZWORD_SETS];
+	struct zword_byte_set set[ZWORD_SETS_FEW];
 	struct zword_byte_symbol symbol[ZWORD_SYMBOLS];
 	u16 first;	/* an entry as if a 0 had been before */
 };
@@ -223,9 +234,14 @@ struct zword_byte_codes {
 	u16 table[ZWORD_BYTE_TABLES][256];
 };
 
+struct zword_byte_votes {
+	u16 token[ZWORD_SYMBOLS];
+	u16 table[ZWORD_CLASSES][256];
+};
+
 struct zword_byte_encoder {
-	struct zword_byte_codes codes[ZWORD_SETS];
-	struct zword_byte_codes vote;
+	struct zword_byte_codes codes[ZWORD_SETS_FEW];
+	struct zword_byte_votes vote;
 	u8 class_of[256];
 };
 
@@ -234,16 +250,26 @@ struct zword_tables {
 	struct zword_word_encoder word_encoder[2];
 	struct zword_byte_decoder byte_decoder;
 	struct zword_byte_encoder byte_encoder;
+	/* The sets of words of 64 bits, then those of 32. */
+	struct zword_word_set word_set[ZWORD_SETS + ZWORD_SETS_FEW];
+	struct zword_word_codes word_codes[ZWORD_SETS + ZWORD_SETS_FEW];
 };
 
+static inline u32 zword_sets_of(u32 mode)
+{
+	return mode == ZWORD_WORDS_64 ? ZWORD_SETS : ZWORD_SETS_FEW;
+}
+
 #define ZWORD_TOUCHED(type, member) \
-	(sizeof(struct type) - (ZWORD_SETS - 1) * \
+	(sizeof(struct type) - (ZWORD_SETS_FEW - 1) * \
 	 sizeof(((struct type *)0)->member[0]))
 
-_Static_assert(ZWORD_TOUCHED(zword_word_decoder, set) <= 16384, "by a read");
+_Static_assert(sizeof(struct zword_word_decoder) +
+	       sizeof(struct zword_word_set) <= 16384, "by a read");
 _Static_assert(sizeof(struct zword_symbol) == 16, "two copies of eight bytes");
 _Static_assert(ZWORD_TOUCHED(zword_byte_decoder, set) <= 16384, "by a read");
-_Static_assert(ZWORD_TOUCHED(zword_word_encoder, codes) <= 16384, "by a write");
+_Static_assert(sizeof(struct zword_word_encoder) +
+	       sizeof(struct zword_word_codes) <= 16384, "by a write");
 _Static_assert(ZWORD_TOUCHED(zword_byte_encoder, codes) <= 16384, "by a write");
 
 /* Of a token of words. */
@@ -339,12 +365,14 @@ static inline u32 zword_byte_token(u32 literals, u32 length, u32 match)
 #define ZWORD_L_WORD_SETS	(ZWORD_L_COSTS + ZWORD_KINDS * ZWORD_MASKS_64)
 /* for each set: lengths of tokens by context and symbol, of literals by table */
 #define ZWORD_L_WORD_SET	((ZWORD_CONTEXTS + ZWORD_WORD_TABLES) * 256)
-#define ZWORD_L_WORDS		(ZWORD_L_WORD_SETS + ZWORD_SETS * ZWORD_L_WORD_SET)
+#define ZWORD_L_WORDS(sets)	(ZWORD_L_WORD_SETS + (sets) * ZWORD_L_WORD_SET)
+#define ZWORD_L_WORDS_32	ZWORD_L_WORDS(ZWORD_SETS)
+#define ZWORD_L_BYTES		(ZWORD_L_WORDS_32 + ZWORD_L_WORDS(ZWORD_SETS_FEW))
 /* Then for bytes; for each set: lengths of tokens, of the rest by table. */
 #define ZWORD_L_CLASS_OF	0
 #define ZWORD_L_BYTE_SETS	256
 #define ZWORD_L_BYTE_SET	((1 + ZWORD_BYTE_TABLES) * 256)
-#define ZWORD_L_BYTES		(ZWORD_L_BYTE_SETS + ZWORD_SETS * ZWORD_L_BYTE_SET)
-#define ZWORD_L_SIZE		(2 * ZWORD_L_WORDS + ZWORD_L_BYTES)
+#define ZWORD_L_SIZE		(ZWORD_L_BYTES + ZWORD_L_BYTE_SETS + \
+				 ZWORD_SETS_FEW * ZWORD_L_BYTE_SET)
 
 #endif /* ZWORD_TABLES_H */

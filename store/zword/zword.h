@@ -47,11 +47,14 @@ struct zword_tables;
 #define zword_data_at_load
 #endif
 
-/* Working memory of either direction; what it held before does not matter. */
-#define ZWORD_WORK_SIZE		(29u << 10)
+/*
+ * Working memory of either direction; what it held before does not matter. No more than a
+ * whole power of two, which is what a kernel gives.
+ */
+#define ZWORD_WORK_SIZE		(16u << 10)
 
 /* What decompressing writes of it, from its start. */
-#define ZWORD_READ_SIZE		12352u
+#define ZWORD_READ_SIZE		11312u
 
 struct zword_work {
 	u64 memory[ZWORD_WORK_SIZE / sizeof(u64)];
@@ -66,8 +69,6 @@ int zword_tables_build(struct zword_tables *tables, const u8 *lengths,
 size_t zword_tables_size(void);
 /* Of struct zword_work: for those who do not include this. */
 size_t zword_work_size(void);
-/* The part of it that compressing at this level and decompressing write. */
-size_t zword_work_size_of(int level);
 
 /* The trained lengths. */
 extern const u8 zword_lengths[] zword_data_at_load;

@@ -124,6 +124,10 @@ fn decode_block(
     observer: &mut dyn Observer,
 ) -> Result<(), Error> {
     let header = header(block)?;
+    let sets = lengths::SETS.get(usize::from(header.mode));
+    if sets.is_some_and(|&sets| header.set >= sets) {
+        return Err(Error::Damaged);
+    }
     observer.block(header.mode, header.set);
     match header.mode {
         3 if header.tokens.len() == BLOCK => page.extend_from_slice(header.tokens),

@@ -11,8 +11,8 @@ pub const TOKENS_KNOWN: usize = 255;
 pub const ESCAPE: u8 = 255;
 /// Masks of words of 64 bits; those of 32 bits have 16.
 pub const MASKS: usize = 48;
-/// Sets of codes that a block chooses from.
-pub const SETS: usize = 4;
+/// Sets of codes that a block chooses from, by mode: words of 64 bits, of 32, bytes.
+pub const SETS: [usize; 3] = [4, 2, 2];
 /// Contexts of a token of words.
 pub const CONTEXTS: usize = 4;
 /// Tables for the bytes of words.
@@ -54,14 +54,16 @@ pub mod layout {
     pub const WORD_SETS: usize = COSTS + KINDS * MASKS;
     /// Bytes of a set: token lengths by context, literal lengths by table.
     pub const WORD_SET: usize = (CONTEXTS + WORD_TABLES) * 256;
-    /// Bytes for one width.
-    pub const WORDS: usize = WORD_SETS + SETS * WORD_SET;
+    /// Words of 32 bits, behind those of 64.
+    pub const WORDS_32: usize = WORD_SETS + SETS[0] * WORD_SET;
+    /// Bytes, behind both.
+    pub const BYTES: usize = WORDS_32 + WORD_SETS + SETS[1] * WORD_SET;
     /// The sets of bytes, behind the class of each byte.
     pub const BYTE_SETS: usize = 256;
     /// Bytes of a set: token lengths, then lengths by table.
     pub const BYTE_SET: usize = (1 + BYTE_TABLES) * 256;
     /// All.
-    pub const SIZE: usize = 2 * WORDS + BYTE_SETS + SETS * BYTE_SET;
+    pub const SIZE: usize = BYTES + BYTE_SETS + SETS[2] * BYTE_SET;
 }
 
 /// The context of a token behind one of this kind.
@@ -121,7 +123,7 @@ impl WordCodes {
                 .chunks(2)
                 .map(|pair| u16::from_le_bytes([pair[0], pair[1]]))
                 .collect(),
-            sets: bytes[layout::WORD_SETS..layout::WORDS]
+            sets: bytes[layout::WORD_SETS..]
                 .chunks(layout::WORD_SET)
                 .map(set)
                 .collect::<Result<_, _>>()?,
@@ -191,8 +193,8 @@ impl Lengths {
         if bytes.len() != layout::SIZE {
             return Err(Error::Lengths);
         }
-        let (wide, rest) = bytes.split_at(layout::WORDS);
-        let (narrow, rest) = rest.split_at(layout::WORDS);
+        let (words, rest) = bytes.split_at(layout::BYTES);
+        let (wide, narrow) = words.split_at(layout::WORDS_32);
         let (class_of, sets) = rest.split_at(layout::BYTE_SETS);
         if class_of.iter().any(|&class| usize::from(class) >= CLASSES) {
             return Err(Error::Lengths);

@@ -18,7 +18,7 @@ const PLACES: usize = 4 * 8 * 4;
 const CLUSTER_ROUNDS: usize = 40;
 
 /// Sizes of objects up to which the first sets go, before pages choose.
-const SPLIT: [usize; SETS - 1] = [200, 500, 900];
+const SPLIT: [usize; SETS[0] - 1] = [200, 500, 900];
 /// How many symbols of all sets stand beside those of one.
 const PRIOR: u128 = 64;
 
@@ -62,8 +62,8 @@ impl Counts {
             literal: vec![[0; 256]; 256],
         };
         Counts {
-            words: [vec![words.clone(); SETS], vec![words; SETS]],
-            bytes: vec![bytes; SETS],
+            words: [vec![words.clone(); SETS[0]], vec![words; SETS[1]]],
+            bytes: vec![bytes; SETS[2]],
             blocks: [0; 4],
             set: 0,
             forced: None,
@@ -79,7 +79,8 @@ impl Counts {
 impl Observer for Counts {
     fn block(&mut self, mode: u8, set: usize) {
         self.blocks[usize::from(mode)] += 1;
-        self.set = self.forced.unwrap_or(set);
+        let most = SETS.get(usize::from(mode)).map_or(0, |sets| sets - 1);
+        self.set = self.forced.unwrap_or(set).min(most);
     }
     fn token(&mut self, width: usize, context: usize, token: u16) {
         self.words[width][self.set].token[context][usize::from(token)] += 1;
@@ -122,7 +123,7 @@ fn token(kind: usize, mask: usize, run: usize) -> usize {
 /// Codes that prefer nothing much, to begin with.
 pub fn flat_lengths() -> Vec<u8> {
     let mut row = Vec::with_capacity(layout::SIZE);
-    for width in [8, 4] {
+    for (width, sets) in [(8, SETS[0]), (4, SETS[1])] {
         let count = lengths::masks(width).len();
         let mut tokens: Vec<usize> = (0..4)
             .flat_map(|run| (0..count).flat_map(move |m| (0..KINDS).map(move |k| token(k, m, run))))
@@ -138,10 +139,10 @@ pub fn flat_lengths() -> Vec<u8> {
                 row.push((start + 12 * bytes) as u8);
             }
         }
-        row.extend(vec![8; SETS * layout::WORD_SET]);
+        row.extend(vec![8; sets * layout::WORD_SET]);
     }
     row.extend((0..=255).map(class_of));
-    for _ in 0..SETS {
+    for _ in 0..SETS[2] {
         let mut flat = limited_lengths(&[1; lengths::BYTE_TOKENS], lengths::BYTE_TOKEN_BITS);
         flat.resize(256, 0);
         row.extend(flat);

@@ -44,7 +44,7 @@ static void token_makes(u32 literals, u32 length, u32 offset, u32 left)
 		before[k] = page[k];
 	left_of_block = left;
 	memory.sequence[0] = (struct zword_byte_sequence){
-		(u16)literals, (u16)length, offset };
+		(u16)literals, (u16)length, (u16)(offset - 1) };
 	prove(!copies_make(&memory, &job) || literals + length < left);
 	for (k = 0; k < FROM; k++)
 		prove(page[k] == before[k]);

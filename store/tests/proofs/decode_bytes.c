@@ -64,7 +64,7 @@ PROOF(tokens_keep_to_their_array, 16, 24, 8)
 
 	left_of_block = BLOCK;
 	job.header.count = TOKENS;
-	assume(job.header.set < ZWORD_SETS);
+	assume(job.header.set < ZWORD_SETS_FEW);
 	ret = tokens_read(&tables, &memory, &job);
 	if (ret < 0)
 		return;

@@ -84,11 +84,13 @@ static void checked_put(u8 *at, u64 word, u32 size)
 /* Steps and tables of literals, in their halves. */
 static void tokens_of(u32 count)
 {
+	struct zword_word_set sets[ZWORD_SETS];
 	struct zword_word_decoder tables;
 	struct half half[2];
 	struct zword_decoding job;
 	u32 k;
 
+	tables.set = sets;
 	tables.width = width;
 	job.header.count = count;
 	assume(job.header.set < ZWORD_SETS);

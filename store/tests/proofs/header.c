@@ -18,11 +18,12 @@ static void header_comes_back(u32 mode, u32 streams)
 	u32 first = nondet_u32(), start[ZWORD_STREAMS_MAX], moved;
 	struct zword_header header;
 	u8 dst[ROOM], before[ROOM];
-	u32 byte = nondet_u32();
+	u32 byte = nondet_u32(), set;
 
 	any_bytes(dst);
 	memcpy(before, dst, ROOM);
 	assume((first & 7) == mode && first < 1u << 16);
+	set = first >> ZWORD_SET_SHIFT & 3;
 	for (k = 0; k < streams; k++) {
 		start[k] = nondet_u32();
 		assume(start[k] >= at && start[k] <= ROOM);
@@ -31,9 +32,14 @@ static void header_comes_back(u32 mode, u32 streams)
 	size = zword_header_write(dst, ROOM, first, streams, start);
 	if (!size)
 		return;
+	/* A set that the mode does not have is damage. */
+	if (set >= zword_sets_of(mode)) {
+		prove(!header_read(&header, dst, size));
+		return;
+	}
 	prove(header_read(&header, dst, size));
 	prove(header.mode == mode);
-	prove(header.set == (first >> ZWORD_SET_SHIFT & (ZWORD_SETS - 1)));
+	prove(header.set == set);
 	prove(header.count == first >> ZWORD_COUNT_SHIFT);
 	moved = header.start[0] - narrow;
 	for (k = 0; k < streams; k++)

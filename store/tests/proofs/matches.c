@@ -154,7 +154,7 @@ PROOF(match_take_goes_on, 32, 64, 34)
 	prove(parsed.literals <= ZWORD_BLOCK_SIZE);
 }
 
-static u16 before_of[ZWORD_BLOCK_SIZE];
+static struct zword_chains in;
 
 /* The best of all places that a chain of any links leads to. */
 PROOF(best_find_looks_back, 24, 32, 26)
@@ -162,14 +162,14 @@ PROOF(best_find_looks_back, 24, 32, 26)
 	struct scan scan = any_scan();
 	u32 from = scan.end - ZWORD_BLOCK_SIZE, k;
 	struct chains chains = {
-		.head = positions.longer, .before = before_of, .page = page,
-		.from = from, .end = scan.end, .again = scan.again,
+		.in = &in, .page = page, .from = from, .end = scan.end,
+		.again = scan.again,
 	};
 	struct best best;
 
-	any_bytes(before_of);
-	for (k = 0; k < 2 * ZWORD_POSITIONS; k++)
-		assume(!chains.head[k] || chains.head[k] < scan.at);
+	any_bytes(&in);
+	for (k = 0; k < ZWORD_POSITIONS; k++)
+		assume(!in.head[k] || in.head[k] < scan.at);
 	best_find(&chains, scan.at, &best);
 	if (best.saved) {
 		match_prove(&scan, &best.match);

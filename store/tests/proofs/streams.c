@@ -126,8 +126,8 @@ static u32 any_token(struct zword_byte_token *token, u32 again)
 	u32 offset = nondet_u32();
 
 	token->literals = nondet_u16();
-	token->length = nondet_bool() ? nondet_u16() : 0;
-	token->offset = offset;
+	token->length = nondet_bool() ? nondet_u16() & 0x3fff : 0;
+	token->offset = (u16)offset;
 	token->match = ZWORD_MATCH_NONE;
 	assume(token->literals <= 12);
 	if (!token->length) {
@@ -136,7 +136,7 @@ static u32 any_token(struct zword_byte_token *token, u32 again)
 	}
 	assume(token->length >= ZWORD_MATCH_MIN &&
 	       token->length <= ZWORD_MATCH_MAX);
-	assume(offset >= 1 && offset <= ZWORD_PAGE_SIZE_MAX);
+	assume(offset >= 1 && offset < ZWORD_PAGE_SIZE_MAX);
 	token->match = offset == again ? ZWORD_MATCH_AGAIN :
 		       offset <= ZWORD_NEAR_MAX ? ZWORD_MATCH_NEAR :
 						  ZWORD_MATCH_FAR;
@@ -176,7 +176,7 @@ PROOF(tokens_come_back, 16, 16, 9)
 
 		prove(read->literals == token->literals);
 		prove(read->length == token->length);
-		prove(!token->length || read->offset == token->offset);
+		prove(!token->length || read->before + 1u == token->offset);
 	}
 }
 

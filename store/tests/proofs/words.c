@@ -115,7 +115,7 @@ PROOF(put_token_keeps_to_its_arrays, 16, 32, 18)
 	struct output output;
 
 	any_bytes(&tables);
-	assume(tokens < ZWORD_BLOCK_SIZE / width && literals <= tokens * share);
+	assume(tokens < ZWORD_BLOCK_SIZE / width && literals <= ZWORD_PARSE_LAST);
 	assume(choice.kind < ZWORD_KINDS && choice.set < (width == 8 ? 256 : 16));
 	assume(choice.back >= width && choice.back <= SIZE);
 	assume(run <= ZWORD_RUN_MAX);

@@ -27,7 +27,7 @@ static void zword_destroy(struct zcomp_ctx *ctx)
 
 static int zword_create(struct zcomp_params *params, struct zcomp_ctx *ctx)
 {
-	ctx->context = zword_context_new(params->level);
+	ctx->context = zword_context_new();
 	return ctx->context ? 0 : -ENOMEM;
 }
 
