@@ -501,10 +501,19 @@ impl Fake {
         ] {
             fs::write(folder.join(name), text).unwrap();
         }
+        if self.has_old_zram() {
+            fs::remove_file(folder.join("algorithm_params")).unwrap();
+        }
         let device = self.root.join(format!("dev/{driver}{number}"));
         fs::write(&device, "").unwrap();
         inner.signatures.remove(&device);
         number
+    }
+
+    /// It asks the crypto interface for codecs, and knows no parameters of them.
+    fn has_old_zram(&self) -> bool {
+        let release = fs::read_to_string(self.root.join("proc/sys/kernel/osrelease"));
+        release.is_ok_and(|release| release.starts_with("6.1."))
     }
 
     /// A disk that is new, by a number that none had before.
@@ -546,10 +555,13 @@ impl Fake {
             }
             "comp_algorithm" => {
                 let text = fs::read_to_string(path)?;
-                let names: Vec<&str> = text
+                let mut names: Vec<&str> = text
                     .split_whitespace()
                     .map(|it| it.trim_matches(['[', ']']))
                     .collect();
+                if value == "zword" && self.has_old_zram() {
+                    names.push(value);
+                }
                 if !names.contains(&value) {
                     return Err(errno(EINVAL));
                 }
