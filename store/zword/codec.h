@@ -62,6 +62,7 @@ static void zword_params_release(struct zm_codec_params *params)
 
 static int zword_context_create(const struct zm_codec_params *params, void **ctx)
 {
+	(void)params;
 	*ctx = codec_alloc(zword_work_size());
 	return *ctx ? 0 : -ENOMEM;
 }
