@@ -238,17 +238,4 @@ mod tests {
         assert_eq!(found, CodecVerdict::NothingToGain(1.05));
         assert!(found.why_none().unwrap().contains("1.05x at best"));
     }
-
-    #[test]
-    fn a_handful_of_pages_chooses_nothing() {
-        let codecs = [codec("lz4", 3.0, 700.0, Some(true))];
-        let of = |bytes| CodecVerdict::choose(&codecs, bytes, 1 << 34, 100.0);
-        assert_eq!(of(68 * 4096), CodecVerdict::TooLittle(68 * 4096));
-        assert_eq!(of(JUDGED_FROM - 1).ratio(), None);
-        assert_eq!(of(JUDGED_FROM).ratio(), Some(3.0));
-        assert_eq!(
-            CodecVerdict::choose(&[], 1 << 30, 1 << 34, 1.0),
-            CodecVerdict::Not
-        );
-    }
 }

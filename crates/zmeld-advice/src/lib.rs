@@ -35,5 +35,5 @@ pub use codec::{CodecFacts, CodecVerdict};
 pub use machine::Machine;
 pub use module::{DkmsSigns, Else, ModulePresence};
 pub use size::{Basis, Sizing};
-pub use tier::{recommend, ActiveSwap, AdvisedTier, Facts, Pool, Recommendation, ZswapFacts};
+pub use tier::{recommend, ActiveSwap, Facts, Pool, Recommendation, TierKind, ZswapFacts};
 pub use tunables::SwapKinds;

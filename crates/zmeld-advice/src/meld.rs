@@ -10,6 +10,9 @@ use crate::module::ModulePresence;
 /// Share of the compressed memory that melding has to save before it is advised.
 pub const WORTH: f64 = 0.05;
 
+/// The same share of the memory that was scanned: a share of next to nothing is nothing.
+pub const WORTH_OF_SCANNED: f64 = 0.01;
+
 /// What melds on a machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Melders {
@@ -49,22 +52,5 @@ impl Melders {
                 if runs { "running" } else { "switched off" }
             ),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_melds_is_named() {
-        let said = |zmeld, ksm_runs| Melders { zmeld, ksm_runs }.words();
-        assert!(said(ModulePresence::Module, None).contains("zmeld up --tier zmeld"));
-        let built = said(ModulePresence::Absent, Some(true));
-        assert!(built.contains("docs/kernel-module.md") && !built.contains("KSM"));
-        assert!(
-            said(ModulePresence::Impossible, Some(false)).contains("KSM, which is switched off")
-        );
-        assert!(said(ModulePresence::Impossible, None).contains("nothing melds pages here"));
     }
 }

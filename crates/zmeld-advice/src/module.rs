@@ -193,31 +193,11 @@ mod tests {
     }
 
     #[test]
-    fn why_there_is_no_module_is_what_dkms_shows() {
-        let mut dkms = DkmsSigns::default();
-        let why = |dkms: &DkmsSigns| why_no_zmeld("6.1.0-50-amd64", dkms);
-        assert!(why(&dkms).1.contains("install zmeld-dkms"));
-        dkms.has_sources = true;
-        let (said, way) = why(&dkms);
-        assert!(said.contains("headers are not installed"), "{said}");
-        assert!(
-            way.contains("install linux-headers-6.1.0-50-amd64"),
-            "{way}"
-        );
-        dkms.has_headers = true;
-        let (said, way) = why(&dkms);
-        assert!(said.contains("has built none"), "{said}");
-        assert_eq!(way, "dkms autoinstall -k 6.1.0-50-amd64, then zmeld up");
+    fn a_log_of_another_kernel_says_nothing() {
         let log = "DKMS make.log for zmeld-1.0 for kernel 6.1.0-50-amd64 (x86_64)\n\
-                   Sun Nov 22\nmake: Entering directory\npool.c:1:2: error: no such kernel\n\
-                   make: *** [Makefile:1: x] Error 2\n";
-        let error = error_of_build(log, "6.1.0-50-amd64").unwrap();
-        assert_eq!(error, "pool.c:1:2: error: no such kernel");
+                   make: Entering directory\npool.c:1:2: error: no such kernel\nmake: ***\n";
+        let error = error_of_build(log, "6.1.0-50-amd64");
+        assert_eq!(error.as_deref(), Some("pool.c:1:2: error: no such kernel"));
         assert_eq!(error_of_build(log, "6.1.0-5-amd64"), None);
-        assert_eq!(error_of_build("", "6.1.0-50-amd64"), None);
-        dkms.failed = Some(("/var/lib/x/make.log".to_owned(), error));
-        let (said, way) = why(&dkms);
-        assert!(said.ends_with("error: no such kernel"), "{said}");
-        assert!(way.starts_with("see /var/lib/x/make.log"), "{way}");
     }
 }

@@ -228,25 +228,28 @@ impl ActiveSwap {
     }
 }
 
-/// Kinds of tiers that are advised.
+/// Kinds of tiers, as a configuration names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum AdvisedTier {
+pub enum TierKind {
     /// A zram device.
     Zram,
     /// A zmeld device.
     Zmeld,
     /// zswap in front of the disk swap that there is.
     Zswap,
+    /// Swap on a drive or in a file; never advised.
+    Disk,
 }
 
-impl AdvisedTier {
+impl TierKind {
     /// Its name in the configuration.
     pub fn name(self) -> &'static str {
         match self {
-            AdvisedTier::Zram => "zram",
-            AdvisedTier::Zmeld => "zmeld",
-            AdvisedTier::Zswap => "zswap",
+            TierKind::Zram => "zram",
+            TierKind::Zmeld => "zmeld",
+            TierKind::Zswap => "zswap",
+            TierKind::Disk => "disk",
         }
     }
 }
@@ -255,7 +258,7 @@ impl AdvisedTier {
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Recommendation {
     /// The kind of tier.
-    pub kind: AdvisedTier,
+    pub kind: TierKind,
     /// Why that kind.
     pub why: String,
     /// The codec that was measured to do best; absent: the kernel's own choice.
@@ -349,7 +352,7 @@ impl Facts {
 }
 
 /// What suits a machine. `kind`: what its owner decided.
-pub fn recommend(facts: &Facts, kind: Option<AdvisedTier>) -> Recommendation {
+pub fn recommend(facts: &Facts, kind: Option<TierKind>) -> Recommendation {
     let machine = &facts.machine;
     let (zram, zmeld) = (machine.zram.presence, machine.zmeld.presence);
     let zswap = facts.zswap();
@@ -358,10 +361,10 @@ pub fn recommend(facts: &Facts, kind: Option<AdvisedTier>) -> Recommendation {
     let there = |it| matches!(it, ModulePresence::Ready | ModulePresence::Module);
     let gone = |it| matches!(it, ModulePresence::Absent | ModulePresence::Impossible);
     let device = match gone(zram) && there(zmeld) {
-        true => (AdvisedTier::Zmeld, "; this kernel has no zram"),
-        false => (AdvisedTier::Zram, ""),
+        true => (TierKind::Zmeld, "; this kernel has no zram"),
+        false => (TierKind::Zram, ""),
     };
-    let in_front = (AdvisedTier::Zswap, "");
+    let in_front = (TierKind::Zswap, "");
     let asked = kind.map(|kind| (kind, ""));
     let ((kind, but), why) = match (asked, &disk, zswap) {
         (Some(asked), ..) => (asked, "as asked for".to_owned()),
@@ -402,7 +405,8 @@ pub fn recommend(facts: &Facts, kind: Option<AdvisedTier>) -> Recommendation {
             }
         },
     };
-    let in_ram = kind != AdvisedTier::Zswap;
+    let in_ram = matches!(kind, TierKind::Zram | TierKind::Zmeld);
+    let is_zswap = kind == TierKind::Zswap;
     // zswap takes the codecs of the crypto interface, which nobody asked.
     let codec = facts.measured.codec().filter(|_| in_ram);
     let sizing =
@@ -413,9 +417,9 @@ pub fn recommend(facts: &Facts, kind: Option<AdvisedTier>) -> Recommendation {
         has_disk_swap: disk.is_some(),
     };
     let missing = match kind {
-        AdvisedTier::Zram => missing("zram", zram, zmeld, else_there),
-        AdvisedTier::Zmeld => missing("zmeld", zmeld, zram, else_there),
-        AdvisedTier::Zswap => None,
+        TierKind::Zram => missing("zram", zram, zmeld, else_there),
+        TierKind::Zmeld => missing("zmeld", zmeld, zram, else_there),
+        TierKind::Zswap | TierKind::Disk => None,
     };
     let room = facts.room_behind_zswap();
     let pool = |zswap| Pool::of(zswap, machine.ram_bytes, room, &facts.measured);
@@ -424,9 +428,9 @@ pub fn recommend(facts: &Facts, kind: Option<AdvisedTier>) -> Recommendation {
         why: why + but,
         codec: codec.map(str::to_owned),
         sizing,
-        pool: zswap.filter(|_| !in_ram).and_then(pool),
+        pool: zswap.filter(|_| is_zswap).and_then(pool),
         missing,
-        swaps_to: machine.resume_from.clone().filter(|_| !in_ram),
+        swaps_to: machine.resume_from.clone().filter(|_| is_zswap),
         replaces: compressed.cloned().collect(),
     }
 }
@@ -526,7 +530,7 @@ mod tests {
         let found = recommend(&facts(), None);
         assert_eq!(
             (found.kind, found.codec.as_deref()),
-            (AdvisedTier::Zram, Some("zstd"))
+            (TierKind::Zram, Some("zstd"))
         );
         assert_eq!(
             found.words(),
@@ -548,156 +552,42 @@ mod tests {
         let found = recommend(&facts, None);
         assert_eq!(
             (found.kind, found.codec, found.sizing),
-            (AdvisedTier::Zswap, None, None)
+            (TierKind::Zswap, None, None)
         );
         facts.machine.zswap = None;
         let found = recommend(&facts, None);
-        assert_eq!(found.kind, AdvisedTier::Zram);
+        assert_eq!(found.kind, TierKind::Zram);
         assert!(found.why.contains("no zswap"), "{}", found.why);
     }
 
-    #[test]
-    fn a_machine_that_hibernates_swaps_to_what_it_resumes_from() {
-        let mut facts = facts();
-        facts.machine.resume_from = Some("/dev/sda2".to_owned());
-        let found = recommend(&facts, None);
-        assert_eq!(found.kind, AdvisedTier::Zswap);
-        assert_eq!(found.swaps_to.as_deref(), Some("/dev/sda2"));
-        assert!(
-            found.why.contains("hibernates to /dev/sda2"),
-            "{}",
-            found.why
-        );
-        assert_eq!(found.words(), "swap on /dev/sda2, and zswap in front of it");
-        // Who asks for a device gets one.
-        let asked = recommend(&facts, Some(AdvisedTier::Zram));
-        assert_eq!((asked.kind, asked.swaps_to), (AdvisedTier::Zram, None));
-        facts.machine.zswap = None;
-        assert_eq!(recommend(&facts, None).kind, AdvisedTier::Zram);
-    }
-
     /// By hand: a fifth of 8 GiB, rounded down to hundredths of RAM, holds 3.2 times as
-    /// much of pages that were measured with its codec, else twice as much.
+    /// much of pages that were measured with its codec; z3fold keeps three in a page.
     #[test]
-    fn a_pool_is_told_on_the_basis_of_a_device() {
+    fn a_pool_is_told_by_what_was_measured_with_its_codec() {
         let mut facts = facts();
         facts.swaps.push(area("/dev/sda2", None));
-        let pool = recommend(&facts, None).pool.unwrap();
         let limit = (8u64 << 30) / 100 * 20;
-        assert_eq!((pool.limit_bytes, pool.measured), (limit, false));
-        assert_eq!((pool.holds_bytes, pool.gains_bytes), (2 * limit, limit));
-        facts.machine.zswap.as_mut().unwrap().facts.compressor = "zstd".to_owned();
-        let pool = recommend(&facts, None).pool.unwrap();
-        assert!(pool.measured);
-        assert_eq!(pool.holds_bytes, (limit as f64 * 3.2) as u64);
-        assert_eq!(
-            pool.words(),
-            "with zstd pages of this machine get 3.2 times smaller: full of such pages the pool \
-             takes 1.60 GiB (20 % of RAM), which is its limit, holds 5.12 GiB and gains 3.52 GiB; \
-             what does not fit goes to disk"
-        );
-        // zbud keeps two pages in one, z3fold three, however small they get.
-        for (zpool, most) in [("zbud", 2), ("z3fold", 3)] {
-            facts.machine.zswap.as_mut().unwrap().facts.zpool = Some(zpool.to_owned());
-            let pool = recommend(&facts, None).pool.unwrap();
-            assert_eq!(
-                (pool.ratio, pool.holds_bytes),
-                (f64::from(most), u64::try_from(most).unwrap() * limit)
-            );
-            let said = pool.words();
-            let bound = format!("{zpool} keeps {most} pages in one at the most");
-            assert!(said.contains(&bound), "{said}");
-        }
-        facts.machine.zswap.as_mut().unwrap().facts.zpool = Some("zsmalloc".to_owned());
-        assert_eq!(recommend(&facts, None).pool.unwrap().ratio, 3.2);
-        // A device has a size of its own.
-        facts.swaps.clear();
-        assert_eq!(recommend(&facts, None).pool, None);
-    }
-
-    /// By hand: each page in the pool has a slot in the swap behind it.
-    #[test]
-    fn a_pool_holds_no_more_than_the_swap_behind_it() {
-        let mut facts = facts();
-        let mut disk = area("/dev/sda2", None);
-        disk.area.size_bytes = 2 << 30;
-        disk.area.used_bytes = 1 << 30;
-        facts.swaps.push(disk);
-        let pool = recommend(&facts, None).pool.unwrap();
-        assert_eq!((pool.holds_bytes, pool.gains_bytes), (1 << 30, 512 << 20));
-        let said = pool.words();
-        assert!(said.contains("room for 1.00 GiB"), "{said}");
-        assert!(said.contains("takes 512 MiB for it"), "{said}");
-        // What zswap has taken already is in its pool, or was.
-        facts.machine.zswap.as_mut().unwrap().facts.is_enabled = true;
-        let pool = recommend(&facts, None).pool.unwrap();
-        assert_eq!(pool.holds_bytes, 2 << 30);
-        // Less than the pool may take is no place for what it lets go of.
-        facts.swaps[0].area.size_bytes = 1 << 30;
-        assert_eq!(recommend(&facts, None).kind, AdvisedTier::Zswap);
-        facts.machine.zswap.as_mut().unwrap().facts.is_enabled = false;
-        let found = recommend(&facts, None);
-        assert_eq!(found.kind, AdvisedTier::Zram);
-        assert!(found.why.contains("has 1.00 GiB only"), "{}", found.why);
-        // Who asks for it gets it, and what it comes to.
-        let asked = recommend(&facts, Some(AdvisedTier::Zswap));
-        assert_eq!(asked.pool.unwrap().holds_bytes, 0);
-        // Where there is nothing else, it is zswap.
-        facts.machine.zram.presence = ModulePresence::Absent;
-        assert_eq!(recommend(&facts, None).kind, AdvisedTier::Zswap);
-    }
-
-    #[test]
-    fn what_the_kernel_has_not_got_is_not_promised() {
-        let mut facts = facts();
-        assert_eq!(recommend(&facts, None).missing, None);
-        facts.machine.zram.presence = ModulePresence::Absent;
-        facts.machine.zmeld.presence = ModulePresence::Absent;
-        let said = recommend(&facts, None).missing.unwrap();
-        for words in [
-            "has no zram",
-            "zmeld.ko",
-            "zswap in front of swap on a disk",
+        for (compressor, zpool, measured, ratio) in [
+            ("lzo", "zsmalloc", false, 2.0),
+            ("zstd", "zsmalloc", true, 3.2),
+            ("zstd", "z3fold", true, 3.0),
         ] {
-            assert!(said.contains(words), "{words}: {said}");
+            let zswap = &mut facts.machine.zswap.as_mut().unwrap().facts;
+            zswap.compressor = compressor.to_owned();
+            zswap.zpool = Some(zpool.to_owned());
+            let pool = recommend(&facts, None).pool.unwrap();
+            assert_eq!((pool.measured, pool.ratio), (measured, ratio));
+            assert_eq!(pool.holds_bytes, (limit as f64 * ratio) as u64);
         }
-        (facts.machine.zram.presence, facts.machine.zmeld.presence) =
-            (ModulePresence::Impossible, ModulePresence::Impossible);
-        facts.machine.zswap = None;
-        let said = recommend(&facts, None).missing.unwrap();
-        assert!(said.contains("loads no modules"), "{said}");
-        assert!(
-            !said.contains("zmeld.ko") && !said.contains("zswap"),
-            "{said}"
-        );
-        assert!(said.contains("swap on a disk"), "{said}");
-        // What is there is not told as something to be made.
-        facts.swaps.push(area("/dev/sda2", None));
-        let said = |facts: &Facts| recommend(facts, Some(AdvisedTier::Zram)).missing;
-        let none = said(&facts).unwrap();
-        assert!(none.ends_with("zram is not built in"), "{none}");
-        (facts.machine.zram.presence, facts.machine.zmeld.presence) =
-            (ModulePresence::Absent, ModulePresence::Absent);
-        facts.machine.zswap = zswap(ZswapFacts::default());
-        let both = said(&facts).unwrap();
-        let way = "zswap in front of the swap on disk that there is (zmeld up --tier zswap)";
-        assert!(both.contains(way) && both.contains("zmeld.ko"), "{both}");
-        assert!(!both.contains("--tier disk"), "{both}");
-        // What cannot be told may be there.
-        facts.machine.zram.presence = ModulePresence::Unknown;
-        assert_eq!(recommend(&facts, None).missing, None);
     }
 
     #[test]
     fn without_zram_the_module_does() {
         let mut facts = facts();
         facts.machine.zram.presence = ModulePresence::Absent;
-        assert_eq!(recommend(&facts, None).kind, AdvisedTier::Zram);
+        assert_eq!(recommend(&facts, None).kind, TierKind::Zram);
         facts.machine.zmeld.presence = ModulePresence::Module;
-        assert_eq!(recommend(&facts, None).kind, AdvisedTier::Zmeld);
-        assert_eq!(
-            recommend(&facts, Some(AdvisedTier::Zram)).kind,
-            AdvisedTier::Zram
-        );
+        assert_eq!(recommend(&facts, None).kind, TierKind::Zmeld);
+        assert_eq!(recommend(&facts, Some(TierKind::Zram)).kind, TierKind::Zram);
     }
 }

@@ -2,7 +2,7 @@
 //! `zmeld-advice` says, as a configuration.
 
 use zmeld_advice::{
-    self as advice, AdvisedTier, Basis, CodecVerdict, Facts, Recommendation, Sizing, SwapKinds,
+    self as advice, Basis, CodecVerdict, Facts, Recommendation, Sizing, SwapKinds, TierKind,
 };
 
 use crate::machine::Machine;
@@ -10,30 +10,6 @@ use zmeld_config::{
     Codec, Comments, Config, DiskSwap, Kind, Location, MeldMode, RamDevice, RamDriver, Size,
     Source, Swappiness, Tier, TierName, Zswap,
 };
-
-/// Kinds of tiers, as they are asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TierKind {
-    /// A zram device.
-    Zram,
-    /// A zmeld device.
-    Zmeld,
-    /// zswap in front of the disk swap that there is.
-    Zswap,
-    /// Swap on a drive or in a file.
-    Disk,
-}
-
-impl TierKind {
-    fn advised(self) -> Option<AdvisedTier> {
-        match self {
-            TierKind::Zram => Some(AdvisedTier::Zram),
-            TierKind::Zmeld => Some(AdvisedTier::Zmeld),
-            TierKind::Zswap => Some(AdvisedTier::Zswap),
-            TierKind::Disk => None,
-        }
-    }
-}
 
 /// What the user decided.
 #[derive(Debug, Clone, Default)]
@@ -77,12 +53,8 @@ pub fn recommend(
         None if choice.place.is_some() => Some(TierKind::Disk),
         kind => kind,
     };
-    let advised = advice::recommend(&facts, kind.and_then(TierKind::advised));
-    let kind = kind.unwrap_or(match advised.kind {
-        AdvisedTier::Zram => TierKind::Zram,
-        AdvisedTier::Zmeld => TierKind::Zmeld,
-        AdvisedTier::Zswap => TierKind::Zswap,
-    });
+    let advised = advice::recommend(&facts, kind);
+    let kind = advised.kind;
     check_choice(choice, kind, measured)?;
     let (name, why) = match kind {
         TierKind::Zram | TierKind::Zmeld => ("fast", advised.why.as_str()),
@@ -92,7 +64,7 @@ pub fn recommend(
     };
     let mut config = Config::default();
     let mut comments = Comments::from([(format!("tier.{name}"), why.to_owned())]);
-    let resumed_from = advised.swaps_to.clone().filter(|_| kind == TierKind::Zswap);
+    let resumed_from = advised.swaps_to.clone();
     let advised = chosen(advised, machine, choice, &facts);
     let driver = match kind {
         TierKind::Zmeld => RamDriver::Zmeld,

@@ -4,20 +4,13 @@
 //! from what was measured here; `zmeld plan` asks the same.
 
 use serde::Serialize;
-use zmeld_advice::beside::IN_FRONT;
 use zmeld_advice::codec::{CodecFacts, CodecVerdict, Reason, CPU_SHARE_MAX, SMALL_RAM};
 use zmeld_advice::meld::{self, Melders};
-use zmeld_advice::{size, tier, AdvisedTier, Facts, Machine, Recommendation};
+use zmeld_advice::{size, tier, Facts, Machine, Recommendation, TierKind};
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_store::SHARE_BYTES;
 
 use crate::result::{CodecResult, ScanResult};
-
-/// From this share of its size on, a swap device is called nearly full.
-const NEARLY_FULL: f64 = 0.9;
-
-/// What saves less of the memory that was scanned is too small to advise.
-const TOO_SMALL: f64 = 0.01;
 
 /// How a sentence of advice is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -38,8 +31,8 @@ pub enum AdviceKind {
 pub struct Advice {
     /// How it is meant.
     pub kind: AdviceKind,
-    /// What it is about: "codec", "size", "meld", "zeros", "swap", "zswap",
-    /// "need", "privilege", "setup".
+    /// What it is about: "codec", "size", "meld", "zeros", "need", "privilege",
+    /// "setup".
     pub topic: String,
     /// The sentence.
     pub text: String,
@@ -146,8 +139,6 @@ pub fn advise(result: &ScanResult, measured: &CodecVerdict, swap_mb_per_s: f64) 
             ),
         ));
     }
-    advice.extend(swap_advice(result));
-    advice.extend(zswap_advice(result));
     advice.extend(need_advice(result));
     advice
 }
@@ -193,7 +184,7 @@ fn codec_advice(
         100.0 * CodecFacts::from(codec).cpu_share(rate)
     );
     match to {
-        Some(to) if to.kind == AdvisedTier::Zswap => Advice::new(
+        Some(to) if to.kind == TierKind::Zswap => Advice::new(
             AdviceKind::Note,
             "codec",
             format!(
@@ -291,11 +282,11 @@ fn meld_advice(result: &ScanResult, measured: &CodecVerdict, rate: f64) -> Optio
         );
         return Some(Advice::new(AdviceKind::Nothing, "meld", text));
     }
-    if (saved as f64) < TOO_SMALL * (pages.total * result.page_size) as f64 {
+    if (saved as f64) < meld::WORTH_OF_SCANNED * (pages.total * result.page_size) as f64 {
         let text = format!(
             "Melding would gain too little here: {figures}, but less than {} of the memory that \
              was scanned.",
-            percent(TOO_SMALL)
+            percent(meld::WORTH_OF_SCANNED)
         );
         return Some(Advice::new(AdviceKind::Nothing, "meld", text));
     }
@@ -311,65 +302,6 @@ fn meld_advice(result: &ScanResult, measured: &CodecVerdict, rate: f64) -> Optio
         percent(cost)
     );
     Some(Advice::new(AdviceKind::Do, "meld", text))
-}
-
-/// Compressed swap that is there already.
-fn swap_advice(result: &ScanResult) -> Vec<Advice> {
-    let zrams = result
-        .machine
-        .swaps
-        .iter()
-        .filter_map(|swap| Some((swap, swap.zram.as_ref()?)));
-    zrams
-        .map(|(swap, zram)| {
-            let full = swap.area.fill();
-            let holds = if zram.data_bytes == 0 {
-                "it holds nothing yet".to_owned()
-            } else {
-                format!(
-                    "its {} of pages take {}",
-                    bytes(zram.data_bytes),
-                    bytes(zram.memory_used_bytes)
-                )
-            };
-            let kind = if full >= NEARLY_FULL {
-                AdviceKind::Warning
-            } else {
-                AdviceKind::Note
-            };
-            let text = format!(
-                "Swap on zram is active already: {} ({}, {}) is {} full; {holds}. \
-                 zmeld scan --swap {} reads what is in it.",
-                swap.area.shown(),
-                zram.codec,
-                bytes(swap.area.size_bytes),
-                percent(full),
-                swap.area.shown(),
-            );
-            Advice::new(kind, "swap", text)
-        })
-        .collect()
-}
-
-fn zswap_advice(result: &ScanResult) -> Option<Advice> {
-    if result.machine.zswap_enabled != Some(true) {
-        return None;
-    }
-    let off = "`echo N > /sys/module/zswap/parameters/enabled`";
-    let (kind, text) = match result.machine.swaps.iter().any(|it| it.zram.is_some()) {
-        true => (
-            AdviceKind::Warning,
-            format!(
-                "zswap and zram are both on: {IN_FRONT}. Use one of the two; {off} switches zswap \
-                 off."
-            ),
-        ),
-        false => (
-            AdviceKind::Note,
-            format!("zswap is on. Switch it off before you swap to zram ({off}): {IN_FRONT}."),
-        ),
-    };
-    Some(Advice::new(kind, "zswap", text))
 }
 
 /// Where this machine's own memory is meant, and is not short.
@@ -426,7 +358,6 @@ mod tests {
     use super::*;
     use crate::result::{CodecTimes, PageCounts};
     use zmeld_advice::ModulePresence;
-    use zmeld_linux::swaps::SwapArea;
 
     fn codec(name: &str, ratio: f64, speed: f64, offered: Option<bool>) -> CodecResult {
         CodecResult {
@@ -552,59 +483,6 @@ mod tests {
             !root.contains("as root") && root.contains("CAP_SYS_PTRACE"),
             "{root}"
         );
-    }
-
-    fn with_zram(used: u64) -> ScanResult {
-        let mut found = result(8 << 30, vec![codec("lz4", 2.0, 700.0, Some(true))]);
-        found.machine.swaps.push(crate::machine::SwapInUse {
-            area: SwapArea {
-                path: "/dev/zram0".into(),
-                size_bytes: 1 << 30,
-                used_bytes: used,
-                priority: 5,
-                ..SwapArea::default()
-            },
-            zram: Some(crate::machine::ZramInUse {
-                codec: "lzo-rle".to_owned(),
-                data_bytes: used,
-                memory_used_bytes: used / 3,
-                memory_limit_bytes: 0,
-            }),
-        });
-        found
-    }
-
-    #[test]
-    fn zram_that_swaps_already_is_named_and_not_doubled() {
-        let said = |found: &ScanResult| {
-            let all = told(&mut found.clone(), 100.0);
-            assert!(all.iter().all(|advice| advice.commands.is_empty()));
-            let swap = all.iter().find(|advice| advice.topic == "swap");
-            swap.expect("said").clone()
-        };
-        let half = said(&with_zram(1 << 29));
-        assert_eq!(half.kind, AdviceKind::Note);
-        assert!(half.text.contains("50.0 % full"), "{}", half.text);
-        assert!(
-            half.text.contains("512 MiB of pages take 171 MiB"),
-            "{}",
-            half.text
-        );
-        assert_eq!(said(&with_zram(1 << 30)).kind, AdviceKind::Warning);
-        assert!(said(&with_zram(0)).text.contains("holds nothing yet"));
-    }
-
-    #[test]
-    fn zswap_beside_zram_is_warned_of() {
-        let kind = |found: &ScanResult| zswap_advice(found).map(|advice| advice.kind);
-        let mut both = with_zram(0);
-        assert_eq!(kind(&both), None);
-        both.machine.zswap_enabled = Some(true);
-        assert_eq!(kind(&both), Some(AdviceKind::Warning));
-        both.machine.swaps.clear();
-        assert_eq!(kind(&both), Some(AdviceKind::Note));
-        both.machine.zswap_enabled = Some(false);
-        assert_eq!(kind(&both), None);
     }
 
     #[test]

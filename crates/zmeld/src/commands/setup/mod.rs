@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::Args;
-use zmeld_advice::{CodecVerdict, Facts, Recommendation};
+use zmeld_advice::{CodecVerdict, Facts, Recommendation, TierKind};
 use zmeld_config::{Codec, Comments, Config, Finding, Kind, Location, Named, Severity, Size};
 use zmeld_linux::Host;
 use zmeld_observe::applied::Applied;
 use zmeld_observe::machine::Machine;
-use zmeld_observe::recommend::{recommend, Choice, TierKind};
+use zmeld_observe::recommend::{recommend, Choice};
 use zmeld_scan::advice::{Advice, AdviceKind};
 use zmeld_setup::journal::State;
 use zmeld_setup::plan::{OnUnreadable, Options, Plan};
@@ -93,15 +93,17 @@ pub struct WantedArgs {
 /// A tier, and how what nobody says of it is found.
 #[derive(Args, Clone, Default)]
 pub struct TierArgs {
-    /// A tier of this kind, whatever the configuration says
+    /// A tier of this kind, whatever the configuration says: the kernel's compressed device
+    /// in RAM, zmeld's own, which melds identical pages, a compressed cache in front of the
+    /// disk swap there is, or swap on a partition or in a file
     #[arg(
         long = "tier",
         id = "tier",
-        value_enum,
+        value_parser = names::<TierKind>(),
         value_name = "KIND",
         help_heading = "What is wanted"
     )]
-    pub kind: Option<TierArg>,
+    pub kind: Option<TierKind>,
 
     /// How much it holds before compression: 50%, 4GiB, min(50%, 4GiB), ufpr
     #[arg(long, value_name = "SIZE", help_heading = "What is wanted")]
@@ -135,28 +137,15 @@ pub struct ProfileArgs {
     #[arg(
         long,
         value_name = "NAME",
-        value_parser = profiles(),
+        value_parser = names::<Profile>(),
         help_heading = "What is wanted"
     )]
     pub profile: Option<Profile>,
 }
 
-fn profiles() -> impl TypedValueParser<Value = Profile> {
-    let names = Profile::ALL.iter().map(|(name, _)| *name);
-    PossibleValuesParser::new(names).try_map(|name| Profile::named(&name))
-}
-
-/// Kinds of tiers on the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum TierArg {
-    /// The kernel's compressed device in RAM
-    Zram,
-    /// zmeld's own, which melds identical pages
-    Zmeld,
-    /// A compressed cache in front of the disk swap there is
-    Zswap,
-    /// Swap on a partition or in a file
-    Disk,
+fn names<T: Named + Send + Sync>() -> impl TypedValueParser<Value = T> {
+    let names = T::ALL.iter().map(|(name, _)| *name);
+    PossibleValuesParser::new(names).try_map(|name| T::named(&name))
 }
 
 /// Arguments of `zmeld plan`.
@@ -429,7 +418,7 @@ fn recommended(args: &TierArgs, profile: Option<Profile>, host: &Host) -> anyhow
     let machine = Machine::read(host)?;
     // What is on a disk is not compressed.
     let is_disk =
-        args.kind == Some(TierArg::Disk) || (args.kind.is_none() && args.device.is_some());
+        args.kind == Some(TierKind::Disk) || (args.kind.is_none() && args.device.is_some());
     let measured = match args.no_scan || is_disk || !is_here(host) {
         true => CodecVerdict::Not,
         false => {
@@ -440,12 +429,7 @@ fn recommended(args: &TierArgs, profile: Option<Profile>, host: &Host) -> anyhow
         }
     };
     let choice = Choice {
-        kind: args.kind.map(|tier| match tier {
-            TierArg::Zram => TierKind::Zram,
-            TierArg::Zmeld => TierKind::Zmeld,
-            TierArg::Zswap => TierKind::Zswap,
-            TierArg::Disk => TierKind::Disk,
-        }),
+        kind: args.kind,
         size: args.size,
         codec: args.codec.clone(),
         place: args.device.clone(),
@@ -487,8 +471,8 @@ fn will_be_zswap(args: &TierArgs, machine: &Machine, own_swaps: &[String]) -> Op
     let facts = Facts::new(machine, 0, &CodecVerdict::Not, own_swaps);
     let advised = zmeld_advice::recommend(&facts, None).kind;
     let is_it = match args.kind {
-        Some(tier) => tier == TierArg::Zswap,
-        None => advised == zmeld_advice::AdvisedTier::Zswap,
+        Some(tier) => tier == TierKind::Zswap,
+        None => advised == TierKind::Zswap,
     };
     let compressor = zswap
         .compressor_to_name()
