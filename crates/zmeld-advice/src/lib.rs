@@ -31,9 +31,9 @@ pub mod tier;
 pub mod tunables;
 
 pub use beside::{beside, CompressedPlace};
-pub use codec::{CodecFacts, CodecVerdict};
+pub use codec::CodecVerdict;
 pub use machine::Machine;
-pub use module::{DkmsSigns, Else, ModulePresence};
+pub use module::{DkmsSigns, ModulePresence};
 pub use size::{Basis, Sizing};
-pub use tier::{recommend, ActiveSwap, Facts, Pool, Recommendation, TierKind, ZswapFacts};
+pub use tier::{recommend, ActiveSwap, Facts, Pool, Recommendation, TierKind, Wish, ZswapFacts};
 pub use tunables::SwapKinds;

@@ -194,7 +194,6 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use zmeld_linux::compressed::MmStat;
 
     fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Host) {
         let dir = tempfile::tempdir().unwrap();
@@ -205,58 +204,6 @@ mod tests {
             fs::write(path, text).unwrap();
         }
         (dir, host)
-    }
-
-    const MEMINFO: &str = "MemTotal: 1000 kB\nMemFree: 10 kB\nMemAvailable: 500 kB\n";
-
-    #[test]
-    fn a_machine_is_read() {
-        let (_dir, host) = tree(&[
-            ("/proc/meminfo", MEMINFO),
-            ("/proc/sys/kernel/osrelease", "6.1.0-18-amd64\n"),
-            ("/proc/cmdline", "quiet resume=UUID=12 ro\n"),
-            ("/sys/class/zram-control/hot_add", ""),
-            ("/sys/block/zram0/comp_algorithm", "lzo [lzo-rle] lz4\n"),
-            ("/sys/block/zram0/mm_stat", "0 0 0 1048576 0 0 0 0 0\n"),
-            (
-                "/proc/swaps",
-                "Filename Type Size Used Priority\n/dev/zram0 partition 2048 0 100\n",
-            ),
-            ("/proc/modules", ""),
-            (
-                "/lib/modules/6.1.0-18-amd64/modules.dep",
-                "kernel/drivers/block/zram/zram.ko:\n",
-            ),
-            ("/sys/module/zswap/parameters/enabled", "Y\n"),
-            ("/sys/module/zswap/parameters/compressor", "lzo\n"),
-            ("/sys/module/zswap/parameters/zpool", "zbud\n"),
-            (
-                "/lib/modules/6.1.0-18-amd64/modules.alias",
-                "alias crypto-zword-dense zword\nalias crypto-zword zword\n",
-            ),
-        ]);
-        let machine = Machine::read(&host).unwrap();
-        assert_eq!(machine.ram_bytes, 1_024_000);
-        assert_eq!(machine.available_bytes, 512_000);
-        assert!(machine.zram.ready && !machine.zmeld.ready);
-        assert_eq!(machine.zram.codecs, ["lzo", "lzo-rle", "lz4"]);
-        assert_eq!(machine.zram.presence, ModulePresence::Ready);
-        assert_eq!(machine.zmeld.presence, ModulePresence::Absent);
-        assert_eq!(
-            machine.compressed,
-            [ActiveSwap {
-                area: machine.swaps[0].clone(),
-                codec: Some("lzo-rle".to_owned()),
-                memory_limit_bytes: 1 << 20,
-                held: MmStat::parse("0 0 0 1048576 0 0 0 0 0"),
-            }]
-        );
-        let zswap = machine.zswap.clone().unwrap();
-        assert!(zswap.facts.is_enabled);
-        assert_eq!(zswap.facts.zpool.as_deref(), Some("zbud"));
-        assert_eq!(zswap.compressor_to_name(), Some("zword"));
-        assert!(machine.hibernation.clone().unwrap().contains("UUID=12"));
-        assert!(machine.kernel_from(5, 8) && !machine.kernel_from(6, 2));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use serde::Serialize;
 use zmeld_linux::Host;
 
+use crate::machine::Machine;
+
 /// Where a driver is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -20,24 +22,16 @@ pub enum ModulePresence {
     Unknown,
 }
 
-/// What a machine has beside the drivers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Else {
-    /// The kernel has zswap.
-    pub has_zswap: bool,
-    /// There is swap on a disk.
-    pub has_disk_swap: bool,
-}
-
 /// What is missing for a device of that driver, and what can be had: the module
 /// itself, a device of the other driver, zswap, or swap on a disk where there is none.
 /// None where the driver is there, or may be.
-pub fn missing(
-    driver: &str,
-    presence: ModulePresence,
-    other: ModulePresence,
-    beside: Else,
-) -> Option<String> {
+pub fn missing(machine: &Machine, driver: &str, has_disk_swap: bool) -> Option<String> {
+    let is_zram = driver == "zram";
+    let presence = machine.feature(driver).presence;
+    let other = match is_zram {
+        true => machine.zmeld.presence,
+        false => machine.zram.presence,
+    };
     let (what, module) = match presence {
         ModulePresence::Ready | ModulePresence::Module | ModulePresence::Unknown => return None,
         ModulePresence::Absent => (
@@ -49,18 +43,15 @@ pub fn missing(
             None,
         ),
     };
-    let is_zram = driver == "zram";
     let device = match other {
-        ModulePresence::Ready | ModulePresence::Module if is_zram => {
+        other if other.is_there() && is_zram => {
             Some("a zmeld device (zmeld up --tier zmeld)".to_owned())
         }
-        ModulePresence::Ready | ModulePresence::Module => {
-            Some("a zram device (zmeld up --tier zram)".to_owned())
-        }
+        other if other.is_there() => Some("a zram device (zmeld up --tier zram)".to_owned()),
         ModulePresence::Absent if is_zram => Some(format!("zmeld.ko: {}", way_to_module("zmeld"))),
         _ => None,
     };
-    let disk = match (beside.has_zswap, beside.has_disk_swap) {
+    let disk = match (machine.zswap.is_some(), has_disk_swap) {
         (true, true) => {
             Some("zswap in front of the swap on disk that there is (zmeld up --tier zswap)")
         }
@@ -143,6 +134,11 @@ pub fn error_of_build(log: &str, kernel: &str) -> Option<String> {
 }
 
 impl ModulePresence {
+    /// Whether it can make devices, once its module is loaded.
+    pub fn is_there(self) -> bool {
+        matches!(self, ModulePresence::Ready | ModulePresence::Module)
+    }
+
     /// Where the driver of that name is on a machine. `dep`: its kernel's list of modules
     /// (`/lib/modules/RELEASE/modules.dep`).
     pub fn read(host: &Host, name: &str, dep: Option<&str>) -> ModulePresence {

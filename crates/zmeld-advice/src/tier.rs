@@ -8,8 +8,8 @@ use zmeld_linux::{Host, HostError};
 use zmeld_report::units::bytes;
 
 use crate::codec::CodecVerdict;
-use crate::machine::Machine;
-use crate::module::{missing, Else, ModulePresence};
+use crate::machine::{Machine, Zswap};
+use crate::module::{missing, ModulePresence};
 use crate::size::{tenths, Sizing, RATIO_ASSUMED};
 
 /// What a recommendation follows from.
@@ -316,7 +316,7 @@ impl Facts {
 
     /// Room in the disk swap that zswap would stand in front of; none where nobody can
     /// tell. What is in use counts where zswap is on: it may be in its pool.
-    pub fn room_behind_zswap(&self) -> Option<u64> {
+    fn room_behind_zswap(&self) -> Option<u64> {
         let is_on = self.zswap().is_some_and(|zswap| zswap.is_enabled);
         let disks = self.swaps.iter().filter(|swap| !swap.area.is_in_ram());
         let room = disks.map(|swap| match is_on {
@@ -342,8 +342,7 @@ impl Facts {
     fn is_disk_too_small(&self) -> bool {
         let size = self.disk_bytes();
         let machine = &self.machine;
-        let is_there = |it| matches!(it, ModulePresence::Ready | ModulePresence::Module);
-        (is_there(machine.zram.presence) || is_there(machine.zmeld.presence))
+        (machine.zram.presence.is_there() || machine.zmeld.presence.is_there())
             && machine.resume_from.is_none()
             && self
                 .zswap()
@@ -351,21 +350,31 @@ impl Facts {
     }
 }
 
-/// What suits a machine. `kind`: what its owner decided.
-pub fn recommend(facts: &Facts, kind: Option<TierKind>) -> Recommendation {
+/// What a machine's owner decided.
+#[derive(Clone, Debug, Default)]
+pub struct Wish {
+    /// The kind of tier.
+    pub kind: Option<TierKind>,
+    /// The device's size.
+    pub size_bytes: Option<u64>,
+    /// The codec.
+    pub codec: Option<String>,
+}
+
+/// What suits a machine, with what its owner decided in it.
+pub fn recommend(facts: &Facts, wish: &Wish) -> Recommendation {
     let machine = &facts.machine;
     let (zram, zmeld) = (machine.zram.presence, machine.zmeld.presence);
     let zswap = facts.zswap();
     let disk = facts.swaps.iter().find(|swap| !swap.area.is_in_ram());
     let disk = disk.map(|swap| swap.area.shown());
-    let there = |it| matches!(it, ModulePresence::Ready | ModulePresence::Module);
-    let gone = |it| matches!(it, ModulePresence::Absent | ModulePresence::Impossible);
-    let device = match gone(zram) && there(zmeld) {
+    let is_gone = matches!(zram, ModulePresence::Absent | ModulePresence::Impossible);
+    let device = match is_gone && zmeld.is_there() {
         true => (TierKind::Zmeld, "; this kernel has no zram"),
         false => (TierKind::Zram, ""),
     };
     let in_front = (TierKind::Zswap, "");
-    let asked = kind.map(|kind| (kind, ""));
+    let asked = wish.kind.map(|kind| (kind, ""));
     let ((kind, but), why) = match (asked, &disk, zswap) {
         (Some(asked), ..) => (asked, "as asked for".to_owned()),
         (None, Some(disk), Some(_)) if !facts.is_disk_too_small() => (
@@ -407,29 +416,35 @@ pub fn recommend(facts: &Facts, kind: Option<TierKind>) -> Recommendation {
     };
     let in_ram = matches!(kind, TierKind::Zram | TierKind::Zmeld);
     let is_zswap = kind == TierKind::Zswap;
+    let measured = &facts.measured;
     // zswap takes the codecs of the crypto interface, which nobody asked.
-    let codec = facts.measured.codec().filter(|_| in_ram);
-    let sizing =
-        in_ram.then(|| Sizing::advised(machine.ram_bytes, facts.page_size, facts.measured.basis()));
+    let codec = measured.codec().filter(|_| in_ram).map(str::to_owned);
+    let sizing = in_ram.then(|| {
+        let is_it = wish.codec.is_none() || wish.codec.as_deref() == measured.codec();
+        let basis = measured.basis().filter(|_| is_it);
+        match wish.size_bytes {
+            Some(bytes) => Sizing::of_size(bytes, machine.ram_bytes, facts.page_size, basis),
+            None => Sizing::advised(machine.ram_bytes, facts.page_size, basis),
+        }
+    });
     let compressed = facts.swaps.iter().filter(|swap| swap.area.is_in_ram());
-    let else_there = Else {
-        has_zswap: zswap.is_some(),
-        has_disk_swap: disk.is_some(),
+    let missing = in_ram.then(|| missing(machine, kind.name(), disk.is_some()));
+    let pool = |zswap: &Zswap| {
+        let named = wish.codec.as_deref().or(zswap.compressor_to_name());
+        let zswap = ZswapFacts {
+            compressor: named.unwrap_or(&zswap.facts.compressor).to_owned(),
+            ..zswap.facts.clone()
+        };
+        let room = facts.room_behind_zswap();
+        Pool::of(&zswap, machine.ram_bytes, room, measured)
     };
-    let missing = match kind {
-        TierKind::Zram => missing("zram", zram, zmeld, else_there),
-        TierKind::Zmeld => missing("zmeld", zmeld, zram, else_there),
-        TierKind::Zswap | TierKind::Disk => None,
-    };
-    let room = facts.room_behind_zswap();
-    let pool = |zswap| Pool::of(zswap, machine.ram_bytes, room, &facts.measured);
     Recommendation {
         kind,
         why: why + but,
-        codec: codec.map(str::to_owned),
+        codec: wish.codec.clone().or(codec),
         sizing,
-        pool: zswap.filter(|_| is_zswap).and_then(pool),
-        missing,
+        pool: machine.zswap.as_ref().filter(|_| is_zswap).and_then(pool),
+        missing: missing.flatten(),
         swaps_to: machine.resume_from.clone().filter(|_| is_zswap),
         replaces: compressed.cloned().collect(),
     }
@@ -479,7 +494,6 @@ impl Recommendation {
 mod tests {
     use super::*;
     use crate::codec::Reason;
-    use crate::machine::Zswap;
 
     fn zswap(facts: ZswapFacts) -> Option<Zswap> {
         Some(Zswap {
@@ -527,7 +541,7 @@ mod tests {
 
     #[test]
     fn without_disk_swap_it_is_zram_as_it_was_measured() {
-        let found = recommend(&facts(), None);
+        let found = recommend(&facts(), &Wish::default());
         assert_eq!(
             (found.kind, found.codec.as_deref()),
             (TierKind::Zram, Some("zstd"))
@@ -540,7 +554,7 @@ mod tests {
         assert_eq!(found.compared(), None);
         let mut facts = facts();
         facts.swaps.push(area("/dev/zram0", Some("lzo-rle")));
-        let said = recommend(&facts, None).compared().unwrap();
+        let said = recommend(&facts, &Wish::default()).compared().unwrap();
         let words = "(lzo-rle, 6.00 GiB with no memory limit, priority 100); zmeld would set up a";
         assert!(said.contains(words), "{said}");
     }
@@ -549,13 +563,13 @@ mod tests {
     fn disk_swap_gets_zswap_where_the_kernel_has_it() {
         let mut facts = facts();
         facts.swaps.push(area("/dev/sda2", None));
-        let found = recommend(&facts, None);
+        let found = recommend(&facts, &Wish::default());
         assert_eq!(
             (found.kind, found.codec, found.sizing),
             (TierKind::Zswap, None, None)
         );
         facts.machine.zswap = None;
-        let found = recommend(&facts, None);
+        let found = recommend(&facts, &Wish::default());
         assert_eq!(found.kind, TierKind::Zram);
         assert!(found.why.contains("no zswap"), "{}", found.why);
     }
@@ -575,7 +589,7 @@ mod tests {
             let zswap = &mut facts.machine.zswap.as_mut().unwrap().facts;
             zswap.compressor = compressor.to_owned();
             zswap.zpool = Some(zpool.to_owned());
-            let pool = recommend(&facts, None).pool.unwrap();
+            let pool = recommend(&facts, &Wish::default()).pool.unwrap();
             assert_eq!((pool.measured, pool.ratio), (measured, ratio));
             assert_eq!(pool.holds_bytes, (limit as f64 * ratio) as u64);
         }
@@ -585,9 +599,13 @@ mod tests {
     fn without_zram_the_module_does() {
         let mut facts = facts();
         facts.machine.zram.presence = ModulePresence::Absent;
-        assert_eq!(recommend(&facts, None).kind, TierKind::Zram);
+        assert_eq!(recommend(&facts, &Wish::default()).kind, TierKind::Zram);
         facts.machine.zmeld.presence = ModulePresence::Module;
-        assert_eq!(recommend(&facts, None).kind, TierKind::Zmeld);
-        assert_eq!(recommend(&facts, Some(TierKind::Zram)).kind, TierKind::Zram);
+        assert_eq!(recommend(&facts, &Wish::default()).kind, TierKind::Zmeld);
+        let asked = Wish {
+            kind: Some(TierKind::Zram),
+            ..Wish::default()
+        };
+        assert_eq!(recommend(&facts, &asked).kind, TierKind::Zram);
     }
 }

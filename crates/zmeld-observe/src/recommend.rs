@@ -2,7 +2,7 @@
 //! `zmeld-advice` says, as a configuration.
 
 use zmeld_advice::{
-    self as advice, Basis, CodecVerdict, Facts, Recommendation, Sizing, SwapKinds, TierKind,
+    self as advice, CodecVerdict, Facts, Recommendation, Sizing, SwapKinds, TierKind, Wish,
 };
 
 use crate::machine::Machine;
@@ -53,26 +53,32 @@ pub fn recommend(
         None if choice.place.is_some() => Some(TierKind::Disk),
         kind => kind,
     };
-    let advised = advice::recommend(&facts, kind);
+    let advised = advice::recommend(
+        &facts,
+        &Wish {
+            kind,
+            size_bytes: choice.size.map(|size| size.bytes(machine.ram_bytes)),
+            codec: choice.codec.as_ref().map(Codec::to_string),
+        },
+    );
     let kind = advised.kind;
     check_choice(choice, kind, measured)?;
     let (name, why) = match kind {
-        TierKind::Zram | TierKind::Zmeld => ("fast", advised.why.as_str()),
-        TierKind::Zswap => ("cache", advised.why.as_str()),
+        TierKind::Zram | TierKind::Zmeld => ("fast", &*advised.why),
+        TierKind::Zswap => ("cache", &*advised.why),
         TierKind::Disk if choice.kind.is_none() => ("disk", "a place is given"),
         TierKind::Disk => ("disk", "as asked for"),
     };
     let mut config = Config::default();
     let mut comments = Comments::from([(format!("tier.{name}"), why.to_owned())]);
     let resumed_from = advised.swaps_to.clone();
-    let advised = chosen(advised, machine, choice, &facts);
     let driver = match kind {
         TierKind::Zmeld => RamDriver::Zmeld,
         _ => RamDriver::Zram,
     };
     let tier = match (kind, &advised.sizing) {
         (TierKind::Zram | TierKind::Zmeld, Some(sizing)) => {
-            ram(driver, choice, measured, sizing, &mut comments)
+            ram(driver, choice.size, &advised, sizing, &mut comments)
         }
         (TierKind::Disk, _) => disk(choice),
         _ => {
@@ -139,56 +145,10 @@ fn check_choice(choice: &Choice, kind: TierKind, measured: &CodecVerdict) -> Res
     Ok(())
 }
 
-/// What is recommended, with what the user decided in it.
-fn chosen(
-    advised: Recommendation,
-    machine: &Machine,
-    choice: &Choice,
-    facts: &Facts,
-) -> Recommendation {
-    let measured = &facts.measured;
-    let codec = choice.codec.as_ref().map(Codec::to_string);
-    let sizing = advised.sizing.map(|_| {
-        let basis = basis(choice, measured);
-        match choice.size.map(|size| size.bytes(machine.ram_bytes)) {
-            Some(bytes) => Sizing::of_size(bytes, machine.ram_bytes, facts.page_size, basis),
-            None => Sizing::advised(machine.ram_bytes, facts.page_size, basis),
-        }
-    });
-    let pool = advised.pool.and_then(|pool| {
-        let now = machine.zswap.as_ref();
-        let zword = || Some(now?.compressor_to_name()?.to_owned());
-        let zswap = advice::ZswapFacts {
-            compressor: codec.clone().or_else(zword).unwrap_or(pool.compressor),
-            max_pool_percent: Some(pool.limit_percent),
-            ..now.map(|it| it.facts.clone()).unwrap_or_default()
-        };
-        let room = facts.room_behind_zswap();
-        advice::Pool::of(&zswap, machine.ram_bytes, room, measured)
-    });
-    Recommendation {
-        codec: codec.or(advised.codec),
-        sizing,
-        pool,
-        ..advised
-    }
-}
-
-/// The codec that was measured, and what a size follows from with the one that was chosen.
-fn measured_codec(measured: &CodecVerdict) -> Option<Codec> {
-    measured.codec()?.parse().ok()
-}
-
-fn basis(choice: &Choice, measured: &CodecVerdict) -> Option<Basis> {
-    let found = measured_codec(measured);
-    let is_it = choice.codec.is_none() || choice.codec == found;
-    measured.basis().filter(|_| is_it)
-}
-
 fn ram(
     driver: RamDriver,
-    choice: &Choice,
-    measured: &CodecVerdict,
+    size: Option<Size>,
+    advised: &Recommendation,
     sizing: &Sizing,
     comments: &mut Comments,
 ) -> Kind {
@@ -200,7 +160,7 @@ fn ram(
             format!("pages of this machine get {times} times smaller"),
         );
     }
-    let size = choice.size.unwrap_or_else(|| {
+    let size = size.unwrap_or_else(|| {
         say("size", sizing.why());
         Size::percent(sizing.size_percent)
     });
@@ -209,7 +169,7 @@ fn ram(
         "memory_limit",
         format!("{why}; what compresses worse does not fill RAM"),
     );
-    let codec = choice.codec.clone().or_else(|| measured_codec(measured));
+    let codec = advised.codec.as_ref().and_then(|codec| codec.parse().ok());
     Kind::Ram(RamDevice {
         driver,
         size,

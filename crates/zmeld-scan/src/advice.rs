@@ -4,9 +4,9 @@
 //! from what was measured here; `zmeld plan` asks the same.
 
 use serde::Serialize;
-use zmeld_advice::codec::{CodecFacts, CodecVerdict, Reason, CPU_SHARE_MAX, SMALL_RAM};
-use zmeld_advice::meld::{self, Melders};
-use zmeld_advice::{size, tier, Facts, Machine, Recommendation, TierKind};
+use zmeld_advice::codec::{CodecVerdict, Reason, CPU_SHARE_MAX, GAIN_MIN, JUDGED_FROM, SMALL_RAM};
+use zmeld_advice::meld;
+use zmeld_advice::{size, tier, Facts, Machine, Recommendation, TierKind, Wish};
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_store::SHARE_BYTES;
 
@@ -53,29 +53,67 @@ impl Advice {
     }
 }
 
-impl From<&CodecResult> for CodecFacts {
-    fn from(codec: &CodecResult) -> CodecFacts {
-        CodecFacts {
-            name: codec.codec.clone(),
-            offered: codec.offered,
-            ratio: match codec.pages_measured {
-                0 => 0.0,
-                _ => codec.effective_ratio,
-            },
-            compress_mb_per_s: codec.times.compress_mb_per_s,
-            decompress_mb_per_s: codec.times.decompress_mb_per_s,
+impl CodecResult {
+    /// Share of one core at so many megabytes swapped out a second, and as many in.
+    fn cpu_share(&self, mb_per_s: f64) -> f64 {
+        let times = &self.times;
+        if times.compress_mb_per_s <= 0.0 || times.decompress_mb_per_s <= 0.0 {
+            return 0.0;
         }
+        mb_per_s / times.compress_mb_per_s + mb_per_s / times.decompress_mb_per_s
+    }
+
+    /// Whether it saves enough.
+    fn gains(&self) -> bool {
+        self.pages_measured > 0 && 1.0 - 1.0 / self.effective_ratio >= GAIN_MIN
     }
 }
 
-fn facts(result: &ScanResult) -> Vec<CodecFacts> {
-    result.codecs.iter().map(CodecFacts::from).collect()
+/// The codecs that the kernel has, as far as it can be told.
+fn offered(result: &ScanResult) -> impl Iterator<Item = &CodecResult> {
+    let codecs = result.codecs.iter();
+    codecs.filter(|codec| codec.offered != Some(false))
 }
 
 /// What measuring came to, at so many megabytes swapped out a second and as many in.
 pub fn measured(result: &ScanResult, swap_mb_per_s: f64) -> CodecVerdict {
     let bytes = result.pages.compressible() * result.page_size;
-    CodecVerdict::choose(&facts(result), bytes, result.ram_bytes, swap_mb_per_s)
+    if result.codecs.is_empty() {
+        return CodecVerdict::Not;
+    }
+    if bytes < JUDGED_FROM {
+        return CodecVerdict::TooLittle(bytes);
+    }
+    match choose(result, swap_mb_per_s) {
+        Some((codec, reason)) => CodecVerdict::Codec {
+            name: codec.codec.clone(),
+            ratio: size::rounded(codec.effective_ratio),
+            bytes,
+            reason,
+        },
+        None => {
+            let measured = offered(result).filter(|codec| codec.pages_measured > 0);
+            let ratios = measured.map(|codec| codec.effective_ratio);
+            CodecVerdict::NothingToGain(ratios.fold(0.0, f64::max))
+        }
+    }
+}
+
+/// The codec to take, if any gains anything, however few pages say so.
+fn choose(result: &ScanResult, mb_per_s: f64) -> Option<(&CodecResult, Reason)> {
+    let usable = || offered(result).filter(|codec| codec.gains());
+    let by_ratio =
+        |a: &&CodecResult, b: &&CodecResult| a.effective_ratio.total_cmp(&b.effective_ratio);
+    if result.ram_bytes < SMALL_RAM {
+        return Some((usable().max_by(by_ratio)?, Reason::SmallRam));
+    }
+    let cheap = usable().filter(|codec| codec.cpu_share(mb_per_s) <= CPU_SHARE_MAX);
+    if let Some(codec) = cheap.max_by(by_ratio) {
+        return Some((codec, Reason::BestCheap));
+    }
+    let cost = |codec: &CodecResult| codec.cpu_share(mb_per_s);
+    let cheapest = usable().min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
+    Some((cheapest, Reason::Cheapest))
 }
 
 /// What to set up on a machine with such pages. `own_swaps`: paths of the areas that
@@ -91,7 +129,7 @@ pub fn recommendation(
         ..result.machine.facts.clone()
     };
     let facts = Facts::new(&machine, result.page_size, measured, own_swaps);
-    Some(tier::recommend(&facts, None))
+    Some(tier::recommend(&facts, &Wish::default()))
 }
 
 /// Everything there is to say of what was read. `swap_mb_per_s`: pages out, and as
@@ -155,8 +193,7 @@ fn same_filled_advice(result: &ScanResult) -> Advice {
 
 /// Why no codec is advised.
 fn no_codec(result: &ScanResult, measured: &CodecVerdict) -> Advice {
-    let offered = |codec: &CodecResult| codec.offered != Some(false);
-    let text = if !result.codecs.iter().any(offered) {
+    let text = if offered(result).next().is_none() {
         "This kernel's zram has none of the codecs that were measured: try --codecs all.".to_owned()
     } else {
         let why = measured.why_none().unwrap_or_default();
@@ -181,7 +218,7 @@ fn codec_advice(
          much in it takes {:.0} % of a core.{unseen}",
         size::tenths(ratio),
         reason.words(),
-        100.0 * CodecFacts::from(codec).cpu_share(rate)
+        100.0 * codec.cpu_share(rate)
     );
     match to {
         Some(to) if to.kind == TierKind::Zswap => Advice::new(
@@ -226,10 +263,7 @@ fn better_elsewhere(result: &ScanResult, measured: &CodecVerdict, rate: f64) -> 
         .codecs
         .iter()
         .filter(|codec| codec.offered == Some(false))
-        .filter(|codec| {
-            result.ram_bytes < SMALL_RAM
-                || CodecFacts::from(*codec).cpu_share(rate) <= CPU_SHARE_MAX
-        })
+        .filter(|codec| result.ram_bytes < SMALL_RAM || codec.cpu_share(rate) <= CPU_SHARE_MAX)
         .max_by(|a, b| a.effective_ratio.total_cmp(&b.effective_ratio))?;
     let why = match there.codec.starts_with("zword") {
         true => "it comes with the module zmeld, and zram has none of it",
@@ -292,13 +326,10 @@ fn meld_advice(result: &ScanResult, measured: &CodecVerdict, rate: f64) -> Optio
     }
     // Each page swapped out is fingerprinted once.
     let cost = rate * 1e6 / result.page_size as f64 * result.fingerprint_ns as f64 * 1e-9;
-    let melders = Melders {
-        zmeld: result.machine.zmeld,
-        ksm_runs: result.machine.ksm_runs,
-    };
+    let melders = meld::melders(result.machine.zmeld, result.machine.ksm_runs);
     let text = format!(
-        "Melding would pay: {figures}. {} Fingerprints would take {} of a core at {rate:.0} MB/s.",
-        melders.words(),
+        "Melding would pay: {figures}. {melders} Fingerprints would take {} of a core at \
+         {rate:.0} MB/s.",
         percent(cost)
     );
     Some(Advice::new(AdviceKind::Do, "meld", text))
@@ -420,6 +451,26 @@ mod tests {
             all.iter().any(|a| a.text.contains("built without it")),
             "{all:?}"
         );
+    }
+
+    #[test]
+    fn the_best_ratio_that_is_cheap_enough_wins() {
+        let codecs = vec![
+            codec("lz4", 2.1, 700.0, None),
+            codec("zstd", 2.9, 300.0, None),
+            codec("deflate", 3.0, 60.0, None),
+        ];
+        let mut found = result(16 << 30, codecs);
+        for (ram, rate, name, why) in [
+            (16 << 30, 100.0, "zstd", Reason::BestCheap),
+            (16 << 30, 250.0, "lz4", Reason::BestCheap),
+            (16 << 30, 5000.0, "lz4", Reason::Cheapest),
+            (256 << 20, 100.0, "deflate", Reason::SmallRam),
+        ] {
+            found.ram_bytes = ram;
+            let (codec, reason) = choose(&found, rate).unwrap();
+            assert_eq!((codec.codec.as_str(), reason), (name, why));
+        }
     }
 
     #[test]
