@@ -7,7 +7,7 @@
 //! | module | what it decides |
 //! |---|---|
 //! | [`mod@beside`] | what two compressed places at once do to each other |
-//! | [`codec`] | which codec, of those that were measured |
+//! | [`codec`] | what measuring codecs came to |
 //! | [`size`] | how large a device is, what it may take, what it gains |
 //! | [`mod@machine`] | what is known of a machine, as a scan and a plan need it |
 //! | [`tier`] | a compressed device, or zswap in front of a disk; what is there already |

@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use serde::Serialize;
-use zmeld_linux::compressed::{choices, ZSWAP};
-use zmeld_linux::crypto::{has_compressor, ZWORD};
+use zmeld_linux::compressed::choices;
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::swaps::{self, SwapArea};
 use zmeld_linux::{hibernation, Host, HostError, KernelVersion};
@@ -30,7 +29,7 @@ pub struct Machine {
     /// The module zmeld.
     pub zmeld: Feature,
     /// The kernel's zswap; none where it was built without.
-    pub zswap: Option<Zswap>,
+    pub zswap: Option<ZswapFacts>,
     /// What says that the machine hibernates; none where nothing does.
     pub hibernation: Option<String>,
     /// The swap partition that it hibernates to, where nothing is swapped to it.
@@ -56,26 +55,6 @@ pub struct Feature {
     pub codecs: Vec<String>,
 }
 
-/// zswap's parameters. What a kernel does not have is absent.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-pub struct Zswap {
-    /// Those that all kernels have.
-    #[serde(flatten)]
-    pub facts: ZswapFacts,
-    /// Whether it can be told to write cold pages on to disk by itself (Linux 6.8 and
-    /// later).
-    pub has_shrinker: bool,
-    /// Whether the kernel has zword for it, or would load it.
-    pub has_zword: bool,
-}
-
-impl Zswap {
-    /// The compressor that a recommendation names, where it is not left as it is.
-    pub fn compressor_to_name(&self) -> Option<&str> {
-        self.has_zword.then_some(ZWORD)
-    }
-}
-
 impl Machine {
     /// Looks at a machine.
     pub fn read(host: &Host) -> Result<Machine, HostError> {
@@ -88,14 +67,7 @@ impl Machine {
         let dep = dep.ok().flatten();
         let swaps = host.swaps()?;
         let resume_from = hibernation::idle(host)?;
-        let zswap = match ZswapFacts::read(host)? {
-            None => None,
-            Some(facts) => Some(Zswap {
-                facts,
-                has_shrinker: host.exists(format!("{ZSWAP}/shrinker_enabled")),
-                has_zword: has_compressor(host, &kernel, ZWORD)?,
-            }),
-        };
+        let zswap = ZswapFacts::read(host, &kernel)?;
         let in_ram = swaps.iter().filter(|swap| swap.is_in_ram());
         let compressed = in_ram.map(|swap| ActiveSwap::read(host, swap));
         let compressed = compressed.collect::<Result<_, _>>()?;
@@ -125,7 +97,7 @@ impl Machine {
         let disks = self.swaps.iter().filter(|swap| !swap.is_in_ram());
         let size = disks.fold(0, |sum: u64, swap| sum.saturating_add(swap.size_bytes));
         let zswap = self.zswap.as_ref();
-        zswap.is_some_and(|zswap| zswap.facts.is_held_back_by(size, self.ram_bytes))
+        zswap.is_some_and(|zswap| zswap.is_held_back_by(size, self.ram_bytes))
     }
 
     /// The state of the driver of that name.

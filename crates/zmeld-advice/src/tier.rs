@@ -3,12 +3,13 @@
 
 use serde::Serialize;
 use zmeld_linux::compressed::{chosen, is_on, MmStat, ZSWAP};
+use zmeld_linux::crypto::{has_compressor, ZWORD};
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::{Host, HostError};
 use zmeld_report::units::bytes;
 
 use crate::codec::CodecVerdict;
-use crate::machine::{Machine, Zswap};
+use crate::machine::Machine;
 use crate::module::{missing, ModulePresence};
 use crate::size::{tenths, Sizing, RATIO_ASSUMED};
 
@@ -37,11 +38,16 @@ pub struct ZswapFacts {
     pub max_pool_percent: Option<u64>,
     /// What keeps its pages, where the kernel has a choice: `zbud`.
     pub zpool: Option<String>,
+    /// Whether it can be told to write cold pages on to disk by itself (Linux 6.8 and
+    /// later).
+    pub has_shrinker: bool,
+    /// Whether the kernel has zword for it, or would load it.
+    pub has_zword: bool,
 }
 
 impl ZswapFacts {
-    /// A machine's; none where its kernel was built without.
-    pub fn read(host: &Host) -> Result<Option<ZswapFacts>, HostError> {
+    /// A machine's with that kernel; none where it was built without.
+    pub fn read(host: &Host, kernel: &str) -> Result<Option<ZswapFacts>, HostError> {
         let text = |name: &str| host.read_optional(format!("{ZSWAP}/{name}"));
         let Some(enabled) = text("enabled")? else {
             return Ok(None);
@@ -51,7 +57,14 @@ impl ZswapFacts {
             compressor: text("compressor")?.unwrap_or_default(),
             max_pool_percent: text("max_pool_percent")?.and_then(|text| text.parse().ok()),
             zpool: text("zpool")?,
+            has_shrinker: host.exists(format!("{ZSWAP}/shrinker_enabled")),
+            has_zword: has_compressor(host, kernel, ZWORD)?,
         }))
+    }
+
+    /// The compressor that a recommendation names, where it is not left as it is.
+    pub fn compressor_to_name(&self) -> Option<&str> {
+        self.has_zword.then_some(ZWORD)
     }
 
     /// What its pool may take, in bytes, as the kernel computes it.
@@ -310,14 +323,11 @@ impl Facts {
         }
     }
 
-    fn zswap(&self) -> Option<&ZswapFacts> {
-        self.machine.zswap.as_ref().map(|zswap| &zswap.facts)
-    }
-
     /// Room in the disk swap that zswap would stand in front of; none where nobody can
     /// tell. What is in use counts where zswap is on: it may be in its pool.
     fn room_behind_zswap(&self) -> Option<u64> {
-        let is_on = self.zswap().is_some_and(|zswap| zswap.is_enabled);
+        let zswap = self.machine.zswap.as_ref();
+        let is_on = zswap.is_some_and(|zswap| zswap.is_enabled);
         let disks = self.swaps.iter().filter(|swap| !swap.area.is_in_ram());
         let room = disks.map(|swap| match is_on {
             true => swap.area.size_bytes,
@@ -340,13 +350,12 @@ impl Facts {
     /// Whether a device in RAM suits the machine better than zswap in front of the disk
     /// swap that it has, which is too small.
     fn is_disk_too_small(&self) -> bool {
-        let size = self.disk_bytes();
         let machine = &self.machine;
+        let is_little =
+            |zswap: &ZswapFacts| zswap.is_held_back_by(self.disk_bytes(), machine.ram_bytes);
         (machine.zram.presence.is_there() || machine.zmeld.presence.is_there())
             && machine.resume_from.is_none()
-            && self
-                .zswap()
-                .is_some_and(|it| it.is_held_back_by(size, machine.ram_bytes))
+            && machine.zswap.as_ref().is_some_and(is_little)
     }
 }
 
@@ -365,7 +374,7 @@ pub struct Wish {
 pub fn recommend(facts: &Facts, wish: &Wish) -> Recommendation {
     let machine = &facts.machine;
     let (zram, zmeld) = (machine.zram.presence, machine.zmeld.presence);
-    let zswap = facts.zswap();
+    let zswap = machine.zswap.as_ref();
     let disk = facts.swaps.iter().find(|swap| !swap.area.is_in_ram());
     let disk = disk.map(|swap| swap.area.shown());
     let is_gone = matches!(zram, ModulePresence::Absent | ModulePresence::Impossible);
@@ -429,11 +438,11 @@ pub fn recommend(facts: &Facts, wish: &Wish) -> Recommendation {
     });
     let compressed = facts.swaps.iter().filter(|swap| swap.area.is_in_ram());
     let missing = in_ram.then(|| missing(machine, kind.name(), disk.is_some()));
-    let pool = |zswap: &Zswap| {
+    let pool = |zswap: &ZswapFacts| {
         let named = wish.codec.as_deref().or(zswap.compressor_to_name());
         let zswap = ZswapFacts {
-            compressor: named.unwrap_or(&zswap.facts.compressor).to_owned(),
-            ..zswap.facts.clone()
+            compressor: named.unwrap_or(&zswap.compressor).to_owned(),
+            ..zswap.clone()
         };
         let room = facts.room_behind_zswap();
         Pool::of(&zswap, machine.ram_bytes, room, measured)
@@ -443,7 +452,7 @@ pub fn recommend(facts: &Facts, wish: &Wish) -> Recommendation {
         why: why + but,
         codec: wish.codec.clone().or(codec),
         sizing,
-        pool: machine.zswap.as_ref().filter(|_| is_zswap).and_then(pool),
+        pool: zswap.filter(|_| is_zswap).and_then(pool),
         missing: missing.flatten(),
         swaps_to: machine.resume_from.clone().filter(|_| is_zswap),
         replaces: compressed.cloned().collect(),
@@ -493,19 +502,11 @@ impl Recommendation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::Reason;
-
-    fn zswap(facts: ZswapFacts) -> Option<Zswap> {
-        Some(Zswap {
-            facts,
-            ..Zswap::default()
-        })
-    }
 
     fn facts() -> Facts {
         let mut machine = Machine {
             ram_bytes: 8 << 30,
-            zswap: zswap(ZswapFacts {
+            zswap: Some(ZswapFacts {
                 compressor: "lzo".to_owned(),
                 max_pool_percent: Some(20),
                 ..ZswapFacts::default()
@@ -520,7 +521,6 @@ mod tests {
                 name: "zstd".to_owned(),
                 ratio: 3.2,
                 bytes: 4 << 30,
-                reason: Reason::BestCheap,
             },
             ..Facts::default()
         }
@@ -586,7 +586,7 @@ mod tests {
             ("zstd", "zsmalloc", true, 3.2),
             ("zstd", "z3fold", true, 3.0),
         ] {
-            let zswap = &mut facts.machine.zswap.as_mut().unwrap().facts;
+            let zswap = &mut facts.machine.zswap.as_mut().unwrap();
             zswap.compressor = compressor.to_owned();
             zswap.zpool = Some(zpool.to_owned());
             let pool = recommend(&facts, &Wish::default()).pool.unwrap();

@@ -30,11 +30,7 @@ pub(super) fn place<'a>(places: &'a Places, mut key: &str) -> Option<&'a FilePos
 /// what follows can be read too.
 pub(super) fn read(root: &Table) -> (Config, Places, Vec<Finding>) {
     let mut reader = Reader::default();
-    let nowhere = FilePosition {
-        file: PathBuf::new(),
-        line: 0,
-        column: 0,
-    };
+    let nowhere = FilePosition::default();
     let top = Open::new(&mut reader, root, "", &nowhere, &[Section::Top]);
     let mut config = Config {
         tiers: top.tiers(&mut reader),

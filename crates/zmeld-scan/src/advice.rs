@@ -4,13 +4,21 @@
 //! from what was measured here; `zmeld plan` asks the same.
 
 use serde::Serialize;
-use zmeld_advice::codec::{CodecVerdict, Reason, CPU_SHARE_MAX, GAIN_MIN, JUDGED_FROM, SMALL_RAM};
+use zmeld_advice::codec::{CodecVerdict, JUDGED_FROM};
 use zmeld_advice::meld;
 use zmeld_advice::{size, tier, Facts, Machine, Recommendation, TierKind, Wish};
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_store::SHARE_BYTES;
 
 use crate::result::{CodecResult, ScanResult};
+
+/// Share of one core that a codec may take at the swap rate that was given.
+const CPU_SHARE_MAX: f64 = 0.5;
+/// Bytes of RAM below which only the ratio counts: there a faster codec with a low ratio
+/// runs out of memory where a slower one survives.
+const SMALL_RAM: u64 = 1 << 30;
+/// Below this many bytes saved for each byte swapped, compression is not worth it.
+const GAIN_MIN: f64 = 0.1;
 
 /// How a sentence of advice is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -85,11 +93,10 @@ pub fn measured(result: &ScanResult, swap_mb_per_s: f64) -> CodecVerdict {
         return CodecVerdict::TooLittle(bytes);
     }
     match choose(result, swap_mb_per_s) {
-        Some((codec, reason)) => CodecVerdict::Codec {
+        Some((codec, _)) => CodecVerdict::Codec {
             name: codec.codec.clone(),
             ratio: size::rounded(codec.effective_ratio),
             bytes,
-            reason,
         },
         None => {
             let measured = offered(result).filter(|codec| codec.pages_measured > 0);
@@ -99,21 +106,28 @@ pub fn measured(result: &ScanResult, swap_mb_per_s: f64) -> CodecVerdict {
     }
 }
 
-/// The codec to take, if any gains anything, however few pages say so.
-fn choose(result: &ScanResult, mb_per_s: f64) -> Option<(&CodecResult, Reason)> {
+/// The codec to take, and why, if any gains anything, however few pages say so: of those
+/// that are cheap enough the one that gains most, else the cheapest.
+fn choose(result: &ScanResult, mb_per_s: f64) -> Option<(&CodecResult, String)> {
     let usable = || offered(result).filter(|codec| codec.gains());
     let by_ratio =
         |a: &&CodecResult, b: &&CodecResult| a.effective_ratio.total_cmp(&b.effective_ratio);
     if result.ram_bytes < SMALL_RAM {
-        return Some((usable().max_by(by_ratio)?, Reason::SmallRam));
+        let why = "with this little RAM the ratio decides";
+        return Some((usable().max_by(by_ratio)?, why.to_owned()));
     }
+    let limit = format!("{:.0} % of a core", 100.0 * CPU_SHARE_MAX);
     let cheap = usable().filter(|codec| codec.cpu_share(mb_per_s) <= CPU_SHARE_MAX);
     if let Some(codec) = cheap.max_by(by_ratio) {
-        return Some((codec, Reason::BestCheap));
+        let why = format!("the best ratio of the codecs that take at most {limit}");
+        return Some((codec, why));
     }
     let cost = |codec: &CodecResult| codec.cpu_share(mb_per_s);
     let cheapest = usable().min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
-    Some((cheapest, Reason::Cheapest))
+    Some((
+        cheapest,
+        format!("the cheapest codec: none stays below {limit}"),
+    ))
 }
 
 /// What to set up on a machine with such pages. `own_swaps`: paths of the areas that
@@ -144,25 +158,15 @@ pub fn advise(result: &ScanResult, measured: &CodecVerdict, swap_mb_per_s: f64) 
         return vec![same_filled_advice(result)];
     }
     let mut advice = Vec::new();
-    match measured {
-        CodecVerdict::Codec {
-            name,
-            ratio,
-            reason,
-            ..
-        } => {
-            let codec = result.codecs.iter().find(|codec| codec.codec == *name);
-            let to = result.recommendation.as_ref();
-            advice.extend(
-                codec.map(|codec| codec_advice(codec, (*ratio, *reason), to, swap_mb_per_s)),
-            );
+    let to = result.recommendation.as_ref();
+    let chosen = choose(result, swap_mb_per_s).filter(|_| measured.ratio().is_some());
+    match chosen {
+        Some((codec, why)) => {
+            advice.push(codec_advice(codec, &why, to, swap_mb_per_s));
             advice.extend(to.and_then(size_advice));
+            advice.extend(better_elsewhere(result, measured, swap_mb_per_s));
         }
-        _ => advice.push(no_codec(result, measured)),
-    }
-    let judged = measured.ratio().is_some();
-    if judged {
-        advice.extend(better_elsewhere(result, measured, swap_mb_per_s));
+        None => advice.push(no_codec(result, measured)),
     }
     advice.extend(meld_advice(result, measured, swap_mb_per_s));
     let zeros = pages.zero as f64 / pages.total as f64;
@@ -202,12 +206,7 @@ fn no_codec(result: &ScanResult, measured: &CodecVerdict) -> Advice {
     Advice::new(AdviceKind::Nothing, "codec", text)
 }
 
-fn codec_advice(
-    codec: &CodecResult,
-    (ratio, reason): (f64, Reason),
-    to: Option<&Recommendation>,
-    rate: f64,
-) -> Advice {
+fn codec_advice(codec: &CodecResult, why: &str, to: Option<&Recommendation>, rate: f64) -> Advice {
     let unseen = if codec.offered.is_none() {
         " Whether this kernel's zram has it could not be seen: there is no zram device to ask."
     } else {
@@ -216,8 +215,8 @@ fn codec_advice(
     let figures = format!(
         "{}x on these pages, pool overhead included ({}). At {rate:.0} MB/s swapped out and as \
          much in it takes {:.0} % of a core.{unseen}",
-        size::tenths(ratio),
-        reason.words(),
+        size::tenths(codec.effective_ratio),
+        why,
         100.0 * codec.cpu_share(rate)
     );
     match to {
@@ -431,11 +430,6 @@ mod tests {
         advise(result, &measured, rate)
     }
 
-    fn of<'a>(all: &'a [Advice], topic: &str) -> &'a Advice {
-        let found = all.iter().find(|advice| advice.topic == topic);
-        found.unwrap_or_else(|| panic!("nothing of {topic}: {all:?}"))
-    }
-
     #[test]
     fn codecs_that_the_kernel_has_not_got_are_named_not_advised() {
         let mut found = result(
@@ -462,14 +456,15 @@ mod tests {
         ];
         let mut found = result(16 << 30, codecs);
         for (ram, rate, name, why) in [
-            (16 << 30, 100.0, "zstd", Reason::BestCheap),
-            (16 << 30, 250.0, "lz4", Reason::BestCheap),
-            (16 << 30, 5000.0, "lz4", Reason::Cheapest),
-            (256 << 20, 100.0, "deflate", Reason::SmallRam),
+            (16 << 30, 100.0, "zstd", "the best ratio"),
+            (16 << 30, 250.0, "lz4", "the best ratio"),
+            (16 << 30, 5000.0, "lz4", "the cheapest"),
+            (256 << 20, 100.0, "deflate", "with this little"),
         ] {
             found.ram_bytes = ram;
-            let (codec, reason) = choose(&found, rate).unwrap();
-            assert_eq!((codec.codec.as_str(), reason), (name, why));
+            let (codec, said) = choose(&found, rate).unwrap();
+            assert_eq!(codec.codec, name);
+            assert!(said.starts_with(why), "{said}");
         }
     }
 
@@ -484,44 +479,39 @@ mod tests {
         assert_eq!(told(&mut empty, 100.0)[0].kind, AdviceKind::Nothing);
     }
 
+    /// A tenth of the pages repeats. What repeats may compress to nothing, or be nothing
+    /// to speak of, or cost more than it saves.
     #[test]
     fn melding_is_advised_by_the_memory_that_it_saves() {
+        use AdviceKind::{Do, Nothing};
         let mut found = result(8 << 30, vec![codec("lz4", 2.0, 700.0, None)]);
         found.machine.zmeld = ModulePresence::Module;
-        let all = told(&mut found, 100.0);
-        assert_eq!(of(&all, "meld").kind, AdviceKind::Do);
-        assert!(of(&all, "meld").text.contains("zmeld up --tier zmeld"));
-        // A tenth of the pages repeats, and what repeats compresses to nothing.
-        found.codecs[0].melded_memory_at_scale_bytes = 9_960_000;
-        let all = told(&mut found, 100.0);
-        let meld = of(&all, "meld");
-        assert_eq!(meld.kind, AdviceKind::Nothing);
-        assert!(
-            meld.text.contains("0.4 % of the compressed memory"),
-            "{meld:?}"
-        );
-        assert!(meld.text.contains("pays from 5.0 % on"), "{meld:?}");
-        // A fifth of what takes next to no memory is next to nothing.
-        found.codecs[0].memory_at_scale_bytes = 1_000_000;
-        found.codecs[0].melded_memory_at_scale_bytes = 800_000;
-        let meld = of(&told(&mut found, 100.0), "meld").clone();
-        assert_eq!(meld.kind, AdviceKind::Nothing);
-        assert!(meld.text.contains("too little"), "{meld:?}");
-    }
-
-    #[test]
-    fn melding_that_costs_more_than_it_saves_is_said_so() {
-        let mut found = result(8 << 30, vec![codec("lz4", 2.0, 700.0, None)]);
-        found.duplicates.groups = 900;
-        found.codecs[0].melded_memory_at_scale_bytes = 10_030_000;
-        let all = told(&mut found, 100.0);
-        let meld = of(&all, "meld");
-        assert_eq!(meld.kind, AdviceKind::Nothing);
-        assert!(
-            meld.text
-                .contains("sharing identical pages costs 21.1 KiB for 900 contents"),
-            "{meld:?}"
-        );
+        for (compressed, melded, groups, kind, words) in [
+            (10_000_000, 8_000_000, 0, Do, "zmeld up --tier zmeld"),
+            (
+                10_000_000,
+                9_960_000,
+                0,
+                Nothing,
+                "0.4 % of the compressed memory; it pays from 5.0 %",
+            ),
+            (1_000_000, 800_000, 0, Nothing, "too little"),
+            (
+                10_000_000,
+                10_030_000,
+                900,
+                Nothing,
+                "costs 21.1 KiB for 900 contents",
+            ),
+        ] {
+            found.codecs[0].memory_at_scale_bytes = compressed;
+            found.codecs[0].melded_memory_at_scale_bytes = melded;
+            found.duplicates.groups = groups;
+            let all = told(&mut found, 100.0);
+            let meld = all.iter().find(|advice| advice.topic == "meld").unwrap();
+            assert_eq!(meld.kind, kind, "{meld:?}");
+            assert!(meld.text.contains(words), "{meld:?}");
+        }
     }
 
     #[test]

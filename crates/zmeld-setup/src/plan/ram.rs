@@ -230,7 +230,7 @@ impl Draft<'_> {
             .machine
             .zswap
             .as_ref()
-            .is_some_and(|zswap| zswap.facts.is_enabled);
+            .is_some_and(|zswap| zswap.is_enabled);
         let recorded = self.recorded(ZSWAP_OFF).next().is_some();
         let there = self.groups.iter().any(|group| group.name == ZSWAP_OFF);
         if there || accepted || self.config.zswap().is_some() || !(enabled || recorded) {

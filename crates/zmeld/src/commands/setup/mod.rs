@@ -474,9 +474,7 @@ fn will_be_zswap(args: &TierArgs, machine: &Machine, own_swaps: &[String]) -> Op
         Some(tier) => tier == TierKind::Zswap,
         None => advised == TierKind::Zswap,
     };
-    let compressor = zswap
-        .compressor_to_name()
-        .unwrap_or(&zswap.facts.compressor);
+    let compressor = zswap.compressor_to_name().unwrap_or(&zswap.compressor);
     compressor.parse().ok().filter(|_| is_it)
 }
 
