@@ -51,27 +51,3 @@ pub fn beside(one: CompressedPlace, other: CompressedPlace, ram_bytes: u64) -> S
         bytes(ram_bytes)
     )
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const GIB: u64 = 1 << 30;
-
-    /// By hand: 2 GiB without a limit take 2 GiB and a table of 8 MiB; 2 GiB with a
-    /// limit of 1 GiB take 1 GiB and as large a table.
-    #[test]
-    fn what_both_may_take_counts_limits_and_tables() {
-        let open = CompressedPlace::device(100, 2 * GIB, 0, 4096);
-        let limited = CompressedPlace::device(100, 2 * GIB, GIB, 4096);
-        let text = beside(limited, open, 4 * GIB);
-        assert_eq!(
-            text,
-            "with the same priority pages go to both in turn, and together they may take \
-             3.02 GiB of the 4.00 GiB of RAM"
-        );
-        let lower = CompressedPlace::device(5, 2 * GIB, 0, 4096);
-        let text = beside(limited, lower, 4 * GIB);
-        assert!(text.starts_with("the one of higher priority"), "{text}");
-    }
-}

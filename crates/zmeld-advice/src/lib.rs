@@ -7,7 +7,7 @@
 //! | module | what it decides |
 //! |---|---|
 //! | [`mod@beside`] | what two compressed places at once do to each other |
-//! | [`codec`] | which codec, of those that were measured |
+//! | [`codec`] | what measuring codecs came to |
 //! | [`size`] | how large a device is, what it may take, what it gains |
 //! | [`mod@machine`] | what is known of a machine, as a scan and a plan need it |
 //! | [`tier`] | a compressed device, or zswap in front of a disk; what is there already |
@@ -31,9 +31,9 @@ pub mod tier;
 pub mod tunables;
 
 pub use beside::{beside, CompressedPlace};
-pub use codec::{CodecFacts, CodecVerdict};
+pub use codec::CodecVerdict;
 pub use machine::Machine;
-pub use module::{DkmsSigns, Else, ModulePresence};
+pub use module::{DkmsSigns, ModulePresence};
 pub use size::{Basis, Sizing};
-pub use tier::{recommend, ActiveSwap, AdvisedTier, Facts, Pool, Recommendation, ZswapFacts};
+pub use tier::{recommend, ActiveSwap, Facts, Pool, Recommendation, TierKind, Wish, ZswapFacts};
 pub use tunables::SwapKinds;

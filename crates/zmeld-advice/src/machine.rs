@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use serde::Serialize;
-use zmeld_linux::compressed::{choices, ZSWAP};
-use zmeld_linux::crypto::{has_compressor, ZWORD};
+use zmeld_linux::compressed::choices;
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::swaps::{self, SwapArea};
 use zmeld_linux::{hibernation, Host, HostError, KernelVersion};
@@ -30,7 +29,7 @@ pub struct Machine {
     /// The module zmeld.
     pub zmeld: Feature,
     /// The kernel's zswap; none where it was built without.
-    pub zswap: Option<Zswap>,
+    pub zswap: Option<ZswapFacts>,
     /// What says that the machine hibernates; none where nothing does.
     pub hibernation: Option<String>,
     /// The swap partition that it hibernates to, where nothing is swapped to it.
@@ -56,26 +55,6 @@ pub struct Feature {
     pub codecs: Vec<String>,
 }
 
-/// zswap's parameters. What a kernel does not have is absent.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-pub struct Zswap {
-    /// Those that all kernels have.
-    #[serde(flatten)]
-    pub facts: ZswapFacts,
-    /// Whether it can be told to write cold pages on to disk by itself (Linux 6.8 and
-    /// later).
-    pub has_shrinker: bool,
-    /// Whether the kernel has zword for it, or would load it.
-    pub has_zword: bool,
-}
-
-impl Zswap {
-    /// The compressor that a recommendation names, where it is not left as it is.
-    pub fn compressor_to_name(&self) -> Option<&str> {
-        self.has_zword.then_some(ZWORD)
-    }
-}
-
 impl Machine {
     /// Looks at a machine.
     pub fn read(host: &Host) -> Result<Machine, HostError> {
@@ -88,14 +67,7 @@ impl Machine {
         let dep = dep.ok().flatten();
         let swaps = host.swaps()?;
         let resume_from = hibernation::idle(host)?;
-        let zswap = match ZswapFacts::read(host)? {
-            None => None,
-            Some(facts) => Some(Zswap {
-                facts,
-                has_shrinker: host.exists(format!("{ZSWAP}/shrinker_enabled")),
-                has_zword: has_compressor(host, &kernel, ZWORD)?,
-            }),
-        };
+        let zswap = ZswapFacts::read(host, &kernel)?;
         let in_ram = swaps.iter().filter(|swap| swap.is_in_ram());
         let compressed = in_ram.map(|swap| ActiveSwap::read(host, swap));
         let compressed = compressed.collect::<Result<_, _>>()?;
@@ -125,7 +97,7 @@ impl Machine {
         let disks = self.swaps.iter().filter(|swap| !swap.is_in_ram());
         let size = disks.fold(0, |sum: u64, swap| sum.saturating_add(swap.size_bytes));
         let zswap = self.zswap.as_ref();
-        zswap.is_some_and(|zswap| zswap.facts.is_held_back_by(size, self.ram_bytes))
+        zswap.is_some_and(|zswap| zswap.is_held_back_by(size, self.ram_bytes))
     }
 
     /// The state of the driver of that name.
@@ -194,7 +166,6 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use zmeld_linux::compressed::MmStat;
 
     fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Host) {
         let dir = tempfile::tempdir().unwrap();
@@ -205,58 +176,6 @@ mod tests {
             fs::write(path, text).unwrap();
         }
         (dir, host)
-    }
-
-    const MEMINFO: &str = "MemTotal: 1000 kB\nMemFree: 10 kB\nMemAvailable: 500 kB\n";
-
-    #[test]
-    fn a_machine_is_read() {
-        let (_dir, host) = tree(&[
-            ("/proc/meminfo", MEMINFO),
-            ("/proc/sys/kernel/osrelease", "6.1.0-18-amd64\n"),
-            ("/proc/cmdline", "quiet resume=UUID=12 ro\n"),
-            ("/sys/class/zram-control/hot_add", ""),
-            ("/sys/block/zram0/comp_algorithm", "lzo [lzo-rle] lz4\n"),
-            ("/sys/block/zram0/mm_stat", "0 0 0 1048576 0 0 0 0 0\n"),
-            (
-                "/proc/swaps",
-                "Filename Type Size Used Priority\n/dev/zram0 partition 2048 0 100\n",
-            ),
-            ("/proc/modules", ""),
-            (
-                "/lib/modules/6.1.0-18-amd64/modules.dep",
-                "kernel/drivers/block/zram/zram.ko:\n",
-            ),
-            ("/sys/module/zswap/parameters/enabled", "Y\n"),
-            ("/sys/module/zswap/parameters/compressor", "lzo\n"),
-            ("/sys/module/zswap/parameters/zpool", "zbud\n"),
-            (
-                "/lib/modules/6.1.0-18-amd64/modules.alias",
-                "alias crypto-zword-dense zword\nalias crypto-zword zword\n",
-            ),
-        ]);
-        let machine = Machine::read(&host).unwrap();
-        assert_eq!(machine.ram_bytes, 1_024_000);
-        assert_eq!(machine.available_bytes, 512_000);
-        assert!(machine.zram.ready && !machine.zmeld.ready);
-        assert_eq!(machine.zram.codecs, ["lzo", "lzo-rle", "lz4"]);
-        assert_eq!(machine.zram.presence, ModulePresence::Ready);
-        assert_eq!(machine.zmeld.presence, ModulePresence::Absent);
-        assert_eq!(
-            machine.compressed,
-            [ActiveSwap {
-                area: machine.swaps[0].clone(),
-                codec: Some("lzo-rle".to_owned()),
-                memory_limit_bytes: 1 << 20,
-                held: MmStat::parse("0 0 0 1048576 0 0 0 0 0"),
-            }]
-        );
-        let zswap = machine.zswap.clone().unwrap();
-        assert!(zswap.facts.is_enabled);
-        assert_eq!(zswap.facts.zpool.as_deref(), Some("zbud"));
-        assert_eq!(zswap.compressor_to_name(), Some("zword"));
-        assert!(machine.hibernation.clone().unwrap().contains("UUID=12"));
-        assert!(machine.kernel_from(5, 8) && !machine.kernel_from(6, 2));
     }
 
     #[test]

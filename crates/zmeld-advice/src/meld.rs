@@ -10,61 +10,32 @@ use crate::module::ModulePresence;
 /// Share of the compressed memory that melding has to save before it is advised.
 pub const WORTH: f64 = 0.05;
 
-/// What melds on a machine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Melders {
-    /// The kernel module zmeld.
-    pub zmeld: ModulePresence,
-    /// Whether KSM runs; `None` where the kernel has none.
-    pub ksm_runs: Option<bool>,
-}
+/// The same share of the memory that was scanned: a share of next to nothing is nothing.
+pub const WORTH_OF_SCANNED: f64 = 0.01;
 
-impl Melders {
-    /// What melds them here, in a sentence.
-    pub fn words(&self) -> String {
-        let device = "a zmeld device melds them as they are swapped out";
-        match self.zmeld {
-            ModulePresence::Ready | ModulePresence::Module => {
-                format!("With zmeld up --tier zmeld {device}.")
-            }
-            ModulePresence::Absent | ModulePresence::Unknown => {
-                format!("With the kernel module zmeld, once it is built (docs/kernel-module.md), {device}.")
-            }
-            ModulePresence::Impossible => format!("{}.", self.ksm()),
+/// What melds pages on a machine, in a sentence. `zmeld`: the kernel module; `ksm_runs`:
+/// whether KSM does, `None` where the kernel has none.
+pub fn melders(zmeld: ModulePresence, ksm_runs: Option<bool>) -> String {
+    let device = "a zmeld device melds them as they are swapped out";
+    match zmeld {
+        ModulePresence::Ready | ModulePresence::Module => {
+            format!("With zmeld up --tier zmeld {device}.")
         }
-    }
-
-    /// KSM, which melds what programs offer to it.
-    fn ksm(&self) -> String {
-        match self.ksm_runs {
-            None => {
-                "This kernel loads no modules and is built without KSM: nothing melds pages here"
-                    .to_owned()
-            }
+        ModulePresence::Absent | ModulePresence::Unknown => format!(
+            "With the kernel module zmeld, once it is built (docs/kernel-module.md), {device}."
+        ),
+        ModulePresence::Impossible => match ksm_runs {
+            None => "This kernel loads no modules and is built without KSM: nothing melds pages \
+                     here."
+                .to_owned(),
+            // It melds what programs offer to it.
             Some(runs) => format!(
                 "This kernel loads no modules; KSM, which is {}, melds pages in RAM, of programs \
                  that ask for it: madvise(MADV_MERGEABLE), or MemoryKSM=yes for a systemd service \
                  (Linux 6.4 and newer). It costs scanning, and lets one program learn by timing \
-                 what another holds",
+                 what another holds.",
                 if runs { "running" } else { "switched off" }
             ),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_melds_is_named() {
-        let said = |zmeld, ksm_runs| Melders { zmeld, ksm_runs }.words();
-        assert!(said(ModulePresence::Module, None).contains("zmeld up --tier zmeld"));
-        let built = said(ModulePresence::Absent, Some(true));
-        assert!(built.contains("docs/kernel-module.md") && !built.contains("KSM"));
-        assert!(
-            said(ModulePresence::Impossible, Some(false)).contains("KSM, which is switched off")
-        );
-        assert!(said(ModulePresence::Impossible, None).contains("nothing melds pages here"));
+        },
     }
 }

@@ -239,12 +239,6 @@ mod tests {
         Some(Basis { ratio, bytes })
     }
 
-    #[test]
-    fn gain_is_what_is_left_after_pool_and_table() {
-        assert_eq!(gained(GIB, 0.5, 4096), (GIB / 2 - GIB / 256) as i64);
-        assert!(gained(GIB, 1.0, 4096) < 0);
-    }
-
     /// By hand: 8 GiB of RAM at 2.5x. Half of RAM less a fifth holds 104 % of RAM, so
     /// the size is all of RAM: 2 097 152 pages, a table of 32 MiB. They take 3.2 GiB
     /// and the table; a fifth more would be 48 %, and half as small needs 50 %.
@@ -309,21 +303,6 @@ mod tests {
         assert!(few.why().contains("less than a quarter of RAM"), "{few:?}");
         let dense = of(1.15, 64 << 20);
         assert_eq!((dense.size_percent, dense.held_back), (25, false));
-    }
-
-    #[test]
-    fn limits_leave_room_above_what_is_expected_and_half_of_ram() {
-        for (size, ratio, percent) in [
-            (50, 2.0, 30),
-            (50, 1.5, 40),
-            (50, 4.0, 25),
-            (100, 2.0, 50),
-            (200, 3.0, 50),
-            (1, 9.0, 1),
-        ] {
-            let (limit, _) = limit_percent(part(4 * GIB, size), 4 * GIB, ratio);
-            assert_eq!(limit, percent, "{size} % at {ratio}");
-        }
     }
 
     /// The advice of one is never the fault that another finds.

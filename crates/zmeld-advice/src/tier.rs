@@ -3,13 +3,14 @@
 
 use serde::Serialize;
 use zmeld_linux::compressed::{chosen, is_on, MmStat, ZSWAP};
+use zmeld_linux::crypto::{has_compressor, ZWORD};
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::{Host, HostError};
 use zmeld_report::units::bytes;
 
 use crate::codec::CodecVerdict;
 use crate::machine::Machine;
-use crate::module::{missing, Else, ModulePresence};
+use crate::module::{missing, ModulePresence};
 use crate::size::{tenths, Sizing, RATIO_ASSUMED};
 
 /// What a recommendation follows from.
@@ -37,11 +38,16 @@ pub struct ZswapFacts {
     pub max_pool_percent: Option<u64>,
     /// What keeps its pages, where the kernel has a choice: `zbud`.
     pub zpool: Option<String>,
+    /// Whether it can be told to write cold pages on to disk by itself (Linux 6.8 and
+    /// later).
+    pub has_shrinker: bool,
+    /// Whether the kernel has zword for it, or would load it.
+    pub has_zword: bool,
 }
 
 impl ZswapFacts {
-    /// A machine's; none where its kernel was built without.
-    pub fn read(host: &Host) -> Result<Option<ZswapFacts>, HostError> {
+    /// A machine's with that kernel; none where it was built without.
+    pub fn read(host: &Host, kernel: &str) -> Result<Option<ZswapFacts>, HostError> {
         let text = |name: &str| host.read_optional(format!("{ZSWAP}/{name}"));
         let Some(enabled) = text("enabled")? else {
             return Ok(None);
@@ -51,7 +57,14 @@ impl ZswapFacts {
             compressor: text("compressor")?.unwrap_or_default(),
             max_pool_percent: text("max_pool_percent")?.and_then(|text| text.parse().ok()),
             zpool: text("zpool")?,
+            has_shrinker: host.exists(format!("{ZSWAP}/shrinker_enabled")),
+            has_zword: has_compressor(host, kernel, ZWORD)?,
         }))
+    }
+
+    /// The compressor that a recommendation names, where it is not left as it is.
+    pub fn compressor_to_name(&self) -> Option<&str> {
+        self.has_zword.then_some(ZWORD)
     }
 
     /// What its pool may take, in bytes, as the kernel computes it.
@@ -228,25 +241,28 @@ impl ActiveSwap {
     }
 }
 
-/// Kinds of tiers that are advised.
+/// Kinds of tiers, as a configuration names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum AdvisedTier {
+pub enum TierKind {
     /// A zram device.
     Zram,
     /// A zmeld device.
     Zmeld,
     /// zswap in front of the disk swap that there is.
     Zswap,
+    /// Swap on a drive or in a file; never advised.
+    Disk,
 }
 
-impl AdvisedTier {
+impl TierKind {
     /// Its name in the configuration.
     pub fn name(self) -> &'static str {
         match self {
-            AdvisedTier::Zram => "zram",
-            AdvisedTier::Zmeld => "zmeld",
-            AdvisedTier::Zswap => "zswap",
+            TierKind::Zram => "zram",
+            TierKind::Zmeld => "zmeld",
+            TierKind::Zswap => "zswap",
+            TierKind::Disk => "disk",
         }
     }
 }
@@ -255,7 +271,7 @@ impl AdvisedTier {
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Recommendation {
     /// The kind of tier.
-    pub kind: AdvisedTier,
+    pub kind: TierKind,
     /// Why that kind.
     pub why: String,
     /// The codec that was measured to do best; absent: the kernel's own choice.
@@ -307,14 +323,11 @@ impl Facts {
         }
     }
 
-    fn zswap(&self) -> Option<&ZswapFacts> {
-        self.machine.zswap.as_ref().map(|zswap| &zswap.facts)
-    }
-
     /// Room in the disk swap that zswap would stand in front of; none where nobody can
     /// tell. What is in use counts where zswap is on: it may be in its pool.
-    pub fn room_behind_zswap(&self) -> Option<u64> {
-        let is_on = self.zswap().is_some_and(|zswap| zswap.is_enabled);
+    fn room_behind_zswap(&self) -> Option<u64> {
+        let zswap = self.machine.zswap.as_ref();
+        let is_on = zswap.is_some_and(|zswap| zswap.is_enabled);
         let disks = self.swaps.iter().filter(|swap| !swap.area.is_in_ram());
         let room = disks.map(|swap| match is_on {
             true => swap.area.size_bytes,
@@ -337,32 +350,40 @@ impl Facts {
     /// Whether a device in RAM suits the machine better than zswap in front of the disk
     /// swap that it has, which is too small.
     fn is_disk_too_small(&self) -> bool {
-        let size = self.disk_bytes();
         let machine = &self.machine;
-        let is_there = |it| matches!(it, ModulePresence::Ready | ModulePresence::Module);
-        (is_there(machine.zram.presence) || is_there(machine.zmeld.presence))
+        let is_little =
+            |zswap: &ZswapFacts| zswap.is_held_back_by(self.disk_bytes(), machine.ram_bytes);
+        (machine.zram.presence.is_there() || machine.zmeld.presence.is_there())
             && machine.resume_from.is_none()
-            && self
-                .zswap()
-                .is_some_and(|it| it.is_held_back_by(size, machine.ram_bytes))
+            && machine.zswap.as_ref().is_some_and(is_little)
     }
 }
 
-/// What suits a machine. `kind`: what its owner decided.
-pub fn recommend(facts: &Facts, kind: Option<AdvisedTier>) -> Recommendation {
+/// What a machine's owner decided.
+#[derive(Clone, Debug, Default)]
+pub struct Wish {
+    /// The kind of tier.
+    pub kind: Option<TierKind>,
+    /// The device's size.
+    pub size_bytes: Option<u64>,
+    /// The codec.
+    pub codec: Option<String>,
+}
+
+/// What suits a machine, with what its owner decided in it.
+pub fn recommend(facts: &Facts, wish: &Wish) -> Recommendation {
     let machine = &facts.machine;
     let (zram, zmeld) = (machine.zram.presence, machine.zmeld.presence);
-    let zswap = facts.zswap();
+    let zswap = machine.zswap.as_ref();
     let disk = facts.swaps.iter().find(|swap| !swap.area.is_in_ram());
     let disk = disk.map(|swap| swap.area.shown());
-    let there = |it| matches!(it, ModulePresence::Ready | ModulePresence::Module);
-    let gone = |it| matches!(it, ModulePresence::Absent | ModulePresence::Impossible);
-    let device = match gone(zram) && there(zmeld) {
-        true => (AdvisedTier::Zmeld, "; this kernel has no zram"),
-        false => (AdvisedTier::Zram, ""),
+    let is_gone = matches!(zram, ModulePresence::Absent | ModulePresence::Impossible);
+    let device = match is_gone && zmeld.is_there() {
+        true => (TierKind::Zmeld, "; this kernel has no zram"),
+        false => (TierKind::Zram, ""),
     };
-    let in_front = (AdvisedTier::Zswap, "");
-    let asked = kind.map(|kind| (kind, ""));
+    let in_front = (TierKind::Zswap, "");
+    let asked = wish.kind.map(|kind| (kind, ""));
     let ((kind, but), why) = match (asked, &disk, zswap) {
         (Some(asked), ..) => (asked, "as asked for".to_owned()),
         (None, Some(disk), Some(_)) if !facts.is_disk_too_small() => (
@@ -402,31 +423,38 @@ pub fn recommend(facts: &Facts, kind: Option<AdvisedTier>) -> Recommendation {
             }
         },
     };
-    let in_ram = kind != AdvisedTier::Zswap;
+    let in_ram = matches!(kind, TierKind::Zram | TierKind::Zmeld);
+    let is_zswap = kind == TierKind::Zswap;
+    let measured = &facts.measured;
     // zswap takes the codecs of the crypto interface, which nobody asked.
-    let codec = facts.measured.codec().filter(|_| in_ram);
-    let sizing =
-        in_ram.then(|| Sizing::advised(machine.ram_bytes, facts.page_size, facts.measured.basis()));
+    let codec = measured.codec().filter(|_| in_ram).map(str::to_owned);
+    let sizing = in_ram.then(|| {
+        let is_it = wish.codec.is_none() || wish.codec.as_deref() == measured.codec();
+        let basis = measured.basis().filter(|_| is_it);
+        match wish.size_bytes {
+            Some(bytes) => Sizing::of_size(bytes, machine.ram_bytes, facts.page_size, basis),
+            None => Sizing::advised(machine.ram_bytes, facts.page_size, basis),
+        }
+    });
     let compressed = facts.swaps.iter().filter(|swap| swap.area.is_in_ram());
-    let else_there = Else {
-        has_zswap: zswap.is_some(),
-        has_disk_swap: disk.is_some(),
+    let missing = in_ram.then(|| missing(machine, kind.name(), disk.is_some()));
+    let pool = |zswap: &ZswapFacts| {
+        let named = wish.codec.as_deref().or(zswap.compressor_to_name());
+        let zswap = ZswapFacts {
+            compressor: named.unwrap_or(&zswap.compressor).to_owned(),
+            ..zswap.clone()
+        };
+        let room = facts.room_behind_zswap();
+        Pool::of(&zswap, machine.ram_bytes, room, measured)
     };
-    let missing = match kind {
-        AdvisedTier::Zram => missing("zram", zram, zmeld, else_there),
-        AdvisedTier::Zmeld => missing("zmeld", zmeld, zram, else_there),
-        AdvisedTier::Zswap => None,
-    };
-    let room = facts.room_behind_zswap();
-    let pool = |zswap| Pool::of(zswap, machine.ram_bytes, room, &facts.measured);
     Recommendation {
         kind,
         why: why + but,
-        codec: codec.map(str::to_owned),
+        codec: wish.codec.clone().or(codec),
         sizing,
-        pool: zswap.filter(|_| !in_ram).and_then(pool),
-        missing,
-        swaps_to: machine.resume_from.clone().filter(|_| !in_ram),
+        pool: zswap.filter(|_| is_zswap).and_then(pool),
+        missing: missing.flatten(),
+        swaps_to: machine.resume_from.clone().filter(|_| is_zswap),
         replaces: compressed.cloned().collect(),
     }
 }
@@ -474,20 +502,11 @@ impl Recommendation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::Reason;
-    use crate::machine::Zswap;
-
-    fn zswap(facts: ZswapFacts) -> Option<Zswap> {
-        Some(Zswap {
-            facts,
-            ..Zswap::default()
-        })
-    }
 
     fn facts() -> Facts {
         let mut machine = Machine {
             ram_bytes: 8 << 30,
-            zswap: zswap(ZswapFacts {
+            zswap: Some(ZswapFacts {
                 compressor: "lzo".to_owned(),
                 max_pool_percent: Some(20),
                 ..ZswapFacts::default()
@@ -502,7 +521,6 @@ mod tests {
                 name: "zstd".to_owned(),
                 ratio: 3.2,
                 bytes: 4 << 30,
-                reason: Reason::BestCheap,
             },
             ..Facts::default()
         }
@@ -523,10 +541,10 @@ mod tests {
 
     #[test]
     fn without_disk_swap_it_is_zram_as_it_was_measured() {
-        let found = recommend(&facts(), None);
+        let found = recommend(&facts(), &Wish::default());
         assert_eq!(
             (found.kind, found.codec.as_deref()),
-            (AdvisedTier::Zram, Some("zstd"))
+            (TierKind::Zram, Some("zstd"))
         );
         assert_eq!(
             found.words(),
@@ -536,7 +554,7 @@ mod tests {
         assert_eq!(found.compared(), None);
         let mut facts = facts();
         facts.swaps.push(area("/dev/zram0", Some("lzo-rle")));
-        let said = recommend(&facts, None).compared().unwrap();
+        let said = recommend(&facts, &Wish::default()).compared().unwrap();
         let words = "(lzo-rle, 6.00 GiB with no memory limit, priority 100); zmeld would set up a";
         assert!(said.contains(words), "{said}");
     }
@@ -545,159 +563,49 @@ mod tests {
     fn disk_swap_gets_zswap_where_the_kernel_has_it() {
         let mut facts = facts();
         facts.swaps.push(area("/dev/sda2", None));
-        let found = recommend(&facts, None);
+        let found = recommend(&facts, &Wish::default());
         assert_eq!(
             (found.kind, found.codec, found.sizing),
-            (AdvisedTier::Zswap, None, None)
+            (TierKind::Zswap, None, None)
         );
         facts.machine.zswap = None;
-        let found = recommend(&facts, None);
-        assert_eq!(found.kind, AdvisedTier::Zram);
+        let found = recommend(&facts, &Wish::default());
+        assert_eq!(found.kind, TierKind::Zram);
         assert!(found.why.contains("no zswap"), "{}", found.why);
     }
 
-    #[test]
-    fn a_machine_that_hibernates_swaps_to_what_it_resumes_from() {
-        let mut facts = facts();
-        facts.machine.resume_from = Some("/dev/sda2".to_owned());
-        let found = recommend(&facts, None);
-        assert_eq!(found.kind, AdvisedTier::Zswap);
-        assert_eq!(found.swaps_to.as_deref(), Some("/dev/sda2"));
-        assert!(
-            found.why.contains("hibernates to /dev/sda2"),
-            "{}",
-            found.why
-        );
-        assert_eq!(found.words(), "swap on /dev/sda2, and zswap in front of it");
-        // Who asks for a device gets one.
-        let asked = recommend(&facts, Some(AdvisedTier::Zram));
-        assert_eq!((asked.kind, asked.swaps_to), (AdvisedTier::Zram, None));
-        facts.machine.zswap = None;
-        assert_eq!(recommend(&facts, None).kind, AdvisedTier::Zram);
-    }
-
     /// By hand: a fifth of 8 GiB, rounded down to hundredths of RAM, holds 3.2 times as
-    /// much of pages that were measured with its codec, else twice as much.
+    /// much of pages that were measured with its codec; z3fold keeps three in a page.
     #[test]
-    fn a_pool_is_told_on_the_basis_of_a_device() {
+    fn a_pool_is_told_by_what_was_measured_with_its_codec() {
         let mut facts = facts();
         facts.swaps.push(area("/dev/sda2", None));
-        let pool = recommend(&facts, None).pool.unwrap();
         let limit = (8u64 << 30) / 100 * 20;
-        assert_eq!((pool.limit_bytes, pool.measured), (limit, false));
-        assert_eq!((pool.holds_bytes, pool.gains_bytes), (2 * limit, limit));
-        facts.machine.zswap.as_mut().unwrap().facts.compressor = "zstd".to_owned();
-        let pool = recommend(&facts, None).pool.unwrap();
-        assert!(pool.measured);
-        assert_eq!(pool.holds_bytes, (limit as f64 * 3.2) as u64);
-        assert_eq!(
-            pool.words(),
-            "with zstd pages of this machine get 3.2 times smaller: full of such pages the pool \
-             takes 1.60 GiB (20 % of RAM), which is its limit, holds 5.12 GiB and gains 3.52 GiB; \
-             what does not fit goes to disk"
-        );
-        // zbud keeps two pages in one, z3fold three, however small they get.
-        for (zpool, most) in [("zbud", 2), ("z3fold", 3)] {
-            facts.machine.zswap.as_mut().unwrap().facts.zpool = Some(zpool.to_owned());
-            let pool = recommend(&facts, None).pool.unwrap();
-            assert_eq!(
-                (pool.ratio, pool.holds_bytes),
-                (f64::from(most), u64::try_from(most).unwrap() * limit)
-            );
-            let said = pool.words();
-            let bound = format!("{zpool} keeps {most} pages in one at the most");
-            assert!(said.contains(&bound), "{said}");
-        }
-        facts.machine.zswap.as_mut().unwrap().facts.zpool = Some("zsmalloc".to_owned());
-        assert_eq!(recommend(&facts, None).pool.unwrap().ratio, 3.2);
-        // A device has a size of its own.
-        facts.swaps.clear();
-        assert_eq!(recommend(&facts, None).pool, None);
-    }
-
-    /// By hand: each page in the pool has a slot in the swap behind it.
-    #[test]
-    fn a_pool_holds_no_more_than_the_swap_behind_it() {
-        let mut facts = facts();
-        let mut disk = area("/dev/sda2", None);
-        disk.area.size_bytes = 2 << 30;
-        disk.area.used_bytes = 1 << 30;
-        facts.swaps.push(disk);
-        let pool = recommend(&facts, None).pool.unwrap();
-        assert_eq!((pool.holds_bytes, pool.gains_bytes), (1 << 30, 512 << 20));
-        let said = pool.words();
-        assert!(said.contains("room for 1.00 GiB"), "{said}");
-        assert!(said.contains("takes 512 MiB for it"), "{said}");
-        // What zswap has taken already is in its pool, or was.
-        facts.machine.zswap.as_mut().unwrap().facts.is_enabled = true;
-        let pool = recommend(&facts, None).pool.unwrap();
-        assert_eq!(pool.holds_bytes, 2 << 30);
-        // Less than the pool may take is no place for what it lets go of.
-        facts.swaps[0].area.size_bytes = 1 << 30;
-        assert_eq!(recommend(&facts, None).kind, AdvisedTier::Zswap);
-        facts.machine.zswap.as_mut().unwrap().facts.is_enabled = false;
-        let found = recommend(&facts, None);
-        assert_eq!(found.kind, AdvisedTier::Zram);
-        assert!(found.why.contains("has 1.00 GiB only"), "{}", found.why);
-        // Who asks for it gets it, and what it comes to.
-        let asked = recommend(&facts, Some(AdvisedTier::Zswap));
-        assert_eq!(asked.pool.unwrap().holds_bytes, 0);
-        // Where there is nothing else, it is zswap.
-        facts.machine.zram.presence = ModulePresence::Absent;
-        assert_eq!(recommend(&facts, None).kind, AdvisedTier::Zswap);
-    }
-
-    #[test]
-    fn what_the_kernel_has_not_got_is_not_promised() {
-        let mut facts = facts();
-        assert_eq!(recommend(&facts, None).missing, None);
-        facts.machine.zram.presence = ModulePresence::Absent;
-        facts.machine.zmeld.presence = ModulePresence::Absent;
-        let said = recommend(&facts, None).missing.unwrap();
-        for words in [
-            "has no zram",
-            "zmeld.ko",
-            "zswap in front of swap on a disk",
+        for (compressor, zpool, measured, ratio) in [
+            ("lzo", "zsmalloc", false, 2.0),
+            ("zstd", "zsmalloc", true, 3.2),
+            ("zstd", "z3fold", true, 3.0),
         ] {
-            assert!(said.contains(words), "{words}: {said}");
+            let zswap = &mut facts.machine.zswap.as_mut().unwrap();
+            zswap.compressor = compressor.to_owned();
+            zswap.zpool = Some(zpool.to_owned());
+            let pool = recommend(&facts, &Wish::default()).pool.unwrap();
+            assert_eq!((pool.measured, pool.ratio), (measured, ratio));
+            assert_eq!(pool.holds_bytes, (limit as f64 * ratio) as u64);
         }
-        (facts.machine.zram.presence, facts.machine.zmeld.presence) =
-            (ModulePresence::Impossible, ModulePresence::Impossible);
-        facts.machine.zswap = None;
-        let said = recommend(&facts, None).missing.unwrap();
-        assert!(said.contains("loads no modules"), "{said}");
-        assert!(
-            !said.contains("zmeld.ko") && !said.contains("zswap"),
-            "{said}"
-        );
-        assert!(said.contains("swap on a disk"), "{said}");
-        // What is there is not told as something to be made.
-        facts.swaps.push(area("/dev/sda2", None));
-        let said = |facts: &Facts| recommend(facts, Some(AdvisedTier::Zram)).missing;
-        let none = said(&facts).unwrap();
-        assert!(none.ends_with("zram is not built in"), "{none}");
-        (facts.machine.zram.presence, facts.machine.zmeld.presence) =
-            (ModulePresence::Absent, ModulePresence::Absent);
-        facts.machine.zswap = zswap(ZswapFacts::default());
-        let both = said(&facts).unwrap();
-        let way = "zswap in front of the swap on disk that there is (zmeld up --tier zswap)";
-        assert!(both.contains(way) && both.contains("zmeld.ko"), "{both}");
-        assert!(!both.contains("--tier disk"), "{both}");
-        // What cannot be told may be there.
-        facts.machine.zram.presence = ModulePresence::Unknown;
-        assert_eq!(recommend(&facts, None).missing, None);
     }
 
     #[test]
     fn without_zram_the_module_does() {
         let mut facts = facts();
         facts.machine.zram.presence = ModulePresence::Absent;
-        assert_eq!(recommend(&facts, None).kind, AdvisedTier::Zram);
+        assert_eq!(recommend(&facts, &Wish::default()).kind, TierKind::Zram);
         facts.machine.zmeld.presence = ModulePresence::Module;
-        assert_eq!(recommend(&facts, None).kind, AdvisedTier::Zmeld);
-        assert_eq!(
-            recommend(&facts, Some(AdvisedTier::Zram)).kind,
-            AdvisedTier::Zram
-        );
+        assert_eq!(recommend(&facts, &Wish::default()).kind, TierKind::Zmeld);
+        let asked = Wish {
+            kind: Some(TierKind::Zram),
+            ..Wish::default()
+        };
+        assert_eq!(recommend(&facts, &asked).kind, TierKind::Zram);
     }
 }

@@ -362,20 +362,37 @@ impl Check<'_> {
             found.map(|(name, _)| name)
         };
         let watch = &config.watch;
-        self.rule(
-            "recompress",
-            watch.recompress.is_some(),
-            with(|device| !device.recompress.is_empty()),
-            "the kernel compresses nothing again by itself",
-            "no tier has a list of codecs to recompress with",
-        );
-        self.rule(
-            "writeback",
-            watch.writeback.is_some(),
-            with(|device| device.writeback.is_some()),
-            "the kernel writes nothing back by itself",
-            "no tier has a writeback device",
-        );
+        // A rule and a tier that it is for need each other.
+        let rules = [
+            (
+                "recompress",
+                watch.recompress.is_some(),
+                with(|device| !device.recompress.is_empty()),
+                "the kernel compresses nothing again by itself",
+                "no tier has a list of codecs to recompress with",
+            ),
+            (
+                "writeback",
+                watch.writeback.is_some(),
+                with(|device| device.writeback.is_some()),
+                "the kernel writes nothing back by itself",
+                "no tier has a writeback device",
+            ),
+        ];
+        for (name, is_given, tier, unfired, unused) in rules {
+            let (key, what) = match tier {
+                Some(tier) if !is_given => (
+                    format!("tier.{tier}.{name}"),
+                    format!("{unfired}; add [watch.{name}] and run zmeld watch"),
+                ),
+                None if is_given => (
+                    format!("watch.{name}"),
+                    format!("{unused}; add one, or remove the rule"),
+                ),
+                _ => continue,
+            };
+            self.warning(FindingId::UnusedRule, &key, what);
+        }
         if watch.meld.is_some() && with(|device| device.meld != MeldMode::Off).is_none() {
             let what = "no tier melds pages; add a tier with kind = \"zmeld\", or remove the rule";
             self.warning(FindingId::UnusedRule, "watch.meld", what);
@@ -450,29 +467,6 @@ impl Check<'_> {
         if rule.end.is_empty() && config.watch.is_guard_alone() {
             self.warning(FindingId::UnusedRule, "watch.guard", GUARDS_NOTHING);
         }
-    }
-
-    /// A rule and a tier that it is for need each other.
-    fn rule(
-        &mut self,
-        name: &str,
-        given: bool,
-        wanting: Option<&TierName>,
-        unfired: &str,
-        unused: &str,
-    ) {
-        let (key, what) = match wanting {
-            Some(tier) if !given => (
-                format!("tier.{tier}.{name}"),
-                format!("{unfired}; add [watch.{name}] and run zmeld watch"),
-            ),
-            None if given => (
-                format!("watch.{name}"),
-                format!("{unused}; add one, or remove the rule"),
-            ),
-            _ => return,
-        };
-        self.warning(FindingId::UnusedRule, &key, what);
     }
 
     fn metrics(&mut self, config: &Config) {

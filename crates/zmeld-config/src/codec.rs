@@ -103,26 +103,20 @@ impl FromStr for Codec {
         };
         let mut codec = Codec::new(name);
         // A path may hold commas: the dictionary comes last.
-        let mut rest = parameters;
-        while let Some(parameters) = rest {
-            if let Some(path) = parameters.strip_prefix("dict=") {
-                codec.dict = Some(dictionary(known, path)?);
-                break;
-            }
-            let (level, more) = match parameters.split_once(',') {
-                Some((level, more)) => (level, Some(more)),
-                None => (parameters, None),
-            };
-            if codec.level.is_some() {
-                return Err(format!(
-                    "{text:?}: {level:?} is no parameter of a codec; write NAME:LEVEL,dict=FILE"
-                ));
-            }
-            codec.level = Some(self::level(
-                known,
-                level.strip_prefix("level=").unwrap_or(level),
-            )?);
-            rest = more;
+        let (level, dict) = match parameters {
+            None => (None, None),
+            Some(all) => match (all.strip_prefix("dict="), all.split_once(",dict=")) {
+                (Some(path), _) => (None, Some(path)),
+                (None, Some((level, path))) => (Some(level), Some(path)),
+                (None, None) => (Some(all), None),
+            },
+        };
+        if let Some(level) = level {
+            let level = level.strip_prefix("level=").unwrap_or(level);
+            codec.level = Some(self::level(known, level)?);
+        }
+        if let Some(path) = dict {
+            codec.dict = Some(dictionary(known, path)?);
         }
         Ok(codec)
     }
@@ -218,7 +212,7 @@ mod tests {
             ("zstd:", "\"\" is no level of zstd; it takes -131072 to 22"),
             (
                 "zstd:3,4",
-                "\"zstd:3,4\": \"4\" is no parameter of a codec; write NAME:LEVEL,dict=FILE",
+                "\"3,4\" is no level of zstd; it takes -131072 to 22",
             ),
             (
                 "842:dict=/d",

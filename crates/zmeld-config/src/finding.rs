@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use zmeld_linux::text_form;
 
 /// A place in a file.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FilePosition {
     /// The file, as the machine itself names it.
     pub file: PathBuf,

@@ -5,9 +5,11 @@
 
 use std::sync::LazyLock;
 
+use zmeld_advice::TierKind;
+
 use super::named::Named;
 use super::section::{Keys, Line, Written};
-use super::tier::{KindName, OPTIONAL};
+use super::tier::OPTIONAL;
 use super::*;
 
 /// A key of the configuration.
@@ -128,7 +130,7 @@ pub static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
     let tiers = "those that are set up, or suit the machine";
     let mut keys = vec![
         key(Section::Top, "tier", "one table a tier", tiers),
-        key(Section::Tier, "kind", &KindName::names(), "has to be given"),
+        key(Section::Tier, "kind", &TierKind::names(), "has to be given"),
         enabled(Section::Tier),
     ];
     let mut described = |lines: Vec<Line>| {

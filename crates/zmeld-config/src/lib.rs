@@ -345,20 +345,14 @@ fn sorted(mut problems: Vec<Finding>, sources: &[files::Source]) -> (Vec<Finding
         .partition(|problem| problem.severity == Severity::Critical)
 }
 
-/// The nearest of what there is, or all of it: the way out where a name is wrong.
+/// What was most likely meant, or all that there is: the way out where a name is wrong.
 pub fn choices(wrong: &str, names: &[&str]) -> String {
-    match nearest(wrong, names) {
-        Some(name) => format!("did you mean {name:?}?"),
+    let likeness = names
+        .iter()
+        .map(|name| (strsim::jaro_winkler(wrong, name), name));
+    let near = likeness.filter(|(likeness, _)| *likeness > 0.8);
+    match near.max_by(|one, other| one.0.total_cmp(&other.0)) {
+        Some((_, name)) => format!("did you mean {name:?}?"),
         None => format!("there are: {}", names.join(", ")),
     }
-}
-
-/// The name that was most likely meant, if one is near enough.
-pub fn nearest<'a>(wrong: &str, names: &[&'a str]) -> Option<&'a str> {
-    names
-        .iter()
-        .map(|name| (strsim::jaro_winkler(wrong, name), *name))
-        .filter(|(likeness, _)| *likeness > 0.8)
-        .max_by(|one, other| one.0.total_cmp(&other.0))
-        .map(|(_, name)| name)
 }

@@ -37,16 +37,16 @@ pub enum Tag {
 }
 
 impl Tag {
-    /// All, with their text and their directory below `/dev/disk`.
-    const ALL: [(Tag, &'static str, &'static str); 4] = [
-        (Tag::Uuid, "UUID", "by-uuid"),
-        (Tag::Label, "LABEL", "by-label"),
-        (Tag::PartUuid, "PARTUUID", "by-partuuid"),
-        (Tag::PartLabel, "PARTLABEL", "by-partlabel"),
-    ];
+    const ALL: [Tag; 4] = [Tag::Uuid, Tag::Label, Tag::PartUuid, Tag::PartLabel];
 
-    fn row(self) -> (Tag, &'static str, &'static str) {
-        Self::ALL[self as usize]
+    /// As fstab has it; in small letters udev has it below `/dev/disk/by-`.
+    fn name(self) -> &'static str {
+        match self {
+            Tag::Uuid => "UUID",
+            Tag::Label => "LABEL",
+            Tag::PartUuid => "PARTUUID",
+            Tag::PartLabel => "PARTLABEL",
+        }
     }
 }
 
@@ -57,7 +57,8 @@ impl Location {
         match self {
             Location::Path(path) => path.clone(),
             Location::Tag { tag, value } => {
-                PathBuf::from(format!("/dev/disk/{}/{}", tag.row().2, udev_escaped(value)))
+                let by = tag.name().to_lowercase();
+                PathBuf::from(format!("/dev/disk/by-{by}/{}", udev_escaped(value)))
             }
         }
     }
@@ -107,10 +108,8 @@ impl FromStr for Location {
         let (name, value) = text.split_once('=').ok_or_else(wrong)?;
         // fstab allows quotes around the value.
         let value = value.trim_matches('"');
-        let (tag, ..) = Tag::ALL
-            .into_iter()
-            .find(|(_, known, _)| *known == name)
-            .ok_or_else(wrong)?;
+        let tag = Tag::ALL.into_iter().find(|tag| tag.name() == name);
+        let tag = tag.ok_or_else(wrong)?;
         if value.is_empty() || (tag != Tag::Label && tag != Tag::PartLabel && value.contains('/')) {
             return Err(wrong());
         }
@@ -125,7 +124,7 @@ impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Location::Path(path) => write!(f, "{}", path.display()),
-            Location::Tag { tag, value } => write!(f, "{}={value}", tag.row().1),
+            Location::Tag { tag, value } => write!(f, "{}={value}", tag.name()),
         }
     }
 }
@@ -148,9 +147,6 @@ mod tests {
             let location: Location = text.parse().unwrap();
             assert_eq!(location.path(), PathBuf::from(path));
             assert_eq!(location.to_string(), text);
-        }
-        for (tag, ..) in Tag::ALL {
-            assert_eq!(tag.row().0, tag);
         }
     }
 

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::keys::{self, Section, KEYS, REMOVED, REMOVED_VALUES};
+use zmeld_advice::TierKind;
+
 use super::named::Named;
 use super::section::{Keys, Row};
-use super::tier::{KindName, OPTIONAL};
+use super::tier::{sections, OPTIONAL};
 use super::tree::{dotted, Node, Table, Value, TIERS};
 use super::value::Limits;
 use super::*;
@@ -28,11 +30,7 @@ pub(super) fn place<'a>(places: &'a Places, mut key: &str) -> Option<&'a FilePos
 /// what follows can be read too.
 pub(super) fn read(root: &Table) -> (Config, Places, Vec<Finding>) {
     let mut reader = Reader::default();
-    let nowhere = FilePosition {
-        file: PathBuf::new(),
-        line: 0,
-        column: 0,
-    };
+    let nowhere = FilePosition::default();
     let top = Open::new(&mut reader, root, "", &nowhere, &[Section::Top]);
     let mut config = Config {
         tiers: top.tiers(&mut reader),
@@ -279,7 +277,7 @@ fn tier(
     name: TierName,
 ) -> Option<Tier> {
     let kind = match table.entries.get("kind") {
-        Some(entry) => reader.text(&entry.node, &dotted(path, "kind"), KindName::named),
+        Some(entry) => reader.text(&entry.node, &dotted(path, "kind"), TierKind::named),
         None => {
             let what = "has no kind; write kind = \"zram\", \"zmeld\", \"zswap\" or \"disk\"";
             reader.wrong(place, path, what);
@@ -287,11 +285,11 @@ fn tier(
         }
     };
     let kind = kind?;
-    let open = Open::new(reader, table, path, place, kind.sections());
+    let open = Open::new(reader, table, path, place, sections(kind));
     let mut tier = Tier {
         name,
         optional: false,
-        kind: kind.bare(),
+        kind: Kind::bare(kind),
     };
     OPTIONAL.take(reader, &open, &mut tier.optional);
     match &mut tier.kind {

@@ -200,7 +200,7 @@ mod tests {
         ] {
             assert!(text.parse::<Size>().is_err(), "{text}");
         }
-        for text in ["", "5", "0s", "-1s", "5 weeks", "99999999999s"] {
+        for text in ["", "5", "0s", "-1s", "99999999999s"] {
             assert!(text.parse::<Span>().is_err(), "{text}");
         }
     }

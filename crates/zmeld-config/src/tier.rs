@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use zmeld_advice::TierKind;
 
 use super::keys::Section;
-use super::named::named;
+use super::named::{named, Named};
 use super::read::{Open, Reader};
 use super::section::{kernel_values, section, KernelValue, Keys, Line, Row, Setting, Table};
 use super::size::text_form;
@@ -88,51 +89,52 @@ pub enum Kind {
     Disk(DiskSwap),
 }
 
-named! {
-    /// What `kind` says.
-    pub(super) enum KindName {
-        Zram = "zram",
-        Zmeld = "zmeld",
-        Zswap = "zswap",
-        Disk = "disk",
-    }
+/// What `kind` says.
+impl Named for TierKind {
+    const ALL: &'static [(&'static str, Self)] = &[
+        ("zram", TierKind::Zram),
+        ("zmeld", TierKind::Zmeld),
+        ("zswap", TierKind::Zswap),
+        ("disk", TierKind::Disk),
+    ];
 }
 
-impl KindName {
-    pub(super) fn of(kind: &Kind) -> KindName {
-        match kind {
+impl Kind {
+    /// What the file calls it.
+    pub(super) fn kind(&self) -> TierKind {
+        match self {
             Kind::Ram(device) => match device.driver {
-                RamDriver::Zram => KindName::Zram,
-                RamDriver::Zmeld => KindName::Zmeld,
+                RamDriver::Zram => TierKind::Zram,
+                RamDriver::Zmeld => TierKind::Zmeld,
             },
-            Kind::Zswap(_) => KindName::Zswap,
-            Kind::Disk(_) => KindName::Disk,
+            Kind::Zswap(_) => TierKind::Zswap,
+            Kind::Disk(_) => TierKind::Disk,
         }
     }
 
-    /// A tier of it of which nothing else is said.
-    pub(super) fn bare(self) -> Kind {
-        match self {
-            KindName::Zram => Kind::Ram(RamDevice::default()),
-            KindName::Zmeld => Kind::Ram(RamDevice {
+    /// One of which nothing else is said.
+    pub(super) fn bare(kind: TierKind) -> Kind {
+        match kind {
+            TierKind::Zram => Kind::Ram(RamDevice::default()),
+            TierKind::Zmeld => Kind::Ram(RamDevice {
                 driver: RamDriver::Zmeld,
                 meld: MeldMode::Manual,
                 ..RamDevice::default()
             }),
-            KindName::Zswap => Kind::Zswap(Zswap::default()),
-            KindName::Disk => Kind::Disk(DiskSwap::default()),
+            TierKind::Zswap => Kind::Zswap(Zswap::default()),
+            TierKind::Disk => Kind::Disk(DiskSwap::default()),
         }
     }
+}
 
-    /// Where its keys stand.
-    pub(super) fn sections(self) -> &'static [Section] {
-        use Section::{Disk, Ram, Swapped, Tier, Zmeld, Zswap};
-        match self {
-            KindName::Zram => &[Tier, Swapped, Ram],
-            KindName::Zmeld => &[Tier, Swapped, Ram, Zmeld],
-            KindName::Zswap => &[Tier, Zswap],
-            KindName::Disk => &[Tier, Swapped, Disk],
-        }
+/// Where the keys of such a tier stand.
+pub(super) fn sections(kind: TierKind) -> &'static [Section] {
+    use Section::{Disk, Ram, Swapped, Tier, Zmeld, Zswap};
+    match kind {
+        TierKind::Zram => &[Tier, Swapped, Ram],
+        TierKind::Zmeld => &[Tier, Swapped, Ram, Zmeld],
+        TierKind::Zswap => &[Tier, Zswap],
+        TierKind::Disk => &[Tier, Swapped, Disk],
     }
 }
 

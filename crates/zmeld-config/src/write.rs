@@ -6,9 +6,8 @@ use std::fmt::Write;
 use toml::Value;
 
 use super::keys::Section;
-use super::named::Named;
 use super::section::{Keys, Line, Written};
-use super::tier::{KindName, OPTIONAL};
+use super::tier::{sections, OPTIONAL};
 use super::*;
 
 /// What a comment above a key or a table says, by the key with its tables:
@@ -136,13 +135,13 @@ impl Writer<'_> {
 
     fn tier(&mut self, tier: &Tier) {
         let path = format!("tier.{}", tier.name);
-        let kind = KindName::of(&tier.kind);
+        let kind = tier.kind.kind();
         let mut lines = match &tier.kind {
             Kind::Ram(device) => device.lines(),
             Kind::Zswap(zswap) => zswap.lines(),
             Kind::Disk(disk) => disk.lines(),
         };
-        lines.retain(|line| kind.sections().contains(&line.key.section));
+        lines.retain(|line| sections(kind).contains(&line.key.section));
         // It stands with what else is said of how an area is swapped to.
         if let Some(at) = lines
             .iter()

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use zmeld_advice::size::table_bytes;
+use zmeld_config::RamDriver;
 use zmeld_linux::compressed::{choices, chosen, numbers};
 pub use zmeld_linux::compressed::{Backed, MmStat};
 use zmeld_linux::mounts::{self, Mount};
@@ -13,33 +14,13 @@ use zmeld_linux::{swaps, Host, HostError};
 
 use super::reader::Reader;
 
-/// Which driver a device is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Driver {
-    /// The kernel's zram.
-    Zram,
-    /// zmeld, under its own name or under zram's: it has `meld_stat`.
-    Zmeld,
-}
-
-impl Driver {
-    /// The name as users know it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Driver::Zram => "zram",
-            Driver::Zmeld => "zmeld",
-        }
-    }
-}
-
 /// A compressed block device.
 #[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Device {
     /// Its name, `zram0`.
     pub name: String,
-    /// Its driver.
-    pub driver: Driver,
+    /// Its driver: zmeld, under its own name or under zram's, has `meld_stat`.
+    pub driver: RamDriver,
     /// Whether it has been given a size.
     pub initialised: bool,
     /// Bytes that can be written to it (`disksize`).
@@ -249,8 +230,8 @@ impl Device {
         Device {
             name: name.to_owned(),
             driver: match melding {
-                Some(_) => Driver::Zmeld,
-                None => Driver::Zram,
+                Some(_) => RamDriver::Zmeld,
+                None => RamDriver::Zram,
             },
             initialised,
             size_bytes: reader.number(&at("disksize")).unwrap_or(0),
@@ -419,7 +400,7 @@ mod tests {
         let host = zmeld_linux::Host::at(dir.path());
         let mut reader = Reader::new(&host);
         let device = Device::read(&mut reader, "zmeld0", &Mounts(Vec::new()));
-        assert_eq!(device.driver, Driver::Zmeld);
+        assert_eq!(device.driver, RamDriver::Zmeld);
         assert_eq!(device.melding.unwrap().counter("pages_melded"), 0);
     }
 }

@@ -23,27 +23,32 @@ pub struct Difference {
     pub reasons: Vec<String>,
 }
 
-impl Difference {
-    fn new(
-        tier: &str,
-        (from, from_bytes): (&'static str, u64),
-        (to, to_bytes): (&'static str, u64),
-        reasons: Vec<String>,
-    ) -> Difference {
-        Difference {
-            tier: tier.to_owned(),
-            from,
-            from_bytes,
-            to,
-            to_bytes,
-            reasons,
-        }
+type Number = (&'static str, u64);
+
+fn difference(
+    tier: &str,
+    (from, from_bytes): Number,
+    (to, to_bytes): Number,
+    reasons: Vec<String>,
+) -> Difference {
+    Difference {
+        tier: tier.to_owned(),
+        from,
+        from_bytes,
+        to,
+        to_bytes,
+        reasons,
     }
 }
 
 fn in_zswap(bytes: u64) -> String {
     let bytes = units::bytes(bytes);
     format!("zswap holds {bytes} of pages; each has a slot in swap that is not written")
+}
+
+/// What so many bytes are, where they are some.
+fn some(bytes: u64, what: &str) -> Option<String> {
+    (bytes > 0).then(|| format!("{} {what}", units::bytes(bytes)))
 }
 
 impl Observation {
@@ -75,13 +80,11 @@ impl Observation {
         let stored = held.stored_bytes.saturating_sub(self.page_size);
         let mut reasons = Vec::new();
         if used > stored {
-            let gap = used - stored;
-            let mut explained = 0;
-            if let Some(zswap) = self.zswap.as_ref().filter(|z| z.stored_bytes > 0) {
-                explained = zswap.stored_bytes.min(gap);
-                reasons.push(in_zswap(zswap.stored_bytes));
+            let zswapped = self.zswap.as_ref().map_or(0, |zswap| zswap.stored_bytes);
+            if zswapped > 0 {
+                reasons.push(in_zswap(zswapped));
             }
-            if self.swap_keeps_zeros() && gap > explained {
+            if self.swap_keeps_zeros() && used - stored > zswapped {
                 let ever = self.activity.zero_out_pages.map(|pages| {
                     let bytes = pages.saturating_mul(self.page_size);
                     format!(" ({} since boot)", units::bytes(bytes))
@@ -91,25 +94,17 @@ impl Observation {
                     ever.unwrap_or_default()
                 ));
             }
-            if self.memory.swap_cached_bytes > 0 {
-                reasons.push(format!(
-                    "{} are in RAM as well (SwapCached); some of their slots are not written \
-                     yet",
-                    units::bytes(self.memory.swap_cached_bytes)
-                ));
-            }
+            let cached = "are in RAM as well (SwapCached); some of their slots are not written yet";
+            reasons.extend(some(self.memory.swap_cached_bytes, cached));
             if reasons.is_empty() {
-                reasons.push(
-                    "slots are taken before they are written, and processors keep some ready"
-                        .to_owned(),
-                );
+                let kept = "slots are taken before they are written, and processors keep some \
+                            ready";
+                reasons.push(kept.to_owned());
             }
         } else if stored > used {
-            reasons.push(
-                "slots were freed by swap, and their pages still stand in the device until \
-                 they are written again"
-                    .to_owned(),
-            );
+            let freed = "slots were freed by swap, and their pages still stand in the device \
+                         until they are written again";
+            reasons.push(freed.to_owned());
             if device.io.missed_free_pages > 0 {
                 reasons.push(format!(
                     "{} frees were missed because the slot was busy",
@@ -121,65 +116,45 @@ impl Observation {
         }
         let from = ("used in /proc/swaps", used);
         let to = ("stored in the device", stored);
-        Some(Difference::new(&device.name, from, to, reasons))
+        Some(difference(&device.name, from, to, reasons))
     }
 
     fn stored_and_compressed(&self, device: &Device) -> Option<Difference> {
         let held = device.held.filter(|held| held.stored_bytes > 0)?;
-        let mut reasons = Vec::new();
         let same = held.same_filled_pages.saturating_mul(self.page_size);
-        if same > 0 {
-            reasons.push(format!(
-                "{} are same-filled pages, kept as one word without memory",
-                units::bytes(same)
-            ));
-        }
-        let backed = device.backed.unwrap_or_default().held_bytes;
-        if backed > 0 {
-            reasons.push(format!(
-                "{} were written back and are on {}",
-                units::bytes(backed),
-                device.backing.as_deref().unwrap_or("the backing device")
-            ));
-        }
         let huge = held.incompressible_pages.saturating_mul(self.page_size);
+        let backed = device.backed.unwrap_or_default().held_bytes;
+        let backing = device.backing.as_deref().unwrap_or("the backing device");
         let melded = device.melding.as_ref().map_or(0, |m| m.melded_bytes());
-        if melded > 0 {
-            reasons.push(format!(
-                "{} of compressed pages are melded with their twins",
-                units::bytes(melded)
-            ));
-        }
-        let rest = held
-            .stored_bytes
-            .saturating_sub(same)
-            .saturating_sub(backed)
-            .saturating_sub(huge);
+        let elsewhere = [same, backed, huge].into_iter();
+        let rest = elsewhere.fold(held.stored_bytes, u64::saturating_sub);
         let objects = held.compressed_bytes.saturating_sub(huge);
-        if rest > 0 && objects > 0 {
-            reasons.push(format!(
-                "{} compress to {} with {}{}",
-                units::bytes(rest),
-                units::bytes(objects),
-                match device.codec.as_str() {
-                    "" => "the codec",
-                    codec => codec,
-                },
-                match melded {
-                    0 => "",
-                    _ => ", melding included",
-                }
-            ));
-        }
-        if huge > 0 {
-            reasons.push(format!(
-                "{} do not compress and are kept as they are",
-                units::bytes(huge)
-            ));
-        }
+        let codec = match device.codec.as_str() {
+            "" => "the codec",
+            codec => codec,
+        };
+        let included = match melded {
+            0 => "",
+            _ => ", melding included",
+        };
+        let compress = format!(
+            "compress to {} with {codec}{included}",
+            units::bytes(objects)
+        );
+        let reasons = [
+            some(
+                same,
+                "are same-filled pages, kept as one word without memory",
+            ),
+            some(backed, &format!("were written back and are on {backing}")),
+            some(melded, "of compressed pages are melded with their twins"),
+            some(rest, &compress).filter(|_| objects > 0),
+            some(huge, "do not compress and are kept as they are"),
+        ];
+        let reasons = reasons.into_iter().flatten().collect();
         let from = ("stored in the device", held.stored_bytes);
         let to = ("compressed", held.compressed_bytes);
-        Some(Difference::new(&device.name, from, to, reasons))
+        Some(difference(&device.name, from, to, reasons))
     }
 
     fn compressed_and_used(&self, device: &Device) -> Option<Difference> {
@@ -201,7 +176,7 @@ impl Observation {
         ];
         let from = ("compressed", held.compressed_bytes);
         let to = ("RAM really taken", real);
-        Some(Difference::new(&device.name, from, to, reasons))
+        Some(difference(&device.name, from, to, reasons))
     }
 }
 
@@ -209,5 +184,5 @@ fn in_front(swap: &Swap, zswapped: u64) -> Difference {
     let used = swap.area.used_bytes;
     let from = ("used in /proc/swaps", used);
     let to = ("written at the least", used.saturating_sub(zswapped));
-    Difference::new(&swap.area.name(), from, to, vec![in_zswap(zswapped)])
+    difference(&swap.area.name(), from, to, vec![in_zswap(zswapped)])
 }

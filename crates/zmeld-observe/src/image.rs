@@ -2,6 +2,7 @@
 //! findings: the partition that it resumes from has to be swapped to, and to be as large
 //! as the image that the kernel aims at.
 
+use zmeld_config::Finding;
 use zmeld_report::units::bytes;
 
 /// What is known of where an image would be kept.
@@ -17,58 +18,46 @@ pub struct Image<'a> {
     pub bytes: Option<u64>,
 }
 
-/// Why an image cannot be kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lack {
-    /// A sentence.
-    pub what: String,
-    /// What says so.
-    pub evidence: String,
-    /// What to do about it.
-    pub way_out: String,
-}
-
 impl Image<'_> {
     /// Why it cannot be kept; none where it can, or nobody can tell.
-    pub fn lack(&self) -> Option<Lack> {
+    pub fn lack(&self) -> Option<Finding> {
         let resume = self.resume;
+        let lack = |what, why, remedy| Some(Finding::of_machine("hibernation", what, why, remedy));
         if let Some(idle) = self.idle {
-            return Some(Lack {
-                what: format!(
+            return lack(
+                format!(
                     "hibernation is set up, and {idle}, which the machine resumes from, is not \
                      swapped to: no image can be kept"
                 ),
-                evidence: format!("{resume}; {idle} is not in /proc/swaps"),
-                way_out:
-                    "zmeld plan puts zswap in front of it (zmeld plan --take-over where there \
-                          is compressed swap already); or say noresume on the kernel's command line"
-                        .to_owned(),
-            });
+                format!("{resume}; {idle} is not in /proc/swaps"),
+                "zmeld plan puts zswap in front of it (zmeld plan --take-over where there is \
+                 compressed swap already); or say noresume on the kernel's command line"
+                    .to_owned(),
+            );
         }
         let Some((path, size)) = self.largest else {
-            return Some(Lack {
-                what: "hibernation is set up, and there is no swap on a disk: no image can be kept"
+            return lack(
+                "hibernation is set up, and there is no swap on a disk: no image can be kept"
                     .to_owned(),
-                evidence: format!("{resume}; /proc/swaps lists no disk"),
-                way_out: "swap on what it resumes from, or say noresume on the kernel's command \
-                          line"
+                format!("{resume}; /proc/swaps lists no disk"),
+                "swap on what it resumes from, or say noresume on the kernel's command line"
                     .to_owned(),
-            });
+            );
         };
         let image = self.bytes.filter(|image| *image > size)?;
-        Some(Lack {
-            what: "hibernation is set up, and no swap on a disk is as large as the image that the \
-                   kernel aims at: it may fail"
+        lack(
+            "hibernation is set up, and no swap on a disk is as large as the image that the \
+             kernel aims at: it may fail"
                 .to_owned(),
-            evidence: format!(
+            format!(
                 "{resume}; /sys/power/image_size is {}, {path} has {}",
                 bytes(image),
                 bytes(size)
             ),
-            way_out: format!(
+            format!(
                 "echo {} > /sys/power/image_size, for a smaller one, or a larger swap partition",
                 size / 5 * 4
             ),
-        })
+        )
     }
 }

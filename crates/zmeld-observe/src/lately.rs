@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::reader::Reader;
 use super::{Device, Group, Observation};
 use crate::run_folder;
 use zmeld_linux::Host;
@@ -101,16 +102,12 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl Note {
-    /// The machine's own counters come first, then devices', then the groups with
-    /// the highest.
+    /// The machine's own counters and devices' come first, then the groups with the
+    /// highest.
     fn new(uptime_s: f64, counters: &Counters) -> Note {
-        let rank = |name: &str| match name.split(' ').next() {
-            Some("group") => 2,
-            Some("device") => 1,
-            _ => 0,
-        };
+        let is_group = |name: &str| name.starts_with("group ");
         let mut all: Vec<(&String, &u64)> = counters.iter().collect();
-        all.sort_by_key(|(name, value)| (rank(name), std::cmp::Reverse(**value)));
+        all.sort_by_key(|(name, value)| (is_group(name), std::cmp::Reverse(**value)));
         let mut note = Note {
             uptime_s,
             counters: Counters::new(),
@@ -173,7 +170,7 @@ impl Notes {
 /// What the counters and the notes come to; no groups where the kernel has none that
 /// limit memory.
 pub(super) fn read(
-    reader: &mut super::reader::Reader,
+    reader: &mut Reader,
     kills: Option<u64>,
     groups: Option<&[Group]>,
     devices: &[Device],
@@ -236,7 +233,7 @@ impl ExperimentKills {
 /// Notes that an experiment brought so many kills about, which are no finding.
 pub fn note_experiment(host: &Host, kills: u64) -> Result<(), HostError> {
     let boot = host.read_optional(BOOT)?.unwrap_or_default();
-    let text = noted(host, EXPERIMENT_KILLS);
+    let text = Reader::new(host).own(EXPERIMENT_KILLS).unwrap_or_default();
     let mut all = ExperimentKills::parse(&text, boot.trim());
     all.kills = all.kills.saturating_add(kills);
     run_folder::replace(host, EXPERIMENT_KILLS, 0o644, &all)
@@ -249,18 +246,12 @@ pub fn note(host: &Host, now: &Observation) -> Result<(), HostError> {
         return Ok(());
     };
     let boot = host.read_optional(BOOT)?.unwrap_or_default();
-    let text = noted(host, FILE);
+    let text = Reader::new(host).own(FILE).unwrap_or_default();
     let mut notes = Notes::parse(&text, boot.trim());
     if !notes.add(uptime_s, &now.lately.counters) {
         return Ok(());
     }
     run_folder::replace(host, FILE, 0o644, &notes)
-}
-
-/// What a file of ours holds; nothing where it cannot be believed.
-fn noted(host: &Host, path: &str) -> String {
-    let bytes = run_folder::read(host, path).ok().flatten();
-    String::from_utf8(bytes.unwrap_or_default()).unwrap_or_default()
 }
 
 /// Seconds since boot, of what `/proc/uptime` says; none where that is no time.

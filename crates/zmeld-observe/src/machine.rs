@@ -1,6 +1,6 @@
 //! What of a configuration a machine cannot give.
 
-pub use zmeld_advice::machine::{memory, Feature, Machine, Ram, Zswap};
+pub use zmeld_advice::machine::{memory, Feature, Machine, Ram};
 use zmeld_config::{Codec, Config, Finding, Kind, Severity};
 use zmeld_report::units::bytes;
 

@@ -3,7 +3,6 @@
 
 use std::fmt;
 use std::io;
-use std::path::Path;
 
 use rustix::io::Errno;
 use serde::Serialize;
@@ -166,18 +165,6 @@ impl<'a> Reader<'a> {
             let number = name[stem.len()..].parse::<u64>().unwrap_or(0);
             (stem.to_owned(), number, name.clone())
         });
-        names
-    }
-
-    /// The directories in a directory.
-    pub fn folders(&self, path: &str) -> Vec<String> {
-        let mut names = self.names(path);
-        let tree = self.host.tree();
-        let is_folder = |name: &String| {
-            tree.metadata(&Path::new(path).join(name))
-                .is_ok_and(|it| it.is_dir())
-        };
-        names.retain(is_folder);
         names
     }
 }

@@ -2,7 +2,7 @@
 //! `zmeld-advice` says, as a configuration.
 
 use zmeld_advice::{
-    self as advice, AdvisedTier, Basis, CodecVerdict, Facts, Recommendation, Sizing, SwapKinds,
+    self as advice, CodecVerdict, Facts, Recommendation, Sizing, SwapKinds, TierKind, Wish,
 };
 
 use crate::machine::Machine;
@@ -10,30 +10,6 @@ use zmeld_config::{
     Codec, Comments, Config, DiskSwap, Kind, Location, MeldMode, RamDevice, RamDriver, Size,
     Source, Swappiness, Tier, TierName, Zswap,
 };
-
-/// Kinds of tiers, as they are asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TierKind {
-    /// A zram device.
-    Zram,
-    /// A zmeld device.
-    Zmeld,
-    /// zswap in front of the disk swap that there is.
-    Zswap,
-    /// Swap on a drive or in a file.
-    Disk,
-}
-
-impl TierKind {
-    fn advised(self) -> Option<AdvisedTier> {
-        match self {
-            TierKind::Zram => Some(AdvisedTier::Zram),
-            TierKind::Zmeld => Some(AdvisedTier::Zmeld),
-            TierKind::Zswap => Some(AdvisedTier::Zswap),
-            TierKind::Disk => None,
-        }
-    }
-}
 
 /// What the user decided.
 #[derive(Debug, Clone, Default)]
@@ -77,33 +53,34 @@ pub fn recommend(
         None if choice.place.is_some() => Some(TierKind::Disk),
         kind => kind,
     };
-    let advised = advice::recommend(&facts, kind.and_then(TierKind::advised));
-    let kind = kind.unwrap_or(match advised.kind {
-        AdvisedTier::Zram => TierKind::Zram,
-        AdvisedTier::Zmeld => TierKind::Zmeld,
-        AdvisedTier::Zswap => TierKind::Zswap,
-    });
+    let advised = advice::recommend(
+        &facts,
+        &Wish {
+            kind,
+            size_bytes: choice.size.map(|size| size.bytes(machine.ram_bytes)),
+            codec: choice.codec.as_ref().map(Codec::to_string),
+        },
+    );
+    let kind = advised.kind;
     check_choice(choice, kind, measured)?;
     let (name, why) = match kind {
-        TierKind::Zram | TierKind::Zmeld => ("fast", advised.why.as_str()),
-        TierKind::Zswap => ("cache", advised.why.as_str()),
+        TierKind::Zram | TierKind::Zmeld => ("fast", &*advised.why),
+        TierKind::Zswap => ("cache", &*advised.why),
         TierKind::Disk if choice.kind.is_none() => ("disk", "a place is given"),
         TierKind::Disk => ("disk", "as asked for"),
     };
     let mut config = Config::default();
     let mut comments = Comments::from([(format!("tier.{name}"), why.to_owned())]);
-    let resumed_from = advised.swaps_to.clone().filter(|_| kind == TierKind::Zswap);
-    let advised = chosen(advised, machine, choice, &facts);
-    let driver = match kind {
-        TierKind::Zmeld => RamDriver::Zmeld,
-        _ => RamDriver::Zram,
-    };
-    let tier = match (kind, &advised.sizing) {
-        (TierKind::Zram | TierKind::Zmeld, Some(sizing)) => {
-            ram(driver, choice, measured, sizing, &mut comments)
+    let resumed_from = advised.swaps_to.clone();
+    // A device has a size, and only a disk tier has a place.
+    let tier = match (&advised.sizing, choice.place.clone()) {
+        (Some(sizing), _) => ram(choice.size, &advised, sizing, &mut comments),
+        (None, Some(Location::Path(path))) if !path.starts_with("/dev") => {
+            let size = choice.size;
+            disk(Source::File { path, size }, false)
         }
-        (TierKind::Disk, _) => disk(choice),
-        _ => {
+        (None, Some(device)) => disk(Source::Device(device), false),
+        (None, None) => {
             let has_shrinker = machine.zswap.as_ref().is_some_and(|it| it.has_shrinker);
             // zswap takes the codecs of the crypto interface, which a scan does
             // not ask: the kernel's own choice stays unless one was asked for, or
@@ -124,13 +101,17 @@ pub fn recommend(
         on_disk: matches!(tier, Kind::Disk(_))
             || resumed_from.is_some()
             || facts.swaps.iter().any(|it| !it.area.is_in_ram()),
-        // It makes no difference to what is set here.
-        on_spinning_disk: false,
+        // Whether it spins makes no difference to what is set here.
+        ..SwapKinds::default()
     };
-    if let Some(image) = resumed_from.as_deref().map(image_tier).transpose()? {
+    if let Some(path) = resumed_from {
         let why = "hibernation keeps its image here; it has to be as large as that";
-        comments.insert(format!("tier.{}", image.name), why.to_owned());
-        config.tiers.push(image);
+        comments.insert("tier.disk".to_owned(), why.to_owned());
+        config.tiers.push(Tier {
+            name: "disk".parse()?,
+            optional: false,
+            kind: disk(Source::Device(path.parse()?), true),
+        });
     }
     config.tiers.push(Tier {
         name,
@@ -167,56 +148,9 @@ fn check_choice(choice: &Choice, kind: TierKind, measured: &CodecVerdict) -> Res
     Ok(())
 }
 
-/// What is recommended, with what the user decided in it.
-fn chosen(
-    advised: Recommendation,
-    machine: &Machine,
-    choice: &Choice,
-    facts: &Facts,
-) -> Recommendation {
-    let measured = &facts.measured;
-    let codec = choice.codec.as_ref().map(Codec::to_string);
-    let sizing = advised.sizing.map(|_| {
-        let basis = basis(choice, measured);
-        match choice.size.map(|size| size.bytes(machine.ram_bytes)) {
-            Some(bytes) => Sizing::of_size(bytes, machine.ram_bytes, facts.page_size, basis),
-            None => Sizing::advised(machine.ram_bytes, facts.page_size, basis),
-        }
-    });
-    let pool = advised.pool.and_then(|pool| {
-        let now = machine.zswap.as_ref();
-        let zword = || Some(now?.compressor_to_name()?.to_owned());
-        let zswap = advice::ZswapFacts {
-            compressor: codec.clone().or_else(zword).unwrap_or(pool.compressor),
-            max_pool_percent: Some(pool.limit_percent),
-            ..now.map(|it| it.facts.clone()).unwrap_or_default()
-        };
-        let room = facts.room_behind_zswap();
-        advice::Pool::of(&zswap, machine.ram_bytes, room, measured)
-    });
-    Recommendation {
-        codec: codec.or(advised.codec),
-        sizing,
-        pool,
-        ..advised
-    }
-}
-
-/// The codec that was measured, and what a size follows from with the one that was chosen.
-fn measured_codec(measured: &CodecVerdict) -> Option<Codec> {
-    measured.codec()?.parse().ok()
-}
-
-fn basis(choice: &Choice, measured: &CodecVerdict) -> Option<Basis> {
-    let found = measured_codec(measured);
-    let is_it = choice.codec.is_none() || choice.codec == found;
-    measured.basis().filter(|_| is_it)
-}
-
 fn ram(
-    driver: RamDriver,
-    choice: &Choice,
-    measured: &CodecVerdict,
+    size: Option<Size>,
+    advised: &Recommendation,
     sizing: &Sizing,
     comments: &mut Comments,
 ) -> Kind {
@@ -228,7 +162,7 @@ fn ram(
             format!("pages of this machine get {times} times smaller"),
         );
     }
-    let size = choice.size.unwrap_or_else(|| {
+    let size = size.unwrap_or_else(|| {
         say("size", sizing.why());
         Size::percent(sizing.size_percent)
     });
@@ -237,44 +171,25 @@ fn ram(
         "memory_limit",
         format!("{why}; what compresses worse does not fill RAM"),
     );
-    let codec = choice.codec.clone().or_else(|| measured_codec(measured));
+    let (driver, meld) = match advised.kind {
+        TierKind::Zmeld => (RamDriver::Zmeld, MeldMode::Auto),
+        _ => (RamDriver::Zram, MeldMode::Off),
+    };
+    let codec = advised.codec.as_ref().and_then(|codec| codec.parse().ok());
     Kind::Ram(RamDevice {
         driver,
         size,
         memory_limit: Some(Size::percent(sizing.memory_limit_percent)),
         codec: codec.into_iter().collect(),
-        meld: match driver {
-            RamDriver::Zram => MeldMode::Off,
-            RamDriver::Zmeld => MeldMode::Auto,
-        },
+        meld,
         ..RamDevice::default()
     })
 }
 
-/// The partition that is resumed from.
-fn image_tier(path: &str) -> Result<Tier, String> {
-    Ok(Tier {
-        name: "disk".parse()?,
-        optional: false,
-        kind: Kind::Disk(DiskSwap {
-            source: Source::Device(path.parse()?),
-            hibernation: true,
-            ..DiskSwap::default()
-        }),
-    })
-}
-
-fn disk(choice: &Choice) -> Kind {
-    let source = match choice.place.clone() {
-        Some(Location::Path(path)) if !path.starts_with("/dev") => Source::File {
-            path,
-            size: choice.size,
-        },
-        Some(location) => Source::Device(location),
-        None => Source::Device(Location::Path("/dev".into())),
-    };
+fn disk(source: Source, hibernation: bool) -> Kind {
     Kind::Disk(DiskSwap {
         source,
+        hibernation,
         ..DiskSwap::default()
     })
 }
@@ -282,7 +197,6 @@ fn disk(choice: &Choice) -> Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zmeld_advice::codec::Reason;
 
     fn machine() -> Machine {
         Machine {
@@ -298,29 +212,13 @@ mod tests {
         &config.tiers[0].kind
     }
 
-    fn measured(name: &str, ratio: f64) -> CodecVerdict {
-        CodecVerdict::Codec {
-            name: name.to_owned(),
-            ratio,
-            bytes: 2 << 30,
-            reason: Reason::BestCheap,
-        }
-    }
-
-    fn recommended(machine: &Machine, choice: &Choice, measured: &CodecVerdict) -> Config {
-        recommend(machine, choice, measured, &[]).unwrap().config
-    }
-
-    fn sizes(config: &Config) -> (Size, Option<Size>) {
-        let Kind::Ram(device) = only_tier(config) else {
-            panic!("{config:?}")
-        };
-        (device.size, device.memory_limit)
-    }
-
     #[test]
     fn without_disk_swap_it_is_zram_with_the_codec_that_was_measured() {
-        let found = measured("zstd", 3.2);
+        let found = CodecVerdict::Codec {
+            name: "zstd".to_owned(),
+            ratio: 3.2,
+            bytes: 2 << 30,
+        };
         let found = recommend(&machine(), &Choice::default(), &found, &[]).unwrap();
         let config = found.config;
         let Kind::Ram(device) = only_tier(&config) else {
@@ -344,7 +242,7 @@ mod tests {
             kind: Some(TierKind::Zram),
             ..Choice::default()
         };
-        recommended(&machine(), &choice, &nothing);
+        assert!(recommend(&machine(), &choice, &nothing, &[]).is_ok());
     }
 
     #[test]
@@ -354,7 +252,10 @@ mod tests {
             ..Choice::default()
         };
         let found = recommend(&machine(), &choice, &CodecVerdict::Not, &[]).unwrap();
-        assert_eq!(sizes(&found.config).1, Some(Size::percent(50)));
+        let Kind::Ram(device) = only_tier(&found.config) else {
+            panic!()
+        };
+        assert_eq!(device.memory_limit, Some(Size::percent(50)));
         // What it comes to is told of the size that was asked for.
         let sizing = found.recommendation.unwrap().sizing.unwrap();
         assert_eq!(sizing.size_bytes, 8 << 30);

@@ -1,5 +1,7 @@
 //! What `/proc` says of memory, swap and pressure.
 
+use std::path::Path;
+
 use serde::Serialize;
 
 use super::reader::{Problem, Reader};
@@ -293,9 +295,10 @@ fn walk(
         let folder = format!("{mount}{path}");
         found.extend(look(reader, &folder, &path));
         if depth < GROUP_DEPTH_MAX {
-            for name in reader.folders(&folder) {
-                queue.push_back((format!("{path}/{name}"), depth + 1));
-            }
+            let below = reader.host().folders(Path::new(&folder));
+            let below = below.unwrap_or_default();
+            let names = below.iter().filter_map(|it| it.file_name()?.to_str());
+            queue.extend(names.map(|name| (format!("{path}/{name}"), depth + 1)));
         }
     }
 }

@@ -1,11 +1,12 @@
 //! All places where pages can be, as one table.
 
 use serde::Serialize;
+use zmeld_config::RamDriver;
 use zmeld_linux::headroom::ratio;
 
 use crate::applied::Applied;
 
-use super::{Device, Driver, Observation, Swap};
+use super::{Device, Observation, Swap};
 
 /// What kind of place a tier is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -166,8 +167,8 @@ impl Observation {
         if let Some(device) = self.device_of(swap) {
             return TierState {
                 kind: match device.driver {
-                    Driver::Zram => TierKind::Zram,
-                    Driver::Zmeld => TierKind::Zmeld,
+                    RamDriver::Zram => TierKind::Zram,
+                    RamDriver::Zmeld => TierKind::Zmeld,
                 },
                 used_bytes: Some(area.used_bytes),
                 priority: Some(area.priority),

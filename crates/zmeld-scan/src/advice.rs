@@ -4,20 +4,21 @@
 //! from what was measured here; `zmeld plan` asks the same.
 
 use serde::Serialize;
-use zmeld_advice::beside::IN_FRONT;
-use zmeld_advice::codec::{CodecFacts, CodecVerdict, Reason, CPU_SHARE_MAX, SMALL_RAM};
-use zmeld_advice::meld::{self, Melders};
-use zmeld_advice::{size, tier, AdvisedTier, Facts, Machine, Recommendation};
+use zmeld_advice::codec::{CodecVerdict, JUDGED_FROM};
+use zmeld_advice::meld;
+use zmeld_advice::{size, tier, Facts, Machine, Recommendation, TierKind, Wish};
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_store::SHARE_BYTES;
 
 use crate::result::{CodecResult, ScanResult};
 
-/// From this share of its size on, a swap device is called nearly full.
-const NEARLY_FULL: f64 = 0.9;
-
-/// What saves less of the memory that was scanned is too small to advise.
-const TOO_SMALL: f64 = 0.01;
+/// Share of one core that a codec may take at the swap rate that was given.
+const CPU_SHARE_MAX: f64 = 0.5;
+/// Bytes of RAM below which only the ratio counts: there a faster codec with a low ratio
+/// runs out of memory where a slower one survives.
+const SMALL_RAM: u64 = 1 << 30;
+/// Below this many bytes saved for each byte swapped, compression is not worth it.
+const GAIN_MIN: f64 = 0.1;
 
 /// How a sentence of advice is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -38,8 +39,8 @@ pub enum AdviceKind {
 pub struct Advice {
     /// How it is meant.
     pub kind: AdviceKind,
-    /// What it is about: "codec", "size", "meld", "zeros", "swap", "zswap",
-    /// "need", "privilege", "setup".
+    /// What it is about: "codec", "size", "meld", "zeros", "need", "privilege",
+    /// "setup".
     pub topic: String,
     /// The sentence.
     pub text: String,
@@ -60,29 +61,73 @@ impl Advice {
     }
 }
 
-impl From<&CodecResult> for CodecFacts {
-    fn from(codec: &CodecResult) -> CodecFacts {
-        CodecFacts {
-            name: codec.codec.clone(),
-            offered: codec.offered,
-            ratio: match codec.pages_measured {
-                0 => 0.0,
-                _ => codec.effective_ratio,
-            },
-            compress_mb_per_s: codec.times.compress_mb_per_s,
-            decompress_mb_per_s: codec.times.decompress_mb_per_s,
+impl CodecResult {
+    /// Share of one core at so many megabytes swapped out a second, and as many in.
+    fn cpu_share(&self, mb_per_s: f64) -> f64 {
+        let times = &self.times;
+        if times.compress_mb_per_s <= 0.0 || times.decompress_mb_per_s <= 0.0 {
+            return 0.0;
         }
+        mb_per_s / times.compress_mb_per_s + mb_per_s / times.decompress_mb_per_s
+    }
+
+    /// Whether it saves enough.
+    fn gains(&self) -> bool {
+        self.pages_measured > 0 && 1.0 - 1.0 / self.effective_ratio >= GAIN_MIN
     }
 }
 
-fn facts(result: &ScanResult) -> Vec<CodecFacts> {
-    result.codecs.iter().map(CodecFacts::from).collect()
+/// The codecs that the kernel has, as far as it can be told.
+fn offered(result: &ScanResult) -> impl Iterator<Item = &CodecResult> {
+    let codecs = result.codecs.iter();
+    codecs.filter(|codec| codec.offered != Some(false))
 }
 
 /// What measuring came to, at so many megabytes swapped out a second and as many in.
 pub fn measured(result: &ScanResult, swap_mb_per_s: f64) -> CodecVerdict {
     let bytes = result.pages.compressible() * result.page_size;
-    CodecVerdict::choose(&facts(result), bytes, result.ram_bytes, swap_mb_per_s)
+    if result.codecs.is_empty() {
+        return CodecVerdict::Not;
+    }
+    if bytes < JUDGED_FROM {
+        return CodecVerdict::TooLittle(bytes);
+    }
+    match choose(result, swap_mb_per_s) {
+        Some((codec, _)) => CodecVerdict::Codec {
+            name: codec.codec.clone(),
+            ratio: size::rounded(codec.effective_ratio),
+            bytes,
+        },
+        None => {
+            let measured = offered(result).filter(|codec| codec.pages_measured > 0);
+            let ratios = measured.map(|codec| codec.effective_ratio);
+            CodecVerdict::NothingToGain(ratios.fold(0.0, f64::max))
+        }
+    }
+}
+
+/// The codec to take, and why, if any gains anything, however few pages say so: of those
+/// that are cheap enough the one that gains most, else the cheapest.
+fn choose(result: &ScanResult, mb_per_s: f64) -> Option<(&CodecResult, String)> {
+    let usable = || offered(result).filter(|codec| codec.gains());
+    let by_ratio =
+        |a: &&CodecResult, b: &&CodecResult| a.effective_ratio.total_cmp(&b.effective_ratio);
+    if result.ram_bytes < SMALL_RAM {
+        let why = "with this little RAM the ratio decides";
+        return Some((usable().max_by(by_ratio)?, why.to_owned()));
+    }
+    let limit = format!("{:.0} % of a core", 100.0 * CPU_SHARE_MAX);
+    let cheap = usable().filter(|codec| codec.cpu_share(mb_per_s) <= CPU_SHARE_MAX);
+    if let Some(codec) = cheap.max_by(by_ratio) {
+        let why = format!("the best ratio of the codecs that take at most {limit}");
+        return Some((codec, why));
+    }
+    let cost = |codec: &CodecResult| codec.cpu_share(mb_per_s);
+    let cheapest = usable().min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
+    Some((
+        cheapest,
+        format!("the cheapest codec: none stays below {limit}"),
+    ))
 }
 
 /// What to set up on a machine with such pages. `own_swaps`: paths of the areas that
@@ -98,7 +143,7 @@ pub fn recommendation(
         ..result.machine.facts.clone()
     };
     let facts = Facts::new(&machine, result.page_size, measured, own_swaps);
-    Some(tier::recommend(&facts, None))
+    Some(tier::recommend(&facts, &Wish::default()))
 }
 
 /// Everything there is to say of what was read. `swap_mb_per_s`: pages out, and as
@@ -113,25 +158,15 @@ pub fn advise(result: &ScanResult, measured: &CodecVerdict, swap_mb_per_s: f64) 
         return vec![same_filled_advice(result)];
     }
     let mut advice = Vec::new();
-    match measured {
-        CodecVerdict::Codec {
-            name,
-            ratio,
-            reason,
-            ..
-        } => {
-            let codec = result.codecs.iter().find(|codec| codec.codec == *name);
-            let to = result.recommendation.as_ref();
-            advice.extend(
-                codec.map(|codec| codec_advice(codec, (*ratio, *reason), to, swap_mb_per_s)),
-            );
+    let to = result.recommendation.as_ref();
+    let chosen = choose(result, swap_mb_per_s).filter(|_| measured.ratio().is_some());
+    match chosen {
+        Some((codec, why)) => {
+            advice.push(codec_advice(codec, &why, to, swap_mb_per_s));
             advice.extend(to.and_then(size_advice));
+            advice.extend(better_elsewhere(result, measured, swap_mb_per_s));
         }
-        _ => advice.push(no_codec(result, measured)),
-    }
-    let judged = measured.ratio().is_some();
-    if judged {
-        advice.extend(better_elsewhere(result, measured, swap_mb_per_s));
+        None => advice.push(no_codec(result, measured)),
     }
     advice.extend(meld_advice(result, measured, swap_mb_per_s));
     let zeros = pages.zero as f64 / pages.total as f64;
@@ -146,8 +181,6 @@ pub fn advise(result: &ScanResult, measured: &CodecVerdict, swap_mb_per_s: f64) 
             ),
         ));
     }
-    advice.extend(swap_advice(result));
-    advice.extend(zswap_advice(result));
     advice.extend(need_advice(result));
     advice
 }
@@ -164,8 +197,7 @@ fn same_filled_advice(result: &ScanResult) -> Advice {
 
 /// Why no codec is advised.
 fn no_codec(result: &ScanResult, measured: &CodecVerdict) -> Advice {
-    let offered = |codec: &CodecResult| codec.offered != Some(false);
-    let text = if !result.codecs.iter().any(offered) {
+    let text = if offered(result).next().is_none() {
         "This kernel's zram has none of the codecs that were measured: try --codecs all.".to_owned()
     } else {
         let why = measured.why_none().unwrap_or_default();
@@ -174,12 +206,7 @@ fn no_codec(result: &ScanResult, measured: &CodecVerdict) -> Advice {
     Advice::new(AdviceKind::Nothing, "codec", text)
 }
 
-fn codec_advice(
-    codec: &CodecResult,
-    (ratio, reason): (f64, Reason),
-    to: Option<&Recommendation>,
-    rate: f64,
-) -> Advice {
+fn codec_advice(codec: &CodecResult, why: &str, to: Option<&Recommendation>, rate: f64) -> Advice {
     let unseen = if codec.offered.is_none() {
         " Whether this kernel's zram has it could not be seen: there is no zram device to ask."
     } else {
@@ -188,12 +215,12 @@ fn codec_advice(
     let figures = format!(
         "{}x on these pages, pool overhead included ({}). At {rate:.0} MB/s swapped out and as \
          much in it takes {:.0} % of a core.{unseen}",
-        size::tenths(ratio),
-        reason.words(),
-        100.0 * CodecFacts::from(codec).cpu_share(rate)
+        size::tenths(codec.effective_ratio),
+        why,
+        100.0 * codec.cpu_share(rate)
     );
     match to {
-        Some(to) if to.kind == AdvisedTier::Zswap => Advice::new(
+        Some(to) if to.kind == TierKind::Zswap => Advice::new(
             AdviceKind::Note,
             "codec",
             format!(
@@ -235,10 +262,7 @@ fn better_elsewhere(result: &ScanResult, measured: &CodecVerdict, rate: f64) -> 
         .codecs
         .iter()
         .filter(|codec| codec.offered == Some(false))
-        .filter(|codec| {
-            result.ram_bytes < SMALL_RAM
-                || CodecFacts::from(*codec).cpu_share(rate) <= CPU_SHARE_MAX
-        })
+        .filter(|codec| result.ram_bytes < SMALL_RAM || codec.cpu_share(rate) <= CPU_SHARE_MAX)
         .max_by(|a, b| a.effective_ratio.total_cmp(&b.effective_ratio))?;
     let why = match there.codec.starts_with("zword") {
         true => "it comes with the module zmeld, and zram has none of it",
@@ -291,85 +315,23 @@ fn meld_advice(result: &ScanResult, measured: &CodecVerdict, rate: f64) -> Optio
         );
         return Some(Advice::new(AdviceKind::Nothing, "meld", text));
     }
-    if (saved as f64) < TOO_SMALL * (pages.total * result.page_size) as f64 {
+    if (saved as f64) < meld::WORTH_OF_SCANNED * (pages.total * result.page_size) as f64 {
         let text = format!(
             "Melding would gain too little here: {figures}, but less than {} of the memory that \
              was scanned.",
-            percent(TOO_SMALL)
+            percent(meld::WORTH_OF_SCANNED)
         );
         return Some(Advice::new(AdviceKind::Nothing, "meld", text));
     }
     // Each page swapped out is fingerprinted once.
     let cost = rate * 1e6 / result.page_size as f64 * result.fingerprint_ns as f64 * 1e-9;
-    let melders = Melders {
-        zmeld: result.machine.zmeld,
-        ksm_runs: result.machine.ksm_runs,
-    };
+    let melders = meld::melders(result.machine.zmeld, result.machine.ksm_runs);
     let text = format!(
-        "Melding would pay: {figures}. {} Fingerprints would take {} of a core at {rate:.0} MB/s.",
-        melders.words(),
+        "Melding would pay: {figures}. {melders} Fingerprints would take {} of a core at \
+         {rate:.0} MB/s.",
         percent(cost)
     );
     Some(Advice::new(AdviceKind::Do, "meld", text))
-}
-
-/// Compressed swap that is there already.
-fn swap_advice(result: &ScanResult) -> Vec<Advice> {
-    let zrams = result
-        .machine
-        .swaps
-        .iter()
-        .filter_map(|swap| Some((swap, swap.zram.as_ref()?)));
-    zrams
-        .map(|(swap, zram)| {
-            let full = swap.area.fill();
-            let holds = if zram.data_bytes == 0 {
-                "it holds nothing yet".to_owned()
-            } else {
-                format!(
-                    "its {} of pages take {}",
-                    bytes(zram.data_bytes),
-                    bytes(zram.memory_used_bytes)
-                )
-            };
-            let kind = if full >= NEARLY_FULL {
-                AdviceKind::Warning
-            } else {
-                AdviceKind::Note
-            };
-            let text = format!(
-                "Swap on zram is active already: {} ({}, {}) is {} full; {holds}. \
-                 zmeld scan --swap {} reads what is in it.",
-                swap.area.shown(),
-                zram.codec,
-                bytes(swap.area.size_bytes),
-                percent(full),
-                swap.area.shown(),
-            );
-            Advice::new(kind, "swap", text)
-        })
-        .collect()
-}
-
-fn zswap_advice(result: &ScanResult) -> Option<Advice> {
-    if result.machine.zswap_enabled != Some(true) {
-        return None;
-    }
-    let off = "`echo N > /sys/module/zswap/parameters/enabled`";
-    let (kind, text) = match result.machine.swaps.iter().any(|it| it.zram.is_some()) {
-        true => (
-            AdviceKind::Warning,
-            format!(
-                "zswap and zram are both on: {IN_FRONT}. Use one of the two; {off} switches zswap \
-                 off."
-            ),
-        ),
-        false => (
-            AdviceKind::Note,
-            format!("zswap is on. Switch it off before you swap to zram ({off}): {IN_FRONT}."),
-        ),
-    };
-    Some(Advice::new(kind, "zswap", text))
 }
 
 /// Where this machine's own memory is meant, and is not short.
@@ -426,7 +388,6 @@ mod tests {
     use super::*;
     use crate::result::{CodecTimes, PageCounts};
     use zmeld_advice::ModulePresence;
-    use zmeld_linux::swaps::SwapArea;
 
     fn codec(name: &str, ratio: f64, speed: f64, offered: Option<bool>) -> CodecResult {
         CodecResult {
@@ -469,11 +430,6 @@ mod tests {
         advise(result, &measured, rate)
     }
 
-    fn of<'a>(all: &'a [Advice], topic: &str) -> &'a Advice {
-        let found = all.iter().find(|advice| advice.topic == topic);
-        found.unwrap_or_else(|| panic!("nothing of {topic}: {all:?}"))
-    }
-
     #[test]
     fn codecs_that_the_kernel_has_not_got_are_named_not_advised() {
         let mut found = result(
@@ -492,6 +448,27 @@ mod tests {
     }
 
     #[test]
+    fn the_best_ratio_that_is_cheap_enough_wins() {
+        let codecs = vec![
+            codec("lz4", 2.1, 700.0, None),
+            codec("zstd", 2.9, 300.0, None),
+            codec("deflate", 3.0, 60.0, None),
+        ];
+        let mut found = result(16 << 30, codecs);
+        for (ram, rate, name, why) in [
+            (16 << 30, 100.0, "zstd", "the best ratio"),
+            (16 << 30, 250.0, "lz4", "the best ratio"),
+            (16 << 30, 5000.0, "lz4", "the cheapest"),
+            (256 << 20, 100.0, "deflate", "with this little"),
+        ] {
+            found.ram_bytes = ram;
+            let (codec, said) = choose(&found, rate).unwrap();
+            assert_eq!(codec.codec, name);
+            assert!(said.starts_with(why), "{said}");
+        }
+    }
+
+    #[test]
     fn nothing_to_gain_is_a_valid_answer() {
         let mut found = result(16 << 30, vec![codec("lz4", 1.01, 700.0, None)]);
         let all = told(&mut found, 100.0);
@@ -502,44 +479,39 @@ mod tests {
         assert_eq!(told(&mut empty, 100.0)[0].kind, AdviceKind::Nothing);
     }
 
+    /// A tenth of the pages repeats. What repeats may compress to nothing, or be nothing
+    /// to speak of, or cost more than it saves.
     #[test]
     fn melding_is_advised_by_the_memory_that_it_saves() {
+        use AdviceKind::{Do, Nothing};
         let mut found = result(8 << 30, vec![codec("lz4", 2.0, 700.0, None)]);
         found.machine.zmeld = ModulePresence::Module;
-        let all = told(&mut found, 100.0);
-        assert_eq!(of(&all, "meld").kind, AdviceKind::Do);
-        assert!(of(&all, "meld").text.contains("zmeld up --tier zmeld"));
-        // A tenth of the pages repeats, and what repeats compresses to nothing.
-        found.codecs[0].melded_memory_at_scale_bytes = 9_960_000;
-        let all = told(&mut found, 100.0);
-        let meld = of(&all, "meld");
-        assert_eq!(meld.kind, AdviceKind::Nothing);
-        assert!(
-            meld.text.contains("0.4 % of the compressed memory"),
-            "{meld:?}"
-        );
-        assert!(meld.text.contains("pays from 5.0 % on"), "{meld:?}");
-        // A fifth of what takes next to no memory is next to nothing.
-        found.codecs[0].memory_at_scale_bytes = 1_000_000;
-        found.codecs[0].melded_memory_at_scale_bytes = 800_000;
-        let meld = of(&told(&mut found, 100.0), "meld").clone();
-        assert_eq!(meld.kind, AdviceKind::Nothing);
-        assert!(meld.text.contains("too little"), "{meld:?}");
-    }
-
-    #[test]
-    fn melding_that_costs_more_than_it_saves_is_said_so() {
-        let mut found = result(8 << 30, vec![codec("lz4", 2.0, 700.0, None)]);
-        found.duplicates.groups = 900;
-        found.codecs[0].melded_memory_at_scale_bytes = 10_030_000;
-        let all = told(&mut found, 100.0);
-        let meld = of(&all, "meld");
-        assert_eq!(meld.kind, AdviceKind::Nothing);
-        assert!(
-            meld.text
-                .contains("sharing identical pages costs 21.1 KiB for 900 contents"),
-            "{meld:?}"
-        );
+        for (compressed, melded, groups, kind, words) in [
+            (10_000_000, 8_000_000, 0, Do, "zmeld up --tier zmeld"),
+            (
+                10_000_000,
+                9_960_000,
+                0,
+                Nothing,
+                "0.4 % of the compressed memory; it pays from 5.0 %",
+            ),
+            (1_000_000, 800_000, 0, Nothing, "too little"),
+            (
+                10_000_000,
+                10_030_000,
+                900,
+                Nothing,
+                "costs 21.1 KiB for 900 contents",
+            ),
+        ] {
+            found.codecs[0].memory_at_scale_bytes = compressed;
+            found.codecs[0].melded_memory_at_scale_bytes = melded;
+            found.duplicates.groups = groups;
+            let all = told(&mut found, 100.0);
+            let meld = all.iter().find(|advice| advice.topic == "meld").unwrap();
+            assert_eq!(meld.kind, kind, "{meld:?}");
+            assert!(meld.text.contains(words), "{meld:?}");
+        }
     }
 
     #[test]
@@ -552,59 +524,6 @@ mod tests {
             !root.contains("as root") && root.contains("CAP_SYS_PTRACE"),
             "{root}"
         );
-    }
-
-    fn with_zram(used: u64) -> ScanResult {
-        let mut found = result(8 << 30, vec![codec("lz4", 2.0, 700.0, Some(true))]);
-        found.machine.swaps.push(crate::machine::SwapInUse {
-            area: SwapArea {
-                path: "/dev/zram0".into(),
-                size_bytes: 1 << 30,
-                used_bytes: used,
-                priority: 5,
-                ..SwapArea::default()
-            },
-            zram: Some(crate::machine::ZramInUse {
-                codec: "lzo-rle".to_owned(),
-                data_bytes: used,
-                memory_used_bytes: used / 3,
-                memory_limit_bytes: 0,
-            }),
-        });
-        found
-    }
-
-    #[test]
-    fn zram_that_swaps_already_is_named_and_not_doubled() {
-        let said = |found: &ScanResult| {
-            let all = told(&mut found.clone(), 100.0);
-            assert!(all.iter().all(|advice| advice.commands.is_empty()));
-            let swap = all.iter().find(|advice| advice.topic == "swap");
-            swap.expect("said").clone()
-        };
-        let half = said(&with_zram(1 << 29));
-        assert_eq!(half.kind, AdviceKind::Note);
-        assert!(half.text.contains("50.0 % full"), "{}", half.text);
-        assert!(
-            half.text.contains("512 MiB of pages take 171 MiB"),
-            "{}",
-            half.text
-        );
-        assert_eq!(said(&with_zram(1 << 30)).kind, AdviceKind::Warning);
-        assert!(said(&with_zram(0)).text.contains("holds nothing yet"));
-    }
-
-    #[test]
-    fn zswap_beside_zram_is_warned_of() {
-        let kind = |found: &ScanResult| zswap_advice(found).map(|advice| advice.kind);
-        let mut both = with_zram(0);
-        assert_eq!(kind(&both), None);
-        both.machine.zswap_enabled = Some(true);
-        assert_eq!(kind(&both), Some(AdviceKind::Warning));
-        both.machine.swaps.clear();
-        assert_eq!(kind(&both), Some(AdviceKind::Note));
-        both.machine.zswap_enabled = Some(false);
-        assert_eq!(kind(&both), None);
     }
 
     #[test]

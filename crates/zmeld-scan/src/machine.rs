@@ -92,7 +92,7 @@ impl MachineFacts {
                 .iter()
                 .map(|it| SwapInUse::of(&facts, it))
                 .collect(),
-            zswap_enabled: facts.zswap.as_ref().map(|it| it.facts.is_enabled),
+            zswap_enabled: facts.zswap.as_ref().map(|it| it.is_enabled),
             ksm_runs: ksm.map(|text| is_on(&text)),
             zram: facts.zram.presence,
             zmeld: facts.zmeld.presence,

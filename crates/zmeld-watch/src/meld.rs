@@ -6,7 +6,6 @@
 
 use serde::Serialize;
 
-use zmeld_advice::meld::Melders;
 use zmeld_advice::module::ModulePresence;
 
 use rustix::io::Errno;
@@ -206,11 +205,8 @@ fn melders(host: &Host) -> String {
     let zmeld =
         Machine::read(host).map_or(ModulePresence::Unknown, |machine| machine.zmeld.presence);
     let ksm = host.read_optional("/sys/kernel/mm/ksm/run").ok().flatten();
-    let melders = Melders {
-        zmeld,
-        ksm_runs: ksm.map(|text| text.trim() == "1"),
-    };
-    melders.words().trim_end_matches('.').to_owned()
+    let melders = zmeld_advice::meld::melders(zmeld, ksm.map(|text| text.trim() == "1"));
+    melders.trim_end_matches('.').to_owned()
 }
 
 /// Runs a pass to its end, or until [`stop`]; says what came of it.

@@ -1,7 +1,7 @@
 //! A zram or zmeld device.
 
 use zmeld_advice::module::missing;
-use zmeld_advice::{Else, ModulePresence};
+use zmeld_advice::ModulePresence;
 use zmeld_report::units::bytes as amount;
 
 use crate::error::Error;
@@ -230,7 +230,7 @@ impl Draft<'_> {
             .machine
             .zswap
             .as_ref()
-            .is_some_and(|zswap| zswap.facts.is_enabled);
+            .is_some_and(|zswap| zswap.is_enabled);
         let recorded = self.recorded(ZSWAP_OFF).next().is_some();
         let there = self.groups.iter().any(|group| group.name == ZSWAP_OFF);
         if there || accepted || self.config.zswap().is_some() || !(enabled || recorded) {
@@ -296,19 +296,8 @@ fn has_codec(must_have: Option<&Feature>, codec: &Codec) -> Result<(), Error> {
 
 /// A driver that the kernel has not got, and what can be had.
 fn no_driver(driver: RamDriver, machine: &Machine) -> Error {
-    let other = match driver {
-        RamDriver::Zram => RamDriver::Zmeld,
-        RamDriver::Zmeld => RamDriver::Zram,
-    };
-    let way_out = missing(
-        driver.name(),
-        machine.feature(driver.name()).presence,
-        machine.feature(other.name()).presence,
-        Else {
-            has_zswap: machine.zswap.is_some(),
-            has_disk_swap: machine.swaps.iter().any(|swap| !swap.is_in_ram()),
-        },
-    );
+    let has_disk_swap = machine.swaps.iter().any(|swap| !swap.is_in_ram());
+    let way_out = missing(machine, driver.name(), has_disk_swap);
     Error::KernelFeature {
         what: format!("this tier needs the driver {}", driver.name()),
         way_out: way_out.unwrap_or_else(|| "choose another tier".to_owned()),

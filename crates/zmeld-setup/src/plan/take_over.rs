@@ -162,12 +162,7 @@ impl Draft<'_> {
                 }
             };
             let group = Group::of_tier(tier.name.as_str());
-            let is_on = || {
-                self.machine
-                    .zswap
-                    .as_ref()
-                    .is_some_and(|it| it.facts.is_enabled)
-            };
+            let is_on = || self.machine.zswap.as_ref().is_some_and(|it| it.is_enabled);
             let stands = match tier.kind {
                 Kind::Zswap(_) => self.recorded(&group).next().is_some() && is_on(),
                 _ => !self.areas_of(self.recorded(&group)).is_empty(),

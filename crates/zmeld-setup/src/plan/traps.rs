@@ -216,7 +216,7 @@ impl Draft<'_> {
             bytes: self.machine.image_bytes,
         };
         if let Some(lack) = image.lack() {
-            let what = format!("{} ({}); {}", lack.what, lack.evidence, lack.way_out);
+            let what = format!("{} ({}); {}", lack.what, lack.why, lack.remedy);
             self.warn(FindingId::Hibernation, "", what);
         }
     }

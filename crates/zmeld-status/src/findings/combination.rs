@@ -214,7 +214,5 @@ pub(super) fn hibernation(view: &View) -> Vec<Finding> {
         idle: view.now.hibernation.idle.as_deref(),
         bytes: view.now.hibernation.image_bytes,
     };
-    let lack = image.lack().into_iter();
-    lack.map(|lack| Finding::of_machine("hibernation", lack.what, lack.evidence, lack.way_out))
-        .collect()
+    image.lack().into_iter().collect()
 }

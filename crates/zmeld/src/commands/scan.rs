@@ -60,7 +60,7 @@ pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
     let setup = result
         .recommendation
         .as_ref()
-        .and_then(|to| setup::what_up_does(&host, to, of_all));
+        .map(|to| setup::what_up_does(&host, to, of_all));
     result.advice.extend(setup);
 
     let asked = report::Asked {

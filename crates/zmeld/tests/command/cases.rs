@@ -39,12 +39,7 @@ fn every_wrong_word_is_refused_in_one_line() {
     script::run("command/cases/refused.txt", Case::new);
 }
 
-/// A machine with 4 GiB and no swap.
-pub fn server() -> Case {
-    script::take("command/cases/machines.txt", "server", Case::new())
-}
-
-pub struct Case(tempfile::TempDir);
+struct Case(tempfile::TempDir);
 
 impl Case {
     fn new() -> Case {

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::param::page_size;
-use zmeld_advice::codec::Reason;
 use zmeld_advice::CodecVerdict;
 use zmeld_config::{Codec, Config, Kind, Source, Swappiness};
 use zmeld_linux::Host;
@@ -87,7 +86,6 @@ pub fn measured(codec: Option<&Codec>, machine: &Machine) -> anyhow::Result<Code
             name: it.codec.clone(),
             ratio: zmeld_advice::size::rounded(it.effective_ratio),
             bytes: result.pages.compressible() * result.page_size,
-            reason: Reason::Cheapest,
         },
         (measured, _, _) => measured,
     })

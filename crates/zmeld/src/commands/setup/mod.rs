@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::Args;
-use zmeld_advice::{CodecVerdict, Facts, Recommendation};
+use zmeld_advice::{CodecVerdict, Facts, Recommendation, TierKind, Wish};
 use zmeld_config::{Codec, Comments, Config, Finding, Kind, Location, Named, Severity, Size};
 use zmeld_linux::Host;
 use zmeld_observe::applied::Applied;
 use zmeld_observe::machine::Machine;
-use zmeld_observe::recommend::{recommend, Choice, TierKind};
+use zmeld_observe::recommend::{recommend, Choice};
 use zmeld_scan::advice::{Advice, AdviceKind};
 use zmeld_setup::journal::State;
 use zmeld_setup::plan::{OnUnreadable, Options, Plan};
@@ -93,15 +93,17 @@ pub struct WantedArgs {
 /// A tier, and how what nobody says of it is found.
 #[derive(Args, Clone, Default)]
 pub struct TierArgs {
-    /// A tier of this kind, whatever the configuration says
+    /// A tier of this kind, whatever the configuration says: the kernel's compressed device
+    /// in RAM, zmeld's own, which melds identical pages, a compressed cache in front of the
+    /// disk swap there is, or swap on a partition or in a file
     #[arg(
         long = "tier",
         id = "tier",
-        value_enum,
+        value_parser = names::<TierKind>(),
         value_name = "KIND",
         help_heading = "What is wanted"
     )]
-    pub kind: Option<TierArg>,
+    pub kind: Option<TierKind>,
 
     /// How much it holds before compression: 50%, 4GiB, min(50%, 4GiB), ufpr
     #[arg(long, value_name = "SIZE", help_heading = "What is wanted")]
@@ -135,28 +137,15 @@ pub struct ProfileArgs {
     #[arg(
         long,
         value_name = "NAME",
-        value_parser = profiles(),
+        value_parser = names::<Profile>(),
         help_heading = "What is wanted"
     )]
     pub profile: Option<Profile>,
 }
 
-fn profiles() -> impl TypedValueParser<Value = Profile> {
-    let names = Profile::ALL.iter().map(|(name, _)| *name);
-    PossibleValuesParser::new(names).try_map(|name| Profile::named(&name))
-}
-
-/// Kinds of tiers on the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum TierArg {
-    /// The kernel's compressed device in RAM
-    Zram,
-    /// zmeld's own, which melds identical pages
-    Zmeld,
-    /// A compressed cache in front of the disk swap there is
-    Zswap,
-    /// Swap on a partition or in a file
-    Disk,
+fn names<T: Named + Send + Sync>() -> impl TypedValueParser<Value = T> {
+    let names = T::ALL.iter().map(|(name, _)| *name);
+    PossibleValuesParser::new(names).try_map(|name| T::named(&name))
 }
 
 /// Arguments of `zmeld plan`.
@@ -429,7 +418,7 @@ fn recommended(args: &TierArgs, profile: Option<Profile>, host: &Host) -> anyhow
     let machine = Machine::read(host)?;
     // What is on a disk is not compressed.
     let is_disk =
-        args.kind == Some(TierArg::Disk) || (args.kind.is_none() && args.device.is_some());
+        args.kind == Some(TierKind::Disk) || (args.kind.is_none() && args.device.is_some());
     let measured = match args.no_scan || is_disk || !is_here(host) {
         true => CodecVerdict::Not,
         false => {
@@ -440,12 +429,7 @@ fn recommended(args: &TierArgs, profile: Option<Profile>, host: &Host) -> anyhow
         }
     };
     let choice = Choice {
-        kind: args.kind.map(|tier| match tier {
-            TierArg::Zram => TierKind::Zram,
-            TierArg::Zmeld => TierKind::Zmeld,
-            TierArg::Zswap => TierKind::Zswap,
-            TierArg::Disk => TierKind::Disk,
-        }),
+        kind: args.kind,
         size: args.size,
         codec: args.codec.clone(),
         place: args.device.clone(),
@@ -485,14 +469,12 @@ fn recommended(args: &TierArgs, profile: Option<Profile>, host: &Host) -> anyhow
 fn will_be_zswap(args: &TierArgs, machine: &Machine, own_swaps: &[String]) -> Option<Codec> {
     let zswap = machine.zswap.as_ref()?;
     let facts = Facts::new(machine, 0, &CodecVerdict::Not, own_swaps);
-    let advised = zmeld_advice::recommend(&facts, None).kind;
+    let advised = zmeld_advice::recommend(&facts, &Wish::default()).kind;
     let is_it = match args.kind {
-        Some(tier) => tier == TierArg::Zswap,
-        None => advised == zmeld_advice::AdvisedTier::Zswap,
+        Some(tier) => tier == TierKind::Zswap,
+        None => advised == TierKind::Zswap,
     };
-    let compressor = zswap
-        .compressor_to_name()
-        .unwrap_or(&zswap.facts.compressor);
+    let compressor = zswap.compressor_to_name().unwrap_or(&zswap.compressor);
     compressor.parse().ok().filter(|_| is_it)
 }
 
@@ -510,70 +492,49 @@ pub fn own_swaps(host: &Host) -> Vec<String> {
 
 /// What `zmeld up` does with that recommendation here, as the last word of a scan.
 /// `of_all`: it follows from what `zmeld up` would measure too.
-pub fn what_up_does(host: &Host, to: &Recommendation, of_all: bool) -> Option<Advice> {
-    let say = |kind, text: String| Some(Advice::new(kind, "setup", text));
+pub fn what_up_does(host: &Host, to: &Recommendation, of_all: bool) -> Advice {
+    let words = to.words();
+    let note = |text| Advice::new(AdviceKind::Note, "setup", text);
     if let Some(missing) = &to.missing {
-        return say(
-            AdviceKind::Note,
-            format!(
-                "{} would suit this machine, and zmeld up cannot set that up here: {missing}.",
-                capital(&to.words())
-            ),
-        );
+        return note(format!(
+            "{} would suit this machine, and zmeld up cannot set that up here: {missing}.",
+            capital(&words)
+        ));
     }
     if !of_all {
-        let mut advice = Advice::new(
-            AdviceKind::Note,
-            "setup",
-            format!(
-                "For memory like this: {}. Without options zmeld up goes by the memory of all \
-                 processes.",
-                to.words()
-            ),
-        );
-        advice.commands = vec![as_command(to)];
-        return Some(advice);
+        return Advice {
+            commands: vec![as_command(to)],
+            ..note(format!(
+                "For memory like this: {words}. Without options zmeld up goes by the memory of \
+                 all processes."
+            ))
+        };
     }
-    let configured = Config::load(host.root()).ok();
-    let configured = configured.filter(|loaded| loaded.config.says_of_tiers());
-    if configured.is_some() {
-        return say(
-            AdviceKind::Note,
-            format!(
-                "Without a configuration zmeld up would set up {}; here it does what \
-                 /etc/zmeld.toml says, which zmeld plan shows.",
-                to.words()
-            ),
-        );
+    let configured = Config::load(host.root());
+    if configured.is_ok_and(|loaded| loaded.config.says_of_tiers()) {
+        return note(format!(
+            "Without a configuration zmeld up would set up {words}; here it does what \
+             /etc/zmeld.toml says, which zmeld plan shows."
+        ));
     }
     if !own_swaps(host).is_empty() {
-        return say(
-            AdviceKind::Note,
-            format!(
-                "zmeld up has set this machine up already (zmeld status); anew it would set up {}: \
-                 {}.",
-                to.words(),
-                as_command(to)
-            ),
-        );
+        return note(format!(
+            "zmeld up has set this machine up already (zmeld status); anew it would set up \
+             {words}: {}.",
+            as_command(to)
+        ));
     }
     if let Some(compared) = to.compared() {
-        return say(
-            AdviceKind::Note,
-            format!(
-                "{compared}. zmeld up --take-over puts that in its place, zmeld down puts the old one \
-                 back."
-            ),
-        );
+        return note(format!(
+            "{compared}. zmeld up --take-over puts that in its place, zmeld down puts the old one \
+             back."
+        ));
     }
-    say(
-        AdviceKind::Do,
-        format!(
-            "zmeld up does this: it sets up {}. zmeld plan shows each step, zmeld down takes them \
-             back.",
-            to.words()
-        ),
-    )
+    let text = format!(
+        "zmeld up does this: it sets up {words}. zmeld plan shows each step, zmeld down takes \
+         them back."
+    );
+    Advice::new(AdviceKind::Do, "setup", text)
 }
 
 /// The same with a capital at its head.
@@ -740,8 +701,8 @@ mod tests {
         machine.zram.presence = zram;
         machine.zmeld.presence = ModulePresence::Absent;
         let facts = Facts::new(&machine, 4096, &CodecVerdict::Not, &[]);
-        let to = zmeld_advice::recommend(&facts, None);
-        what_up_does(&Host::at(root.path()), &to, true).unwrap()
+        let to = zmeld_advice::recommend(&facts, &Wish::default());
+        what_up_does(&Host::at(root.path()), &to, true)
     }
 
     #[test]
