@@ -4,116 +4,13 @@
 //! when it is over. [`stop`], from another thread, ends it early; the device is
 //! consistent at any time, since a page is either melded or not.
 
-use serde::Serialize;
-
 use zmeld_advice::meld::Melders;
 use zmeld_advice::module::ModulePresence;
 
 use rustix::io::Errno;
 use zmeld_linux::{Host, HostError};
 use zmeld_observe::machine::Machine;
-use zmeld_observe::{share, Melding};
-
-/// How a pass is to be run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PassOptions {
-    /// Run only if the sampled share of duplicates is at least this, in thousandths.
-    pub threshold_permille: u32,
-    /// Bytes that the pass may borrow; absent: 8 for each stored page.
-    pub memory_max_bytes: Option<u64>,
-    /// Stop after so many milliseconds.
-    pub time_max_ms: Option<u64>,
-    /// Go on where a stopped pass left off.
-    pub resume: bool,
-    /// Only sample, and change nothing.
-    pub estimate_only: bool,
-}
-
-impl PassOptions {
-    /// What is written to the device's `meld`.
-    pub fn request(&self) -> String {
-        if self.estimate_only {
-            return "estimate".to_owned();
-        }
-        let mut request = "start".to_owned();
-        if self.threshold_permille > 0 {
-            request += &format!(" threshold={}", self.threshold_permille);
-        }
-        if let Some(bytes) = self.memory_max_bytes {
-            request += &format!(" memory={bytes}");
-        }
-        if let Some(ms) = self.time_max_ms {
-            request += &format!(" time_ms={ms}");
-        }
-        if self.resume {
-            request += " resume";
-        }
-        request
-    }
-}
-
-/// What a pass did, from the `pass_` lines of `meld_stat`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-pub struct PassResult {
-    /// Pages with a fingerprint.
-    pub pages_stored: u64,
-    /// Pages written while melding was off, which cannot be melded.
-    pub pages_unfingerprinted: u64,
-    /// Pages in the sample.
-    pub pages_sampled: u64,
-    /// Pages in the sample that melding would drop.
-    pub duplicates_sampled: u64,
-    /// Pages whose bytes were compared with another's.
-    pub candidates: u64,
-    /// Pages that now share another's object.
-    pub pages_melded: u64,
-    /// Compressed bytes that this saved.
-    pub bytes_saved: u64,
-    /// Bytes that new shares cost.
-    pub bytes_metadata: u64,
-    /// Pages with the same fingerprint and other bytes.
-    pub collisions: u64,
-    /// Pages that changed while the pass ran.
-    pub raced: u64,
-    /// Memory that the pass borrowed, at the most at one time.
-    pub memory_borrowed_bytes: u64,
-    /// Nanoseconds that it took.
-    pub time_ns: u64,
-    /// The sample was below the threshold: nothing was done.
-    pub below_threshold: bool,
-    /// It was stopped before its end.
-    pub stopped: bool,
-}
-
-impl PassResult {
-    /// What the device says of its last pass.
-    pub fn of(melding: &Melding) -> PassResult {
-        let last = |name: &str| melding.counter(&format!("pass_{name}"));
-        PassResult {
-            pages_stored: last("pages_stored"),
-            pages_unfingerprinted: last("pages_unfingerprinted"),
-            pages_sampled: last("pages_sampled"),
-            duplicates_sampled: last("duplicates_sampled"),
-            candidates: last("candidates"),
-            pages_melded: last("pages_melded"),
-            bytes_saved: last("bytes_saved"),
-            bytes_metadata: last("bytes_metadata"),
-            collisions: last("collisions"),
-            raced: last("raced"),
-            memory_borrowed_bytes: last("memory_borrowed"),
-            time_ns: ["time_sample_ns", "time_find_ns", "time_meld_ns"]
-                .iter()
-                .fold(0, |sum: u64, name| sum.saturating_add(last(name))),
-            below_threshold: last("below_threshold") != 0,
-            stopped: last("stopped") != 0,
-        }
-    }
-
-    /// The share of duplicates in the sample, 0 to 1; `None` without a sample.
-    pub fn duplicate_share(&self) -> Option<f64> {
-        (self.pages_sampled > 0).then(|| share(self.duplicates_sampled, self.pages_sampled))
-    }
-}
+use zmeld_observe::Melding;
 
 /// Why a pass cannot be run, or did not end.
 #[derive(Debug, thiserror::Error)]
@@ -213,23 +110,22 @@ fn melders(host: &Host) -> String {
     melders.words().trim_end_matches('.').to_owned()
 }
 
-/// Runs a pass to its end, or until [`stop`]; says what came of it.
+/// Runs a pass to its end, or until [`stop`]; what the device says of it then. `request` is what
+/// is written to its `meld`.
 ///
 /// # Errors
 /// When the device is busy or the kernel refuses.
-pub fn run(host: &Host, name: &str, options: &PassOptions) -> Result<PassResult, MeldError> {
+pub fn run(host: &Host, name: &str, request: &str) -> Result<Melding, MeldError> {
     if Melding::read(host, name)?.mode == "off" {
         return Err(MeldError::Off(name.to_owned()));
     }
-    let asked = host.write(format!("/sys/block/{name}/meld"), &options.request());
-    match asked {
-        Ok(()) => {}
+    match host.write(format!("/sys/block/{name}/meld"), request) {
+        Ok(()) => Ok(Melding::read(host, name)?),
         Err(err) if err.is(Errno::BUSY) || err.is(Errno::AGAIN) => {
-            return Err(MeldError::Busy(name.to_owned()))
+            Err(MeldError::Busy(name.to_owned()))
         }
-        Err(err) => return Err(err.into()),
+        Err(err) => Err(err.into()),
     }
-    Ok(PassResult::of(&Melding::read(host, name)?))
 }
 
 /// Asks a running pass to stop soon.
@@ -245,22 +141,6 @@ mod tests {
     use std::fs;
 
     use super::*;
-
-    #[test]
-    fn requests_are_as_the_kernel_takes_them() {
-        let mut options = PassOptions::default();
-        assert_eq!(options.request(), "start");
-        options.threshold_permille = 50;
-        options.memory_max_bytes = Some(1 << 20);
-        options.time_max_ms = Some(30_000);
-        options.resume = true;
-        assert_eq!(
-            options.request(),
-            "start threshold=50 memory=1048576 time_ms=30000 resume"
-        );
-        options.estimate_only = true;
-        assert_eq!(options.request(), "estimate");
-    }
 
     #[test]
     fn a_device_that_cannot_meld_is_refused_in_words() {

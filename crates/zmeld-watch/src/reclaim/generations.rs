@@ -32,7 +32,7 @@ use zmeld_linux::{counters, Host, HostError, KernelVersion};
 
 use zmeld_config::Span;
 
-use super::group::beyond_kept;
+use super::group::{beyond_kept, kept, number, swap_room};
 use super::{Round, PIECE_BYTES, RELEASE};
 
 /// As much of the file is read: what is told of groups behind that is not known.
@@ -49,8 +49,6 @@ const PAUSE: u32 = 100;
 /// The kernel looks for where it stands each time that it has told a page of them, and any user
 /// may have many groups: nothing more is read then.
 const READ_TIME: Duration = Duration::from_millis(200);
-/// The kernel has no more of them (`MAX_NR_GENS`).
-const GENERATIONS_MAX: usize = 4;
 /// For so long it is not asked again whether something of a group may be taken.
 const LEFT_ALONE: Duration = Duration::from_secs(60);
 /// A group with less has nothing worth a walk.
@@ -184,29 +182,6 @@ impl LruGenSnapshot {
     pub fn cuts_off(&self, path: &Path) -> bool {
         self.is_cut && self.of(path).is_empty()
     }
-
-    /// A generation began. What is in each of them is not told again.
-    fn begun(&mut self, path: &Path, id: u64, node: u32) {
-        let groups = self.groups.get_mut(path).into_iter().flatten();
-        let nodes = groups.filter(|it| it.id == id).flat_map(|it| &mut it.nodes);
-        for node in nodes.filter(|it| it.node == node) {
-            let Some(last) = node.generations.last().copied() else {
-                continue;
-            };
-            node.generations.push(Generation {
-                number: last.number + 1,
-                age_ms: 0,
-                anonymous_pages: 0,
-                file_pages: 0,
-            });
-            // Without room for another one the two oldest ones become one.
-            if node.generations.len() > GENERATIONS_MAX {
-                let oldest = node.generations.remove(0);
-                node.generations[0].anonymous_pages += oldest.anonymous_pages;
-                node.generations[0].file_pages += oldest.file_pages;
-            }
-        }
-    }
 }
 
 /// What all groups together may cost: a hundredth of the time each.
@@ -227,16 +202,17 @@ impl Walks {
 
     /// Reading them took so long.
     pub fn have_read(&mut self, took: Duration, now: Instant) {
-        self.next_read = Some(now + took * PAUSE);
+        let next = self.next_read.map_or(now, |next| next.max(now));
+        self.next_read = Some(next + took * PAUSE);
     }
 
-    /// Begins generations where they are due, where that is the longest ago, first; what was
-    /// told has them then.
+    /// Begins generations where they are due, where that is the longest ago, first; how many
+    /// began is counted.
     pub fn begin(
         &mut self,
         host: &Host,
         mut due: Vec<Due>,
-        told: &mut LruGenSnapshot,
+        begun: &mut usize,
         round: &Round,
     ) -> Result<(), HostError> {
         let now = round.by_now();
@@ -267,9 +243,7 @@ impl Walks {
             let began = Instant::now();
             let done = is_done(host.write(PATH, &order));
             self.next = Some(now + began.elapsed() * PAUSE);
-            if let Ok(true) = done {
-                told.begun(&due.path, due.id, due.node);
-            }
+            *begun += usize::from(matches!(done, Ok(true)));
             failed = failed.and(done.map(|_| ()));
         }
         failed
@@ -279,8 +253,7 @@ impl Walks {
 /// A group's node of memory in which a generation is to begin.
 #[derive(Debug)]
 pub(super) struct Due {
-    /// The place's path, as the kernel tells it, and its directory.
-    path: PathBuf,
+    /// The place's directory.
     group: PathBuf,
     /// The group's from there on.
     rest: PathBuf,
@@ -444,7 +417,6 @@ impl Generations {
                     continue;
                 }
                 all.push(Due {
-                    path: self.path.clone(),
                     group: group.to_owned(),
                     rest: rest.to_owned(),
                     id: below.id,
@@ -455,22 +427,6 @@ impl Generations {
             }
         }
         all
-    }
-
-    /// How many bytes of a group are idle and may go.
-    pub fn idle_bytes(
-        &self,
-        host: &Host,
-        told: &LruGenSnapshot,
-        group: &Path,
-        round: &Round,
-    ) -> Result<u64, HostError> {
-        let page = rustix::param::page_size() as u64;
-        let mut all = 0;
-        for idle in self.idle(host, told, group, round)? {
-            all += (idle.pages * page).min(swap_room(host, &idle.folder)?);
-        }
-        Ok(all)
     }
 
     /// Reclaims so many bytes of what is idle, no more than that is asked for; what came of it
@@ -602,32 +558,11 @@ fn is_promised(
     if let Some(known) = known.get(&folder) {
         return Ok(*known);
     }
-    let mut is_kept = is_promised(host, group, above, known)?;
-    for file in ["memory.min", "memory.low"] {
-        let kept = host.read_optional(folder.join(file))?;
-        // Of one that is not seen nobody knows.
-        is_kept |= kept.is_none_or(|kept| kept.trim() != "0");
-    }
+    // Of one that is not seen nobody knows.
+    let is_kept =
+        is_promised(host, group, above, known)? || kept(host, &folder)?.is_none_or(|kept| kept > 0);
     known.insert(folder, is_kept);
     Ok(is_kept)
-}
-
-/// How many bytes a group may have in swap besides, by its own limit and by those above it.
-fn swap_room(host: &Host, folder: &Path) -> Result<u64, HostError> {
-    let mut room = u64::MAX;
-    for folder in folder.ancestors() {
-        // The root has none.
-        let Some(max) = host.read_optional(folder.join("memory.swap.max"))? else {
-            break;
-        };
-        // What is no number is no limit.
-        if let Ok(max) = max.trim().parse::<u64>() {
-            let has = host.read_optional(folder.join("memory.swap.current"))?;
-            let has = has.and_then(|has| has.trim().parse().ok()).unwrap_or(0);
-            room = room.min(max.saturating_sub(has));
-        }
-    }
-    Ok(room)
 }
 
 /// What a group has, as far as orders change it.
@@ -642,10 +577,7 @@ struct Has {
 
 impl Has {
     fn read(host: &Host, folder: &Path, told: &LruGenSnapshot) -> Result<Has, HostError> {
-        let number = |file: &str| -> Result<u64, HostError> {
-            let text = host.read_optional(folder.join(file))?;
-            Ok(text.and_then(|text| text.parse().ok()).unwrap_or(0))
-        };
+        let number = |file: &str| Ok::<_, HostError>(number(host, folder, file)?.unwrap_or(0));
         let mut file_bytes = 0;
         if !told.is_without_files {
             let stat = host.read_optional(folder.join("memory.stat"))?;

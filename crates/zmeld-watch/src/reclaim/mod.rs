@@ -35,7 +35,7 @@ use zmeld_report::units::{bytes, percent};
 use self::generations::{Generations, LruGenSnapshot, Taken, Walks};
 use self::group::{beyond_kept, History, Reading};
 use self::pace::{Cost, Pace, Turn, MEMORY_MIN};
-use super::{Listener, WatchEvent};
+use super::Listener;
 use crate::Error;
 use zmeld_config::{Mechanism, ReclaimRule};
 use zmeld_linux::groups::{self, Hierarchy, Selection, Targets, Version};
@@ -296,7 +296,9 @@ impl Reclaimer {
             true => self.tell(host, now, listener),
             false => None,
         };
-        self.begin_generations(host, round, listener);
+        if self.begin_generations(host, round, listener) {
+            self.told = self.tell(host, now, listener);
+        }
         // Both have a bound of their own, and leave the others their time.
         round.end = Instant::now() + ROUND_MAX;
         // Where the last round left off for want of time, this one begins.
@@ -325,8 +327,7 @@ impl Reclaimer {
         self.told = None;
     }
 
-    /// Takes at once from groups in which it costs little, since memory is short; what was
-    /// done, in words. A group that rests is left alone here, too: what is taken from it
+    /// Takes at once from groups in which it costs little, since memory is short. A group that rests is left alone here, too: what is taken from it
     /// comes back.
     pub fn make_room(
         &mut self,
@@ -334,9 +335,9 @@ impl Reclaimer {
         now: Instant,
         stop: &AtomicBool,
         listener: &mut Listener<'_>,
-    ) -> Option<String> {
+    ) {
         if self.dry_run || self.blind.is_some() {
-            return None;
+            return;
         }
         let round = Round::new(now, stop);
         let (mut sum, mut groups) = (0, 0);
@@ -363,12 +364,13 @@ impl Reclaimer {
         for err in failures {
             self.fail(err, listener);
         }
-        (groups > 0).then(|| {
-            format!(
-                "reclaimed {} of memory that is idle, from {groups} control groups",
+        if groups > 0 {
+            listener(format!(
+                "memory is short: reclaimed {} of memory that is idle, from {groups} control \
+                 groups",
                 bytes(sum)
-            )
-        })
+            ));
+        }
     }
 
     /// What the kernel's generations are now, where they are used.
@@ -392,7 +394,7 @@ impl Reclaimer {
                 if told.is_cut && !was_cut {
                     let text = "the kernel takes too long to tell of all control groups: nothing \
                                 is reclaimed from those that it tells last";
-                    listener(WatchEvent::Reclaim("lru_gen", text.to_owned()));
+                    listener(format!("lru_gen: {text}"));
                 }
                 Some(told)
             }
@@ -403,23 +405,28 @@ impl Reclaimer {
         }
     }
 
-    /// Begins generations, of all groups where that is due.
-    fn begin_generations(&mut self, host: &Host, round: &Round, listener: &mut Listener<'_>) {
-        let Some(told) = self.told.as_mut() else {
-            return;
+    /// Begins generations, of all groups where that is due; whether any began.
+    fn begin_generations(
+        &mut self,
+        host: &Host,
+        round: &Round,
+        listener: &mut Listener<'_>,
+    ) -> bool {
+        let told = self.told.as_ref().filter(|told| told.has_swap);
+        let Some(told) = told.filter(|_| !self.dry_run && self.holding.is_none()) else {
+            return false;
         };
-        if self.dry_run || self.holding.is_some() || !told.has_swap {
-            return;
-        }
         let mut due = Vec::new();
         for (group, target) in &self.groups {
             let account = target.account.as_ref();
             let generations = account.and_then(|it| it.generations.as_ref());
             due.extend(generations.into_iter().flat_map(|it| it.due(told, group)));
         }
-        if let Err(err) = self.walks.begin(host, due, told, round) {
+        let mut begun = 0;
+        if let Err(err) = self.walks.begin(host, due, &mut begun, round) {
             self.refused_generations(err, listener);
         }
+        begun > 0
     }
 
     /// Tells of an error; where it stays so, memory goes by something else.
@@ -438,7 +445,7 @@ impl Reclaimer {
         let text = err.to_string();
         if self.failed.as_ref() != Some(&text) && self.failures_told < FAILURES_TOLD {
             self.failures_told += 1;
-            listener(WatchEvent::ReclaimFailed(err));
+            listener(text.clone());
         }
         self.failed = Some(text);
     }
@@ -466,7 +473,7 @@ impl Reclaimer {
         }
         for pattern in &self.targets.unmatched {
             if !self.in_vain.contains(pattern) {
-                listener(WatchEvent::Reclaim(pattern, NO_GROUP.to_owned()));
+                listener(format!("{pattern}: {NO_GROUP}"));
             }
         }
         self.in_vain.clone_from(&self.targets.unmatched);
@@ -477,7 +484,7 @@ impl Reclaimer {
             target.account = known.and_then(|it| it.account);
         }
         for target in before.into_values().filter(|it| it.account.is_some()) {
-            listener(WatchEvent::Reclaim(&target.shown, "left alone".to_owned()));
+            listener(format!("{}: left alone", target.shown));
         }
         Ok(())
     }
@@ -548,9 +555,7 @@ impl Reclaimer {
         self.is_swap_full = full.is_some();
         let holding = busy.or(full);
         if let (None, Some(why)) = (&self.holding, &holding) {
-            listener(WatchEvent::Holding(format!(
-                "no memory is reclaimed: {why}"
-            )));
+            listener(format!("holding: no memory is reclaimed: {why}"));
         }
         self.holding = holding;
     }
@@ -579,8 +584,8 @@ impl Reclaimer {
             let first = Reading::take(host, group, target.path.is_some(), now)?;
             let Some(first) = first else { return Ok(()) };
             if self.dry_run && first.memory_bytes >= MEMORY_MIN {
-                let text = format!("would be {}", target.begins(first, ""));
-                listener(WatchEvent::Reclaim(&target.shown, text));
+                let begins = target.begins(first, "");
+                listener(format!("{}: would be {begins}", target.shown));
             }
             target.account = Some(Account::new(target, &self.rule, first));
             return Ok(());
@@ -596,9 +601,12 @@ impl Reclaimer {
             return Ok(());
         }
         if self.dry_run {
-            if let Some(text) = account.would(host, told, group, wanted, round)? {
-                listener(WatchEvent::Reclaim(&account.shown, text));
+            let mut text = format!("would reclaim {}", bytes(wanted));
+            if let Some(generations) = &account.generations {
+                let idle_after = generations.idle_after();
+                text += &format!(" at most, of what was not used for {idle_after}");
             }
+            listener(format!("{}: {text}", account.shown));
             return Ok(());
         }
         let has_begun = std::mem::replace(&mut account.has_begun, true);
@@ -607,9 +615,10 @@ impl Reclaimer {
             percent(account.pace.step())
         );
         if !has_begun {
-            listener(WatchEvent::Reclaim(
-                &target.shown,
-                target.begins(reading, &how),
+            listener(format!(
+                "{}: {}",
+                target.shown,
+                target.begins(reading, &how)
             ));
         }
         let Some(account) = &mut target.account else {
@@ -704,35 +713,6 @@ impl Account {
         self.history.last().unwrap_or(&self.first)
     }
 
-    /// What would be reclaimed, in words; none where that was said.
-    fn would(
-        &mut self,
-        host: &Host,
-        told: Option<&LruGenSnapshot>,
-        group: &Path,
-        wanted: u64,
-        round: &Round,
-    ) -> Result<Option<String>, Error> {
-        let Some(generations) = &self.generations else {
-            return Ok(Some(format!("would reclaim {}", bytes(wanted))));
-        };
-        let Some(told) = told else { return Ok(None) };
-        let idle = generations.idle_bytes(host, told, group, round)?;
-        let idle_after = generations.idle_after();
-        Ok(match idle {
-            0 if std::mem::replace(&mut self.has_begun, true) => None,
-            0 => Some(format!(
-                "would reclaim nothing yet: the kernel says of nothing that it was not used for \
-                 {idle_after}, and a dry run does not have it look"
-            )),
-            idle => Some(format!(
-                "would reclaim {} of {} that was not used for {idle_after}",
-                bytes(wanted.min(idle)),
-                bytes(idle)
-            )),
-        })
-    }
-
     /// Whether nothing can be taken from it for now, which goes away by itself; it is told why.
     fn lacks_something(
         &mut self,
@@ -756,8 +736,7 @@ impl Account {
         // That not all is told is said once for all.
         let new = why.filter(|why| self.lacks != Some(*why) && *why != CUT);
         if let Some(why) = new {
-            let text = format!("nothing is reclaimed: {why}");
-            listener(WatchEvent::Reclaim(&self.shown, text));
+            listener(format!("{}: nothing is reclaimed: {why}", self.shown));
         }
         self.lacks = why;
         Ok(why.is_some())
@@ -819,14 +798,13 @@ impl Account {
             if let Some(idle_after) = generations.and_then(|it| it.came_back(now)) {
                 why += &format!("; now only what is idle for {idle_after} goes");
             }
-            let text = format!("backs off: {why}");
-            listener(WatchEvent::Reclaim(&self.shown, text));
+            listener(format!("{}: backs off: {why}", self.shown));
             self.backing_off = Some(why);
             self.is_told = true;
         } else if was_resting && !self.pace.is_resting() {
             self.backing_off = None;
             if std::mem::take(&mut self.is_told) {
-                listener(WatchEvent::Reclaim(&self.shown, "goes on".to_owned()));
+                listener(format!("{}: goes on", self.shown));
             }
         }
         let page = rustix::param::page_size() as u64;
