@@ -35,8 +35,6 @@ pub(crate) enum Event {
     Blind,
     /// Something cannot be looked at.
     Failed(Arc<str>),
-    /// So many events were not told.
-    Dropped(u64),
 }
 
 /// A group that has to end, and why.
@@ -142,9 +140,6 @@ impl fmt::Display for GuardEvent {
             }
             Event::Blind => f.write_str("/proc/meminfo cannot be read"),
             Event::Failed(why) => f.write_str(why),
-            Event::Dropped(count) => {
-                write!(f, "{count} lines were not told, since nobody took them")
-            }
         }
     }
 }

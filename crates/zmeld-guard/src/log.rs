@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use zmeld_linux::Host;
 
-use crate::event::{Event, GuardEvent};
+use crate::event::GuardEvent;
 use crate::guard_loop::Shared;
 use crate::note::Recorder;
 use crate::worker::Worker;
 use crate::Error;
 
-/// So much waits to be told; what is more is dropped, and counted.
+/// So much waits to be told; what is more is dropped.
 const WAITING_MAX: usize = 256;
 
 /// Events that wait, and who tells them.
@@ -56,12 +56,9 @@ impl Teller {
 pub(crate) struct Outbox {
     log: Teller,
     note: Teller,
-    dropped: u64,
 }
 
 impl Outbox {
-    /// # Errors
-    /// When a thread cannot be started.
     pub fn new(
         host: &Host,
         shared: &Arc<Shared>,
@@ -80,23 +77,16 @@ impl Outbox {
         Ok(Outbox {
             log: Teller::new(name("guard-log"), log)?,
             note: Teller::new(name("guard-note"), note)?,
-            dropped: 0,
         })
     }
 
     pub fn say(&mut self, event: GuardEvent) {
-        // Where the recorder stands still, it misses some.
+        // Where the recorder or the log stands still, it misses some.
+        if self.log.has_room() && !event.is_noted_only() {
+            self.log.waiting.push(event.clone());
+        }
         if self.note.has_room() {
-            self.note.waiting.push(event.clone());
-        }
-        if self.dropped > 0 && self.log.has_room() {
-            let dropped = std::mem::take(&mut self.dropped);
-            self.log.waiting.push(GuardEvent(Event::Dropped(dropped)));
-        }
-        match self.log.has_room() {
-            _ if event.is_noted_only() => {}
-            true => self.log.waiting.push(event),
-            false => self.dropped += 1,
+            self.note.waiting.push(event);
         }
     }
 

@@ -42,9 +42,6 @@ impl<T> Desk<T> {
 
 impl<T: Send + 'static> Worker<T> {
     /// Whoever sends the thing works on it, or a thread of that name.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub fn new(
         thread_name: Option<&str>,
         thing: T,
