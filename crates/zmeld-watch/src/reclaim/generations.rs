@@ -210,7 +210,6 @@ impl Walks {
     /// began is counted.
     pub fn begin(
         &mut self,
-        host: &Host,
         mut due: Vec<Due>,
         begun: &mut usize,
         round: &Round,
@@ -226,7 +225,7 @@ impl Walks {
             if self.next.is_some_and(|next| now < next) || round.is_over() {
                 break;
             }
-            match due.is_in_vain(host, &mut promised) {
+            match due.is_in_vain(round.host, &mut promised) {
                 Ok(false) => {}
                 Ok(true) => {
                     self.left_alone.insert(due.id, now + LEFT_ALONE);
@@ -241,7 +240,7 @@ impl Walks {
             // another one.
             let order = format!("+ {} {} {} 1 1", due.id, due.node, due.youngest);
             let began = Instant::now();
-            let done = is_done(host.write(PATH, &order));
+            let done = is_done(round.host.write(PATH, &order));
             self.next = Some(now + began.elapsed() * PAUSE);
             *begun += usize::from(matches!(done, Ok(true)));
             failed = failed.and(done.map(|_| ()));
@@ -433,15 +432,15 @@ impl Generations {
     /// is noted.
     pub fn reclaim(
         &mut self,
-        host: &Host,
         told: &LruGenSnapshot,
         group: &Path,
         wanted: u64,
         round: &Round,
         taken: &mut Taken,
     ) -> Result<(), HostError> {
+        let host = round.host;
         let page = rustix::param::page_size() as u64;
-        for idle in self.idle(host, told, group, round)? {
+        for idle in self.idle(told, group, round)? {
             let mut left = (idle.pages * page).min(swap_room(host, &idle.folder)?);
             let mut before = Has::read(host, &idle.folder, told)?;
             while left > 0 && taken.spent < wanted && !round.is_over() {
@@ -486,7 +485,6 @@ impl Generations {
     /// What is idle, that for the longest time first.
     fn idle(
         &self,
-        host: &Host,
         told: &LruGenSnapshot,
         group: &Path,
         round: &Round,
@@ -511,7 +509,7 @@ impl Generations {
                     ..idle
                 })
                 .collect();
-            if !idle.is_empty() && !is_promised(host, group, rest, &mut promised)? {
+            if !idle.is_empty() && !is_promised(round.host, group, rest, &mut promised)? {
                 all.extend(idle);
             }
         }
