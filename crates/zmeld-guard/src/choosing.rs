@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use crate::choice::{Cause, Figures};
 use crate::ending::Ending;
 use crate::event::{Event, Report};
 use crate::group::{Meter, Owner, Spared, TrackedGroup};
-use crate::guard_loop::{GuardLoop, Shared};
+use crate::guard_loop::GuardLoop;
 use crate::open::{touched, WINDOW};
 use crate::{is_due, Error, Rule};
 
@@ -171,13 +171,11 @@ pub(crate) struct Chosen {
 pub(crate) fn choosing(
     host: Host,
     rule: Rule,
-    shared: Arc<Shared>,
 ) -> Result<impl FnMut(&mut Chosen) + Send + 'static, Error> {
     let (protect, shelter) = protected(&rule)?;
     let mut choosing = Choosing {
         host,
         rule,
-        shared,
         protect,
         shelter,
         known: None,
@@ -205,7 +203,6 @@ pub(crate) fn choosing(
 struct Choosing {
     host: Host,
     rule: Rule,
-    shared: Arc<Shared>,
     /// What the rule protects, and what is never ended.
     protect: Vec<GroupPattern>,
     /// What is protected no further than `protected_max`.
@@ -254,8 +251,8 @@ impl Choosing {
             self.whole.insert(owner.to_path_buf(), now);
         }
         let cut_off: HashSet<PathBuf> = self.whole.keys().cloned().collect();
-        let stop = &self.shared.stop;
-        let found = Targets::choose_of(&self.host, &hierarchy, selection, &cut_off, stop)?;
+        let never = AtomicBool::new(false);
+        let found = Targets::choose_of(&self.host, &hierarchy, selection, &cut_off, &never)?;
         let (mut targets, groups) = found;
         targets.unmatched.retain(|it| is_of_rule(it));
         let spared = Arc::new(Spared {
@@ -415,9 +412,6 @@ impl Choosing {
         let is_meant: HashSet<usize> = places.iter().copied().collect();
         let mut whole = Vec::new();
         for (at, group) in groups.iter().enumerate().skip(1) {
-            if self.shared.stop.load(Ordering::Relaxed) {
-                break;
-            }
             if !is_meant.contains(&at) && !is_split[group.above]
                 || kept.groups.contains(&group.path)
             {

@@ -1,7 +1,6 @@
 //! What the guard saw and did, as it is noted for those who ask.
 
 use std::os::unix::fs::MetadataExt;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -9,7 +8,7 @@ use zmeld_linux::groups::ProtectedGroup;
 use zmeld_linux::{file, own, Host};
 
 use crate::event::{Event, GuardEvent, How};
-use crate::guard_loop::Shared;
+use crate::guard_loop::Seen;
 use crate::is_due;
 
 /// Where zmeld's notes are: root's alone.
@@ -161,7 +160,8 @@ impl Recorder {
     }
 
     /// Writes what is due.
-    pub fn keep(&mut self, now: Instant, shared: &Shared) {
+    pub fn keep(&mut self, seen: &Seen) {
+        let now = seen.now;
         let began = *self.began.get_or_insert(now);
         if !self.is_on {
             return;
@@ -175,9 +175,9 @@ impl Recorder {
         }
         self.noted = Some(now);
         self.note.seconds = now.duration_since(began).as_secs();
-        self.note.looks = shared.looks.load(Ordering::Relaxed);
-        self.note.late_us_max = shared.late_us_max.load(Ordering::Relaxed);
-        self.note.headroom_bytes = shared.headroom_bytes.load(Ordering::Relaxed);
+        self.note.looks = seen.looks;
+        self.note.late_us_max = seen.late_us_max;
+        self.note.headroom_bytes = seen.headroom_bytes;
         let read = |path: &str| self.host.read(path).unwrap_or_default();
         let uptime = read("/proc/uptime");
         let uptime = uptime.split_whitespace().next();
