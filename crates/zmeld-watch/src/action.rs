@@ -268,7 +268,7 @@ impl Action {
     fn meld(&self, host: &Host, request: &str) -> Result<ActionResult, Error> {
         let melding = match meld::run(host, &self.device, request) {
             Ok(melding) => melding,
-            Err(MeldError::Refused(err)) => return Err(err.into()),
+            Err(MeldError::Host(err)) => return Err(err.into()),
             Err(err) => return Ok(ActionResult::Done(format!("not now: {err}"))),
         };
         let last = |name: &str| melding.counter(&format!("pass_{name}"));

@@ -16,48 +16,26 @@ use zmeld_observe::Melding;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MeldError {
-    /// There is no compressed device of that name.
-    #[error("there is no compressed device {0}; zmeld status lists those that there are")]
-    NoDevice(String),
-    /// There is no device that melds.
-    #[error("there is no device that melds. {0}")]
-    NoneMelds(String),
-    /// Several devices meld, and none was named.
-    #[error("several devices meld: name one of {}", .0.join(", "))]
-    Several(Vec<String>),
-    /// The device's driver cannot meld.
-    #[error("{name} is a plain zram device, and the kernel's zram cannot meld pages. {melders}")]
-    Plain {
-        /// The device.
-        name: String,
-        /// What melds pages here, in a sentence.
-        melders: String,
-    },
-    /// The device has no size yet.
-    #[error("{0} is not set up: it has no disksize, so there is nothing to meld")]
-    NotSetUp(String),
-    /// Pages have no fingerprints.
-    #[error("melding is off on {0}: switch it on with echo manual > /sys/block/{0}/meld_mode; pages written from then on can be melded")]
-    Off(String),
-    /// Another pass, recompression or writeback runs.
-    #[error(
-        "{0} is busy with another pass, recompression or writeback: try again when it is done"
-    )]
-    Busy(String),
+    /// It cannot be run as things are: why, and the way out.
+    #[error("{0}")]
+    Refused(String),
+    /// Nothing that melds is here: why, and the way out.
+    #[error("{0}")]
+    Missing(String),
     /// The kernel refused.
     #[error(transparent)]
-    Refused(#[from] HostError),
+    Host(#[from] HostError),
 }
 
 impl MeldError {
     /// Whether a privilege or something of the kernel is missing.
     pub fn is_missing(&self) -> bool {
         match self {
-            MeldError::Refused(err) => err
+            MeldError::Host(err) => err
                 .cause()
                 .is_some_and(|cause| cause.kind() == std::io::ErrorKind::PermissionDenied),
-            MeldError::Plain { .. } | MeldError::NoneMelds(_) => true,
-            _ => false,
+            MeldError::Missing(_) => true,
+            MeldError::Refused(_) => false,
         }
     }
 }
@@ -72,28 +50,35 @@ pub fn choose(host: &Host, wanted: Option<&str>) -> Result<String, MeldError> {
     let Some(wanted) = wanted else {
         let mut names = host.list("/sys/block")?;
         names.retain(|name| host.exists(at(name, "meld_stat")));
-        names.retain(|name| {
-            host.read(at(name, "initstate"))
-                .is_ok_and(|text| text == "1")
-        });
+        names.retain(|name| host.read(at(name, "initstate")).is_ok_and(|it| it == "1"));
         return match names.len() {
-            0 => Err(MeldError::NoneMelds(melders(host))),
+            0 => Err(MeldError::Missing(format!(
+                "there is no device that melds. {}",
+                melders(host)
+            ))),
             1 => Ok(names.remove(0)),
-            _ => Err(MeldError::Several(names)),
+            _ => Err(MeldError::Refused(format!(
+                "several devices meld: name one of {}",
+                names.join(", ")
+            ))),
         };
     };
     let name = wanted.strip_prefix("/dev/").unwrap_or(wanted);
     if name.is_empty() || name.contains('/') || !host.exists(at(name, "mm_stat")) {
-        return Err(MeldError::NoDevice(wanted.to_owned()));
+        return Err(MeldError::Refused(format!(
+            "there is no compressed device {wanted}; zmeld status lists those that there are"
+        )));
     }
     if !host.exists(at(name, "meld_stat")) {
-        return Err(MeldError::Plain {
-            name: name.to_owned(),
-            melders: melders(host),
-        });
+        return Err(MeldError::Missing(format!(
+            "{name} is a plain zram device, and the kernel's zram cannot meld pages. {}",
+            melders(host)
+        )));
     }
     if host.read(at(name, "initstate"))? != "1" {
-        return Err(MeldError::NotSetUp(name.to_owned()));
+        return Err(MeldError::Refused(format!(
+            "{name} is not set up: it has no disksize, so there is nothing to meld"
+        )));
     }
     Ok(name.to_owned())
 }
@@ -117,12 +102,18 @@ fn melders(host: &Host) -> String {
 /// When the device is busy or the kernel refuses.
 pub fn run(host: &Host, name: &str, request: &str) -> Result<Melding, MeldError> {
     if Melding::read(host, name)?.mode == "off" {
-        return Err(MeldError::Off(name.to_owned()));
+        return Err(MeldError::Refused(format!(
+            "melding is off on {name}: switch it on with echo manual > \
+             /sys/block/{name}/meld_mode; pages written from then on can be melded"
+        )));
     }
     match host.write(format!("/sys/block/{name}/meld"), request) {
         Ok(()) => Ok(Melding::read(host, name)?),
         Err(err) if err.is(Errno::BUSY) || err.is(Errno::AGAIN) => {
-            Err(MeldError::Busy(name.to_owned()))
+            Err(MeldError::Refused(format!(
+                "{name} is busy with another pass, recompression or writeback: try again when \
+                 it is done"
+            )))
         }
         Err(err) => Err(err.into()),
     }
@@ -153,41 +144,33 @@ mod tests {
                 fs::write(folder.join(file), text).unwrap();
             }
         };
-        assert!(matches!(choose(&host, None), Err(MeldError::NoneMelds(_))));
+        let refused = |name| choose(&host, name).unwrap_err();
+        assert!(refused(None).is_missing());
         make("zram0", &[("mm_stat", "0"), ("initstate", "1")]);
-        let err = choose(&host, Some("/dev/zram0")).unwrap_err();
+        let err = refused(Some("/dev/zram0"));
         assert!(err.to_string().starts_with("zram0 is a plain zram device"));
         assert!(err.is_missing());
         // A kernel without modules is not told to load one.
-        fs::create_dir_all(dir.path().join("proc")).unwrap();
-        fs::write(
-            dir.path().join("proc/meminfo"),
-            "MemTotal: 4096 kB\nMemFree: 1024 kB\n",
-        )
-        .unwrap();
-        fs::write(
-            dir.path().join("proc/swaps"),
-            "Filename Type Size Used Priority\n",
-        )
-        .unwrap();
-        let err = choose(&host, Some("zram0")).unwrap_err().to_string();
+        let put = |path: &str, text: &str| {
+            fs::create_dir_all(dir.path().join("proc")).unwrap();
+            fs::write(dir.path().join(path), text).unwrap();
+        };
+        put("proc/meminfo", "MemTotal: 4096 kB\nMemFree: 1024 kB\n");
+        put("proc/swaps", "Filename Type Size Used Priority\n");
+        let err = refused(Some("zram0")).to_string();
         assert!(err.contains("This kernel loads no modules"), "{err}");
         assert!(!err.contains("zmeld up"), "{err}");
         for none in ["sda", "", "../zram0", "/dev/"] {
-            assert!(matches!(
-                choose(&host, Some(none)),
-                Err(MeldError::NoDevice(_))
-            ));
+            let err = refused(Some(none)).to_string();
+            assert!(err.starts_with("there is no compressed device"), "{err}");
         }
         let melds = |init| [("mm_stat", "0"), ("meld_stat", ""), ("initstate", init)];
         make("zmeld0", &melds("0\n"));
-        assert!(matches!(
-            choose(&host, Some("zmeld0")),
-            Err(MeldError::NotSetUp(_))
-        ));
+        let err = refused(Some("zmeld0"));
+        assert!(err.to_string().contains("is not set up") && !err.is_missing());
         make("zmeld0", &melds("1\n"));
         assert_eq!(choose(&host, None).unwrap(), "zmeld0");
         make("zmeld1", &melds("1\n"));
-        assert!(matches!(choose(&host, None), Err(MeldError::Several(names)) if names.len() == 2));
+        assert!(refused(None).to_string().ends_with("zmeld0, zmeld1"));
     }
 }

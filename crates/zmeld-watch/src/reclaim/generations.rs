@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use zmeld_linux::lru_gen::{self, Generation, Group, Node, ENABLED, PATH, WALKS, YOUNGEST};
+use zmeld_linux::lru_gen::{self, Group, ENABLED, PATH, WALKS, YOUNGEST};
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::{counters, Host, HostError, KernelVersion};
 
@@ -314,7 +314,6 @@ pub(super) struct Taken {
     spent: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
 struct Idle {
     /// Where its counters are.
     folder: PathBuf,
@@ -499,46 +498,33 @@ impl Generations {
                 break;
             }
             let rest = below.path.strip_prefix(&self.path).unwrap_or(&below.path);
-            let nodes = below.nodes.iter();
-            let idle = nodes.flat_map(|node| idle_of(node, self.idle_ms, told.is_without_files));
-            let folder = folder(group, rest);
-            let idle: Vec<Idle> = idle
-                .map(|idle| Idle {
-                    folder: folder.clone(),
-                    group: below.id,
-                    ..idle
-                })
-                .collect();
-            if !idle.is_empty() && !is_promised(round.host, group, rest, &mut promised)? {
-                all.extend(idle);
+            let before = all.len();
+            for node in &below.nodes {
+                let may_go = node.generations.len().saturating_sub(YOUNGEST);
+                // Up to Linux 6.13 what can be swapped of a generation is reached when no older
+                // one has files any more: those would be taken for it.
+                let mut is_reached = true;
+                for (it, idle_ms) in node.idle().take(may_go) {
+                    if is_reached && idle_ms >= self.idle_ms && it.anonymous_pages > 0 {
+                        all.push(Idle {
+                            folder: folder(group, rest),
+                            group: below.id,
+                            node: node.node,
+                            generation: it.number,
+                            idle_ms,
+                            pages: it.anonymous_pages,
+                        });
+                    }
+                    is_reached &= told.is_without_files || it.file_pages == 0;
+                }
+            }
+            if all.len() > before && is_promised(round.host, group, rest, &mut promised)? {
+                all.truncate(before);
             }
         }
         all.sort_by_key(|idle| std::cmp::Reverse(idle.idle_ms));
         Ok(all)
     }
-}
-
-/// What of a node's memory is idle for so long, can be swapped, and is within reach.
-fn idle_of(node: &Node, old_ms: u64, is_without_files: bool) -> impl Iterator<Item = Idle> + '_ {
-    let may_go = node.generations.len().saturating_sub(YOUNGEST);
-    // Up to Linux 6.13 what can be swapped of a generation is reached when no older one has
-    // files any more: those would be taken for it.
-    let mut has_files = false;
-    let is_in_reach = move |(it, _): &(&Generation, u64)| {
-        let is_behind = has_files;
-        has_files |= it.file_pages > 0;
-        is_without_files || !is_behind
-    };
-    let all = node.idle().take(may_go).take_while(is_in_reach);
-    let idle = all.filter(move |(it, idle_ms)| *idle_ms >= old_ms && it.anonymous_pages > 0);
-    idle.map(|(generation, idle_ms)| Idle {
-        folder: PathBuf::new(),
-        group: 0,
-        node: node.node,
-        generation: generation.number,
-        idle_ms,
-        pages: generation.anonymous_pages,
-    })
 }
 
 /// Whether `memory.min` or `memory.low` keeps memory of a group below that one, or of one in

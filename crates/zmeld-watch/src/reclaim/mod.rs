@@ -309,11 +309,11 @@ impl Reclaimer {
 
     fn turns(&mut self, round: &mut Round) {
         let now = round.now;
-        self.told = match self.walks.may_read(now) {
+        self.told = match round.is_pressed || self.walks.may_read(now) {
             true => self.tell(round),
             false => None,
         };
-        if self.begin_generations(round) {
+        if !round.is_pressed && self.begin_generations(round) {
             self.told = self.tell(round);
         }
         // Both have a bound of their own, and leave the others their time.
