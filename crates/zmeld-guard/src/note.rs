@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use zmeld_linux::groups::ProtectedGroup;
 use zmeld_linux::{file, own, Host};
 
-use crate::event::{Event, GuardEvent, How};
+use crate::event::{Event, GuardEvent};
 use crate::guard_loop::Seen;
 use crate::is_due;
 
@@ -94,8 +94,6 @@ pub(crate) struct Recorder {
     /// Nothing is written where it only says what it would do.
     is_on: bool,
     note: Guarded,
-    /// On their way out.
-    ending: Vec<EndedGroup>,
     noted: Option<Instant>,
     told_short: Option<Instant>,
     began: Option<Instant>,
@@ -107,7 +105,6 @@ impl Recorder {
             host,
             is_on,
             note: Guarded::default(),
-            ending: Vec::new(),
             noted: None,
             told_short: None,
             began: None,
@@ -124,25 +121,19 @@ impl Recorder {
                     let _ = std::fs::remove_file(self.host.path(SHORT));
                 }
             }
-            Event::Ends(victim, how) => self.ending.push(EndedGroup {
-                group: victim.group.to_string(),
-                why: victim.to_string(),
-                held_bytes: victim.held_bytes,
-                processes: victim.processes,
-                was_killed: *how != How::Told,
-                reaction_us: u64::try_from(victim.reaction.as_micros()).unwrap_or(u64::MAX),
-                took_ms: None,
-            }),
             Event::Ended(gone) => {
-                let mut ending = self.ending.iter();
-                let Some(at) = ending.position(|it| it.group == *gone.group) else {
-                    return;
-                };
-                let mut ended = self.ending.remove(at);
-                ended.was_killed |= gone.was_killed;
-                ended.took_ms = gone.is_gone.then_some(gone.age.as_millis() as u64);
+                let victim = &gone.victim;
+                let reaction_us = victim.reaction.as_micros();
+                self.note.ended.push(EndedGroup {
+                    group: victim.group.to_string(),
+                    why: victim.to_string(),
+                    held_bytes: victim.held_bytes,
+                    processes: victim.processes,
+                    was_killed: gone.was_killed,
+                    reaction_us: u64::try_from(reaction_us).unwrap_or(u64::MAX),
+                    took_ms: gone.is_gone.then_some(gone.age.as_millis() as u64),
+                });
                 self.note.ended_total += 1;
-                self.note.ended.push(ended);
                 if self.note.ended.len() > ENDED_MAX {
                     self.note.ended.remove(0);
                 }
