@@ -181,8 +181,10 @@ impl GuardLoop {
     /// Ends one; the others stay in their order.
     fn end(&mut self, place: usize, cause: Cause, sample: &Sample, begin: Instant, now: Instant) {
         let mut group = self.groups.remove(place);
-        let mut lately = self.ended_lately.iter();
-        let is_again = lately.any(|(at, id)| now.duration_since(*at) < AGAIN && *id == group.id);
+        let id = group.id();
+        self.ended_lately
+            .retain(|(at, _)| now.duration_since(*at) < AGAIN);
+        let is_again = self.ended_lately.iter().any(|(_, it)| *it == id);
         let how = match group.multiplies(now) {
             true => How::Multiplies,
             false if is_again => How::Again,
@@ -204,12 +206,10 @@ impl GuardLoop {
         }
         let mut victim = victim(&group, cause, sample, begin, now);
         victim.processes = count;
-        self.ended_lately
-            .retain(|(at, id)| now.duration_since(*at) < AGAIN && *id != group.id);
         if self.ended_lately.len() == AGAIN_MAX {
             self.ended_lately.remove(0);
         }
-        self.ended_lately.push((now, group.id));
+        self.ended_lately.push((now, id));
         self.endings.push(Ending {
             since: now,
             killed: (how != How::Told).then_some(now),

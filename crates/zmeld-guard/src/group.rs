@@ -175,8 +175,6 @@ pub(crate) struct TrackedGroup {
     /// Its path from the root of its hierarchy on.
     pub shown: Arc<str>,
     pub place: Arc<Place>,
-    /// What its path is known by.
-    pub id: u64,
     /// What was found of it as groups were chosen last: its owner, and how it is protected.
     pub found: Figures,
     pub meter: Meter,
@@ -238,10 +236,7 @@ impl TrackedGroup {
             true => {}
             false => place.signal(None, buffer),
         }
-        let mut id = DefaultHasher::new();
-        directory.hash(&mut id);
         Some(TrackedGroup {
-            id: id.finish(),
             shown: hierarchy.shown(directory).into(),
             place: Arc::new(place),
             found,
@@ -277,6 +272,13 @@ impl TrackedGroup {
         });
         self.count = lists.sum();
         self.processes.keep(now, self.count);
+    }
+
+    /// What its path is known by.
+    pub fn id(&self) -> u64 {
+        let mut id = DefaultHasher::new();
+        self.shown.hash(&mut id);
+        id.finish()
     }
 
     /// What it is chosen by.

@@ -74,7 +74,7 @@ pub fn start(
     files.current = Some(files.maximum.map_or(FILES, |most| most.min(FILES)));
     let _ = setrlimit(Resource::Nofile, files);
     let _ = host.write("/proc/self/oom_score_adj", "-1000");
-    let mut guard = GuardLoop::with(host, rule, dry_run, true, say)?;
+    let mut guard = GuardLoop::new(host, rule, dry_run, true, say)?;
     let work = move || {
         if let Err(err) = lock_memory() {
             let why = format!(
@@ -171,20 +171,11 @@ pub struct GuardLoop {
 }
 
 impl GuardLoop {
-    /// One that looks when it is asked to, and does all by itself.
+    /// One that looks when it is asked to, and does all by itself, or by threads what may wait.
     ///
     /// # Errors
-    /// When the machine cannot be looked at.
+    /// When the machine cannot be looked at, or a thread cannot be started.
     pub fn new(
-        host: Host,
-        rule: Rule,
-        dry_run: bool,
-        say: impl FnMut(GuardEvent) + Send + 'static,
-    ) -> Result<GuardLoop, Error> {
-        GuardLoop::with(host, rule, dry_run, false, say)
-    }
-
-    fn with(
         host: Host,
         rule: Rule,
         dry_run: bool,
@@ -414,7 +405,7 @@ mod tests {
             ..Rule::default()
         };
         let host = Host::at(root.path());
-        let mut guard = GuardLoop::with(host, rule, false, true, |_| {}).unwrap();
+        let mut guard = GuardLoop::new(host, rule, false, true, |_| {}).unwrap();
         let mut now = Instant::now();
         for turn in 0..10_i32 {
             for group in 0..20 {

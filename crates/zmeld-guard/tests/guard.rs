@@ -69,7 +69,7 @@ fn guard(host: &Host, rule: &str, dry_run: bool) -> (GuardLoop, Said) {
     let said = Said::default();
     let says = Arc::clone(&said);
     let say = move |event: GuardEvent| says.lock().unwrap().push(event.to_string());
-    let guard = GuardLoop::new(host.clone(), rule_of(rule), dry_run, say);
+    let guard = GuardLoop::new(host.clone(), rule_of(rule), dry_run, false, say);
     (guard.unwrap(), said)
 }
 
