@@ -5,19 +5,21 @@
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use zmeld_linux::groups::{Group, GroupPattern, Hierarchy, Outlook, Selection, Targets, Version};
+use zmeld_linux::groups::{
+    self, Group, GroupPattern, Hierarchy, Outlook, Selection, Targets, Version,
+};
 use zmeld_linux::host::is_absent;
 use zmeld_linux::Host;
 
-use crate::choice::Cause;
+use crate::choice::{Cause, Figures};
 use crate::ending::Ending;
 use crate::event::{Event, Report};
 use crate::group::{Meter, Owner, Spared, TrackedGroup};
-use crate::guard_loop::{GuardLoop, Shared};
+use crate::guard_loop::GuardLoop;
 use crate::open::{touched, WINDOW};
 use crate::{is_due, Error, Rule};
 
@@ -166,19 +168,14 @@ pub(crate) struct Chosen {
 }
 
 /// Who chooses them.
-///
-/// # Errors
-/// When a pattern is none.
 pub(crate) fn choosing(
     host: Host,
     rule: Rule,
-    shared: Arc<Shared>,
 ) -> Result<impl FnMut(&mut Chosen) + Send + 'static, Error> {
     let (protect, shelter) = protected(&rule)?;
     let mut choosing = Choosing {
         host,
         rule,
-        shared,
         protect,
         shelter,
         known: None,
@@ -206,7 +203,6 @@ pub(crate) fn choosing(
 struct Choosing {
     host: Host,
     rule: Rule,
-    shared: Arc<Shared>,
     /// What the rule protects, and what is never ended.
     protect: Vec<GroupPattern>,
     /// What is protected no further than `protected_max`.
@@ -255,8 +251,8 @@ impl Choosing {
             self.whole.insert(owner.to_path_buf(), now);
         }
         let cut_off: HashSet<PathBuf> = self.whole.keys().cloned().collect();
-        let stop = &self.shared.stop;
-        let found = Targets::choose_of(&self.host, &hierarchy, selection, &cut_off, stop)?;
+        let never = AtomicBool::new(false);
+        let found = Targets::choose_of(&self.host, &hierarchy, selection, &cut_off, &never)?;
         let (mut targets, groups) = found;
         targets.unmatched.retain(|it| is_of_rule(it));
         let spared = Arc::new(Spared {
@@ -308,20 +304,23 @@ impl Choosing {
             ..
         } in found
         {
-            let rank = rank(&self.rule.end, &group.shown);
+            let known = Figures {
+                rank: rank(&self.rule.end, &group.shown),
+                owner: group.owner,
+                is_unclear: incomplete.contains(&group.owner),
+                is_sheltered,
+                has_more_sheltered: all.get(&group.owner) > some.get(&group.owner),
+                ..Figures::default()
+            };
             let spared = match is_sheltered {
                 true => Some(Arc::clone(&kept)),
                 false => group.is_cut_off.then(|| Arc::clone(&spared)),
             };
             let (path, buffer) = (&group.path, &mut self.buffer);
-            let opened = TrackedGroup::open(&self.host, &hierarchy, path, rank, spared, buffer);
+            let opened = TrackedGroup::open(&self.host, &hierarchy, path, known, spared, buffer);
             let Some(mut opened) = opened else {
                 continue;
             };
-            opened.is_unclear = incomplete.contains(&group.owner);
-            opened.is_sheltered = is_sheltered;
-            opened.has_more_sheltered = all.get(&group.owner) > some.get(&group.owner);
-            opened.owner = group.owner;
             // One that was there and not followed has grown by nothing that is known.
             if let Some(before) = self.is_new_since(group, &whole, now) {
                 let oldest = now.checked_sub(WINDOW).unwrap_or(before);
@@ -332,7 +331,7 @@ impl Choosing {
         }
         self.known = Some((known, now));
         self.add_owners(&hierarchy, &groups, chosen, now);
-        let watched = chosen.groups.iter().filter(|it| !it.is_sheltered);
+        let watched = chosen.groups.iter().filter(|it| !it.found.is_sheltered);
         chosen.report = Arc::new(Report {
             watched: watched.map(|it| it.shown.to_string()).collect(),
             protected: targets.protected,
@@ -359,7 +358,7 @@ impl Choosing {
         chosen: &mut Chosen,
         now: Instant,
     ) {
-        let has_some: HashSet<usize> = chosen.groups.iter().map(|it| it.owner).collect();
+        let has_some: HashSet<usize> = chosen.groups.iter().map(|it| it.found.owner).collect();
         let has_named = |group: &Group| rank(&self.rule.end, &group.shown) < self.rule.end.len();
         // What is above owners takes what all of them take: it would hide who of them grew.
         let own = groups.iter().enumerate();
@@ -413,9 +412,6 @@ impl Choosing {
         let is_meant: HashSet<usize> = places.iter().copied().collect();
         let mut whole = Vec::new();
         for (at, group) in groups.iter().enumerate().skip(1) {
-            if self.shared.stop.load(Ordering::Relaxed) {
-                break;
-            }
             if !is_meant.contains(&at) && !is_split[group.above]
                 || kept.groups.contains(&group.path)
             {
@@ -477,12 +473,9 @@ pub fn is_never_ended(pattern: &GroupPattern) -> bool {
 
 /// What a rule comes to; none where that cannot be told.
 pub fn outlook(host: &Host, rule: &Rule) -> Option<Outlook> {
-    let hierarchy = hierarchy(host).ok()?;
+    hierarchy(host).ok()?;
     let (protect, shelter) = protected(rule).ok()?;
-    let never = AtomicBool::new(false);
-    let selection = selection(rule, &protect, &shelter);
-    let targets = Targets::choose(host, &hierarchy, selection, &never);
-    let mut found = Outlook::from(targets.ok()?);
+    let mut found = groups::outlook(host, selection(rule, &protect, &shelter))?;
     found.unmatched.retain(|it| is_of_rule(it));
     Some(found)
 }

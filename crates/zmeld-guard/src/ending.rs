@@ -40,15 +40,19 @@ const GIVEN_UP_AFTER: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Ending {
     group: TrackedGroup,
+    victim: Victim,
     since: Instant,
     killed: Option<Instant>,
-    /// What programs could take when it was told.
-    headroom_bytes: u64,
 }
 
 impl Ending {
     pub fn directory(&self) -> &Path {
         &self.group.place.directory
+    }
+
+    /// What programs could take when it was told.
+    fn headroom_bytes(&self) -> u64 {
+        self.victim.sample.headroom_bytes
     }
 }
 
@@ -72,7 +76,7 @@ impl GuardLoop {
         };
         let is_full = self.endings.len() == ENDING_MAX;
         // What was told to end was not enough where half of what was left then has gone since.
-        let went_on = |it: &Ending| sample.headroom_bytes < it.headroom_bytes / 2;
+        let went_on = |it: &Ending| sample.headroom_bytes < it.headroom_bytes() / 2;
         let is_waiting = self.endings.iter().any(waits) && !self.endings.iter().all(went_on);
         // Before groups are chosen first there are none.
         if is_full || is_waiting || !self.has_chosen {
@@ -177,8 +181,10 @@ impl GuardLoop {
     /// Ends one; the others stay in their order.
     fn end(&mut self, place: usize, cause: Cause, sample: &Sample, begin: Instant, now: Instant) {
         let mut group = self.groups.remove(place);
-        let mut lately = self.ended_lately.iter();
-        let is_again = lately.any(|(at, id)| now.duration_since(*at) < AGAIN && *id == group.id);
+        let id = group.id();
+        self.ended_lately
+            .retain(|(at, _)| now.duration_since(*at) < AGAIN);
+        let is_again = self.ended_lately.iter().any(|(_, it)| *it == id);
         let how = match group.multiplies(now) {
             true => How::Multiplies,
             false if is_again => How::Again,
@@ -200,16 +206,14 @@ impl GuardLoop {
         }
         let mut victim = victim(&group, cause, sample, begin, now);
         victim.processes = count;
-        self.ended_lately
-            .retain(|(at, id)| now.duration_since(*at) < AGAIN && *id != group.id);
         if self.ended_lately.len() == AGAIN_MAX {
             self.ended_lately.remove(0);
         }
-        self.ended_lately.push((now, group.id));
+        self.ended_lately.push((now, id));
         self.endings.push(Ending {
             since: now,
-            headroom_bytes: sample.headroom_bytes,
             killed: (how != How::Told).then_some(now),
+            victim: victim.clone(),
             group,
         });
         self.say(Event::Ends(victim, how));
@@ -277,7 +281,7 @@ impl GuardLoop {
                     false => self.settle(&ended, sample, now),
                 }
                 self.say(Event::Ended(Gone {
-                    group: Arc::clone(&ended.group.shown),
+                    victim: ended.victim,
                     age,
                     is_gone,
                     was_killed: ended.killed.is_some(),
@@ -312,7 +316,7 @@ impl GuardLoop {
         let before = self.settling.filter(|it| it.since >= ended.since);
         let wanted_bytes = match before {
             Some(before) => before.wanted_bytes.saturating_add(half),
-            None => ended.headroom_bytes.saturating_add(half),
+            None => ended.headroom_bytes().saturating_add(half),
         };
         self.settling = Some(Settling {
             since: now,

@@ -35,8 +35,6 @@ pub(crate) enum Event {
     Blind,
     /// Something cannot be looked at.
     Failed(Arc<str>),
-    /// So many events were not told.
-    Dropped(u64),
 }
 
 /// A group that has to end, and why.
@@ -68,7 +66,7 @@ pub(crate) enum How {
 /// A group that has gone, or does not go.
 #[derive(Debug, Clone)]
 pub(crate) struct Gone {
-    pub group: Arc<str>,
+    pub victim: Victim,
     pub age: Duration,
     pub is_gone: bool,
     pub was_killed: bool,
@@ -126,7 +124,7 @@ impl fmt::Display for GuardEvent {
                     false => "does not end, it waits in the kernel: given up after",
                 };
                 let (age, left) = (gone.age.as_secs_f64(), bytes(gone.headroom_bytes));
-                let group = &gone.group;
+                let group = &gone.victim.group;
                 write!(f, "{group} {how} {age:.1} s; programs can take {left} more")
             }
             Event::Chosen(report, _) => {
@@ -142,9 +140,6 @@ impl fmt::Display for GuardEvent {
             }
             Event::Blind => f.write_str("/proc/meminfo cannot be read"),
             Event::Failed(why) => f.write_str(why),
-            Event::Dropped(count) => {
-                write!(f, "{count} lines were not told, since nobody took them")
-            }
         }
     }
 }

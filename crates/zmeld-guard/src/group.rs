@@ -133,8 +133,6 @@ pub(crate) struct Ender {
 type Asked = Vec<(Arc<Place>, Option<Signal>)>;
 
 impl Ender {
-    /// # Errors
-    /// When its thread cannot be started.
     pub fn new(by_thread: bool) -> Result<Ender, Error> {
         let mut buffer = touched();
         let end = move |asked: &mut Asked| {
@@ -177,18 +175,8 @@ pub(crate) struct TrackedGroup {
     /// Its path from the root of its hierarchy on.
     pub shown: Arc<str>,
     pub place: Arc<Place>,
-    /// What its path is known by.
-    pub id: u64,
-    /// The place in the rule's `end` of what names it.
-    pub rank: usize,
-    /// The place of its owner, as groups were chosen last.
-    pub owner: usize,
-    /// Not all that its owner has is seen.
-    pub is_unclear: bool,
-    /// It is protected by its owner's own means,
-    pub is_sheltered: bool,
-    /// and so is more of his, which is not followed.
-    pub has_more_sheltered: bool,
+    /// What was found of it as groups were chosen last: its owner, and how it is protected.
+    pub found: Figures,
     pub meter: Meter,
     /// Nobody is in it or below it: what is charged to it still is elsewhere.
     is_left: bool,
@@ -212,7 +200,7 @@ impl TrackedGroup {
         host: &Host,
         hierarchy: &Hierarchy,
         directory: &Path,
-        rank: usize,
+        found: Figures,
         spared: Option<Arc<Spared>>,
         buffer: &mut [u8],
     ) -> Option<TrackedGroup> {
@@ -248,17 +236,10 @@ impl TrackedGroup {
             true => {}
             false => place.signal(None, buffer),
         }
-        let mut id = DefaultHasher::new();
-        directory.hash(&mut id);
         Some(TrackedGroup {
-            id: id.finish(),
             shown: hierarchy.shown(directory).into(),
             place: Arc::new(place),
-            rank,
-            owner: 0,
-            is_unclear: false,
-            is_sheltered: false,
-            has_more_sheltered: false,
+            found,
             meter: Meter::open(host, hierarchy, directory)?,
             is_left: false,
             members,
@@ -293,20 +274,19 @@ impl TrackedGroup {
         self.processes.keep(now, self.count);
     }
 
+    /// What its path is known by.
+    pub fn id(&self) -> u64 {
+        let mut id = DefaultHasher::new();
+        self.shown.hash(&mut id);
+        id.finish()
+    }
+
     /// What it is chosen by.
     pub fn figures(&self, now: Instant) -> Figures {
         Figures {
-            rank: self.rank,
             bytes: self.bytes(),
-            all_bytes: self.meter.now.bytes(),
-            grew: self.meter.grew(now),
-            took: self.meter.took,
-            grew_slowly: self.meter.grew_slowly(),
-            owner: self.owner,
-            is_unclear: self.is_unclear,
-            is_sheltered: self.is_sheltered,
-            has_more_sheltered: self.has_more_sheltered,
             is_hidden: self.is_left,
+            ..self.meter.figures(now, self.found)
         }
     }
 
@@ -583,14 +563,11 @@ impl Owner {
 
     /// All that he has.
     pub fn figures(&self, now: Instant) -> Figures {
-        Figures {
+        let found = Figures {
             owner: self.place,
-            all_bytes: self.meter.now.bytes(),
-            grew: self.meter.grew(now),
-            took: self.meter.took,
-            grew_slowly: self.meter.grew_slowly(),
             ..Figures::default()
-        }
+        };
+        self.meter.figures(now, found)
     }
 }
 
@@ -645,17 +622,24 @@ impl Meter {
         self.calm_bytes = Some(0);
     }
 
+    /// What was found of a group, with what it takes.
+    fn figures(&self, now: Instant, found: Figures) -> Figures {
+        let bytes = self.now.bytes();
+        Figures {
+            all_bytes: bytes,
+            grew: self.grew(now),
+            took: self.took,
+            // Than when memory was last far from short.
+            grew_slowly: bytes as i64 - self.calm_bytes.unwrap_or(bytes) as i64,
+            ..found
+        }
+    }
+
     /// How much more it takes than ten seconds ago, files in memory (tmpfs) included: who
     /// fills memory with those is who runs away, though they stay when he ends.
     pub fn grew(&self, now: Instant) -> i64 {
         let before = self.taken.oldest(now);
         before.map_or(0, |(_, before)| self.now.bytes() as i64 - before as i64)
-    }
-
-    /// How much more it takes than when memory was last far from short.
-    pub fn grew_slowly(&self) -> i64 {
-        let now = self.now.bytes();
-        now as i64 - self.calm_bytes.unwrap_or(now) as i64
     }
 
     /// What it takes now, nothing where it is gone; none where that cannot be read.
@@ -769,7 +753,7 @@ mod tests {
             &host,
             &hierarchy,
             Path::new("/cg/a"),
-            0,
+            Figures::default(),
             None,
             &mut touched(),
         );

@@ -5,9 +5,7 @@
 //! for it is taken where it is there, and else at the next look (`worker.rs`).
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::mm::MlockAllFlags;
@@ -51,79 +49,56 @@ const PRIORITY: &str = "40";
 /// request.
 const TOO_SOON_LASTS: Duration = Duration::from_millis(400);
 
-/// The guard at work, in a thread of its own; it ends with this.
-#[derive(Debug)]
-pub struct Guard {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+/// What is noted at each look.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seen {
+    pub now: Instant,
+    pub looks: u64,
+    pub late_us_max: u64,
+    pub headroom_bytes: u64,
 }
 
-/// What its threads have in common.
-#[derive(Debug, Default)]
-pub(crate) struct Shared {
-    pub stop: AtomicBool,
-    pub looks: AtomicU64,
-    pub late_us_max: AtomicU64,
-    pub headroom_bytes: AtomicU64,
-}
-
-impl Guard {
-    /// Begins. This process's memory is locked, as far as it is allowed to, and the kernel's
-    /// killer is told to leave it alone.
-    ///
-    /// # Errors
-    /// When the machine cannot be looked at, or a thread cannot be started.
-    pub fn start(
-        host: Host,
-        rule: Rule,
-        dry_run: bool,
-        say: impl FnMut(GuardEvent) + Send + 'static,
-    ) -> Result<Guard, Error> {
-        // Files stay open for each group.
-        let mut files = getrlimit(Resource::Nofile);
-        files.current = Some(files.maximum.map_or(FILES, |most| most.min(FILES)));
-        let _ = setrlimit(Resource::Nofile, files);
-        let _ = host.write("/proc/self/oom_score_adj", "-1000");
-        let mut guard = GuardLoop::with(host, rule, dry_run, true, say)?;
-        let shared = Arc::clone(&guard.shared);
-        let work = move || {
-            if let Err(err) = lock_memory() {
-                let why = format!(
-                    "the guard's memory may be swapped out, so that it may be late: mlockall: {err}"
-                );
-                guard.say(Event::Failed(why.into()));
-            }
-            if let Err(err) = hurry(&guard.host) {
-                let why = format!("the guard may be late, without a real-time priority: {err}");
-                guard.say(Event::Failed(why.into()));
-            }
-            let mut planned = Instant::now();
-            while !guard.shared.stop.load(Ordering::Relaxed) {
-                let now = Instant::now();
-                // From look to look, what it did in the last one included.
-                let late = now.saturating_duration_since(planned).as_micros();
-                let most = &guard.shared.late_us_max;
-                most.fetch_max(u64::try_from(late).unwrap_or(u64::MAX), Ordering::Relaxed);
-                planned = now + guard.look(now);
-                std::thread::park_timeout(planned.saturating_duration_since(Instant::now()));
-            }
-        };
-        Ok(Guard {
-            shared,
-            thread: Some(thread("guard", work)?),
-        })
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            // It ends by itself; if it panicked, that was told.
-            let _ = thread.join();
+/// Begins, in threads that go on as long as this process does. Its memory is locked, as far as it
+/// is allowed to, and the kernel's killer is told to leave it alone.
+///
+/// # Errors
+/// When the machine cannot be looked at, or a thread cannot be started.
+pub fn start(
+    host: Host,
+    rule: Rule,
+    dry_run: bool,
+    say: impl FnMut(GuardEvent) + Send + 'static,
+) -> Result<(), Error> {
+    // Files stay open for each group.
+    let mut files = getrlimit(Resource::Nofile);
+    files.current = Some(files.maximum.map_or(FILES, |most| most.min(FILES)));
+    let _ = setrlimit(Resource::Nofile, files);
+    let _ = host.write("/proc/self/oom_score_adj", "-1000");
+    let mut guard = GuardLoop::new(host, rule, dry_run, true, say)?;
+    let work = move || {
+        if let Err(err) = lock_memory() {
+            let why = format!(
+                "the guard's memory may be swapped out, so that it may be late: mlockall: {err}"
+            );
+            guard.say(Event::Failed(why.into()));
         }
-    }
+        if let Err(err) = hurry(&guard.host) {
+            let why = format!("the guard may be late, without a real-time priority: {err}");
+            guard.say(Event::Failed(why.into()));
+        }
+        let mut planned = Instant::now();
+        loop {
+            let now = Instant::now();
+            // From look to look, what it did in the last one included.
+            let late = now.saturating_duration_since(planned).as_micros();
+            let late = u64::try_from(late).unwrap_or(u64::MAX);
+            guard.seen.late_us_max = guard.seen.late_us_max.max(late);
+            planned = now + guard.look(now);
+            std::thread::park_timeout(planned.saturating_duration_since(Instant::now()));
+        }
+    };
+    thread("guard", work)?;
+    Ok(())
 }
 
 /// What is there now is there to stay, the program's text with it; what comes, as it is
@@ -147,7 +122,7 @@ pub struct GuardLoop {
     pub(crate) host: Host,
     pub(crate) rule: Rule,
     pub(crate) dry_run: bool,
-    pub(crate) shared: Arc<Shared>,
+    seen: Seen,
     pub(crate) outbox: Outbox,
     monitor: MemoryMonitor,
     pub(crate) chooser: Worker<Chosen>,
@@ -196,35 +171,31 @@ pub struct GuardLoop {
 }
 
 impl GuardLoop {
-    /// One that looks when it is asked to, and does all by itself.
+    /// One that looks when it is asked to, and does all by itself, or by threads what may wait.
     ///
     /// # Errors
-    /// When the machine cannot be looked at.
+    /// When the machine cannot be looked at, or a thread cannot be started.
     pub fn new(
-        host: Host,
-        rule: Rule,
-        dry_run: bool,
-        say: impl FnMut(GuardEvent) + Send + 'static,
-    ) -> Result<GuardLoop, Error> {
-        GuardLoop::with(host, rule, dry_run, false, say)
-    }
-
-    fn with(
         host: Host,
         rule: Rule,
         dry_run: bool,
         by_threads: bool,
         say: impl FnMut(GuardEvent) + Send + 'static,
     ) -> Result<GuardLoop, Error> {
-        let shared = Arc::new(Shared::default());
+        let seen = Seen {
+            now: Instant::now(),
+            looks: 0,
+            late_us_max: 0,
+            headroom_bytes: 0,
+        };
         let name = |name| by_threads.then_some(name);
-        let choose = choosing(host.clone(), rule.clone(), Arc::clone(&shared))?;
+        let choose = choosing(host.clone(), rule.clone())?;
         let mut chosen = Chosen::default();
         chosen.retired.reserve(RETIRED_MAX);
         chosen.suspects.reserve(SUSPECTS_MAX);
         let mut guard = GuardLoop {
             monitor: MemoryMonitor::open(&host, by_threads)?,
-            outbox: Outbox::new(&host, &shared, !dry_run, by_threads, say)?,
+            outbox: Outbox::new(&host, seen, !dry_run, by_threads, say)?,
             chooser: Worker::new(name("guard-choose"), chosen, choose)?,
             ender: Ender::new(by_threads)?,
             // Without any to end there is nothing to wait for.
@@ -232,7 +203,7 @@ impl GuardLoop {
             host,
             rule,
             dry_run,
-            shared,
+            seen,
             groups: Vec::new(),
             owners: Vec::new(),
             retired: Vec::with_capacity(RETIRED_MAX),
@@ -279,8 +250,9 @@ impl GuardLoop {
     pub fn look(&mut self, now: Instant) -> Duration {
         let pause = self.act(now);
         self.ender.send();
-        self.outbox.send(now);
-        self.shared.looks.fetch_add(1, Ordering::Relaxed);
+        self.seen.now = now;
+        self.seen.looks += 1;
+        self.outbox.send(self.seen);
         pause
     }
 
@@ -308,8 +280,7 @@ impl GuardLoop {
         }
         self.tell_of_room(&sample, cause);
         self.choose_groups(cause, now);
-        let headroom = &self.shared.headroom_bytes;
-        headroom.store(sample.headroom_bytes, Ordering::Relaxed);
+        self.seen.headroom_bytes = sample.headroom_bytes;
         self.pause(&sample)
     }
 
@@ -434,7 +405,7 @@ mod tests {
             ..Rule::default()
         };
         let host = Host::at(root.path());
-        let mut guard = GuardLoop::with(host, rule, false, true, |_| {}).unwrap();
+        let mut guard = GuardLoop::new(host, rule, false, true, |_| {}).unwrap();
         let mut now = Instant::now();
         for turn in 0..10_i32 {
             for group in 0..20 {

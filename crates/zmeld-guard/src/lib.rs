@@ -41,7 +41,7 @@ mod worker;
 
 pub use choosing::{hierarchy, is_never_ended, outlook};
 pub use event::GuardEvent;
-pub use guard_loop::{Guard, GuardLoop};
+pub use guard_loop::{start, GuardLoop};
 pub use note::Guarded;
 pub use rule::Rule;
 

@@ -1,36 +1,34 @@
 //! What the guard says, told and noted by threads of ordinary priority: whoever reads it may
 //! have stopped, and a write to a full pipe waits for him.
 
-use std::sync::Arc;
-use std::time::Instant;
-
 use zmeld_linux::Host;
 
-use crate::event::{Event, GuardEvent};
-use crate::guard_loop::Shared;
+use crate::event::GuardEvent;
+use crate::guard_loop::Seen;
 use crate::note::Recorder;
 use crate::worker::Worker;
 use crate::Error;
 
-/// So much waits to be told; what is more is dropped, and counted.
+/// So much waits to be told; what is more is dropped.
 const WAITING_MAX: usize = 256;
 
 /// Events that wait, and who tells them.
 #[derive(Debug)]
 struct Teller {
     waiting: Vec<GuardEvent>,
-    worker: Worker<(Instant, Vec<GuardEvent>)>,
+    worker: Worker<(Seen, Vec<GuardEvent>)>,
 }
 
 impl Teller {
     fn new(
         thread_name: Option<&str>,
-        mut tell: impl FnMut(Instant, &mut Vec<GuardEvent>) + Send + 'static,
+        seen: Seen,
+        mut tell: impl FnMut(&Seen, &mut Vec<GuardEvent>) + Send + 'static,
     ) -> Result<Teller, Error> {
-        let sent = (Instant::now(), Vec::with_capacity(WAITING_MAX));
+        let sent = (seen, Vec::with_capacity(WAITING_MAX));
         Ok(Teller {
             waiting: Vec::with_capacity(WAITING_MAX),
-            worker: Worker::new(thread_name, sent, move |(now, events)| tell(*now, events))?,
+            worker: Worker::new(thread_name, sent, move |(seen, events)| tell(seen, events))?,
         })
     }
 
@@ -39,9 +37,9 @@ impl Teller {
         self.waiting.len() < WAITING_MAX
     }
 
-    fn send(&mut self, now: Instant) {
-        if let Some((then, events)) = self.worker.get() {
-            *then = now;
+    fn send(&mut self, seen: Seen) {
+        if let Some((last, events)) = self.worker.get() {
+            *last = seen;
             // Those that were told are none any more.
             if events.is_empty() {
                 std::mem::swap(events, &mut self.waiting);
@@ -56,53 +54,42 @@ impl Teller {
 pub(crate) struct Outbox {
     log: Teller,
     note: Teller,
-    dropped: u64,
 }
 
 impl Outbox {
-    /// # Errors
-    /// When a thread cannot be started.
     pub fn new(
         host: &Host,
-        shared: &Arc<Shared>,
+        seen: Seen,
         is_noted: bool,
         by_threads: bool,
         mut say: impl FnMut(GuardEvent) + Send + 'static,
     ) -> Result<Outbox, Error> {
         let name = |name| by_threads.then_some(name);
-        let shared = Arc::clone(shared);
         let mut recorder = Recorder::new(host.clone(), is_noted);
-        let log = move |_, events: &mut Vec<GuardEvent>| events.drain(..).for_each(&mut say);
-        let note = move |now, events: &mut Vec<GuardEvent>| {
+        let log = move |_: &Seen, events: &mut Vec<GuardEvent>| events.drain(..).for_each(&mut say);
+        let note = move |seen: &Seen, events: &mut Vec<GuardEvent>| {
             events.drain(..).for_each(|event| recorder.take(&event));
-            recorder.keep(now, &shared);
+            recorder.keep(seen);
         };
         Ok(Outbox {
-            log: Teller::new(name("guard-log"), log)?,
-            note: Teller::new(name("guard-note"), note)?,
-            dropped: 0,
+            log: Teller::new(name("guard-log"), seen, log)?,
+            note: Teller::new(name("guard-note"), seen, note)?,
         })
     }
 
     pub fn say(&mut self, event: GuardEvent) {
-        // Where the recorder stands still, it misses some.
+        // Where the recorder or the log stands still, it misses some.
+        if self.log.has_room() && !event.is_noted_only() {
+            self.log.waiting.push(event.clone());
+        }
         if self.note.has_room() {
-            self.note.waiting.push(event.clone());
-        }
-        if self.dropped > 0 && self.log.has_room() {
-            let dropped = std::mem::take(&mut self.dropped);
-            self.log.waiting.push(GuardEvent(Event::Dropped(dropped)));
-        }
-        match self.log.has_room() {
-            _ if event.is_noted_only() => {}
-            true => self.log.waiting.push(event),
-            false => self.dropped += 1,
+            self.note.waiting.push(event);
         }
     }
 
     /// Once a look.
-    pub fn send(&mut self, now: Instant) {
-        self.log.send(now);
-        self.note.send(now);
+    pub fn send(&mut self, seen: Seen) {
+        self.log.send(seen);
+        self.note.send(seen);
     }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use zmeld_guard::rule::Wanted;
-use zmeld_guard::{Guard, GuardEvent};
+use zmeld_guard::GuardEvent;
 use zmeld_linux::Host;
 
 const HELP: &str = "\
@@ -65,7 +65,7 @@ fn run(dry_run: bool, file: Option<PathBuf>) -> Result<ExitCode, zmeld_guard::Er
         std::process::abort();
     }));
     let say = |event: GuardEvent| log(&event.to_string());
-    let _guard = Guard::start(host, rule, dry_run || wanted.dry_run, say)?;
+    zmeld_guard::start(host, rule, dry_run || wanted.dry_run, say)?;
     zmeld_linux::service::notify("READY=1");
     loop {
         std::thread::park();

@@ -69,8 +69,10 @@ pub(crate) struct Sample {
 #[derive(Debug)]
 pub(crate) struct MemoryMonitor {
     meminfo: OpenFile,
-    devices: Worker<Latest>,
-    latest: Latest,
+    devices: Worker<Devices>,
+    /// What those said last, and the most that zswap's pool may take.
+    figures: Vec<DeviceFigures>,
+    pool_bytes: u64,
     pressure: Worker<Pressure>,
     stalled: Option<(Instant, f64)>,
     headroom: Ring<u64>,
@@ -80,24 +82,16 @@ pub(crate) struct MemoryMonitor {
 
 impl MemoryMonitor {
     /// One that reads all by itself, or by threads.
-    ///
-    /// # Errors
-    /// Where there is no `/proc/meminfo`, or a thread cannot be started.
     pub fn open(host: &Host, by_threads: bool) -> Result<MemoryMonitor, Error> {
         let meminfo = OpenFile::open(host, meminfo::PATH).ok_or_else(|| Error::CannotGuard {
             why: "/proc/meminfo cannot be opened".to_owned(),
         })?;
         let name = |name| by_threads.then_some(name);
-        let (mut all, own) = (Devices::new(host.clone()), host.clone());
-        let read = move |latest: &mut Latest| all.read(latest);
-        let mut devices = Worker::new(name("guard-devices"), Latest::default(), read)?;
-        let look = move |pressure: &mut Pressure| pressure.stalled = pressure.read(&own);
-        let pressure = Worker::new(name("guard-pressure"), Pressure::default(), look)?;
         let begin = Instant::now();
-        devices
-            .get()
-            .into_iter()
-            .for_each(|it| it.now = Some(begin));
+        let all = Devices::new(host.clone(), begin);
+        let mut devices = Worker::new(name("guard-devices"), all, Devices::read)?;
+        let all = Pressure::new(host.clone(), begin);
+        let pressure = Worker::new(name("guard-pressure"), all, Pressure::read)?;
         if by_threads {
             devices.send();
         }
@@ -107,10 +101,8 @@ impl MemoryMonitor {
         Ok(MemoryMonitor {
             meminfo,
             devices,
-            latest: Latest {
-                devices: Vec::with_capacity(DEVICES_MAX),
-                ..Latest::default()
-            },
+            figures: Vec::with_capacity(DEVICES_MAX),
+            pool_bytes: 0,
             pressure,
             stalled: None,
             headroom: Ring::new(),
@@ -121,15 +113,15 @@ impl MemoryMonitor {
 
     /// Looks; nothing where `/proc/meminfo` cannot be read.
     pub fn look(&mut self, now: Instant) -> Option<Sample> {
-        let count = self.latest.devices.len();
-        let latest = &mut self.latest;
+        let (figures, pool_bytes) = (&mut self.figures, &mut self.pool_bytes);
+        let count = figures.len();
         self.devices.renew(|it| {
-            latest.devices.clear();
-            latest.devices.extend_from_slice(&it.devices);
-            latest.pool_bytes = it.pool_bytes;
-            it.now = Some(now);
+            figures.clear();
+            figures.extend_from_slice(&it.figures);
+            *pool_bytes = it.pool_bytes;
+            it.now = now;
         });
-        if self.latest.devices.len() != count {
+        if self.figures.len() != count {
             // Another sum: what it was before tells nothing of how fast memory goes.
             self.headroom = Ring::new();
             self.last = None;
@@ -137,7 +129,7 @@ impl MemoryMonitor {
         let stalled = &mut self.stalled;
         self.pressure.renew(|it| {
             *stalled = it.stalled.map(|share| (now, share));
-            it.now = Some(now);
+            it.now = now;
         });
         let is_stale = |(then, _): &(Instant, f64)| now.duration_since(*then) > STALE;
         self.stalled = self.stalled.filter(|it| !is_stale(it));
@@ -152,14 +144,14 @@ impl MemoryMonitor {
             anonymous.saturating_sub(memory.bytes("Mlocked").unwrap_or(0)),
         );
         let zswapped = memory.bytes("Zswap");
-        let devices = self.latest.devices.iter().map(|it| it.used_bytes);
+        let devices = self.figures.iter().map(|it| it.used_bytes);
         let compressed = devices.sum::<u64>() + zswapped.unwrap_or(0);
         let others_bytes = total_bytes.saturating_sub(available_bytes + anonymous + compressed);
         let mut drives = memory.bytes("SwapFree").unwrap_or(0);
-        let pool = self.latest.pool_bytes;
+        let pool = self.pool_bytes;
         // Before Linux 5.19 nothing says what is in it: it counts as full.
         sum.pool(pool.saturating_sub(zswapped.unwrap_or(pool)));
-        for device in &self.latest.devices {
+        for device in &self.figures {
             // All that is free of swap bounds it: pages of zeros take a place and do not
             // reach the device.
             let free = device.size_bytes.saturating_sub(device.stored_bytes);
@@ -170,26 +162,18 @@ impl MemoryMonitor {
         sum.drive(drives);
         let headroom_bytes = sum.bytes();
         self.headroom.keep(now, headroom_bytes);
+        let oldest = self.headroom.oldest(now);
+        let oldest = oldest.filter(|(age, _)| *age >= TREND_MIN);
+        let last = self.last.replace((now, headroom_bytes));
+        let last = last.map(|(then, before)| (now.duration_since(then), before));
+        let pace = |since: Option<_>| since.map_or(0.0, |since| pace(since, headroom_bytes));
         Some(Sample {
             total_bytes,
             headroom_bytes,
             others_bytes,
-            goes: self.goes(headroom_bytes, now),
-            goes_lately: self.goes_lately(headroom_bytes, now),
+            goes: pace(oldest),
+            goes_lately: pace(last),
             stalled: self.stalled.map(|(_, share)| share),
-        })
-    }
-
-    fn goes(&self, headroom_bytes: u64, now: Instant) -> f64 {
-        let before = self.headroom.oldest(now);
-        let before = before.filter(|(age, _)| *age >= TREND_MIN);
-        before.map_or(0.0, |before| pace(before, headroom_bytes))
-    }
-
-    fn goes_lately(&mut self, headroom_bytes: u64, now: Instant) -> f64 {
-        let last = self.last.replace((now, headroom_bytes));
-        last.map_or(0.0, |(then, before)| {
-            pace((now.duration_since(then), before), headroom_bytes)
         })
     }
 }
@@ -211,25 +195,44 @@ pub(crate) fn is_soon(seen: &Sample) -> bool {
 }
 
 /// How long all tasks waited for memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Pressure {
+    host: Host,
     /// Opened by who reads it.
     file: Option<(Option<OpenFile>, Vec<u8>)>,
     total_us: Ring<u64>,
     /// When it is asked for, and the share of the last ten seconds.
-    now: Option<Instant>,
+    now: Instant,
     stalled: Option<f64>,
 }
 
 impl Pressure {
-    fn read(&mut self, host: &Host) -> Option<f64> {
-        let now = self.now?;
-        let open = || (OpenFile::open(host, "/proc/pressure/memory"), touched());
+    fn new(host: Host, now: Instant) -> Pressure {
+        Pressure {
+            host,
+            file: None,
+            total_us: Ring::new(),
+            now,
+            stalled: None,
+        }
+    }
+
+    fn read(&mut self) {
+        self.stalled = self.share();
+    }
+
+    fn share(&mut self) -> Option<f64> {
+        let open = || {
+            (
+                OpenFile::open(&self.host, "/proc/pressure/memory"),
+                touched(),
+            )
+        };
         let (file, buffer) = self.file.get_or_insert_with(open);
         let text = file.as_ref()?.read(buffer).ok()?;
         let full = pressure::line(text, "full")?;
-        self.total_us.keep(now, full.total_us);
-        let (age, before) = self.total_us.oldest(now)?;
+        self.total_us.keep(self.now, full.total_us);
+        let (age, before) = self.total_us.oldest(self.now)?;
         let waited = full.total_us.saturating_sub(before) as f64;
         (age >= STALLED_MIN).then(|| waited / age.as_micros() as f64)
     }
@@ -238,58 +241,54 @@ impl Pressure {
 /// What a device holds.
 #[derive(Debug, Clone, Copy)]
 struct DeviceFigures {
-    pub size_bytes: u64,
-    pub stored_bytes: u64,
+    size_bytes: u64,
+    stored_bytes: u64,
     /// The RAM that it takes for that.
-    pub used_bytes: u64,
+    used_bytes: u64,
     /// How many times smaller pages are in it.
-    pub ratio: f64,
+    ratio: f64,
     /// What its limit leaves of RAM.
-    pub left_bytes: Option<u64>,
+    left_bytes: Option<u64>,
 }
 
-/// What was read last.
-#[derive(Debug, Default)]
-struct Latest {
-    pub devices: Vec<DeviceFigures>,
-    /// The most that zswap's pool may take; 0 where it is off.
-    pub pool_bytes: u64,
-    /// When it is asked for.
-    now: Option<Instant>,
-}
-
-/// The devices' files.
+/// The devices' files, and what they said last.
 #[derive(Debug)]
 struct Devices {
     host: Host,
     all: Vec<SwapDevice>,
+    figures: Vec<DeviceFigures>,
+    /// The most that zswap's pool may take; 0 where it is off.
     pool_bytes: u64,
     followed: Option<Instant>,
+    /// When it is asked for.
+    now: Instant,
     buffer: Vec<u8>,
 }
 
 impl Devices {
-    fn new(host: Host) -> Devices {
+    fn new(host: Host, now: Instant) -> Devices {
         Devices {
             host,
             all: Vec::new(),
+            figures: Vec::new(),
             pool_bytes: 0,
             followed: None,
+            now,
             buffer: touched(),
         }
     }
 
-    fn read(&mut self, latest: &mut Latest) {
-        let Some(now) = latest.now else { return };
+    fn read(&mut self) {
+        let now = self.now;
         if is_due(self.followed, FOLLOW_EVERY, now) {
             self.followed = Some(now);
             self.follow();
         }
-        latest.pool_bytes = self.pool_bytes;
-        latest.devices.clear();
-        for device in self.all.iter_mut().take(DEVICES_MAX) {
-            latest.devices.extend(device.figures(now, &mut self.buffer));
-        }
+        let all = self.all.iter_mut().take(DEVICES_MAX);
+        let buffer = &mut self.buffer;
+        self.figures.clear();
+        self.figures
+            .extend(all.filter_map(|it| it.figures(now, buffer)));
     }
 
     /// Opens what is swapped to by now; what is known of a device stays.

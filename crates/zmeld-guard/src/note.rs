@@ -1,15 +1,14 @@
 //! What the guard saw and did, as it is noted for those who ask.
 
 use std::os::unix::fs::MetadataExt;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use zmeld_linux::groups::ProtectedGroup;
 use zmeld_linux::{file, own, Host};
 
-use crate::event::{Event, GuardEvent, How};
-use crate::guard_loop::Shared;
+use crate::event::{Event, GuardEvent};
+use crate::guard_loop::Seen;
 use crate::is_due;
 
 /// Where zmeld's notes are: root's alone.
@@ -95,8 +94,6 @@ pub(crate) struct Recorder {
     /// Nothing is written where it only says what it would do.
     is_on: bool,
     note: Guarded,
-    /// On their way out.
-    ending: Vec<EndedGroup>,
     noted: Option<Instant>,
     told_short: Option<Instant>,
     began: Option<Instant>,
@@ -108,7 +105,6 @@ impl Recorder {
             host,
             is_on,
             note: Guarded::default(),
-            ending: Vec::new(),
             noted: None,
             told_short: None,
             began: None,
@@ -125,25 +121,19 @@ impl Recorder {
                     let _ = std::fs::remove_file(self.host.path(SHORT));
                 }
             }
-            Event::Ends(victim, how) => self.ending.push(EndedGroup {
-                group: victim.group.to_string(),
-                why: victim.to_string(),
-                held_bytes: victim.held_bytes,
-                processes: victim.processes,
-                was_killed: *how != How::Told,
-                reaction_us: u64::try_from(victim.reaction.as_micros()).unwrap_or(u64::MAX),
-                took_ms: None,
-            }),
             Event::Ended(gone) => {
-                let mut ending = self.ending.iter();
-                let Some(at) = ending.position(|it| it.group == *gone.group) else {
-                    return;
-                };
-                let mut ended = self.ending.remove(at);
-                ended.was_killed |= gone.was_killed;
-                ended.took_ms = gone.is_gone.then_some(gone.age.as_millis() as u64);
+                let victim = &gone.victim;
+                let reaction_us = victim.reaction.as_micros();
+                self.note.ended.push(EndedGroup {
+                    group: victim.group.to_string(),
+                    why: victim.to_string(),
+                    held_bytes: victim.held_bytes,
+                    processes: victim.processes,
+                    was_killed: gone.was_killed,
+                    reaction_us: u64::try_from(reaction_us).unwrap_or(u64::MAX),
+                    took_ms: gone.is_gone.then_some(gone.age.as_millis() as u64),
+                });
                 self.note.ended_total += 1;
-                self.note.ended.push(ended);
                 if self.note.ended.len() > ENDED_MAX {
                     self.note.ended.remove(0);
                 }
@@ -161,7 +151,8 @@ impl Recorder {
     }
 
     /// Writes what is due.
-    pub fn keep(&mut self, now: Instant, shared: &Shared) {
+    pub fn keep(&mut self, seen: &Seen) {
+        let now = seen.now;
         let began = *self.began.get_or_insert(now);
         if !self.is_on {
             return;
@@ -175,9 +166,9 @@ impl Recorder {
         }
         self.noted = Some(now);
         self.note.seconds = now.duration_since(began).as_secs();
-        self.note.looks = shared.looks.load(Ordering::Relaxed);
-        self.note.late_us_max = shared.late_us_max.load(Ordering::Relaxed);
-        self.note.headroom_bytes = shared.headroom_bytes.load(Ordering::Relaxed);
+        self.note.looks = seen.looks;
+        self.note.late_us_max = seen.late_us_max;
+        self.note.headroom_bytes = seen.headroom_bytes;
         let read = |path: &str| self.host.read(path).unwrap_or_default();
         let uptime = read("/proc/uptime");
         let uptime = uptime.split_whitespace().next();

@@ -31,9 +31,6 @@ impl OpenFile {
     }
 
     /// What it says now, or the part of it that there is room for.
-    ///
-    /// # Errors
-    /// When it cannot be read: the device or the group that it is of is gone.
     pub fn read<'a>(&self, buffer: &'a mut [u8]) -> io::Result<&'a str> {
         let mut length = 0;
         while length < buffer.len() {

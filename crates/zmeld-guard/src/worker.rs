@@ -5,9 +5,8 @@
 //! takes memory nor frees any.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{JoinHandle, Thread};
+use std::thread::Thread;
 
 use crate::Error;
 
@@ -21,12 +20,7 @@ pub(crate) struct Worker<T> {
 enum By<T> {
     /// Whoever sends it, at once.
     Sender(Box<dyn FnMut(&mut T) + Send>),
-    Thread(Arc<Desk<T>>, Thread),
-}
-
-struct Desk<T> {
-    stop: AtomicBool,
-    papers: Mutex<Papers<T>>,
+    Thread(Arc<Mutex<Papers<T>>>, Thread),
 }
 
 struct Papers<T> {
@@ -34,17 +28,12 @@ struct Papers<T> {
     done: Option<Box<T>>,
 }
 
-impl<T> Desk<T> {
-    fn papers(&self) -> MutexGuard<'_, Papers<T>> {
-        self.papers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn locked<T>(papers: &Mutex<Papers<T>>) -> MutexGuard<'_, Papers<T>> {
+    papers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<T: Send + 'static> Worker<T> {
     /// Whoever sends the thing works on it, or a thread of that name.
-    ///
-    /// # Errors
-    /// When it cannot be started.
     pub fn new(
         thread_name: Option<&str>,
         thing: T,
@@ -55,34 +44,31 @@ impl<T: Send + 'static> Worker<T> {
             let by = By::Sender(Box::new(work));
             return Ok(Worker { thing, by });
         };
-        let desk = Arc::new(Desk {
-            stop: AtomicBool::new(false),
-            papers: Mutex::new(Papers {
-                to_do: None,
-                done: None,
-            }),
-        });
-        let theirs = Arc::clone(&desk);
+        let papers = Arc::new(Mutex::new(Papers {
+            to_do: None,
+            done: None,
+        }));
+        let theirs = Arc::clone(&papers);
         let thread = thread(name, move || {
             let _ = rustix::process::setpriority_process(None, -20);
-            while !theirs.stop.load(Ordering::Relaxed) {
-                let to_do = theirs.papers().to_do.take();
+            loop {
+                let to_do = locked(&theirs).to_do.take();
                 let Some(mut thing) = to_do else {
                     std::thread::park();
                     continue;
                 };
                 work(&mut thing);
-                theirs.papers().done = Some(thing);
+                locked(&theirs).done = Some(thing);
             }
         })?;
-        let by = By::Thread(desk, thread.thread().clone());
+        let by = By::Thread(papers, thread);
         Ok(Worker { thing, by })
     }
 
     /// The thing, where it is here.
     pub fn get(&mut self) -> Option<&mut T> {
-        if let (None, By::Thread(desk, _)) = (&self.thing, &self.by) {
-            let papers = desk.papers.try_lock();
+        if let (None, By::Thread(papers, _)) = (&self.thing, &self.by) {
+            let papers = papers.try_lock();
             self.thing = papers.ok().and_then(|mut papers| papers.done.take());
         }
         self.thing.as_deref_mut()
@@ -92,8 +78,8 @@ impl<T: Send + 'static> Worker<T> {
     pub fn send(&mut self) {
         match (&mut self.by, &mut self.thing) {
             (By::Sender(work), Some(thing)) => work(thing),
-            (By::Thread(desk, thread), Some(_)) => {
-                if let Ok(mut papers) = desk.papers.try_lock() {
+            (By::Thread(papers, thread), Some(_)) => {
+                if let Ok(mut papers) = papers.try_lock() {
                     papers.to_do = self.thing.take();
                     thread.unpark();
                 }
@@ -114,29 +100,20 @@ impl<T: Send + 'static> Worker<T> {
     }
 }
 
-impl<T> Drop for Worker<T> {
-    fn drop(&mut self) {
-        if let By::Thread(desk, thread) = &self.by {
-            // It may sleep in the kernel: it is not waited for.
-            desk.stop.store(true, Ordering::Relaxed);
-            thread.unpark();
-        }
-    }
-}
-
 impl<T> fmt::Debug for Worker<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Worker")
     }
 }
 
-pub(crate) fn thread(
-    name: &str,
-    work: impl FnOnce() + Send + 'static,
-) -> Result<JoinHandle<()>, Error> {
+/// A thread that goes on as long as this process does.
+pub(crate) fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<Thread, Error> {
     let thread = std::thread::Builder::new().name(name.to_owned());
     let thread = thread.stack_size(512 << 10).spawn(work);
-    thread.map_err(|err| Error::CannotGuard {
-        why: format!("no thread can be started: {err}"),
-    })
+    match thread {
+        Ok(handle) => Ok(handle.thread().clone()),
+        Err(err) => Err(Error::CannotGuard {
+            why: format!("no thread can be started: {err}"),
+        }),
+    }
 }

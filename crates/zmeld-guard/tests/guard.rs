@@ -31,7 +31,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use zmeld_guard::{Guard, GuardEvent, GuardLoop, Rule};
+use zmeld_guard::{GuardEvent, GuardLoop, Rule};
 use zmeld_linux::Host;
 
 #[path = "../../zmeld-setup/tests/script/mod.rs"]
@@ -69,7 +69,7 @@ fn guard(host: &Host, rule: &str, dry_run: bool) -> (GuardLoop, Said) {
     let said = Said::default();
     let says = Arc::clone(&said);
     let say = move |event: GuardEvent| says.lock().unwrap().push(event.to_string());
-    let guard = GuardLoop::new(host.clone(), rule_of(rule), dry_run, say);
+    let guard = GuardLoop::new(host.clone(), rule_of(rule), dry_run, false, say);
     (guard.unwrap(), said)
 }
 
@@ -609,9 +609,5 @@ fn choosing_that_takes_long_keeps_it_from_nothing() {
 fn start(machine: &Machine, rule: &str, say: impl FnMut(GuardEvent) + Send + 'static) {
     let rule = rule_of(rule);
     let host = machine.host.clone();
-    std::thread::spawn(move || {
-        let guard = Guard::start(host, rule, false, say);
-        std::thread::sleep(Duration::from_secs(60));
-        drop(guard);
-    });
+    std::thread::spawn(move || zmeld_guard::start(host, rule, false, say));
 }

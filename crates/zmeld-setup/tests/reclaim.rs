@@ -22,7 +22,7 @@ use zmeld_linux::Host;
 use zmeld_observe::Observation;
 use zmeld_status::findings::findings;
 use zmeld_status::outstanding::Outstanding;
-use zmeld_watch::{WatchEvent, Watcher};
+use zmeld_watch::Watcher;
 
 use script::{Outcome, Script};
 
@@ -294,14 +294,8 @@ impl Machine {
         let mut said = Vec::new();
         for second in (from..=to).step_by(5) {
             let now = self.begin + Duration::from_secs(second);
-            self.watcher.reclaim(now, &self.stop, &mut |event| {
-                said.push(match event {
-                    WatchEvent::Reclaim(group, what) => format!("{group}: {what}"),
-                    WatchEvent::ReclaimFailed(err) => err.to_string(),
-                    WatchEvent::Holding(why) => why,
-                    other => panic!("{other:?}"),
-                });
-            });
+            self.watcher
+                .reclaim(now, &self.stop, &mut |line| said.push(line));
         }
         said
     }
@@ -346,10 +340,7 @@ impl script::Case for Machine {
             "room" => {
                 let now = self.begin + Duration::from_secs(number(0));
                 let mut done = Vec::new();
-                let mut take = |event: WatchEvent| match event {
-                    WatchEvent::Reclaim(_, what) => done.push(what),
-                    other => panic!("{other:?}"),
-                };
+                let mut take = |line| done.push(line);
                 self.watcher.make_room(now, &self.stop, &mut take);
                 assert_eq!(self.between(number(0), number(0)), [""; 0], "{place}");
                 return done.iter().collect();

@@ -22,7 +22,7 @@ use zmeld_observe::Observation;
 use zmeld_setup::journal::State;
 use zmeld_setup::step::{MadeDevice, Record, Step};
 use zmeld_setup::steps::AddDevice;
-use zmeld_watch::{WatchEvent, Watcher};
+use zmeld_watch::Watcher;
 
 /// Writes down what is written, in order; `idle` takes no ages where `no_ages`.
 #[derive(Default)]
@@ -117,18 +117,8 @@ impl Bench {
         let now = self.begin + Duration::from_secs(seconds);
         let stop = &self.notes.stop;
         stop.store(false, Ordering::Relaxed);
-        self.watcher.round(&seen, now, stop, &mut |what| {
-            said.push(match what {
-                WatchEvent::Acting(action) => format!("{action}"),
-                WatchEvent::Done(_, text) => format!("done: {text}"),
-                WatchEvent::Would(action) => format!("would {action}"),
-                WatchEvent::Failed(_, err) => format!("failed: {err}"),
-                WatchEvent::Appeared(name) => format!("+{name}"),
-                WatchEvent::Gone(name) => format!("-{name}"),
-                WatchEvent::Holding(why) => format!("holding: {why}"),
-                _ => String::new(),
-            });
-        });
+        self.watcher
+            .round(&seen, now, stop, &mut |line| said.push(line));
         let written = std::mem::take(&mut *self.notes.written.lock().unwrap());
         let written = written.into_iter().enumerate();
         let written = written.map(|(at, (name, value))| format!("{at} {name} <- {value}"));

@@ -1,19 +1,18 @@
 //! One action on one device: what is written to which attribute, and what came of it.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use zmeld_report::units::{bytes, count, percent};
 
 use super::limit::LentLimit;
-use crate::meld::{self, MeldError, PassOptions};
+use crate::meld::{self, MeldError};
 use crate::Error;
 use rustix::io::Errno;
-use zmeld_config::{PageFilter, RecompressRule, Span, WritebackRule};
+use zmeld_config::{PageFilter, RecompressRule, Span};
 use zmeld_linux::{Host, HostError};
-use zmeld_observe::{Backed, Device, MmStat};
+use zmeld_observe::{Backed, MmStat};
 
 /// An action takes so long in one go: the kernel holds the device's lock through a request,
 /// and somebody may wait for it, or for the watch.
@@ -67,49 +66,31 @@ impl Pieces<'_> {
     }
 }
 
-/// Something to do, and why.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Action {
-    /// The device's name.
+/// Something to do on a device, and why.
+pub(super) struct Action {
     pub device: String,
-    /// Why, in words and numbers.
     pub reason: String,
-    /// What.
+    /// Pages of this age are marked idle before, where the kernel can tell ages.
+    pub mark: Option<Span>,
     pub kind: ActionKind,
 }
 
 /// What is done.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ActionKind {
+pub(super) enum ActionKind {
     /// All pages are marked idle, to see later which were not used.
     MarkAll,
-    /// Pages are compressed again.
+    /// Pages are compressed again, at most so many, with codecs by their priorities.
     Recompress {
-        /// Which pages, and how.
         rule: RecompressRule,
-        /// Whether idle ones are marked by their age.
-        by_age: bool,
-        /// Codecs by their priorities.
         codecs: BTreeMap<u8, String>,
-        /// At most so many pages.
-        pages_max: Option<u64>,
+        pages_max: u64,
     },
-    /// Pages are written to the backing device.
-    WriteBack {
-        /// Which pages, and how.
-        rule: WritebackRule,
-        /// Whether idle ones are marked by their age.
-        by_age: bool,
-        /// At most so much.
-        bytes_max: u64,
-    },
-    /// A pass, if a sample says that it pays.
-    Meld(PassOptions),
-    /// The day's writeback may begin.
-    Budget {
-        /// So much.
-        bytes: u64,
-    },
+    /// Pages are written to the backing device, at most so much.
+    WriteBack { pages: PageFilter, bytes_max: u64 },
+    /// A pass, if a sample says that it pays: what is asked for.
+    Meld(String),
+    /// The day's writeback may begin, of so many bytes.
+    Budget(u64),
 }
 
 pub(super) enum ActionResult {
@@ -119,36 +100,6 @@ pub(super) enum ActionResult {
     Stopped(String, u64),
     /// Idle pages were asked for by age, and the kernel knows no ages.
     NoAges,
-}
-
-impl fmt::Display for Action {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.device)?;
-        match &self.kind {
-            ActionKind::MarkAll => f.write_str("mark all pages"),
-            ActionKind::Recompress { rule, codecs, .. } => {
-                let names: Vec<_> = codecs.values().map(String::as_str).collect();
-                write!(
-                    f,
-                    "recompress {} pages with {}",
-                    word(rule.pages),
-                    names.join(", ")
-                )
-            }
-            ActionKind::WriteBack {
-                rule, bytes_max, ..
-            } => write!(
-                f,
-                "write back {} pages, at most {}",
-                word(rule.pages),
-                bytes(*bytes_max)
-            ),
-            ActionKind::Meld(_) => f.write_str("meld identical pages"),
-            ActionKind::Budget { bytes: budget } => {
-                write!(f, "allow writeback of {}", bytes(*budget))
-            }
-        }
-    }
 }
 
 /// The kernel's word for a choice of pages.
@@ -161,53 +112,20 @@ fn word(which: PageFilter) -> &'static str {
 }
 
 impl Action {
-    pub(super) fn recompress(
-        device: &Device,
-        rule: &RecompressRule,
-        marks_by_age: Option<bool>,
-        asked_pages: u64,
-    ) -> Action {
-        let held = device.held.unwrap_or_default();
-        Action {
-            device: device.name.clone(),
-            reason: format!(
-                "due every {}; {} are compressed to {}",
-                rule.every,
-                bytes(device.in_memory_bytes()),
-                bytes(held.compressed_bytes)
-            ),
-            kind: ActionKind::Recompress {
-                rule: rule.clone(),
-                by_age: marks_by_age != Some(false),
-                codecs: device.recompression.clone(),
-                pages_max: rule.max_pages.map(|most| most.saturating_sub(asked_pages)),
-            },
-        }
-    }
-
-    pub(super) fn write_back(
-        device: &Device,
-        rule: &WritebackRule,
-        fill: f64,
-        marks_by_age: Option<bool>,
-        asked_pages: u64,
-    ) -> Action {
-        Action {
-            device: device.name.clone(),
-            reason: format!(
-                "due every {}; it uses {} of its limit, the rule begins at {}",
-                rule.every,
-                percent(fill),
-                percent(rule.above.fraction())
-            ),
-            kind: ActionKind::WriteBack {
-                rule: rule.clone(),
-                by_age: marks_by_age != Some(false),
-                bytes_max: rule
-                    .at_most
-                    .0
-                    .saturating_sub(asked_pages.saturating_mul(UNIT)),
-            },
+    pub fn what(&self) -> String {
+        match &self.kind {
+            ActionKind::MarkAll => "mark all pages".to_owned(),
+            ActionKind::Recompress { rule, codecs, .. } => {
+                let names: Vec<_> = codecs.values().map(String::as_str).collect();
+                let pages = word(rule.pages);
+                format!("recompress {pages} pages with {}", names.join(", "))
+            }
+            ActionKind::WriteBack { pages, bytes_max } => {
+                let most = bytes(*bytes_max);
+                format!("write back {} pages, at most {most}", word(*pages))
+            }
+            ActionKind::Meld(_) => "meld identical pages".to_owned(),
+            ActionKind::Budget(budget) => format!("allow writeback of {}", bytes(*budget)),
         }
     }
 
@@ -215,90 +133,82 @@ impl Action {
         format!("/sys/block/{}/{attribute}", self.device)
     }
 
-    pub(super) fn perform(&self, host: &Host, stop: &AtomicBool) -> Result<ActionResult, Error> {
+    pub fn perform(&self, host: &Host, stop: &AtomicBool) -> Result<ActionResult, Error> {
+        if let Some(age) = self.mark {
+            match host.write(self.path("idle"), &age.seconds.to_string()) {
+                Err(err) if err.is(Errno::INVAL) => return Ok(ActionResult::NoAges),
+                marked => marked?,
+            }
+        }
         match &self.kind {
             ActionKind::MarkAll => {
                 host.write(self.path("idle"), "all")?;
                 Ok(ActionResult::Done("marked".to_owned()))
             }
-            ActionKind::Budget { bytes: budget } => {
+            ActionKind::Budget(budget) => {
                 host.write(self.path("writeback_limit"), &(budget / UNIT).to_string())?;
                 host.write(self.path("writeback_limit_enable"), "1")?;
                 Ok(ActionResult::Done("given".to_owned()))
             }
             ActionKind::Recompress {
                 rule,
-                by_age,
                 codecs,
                 pages_max,
-            } => {
-                if !self.mark(host, rule.pages, rule.idle_after, *by_age)? {
-                    return Ok(ActionResult::NoAges);
-                }
-                let before = self.held(host)?;
-                let mut pieces = Pieces::new(pages_max.unwrap_or(u64::MAX), stop);
-                let (mut after, mut is_over) = (before, false);
-                for (priority, codec) in codecs {
-                    // Kernels before 7.1 know no priority here and pass it over.
-                    let mut request =
-                        format!("type={} algo={codec} priority={priority}", word(rule.pages));
-                    if rule.threshold.0 > 0 {
-                        request += &format!(" threshold={}", rule.threshold.0);
-                    }
-                    // Until nothing more comes of it.
-                    while !is_over && !pieces.is_all() {
-                        // Kernels before 6.13 pass that over and take all.
-                        let request = format!("{request} max_pages={}", pieces.next());
-                        host.write(self.path("recompress"), &request)?;
-                        let now = self.held(host)?;
-                        let is_more = now.compressed_bytes != after.compressed_bytes;
-                        after = now;
-                        if !is_more {
-                            break;
-                        }
-                        is_over = pieces.is_over();
-                    }
-                }
-                let text = format!(
-                    "compressed {} -> {}, RAM {} -> {}",
-                    bytes(before.compressed_bytes),
-                    bytes(after.compressed_bytes),
-                    bytes(before.memory_used_bytes),
-                    bytes(after.memory_used_bytes)
-                );
-                Ok(match is_over && !pieces.is_all() {
-                    true => ActionResult::Stopped(text, pieces.asked),
-                    false => ActionResult::Done(text),
-                })
+            } => self.recompress(host, rule, codecs, *pages_max, stop),
+            ActionKind::WriteBack { pages, bytes_max } => {
+                self.write_pages_back(host, *pages, *bytes_max, stop)
             }
-            ActionKind::WriteBack {
-                rule,
-                by_age,
-                bytes_max,
-            } => match self.mark(host, rule.pages, rule.idle_after, *by_age)? {
-                true => self.write_pages_back(host, rule.pages, *bytes_max, stop),
-                false => Ok(ActionResult::NoAges),
-            },
-            ActionKind::Meld(options) => self.meld(host, options),
+            ActionKind::Meld(request) => self.meld(host, request),
         }
     }
 
-    /// Marks pages of an age as idle, where idle ones are meant. `false`: the kernel knows no
-    /// ages. Not by age, marks made earlier stand.
-    fn mark(&self, host: &Host, pages: PageFilter, age: Span, by_age: bool) -> Result<bool, Error> {
-        if !by_age || !super::needs_idle(pages) {
-            return Ok(true);
+    fn recompress(
+        &self,
+        host: &Host,
+        rule: &RecompressRule,
+        codecs: &BTreeMap<u8, String>,
+        pages_max: u64,
+        stop: &AtomicBool,
+    ) -> Result<ActionResult, Error> {
+        let before = self.stat(host, "mm_stat", MmStat::parse)?;
+        let mut pieces = Pieces::new(pages_max, stop);
+        let (mut after, mut is_over) = (before, false);
+        for (priority, codec) in codecs {
+            // Kernels before 7.1 know no priority here and pass it over.
+            let mut request = format!("type={} algo={codec} priority={priority}", word(rule.pages));
+            if rule.threshold.0 > 0 {
+                request += &format!(" threshold={}", rule.threshold.0);
+            }
+            // Until nothing more comes of it.
+            while !is_over && !pieces.is_all() {
+                // Kernels before 6.13 pass that over and take all.
+                let request = format!("{request} max_pages={}", pieces.next());
+                host.write(self.path("recompress"), &request)?;
+                let now = self.stat(host, "mm_stat", MmStat::parse)?;
+                let is_more = now.compressed_bytes != after.compressed_bytes;
+                after = now;
+                if !is_more {
+                    break;
+                }
+                is_over = pieces.is_over();
+            }
         }
-        match host.write(self.path("idle"), &age.seconds.to_string()) {
-            Ok(()) => Ok(true),
-            Err(err) if err.is(Errno::INVAL) => Ok(false),
-            Err(err) => Err(err.into()),
-        }
+        let text = format!(
+            "compressed {} -> {}, RAM {} -> {}",
+            bytes(before.compressed_bytes),
+            bytes(after.compressed_bytes),
+            bytes(before.memory_used_bytes),
+            bytes(after.memory_used_bytes)
+        );
+        Ok(match is_over && !pieces.is_all() {
+            true => ActionResult::Stopped(text, pieces.asked),
+            false => ActionResult::Done(text),
+        })
     }
 
-    fn held(&self, host: &Host) -> Result<MmStat, Error> {
-        let path = self.path("mm_stat");
-        MmStat::parse(&host.read(&path)?)
+    fn stat<T>(&self, host: &Host, name: &str, parse: fn(&str) -> Option<T>) -> Result<T, Error> {
+        let path = self.path(name);
+        parse(&host.read(&path)?)
             .ok_or_else(|| HostError::malformed(&path, "does not have the kernel's columns").into())
     }
 
@@ -323,7 +233,7 @@ impl Action {
                 "nothing: today's writeback budget is used up".to_owned(),
             ));
         }
-        let before = self.backed(host)?;
+        let before = self.stat(host, "bd_stat", Backed::parse)?;
         let mut pieces = Pieces::new(bytes_max / UNIT, stop);
         let is_over = loop {
             let left = left()?;
@@ -343,7 +253,7 @@ impl Action {
                 break true;
             }
         };
-        let after = self.backed(host)?;
+        let after = self.stat(host, "bd_stat", Backed::parse)?;
         let text = format!(
             "wrote {}; {} are on the backing device",
             bytes(after.written_bytes.saturating_sub(before.written_bytes)),
@@ -355,33 +265,27 @@ impl Action {
         })
     }
 
-    fn backed(&self, host: &Host) -> Result<Backed, Error> {
-        let path = self.path("bd_stat");
-        Backed::parse(&host.read(&path)?)
-            .ok_or_else(|| HostError::malformed(&path, "does not have the kernel's columns").into())
-    }
-
-    fn meld(&self, host: &Host, options: &PassOptions) -> Result<ActionResult, Error> {
-        let result = match meld::run(host, &self.device, options) {
-            Ok(result) => result,
-            Err(MeldError::Refused(err)) => return Err(err.into()),
+    fn meld(&self, host: &Host, request: &str) -> Result<ActionResult, Error> {
+        let melding = match meld::run(host, &self.device, request) {
+            Ok(melding) => melding,
+            Err(MeldError::Host(err)) => return Err(err.into()),
             Err(err) => return Ok(ActionResult::Done(format!("not now: {err}"))),
         };
-        let part = result
-            .duplicate_share()
-            .map_or("nothing to sample".to_owned(), |part| {
-                format!("{} of the sample repeat", percent(part))
-            });
-        if result.below_threshold {
+        let last = |name: &str| melding.counter(&format!("pass_{name}"));
+        let part = match melding.duplicates_sampled() {
+            Some(part) => format!("{} of the sample repeat", percent(part)),
+            None => "nothing to sample".to_owned(),
+        };
+        if last("below_threshold") != 0 {
             return Ok(ActionResult::Done(format!("{part}: not worth a pass")));
         }
         let text = format!(
             "{part}; melded {} pages, saved {} for {} of metadata",
-            count(result.pages_melded),
-            bytes(result.bytes_saved),
-            bytes(result.bytes_metadata)
+            count(last("pages_melded")),
+            bytes(last("bytes_saved")),
+            bytes(last("bytes_metadata"))
         );
-        Ok(match result.stopped {
+        Ok(match last("stopped") != 0 {
             true => ActionResult::Stopped(format!("{text}; stopped by the time limit"), 0),
             false => ActionResult::Done(text),
         })
@@ -389,4 +293,4 @@ impl Action {
 }
 
 /// The kernel counts writeback in units of 4 KiB.
-const UNIT: u64 = 4096;
+pub(super) const UNIT: u64 = 4096;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{limit, Action, ActionKind};
+use super::action::{Action, ActionKind};
+use super::limit;
 use crate::Error;
 use zmeld_linux::Host;
 use zmeld_observe::run_folder;
@@ -69,7 +70,7 @@ impl History {
                 self.melded = Some(now);
                 self.resume = false;
             }
-            ActionKind::Budget { .. } => self.budget = Some(now),
+            ActionKind::Budget(_) => self.budget = Some(now),
         }
     }
 

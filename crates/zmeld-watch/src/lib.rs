@@ -22,9 +22,8 @@ use std::time::{Duration, Instant};
 
 use zmeld_report::units::{bytes, percent};
 
-pub use action::{Action, ActionKind};
+use action::{Action, ActionKind, ActionResult, UNIT};
 
-use crate::meld::PassOptions;
 use history::History;
 use reclaim::Reclaimer;
 use zmeld_config::{Config, Kind, PageFilter, Span, Watch};
@@ -62,32 +61,8 @@ const ROOM_EVERY: Duration = Duration::from_secs(10);
 const ROOM_EVERY_MAX: Duration = Duration::from_secs(600);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Something that a round says.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum WatchEvent<'a> {
-    /// Something is done, and why.
-    Acting(&'a Action),
-    /// It was done, with what came of it.
-    Done(&'a Action, String),
-    /// It would be done, were this not a dry run.
-    Would(&'a Action),
-    /// It could not be done.
-    Failed(&'a Action, Error),
-    /// A device is there that was not before.
-    Appeared(&'a str),
-    /// A device is gone.
-    Gone(&'a str),
-    /// Nothing is done for now, and why.
-    Holding(String),
-    /// What becomes of a control group's memory.
-    Reclaim(&'a str, String),
-    /// Memory could not be reclaimed.
-    ReclaimFailed(Error),
-}
-
-/// Somebody who is told.
-pub type Listener<'a> = dyn FnMut(WatchEvent<'_>) + 'a;
+/// Somebody who is told, a line at a time.
+pub type Listener<'a> = dyn FnMut(String) + 'a;
 
 /// Rules and what was done so far.
 pub struct Watcher {
@@ -162,18 +137,7 @@ impl Watcher {
         if self.is_too_busy(listener) {
             return;
         }
-        for device in seen.devices.iter().filter(|device| device.initialised) {
-            for action in self.due(device, now) {
-                if stop.load(Ordering::Relaxed) {
-                    return;
-                }
-                self.perform(&action, now, stop, listener);
-            }
-            let longest = self.longest_idle();
-            if let Some(history) = self.devices.get_mut(&device.name) {
-                history.forget_marks(longest, now);
-            }
-        }
+        self.act(seen, now, stop, listener);
     }
 
     /// Does at once what the rules would do from time to time, since memory is short.
@@ -191,23 +155,36 @@ impl Watcher {
         };
         self.room_made = Some(now);
         if let Some(reclaimer) = &mut self.reclaimer {
-            if let Some(done) = reclaimer.make_room(&self.host, now, stop, listener) {
-                listener(WatchEvent::Reclaim("memory is short", done));
-            }
+            reclaimer.make_room(&self.host, now, stop, listener);
         }
         let now = self.uptime(now);
         let seen = Observation::read(&self.host, rustix::param::page_size() as u64);
         self.follow_devices(&seen, now, listener);
         self.is_pressed = true;
+        self.act(&seen, now, stop, listener);
+        self.is_pressed = false;
+    }
+
+    /// Does what is due on each device.
+    fn act(
+        &mut self,
+        seen: &Observation,
+        now: f64,
+        stop: &AtomicBool,
+        listener: &mut Listener<'_>,
+    ) {
+        let longest = self.longest_idle();
         for device in seen.devices.iter().filter(|device| device.initialised) {
             for action in self.due(device, now) {
                 if stop.load(Ordering::Relaxed) {
-                    break;
+                    return;
                 }
                 self.perform(&action, now, stop, listener);
             }
+            if let Some(history) = self.devices.get_mut(&device.name) {
+                history.forget_marks(longest, now);
+            }
         }
-        self.is_pressed = false;
     }
 
     /// How long the machine was up then, in seconds.
@@ -248,7 +225,7 @@ impl Watcher {
         self.devices.retain(|name, _| {
             let stays = is_there(name);
             if !stays {
-                listener(WatchEvent::Gone(name));
+                listener(format!("{name}: gone"));
             }
             stays
         });
@@ -256,7 +233,7 @@ impl Watcher {
             if self.devices.contains_key(&device.name) {
                 continue;
             }
-            listener(WatchEvent::Appeared(&device.name));
+            listener(format!("{}: watched from now on", device.name));
             // What a watch that was killed lent is no limit of anybody's.
             let given_back = !self.dry_run
                 && limit::give_back_left(&self.host, &device.name).unwrap_or(false)
@@ -274,7 +251,7 @@ impl Watcher {
         let busy = self.busy();
         let is_busy = busy.is_some();
         if let (Some(why), false) = (busy, self.holding) {
-            listener(WatchEvent::Holding(why));
+            listener(format!("holding: {why}"));
         }
         self.holding = is_busy;
         is_busy
@@ -308,52 +285,80 @@ impl Watcher {
         let watch = &self.config.watch;
         let is_turn =
             |last, every: Span| self.is_pressed || has_passed(last, every.duration(), now);
+        let action = |reason, mark, kind| Action {
+            device: device.name.clone(),
+            reason,
+            mark,
+            kind,
+        };
+        // After so long pages are told apart by marks that are made now.
         let mut marking = None;
-        let recompress = watch.recompress.as_ref();
-        let recompress = recompress.filter(|rule| {
-            !device.recompression.is_empty() && is_turn(history.recompressed, rule.every)
-        });
-        if let Some(rule) = recompress {
-            match readiness(history, rule.pages, rule.idle_after, now) {
-                Ready::Now => {
-                    let asked = history.recompressed_pages;
-                    let by_age = history.marks_by_age;
-                    actions.push(Action::recompress(device, rule, by_age, asked));
-                }
-                Ready::Mark => marking = Some(rule.idle_after),
-                Ready::Later => {}
+        let mut is_ready = |pages, idle_after: Span| match history.marks_by_age {
+            // The action marks by age itself, or finds out that it cannot.
+            None | Some(true) => true,
+            Some(false) if !needs_idle(pages) => true,
+            Some(false) if history.marked.is_none() => {
+                marking = marking.max(Some(idle_after));
+                false
             }
-        }
+            Some(false) => has_passed(history.marked, idle_after.duration(), now),
+        };
+        let mark = |pages, idle_after: Span| {
+            (needs_idle(pages) && history.marks_by_age != Some(false)).then_some(idle_after)
+        };
         let held = device.held.unwrap_or_default();
+        let recompress = watch.recompress.as_ref().filter(|rule| {
+            !device.recompression.is_empty()
+                && is_turn(history.recompressed, rule.every)
+                && is_ready(rule.pages, rule.idle_after)
+        });
+        actions.extend(recompress.map(|rule| {
+            let reason = format!(
+                "due every {}; {} are compressed to {}",
+                rule.every,
+                bytes(device.in_memory_bytes()),
+                bytes(held.compressed_bytes)
+            );
+            let kind = ActionKind::Recompress {
+                rule: rule.clone(),
+                codecs: device.recompression.clone(),
+                pages_max: rule.max_pages.map_or(u64::MAX, |most| {
+                    most.saturating_sub(history.recompressed_pages)
+                }),
+            };
+            action(reason, mark(rule.pages, rule.idle_after), kind)
+        }));
         let whole = match held.limit_bytes {
             0 => device.size_bytes,
             limit => limit,
         };
         let fill = share(held.memory_used_bytes, whole);
         let writeback = watch.writeback.as_ref().filter(|rule| {
-            let is_full = self.is_pressed || fill >= rule.above.fraction();
-            is_full && device.backing.is_some() && is_turn(history.written_back, rule.every)
+            (self.is_pressed || fill >= rule.above.fraction())
+                && device.backing.is_some()
+                && is_turn(history.written_back, rule.every)
+                && is_ready(rule.pages, rule.idle_after)
         });
-        if let Some(rule) = writeback {
-            match readiness(history, rule.pages, rule.idle_after, now) {
-                Ready::Now => {
-                    let asked = history.written_pages;
-                    let by_age = history.marks_by_age;
-                    actions.push(Action::write_back(device, rule, fill, by_age, asked));
-                }
-                Ready::Mark => marking = marking.max(Some(rule.idle_after)),
-                Ready::Later => {}
-            }
-        }
+        actions.extend(writeback.map(|rule| {
+            let reason = format!(
+                "due every {}; it uses {} of its limit, the rule begins at {}",
+                rule.every,
+                percent(fill),
+                percent(rule.above.fraction())
+            );
+            let asked = history.written_pages.saturating_mul(UNIT);
+            let kind = ActionKind::WriteBack {
+                pages: rule.pages,
+                bytes_max: rule.at_most.0.saturating_sub(asked),
+            };
+            action(reason, mark(rule.pages, rule.idle_after), kind)
+        }));
         if let Some(age) = marking {
-            actions.push(Action {
-                device: device.name.clone(),
-                reason: format!(
-                    "this kernel does not tell how old pages are: all are marked now, and those \
-                     not used for {age} are the idle ones"
-                ),
-                kind: ActionKind::MarkAll,
-            });
+            let reason = format!(
+                "this kernel does not tell how old pages are: all are marked now, and those \
+                 not used for {age} are the idle ones"
+            );
+            actions.push(action(reason, None, ActionKind::MarkAll));
         }
         actions.extend(self.meld_due(watch, device, history, now));
         actions
@@ -389,15 +394,20 @@ impl Watcher {
                 percent(least)
             ),
         };
+        let threshold = (least * 1000.0).round().clamp(0.0, 1000.0);
+        let mut request = "start".to_owned();
+        if threshold > 0.0 {
+            request += &format!(" threshold={threshold}");
+        }
+        request += &format!(" time_ms={PASS_TIME_MAX_MS}");
+        if history.resume {
+            request += " resume";
+        }
         Some(Action {
             device: device.name.clone(),
             reason,
-            kind: ActionKind::Meld(PassOptions {
-                threshold_permille: (least * 1000.0).round().clamp(0.0, 1000.0) as u32,
-                time_max_ms: Some(PASS_TIME_MAX_MS),
-                resume: history.resume,
-                ..PassOptions::default()
-            }),
+            mark: None,
+            kind: ActionKind::Meld(request),
         })
     }
 
@@ -418,7 +428,8 @@ impl Watcher {
         has_passed(history.budget, DAY, now).then(|| Action {
             device: device.name.clone(),
             reason: format!("the tier {} may write {limit} a day", tier.name),
-            kind: ActionKind::Budget { bytes: limit.0 },
+            mark: None,
+            kind: ActionKind::Budget(limit.0),
         })
     }
 
@@ -434,57 +445,45 @@ impl Watcher {
             history.note(action, now);
             // Pages cannot be marked for later without marking them.
             history.marks_by_age = Some(true);
-            listener(WatchEvent::Would(action));
+            listener(format!(
+                "would {}: {}, because {}",
+                action.device,
+                action.what(),
+                action.reason
+            ));
             return;
         }
-        listener(WatchEvent::Acting(action));
-        match action.perform(&self.host, stop) {
-            Ok(action::ActionResult::Done(text)) => {
+        listener(format!(
+            "{}: {}, because {}",
+            action.device,
+            action.what(),
+            action.reason
+        ));
+        let done = match action.perform(&self.host, stop) {
+            Ok(ActionResult::Done(text)) => {
                 history.note(action, now);
-                listener(WatchEvent::Done(action, text));
+                text
             }
-            Ok(action::ActionResult::Stopped(text, pages)) => {
+            Ok(ActionResult::Stopped(text, pages)) => {
                 history.note_part(action, pages, now);
                 self.has_more = true;
-                listener(WatchEvent::Done(action, text));
+                text
             }
-            Ok(action::ActionResult::NoAges) => {
+            Ok(ActionResult::NoAges) => {
                 // The next round marks all pages and waits.
                 history.marks_by_age = Some(false);
-                listener(WatchEvent::Done(
-                    action,
-                    "put off: this kernel does not tell how old pages are".to_owned(),
-                ));
+                "put off: this kernel does not tell how old pages are".to_owned()
             }
             Err(err) => {
                 // Not at once again, but when the rule is next due.
                 history.note(action, now);
-                listener(WatchEvent::Failed(action, err));
+                format!("{} failed: {err}", action.what())
             }
-        }
+        };
+        listener(format!("{}: {done}", action.device));
         if let Err(err) = history::keep(&self.host, &self.devices) {
-            listener(WatchEvent::Failed(action, err));
+            listener(format!("what was done cannot be noted: {err}"));
         }
-    }
-}
-
-enum Ready {
-    Now,
-    Mark,
-    Later,
-}
-
-/// Whether the pages that a rule is for can be told now.
-fn readiness(history: &History, pages: PageFilter, idle_after: Span, now: f64) -> Ready {
-    match (history.marks_by_age, history.marked) {
-        _ if !needs_idle(pages) => Ready::Now,
-        // The action marks by age itself, or finds out that it cannot.
-        (None | Some(true), _) => Ready::Now,
-        (Some(false), None) => Ready::Mark,
-        (Some(false), Some(marked)) => match has_passed(Some(marked), idle_after.duration(), now) {
-            true => Ready::Now,
-            false => Ready::Later,
-        },
     }
 }
 

@@ -26,13 +26,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use zmeld_linux::lru_gen::{self, Generation, Group, Node, ENABLED, PATH, WALKS, YOUNGEST};
+use zmeld_linux::lru_gen::{self, Group, ENABLED, PATH, WALKS, YOUNGEST};
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::{counters, Host, HostError, KernelVersion};
 
 use zmeld_config::Span;
 
-use super::group::beyond_kept;
+use super::group::{beyond_kept, kept, number, swap_room};
 use super::{Round, PIECE_BYTES, RELEASE};
 
 /// As much of the file is read: what is told of groups behind that is not known.
@@ -49,8 +49,6 @@ const PAUSE: u32 = 100;
 /// The kernel looks for where it stands each time that it has told a page of them, and any user
 /// may have many groups: nothing more is read then.
 const READ_TIME: Duration = Duration::from_millis(200);
-/// The kernel has no more of them (`MAX_NR_GENS`).
-const GENERATIONS_MAX: usize = 4;
 /// For so long it is not asked again whether something of a group may be taken.
 const LEFT_ALONE: Duration = Duration::from_secs(60);
 /// A group with less has nothing worth a walk.
@@ -184,29 +182,6 @@ impl LruGenSnapshot {
     pub fn cuts_off(&self, path: &Path) -> bool {
         self.is_cut && self.of(path).is_empty()
     }
-
-    /// A generation began. What is in each of them is not told again.
-    fn begun(&mut self, path: &Path, id: u64, node: u32) {
-        let groups = self.groups.get_mut(path).into_iter().flatten();
-        let nodes = groups.filter(|it| it.id == id).flat_map(|it| &mut it.nodes);
-        for node in nodes.filter(|it| it.node == node) {
-            let Some(last) = node.generations.last().copied() else {
-                continue;
-            };
-            node.generations.push(Generation {
-                number: last.number + 1,
-                age_ms: 0,
-                anonymous_pages: 0,
-                file_pages: 0,
-            });
-            // Without room for another one the two oldest ones become one.
-            if node.generations.len() > GENERATIONS_MAX {
-                let oldest = node.generations.remove(0);
-                node.generations[0].anonymous_pages += oldest.anonymous_pages;
-                node.generations[0].file_pages += oldest.file_pages;
-            }
-        }
-    }
 }
 
 /// What all groups together may cost: a hundredth of the time each.
@@ -227,16 +202,16 @@ impl Walks {
 
     /// Reading them took so long.
     pub fn have_read(&mut self, took: Duration, now: Instant) {
-        self.next_read = Some(now + took * PAUSE);
+        let next = self.next_read.map_or(now, |next| next.max(now));
+        self.next_read = Some(next + took * PAUSE);
     }
 
-    /// Begins generations where they are due, where that is the longest ago, first; what was
-    /// told has them then.
+    /// Begins generations where they are due, where that is the longest ago, first; how many
+    /// began is counted.
     pub fn begin(
         &mut self,
-        host: &Host,
         mut due: Vec<Due>,
-        told: &mut LruGenSnapshot,
+        begun: &mut usize,
         round: &Round,
     ) -> Result<(), HostError> {
         let now = round.by_now();
@@ -250,7 +225,7 @@ impl Walks {
             if self.next.is_some_and(|next| now < next) || round.is_over() {
                 break;
             }
-            match due.is_in_vain(host, &mut promised) {
+            match due.is_in_vain(round.host, &mut promised) {
                 Ok(false) => {}
                 Ok(true) => {
                     self.left_alone.insert(due.id, now + LEFT_ALONE);
@@ -265,11 +240,9 @@ impl Walks {
             // another one.
             let order = format!("+ {} {} {} 1 1", due.id, due.node, due.youngest);
             let began = Instant::now();
-            let done = is_done(host.write(PATH, &order));
+            let done = is_done(round.host.write(PATH, &order));
             self.next = Some(now + began.elapsed() * PAUSE);
-            if let Ok(true) = done {
-                told.begun(&due.path, due.id, due.node);
-            }
+            *begun += usize::from(matches!(done, Ok(true)));
             failed = failed.and(done.map(|_| ()));
         }
         failed
@@ -279,8 +252,7 @@ impl Walks {
 /// A group's node of memory in which a generation is to begin.
 #[derive(Debug)]
 pub(super) struct Due {
-    /// The place's path, as the kernel tells it, and its directory.
-    path: PathBuf,
+    /// The place's directory.
     group: PathBuf,
     /// The group's from there on.
     rest: PathBuf,
@@ -342,7 +314,6 @@ pub(super) struct Taken {
     spent: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
 struct Idle {
     /// Where its counters are.
     folder: PathBuf,
@@ -444,7 +415,6 @@ impl Generations {
                     continue;
                 }
                 all.push(Due {
-                    path: self.path.clone(),
                     group: group.to_owned(),
                     rest: rest.to_owned(),
                     id: below.id,
@@ -457,35 +427,19 @@ impl Generations {
         all
     }
 
-    /// How many bytes of a group are idle and may go.
-    pub fn idle_bytes(
-        &self,
-        host: &Host,
-        told: &LruGenSnapshot,
-        group: &Path,
-        round: &Round,
-    ) -> Result<u64, HostError> {
-        let page = rustix::param::page_size() as u64;
-        let mut all = 0;
-        for idle in self.idle(host, told, group, round)? {
-            all += (idle.pages * page).min(swap_room(host, &idle.folder)?);
-        }
-        Ok(all)
-    }
-
     /// Reclaims so many bytes of what is idle, no more than that is asked for; what came of it
     /// is noted.
     pub fn reclaim(
         &mut self,
-        host: &Host,
         told: &LruGenSnapshot,
         group: &Path,
         wanted: u64,
         round: &Round,
         taken: &mut Taken,
     ) -> Result<(), HostError> {
+        let host = round.host;
         let page = rustix::param::page_size() as u64;
-        for idle in self.idle(host, told, group, round)? {
+        for idle in self.idle(told, group, round)? {
             let mut left = (idle.pages * page).min(swap_room(host, &idle.folder)?);
             let mut before = Has::read(host, &idle.folder, told)?;
             while left > 0 && taken.spent < wanted && !round.is_over() {
@@ -530,7 +484,6 @@ impl Generations {
     /// What is idle, that for the longest time first.
     fn idle(
         &self,
-        host: &Host,
         told: &LruGenSnapshot,
         group: &Path,
         round: &Round,
@@ -545,46 +498,33 @@ impl Generations {
                 break;
             }
             let rest = below.path.strip_prefix(&self.path).unwrap_or(&below.path);
-            let nodes = below.nodes.iter();
-            let idle = nodes.flat_map(|node| idle_of(node, self.idle_ms, told.is_without_files));
-            let folder = folder(group, rest);
-            let idle: Vec<Idle> = idle
-                .map(|idle| Idle {
-                    folder: folder.clone(),
-                    group: below.id,
-                    ..idle
-                })
-                .collect();
-            if !idle.is_empty() && !is_promised(host, group, rest, &mut promised)? {
-                all.extend(idle);
+            let before = all.len();
+            for node in &below.nodes {
+                let may_go = node.generations.len().saturating_sub(YOUNGEST);
+                // Up to Linux 6.13 what can be swapped of a generation is reached when no older
+                // one has files any more: those would be taken for it.
+                let mut is_reached = true;
+                for (it, idle_ms) in node.idle().take(may_go) {
+                    if is_reached && idle_ms >= self.idle_ms && it.anonymous_pages > 0 {
+                        all.push(Idle {
+                            folder: folder(group, rest),
+                            group: below.id,
+                            node: node.node,
+                            generation: it.number,
+                            idle_ms,
+                            pages: it.anonymous_pages,
+                        });
+                    }
+                    is_reached &= told.is_without_files || it.file_pages == 0;
+                }
+            }
+            if all.len() > before && is_promised(round.host, group, rest, &mut promised)? {
+                all.truncate(before);
             }
         }
         all.sort_by_key(|idle| std::cmp::Reverse(idle.idle_ms));
         Ok(all)
     }
-}
-
-/// What of a node's memory is idle for so long, can be swapped, and is within reach.
-fn idle_of(node: &Node, old_ms: u64, is_without_files: bool) -> impl Iterator<Item = Idle> + '_ {
-    let may_go = node.generations.len().saturating_sub(YOUNGEST);
-    // Up to Linux 6.13 what can be swapped of a generation is reached when no older one has
-    // files any more: those would be taken for it.
-    let mut has_files = false;
-    let is_in_reach = move |(it, _): &(&Generation, u64)| {
-        let is_behind = has_files;
-        has_files |= it.file_pages > 0;
-        is_without_files || !is_behind
-    };
-    let all = node.idle().take(may_go).take_while(is_in_reach);
-    let idle = all.filter(move |(it, idle_ms)| *idle_ms >= old_ms && it.anonymous_pages > 0);
-    idle.map(|(generation, idle_ms)| Idle {
-        folder: PathBuf::new(),
-        group: 0,
-        node: node.node,
-        generation: generation.number,
-        idle_ms,
-        pages: generation.anonymous_pages,
-    })
 }
 
 /// Whether `memory.min` or `memory.low` keeps memory of a group below that one, or of one in
@@ -602,32 +542,11 @@ fn is_promised(
     if let Some(known) = known.get(&folder) {
         return Ok(*known);
     }
-    let mut is_kept = is_promised(host, group, above, known)?;
-    for file in ["memory.min", "memory.low"] {
-        let kept = host.read_optional(folder.join(file))?;
-        // Of one that is not seen nobody knows.
-        is_kept |= kept.is_none_or(|kept| kept.trim() != "0");
-    }
+    // Of one that is not seen nobody knows.
+    let is_kept =
+        is_promised(host, group, above, known)? || kept(host, &folder)?.is_none_or(|kept| kept > 0);
     known.insert(folder, is_kept);
     Ok(is_kept)
-}
-
-/// How many bytes a group may have in swap besides, by its own limit and by those above it.
-fn swap_room(host: &Host, folder: &Path) -> Result<u64, HostError> {
-    let mut room = u64::MAX;
-    for folder in folder.ancestors() {
-        // The root has none.
-        let Some(max) = host.read_optional(folder.join("memory.swap.max"))? else {
-            break;
-        };
-        // What is no number is no limit.
-        if let Ok(max) = max.trim().parse::<u64>() {
-            let has = host.read_optional(folder.join("memory.swap.current"))?;
-            let has = has.and_then(|has| has.trim().parse().ok()).unwrap_or(0);
-            room = room.min(max.saturating_sub(has));
-        }
-    }
-    Ok(room)
 }
 
 /// What a group has, as far as orders change it.
@@ -642,10 +561,7 @@ struct Has {
 
 impl Has {
     fn read(host: &Host, folder: &Path, told: &LruGenSnapshot) -> Result<Has, HostError> {
-        let number = |file: &str| -> Result<u64, HostError> {
-            let text = host.read_optional(folder.join(file))?;
-            Ok(text.and_then(|text| text.parse().ok()).unwrap_or(0))
-        };
+        let number = |file: &str| Ok::<_, HostError>(number(host, folder, file)?.unwrap_or(0));
         let mut file_bytes = 0;
         if !told.is_without_files {
             let stat = host.read_optional(folder.join("memory.stat"))?;

@@ -46,9 +46,8 @@ impl Reading {
         at: Instant,
     ) -> Result<Option<Reading>, HostError> {
         let text = |name: &str| host.read_optional(group.join(name));
-        let number = |text: Option<String>| text.and_then(|text| text.parse::<u64>().ok());
         let (Some(memory_bytes), Some(stat), Some(pressure)) = (
-            number(text("memory.current")?),
+            number(host, group, "memory.current")?,
             text("memory.stat")?,
             text("memory.pressure")?.and_then(|text| Pressure::parse(&text)),
         ) else {
@@ -73,7 +72,7 @@ impl Reading {
             at,
             memory_bytes,
             kept_bytes: kept(host, group)?.unwrap_or(0),
-            swap_bytes: number(text("memory.swap.current")?).unwrap_or(0),
+            swap_bytes: number(host, group, "memory.swap.current")?.unwrap_or(0),
             stalled_us: pressure.some.total_us,
             refaults,
             swapped_in,
@@ -87,14 +86,18 @@ impl Reading {
     }
 }
 
+/// A number in one of a group's files, `max` the largest one; none where there is none.
+pub(super) fn number(host: &Host, group: &Path, file: &str) -> Result<Option<u64>, HostError> {
+    let text = host.read_optional(group.join(file))?;
+    Ok(text.and_then(|text| match text.trim() {
+        "max" => Some(u64::MAX),
+        text => text.parse().ok(),
+    }))
+}
+
 /// What `memory.min` and `memory.low` keep for a group, whichever is more; none where it has neither.
-fn kept(host: &Host, group: &Path) -> Result<Option<u64>, HostError> {
-    let kept = |name: &str| -> Result<Option<u64>, HostError> {
-        let text = host.read_optional(group.join(name))?;
-        // "max" keeps all of it.
-        Ok(text.map(|text| text.parse().unwrap_or(u64::MAX)))
-    };
-    Ok(kept("memory.min")?.max(kept("memory.low")?))
+pub(super) fn kept(host: &Host, group: &Path) -> Result<Option<u64>, HostError> {
+    Ok(number(host, group, "memory.min")?.max(number(host, group, "memory.low")?))
 }
 
 /// How many bytes the groups above one have besides what `memory.min` and `memory.low` keep for
@@ -108,8 +111,7 @@ pub(super) fn beyond_kept(host: &Host, group: &Path) -> Result<u64, HostError> {
             break;
         };
         if kept > 0 {
-            let has = host.read_optional(above.join("memory.current"))?;
-            let has = has.and_then(|has| has.parse::<u64>().ok()).unwrap_or(0);
+            let has = number(host, above, "memory.current")?.unwrap_or(0);
             least = least.min(has.saturating_sub(kept));
         }
     }
@@ -126,15 +128,29 @@ pub(super) fn no_swap(host: &Host) -> Option<&'static str> {
 /// Why nothing of that group may.
 pub(super) fn no_swap_of(host: &Host, group: &Path) -> Result<Option<&'static str>, HostError> {
     for folder in group.ancestors() {
-        // The root has none.
-        let Some(max) = host.read_optional(folder.join("memory.swap.max"))? else {
-            break;
-        };
-        if max == "0" {
-            return Ok(Some(NO_SWAP_HERE));
+        match number(host, folder, "memory.swap.max")? {
+            // The root has none.
+            None => break,
+            Some(0) => return Ok(Some(NO_SWAP_HERE)),
+            Some(_) => {}
         }
     }
     Ok(None)
+}
+
+/// How many bytes a group may have in swap besides, by its own limit and by those above it.
+pub(super) fn swap_room(host: &Host, group: &Path) -> Result<u64, HostError> {
+    let mut room = u64::MAX;
+    for folder in group.ancestors() {
+        let Some(max) = number(host, folder, "memory.swap.max")? else {
+            break;
+        };
+        if max < u64::MAX {
+            let has = number(host, folder, "memory.swap.current")?.unwrap_or(0);
+            room = room.min(max.saturating_sub(has));
+        }
+    }
+    Ok(room)
 }
 
 /// A group's readings of the last minute.
@@ -186,37 +202,5 @@ impl History {
             (Some(first), Some(last)) => last.came_back_since(first),
             _ => 0,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_came_back_counts_for_a_minute() {
-        let begin = Instant::now();
-        let mut history = History::default();
-        for (second, refaults, stalled_us) in [(0, 100, 0), (5, 160, 50_000), (30, 160, 50_000)] {
-            history.add(Reading {
-                at: begin + Duration::from_secs(second),
-                memory_bytes: 1 << 30,
-                kept_bytes: 0,
-                swap_bytes: 0,
-                stalled_us,
-                refaults,
-                swapped_in: 0,
-            });
-            if second == 5 {
-                assert_eq!((history.came_back(), history.stalled()), (60, 0.01));
-            }
-        }
-        assert_eq!((history.came_back(), history.stalled()), (60, 0.0));
-        let last = *history.last().unwrap();
-        history.add(Reading {
-            at: begin + Duration::from_secs(66),
-            ..last
-        });
-        assert_eq!(history.came_back(), 0);
     }
 }

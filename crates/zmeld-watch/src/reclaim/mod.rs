@@ -35,7 +35,7 @@ use zmeld_report::units::{bytes, percent};
 use self::generations::{Generations, LruGenSnapshot, Taken, Walks};
 use self::group::{beyond_kept, History, Reading};
 use self::pace::{Cost, Pace, Turn, MEMORY_MIN};
-use super::{Listener, WatchEvent};
+use super::Listener;
 use crate::Error;
 use zmeld_config::{Mechanism, ReclaimRule};
 use zmeld_linux::groups::{self, Hierarchy, Selection, Targets, Version};
@@ -145,24 +145,41 @@ struct ReclaimTarget {
     account: Option<Account>,
 }
 
+/// Where it is looked, for how long, and who is told.
 struct Round<'a> {
+    host: &'a Host,
     /// When it is, for those who look back.
     now: Instant,
     began: Instant,
     /// Nothing more is begun then.
     end: Instant,
+    /// Memory is short: more is taken at once.
+    is_pressed: bool,
     stop: &'a AtomicBool,
+    listener: &'a mut Listener<'a>,
 }
 
-impl Round<'_> {
-    fn new(now: Instant, stop: &AtomicBool) -> Round<'_> {
+impl<'a> Round<'a> {
+    fn new(
+        host: &'a Host,
+        now: Instant,
+        stop: &'a AtomicBool,
+        listener: &'a mut Listener<'a>,
+    ) -> Round<'a> {
         let began = Instant::now();
         Round {
+            host,
             now,
             began,
             end: began + ROUND_MAX,
+            is_pressed: false,
             stop,
+            listener,
         }
+    }
+
+    fn say(&mut self, text: impl Into<String>) {
+        (self.listener)(text.into());
     }
 
     fn is_stopped(&self) -> bool {
@@ -254,30 +271,30 @@ impl Reclaimer {
         stop: &AtomicBool,
         listener: &mut Listener<'_>,
     ) {
-        let mut round = Round::new(now, stop);
+        let round = &mut Round::new(host, now, stop, listener);
         self.round = Some(now);
         self.began.get_or_insert(now);
         if super::is_due(self.chosen, CHOOSE_EVERY, now) {
             self.chosen = Some(now);
             self.failures_told = 0;
-            let chosen = self.choose(host, stop, listener);
+            let chosen = self.choose(round);
             self.blind = chosen.as_ref().err().map(ToString::to_string);
             match chosen {
                 Ok(()) => self.failed = None,
                 Err(err) => {
                     self.targets = Targets::default();
-                    self.fail(err, listener);
+                    self.fail(err, round);
                 }
             }
         }
-        self.hold(host, busy, listener);
+        self.hold(busy, round);
         if self.blind.is_some() {
             // What they have cost is not forgotten while nothing may be done with them.
             let accounts = self.groups.values_mut();
             let accounts = accounts.filter_map(|it| it.account.as_mut());
             accounts.for_each(|it| it.pace.hold(now));
         } else {
-            self.turns(host, &mut round, listener);
+            self.turns(round);
             if round.is_stopped() {
                 return;
             }
@@ -285,18 +302,20 @@ impl Reclaimer {
         if !self.dry_run && super::is_due(self.noted, NOTE_EVERY, now) {
             self.noted = Some(now);
             if let Err(err) = self.note(now).keep(host) {
-                self.fail(err.into(), listener);
+                self.fail(err.into(), round);
             }
         }
     }
 
-    fn turns(&mut self, host: &Host, round: &mut Round, listener: &mut Listener<'_>) {
+    fn turns(&mut self, round: &mut Round) {
         let now = round.now;
-        self.told = match self.walks.may_read(now) {
-            true => self.tell(host, now, listener),
+        self.told = match round.is_pressed || self.walks.may_read(now) {
+            true => self.tell(round),
             false => None,
         };
-        self.begin_generations(host, round, listener);
+        if !round.is_pressed && self.begin_generations(round) {
+            self.told = self.tell(round);
+        }
         // Both have a bound of their own, and leave the others their time.
         round.end = Instant::now() + ROUND_MAX;
         // Where the last round left off for want of time, this one begins.
@@ -313,20 +332,19 @@ impl Reclaimer {
                 self.next = Some(group);
                 break;
             }
-            if let Err(err) = self.turn(host, &group, round, listener) {
+            if let Err(err) = self.turn(&group, round) {
                 let target = self.groups.get_mut(&group);
                 if let Some(account) = target.and_then(|it| it.account.as_mut()) {
                     account.pace.hold(now);
                 }
-                self.fail(err, listener);
+                self.fail(err, round);
             }
         }
         // Numbers of groups may be others' soon.
         self.told = None;
     }
 
-    /// Takes at once from groups in which it costs little, since memory is short; what was
-    /// done, in words. A group that rests is left alone here, too: what is taken from it
+    /// Takes at once from groups in which it costs little, since memory is short. A group that rests is left alone here, too: what is taken from it
     /// comes back.
     pub fn make_room(
         &mut self,
@@ -334,121 +352,98 @@ impl Reclaimer {
         now: Instant,
         stop: &AtomicBool,
         listener: &mut Listener<'_>,
-    ) -> Option<String> {
+    ) {
         if self.dry_run || self.blind.is_some() {
-            return None;
+            return;
         }
-        let round = Round::new(now, stop);
-        let (mut sum, mut groups) = (0, 0);
-        let mut failures = Vec::new();
-        let told = self.tell(host, now, listener);
-        for (group, target) in &mut self.groups {
-            if round.is_over() || self.is_swap_full || swap_is_full(host).is_some() {
-                break;
-            }
-            let Some(account) = target.account.as_mut() else {
-                continue;
-            };
-            let wanted = account.room(&self.rule);
-            if wanted == 0 {
-                continue;
-            }
-            let before = account.reclaimed_bytes;
-            if let Err(err) = account.reclaim(host, told.as_ref(), group, wanted, &round) {
-                failures.push(err);
-            }
-            sum += account.reclaimed_bytes - before;
-            groups += 1;
+        let round = &mut Round::new(host, now, stop, listener);
+        round.is_pressed = true;
+        let before = self.reclaimed_bytes();
+        self.turns(round);
+        let more = self.reclaimed_bytes().saturating_sub(before);
+        if more > 0 {
+            let more = bytes(more);
+            round.say(format!(
+                "memory is short: reclaimed {more} of memory that is idle"
+            ));
         }
-        for err in failures {
-            self.fail(err, listener);
-        }
-        (groups > 0).then(|| {
-            format!(
-                "reclaimed {} of memory that is idle, from {groups} control groups",
-                bytes(sum)
-            )
-        })
+    }
+
+    fn reclaimed_bytes(&self) -> u64 {
+        let accounts = self.groups.values().filter_map(|it| it.account.as_ref());
+        accounts.map(|it| it.reclaimed_bytes).sum()
     }
 
     /// What the kernel's generations are now, where they are used.
-    fn tell(
-        &mut self,
-        host: &Host,
-        now: Instant,
-        listener: &mut Listener<'_>,
-    ) -> Option<LruGenSnapshot> {
+    fn tell(&mut self, round: &mut Round) -> Option<LruGenSnapshot> {
         let paths = self.groups.values().filter_map(|it| it.path.as_deref());
         let paths: BTreeSet<&Path> = paths.collect();
         if paths.is_empty() {
             return None;
         }
         let began = Instant::now();
-        let told = LruGenSnapshot::read(host, &paths);
-        self.walks.have_read(began.elapsed(), now);
+        let told = LruGenSnapshot::read(round.host, &paths);
+        self.walks.have_read(began.elapsed(), round.now);
         match told {
             Ok(told) => {
                 let was_cut = std::mem::replace(&mut self.is_cut, told.is_cut);
                 if told.is_cut && !was_cut {
-                    let text = "the kernel takes too long to tell of all control groups: nothing \
-                                is reclaimed from those that it tells last";
-                    listener(WatchEvent::Reclaim("lru_gen", text.to_owned()));
+                    round.say(
+                        "lru_gen: the kernel takes too long to tell of all control groups: \
+                         nothing is reclaimed from those that it tells last",
+                    );
                 }
                 Some(told)
             }
             Err(err) => {
-                self.refused_generations(err, listener);
+                self.refused_generations(err, round);
                 None
             }
         }
     }
 
-    /// Begins generations, of all groups where that is due.
-    fn begin_generations(&mut self, host: &Host, round: &Round, listener: &mut Listener<'_>) {
-        let Some(told) = self.told.as_mut() else {
-            return;
+    /// Begins generations, of all groups where that is due; whether any began.
+    fn begin_generations(&mut self, round: &mut Round) -> bool {
+        let told = self.told.as_ref().filter(|told| told.has_swap);
+        let Some(told) = told.filter(|_| !self.dry_run && self.holding.is_none()) else {
+            return false;
         };
-        if self.dry_run || self.holding.is_some() || !told.has_swap {
-            return;
-        }
         let mut due = Vec::new();
         for (group, target) in &self.groups {
             let account = target.account.as_ref();
             let generations = account.and_then(|it| it.generations.as_ref());
             due.extend(generations.into_iter().flat_map(|it| it.due(told, group)));
         }
-        if let Err(err) = self.walks.begin(host, due, told, round) {
-            self.refused_generations(err, listener);
+        let mut begun = 0;
+        if let Err(err) = self.walks.begin(due, &mut begun, round) {
+            self.refused_generations(err, round);
         }
+        begun > 0
     }
 
     /// Tells of an error; where it stays so, memory goes by something else.
-    fn refused_generations(&mut self, err: HostError, listener: &mut Listener<'_>) {
+    fn refused_generations(&mut self, err: HostError, round: &mut Round) {
         if generations::is_lasting(&err) {
             if let Some((_, why_not)) = &mut self.no_generations {
                 *why_not = Some(format!("lru_gen is not to be had: {err}"));
             }
             self.chosen = None;
         }
-        self.fail(err.into(), listener);
+        self.fail(err.into(), round);
     }
 
     /// Tells of an error; of one that stays once, and of many a few a minute.
-    fn fail(&mut self, err: Error, listener: &mut Listener<'_>) {
+    fn fail(&mut self, err: Error, round: &mut Round) {
         let text = err.to_string();
         if self.failed.as_ref() != Some(&text) && self.failures_told < FAILURES_TOLD {
             self.failures_told += 1;
-            listener(WatchEvent::ReclaimFailed(err));
+            round.say(text.clone());
         }
         self.failed = Some(text);
     }
 
-    fn choose(
-        &mut self,
-        host: &Host,
-        stop: &AtomicBool,
-        listener: &mut Listener<'_>,
-    ) -> Result<(), Error> {
+    fn choose(&mut self, round: &mut Round) -> Result<(), Error> {
+        let host = round.host;
         let hierarchy = hierarchy(host)?;
         if self.rule.mechanism != Mechanism::MemoryReclaim {
             let bits = generations::enabled(host);
@@ -460,13 +455,13 @@ impl Reclaimer {
                 self.no_generations = Some((bits, generations::why_not(host)));
             }
         }
-        self.targets = Targets::choose(host, &hierarchy, selection(&self.rule), stop)?;
-        if stop.load(Ordering::Relaxed) {
+        self.targets = Targets::choose(host, &hierarchy, selection(&self.rule), round.stop)?;
+        if round.is_stopped() {
             return Ok(());
         }
         for pattern in &self.targets.unmatched {
             if !self.in_vain.contains(pattern) {
-                listener(WatchEvent::Reclaim(pattern, NO_GROUP.to_owned()));
+                round.say(format!("{pattern}: {NO_GROUP}"));
             }
         }
         self.in_vain.clone_from(&self.targets.unmatched);
@@ -477,7 +472,7 @@ impl Reclaimer {
             target.account = known.and_then(|it| it.account);
         }
         for target in before.into_values().filter(|it| it.account.is_some()) {
-            listener(WatchEvent::Reclaim(&target.shown, "left alone".to_owned()));
+            round.say(format!("{}: left alone", target.shown));
         }
         Ok(())
     }
@@ -540,7 +535,8 @@ impl Reclaimer {
     }
 
     /// Whether nothing may be reclaimed anywhere, and why.
-    fn hold(&mut self, host: &Host, busy: Option<String>, listener: &mut Listener<'_>) {
+    fn hold(&mut self, busy: Option<String>, round: &mut Round) {
+        let host = round.host;
         let full = match self.is_swap_full {
             true => swap_free_below(host, SWAP_FREE_AGAIN),
             false => swap_is_full(host),
@@ -548,57 +544,57 @@ impl Reclaimer {
         self.is_swap_full = full.is_some();
         let holding = busy.or(full);
         if let (None, Some(why)) = (&self.holding, &holding) {
-            listener(WatchEvent::Holding(format!(
-                "no memory is reclaimed: {why}"
-            )));
+            round.say(format!("holding: no memory is reclaimed: {why}"));
         }
         self.holding = holding;
     }
 
-    fn turn(
-        &mut self,
-        host: &Host,
-        group: &Path,
-        round: &Round,
-        listener: &mut Listener<'_>,
-    ) -> Result<(), Error> {
-        let now = round.now;
+    fn turn(&mut self, group: &Path, round: &mut Round) -> Result<(), Error> {
+        let (host, now) = (round.host, round.now);
         let Some(target) = self.groups.get_mut(group) else {
             return Ok(());
         };
-        let reading = match &target.account {
-            Some(known) => {
-                let reading = Reading::take(host, group, target.path.is_some(), now)?;
-                reading.filter(|reading| !known.history.is_of_another(reading))
-            }
-            None => None,
-        };
-        let (Some(reading), Some(account)) = (reading, &mut target.account) else {
+        let reading = Reading::take(host, group, target.path.is_some(), now)?;
+        let known = target.account.as_mut();
+        let known = known
+            .zip(reading)
+            .filter(|(it, reading)| !it.history.is_of_another(reading));
+        let Some((account, reading)) = known else {
             // It is new, was made anew, or is gone.
-            target.account = None;
-            let first = Reading::take(host, group, target.path.is_some(), now)?;
-            let Some(first) = first else { return Ok(()) };
-            if self.dry_run && first.memory_bytes >= MEMORY_MIN {
-                let text = format!("would be {}", target.begins(first, ""));
-                listener(WatchEvent::Reclaim(&target.shown, text));
+            target.account = reading.map(|first| Account::new(target, &self.rule, first));
+            let first = reading.filter(|it| self.dry_run && it.memory_bytes >= MEMORY_MIN);
+            if let Some(first) = first {
+                let begins = target.begins(first, "");
+                round.say(format!("{}: would be {begins}", target.shown));
             }
-            target.account = Some(Account::new(target, &self.rule, first));
             return Ok(());
         };
-        account.history.add(reading);
+        let is_held = match round.is_pressed {
+            true => self.is_swap_full,
+            false => {
+                account.history.add(reading);
+                self.holding.is_some()
+            }
+        };
         let told = self.told.as_ref();
-        if self.holding.is_some() || account.lacks_something(host, told, group, listener)? {
+        if is_held || account.lacks_something(told, group, round)? {
             account.pace.hold(now);
             return Ok(());
         }
-        let wanted = account.wanted(&self.rule, reading, now, listener);
+        let wanted = match round.is_pressed {
+            true => account.room(&self.rule),
+            false => account.wanted(&self.rule, reading, round),
+        };
         if wanted == 0 || swap_is_full(host).is_some() {
             return Ok(());
         }
         if self.dry_run {
-            if let Some(text) = account.would(host, told, group, wanted, round)? {
-                listener(WatchEvent::Reclaim(&account.shown, text));
+            let mut text = format!("would reclaim {}", bytes(wanted));
+            if let Some(generations) = &account.generations {
+                let idle_after = generations.idle_after();
+                text += &format!(" at most, of what was not used for {idle_after}");
             }
+            round.say(format!("{}: {text}", account.shown));
             return Ok(());
         }
         let has_begun = std::mem::replace(&mut account.has_begun, true);
@@ -607,20 +603,21 @@ impl Reclaimer {
             percent(account.pace.step())
         );
         if !has_begun {
-            listener(WatchEvent::Reclaim(
-                &target.shown,
-                target.begins(reading, &how),
+            round.say(format!(
+                "{}: {}",
+                target.shown,
+                target.begins(reading, &how)
             ));
         }
         let Some(account) = &mut target.account else {
             return Ok(());
         };
         // What refuses once costs the group no account.
-        match account.reclaim(host, told, group, wanted, round) {
+        match account.reclaim(told, group, wanted, round) {
             Err(Error::Host(err)) if account.generations.is_some() => {
-                self.refused_generations(err, listener);
+                self.refused_generations(err, round);
             }
-            Err(err) => self.fail(err, listener),
+            Err(err) => self.fail(err, round),
             Ok(()) => {}
         }
         Ok(())
@@ -704,43 +701,14 @@ impl Account {
         self.history.last().unwrap_or(&self.first)
     }
 
-    /// What would be reclaimed, in words; none where that was said.
-    fn would(
-        &mut self,
-        host: &Host,
-        told: Option<&LruGenSnapshot>,
-        group: &Path,
-        wanted: u64,
-        round: &Round,
-    ) -> Result<Option<String>, Error> {
-        let Some(generations) = &self.generations else {
-            return Ok(Some(format!("would reclaim {}", bytes(wanted))));
-        };
-        let Some(told) = told else { return Ok(None) };
-        let idle = generations.idle_bytes(host, told, group, round)?;
-        let idle_after = generations.idle_after();
-        Ok(match idle {
-            0 if std::mem::replace(&mut self.has_begun, true) => None,
-            0 => Some(format!(
-                "would reclaim nothing yet: the kernel says of nothing that it was not used for \
-                 {idle_after}, and a dry run does not have it look"
-            )),
-            idle => Some(format!(
-                "would reclaim {} of {} that was not used for {idle_after}",
-                bytes(wanted.min(idle)),
-                bytes(idle)
-            )),
-        })
-    }
-
     /// Whether nothing can be taken from it for now, which goes away by itself; it is told why.
     fn lacks_something(
         &mut self,
-        host: &Host,
         told: Option<&LruGenSnapshot>,
         group: &Path,
-        listener: &mut Listener<'_>,
+        round: &mut Round,
     ) -> Result<bool, Error> {
+        let host = round.host;
         let is_kept = |host| beyond_kept(host, group).map(|bytes| bytes == 0);
         let why = match &self.generations {
             Some(_) if group::no_swap(host).is_some() => Some(group::NO_SWAP),
@@ -756,8 +724,7 @@ impl Account {
         // That not all is told is said once for all.
         let new = why.filter(|why| self.lacks != Some(*why) && *why != CUT);
         if let Some(why) = new {
-            let text = format!("nothing is reclaimed: {why}");
-            listener(WatchEvent::Reclaim(&self.shown, text));
+            round.say(format!("{}: nothing is reclaimed: {why}", self.shown));
         }
         self.lacks = why;
         Ok(why.is_some())
@@ -797,13 +764,8 @@ impl Account {
     }
 
     /// How many bytes are reclaimed now, whole pages; what changes is told.
-    fn wanted(
-        &mut self,
-        rule: &ReclaimRule,
-        reading: Reading,
-        now: Instant,
-        listener: &mut Listener<'_>,
-    ) -> u64 {
+    fn wanted(&mut self, rule: &ReclaimRule, reading: Reading, round: &mut Round) -> u64 {
+        let now = round.now;
         // The kernel does not spare it where a group is asked by itself.
         let memory_bytes = reading.memory_bytes.saturating_sub(reading.kept_bytes);
         let cost = self.cost(rule);
@@ -819,14 +781,13 @@ impl Account {
             if let Some(idle_after) = generations.and_then(|it| it.came_back(now)) {
                 why += &format!("; now only what is idle for {idle_after} goes");
             }
-            let text = format!("backs off: {why}");
-            listener(WatchEvent::Reclaim(&self.shown, text));
+            round.say(format!("{}: backs off: {why}", self.shown));
             self.backing_off = Some(why);
             self.is_told = true;
         } else if was_resting && !self.pace.is_resting() {
             self.backing_off = None;
             if std::mem::take(&mut self.is_told) {
-                listener(WatchEvent::Reclaim(&self.shown, "goes on".to_owned()));
+                round.say(format!("{}: goes on", self.shown));
             }
         }
         let page = rustix::param::page_size() as u64;
@@ -847,16 +808,15 @@ impl Account {
     /// Reclaims it, or as much of it as is idle.
     fn reclaim(
         &mut self,
-        host: &Host,
         told: Option<&LruGenSnapshot>,
         group: &Path,
         wanted: u64,
         round: &Round,
     ) -> Result<(), Error> {
         let page = rustix::param::page_size() as u64;
-        let wanted = wanted.min(beyond_kept(host, group)?) / page * page;
+        let wanted = wanted.min(beyond_kept(round.host, group)?) / page * page;
         let Some(generations) = &mut self.generations else {
-            return self.reclaim_group(host, group, wanted, round);
+            return self.reclaim_group(group, wanted, round);
         };
         // None where it could not be read, which was told, or is not to be read again so soon.
         let Some(told) = told else {
@@ -864,7 +824,7 @@ impl Account {
             return Ok(());
         };
         let mut taken = Taken::default();
-        let reclaimed = generations.reclaim(host, told, group, wanted, round, &mut taken);
+        let reclaimed = generations.reclaim(told, group, wanted, round, &mut taken);
         self.reclaimed_bytes += taken.bytes;
         if generations.is_in_vain(taken) {
             self.pace.back_off(round.now);
@@ -876,13 +836,8 @@ impl Account {
     }
 
     /// Asks the kernel for it in pieces, so that a stop is heard in between.
-    fn reclaim_group(
-        &mut self,
-        host: &Host,
-        group: &Path,
-        wanted: u64,
-        round: &Round,
-    ) -> Result<(), Error> {
+    fn reclaim_group(&mut self, group: &Path, wanted: u64, round: &Round) -> Result<(), Error> {
+        let host = round.host;
         let mut before = self.last().memory_bytes;
         let mut left = wanted;
         while left > 0 && !round.is_over() {

@@ -9,7 +9,7 @@ use zmeld_linux::Host;
 use zmeld_observe::Melding;
 use zmeld_report::units::{bytes, count, percent, seconds};
 use zmeld_report::{Column, Document, Section, Table, Tone};
-use zmeld_watch::meld::{self, PassOptions, PassResult};
+use zmeld_watch::meld;
 
 use crate::args::Format;
 use crate::exit::{Outcome, EXIT_CODES};
@@ -51,29 +51,88 @@ pub struct PassBody<'a> {
     /// Whether only the sample was taken.
     estimate_only: bool,
     /// What the pass did.
-    result: &'a PassResult,
+    result: PassResult,
+}
+
+/// What a pass did, from the `pass_` lines of `meld_stat`.
+#[derive(Serialize, schemars::JsonSchema)]
+pub struct PassResult {
+    /// Pages with a fingerprint.
+    pages_stored: u64,
+    /// Pages written while melding was off, which cannot be melded.
+    pages_unfingerprinted: u64,
+    /// Pages in the sample.
+    pages_sampled: u64,
+    /// Pages in the sample that melding would drop.
+    duplicates_sampled: u64,
+    /// Pages whose bytes were compared with another's.
+    candidates: u64,
+    /// Pages that now share another's object.
+    pages_melded: u64,
+    /// Compressed bytes that this saved.
+    bytes_saved: u64,
+    /// Bytes that new shares cost.
+    bytes_metadata: u64,
+    /// Pages with the same fingerprint and other bytes.
+    collisions: u64,
+    /// Pages that changed while the pass ran.
+    raced: u64,
+    /// Memory that the pass borrowed, at the most at one time.
+    memory_borrowed_bytes: u64,
+    /// Nanoseconds that it took.
+    time_ns: u64,
+    /// The sample was below the threshold: nothing was done.
+    below_threshold: bool,
+    /// It was stopped before its end.
+    stopped: bool,
+}
+
+impl PassResult {
+    fn of(melding: &Melding) -> PassResult {
+        let last = |name: &str| melding.counter(&format!("pass_{name}"));
+        PassResult {
+            pages_stored: last("pages_stored"),
+            pages_unfingerprinted: last("pages_unfingerprinted"),
+            pages_sampled: last("pages_sampled"),
+            duplicates_sampled: last("duplicates_sampled"),
+            candidates: last("candidates"),
+            pages_melded: last("pages_melded"),
+            bytes_saved: last("bytes_saved"),
+            bytes_metadata: last("bytes_metadata"),
+            collisions: last("collisions"),
+            raced: last("raced"),
+            memory_borrowed_bytes: last("memory_borrowed"),
+            time_ns: ["time_sample_ns", "time_find_ns", "time_meld_ns"]
+                .iter()
+                .fold(0, |sum: u64, name| sum.saturating_add(last(name))),
+            below_threshold: last("below_threshold") != 0,
+            stopped: last("stopped") != 0,
+        }
+    }
 }
 
 /// Runs the command.
 pub fn run(args: &MeldArgs) -> anyhow::Result<Outcome> {
     let host = Host::here();
     let name = meld::choose(&host, args.device.as_deref())?;
-    let options = PassOptions {
-        resume: args.resume,
-        estimate_only: args.estimate,
-        ..PassOptions::default()
+    let request = match (args.estimate, args.resume) {
+        (true, _) => "estimate",
+        (false, true) => "start resume",
+        (false, false) => "start",
     };
     let stop = progress::interrupt_flag();
-    let result = pass(&host, &name, &options, stop)?;
+    let melding = pass(&host, &name, request, stop)?;
+    let part = melding.duplicates_sampled();
     let body = PassBody {
         device: &name,
         estimate_only: args.estimate,
-        result: &result,
+        result: PassResult::of(&melding),
     };
+    let result = &body.result;
     output::show(
         &args.format,
-        || document(&name, args.estimate, &result),
-        || table(&result),
+        || document(&name, args.estimate, result, part),
+        || table(result, part),
         ("zmeld.meld", 1),
         &body,
     )?;
@@ -85,14 +144,9 @@ pub fn run(args: &MeldArgs) -> anyhow::Result<Outcome> {
 
 /// The kernel runs the pass in the thread that asks; this one shows how far it is
 /// and stops it.
-fn pass(
-    host: &Host,
-    name: &str,
-    options: &PassOptions,
-    stop: &AtomicBool,
-) -> anyhow::Result<PassResult> {
+fn pass(host: &Host, name: &str, request: &str, stop: &AtomicBool) -> anyhow::Result<Melding> {
     std::thread::scope(|scope| {
-        let worker = scope.spawn(|| meld::run(host, name, options));
+        let worker = scope.spawn(|| meld::run(host, name, request));
         let line = progress::Message::of_long_work();
         let begin = Instant::now();
         let first = Melding::read(host, name).map_or(0, |m| m.counter("pages_melded"));
@@ -118,13 +172,11 @@ fn pass(
     })
 }
 
-fn document(name: &str, estimate: bool, result: &PassResult) -> Document {
-    let part = result
-        .duplicate_share()
-        .map_or("No page".to_owned(), percent);
+fn document(name: &str, estimate: bool, result: &PassResult, part: Option<f64>) -> Document {
     let lead = if result.pages_stored == 0 && result.pages_unfingerprinted == 0 {
         format!("{name} holds no page that could be melded.")
     } else if estimate {
+        let part = part.map_or("No page".to_owned(), percent);
         format!("{part} of the sampled pages on {name} repeat; nothing was changed.")
     } else {
         format!(
@@ -139,7 +191,7 @@ fn document(name: &str, estimate: bool, result: &PassResult) -> Document {
             }
         )
     };
-    let mut section = Section::new("The pass").table(table(result));
+    let mut section = Section::new("The pass").table(table(result, part));
     if result.pages_unfingerprinted > 0 {
         section = section.advice(
             Tone::Neutral,
@@ -159,17 +211,15 @@ fn document(name: &str, estimate: bool, result: &PassResult) -> Document {
     Document::new("zmeld meld").lead(lead).section(section)
 }
 
-fn table(result: &PassResult) -> Table {
+fn table(result: &PassResult, part: Option<f64>) -> Table {
     let figures = [
         ("pages with a fingerprint", count(result.pages_stored)),
         ("sampled", count(result.pages_sampled)),
         (
             "repeat in the sample",
-            result
-                .duplicate_share()
-                .map_or(count(result.duplicates_sampled), |part| {
-                    format!("{} ({})", count(result.duplicates_sampled), percent(part))
-                }),
+            part.map_or(count(result.duplicates_sampled), |part| {
+                format!("{} ({})", count(result.duplicates_sampled), percent(part))
+            }),
         ),
         ("compared", count(result.candidates)),
         ("melded", count(result.pages_melded)),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use rustix::process::{set_parent_process_death_signal, Signal};
 use zmeld_observe::{lately, Observation};
-use zmeld_watch::{is_short, WatchEvent, Watcher};
+use zmeld_watch::{is_short, Watcher};
 
 use super::metrics;
 use super::status::page_size;
@@ -83,6 +83,7 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     }
     // Being stopped is how a watch ends, and no failure.
     let stop = progress::silent_interrupt_flag();
+    let mut say = |line: String| log(&line);
     let service = Service::from_env();
     zmeld_linux::service::notify("READY=1");
     loop {
@@ -138,21 +139,6 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     }
     zmeld_linux::service::notify("STOPPING=1");
     Ok(Outcome::Done)
-}
-
-fn say(said: WatchEvent) {
-    match said {
-        WatchEvent::Acting(action) => log(&format!("{action}, because {}", action.reason)),
-        WatchEvent::Done(action, text) => log(&format!("{}: {text}", action.device)),
-        WatchEvent::Would(action) => log(&format!("would {action}, because {}", action.reason)),
-        WatchEvent::Failed(action, err) => log(&format!("{action} failed: {err}")),
-        WatchEvent::Appeared(name) => log(&format!("{name}: watched from now on")),
-        WatchEvent::Gone(name) => log(&format!("{name}: gone")),
-        WatchEvent::Reclaim(group, what) => log(&format!("{group}: {what}")),
-        WatchEvent::ReclaimFailed(err) => log(&err.to_string()),
-        WatchEvent::Holding(why) => log(&format!("holding: {why}")),
-        _ => {}
-    }
 }
 
 /// A line on standard error, as the journal likes it.
