@@ -98,15 +98,18 @@ impl fmt::Display for GuardEvent {
             Event::Nothing(cause, sample, why) => write!(f, "{}; {why}", because(*cause, sample)),
             Event::Would(victim) => write!(f, "would end {victim}"),
             Event::Ends(victim, how) => {
-                let count = victim.processes;
+                let to = match victim.processes {
+                    1 => "1 process".to_owned(),
+                    count => format!("{count} processes"),
+                };
                 write!(f, "ends {victim} (")?;
                 match how {
-                    How::Told => write!(f, "SIGTERM to {count} processes)"),
+                    How::Told => write!(f, "SIGTERM to {to})"),
                     How::Multiplies => {
-                        write!(f, "SIGKILL to {count} processes, which multiply)")
+                        write!(f, "SIGKILL to {to}, which multiply)")
                     }
                     How::Again => {
-                        write!(f, "SIGKILL to {count} processes, again within a minute)")
+                        write!(f, "SIGKILL to {to}, again within a minute)")
                     }
                     How::Deaf => f.write_str("SIGKILL: none of its processes can be told)"),
                 }

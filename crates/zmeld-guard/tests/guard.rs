@@ -435,7 +435,7 @@ fn a_look_at_a_short_machine_takes_no_memory() {
     five_looks(&mut machine);
     machine.available(20);
     let said = machine.look(1);
-    assert!(said.contains("SIGTERM to 1 processes"), "{said}");
+    assert!(said.contains("SIGTERM to 1 process"), "{said}");
     five_looks(&mut machine);
 }
 
