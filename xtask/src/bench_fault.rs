@@ -62,10 +62,11 @@ struct Subject {
     name: &'static str,
     title: &'static str,
     module: Flavour,
-    /// Without swap, then `DRIVER:CODEC[:LEVEL]`, or `zswap:CODEC[:checked]`.
+    /// Without swap, then what others are compared with: `DRIVER:CODEC[:LEVEL]`, or
+    /// `zswap:CODEC[:checked]`.
     arms: &'static [&'static str],
-    /// What others are compared with.
-    reference: &'static str,
+    /// MiB of the disks behind them.
+    disks: &'static [u64],
     parts: &'static [Part],
     rounds: u64,
     bars: &'static [Bar],
@@ -86,7 +87,7 @@ const DEVICES: Subject = Subject {
         "zmeld:zword",
         "zmeld:zword:2",
     ],
-    reference: "zram:lzo-rle",
+    disks: &[],
     parts: &[TIME, LARGEST],
     rounds: 3,
     bars: &[],
@@ -106,37 +107,43 @@ const ZSWAP: Subject = Subject {
         ZSWAP_CHECKED,
         "zswap:zword-dense",
     ],
-    reference: "zswap:lzo",
+    disks: &[1536],
     parts: &[TIME, PRESSURE, LARGEST],
     rounds: 5,
     bars: &[
         Bar::new(
             "pool bytes a page",
-            page_bytes,
+            "page_bytes",
             ZSWAP_ZWORD,
             ZSWAP_ZSTD,
             0.90,
         ),
-        Bar::new("fill", fill, ZSWAP_ZWORD, ZSWAP_ZSTD, 0.85),
+        Bar::new("fill", "fill_s", ZSWAP_ZWORD, ZSWAP_ZSTD, 0.85),
         Bar::new(
             "fill, writes checked",
-            fill,
+            "fill_s",
             ZSWAP_CHECKED,
             ZSWAP_ZSTD,
             1.10,
         ),
-        Bar::new("mean fault", mean, ZSWAP_ZWORD, ZSWAP_ZSTD, 0.75),
+        Bar::new("mean fault", "mean_ns", ZSWAP_ZWORD, ZSWAP_ZSTD, 0.75),
         Bar::new(
             "pool bytes a page",
-            page_bytes,
+            "page_bytes",
             ZSWAP_ZWORD,
             ZSWAP_LZ4,
             0.62,
         ),
-        Bar::new("mean fault", mean, ZSWAP_ZWORD, ZSWAP_LZ4, 1.15),
+        Bar::new("mean fault", "mean_ns", ZSWAP_ZWORD, ZSWAP_LZ4, 1.15),
         Bar {
             part: PRESSURE.name,
-            ..Bar::new("99.9th, written back", p999, ZSWAP_ZWORD, ZSWAP_ZSTD, 1.0)
+            ..Bar::new(
+                "99.9th, written back",
+                "p999_ns",
+                ZSWAP_ZWORD,
+                ZSWAP_ZSTD,
+                1.0,
+            )
         },
     ],
 };
@@ -144,13 +151,12 @@ const ZSWAP_LZ4: &str = "zswap:lz4";
 const ZSWAP_ZSTD: &str = "zswap:zstd";
 const ZSWAP_ZWORD: &str = "zswap:zword";
 const ZSWAP_CHECKED: &str = "zswap:zword:checked";
-/// MiB of the disk behind zswap.
-const BEHIND: u64 = 1536;
 
 /// What one arm may take at most of what another takes.
 struct Bar {
     what: &'static str,
-    figure: fn(&Run) -> f64,
+    /// Its name in the guest's lines.
+    figure: &'static str,
     part: &'static str,
     arm: &'static str,
     against: &'static str,
@@ -160,7 +166,7 @@ struct Bar {
 impl Bar {
     const fn new(
         what: &'static str,
-        figure: fn(&Run) -> f64,
+        figure: &'static str,
         arm: &'static str,
         against: &'static str,
         at_most: f64,
@@ -183,27 +189,11 @@ impl Bar {
         );
         let pairs = own.iter().zip(&other);
         let mut ratios: Vec<f64> = pairs
-            .map(|(own, other)| (self.figure)(own) / (self.figure)(other))
+            .map(|(own, other)| own.value(self.figure) / other.value(self.figure))
             .collect();
         ratios.sort_by(f64::total_cmp);
         ratios
     }
-}
-
-fn page_bytes(run: &Run) -> f64 {
-    run.value("page_bytes")
-}
-
-fn fill(run: &Run) -> f64 {
-    run.value("fill_s")
-}
-
-fn mean(run: &Run) -> f64 {
-    run.value("mean_ns")
-}
-
-fn p999(run: &Run) -> f64 {
-    run.value("p999_ns")
 }
 
 /// What is needed where faults are timed, in percent of what is available.
@@ -259,7 +249,7 @@ fn run(options: &Options, subject: &Subject) -> Result<ExitCode> {
             memory: part.memory,
             processors: part.processors,
             contents: vec![disk.clone()],
-            disks: vec![BEHIND],
+            disks: subject.disks.to_vec(),
             // What is killed for want of memory takes long, and its times say nothing.
             urgent: part.name != LARGEST.name,
             limit: Duration::from_secs(2 * 3600),
@@ -298,13 +288,13 @@ fn time_table(runs: &[Run], subject: &Subject, part: &Part) -> Table {
     let mut table = Table::new(title)
         .column(Column::text("swap"))
         .column(Column::text("codec"))
-        .column(Column::number("fill, s").key("fill_s"))
-        .column(Column::number("touch, s").key("touch_s"))
+        .column(Column::number("fill, s"))
+        .column(Column::number("touch, s"))
         .column(Column::count("faults"))
-        .column(Column::nanoseconds("mean").key("fault_mean_ns"))
-        .column(Column::nanoseconds("99th").key("fault_p99_ns"))
-        .column(Column::nanoseconds("99.9th").key("fault_p999_ns"))
-        .column(Column::number("B/page").key("pool_bytes_a_page"));
+        .column(Column::nanoseconds("mean"))
+        .column(Column::nanoseconds("99th"))
+        .column(Column::nanoseconds("99.9th"))
+        .column(Column::number("B/page"));
     for arm in subject.arms {
         let own = of(runs, arm, part.name);
         if own.is_empty() {
@@ -338,16 +328,16 @@ fn largest_table(runs: &[Run], subject: &Subject) -> Table {
     let mut table = Table::new("The largest program that ends well")
         .column(Column::text("swap"))
         .column(Column::text("codec"))
-        .column(Column::number("MiB").key("largest_mib"))
-        .column(Column::number("beyond RAM, MiB").key("beyond_mib"))
-        .column(Column::ratio("of the first codec").key("of_reference"));
+        .column(Column::number("MiB"))
+        .column(Column::number("beyond RAM, MiB"))
+        .column(Column::ratio("of the first codec"));
     let largest = |arm: &str| median(&of(runs, arm, "largest"), "mib");
     let beyond = |arm: &str| Some(largest(arm)? - largest(NONE)?);
     for arm in subject.arms {
         let (Some(mib), Some(more)) = (largest(arm), beyond(arm)) else {
             continue;
         };
-        let times = beyond(subject.reference).map_or(f64::NAN, |reference| more / reference);
+        let times = beyond(subject.arms[1]).map_or(f64::NAN, |reference| more / reference);
         let [driver, codec] = cells_of(arm);
         table.row(cells![driver, codec, mib, more, times]);
     }
@@ -365,7 +355,7 @@ fn bar_table(runs: &[Run], subject: &Subject) -> Table {
     let mut table = Table::new("zword beside others, round by round")
         .column(Column::text("what"))
         .column(Column::text("against"))
-        .column(Column::number("at most").key("at_most"))
+        .column(Column::number("at most"))
         .column(Column::ratio("ratio"))
         .column(Column::ratio("least"))
         .column(Column::ratio("most"))

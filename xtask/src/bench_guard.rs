@@ -173,21 +173,21 @@ fn has_lost(run: &Run) -> bool {
 }
 
 /// What is counted of a kind's runs.
-type Counted = (&'static str, &'static str, fn(&Run) -> bool);
+type Counted = (&'static str, fn(&Run) -> bool);
 
 /// A row for each arm and kind: what is counted of its runs, and what the shell waited.
 fn table(title: &str, runs: &[Run], arms: &[String], kinds: &[&str], counted: &[Counted]) -> Table {
     let mut table = Table::new(title)
-        .column(Column::text("looked after by").key("arm"))
+        .column(Column::text("looked after by"))
         .column(Column::text("kind"))
         .column(Column::count("runs"));
-    for (name, key, _) in counted {
-        table = table.column(Column::count(name).key(key));
+    for (name, _) in counted {
+        table = table.column(Column::count(name));
     }
     table = table
-        .column(Column::number("wait, s").key("wait_median_s"))
-        .column(Column::number("at most").key("wait_max_s"))
-        .column(Column::count("over 5 s").key("waits_long"));
+        .column(Column::number("wait, s"))
+        .column(Column::number("at most"))
+        .column(Column::count("over 5 s"));
     for arm in arms {
         for kind in kinds {
             let own = of(runs, arm, kind);
@@ -197,7 +197,7 @@ fn table(title: &str, runs: &[Run], arms: &[String], kinds: &[&str], counted: &[
             let count = |holds: fn(&Run) -> bool| own.iter().filter(|run| holds(run)).count();
             let counts = counted
                 .iter()
-                .map(|(_, _, holds)| Cell::from(count(*holds) as u64));
+                .map(|(_, holds)| Cell::from(count(*holds) as u64));
             let waits = waits(&own).map(|ms| Cell::from(ms / 1000.0));
             let long = own.iter().filter(|run| run.value("wait_ms") > WAIT_MAX);
             let long = std::iter::once(Cell::from(long.count() as u64));
@@ -210,14 +210,14 @@ fn table(title: &str, runs: &[Run], arms: &[String], kinds: &[&str], counted: &[
 
 fn runaway_table(runs: &[Run], arms: &[String]) -> Table {
     let counted: [Counted; 4] = [
-        ("ended by it", "ended", |run| {
+        ("ended by it", |run| {
             run.value("ended") == 1.0 && run.value("kernel_killed") == 0.0
         }),
-        ("by the kernel", "kernel_ended", |run| {
+        ("by the kernel", |run| {
             run.value("ended") == 1.0 && run.value("kernel_killed") > 0.0
         }),
-        ("stayed", "stayed", |run| run.value("ended") != 1.0),
-        ("others lost", "others_lost", has_lost),
+        ("stayed", |run| run.value("ended") != 1.0),
+        ("others lost", has_lost),
     ];
     let mut table = table("Programs that run away", runs, arms, RUNAWAYS, &counted);
     table.note(format!(
@@ -232,14 +232,14 @@ fn runaway_table(runs: &[Run], arms: &[String]) -> Table {
 
 fn harmless_table(runs: &[Run], arms: &[String]) -> Table {
     let counted: [Counted; 4] = [
-        ("done", "done", |run| run.value("code") == 0.0),
-        ("killed by the kernel", "kernel_killed", |run| {
+        ("done", |run| run.value("code") == 0.0),
+        ("killed by the kernel", |run| {
             run.value("code") != 0.0 && run.value("kernel_killed") > 0.0
         }),
-        ("ended else", "ended_else", |run| {
+        ("ended else", |run| {
             run.value("code") != 0.0 && run.value("kernel_killed") == 0.0
         }),
-        ("others lost", "others_lost", has_lost),
+        ("others lost", has_lost),
     ];
     let title = "Programs that take much and do no harm";
     table(title, runs, arms, HARMLESS, &counted)

@@ -1,7 +1,7 @@
 //! Scenario files: a machine, a scheduler, a workload, policies and their settings, in TOML, with checked errors.
 //!
-//! Everything has a default, so an empty file is a scenario. Unknown keys are errors. Any key can be set by its dotted
-//! path (`workload.processes`) before the scenario is made.
+//! Everything has a default, so an empty file is a scenario. Unknown keys are errors. Any key
+//! can be set by its dotted path (`workload.processes`) before the scenario is made.
 
 use std::fs;
 use std::path::Path;

@@ -86,8 +86,9 @@ fn one_process_takes_its_faults_and_its_references() {
     }
 }
 
-/// A starts at 0 on node 0; B comes at 80 ms and waits. At 100 ms A's slice ends, and B runs. The other
-/// processor's looks are every 250 ms from 125 ms on, and the first one finds A waiting and takes it.
+/// A starts at 0 on node 0; B comes at 80 ms and waits. At 100 ms A's slice ends, and B runs.
+/// The other processor's looks are every 250 ms from 125 ms on, and the first one finds A
+/// waiting and takes it.
 fn one_move(machine: &NumaMachine) -> (Scheduler, Vec<ProcessPlan>) {
     let rules = Scheduler {
         idle_balance_ms: 250.0,

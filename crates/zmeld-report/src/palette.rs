@@ -1,9 +1,10 @@
 //! Colours for light and dark, as CSS variables: one place.
 //!
-//! The series colours start from Okabe and Ito's set ("Color Universal Design", 2008), darkened for light pages and
-//! lightened for dark ones until each has at least 3:1 against the page, which WCAG 2.1 asks of graphics (1.4.11),
-//! and moved apart until no two look alike to anyone: at least 18 apart in CIELAB, also as protanopes and deuteranopes
-//! see them (Machado, Oliveira and Fernandes 2009, severity 1). Text has 4.5:1 against the page and against boxes.
+//! The series colours start from Okabe and Ito's set ("Color Universal Design", 2008), darkened
+//! for light pages and lightened for dark ones until each has at least 3:1 against the page,
+//! which WCAG 2.1 asks of graphics (1.4.11), and moved apart until no two look alike to anyone:
+//! at least 18 apart in CIELAB, also as protanopes and deuteranopes see them (Machado, Oliveira
+//! and Fernandes 2009, severity 1). Text has 4.5:1 against the page and against boxes.
 
 /// How many series have a colour of their own; further ones start again.
 pub const SERIES: usize = 8;

@@ -580,8 +580,8 @@ impl Lab<'_> {
         };
         let group = Group::create(&self.hierarchy, "run")?;
         let applied = arm.apply(&self.host, bases, &group, self.disk.as_ref())?;
-        // So it is dropped first, on whichever path: pages of what still runs in it would have to fit below its limit
-        // when its swap goes.
+        // So it is dropped first, on whichever path: pages of what still runs in it would
+        // have to fit below its limit when its swap goes.
         let group = group;
         let limit = facts.limit_bytes.filter(|_| !arm.unlimited);
         if let Some(limit) = limit {

@@ -224,8 +224,9 @@ impl Experiment {
         })
     }
 
-    /// The runs of a block, as indexes of cases and arms: every arm of every case once, in an order drawn from the seed
-    /// and the block's number alone, so that an experiment that is carried on goes on in the same order.
+    /// The runs of a block, as indexes of cases and arms: every arm of every case once, in
+    /// an order drawn from the seed and the block's number alone, so that an experiment that
+    /// is carried on goes on in the same order.
     pub(super) fn block(&self, block: usize) -> Vec<(usize, usize)> {
         let arms = self.recipe.arms.len();
         let cases = 0..self.recipe.cases.len();

@@ -266,11 +266,7 @@ fn takes_unlisted(host: &Host, path: &str, codec: &str) -> Result<bool, Error> {
         return Ok(false);
     }
     let release = host.read_optional("/proc/sys/kernel/osrelease")?;
-    Ok(has_compressor(
-        host,
-        release.unwrap_or_default().trim(),
-        codec,
-    )?)
+    Ok(has_compressor(host, &release.unwrap_or_default(), codec)?)
 }
 
 impl Reversible for SetAttribute {

@@ -344,8 +344,8 @@ impl Reclaimer {
         self.told = None;
     }
 
-    /// Takes at once from groups in which it costs little, since memory is short. A group that rests is left alone here, too: what is taken from it
-    /// comes back.
+    /// Takes at once from groups in which it costs little, since memory is short. A group that
+    /// rests is left alone here, too: what is taken from it comes back.
     pub fn make_room(
         &mut self,
         host: &Host,

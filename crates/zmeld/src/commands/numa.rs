@@ -179,7 +179,8 @@ pub struct RunBody<'a> {
     stalls_ps: Stalls,
     /// Accesses over time.
     timeline: &'a Timeline,
-    /// Accesses to resident pages: a row for each processor's node, a column for each page's; empty where it was not recorded.
+    /// Accesses to resident pages: a row for each processor's node, a column for each page's;
+    /// empty where it was not recorded.
     traffic_refs: &'a [u64],
     /// Pages moved: a row for each node that they came from, a column for each that they went to.
     pages_copied: &'a [u64],

@@ -304,8 +304,8 @@ fn ctrl_c_keeps_what_is_done_and_resume_carries_on() {
     assert_eq!(kept[..], whole[..done]);
 }
 
-/// A second experiment is refused. The swap of one that was killed is nobody's set-up: `plan` and `up` name it, and
-/// `down` takes it back.
+/// A second experiment is refused. The swap of one that was killed is nobody's set-up: `plan`
+/// and `up` name it, and `down` takes it back.
 #[test]
 fn what_a_killed_experiment_left_is_named_and_taken_back() {
     let Some(_turn) = turn() else { return };
