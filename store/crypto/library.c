@@ -7,6 +7,7 @@
 #include <linux/module.h>
 #include <linux/slab.h>
 
+#include "../zword/linux_tables.h"
 #include "library.h"
 #include "page.h"
 #include "selftest.h"
@@ -76,14 +77,14 @@ static int __init tables_make(void)
 		       (unsigned long)PAGE_SIZE);
 		return -EINVAL;
 	}
-	tables = kvmalloc(zword_tables_size(), GFP_KERNEL);
+	tables = zword_tables_alloc();
 	if (!tables)
 		return -ENOMEM;
 	err = zword_tables_build(tables, zword_lengths, zword_lengths_size);
 	if (!err)
 		err = selftest();
 	if (err) {
-		kvfree(tables);
+		zword_tables_free(tables);
 		tables = NULL;
 	}
 	return err;
@@ -103,5 +104,10 @@ int __init zword_library_start(void)
 void zword_library_stop(void)
 {
 	debugfs_remove(debug);
-	kvfree(tables);
+	zword_tables_free(tables);
+}
+
+const struct zword_tables *zword_library_tables(void)
+{
+	return tables;
 }

@@ -37,5 +37,6 @@ int zword_page_decode(struct zword_context *context, const u8 *src,
 /* Makes the tables and tries them, before anybody asks for a context. */
 int zword_library_start(void);
 void zword_library_stop(void);
+const struct zword_tables *zword_library_tables(void);
 
 #endif /* ZWORD_LIBRARY_H */

@@ -110,6 +110,13 @@ static void olds_unregister(void)
 
 #endif
 
+/*
+ * For zmeld.ko, which looks for them by this name when it needs tables. The name has a
+ * checksum of the codec's sources (Kbuild), so that they suit who finds them.
+ */
+const struct zword_tables *ZWORD_TABLES;
+EXPORT_SYMBOL_GPL(ZWORD_TABLES);
+
 /* -- The module's life ----------------------------------------------------- */
 
 static int __init zword_start(void)
@@ -119,6 +126,7 @@ static int __init zword_start(void)
 	err = zword_library_start();
 	if (err)
 		return err;
+	ZWORD_TABLES = zword_library_tables();
 	err = zword_scomps_register();
 	if (err)
 		goto stop_library;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * zword as a codec of the store, which zram does not have. Its tables stand once,
- * for all who have chosen it: the first one makes them, the last one gives them back.
+ * for all who have chosen it: the first one makes them or borrows what a home has
+ * (ZWORD_TABLES), the last one gives them back.
  *
  * Each home takes this once, behind its own memory and its own lock; see codec_*.h.
  */
@@ -12,21 +13,47 @@
 
 #include "zword.h"
 
-static CODEC_LOCK(zword_lock);			/* of both */
-static struct zword_tables *zword_shared;
+#ifndef ZWORD_TABLES
+static const struct zword_tables *zword_tables_borrow(void)
+{
+	return NULL;
+}
+
+static void zword_tables_return(void)
+{
+}
+#endif
+
+static CODEC_LOCK(zword_lock);			/* of all three */
+static const struct zword_tables *zword_shared;
+static struct zword_tables *zword_own;		/* NULL: they are borrowed */
 static u32 zword_users;
 
-static int zword_tables_make(struct zword_tables **tables)
+static int zword_tables_take(void)
 {
 	int ret;
 
-	*tables = codec_alloc(zword_tables_size());
-	if (!*tables)
+	zword_shared = zword_tables_borrow();
+	if (zword_shared)
+		return 0;
+	zword_own = zword_tables_alloc();
+	if (!zword_own)
 		return -ENOMEM;
-	ret = zword_tables_build(*tables, zword_lengths, zword_lengths_size);
-	if (ret)
-		codec_free(*tables);
+	ret = zword_tables_build(zword_own, zword_lengths, zword_lengths_size);
+	if (ret) {
+		zword_tables_free(zword_own);
+		zword_own = NULL;
+	}
+	zword_shared = zword_own;
 	return ret;
+}
+
+static void zword_tables_give_back(void)
+{
+	if (!zword_own)
+		zword_tables_return();
+	zword_tables_free(zword_own);
+	zword_own = NULL;
 }
 
 static int zword_params_setup(struct zm_codec_params *params)
@@ -40,10 +67,10 @@ static int zword_params_setup(struct zm_codec_params *params)
 		return -EINVAL;
 	codec_lock(&zword_lock);
 	if (!zword_users)
-		ret = zword_tables_make(&zword_shared);
+		ret = zword_tables_take();
 	if (!ret) {
 		zword_users++;
-		params->prepared = zword_shared;
+		params->prepared = (void *)zword_shared;
 	}
 	codec_unlock(&zword_lock);
 	return ret;
@@ -55,7 +82,7 @@ static void zword_params_release(struct zm_codec_params *params)
 		return;
 	codec_lock(&zword_lock);
 	if (!--zword_users)
-		codec_free(zword_shared);
+		zword_tables_give_back();
 	codec_unlock(&zword_lock);
 	params->prepared = NULL;
 }

@@ -118,13 +118,16 @@ pub fn give_names(root: &Path) -> Result<()> {
     Ok(())
 }
 
-pub fn image(log: &Log) -> Result<PathBuf> {
+/// An image of the machine's own suite, or of a later one, which runs its programs, too.
+pub fn image(log: &Log, later: Option<&str>) -> Result<PathBuf> {
     let place = kernels::folder("debian")?;
     let _held = kernels::lock(&place)?;
-    workspace::kept(place.join("root.ext4"), |unfinished| {
+    let name = later.map_or_else(|| "root".to_owned(), |suite| format!("root-{suite}"));
+    workspace::kept(place.join(format!("{name}.ext4")), |unfinished| {
         tools::need(&["mke2fs"])?;
-        let root = place.join("root");
-        bootstrap(log, &root, &own_suite()?, &[], PACKAGES)?;
+        let root = place.join(name);
+        let suite = later.map_or_else(own_suite, |suite| Ok(suite.to_owned()))?;
+        bootstrap(log, &root, &suite, &[], PACKAGES)?;
         pack(log, &root, unfinished, IMAGE_MIB)?;
         workspace::remove(&root)
     })

@@ -152,7 +152,9 @@ const NAMES: &[(&str, &str)] = &[
     ("zword_data_at_load", "__initconst"),
     // Its life is that of a module of its own.
     ("\n/* Makes the tables and tries them, before anybody asks for a context. */\n\
-      int zword_library_start(void);\nvoid zword_library_stop(void);\n", ""),
+      int zword_library_start(void);\nvoid zword_library_stop(void);\n\
+      const struct zword_tables *zword_library_tables(void);\n", ""),
+    ("\nconst struct zword_tables *zword_library_tables(void)\n{\n\treturn tables;\n}\n", ""),
     ("\nint __init zword_", "\nstatic int __init zword_"),
     ("\nvoid zword_library_stop", "\nstatic void __exit zword_library_stop"),
     ("\nvoid zword_scomps_unregister", "\nstatic void __exit zword_scomps_unregister"),

@@ -181,7 +181,11 @@ const FLAGS: &[&str] = &[
     "upstream",
     "small-blocks",
     "module",
+    // Beside zword.ko.
+    "zmeld",
     "systemd",
+    // In Debian 13.
+    "trixie",
     "dist",
     "dkms",
     "dkms-broken",
@@ -347,7 +351,10 @@ impl GuestTest {
         let sources = match (self.needs.has("dkms"), kernel.recipe.arch()) {
             (true, _) => Sources::Sound,
             _ if self.needs.has("dkms-broken") => Sources::Broken,
-            (_, Arch::Amd64) => return debian::image(log),
+            (_, Arch::Amd64) => {
+                let later = self.needs.has("trixie").then_some("trixie");
+                return debian::image(log, later);
+            }
             (_, Arch::Arm64) => {
                 return debian::foreign_image(log, &*kernels.take(log, SETS_UP_ARM64)?)
             }
@@ -431,6 +438,11 @@ impl GuestTest {
                 None => module_build::build(log, kernel, flavour)?,
             };
             boot.module = Some(Addition::module(&module)?);
+        }
+        if self.needs.has("zmeld") {
+            let module = module_build::build(log, kernel, Flavour::of(kernel.recipe))?;
+            let place = format!("/usr/lib/modules/{}/updates/zmeld.ko", kernel.release);
+            boot.files.push(Addition::file(&place, &module)?);
         }
         if self.needs.groups_v1.iter().any(|name| name == self.kernel) {
             boot.append = "systemd.unified_cgroup_hierarchy=0".to_owned();

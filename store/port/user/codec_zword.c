@@ -2,4 +2,16 @@
 /* The codec zword, with this home's memory. */
 #include "codec_user.h"
 
+#include "../../zword/zword.h"
+
+static struct zword_tables *zword_tables_alloc(void)
+{
+	return malloc(zword_tables_size());
+}
+
+static void zword_tables_free(struct zword_tables *tables)
+{
+	free(tables);
+}
+
 #include "../../zword/codec.h"
