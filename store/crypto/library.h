@@ -8,7 +8,7 @@
 
 #include <linux/types.h>
 
-/* Levels: quick; or a tenth less memory in five times the time. */
+/* Levels: quick; or a twentieth less memory in five times the time. */
 #define ZWORD_QUICK	1
 #define ZWORD_DENSE	2
 

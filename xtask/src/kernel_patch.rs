@@ -83,7 +83,7 @@ libzword.check_writes is off.",
         message: "crypto: zword: add zword and zword-dense
 
 Two levels of zword as synchronous compressors, which zswap takes by
-name: zword is the quick one, zword-dense takes a tenth less memory in
+name: zword is the quick one, zword-dense takes a twentieth less memory in
 five times the time.",
         copies: &[("store/crypto/scomps.c", "crypto/zword.c")],
         edits: &[
