@@ -5,6 +5,8 @@
  * kernel still has that. The kernel counts who uses them: the module stays until
  * nobody does.
  */
+#define pr_fmt(fmt) "zword: " fmt
+
 #include <linux/err.h>
 #include <linux/module.h>
 
@@ -119,6 +121,8 @@ EXPORT_SYMBOL_GPL(ZWORD_TABLES);
 
 /* -- The module's life ----------------------------------------------------- */
 
+static bool are_olds;
+
 static int __init zword_start(void)
 {
 	int err;
@@ -128,23 +132,22 @@ static int __init zword_start(void)
 		return err;
 	ZWORD_TABLES = zword_library_tables();
 	err = zword_scomps_register();
-	if (err)
-		goto stop_library;
+	if (err) {
+		zword_library_stop();
+		return err;
+	}
+	/* Somebody may use the others by now, so they stay. */
 	err = olds_register();
 	if (err)
-		goto unregister_scomps;
+		pr_warn("zram cannot have it: error %d\n", err);
+	are_olds = !err;
 	return 0;
-
-unregister_scomps:
-	zword_scomps_unregister();
-stop_library:
-	zword_library_stop();
-	return err;
 }
 
 static void __exit zword_stop(void)
 {
-	olds_unregister();
+	if (are_olds)
+		olds_unregister();
 	zword_scomps_unregister();
 	zword_library_stop();
 }

@@ -69,6 +69,12 @@ static struct scomp_alg scomps[] = {
 
 int __init zword_scomps_register(void)
 {
+	struct zword_context *context = zword_context_new();
+
+	/* Of a codec that did not start, users are not to hear: they take another one. */
+	if (!context)
+		return -ENOMEM;
+	zword_context_free(context);
 	return crypto_register_scomps(scomps, ARRAY_SIZE(scomps));
 }
 

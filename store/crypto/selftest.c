@@ -86,9 +86,11 @@ int zword_at_load zword_selftest(const struct zword_tables *tables,
 	trial.out = trial.object + 2 * ZM_PAGE_SIZE;
 	for (level = ZWORD_LEVEL_GLANCE; level <= ZWORD_LEVEL_ALL; level++) {
 		trial.modes = 0;
-		for (number = 0; number < PAGES; number++)
+		for (number = 0; number < PAGES; number++) {
 			if (page_try(&trial, level, number))
 				return -EIO;
+			cond_resched();
+		}
 		if (trial.modes != MODES_ALL)
 			return -EIO;
 	}

@@ -6,7 +6,6 @@
 #ifndef ZWORD_LINUX_TABLES_H
 #define ZWORD_LINUX_TABLES_H
 
-#include <linux/gfp.h>
 #include <linux/mm.h>
 #include <linux/vmalloc.h>
 

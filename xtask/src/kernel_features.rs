@@ -180,7 +180,7 @@ pub fn test(log: &Log) -> Result<Tally> {
 fn probe(log: &Log, flavour: Flavour, flags: &str) -> Result<(FinishedProgram, String)> {
     let store = workspace::root().join("store");
     let has = match flavour {
-        Flavour::Codec => "-DCONFIG_CRYPTO=1",
+        Flavour::Codec => "-DCONFIG_CRYPTO_ACOMP2=1",
         _ => "-DCONFIG_ZSMALLOC=1",
     };
     let module = store.join(flavour.module().folder);

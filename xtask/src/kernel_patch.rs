@@ -88,7 +88,7 @@ five times the time.",
         copies: &[("store/crypto/scomps.c", "crypto/zword.c")],
         edits: &[
             ("crypto/Kconfig", "\t  See https://github.com/facebook/zstd for further information.",
-                "%\n\nconfig CRYPTO_ZWORD\n\ttristate \"zword\"\n\tselect CRYPTO_ALGAPI\n\
+                "%\n\nconfig CRYPTO_ZWORD\n\ttristate \"zword\"\n\tdepends on PAGE_SIZE_LESS_THAN_256KB\n\tselect CRYPTO_ALGAPI\n\
                  \tselect CRYPTO_ACOMP2\n\tselect ZWORD\n\thelp\n\
                  \t  zword, a compressor for pages of memory, in two levels: zword and\n\
                  \t  zword-dense. It takes nothing but whole pages, as zswap has them.\n\
@@ -108,7 +108,7 @@ which is quick, and level 2, which is dense.",
             ("drivers/block/zram/Kconfig",
                 "config ZRAM_BACKEND_FORCE_LZO",
                 "config ZRAM_BACKEND_ZWORD\n\tbool \"zword compression support\"\n\
-                 \tdepends on ZRAM\n\tselect ZWORD\n\thelp\n\
+                 \tdepends on ZRAM && PAGE_SIZE_LESS_THAN_256KB\n\tselect ZWORD\n\thelp\n\
                  \t  zword, a compressor for pages that programs swap out: most of them\n\
                  \t  take less memory and time than with zstd. Code takes more at level\n\
                  \t  1, the default; level 2 is for recompression.\n\n\
@@ -205,7 +205,7 @@ pub fn test(log: &Log, kernels: &KernelCache) -> Result<Tally> {
         return Ok(Tally::skip(STEP, &reason));
     }
     let patches = write(&series, tree, &workspace::work_folder(STEP)?.join(&series))?;
-    let mut apply = Command::new("git");
+    let mut apply = git();
     // Not a part of a repository that the sources may be in.
     apply.env("GIT_CEILING_DIRECTORIES", tree.parent().unwrap_or(tree));
     let texts: Vec<String> = patches
@@ -225,6 +225,17 @@ pub fn test(log: &Log, kernels: &KernelCache) -> Result<Tally> {
     Ok(tally)
 }
 
+/// Git without what a hook or a rebase of the caller's has set: that names his repository.
+fn git() -> Command {
+    let mut git = Command::new("git");
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("GIT_") {
+            git.env_remove(name);
+        }
+    }
+    git
+}
+
 /// The patches, by number: a repository of the files in question, which git formats.
 fn write(series: &str, tree: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
     tools::need(&["git"])?;
@@ -238,7 +249,7 @@ fn write(series: &str, tree: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
         workspace::put(&work.join(file), &workspace::read(&tree.join(file))?)?;
     }
     let git = |arguments: &[&str]| {
-        let mut git = Command::new("git");
+        let mut git = git();
         for role in ["AUTHOR", "COMMITTER"] {
             git.env(format!("GIT_{role}_NAME"), SUBMITTER);
             git.env(format!("GIT_{role}_EMAIL"), SUBMITTER_ADDRESS);

@@ -42,7 +42,7 @@ pub const ZWORD: Module = Module {
     sources: &["include", "zword", "port/linux", "crypto", "kmod"],
     folder: "crypto",
     features: "zword_has.h",
-    needs: "CONFIG_CRYPTO",
+    needs: "CONFIG_CRYPTO_ACOMP2",
     without: "zswap has another compressor",
 };
 

@@ -4,8 +4,8 @@
 #include <linux/crypto.h>
 #include <crypto/internal/scompress.h>
 
-#if !IS_ENABLED(CONFIG_CRYPTO)
-#error "zword.ko needs a kernel with CONFIG_CRYPTO"
+#if !IS_ENABLED(CONFIG_CRYPTO_ACOMP2)
+#error "zword.ko needs a kernel with CONFIG_CRYPTO_ACOMP2"
 #endif
 
 static int code(struct crypto_scomp *tfm, const u8 *src, unsigned int slen,

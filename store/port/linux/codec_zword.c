@@ -18,7 +18,7 @@ static const struct zword_tables *zword_tables_borrow(void)
 
 static void zword_tables_return(void)
 {
-	__symbol_put(__stringify(ZWORD_TABLES));
+	symbol_put(ZWORD_TABLES);
 }
 #endif
 

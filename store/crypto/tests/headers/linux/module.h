@@ -11,6 +11,7 @@ struct module;
 #define module_param(name, type, mode) \
 	extern type stub_##name[sizeof(name) == sizeof(type) ? 1 : -1]
 #define MODULE_PARM_DESC(name, text) extern const char stub_##name##_text[]
+#define EXPORT_SYMBOL_GPL(name) extern const char stub_##name##_export[]
 #define MODULE_LICENSE(text) extern const char stub_license[]
 #define MODULE_DESCRIPTION(text) extern const char stub_description[]
 #define MODULE_ALIAS_CRYPTO(name) extern const char stub_alias[]
@@ -21,3 +22,4 @@ int printk(const char *format, ...);
 
 #define pr_err(format, ...) printk(pr_fmt(format), ##__VA_ARGS__)
 #define pr_warn_once(format, ...) printk(pr_fmt(format), ##__VA_ARGS__)
+#define pr_warn(format, ...) printk(pr_fmt(format), ##__VA_ARGS__)
