@@ -3,7 +3,7 @@
 #
 # guest: kernel=6.1 memory=256 disk=96 disk=96 disk=96 program=cryptsetup program=wipefs program=blkid long
 #
-# Encrypted disk swap with zswap in front, and a drive that is missing at boot.
+# Encrypted disk swap with zswap in front.
 # A marker is written into memory and swapped out: it has to be found on the raw
 # drive that is not encrypted, and on none that is.
 
@@ -145,36 +145,4 @@ cp -p $key /etc/zmeld.key
 round plain $plain readable
 round luks $luks unreadable
 round random $random unreadable
-
-# A drive that is missing at boot, and one that is there.
-cat >/tmp/missing.toml <<EOF
-[tier.gone]
-kind = "disk"
-device = "/dev/disk/by-id/gone"
-optional = true
-timeout = "2s"
-
-[tier.disk]
-kind = "disk"
-device = "$plain"
-format = true
-EOF
-say "== missing"
-before=$(machine)
-begin=$(date +%s)
-zmeld up --boot --config /tmp/missing.toml || fail "a missing optional drive stopped the boot"
-[ $(($(date +%s) - begin)) -le 20 ] || fail "the boot waited too long"
-grep -q "^$plain " /proc/swaps || fail "the drive that is there is not swapped to"
-pass "a missing optional drive stops nothing"
-zmeld down || fail "missing: down"
-[ "$before" = "$(machine)" ] || fail "missing: the machine is not as it was"
-pass "missing: the machine is as it was"
-
-# A drive that carries something is not touched.
-mkfs.ext4 -q $plain
-sum=$(sha256sum <$plain)
-zmeld up --config /tmp/plain.toml --no-scan 2>/tmp/said && fail "a file system was overwritten"
-grep -q "carries ext4" /tmp/said || fail "the file system was not named: $(cat /tmp/said)"
-[ "$sum" = "$(sha256sum <$plain)" ] || fail "the drive was changed"
-pass "a drive that carries something is not touched"
 echo "1..$checks"
