@@ -11,7 +11,8 @@ use crate::steps::{
     SwapOn, CODEC, LIMIT, PARAMETERS, SIZE,
 };
 use zmeld_config::{Codec, Encryption, MeldMode, Named, RamDevice, RamDriver, Tier, Writeback};
-use zmeld_observe::machine::Machine;
+use zmeld_linux::crypto::ZWORD;
+use zmeld_observe::machine::{Feature, Machine};
 
 use super::{Draft, Steps};
 
@@ -36,6 +37,9 @@ impl Draft<'_> {
             Step::AddDevice(AddDevice { driver }),
             "a device of its own: nobody else's is touched",
         );
+        let feature = self.machine.feature(driver.name());
+        // An experiment compares what it names; a machine is better off with another codec
+        // than without swap.
         let recompress = device.recompress.iter().map(|it| &it.codec);
         for dictionary in device
             .codec
@@ -47,7 +51,11 @@ impl Draft<'_> {
                 check_dictionary(self.host, dictionary)?;
             }
         }
-        codecs(device, steps);
+        codecs(
+            device,
+            Some(feature).filter(|_| self.options.only_named),
+            steps,
+        )?;
         if let Some(backing) = backing {
             let set = Step::SetAttribute(SetAttribute::backing(backing));
             steps.add(set, "where pages that are not worth RAM go");
@@ -240,12 +248,19 @@ impl Draft<'_> {
 }
 
 /// What pages are compressed with, and what they may be compressed with again.
-fn codecs(device: &RamDevice, steps: &mut Steps<'_>) {
+fn codecs(
+    device: &RamDevice,
+    must_have: Option<&Feature>,
+    steps: &mut Steps<'_>,
+) -> Result<(), Error> {
     let parameters = |codec: &Codec, priority: u8, steps: &mut Steps<'_>| {
         if let Some(parameters) = codec.parameters(priority) {
             steps.set(PARAMETERS, parameters, "how it is to compress");
         }
     };
+    if let Some(first) = device.codec.first() {
+        has_codec(must_have, first)?;
+    }
     for (at, codec) in device.codec.iter().enumerate() {
         let reason = match at {
             0 => "what pages are compressed with",
@@ -256,10 +271,26 @@ fn codecs(device: &RamDevice, steps: &mut Steps<'_>) {
     }
     for recompression in &device.recompress {
         let (priority, codec) = (recompression.priority, &recompression.codec);
+        has_codec(must_have, codec)?;
         let again = SetAttribute::recompression(&codec.name, priority);
         let again = Step::SetAttribute(again);
         steps.add(again, "what pages may be compressed with again");
         parameters(codec, priority, steps);
+    }
+    Ok(())
+}
+
+/// Refuses a codec that the driver has not got, as far as a device shows: older zram takes
+/// zword and does not list it.
+fn has_codec(must_have: Option<&Feature>, codec: &Codec) -> Result<(), Error> {
+    match must_have.map(|feature| &feature.codecs) {
+        Some(there) if !there.is_empty() && !there.contains(&codec.name) && codec.name != ZWORD => {
+            Err(Error::NoCodec {
+                codec: codec.name.clone(),
+                there: there.join(", "),
+            })
+        }
+        _ => Ok(()),
     }
 }
 
