@@ -70,12 +70,7 @@ pub fn image_with_dkms(log: &Log, releases: &[String; 2]) -> Result<PathBuf> {
         return Ok(image);
     }
     let root = debian::copy(log, &base, "dkms")?;
-    let said = log.must(&mut within(
-        &root.0,
-        &place,
-        "dkms.sh",
-        &[next, now],
-    ))?;
+    let said = log.must(&mut within(&root.0, &place, "dkms.sh", &[next, now]))?;
     if !said.contains("\nok done") {
         bail!("the machine with both packages cannot be made");
     }
