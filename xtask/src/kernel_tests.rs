@@ -22,7 +22,7 @@ use crate::kernel_features;
 use crate::kernels::{self, Arch, Kernel, KernelRecipe, Kind};
 use crate::machine::{self, BootOptions, GuestOutcome};
 use crate::module_build::{self, Flavour};
-use crate::package_tests::{self, Sources};
+use crate::package_tests;
 use crate::process::{reason, unavailable, Log, Unavailable};
 use crate::rust_tests;
 use crate::step::{Rest, Tally, TestScope};
@@ -188,7 +188,6 @@ const FLAGS: &[&str] = &[
     "trixie",
     "dist",
     "dkms",
-    "dkms-broken",
     "long",
 ];
 
@@ -348,9 +347,8 @@ impl GuestTest {
     }
 
     fn image(&self, log: &Log, kernels: &KernelCache, kernel: &Kernel) -> Result<PathBuf> {
-        let sources = match (self.needs.has("dkms"), kernel.recipe.arch()) {
-            (true, _) => Sources::Sound,
-            _ if self.needs.has("dkms-broken") => Sources::Broken,
+        match (self.needs.has("dkms"), kernel.recipe.arch()) {
+            (true, _) => {}
             (_, Arch::Amd64) => {
                 let later = self.needs.has("trixie").then_some("trixie");
                 return debian::image(log, later);
@@ -358,11 +356,11 @@ impl GuestTest {
             (_, Arch::Arm64) => {
                 return debian::foreign_image(log, &*kernels.take(log, SETS_UP_ARM64)?)
             }
-        };
+        }
         let [now, next] = package_tests::DKMS_KERNELS;
         let now = kernels.take(log, now)?.release.clone();
         let next = kernels.take(log, next)?.release.clone();
-        package_tests::image_with_dkms(log, &[now, next], sources)
+        package_tests::image_with_dkms(log, &[now, next])
     }
 
     fn boots(&self, log: &Log, kernel: &Kernel, boot: &BootOptions) -> Result<Tally> {
@@ -416,9 +414,7 @@ impl GuestTest {
             boot.files.extend(package_files(log, &[package])?);
         }
         // Where the package brings it, it is not put over that.
-        let has_package = ["dist", "dkms", "dkms-broken"]
-            .iter()
-            .any(|it| self.needs.has(it));
+        let has_package = self.needs.has("dist") || self.needs.has("dkms");
         if self.subject == TestSubject::CommandLine && !has_package {
             boot.files.extend(command_line_files(log)?);
         }

@@ -44,19 +44,12 @@ pub fn for_guests(log: &Log, arch: Arch) -> Result<Vec<PathBuf>> {
 /// installed, and the one that comes then.
 pub const DKMS_KERNELS: [&str; 2] = ["6.1", "6.12"];
 
-/// Whether the module's sources build for every kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sources {
-    Sound,
-    Broken,
-}
-
 const DKMS_IMAGE_MIB: u64 = 4096;
 
 /// A Debian that systemd starts, where both packages were installed under the first of
 /// those kernels' releases, and the second kernel later, as an image for guests. What DKMS
 /// did then is in the log.
-pub fn image_with_dkms(log: &Log, releases: &[String; 2], sources: Sources) -> Result<PathBuf> {
+pub fn image_with_dkms(log: &Log, releases: &[String; 2]) -> Result<PathBuf> {
     tools::need_root("packages are installed")?;
     let [now, next] = releases;
     let base = dkms_base(log, now, next)?;
@@ -64,12 +57,8 @@ pub fn image_with_dkms(log: &Log, releases: &[String; 2], sources: Sources) -> R
     let mut packages = dist::program_debs(log, &release, Arch::Amd64, None)?;
     packages.push(dist::module_deb(log, &release)?);
     let folder = workspace::work_folder("packages")?;
-    let (name, broken) = match sources {
-        Sources::Sound => ("dkms", ""),
-        Sources::Broken => ("dkms-broken", "broken"),
-    };
-    let image = folder.join(format!("{name}.ext4"));
-    let made_of = folder.join(format!("{name}.made-of"));
+    let image = folder.join("dkms.ext4");
+    let made_of = folder.join("dkms.made-of");
     let mut bytes = format!("{now} {next} {}", include_str!("../guest/dkms.sh")).into_bytes();
     let place = folder.join("for-dkms");
     workspace::empty_folder(&place)?;
@@ -80,13 +69,8 @@ pub fn image_with_dkms(log: &Log, releases: &[String; 2], sources: Sources) -> R
     if image.exists() && fs::read(&made_of).is_ok_and(|known| known == bytes) {
         return Ok(image);
     }
-    let root = debian::copy(log, &base, name)?;
-    let said = log.must(&mut within(
-        &root.0,
-        &place,
-        "dkms.sh",
-        &[next, now, broken],
-    ))?;
+    let root = debian::copy(log, &base, "dkms")?;
+    let said = log.must(&mut within(&root.0, &place, "dkms.sh", &[next, now]))?;
     if !said.contains("\nok done") {
         bail!("the machine with both packages cannot be made");
     }

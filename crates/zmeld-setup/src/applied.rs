@@ -40,7 +40,7 @@ fn applied_tier(host: &Host, records: &[Record], name: String) -> Result<Applied
         let Step::SwapOn(step) = &record.step else {
             continue;
         };
-        let area = match step.area_seen(host, records, record)? {
+        let area = match step.area(host, records, record)? {
             Area::Ours(swap) => Some(swap.path),
             Area::Others(path, why) => {
                 tier.lost = Some(format!("{}: {why}", path.display()));

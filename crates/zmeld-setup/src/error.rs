@@ -2,12 +2,12 @@
 //! is one, the way out.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use zmeld_linux::HostError;
 
-use crate::overfull::SwapoffConflict;
 use crate::plan::Refused;
 
 /// Why something could not be read, planned, set up or taken down.
@@ -83,9 +83,6 @@ pub enum Error {
         groups: Vec<SwapoffConflict>,
         way_out: &'static str,
     },
-    /// The pages in swap fit neither into RAM nor into their control groups.
-    #[error("{ram}; nor into control groups: {groups}")]
-    NoRoom { ram: Box<Error>, groups: Box<Error> },
     /// There are control groups, and what they have in swap is not seen.
     #[error(
         "the memory controller's groups are not mounted here, so that nobody can tell whether \
@@ -245,4 +242,57 @@ fn listed(groups: &[SwapoffConflict]) -> String {
         line.push_str(&format!("; and {more} more groups"));
     }
     line
+}
+
+/// A control group whose pages in swap do not fit back into it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SwapoffConflict {
+    /// Its path below the root of its hierarchy: `/app`.
+    pub group: String,
+    /// What would come back to it, in bytes, at most.
+    pub swapped_bytes: u64,
+    /// What it has room for, in bytes.
+    pub room_bytes: u64,
+    /// Its limit in bytes.
+    pub limit_bytes: u64,
+    /// The program in it with the most pages in swap; none where none has any.
+    pub largest: Option<Program>,
+}
+
+/// A program with pages in swap.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    /// Its name, as `/proc/PID/comm` has it.
+    pub name: String,
+    /// Its number.
+    pub pid: u32,
+    /// What it has in swap, in bytes.
+    pub swapped_bytes: u64,
+}
+
+impl fmt::Display for SwapoffConflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} come back to the control group {}, which has room for {} below its limit of {}",
+            mib(self.swapped_bytes.div_ceil(1 << 20)),
+            self.group,
+            mib(self.room_bytes >> 20),
+            mib(self.limit_bytes >> 20),
+        )?;
+        match &self.largest {
+            Some(program) => write!(
+                f,
+                " (most of it: {}, process {}, {} in swap)",
+                program.name,
+                program.pid,
+                mib(program.swapped_bytes.div_ceil(1 << 20))
+            ),
+            None => Ok(()),
+        }
+    }
+}
+
+fn mib(count: u64) -> String {
+    format!("{count} MiB")
 }

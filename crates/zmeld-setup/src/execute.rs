@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::event::{Event, Listener};
 use crate::identity::Identity;
 use crate::journal::Journal;
-use crate::plan::{compare, holds, take_over, Change, Group, OnUnreadable, Plan, Planned};
+use crate::plan::{compare, holds, take_over, Group, OnUnreadable, Plan, Planned};
 pub use crate::plan::{Done, Skipped, StandIn};
 use crate::room::{self, PlannedCapacity};
 use crate::step::{Record, Step, StepContext};
@@ -116,7 +116,6 @@ fn apply(
     if let Err((group, err)) = run.carry_out(plan) {
         return Err(run.back_out(err, &group));
     }
-    run.tell_price();
     run.finish(plan.config.clone())?;
     Ok(run.report)
 }
@@ -223,7 +222,6 @@ pub fn down(
             run.tell_unwritten(&err);
         }
     }
-    let mut undone = Vec::new();
     let mut failed: Vec<(String, Error)> = Vec::new();
     for &index in leaving.iter().rev() {
         let group = &run.journal.records()[index].group;
@@ -240,9 +238,8 @@ pub fn down(
             false => run.take_back(index),
         };
         match result {
-            Ok(record) => undone.push(record),
+            Ok(()) => {}
             Err(Error::Interrupted { .. }) => {
-                run.tell_price();
                 failed
                     .iter()
                     .for_each(|(group, err)| run.tell_left(group, err));
@@ -260,18 +257,9 @@ pub fn down(
         }
     }
     if let Some((_, err)) = failed.into_iter().next() {
-        run.tell_price();
         return Err(err);
     }
-    run.tell_price();
-    for record in &undone {
-        let left = match record.step.reversible().left(host, record) {
-            Ok(left) => left,
-            Err(err) => Some(format!("{}: {err}", record.step.words())),
-        };
-        let left = left.filter(|left| !run.report.left.contains(left));
-        run.report.left.extend(left);
-    }
+    run.report.left = std::mem::take(&mut run.remains);
     run.report.kept = run.journal.records().len();
     let config = run.journal.state().config.clone();
     match run.finish(config) {
@@ -307,9 +295,6 @@ fn leaving(records: &[Record], only: Option<&[String]>) -> Vec<usize> {
         .collect()
 }
 
-/// What is said where it is so.
-const NOTHING: &str = "nothing was changed";
-
 struct Run<'a> {
     host: &'a Host,
     journal: &'a mut Journal,
@@ -319,18 +304,18 @@ struct Run<'a> {
     /// Not while it goes back, which nobody asked to force.
     force: bool,
     only_named: bool,
-    /// How many processes the kernel had killed before.
-    kills: Option<u64>,
     /// Its number in the records.
     number: u64,
     /// What was recorded as done before it.
     found: Vec<Record>,
     /// What it took back of that, in the order in which it was applied.
     removed: Vec<Record>,
-    /// The groups of which it took something back or changed something.
+    /// The groups of which it took something back.
     touched: Vec<String>,
     /// Whether what the last step was about was left, being somebody else's.
     was_left: bool,
+    /// What is not as it was before what was taken back, in words.
+    remains: Vec<String>,
     /// Whether something of a group that failed could not be taken back.
     is_left: bool,
     report: Report,
@@ -350,12 +335,12 @@ impl<'a> Run<'a> {
             stop: Some(stop),
             force,
             only_named: false,
-            kills: room::kills(host),
             number: records.iter().map(|it| it.run).max().unwrap_or(0) + 1,
             found: records.iter().filter(|it| it.done).cloned().collect(),
             removed: Vec::new(),
             touched: Vec::new(),
             was_left: false,
+            remains: Vec::new(),
             is_left: false,
             report: Report::default(),
             journal,
@@ -400,10 +385,16 @@ impl Run<'_> {
             only_named: self.only_named,
             remember: Some(&mut remember),
             made: None,
-            left: false,
+            is_left: false,
+            remains: Vec::new(),
         };
         let result = reversible(&mut context);
-        self.was_left = context.left;
+        self.was_left = context.is_left;
+        for text in context.remains {
+            if !self.remains.contains(&text) {
+                self.remains.push(text);
+            }
+        }
         result
     }
 
@@ -417,10 +408,6 @@ impl Run<'_> {
         for &index in plan.removed.iter().rev() {
             let group = self.journal.records()[index].group.clone();
             self.take_back(index).map_err(|err| (group, err))?;
-        }
-        for change in &plan.changes {
-            let result = self.change(change);
-            result.map_err(|err| (change.group.clone(), err))?;
         }
         let mut is_short = false;
         for group in &plan.groups {
@@ -440,55 +427,6 @@ impl Run<'_> {
                 result => result,
             };
             result.map_err(|err| (group.name.clone(), err))?;
-        }
-        Ok(())
-    }
-
-    /// Writes an attribute of a device that stays. It is written down afterwards: a run
-    /// that was killed in between finds that the attribute differs, and writes it again.
-    fn change(&mut self, change: &Change) -> Result<(), Error> {
-        let Some(step) = change.written() else {
-            return Ok(());
-        };
-        if self.is_stopped() {
-            return Err(Error::Interrupted {
-                after: String::new(),
-            });
-        }
-        let group = change.group.as_str();
-        self.touched.push(group.to_owned());
-        (self.listener)(Event::Applying { group, step: &step });
-        let mut record = Record {
-            group: group.to_owned(),
-            step: step.clone(),
-            done: true,
-            before: None,
-            outcome: None,
-            identity: None,
-            run: 0,
-        };
-        self.context(group, |context| {
-            step.reversible().before(context)?;
-            step.reversible().apply(context, &record)
-        })?;
-        self.journal.change(|state| {
-            let at = |wanted: &Option<Step>| {
-                let is_it = |it: &Record| it.group == group && Some(&it.step) == wanted.as_ref();
-                state.records.iter().position(is_it)
-            };
-            match (at(&change.from), at(&change.behind), &change.to) {
-                (Some(at), _, Some(to)) => state.records[at].step = to.clone(),
-                (Some(at), _, None) => drop(state.records.remove(at)),
-                (None, Some(behind), Some(_)) => {
-                    record.run = state.records[behind].run;
-                    state.records.insert(behind + 1, record);
-                }
-                (None, ..) => {}
-            }
-        })?;
-        match (&change.from, &change.to) {
-            (Some(from), None) => self.report.undone.push(Done::new(group, from)),
-            _ => self.report.applied.push(Done::new(group, &step)),
         }
         Ok(())
     }
@@ -542,7 +480,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn take_back(&mut self, index: usize) -> Result<Record, Error> {
+    fn take_back(&mut self, index: usize) -> Result<(), Error> {
         let record = self.journal.records()[index].clone();
         let group = record.group.clone();
         self.touched.push(group.clone());
@@ -570,9 +508,9 @@ impl Run<'_> {
         // What was under way when its run ended has never worked: it is not put
         // back.
         if record.done && record.run != self.number {
-            self.removed.insert(0, record.clone());
+            self.removed.insert(0, record);
         }
-        Ok(record)
+        Ok(())
     }
 
     /// Puts down what was taken back. Where a device or a mapping is somebody else's by
@@ -588,7 +526,7 @@ impl Run<'_> {
         }
         if matches!(record.step, Step::AddDevice(_) | Step::OpenCrypt(_)) {
             let undone = std::mem::take(&mut self.report.undone).into_iter();
-            let (gone, rest): (Vec<_>, _) = undone.partition(|it| it.is_with(&done));
+            let (gone, rest): (Vec<_>, _) = undone.partition(|it| it.group == done.group);
             self.report.undone = rest;
             self.report.not_undone.extend(gone);
         }
@@ -603,7 +541,7 @@ impl Run<'_> {
         let mut taken_back = Ok(());
         for index in (0..count).rev() {
             if taken_back.is_ok() && self.journal.records()[index].group == group.name {
-                taken_back = self.take_back(index).map(drop);
+                taken_back = self.take_back(index);
             }
         }
         self.force = force;
@@ -633,9 +571,8 @@ impl Run<'_> {
     /// Takes back what this run applied, and puts back what it removed for it.
     fn back_out(&mut self, err: Error, group: &str) -> Error {
         self.stop = None;
-        let forced = std::mem::take(&mut self.force);
-        let price = self.price().filter(|_| forced);
-        let mut after = match self.go_back() {
+        self.force = false;
+        let after = match self.go_back() {
             Ok(()) => self.what_is_missing(),
             Err(second) => {
                 self.look_again();
@@ -646,12 +583,6 @@ impl Run<'_> {
                 )
             }
         };
-        if let Some(price) = price {
-            after = match after.as_str() {
-                NOTHING => format!("{price}; swap is set up as it was before"),
-                _ => format!("{price}; {after}"),
-            };
-        }
         match err {
             Error::Interrupted { .. } => Error::Interrupted { after },
             err => Error::Step {
@@ -715,32 +646,7 @@ impl Run<'_> {
         for &index in found.removed.iter().rev() {
             self.take_back(index)?;
         }
-        for change in &found.changes {
-            self.change(change)?;
-        }
         self.apply_group(group)
-    }
-
-    /// What forcing it has cost, as far as the kernel counts that; whose processes
-    /// they were and why is in its log.
-    fn price(&self) -> Option<String> {
-        const LOG: &str = "dmesg | grep -i 'killed process' says which";
-        let (Some(before), Some(now)) = (self.kills, room::kills(self.host)) else {
-            return Some(format!("programs may have been killed for it: {LOG}"));
-        };
-        match now.saturating_sub(before) {
-            0 => None,
-            1 => Some(format!("the kernel killed a process meanwhile: {LOG}")),
-            count => Some(format!(
-                "the kernel killed {count} processes meanwhile: {LOG}"
-            )),
-        }
-    }
-
-    fn tell_price(&mut self) {
-        if let Some(text) = self.price().filter(|_| self.force && self.kills.is_some()) {
-            (self.listener)(Event::Note { text: &text });
-        }
     }
 
     /// What was recorded as done before the run and is not now.
@@ -755,7 +661,7 @@ impl Run<'_> {
             }
         }
         match (missing.is_empty(), now.is_empty()) {
-            (true, true) => NOTHING.to_owned(),
+            (true, true) => "nothing was changed".to_owned(),
             (true, false) => "what an earlier run left half done is still there: zmeld down takes \
                               it back"
                 .to_owned(),

@@ -22,7 +22,6 @@ pub mod event;
 pub mod execute;
 pub mod identity;
 pub mod journal;
-mod overfull;
 pub mod plan;
 pub mod room;
 pub mod step;

@@ -20,35 +20,30 @@
 //!
 //! | version | memory | swap | limits |
 //! |---|---|---|---|
-//! | 2 | `memory.current` | `memory.swap.current` | `memory.max`; `memory.high` slows down and kills nothing |
+//! | 2 | `memory.current` | `memory.swap.current` | `memory.max`; `memory.high` kills nothing and is not looked at |
 //! | 1 | `memory.usage_in_bytes` | `total_swap` | `memory.limit_in_bytes`; memory and swap together (`memory.memsw`) stay the same, but a page is charged before its swap is let go of |
 //!
 //! Where the kernel does not count a group's swap, its programs' `VmSwap` does, and
 //! where it counts less than that, pages of a group that was removed come back to
-//! this one. What neither accounts for (shared memory of removed groups) comes back
-//! to the group of whoever switches off, zmeld's own.
+//! this one.
 //!
 //! A machine may have thousands of groups: of one without swap only that is read.
-//! While pages come back, `Watch` looks at those only that had some before.
 //! With zswap the counters are the same: a page in its pool is a page in swap, and
 //! switching zswap off brings none of them back.
 
 mod programs;
 
-use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use programs::Programs;
 
 use crate::error::Error;
+pub use crate::error::{Program, SwapoffConflict};
 use crate::event::{Event, Listener};
-use crate::overfull::mib;
-pub use crate::overfull::{Program, SwapoffConflict};
 use zmeld_linux::compressed::MmStat;
 use zmeld_linux::counters;
 use zmeld_linux::groups::{Hierarchy, Version};
-use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::Host;
 use zmeld_observe::machine;
 use zmeld_observe::run_folder::owner;
@@ -65,17 +60,8 @@ const NO_LIMIT: u64 = 1 << 60;
 pub(crate) struct Findings {
     /// Groups in which a program would be killed.
     pub overfull: Vec<SwapoffConflict>,
-    /// What keeps nothing from it and is told: groups that are slowed down meanwhile, and
-    /// limits of users' own.
+    /// What keeps nothing from it and is told: limits of users' own.
     pub told: Vec<String>,
-}
-
-impl Findings {
-    fn tell(&mut self, text: String) {
-        if !self.told.contains(&text) {
-            self.told.push(text);
-        }
-    }
 }
 
 /// What areas that are on by then, and are not yet, can take, in bytes.
@@ -181,12 +167,6 @@ pub(crate) fn refuse(groups: Vec<SwapoffConflict>) -> Result<(), Error> {
     }
 }
 
-/// How many processes the kernel has killed since boot for want of memory, the
-/// machine's or a group's; none where it does not count them (before Linux 4.13).
-pub(crate) fn kills(host: &Host) -> Option<u64> {
-    counters::value(&host.read("/proc/vmstat").ok()?, "oom_kill")
-}
-
 /// Refuses to switch areas off whose pages do not fit back, before anything is
 /// changed. With `force` it says what that will cost. `coming`: what is on by then.
 pub(crate) fn check(
@@ -200,140 +180,71 @@ pub(crate) fn check(
         return Ok(());
     }
     let machine = check_machine(host, areas, coming);
-    let groups = Watch::begin(host, areas, coming).map(|(found, _)| found);
     if !force {
-        let found = groups.and_then(|found| {
-            for text in &found.told {
-                listener(Event::Note { text });
-            }
-            refuse(found.overfull)
-        });
-        return match (machine, found) {
-            (Err(ram), Err(groups)) => Err(Error::NoRoom {
-                ram: Box::new(ram),
-                groups: Box::new(groups),
-            }),
-            (ram, groups) => ram.and(groups),
-        };
-    }
-    if let Err(err) = machine {
-        let text = format!("by force: {err}: swapoff will fail, or programs will be killed");
-        listener(Event::Note { text: &text });
-    }
-    let found = match groups {
-        Ok(found) => found,
-        Err(err) => {
-            let text = format!("by force: {err}: programs may be killed");
-            listener(Event::Note { text: &text });
-            return Ok(());
+        machine?;
+        let found = in_groups(host, areas, coming, 1)?;
+        for text in &found.told {
+            listener(Event::Note { text });
         }
-    };
-    for text in &found.told {
-        listener(Event::Note { text });
+        return refuse(found.overfull);
     }
-    for group in &found.overfull {
-        let text = format!("by force: {group}: a program of it will be killed");
-        listener(Event::Note { text: &text });
+    let mut told = Vec::new();
+    if let Err(err) = machine {
+        told.push(format!(
+            "by force: {err}: swapoff will fail, or programs will be killed"
+        ));
+    }
+    match in_groups(host, areas, coming, 1) {
+        Ok(found) => {
+            told.extend(found.told);
+            let killed = found.overfull.iter();
+            told.extend(killed.map(|it| format!("by force: {it}: a program of it will be killed")));
+        }
+        Err(err) => told.push(format!("by force: {err}: programs may be killed")),
+    }
+    for text in &told {
+        listener(Event::Note { text });
     }
     Ok(())
 }
 
-/// The groups to look at while pages come back.
-#[derive(Debug, Default)]
-pub(crate) struct Watch {
-    /// None: no group can limit memory, or there is nothing to look at.
-    hierarchy: Option<Hierarchy>,
-    programs: Programs,
-    /// Those that had something in swap, and zmeld's own, each with what it needed
-    /// of other areas.
-    seen: BTreeMap<PathBuf, u64>,
-    /// What no group accounts for, in bytes.
-    nobodys_bytes: u64,
-}
-
-impl Watch {
-    pub(crate) fn begin(
-        host: &Host,
-        areas: &[PathBuf],
-        coming: PlannedCapacity,
-    ) -> Result<(Findings, Watch), Error> {
-        let room = Areas::read(host, areas, coming)?;
-        if room.leaving_bytes == 0 {
-            return Ok(Default::default());
+/// What switching areas off meets in control groups; of the margin one part in so many is
+/// kept, since what is read at different moments differs a little.
+pub(crate) fn in_groups(
+    host: &Host,
+    areas: &[PathBuf],
+    coming: PlannedCapacity,
+    margin_part: u64,
+) -> Result<Findings, Error> {
+    let mut leaving_bytes = 0u64;
+    let mut elsewhere_bytes = coming.in_ram_bytes.saturating_add(coming.on_disk_bytes);
+    for swap in host.swaps()? {
+        if areas.contains(&swap.path) {
+            leaving_bytes = leaving_bytes.saturating_add(swap.used_bytes);
+        } else {
+            let free = swap.size_bytes.saturating_sub(swap.used_bytes);
+            let free = free.min(room_in_ram(host, &swap.path)?);
+            elsewhere_bytes = elsewhere_bytes.saturating_add(free);
         }
-        let Some(hierarchy) = Hierarchy::find(host)? else {
-            return Ok(Default::default());
-        };
-        let programs = Programs::read(host, &hierarchy)?;
-        let mut look = Look::new(host, &hierarchy, &room, &programs)?;
-        let top = &hierarchy.top;
-        let accounted = look.descend(top, 0)?;
-        // What was read already and is still in swap is in no counter.
-        let meminfo = host.read(meminfo::PATH)?;
-        let cached = Meminfo::new(&meminfo).bytes("SwapCached").unwrap_or(0);
-        // In a container the top is a group itself, and what is outside is not seen.
-        let is_all = hierarchy.version == Version::One || look.counted(top)?.is_none();
-        let accounted = accounted.saturating_add(cached);
-        let nobodys_bytes = match is_all {
-            true => room.used_bytes.saturating_sub(accounted),
-            false => 0,
-        };
-        look.own_chain(nobodys_bytes)?;
-        let Look { findings, seen, .. } = look;
-        let watch = Watch {
-            hierarchy: Some(hierarchy),
-            programs,
-            seen,
-            nobodys_bytes,
-        };
-        Ok((findings, watch))
     }
-
-    /// A look at the groups that had something in swap.
-    pub(crate) fn again(&self, host: &Host, areas: &[PathBuf]) -> Result<Findings, Error> {
-        let room = Areas::read(host, areas, PlannedCapacity::default())?;
-        let is_some = |_: &&Hierarchy| room.leaving_bytes > 0;
-        let Some(hierarchy) = self.hierarchy.as_ref().filter(is_some) else {
-            return Ok(Findings::default());
-        };
-        let programs = self.programs.again(host, hierarchy);
-        let mut look = Look::new(host, hierarchy, &room, &programs)?;
-        // What is read at different moments differs a little.
-        look.margin_part = 2;
-        look.only = Some(&self.seen);
-        look.descend(&hierarchy.top, 0)?;
-        look.own_chain(self.nobodys_bytes)?;
-        Ok(look.findings)
+    if leaving_bytes == 0 {
+        return Ok(Findings::default());
     }
-}
-
-#[derive(Debug, Default)]
-struct Areas {
-    used_bytes: u64,
-    /// In those that are switched off.
-    leaving_bytes: u64,
-    /// What the others can take.
-    elsewhere_bytes: u64,
-}
-
-impl Areas {
-    fn read(host: &Host, leaving: &[PathBuf], coming: PlannedCapacity) -> Result<Areas, Error> {
-        let mut areas = Areas {
-            elsewhere_bytes: coming.in_ram_bytes.saturating_add(coming.on_disk_bytes),
-            ..Areas::default()
-        };
-        for swap in host.swaps()? {
-            areas.used_bytes = areas.used_bytes.saturating_add(swap.used_bytes);
-            if leaving.contains(&swap.path) {
-                areas.leaving_bytes = areas.leaving_bytes.saturating_add(swap.used_bytes);
-            } else {
-                let free = swap.size_bytes.saturating_sub(swap.used_bytes);
-                let free = free.min(room_in_ram(host, &swap.path)?);
-                areas.elsewhere_bytes = areas.elsewhere_bytes.saturating_add(free);
-            }
-        }
-        Ok(areas)
-    }
+    let Some(hierarchy) = Hierarchy::find(host)? else {
+        return Ok(Findings::default());
+    };
+    let mut look = Look {
+        host,
+        programs: &Programs::read(host, &hierarchy)?,
+        hierarchy: &hierarchy,
+        leaving_bytes,
+        elsewhere_bytes,
+        ram_bytes: machine::memory(host)?.total_bytes,
+        margin_part,
+        findings: Findings::default(),
+    };
+    look.descend(&hierarchy.top, 0)?;
+    Ok(look.findings)
 }
 
 /// What a group uses and may use, in bytes.
@@ -343,8 +254,6 @@ struct Usage {
     /// Page cache, half of which can be had.
     cache: u64,
     limit: Option<u64>,
-    /// Where it is slowed down.
-    high: Option<u64>,
     /// What may be swapped out of it beside what is: below 0 where it has more in
     /// swap than it may. None: its reclaim does not swap.
     swap_room: Option<i128>,
@@ -360,86 +269,30 @@ struct Look<'a> {
     /// Less what the groups so far need of it.
     elsewhere_bytes: u64,
     ram_bytes: u64,
-    /// One part in so many of the margin is kept.
     margin_part: u64,
-    /// The groups to look at; none: all.
-    only: Option<&'a BTreeMap<PathBuf, u64>>,
-    /// Those that have something in swap, each with what it needs elsewhere.
-    seen: BTreeMap<PathBuf, u64>,
     findings: Findings,
 }
 
-impl<'a> Look<'a> {
-    fn new(
-        host: &'a Host,
-        hierarchy: &'a Hierarchy,
-        areas: &Areas,
-        programs: &'a Programs,
-    ) -> Result<Look<'a>, Error> {
-        Ok(Look {
-            host,
-            hierarchy,
-            programs,
-            leaving_bytes: areas.leaving_bytes,
-            elsewhere_bytes: areas.elsewhere_bytes,
-            ram_bytes: machine::memory(host)?.total_bytes,
-            margin_part: 1,
-            only: None,
-            seen: BTreeMap::new(),
-            findings: Findings::default(),
-        })
-    }
-}
-
 impl Look<'_> {
-    /// Looks at a group and at those below it; gives what they have in swap.
-    fn descend(&mut self, group: &Path, depth: usize) -> Result<u64, Error> {
-        if self.only.is_some_and(|only| !only.contains_key(group)) {
-            return Ok(0);
-        }
+    /// Looks at a group and at those below it.
+    fn descend(&mut self, group: &Path, depth: usize) -> Result<(), Error> {
         let counted = self.counted(group)?;
         let of_programs = self.programs.of_tree(group);
         let is_top = depth == 0 && counted.is_none();
         if !is_top && counted.unwrap_or(0) == 0 && of_programs == 0 {
-            return Ok(0);
+            return Ok(());
         }
         let swapped = counted.unwrap_or(0).max(of_programs);
         let elsewhere = self.elsewhere_bytes;
         let needed = self.judge(group, swapped)?;
-        self.seen.insert(group.to_path_buf(), needed);
-        let mut below = self.programs.of_group(group);
         if depth < DEPTH_MAX {
             for folder in self.host.folders(group)? {
-                below = below.saturating_add(self.descend(&folder, depth + 1)?);
+                self.descend(&folder, depth + 1)?;
             }
         }
         // What groups below have moved elsewhere makes room here too.
         let needed_below = elsewhere.saturating_sub(self.elsewhere_bytes);
         self.elsewhere_bytes = elsewhere.saturating_sub(needed.max(needed_below));
-        Ok(swapped.max(below))
-    }
-
-    /// Holds what no group accounts for against zmeld's own group and those above.
-    fn own_chain(&mut self, nobodys_bytes: u64) -> Result<(), Error> {
-        let own = self.hierarchy.group_of(self.host, "self");
-        let Some(own) = own.filter(|_| nobodys_bytes > 0) else {
-            return Ok(());
-        };
-        let top = &self.hierarchy.top;
-        let elsewhere = self.elsewhere_bytes;
-        for group in own.ancestors().take_while(|group| group.starts_with(top)) {
-            let shown = self.hierarchy.shown(group);
-            if self.findings.overfull.iter().any(|it| it.group == shown) {
-                continue;
-            }
-            // Its own need was taken off already.
-            let needed = self.seen.get(group).copied().unwrap_or(0);
-            self.elsewhere_bytes = elsewhere.saturating_add(needed);
-            let swapped = self.counted(group)?.unwrap_or(0);
-            let swapped = swapped.max(self.programs.of_tree(group));
-            let needed = self.judge(group, swapped.saturating_add(nobodys_bytes))?;
-            self.seen.insert(group.to_path_buf(), needed);
-        }
         Ok(())
     }
 
@@ -454,10 +307,9 @@ impl Look<'_> {
         // More than RAM is no limit: the machine's own comes first.
         let ram = self.ram_bytes;
         let limit = usage.limit.filter(|limit| *limit < ram.min(NO_LIMIT));
-        let high = usage.high.filter(|limit| *limit < ram.min(NO_LIMIT));
-        if limit.is_none() && high.is_none() && usage.together_room.is_none() {
+        let Some(limit) = limit else {
             return Ok(0);
-        }
+        };
         // What comes back from the areas leaves room in the group's share of swap, once
         // it has no more there than it may.
         let may_swap = usage.swap_room.map_or(0, |room| {
@@ -465,50 +317,32 @@ impl Look<'_> {
         });
         let elsewhere = self.elsewhere_bytes.min(may_swap);
         let reclaimable = (usage.cache / 2).saturating_add(elsewhere);
-        let room = |limit: u64| limit.saturating_sub(usage.used).saturating_add(reclaimable);
-        let fits = |limit: u64| room(limit) >= coming.saturating_add(self.margin(limit));
+        let free = limit.saturating_sub(usage.used);
+        let room = free.saturating_add(reclaimable);
+        let needed = coming.saturating_add(self.margin(limit));
         // A page is charged to both for a moment: as much as is charged ahead.
         let is_tight = usage
             .together_room
             .is_some_and(|room| room.saturating_add(usage.cache / 2) < self.margin(0));
-        let too_low = limit.filter(|limit| is_tight || !fits(*limit));
-        if let Some(limit_bytes) = too_low {
+        if is_tight || room < needed {
             let overfull = SwapoffConflict {
                 group: self.hierarchy.shown(group),
                 swapped_bytes: coming,
-                room_bytes: if is_tight { 0 } else { room(limit_bytes) },
-                limit_bytes,
+                room_bytes: if is_tight { 0 } else { room },
+                limit_bytes: limit,
                 largest: self.programs.largest(group),
             };
             match self.limit_of_user(group) {
                 None => self.findings.overfull.push(overfull),
-                Some(uid) => self.findings.tell(format!(
+                Some(uid) => self.findings.told.push(format!(
                     "{overfull}: that limit is the user's own (uid {uid}), and keeps no swap on; \
                      a program of it may be killed"
                 )),
             }
             return Ok(0);
         }
-        if let Some(high) = high.filter(|high| !fits(*high)) {
-            let text = format!(
-                "{} come back to the control group {}, which has room for {} below its \
-                 memory.high of {}: its programs are slowed down meanwhile",
-                mib(coming.div_ceil(1 << 20)),
-                self.hierarchy.shown(group),
-                mib(room(high) >> 20),
-                mib(high >> 20)
-            );
-            self.findings.tell(text);
-        }
-        // It is reclaimed from at either.
-        let lowest = limit.into_iter().chain(high).min();
-        let needed = lowest.map_or(0, |limit| {
-            let without = room(limit).saturating_sub(elsewhere);
-            coming
-                .saturating_add(self.margin(limit))
-                .saturating_sub(without)
-        });
-        Ok(needed.min(elsewhere))
+        let without = room.saturating_sub(elsewhere);
+        Ok(needed.saturating_sub(without).min(elsewhere))
     }
 
     /// The user who set a group's limit himself, so that it may not keep root from
@@ -572,7 +406,6 @@ impl Look<'_> {
             used: self.number(group, "memory.current")?.unwrap_or(0),
             cache,
             limit: self.number(group, "memory.max")?,
-            high: self.number(group, "memory.high")?,
             swap_room: (swappiness != Some(0)).then_some(swap_room),
             together_room: None,
         })
@@ -594,7 +427,6 @@ impl Look<'_> {
             used: self.number(group, "memory.usage_in_bytes")?.unwrap_or(0),
             cache: keyed(stat, "total_inactive_file") + keyed(stat, "total_active_file"),
             limit: self.number(group, "memory.limit_in_bytes")?,
-            high: None,
             swap_room: (swappiness != Some(0)).then_some(i128::MAX),
             together_room,
         })

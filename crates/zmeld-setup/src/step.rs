@@ -18,8 +18,8 @@ use crate::error::Error;
 use crate::event::{Event, Listener};
 use crate::identity::Identity;
 use crate::steps::{
-    AddDevice, CreateFile, FormatLuks, LoadModule, MakeSwap, OpenCrypt, SetAttribute, SetValue,
-    SwapOff, SwapOn, Thing,
+    AddDevice, Area, CreateFile, FormatLuks, LoadModule, MakeSwap, OpenCrypt, SetAttribute,
+    SetValue, SwapOff, SwapOn, Thing,
 };
 use zmeld_linux::Host;
 
@@ -50,20 +50,6 @@ pub enum Step {
     SwapOn(SwapOn),
     SetValue(SetValue),
     SwapOff(SwapOff),
-}
-
-impl Step {
-    /// The device or mapping of its own group that it is about, or that it makes.
-    pub(crate) fn of_made(&self) -> Option<DeviceRef> {
-        let device = match self {
-            Step::AddDevice(_) | Step::SetAttribute(_) => DeviceRef::Added,
-            Step::OpenCrypt(open) => DeviceRef::Mapped(open.name.clone()),
-            Step::MakeSwap(make) => make.device.clone(),
-            Step::SwapOn(on) => on.device.clone(),
-            _ => return None,
-        };
-        (!matches!(device, DeviceRef::Path(_))).then_some(device)
-    }
 }
 
 /// A step as it was begun.
@@ -153,7 +139,9 @@ pub struct StepContext<'a> {
     /// The device that a step made, which later ones need.
     pub made: Option<MadeDevice>,
     /// Whether what a step is about was left as it is, being somebody else's by now.
-    pub left: bool,
+    pub is_left: bool,
+    /// What is not as it was before a step that was taken back, in words.
+    pub remains: Vec<String>,
 }
 
 /// Writes down which thing a step made.
@@ -172,6 +160,19 @@ impl StepContext<'_> {
     /// and another has its name perhaps.
     pub(crate) fn added(&self) -> Result<Option<String>, Error> {
         added(self.host, self.records, self.group)
+    }
+
+    /// Whether the device that this group added is still swapped to by it.
+    pub(crate) fn is_in_use(&self) -> Result<bool, Error> {
+        for record in self.records.iter().filter(|it| it.group == self.group) {
+            if let Step::SwapOn(on) = &record.step {
+                return Ok(matches!(
+                    on.area(self.host, self.records, record)?,
+                    Area::Ours(_)
+                ));
+            }
+        }
+        Ok(false)
     }
 
     /// The path of a device; none where the step that makes it was not done, or
@@ -218,8 +219,14 @@ impl StepContext<'_> {
 
     /// Says of something that it is left, and why.
     pub(crate) fn leave(&mut self, text: &str) {
-        self.left = true;
+        self.is_left = true;
         self.tell(Event::Note { text });
+        self.remains(text.to_owned());
+    }
+
+    /// Puts down what is not as it was before the step.
+    pub(crate) fn remains(&mut self, text: impl Into<Option<String>>) {
+        self.remains.extend(text.into());
     }
 }
 
@@ -271,12 +278,9 @@ pub(crate) trait Reversible {
     /// Is the change, made in an earlier run, still in place?
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error>;
 
-    /// Takes the change back; nothing is left to do where it was not made.
+    /// Takes the change back, and puts down what is not as it was before; nothing is left
+    /// to do where it was not made.
     fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error>;
-
-    /// What is not as it was before the step although it was taken back, in
-    /// words; looked at afterwards.
-    fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error>;
 }
 
 impl Step {
@@ -307,9 +311,16 @@ impl Step {
             step => step.describe(),
         }
     }
-}
 
-impl Step {
+    /// Whether it is changed alone, while what its group made is in use.
+    pub fn is_live(&self) -> bool {
+        match self {
+            Step::SetValue(_) => true,
+            Step::SetAttribute(set) => set.is_live(),
+            _ => false,
+        }
+    }
+
     /// What it is about: of two steps of one group that are about the same, the later
     /// replaces the earlier.
     pub fn sets(&self) -> String {
@@ -324,15 +335,6 @@ impl Step {
             Step::OpenCrypt(_) => "mapping".to_owned(),
             Step::MakeSwap(_) => "header".to_owned(),
             Step::SwapOn(_) => "area".to_owned(),
-        }
-    }
-
-    /// What the kernel has where this is not written, of what it changes on a device in
-    /// use; none of anything else.
-    pub(crate) fn as_it_comes(&self) -> Option<Step> {
-        match self {
-            Step::SetAttribute(set) => set.as_it_comes().map(Step::SetAttribute),
-            _ => None,
         }
     }
 }

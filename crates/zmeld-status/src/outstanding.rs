@@ -333,8 +333,7 @@ impl<'a> Look<'a> {
             let name = &group.name;
             let mut removed = plan.removed.iter();
             let is_removed = removed.any(|&index| self.records[index].group == *name);
-            let is_changed = is_removed || plan.changes.iter().any(|it| it.group == *name);
-            if is_changed || group.steps.iter().any(|it| !it.done) {
+            if is_removed || group.steps.iter().any(|it| !it.done) {
                 self.group(plan, group);
             }
         }
@@ -371,11 +370,10 @@ impl<'a> Look<'a> {
         }
         let told = self.changes.len();
         // What a device that is made anew has again is not told.
-        let is_remade = |step: &Step| {
-            let mut removed = plan.removed.iter().map(|&index| &self.records[index]);
-            let is_value = matches!(step, Step::SetValue(_));
-            !is_value && removed.any(|it| it.group == *name && it.step == *step)
-        };
+        let removed = plan.removed.iter().map(|&index| &self.records[index]);
+        let removed: Vec<&Record> = removed.filter(|it| it.group == *name).collect();
+        let is_anew = removed.iter().any(|it| !it.step.is_live());
+        let is_remade = |step: &Step| is_anew && removed.iter().any(|it| it.step == *step);
         let (remade, changed): (Vec<&Planned>, Vec<&Planned>) =
             open.iter().partition(|it| is_remade(&it.step));
         for planned in changed {

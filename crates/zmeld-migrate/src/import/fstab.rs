@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use zmeld_linux::octal::unescape;
 
-use super::{lines, Imported, Line};
+use super::{lines, Imported, Line, Tool};
 use zmeld_config::{Cipher, Discard, DiskSwap, Encryption, Kind, Location, Source, Span};
 use zmeld_linux::HostError;
 
@@ -22,7 +22,7 @@ pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), HostError> 
         if kind != "swap" {
             continue;
         }
-        into.found(Path::new(FSTAB));
+        into.found(Tool::Fstab, Path::new(FSTAB));
         let options = more.first().map_or("", String::as_str);
         area(device, options, &line, &volumes, into);
     }
@@ -58,7 +58,7 @@ fn area(device: &str, options: &str, line: &Line, volumes: &[Volume], into: &mut
                     discards = volume.discards;
                     may_fail = volume.may_fail;
                     comment = format!("{comment}\n{}", volume.line);
-                    into.found(Path::new(CRYPTTAB));
+                    into.found(Tool::Crypttab, Path::new(CRYPTTAB));
                     volume.device.clone()
                 }
                 None => {

@@ -37,6 +37,8 @@ pub struct Imported {
     pub left: Vec<String>,
     /// The files that said something about swap.
     pub files: Vec<PathBuf>,
+    /// What sets it up at boot.
+    pub tools: Vec<Tool>,
 }
 
 /// Reads what is set up on the machine whose root directory is `root` and which
@@ -77,18 +79,6 @@ pub enum Tool {
 }
 
 impl Tool {
-    /// Whose file that is.
-    fn of(file: &Path) -> Tool {
-        match file.file_name().and_then(|name| name.to_str()) {
-            Some("rpi-swap-generator") => Tool::RpiSwap,
-            _ if file.components().any(|part| part.as_os_str() == "rpi") => Tool::RpiSwap,
-            Some("fstab") => Tool::Fstab,
-            Some("crypttab") => Tool::Crypttab,
-            Some("zramswap") => Tool::ZramTools,
-            _ => Tool::ZramGenerator,
-        }
-    }
-
     /// Whether it makes compressed devices.
     pub fn is_for_ram(self) -> bool {
         matches!(self, Tool::ZramTools | Tool::ZramGenerator | Tool::RpiSwap)
@@ -129,7 +119,7 @@ impl Imported {
         }
         head.push('.');
         head.push_str("\nSwitch off what sets this up at boot, or both will:");
-        for way in self.tools().into_iter().flat_map(Tool::ways_off) {
+        for way in self.tools.iter().flat_map(|tool| tool.ways_off()) {
             head.push_str("\n    ");
             head.push_str(way);
         }
@@ -145,18 +135,6 @@ impl Imported {
             }
         }
         head
-    }
-
-    /// What sets this up at boot.
-    pub fn tools(&self) -> Vec<Tool> {
-        let mut tools = Vec::new();
-        for file in &self.files {
-            let tool = Tool::of(file);
-            if !tools.contains(&tool) {
-                tools.push(tool);
-            }
-        }
-        tools
     }
 
     /// Adds a tier under a name that is not taken yet.
@@ -204,9 +182,14 @@ impl Imported {
         self.left.push(format!("{line}: {why}"));
     }
 
-    fn found(&mut self, file: &Path) {
-        if !self.files.iter().any(|known| known == file) {
-            self.files.push(file.to_owned());
+    /// A file, and whose it is where another tool has not named it before.
+    fn found(&mut self, tool: Tool, file: &Path) {
+        if self.files.iter().any(|known| known == file) {
+            return;
+        }
+        self.files.push(file.to_owned());
+        if !self.tools.contains(&tool) {
+            self.tools.push(tool);
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use super::ini::{self, get, Section, Sections};
-use super::{expression, lines, Imported, Line};
+use super::{expression, lines, Imported, Line, Tool};
 use zmeld_config::{DiskSwap, Kind, Source};
 use zmeld_linux::tree::Tree;
 use zmeld_linux::HostError;
@@ -78,13 +78,13 @@ pub(super) fn import(
         return Ok(ZramWanted::NotAsked);
     };
     let mut sections = Sections::new();
-    into.found(&first);
+    into.found(Tool::RpiSwap, &first);
     for file in files {
         let Some(lines) = lines(root, &file)? else {
             continue;
         };
         if !lines.is_empty() {
-            into.found(&file);
+            into.found(Tool::RpiSwap, &file);
         }
         ini::read(lines, &mut sections, into, |name| {
             let known = KNOWN.iter().any(|(section, _)| *section == name);

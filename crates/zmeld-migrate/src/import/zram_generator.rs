@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::ini::{self, get, Section, Sections};
 use super::rpi_swap::{self, ZramWanted};
-use super::{expression, lines, Imported, Line};
+use super::{expression, lines, Imported, Line, Tool};
 use zmeld_config::{
     Bytes, Codec, Discard, Kind, PageFilter, RamDevice, RecompressRule, Recompression, Size, Swap,
     Writeback,
@@ -49,7 +49,7 @@ pub(super) fn import(
     }
     for (name, section) in &sections {
         if let Some((_, line)) = section.values().next() {
-            into.found(&line.file.clone());
+            into.found(Tool::ZramGenerator, &line.file.clone());
         }
         device(name, section, ram_bytes, into);
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use zmeld_linux::shell;
 
-use super::{lines, Imported, Line};
+use super::{lines, Imported, Line, Tool};
 use zmeld_config::{Bytes, Codec, Kind, Percent, RamDevice, Size, Swap};
 use zmeld_linux::HostError;
 
@@ -15,7 +15,7 @@ pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), HostError> 
     let Some(lines) = lines(root, Path::new(FILE))? else {
         return Ok(());
     };
-    into.found(Path::new(FILE));
+    into.found(Tool::ZramTools, Path::new(FILE));
     // What zramswap takes where the file says nothing.
     let mut size = Size::Bytes(Bytes(256 << 20));
     let mut size_comment = "zram-tools' default".to_owned();

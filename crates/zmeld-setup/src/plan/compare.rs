@@ -1,12 +1,12 @@
 //! What of a plan is in place already, what has to go, what is missing: decided here,
 //! once, for `plan`, `--dry-run`, `up`, `status` and `config check`.
 //!
-//! Values are compared one by one. Of any other part, the steps that are recorded, are
-//! the same as planned and still hold are kept, up to the first that is not. What is
-//! recorded after it goes, the last first, and what is planned from there on is applied. What the kernel changes
-//! while a RAM device is in use is changed there, and no page leaves it. The device is
-//! made anew where another of its attributes is missing or wrong, since those can be
-//! written only once and go with the device.
+//! Values are compared one by one, and so is what the kernel changes while a RAM device is
+//! in use: it is changed there, and no page leaves it. Of the other steps of a part, those
+//! that are recorded, are the same as planned and still hold are kept, up to the first that
+//! is not. What is recorded after it goes, the last first, and what is planned from there on
+//! is applied. A device is made anew where another of its attributes is missing or wrong,
+//! since those can be written only once and go with the device.
 
 use std::path::PathBuf;
 
@@ -25,10 +25,8 @@ use super::{Done, Group, Plan};
 pub(crate) struct Compared {
     /// The indexes of the records that are taken back, ascending.
     pub removed: Vec<usize>,
-    /// Which planned steps are in place; those that are changed there count.
+    /// Which planned steps are in place.
     in_place: Vec<bool>,
-    /// What is changed on a device that stays, in order.
-    pub changes: Vec<Change>,
 }
 
 /// A swap area that is switched off first, and what has to leave it.
@@ -72,31 +70,6 @@ impl Leaving {
     }
 }
 
-/// An attribute of a device in use that is written again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
-    /// The part of the plan.
-    pub group: String,
-    /// The recorded step; none where the attribute was left as it comes.
-    pub from: Option<Step>,
-    /// The planned step; none where it becomes as it comes.
-    pub to: Option<Step>,
-    /// The step that it stands behind, which is recorded by then.
-    pub behind: Option<Step>,
-}
-
-impl Change {
-    pub(crate) fn written(&self) -> Option<Step> {
-        let as_it_comes = || self.from.as_ref().and_then(Step::as_it_comes);
-        self.to.clone().or_else(as_it_comes)
-    }
-
-    /// Whether it is about this step of that part.
-    fn is_of(&self, group: &str, step: &Step) -> bool {
-        self.group == group && self.to.as_ref() == Some(step)
-    }
-}
-
 /// What a step counts as that cannot be looked at.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum OnUnreadable {
@@ -118,27 +91,33 @@ impl Plan {
             let found = compare(host, group, records, doubt)?;
             in_place.push(found.in_place);
             removed.extend(found.removed);
-            self.changes.extend(found.changes);
         }
         removed.sort_unstable();
         let undone = removed.iter().rev().map(|&index| &records[index]);
         let undone: Vec<&Record> = undone.filter(|record| record.is_change()).collect();
         for (group, in_place) in self.groups.iter_mut().zip(in_place) {
-            for (at, planned) in group.steps.iter_mut().enumerate() {
-                let mut changes = self.changes.iter();
-                if changes.any(|it| it.is_of(&group.name, &planned.step)) {
+            let mut kept = group
+                .steps
+                .iter()
+                .zip(&in_place)
+                .filter(|(_, is_so)| **is_so);
+            let is_on = kept.any(|(it, _)| matches!(it.step, Step::SwapOn(_)));
+            for (planned, is_in_place) in group.steps.iter_mut().zip(in_place) {
+                if is_in_place {
+                    planned.done = true;
+                    continue;
+                }
+                if is_on && matches!(planned.step, Step::SetAttribute(_)) {
                     let how = "; changed in place, no page leaves the device";
                     planned.reason.push_str(how);
-                } else if in_place[at] {
-                    planned.done = true;
-                } else {
-                    // What taking back changes is not as wanted then, whichever part set it.
-                    planned.done &= !undone.iter().any(|record| record.puts_back(planned));
                 }
+                // What taking back changes, whichever part set it, may be as wanted then.
+                let mut then = undone.iter().filter_map(|record| record.puts_back(planned));
+                planned.done = then.next().unwrap_or(planned.done);
             }
         }
         let off = undone.iter().filter_map(|record| match &record.step {
-            Step::SwapOn(on) => on.area_seen(host, records, record).ok(),
+            Step::SwapOn(on) => on.area(host, records, record).ok(),
             _ => None,
         });
         self.leaving = off
@@ -148,9 +127,6 @@ impl Plan {
             })
             .collect();
         self.undone = undone.into_iter().map(Done::of).collect();
-        let dropped = self.changes.iter().filter(|it| it.to.is_none());
-        let of = |it: &Change| Some(Done::new(&it.group, it.from.as_ref()?));
-        self.undone.extend(dropped.filter_map(of));
         self.removed = removed;
         Ok(())
     }
@@ -195,102 +171,47 @@ pub(crate) fn compare(
     records: &[Record],
     doubt: OnUnreadable,
 ) -> Result<Compared, Error> {
-    let ours: Vec<(usize, &Record)> = records
-        .iter()
-        .enumerate()
-        .filter(|(_, record)| record.group == wanted.name)
-        .collect();
-    let is_value = |step: &Step| matches!(step, Step::SetValue(_));
-    if wanted.steps.iter().all(|it| is_value(&it.step))
-        && ours.iter().all(|(_, record)| is_value(&record.step))
-    {
-        return compare_values(host, wanted, &ours, records, doubt);
-    }
-    let (mut kept, mut in_place) = (0, 0);
-    let mut changes = Vec::new();
-    while let Some((_, record)) = ours.get(kept) {
-        let planned = wanted.steps.get(in_place).map(|it| &it.step);
-        if planned == Some(&record.step) && holds(host, records, record, doubt)? {
-            (kept, in_place) = (kept + 1, in_place + 1);
-            continue;
+    let ours = records.iter().enumerate();
+    let ours = ours.filter(|(_, record)| record.group == wanted.name);
+    let (live, fixed): (Vec<_>, Vec<_>) = ours.partition(|(_, record)| record.step.is_live());
+    let planned = |is_live: bool| {
+        let steps = wanted.steps.iter().enumerate();
+        steps.filter(move |(_, planned)| planned.step.is_live() == is_live)
+    };
+    let places: Vec<usize> = planned(false).map(|(at, _)| at).collect();
+    let mut kept = 0;
+    while let (Some((_, record)), Some(&at)) = (fixed.get(kept), places.get(kept)) {
+        if wanted.steps[at].step != record.step || !holds(host, records, record, doubt)? {
+            break;
         }
-        let is_recorded = |step: &Step| {
-            ours[kept..]
-                .iter()
-                .any(|it| it.1.step.sets() == step.sets())
-        };
-        let is_wanted = |step: &Step| {
-            wanted.steps[in_place..]
-                .iter()
-                .any(|it| it.step.sets() == step.sets())
-        };
-        let is_live = |step: &&Step| step.as_it_comes().is_some();
-        let added = planned.filter(is_live).filter(|step| !is_recorded(step));
-        let changed = planned
-            .filter(is_live)
-            .filter(|step| step.sets() == record.step.sets());
-        let is_dropped = is_live(&&record.step) && !is_wanted(&record.step);
-        let (from, to) = match (added, changed) {
-            (Some(step), _) if kept > 0 => (None, Some(step)),
-            (None, Some(step)) if record.done => (Some(&record.step), Some(step)),
-            (None, None) if record.done && is_dropped => (Some(&record.step), None),
-            _ => break,
-        };
-        changes.push(Change {
-            group: wanted.name.clone(),
-            from: from.cloned(),
-            to: to.cloned(),
-            behind: in_place
-                .checked_sub(1)
-                .map(|at| wanted.steps[at].step.clone()),
-        });
-        kept += usize::from(from.is_some());
-        in_place += usize::from(to.is_some());
+        kept += 1;
     }
     let is_attribute = |step: &Step| matches!(step, Step::SetAttribute(_));
-    let is_missing = wanted.steps[in_place..]
-        .iter()
-        .any(|planned| is_attribute(&planned.step));
-    let is_wrong = ours[kept..]
-        .iter()
-        .any(|(_, record)| is_attribute(&record.step));
-    if is_missing || is_wrong {
+    let mut missing = places[kept..].iter().map(|&at| &wanted.steps[at].step);
+    let mut wrong = fixed[kept..].iter().map(|(_, record)| &record.step);
+    if missing.any(is_attribute) || wrong.any(is_attribute) {
         let adds = |(_, record): &(usize, &Record)| matches!(record.step, Step::AddDevice(_));
-        if let Some(at) = ours.iter().position(adds).filter(|at| *at < kept) {
-            (kept, in_place) = (at, at);
-            changes.clear();
-        }
+        kept = fixed.iter().position(adds).map_or(kept, |at| at.min(kept));
     }
-    Ok(Compared {
-        removed: ours[kept..].iter().map(|(index, _)| *index).collect(),
-        in_place: (0..wanted.steps.len()).map(|at| at < in_place).collect(),
-        changes,
-    })
-}
-
-/// What becomes of a group that sets values alone: none hangs on another, so that one that
-/// differs takes no other back.
-fn compare_values(
-    host: &Host,
-    wanted: &Group,
-    ours: &[(usize, &Record)],
-    records: &[Record],
-    doubt: OnUnreadable,
-) -> Result<Compared, Error> {
     let mut in_place = vec![false; wanted.steps.len()];
-    let mut removed = Vec::new();
-    for &(index, record) in ours {
-        let at = wanted.steps.iter().position(|it| it.step == record.step);
-        match at {
-            Some(at) if holds(host, records, record, doubt)? => in_place[at] = true,
+    for &at in &places[..kept] {
+        in_place[at] = true;
+    }
+    let gone = &fixed[kept..];
+    let mut removed: Vec<usize> = gone.iter().map(|(index, _)| *index).collect();
+    // What belongs to a device goes with it.
+    let has_device = !gone
+        .iter()
+        .any(|(_, it)| matches!(it.step, Step::AddDevice(_)));
+    for (index, record) in live {
+        let mut same = planned(true).filter(|(_, it)| it.step == record.step);
+        match same.next().filter(|_| has_device) {
+            Some((at, _)) if holds(host, records, record, doubt)? => in_place[at] = true,
             _ => removed.push(index),
         }
     }
-    Ok(Compared {
-        removed,
-        in_place,
-        changes: Vec::new(),
-    })
+    removed.sort_unstable();
+    Ok(Compared { removed, in_place })
 }
 
 /// Whether what a record tells of is still in place.
@@ -310,7 +231,8 @@ pub(crate) fn holds(
         only_named: false,
         remember: None,
         made: None,
-        left: false,
+        is_left: false,
+        remains: Vec::new(),
     };
     match record.step.reversible().holds(&mut context, record) {
         Err(_) if doubt == OnUnreadable::Recorded => Ok(record.done),

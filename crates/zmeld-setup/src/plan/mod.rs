@@ -20,14 +20,14 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::journal::State;
-use crate::step::{DeviceRef, Record, Step};
+use crate::step::{Record, Step};
 use crate::steps::{Area, SetAttribute};
 use zmeld_config::{Config, Finding, FindingId, Kind, Severity, Tier};
 use zmeld_linux::Host;
 use zmeld_observe::machine::Machine;
 
 pub(crate) use compare::{compare, holds};
-pub use compare::{Change, Leaving, OnUnreadable};
+pub use compare::{Leaving, OnUnreadable};
 pub use stand_in::StandIn;
 pub use tunables::Measured;
 
@@ -41,9 +41,6 @@ pub struct Done {
     /// The same for people.
     #[serde(skip)]
     pub words: String,
-    /// What of its own group it works on, or makes.
-    #[serde(skip)]
-    pub made: Option<DeviceRef>,
 }
 
 impl Done {
@@ -53,13 +50,7 @@ impl Done {
             group: group.to_owned(),
             step: step.describe(),
             words: step.words(),
-            made: step.of_made(),
         }
-    }
-
-    /// Whether both are about the same that their group made.
-    pub(crate) fn is_with(&self, other: &Done) -> bool {
-        self.group == other.group && self.made == other.made
     }
 
     /// What a record tells of.
@@ -107,9 +98,6 @@ pub struct Plan {
     /// The indexes of those that are taken back, ascending.
     #[serde(skip)]
     pub removed: Vec<usize>,
-    /// What is changed on devices that stay, in order.
-    #[serde(skip)]
-    pub changes: Vec<Change>,
     /// Tiers for which another driver's device stands in.
     pub stand_ins: Vec<StandIn>,
     /// What it was made from besides.
@@ -235,17 +223,15 @@ impl Group {
 }
 
 impl Record {
-    /// Whether taking it back gives the value that a step sets another one.
-    fn puts_back(&self, planned: &Planned) -> bool {
-        match (&self.step, &planned.step) {
-            (Step::SetValue(ours), Step::SetValue(wanted)) => {
-                // What somebody else has put there since is left.
-                let is_ours = planned.before.as_ref() == Some(&ours.value);
-                let before = self.before.as_ref();
-                ours.path == wanted.path && is_ours && before != Some(&wanted.value)
-            }
-            _ => false,
-        }
+    /// Whether taking it back changes the value that a step sets, and to what is wanted
+    /// then. What somebody else has put there since is left.
+    fn puts_back(&self, planned: &Planned) -> Option<bool> {
+        let (Step::SetValue(ours), Step::SetValue(wanted)) = (&self.step, &planned.step) else {
+            return None;
+        };
+        let is_ours = planned.before.as_ref() == Some(&ours.value);
+        let is_it = ours.path == wanted.path && is_ours;
+        is_it.then(|| self.before.as_ref() == Some(&wanted.value))
     }
 }
 
@@ -355,7 +341,6 @@ impl Plan {
             leaving: Vec::new(),
             records: state.map_or(Vec::new(), |state| state.records.clone()),
             removed: Vec::new(),
-            changes: Vec::new(),
             stand_ins,
             options: options.clone(),
             machine,
@@ -497,7 +482,7 @@ impl Draft<'_> {
     /// Paths of the areas that these records switched on, where they are on.
     fn areas_of<'b>(&'b self, records: impl Iterator<Item = &'b Record>) -> Vec<PathBuf> {
         let areas = records.filter_map(|record| match &record.step {
-            Step::SwapOn(on) => match on.area_seen(self.host, self.records, record) {
+            Step::SwapOn(on) => match on.area(self.host, self.records, record) {
                 Ok(Area::Ours(swap)) => Some(swap.path),
                 _ => None,
             },
@@ -549,29 +534,12 @@ impl<'a> Steps<'a> {
         );
     }
 
-    /// What a file says once an earlier run's step on it is taken back, which leaves what
-    /// somebody else has put there since.
-    fn taken_back<'b>(&'b self, path: &str, now: Option<&'b String>) -> Option<&'b String> {
-        let mut ours = self.records.iter().filter(|it| it.group == self.name);
-        let set = ours.find_map(|record| match &record.step {
-            Step::SetValue(set) if set.path == path => Some((set, record)),
-            _ => None,
-        });
-        match set {
-            Some((set, record)) if now == Some(&set.value) => record.before.as_ref(),
-            _ => now,
-        }
-    }
-
     /// A step that replaces a value: the one that an earlier run found counts.
     fn add_over(&mut self, step: Step, reason: impl Into<String>, before: Option<String>) {
         let mut records = self.records.iter();
         let record = records.find(|it| it.group == self.name && it.step == step);
         let sets = matches!(step, Step::SetValue(_));
-        let is_so = match &step {
-            Step::SetValue(set) => self.taken_back(&set.path, before.as_ref()) == Some(&set.value),
-            _ => false,
-        };
+        let is_so = matches!(&step, Step::SetValue(set) if before.as_ref() == Some(&set.value));
         self.steps.push(Planned {
             before: match record {
                 Some(record) if sets => record.before.clone(),

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::step::Step;
 use crate::steps::SwapOff;
 use zmeld_config::{Discard, Finding, FindingId, Kind, RamDevice, Severity};
-use zmeld_migrate::import::{import, Imported, Tool};
+use zmeld_migrate::import::{import, Imported};
 
 use super::{areas, Draft, Group, Steps};
 
@@ -107,8 +107,8 @@ impl Draft<'_> {
         let Some(found) = found else {
             return;
         };
-        let tools = found.tools().into_iter().filter(|tool| tool.is_for_ram());
-        let ways: Vec<&str> = tools.flat_map(Tool::ways_off).copied().collect();
+        let tools = found.tools.iter().filter(|tool| tool.is_for_ram());
+        let ways: Vec<&str> = tools.flat_map(|tool| tool.ways_off()).copied().collect();
         if devices(found).next().is_none() || ways.is_empty() {
             return;
         }

@@ -4,7 +4,7 @@
 use zmeld_advice::size::{holds, is_oversized, RATIO_ASSUMED};
 use zmeld_report::units::bytes;
 
-use zmeld_config::{Finding, FindingId, Kind, RamDevice, Severity, Swappiness};
+use zmeld_config::{Finding, FindingId, Kind, Severity, Swappiness};
 
 use super::{Draft, Group};
 use zmeld_observe::image::Image;
@@ -28,38 +28,50 @@ impl Draft<'_> {
             _ => None,
         });
         let all: Vec<_> = ram.collect();
+        let ram = self.machine.ram_bytes;
+        let mut unlimited = Vec::new();
         for (name, device) in &all {
-            self.too_large(name, device);
+            let size = device.size.bytes(ram);
+            match &device.memory_limit {
+                Some(limit) => self.beyond_limit(name, size, limit.bytes(ram).min(ram)),
+                None => unlimited.push((name.as_str(), size)),
+            }
         }
-        self.too_large_together(&all);
+        self.too_large(&unlimited);
         self.hibernation();
         self.lru_inversion();
-        if let Some((first, _)) = all.first() {
-            self.others_below(first);
-        }
         if !self.options.only_named {
             self.unfit_tunables();
         }
     }
 
-    /// A RAM device that fills before the disk does, with nothing that moves its cold
-    /// pages on.
+    /// A RAM device that fills before a disk does, with nothing that moves its cold pages on:
+    /// a tier below it, or swap that somebody else switched on.
     fn lru_inversion(&mut self) {
-        let areas = self.config.areas();
+        let (areas, own) = (self.config.areas(), self.own_areas());
+        let mut others = self.machine.swaps.iter();
+        let other = others.find(|it| !it.is_in_ram() && !own.contains(&it.path));
+        // As the recommendation has it: there is little that could be upside down.
+        let other = other.filter(|_| !self.machine.has_little_disk_swap());
         for (tier, _, priority) in &areas {
             let Kind::Ram(device) = &tier.kind else {
                 continue;
             };
+            if device.writeback.is_some() || !self.asked_for(tier) {
+                continue;
+            }
             let is_below = |(it, _, disk): &&(&zmeld_config::Tier, _, i16)| {
                 matches!(it.kind, Kind::Disk(_)) && disk < priority
             };
             let below = areas.iter().find(is_below);
-            let below = below.filter(|_| device.writeback.is_none() && self.asked_for(tier));
-            let Some((disk, ..)) = below else { continue };
+            let below = below.map(|(disk, ..)| Group::of_tier(disk.name.as_str()));
+            let Some(below) = below.or_else(|| Some(other?.shown().to_string())) else {
+                continue;
+            };
             let what = format!(
-                "cold pages stay in tier.{} and hot ones go to tier.{} once it is full; give it a \
-                 writeback device instead of the disk tier, or use kind = \"zswap\"",
-                tier.name, disk.name
+                "cold pages stay in tier.{} and hot ones go to {below} once it is full; give it a \
+                 writeback device instead, or use kind = \"zswap\"",
+                tier.name
             );
             let key = Group::of_tier(tier.name.as_str());
             self.warn(FindingId::LruInversion, &key, what);
@@ -90,56 +102,32 @@ impl Draft<'_> {
         }
     }
 
-    /// Devices without a limit that are each smaller than RAM, and not together.
-    fn too_large_together(&mut self, all: &[(String, &RamDevice)]) {
+    /// Devices without a limit whose pages RAM cannot hold when they are full.
+    fn too_large(&mut self, devices: &[(&str, u64)]) {
         let ram = self.machine.ram_bytes;
-        let unlimited = all.iter().filter(|(_, it)| it.memory_limit.is_none());
-        let sizes: Vec<u64> = unlimited
-            .clone()
-            .map(|(_, it)| it.size.bytes(ram))
-            .collect();
-        let sum = sizes
+        let size = devices
             .iter()
-            .fold(0u64, |sum, size| sum.saturating_add(*size));
-        if sum < ram || sizes.iter().any(|size| *size >= ram) {
-            return;
-        }
-        let names: Vec<&str> = unlimited.map(|(name, _)| name.as_str()).collect();
-        self.warn(
-            FindingId::NoMemoryLimit,
-            "",
-            format!(
-                "the tiers {} take {} of pages together, RAM is {}, and nothing limits the \
-                 memory they use when they compress badly; add memory_limit to each",
-                names.join(", "),
-                bytes(sum),
-                bytes(ram)
-            ),
-        );
-    }
-
-    /// A device whose pages RAM cannot hold when it is full.
-    fn too_large(&mut self, name: &str, device: &RamDevice) {
-        let ram = self.machine.ram_bytes;
-        let size = device.size.bytes(ram);
-        if let Some(limit) = &device.memory_limit {
-            self.beyond_limit(name, size, limit.bytes(ram).min(ram));
-            return;
-        }
+            .fold(0u64, |sum, it| sum.saturating_add(it.1));
+        let (who, key) = match devices {
+            [] => return,
+            [(name, _)] => (String::new(), format!("{}.size", Group::of_tier(name))),
+            _ => {
+                let names: Vec<&str> = devices.iter().map(|it| it.0).collect();
+                let who = format!(" (the tiers {} together)", names.join(", "));
+                (who, String::new())
+            }
+        };
         let ratio = self.options.expected_ratio.unwrap_or(RATIO_ASSUMED);
         let full = size as f64 / ratio;
         if full <= 0.8 * ram as f64 {
             if size >= ram {
-                self.warn(
-                    FindingId::NoMemoryLimit,
-                    &format!("{}.size", Group::of_tier(name)),
-                    format!(
-                        "{} takes pages as large as RAM ({}) and more, and nothing limits the \
-                         memory they use when they compress badly; add memory_limit = \"50%\"",
-                        device.size,
-                        bytes(ram)
-                    ),
+                let what = format!(
+                    "{}{who} takes pages as large as RAM ({}) and more, and nothing limits the \
+                     memory they use when they compress badly; add memory_limit = \"50%\"",
+                    bytes(size),
+                    bytes(ram)
                 );
+                self.warn(FindingId::NoMemoryLimit, &key, what);
             }
             return;
         }
@@ -147,23 +135,18 @@ impl Draft<'_> {
             Some(_) => "measured here",
             None => "the rule of thumb",
         };
-        let severity = if full > ram as f64 {
-            Severity::Critical
-        } else {
-            Severity::Warning
+        let severity = match full > ram as f64 {
+            true => Severity::Critical,
+            false => Severity::Warning,
         };
-        self.problem(
-            severity,
-            FindingId::NoMemoryLimit,
-            &format!("{}.size", Group::of_tier(name)),
-            format!(
-                "{} of pages at a ratio of {ratio:.1} ({measured}) take {} when it is full, and \
-                 the machine has {}; add memory_limit = \"50%\", or make it smaller",
-                bytes(size),
-                bytes(full as u64),
-                bytes(ram)
-            ),
+        let what = format!(
+            "{} of pages{who} at a ratio of {ratio:.1} ({measured}) take {} when it is full, and \
+             the machine has {}; add memory_limit = \"50%\", or make it smaller",
+            bytes(size),
+            bytes(full as u64),
+            bytes(ram)
         );
+        self.problem(severity, FindingId::NoMemoryLimit, &key, what);
     }
 
     /// A device that is full by its limit before it is by its size.
@@ -219,28 +202,5 @@ impl Draft<'_> {
             let what = format!("{} ({}); {}", lack.what, lack.why, lack.remedy);
             self.warn(FindingId::Hibernation, "", what);
         }
-    }
-
-    /// Swap that somebody else switched on, filled only when RAM is.
-    fn others_below(&mut self, first: &str) {
-        // As the recommendation has it: there is little that could be upside down.
-        if self.machine.has_little_disk_swap() {
-            return;
-        }
-        let own = self.own_areas();
-        let mut others = self
-            .machine
-            .swaps
-            .iter()
-            .filter(|swap| !swap.is_in_ram() && !own.contains(&swap.path));
-        let Some(other) = others.next() else { return };
-        let what = format!(
-            "{} is swapped to as well (priority {}): once this tier is full, cold pages stay in \
-             it and hot ones go to the disk; give the tier a writeback device, or use kind = \
-             \"zswap\"",
-            other.shown(),
-            other.priority
-        );
-        self.warn(FindingId::LruInversion, &Group::of_tier(first), what);
     }
 }

@@ -118,37 +118,38 @@ impl Draft<'_> {
     /// What is swapped to when the plan is carried out.
     pub(super) fn kinds(&self) -> SwapKinds {
         let own = self.own_areas();
-        let mut kinds = SwapKinds::default();
         // What cannot be read was refused before.
-        for area in self.host.swaps().unwrap_or_default() {
-            if own.contains(&area.path) {
-                continue;
-            }
-            match area.is_in_ram() {
-                true => kinds.in_ram |= !self.options.take_over,
-                false => {
-                    kinds.on_disk = true;
-                    kinds.on_spinning_disk |= is_spinning(self.host, &area.path, area.is_file);
-                }
-            }
-        }
-        for tier in &self.config.tiers {
-            match &tier.kind {
-                Kind::Ram(_) => kinds.in_ram = true,
-                Kind::Zswap(_) => {}
-                Kind::Disk(disk) => {
-                    kinds.on_disk = true;
-                    kinds.on_spinning_disk |= match &disk.source {
-                        Source::Device(location) => {
-                            let path = self.host.resolved(&location.path());
-                            is_spinning(self.host, &path, false)
-                        }
-                        Source::File { path, .. } => is_spinning(self.host, path, true),
-                    };
-                }
-            }
+        let swaps = self.host.swaps().unwrap_or_default();
+        let others = swaps.iter().filter(|area| !own.contains(&area.path));
+        let (in_ram, others): (Vec<_>, Vec<_>) = others.partition(|area| area.is_in_ram());
+        let mut kinds = SwapKinds {
+            in_ram: self.has_device() || !in_ram.is_empty() && !self.options.take_over,
+            ..SwapKinds::default()
+        };
+        let others = others
+            .into_iter()
+            .map(|area| (area.path.clone(), area.is_file));
+        let tiers = self
+            .config
+            .tiers
+            .iter()
+            .filter_map(|tier| match &tier.kind {
+                Kind::Disk(disk) => Some(match &disk.source {
+                    Source::Device(location) => (self.host.resolved(&location.path()), false),
+                    Source::File { path, .. } => (path.clone(), true),
+                }),
+                _ => None,
+            });
+        for (path, is_file) in others.chain(tiers) {
+            kinds.on_disk = true;
+            kinds.on_spinning_disk |= is_spinning(self.host, &path, is_file);
         }
         kinds
+    }
+
+    fn has_device(&self) -> bool {
+        let mut tiers = self.config.tiers.iter();
+        tiers.any(|tier| matches!(tier.kind, Kind::Ram(_)))
     }
 
     /// `vm.page-cluster` for tiers in RAM whose configuration says nothing of it. Nothing
@@ -157,12 +158,8 @@ impl Draft<'_> {
         let config = self.config;
         let is_left_out = config.tunables.page_cluster.is_none() && !self.options.only_named;
         let is_meant = config.accept.contains(&FindingId::ReadAhead);
-        let has_device = config
-            .tiers
-            .iter()
-            .any(|tier| matches!(tier.kind, Kind::Ram(_)));
         let path = format!("{VM}/{PAGE_CLUSTER}");
-        if !is_left_out || is_meant || !has_device || !self.host.exists(path) {
+        if !is_left_out || is_meant || !self.has_device() || !self.host.exists(path) {
             return None;
         }
         // A drive that is swapped to later, as those of /etc/fstab are at boot, changes

@@ -40,23 +40,6 @@ impl Programs {
             };
             all.push((group, program));
         }
-        Ok(Programs::of(all, hierarchy))
-    }
-
-    /// The same programs now; those that ended or have nothing in swap are left out.
-    pub(super) fn again(&self, host: &Host, hierarchy: &Hierarchy) -> Programs {
-        let now = self.all.iter().filter_map(|(group, program)| {
-            let swapped_bytes = swapped(host, program.pid)?;
-            let program = Program {
-                swapped_bytes,
-                ..program.clone()
-            };
-            Some((group.clone(), program))
-        });
-        Programs::of(now.collect(), hierarchy)
-    }
-
-    fn of(all: Vec<(PathBuf, Program)>, hierarchy: &Hierarchy) -> Programs {
         let mut sums: BTreeMap<PathBuf, u64> = BTreeMap::new();
         for (group, program) in &all {
             let above = group.ancestors();
@@ -65,18 +48,12 @@ impl Programs {
                 *sum = sum.saturating_add(program.swapped_bytes);
             }
         }
-        Programs { all, sums }
+        Ok(Programs { all, sums })
     }
 
     /// What those of a group and of the groups below it have in swap, in bytes.
     pub(super) fn of_tree(&self, group: &Path) -> u64 {
         self.sums.get(group).copied().unwrap_or(0)
-    }
-
-    /// What those of a group itself have in swap, in bytes.
-    pub(super) fn of_group(&self, group: &Path) -> u64 {
-        let own = self.all.iter().filter(|(of, _)| of == group);
-        own.fold(0, |sum, (_, it)| sum.saturating_add(it.swapped_bytes))
     }
 
     /// Of a group and of those below it, the one with the most in swap.

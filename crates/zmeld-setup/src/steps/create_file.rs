@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::{pin, thing, Thing};
 use crate::error::Error;
 use crate::identity::Identity;
-use crate::step::{left_as_it_is, Before, Record, Reversible, StepContext};
+use crate::step::{Before, Record, Reversible, StepContext};
 use zmeld_linux::Host;
 
 /// `f_type` of file systems that matter here (`linux/magic.h`, and the file
@@ -149,11 +149,8 @@ impl CreateFile {
         file.sync_all()
     }
 
-    fn failed(&self, host: &Host, cause: io::Error) -> Error {
+    fn failed(&self, cause: io::Error) -> Error {
         match cause.kind() {
-            io::ErrorKind::StorageFull => {
-                no_room(&self.path, self.size_bytes, self.room(host).unwrap_or(0), 0)
-            }
             io::ErrorKind::AlreadyExists => self.is_there(),
             io::ErrorKind::Unsupported => Error::NoPlace {
                 path: self.path.clone(),
@@ -170,12 +167,6 @@ impl CreateFile {
             problem: "it is there already".to_owned(),
             way_out: "remove it, or leave out its size to use it as it is".to_owned(),
         }
-    }
-
-    fn room(&self, host: &Host) -> Option<u64> {
-        let found = pin::place(host, &self.path).ok()?.file_system().ok()?;
-        #[allow(clippy::unnecessary_cast)]
-        Some(found.f_bavail as u64 * found.f_bsize as u64)
     }
 }
 
@@ -200,7 +191,7 @@ impl Reversible for CreateFile {
         // It gets its name once it is whole, and written down which file it is.
         let host = context.host;
         let pinned = pin::place(host, &self.path)?;
-        let failed = |cause: io::Error| self.failed(host, cause);
+        let failed = |cause: io::Error| self.failed(cause);
         let file = pinned.create_unnamed().map_err(failed)?;
         let meta = file.metadata().map_err(failed)?;
         context.remember(Identity {
@@ -235,14 +226,6 @@ impl Reversible for CreateFile {
             }
             None => Ok(()),
         }
-    }
-
-    fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
-        Ok(match thing(host, &self.path, record)? {
-            Thing::Gone => None,
-            Thing::Other(why) => Some(left_as_it_is(&self.path, why)),
-            Thing::Same => Some(format!("{} is still there", self.path.display())),
-        })
     }
 }
 

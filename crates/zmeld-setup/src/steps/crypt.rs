@@ -5,20 +5,18 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{carries, pin, refuse_to_lose, signatures, thing, wipe, Thing};
+use super::{
+    before_header, check_key_file, has_header, pin, refuse_to_lose, signatures, thing, wipe, Thing,
+};
 use crate::error::Error;
-use crate::identity::{new_uuid, stands_on, Identity};
-use crate::step::{left_as_it_is, Before, DeviceRef, Record, Reversible, StepContext};
+use crate::identity::{stands_on, Identity};
+use crate::step::{Before, DeviceRef, Record, Reversible, StepContext};
 use zmeld_config::Cipher;
 use zmeld_linux::command::Invocation;
-use zmeld_linux::shell;
 use zmeld_linux::Host;
 
 /// How `wipefs` calls a LUKS volume.
 const LUKS: &str = "crypto_LUKS";
-
-/// What was found where [`FormatLuks`] had nothing to do.
-const IS_LUKS: &str = "luks";
 
 /// Make a LUKS2 volume, unless there is one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,48 +62,6 @@ fn mapping(name: &str) -> PathBuf {
     Path::new("/dev/mapper").join(name)
 }
 
-/// A key file is a secret: refuses one that others may read.
-pub fn check_key_file(host: &Host, path: &Path) -> Result<(), Error> {
-    use std::os::unix::fs::{MetadataExt, PermissionsExt};
-    pin::check_key(host, path)?;
-    let meta = host
-        .tree()
-        .metadata(path)
-        .map_err(|err| Error::io("read the key in", path, err))?;
-    let wrong = |problem: &str, way_out: String| {
-        Err(Error::NoPlace {
-            path: path.to_path_buf(),
-            problem: problem.to_owned(),
-            way_out,
-        })
-    };
-    if !meta.is_file() {
-        return wrong("it is no file", "name a file that holds the key".to_owned());
-    }
-    if meta.len() == 0 {
-        return wrong(
-            "it is empty, and no key",
-            format!(
-                "make one: dd if=/dev/urandom of={} bs=64 count=1",
-                shell::path(path)
-            ),
-        );
-    }
-    if meta.permissions().mode() & 0o077 != 0 {
-        return wrong(
-            "others than its owner may read this key",
-            format!("chmod 600 {}", shell::path(path)),
-        );
-    }
-    if meta.uid() != 0 && host.root() == Path::new("/") {
-        return wrong(
-            "it belongs to an ordinary user, who can read all that is swapped",
-            format!("chown root {}", shell::path(path)),
-        );
-    }
-    Ok(())
-}
-
 impl Reversible for FormatLuks {
     fn describe(&self) -> String {
         format!(
@@ -120,19 +76,11 @@ impl Reversible for FormatLuks {
         let path = context.path(&self.device)?;
         check_key_file(context.host, &self.key_file)?;
         let found = signatures(context.host, &path)?;
-        let mut identity = Identity::of(context.host, &path)?.unwrap_or_default();
-        if found == [LUKS] {
-            return Ok((Some(IS_LUKS.to_owned()), Some(identity)));
-        }
-        if !found.is_empty() {
-            return Err(carries(&path, &found));
-        }
-        identity.luks = Some(new_uuid()?);
-        Ok((None, Some(identity)))
+        before_header(context.host, &path, &found, LUKS, |it| &mut it.luks)
     }
 
     fn apply(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
-        if record.before.as_deref() == Some(IS_LUKS) {
+        if record.before.is_some() {
             return Ok(());
         }
         let device = pin::same_device(context, &self.device, record)?;
@@ -156,13 +104,7 @@ impl Reversible for FormatLuks {
     }
 
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
-        let Some(path) = context.path_of(&self.device)?.filter(|_| record.done) else {
-            return Ok(false);
-        };
-        if let Thing::Gone | Thing::Other(_) = thing(context.host, &path, record)? {
-            return Ok(false);
-        }
-        Ok(signatures(context.host, &path)? == [LUKS])
+        has_header(context, &self.device, record, LUKS)
     }
 
     fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
@@ -171,15 +113,6 @@ impl Reversible for FormatLuks {
             _ => return Ok(()),
         };
         wipe(context, path, record, LUKS)
-    }
-
-    fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
-        if let Some(path) = self.device.path().filter(|_| record.before.is_none()) {
-            if let Thing::Other(why) = thing(host, &path, record)? {
-                return Ok(Some(left_as_it_is(&path, why)));
-            }
-        }
-        Ok(super::written_over(&self.device, record))
     }
 }
 
@@ -265,23 +198,14 @@ impl Reversible for OpenCrypt {
     fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
         let path = mapping(&self.name);
         let found = self.mapped(context.host, record)?;
-        if !context.is_own(&path, &found) {
-            return Ok(());
+        if context.is_own(&path, &found) {
+            let close = Invocation::new("cryptsetup").args(["close", &self.name]);
+            context.host.run(&close)?;
         }
-        context
-            .host
-            .run(&Invocation::new("cryptsetup").args(["close", &self.name]))?;
+        if let (Thing::Gone | Thing::Same, Mode::Random { .. }) = (found, &self.mode) {
+            context.remains(super::written_over(&self.device, record));
+        }
         Ok(())
-    }
-
-    fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
-        let path = mapping(&self.name);
-        Ok(match (self.mapped(host, record)?, &self.mode) {
-            (Thing::Other(why), _) => Some(left_as_it_is(&path, why)),
-            (Thing::Same, _) => Some(format!("{} is still open", path.display())),
-            (Thing::Gone, Mode::Random { .. }) => super::written_over(&self.device, record),
-            (Thing::Gone, Mode::Luks { .. }) => None,
-        })
     }
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::step::{Before, Record, Reversible, StepContext};
 use zmeld_linux::command::Invocation;
-use zmeld_linux::{Host, HostError};
+use zmeld_linux::HostError;
 
 /// Load a module.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,21 +69,20 @@ impl Reversible for LoadModule {
         if record.before.is_some() || !context.host.exists(&self.sign) {
             return Ok(());
         }
-        if let Some(devices) = &self.devices {
-            let others = context.host.list("/sys/block")?;
-            if others.iter().any(|name| name.starts_with(devices.as_str())) {
-                context.left = true;
-                return Ok(());
-            }
+        let others = context.host.list("/sys/block")?;
+        let is_of_module = |name: &String| {
+            let mut devices = self.devices.iter();
+            devices.any(|devices| name.starts_with(devices.as_str()))
+        };
+        context.is_left = others.iter().any(is_of_module);
+        if !context.is_left {
+            // Somebody else may use it by now; then it is no longer ours to unload.
+            let unload = Invocation::new("modprobe").args(["-r", self.module.as_str()]);
+            context.host.attempt(&unload)?;
         }
-        // Somebody else may use it by now; then it is no longer ours to unload.
-        let unload = Invocation::new("modprobe").args(["-r", self.module.as_str()]);
-        context.host.attempt(&unload)?;
+        let stays = context.host.exists(&self.sign);
+        let stays = stays.then(|| format!("the module {} stays loaded: it is used", self.module));
+        context.remains(stays);
         Ok(())
-    }
-
-    fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
-        let stays = record.before.is_none() && host.exists(&self.sign);
-        Ok(stays.then(|| format!("the module {} stays loaded: it is used", self.module)))
     }
 }

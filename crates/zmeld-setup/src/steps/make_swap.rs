@@ -5,10 +5,9 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::crypt::Mode;
-use super::{carries, pin, refuse_to_lose, thing, wipe, Thing};
+use super::{before_header, has_header, pin, refuse_to_lose, wipe};
 use crate::error::Error;
-use crate::identity::{new_uuid, Identity};
-use crate::step::{left_as_it_is, Before, DeviceRef, Record, Reversible, Step, StepContext};
+use crate::step::{Before, DeviceRef, Record, Reversible, Step, StepContext};
 use zmeld_linux::command::Invocation;
 use zmeld_linux::Host;
 
@@ -81,16 +80,10 @@ impl Reversible for MakeSwap {
             true => Vec::new(),
             false => signatures(context.host, &path)?,
         };
-        let mut identity = Identity::of(context.host, &path)?.unwrap_or_default();
-        if found == [IS_SWAP] {
-            return Ok((Some(IS_SWAP.to_owned()), Some(identity)));
-        }
-        if !found.is_empty() {
-            return Err(carries(&path, &found));
-        }
-        identity.swap = Some(new_uuid()?);
-        let is_fresh = is_fresh(context, &self.device);
-        Ok((is_fresh.then(|| FRESH.to_owned()), Some(identity)))
+        let (before, identity) =
+            before_header(context.host, &path, &found, IS_SWAP, |it| &mut it.swap)?;
+        let fresh = is_fresh(context, &self.device).then(|| FRESH.to_owned());
+        Ok((before.or(fresh), identity))
     }
 
     fn apply(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
@@ -118,14 +111,7 @@ impl Reversible for MakeSwap {
     }
 
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
-        let Some(path) = context.path_of(&self.device)?.filter(|_| record.done) else {
-            return Ok(false);
-        };
-        if let Thing::Gone | Thing::Other(_) = thing(context.host, &path, record)? {
-            return Ok(false);
-        }
-        // A device of the plan's own is nobody else's to change.
-        Ok(self.device == DeviceRef::Added || signatures(context.host, &path)? == [IS_SWAP])
+        has_header(context, &self.device, record, IS_SWAP)
     }
 
     fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
@@ -133,7 +119,10 @@ impl Reversible for MakeSwap {
         // of a file which stays, or it would be taken for another's.
         let path = match &self.device {
             DeviceRef::Path(path) if record.before.is_none() => &pin::own_name(context.host, path),
-            _ => return Ok(()),
+            device => {
+                context.remains(super::written_over(device, record));
+                return Ok(());
+            }
         };
         let mut records = context.records.iter();
         let makes_it =
@@ -142,19 +131,5 @@ impl Reversible for MakeSwap {
             return Ok(());
         }
         wipe(context, path, record, IS_SWAP)
-    }
-
-    fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
-        let DeviceRef::Path(path) = &self.device else {
-            return Ok(super::written_over(&self.device, record));
-        };
-        Ok(match thing(host, path, record)? {
-            // A file that is gone holds nothing that was lost.
-            Thing::Gone => None,
-            Thing::Other(why) => Some(left_as_it_is(path, why)),
-            // Nothing had been written into it.
-            Thing::Same if pin::is_file(path) => None,
-            Thing::Same => super::written_over(&self.device, record),
-        })
     }
 }

@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 pub use add_device::AddDevice;
 pub(crate) use create_file::is_unwritten;
 pub use create_file::{check_file, check_place, CreateFile};
-pub use crypt::{check_key_file, FormatLuks, Mode, OpenCrypt};
+pub use crypt::{FormatLuks, Mode, OpenCrypt};
 pub use load_module::LoadModule;
 pub use make_swap::{signatures, MakeSwap};
-pub use pin::{check_device, check_dictionary, check_owner};
+pub use pin::{check_device, check_dictionary, check_key_file, check_owner};
 pub use set_attribute::SetAttribute;
 pub(crate) use set_attribute::{CODEC, LIMIT, PARAMETERS, SIZE};
 pub use set_value::SetValue;
@@ -32,8 +32,8 @@ use zmeld_linux::command::Invocation;
 use zmeld_linux::HostError;
 
 use crate::error::Error;
-use crate::identity::Identity;
-use crate::step::{DeviceRef, Record, StepContext};
+use crate::identity::{new_uuid, Identity};
+use crate::step::{Before, DeviceRef, Record, StepContext};
 use zmeld_linux::Host;
 
 /// udev opens a new device to look at it, for some milliseconds; nothing else
@@ -78,6 +78,41 @@ fn thing(host: &Host, path: &Path, record: &Record) -> Result<Thing, Error> {
     Ok(was.differs(&now).map_or(Thing::Same, Thing::Other))
 }
 
+/// What is known before a header of that kind is made, unless there is one, and the new
+/// one's UUID. Refuses what carries anything else.
+fn before_header(
+    host: &Host,
+    path: &Path,
+    found: &[String],
+    kind: &str,
+    uuid: fn(&mut Identity) -> &mut Option<String>,
+) -> Result<Before, Error> {
+    let mut identity = Identity::of(host, path)?.unwrap_or_default();
+    if found == [kind] {
+        return Ok((Some(kind.to_owned()), Some(identity)));
+    }
+    if !found.is_empty() {
+        return Err(carries(path, found));
+    }
+    *uuid(&mut identity) = Some(new_uuid()?);
+    Ok((None, Some(identity)))
+}
+
+/// Whether a header of that kind is still there, on the same thing.
+fn has_header(
+    context: &StepContext<'_>,
+    device: &DeviceRef,
+    record: &Record,
+    kind: &str,
+) -> Result<bool, Error> {
+    let Some(path) = context.path_of(device)?.filter(|_| record.done) else {
+        return Ok(false);
+    };
+    let is_same = matches!(thing(context.host, &path, record)?, Thing::Same);
+    // A device of the plan's own is nobody else's to change.
+    Ok(is_same && (*device == DeviceRef::Added || signatures(context.host, &path)? == [kind]))
+}
+
 /// Takes a header of that kind back, where nothing else is there by now.
 fn wipe(
     context: &mut StepContext<'_>,
@@ -87,7 +122,13 @@ fn wipe(
 ) -> Result<(), Error> {
     let host = context.host;
     let found = thing(host, path, record)?;
-    if !context.is_own(path, &found) || signatures(host, path)? != [kind] {
+    if !context.is_own(path, &found) {
+        return Ok(());
+    }
+    if !pin::is_file(path) {
+        context.remains(written_over(&DeviceRef::Path(path.to_owned()), record));
+    }
+    if signatures(host, path)? != [kind] {
         return Ok(());
     }
     let wipefs = Invocation::new("wipefs").args(["--all", "--types", kind]);

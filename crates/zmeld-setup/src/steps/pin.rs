@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use zmeld_linux::command::Invocation;
 use zmeld_linux::own::{self, Pinned};
+use zmeld_linux::shell;
 use zmeld_linux::Host;
 
 use super::{thing, Thing};
@@ -133,11 +134,28 @@ pub(super) fn given(command: Invocation, pinned: &Pinned) -> Invocation {
     }
 }
 
-/// Refuses a key in a folder which others may write, or that a link leads to.
-pub(super) fn check_key(host: &Host, path: &Path) -> Result<(), Error> {
-    let way_out = "who may put another key there reads all that is swapped; name the file itself, \
-                   in folders that root alone may write, such as /etc/zmeld";
-    check_read(host, path, way_out).map(drop)
+/// Refuses a key that others may read or exchange, or that a link leads to.
+pub fn check_key_file(host: &Host, path: &Path) -> Result<(), Error> {
+    let shown = shell::path(path);
+    let said = |err| {
+        foreign(host, err, |_| {
+            format!(
+                "who may read it, or put another key there, reads all that is swapped; name the \
+                 file itself, in folders that root alone may write, such as /etc/zmeld, and chmod \
+                 600 {shown}"
+            )
+        })
+    };
+    let pinned = Pinned::open(host.root(), &host.path(path), Some(owner(host))).map_err(said)?;
+    match pinned.secret(owner(host)).map_err(said)? {
+        Some(meta) if meta.is_file() && meta.len() > 0 => Ok(()),
+        Some(_) => Err(Error::NoPlace {
+            path: path.to_path_buf(),
+            problem: "it holds no key".to_owned(),
+            way_out: format!("make one: dd if=/dev/urandom of={shown} bs=64 count=1"),
+        }),
+        None => Err(Error::io("read the key in", path, ErrorKind::NotFound)),
+    }
 }
 
 /// What is not root's alone, with the way out.
@@ -149,25 +167,16 @@ fn foreign(host: &Host, err: own::Error, way_out: impl FnOnce(&Path) -> String) 
 pub fn check_dictionary(host: &Host, path: &Path) -> Result<(), Error> {
     let way_out = "the kernel reads all of it into memory; name the file itself, root's alone to \
                    write, such as below /etc/zmeld";
-    let Some(meta) = check_read(host, path, way_out)? else {
-        return Ok(());
-    };
-    let checked = own::check(path, &meta, owner(host));
-    checked.map_err(|err| foreign(host, err, |_| way_out.to_owned()))
-}
-
-/// What root is to read: named through no link, in folders of root's alone.
-fn check_read(host: &Host, path: &Path, way_out: &str) -> Result<Option<Metadata>, Error> {
-    let said = |err| foreign(host, err, |_: &Path| way_out.to_owned());
-    let pinned = Pinned::open(host.root(), &host.path(path), Some(owner(host)));
-    let meta = pinned.map_err(said)?.metadata().map_err(said)?;
-    match meta.as_ref().is_some_and(Metadata::is_symlink) {
-        true => Err(Error::NoPlace {
+    let said = |err| foreign(host, err, |_| way_out.to_owned());
+    let pinned = Pinned::open(host.root(), &host.path(path), Some(owner(host))).map_err(said)?;
+    match pinned.metadata().map_err(said)? {
+        Some(meta) if meta.is_symlink() => Err(Error::NoPlace {
             path: path.to_path_buf(),
             problem: "it is a symbolic link".to_owned(),
             way_out: way_out.to_owned(),
         }),
-        false => Ok(meta),
+        Some(meta) => own::check(path, &meta, owner(host)).map_err(said),
+        None => Ok(()),
     }
 }
 

@@ -1,5 +1,6 @@
-//! An attribute of the RAM device that the group added. It is not undone by
-//! itself: it goes with the device. What a drive carried that it names is lost.
+//! An attribute of the RAM device that the group added. It goes with the device; where
+//! that stays in use, it becomes as the kernel has it. What a drive carried that it names
+//! is lost.
 
 use serde::{Deserialize, Serialize};
 
@@ -176,11 +177,9 @@ impl SetAttribute {
         Ok(())
     }
 
-    /// What the kernel has where this is not written, of what it changes on a device in
-    /// use; none of anything else.
-    pub(crate) fn as_it_comes(&self) -> Option<SetAttribute> {
-        let value = self.known().0?;
-        Some(SetAttribute::new(&self.attribute, value))
+    /// Whether the kernel changes it on a device in use.
+    pub(crate) fn is_live(&self) -> bool {
+        self.known().0.is_some()
     }
 
     /// What it does, for people: sizes are not read as bytes.
@@ -356,16 +355,18 @@ impl Reversible for SetAttribute {
         Ok(self.differs(context, &path)?.is_none())
     }
 
-    fn undo(&self, _: &mut StepContext<'_>, _: &Record) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn left(&self, _: &Host, record: &Record) -> Result<Option<String>, Error> {
+    fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
         // Behind a mapping with a random key nothing stood.
-        Ok(match &self.with {
-            Some(drive @ DeviceRef::Path(_)) => written_over(drive, record),
-            _ => None,
-        })
+        if let Some(drive @ DeviceRef::Path(_)) = &self.with {
+            context.remains(written_over(drive, record));
+        }
+        match self.known().0 {
+            Some(value) if context.is_in_use()? => {
+                let path = self.path(context)?;
+                while_busy(|| context.host.write(&path, value))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

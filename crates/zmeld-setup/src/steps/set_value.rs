@@ -84,8 +84,7 @@ impl Reversible for SetValue {
         // What a step that failed left there, rounded by the kernel perhaps, is ours.
         if record.done && now != self.value {
             let text = format!(
-                "{} says {} by now, neither what was set ({}) nor what was there before \
-                 ({before}): left as it is",
+                "{} says {}, and said {before} before: it was set to {}, and is left as it is",
                 self.path,
                 short(&now),
                 self.value
@@ -95,19 +94,5 @@ impl Reversible for SetValue {
         }
         context.host.write(&self.path, before)?;
         self.must_say(context.host, before)
-    }
-
-    fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
-        let before = record.before.as_ref().filter(|_| record.is_change());
-        let (Some(before), Some(now)) = (before, host.read_optional(&self.path)?) else {
-            return Ok(None);
-        };
-        Ok((now != *before).then(|| {
-            format!(
-                "{} says {}, and said {before} before",
-                self.path,
-                short(&now)
-            )
-        }))
     }
 }

@@ -17,7 +17,7 @@ use super::{thing, Thing};
 use crate::error::Error;
 use crate::identity::Identity;
 use crate::room::{self, PlannedCapacity};
-use crate::step::{left_as_it_is, Before, Record, Reversible, StepContext};
+use crate::step::{Before, Record, Reversible, StepContext};
 use zmeld_config::Discard;
 use zmeld_linux::command::Invocation;
 use zmeld_linux::Host;
@@ -71,6 +71,9 @@ impl Reversible for SwapOff {
         }
         let found = thing(context.host, &self.path, record)?;
         if !context.is_own(&self.path, &found) {
+            if let Thing::Gone = found {
+                context.remains(format!("{} is no longer swapped to", self.path.display()));
+            }
             return Ok(());
         }
         let mut swapon = Invocation::new("swapon");
@@ -84,38 +87,16 @@ impl Reversible for SwapOff {
         };
         match lost_header(context.host, &self.path) {
             Ok(true) => {
-                context.leave(&self.not_again());
+                context.leave(&format!(
+                    "{} is no longer swapped to: it was reset since, or holds something else; \
+                     whoever set it up has to do it again",
+                    self.path.display()
+                ));
                 Ok(())
             }
             // Why it could not be switched on matters more.
             Ok(false) | Err(_) => Err(err.into()),
         }
-    }
-
-    fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
-        if record.before.is_none() || host.swap_on(&self.path)?.is_some() {
-            return Ok(None);
-        }
-        if let Thing::Other(why) = thing(host, &self.path, record)? {
-            return Ok(Some(left_as_it_is(&self.path, why)));
-        }
-        if host.exists(&self.path) && lost_header(host, &self.path)? {
-            return Ok(Some(self.not_again()));
-        }
-        Ok(Some(format!(
-            "{} is no longer swapped to",
-            self.path.display()
-        )))
-    }
-}
-
-impl SwapOff {
-    fn not_again(&self) -> String {
-        format!(
-            "{} is no longer swapped to: it was reset since, or holds something else; whoever set \
-             it up has to do it again",
-            self.path.display()
-        )
     }
 }
 

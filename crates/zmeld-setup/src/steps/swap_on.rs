@@ -12,8 +12,8 @@ use super::{pin, thing, Thing};
 use crate::error::Error;
 use crate::event::Event;
 use crate::identity::{self, Identity};
-use crate::room::{self, PlannedCapacity, Watch};
-use crate::step::{left_as_it_is, path_of, Before, DeviceRef, Record, Reversible, StepContext};
+use crate::room::{self, PlannedCapacity};
+use crate::step::{path_of, Before, DeviceRef, Record, Reversible, StepContext};
 use zmeld_config::Discard;
 use zmeld_linux::command::{self, Ending, Invocation};
 use zmeld_linux::swaps::SwapArea;
@@ -23,11 +23,9 @@ use zmeld_linux::Host;
 const DISCARDED_WITHIN: Duration = Duration::from_secs(600);
 /// How often progress is told while pages come back.
 const TELL_EVERY: Duration = Duration::from_millis(200);
-/// A drive that gave no page back for so long is dead: it holds up all other runs.
-const STALLED_AFTER: Duration = Duration::from_secs(600);
-/// How long one that was asked to stop may give nothing back: the kernel hears a signal
-/// once all pages of a process are back.
-const HEEDS_WITHIN: Duration = Duration::from_secs(30);
+/// How long one that was asked to stop may go on: the kernel hears a signal once all pages
+/// of a process are back.
+const HEEDS_WITHIN: Duration = Duration::from_secs(60);
 /// How often the control groups, and whether to stop, are looked at meanwhile.
 const GUARD_EVERY: Duration = Duration::from_millis(20);
 
@@ -123,6 +121,10 @@ impl Reversible for SwapOn {
             }
             Area::Others(path, why) => {
                 context.tell_left(&path, why);
+                if self.device == DeviceRef::Added {
+                    // What was added says itself what is left of it.
+                    context.remains.clear();
+                }
                 Ok(())
             }
             // It may come on yet.
@@ -130,32 +132,22 @@ impl Reversible for SwapOn {
                 let cause = io::Error::new(io::ErrorKind::TimedOut, "swapon does not end (dmesg)");
                 Err(Error::io("swap to", context.path(&self.device)?, cause))
             }
-            Area::Off => Ok(()),
-        }
-    }
-
-    fn left(&self, host: &Host, record: &Record) -> Result<Option<String>, Error> {
-        // What was added says itself what is left of it.
-        let Some(path) = self.device.path() else {
-            return Ok(None);
-        };
-        match self.area(host, &[], record)? {
-            Area::Ours(swap) => {
-                let text = || format!("{} is still swapped to", swap.path.display());
-                return Ok(record.done.then(text));
+            Area::Off => {
+                let path = self.device.path().unwrap_or_default();
+                let mut deleted = context.host.resolved(&path).into_os_string();
+                deleted.push(" (deleted)");
+                let is_on = |swap: &SwapArea| swap.is_file && swap.path == Path::new(&deleted);
+                let is_on = context.host.swaps()?.iter().any(is_on);
+                context.remains(is_on.then(|| {
+                    format!(
+                        "{} was removed while it was swapped to, and still is until the machine \
+                         is booted",
+                        path.display()
+                    )
+                }));
+                Ok(())
             }
-            Area::Others(path, why) => return Ok(Some(left_as_it_is(&path, why))),
-            Area::Off => {}
         }
-        let mut deleted = host.resolved(&path).into_os_string();
-        deleted.push(" (deleted)");
-        let is_on = |swap: &SwapArea| swap.is_file && swap.path == Path::new(&deleted);
-        Ok(host.swaps()?.iter().any(is_on).then(|| {
-            format!(
-                "{} was removed while it was swapped to, and still is until the machine is booted",
-                path.display()
-            )
-        }))
     }
 }
 
@@ -170,26 +162,6 @@ pub(crate) enum Area {
 }
 
 impl SwapOn {
-    /// [`SwapOn::area`] for those who only look: where an ordinary user may not, it goes
-    /// by the name.
-    pub(crate) fn area_seen(
-        &self,
-        host: &Host,
-        records: &[Record],
-        record: &Record,
-    ) -> Result<Area, Error> {
-        let is_denied =
-            |err: &Error| err.refused_with() == Some(std::io::ErrorKind::PermissionDenied);
-        match self.area(host, records, record) {
-            Err(err) if is_denied(&err) => {
-                let path = path_of(host, records, &record.group, &self.device)?;
-                let swap = path.map(|path| host.swap_on(&path)).transpose()?;
-                Ok(swap.flatten().map_or(Area::Off, Area::Ours))
-            }
-            result => result,
-        }
-    }
-
     /// What became of the area that a record of this step is about.
     pub(crate) fn area(
         &self,
@@ -205,6 +177,10 @@ impl SwapOn {
             match thing(host, &path, record) {
                 Ok(Thing::Other(why)) => found = Area::Others(swap.path, why),
                 Ok(Thing::Gone | Thing::Same) => return Ok(Area::Ours(swap)),
+                // An ordinary user, who may not look, goes by the name.
+                Err(err) if err.is_denied() && !rustix::process::geteuid().is_root() => {
+                    return Ok(Area::Ours(swap));
+                }
                 // A drive that does not answer is swapped to all the same.
                 Err(err) if err.is_timeout() => {
                     found = Area::Others(swap.path, "it does not answer");
@@ -243,17 +219,15 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
     let (path, total_bytes) = (&swap.path, swap.used_bytes);
     let areas = [path.clone()];
     let is_guarded = !context.force && total_bytes > 0;
-    let mut watch = Watch::default();
+    let coming = PlannedCapacity::default();
     if is_guarded {
-        room::check_machine(context.host, &areas, PlannedCapacity::default())?;
-        let found;
-        (found, watch) = Watch::begin(context.host, &areas, PlannedCapacity::default())?;
-        room::refuse(found.overfull)?;
+        room::check_machine(context.host, &areas, coming)?;
+        room::refuse(room::in_groups(context.host, &areas, coming, 1)?.overfull)?;
     }
     let (host, stop) = (context.host, context.stop);
     let (ending, ended) = (Ending::default(), AtomicBool::new(false));
     let swapoff = Invocation::new("swapoff").arg(host.path(path)).unlimited();
-    let (mut overfull, mut is_stalled) = (Vec::new(), false);
+    let mut overfull = Vec::new();
     let result = std::thread::scope(|scope| {
         let (over, is_over) = channel();
         let (swapoff, ending, ended) = (&swapoff, &ending, &ended);
@@ -276,19 +250,18 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
         });
         let mut wait = GUARD_EVERY;
         let mut told = Instant::now();
-        let mut flow = Flow::new(told);
+        let mut asked = None;
         while is_over.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
             let begin = Instant::now();
             if is_guarded && overfull.is_empty() {
                 // What cannot be read now is looked at the next time.
-                let found = watch.again(host, &areas).unwrap_or_default();
+                let found = room::in_groups(host, &areas, coming, 2).unwrap_or_default();
                 overfull = found.overfull;
             }
-            is_stalled |= flow.is_stalled(begin);
-            if is_stalled || !overfull.is_empty() {
+            if !overfull.is_empty() {
                 ending.ask();
             }
-            if ending.is_asked() && flow.is_deaf(begin) {
+            if ending.is_asked() && asked.get_or_insert(begin).elapsed() > HEEDS_WITHIN {
                 ending.kill();
             }
             // Many groups take long to look at: a quarter of the time at most.
@@ -298,7 +271,6 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
             }
             told = Instant::now();
             if let Some(left_bytes) = used_bytes(host, path) {
-                flow.see(told, left_bytes);
                 context.tell(Event::SwappingIn {
                     path,
                     left_bytes,
@@ -320,52 +292,11 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
         let after = format!("{} is still swapped to", path.display());
         return Err(Error::Interrupted { after });
     }
-    if is_stalled {
-        let text = format!(
-            "no page came back for {} s; look whether it answers (dmesg)",
-            STALLED_AFTER.as_secs()
-        );
-        let cause = io::Error::new(io::ErrorKind::TimedOut, text);
-        return Err(Error::io("swap in from", path, cause));
-    }
     result?;
     Err(Error::malformed(
         "/proc/swaps",
         format!("still lists {} after swapoff", path.display()),
     ))
-}
-
-/// Whether pages come back.
-struct Flow {
-    since: Instant,
-    left_bytes: u64,
-    asked: Option<Instant>,
-}
-
-impl Flow {
-    fn new(now: Instant) -> Flow {
-        Flow {
-            since: now,
-            left_bytes: u64::MAX,
-            asked: None,
-        }
-    }
-
-    fn see(&mut self, now: Instant, left_bytes: u64) {
-        if left_bytes < self.left_bytes {
-            (self.since, self.left_bytes) = (now, left_bytes);
-        }
-    }
-
-    fn is_stalled(&self, now: Instant) -> bool {
-        now.duration_since(self.since) > STALLED_AFTER
-    }
-
-    /// Whether it does not end, though it was asked to, and gives nothing back either.
-    fn is_deaf(&mut self, now: Instant) -> bool {
-        let asked = *self.asked.get_or_insert(now);
-        now.duration_since(self.since.max(asked)) > HEEDS_WITHIN
-    }
 }
 
 fn used_bytes(host: &Host, path: &Path) -> Option<u64> {
@@ -380,28 +311,5 @@ pub(super) fn discarding(swapon: Invocation, discard: Discard) -> Invocation {
         Discard::Once => swapon.arg("--discard=once").within(DISCARDED_WITHIN),
         Discard::Pages => swapon.arg("--discard=pages"),
         Discard::Both => swapon.arg("--discard").within(DISCARDED_WITHIN),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_drive_that_gives_no_page_back_is_stalled() {
-        let began = Instant::now();
-        let after = |seconds| began + Duration::from_secs(seconds);
-        let mut flow = Flow::new(began);
-        assert!(!flow.is_stalled(after(600)));
-        assert!(flow.is_stalled(after(601)));
-        flow.see(after(601), 8192);
-        flow.see(after(900), 4096);
-        flow.see(after(1000), 4096);
-        assert!(!flow.is_stalled(after(1500)));
-        assert!(flow.is_stalled(after(1501)));
-        assert!(!flow.is_deaf(after(1600)) && !flow.is_deaf(after(1630)));
-        assert!(flow.is_deaf(after(1631)));
-        flow.see(after(1631), 0);
-        assert!(!flow.is_deaf(after(1661)));
     }
 }

@@ -103,6 +103,8 @@ impl script::Case for Case {
         if let Ok(Some(state)) = State::read(&self.machine.host()) {
             let records = state.records.iter();
             all.extend(records.map(|it| format!("{} {}", it.group, it.step.describe())));
+            // What is changed on a device in use is put back behind what stands.
+            all.sort_unstable();
         }
         all.extend(self.machine.snapshot().iter().map(|it| format!("{it:?}")));
         all

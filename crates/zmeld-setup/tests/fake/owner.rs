@@ -59,42 +59,38 @@ fn what_takes_the_place_of_a_swap_file_between_two_operations_is_not_touched() {
     }
 }
 
-#[test]
-fn taking_back_removes_no_file_of_another() {
+/// A machine with a drive by a label, and what has a stick take that label.
+fn labelled() -> (Machine, impl FnOnce() + Send + 'static) {
     let machine = machine();
-    machine.up(&config(NEW)).unwrap();
-    let secret = machine.text(SECRET);
-    fs::rename(machine.path("/srv/swap"), machine.path("/srv/was")).unwrap();
-    symlink(machine.path("/etc/keys"), machine.path("/srv/swap")).unwrap();
-    machine.down().unwrap();
-    assert_eq!(machine.text(SECRET), secret);
+    machine.put("/etc/key", "key");
+    mode(&machine, "/etc/key", 0o600);
+    let (link, moved) = (machine.path(LINK), machine.path("/moved"));
+    fs::create_dir_all(link.parent().unwrap()).unwrap();
+    symlink("../../sdc1", &link).unwrap();
+    let moves = move || {
+        fs::write(moved, "").unwrap();
+        fs::remove_file(&link).unwrap();
+        symlink("../../sdb1", &link).unwrap();
+    };
+    (machine, moves)
 }
+
+const LINK: &str = "/dev/disk/by-partlabel/swap";
+const PLAIN: &str = "[tier.d]\nkind = \"disk\"\ndevice = \"PARTLABEL=swap\"\nformat = true\n";
 
 /// A stick that is plugged in meanwhile takes the label of a drive.
 #[test]
 fn what_takes_the_label_of_a_drive_between_two_operations_is_not_touched() {
-    const LINK: &str = "/dev/disk/by-partlabel/swap";
-    let plain = "[tier.d]\nkind = \"disk\"\ndevice = \"PARTLABEL=swap\"\nformat = true\n";
-    let random = plain.replace("format = true", "encryption = \"random\"");
-    let luks = format!("{plain}encryption = \"luks\"\nkey_file = \"/etc/key\"\n");
+    let random = PLAIN.replace("format = true", "encryption = \"random\"");
+    let luks = format!("{PLAIN}encryption = \"luks\"\nkey_file = \"/etc/key\"\n");
     let written_back = "[tier.z]\nkind = \"zram\"\nmemory_limit = \"10%\"\n\
                         [tier.z.writeback]\ndevice = \"PARTLABEL=swap\"\n";
-    for text in [plain, &random, &luks, written_back] {
+    for text in [PLAIN, &random, &luks, written_back] {
         let config = config(text);
         for number in 0.. {
-            let machine = machine();
-            machine.put("/etc/key", "key");
-            mode(&machine, "/etc/key", 0o600);
+            let (machine, moves) = labelled();
             machine.carry("/dev/sdb1", "ext4");
-            let link = machine.path(LINK);
-            fs::create_dir_all(link.parent().unwrap()).unwrap();
-            symlink("../../sdc1", &link).unwrap();
-            let moved = machine.path("/moved");
-            machine.before_operation(number, move || {
-                fs::write(moved, "").unwrap();
-                fs::remove_file(&link).unwrap();
-                symlink("../../sdb1", &link).unwrap();
-            });
+            machine.before_operation(number, moves);
             let result = machine.up(&config);
             let said = format!("{number} of {text}: {result:?}");
             assert_eq!(machine.text("/dev/sdb1"), "", "{said}");
@@ -119,26 +115,14 @@ fn what_takes_the_label_of_a_drive_between_two_operations_is_not_touched() {
 /// back: the drive is switched off, and the stick is not touched.
 #[test]
 fn a_label_that_moved_is_not_followed_back() {
-    const LINK: &str = "/dev/disk/by-partlabel/swap";
-    let plain = "[tier.d]\nkind = \"disk\"\ndevice = \"PARTLABEL=swap\"\nformat = true\n";
-    let luks = format!("{plain}encryption = \"luks\"\nkey_file = \"/etc/key\"\n");
-    for text in [plain, &luks] {
+    let luks = format!("{PLAIN}encryption = \"luks\"\nkey_file = \"/etc/key\"\n");
+    for text in [PLAIN, &luks] {
         for number in 0.. {
-            let machine = machine();
-            machine.put("/etc/key", "key");
-            mode(&machine, "/etc/key", 0o600);
-            let link = machine.path(LINK);
-            fs::create_dir_all(link.parent().unwrap()).unwrap();
-            symlink("../../sdc1", &link).unwrap();
+            let (machine, moves) = labelled();
             machine.up(&config(text)).unwrap();
             machine.others_mkswap("/dev/sdb1");
             let stick = fs::read(machine.path("/dev/sdb1")).unwrap();
-            let moved = machine.path("/moved");
-            machine.before_operation(number, move || {
-                fs::write(moved, "").unwrap();
-                fs::remove_file(&link).unwrap();
-                symlink("../../sdb1", &link).unwrap();
-            });
+            machine.before_operation(number, moves);
             machine.down().unwrap();
             let said = format!("{number} of {text}");
             assert!(

@@ -1,7 +1,6 @@
-//! A take-over that is killed, or costs a program.
+//! A take-over that is killed.
 
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::Arc;
 
 use zmeld_setup::plan::Options;
 
@@ -11,19 +10,14 @@ use crate::crash::quietly;
 
 const RAM: &str = "[tier.fast]\nkind = \"zram\"\nsize = \"50%\"\nmemory_limit = \"30%\"\n";
 
-fn taking(force: bool) -> Options {
-    Options {
-        take_over: true,
-        force,
-        ..Options::default()
-    }
-}
-
 /// Killed or failing anywhere, on the way up and on the way down.
 #[test]
 fn a_killed_take_over_is_taken_back() {
     quietly();
-    let options = taking(false);
+    let options = Options {
+        take_over: true,
+        ..Options::default()
+    };
     for fate in [Fate::DieBefore, Fate::DieAfter, Fate::Fail] {
         for at in 0.. {
             let machine = machine("take-over.txt", "laptop 100 | 0");
@@ -55,28 +49,4 @@ fn a_killed_take_over_is_taken_back() {
             }
         }
     }
-}
-
-/// The kernel kills a program of the group, and only then swapoff fails.
-#[test]
-fn taking_over_by_force_says_what_it_costs_before_and_what_it_has_cost_after() {
-    let machine = Arc::new(machine("take-over.txt", "laptop-with-a-full-group"));
-    machine.fail_swapoff("/dev/zram0");
-    let killed = Arc::clone(&machine);
-    machine.during_swapoff(move || killed.put("/proc/vmstat", "oom_kill 5\n"));
-    let small = config("[tier.fast]\nkind = \"zram\"\nsize = \"1MiB\"\n");
-    let failed = machine
-        .up_with(&small, &taking(true))
-        .unwrap_err()
-        .to_string();
-    let notes = machine.notes();
-    let is_named = |it: &String| it.contains("/app") && it.contains("will be killed");
-    assert!(notes.iter().any(is_named), "{notes:?}");
-    let said = "the kernel killed 2 processes meanwhile";
-    assert!(failed.contains(said), "{failed}");
-    assert!(
-        failed.ends_with("swap is set up as it was before"),
-        "{failed}"
-    );
-    assert!(!failed.contains("nothing was changed"), "{failed}");
 }
