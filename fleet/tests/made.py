@@ -269,6 +269,15 @@ def footer_of(path: Path) -> int:
     return len(data) - 8 - int.from_bytes(data[-8:-4], "little")
 
 
+def varint(value: int) -> bytes:
+    """A number as Thrift writes it in a footer."""
+    value, written = value << 1, b""
+    while value > 127:
+        written += bytes([value & 127 | 128])
+        value >>= 7
+    return written + bytes([value])
+
+
 def spoil(path: Path, start: int, count: int = 50) -> None:
     """Makes no sense of some bytes."""
     data = bytearray(path.read_bytes())

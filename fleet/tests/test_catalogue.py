@@ -38,12 +38,6 @@ from zmeld_fleet import catalogue, cli, places, reporting, schema, validity
 from zmeld_fleet.validity import Reason
 
 
-def test_sound_files_count(tmp_path):
-    sound(tmp_path)
-    found = look(tmp_path)
-    assert (len(found.surveys), found.left_out, found.files_seen) == (3, [], 3)
-
-
 def test_files_on_their_way_are_not_even_seen(tmp_path):
     path = sound(tmp_path)[0]
     whole = path.read_bytes()
@@ -232,10 +226,9 @@ def test_each_reason_is_named_and_counted_by_what_it_is(tmp_path, capsys):
     assert all(reason.meaning for reason in Reason)
 
 
-@pytest.mark.parametrize("second", ["db", "web"])
-def test_a_label_that_a_survey_has_twice_is_told(tmp_path, capsys, second):
+def test_a_label_that_a_survey_has_twice_is_told(tmp_path):
     sound(tmp_path)
-    both = plain("both", labels={"role": "web", "role2": second})
+    both = plain("both", labels={"role": "web", "role2": "db"})
     rows = table_of(both).to_pylist()
     for row in rows:
         row["label_name"] = row["label_name"] and "role"
@@ -243,8 +236,6 @@ def test_a_label_that_a_survey_has_twice_is_told(tmp_path, capsys, second):
     found = look(tmp_path)
     assert (reasons(found), len(found.surveys)) == (["values"], 3)
     assert "label role" in found.left_out[0].why
-    assert cli.main(["report", str(tmp_path)]) == 0
-    assert "label role" in capsys.readouterr().err
 
 
 def test_new_columns_are_passed_over(tmp_path):
@@ -333,6 +324,7 @@ VALUES = {
     "pages": 2**63 - 1,
     "pages_zero": 10**6,
     "pages_distinct": float("inf"),
+    "pages_distinct_low": None,
     "pool_zstd": 1e300,
     "pool_zstd_high": 1e17,
     "object_class": 2**31 - 1,
@@ -473,13 +465,6 @@ def test_a_place_that_is_none_is_one_line(tmp_path, monkeypatch, capsys, place):
     assert cli.main(["report", place]) == 2
     err = capsys.readouterr().err
     assert err.startswith("zmeld-fleet: ") and err.count("\n") == 1
-
-
-def test_theta_and_its_share_belong_together():
-    assert schema.sampled(schema.THETA_ALL) == 1.0
-    assert schema.sampled(schema.HASH_MIN) == 0.0
-    assert schema.sampled(0) == 0.5
-    assert schema.sampled(schema.bound_of(0.125)) == 0.125
 
 
 def test_altered_bytes_are_found_and_told(tmp_path):

@@ -12,20 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from made import Machine, Owner, program, read_rows, write
+from made import Machine, Owner, program, read_rows, varint, write
 from zmeld_fleet import limited, reporting, schema
 
 ROWS = 7_000
 """Texts of 40,000 bytes: 280 MB."""
-
-
-def varint(value):
-    """As Thrift writes it."""
-    value, written = value << 1, b""
-    while value > 127:
-        written += bytes([value & 127 | 128])
-        value >>= 7
-    return written + bytes([value])
 
 
 def lower_footer(path):

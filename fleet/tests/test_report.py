@@ -14,6 +14,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from conftest import TOP
 from made import NOON, Machine, Owner, hash_of, object_of, program, read_rows, write
 from zmeld_fleet import cli, documents, plots, render_text, reporting, results
 from zmeld_fleet.document import Bars, Table
@@ -221,14 +222,14 @@ def test_json_is_what_the_documentation_lists(place, capsys):
     assert cli.main(["report", str(place), "--by", "role", "--json"]) == 0
     body = json.loads(capsys.readouterr().out)
     assert body["schema"] == "zmeld.fleet.report/2"
-    page = (reporting_top() / "docs" / "fleet.md").read_text()
+    page = (TOP / "docs" / "fleet.md").read_text()
     for key in [*body, *body["kinds"][0], *body["kinds"][0]["setups"][0]]:
         assert f"| `{key}` |" in page, key
 
 
 def test_the_documentations_queries_say_what_is_so(tmp_path):
     duckdb = pytest.importorskip("duckdb")
-    page = (reporting_top() / "docs" / "fleet.md").read_text()
+    page = (TOP / "docs" / "fleet.md").read_text()
     services, contents = re.findall(r"^```sql\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     made = machines()
     for machine in made:
@@ -254,12 +255,6 @@ def test_the_documentations_queries_say_what_is_so(tmp_path):
         write(full, machine)
     ((exact,),) = duckdb.sql(contents.replace("PLACE", str(full))).fetchall()
     assert round(exact) == truth
-
-
-def reporting_top():
-    from conftest import TOP
-
-    return TOP
 
 
 def test_tables_are_parquet(place, tmp_path, capsys):

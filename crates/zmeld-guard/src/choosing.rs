@@ -91,10 +91,9 @@ impl GuardLoop {
             // Those that are known stay.
             if chosen.failed != self.failed {
                 std::mem::swap(&mut self.failed, &mut chosen.failed);
-                let failed = self.failed.clone();
-                failed
-                    .into_iter()
-                    .for_each(|why| self.say(Event::Failed(why)));
+                if let Some(why) = &self.failed {
+                    self.outbox.say(Event::Failed(Arc::clone(why)));
+                }
             }
             return;
         }
@@ -140,7 +139,7 @@ impl GuardLoop {
         if let Some(first) = self.groups.first_mut().filter(|_| is_first) {
             first.rehearse(&mut self.ender, &mut self.buffer);
         }
-        self.say(Event::Chosen(report, is_first));
+        self.outbox.say(Event::Chosen(report, is_first));
     }
 
     /// Leaves what is followed no more to be closed; where there is no room, it is closed here.
@@ -282,18 +281,7 @@ impl Choosing {
             };
             self.whole.insert(path.clone(), now);
         }
-        let free = self.ended_whole(&groups, &targets.places, &kept);
-        let sheltered = self.ended_whole(&groups, &targets.sheltered, &kept);
-        let free = free.into_iter().map(|it| (it, false));
-        let all = free.chain(sheltered.into_iter().map(|it| (it, true)));
-        let mut found: Vec<Found> = all
-            .map(|(group, is_sheltered)| Found {
-                bytes: self.size(&hierarchy, group),
-                group,
-                is_sheltered,
-                turn: 0,
-            })
-            .collect();
+        let mut found = self.ended_whole(&hierarchy, &groups, &targets, &kept);
         let known = found.iter().map(|it| it.group.path.clone()).collect();
         let all = sheltered_of_owners(&found);
         followed(&mut found);
@@ -399,22 +387,27 @@ impl Choosing {
     /// without processes cannot be ended.
     fn ended_whole<'a>(
         &self,
+        hierarchy: &Hierarchy,
         groups: &'a [Group],
-        places: &[usize],
+        targets: &Targets,
         kept: &Spared,
-    ) -> Vec<&'a Group> {
+    ) -> Vec<Found<'a>> {
         let says =
             |group: &Group, file: &str| match self.host.read_start(&group.path.join(file), 16) {
                 Ok(text) => Some(text.trim_ascii().to_vec()),
                 Err(err) => is_absent(&err.cause).then(Vec::new),
             };
-        let mut is_split = vec![false; groups.len()];
-        let is_meant: HashSet<usize> = places.iter().copied().collect();
+        // Whether they are sheltered: those that are meant, and those that are not ended whole.
+        let free = targets.places.iter().map(|at| (*at, false));
+        let sheltered = targets.sheltered.iter().map(|at| (*at, true));
+        let meant: HashMap<usize, bool> = free.chain(sheltered).collect();
+        let mut split = vec![None; groups.len()];
         let mut whole = Vec::new();
         for (at, group) in groups.iter().enumerate().skip(1) {
-            if !is_meant.contains(&at) && !is_split[group.above]
-                || kept.groups.contains(&group.path)
-            {
+            let Some(is_sheltered) = meant.get(&at).copied().or(split[group.above]) else {
+                continue;
+            };
+            if kept.groups.contains(&group.path) {
                 continue;
             }
             let is_whole = group.is_cut_off
@@ -422,8 +415,13 @@ impl Choosing {
                 || says(group, "cgroup.procs").is_none_or(|text| !text.is_empty())
                 || says(group, "memory.oom.group").is_some_and(|text| text == b"1");
             match is_whole {
-                true => whole.push(group),
-                false => is_split[at] = true,
+                true => whole.push(Found {
+                    bytes: self.size(hierarchy, group),
+                    group,
+                    is_sheltered,
+                    turn: 0,
+                }),
+                false => split[at] = Some(is_sheltered),
             }
         }
         whole
@@ -432,7 +430,7 @@ impl Choosing {
 
 /// Leaves those that are followed, the largest of each owner.
 fn followed(found: &mut Vec<Found>) {
-    found.sort_by_key(|it| Reverse(it.bytes));
+    found.sort_by_key(|it| (Reverse(it.bytes), it.is_sheltered));
     let mut counts = HashMap::new();
     for it in found.iter_mut() {
         let count = counts.entry(it.group.owner).or_insert(0);

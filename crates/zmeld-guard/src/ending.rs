@@ -133,7 +133,7 @@ impl GuardLoop {
                     }
                     _ => "nothing that may be ended grows",
                 };
-                self.say(Event::Nothing(cause, *sample, why));
+                self.outbox.say(Event::Nothing(cause, *sample, why));
             }
             return;
         }
@@ -141,7 +141,8 @@ impl GuardLoop {
         if self.dry_run {
             if is_over(&mut self.told_would, now) {
                 let group = &self.groups[self.places[0]];
-                self.say(Event::Would(victim(group, cause, sample, begin, now)));
+                self.outbox
+                    .say(Event::Would(victim(group, cause, sample, begin, now)));
             }
             return;
         }
@@ -216,7 +217,7 @@ impl GuardLoop {
             victim: victim.clone(),
             group,
         });
-        self.say(Event::Ends(victim, how));
+        self.outbox.say(Event::Ends(victim, how));
     }
 
     /// Whether what was ended still gives back memory. Where the last ones gave next to
@@ -280,7 +281,7 @@ impl GuardLoop {
                     true => self.count_vain(true, now),
                     false => self.settle(&ended, sample, now),
                 }
-                self.say(Event::Ended(Gone {
+                self.outbox.say(Event::Ended(Gone {
                     victim: ended.victim,
                     age,
                     is_gone,
@@ -305,7 +306,8 @@ impl GuardLoop {
                 ending.killed = Some(now);
                 let grace = is_late.then_some(self.rule.grace);
                 let group = Arc::clone(&ending.group.shown);
-                self.say(Event::Killed(group, grace, sample.headroom_bytes));
+                self.outbox
+                    .say(Event::Killed(group, grace, sample.headroom_bytes));
             }
         }
     }

@@ -15,9 +15,6 @@ const SHOWN_MAX: usize = 10;
 
 /// Something that the guard did or sees, told after it.
 #[derive(Debug, Clone)]
-pub struct GuardEvent(pub(crate) Event);
-
-#[derive(Debug, Clone)]
 pub(crate) enum Event {
     /// Memory is short, or is not any more.
     Short(bool, Sample),
@@ -81,16 +78,9 @@ pub(crate) struct Report {
     pub unmatched: Vec<String>,
 }
 
-impl GuardEvent {
-    /// It is nothing to be told.
-    pub(crate) fn is_noted_only(&self) -> bool {
-        matches!(self.0, Event::Chosen(_, false))
-    }
-}
-
-impl fmt::Display for GuardEvent {
+impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        match self {
             Event::Short(true, sample) => write!(f, "memory is short: {}", room(sample)),
             Event::Short(false, sample) => {
                 write!(f, "memory is not short any more: {}", room(sample))

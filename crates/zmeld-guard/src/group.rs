@@ -498,22 +498,6 @@ fn has_gone(process: &OwnedFd) -> bool {
     poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
-/// What is asked of `memory.stat`; version 1 has `total_` before each, for all below it.
-const FIGURES: [&str; 12] = [
-    "anon",
-    "rss",
-    "shmem",
-    "active_anon",
-    "inactive_anon",
-    "unevictable",
-    "sock",
-    "swap",
-    "swapcached",
-    "kernel",
-    "slab_reclaimable",
-    "file",
-];
-
 /// What a group takes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Taken {
@@ -648,27 +632,27 @@ impl Meter {
             Err(err) if is_absent(&err) => return Some(Taken::default()),
             stat => stat.ok()?,
         };
+        // Version 1 has `total_` before each, for all below it.
         let total = match self.version {
             Version::One => "total_",
             Version::Two => "",
         };
-        let mut figures = [None; FIGURES.len()];
-        for (name, figure) in counters::parse(stat) {
-            let name = name.strip_prefix(total);
-            if let Some(at) = FIGURES.iter().position(|it| name == Some(it)) {
-                figures[at] = Some(figure);
-            }
-        }
-        let [anon, rss, shmem, active, inactive, unevictable, sock, swap, swapcached, rest @ ..] =
-            figures;
-        let [kernel, slab_reclaimable, file] = rest;
-        let sum = |figures: &[Option<u64>]| -> u64 { figures.iter().flatten().sum() };
-        let anon_bytes = anon.or(rss)?;
-        let shared_bytes = sum(&[shmem]);
+        let figure = |name: &str| -> Option<u64> {
+            stat.lines().find_map(|line| {
+                let value = line.strip_prefix(total)?.strip_prefix(name)?;
+                value.strip_prefix(' ')?.trim().parse().ok()
+            })
+        };
+        let of = |name: &str| figure(name).unwrap_or(0);
+        let anon_bytes = figure("anon").or_else(|| figure("rss"))?;
+        let (shared_bytes, sock, file) = (of("shmem"), of("sock"), of("file"));
+        let (kernel, reclaimable) = (figure("kernel"), of("slab_reclaimable"));
+        let (swap, in_both) = (figure("swap"), of("swapcached"));
         // Pages of files that cannot be had back, since they are locked: what is neither
         // memory of programs nor of tmpfs of what cannot.
-        let locked = (anon_bytes + shared_bytes).saturating_sub(sum(&[active, inactive]));
-        let locked_files = sum(&[unevictable]).saturating_sub(locked);
+        let locked =
+            (anon_bytes + shared_bytes).saturating_sub(of("active_anon") + of("inactive_anon"));
+        let locked_files = of("unevictable").saturating_sub(locked);
         let mut number = |file: &Option<OpenFile>| -> Option<u64> {
             file.as_ref()?.read(buffer).ok()?.trim().parse().ok()
         };
@@ -678,16 +662,15 @@ impl Meter {
             let all: u64 = number(&self.usage)?;
             Some(match self.version {
                 Version::One => all,
-                Version::Two => all.saturating_sub(anon_bytes + sum(&[file, sock])),
+                Version::Two => all.saturating_sub(anon_bytes + file + sock),
             })
         });
-        let kernel = sum(&[kernel]).saturating_sub(sum(&[slab_reclaimable]));
-        let ram = anon_bytes + locked_files + kernel + sum(&[sock]);
+        let kernel = kernel.unwrap_or(0).saturating_sub(reclaimable);
+        let ram = anon_bytes + locked_files + kernel + sock;
         // What is in RAM again and in swap still counts once.
-        let swap = swap.or_else(|| number(&self.swap));
-        let swap = sum(&[swap]).saturating_sub(sum(&[swapcached]));
+        let swap = swap.or_else(|| number(&self.swap)).unwrap_or(0);
         Some(Taken {
-            held_bytes: ram + swap,
+            held_bytes: ram + swap.saturating_sub(in_both),
             shared_bytes,
         })
     }

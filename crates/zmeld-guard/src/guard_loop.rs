@@ -17,7 +17,7 @@ use zmeld_linux::{Host, HostError};
 use crate::choice::{Cause, Figures};
 use crate::choosing::{choosing, Chosen, CANDIDATES_MAX, OWNERS_MAX};
 use crate::ending::{Ending, Settling, AGAIN_MAX, ENDING_MAX, SUSPECTS_MAX};
-use crate::event::{Event, GuardEvent};
+use crate::event::Event;
 use crate::group::{Ender, Meter, Owner, TrackedGroup};
 use crate::log::Outbox;
 use crate::memory::{is_soon, is_too_soon, MemoryMonitor, Sample};
@@ -67,7 +67,7 @@ pub fn start(
     host: Host,
     rule: Rule,
     dry_run: bool,
-    say: impl FnMut(GuardEvent) + Send + 'static,
+    say: impl FnMut(String) + Send + 'static,
 ) -> Result<(), Error> {
     // Files stay open for each group.
     let mut files = getrlimit(Resource::Nofile);
@@ -80,11 +80,11 @@ pub fn start(
             let why = format!(
                 "the guard's memory may be swapped out, so that it may be late: mlockall: {err}"
             );
-            guard.say(Event::Failed(why.into()));
+            guard.outbox.say(Event::Failed(why.into()));
         }
         if let Err(err) = hurry(&guard.host) {
             let why = format!("the guard may be late, without a real-time priority: {err}");
-            guard.say(Event::Failed(why.into()));
+            guard.outbox.say(Event::Failed(why.into()));
         }
         let mut planned = Instant::now();
         loop {
@@ -180,7 +180,7 @@ impl GuardLoop {
         rule: Rule,
         dry_run: bool,
         by_threads: bool,
-        say: impl FnMut(GuardEvent) + Send + 'static,
+        say: impl FnMut(String) + Send + 'static,
     ) -> Result<GuardLoop, Error> {
         let seen = Seen {
             now: Instant::now(),
@@ -232,18 +232,9 @@ impl GuardLoop {
             told_would: None,
         };
         if guard.has_chosen {
-            guard.say(Event::Chosen(Arc::default(), true));
+            guard.outbox.say(Event::Chosen(Arc::default(), true));
         }
         Ok(guard)
-    }
-
-    /// Whether memory is short.
-    pub fn is_short(&self) -> bool {
-        self.is_short
-    }
-
-    pub(crate) fn say(&mut self, event: Event) {
-        self.outbox.say(GuardEvent(event));
     }
 
     /// Looks, and does what is due; when to look again.
@@ -260,7 +251,7 @@ impl GuardLoop {
         let Some(sample) = self.monitor.look(now) else {
             self.too_soon = None;
             if is_over(&mut self.told_blind, now) {
-                self.say(Event::Blind);
+                self.outbox.say(Event::Blind);
             }
             return PAUSE_MAX;
         };
@@ -316,7 +307,7 @@ impl GuardLoop {
         let is_short = is_short || stays;
         if is_short != self.is_short {
             self.is_short = is_short;
-            self.say(Event::Short(is_short, *sample));
+            self.outbox.say(Event::Short(is_short, *sample));
         }
     }
 
@@ -376,51 +367,4 @@ pub(crate) fn is_over(told: &mut Option<Instant>, now: Instant) -> bool {
         *told = Some(now);
     }
     is_over
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Groups come and go, and are told of: other threads take the memory for it, free it,
-    /// and close their files.
-    #[test]
-    fn who_looks_neither_takes_nor_frees_memory() {
-        let root = tempfile::tempdir().unwrap();
-        let put = |path: &str, text: &str| {
-            let path = root.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        let mount = "30 1 0:26 / /cg rw shared:4 - cgroup2 cgroup2 rw\n";
-        put("proc/self/mountinfo", mount);
-        put("proc/self/cgroup", "0::/guard\n");
-        put(
-            "proc/meminfo",
-            "MemTotal: 1000000 kB\nMemAvailable: 500000 kB\n",
-        );
-        put("cg/cgroup.controllers", "memory\n");
-        let rule = Rule {
-            end: vec!["/apps".parse().unwrap()],
-            ..Rule::default()
-        };
-        let host = Host::at(root.path());
-        let mut guard = GuardLoop::new(host, rule, false, true, |_| {}).unwrap();
-        let mut now = Instant::now();
-        for turn in 0..10_i32 {
-            for group in 0..20 {
-                put(&format!("cg/apps/{turn}-{group}/memory.stat"), "anon 1\n");
-                put(&format!("cg/apps/{turn}-{group}/cgroup.procs"), "5000000\n");
-            }
-            let last = format!("cg/apps/{}-7", turn - 1);
-            let _ = std::fs::remove_dir_all(root.path().join(last));
-            now += Duration::from_secs(11);
-            let taken = allocation_counter::measure(|| {
-                guard.look(now);
-            });
-            std::thread::sleep(Duration::from_millis(50));
-            assert_eq!((taken.count_total, taken.count_current), (0, 0), "{turn}");
-        }
-        assert_eq!(guard.groups.len(), CANDIDATES_MAX);
-    }
 }

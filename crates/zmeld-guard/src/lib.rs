@@ -40,7 +40,6 @@ pub mod rule;
 mod worker;
 
 pub use choosing::{hierarchy, is_never_ended, outlook};
-pub use event::GuardEvent;
 pub use guard_loop::{start, GuardLoop};
 pub use note::Guarded;
 pub use rule::Rule;

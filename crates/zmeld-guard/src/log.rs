@@ -3,7 +3,7 @@
 
 use zmeld_linux::Host;
 
-use crate::event::GuardEvent;
+use crate::event::Event;
 use crate::guard_loop::Seen;
 use crate::note::Recorder;
 use crate::worker::Worker;
@@ -15,15 +15,15 @@ const WAITING_MAX: usize = 256;
 /// Events that wait, and who tells them.
 #[derive(Debug)]
 struct Teller {
-    waiting: Vec<GuardEvent>,
-    worker: Worker<(Seen, Vec<GuardEvent>)>,
+    waiting: Vec<Event>,
+    worker: Worker<(Seen, Vec<Event>)>,
 }
 
 impl Teller {
     fn new(
         thread_name: Option<&str>,
         seen: Seen,
-        mut tell: impl FnMut(&Seen, &mut Vec<GuardEvent>) + Send + 'static,
+        mut tell: impl FnMut(&Seen, &mut Vec<Event>) + Send + 'static,
     ) -> Result<Teller, Error> {
         let sent = (seen, Vec::with_capacity(WAITING_MAX));
         Ok(Teller {
@@ -32,9 +32,10 @@ impl Teller {
         })
     }
 
-    /// Whether there is room for one more.
-    fn has_room(&self) -> bool {
-        self.waiting.len() < WAITING_MAX
+    fn leave(&mut self, event: Event) {
+        if self.waiting.len() < WAITING_MAX {
+            self.waiting.push(event);
+        }
     }
 
     fn send(&mut self, seen: Seen) {
@@ -62,12 +63,14 @@ impl Outbox {
         seen: Seen,
         is_noted: bool,
         by_threads: bool,
-        mut say: impl FnMut(GuardEvent) + Send + 'static,
+        mut say: impl FnMut(String) + Send + 'static,
     ) -> Result<Outbox, Error> {
         let name = |name| by_threads.then_some(name);
         let mut recorder = Recorder::new(host.clone(), is_noted);
-        let log = move |_: &Seen, events: &mut Vec<GuardEvent>| events.drain(..).for_each(&mut say);
-        let note = move |seen: &Seen, events: &mut Vec<GuardEvent>| {
+        let log = move |_: &Seen, events: &mut Vec<Event>| {
+            events.drain(..).for_each(|event| say(event.to_string()));
+        };
+        let note = move |seen: &Seen, events: &mut Vec<Event>| {
             events.drain(..).for_each(|event| recorder.take(&event));
             recorder.keep(seen);
         };
@@ -77,14 +80,12 @@ impl Outbox {
         })
     }
 
-    pub fn say(&mut self, event: GuardEvent) {
+    pub fn say(&mut self, event: Event) {
         // Where the recorder or the log stands still, it misses some.
-        if self.log.has_room() && !event.is_noted_only() {
-            self.log.waiting.push(event.clone());
+        if !matches!(event, Event::Chosen(_, false)) {
+            self.log.leave(event.clone());
         }
-        if self.note.has_room() {
-            self.note.waiting.push(event);
-        }
+        self.note.leave(event);
     }
 
     /// Once a look.

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use zmeld_guard::rule::Wanted;
-use zmeld_guard::GuardEvent;
 use zmeld_linux::Host;
 
 const HELP: &str = "\
@@ -64,8 +63,7 @@ fn run(dry_run: bool, file: Option<PathBuf>) -> Result<ExitCode, zmeld_guard::Er
         log("this is a fault of zmeld, please report it");
         std::process::abort();
     }));
-    let say = |event: GuardEvent| log(&event.to_string());
-    zmeld_guard::start(host, rule, dry_run || wanted.dry_run, say)?;
+    zmeld_guard::start(host, rule, dry_run || wanted.dry_run, |text| log(&text))?;
     zmeld_linux::service::notify("READY=1");
     loop {
         std::thread::park();

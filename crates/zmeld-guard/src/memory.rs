@@ -88,10 +88,25 @@ impl MemoryMonitor {
         })?;
         let name = |name| by_threads.then_some(name);
         let begin = Instant::now();
-        let all = Devices::new(host.clone(), begin);
+        let all = Devices {
+            host: host.clone(),
+            all: Vec::new(),
+            figures: Vec::new(),
+            pool_bytes: 0,
+            followed: None,
+            now: begin,
+            buffer: touched(),
+        };
         let mut devices = Worker::new(name("guard-devices"), all, Devices::read)?;
-        let all = Pressure::new(host.clone(), begin);
-        let pressure = Worker::new(name("guard-pressure"), all, Pressure::read)?;
+        let all = Pressure {
+            host: host.clone(),
+            file: None,
+            total_us: Ring::new(),
+            now: begin,
+            stalled: None,
+        };
+        let read = |it: &mut Pressure| it.stalled = it.share();
+        let pressure = Worker::new(name("guard-pressure"), all, read)?;
         if by_threads {
             devices.send();
         }
@@ -207,20 +222,6 @@ struct Pressure {
 }
 
 impl Pressure {
-    fn new(host: Host, now: Instant) -> Pressure {
-        Pressure {
-            host,
-            file: None,
-            total_us: Ring::new(),
-            now,
-            stalled: None,
-        }
-    }
-
-    fn read(&mut self) {
-        self.stalled = self.share();
-    }
-
     fn share(&mut self) -> Option<f64> {
         let open = || {
             (
@@ -266,18 +267,6 @@ struct Devices {
 }
 
 impl Devices {
-    fn new(host: Host, now: Instant) -> Devices {
-        Devices {
-            host,
-            all: Vec::new(),
-            figures: Vec::new(),
-            pool_bytes: 0,
-            followed: None,
-            now,
-            buffer: touched(),
-        }
-    }
-
     fn read(&mut self) {
         let now = self.now;
         if is_due(self.followed, FOLLOW_EVERY, now) {

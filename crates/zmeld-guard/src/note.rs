@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use zmeld_linux::groups::ProtectedGroup;
 use zmeld_linux::{file, own, Host};
 
-use crate::event::{Event, GuardEvent};
+use crate::event::Event;
 use crate::guard_loop::Seen;
 use crate::is_due;
 
@@ -111,8 +111,8 @@ impl Recorder {
         }
     }
 
-    pub fn take(&mut self, event: &GuardEvent) {
-        match &event.0 {
+    pub fn take(&mut self, event: &Event) {
+        match event {
             Event::Short(is_short, _) => {
                 self.note.is_short = *is_short;
                 self.told_short = None;

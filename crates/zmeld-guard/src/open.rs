@@ -63,15 +63,9 @@ pub(crate) struct Ring<T> {
     kept: [Option<(Instant, T)>; KEPT],
 }
 
-impl<T: Copy> Default for Ring<T> {
-    fn default() -> Ring<T> {
-        Ring { kept: [None; KEPT] }
-    }
-}
-
 impl<T: Copy> Ring<T> {
     pub fn new() -> Ring<T> {
-        Ring::default()
+        Ring { kept: [None; KEPT] }
     }
 
     /// Keeps a figure, unless one of the same second is kept already.

@@ -99,16 +99,19 @@ impl Wanted {
 
     fn of(whole: &Table) -> Result<Wanted, Error> {
         let watch = whole.get("watch").and_then(Value::as_table);
-        let dry_run = watch.and_then(|watch| watch.get("dry_run"));
+        let dry_run = watch.and_then(|watch| watch.get("dry_run")?.as_bool());
+        let dry_run = dry_run.unwrap_or(false);
         let mut table = match watch.and_then(|watch| watch.get("guard")) {
             Some(Value::Table(table)) => table.clone(),
             Some(_) => return Err(Error::Config("[watch.guard] is no table".to_owned())),
-            None => Table::new(),
+            None => {
+                let rule = None;
+                return Ok(Wanted { rule, dry_run });
+            }
         };
-        let is_there = watch.is_some_and(|watch| watch.contains_key("guard"));
         let is_on = match table.remove("enabled") {
-            Some(Value::Boolean(is_on)) => is_on && is_there,
-            None => is_there,
+            Some(Value::Boolean(is_on)) => is_on,
+            None => true,
             Some(_) => return Err(Error::Config("[watch.guard] enabled is no boolean".into())),
         };
         let rule: Rule = table
@@ -119,7 +122,7 @@ impl Wanted {
         }
         Ok(Wanted {
             rule: is_on.then_some(rule),
-            dry_run: dry_run.and_then(Value::as_bool).unwrap_or(false),
+            dry_run,
         })
     }
 }

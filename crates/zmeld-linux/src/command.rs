@@ -31,7 +31,7 @@ const LOCAL: [&str; 2] = ["/usr/local/sbin", "/usr/local/bin"];
 const GIVEN: &str = "/proc/self/fd/0";
 
 /// A command to run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Invocation {
     /// The program: zmeld's own by its path, any other by its name. For root it is
     /// looked up where the system has its commands, and nowhere else; for others in
@@ -101,14 +101,6 @@ impl Object {
         std::fs::read_link(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
     }
 }
-
-impl PartialEq for Object {
-    fn eq(&self, other: &Object) -> bool {
-        self.at == other.at && Arc::ptr_eq(&self.file, &other.file)
-    }
-}
-
-impl Eq for Object {}
 
 impl Invocation {
     /// A program without arguments.

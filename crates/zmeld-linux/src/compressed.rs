@@ -52,17 +52,16 @@ impl MmStat {
     /// Reads `mm_stat`: seven columns at least, as kernels from 4.8 on have.
     pub fn parse(text: &str) -> Option<MmStat> {
         let columns = numbers(text)?;
-        let column = |at: usize| columns.get(at).copied();
         Some(MmStat {
-            stored_bytes: column(0)?,
-            compressed_bytes: column(1)?,
-            memory_used_bytes: column(2)?,
-            limit_bytes: column(3)?,
-            memory_used_max_bytes: column(4)?,
-            same_filled_pages: column(5)?,
-            compacted_pages: column(6)?,
-            incompressible_pages: column(7).unwrap_or(0),
-            incompressible_since_pages: column(8).unwrap_or(0),
+            stored_bytes: columns[0]?,
+            compressed_bytes: columns[1]?,
+            memory_used_bytes: columns[2]?,
+            limit_bytes: columns[3]?,
+            memory_used_max_bytes: columns[4]?,
+            same_filled_pages: columns[5]?,
+            compacted_pages: columns[6]?,
+            incompressible_pages: columns[7].unwrap_or(0),
+            incompressible_since_pages: columns[8].unwrap_or(0),
         })
     }
 }
@@ -83,7 +82,7 @@ impl Backed {
     /// Reads `bd_stat`.
     pub fn parse(text: &str) -> Option<Backed> {
         let columns = numbers(text)?;
-        let bytes = |at: usize| Some(columns.get(at)?.saturating_mul(4096));
+        let bytes = |at: usize| Some(columns[at]?.saturating_mul(4096));
         Some(Backed {
             held_bytes: bytes(0)?,
             read_bytes: bytes(1)?,
@@ -97,28 +96,14 @@ const COLUMNS_MAX: usize = 16;
 
 /// All columns of a line of numbers; `None` if one is none. It takes no memory, for
 /// those who look when there is none.
-pub fn numbers(text: &str) -> Option<Columns> {
-    let mut columns = Columns::default();
-    for word in text.lines().next()?.split_whitespace().take(COLUMNS_MAX) {
+pub fn numbers(text: &str) -> Option<[Option<u64>; COLUMNS_MAX]> {
+    let mut columns = [None; COLUMNS_MAX];
+    let words = text.lines().next()?.split_whitespace();
+    for (column, word) in columns.iter_mut().zip(words) {
         // A high-water mark is signed in the kernel.
-        columns.all[columns.count] = word.parse::<i128>().ok()?.clamp(0, u64::MAX.into()) as u64;
-        columns.count += 1;
+        *column = Some(word.parse::<i128>().ok()?.clamp(0, u64::MAX.into()) as u64);
     }
-    (columns.count > 0).then_some(columns)
-}
-
-/// The numbers of a line.
-#[derive(Debug, Default)]
-pub struct Columns {
-    all: [u64; COLUMNS_MAX],
-    count: usize,
-}
-
-impl Columns {
-    /// One of them, from 0.
-    pub fn get(&self, at: usize) -> Option<&u64> {
-        self.all[..self.count].get(at)
-    }
+    columns[0].map(|_| columns)
 }
 
 /// Whether a parameter says that it is on.

@@ -13,17 +13,3 @@ pub fn parse(text: &str) -> impl Iterator<Item = (&str, u64)> {
 pub fn value(text: &str, wanted: &str) -> Option<u64> {
     parse(text).find_map(|(name, value)| (name == wanted).then_some(value))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_that_count_nothing_are_passed_over() {
-        let text = "pswpin 12\nnr_dirty x\n\npswpout  7 \n";
-        let all: Vec<_> = parse(text).collect();
-        assert_eq!(all, [("pswpin", 12), ("pswpout", 7)]);
-        assert_eq!(value(text, "pswpout"), Some(7));
-        assert_eq!((value(text, "nr_dirty"), value(text, "psw")), (None, None));
-    }
-}

@@ -13,7 +13,6 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
 use crate::command::{self, read_device, Ending, Finished, Invocation, ANSWERS_WITHIN};
 use crate::error::{FileError, HostError};
@@ -31,14 +30,6 @@ const READ_MAX: u64 = 4 << 20;
 pub trait Access: Send + Sync {
     /// Reads a file, at most `limit` bytes of it.
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>>;
-
-    /// The same piece by piece, as the kernel gives it, up to that time; and whether that is
-    /// all of the file.
-    fn read_until(&self, path: &Path, limit: u64, _: Instant) -> io::Result<(Vec<u8>, bool)> {
-        let bytes = self.read(path, limit)?;
-        let is_all = (bytes.len() as u64) < limit;
-        Ok((bytes, is_all))
-    }
 
     /// Writes a value into a file that exists, with one system call.
     fn write(&self, _: &Path, _: &[u8]) -> io::Result<()> {
@@ -65,23 +56,6 @@ impl Access for Direct {
         let mut bytes = Vec::new();
         File::open(path)?.take(limit).read_to_end(&mut bytes)?;
         Ok(bytes)
-    }
-
-    fn read_until(&self, path: &Path, limit: u64, end: Instant) -> io::Result<(Vec<u8>, bool)> {
-        let mut file = File::open(path)?.take(limit);
-        let mut bytes = Vec::new();
-        let mut piece = vec![0; 64 << 10];
-        loop {
-            match file.read(&mut piece) {
-                Ok(0) => return Ok((bytes, file.limit() > 0)),
-                Ok(more) => bytes.extend_from_slice(&piece[..more]),
-                Err(err) if err.kind() == io::ErrorKind::Interrupted => {}
-                Err(err) => return Err(err),
-            }
-            if Instant::now() >= end {
-                return Ok((bytes, false));
-            }
-        }
     }
 
     fn write(&self, path: &Path, value: &[u8]) -> io::Result<()> {
@@ -137,10 +111,6 @@ struct Reading(Arc<dyn Access>);
 impl Access for Reading {
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
         self.0.read(path, limit)
-    }
-
-    fn read_until(&self, path: &Path, limit: u64, end: Instant) -> io::Result<(Vec<u8>, bool)> {
-        self.0.read_until(path, limit, end)
     }
 }
 
@@ -256,18 +226,6 @@ impl Host {
             Err(err) if err.cause.kind() == io::ErrorKind::TimedOut => Err(err.cause),
             read => Ok(read.unwrap_or_default()),
         }
-    }
-
-    /// The same up to that time, and whether that is all: for a file that others can make so
-    /// long that it takes the kernel long to tell it.
-    pub fn read_start_until(
-        &self,
-        path: &Path,
-        bytes: usize,
-        end: Instant,
-    ) -> Result<(Vec<u8>, bool), FileError> {
-        let read = self.access.read_until(&self.path(path), bytes as u64, end);
-        read.map_err(|cause| FileError::new("read", path, cause))
     }
 
     /// The text of a file that may not be there: another kernel, no such module.
@@ -504,25 +462,6 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_read_up_to_a_time_or_a_length() {
-        let (dir, _) = tree();
-        let host = Host::with(dir.path(), Arc::new(Direct));
-        let at = Path::new("/sys/block/zram0/long");
-        fs::write(host.path(at), vec![b'x'; 200_000]).unwrap();
-        let later = Instant::now() + std::time::Duration::from_secs(600);
-        let length = |bytes, end| {
-            let (read, is_all) = host.read_start_until(at, bytes, end).unwrap();
-            (read.len(), is_all)
-        };
-        assert_eq!(length(1 << 20, later), (200_000, true));
-        assert_eq!(length(200_000, later), (200_000, false));
-        // One piece when it is over.
-        let (read, is_all) = length(1 << 20, Instant::now());
-        assert!(read > 0 && read < 200_000 && !is_all);
-        assert!(host.read_start_until(Path::new("/none"), 1, later).is_err());
-    }
-
-    #[test]
     fn what_a_hostile_tree_says_stays_bounded_and_harmless() {
         let (_dir, host) = tree();
         let at = "/sys/block/zram0/disksize";
@@ -568,19 +507,7 @@ mod tests {
     const HEAD: &str = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
 
     #[test]
-    fn an_area_is_found_by_a_link_to_it() {
-        let (dir, host) = swapping(&format!("{HEAD}/dev/zram1 partition 1024 512 100\n"));
-        // As /dev/mapper has them.
-        std::fs::create_dir_all(dir.path().join("dev/mapper")).unwrap();
-        std::fs::write(dir.path().join("dev/zram1"), "").unwrap();
-        std::os::unix::fs::symlink("../zram1", dir.path().join("dev/mapper/it")).unwrap();
-        let found = host.swap_on(Path::new("/dev/mapper/it")).unwrap().unwrap();
-        assert_eq!(found.priority, 100);
-        assert_eq!(host.swap_on(Path::new("/dev/zram2")).unwrap(), None);
-    }
-
-    #[test]
-    fn a_device_is_found_that_another_namespace_swaps_to() {
+    fn an_area_is_found_by_a_link_and_where_another_namespace_swaps_to_it() {
         let (dir, host) = swapping(&format!(
             "{HEAD}/zram1 partition 1024 0 5\n/mapper/it partition 1024 0 4\n\
              /gone partition 1024 0 3\n/zram1 file 1024 0 2\n"
@@ -589,11 +516,16 @@ mod tests {
         for name in ["dev/zram1", "dev/mapper/it"] {
             std::fs::write(dir.path().join(name), "").unwrap();
         }
+        // As /dev/mapper has them.
+        std::os::unix::fs::symlink("../zram1", dir.path().join("dev/mapper/link")).unwrap();
         let paths = host.swaps().unwrap().into_iter().map(|swap| swap.path);
         let seen = ["/dev/zram1", "/dev/mapper/it", "/gone", "/zram1"].map(PathBuf::from);
         assert_eq!(paths.collect::<Vec<_>>(), seen);
-        let found = host.swap_on(Path::new("/dev/zram1")).unwrap().unwrap();
-        assert_eq!(found.priority, 5);
+        for path in ["/dev/zram1", "/dev/mapper/link"] {
+            let found = host.swap_on(Path::new(path)).unwrap().unwrap();
+            assert_eq!(found.priority, 5);
+        }
+        assert_eq!(host.swap_on(Path::new("/dev/zram2")).unwrap(), None);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{openat2, Dir, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{openat2, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 /// A directory of the kernel has fewer names than that.
@@ -175,45 +175,28 @@ impl Tree {
         path: &Path,
         take: &mut dyn FnMut(OsString, bool) -> bool,
     ) -> io::Result<()> {
-        if self.is_here() {
-            for entry in fs::read_dir(path)? {
-                let entry = entry?;
-                let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-                if !take(entry.file_name(), is_folder) {
-                    break;
-                }
-            }
-            return Ok(());
-        }
-        let folder = self.open(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
-        // Each directory names itself and the one above it.
-        for (count, entry) in Dir::read_from(&folder)?.enumerate() {
+        // By its descriptor it is the one that was opened.
+        let held = match self.is_here() {
+            true => None,
+            false => Some(self.open(path, OFlags::RDONLY | OFlags::DIRECTORY)?),
+        };
+        let opened = held
+            .as_ref()
+            .map(|it| format!("/proc/self/fd/{}", it.as_raw_fd()));
+        let path = opened.as_deref().map_or(path, Path::new);
+        for (count, entry) in fs::read_dir(path)?.enumerate() {
             let entry = entry?;
-            if count == NAMES_MAX + 2 {
+            if count == NAMES_MAX && held.is_some() {
                 return Err(io::Error::other(format!(
                     "it has more than {NAMES_MAX} names: it is no machine's"
                 )));
             }
-            let name = OsString::from_vec(entry.file_name().to_bytes().to_vec());
-            if name == "." || name == ".." {
-                continue;
-            }
-            let is_folder = match entry.file_type() {
-                FileType::Unknown => self.is_folder(&path.join(&name)),
-                kind => kind == FileType::Directory,
-            };
-            if !take(name, is_folder) {
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            if !take(entry.file_name(), is_folder) {
                 break;
             }
         }
         Ok(())
-    }
-
-    /// Whether it is a directory, and no link to one.
-    fn is_folder(&self, path: &Path) -> bool {
-        let found = self.open(path, OFlags::PATH | OFlags::NOFOLLOW);
-        let meta = found.and_then(|it| File::from(it).metadata());
-        meta.is_ok_and(|meta| meta.is_dir())
     }
 }
 
@@ -262,7 +245,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let pipe = dir.path().join("pipe");
         let mode = Mode::from_raw_mode(0o600);
-        rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, mode, 0).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
         symlink("pipe", dir.path().join("link")).unwrap();
         let tree = Tree::new(dir.path());
         for path in ["/pipe", "/link"] {

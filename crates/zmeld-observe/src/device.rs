@@ -88,11 +88,10 @@ impl Io {
     /// Reads `io_stat`. What is in `debug_stat` stays 0.
     pub fn parse(text: &str) -> Option<Io> {
         let columns = numbers(text)?;
-        let column = |at: usize| columns.get(at).copied();
         Some(Io {
-            failed_reads: column(0)?,
-            failed_writes: column(1)?,
-            freed_pages: column(3)?,
+            failed_reads: columns[0]?,
+            failed_writes: columns[1]?,
+            freed_pages: columns[3]?,
             missed_free_pages: 0,
         })
     }

@@ -32,24 +32,21 @@ const MIB: u64 = 1 << 20;
 struct Kernel;
 
 impl Access for Kernel {
+    /// Of what is told of generations so many bytes where `slow_read` says so, after so many
+    /// milliseconds, and blank lines up to all that is read; each time is noted in `reads`.
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-        Direct.read(path, limit)
-    }
-
-    /// Where `slow_read` says so, after so many milliseconds so many bytes of what is told of
-    /// generations; each time is noted in `reads`.
-    fn read_until(&self, path: &Path, limit: u64, _: Instant) -> io::Result<(Vec<u8>, bool)> {
-        let bytes = Direct.read(path, limit)?;
-        let Ok(slow) = fs::read_to_string(path.with_file_name("slow_read")) else {
-            return Ok((bytes, true));
-        };
-        let (ms, length) = slow.split_once(' ').unwrap();
-        std::thread::sleep(Duration::from_millis(ms.parse().unwrap()));
-        let reads = path.with_file_name("reads");
-        let before = fs::read_to_string(&reads).unwrap_or_default();
-        fs::write(reads, before + "x")?;
-        let length = bytes.len().min(length.trim().parse().unwrap());
-        Ok((bytes[..length].to_vec(), length == bytes.len()))
+        let mut bytes = Direct.read(path, limit)?;
+        let slow = fs::read_to_string(path.with_file_name("slow_read"));
+        if let (Ok(slow), true) = (slow, limit > 1 && path.ends_with("debug/lru_gen")) {
+            let (ms, length) = slow.split_once(' ').unwrap();
+            std::thread::sleep(Duration::from_millis(ms.parse().unwrap()));
+            let reads = path.with_file_name("reads");
+            let before = fs::read_to_string(&reads).unwrap_or_default();
+            fs::write(reads, before + "x")?;
+            bytes.truncate(length.trim().parse().unwrap());
+            bytes.resize(limit as usize, b'\n');
+        }
+        Ok(bytes)
     }
 
     fn write(&self, path: &Path, value: &[u8]) -> io::Result<()> {

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Which surveys count, and why the others do not.
 
-Every file is looked at before an engine reads it: its footer, and its rows about
-machines. What is wrong with it has a name (`Reason`), is left out, and is counted.
+Every file is looked at before an engine reads it: its footer, its rows about machines,
+and of contents all but hashes. What is wrong with it has a name (`Reason`), is left out, and
+is counted.
 """
 
 from __future__ import annotations
@@ -235,7 +236,7 @@ def _look(place: Place, stored: StoredFile) -> FileContents:
 
 
 def verify(place: Place, stored: StoredFile) -> LeftOut | None:
-    """Reads all of a file, and believes no footer: for when an engine could not."""
+    """Reads all of a file: for when an engine could not."""
     try:
         limited(_verify, stored.size, place, stored)
     except Exception as error:
@@ -249,7 +250,6 @@ def _verify(place: Place, stored: StoredFile) -> None:
         for at in range(parquet.num_row_groups):
             validity.check_size(parquet.metadata.row_group(at), validity.CONTENT_ROWS_MAX)
             parquet.read_row_group(at, use_threads=False).validate(full=True)
-        _facts(_opened(file), stored.size, believe=False)
     with place.on_disk([stored.path]) as there, duck(threads=1) as engine:
         rows = engine.read_parquet(there, hive_partitioning=False)
         rows.aggregate("max(hash(COLUMNS(*)))").fetchall()
@@ -388,35 +388,29 @@ def _fits(there: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(there == wanted)
 
 
-def _facts(parquet: pq.ParquetFile, size: int, believe: bool = True) -> pa.Table:
-    """The rows about machines, labels, owners and sizes, if all rows can be true.
-
-    Of contents only the footer is read, where it says enough. A footer that is not believed is
-    held against all rows.
-    """
+def _facts(parquet: pq.ParquetFile, size: int) -> pa.Table:
+    """The rows about machines, labels, owners and sizes, if all rows can be true."""
     metadata = parquet.metadata
-    groups = range(metadata.num_row_groups)
-    rows = sum(metadata.row_group(at).num_rows for at in groups)
+    groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+    rows = sum(group.num_rows for group in groups)
     validity.check_count("rows", rows, validity.ROW_BYTES, size)
     names = [name for name in schema.COLUMNS if not name.startswith("hash_")]
-    leaves = {metadata.schema.column(at).path: at for at in range(metadata.num_columns)}
     found = [parquet.schema_arrow.empty_table().select(names)]
-    contents = []
-    for at in groups:
-        has_contents, has_more = validity.is_content(metadata.row_group(at), leaves["record"])
-        validity.check_size(
-            metadata.row_group(at),
-            validity.FACT_ROWS_MAX if has_more else validity.CONTENT_ROWS_MAX,
-        )
-        if has_contents or not believe:
-            contents.append(at)
-        if has_more or not believe:
+    held: set[str | None] = set()
+    for at, group in enumerate(groups):
+        validity.check_size(group, validity.CONTENT_ROWS_MAX)
+        few = ["schema", "record", "survey", "count", "object_class"]
+        table = parquet.read_row_group(at, columns=few, use_threads=False)
+        _check_schema(table)
+        records = table["record"].cast(pa.string())
+        if strange := {*pc.unique(records).to_pylist()} - set(schema.RECORDS) - {None}:
+            raise FlawError(f"rows of an unknown record: {listed(strange, 5)}")
+        is_content = pc.equal(records, schema.CONTENT)
+        held |= validity.surveys_of_contents(table.filter(is_content))
+        if not pc.all(is_content, min_count=0).as_py():
+            validity.check_size(group, validity.FACT_ROWS_MAX)
             table = parquet.read_row_group(at, columns=names, use_threads=False)
-            _check_schema(table)
-            records = table["record"].cast(pa.string())
-            if strange := {*pc.unique(records).to_pylist()} - set(schema.RECORDS) - {None}:
-                raise FlawError(f"rows of an unknown record: {listed(strange, 5)}")
-            table = table.filter(pc.not_equal(records, schema.CONTENT))
+            table = table.filter(pc.invert(is_content))
             validity.check_values(table)
             found.append(table)
             facts = sum(map(len, found))
@@ -426,13 +420,12 @@ def _facts(parquet: pq.ParquetFile, size: int, believe: bool = True) -> pa.Table
     surveys = machines["survey"].to_pylist()
     validity.check_machines(surveys, size)
     validity.check_labels(validity.rows_about(about, schema.LABEL), len(surveys))
-    only = surveys[0] if len(surveys) == 1 else None
     if surveys:
         owners = validity.rows_about(about, schema.OWNER)
         validity.check_owners(owners, machines)
         validity.check_sizes(validity.rows_about(about, schema.SIZE), owners, machines)
-        for at in contents:
-            validity.check_contents(parquet, at, only, believe)
+        if held - set(surveys):
+            raise FlawError("contents are of a survey without a row about its machine")
     return about
 
 

@@ -6,8 +6,8 @@ Invariants:
 - The pack is whole, on the disk and under its name before an original is deleted. After
   a kill at any moment every survey is still there, once or twice; twice counts once.
 - Where two files have other rows of one survey, neither is touched.
-- A file is read to its end before it is taken, with its footer not believed, and the pack is
-  looked at as a report would before an original is deleted.
+- A file is read to its end before it is taken, and the pack is looked at as a report would
+  before an original is deleted.
 - Columns that this package does not know are carried along.
 - Nobody may read a pack who might not read each of its surveys; no link is followed.
 - What a report would not read as a file (truncated, another version) is left alone.
@@ -53,11 +53,10 @@ class Packed:
     path: Path
     files: int
     surveys: int
-    rows: int
 
 
-def pack(place: Place, least: int = 2) -> tuple[list[Packed], list[LeftOut]]:
-    """Packs every day that has at least so many files."""
+def pack(place: Place) -> tuple[list[Packed], list[LeftOut]]:
+    """Packs every day that has several files."""
     _refuse_store(place)
     packed, left = [], []
     with _alone(place):
@@ -70,7 +69,7 @@ def pack(place: Place, least: int = 2) -> tuple[list[Packed], list[LeftOut]]:
             _refuse_link(Path(found[0].path).parent)
         for date, files in sorted(days.items()):
             try:
-                done, flaws = _pack_day(place, date, files, least)
+                done, flaws = _pack_day(place, date, files)
             except (duckdb.Error, pa.ArrowException) as error:
                 if isinstance(error, duckdb.IOException) and _FULL in str(error):
                     raise
@@ -139,11 +138,11 @@ def _refuse_link(folder: Path) -> None:
 
 
 def _pack_day(
-    place: Place, date: str, stored: list[StoredFile], least: int
+    place: Place, date: str, stored: list[StoredFile]
 ) -> tuple[list[Packed], list[LeftOut]]:
     links = [one for one in stored if os.path.islink(one.path)]
     looked = [look(place, file) for file in stored if file not in links]
-    # A file that is broken, or whose footer lies, would take the whole pack along.
+    # A file that is broken would take the whole pack along.
     looked = [
         one if isinstance(one, LeftOut) else verify(place, one.file) or one for one in looked
     ]
@@ -151,7 +150,7 @@ def _pack_day(
     why = "it is a link, and pack would copy what it leads to"
     left += [LeftOut(inert(one.path), None, Reason.NAME, why) for one in links]
     whole = [one for one in looked if isinstance(one, FileContents)]
-    if len(whole) < least:
+    if len(whole) < 2:
         return [], left
     folder = Path(whole[0].file.path).parent
     with place.on_disk([one.file.path for one in whole]) as there:
@@ -161,11 +160,11 @@ def _pack_day(
         left += strangers
         apart = {flaw.file for flaw in strangers}
         whole = [one for one in whole if inert(one.file.path) not in apart]
-        if len(whole) < least:
+        if len(whole) < 2:
             return [], left
         target = folder / f"{schema.PACKED_PREFIX}{secrets.token_hex(8)}.parquet"
         sources = {held.survey: paths[one.file.path] for one in whole for held in one.surveys}
-        rows = unite(sources.items(), target, extras)
+        unite(sources.items(), target, extras)
     flaw = _unsound(place, target, len(sources))
     if flaw is not None:
         os.unlink(target)
@@ -173,7 +172,7 @@ def _pack_day(
     for one in whole:
         os.unlink(one.file.path)
     sync_folder(folder)
-    return [Packed(date, target, len(whole), len(sources), rows)], left
+    return [Packed(date, target, len(whole), len(sources))], left
 
 
 def _unsound(place: Place, target: Path, surveys: int) -> LeftOut | None:
@@ -239,11 +238,10 @@ def _contradictions(
 
 def unite(
     sources: Iterable[tuple[str, str]], target: Path, extras: Sequence[pa.Field] = ()
-) -> int:
+) -> None:
     """The rows of surveys, each from a file, in one: about machines first, then contents."""
     sources = list(sources)
     fields = pa.schema([*schema.ARROW, *extras])
-    rows = 0
     with (
         _chosen(sources, target.parent) as chosen,
         whole_file(target, fields, _narrowest(path for _, path in sources)) as writer,
@@ -256,8 +254,6 @@ def unite(
                 GROUP_ROWS
             ):
                 writer.write_table(complete(pa.Table.from_batches([batch]), fields))
-                rows += len(batch)
-    return rows
 
 
 @contextmanager

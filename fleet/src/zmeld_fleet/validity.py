@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from enum import Enum
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -162,10 +161,7 @@ def _check_range(name: str, column: pa.ChunkedArray, least: float, most: float) 
     if pa.types.is_floating(column.type) and not pc.all(pc.is_finite(column), min_count=0).as_py():
         raise FlawError(f"{name} is no number")
     ends = pc.min_max(column)
-    _check_within(name, ends["min"].as_py(), ends["max"].as_py(), least, most)
-
-
-def _check_within(name: str, low: Any, high: Any, least: float, most: float) -> None:
+    low, high = ends["min"].as_py(), ends["max"].as_py()
     if low is not None and (low < least or high > most):
         wrong = low if low < least else high
         raise FlawError(f"{name} is {wrong}, it has to be {least} to {most}")
@@ -286,46 +282,8 @@ def _check_estimate(owners: pa.Table, name: str, most: np.ndarray) -> None:
         raise FlawError(f"{name} has an interval that ends before it begins")
 
 
-def check_contents(parquet: pq.ParquetFile, group: int, survey: str | None, believe: bool) -> None:
-    """Contents by the footer's statistics; without them the columns are read.
-
-    `survey` is the only one of the file. Where the footer is not to be believed the columns are
-    read, too.
-    """
-    metadata = parquet.metadata.row_group(group)
-    wanted = ("survey", *schema.CONTENT_COLUMNS)
-    unknown = []
-    for at in range(metadata.num_columns):
-        column = metadata.column(at)
-        name = column.path_in_schema
-        if name not in wanted or name.startswith("hash_"):
-            continue
-        statistics = column.statistics
-        if not believe or statistics is None or not statistics.has_min_max:
-            unknown.append(name)
-        else:
-            _check_ends(name, statistics.min, statistics.max, survey)
-    if not unknown:
-        return
-    for batch in parquet.iter_batches(row_groups=[group], columns=unknown, use_threads=False):
-        for name in unknown:
-            column = batch.column(name)
-            column = column.dictionary_decode() if hasattr(column, "dictionary") else column
-            ends = pc.min_max(column)
-            _check_ends(name, ends["min"].as_py(), ends["max"].as_py(), survey)
-
-
-def _check_ends(name: str, low: Any, high: Any, survey: str | None) -> None:
-    if name != "survey":
-        _check_within(name, low, high, *BOUNDS[name])
-    elif low is not None and survey is not None and not low == high == survey:
-        raise FlawError("contents are of a survey without a row about its machine")
-
-
-def is_content(metadata: pq.RowGroupMetaData, column: int) -> tuple[bool, bool]:
-    """Whether a row group may hold contents, and whether anything else."""
-    statistics = metadata.column(column).statistics
-    if statistics is None or not statistics.has_min_max:
-        return True, True
-    contents = statistics.min <= schema.CONTENT <= statistics.max
-    return contents, not statistics.min == statistics.max == schema.CONTENT
+def surveys_of_contents(contents: pa.Table) -> set[str | None]:
+    """Whose they are, if their counts and classes can be true."""
+    for name in ("count", "object_class"):
+        _check_range(name, contents[name], *BOUNDS[name])
+    return {*pc.unique(contents["survey"].cast(pa.string())).to_pylist()}

@@ -58,8 +58,6 @@ pub struct Targets {
     pub sheltered: Vec<usize>,
     /// and what of that is protected by others.
     pub kept: HashSet<PathBuf>,
-    /// The rule names the root: those of its own processes that are protected, and why.
-    pub root: Option<HashMap<u32, &'static str>>,
     /// What the rule names and may not be taken.
     pub protected: Vec<ProtectedGroup>,
     /// What the rule names and no group is called, as it is written there.
@@ -87,24 +85,26 @@ pub struct Outlook {
     pub is_for_root: bool,
 }
 
-impl From<Targets> for Outlook {
-    fn from(targets: Targets) -> Outlook {
-        Outlook {
-            unmatched: targets.unmatched,
-            groups: targets.groups.into_values().collect(),
-            is_for_root: targets.root.is_some(),
-        }
-    }
-}
-
 /// What a rule comes to; none where that cannot be told.
 pub fn outlook(host: &Host, rule: Selection) -> Option<Outlook> {
-    let never = AtomicBool::new(false);
-    let targets = match Hierarchy::find(host).ok()? {
-        Some(hierarchy) => Targets::choose(host, &hierarchy, rule, &never),
-        None => Targets::without_groups(host, rule, &never),
+    let Some(hierarchy) = Hierarchy::find(host).ok()? else {
+        // All processes of a machine without groups are the root's own.
+        host.read_bytes("/proc/self/cgroup").ok()?;
+        let all = rule.named.iter().chain(rule.protect);
+        let unmatched = all.filter(|pattern| !pattern.matches("/"));
+        return Some(Outlook {
+            unmatched: unmatched.map(ToString::to_string).collect(),
+            groups: Vec::new(),
+            is_for_root: rule.named.iter().any(|pattern| pattern.matches("/")),
+        });
     };
-    Some(targets.ok()?.into())
+    let top = hierarchy.shown(&hierarchy.top);
+    let targets = Targets::choose(host, &hierarchy, rule, &AtomicBool::new(false)).ok()?;
+    Some(Outlook {
+        unmatched: targets.unmatched,
+        groups: targets.groups.into_values().collect(),
+        is_for_root: rule.named.iter().any(|pattern| pattern.matches(&top)),
+    })
 }
 
 impl Targets {
@@ -128,8 +128,8 @@ impl Targets {
         cut_off: &HashSet<PathBuf>,
         stop: &AtomicBool,
     ) -> Result<(Targets, Vec<Group>), HostError> {
-        let by_threads = ByThreads::find(host, Some(hierarchy), rule, stop)?;
-        let above = by_threads.groups.keys().flat_map(|it| it.ancestors());
+        let by_threads = protected_by_threads(host, hierarchy, rule, stop)?;
+        let above = by_threads.keys().flat_map(|it| it.ancestors());
         let groups = Reader {
             host,
             hierarchy,
@@ -148,8 +148,12 @@ impl Targets {
         Ok((Targets::of(&groups, by_threads, rule), groups))
     }
 
-    fn of(groups: &[Group], by_threads: ByThreads, rule: Selection) -> Targets {
-        let mut protected = by_threads.groups;
+    /// `protected`: the groups that are for what runs in them, and why.
+    fn of(
+        groups: &[Group],
+        mut protected: HashMap<PathBuf, &'static str>,
+        rule: Selection,
+    ) -> Targets {
         let mut marks = Vec::with_capacity(groups.len());
         let mut unmatched: Vec<&GroupPattern> = rule.named.iter().chain(rule.protect).collect();
         for group in groups {
@@ -189,7 +193,6 @@ impl Targets {
         }
         let mut found = Targets {
             unmatched: unmatched.into_iter().map(ToString::to_string).collect(),
-            root: marks[0].is_named.then_some(by_threads.of_root),
             ..Targets::default()
         };
         for at in 0..groups.len() {
@@ -235,27 +238,6 @@ impl Targets {
         }
         found
     }
-
-    /// Those of a machine without groups: all of its processes are the root's own.
-    pub fn without_groups(
-        host: &Host,
-        rule: Selection,
-        stop: &AtomicBool,
-    ) -> Result<Targets, HostError> {
-        let by_threads = ByThreads::find(host, None, rule, stop)?;
-        let is_root = |pattern: &&GroupPattern| pattern.matches("/");
-        let all = rule.named.iter().chain(rule.protect);
-        let unmatched = all.filter(|pattern| !is_root(pattern));
-        Ok(Targets {
-            unmatched: unmatched.map(ToString::to_string).collect(),
-            root: rule
-                .named
-                .iter()
-                .any(|it| is_root(&it))
-                .then_some(by_threads.of_root),
-            ..Targets::default()
-        })
-    }
 }
 
 /// What becomes of a group.
@@ -275,67 +257,42 @@ struct Mark {
     is_over: bool,
 }
 
-/// What this process and threads that do not wait for others are in, and why it is
+/// The groups of this process and of threads that do not wait for others, and why they are
 /// protected.
-#[derive(Default)]
-struct ByThreads {
-    groups: HashMap<PathBuf, &'static str>,
-    /// Processes that are in no group but the root.
-    of_root: HashMap<u32, &'static str>,
-}
-
-impl ByThreads {
-    fn find(
-        host: &Host,
-        hierarchy: Option<&Hierarchy>,
-        rule: Selection,
-        stop: &AtomicBool,
-    ) -> Result<ByThreads, HostError> {
-        let mut found = ByThreads::default();
-        // One that cannot be read would leave this process unprotected.
-        host.read_bytes("/proc/self/cgroup")?;
-        found.protect(host, hierarchy, "self", "zmeld's own");
-        if !rule.protect_real_time {
-            return Ok(found);
+fn protected_by_threads(
+    host: &Host,
+    hierarchy: &Hierarchy,
+    rule: Selection,
+    stop: &AtomicBool,
+) -> Result<HashMap<PathBuf, &'static str>, HostError> {
+    // One that cannot be read would leave this process unprotected.
+    host.read_bytes("/proc/self/cgroup")?;
+    let mut found = HashMap::new();
+    let mut protect = |process: &str, why| {
+        let group = hierarchy.group_of(host, process);
+        if let Some(group) = group.filter(|group| *group != hierarchy.top) {
+            found.entry(group).or_insert(why);
         }
-        for process in host.list("/proc")? {
-            if process.parse::<u32>().is_err() || stop.load(Ordering::Relaxed) {
-                continue;
-            }
-            // None of what ended meanwhile.
-            let threads = or_gone(host.list(format!("/proc/{process}/task")))?;
-            for thread in threads.unwrap_or_default() {
-                let stat = or_gone(host.read(format!("/proc/{process}/task/{thread}/stat")))?;
-                if stat.as_deref().is_some_and(is_real_time) {
-                    found.protect(host, hierarchy, &process, IS_REAL_TIME);
-                    break;
-                }
+    };
+    protect("self", "zmeld's own");
+    if !rule.protect_real_time {
+        return Ok(found);
+    }
+    for process in host.list("/proc")? {
+        if process.parse::<u32>().is_err() || stop.load(Ordering::Relaxed) {
+            continue;
+        }
+        // None of what ended meanwhile.
+        let threads = or_gone(host.list(format!("/proc/{process}/task")))?;
+        for thread in threads.unwrap_or_default() {
+            let stat = or_gone(host.read(format!("/proc/{process}/task/{thread}/stat")))?;
+            if stat.as_deref().is_some_and(is_real_time) {
+                protect(&process, IS_REAL_TIME);
+                break;
             }
         }
-        Ok(found)
     }
-
-    fn protect(
-        &mut self,
-        host: &Host,
-        hierarchy: Option<&Hierarchy>,
-        process: &str,
-        why: &'static str,
-    ) {
-        let is_root = |group: &PathBuf| hierarchy.is_some_and(|it| *group == it.top);
-        let group = hierarchy.and_then(|it| it.group_of(host, process));
-        if let Some(group) = group.filter(|group| !is_root(group)) {
-            self.groups.entry(group).or_insert(why);
-        }
-        let pid = match process {
-            "self" => Some(std::process::id()),
-            pid => pid.parse().ok(),
-        };
-        // Wherever it is: it may be the root's own by the time that it matters.
-        if let Some(pid) = pid {
-            self.of_root.entry(pid).or_insert(why);
-        }
-    }
+    Ok(found)
 }
 
 /// None where the process has ended: another error is one.
@@ -356,20 +313,4 @@ fn is_real_time(stat: &str) -> bool {
     let fields = process::fields(stat).unwrap_or_default();
     let policy = fields.get(38);
     policy.is_some_and(|policy| REAL_TIME.contains(policy))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_threads_policy_is_found_behind_any_name() {
-        let stat = |policy: u32| {
-            let between = "0 ".repeat(37);
-            format!("7 (a) b (c) S {between}{policy} 0 0")
-        };
-        assert!(is_real_time(&stat(2)));
-        assert!(!is_real_time(&stat(0)));
-        assert!(!is_real_time("7 (a) S"));
-    }
 }

@@ -18,7 +18,6 @@
 //! and `memory.low` do not hold there: groups below that have such a promise are left alone, and
 //! of one above nothing is taken of what it keeps.
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Bound;
@@ -35,10 +34,10 @@ use zmeld_config::Span;
 use super::group::{beyond_kept, kept, number, swap_room};
 use super::{Round, PIECE_BYTES, RELEASE};
 
-/// As much of the file is read: what is told of groups behind that is not known.
-const READ_MAX: usize = 16 << 20;
-/// No more groups are told apart.
-const GROUPS_MAX: usize = 8192;
+/// As much of the file is read, which tells of some 6,000 groups: what is told behind that is
+/// not known. The kernel looks for where it stands each time that it has told a page of it, and
+/// any user may have many groups.
+const READ_MAX: usize = 2 << 20;
 /// Generations begin so many times in the time after which memory is idle.
 const IN_IDLE_TIME: u32 = 2;
 /// Where what was idle comes back it must have been idle for longer, up to so many times.
@@ -46,9 +45,6 @@ const WAIT_MAX: u64 = 16;
 /// Beginning them takes no larger share of the time than one in so many, for all groups
 /// together, since page tables are walked; nor does reading them.
 const PAUSE: u32 = 100;
-/// The kernel looks for where it stands each time that it has told a page of them, and any user
-/// may have many groups: nothing more is read then.
-const READ_TIME: Duration = Duration::from_millis(200);
 /// For so long it is not asked again whether something of a group may be taken.
 const LEFT_ALONE: Duration = Duration::from_secs(60);
 /// A group with less has nothing worth a walk.
@@ -114,7 +110,7 @@ pub(super) struct LruGenSnapshot {
     pub has_swap: bool,
     /// The kernel can be told to take no files.
     is_without_files: bool,
-    /// It was not all told: it took too long, or there are too many groups.
+    /// It is longer than what is read of it.
     pub is_cut: bool,
 }
 
@@ -125,9 +121,9 @@ impl LruGenSnapshot {
         let free = Meminfo::new(&memory).bytes("SwapFree");
         let release = host.read_optional(RELEASE)?.unwrap_or_default();
         let is_new = KernelVersion::parse(&release).is_some_and(|it| it >= SINCE_MAX);
-        let end = Instant::now() + READ_TIME;
-        let (mut text, is_all) = host.read_start_until(Path::new(PATH), READ_MAX, end)?;
-        if !is_all {
+        let mut text = host.read_start(Path::new(PATH), READ_MAX)?;
+        let is_cut = text.len() == READ_MAX;
+        if is_cut {
             // The last one may not be told to its end.
             let last = text.windows(6).rposition(|six| six == b"memcg ");
             text.truncate(last.unwrap_or(0));
@@ -138,14 +134,8 @@ impl LruGenSnapshot {
             let place = paths.range::<Path, _>(before).next_back();
             place.filter(|place| group.starts_with(place))
         };
-        let wanted = Cell::new(0);
-        let is_wanted = |group: &Path| {
-            let is_wanted = place_of(group).is_some();
-            wanted.set(wanted.get() + usize::from(is_wanted));
-            is_wanted && wanted.get() <= GROUPS_MAX
-        };
         let mut groups: BTreeMap<PathBuf, Vec<Group>> = BTreeMap::new();
-        for group in lru_gen::parse(&text, is_wanted) {
+        for group in lru_gen::parse(&text, |group| place_of(group).is_some()) {
             if let Some(place) = place_of(&group.path) {
                 groups.entry(place.to_path_buf()).or_default().push(group);
             }
@@ -154,7 +144,7 @@ impl LruGenSnapshot {
             groups,
             has_swap: free.is_some_and(|bytes| bytes > 0),
             is_without_files: is_new,
-            is_cut: !is_all || wanted.get() > GROUPS_MAX,
+            is_cut,
         })
     }
 

@@ -67,8 +67,8 @@ const NO_MORE: &str = "the kernel finds no more that is idle";
 /// Why nothing is taken of what groups above keep.
 const KEPT_ABOVE: &str = "a group above has no more than its memory.min or memory.low keeps";
 /// Why nothing is taken from a group that the kernel did not tell of.
-const CUT: &str = "the kernel takes too long to tell of all control groups by lru_gen, and this \
-                   one was not among those that it told";
+const CUT: &str = "there are too many control groups to be told of by lru_gen, and this one was \
+                   not among those that were";
 
 /// What is said of a name in the rule that no group has.
 const NO_GROUP: &str = "no control group is called so now (systemd-cgls lists them)";
@@ -389,8 +389,8 @@ impl Reclaimer {
                 let was_cut = std::mem::replace(&mut self.is_cut, told.is_cut);
                 if told.is_cut && !was_cut {
                     round.say(
-                        "lru_gen: the kernel takes too long to tell of all control groups: \
-                         nothing is reclaimed from those that it tells last",
+                        "lru_gen: there are too many control groups to be told of: nothing is \
+                         reclaimed from those that the kernel tells last",
                     );
                 }
                 Some(told)
