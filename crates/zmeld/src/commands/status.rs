@@ -23,7 +23,6 @@ As root, --check notes the kernel's counters in /run/zmeld, so that the next one
 tell what happened in the last hour. Nothing else is changed. docs/status.md explains
 every column and finding.";
 
-/// Arguments of `zmeld status`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct StatusArgs {
@@ -38,11 +37,9 @@ pub struct StatusArgs {
     )]
     pub check: Option<Least>,
 
-    /// How the result is printed
     #[command(flatten)]
     pub format: Format,
 
-    /// Which machine, and its configuration
     #[command(flatten)]
     pub place: MachineArgs,
 }
@@ -73,7 +70,6 @@ pub fn page_size() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// Runs the command.
 pub fn run(args: &StatusArgs) -> anyhow::Result<Outcome> {
     let config = args.place.config();
     let status = Status::read(

@@ -71,7 +71,6 @@ pub struct WantedArgs {
     )]
     pub config: Option<PathBuf>,
 
-    /// The tier
     #[command(flatten)]
     pub tier: TierArgs,
 
@@ -148,19 +147,15 @@ fn names<T: Named + Send + Sync>() -> impl TypedValueParser<Value = T> {
     PossibleValuesParser::new(names).try_map(|name| T::named(&name))
 }
 
-/// Arguments of `zmeld plan`.
 #[derive(Args, Default)]
 #[command(after_help = PLAN_EXAMPLES, after_long_help = format!("{PLAN_EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct PlanArgs {
-    /// What is wanted
     #[command(flatten)]
     pub wanted: WantedArgs,
 
-    /// What else
     #[command(flatten)]
     pub profile: ProfileArgs,
 
-    /// How the result is printed
     #[command(flatten)]
     pub format: crate::args::Format,
 
@@ -177,11 +172,9 @@ pub struct PlanArgs {
     pub root: PathBuf,
 }
 
-/// Arguments of `zmeld up`.
 #[derive(Args, Default)]
 #[command(after_help = UP_EXAMPLES, after_long_help = format!("{UP_EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct UpArgs {
-    /// What is wanted
     #[command(flatten)]
     pub wanted: WantedArgs,
 
@@ -204,7 +197,6 @@ pub struct UpArgs {
     pub json: bool,
 }
 
-/// Arguments of `zmeld down`.
 #[derive(Args, Default)]
 #[command(after_help = DOWN_EXAMPLES, after_long_help = format!("{DOWN_EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct DownArgs {
