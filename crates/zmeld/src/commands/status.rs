@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use clap::{Args, ValueEnum};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::Args;
 use zmeld_status::findings::Severity;
 use zmeld_status::page::{self, Status};
 
@@ -33,9 +34,10 @@ pub struct StatusArgs {
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "notice",
+        value_parser = severity(),
         help_heading = "Thresholds"
     )]
-    pub check: Option<Least>,
+    pub check: Option<Severity>,
 
     #[command(flatten)]
     pub format: Format,
@@ -44,25 +46,12 @@ pub struct StatusArgs {
     pub place: MachineArgs,
 }
 
-/// Findings that count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Least {
-    /// All
-    Notice,
-    /// Warnings and critical ones
-    Warning,
-    /// Critical ones
-    Critical,
-}
+const SEVERITIES: [Severity; 3] = [Severity::Notice, Severity::Warning, Severity::Critical];
 
-impl Least {
-    fn severity(self) -> Severity {
-        match self {
-            Least::Notice => Severity::Notice,
-            Least::Warning => Severity::Warning,
-            Least::Critical => Severity::Critical,
-        }
-    }
+fn severity() -> impl TypedValueParser<Value = Severity> {
+    let named = |name: String| SEVERITIES.into_iter().find(|it| it.name() == name);
+    PossibleValuesParser::new(SEVERITIES.map(Severity::name))
+        .map(move |name| named(name).expect("one of them"))
 }
 
 /// Bytes of a page on this machine.
@@ -98,10 +87,7 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<Outcome> {
     let missed = args.check.is_some_and(|least| {
         // What cannot be compared is no all-clear.
         status.configuration_problem.is_some()
-            || status
-                .findings
-                .iter()
-                .any(|f| f.severity >= least.severity())
+            || status.findings.iter().any(|f| f.severity >= least)
     });
     Ok(match missed {
         true => Outcome::Missed,
