@@ -87,7 +87,7 @@ const NEEDS: &[Need] = &[
     // What tests of the commands start.
     need("python3", "python3", "holds memory of known pages", COMMANDS),
     need("python3 prometheus_client", "python3-prometheus-client", "reads metrics", COMMANDS),
-    need("perl", "perl", "holds memory; checks the kernel's style", &["cargo-test", "checkpatch", "kernel-patch"]),
+    need("perl", "perl", "checks the kernel's style", &["checkpatch", "kernel-patch"]),
     need("kill", "procps", "ends commands half-way", COMMANDS),
     need("setpriv", "util-linux", "becomes an ordinary user", COMMANDS),
     need("losetup", "mount", "makes disks of files", DEVICES),

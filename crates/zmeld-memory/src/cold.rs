@@ -241,14 +241,6 @@ impl ColdTracker {
         Ok(tracker)
     }
 
-    /// How exact the result will be.
-    pub fn coldness(&self) -> Coldness {
-        match self.method {
-            ColdMethod::Idle { .. } => Coldness::PerPage,
-            ColdMethod::Referenced => Coldness::PerMapping,
-        }
-    }
-
     /// Waits, telling `progress` the time that has passed, and then looks what
     /// was not touched. When `stop` is set it looks at once; the time it really
     /// waited is in the result.
@@ -371,7 +363,6 @@ mod tests {
         let bitmap = tempfile::NamedTempFile::new().unwrap();
         let live = open();
         let tracker = ColdTracker::start_idle(&live, bitmap.path(), &flags).unwrap();
-        assert_eq!(tracker.coldness(), Coldness::PerPage);
         // Every second frame was touched.
         let words = std::fs::read(bitmap.path()).unwrap();
         std::fs::write(
@@ -392,7 +383,9 @@ mod tests {
             .unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
-        let total = visit.cold.unwrap().total();
+        let cold = visit.cold.unwrap();
+        assert_eq!(cold.coldness, Coldness::PerPage);
+        let total = cold.total();
         assert_eq!(
             (total.resident, total.cold, total.delivered),
             (all, delivered.load(Ordering::Relaxed), total.cold)

@@ -28,7 +28,7 @@ impl FileSource {
     /// [`Error::Elf`] for a header that is cut short or lies.
     pub fn open_core(path: impl AsRef<Path>, page_size: usize) -> Result<Self, Error> {
         let path = path.as_ref();
-        let (file, bytes) = open_pages(path, page_size)?;
+        let (file, bytes) = open_pages(path)?;
         let cache = ReadCache::new(&file);
         let segments = match FileKind::parse(&cache) {
             Ok(FileKind::Elf32) => segments::<FileHeader32<Endianness>>(&cache, bytes),

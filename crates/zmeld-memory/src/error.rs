@@ -63,12 +63,12 @@ pub enum Error {
         comm: String,
     },
     /// A control group that is not there.
-    #[error("there is no control group {}: looked for {}", path.display(), some_of(tried))]
+    #[error("there is no control group {}: looked for {tried}", path.display())]
     NoCgroup {
         /// The path as given.
         path: PathBuf,
         /// Every place looked at.
-        tried: Vec<String>,
+        tried: String,
     },
     /// A path that is not an active swap area.
     #[error("{} is not an active swap device; active: {}", path.display(), list_or_none(active))]
@@ -94,39 +94,15 @@ pub enum Error {
         /// The missing facility.
         feature: &'static str,
     },
-    /// An option with a value that cannot work.
-    #[error("{option}: {problem}")]
-    Option {
-        /// The option.
-        option: &'static str,
-        /// What is wrong with it.
-        problem: String,
-    },
-}
-
-/// The three kinds of error that a caller may want to tell apart, for instance
-/// to choose an exit code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ErrorKind {
-    /// The input or what was asked for is wrong.
-    Input,
-    /// A privilege or a kernel feature is missing.
-    Missing,
-    /// The system failed while reading.
-    System,
 }
 
 impl Error {
-    /// Which kind of error this is.
-    pub fn kind(&self) -> ErrorKind {
+    /// Whether a privilege or a kernel feature is missing.
+    pub fn is_missing(&self) -> bool {
         match self {
-            Error::Privilege { .. } | Error::KernelFeature { .. } => ErrorKind::Missing,
-            Error::File(err) => match err.cause.kind() {
-                io::ErrorKind::PermissionDenied => ErrorKind::Missing,
-                io::ErrorKind::NotFound => ErrorKind::Input,
-                _ => ErrorKind::System,
-            },
-            _ => ErrorKind::Input,
+            Error::Privilege { .. } | Error::KernelFeature { .. } => true,
+            Error::File(err) => err.cause.kind() == io::ErrorKind::PermissionDenied,
+            _ => false,
         }
     }
 
@@ -136,16 +112,6 @@ impl Error {
         cause: impl Into<io::Error>,
     ) -> Self {
         FileError::new(action, path, cause).into()
-    }
-}
-
-/// The first three, and how many more.
-fn some_of(places: &[String]) -> String {
-    match places {
-        [first, second, third, rest @ ..] if !rest.is_empty() => {
-            format!("{first}, {second}, {third} and {} more", rest.len())
-        }
-        few => few.join(", "),
     }
 }
 

@@ -6,7 +6,6 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
 
 use crate::buffer::Buffer;
 use crate::work::Queue;
@@ -15,7 +14,7 @@ use crate::{
 };
 
 /// Bytes in a worker's buffer, and in a batch at most.
-pub(crate) const BATCH_BYTES: usize = 1 << 20;
+const BATCH_BYTES: usize = 1 << 20;
 
 /// The pages of a file, a block device, or a memory dump.
 #[derive(Debug)]
@@ -35,11 +34,10 @@ impl FileSource {
     /// Opens a regular file or block device for reading, as it is.
     ///
     /// # Errors
-    /// When it cannot be opened, is empty, or is neither; when the page size is
-    /// not a power of two of at least 512 bytes.
+    /// When it cannot be opened, is empty, or is neither.
     pub fn open(path: impl AsRef<Path>, page_size: usize) -> Result<Self, Error> {
         let path = path.as_ref();
-        let (file, bytes) = open_pages(path, page_size)?;
+        let (file, bytes) = open_pages(path)?;
         let mut source = FileSource::new(path, file, page_size);
         source.add(
             Owner::File(path.to_path_buf()),
@@ -70,20 +68,13 @@ impl FileSource {
 
     /// Adds a region that is one extent.
     pub(crate) fn add(&mut self, owner: Owner, kind: RegionKind, start: u64, extent: Extent) {
-        self.regions.push(Region {
-            id: extent.region,
-            owner,
-            kind,
-            name: Arc::from(self.path.to_string_lossy()),
-            start,
-        });
+        self.regions.push(Region { owner, kind, start });
         self.extents.push(extent);
     }
 }
 
-/// Opens what pages of that size are cut from; how many bytes it has, at least one.
-pub(crate) fn open_pages(path: &Path, page_size: usize) -> Result<(File, u64), Error> {
-    check_page_size(page_size)?;
+/// Opens what pages are cut from; how many bytes it has, at least one.
+pub(crate) fn open_pages(path: &Path) -> Result<(File, u64), Error> {
     let file = open_for_reading(path)?;
     match size(&file).map_err(|cause| Error::io("measure", path, cause))? {
         0 => Err(Error::Empty {
@@ -120,16 +111,6 @@ pub(crate) fn open_for_reading(path: &Path) -> Result<File, Error> {
 /// Bytes in a regular file or block device.
 fn size(mut file: &File) -> io::Result<u64> {
     file.seek(SeekFrom::End(0))
-}
-
-pub(crate) fn check_page_size(page_size: usize) -> Result<(), Error> {
-    if page_size.is_power_of_two() && (512..=1 << 20).contains(&page_size) {
-        return Ok(());
-    }
-    Err(Error::Option {
-        option: "page size",
-        problem: format!("{page_size} is not a power of two from 512 bytes to 1 MiB"),
-    })
 }
 
 /// A stretch of a file that becomes pages of one region.

@@ -32,7 +32,7 @@ mod swap;
 mod work;
 
 pub use cold::{ColdPages, ColdPagesFound, ColdReport, ColdTracker, Coldness};
-pub use error::{Error, ErrorKind};
+pub use error::Error;
 pub use file::FileSource;
 pub use live::{LiveMemory, LiveOptions, Member, SeenFrames, Selection};
 pub use open::{open_path, OpenOptions};

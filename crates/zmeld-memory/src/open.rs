@@ -9,7 +9,7 @@ use crate::{elf, Error, FileSource, Source, StreamSource};
 /// How to read a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Bytes in a page.
+    /// Bytes in a page, a power of two.
     pub page_size: usize,
     /// Read the bytes as they are, whatever the file looks like.
     pub raw: bool,
@@ -61,7 +61,7 @@ pub fn open_path(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<dy
             &path.display().to_string(),
             pipe,
             page_size,
-        )?));
+        )));
     }
     if !options.raw {
         let mut start = [0; 64];

@@ -97,20 +97,6 @@ pub enum RegionKind {
 }
 
 impl RegionKind {
-    /// All kinds, in the order in which a table should list them.
-    pub const ALL: [RegionKind; 10] = [
-        RegionKind::Heap,
-        RegionKind::Stack,
-        RegionKind::Anonymous,
-        RegionKind::PrivateFile,
-        RegionKind::SharedMemory,
-        RegionKind::FileBacked,
-        RegionKind::SwapDevice,
-        RegionKind::File,
-        RegionKind::Dump,
-        RegionKind::Stdin,
-    ];
-
     /// The kind in plain words, lower case.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -137,15 +123,10 @@ impl fmt::Display for RegionKind {
 /// What a region is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Region {
-    /// Its number, which is also its index in [`Visit::regions`].
-    pub id: RegionId,
     /// Whose it is.
     pub owner: Owner,
     /// What kind of memory it is.
     pub kind: RegionKind,
-    /// A mapping's name (`[heap]`, a file, empty for plain anonymous memory), a
-    /// device's or file's path.
-    pub name: Arc<str>,
     /// Where page 0 of the region lies, in bytes: an address in the process or
     /// in the dumped machine; 0 for files, devices and streams.
     pub start: u64,
@@ -408,19 +389,12 @@ pub struct Visit {
     pub cold: Option<ColdReport>,
 }
 
-impl Visit {
-    /// The region of a batch.
-    pub fn region(&self, id: RegionId) -> Option<&Region> {
-        self.regions.get(id.0 as usize)
-    }
-}
-
 /// Where pages come from.
 pub trait Source: Send + Sync {
     /// The source in a few words, for a heading: `process 1234 and its children`.
     fn describe(&self) -> String;
 
-    /// Bytes in a page.
+    /// Bytes in a page, a power of two.
     fn page_size(&self) -> usize;
 
     /// How many pages [`visit`](Source::visit) will probably deliver, where

@@ -5,12 +5,11 @@ use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
 use crate::buffer::Buffer;
-use crate::file::check_page_size;
 use crate::{Batch, Error, Owner, Region, RegionId, RegionKind, Source, Visit};
 
 /// Bytes in the one buffer that batches are cut from.
@@ -25,7 +24,7 @@ const PATIENCE: Timespec = Timespec {
 /// A stream of pages. It can be visited once: a second visit finds it empty.
 pub struct StreamSource {
     name: String,
-    stream: Mutex<Box<dyn Read + Send>>,
+    stream: Mutex<File>,
     page_size: usize,
 }
 
@@ -33,51 +32,33 @@ impl StreamSource {
     /// Standard input.
     ///
     /// # Errors
-    /// When the page size is not a power of two of at least 512 bytes, or there
-    /// is no standard input.
+    /// When there is no standard input.
     pub fn stdin(page_size: usize) -> Result<Self, Error> {
         let name = "standard input";
         // A descriptor of its own: what `Stdin` has buffered would not be polled.
         let input = std::io::stdin().as_fd().try_clone_to_owned();
         let input = input.map_err(|cause| Error::io("read", name, cause))?;
-        Self::of_file(name, File::from(input), page_size)
+        Ok(Self::of_file(name, File::from(input), page_size))
     }
 
     /// A pipe or a terminal, which may be silent for long: the visit can be
     /// stopped then too.
-    ///
-    /// # Errors
-    /// When the page size is not a power of two of at least 512 bytes.
-    pub fn of_file(name: &str, file: File, page_size: usize) -> Result<Self, Error> {
-        Self::new(name, Box::new(PolledFile(file)), page_size)
-    }
-
-    /// Any stream; `name` is for messages.
-    ///
-    /// # Errors
-    /// When the page size is not a power of two of at least 512 bytes.
-    pub fn new(name: &str, stream: Box<dyn Read + Send>, page_size: usize) -> Result<Self, Error> {
-        check_page_size(page_size)?;
-        Ok(StreamSource {
+    pub fn of_file(name: &str, file: File, page_size: usize) -> Self {
+        StreamSource {
             name: name.to_owned(),
-            stream: Mutex::new(stream),
+            stream: Mutex::new(file),
             page_size,
-        })
+        }
     }
 }
 
-/// A file that is read when it has something; otherwise, after a while, it says
-/// that it was interrupted.
-struct PolledFile(File);
-
-impl Read for PolledFile {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let mut waiting = [PollFd::new(&self.0, PollFlags::IN)];
-        if poll(&mut waiting, Some(&PATIENCE))? == 0 {
-            return Err(ErrorKind::Interrupted.into());
-        }
-        self.0.read(buffer)
+/// Reads when there is something; otherwise, after a while, it says that it was interrupted.
+fn read(mut file: &File, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut waiting = [PollFd::new(file, PollFlags::IN)];
+    if poll(&mut waiting, Some(&PATIENCE))? == 0 {
+        return Err(ErrorKind::Interrupted.into());
     }
+    file.read(buffer)
 }
 
 impl Source for StreamSource {
@@ -105,7 +86,7 @@ impl Source for StreamSource {
         stop: &AtomicBool,
         sink: &(dyn Fn(Batch<'_>) + Sync),
     ) -> Result<Visit, Error> {
-        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         let mut buffer = Buffer::new(BATCH_BYTES.next_multiple_of(self.page_size));
         let mut visit = Visit::default();
         let mut first_page = 0;
@@ -114,7 +95,7 @@ impl Source for StreamSource {
                 visit.interrupted = true;
                 break;
             }
-            let mut filled = fill(&mut *stream, buffer.bytes_mut(), stop)
+            let mut filled = fill(&stream, buffer.bytes_mut(), stop)
                 .map_err(|cause| Error::io("read", &self.name, cause))?;
             let partial = filled % self.page_size;
             let ended = filled < buffer.len();
@@ -149,10 +130,8 @@ impl Source for StreamSource {
         }
         visit.counted.delivered = first_page;
         visit.regions.push(Region {
-            id: RegionId(0),
             owner: Owner::Stdin,
             kind: RegionKind::Stdin,
-            name: Arc::from(self.name.as_str()),
             start: 0,
         });
         Ok(visit)
@@ -160,10 +139,10 @@ impl Source for StreamSource {
 }
 
 /// Fills the buffer; less only at the end of the stream or when stopped.
-fn fill(stream: &mut dyn Read, buffer: &mut [u8], stop: &AtomicBool) -> std::io::Result<usize> {
+fn fill(stream: &File, buffer: &mut [u8], stop: &AtomicBool) -> std::io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() && !stop.load(Ordering::Relaxed) {
-        match stream.read(&mut buffer[filled..]) {
+        match read(stream, &mut buffer[filled..]) {
             Ok(0) => break,
             Ok(n) => filled += n,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -177,23 +156,12 @@ fn fill(stream: &mut dyn Read, buffer: &mut [u8], stop: &AtomicBool) -> std::io:
 mod tests {
     use super::*;
 
-    /// Gives its bytes in pieces of a prime size, as pipes do.
-    struct SlowReader(Vec<u8>, usize);
-    impl Read for SlowReader {
-        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-            let n = buffer.len().min(4093).min(self.0.len() - self.1);
-            buffer[..n].copy_from_slice(&self.0[self.1..self.1 + n]);
-            self.1 += n;
-            Ok(n)
-        }
-    }
-
     #[test]
     fn a_silent_stream_can_be_stopped() {
         let (reader, mut writer) = std::io::pipe().unwrap();
         std::io::Write::write_all(&mut writer, &[7; 5000]).unwrap();
         let file = File::from(std::os::fd::OwnedFd::from(reader));
-        let source = StreamSource::of_file("pipe", file, 4096).unwrap();
+        let source = StreamSource::of_file("pipe", file, 4096);
         let stop = AtomicBool::new(false);
         let visit = std::thread::scope(|scope| {
             let visit = scope.spawn(|| source.visit(1, &stop, &|_| {}).unwrap());
@@ -208,8 +176,15 @@ mod tests {
     #[test]
     fn pages_arrive_whole_and_in_order_however_the_stream_dribbles() {
         let data: Vec<u8> = (0..3_000_001_u32).map(|i| (i / 11) as u8).collect();
-        let source =
-            StreamSource::new("pipe", Box::new(SlowReader(data.clone(), 0)), 4096).unwrap();
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let file = File::from(std::os::fd::OwnedFd::from(reader));
+        let source = StreamSource::of_file("pipe", file, 4096);
+        let sent = data.clone();
+        // In pieces of a prime size.
+        let writer = std::thread::spawn(move || {
+            let mut pieces = sent.chunks(4093);
+            pieces.try_for_each(|piece| std::io::Write::write_all(&mut writer, piece))
+        });
         let got = Mutex::new(Vec::new());
         let visit = source
             .visit(4, &AtomicBool::new(false), &|batch| {
@@ -218,6 +193,7 @@ mod tests {
                 got.extend_from_slice(batch.bytes);
             })
             .unwrap();
+        writer.join().unwrap().unwrap();
         let got = got.into_inner().unwrap();
         assert_eq!(got.len(), data.len().next_multiple_of(4096));
         assert!(got[..data.len()] == data);

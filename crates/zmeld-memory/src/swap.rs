@@ -13,25 +13,21 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use zmeld_linux::smaps::Mapping;
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::KernelVersion;
 
-use crate::buffer::Buffer;
-use crate::file::{read_at_most, BATCH_BYTES};
+use crate::file::Extent;
 use crate::live::frames::FrameSet;
 use crate::live::pagemap::{self, PIECE_PAGES};
 use crate::live::processes::{self, ChosenProcess};
 use crate::live::visit::frame_numbers_visible;
 use crate::live::Selection;
 use crate::work::Queue;
-use crate::{
-    Batch, Counted, Error, Note, Owner, Region, RegionId, RegionKind, SkipReason, Skips, Source,
-    Visit,
-};
+use crate::{Batch, Error, FileSource, Note, Owner, Region, RegionId, RegionKind, Source, Visit};
 
 /// The active swap areas.
 ///
@@ -166,8 +162,8 @@ impl Source for SwapDevice {
             .ok_or_else(gone)?;
         let used = pages(areas[index].used_bytes);
         let empty = TypeSlots::new();
-        let named = match assign(&types, &areas) {
-            Some(assigned) => assigned[index].map_or(&empty, |at| &types[at]),
+        let named = match of_area(&types, &areas, index) {
+            Some(found) => found.unwrap_or(&empty),
             None if self.area.is_in_ram() => &empty, // every used slot shows by itself
             None => {
                 return Err(Error::KernelFeature {
@@ -179,125 +175,73 @@ impl Source for SwapDevice {
                 })
             }
         };
-        let region = Region {
-            id: RegionId(0),
+        let file = self.file.try_clone();
+        let file = file.map_err(|cause| Error::io("read", &self.area.path, cause))?;
+        let mut source = FileSource::new(&self.area.path, file, self.page_size);
+        source.regions.push(Region {
             owner: Owner::Device(self.area.path.clone()),
             kind: RegionKind::SwapDevice,
-            name: Arc::from(self.area.path.to_string_lossy()),
             start: 0,
-        };
-        let batch_pages = (BATCH_BYTES / self.page_size).max(1) as u64;
-        // The slots after the header.
-        let queue = Queue::new(vec![(1, pages(self.area.size_bytes) + 1)]);
-        let workers = queue.run(
-            threads,
-            stop,
-            || SwapWorker {
-                device: self,
-                named,
-                sink,
-                buffer: Buffer::new(batch_pages as usize * self.page_size),
-                counted: Counted::default(),
-                skipped: Skips::default(),
-            },
-            |worker, (from, until): (u64, u64)| {
-                let middle = until.min(from + batch_pages);
-                if middle < until {
-                    queue.push((middle, until));
-                }
-                worker.slots(from, middle);
-            },
-        );
-        let mut visit = Visit {
-            regions: vec![region],
-            ..Visit::default()
-        };
-        for worker in &workers {
-            visit.counted.add(&worker.counted);
-            visit.skipped.add(&worker.skipped);
-        }
+        });
+        source.extents = self.extents(named);
+        let delivered = AtomicU64::new(0);
+        let mut visit = source.visit(threads, stop, &|batch| {
+            self.deliver_used(named, batch, &|batch| {
+                let pages = batch.bytes.len() / self.page_size;
+                delivered.fetch_add(pages as u64, Ordering::Relaxed);
+                sink(batch);
+            });
+        })?;
+        visit.counted.delivered = delivered.into_inner();
         visit.counted.swap_slots = used;
         visit.notes = self.notes(used, named.count);
-        visit.interrupted = stop.load(Ordering::Relaxed);
         Ok(visit)
     }
 }
 
-struct SwapWorker<'a> {
-    device: &'a SwapDevice,
-    named: &'a TypeSlots,
-    sink: &'a (dyn Fn(Batch<'_>) + Sync),
-    buffer: Buffer,
-    counted: Counted,
-    skipped: Skips,
-}
-
-impl SwapWorker<'_> {
-    /// Delivers the used slots of a stretch that fits the buffer.
-    fn slots(&mut self, from: u64, until: u64) {
-        let named = self.named;
-        if self.device.area.is_in_ram() {
-            return self.read(from, until, true);
-        }
-        let mut start = None;
-        for slot in from..=until {
-            let used = slot < until && named.slots.contains(slot);
-            match (start, used) {
-                (None, true) => start = Some(slot),
-                (Some(first), false) => {
-                    self.read(first, slot, false);
-                    start = None;
+impl SwapDevice {
+    /// What is read: on a disk the slots that are named; in RAM all behind the header.
+    fn extents(&self, named: &TypeSlots) -> Vec<Extent> {
+        let end = pages(self.area.size_bytes) + 1;
+        let mut extents: Vec<Extent> = Vec::new();
+        for slot in 1..end {
+            if !self.area.is_in_ram() && !named.slots.contains(slot) {
+                continue;
+            }
+            match extents.last_mut() {
+                Some(last) if last.first_page + pages(last.bytes) == slot => {
+                    last.bytes += self.page_size as u64;
                 }
-                _ => {}
+                _ => extents.push(Extent {
+                    region: RegionId(0),
+                    offset: slot * self.page_size as u64,
+                    bytes: self.page_size as u64,
+                    first_page: slot,
+                }),
             }
         }
+        extents
     }
 
-    /// Reads slots and delivers all, or those that are used by the look of it.
-    fn read(&mut self, from: u64, until: u64, look: bool) {
-        let page_size = self.device.page_size;
-        let pages = (until - from) as usize;
-        let mut bad = Vec::new();
-        let bytes = &mut self.buffer.bytes_mut()[..pages * page_size];
-        if !matches!(read_at_most(&self.device.file, bytes, from * page_size as u64), Ok(n) if n == bytes.len())
-        {
-            for (page, bytes) in bytes.chunks_mut(page_size).enumerate() {
-                let at = (from + page as u64) * page_size as u64;
-                if !matches!(read_at_most(&self.device.file, bytes, at), Ok(n) if n == page_size) {
-                    bad.push(page);
-                }
+    /// Passes on the slots that are named, and in RAM those that are not zero.
+    fn deliver_used(&self, named: &TypeSlots, batch: Batch<'_>, sink: &dyn Fn(Batch<'_>)) {
+        let slots = batch.bytes.chunks(self.page_size);
+        let is_used = |(slot, bytes): (u64, &[u8])| {
+            named.slots.contains(slot) || bytes.iter().any(|&byte| byte != 0)
+        };
+        let used: Vec<bool> = (batch.first_page..).zip(slots).map(is_used).collect();
+        let mut from = 0;
+        for run in used.chunk_by(|one, next| one == next) {
+            let until = from + run.len();
+            if run[0] {
+                sink(Batch {
+                    first_page: batch.first_page + from as u64,
+                    bytes: &batch.bytes[from * self.page_size..until * self.page_size],
+                    ..batch
+                });
             }
+            from = until;
         }
-        self.skipped.pages(SkipReason::ReadFailed, bad.len() as u64);
-        let mut good = 0;
-        for page in 0..=pages {
-            let deliver =
-                page < pages && !bad.contains(&page) && (!look || self.is_used(from, page));
-            if deliver {
-                good += 1;
-            } else if good > 0 {
-                self.deliver(from, page - good, page);
-                good = 0;
-            }
-        }
-    }
-
-    fn is_used(&self, from: u64, page: usize) -> bool {
-        let size = self.device.page_size;
-        let bytes = &self.buffer.bytes()[page * size..(page + 1) * size];
-        self.named.slots.contains(from + page as u64) || bytes.iter().any(|&byte| byte != 0)
-    }
-
-    fn deliver(&mut self, first_slot: u64, from: usize, until: usize) {
-        self.counted.delivered += (until - from) as u64;
-        let size = self.device.page_size;
-        (self.sink)(Batch {
-            region: RegionId(0),
-            kind: RegionKind::SwapDevice,
-            first_page: first_slot + from as u64,
-            bytes: &self.buffer.bytes()[from * size..until * size],
-            maybe_shared: None,
-        });
     }
 }
 
@@ -398,66 +342,28 @@ fn each_slot(
     }
 }
 
-/// Which of the types belongs to which area: the kernel numbers areas in the
-/// order of `/proc/swaps`, but leaves gaps where one was switched off. `None`
-/// when several ways are possible.
-fn assign(types: &[TypeSlots], areas: &[SwapArea]) -> Option<Vec<Option<usize>>> {
-    let fits = |at: usize, area: usize| {
-        // A few slots may have come or gone since.
-        let slack = 64 + pages(areas[area].used_bytes) / 16;
-        types[at].number >= area
-            && types[at].last <= pages(areas[area].size_bytes)
-            && types[at].count <= pages(areas[area].used_bytes) + slack
-    };
-    // Without gaps a type is its area's index.
-    if types
-        .iter()
-        .enumerate()
-        .all(|(at, slots)| slots.number < areas.len() && fits(at, slots.number))
-    {
-        let mut assigned = vec![None; areas.len()];
-        for (at, slots) in types.iter().enumerate() {
-            assigned[slots.number] = Some(at);
-        }
-        return Some(assigned);
-    }
-    let mut ways = Vec::new();
-    try_from(
-        types,
-        areas,
-        &fits,
-        &mut vec![None; areas.len()],
-        (0, 0),
-        &mut ways,
-    );
-    if ways.len() == 1 {
-        ways.pop()
-    } else {
-        None
-    }
-}
-
-/// All ways to give types `next.0..` to areas `next.1..` in order; stops at two.
-fn try_from(
-    types: &[TypeSlots],
+/// The type that belongs to area number `index`, if any occurs. The kernel numbers areas in the
+/// order of `/proc/swaps`, but leaves gaps where one was switched off. `None` when it cannot be
+/// told.
+fn of_area<'a>(
+    types: &'a [TypeSlots],
     areas: &[SwapArea],
-    fits: &dyn Fn(usize, usize) -> bool,
-    assigned: &mut Vec<Option<usize>>,
-    next: (usize, usize),
-    ways: &mut Vec<Vec<Option<usize>>>,
-) {
-    let (at, first_area) = next;
-    if at == types.len() {
-        ways.push(assigned.clone());
-        return;
+    index: usize,
+) -> Option<Option<&'a TypeSlots>> {
+    let fits = |slots: &TypeSlots, area: &SwapArea| {
+        // A few slots may have come or gone since.
+        let slack = 64 + pages(area.used_bytes) / 16;
+        slots.last <= pages(area.size_bytes) && slots.count <= pages(area.used_bytes) + slack
+    };
+    if let ([slots], [area]) = (types, areas) {
+        return fits(slots, area).then_some(Some(slots));
     }
-    for area in first_area..areas.len() {
-        if ways.len() < 2 && fits(at, area) {
-            assigned[area] = Some(at);
-            try_from(types, areas, fits, assigned, (at + 1, area + 1), ways);
-            assigned[area] = None;
-        }
-    }
+    let of_number = |slots: &TypeSlots| areas.get(slots.number);
+    let has_no_gap = |slots: &TypeSlots| of_number(slots).is_some_and(|area| fits(slots, area));
+    types
+        .iter()
+        .all(has_no_gap)
+        .then(|| types.iter().find(|slots| slots.number == index))
 }
 
 #[cfg(test)]
@@ -483,28 +389,18 @@ mod tests {
     }
 
     #[test]
-    fn types_are_given_to_areas_only_when_there_is_one_way() {
-        // No gaps.
+    fn a_type_is_given_to_an_area_only_when_it_can_be_told() {
         let two = [area(1000, 500), area(1000, 500)];
-        assert_eq!(assign(&[slots(1, 10, 10)], &two), Some(vec![None, Some(0)]));
+        let found = |types: &[TypeSlots], areas: &[SwapArea], index| {
+            of_area(types, areas, index).map(|it| it.map(|slots| slots.number))
+        };
+        assert_eq!(found(&[slots(1, 10, 10)], &two, 1), Some(Some(1)));
+        assert_eq!(found(&[slots(1, 10, 10)], &two, 0), Some(None));
         // Type 0 was switched off: the one area left is type 1.
-        assert_eq!(
-            assign(&[slots(1, 10, 10)], &[area(1000, 500)]),
-            Some(vec![Some(0)])
-        );
-        // Types 1 and 2 for two areas.
-        assert_eq!(
-            assign(&[slots(1, 9, 9), slots(2, 9, 9)], &two),
-            Some(vec![Some(0), Some(1)])
-        );
-        // Type 2 could be either.
-        assert_eq!(assign(&[slots(2, 9, 9)], &two), None);
-        // ... but not when it has more slots than one of them.
-        let unequal = [area(1000, 500), area(5000, 4000)];
-        assert_eq!(
-            assign(&[slots(2, 9, 4321)], &unequal),
-            Some(vec![None, Some(0)])
-        );
-        assert_eq!(assign(&[], &two), Some(vec![None, None]));
+        assert_eq!(found(&[slots(1, 10, 10)], &two[..1], 0), Some(Some(1)));
+        // Type 2 could be either, and one with more slots than an area is none of it.
+        assert_eq!(found(&[slots(2, 9, 9)], &two, 1), None);
+        assert_eq!(found(&[slots(1, 9, 4321)], &two, 1), None);
+        assert_eq!(found(&[], &two, 0), Some(None));
     }
 }

@@ -127,27 +127,6 @@ impl<T: Send> Drop for ItemGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicU64;
-
-    #[test]
-    fn work_that_makes_work_is_done_once_each() {
-        let queue = Queue::new(vec![6u32]);
-        let sum = AtomicU64::new(0);
-        let seen = queue.run(
-            3,
-            &AtomicBool::new(false),
-            || 0u64,
-            |count, depth| {
-                *count += 1;
-                sum.fetch_add(1 << depth, Ordering::Relaxed);
-                if depth > 0 {
-                    queue.extend([depth - 1, depth - 1]);
-                }
-            },
-        );
-        assert_eq!(seen.iter().sum::<u64>(), 127);
-        assert_eq!(sum.into_inner(), 7 * 64);
-    }
 
     #[test]
     fn a_panic_surfaces_instead_of_hanging() {
@@ -161,21 +140,5 @@ mod tests {
             );
         }));
         assert!(result.is_err());
-    }
-
-    #[test]
-    fn stop_ends_it() {
-        let stop = AtomicBool::new(false);
-        let queue = Queue::new((0..1000).collect::<Vec<u32>>());
-        let seen = queue.run(
-            2,
-            &stop,
-            || 0,
-            |count, _| {
-                *count += 1;
-                stop.store(true, Ordering::Relaxed);
-            },
-        );
-        assert!(seen.iter().sum::<u32>() <= 2);
     }
 }

@@ -11,76 +11,41 @@ use zmeld_memory::{open_path, Error, FileSource, OpenOptions, Owner, SkipReason,
 
 const PAGE: usize = 4096;
 
-#[derive(Clone, Copy, Debug)]
-struct Form {
-    wide: bool,
-    big: bool,
+const HEADER_BYTES: usize = 64;
+const ENTRY_BYTES: usize = 56;
+
+/// Offset and length of a field of the ELF header.
+fn header(name: &str) -> (usize, usize) {
+    match name {
+        "e_type" => (16, 2),
+        "e_phoff" => (32, 8),
+        "e_shoff" => (40, 8),
+        "e_ehsize" => (52, 2),
+        "e_phentsize" => (54, 2),
+        "e_phnum" => (56, 2),
+        "e_shentsize" => (58, 2),
+        _ => panic!("{name}"),
+    }
 }
 
-/// The fields lie elsewhere in 32 bits, and the other way round with the other endianness.
-const FORMS: [Form; 2] = [
-    Form {
-        wide: true,
-        big: false,
-    },
-    Form {
-        wide: false,
-        big: true,
-    },
+/// The fields of a program header that are used here, with their offsets.
+const ENTRY: [(&str, usize); 6] = [
+    ("p_type", 0),
+    ("p_offset", 8),
+    ("p_vaddr", 16),
+    ("p_paddr", 24),
+    ("p_filesz", 32),
+    ("p_memsz", 40),
 ];
 
-impl Form {
-    fn put(self, out: &mut [u8], at: usize, len: usize, value: u64) {
-        let le = value.to_le_bytes();
-        for (i, byte) in le[..len].iter().enumerate() {
-            out[if self.big { at + len - 1 - i } else { at + i }] = *byte;
-        }
-    }
-    fn pick(self, narrow: usize, wide: usize) -> usize {
-        if self.wide {
-            wide
-        } else {
-            narrow
-        }
-    }
-    fn word(self) -> usize {
-        self.pick(4, 8)
-    }
-    /// (offset, length) of a field of the ELF header.
-    fn header(self, name: &str) -> (usize, usize) {
-        let (narrow, wide, len) = match name {
-            "e_type" => (16, 16, 2),
-            "e_phoff" => (28, 32, self.word()),
-            "e_shoff" => (32, 40, self.word()),
-            "e_ehsize" => (40, 52, 2),
-            "e_phentsize" => (42, 54, 2),
-            "e_phnum" => (44, 56, 2),
-            "e_shentsize" => (46, 58, 2),
-            _ => panic!("{name}"),
-        };
-        (self.pick(narrow, wide), len)
-    }
-    fn header_bytes(self) -> usize {
-        self.pick(52, 64)
-    }
-    fn entry_bytes(self) -> usize {
-        self.pick(32, 56)
-    }
-    fn segment(self, index: usize, name: &str) -> (usize, usize) {
-        let (narrow, wide) = match name {
-            "p_type" => (0, 0),
-            "p_offset" => (4, 8),
-            "p_vaddr" => (8, 16),
-            "p_paddr" => (12, 24),
-            "p_filesz" => (16, 32),
-            "p_memsz" => (20, 40),
-            "p_align" => (28, 48),
-            _ => panic!("{name}"),
-        };
-        let len = if name == "p_type" { 4 } else { self.word() };
-        let at = self.header_bytes() + index * self.entry_bytes();
-        (at + self.pick(narrow, wide), len)
-    }
+fn put(out: &mut [u8], (at, len): (usize, usize), value: u64) {
+    out[at..at + len].copy_from_slice(&value.to_le_bytes()[..len]);
+}
+
+fn segment(index: usize, name: &str) -> (usize, usize) {
+    let (_, at) = ENTRY.iter().find(|it| it.0 == name).unwrap();
+    let len = if name == "p_type" { 4 } else { 8 };
+    (HEADER_BYTES + index * ENTRY_BYTES + at, len)
 }
 
 /// Page `n` of the dump's data.
@@ -89,41 +54,30 @@ fn page(n: usize) -> Vec<u8> {
 }
 
 /// A core with a note and two loaded segments: 3 pages of 5, and 2 pages and a half.
-fn core(form: Form) -> Vec<u8> {
+fn core() -> Vec<u8> {
     let mut out = vec![0; 2 * PAGE];
     out[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
-    out[4] = 1 + u8::from(form.wide);
-    out[5] = 1 + u8::from(form.big);
     for (name, value) in [
         ("e_type", 4),
-        ("e_phoff", form.header_bytes() as u64),
-        ("e_ehsize", form.header_bytes() as u64),
-        ("e_phentsize", form.entry_bytes() as u64),
+        ("e_phoff", HEADER_BYTES as u64),
+        ("e_ehsize", HEADER_BYTES as u64),
+        ("e_phentsize", ENTRY_BYTES as u64),
         ("e_phnum", 3),
     ] {
-        let (at, len) = form.header(name);
-        form.put(&mut out, at, len, value);
+        put(&mut out, header(name), value);
     }
     let p = PAGE as u64;
     let segments = [
-        [4, 512, 0, 0, 100, 0, 4],
-        [1, 2 * p, 0x10000, 0, 3 * p, 5 * p, p],
-        [1, 5 * p, 0x40000, 0, 2 * p + p / 2, 2 * p + p / 2, p],
+        [4, 512, 0, 0, 100, 0],
+        [1, 2 * p, 0x10000, 0, 3 * p, 5 * p],
+        [1, 5 * p, 0x40000, 0, 2 * p + p / 2, 2 * p + p / 2],
     ];
     for (index, values) in segments.iter().enumerate() {
-        for (name, value) in [
-            "p_type", "p_offset", "p_vaddr", "p_paddr", "p_filesz", "p_memsz", "p_align",
-        ]
-        .iter()
-        .zip(values)
-        {
-            let (at, len) = form.segment(index, name);
-            form.put(&mut out, at, len, *value);
+        for ((name, _), value) in ENTRY.iter().zip(values) {
+            put(&mut out, segment(index, name), *value);
         }
     }
-    for n in 0..6 {
-        out.extend(page(n));
-    }
+    out.extend((0..6).flat_map(page));
     out.truncate(7 * PAGE + PAGE / 2);
     out
 }
@@ -150,53 +104,36 @@ fn open(path: &Path, bytes: &[u8]) -> Result<FileSource, Error> {
 }
 
 #[test]
-fn a_whole_core_in_every_form() {
+fn a_whole_core() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("core");
-    for form in FORMS {
-        fs::write(&path, core(form)).unwrap();
-        let source = open_path(
-            &path,
-            &OpenOptions {
-                page_size: PAGE,
-                raw: false,
-            },
-        )
-        .unwrap();
-        assert_eq!(source.expected_pages(), Some(6), "{form:?}");
-        let (pages, visit) = read_all(&*source);
-        assert_eq!(pages.len(), 6);
-        for n in 0..5 {
-            let key = if n < 3 {
-                (0, n as u64)
-            } else {
-                (1, n as u64 - 3)
-            };
-            assert!(pages[&key] == page(n), "{form:?} page {n}");
-        }
-        let mut last = page(5);
-        last[PAGE / 2..].fill(0);
-        assert!(pages[&(1, 2)] == last);
-        assert_eq!((visit.counted.padded, visit.counted.delivered), (1, 6));
-        assert_eq!(visit.skipped.get(SkipReason::NotInDump).pages, 2);
-        assert_eq!(visit.regions[1].start, 0x40000);
-        assert_eq!(
-            visit.regions[0].owner,
-            Owner::Dump {
-                path: path.clone(),
-                segment: 1
-            }
-        );
-        let raw = open_path(
-            &path,
-            &OpenOptions {
-                page_size: PAGE,
-                raw: true,
-            },
-        )
-        .unwrap();
-        assert_eq!(raw.expected_pages(), Some(8));
-    }
+    fs::write(&path, core()).unwrap();
+    let options = OpenOptions {
+        page_size: PAGE,
+        raw: false,
+    };
+    let source = open_path(&path, &options).unwrap();
+    assert_eq!(source.expected_pages(), Some(6));
+    let (pages, visit) = read_all(&*source);
+    let mut last = page(5);
+    last[PAGE / 2..].fill(0);
+    let wanted = (0..5).map(page).chain([last]);
+    let places = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)];
+    assert!(pages == places.into_iter().zip(wanted).collect());
+    assert_eq!((visit.counted.padded, visit.counted.delivered), (1, 6));
+    assert_eq!(visit.skipped.get(SkipReason::NotInDump).pages, 2);
+    assert_eq!(visit.regions[1].start, 0x40000);
+    let owner = Owner::Dump {
+        path: path.clone(),
+        segment: 1,
+    };
+    assert_eq!(visit.regions[0].owner, owner);
+    let raw = OpenOptions {
+        raw: true,
+        ..options
+    };
+    let raw = open_path(&path, &raw).unwrap();
+    assert_eq!(raw.expected_pages(), Some(8));
 }
 
 #[test]
@@ -204,106 +141,68 @@ fn a_header_that_lies_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("core");
     let p = PAGE as u64;
-    for form in FORMS {
-        let largest = u64::MAX >> (64 - 8 * form.word());
-        for (name, value) in [("e_type", 2), ("e_phnum", 0)] {
-            let mut bytes = core(form);
-            let (at, len) = form.header(name);
-            form.put(&mut bytes, at, len, value);
-            expect(open(&path, &bytes), "", form);
+    let expect = |fields: &[((usize, usize), u64)], start: &str| {
+        let mut bytes = core();
+        for (field, value) in fields {
+            put(&mut bytes, *field, *value);
         }
-        for (segment, name, value, named) in [
-            (1, "p_offset", 1 << 30, "p_filesz"),
-            (1, "p_offset", largest, "p_filesz"),
-            (2, "p_offset", 4 * p + 7, "p_offset"),
-            (1, "p_filesz", 6 * p, "p_filesz"),
-            (1, "p_filesz", largest, "p_filesz"),
-            (2, "p_filesz", 2 * p + p / 2 + 1, "p_filesz"),
-            (1, "p_memsz", p, "p_filesz"),
-            (1, "p_memsz", largest, "p_vaddr"),
-            (1, "p_vaddr", largest - 10, "p_vaddr"),
-            (2, "p_paddr", largest - 10, "p_paddr"),
-        ] {
-            let mut bytes = core(form);
-            let (at, len) = form.segment(segment, name);
-            form.put(&mut bytes, at, len, value);
-            let named = format!("{named} of segment {segment}: ");
-            expect(open(&path, &bytes), &named, form);
+        match open(&path, &bytes) {
+            Err(Error::Elf { problem, .. }) => {
+                assert!(problem.starts_with(start), "{start}: {problem}");
+            }
+            other => panic!("{start}: {other:?}"),
         }
-        let mut bytes = core(form);
-        for segment in 0..3 {
-            let (at, len) = form.segment(segment, "p_type");
-            form.put(&mut bytes, at, len, 4);
-        }
-        expect(open(&path, &bytes), "none of its segments", form);
+    };
+    expect(&[(header("e_type"), 2)], "");
+    expect(&[(header("e_phnum"), 0)], "");
+    for (at, name, value, named) in [
+        (1, "p_offset", 1 << 30, "p_filesz"),
+        (1, "p_offset", u64::MAX, "p_filesz"),
+        (2, "p_offset", 4 * p + 7, "p_offset"),
+        (1, "p_filesz", 6 * p, "p_filesz"),
+        (2, "p_filesz", 2 * p + p / 2 + 1, "p_filesz"),
+        (1, "p_memsz", p, "p_filesz"),
+        (1, "p_memsz", u64::MAX, "p_vaddr"),
+        (1, "p_vaddr", u64::MAX - 10, "p_vaddr"),
+        (2, "p_paddr", u64::MAX - 10, "p_paddr"),
+    ] {
+        let named = format!("{named} of segment {at}: ");
+        expect(&[(segment(at, name), value)], &named);
     }
-}
-
-fn expect(result: Result<FileSource, Error>, start: &str, form: Form) {
-    match result {
-        Err(Error::Elf { problem, .. }) => {
-            assert!(problem.starts_with(start), "{form:?} {start}: {problem}");
-        }
-        other => panic!("{form:?} {start}: {other:?}"),
-    }
-}
-
-#[test]
-fn more_segments_than_the_header_can_count() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("core");
-    for form in FORMS {
-        let mut bytes = core(form);
-        for (name, value) in [
-            ("e_phnum", 0xffff),
-            ("e_shoff", 1024),
-            ("e_shentsize", form.pick(40, 64) as u64),
-        ] {
-            let (at, len) = form.header(name);
-            form.put(&mut bytes, at, len, value);
-        }
-        let info = 1024 + form.pick(28, 44);
-        form.put(&mut bytes, info, 4, 3);
-        assert_eq!(open(&path, &bytes).unwrap().expected_pages(), Some(6));
-        form.put(&mut bytes, info, 4, 1 << 31);
-        expect(open(&path, &bytes), "e_phnum: ", form);
-    }
+    expect(
+        &[0, 1, 2].map(|at| (segment(at, "p_type"), 4)),
+        "none of its segments",
+    );
+    // More segments than the header can count.
+    let mut many = vec![
+        (header("e_phnum"), 0xffff),
+        (header("e_shoff"), 1024),
+        (header("e_shentsize"), 64),
+        ((1024 + 44, 4), 1 << 31),
+    ];
+    expect(&many, "e_phnum: ");
+    many[3].1 = 3;
+    let mut bytes = core();
+    many.into_iter()
+        .for_each(|(field, value)| put(&mut bytes, field, value));
+    assert_eq!(open(&path, &bytes).unwrap().expected_pages(), Some(6));
 }
 
 /// A machine's dump with paging shows the same memory at several addresses.
 #[test]
 fn memory_shown_twice_is_delivered_once() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("core");
-    for form in FORMS {
-        let mut bytes = core(form);
-        let (at, len) = form.segment(2, "p_offset");
-        form.put(&mut bytes, at, len, 4 * PAGE as u64); // its first page is the other's last
-        let source = open(&path, &bytes).unwrap();
-        let (pages, visit) = read_all(&source);
-        assert_eq!(
-            pages.keys().copied().collect::<Vec<_>>(),
-            [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2)]
-        );
-        assert!(pages[&(1, 1)] == page(3));
-        assert_eq!(visit.counted.shared_again, 1);
-    }
-}
-
-#[test]
-fn cut_at_every_byte_it_is_an_error() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("core");
-    for form in FORMS {
-        let whole = core(form);
-        let step = |len: usize| if len < 300 { 1 } else { 97 };
-        let mut len = 1;
-        while len < whole.len() {
-            expect(open(&path, &whole[..len]), "", form);
-            len += step(len);
-        }
-        assert!(matches!(open(&path, &[]), Err(Error::Empty { .. })));
-    }
+    let mut bytes = core();
+    // Its first page is the other's last.
+    put(&mut bytes, segment(2, "p_offset"), 4 * PAGE as u64);
+    let source = open(&dir.path().join("core"), &bytes).unwrap();
+    let (pages, visit) = read_all(&source);
+    assert_eq!(
+        pages.keys().copied().collect::<Vec<_>>(),
+        [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2)]
+    );
+    assert!(pages[&(1, 1)] == page(3));
+    assert_eq!(visit.counted.shared_again, 1);
 }
 
 #[test]
@@ -344,18 +243,22 @@ fn packed_dumps_are_refused_with_the_way_out() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever the headers say: no panic, and never a byte from outside the file.
+    /// Whatever the headers say, and wherever it is cut: no panic, and never a byte from
+    /// outside the file.
     #[test]
     fn random_damage_never_panics(
-        form in 0..2usize,
-        damage in prop::collection::vec((0..260usize, any::<u8>()), 1..6),
+        damage in prop::collection::vec((0..260usize, any::<u8>()), 0..6),
+        length in 1..core().len(),
     ) {
         let dir = tempfile::tempdir().unwrap();
-        let mut bytes = core(FORMS[form]);
+        let mut bytes = core();
+        let is_whole = damage.is_empty();
         for (at, value) in damage {
             bytes[at] = value;
         }
+        bytes.truncate(length);
         if let Ok(source) = open(&dir.path().join("core"), &bytes) {
+            prop_assert!(!is_whole, "it is cut");
             let (pages, visit) = read_all(&source);
             prop_assert_eq!(pages.len() as u64, visit.counted.delivered);
             prop_assert_eq!(source.expected_pages(), Some(visit.counted.delivered));

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::Mutex;
 
-use zmeld_memory::{open_path, Error, ErrorKind, FileSource, OpenOptions, SkipReason, Source};
+use zmeld_memory::{open_path, FileSource, OpenOptions, SkipReason, Source};
 
 #[test]
 fn every_byte_of_a_file_once_for_any_page_size() {
@@ -56,34 +56,6 @@ fn a_file_that_shrinks_is_counted_not_invented() {
         ),
         (10, 54)
     );
-}
-
-#[test]
-fn what_cannot_be_read_is_refused_in_one_line() {
-    let dir = tempfile::tempdir().unwrap();
-    let empty = dir.path().join("empty");
-    std::fs::write(&empty, b"").unwrap();
-    let options = OpenOptions::default();
-    let error = |path: &std::path::Path| open_path(path, &options).err().expect("refused");
-    assert!(matches!(error(&empty), Error::Empty { .. }));
-    assert!(matches!(error(dir.path()), Error::NotReadable { .. }));
-    assert!(matches!(
-        error("/dev/zero".as_ref()),
-        Error::NotReadable { .. }
-    ));
-    let missing = error(&dir.path().join("missing"));
-    assert_eq!(missing.kind(), ErrorKind::Input);
-    assert!(missing.to_string().contains("missing"), "{missing}");
-    for page_size in [0, 100, 3000, 1 << 30] {
-        let options = OpenOptions {
-            page_size,
-            raw: false,
-        };
-        assert!(
-            matches!(open_path(&empty, &options), Err(Error::Option { .. })),
-            "{page_size}"
-        );
-    }
 }
 
 #[test]

@@ -109,7 +109,7 @@ os.read(r, 1); say(address(a), child); wait(); os.kill(child, 9)
     };
     let numbers = parent.numbers();
     let tree = live(Selection::Tree(parent.pid()));
-    assert_eq!(tree.processes(), 2);
+    assert_eq!(tree.members().count(), 2);
     let shared = || shared_kib(parent.pid(), numbers[0]);
     let before = shared();
     let seen = see(&tree, 2);
@@ -304,7 +304,6 @@ while True:
     let at = child.numbers();
     let source = live(Selection::Pids(vec![child.pid()]));
     let tracker = ColdTracker::start(&source).unwrap();
-    let coldness = tracker.coldness();
     let mut ticks = 0;
     let begin = Instant::now();
     let watched = tracker
@@ -319,7 +318,6 @@ while True:
     let cold = seen.visit.cold.clone().unwrap();
     let total = cold.total();
     println!("{cold:?}");
-    assert_eq!(cold.coldness, coldness);
     assert!(
         seen.at(at[0], 400).len() < 20,
         "hot pages: {}",
@@ -331,7 +329,7 @@ while True:
         total.cold >= 700 + 90 && total.resident - total.cold >= 450,
         "{total:?}"
     );
-    match coldness {
+    match cold.coldness {
         Coldness::PerMapping => assert!(seen.at(at[2], 200).is_empty()),
         Coldness::PerPage => assert!((80..=120).contains(&seen.at(at[2], 200).len())),
     }
@@ -383,7 +381,7 @@ fn a_control_group_is_read_with_the_groups_below_it() {
         format!("/{name}/inner").into(),
     ] {
         let source = live(Selection::Cgroup(path));
-        assert_eq!(source.processes(), 1);
+        assert_eq!(source.members().count(), 1);
         assert_eq!(see(&source, 1).at(at, 30).len(), 30);
     }
     child.kill();
@@ -462,7 +460,7 @@ say(address(a), os.getpid(), child); wait(); os.kill(child, 9)
 ";
     let mut command = setpriv();
     command.arg(python);
-    let Some(mut child) = Script::start_with(command, script) else {
+    let Some(mut child) = Script::start_with(command, script, &[]) else {
         return;
     };
     let numbers = child.numbers();

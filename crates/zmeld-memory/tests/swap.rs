@@ -4,30 +4,9 @@ mod common;
 #[path = "../../zmeld-linux/tests/support/turn.rs"]
 mod turn;
 
-use std::fs;
-use std::path::Path;
-
 use common::{is_root, live, page, see, Group, Script};
 use turn::Swap;
 use zmeld_memory::{swap_areas, Error, Selection, SwapDevice};
-
-/// A control group with a memory limit, version 1 or 2.
-fn limited_group(bytes: &str) -> Option<Group> {
-    let name = format!("zmeld-swap-{}", std::process::id());
-    for (base, limit) in [
-        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
-        ("/sys/fs/cgroup", "memory.max"),
-    ] {
-        let path = Path::new(base).join(&name);
-        if fs::create_dir(&path).is_ok() {
-            let group = Group(path);
-            if fs::write(group.0.join(limit), bytes).is_ok() {
-                return Some(group);
-            }
-        }
-    }
-    None
-}
 
 /// Swap is the machine's: one test at a time.
 static SWAP: std::sync::Mutex<()> = std::sync::Mutex::new(());
@@ -62,7 +41,7 @@ fn check_swap(make: impl FnOnce() -> Result<Swap, String>, zram: bool) {
         }
     };
     let path = swap.path();
-    let Some(group) = limited_group("24M") else {
+    let Some(group) = Group::limited(24 << 20) else {
         println!("SKIP: no control group with a memory limit");
         return;
     };

@@ -30,8 +30,7 @@ impl Tone {
 
 /// One element of a section.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum Block {
+pub(crate) enum Block {
     /// Running text; `code` between backticks.
     Paragraph(String),
     /// A sentence or two that stand out.
@@ -64,8 +63,7 @@ impl Section {
         }
     }
 
-    /// Adds any block.
-    pub fn block(mut self, block: Block) -> Self {
+    fn block(mut self, block: Block) -> Self {
         self.blocks.push(block);
         self
     }

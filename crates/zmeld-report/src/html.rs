@@ -9,19 +9,10 @@ use crate::text;
 /// What a page may do: show its own styles. Nothing is loaded, nothing runs.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
-/// Pages with so many sections begin with a list of them.
-const CONTENTS_FROM: usize = 4;
-
 impl Document {
     /// The document as a self-contained HTML page.
     pub fn to_html(&self) -> String {
         let title = text::running(&self.title);
-        let contents = self
-            .sections
-            .iter()
-            .filter(|section| !section.heading.is_empty())
-            .count()
-            >= CONTENTS_FROM;
         let page = html! {
             (DOCTYPE)
             html lang="en" {
@@ -45,18 +36,9 @@ impl Document {
                                 }
                             }
                         }
-                        @if contents {
-                            nav aria-label="Contents" { ul {
-                                @for (at, section) in self.sections.iter().enumerate() {
-                                    @if !section.heading.is_empty() {
-                                        li { a href=(format!("#s{at}")) { (text::running(&section.heading)) } }
-                                    }
-                                }
-                            } }
-                        }
                     }
                     main {
-                        @for (at, part) in self.sections.iter().enumerate() { (section(at, part)) }
+                        @for part in &self.sections { (section(part)) }
                     }
                 }
             }
@@ -65,9 +47,9 @@ impl Document {
     }
 }
 
-fn section(at: usize, section: &Section) -> Markup {
+fn section(section: &Section) -> Markup {
     html! {
-        section id=(format!("s{at}")) {
+        section {
             @if !section.heading.is_empty() { h2 { (text::running(&section.heading)) } }
             @for part in &section.blocks { (block(part)) }
         }
@@ -102,32 +84,20 @@ fn block(block: &Block) -> Markup {
     }
 }
 
-/// Running text with its code spans; numbers stay with their units.
+/// Running text with its code spans.
 fn running(content: &str) -> Markup {
     let content = text::running(content);
     html! {
         @for (piece, is_code) in text::code_spans(&content) {
-            @if is_code { code { (unbroken(piece)) } } @else { (text::glue_units(piece)) }
-        }
-    }
-}
-
-/// Options break at their spaces, not at their hyphens.
-fn unbroken(code: &str) -> Markup {
-    const WORD_MAX: usize = 30;
-    html! {
-        @for (at, word) in code.split(' ').enumerate() {
-            @if at > 0 { " " }
-            @if word.contains('-') && text::width(word) <= WORD_MAX { span { (word) } } @else { (word) }
+            @if is_code { code { (piece) } } @else { (piece) }
         }
     }
 }
 
 fn css() -> String {
-    let (light, dark) = (LIGHT.css(), DARK.css());
     format!(
-        ":root{{color-scheme:light dark;{light}}}\
-         @media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}\
+        ":root{{color-scheme:light dark;{LIGHT}}}\
+         @media screen and (prefers-color-scheme:dark){{:root{{{DARK}}}}}\
          {PAGE}{}{PAPER}",
         crate::plot::css()
     )
@@ -142,14 +112,12 @@ font:1rem/1.55 system-ui,sans-serif;overflow-wrap:break-word;-webkit-text-size-a
 h1{font-size:1.75rem;line-height:1.2;margin:.5rem 0}\
 h2{font-size:1.25rem;line-height:1.3;margin:2.5rem 0 .75rem;padding-top:.75rem;border-top:1px solid var(--line)}\
 p,ul{margin:.75rem 0;max-width:46rem}ul{padding-left:1.25rem}\
-a{color:var(--c0)}\
 .lead{font-size:1.15rem}\
 code,pre{font-family:ui-monospace,monospace;font-size:.9em;background:var(--raised);border-radius:4px}\
-code{padding:.1em .3em}code span{white-space:nowrap}pre code{padding:0}pre{padding:.75rem 1rem;overflow-x:auto}\
+code{padding:.1em .3em}pre code{padding:0}pre{padding:.75rem 1rem;overflow-x:auto}\
 .provenance{display:flex;flex-wrap:wrap;gap:.15rem 1.25rem;margin:1rem 0;font-size:.85rem;color:var(--quiet)}\
 .provenance div{display:flex;gap:.4rem;min-width:0}.provenance dd,.values dd{overflow-wrap:anywhere}\
 dd{margin:0}dt{flex:none}.provenance dt{font-weight:600}\
-nav ul{display:flex;flex-wrap:wrap;gap:.25rem 1.25rem;list-style:none;padding:0}\
 .values{display:grid;grid-template-columns:max-content 1fr;gap:.25rem 1.5rem;font-variant-numeric:tabular-nums}\
 .values div{display:contents}.values dt{color:var(--quiet)}\
 .advice{padding:.6rem 1rem;background:var(--raised);border-left:4px solid var(--quiet);border-radius:0 4px 4px 0}\
@@ -168,12 +136,10 @@ tbody th{font-weight:400}th.name:first-child{position:sticky;left:0;background:v
 .number{text-align:right}td.number{white-space:nowrap}\
 tr.strong th.name:first-child,tr.strong th,tr.strong td{font-weight:700;background:var(--raised)}\
 .zm-note{font-size:.85rem;color:var(--quiet);margin:.25rem 0 1rem}\
-figure{margin:1.5rem 0;max-width:760px}figcaption{font-weight:600;margin-bottom:.5rem}\
-figure{overflow-x:auto}svg.zm{display:block;width:100%;min-width:600px;height:auto;overflow:visible}\
 @media screen and (max-width:600px){\
 th,td{padding:.3rem .5rem}.values{grid-template-columns:1fr;gap:0}.values dd{margin-bottom:.5rem}}";
 
 const PAPER: &str = "\
-@media print{body{max-width:none;padding:0;font-size:10pt}h2{break-after:avoid}nav{display:none}\
+@media print{body{max-width:none;padding:0;font-size:10pt}h2{break-after:avoid}\
 figure,tr,.advice{break-inside:avoid}.zm-table{overflow:visible;background:none}\
 *{-webkit-print-color-adjust:exact;print-color-adjust:exact}}";

@@ -2,7 +2,7 @@
 //!
 //! A command fills a [`Document`] (headings, paragraphs, key-value lists, [`Table`]s, [`Plot`]s, notes) once and
 //! renders it as terminal text, Markdown or one self-contained HTML page. A table alone is also CSV and JSON.
-//! The crate prints nothing: everything is returned as text or written to a writer that the caller gives.
+//! The crate prints nothing: everything is returned as text.
 //!
 //! Names of processes, files and devices are other people's text. Wherever they end up, they are inert: control
 //! characters are made visible in terminals, markup is escaped in Markdown, HTML and SVG.
@@ -44,7 +44,7 @@ pub mod table;
 pub mod text;
 pub mod units;
 
-pub use document::{Block, Document, Section, Tone};
+pub use document::{Document, Section, Tone};
 pub use plot::{Axis, Bars, Lines, Plot};
 pub use style::Style;
 pub use table::{Cell, Column, Row, Table};

@@ -1,27 +1,21 @@
-//! Plots as SVG elements with CSS classes: right in light and dark, on a phone and on paper, without scripts.
+//! Plots of a page: right in light and dark, on a phone and on paper, without scripts.
 //!
-//! Where a page is narrower than a plot, the plot scrolls sideways, so that letters stay readable on a phone. Colours are never the only sign: lines have dashes, markers
-//! have shapes, bars have names. Every mark says its exact value in a `<title>`, which browsers show as a tooltip.
-//!
-//! Data may be anything. What cannot be drawn (NaN, infinities, zero and less on a logarithmic axis) is left out,
-//! and the description counts it.
+//! Colours are never the only sign: lines have dashes, bars have names and their values. Data may
+//! be anything. What cannot be drawn (NaN, infinities, zero and less on a logarithmic axis) is
+//! left out.
 
 mod bars;
 mod lines;
 mod scale;
-mod svg;
 
 use maud::{html, Markup};
 
 pub use bars::Bars;
 pub use lines::Lines;
-pub(crate) use svg::css;
 
+use crate::palette::SERIES;
 use crate::text;
 use crate::units::Unit;
-
-/// Pixels that a plot is wide, on desktops and paper.
-const WIDTH: f64 = 760.0;
 
 /// What one axis shows and how.
 #[derive(Debug, Clone)]
@@ -55,19 +49,9 @@ impl Axis {
         self
     }
 
-    /// The label with the unit that the ticks do not name.
     fn heading(&self) -> String {
-        let label = text::running(&self.label);
-        let unit = self.unit.axis_name();
-        let scale = if self.is_log { "log scale" } else { "" };
-        let remarks: Vec<_> = [unit, scale]
-            .into_iter()
-            .filter(|remark| !remark.is_empty())
-            .collect();
-        match remarks.is_empty() {
-            true => label,
-            false => format!("{label} ({})", remarks.join(", ")),
-        }
+        let scale = if self.is_log { " (log scale)" } else { "" };
+        text::running(&self.label) + scale
     }
 }
 
@@ -75,40 +59,54 @@ impl Axis {
 #[derive(Debug, Clone)]
 pub struct Plot {
     title: String,
-    height: f64,
-    /// What it is, in a sentence, and how much of the data could not be drawn.
-    description: String,
     marks: Markup,
 }
 
 impl Plot {
-    fn new(title: &str, height: f64, what: &str, left_out: usize, marks: Markup) -> Plot {
-        let what = text::running(what);
-        Plot {
-            title: text::running(title),
-            height,
-            description: match left_out {
-                0 => what,
-                1 => format!("{what} One value cannot be drawn."),
-                n => format!("{what} {n} values cannot be drawn."),
-            },
-            marks,
-        }
-    }
-
     /// The plot for a page, with its title.
     pub fn to_figure(&self) -> Markup {
-        html! {
-            figure.zm-plot {
-                figcaption { (self.title) }
-                svg.zm role="img" aria-label=(self.title)
-                    viewBox=(format!("0 0 {} {}", svg::px(WIDTH), svg::px(self.height)))
-                {
-                    title { (self.title) }
-                    desc { (self.description) }
-                    (self.marks)
-                }
-            }
-        }
+        html! { figure.zm-plot { figcaption { (text::running(&self.title)) } (self.marks) } }
     }
+}
+
+/// The names of the series, each behind its key.
+fn legend<'a>(names: impl Iterator<Item = &'a String>, key: impl Fn(usize) -> Markup) -> Markup {
+    html! {
+        ul.zm-key { @for (at, name) in names.enumerate() { li { (key(at)) (text::running(name)) } } }
+    }
+}
+
+/// The class for the colour of a series.
+fn colour(series: usize) -> String {
+    format!("c{}", series % SERIES)
+}
+
+/// The classes that drawings use, in terms of the colour variables.
+pub(crate) fn css() -> String {
+    let mut css = String::from(
+        "figure{margin:1.5rem 0;max-width:760px;overflow-x:auto}\
+         figcaption{font-weight:600;margin-bottom:.5rem}\
+         .zm-key{display:flex;flex-wrap:wrap;gap:.25rem 1.25rem;list-style:none;padding:0;font-size:.85rem}\
+         .zm-key svg{width:26px;height:8px;margin-right:.4rem}\
+         .zm-key i{display:inline-block;width:.8rem;height:.8rem;margin-right:.4rem}\
+         .zm-bars{width:100%}.zm-bars th{text-align:right}\
+         .zm-bars .bar{width:60%;min-width:10rem}\
+         .zm-bars .bar div{position:relative;height:1rem}\
+         .zm-bars i,.zm-bars b{position:absolute;top:0;bottom:0;min-width:1px}\
+         .zm-bars b{top:.4rem;bottom:.4rem;background:var(--text);outline:1px solid var(--page)}\
+         svg.zm{display:block;width:100%;min-width:600px;height:auto;overflow:visible}\
+         .zm text{font:13px system-ui,sans-serif;fill:var(--text);font-variant-numeric:tabular-nums}\
+         .zm .tick,.zm .axis{fill:var(--quiet)}\
+         .zm .grid{stroke:var(--line);stroke-width:1;shape-rendering:crispEdges}\
+         .line{fill:none;stroke-width:2;stroke-linejoin:round}\
+         .band{opacity:.22}\
+         .d1{stroke-dasharray:7 3}.d2{stroke-dasharray:2 3}\
+         .d3{stroke-dasharray:9 3 2 3}.d4{stroke-dasharray:14 4}",
+    );
+    for at in 0..SERIES {
+        css.push_str(&format!(
+            ".c{at}{{fill:var(--c{at})}}i.c{at}{{background:var(--c{at})}}.line.c{at}{{fill:none;stroke:var(--c{at})}}"
+        ));
+    }
+    css
 }

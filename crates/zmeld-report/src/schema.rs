@@ -4,7 +4,6 @@
 //! should hold `Vec` and `BTreeMap`, not `HashMap`. Numbers that are not finite become `null`.
 
 use std::borrow::Cow;
-use std::io;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -72,24 +71,13 @@ impl<T> Envelope<T> {
 }
 
 impl<T: Serialize> Envelope<T> {
-    /// Writes the JSON with indentation and a line feed at the end.
-    ///
-    /// # Errors
-    /// What the writer returns, or a body that JSON cannot hold (a map whose keys are not text).
-    pub fn write(&self, mut writer: impl io::Write) -> io::Result<()> {
-        let text = serde_json::to_string_pretty(self)?;
-        writer.write_all(inert(&text).as_bytes())?;
-        writer.write_all(b"\n")
-    }
-
-    /// [`Envelope::write`] into a string.
+    /// The JSON with indentation and a line feed at the end.
     ///
     /// # Panics
-    /// If the body is one that JSON cannot hold.
+    /// If the body is one that JSON cannot hold (a map whose keys are not text).
     pub fn to_text(&self) -> String {
-        let mut bytes = Vec::new();
-        self.write(&mut bytes).expect("the body is JSON");
-        String::from_utf8(bytes).expect("JSON is UTF-8")
+        let text = serde_json::to_string_pretty(self).expect("the body is JSON");
+        inert(&text).into_owned() + "\n"
     }
 }
 

@@ -9,7 +9,7 @@
 //!   nothing behind the point (`1.23 KiB`, `12.3 KiB`, `123 KiB`, `1012 KiB`).
 //! - **Bytes** use powers of 1024 and the IEC names; whole bytes below 1 KiB. A value that would round to 1024 of one
 //!   unit is written as `1.00` of the next.
-//! - **Counts** are exact, in groups of three from 10 000 on; [`count_short`] has three digits and k, M, G, T.
+//! - **Counts** are exact, in groups of three from 10 000 on.
 //! - **Percentages** take a fraction and have one decimal. A share that is not nothing is never shown as nothing
 //!   (`<0.1 %`), and one that is not all never as all (`>99.9 %`).
 //! - **Ratios** have three digits, at most two of them behind the point (`2.31x`, `12.3x`, `0.04x`).
@@ -31,12 +31,11 @@ pub const MISSING: &str = "–";
 const GROUP: char = '\u{202f}';
 
 const IEC: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-const SI: [&str; 5] = ["", "k", "M", "G", "T"];
 
 /// From here on a plain decimal number is too long to read.
 const EXPONENT_FROM: f64 = 1e15;
 
-/// What a number means, and so how it is written, named in a file's header and put on an axis.
+/// What a number means, and so how it is written and named in a file's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unit {
@@ -138,44 +137,6 @@ impl Unit {
             Unit::MbPerSecond => "mb_per_s".into(),
         }
     }
-
-    /// The unit in words, for an axis whose ticks carry no unit of their own.
-    pub fn axis_name(self) -> &'static str {
-        match self {
-            Unit::MbPerSecond => "MB/s",
-            _ => "",
-        }
-    }
-
-    /// A tick's text: as short as it can be while neighbours stay apart by `step`.
-    pub fn format_tick(self, value: f64, step: f64) -> String {
-        if !value.is_finite() {
-            return MISSING.into();
-        }
-        let value = if value.abs() < step.abs() * 1e-9 {
-            0.0
-        } else {
-            value
-        };
-        match self {
-            // Minutes and hours only where they are whole or half.
-            Unit::Seconds if value != 0.0 && step >= 15.0 && value % 30.0 == 0.0 => {
-                let (scale, name) = match step {
-                    _ if value.abs() < 60.0 => (1.0, "s"),
-                    step if step >= 1800.0 => (3600.0, "h"),
-                    _ => (60.0, "min"),
-                };
-                format!("{} {name}", trimmed(value / scale, step / scale))
-            }
-            Unit::Seconds | Unit::Nanoseconds | Unit::Bytes if value == 0.0 => "0".into(),
-            Unit::Number if value.abs() < 10_000.0 => trimmed(value, step),
-            Unit::Number | Unit::Count | Unit::MbPerSecond => si_tick(value, step),
-            _ => {
-                let (scale, suffix) = self.scale_for(value);
-                format!("{}{suffix}", trimmed(value / scale, step / scale))
-            }
-        }
-    }
 }
 
 /// A measured value and the interval it is thought to lie in.
@@ -246,22 +207,6 @@ pub fn count_real(value: f64) -> String {
         return grouped(&fixed(value, 0));
     }
     number(value)
-}
-
-/// A count in three digits: `999`, `12.3k`, `4.56M`.
-pub fn count_short(value: f64) -> String {
-    if let Some(special) = not_finite(value) {
-        return special;
-    }
-    let power = si_power(value.abs());
-    if power == 0 && value.fract() == 0.0 {
-        return fixed(value, 0);
-    }
-    format!(
-        "{}{}",
-        significant(value / 1000f64.powi(power as i32)),
-        SI[power]
-    )
 }
 
 /// A number without a unit: three significant digits, at least all of the integer part.
@@ -450,17 +395,6 @@ fn iec_power(magnitude: f64) -> usize {
     power
 }
 
-/// The power of 1000 in which a count is below 1000 after rounding.
-fn si_power(magnitude: f64) -> usize {
-    let mut power = 0;
-    let mut value = magnitude;
-    while value >= 999.5 && power + 1 < SI.len() {
-        value /= 1000.0;
-        power += 1;
-    }
-    power
-}
-
 /// Divisor and suffix for a time of `value` seconds, when the number to be divided has `per_second` in a second.
 fn time_scale(value: f64, per_second: f64) -> (f64, String) {
     // The borders are where three digits round to the next unit.
@@ -495,28 +429,6 @@ fn long_time(value: f64) -> String {
     format!("{}d {:02}h", hours / 24, hours % 24)
 }
 
-/// Just enough decimals to tell a tick from the next one, without trailing zeros.
-fn trimmed(value: f64, step: f64) -> String {
-    if value.abs() >= EXPONENT_FROM || (value != 0.0 && value.abs() < 1e-6) {
-        return format!("{value:.1e}");
-    }
-    let decimals = match step.abs() {
-        s if s > 0.0 && s.is_finite() => usize::try_from(1 - leading(s, 0).1).unwrap_or(0).min(9),
-        _ => 2,
-    };
-    let text = fixed(value, decimals);
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').into(),
-        false => text,
-    }
-}
-
-fn si_tick(value: f64, step: f64) -> String {
-    let power = si_power(value.abs());
-    let scale = 1000f64.powi(power as i32);
-    format!("{}{}", trimmed(value / scale, step / scale), SI[power])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -545,9 +457,6 @@ mod tests {
         assert_eq!(count(9999), "9999");
         assert_eq!(count(10_000), "10\u{202f}000");
         assert_eq!(count(1_234_567), "1\u{202f}234\u{202f}567");
-        assert_eq!(count_short(999.0), "999");
-        assert_eq!(count_short(12_345.0), "12.3k");
-        assert_eq!(count_short(999_999.0), "1.00M");
         assert_eq!(count_real(2.5), "2.50");
     }
 
@@ -622,19 +531,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn ticks_are_short() {
-        assert_eq!(Unit::Ratio.format_tick(2.0, 0.5), "2x");
-        assert_eq!(Unit::Ratio.format_tick(2.5, 0.5), "2.5x");
-        assert_eq!(Unit::Fraction.format_tick(0.25, 0.25), "25 %");
-        assert_eq!(Unit::MbPerSecond.format_tick(1500.0, 500.0), "1.5k");
-        assert_eq!(
-            Unit::Bytes.format_tick(1024f64.powi(3), 1024f64.powi(3)),
-            "1 GiB"
-        );
-        assert_eq!(Unit::Seconds.format_tick(0.02, 0.01), "20 ms");
-    }
-
     fn all_units() -> [Unit; 8] {
         [
             Unit::Number,
@@ -654,7 +550,6 @@ mod tests {
             let (value, half, low) = (f64::from_bits(bits), f64::from_bits(half), f64::from_bits(low));
             for unit in all_units() {
                 prop_assert!(unit.format(value).chars().count() <= 40);
-                prop_assert!(unit.format_tick(value, half).chars().count() <= 40);
                 prop_assert!(unit.format_estimate(Estimate::around(value, half)).chars().count() <= 80);
                 let text = unit.format_estimate(Estimate::new(value, low, half));
                 prop_assert!(text.chars().count() <= 120, "{}", text);

@@ -12,7 +12,9 @@ use zmeld_store::SHARE_BYTES;
 
 use crate::result::{CodecResult, ScanResult};
 
-/// Share of one core that a codec may take at the swap rate that was given.
+/// Pages swapped out, and as many in, that costs are given for: decimal MB a second.
+const SWAP_MB_PER_S: f64 = 100.0;
+/// Share of one core that a codec may take at that rate.
 const CPU_SHARE_MAX: f64 = 0.5;
 /// Bytes of RAM below which only the ratio counts: there a faster codec with a low ratio
 /// runs out of memory where a slower one survives.
@@ -62,13 +64,13 @@ impl Advice {
 }
 
 impl CodecResult {
-    /// Share of one core at so many megabytes swapped out a second, and as many in.
-    fn cpu_share(&self, mb_per_s: f64) -> f64 {
+    /// Share of one core at that rate.
+    fn cpu_share(&self) -> f64 {
         let times = &self.times;
         if times.compress_mb_per_s <= 0.0 || times.decompress_mb_per_s <= 0.0 {
             return 0.0;
         }
-        mb_per_s / times.compress_mb_per_s + mb_per_s / times.decompress_mb_per_s
+        SWAP_MB_PER_S / times.compress_mb_per_s + SWAP_MB_PER_S / times.decompress_mb_per_s
     }
 
     /// Whether it saves enough.
@@ -83,8 +85,8 @@ fn offered(result: &ScanResult) -> impl Iterator<Item = &CodecResult> {
     codecs.filter(|codec| codec.offered != Some(false))
 }
 
-/// What measuring came to, at so many megabytes swapped out a second and as many in.
-pub fn measured(result: &ScanResult, swap_mb_per_s: f64) -> CodecVerdict {
+/// What measuring came to.
+pub fn measured(result: &ScanResult) -> CodecVerdict {
     let bytes = result.pages.compressible() * result.page_size;
     if result.codecs.is_empty() {
         return CodecVerdict::Not;
@@ -92,7 +94,7 @@ pub fn measured(result: &ScanResult, swap_mb_per_s: f64) -> CodecVerdict {
     if bytes < JUDGED_FROM {
         return CodecVerdict::TooLittle(bytes);
     }
-    match choose(result, swap_mb_per_s) {
+    match choose(result) {
         Some((codec, _)) => CodecVerdict::Codec {
             name: codec.codec.clone(),
             ratio: size::rounded(codec.effective_ratio),
@@ -108,7 +110,7 @@ pub fn measured(result: &ScanResult, swap_mb_per_s: f64) -> CodecVerdict {
 
 /// The codec to take, and why, if any gains anything, however few pages say so: of those
 /// that are cheap enough the one that gains most, else the cheapest.
-fn choose(result: &ScanResult, mb_per_s: f64) -> Option<(&CodecResult, String)> {
+fn choose(result: &ScanResult) -> Option<(&CodecResult, String)> {
     let usable = || offered(result).filter(|codec| codec.gains());
     let by_ratio =
         |a: &&CodecResult, b: &&CodecResult| a.effective_ratio.total_cmp(&b.effective_ratio);
@@ -117,13 +119,12 @@ fn choose(result: &ScanResult, mb_per_s: f64) -> Option<(&CodecResult, String)> 
         return Some((usable().max_by(by_ratio)?, why.to_owned()));
     }
     let limit = format!("{:.0} % of a core", 100.0 * CPU_SHARE_MAX);
-    let cheap = usable().filter(|codec| codec.cpu_share(mb_per_s) <= CPU_SHARE_MAX);
+    let cheap = usable().filter(|codec| codec.cpu_share() <= CPU_SHARE_MAX);
     if let Some(codec) = cheap.max_by(by_ratio) {
         let why = format!("the best ratio of the codecs that take at most {limit}");
         return Some((codec, why));
     }
-    let cost = |codec: &CodecResult| codec.cpu_share(mb_per_s);
-    let cheapest = usable().min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
+    let cheapest = usable().min_by(|a, b| a.cpu_share().total_cmp(&b.cpu_share()))?;
     Some((
         cheapest,
         format!("the cheapest codec: none stays below {limit}"),
@@ -146,9 +147,8 @@ pub fn recommendation(
     Some(tier::recommend(&facts, &Wish::default()))
 }
 
-/// Everything there is to say of what was read. `swap_mb_per_s`: pages out, and as
-/// many in, that the costs are given for.
-pub fn advise(result: &ScanResult, measured: &CodecVerdict, swap_mb_per_s: f64) -> Vec<Advice> {
+/// Everything there is to say of what was read.
+pub fn advise(result: &ScanResult, measured: &CodecVerdict) -> Vec<Advice> {
     let pages = &result.pages;
     if pages.total == 0 {
         let text = "No page was read, so there is nothing to say.".to_owned();
@@ -159,16 +159,16 @@ pub fn advise(result: &ScanResult, measured: &CodecVerdict, swap_mb_per_s: f64) 
     }
     let mut advice = Vec::new();
     let to = result.recommendation.as_ref();
-    let chosen = choose(result, swap_mb_per_s).filter(|_| measured.ratio().is_some());
+    let chosen = choose(result).filter(|_| measured.ratio().is_some());
     match chosen {
         Some((codec, why)) => {
-            advice.push(codec_advice(codec, &why, to, swap_mb_per_s));
+            advice.push(codec_advice(codec, &why, to));
             advice.extend(to.and_then(size_advice));
-            advice.extend(better_elsewhere(result, measured, swap_mb_per_s));
+            advice.extend(better_elsewhere(result, measured));
         }
         None => advice.push(no_codec(result, measured)),
     }
-    advice.extend(meld_advice(result, measured, swap_mb_per_s));
+    advice.extend(meld_advice(result, measured));
     let zeros = pages.zero as f64 / pages.total as f64;
     if zeros >= 0.01 && !result.zero_pages_credited {
         advice.push(Advice::new(
@@ -206,18 +206,18 @@ fn no_codec(result: &ScanResult, measured: &CodecVerdict) -> Advice {
     Advice::new(AdviceKind::Nothing, "codec", text)
 }
 
-fn codec_advice(codec: &CodecResult, why: &str, to: Option<&Recommendation>, rate: f64) -> Advice {
+fn codec_advice(codec: &CodecResult, why: &str, to: Option<&Recommendation>) -> Advice {
     let unseen = if codec.offered.is_none() {
         " Whether this kernel's zram has it could not be seen: there is no zram device to ask."
     } else {
         ""
     };
     let figures = format!(
-        "{}x on these pages, pool overhead included ({}). At {rate:.0} MB/s swapped out and as \
+        "{}x on these pages, pool overhead included ({}). At {SWAP_MB_PER_S:.0} MB/s swapped out and as \
          much in it takes {:.0} % of a core.{unseen}",
         size::tenths(codec.effective_ratio),
         why,
-        100.0 * codec.cpu_share(rate)
+        100.0 * codec.cpu_share()
     );
     match to {
         Some(to) if to.kind == TierKind::Zswap => Advice::new(
@@ -256,13 +256,13 @@ fn size_advice(to: &Recommendation) -> Option<Advice> {
 }
 
 /// A codec that this kernel has not got and that would gain clearly more.
-fn better_elsewhere(result: &ScanResult, measured: &CodecVerdict, rate: f64) -> Option<Advice> {
+fn better_elsewhere(result: &ScanResult, measured: &CodecVerdict) -> Option<Advice> {
     let here = measured.ratio().unwrap_or(1.0);
     let there = result
         .codecs
         .iter()
         .filter(|codec| codec.offered == Some(false))
-        .filter(|codec| result.ram_bytes < SMALL_RAM || codec.cpu_share(rate) <= CPU_SHARE_MAX)
+        .filter(|codec| result.ram_bytes < SMALL_RAM || codec.cpu_share() <= CPU_SHARE_MAX)
         .max_by(|a, b| a.effective_ratio.total_cmp(&b.effective_ratio))?;
     let why = match there.codec.starts_with("zword") {
         true => "it comes with the module zmeld, and zram has none of it",
@@ -282,7 +282,7 @@ fn better_elsewhere(result: &ScanResult, measured: &CodecVerdict, rate: f64) -> 
 }
 
 /// What melding would save, and what melds here.
-fn meld_advice(result: &ScanResult, measured: &CodecVerdict, rate: f64) -> Option<Advice> {
+fn meld_advice(result: &ScanResult, measured: &CodecVerdict) -> Option<Advice> {
     let pages = &result.pages;
     if pages.duplicate == 0 {
         let text = "Nothing to meld: no two pages are identical.".to_owned();
@@ -304,34 +304,33 @@ fn meld_advice(result: &ScanResult, measured: &CodecVerdict, rate: f64) -> Optio
             percent(share),
         ),
     };
-    if matches!(measured, CodecVerdict::TooLittle(_)) {
-        let text = format!("Whether melding pays these few pages do not say: {figures}.");
-        return Some(Advice::new(AdviceKind::Nothing, "meld", text));
-    }
-    if share < meld::WORTH {
-        let text = format!(
+    let least = meld::WORTH_OF_SCANNED * (pages.total * result.page_size) as f64;
+    let text = if matches!(measured, CodecVerdict::TooLittle(_)) {
+        format!("Whether melding pays these few pages do not say: {figures}.")
+    } else if share < meld::WORTH {
+        format!(
             "Melding would not pay here: {figures}; it pays from {} on.",
             percent(meld::WORTH)
-        );
-        return Some(Advice::new(AdviceKind::Nothing, "meld", text));
-    }
-    if (saved as f64) < meld::WORTH_OF_SCANNED * (pages.total * result.page_size) as f64 {
-        let text = format!(
+        )
+    } else if (saved as f64) < least {
+        format!(
             "Melding would gain too little here: {figures}, but less than {} of the memory that \
              was scanned.",
             percent(meld::WORTH_OF_SCANNED)
+        )
+    } else {
+        // Each page swapped out is fingerprinted once.
+        let cost =
+            SWAP_MB_PER_S * 1e6 / result.page_size as f64 * result.fingerprint_ns as f64 * 1e-9;
+        let melders = meld::melders(result.machine.zmeld, result.machine.ksm_runs);
+        let text = format!(
+            "Melding would pay: {figures}. {melders} Fingerprints would take {} of a core at \
+             {SWAP_MB_PER_S:.0} MB/s.",
+            percent(cost)
         );
-        return Some(Advice::new(AdviceKind::Nothing, "meld", text));
-    }
-    // Each page swapped out is fingerprinted once.
-    let cost = rate * 1e6 / result.page_size as f64 * result.fingerprint_ns as f64 * 1e-9;
-    let melders = meld::melders(result.machine.zmeld, result.machine.ksm_runs);
-    let text = format!(
-        "Melding would pay: {figures}. {melders} Fingerprints would take {} of a core at \
-         {rate:.0} MB/s.",
-        percent(cost)
-    );
-    Some(Advice::new(AdviceKind::Do, "meld", text))
+        return Some(Advice::new(AdviceKind::Do, "meld", text));
+    };
+    Some(Advice::new(AdviceKind::Nothing, "meld", text))
 }
 
 /// Where this machine's own memory is meant, and is not short.
@@ -424,10 +423,10 @@ mod tests {
     }
 
     /// What a scan that found that says.
-    fn told(result: &mut ScanResult, rate: f64) -> Vec<Advice> {
-        let measured = measured(result, rate);
+    fn told(result: &mut ScanResult) -> Vec<Advice> {
+        let measured = measured(result);
         result.recommendation = recommendation(result, &measured, &[]);
-        advise(result, &measured, rate)
+        advise(result, &measured)
     }
 
     #[test]
@@ -439,7 +438,7 @@ mod tests {
                 codec("zstd", 2.9, 300.0, Some(false)),
             ],
         );
-        let all = told(&mut found, 100.0);
+        let all = told(&mut found);
         assert!(all[0].text.starts_with("Use lz4"), "{all:?}");
         assert!(
             all.iter().any(|a| a.text.contains("built without it")),
@@ -449,20 +448,21 @@ mod tests {
 
     #[test]
     fn the_best_ratio_that_is_cheap_enough_wins() {
-        let codecs = vec![
-            codec("lz4", 2.1, 700.0, None),
-            codec("zstd", 2.9, 300.0, None),
-            codec("deflate", 3.0, 60.0, None),
-        ];
-        let mut found = result(16 << 30, codecs);
-        for (ram, rate, name, why) in [
-            (16 << 30, 100.0, "zstd", "the best ratio"),
-            (16 << 30, 250.0, "lz4", "the best ratio"),
-            (16 << 30, 5000.0, "lz4", "the cheapest"),
-            (256 << 20, 100.0, "deflate", "with this little"),
+        for (ram, slower, name, why) in [
+            (16 << 30, 1.0, "zstd", "the best ratio"),
+            (16 << 30, 2.5, "lz4", "the best ratio"),
+            (16 << 30, 50.0, "lz4", "the cheapest"),
+            (256 << 20, 1.0, "deflate", "with this little"),
         ] {
-            found.ram_bytes = ram;
-            let (codec, said) = choose(&found, rate).unwrap();
+            let codecs = [
+                ("lz4", 2.1, 700.0),
+                ("zstd", 2.9, 300.0),
+                ("deflate", 3.0, 60.0),
+            ];
+            let codecs =
+                codecs.map(|(name, ratio, speed)| codec(name, ratio, speed / slower, None));
+            let found = result(ram, codecs.to_vec());
+            let (codec, said) = choose(&found).unwrap();
             assert_eq!(codec.codec, name);
             assert!(said.starts_with(why), "{said}");
         }
@@ -471,12 +471,12 @@ mod tests {
     #[test]
     fn nothing_to_gain_is_a_valid_answer() {
         let mut found = result(16 << 30, vec![codec("lz4", 1.01, 700.0, None)]);
-        let all = told(&mut found, 100.0);
+        let all = told(&mut found);
         assert_eq!(all[0].kind, AdviceKind::Nothing);
         assert!(all[0].text.starts_with("Nothing to gain"));
         assert_eq!(found.recommendation, None);
         let mut empty = ScanResult::default();
-        assert_eq!(told(&mut empty, 100.0)[0].kind, AdviceKind::Nothing);
+        assert_eq!(told(&mut empty)[0].kind, AdviceKind::Nothing);
     }
 
     /// A tenth of the pages repeats. What repeats may compress to nothing, or be nothing
@@ -507,7 +507,7 @@ mod tests {
             found.codecs[0].memory_at_scale_bytes = compressed;
             found.codecs[0].melded_memory_at_scale_bytes = melded;
             found.duplicates.groups = groups;
-            let all = told(&mut found, 100.0);
+            let all = told(&mut found);
             let meld = all.iter().find(|advice| advice.topic == "meld").unwrap();
             assert_eq!(meld.kind, kind, "{meld:?}");
             assert!(meld.text.contains(words), "{meld:?}");
@@ -534,12 +534,10 @@ mod tests {
             zero: 10,
             ..PageCounts::default()
         };
-        let all = told(&mut found, 100.0);
+        let all = told(&mut found);
         assert_eq!((all.len(), all[0].kind), (1, AdviceKind::Nothing));
         assert!(all[0].text.contains("never passes"), "{all:?}");
         found.zero_pages_credited = true;
-        assert!(told(&mut found, 100.0)[0]
-            .text
-            .contains("next to no memory"));
+        assert!(told(&mut found)[0].text.contains("next to no memory"));
     }
 }

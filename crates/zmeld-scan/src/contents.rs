@@ -186,26 +186,4 @@ mod tests {
             PageOrigin::new(RegionId(5), 77, true).place()
         );
     }
-
-    #[test]
-    fn equal_hashes_end_up_together_and_are_found() {
-        let contents = Contents::new();
-        let mut outgoing = RecordBuffers::new();
-        let hash = |i: u64| {
-            let x = (i % 1000).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            u128::from(x) << 64 | u128::from(i % 1000)
-        };
-        for i in 0..5000 {
-            contents.add(
-                &mut outgoing,
-                PageRecord::new(hash(i), PageOrigin::new(RegionId(0), i, false)),
-            );
-        }
-        contents.flush(&mut outgoing);
-        let sorted = contents.sort(3);
-        assert_eq!(sorted.groups().count(), 1000);
-        assert!(sorted.groups().all(|group| group.len() == 5));
-        assert_eq!(sorted.find(hash(77)).len(), 5);
-        assert_eq!(sorted.find(12345).len(), 0);
-    }
 }

@@ -2,7 +2,7 @@
 //! memory, and in which large groups.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 use zmeld_memory::{Owner, Region};
@@ -108,9 +108,12 @@ impl<'a> Counter<'a> {
     pub fn analyse(&self, sorted: &SortedContents, largest: usize) -> Duplicates {
         let mut found = Duplicates::default();
         let mut kinds: BTreeMap<&'static str, u64> = BTreeMap::new();
-        // The smallest of the largest on top; ties by hash, so a run repeats.
-        let mut top: BinaryHeap<Reverse<(u64, u64)>> = BinaryHeap::new();
-        let mut groups: HashMap<(u64, u64), &[PageRecord]> = HashMap::new();
+        // The largest, and some more; ties by hash, so a run repeats.
+        let mut top: Vec<(u64, &[PageRecord])> = Vec::new();
+        let cut = |top: &mut Vec<(u64, &[PageRecord])>| {
+            top.sort_by_key(|(pages, group)| Reverse((*pages, group[0].high)));
+            top.truncate(largest);
+        };
         for group in sorted.groups().filter(|group| group.len() > 1) {
             let owners = self.by_owner(group);
             let pages = group.len() as u64 - shared_again(&owners);
@@ -124,25 +127,19 @@ impl<'a> Counter<'a> {
             for record in &group[group.len() - (pages as usize - 1)..] {
                 *kinds.entry(self.kind(record)).or_default() += 1;
             }
-            if largest > 0 {
-                let key = (pages, group[0].high);
-                top.push(Reverse(key));
-                groups.insert(key, group);
-                if top.len() > largest {
-                    let Reverse(smallest) = top.pop().expect("not empty");
-                    groups.remove(&smallest);
-                }
+            top.push((pages, group));
+            if top.len() > 2 * largest {
+                cut(&mut top);
             }
         }
         found.by_kind = kinds
             .into_iter()
             .map(|(kind, pages)| (kind.to_owned(), pages))
             .collect();
-        let mut keys: Vec<_> = groups.into_iter().collect();
-        keys.sort_by_key(|(key, _)| Reverse(*key));
-        found.largest = keys
-            .into_iter()
-            .map(|((pages, _), group)| self.describe(pages, group))
+        cut(&mut top);
+        let described = top.into_iter();
+        found.largest = described
+            .map(|(pages, group)| self.describe(pages, group))
             .collect();
         found
     }
@@ -196,15 +193,12 @@ mod tests {
             (2, RegionKind::Heap),
         ]
         .into_iter()
-        .enumerate()
-        .map(|(id, (pid, kind))| Region {
-            id: RegionId(id as u32),
+        .map(|(pid, kind)| Region {
             owner: Owner::Process {
                 pid,
                 comm: "test".into(),
             },
             kind,
-            name: "".into(),
             start: 0,
         })
         .collect()

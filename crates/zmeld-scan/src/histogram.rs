@@ -105,20 +105,6 @@ mod tests {
     }
 
     #[test]
-    fn every_value_falls_into_a_bucket_around_it() {
-        for ns in (0..64).chain([100, 1000, 4095, 4096, 1 << 20, (1 << 31) + 12345]) {
-            let middle = Histogram::bucket_middle(Histogram::bucket(ns)) as f64;
-            assert!(
-                (middle - ns as f64).abs() <= ns as f64 * 0.032,
-                "{ns} {middle}"
-            );
-        }
-        let mut histogram = Histogram::new();
-        histogram.add(u64::MAX / 2);
-        assert!(histogram.quantile(0.5) > 1 << 31);
-    }
-
-    #[test]
     fn a_page_that_was_interrupted_does_not_count() {
         let mut histogram = Histogram::new();
         for _ in 0..199 {

@@ -15,17 +15,6 @@ pub struct PoolModel {
     pub swap_keeps_zeros: bool,
 }
 
-impl std::fmt::Debug for PoolModel {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pool")
-            .field("page_size", &self.geometry.page_size())
-            .field("huge_size", &self.geometry.huge_size())
-            .field("chain", &self.chain)
-            .field("swap_keeps_zeros", &self.swap_keeps_zeros)
-            .finish()
-    }
-}
-
 impl PoolModel {
     /// The pool of a kernel of that version. `chain` is its
     /// `CONFIG_ZSMALLOC_CHAIN_SIZE`, where that is known.

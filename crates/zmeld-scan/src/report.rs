@@ -43,9 +43,7 @@ pub fn document(result: &ScanResult, asked: Asked, plots: bool) -> Document {
     if !result.skipped.is_empty() || !result.notes.is_empty() {
         document = document.section(limits_section(result));
     }
-    if plots {
-        document = document.section(words_section());
-    } else {
+    if !plots {
         document = document.section(advice_section(result));
     }
     let machine = &result.machine;
@@ -442,51 +440,6 @@ fn limits_section(result: &ScanResult) -> Section {
         points.push(format!("{}: {}", skipped.reason, parts.join(", ")));
     }
     Section::new("Not read").list(points)
-}
-
-/// The words of the page, for who sees it for the first time.
-fn words_section() -> Section {
-    Section::new("Words").values([
-        (
-            "page",
-            "the piece of memory that the kernel handles as one, mostly 4 KiB",
-        ),
-        (
-            "same-filled",
-            "a page that repeats one machine word, zeros mostly: it is kept as that word",
-        ),
-        (
-            "duplicate, melded",
-            "a page whose content stands elsewhere too; melded, all of them share one copy",
-        ),
-        (
-            "ratio",
-            "bytes of pages for each byte of RAM that a device full of them takes for them: 3x is \
-             a third of the size",
-        ),
-        (
-            "memory used",
-            "what the compressed data take in the kernel's pool, which rounds sizes up, as part \
-             of a device full of such pages",
-        ),
-        (
-            "raw",
-            "a page that does not compress and is kept as it is: it saves nothing",
-        ),
-        (
-            "disk size",
-            "bytes of pages that a compressed swap device may be given, before compression",
-        ),
-        (
-            "takes, gains",
-            "the RAM that a full device needs, and the RAM that it sets free beyond that",
-        ),
-        (
-            "memory limit",
-            "the most RAM that the device may take, however badly its pages compress",
-        ),
-        ("lzo-rle, lz4, zstd", "codecs: ways to compress a page"),
-    ])
 }
 
 fn advice_section(result: &ScanResult) -> Section {

@@ -31,8 +31,11 @@ const SAMPLE_TARGET: usize = 28_000;
 /// to reach.
 const INTERVAL_MAX: f64 = 0.01;
 
+/// How many of the largest groups of equal pages are named.
+const GROUPS: usize = 5;
+
 /// What a scan is asked for.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ScanOptions {
     /// Codecs to measure.
     pub codecs: Vec<Candidate>,
@@ -42,10 +45,6 @@ pub struct ScanOptions {
     pub threads: usize,
     /// RAM that gains are for, in bytes; `None`: this machine's.
     pub ram_bytes: Option<u64>,
-    /// How many of the largest groups of equal pages to name.
-    pub groups: usize,
-    /// Pages swapped out, and as many in, that costs are given for: decimal MB a second.
-    pub swap_mb_per_s: f64,
     /// The kernel's pool, of pages as the source has them; `None`: the running kernel's.
     pub pool: Option<PoolModel>,
     /// Distinct contents in a first sample.
@@ -69,8 +68,6 @@ impl ScanOptions {
             full: false,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             ram_bytes: None,
-            groups: 10,
-            swap_mb_per_s: 100.0,
             pool: None,
             sample: SAMPLE_TARGET,
             interval_max: INTERVAL_MAX,
@@ -115,7 +112,6 @@ fn check_permitted(visit: &Visit) -> Result<(), ScanError> {
 struct ScanWorker {
     outgoing: RecordBuffers,
     benches: Vec<CodecMeasurement>,
-    fingerprints: Histogram,
     zero: u64,
     same_filled: u64,
     /// Second reading: by codec, over contents and over repeats.
@@ -127,7 +123,6 @@ struct ScanWorker {
 struct ScanShared<'a> {
     candidates: &'a [Candidate],
     pool: &'a PoolModel,
-    key: FingerprintKey,
     seed: u64,
     contents: Contents,
     sampler: Sampler,
@@ -148,12 +143,9 @@ impl<'a> ScanShared<'a> {
         progress: &'a ScanProgress,
     ) -> Result<ScanShared<'a>, ScanError> {
         let seed = options.seed.unwrap_or_else(random_seed);
-        let mut key = [0; 16];
-        key[..8].copy_from_slice(&seed.to_ne_bytes());
         let mut shared = ScanShared {
             candidates: &options.codecs,
             pool,
-            key: FingerprintKey::new(&key)?,
             seed,
             contents: Contents::new(),
             sampler: Sampler::new(options.sample, expected),
@@ -179,7 +171,6 @@ impl<'a> ScanShared<'a> {
         Ok(ScanWorker {
             outgoing: RecordBuffers::new(),
             benches: benches.collect::<Result<_, _>>()?,
-            fingerprints: Histogram::new(),
             zero: 0,
             same_filled: 0,
             tallies: self.candidates.iter().map(|_| (sums(), sums())).collect(),
@@ -279,9 +270,6 @@ impl<'a> ScanShared<'a> {
             return Ok(());
         };
         self.sampler.take(&choice, || {
-            let begin = Instant::now();
-            std::hint::black_box(self.key.work(page));
-            worker.fingerprints.add(begin.elapsed().as_nanos() as u64);
             worker
                 .benches
                 .iter_mut()
@@ -360,8 +348,8 @@ pub fn scan(
 
     let workers = std::mem::take(shared.idle_workers());
     let pages = count_pages(&workers, &sorted, &counter);
-    let duplicates = counter.analyse(&sorted, options.groups);
-    let fingerprint_ns = fingerprint_time(&workers, &shared.key, page_size);
+    let duplicates = counter.analyse(&sorted, GROUPS);
+    let fingerprint_ns = fingerprint_time(page_size)?;
     let contents_measured = match full && second {
         true => workers.iter().map(|worker| worker.contents_measured).sum(),
         false => shared.sampler.measured(),
@@ -467,10 +455,10 @@ fn second_reading(
 
 /// What follows from a result.
 fn advise(result: &mut ScanResult, options: &ScanOptions, visit: &Visit) {
-    let measured = advice::measured(result, options.swap_mb_per_s);
+    let measured = advice::measured(result);
     result.recommendation = advice::recommendation(result, &measured, &options.own_swaps);
     result.recommended = measured.codec().map(str::to_owned);
-    result.advice = advice::advise(result, &measured, options.swap_mb_per_s);
+    result.advice = advice::advise(result, &measured);
     let refused = visit.skipped.get(SkipReason::Permission);
     if refused.processes > 0 && visit.notes.contains(&Note::NoFrameNumbers) {
         let bytes = refused.pages * result.page_size;
@@ -553,21 +541,17 @@ fn count_pages(
     pages
 }
 
-/// Median time of a fingerprint; measured here where no sample was taken.
-fn fingerprint_time(workers: &[ScanWorker], key: &FingerprintKey, page_size: usize) -> u64 {
+/// Median time of a fingerprint.
+fn fingerprint_time(page_size: usize) -> Result<u64, ScanError> {
+    let key = FingerprintKey::new(&[0; 16])?;
+    let page = vec![1; page_size];
     let mut times = Histogram::new();
-    for worker in workers {
-        times.merge(&worker.fingerprints);
+    for _ in 0..200 {
+        let begin = Instant::now();
+        std::hint::black_box(key.work(&page));
+        times.add(begin.elapsed().as_nanos() as u64);
     }
-    if times.quantile(0.5) == 0 {
-        let page = vec![1; page_size];
-        for _ in 0..200 {
-            let begin = Instant::now();
-            std::hint::black_box(key.work(&page));
-            times.add(begin.elapsed().as_nanos() as u64);
-        }
-    }
-    times.quantile(0.5)
+    Ok(times.quantile(0.5))
 }
 
 /// `second`: what the second reading measured counts, not the sample.

@@ -67,7 +67,7 @@ pub fn document(status: &Status) -> Document {
     if !status.tiers.is_empty() {
         document = document.section(
             Section::new("Tiers, in the order in which pages meet them")
-                .table(side_by_side(status)),
+                .table(side_by_side(&status.tiers)),
         );
     }
     let is_judged = status.accounting.compressed_pages_bytes >= JUDGED_FROM;
@@ -214,17 +214,17 @@ const NAME_WIDTH: usize = 16;
 
 /// The table of tiers for readers: a column a tier, so that five of them fit into
 /// 80 columns. What no tier has is left out.
-fn side_by_side(status: &Status) -> Table {
+pub fn side_by_side(tiers: &[TierState]) -> Table {
     let mut table = Table::new("").column(Column::text("tier"));
-    for tier in &status.tiers {
-        let name = match status.tiers.len() {
+    for tier in tiers {
+        let name = match tiers.len() {
             1 => tier.name.as_str().into(),
             _ => text::shorten(&tier.name, NAME_WIDTH),
         };
         table = table.column(Column::number(&name));
     }
     for (column, get) in told().iter().skip(1) {
-        let cells: Vec<Cell> = status.tiers.iter().map(get).collect();
+        let cells: Vec<Cell> = tiers.iter().map(get).collect();
         if cells.iter().any(|cell| *cell != Cell::Empty) {
             let shown = cells.iter().map(|cell| match cell {
                 Cell::Empty => Cell::Empty,

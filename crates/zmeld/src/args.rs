@@ -32,11 +32,9 @@ Nothing is changed: pages that are swapped out stay there and are only counted.
 (--cold resets the referenced bits of the processes, which the kernel uses to
 choose what to swap out.)";
 
-/// Arguments of `zmeld scan`.
 #[derive(Args)]
 #[command(after_help = SCAN_EXAMPLES, after_long_help = format!("{SCAN_EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct ScanArgs {
-    /// Which pages
     #[command(flatten)]
     pub source: SourceArgs,
 
@@ -67,7 +65,6 @@ pub struct ScanArgs {
     #[arg(long, value_name = "VERSION", value_parser = parse_kernel, help_heading = "Predicting")]
     pub kernel: Option<zmeld_linux::KernelVersion>,
 
-    /// How the result is printed
     #[command(flatten)]
     pub format: Format,
 
@@ -83,7 +80,6 @@ pub struct ScanArgs {
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent, help_heading = "Thresholds")]
     pub require_duplicates: Option<f64>,
 
-    /// A survey instead
     #[command(flatten)]
     pub survey: SurveyArgs,
 }
@@ -251,7 +247,6 @@ Examples:
   zmeld codecs --codecs lz4,zstd:1 FILE   just these
   zmeld codecs --codecs zstd:3,dict=D FILE    with a dictionary, such as zstd --train makes";
 
-/// Arguments of `zmeld codecs`.
 #[derive(Args)]
 #[command(after_help = CODECS_EXAMPLES, after_long_help = format!("{CODECS_EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct CodecsArgs {
@@ -279,20 +274,10 @@ pub struct CodecsArgs {
     #[arg(long, conflicts_with = "pages", help_heading = "Measuring")]
     pub full: bool,
 
-    /// How the result is printed
     #[command(flatten)]
     pub format: Format,
 }
 
-/// Arguments of `zmeld man`.
-#[derive(Args)]
-pub struct ManArgs {
-    /// The command whose page is wanted; all in one without
-    #[arg(value_name = "COMMAND")]
-    pub command: Option<String>,
-}
-
-/// Arguments of `zmeld completions`.
 #[derive(Args)]
 pub struct CompletionsArgs {
     /// The shell
@@ -388,26 +373,5 @@ fn parse_percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').parse::<f64>() {
         Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
         _ => Err(format!("\"{text}\" is not a percentage from 0 to 100")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn codec_lists_keep_options_with_their_codec() {
-        let list: CodecList = "lz4,zstd:3,dict=/a,lzo".parse().unwrap();
-        let names: Vec<_> = list.0.iter().map(|spec| spec.name).collect();
-        assert_eq!(names, ["lz4", "zstd", "lzo"]);
-        assert_eq!(list.0[1].level, Some(3));
-        assert!(list.0[1].dict.is_some());
-        assert_eq!("all".parse::<CodecList>().unwrap().0.len(), 7);
-        assert!("lz4,,zstd".parse::<CodecList>().is_err());
-        assert!("lz4,lz4".parse::<CodecList>().is_err());
-        assert!("snappy"
-            .parse::<CodecList>()
-            .unwrap_err()
-            .contains("snappy"));
     }
 }

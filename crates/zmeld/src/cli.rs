@@ -3,7 +3,7 @@
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::args::{CodecsArgs, CompletionsArgs, ManArgs, ScanArgs};
+use crate::args::{CodecsArgs, CompletionsArgs, ScanArgs};
 use crate::exit::EXIT_CODES;
 
 const EXAMPLES: &str = "\
@@ -72,7 +72,7 @@ pub enum Command {
     /// Print the JSON Schema of what a command prints with --json
     Schema(crate::commands::schema::SchemaArgs),
     /// Write the man page to standard output
-    Man(ManArgs),
+    Man,
     /// Write shell completions to standard output
     Completions(CompletionsArgs),
 }
@@ -82,27 +82,18 @@ pub fn definition() -> clap::Command {
     Cli::command()
 }
 
-/// The same for parsing: `--ram -5G` is a wrong size and no unknown option.
+/// The same for parsing: `--cold -5` is a wrong amount and no unknown option.
 pub fn strict() -> clap::Command {
-    amounts_checked(definition())
+    negative_checked(definition())
 }
 
-/// What stands for an amount in help texts.
-const AMOUNTS: [&str; 9] = [
-    "SIZE", "N", "SECONDS", "PERCENT", "TIME", "TIMES", "RATIO", "MB/S", "PID",
-];
-
-fn amounts_checked(command: clap::Command) -> clap::Command {
-    let is_amount = |arg: &clap::Arg| {
-        let mut names = arg.get_value_names().unwrap_or_default().iter();
-        names.any(|name| AMOUNTS.contains(&name.as_str()))
-    };
+fn negative_checked(command: clap::Command) -> clap::Command {
     command
-        .mut_args(|arg| match is_amount(&arg) {
-            true => arg.allow_hyphen_values(true),
+        .mut_args(|arg| match arg.get_action().takes_values() {
+            true => arg.allow_negative_numbers(true),
             false => arg,
         })
-        .mut_subcommands(amounts_checked)
+        .mut_subcommands(negative_checked)
 }
 
 #[cfg(test)]

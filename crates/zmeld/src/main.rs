@@ -53,7 +53,7 @@ fn main() -> ExitCode {
         Command::Export(args) => commands::export::run(&args),
         Command::Generator(args) => commands::generator::run(&args),
         Command::Schema(args) => commands::schema::run(&args),
-        Command::Man(args) => commands::generate::man(&args, &cli::definition()),
+        Command::Man => commands::generate::man(&cli::definition()),
         Command::Completions(args) => commands::generate::completions(&args, cli::definition()),
     };
     exit::conclude(result)

@@ -7,15 +7,13 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use zmeld_report::text::{inert, shorten};
-use zmeld_report::units::{bytes, bytes_real, seconds};
+use zmeld_report::units::bytes;
 use zmeld_scan::ScanProgress;
 
 use crate::output;
 
 /// Nothing is shown before.
 const QUIET_FOR: Duration = Duration::from_secs(2);
-/// What is measured for less says nothing about the rest.
-const PACE_AFTER: Duration = Duration::from_secs(1);
 /// The line of a terminal is drawn anew this often.
 const DRAWN_EVERY: Duration = Duration::from_millis(250);
 /// Where standard error is no terminal, a line this often.
@@ -67,25 +65,20 @@ pub fn show<T: Send>(
     page_size: u64,
     work: impl FnOnce() -> T + Send,
 ) -> T {
-    let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let worker = scope.spawn(|| {
-            let result = work();
-            over.store(true, Ordering::SeqCst);
-            result
-        });
-        let mut line = Amount::default();
-        while !worker.is_finished() && !over.load(Ordering::SeqCst) {
+        let worker = scope.spawn(work);
+        let line = Message::of_long_work();
+        while !worker.is_finished() {
             std::thread::park_timeout(Duration::from_millis(50));
             let at = (progress.phase().max(1) - 1) as usize;
             let expected = progress.expected().map(|pages| pages * page_size);
-            line.draw(
+            line.set_amount(
                 names[at.min(names.len() - 1)],
                 progress.done() * page_size,
                 expected,
             );
         }
-        line.message.clear();
+        line.clear();
         match worker.join() {
             Ok(result) => result,
             Err(panic) => std::panic::resume_unwind(panic),
@@ -157,6 +150,20 @@ impl Message {
         }
     }
 
+    /// So many bytes of what has that name are done.
+    pub fn set_amount(&self, name: &str, done: u64, expected: Option<u64>) {
+        if self.is_due() {
+            // An estimate may be passed; then only what is done is shown.
+            let expected = expected.filter(|&expected| expected >= done);
+            let of = expected.map(|expected| format!(" of {}", bytes(expected)));
+            self.set(&format!(
+                "{name}: {}{}",
+                bytes(done),
+                of.unwrap_or_default()
+            ));
+        }
+    }
+
     /// Something that stays on the screen.
     pub fn say(&self, text: &str) {
         self.clear();
@@ -179,94 +186,5 @@ impl Message {
 impl Drop for Message {
     fn drop(&mut self) {
         self.clear();
-    }
-}
-
-/// A progress line for bytes that somebody counts.
-pub struct Amount {
-    message: Message,
-    name: String,
-    done: u64,
-    begin: Instant,
-}
-
-impl Default for Amount {
-    fn default() -> Amount {
-        Amount {
-            message: Message::of_long_work(),
-            name: String::new(),
-            done: 0,
-            begin: Instant::now(),
-        }
-    }
-}
-
-impl Amount {
-    /// So much is done of what has that name. A smaller amount than before is something new.
-    pub fn draw(&mut self, name: &str, done: u64, expected: Option<u64>) {
-        if self.name != name || done < self.done {
-            self.begin = Instant::now();
-            name.clone_into(&mut self.name);
-        }
-        self.done = done;
-        if self.message.is_due() {
-            let far = far(done, expected, self.begin.elapsed());
-            self.message.set(&format!("{name}: {far}"));
-        }
-    }
-
-    /// Takes the line away.
-    pub fn clear(&self) {
-        self.message.clear();
-    }
-}
-
-/// How far it is in bytes, how fast, and how long it takes still, as far as that can be told:
-/// after a while, and of what has begun.
-fn far(done: u64, expected: Option<u64>, elapsed: Duration) -> String {
-    // An estimate may be passed; then only what is done is shown.
-    let expected = expected.filter(|&expected| expected >= done);
-    let of = expected.map(|expected| format!(" of {}", bytes(expected)));
-    let so_far = format!("{}{}", bytes(done), of.unwrap_or_default());
-    if elapsed < PACE_AFTER || done == 0 {
-        return so_far;
-    }
-    let rate = done as f64 / elapsed.as_secs_f64();
-    // Of less than a fiftieth, the rest is a guess.
-    let known = expected.filter(|&expected| expected > done && done >= expected / 50);
-    let left = known.map(|expected| {
-        let left_s = ((expected - done) as f64 / rate).ceil();
-        format!(", {} left", seconds(left_s))
-    });
-    format!(
-        "{so_far}, {}/s{}",
-        bytes_real(rate),
-        left.unwrap_or_default()
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_time_left_is_told_when_it_can_be() {
-        let far = |done: u64, milliseconds| {
-            far(
-                done << 12,
-                Some(1000 << 12),
-                Duration::from_millis(milliseconds),
-            )
-        };
-        assert_eq!(far(0, 60_000), "0 B of 3.91 MiB");
-        // One in a hundred: only the speed.
-        assert_eq!(far(10, 10_000), "40.0 KiB of 3.91 MiB, 4.00 KiB/s");
-        assert_eq!(far(250, 900), "1000 KiB of 3.91 MiB");
-        assert_eq!(
-            far(250, 10_000),
-            "1000 KiB of 3.91 MiB, 100 KiB/s, 30.0 s left"
-        );
-        // An estimate that was passed says nothing of the time.
-        assert_eq!(far(1250, 10_000), "4.88 MiB, 500 KiB/s");
     }
 }

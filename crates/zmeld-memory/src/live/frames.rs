@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError};
 
 /// A set of frame numbers (or swap slots) that many threads add to.
 #[derive(Debug)]
@@ -114,49 +114,22 @@ fn frames_end(zoneinfo: &str) -> u64 {
 }
 
 /// `/proc/kpageflags`, for the few questions that page tables leave open.
-pub(crate) struct PageFlags {
-    file: File,
-    zero_frames: RwLock<Vec<u64>>,
-}
+pub(crate) struct PageFlags(File);
 
 const KPF_COMPOUND_TAIL: u32 = 16;
 const KPF_ZERO_PAGE: u32 = 24;
-/// There is one page of zeros on most machines, a handful on some; a huge one has many frames.
-const ZERO_FRAMES_REMEMBERED: usize = 16;
 
 impl PageFlags {
     pub(crate) fn open() -> Option<Self> {
-        let flags = PageFlags {
-            file: File::open("/proc/kpageflags").ok()?,
-            zero_frames: RwLock::default(),
-        };
+        let flags = PageFlags(File::open("/proc/kpageflags").ok()?);
         flags.read(0)?;
         Some(flags)
     }
 
     /// Is this frame a page of zeros that the kernel maps wherever untouched memory is read?
     pub(crate) fn is_zero_page(&self, frame: u64) -> bool {
-        if self
-            .zero_frames
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .contains(&frame)
-        {
-            return true;
-        }
-        let zero = self
-            .read(frame)
-            .is_some_and(|flags| flags >> KPF_ZERO_PAGE & 1 == 1);
-        if zero {
-            let mut known = self
-                .zero_frames
-                .write()
-                .unwrap_or_else(PoisonError::into_inner);
-            if known.len() < ZERO_FRAMES_REMEMBERED && !known.contains(&frame) {
-                known.push(frame);
-            }
-        }
-        zero
+        self.read(frame)
+            .is_some_and(|flags| flags >> KPF_ZERO_PAGE & 1 == 1)
     }
 
     fn is_tail(&self, frame: u64) -> bool {
@@ -166,7 +139,7 @@ impl PageFlags {
 
     fn read(&self, frame: u64) -> Option<u64> {
         let mut word = [0; 8];
-        self.file.read_exact_at(&mut word, frame * 8).ok()?;
+        self.0.read_exact_at(&mut word, frame * 8).ok()?;
         Some(u64::from_ne_bytes(word))
     }
 }
@@ -210,12 +183,5 @@ mod tests {
             set.words().collect::<Vec<_>>(),
             [(0, 1 | 1 << 63), (1, 1 | 1 << 35)]
         );
-    }
-
-    #[test]
-    fn the_last_zone_ends_the_frames() {
-        let text = "Node 0, zone DMA\n spanned  4095\n start_pfn:  1\nNode 0, zone Normal\n  \
-                    spanned 1000\n  start_pfn:           8192\nNode 0, zone Movable\n spanned 0\n start_pfn: 0\n";
-        assert_eq!(frames_end(text), 9192);
     }
 }

@@ -133,11 +133,6 @@ impl LiveMemory {
         }
     }
 
-    /// How many processes were chosen, kernel threads and this one left out.
-    pub fn processes(&self) -> usize {
-        self.readable().count()
-    }
-
     /// From now on visits deliver cold pages only, and say how much was cold.
     #[must_use]
     pub fn only_cold(mut self, watched: ColdPagesFound) -> Self {

@@ -3,12 +3,12 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use zmeld_linux::smaps::{self, Mapping};
 
 use super::processes::ChosenProcess;
+use crate::file::read_at_most;
 
 /// Pages whose page-table entries are looked at together.
 pub(crate) const PIECE_PAGES: u64 = 16 << 10;
@@ -61,15 +61,7 @@ pub(crate) fn read(
     buffer: &mut Vec<u8>,
 ) -> io::Result<usize> {
     buffer.resize(count * 8, 0);
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match file.read_at(&mut buffer[filled..], first * 8 + filled as u64) {
-            Ok(0) => break,
-            Ok(n) => filled += n,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
+    let filled = read_at_most(file, buffer, first * 8)?;
     buffer.truncate(filled / 8 * 8);
     Ok(filled / 8)
 }

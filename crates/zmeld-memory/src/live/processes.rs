@@ -6,10 +6,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use procfs::process::Process;
+use procfs::process::{Process, Status};
 
 use super::Selection;
+use zmeld_linux::groups::Hierarchy;
 use zmeld_linux::mounts::Mount;
+use zmeld_linux::Host;
 
 use crate::Error;
 
@@ -52,30 +54,20 @@ impl ChosenProcess {
 fn look_up_with_parent(pid: i32) -> Option<(ChosenProcess, i32)> {
     let process = Process::new(pid).ok()?;
     let stat = process.stat().ok()?;
+    let status = process.status().ok();
+    let kib = |get: fn(&Status) -> Option<u64>| status.as_ref().and_then(get).unwrap_or(0);
     let chosen = ChosenProcess {
         pid,
         start_time: stat.starttime,
         kernel_thread: stat.flags & PF_KTHREAD != 0,
-        resident: resident(pid),
+        resident: ResidentSize {
+            anonymous: kib(|it| it.rssanon),
+            file: kib(|it| it.rssfile),
+            shared: kib(|it| it.rssshmem),
+        },
         comm: Arc::from(stat.comm),
     };
     Some((chosen, stat.ppid))
-}
-
-fn resident(pid: i32) -> ResidentSize {
-    let text = fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let field = |name: &str| {
-        text.lines()
-            .find_map(|line| line.strip_prefix(name))
-            .and_then(|rest| rest.split_ascii_whitespace().next()?.parse().ok())
-            .unwrap_or(0)
-    };
-    ResidentSize {
-        anonymous: field("RssAnon:"),
-        file: field("RssFile:"),
-        shared: field("RssShmem:"),
-    }
 }
 
 /// The processes that a selection names, by number.
@@ -138,57 +130,29 @@ fn tree(root: i32) -> Result<Vec<ChosenProcess>, Error> {
     Ok(found)
 }
 
-/// Finds a control group given by its full path or by its path below the mount
-/// of a hierarchy. Of several hierarchies that know the name, version 2 and
-/// then the memory controller of version 1 come first.
+/// Finds a control group given by its full path or by its path below the mount of the memory
+/// controller.
 fn resolve_cgroup(path: &Path) -> Result<PathBuf, Error> {
-    let is_cgroup = |candidate: &Path| candidate.join("cgroup.procs").exists();
-    if path.is_absolute() && is_cgroup(path) {
-        return Ok(path.to_path_buf());
+    let mut tried: Vec<PathBuf> = Vec::new();
+    tried.extend(path.is_absolute().then(|| path.to_path_buf()));
+    if let Ok(Some(hierarchy)) = Hierarchy::find(&Host::here()) {
+        tried.push(hierarchy.top.join(path.strip_prefix("/").unwrap_or(path)));
     }
-    let mut tried = Vec::new();
-    if path.is_absolute() {
-        tried.push(path.display().to_string());
-    }
-    let relative = path.strip_prefix("/").unwrap_or(path);
-    for mount in cgroup_mounts() {
-        let candidate = mount.join(relative);
-        if is_cgroup(&candidate) {
-            return Ok(candidate);
-        }
-        tried.push(candidate.display().to_string());
-    }
-    if tried.is_empty() {
-        tried.push("no control group hierarchy is mounted".to_owned());
+    let is_cgroup = |candidate: &&PathBuf| candidate.join("cgroup.procs").exists();
+    if let Some(found) = tried.iter().find(is_cgroup) {
+        return Ok(found.clone());
     }
     Err(Error::NoCgroup {
         path: path.to_path_buf(),
-        tried,
+        tried: match tried.is_empty() {
+            true => "a mounted memory controller".to_owned(),
+            false => tried
+                .iter()
+                .map(|it| it.display().to_string())
+                .collect::<Vec<_>>()
+                .join(", "),
+        },
     })
-}
-
-fn cgroup_mounts() -> Vec<PathBuf> {
-    let mut mounts: Vec<(u8, PathBuf)> = mounts()
-        .into_iter()
-        .filter_map(|mount| {
-            let rank = match mount.kind.as_str() {
-                "cgroup2" => 0,
-                "cgroup"
-                    if mount
-                        .file_system_options
-                        .split(',')
-                        .any(|option| option == "memory") =>
-                {
-                    1
-                }
-                "cgroup" => 2,
-                _ => return None,
-            };
-            Some((rank, mount.point))
-        })
-        .collect();
-    mounts.sort();
-    mounts.into_iter().map(|(_, point)| point).collect()
 }
 
 /// What is mounted for this process.
@@ -207,7 +171,9 @@ fn members(group: &Path, pids: &mut BTreeSet<i32>) -> Result<(), Error> {
         // A threaded group of version 2 lists threads only.
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::OPNOTSUPP.raw_os_error()) => {
             let text = fs::read_to_string(group.join("cgroup.threads")).unwrap_or_default();
-            pids.extend(text.lines().filter_map(|line| thread_group(line.trim())));
+            let group =
+                |thread: &str| Some(Process::new(thread.parse().ok()?).ok()?.status().ok()?.tgid);
+            pids.extend(text.lines().filter_map(|line| group(line.trim())));
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(cause) => return Err(Error::io("read", group.join("cgroup.procs"), cause)),
@@ -219,13 +185,6 @@ fn members(group: &Path, pids: &mut BTreeSet<i32>) -> Result<(), Error> {
         }
     }
     Ok(())
-}
-
-fn thread_group(thread: &str) -> Option<i32> {
-    let status = fs::read(format!("/proc/{thread}/status")).ok()?;
-    String::from_utf8_lossy(&status)
-        .lines()
-        .find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())
 }
 
 /// Does `/proc` hide the processes of other users from this one?
@@ -240,39 +199,4 @@ pub(crate) fn proc_hides_processes() -> bool {
                         .is_some_and(|value| !matches!(value, "0" | "off" | "1" | "noaccess"))
                 })
         })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn this_process_is_found_and_is_no_kernel_thread() {
-        let pid = i32::try_from(std::process::id()).unwrap();
-        let chosen = choose(&Selection::Pids(vec![pid, pid])).unwrap();
-        assert_eq!(chosen.len(), 1);
-        assert!(!chosen[0].kernel_thread && chosen[0].resident.anonymous > 0);
-        assert!(chosen[0].open().is_some());
-        assert!(choose(&Selection::All)
-            .unwrap()
-            .iter()
-            .any(|process| process.pid == pid));
-    }
-
-    #[test]
-    fn what_is_not_there_is_named() {
-        assert!(matches!(
-            choose(&Selection::Pids(vec![i32::MAX])),
-            Err(Error::NoProcess { pid: i32::MAX })
-        ));
-        assert!(matches!(
-            choose(&Selection::Tree(i32::MAX)),
-            Err(Error::NoProcess { .. })
-        ));
-        let missing = Selection::Cgroup(PathBuf::from("no/such group"));
-        let Err(Error::NoCgroup { tried, .. }) = choose(&missing) else {
-            panic!("no error")
-        };
-        assert!(!tried.is_empty());
-    }
 }

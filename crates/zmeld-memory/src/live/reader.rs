@@ -92,21 +92,4 @@ mod tests {
         assert!(out[3 * page..4 * page].iter().all(|&b| b == 0xee));
         assert!(out[4 * page..] == good[3 * page..]);
     }
-
-    #[test]
-    fn a_process_that_is_gone_is_told_from_a_bad_page() {
-        let mut child = std::process::Command::new("sleep")
-            .arg("60")
-            .spawn()
-            .unwrap();
-        let mem = File::open(format!("/proc/{}/mem", child.id())).unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let stretch = PageRange {
-            address: 4096,
-            bytes: 4096,
-        };
-        let result = read(&mem, [stretch].into_iter(), 4096, &mut [0; 4096], |_| {});
-        assert_eq!(result, Err(ProcessGone));
-    }
 }

@@ -200,13 +200,11 @@ impl<'a> VisitShared<'a> {
         }
         let process = &visited.process;
         regions.push(Region {
-            id,
             owner: Owner::Process {
                 pid: process.pid,
                 comm: Arc::clone(&process.comm),
             },
             kind,
-            name: Arc::clone(&visited.mapping.name),
             start: visited.mapping.start,
         });
         Some(id)

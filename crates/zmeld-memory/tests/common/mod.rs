@@ -58,12 +58,13 @@ pub struct Script {
 impl Script {
     /// Starts a script; `None`, with the reason printed, where there is no python3.
     pub fn start(script: &str) -> Option<Script> {
-        Self::start_with(Command::new("python3"), script)
+        Self::start_with(Command::new("python3"), script, &[])
     }
 
-    /// `command` is python3 or something that runs it.
-    pub fn start_with(mut command: Command, script: &str) -> Option<Script> {
+    /// `command` is python3 or something that runs it; `more` are arguments for the script.
+    pub fn start_with(mut command: Command, script: &str, more: &[&str]) -> Option<Script> {
         let command = command.arg("-c").arg(format!("{PRELUDE}{script}"));
+        let command = command.args(more);
         let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let Ok(mut child) = spawned else {
             println!("SKIP: python3 is not there");
@@ -101,6 +102,27 @@ impl Drop for Script {
 
 /// A control group that goes with the test.
 pub struct Group(pub std::path::PathBuf);
+
+impl Group {
+    /// One whose memory is limited, version 1 or 2.
+    pub fn limited(bytes: usize) -> Option<Group> {
+        let name = format!("zmeld-test-{}", std::process::id());
+        ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"]
+            .iter()
+            .filter_map(|base| {
+                let path = std::path::Path::new(base).join(&name);
+                std::fs::create_dir(&path).is_ok().then_some(Group(path))
+            })
+            .find(|group| group.limit(bytes))
+    }
+
+    /// Sets another limit, if it has one.
+    pub fn limit(&self, bytes: usize) -> bool {
+        ["memory.limit_in_bytes", "memory.max"]
+            .iter()
+            .any(|file| std::fs::write(self.0.join(file), bytes.to_string()).is_ok())
+    }
+}
 
 impl Drop for Group {
     fn drop(&mut self) {
@@ -164,9 +186,7 @@ pub fn see(source: &dyn Source, threads: usize) -> Seen {
         .unwrap()
         .into_iter()
         .map(|((region, n), page)| {
-            let region = visit
-                .region(region)
-                .expect("every batch's region is listed");
+            let region = &visit.regions[region.0 as usize];
             assert_eq!(region.kind, page.0);
             let pid = match &region.owner {
                 zmeld_memory::Owner::Process { pid, .. } => *pid,

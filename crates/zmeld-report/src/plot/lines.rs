@@ -2,17 +2,23 @@
 
 use maud::{html, Markup};
 
-use super::scale::{can_show, Scale};
-use super::svg::{self, px, Area, Key};
-use super::{Axis, Plot, WIDTH};
+use super::scale::Scale;
+use super::{colour, legend, Axis, Plot};
+use crate::text;
 use crate::units::Estimate;
 
-/// Pixels between the axes.
-const HEIGHT: f64 = 280.0;
-/// Series with at most so many points have markers.
+/// Pixels that a plot is wide, on desktops and paper, and high.
+const WIDTH: f64 = 760.0;
+const HEIGHT: f64 = 350.0;
+/// Where the axes are, with room for texts beside them.
+const LEFT: f64 = 90.0;
+const RIGHT: f64 = WIDTH - 30.0;
+const TOP: f64 = 30.0;
+const BOTTOM: f64 = HEIGHT - 40.0;
+/// Series with at most so many points have markers, which tell their values.
 const MARKERS_MAX: usize = 24;
-/// Series with at most so many points have tooltips.
-const TOOLTIPS_MAX: usize = 200;
+
+type Points = Vec<(f64, Estimate)>;
 
 /// Several series over one axis.
 #[derive(Debug, Clone)]
@@ -20,13 +26,7 @@ pub struct Lines {
     title: String,
     x: Axis,
     y: Axis,
-    series: Vec<(String, Vec<(f64, Estimate)>)>,
-}
-
-impl From<Lines> for Plot {
-    fn from(lines: Lines) -> Self {
-        lines.draw()
-    }
+    series: Vec<(String, Points)>,
 }
 
 impl Lines {
@@ -42,10 +42,8 @@ impl Lines {
 
     /// Adds a series of exact values in the order of x; NaN makes a gap.
     pub fn series(self, name: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
-        self.band(
-            name,
-            points.into_iter().map(|(x, y)| (x, Estimate::exact(y))),
-        )
+        let points = points.into_iter();
+        self.band(name, points.map(|(x, y)| (x, Estimate::exact(y))))
     }
 
     /// Adds a series with an interval around each value.
@@ -55,79 +53,37 @@ impl Lines {
         self
     }
 
-    fn draw(&self) -> Plot {
-        let names: Vec<_> = self.series.iter().map(|(name, _)| name.clone()).collect();
-        let (legend, legend_height) = svg::legend(&names, Key::Line, 8.0, WIDTH);
-        let top = legend_height + 32.0;
-        let points = || self.series.iter().flat_map(|(_, points)| points.iter());
-        let ends = points().flat_map(|(_, e)| [e.value, e.low, e.high]);
-        let y_scale = Scale::new(&self.y, ends, (HEIGHT / 50.0) as usize);
-        let area = Area {
-            left: svg::axis_left_width(&y_scale),
-            right: WIDTH - 16.0,
-            top,
-            bottom: top + HEIGHT,
-        };
-        let y_scale = y_scale.on(area.bottom, area.top);
-        let tick_count = ((area.right - area.left) / 60.0) as usize;
-        let x_scale =
-            Scale::new(&self.x, points().map(|(x, _)| *x), tick_count).on(area.left, area.right);
-        let marks = html! {
-            (legend)
-            (svg::axis_below(&x_scale, area, &self.x.heading()))
-            (svg::axis_left(&y_scale, area, &self.y.heading(), WIDTH))
-            line.base x1=(px(area.left)) x2=(px(area.right)) y1=(px(area.bottom)) y2=(px(area.bottom)) {}
-            @for (at, (name, points)) in self.series.iter().enumerate() {
-                (self.draw_series(at, name, points, &x_scale, &y_scale))
-            }
-        };
-        let left_out = points()
-            .filter(|(x, e)| !self.can_draw(*x, e.value))
-            .count();
-        let what = format!(
-            "{} lines of {} over {}: {}.",
-            names.len(),
-            self.y.heading(),
-            self.x.heading(),
-            names.join(", ")
-        );
-        let height = area.bottom + svg::AXIS_BELOW;
-        Plot::new(&self.title, height, &what, left_out, marks)
-    }
-
-    fn can_draw(&self, x: f64, y: f64) -> bool {
-        can_show(&self.x, x) && can_show(&self.y, y)
-    }
-
-    fn draw_series(
-        &self,
-        at: usize,
-        name: &str,
-        points: &[(f64, Estimate)],
-        x: &Scale,
-        y: &Scale,
-    ) -> Markup {
-        let runs: Vec<Vec<(f64, Estimate)>> = points
-            .split(|(x, e)| !self.can_draw(*x, e.value))
+    fn draw_series(&self, at: usize, x: &Scale, y: &Scale) -> Markup {
+        let (name, points) = &self.series[at];
+        let runs: Vec<Points> = points
+            .split(|(px, e)| !x.has_place(*px) || !y.has_place(e.value))
             .filter(|run| !run.is_empty())
             .map(|run| thinned(run, 800))
             .collect();
         let count: usize = runs.iter().map(Vec::len).sum();
+        let corner = |at: f64, value: f64| format!("{:.1},{:.1}", x.at(at), y.at(value));
+        let outline = |run: &Points| -> String {
+            let upper = run.iter().map(|(at, e)| corner(*at, e.high.max(e.value)));
+            let lower = run.iter().rev();
+            let lower = lower.map(|(at, e)| corner(*at, e.low.min(e.value)));
+            upper.chain(lower).collect::<Vec<_>>().join(" ")
+        };
+        let told = |value_x: f64, e: Estimate| {
+            let (value_x, value) = (self.x.unit.format(value_x), self.y.unit.format_estimate(e));
+            text::running(&format!("{name}, {value_x}: {value}"))
+        };
         html! {
             @for run in &runs {
                 @if run.iter().any(|(_, e)| e.has_interval()) {
-                    polygon class=(format!("band {}", svg::colour(at))) points=(band(run, x, y)) {}
+                    polygon class={ "band " (colour(at)) } points=(outline(run)) {}
                 }
-            }
-            @for run in &runs {
-                @let corners: Vec<_> = run.iter().map(|(px_, e)| corner(x.at(*px_), y.at(e.value))).collect();
-                polyline class=(format!("line {} {}", svg::colour(at), svg::dash(at))) points=(corners.join(" ")) {}
-                @for (value_x, e) in run {
-                    @let tooltip = format!("{name}, {}: {}", self.x.unit.format(*value_x), self.y.unit.format_estimate(*e));
-                    @if count <= MARKERS_MAX || run.len() == 1 {
-                        (svg::marker(at, x.at(*value_x), y.at(e.value), &tooltip))
-                    } @else if count <= TOOLTIPS_MAX {
-                        circle.hit cx=(px(x.at(*value_x))) cy=(px(y.at(e.value))) r="6" { (svg::tip(&tooltip)) }
+                @let corners: Vec<_> = run.iter().map(|(at, e)| corner(*at, e.value)).collect();
+                polyline class=(line_class(at)) points=(corners.join(" ")) {}
+                @if count <= MARKERS_MAX || run.len() == 1 {
+                    @for (value_x, e) in run {
+                        circle class=(colour(at)) r="4"
+                            cx=(format!("{:.1}", x.at(*value_x))) cy=(format!("{:.1}", y.at(e.value)))
+                            { title { (told(*value_x, *e)) } }
                     }
                 }
             }
@@ -135,40 +91,54 @@ impl Lines {
     }
 }
 
-fn corner(x: f64, y: f64) -> String {
-    format!("{},{}", px(x), px(y))
+fn line_class(series: usize) -> String {
+    format!("line {} d{}", colour(series), series % 5)
 }
 
-/// The outline of a band: along the upper ends, and back along the lower ones.
-fn band(run: &[(f64, Estimate)], x: &Scale, y: &Scale) -> String {
-    let end = |end: f64, value: f64| y.at(if end.is_finite() { end } else { value });
-    let upper = run
-        .iter()
-        .map(|(at, e)| corner(x.at(*at), end(e.high, e.value)));
-    let lower = run
-        .iter()
-        .rev()
-        .map(|(at, e)| corner(x.at(*at), end(e.low, e.value)));
-    upper.chain(lower).collect::<Vec<_>>().join(" ")
+impl From<Lines> for Plot {
+    fn from(lines: Lines) -> Plot {
+        let points = || lines.series.iter().flat_map(|(_, points)| points.iter());
+        let ends = points().flat_map(|(_, e)| [e.value, e.low, e.high]);
+        let y = Scale::new(&lines.y, ends, (BOTTOM, TOP));
+        let x = Scale::new(&lines.x, points().map(|(x, _)| *x), (LEFT, RIGHT));
+        let key = |at| {
+            html! { svg viewBox="0 0 26 8" { line class=(line_class(at)) x1="0" x2="26" y1="4" y2="4" {} } }
+        };
+        let marks = html! {
+            (legend(lines.series.iter().map(|(name, _)| name), key))
+            svg.zm role="img" aria-label=(text::running(&lines.title)) viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) {
+                @for (at, label) in x.ticks() {
+                    line.grid x1=(at) x2=(at) y1=(TOP) y2=(BOTTOM) {}
+                    text.tick x=(at) y=(BOTTOM + 16.0) text-anchor="middle" { (label) }
+                }
+                @for (at, label) in y.ticks() {
+                    line.grid x1=(LEFT) x2=(RIGHT) y1=(at) y2=(at) {}
+                    text.tick x=(LEFT - 6.0) y=(at) dy="4.5" text-anchor="end" { (label) }
+                }
+                text.axis x=(RIGHT) y=(BOTTOM + 34.0) text-anchor="end" { (lines.x.heading()) " →" }
+                text.axis x="8" y=(TOP - 16.0) { "↑ " (lines.y.heading()) }
+                @for at in 0..lines.series.len() { (lines.draw_series(at, &x, &y)) }
+            }
+        };
+        Plot {
+            title: lines.title,
+            marks,
+        }
+    }
 }
 
 /// At most about so many points: of each stretch the smallest and the largest, so that peaks stay.
-fn thinned(run: &[(f64, Estimate)], count: usize) -> Vec<(f64, Estimate)> {
+fn thinned(run: &[(f64, Estimate)], count: usize) -> Points {
     if run.len() <= count {
         return run.to_vec();
     }
     let stretch = run.len().div_ceil(count / 2);
+    let by_value = |a: &&(f64, Estimate), b: &&(f64, Estimate)| a.1.value.total_cmp(&b.1.value);
     let mut kept = Vec::with_capacity(count);
     for chunk in run.chunks(stretch) {
-        let by_value = |a: &&(f64, Estimate), b: &&(f64, Estimate)| a.1.value.total_cmp(&b.1.value);
-        let (Some(low), Some(high)) =
-            (chunk.iter().min_by(by_value), chunk.iter().max_by(by_value))
-        else {
-            continue;
-        };
-        let mut pair = [*low, *high];
-        pair.sort_by(|a, b| a.0.total_cmp(&b.0));
-        kept.extend(pair);
+        let pair = [chunk.iter().min_by(by_value), chunk.iter().max_by(by_value)];
+        kept.extend(pair.into_iter().flatten().copied());
     }
+    kept.sort_by(|a, b| a.0.total_cmp(&b.0));
     kept
 }

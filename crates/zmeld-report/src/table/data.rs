@@ -1,7 +1,5 @@
 //! A table as data: raw values, one name per column, units in the names.
 
-use std::io;
-
 use serde_json::{Map, Value};
 
 use super::{Cell, Column, Table};
@@ -11,25 +9,23 @@ impl Table {
     /// A column with intervals has two more, `_low` and `_high`.
     ///
     /// Text is written as it is. Spreadsheets that run formulas from files need it imported as text.
-    ///
-    /// # Errors
-    /// What the writer returns.
-    pub fn write_csv(&self, writer: impl io::Write) -> io::Result<()> {
+    pub fn to_csv(&self) -> String {
         let mut csv = csv::WriterBuilder::new()
             .terminator(csv::Terminator::CRLF)
-            .from_writer(writer);
-        csv.write_record(self.fields().map(|(_, name, _)| name))?;
+            .from_writer(Vec::new());
+        let mut record = |record: Vec<String>| {
+            csv.write_record(record)
+                .expect("writing to memory does not fail");
+        };
+        record(self.fields().map(|(_, name, _)| name).collect());
         for row in &self.rows {
-            csv.write_record(self.fields().map(|(at, _, part)| raw(&row.cells[at], part)))?;
+            record(
+                self.fields()
+                    .map(|(at, _, part)| raw(&row.cells[at], part))
+                    .collect(),
+            );
         }
-        csv.flush()
-    }
-
-    /// [`Table::write_csv`] into a string.
-    pub fn to_csv(&self) -> String {
-        let mut bytes = Vec::new();
-        self.write_csv(&mut bytes)
-            .expect("writing to memory does not fail");
+        let bytes = csv.into_inner().expect("writing to memory does not fail");
         String::from_utf8(bytes).expect("cells are UTF-8")
     }
 

@@ -30,11 +30,9 @@ Examples:
 
 docs/configuration.md has every key.";
 
-/// Arguments of `zmeld config`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct ConfigArgs {
-    /// What to do with it
     #[command(subcommand)]
     pub action: Action,
 }
@@ -57,15 +55,6 @@ pub struct FileArgs {
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
 
-    /// The same, as zmeld plan and zmeld up take it
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with = "file",
-        hide_short_help = true
-    )]
-    pub config: Option<PathBuf>,
-
     /// Read the files of another machine below this directory
     #[arg(long, value_name = "DIR", default_value = "/", hide_short_help = true)]
     pub root: PathBuf,
@@ -74,22 +63,15 @@ pub struct FileArgs {
 impl FileArgs {
     /// Reads it. A file that is named has to be there; without one, nothing may be.
     pub fn load(&self) -> Result<Loaded, ConfigError> {
-        match self.named() {
+        match &self.file {
             Some(file) => Config::load_file(file),
             None => Config::load(&self.root),
         }
     }
-
-    /// The file that is named, if one is.
-    pub fn named(&self) -> Option<&PathBuf> {
-        self.file.as_ref().or(self.config.as_ref())
-    }
 }
 
-/// Arguments of `zmeld config show`.
 #[derive(Args)]
 pub struct ShowArgs {
-    /// Which
     #[command(flatten)]
     pub file: FileArgs,
 
@@ -98,7 +80,6 @@ pub struct ShowArgs {
     pub json: bool,
 }
 
-/// Arguments of `zmeld config import`.
 #[derive(Args)]
 pub struct ImportArgs {
     /// Read the files of another machine below this directory
@@ -110,7 +91,6 @@ pub struct ImportArgs {
     pub output: Option<PathBuf>,
 }
 
-/// Runs the command.
 pub fn run(args: &ConfigArgs) -> anyhow::Result<Outcome> {
     match &args.action {
         Action::Check(args) => check(args),
@@ -125,7 +105,7 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
         Err(err) => {
             // The first is the error of the command; the others go before it.
             let (first, others) = err.problems.split_first().context("no problem is named")?;
-            tell(others);
+            others.iter().for_each(output::say);
             bail!("{first}");
         }
     };
@@ -135,69 +115,40 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
         .map(|file| inert(&file.to_string_lossy()).into_owned())
         .collect();
     let count = loaded.config.tiers.len();
-    let is_without = loaded.config.without_tiers;
-    let Checked {
-        is_machine,
-        is_asked_for,
-        refuses_advised,
-        traps,
-        refused,
-        notices,
-    } = look(&Host::at(&args.root), loaded)?;
-    tell(&traps);
-    tell(&refused);
-    for notice in &notices {
+    let (findings, how) = look(&Host::at(&args.root), loaded)?;
+    let of = |severity| findings.iter().filter(move |it| it.severity == severity);
+    of(Severity::Warning)
+        .chain(of(Severity::Critical))
+        .for_each(output::say);
+    for notice in of(Severity::Notice) {
         output::say(format_args!("notice: {notice}"));
     }
     if files.is_empty() {
         output::print("nothing is configured: there is no /etc/zmeld.toml\n")?;
         return Ok(Outcome::Done);
     }
-    let said_of_traps = match traps.len() {
+    let (traps, refused) = (
+        of(Severity::Warning).count(),
+        of(Severity::Critical).count(),
+    );
+    let said_of_traps = match traps {
         0 => "no trap".to_owned(),
         1 => "1 trap".to_owned(),
         count => format!("{count} traps"),
     };
-    let found = match refused.len() {
+    let found = match refused {
         0 => format!("no mistake, {said_of_traps}"),
         count => format!("{said_of_traps}, {count} that zmeld up refuses here"),
     };
     let s = if count == 1 { "" } else { "s" };
-    let how = match is_machine {
-        false => "; the file alone was looked at, and no machine",
-        true if is_without => "; every tier is switched off: zmeld up sets up none",
-        true if refuses_advised => {
-            "; it names no tier, and those that would suit the machine zmeld up refuses here: \
-             zmeld plan says why"
-        }
-        true if !is_asked_for => "; looked at with the tiers that zmeld up would take",
-        true if count == 0 => "; looked at with the tiers that are set up",
-        true => "",
-    };
     output::print(&format!(
         "{}: {count} tier{s}, {found}{how}\n",
         files.join(", ")
     ))?;
-    Ok(if traps.is_empty() && refused.is_empty() {
-        Outcome::Done
-    } else {
-        Outcome::Missed
+    Ok(match traps + refused {
+        0 => Outcome::Done,
+        _ => Outcome::Missed,
     })
-}
-
-/// What is to be said of a configuration that has no mistake.
-struct Checked {
-    /// Whether there is a machine that it was held against.
-    is_machine: bool,
-    /// Whether the file names a tier, or one is set up.
-    is_asked_for: bool,
-    /// Where it is not: whether `zmeld up` refuses what it would set up instead.
-    refuses_advised: bool,
-    traps: Vec<Finding>,
-    /// What `zmeld up` refuses there.
-    refused: Vec<Finding>,
-    /// What may be no fault: it is told, and changes nothing of how the check ends.
-    notices: Vec<Finding>,
 }
 
 /// What a file without tiers asks for, where nothing can be measured: the tiers that are set
@@ -222,58 +173,44 @@ fn completed(
     Ok(loaded.completed(found))
 }
 
-/// Another machine's file may be checked here: what this one lacks is no mistake.
-fn look(host: &Host, loaded: Loaded) -> anyhow::Result<Checked> {
+/// What is found in a configuration that has no mistake, and what it was held against. Another
+/// machine's file may be checked here: what this one lacks is no mistake. A warning is a trap;
+/// what is critical `zmeld up` refuses there; a notice may be no fault.
+fn look(host: &Host, loaded: Loaded) -> anyhow::Result<(Vec<Finding>, &'static str)> {
     let Ok(machine) = Machine::read(host) else {
-        return Ok(Checked {
-            is_machine: false,
-            is_asked_for: true,
-            refuses_advised: false,
-            traps: loaded.warnings,
-            refused: Vec::new(),
-            notices: Vec::new(),
-        });
+        let how = "; the file alone was looked at, and no machine";
+        return Ok((loaded.warnings, how));
     };
     let state = super::setup::readable_state(host)?;
     let is_set_up = state.as_ref().is_some_and(|it| it.config.says_of_tiers());
     let is_asked_for = loaded.config.says_of_tiers() || is_set_up;
+    let (count, is_without) = (loaded.config.tiers.len(), loaded.config.without_tiers);
     let loaded = completed(host, &machine, loaded, state.as_ref())?;
+    let found = match loaded.files.is_empty() {
+        true => Vec::new(),
+        false => against(host, &machine, &loaded.config, state.as_ref()),
+    };
     // Tiers that nobody asked for are no fault of the file.
     let is_of_file = |problem: &Finding| is_asked_for || loaded.place(&problem.about).is_some();
-    let mut traps = loaded.warnings.clone();
-    traps.retain(is_of_file);
-    let (mut refused, mut notices, mut refuses_advised) = (Vec::new(), Vec::new(), false);
-    if !loaded.files.is_empty() {
-        let found = against(host, &machine, &loaded.config, state.as_ref());
-        for problem in found {
-            if !is_of_file(&problem) {
-                refuses_advised |= problem.severity == Severity::Critical;
-                continue;
-            }
-            let place = loaded.place(&problem.about).cloned();
-            let problem = Finding { place, ..problem };
-            match problem.severity {
-                Severity::Warning => traps.push(problem),
-                Severity::Critical => refused.push(problem),
-                Severity::Notice => notices.push(problem),
-            }
+    let (of_file, others): (Vec<_>, Vec<_>) = found.into_iter().partition(is_of_file);
+    let refuses_advised = others.iter().any(|it| it.severity == Severity::Critical);
+    let how = match is_asked_for {
+        _ if is_without => "; every tier is switched off: zmeld up sets up none",
+        false if refuses_advised => {
+            "; it names no tier, and those that would suit the machine zmeld up refuses here: \
+             zmeld plan says why"
         }
-    }
-    Ok(Checked {
-        is_machine: true,
-        is_asked_for,
-        refuses_advised,
-        traps,
-        refused,
-        notices,
-    })
-}
-
-/// Problems on standard error, one line each.
-fn tell(problems: &[Finding]) {
-    for problem in problems {
-        output::say(problem);
-    }
+        false => "; looked at with the tiers that zmeld up would take",
+        true if count == 0 => "; looked at with the tiers that are set up",
+        true => "",
+    };
+    let mut findings = loaded.warnings.clone();
+    findings.retain(is_of_file);
+    findings.extend(of_file.into_iter().map(|problem| Finding {
+        place: loaded.place(&problem.about).cloned(),
+        ..problem
+    }));
+    Ok((findings, how))
 }
 
 /// The configuration as it was read.
@@ -299,7 +236,7 @@ fn show(args: &ShowArgs) -> anyhow::Result<Outcome> {
         output::print(&envelope.to_text())?;
         return Ok(Outcome::Done);
     }
-    tell(&loaded.warnings);
+    loaded.warnings.iter().for_each(output::say);
     let files: Vec<_> = loaded.files.iter().map(|it| it.to_string_lossy()).collect();
     let head = match files.as_slice() {
         [] => "Nothing is configured.".to_owned(),
@@ -327,7 +264,7 @@ fn take_over(args: &ImportArgs) -> anyhow::Result<Outcome> {
     for left in &imported.left {
         output::say(format_args!("not carried over: {left}"));
     }
-    tell(&imported.config.check());
+    imported.config.check().iter().for_each(output::say);
     let text = imported.to_toml();
     match &args.output {
         None => output::print(&text)?,

@@ -34,11 +34,9 @@ Examples:
 
 /etc/zmeld.toml becomes /etc/zmeld.toml.disabled; zmeld enable takes it from there.";
 
-/// Arguments of `zmeld enable`.
 #[derive(Args)]
 #[command(after_help = ENABLE_EXAMPLES, after_long_help = format!("{ENABLE_EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct EnableArgs {
-    /// The tier
     #[command(flatten)]
     pub tier: TierArgs,
 
@@ -47,7 +45,6 @@ pub struct EnableArgs {
     pub profile: ProfileArgs,
 }
 
-/// Arguments of `zmeld disable`.
 #[derive(Args)]
 #[command(after_help = DISABLE_EXAMPLES, after_long_help = format!("{DISABLE_EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct DisableArgs {}

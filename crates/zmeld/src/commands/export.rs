@@ -19,14 +19,12 @@ Examples:
   zmeld export nixos > swap.nix        a module for NixOS
   zmeld plan --toml --output p.toml && zmeld export nixos p.toml";
 
-/// Arguments of `zmeld export`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct ExportArgs {
     /// For whom
     pub form: Form,
 
-    /// Which configuration
     #[command(flatten)]
     pub file: FileArgs,
 
@@ -44,7 +42,6 @@ pub enum Form {
     Nixos,
 }
 
-/// Runs the command.
 pub fn run(args: &ExportArgs) -> anyhow::Result<Outcome> {
     if args.dir.is_some() && args.form != Form::Systemd {
         bail!("--dir is for units; redirect the output into a file instead");
@@ -61,7 +58,7 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<Outcome> {
         Form::Nixos => output::print(&nixos::nixos(config, ram_bytes(&args.file.root)?))?,
         Form::Systemd => {
             let program = super::generator::program();
-            let file = match args.file.named() {
+            let file = match &args.file.file {
                 None => None,
                 Some(file) => Some(
                     file.canonicalize()

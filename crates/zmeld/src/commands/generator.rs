@@ -41,7 +41,6 @@ pub fn program() -> PathBuf {
     std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/usr/bin/zmeld"))
 }
 
-/// Runs the command.
 pub fn run(args: &GeneratorArgs) -> anyhow::Result<Outcome> {
     let variable = |name| std::env::var(name).ok();
     let environment = BootEnvironment {

@@ -23,7 +23,6 @@ Examples:
 
 Ctrl-C ends a pass early: melded pages stay melded, and every page stays intact.";
 
-/// Arguments of `zmeld meld`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct MeldArgs {
@@ -38,7 +37,6 @@ pub struct MeldArgs {
     #[arg(long)]
     pub resume: bool,
 
-    /// How the result is printed
     #[command(flatten)]
     pub format: Format,
 }
@@ -111,7 +109,6 @@ impl PassResult {
     }
 }
 
-/// Runs the command.
 pub fn run(args: &MeldArgs) -> anyhow::Result<Outcome> {
     let host = Host::here();
     let name = meld::choose(&host, args.device.as_deref())?;

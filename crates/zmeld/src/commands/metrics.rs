@@ -20,7 +20,6 @@ Examples:
   zmeld metrics --textfile /var/lib/prometheus/node-exporter/zmeld.prom
                                        for node_exporter; whole or not at all";
 
-/// Arguments of `zmeld metrics`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct MetricsArgs {
@@ -28,12 +27,10 @@ pub struct MetricsArgs {
     #[arg(long, value_name = "FILE")]
     pub textfile: Option<PathBuf>,
 
-    /// Which machine, and its configuration
     #[command(flatten)]
     pub place: MachineArgs,
 }
 
-/// Runs the command.
 pub fn run(args: &MetricsArgs) -> anyhow::Result<Outcome> {
     let (host, config) = (args.place.host(), args.place.config()?);
     let text = match &args.textfile {

@@ -18,9 +18,6 @@ use crate::args::{ScanArgs, SourceArgs};
 use crate::exit::Outcome;
 use crate::{output, progress};
 
-/// How many of the largest groups of equal pages are named.
-const GROUPS: usize = 5;
-
 /// Scans, prints, and compares with the thresholds.
 pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
     if let Some(path) = &args.survey.survey_new_key {
@@ -35,7 +32,6 @@ pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
     }
     let mut options = ScanOptions::new(Candidate::open_all(&args.codecs.0)?);
     options.full = args.full;
-    options.groups = GROUPS;
     options.ram_bytes = args.ram;
     options.threads = args.threads.map_or(options.threads, usize::from);
     let host = Host::here();

@@ -21,7 +21,6 @@ Examples:
   zmeld schema status               the schema of zmeld status --json
   zmeld schema bench run > run.schema.json";
 
-/// Arguments of `zmeld schema`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub struct SchemaArgs {

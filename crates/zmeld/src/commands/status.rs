@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use clap::{Args, ValueEnum};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::Args;
 use zmeld_status::findings::Severity;
 use zmeld_status::page::{self, Status};
 
@@ -23,7 +24,6 @@ As root, --check notes the kernel's counters in /run/zmeld, so that the next one
 tell what happened in the last hour. Nothing else is changed. docs/status.md explains
 every column and finding.";
 
-/// Arguments of `zmeld status`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct StatusArgs {
@@ -34,38 +34,24 @@ pub struct StatusArgs {
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "notice",
+        value_parser = severity(),
         help_heading = "Thresholds"
     )]
-    pub check: Option<Least>,
+    pub check: Option<Severity>,
 
-    /// How the result is printed
     #[command(flatten)]
     pub format: Format,
 
-    /// Which machine, and its configuration
     #[command(flatten)]
     pub place: MachineArgs,
 }
 
-/// Findings that count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Least {
-    /// All
-    Notice,
-    /// Warnings and critical ones
-    Warning,
-    /// Critical ones
-    Critical,
-}
+const SEVERITIES: [Severity; 3] = [Severity::Notice, Severity::Warning, Severity::Critical];
 
-impl Least {
-    fn severity(self) -> Severity {
-        match self {
-            Least::Notice => Severity::Notice,
-            Least::Warning => Severity::Warning,
-            Least::Critical => Severity::Critical,
-        }
-    }
+fn severity() -> impl TypedValueParser<Value = Severity> {
+    let named = |name: String| SEVERITIES.into_iter().find(|it| it.name() == name);
+    PossibleValuesParser::new(SEVERITIES.map(Severity::name))
+        .map(move |name| named(name).expect("one of them"))
 }
 
 /// Bytes of a page on this machine.
@@ -73,7 +59,6 @@ pub fn page_size() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// Runs the command.
 pub fn run(args: &StatusArgs) -> anyhow::Result<Outcome> {
     let config = args.place.config();
     let status = Status::read(
@@ -102,10 +87,7 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<Outcome> {
     let missed = args.check.is_some_and(|least| {
         // What cannot be compared is no all-clear.
         status.configuration_problem.is_some()
-            || status
-                .findings
-                .iter()
-                .any(|f| f.severity >= least.severity())
+            || status.findings.iter().any(|f| f.severity >= least)
     });
     Ok(match missed {
         true => Outcome::Missed,

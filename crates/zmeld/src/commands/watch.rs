@@ -30,7 +30,6 @@ docs/configuration.md. SIGTERM and Ctrl-C end it after what it is doing.";
 /// How soon a stop is heard, and a rule of its own pace has its turn.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Arguments of `zmeld watch`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct WatchArgs {
@@ -50,12 +49,10 @@ pub struct WatchArgs {
     #[arg(long, hide = true)]
     pub with_parent: bool,
 
-    /// Which machine, and its configuration
     #[command(flatten)]
     pub place: MachineArgs,
 }
 
-/// Runs the command.
 pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     if args.with_parent {
         set_parent_process_death_signal(Some(Signal::TERM))?;
@@ -84,7 +81,6 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     // Being stopped is how a watch ends, and no failure.
     let stop = progress::silent_interrupt_flag();
     let mut say = |line: String| log(&line);
-    let service = Service::from_env();
     zmeld_linux::service::notify("READY=1");
     loop {
         let begin = Instant::now();
@@ -122,7 +118,6 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
         };
         // Once at least, however long the round took.
         loop {
-            service.alive();
             watcher.reclaim(Instant::now(), stop, &mut say);
             if is_here && is_short(&host) {
                 watcher.make_room(Instant::now(), stop, &mut say);
@@ -144,32 +139,4 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
 /// A line on standard error, as the journal likes it.
 fn log(text: &str) {
     output::say_as("zmeld watch", text.replace('\n', " "));
-}
-
-/// systemd, if it started us: told that we are ready and that we live.
-struct Service {
-    watchdog: Option<Duration>,
-    last: std::cell::Cell<Instant>,
-}
-
-impl Service {
-    fn from_env() -> Service {
-        let period = std::env::var("WATCHDOG_USEC").ok();
-        Service {
-            // Twice as often as asked for, as systemd advises.
-            watchdog: period
-                .and_then(|text| text.parse().ok())
-                .map(|us: u64| Duration::from_micros(us / 2)),
-            last: std::cell::Cell::new(Instant::now()),
-        }
-    }
-
-    fn alive(&self) {
-        if let Some(period) = self.watchdog {
-            if self.last.get().elapsed() >= period {
-                self.last.set(Instant::now());
-                zmeld_linux::service::notify("WATCHDOG=1");
-            }
-        }
-    }
 }

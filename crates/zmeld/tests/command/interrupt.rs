@@ -1,4 +1,4 @@
-//! Ctrl-C, and being killed.
+//! Ctrl-C.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -92,43 +92,4 @@ fn a_simulation_that_is_stopped_says_so() {
     assert_eq!(code, Some(130), "{err}");
     assert!(err.contains("stopped before there was a result"), "{err}");
     assert_eq!(out, "");
-}
-
-#[test]
-fn a_silent_input_can_be_interrupted() {
-    let child = zmeld(&["scan", "--file", "-", "--json"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    std::thread::sleep(Duration::from_millis(500));
-    send(&child, Signal::SIGINT);
-    let mut child = child;
-    let input = child.stdin.take();
-    let (code, out, _) = finish(child);
-    drop(input);
-    assert_eq!(code, Some(130));
-    assert!(out.contains("\"interrupted\": true"), "{out}");
-}
-
-#[test]
-fn a_killed_scan_leaves_nothing_behind() {
-    let folder = folder();
-    let page = folder.path().join("x.html");
-    let mut child = zmeld(&["scan", "--file", "-", "--html", str(&page)])
-        .env("TMPDIR", folder.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut input = child.stdin.take().unwrap();
-    let mut random = Random(6);
-    for _ in 0..500 {
-        input.write_all(&random.page()).unwrap();
-    }
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }

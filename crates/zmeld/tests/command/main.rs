@@ -10,6 +10,8 @@ mod json;
 mod live;
 #[path = "../../../zmeld-setup/tests/machine/mod.rs"]
 mod machine;
+#[path = "../../../zmeld-memory/tests/common/mod.rs"]
+mod memory;
 mod observing;
 mod predictions;
 mod run;

@@ -4,18 +4,17 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use zmeld_linux::lock::FileLock;
 
 use crate::errors::refuses;
-use crate::run::{
-    code, folder, is_root, json, run, seed, str, text, text_page, write, zmeld, Random, PAGE,
-};
+use crate::memory::{Group, Script};
+use crate::run::{code, folder, is_root, json, run, seed, str, text, write, zmeld, Random, PAGE};
 
 /// How often is killed; `ZMELD_KILLS` sets another number.
 pub fn rounds(usual: u32) -> u32 {
@@ -40,8 +39,11 @@ fn unfit() -> Option<String> {
     if Path::new("/run/zmeld/state.json").exists() {
         return Some("zmeld has set this machine up: zmeld down first".to_owned());
     }
-    if Group::parent().is_none() {
+    if Group::limited(GROUP_BYTES).is_none() {
         return Some("needs a memory control group".to_owned());
+    }
+    if Script::start("").is_none() {
+        return Some("needs python3".to_owned());
     }
     None
 }
@@ -94,134 +96,35 @@ pub fn machine() -> BTreeMap<String, String> {
     state
 }
 
-/// A memory control group of either version that holds less than the process in
-/// it uses, so that the rest is swapped.
-struct Group {
-    path: PathBuf,
-    limit: &'static str,
-}
-
-impl Group {
-    fn parent() -> Option<(PathBuf, &'static str)> {
-        let one = Path::new("/sys/fs/cgroup/memory");
-        if one.join("memory.limit_in_bytes").exists() {
-            return Some((one.to_owned(), "memory.limit_in_bytes"));
-        }
-        let two = Path::new("/sys/fs/cgroup");
-        let offered = fs::read_to_string(two.join("cgroup.subtree_control")).ok()?;
-        let memory = offered.split_whitespace().any(|name| name == "memory");
-        memory.then(|| (two.to_owned(), "memory.max"))
-    }
-
-    fn new() -> Group {
-        let (parent, limit) = Group::parent().expect("checked before");
-        let path = parent.join(format!("zmeld-test-{}", std::process::id()));
-        fs::create_dir(&path).expect("a control group can be made");
-        let group = Group { path, limit };
-        group.set(GROUP_BYTES);
-        group
-    }
-
-    fn set(&self, bytes: usize) {
-        fs::write(self.path.join(self.limit), bytes.to_string()).expect("the limit can be set");
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // The process may take a moment to leave.
-        for _ in 0..100 {
-            if fs::remove_dir(&self.path).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
-/// A process in a group that holds memory and can say whether it is still what
-/// was written.
+/// A process in a group that holds memory, more than the group does, so that the rest is
+/// swapped, and can say whether it is still what was written.
 struct Holder {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
+    script: Script,
     group: Group,
 }
 
 impl Holder {
-    fn new(seed: u64) -> Holder {
-        let group = Group::new();
-        let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .args([
-                "--exact",
-                "setup::memory_holder",
-                "--ignored",
-                "--nocapture",
-            ])
-            .env("ZMELD_TEST_HOLD", seed.to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("this program starts again");
-        fs::write(group.path.join("cgroup.procs"), child.id().to_string())
-            .expect("it can be moved");
-        let mut holder = Holder {
-            input: child.stdin.take().expect("a pipe"),
-            output: BufReader::new(child.stdout.take().expect("a pipe")),
-            child,
-            group,
-        };
-        assert_eq!(holder.ask("fill"), "filled");
-        holder
+    fn new(tag: u64) -> Holder {
+        let group = Group::limited(GROUP_BYTES).expect("checked before");
+        let script = format!(
+            "
+open({:?}, 'w').write(str(os.getpid()))
+numbers = range({})
+a = private(len(numbers)); fill(a, {tag}, numbers); say(1)
+for line in sys.stdin: say(int(all(a[n * PAGE:(n + 1) * PAGE] == page({tag}, n) for n in numbers)))
+",
+            group.0.join("cgroup.procs"),
+            HELD_BYTES / PAGE
+        );
+        let mut script = Script::start(&script).expect("checked before");
+        script.numbers();
+        Holder { script, group }
     }
 
-    fn ask(&mut self, what: &str) -> String {
-        writeln!(self.input, "{what}").expect("the holder listens");
-        loop {
-            let mut line = String::new();
-            let read = self
-                .output
-                .read_line(&mut line)
-                .expect("the holder answers");
-            assert!(read > 0, "the holder ended");
-            if let Some(answer) = line.trim().strip_prefix("holder: ") {
-                return answer.to_owned();
-            }
-        }
-    }
-}
-
-impl Drop for Holder {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-#[test]
-#[ignore = "a part of the test of up and down, which starts it"]
-fn memory_holder() {
-    let seed = std::env::var("ZMELD_TEST_HOLD").expect("started by the test");
-    let seed: u64 = seed.parse().expect("a number");
-    let pages = || {
-        let mut random = Random(seed | 1);
-        (0..HELD_BYTES / PAGE).map(move |_| text_page(&mut random))
-    };
-    let mut held = Vec::new();
-    for line in std::io::stdin().lines() {
-        match line.expect("a pipe").as_str() {
-            "fill" => {
-                held = Vec::with_capacity(HELD_BYTES);
-                pages().for_each(|page| held.extend_from_slice(&page));
-                println!("\nholder: filled");
-            }
-            _ => {
-                let same = pages()
-                    .zip(held.chunks(PAGE))
-                    .all(|(page, held)| page == held);
-                println!("\nholder: {same}");
-            }
-        }
+    fn is_intact(&mut self) -> bool {
+        let input = self.script.child.stdin.as_mut().expect("a pipe");
+        input.write_all(b"\n").expect("it listens");
+        self.script.numbers() == [1]
     }
 }
 
@@ -334,7 +237,7 @@ fn fifty_times_up_and_down_with_kills_leave_the_machine_as_it_was() {
             let again = run(&["up", "--config", config, "--json"]);
             let again: serde_json::Value = serde_json::from_slice(&again.stdout).expect("JSON");
             assert_eq!(again["applied"], serde_json::json!([]), "{what}");
-            let mut holder = Holder::new(seed ^ u64::from(round));
+            let mut holder = Holder::new(round.into());
             let swapped = fs::read_to_string("/proc/swaps").expect("swap");
             let used = |line: &str| {
                 line.split_whitespace()
@@ -349,10 +252,10 @@ fn fifty_times_up_and_down_with_kills_leave_the_machine_as_it_was() {
             assert!(status["schema"]
                 .as_str()
                 .is_some_and(|it| it.starts_with("zmeld.status/")));
-            holder.group.set(4 * HELD_BYTES);
+            assert!(holder.group.limit(4 * HELD_BYTES));
             killed += u32::from(!ended_within(&["down"], moment(down_time.mul_f64(1.1))));
             succeed(&["down"], &what);
-            assert_eq!(holder.ask("check"), "true", "{what}: memory has changed");
+            assert!(holder.is_intact(), "{what}: memory has changed");
         } else {
             succeed(&["down"], &what);
         }
@@ -394,16 +297,16 @@ fn a_program_whose_group_cannot_take_its_pages_back_lives_on() {
         let output = run(args);
         let said = text(&output.stderr);
         assert_eq!(code(&output), 2, "{args:?}: {said}");
-        let group = holder.group.path.file_name().expect("a name");
+        let group = holder.group.0.file_name().expect("a name");
         let group = format!("the control group /{}", group.to_string_lossy());
-        let pid = format!("process {}", holder.child.id());
+        let pid = format!("process {}", holder.script.child.id());
         assert!(said.contains(&group) && said.contains(&pid), "{said}");
         assert_eq!(swaps(), up, "{args:?}");
-        assert_eq!(holder.ask("check"), "true", "{args:?}");
+        assert!(holder.is_intact(), "{args:?}");
     }
-    holder.group.set(4 * HELD_BYTES);
+    assert!(holder.group.limit(4 * HELD_BYTES));
     succeed(&["down"], "with room");
-    assert_eq!(holder.ask("check"), "true");
+    assert!(holder.is_intact());
     assert_eq!(machine(), before);
 }
 
@@ -443,10 +346,10 @@ fn zswap_switched_off_brings_nothing_back_to_a_group() {
         "{} of {held} bytes are left",
         swapped()
     );
-    assert_eq!(holder.ask("check"), "true");
-    holder.group.set(4 * HELD_BYTES);
+    assert!(holder.is_intact());
+    assert!(holder.group.limit(4 * HELD_BYTES));
     succeed(&["down"], "with room");
-    assert_eq!(holder.ask("check"), "true");
+    assert!(holder.is_intact());
     assert_eq!(machine(), before);
 }
 

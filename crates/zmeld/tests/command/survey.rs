@@ -3,10 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::{kill, Signal};
@@ -16,6 +15,7 @@ use parquet::record::Field;
 
 use crate::errors::Nobody;
 use crate::full_disk::{cannot_mount, with_place};
+use crate::memory::Script;
 use crate::run::*;
 
 type Record = BTreeMap<String, Field>;
@@ -89,49 +89,21 @@ fn real(record: &Record, column: &str) -> f64 {
     }
 }
 
-/// A process that holds pages and can be told from others: an owner of its own.
-struct Holder(Child);
-
-impl Holder {
-    /// `lines` fill the mapping `m` of so many pages with `put(number, content)`.
-    fn start(name: &str, pages: usize, lines: &str) -> Option<Holder> {
-        let script = format!(
-            "import mmap, os, struct, sys\n\
-             PAGE = mmap.PAGESIZE\n\
-             m = mmap.mmap(-1, {pages} * PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
-             def put(at, content):\n \
-                 page = b'zmeld %8d ' % content * (PAGE // 15) + bytes(PAGE % 15)\n \
-                 m[at * PAGE:(at + 1) * PAGE] = page\n\
-             {lines}\n\
-             print('ready', flush=True)\n\
-             sys.stdin.readline()\n"
-        );
-        let spawned = Command::new("python3")
-            .args(["-c", &script, &format!("umid={name}")])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn();
-        let Ok(mut child) = spawned else {
-            eprintln!("SKIP: python3 is not there");
-            return None;
-        };
-        let mut line = String::new();
-        let out = child.stdout.take().unwrap();
-        BufReader::new(out).read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n");
-        Some(Holder(child))
-    }
-
-    fn pid(&self) -> String {
-        self.0.id().to_string()
-    }
-}
-
-impl Drop for Holder {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// A process that holds pages and can be told from others: an owner of its own. `lines` fill
+/// the mapping `m` of so many pages with `put(number, content)`.
+fn holder(name: &str, pages: usize, lines: &str) -> Option<Script> {
+    let script = format!(
+        "
+m = private({pages})
+def put(at, content): m[at * PAGE:(at + 1) * PAGE] = page(1, content)
+{lines}
+say(1); wait()
+"
+    );
+    let name = format!("umid={name}");
+    let mut script = Script::start_with(Command::new("python3"), &script, &[&name])?;
+    script.numbers();
+    Some(script)
 }
 
 /// What `zmeld scan` finds in those processes, counting each page.
@@ -163,10 +135,10 @@ fn a_survey_says_what_processes_hold() {
                  m[800 * PAGE:850 * PAGE] = bytes(50 * PAGE)\n\
                  m[850 * PAGE:860 * PAGE] = b'x' * (10 * PAGE)";
     let second = "for at in range(400): put(at, at + 100)";
-    let Some(one) = Holder::start("first", 900, first) else {
+    let Some(one) = holder("first", 900, first) else {
         return;
     };
-    let two = Holder::start("second", 400, second).unwrap();
+    let two = holder("second", 400, second).unwrap();
     let (place, pids) = (folder(), format!("{},{}", one.pid(), two.pid()));
     let key = key_in(place.path());
     let args = [
@@ -213,7 +185,7 @@ fn a_survey_says_what_processes_hold() {
     assert_eq!(ids, ["vm:first", "vm:second"], "the largest first");
     let mut distinct = Vec::new();
     for (owner, holder) in owners.iter().zip([&one, &two]) {
-        let exact = exact(&holder.pid());
+        let exact = exact(&holder.pid().to_string());
         let is = |column: &str, field: &str| {
             assert_eq!(
                 int(owner, column),
@@ -356,20 +328,6 @@ fn documented() -> BTreeMap<String, String> {
 }
 
 #[test]
-fn a_new_key_is_a_secret() {
-    let place = folder();
-    let key = place.path().join("new.key");
-    let output = run(&["scan", "--survey-new-key", str(&key)]);
-    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
-    assert_eq!(
-        fs::metadata(&key).unwrap().permissions().mode() & 0o777,
-        0o600
-    );
-    let secret = fs::read_to_string(&key).unwrap();
-    assert!(!text(&output.stdout).contains(secret.trim()));
-}
-
-#[test]
 fn an_ordinary_user_surveys_his_own_and_is_told() {
     let Some(nobody) = Nobody::new() else { return };
     let key = key_in(nobody.place());
@@ -422,13 +380,12 @@ fn it_gives_up_where_memory_is_short() {
 
 #[test]
 fn a_signal_ends_it_without_half_an_owner() {
-    let Some(holder) = Holder::start("stopped", 60_000, "for at in range(60000): put(at, at)")
-    else {
+    let Some(holder) = holder("stopped", 60_000, "for at in range(60000): put(at, at)") else {
         return;
     };
     let place = folder();
     let key = key_in(place.path());
-    let pid = holder.pid();
+    let pid = holder.pid().to_string();
     let args = survey_of(place.path(), &key, &pid);
     let child = zmeld(&args).stderr(Stdio::piped()).spawn().unwrap();
     crate::interrupt::await_handler(&child);
@@ -443,12 +400,12 @@ fn a_signal_ends_it_without_half_an_owner() {
 
 #[test]
 fn every_goes_on_until_it_is_stopped() {
-    let Some(holder) = Holder::start("again", 500, "for at in range(500): put(at, at)") else {
+    let Some(holder) = holder("again", 500, "for at in range(500): put(at, at)") else {
         return;
     };
     let place = folder();
     let key = key_in(place.path());
-    let pid = holder.pid();
+    let pid = holder.pid().to_string();
     let mut args = survey_of(place.path(), &key, &pid).to_vec();
     args.extend(["--every", "1s", "--label", "node=a"]);
     let child = zmeld(&args)

@@ -13,34 +13,23 @@ fn columns(line: &str) -> usize {
 #[test]
 fn no_line_is_wider_than_the_terminal_and_pipes_get_no_escapes() {
     let folder = folder();
-    let path = write(folder.path(), "p", &known_pages().bytes);
-    let zeros = write(folder.path(), "z", &[0; 3 * PAGE]);
-    let one = write(folder.path(), "o", b"one page, mostly zeros");
+    write(folder.path(), "p", &known_pages().bytes);
     for width in [80, 40] {
-        for file in [&path, &zeros, &one] {
-            let name = file.file_name().unwrap().to_str().unwrap();
-            for args in [
-                &["scan", "--file", name][..],
-                &["codecs", name, "--codecs", "lz4,zstd"],
-            ] {
-                for (variable, value) in [("NO_COLOR", "1"), ("TERM", "dumb"), ("TERM", "xterm")] {
-                    let output = zmeld(args)
-                        .env("COLUMNS", width.to_string())
-                        .env(variable, value)
-                        .current_dir(folder.path())
-                        .output()
-                        .unwrap();
-                    let out = text(&output.stdout);
-                    assert!(!out.contains('\x1b'), "{args:?}: escapes in a pipe");
-                    assert!(
-                        output.stderr.is_empty() || name == "z",
-                        "{}",
-                        text(&output.stderr)
-                    );
-                    for line in out.lines().filter(|line| !line.starts_with("    ")) {
-                        assert!(columns(line) <= width, "{args:?} at {width}: {line}");
-                    }
-                }
+        for args in [
+            &["scan", "--file", "p"][..],
+            &["codecs", "p", "--codecs", "lz4,zstd"],
+        ] {
+            let output = zmeld(args)
+                .env("COLUMNS", width.to_string())
+                .env("TERM", "xterm")
+                .current_dir(folder.path())
+                .output()
+                .unwrap();
+            let out = text(&output.stdout);
+            assert!(!out.contains('\x1b'), "{args:?}: escapes in a pipe");
+            assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+            for line in out.lines().filter(|line| !line.starts_with("    ")) {
+                assert!(columns(line) <= width, "{args:?} at {width}: {line}");
             }
         }
     }
@@ -70,17 +59,14 @@ fn checked(program: &str, args: &[&str], input: &str) -> Option<(bool, String)> 
 
 #[test]
 fn man_pages_render_without_warnings() {
-    for page in [&["man"][..], &["man", "scan"], &["man", "codecs"]] {
-        let output = run(page);
-        assert_eq!(code(&output), 0);
-        let page = text(&output.stdout);
-        assert!(
-            page.contains("Exit codes") && page.contains(".SH"),
-            "{page}"
-        );
-        if let Some((ok, said)) = checked("groff", &["-man", "-Tutf8", "-ww", "-z"], &page) {
-            assert!(ok && said.is_empty(), "{said}");
-        }
+    let output = run(&["man"]);
+    assert_eq!(code(&output), 0);
+    let page = text(&output.stdout);
+    for words in ["Exit codes", ".SH", "zmeld-scan"] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+    if let Some((ok, said)) = checked("groff", &["-man", "-Tutf8", "-ww", "-z"], &page) {
+        assert!(ok && said.is_empty(), "{said}");
     }
 }
 

@@ -79,7 +79,7 @@ pub fn measured(codec: Option<&Codec>, machine: &Machine) -> anyhow::Result<Code
     let Ok(result) = result else {
         return Ok(CodecVerdict::Not);
     };
-    let measured = zmeld_scan::advice::measured(&result, options.swap_mb_per_s);
+    let measured = zmeld_scan::advice::measured(&result);
     Ok(match (measured, codec, result.codecs.first()) {
         // What was asked for is taken as it is, if it saves next to nothing too.
         (CodecVerdict::NothingToGain(_), Some(_), Some(it)) => CodecVerdict::Codec {

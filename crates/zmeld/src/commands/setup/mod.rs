@@ -61,64 +61,49 @@ killed experiment left is removed, too.";
 
 /// What is wanted.
 #[derive(Args, Default)]
+#[command(next_help_heading = "What is wanted")]
 pub struct WantedArgs {
     /// Read this file instead of /etc/zmeld.toml and its drop-ins
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with_all = ["tier", "device"],
-        help_heading = "What is wanted"
-    )]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["tier", "device"])]
     pub config: Option<PathBuf>,
 
-    /// The tier
     #[command(flatten)]
     pub tier: TierArgs,
 
     /// Only these tiers of the configuration (commas between them)
-    #[arg(
-        long,
-        value_name = "TIERS",
-        value_delimiter = ',',
-        help_heading = "What is wanted"
-    )]
+    #[arg(long, value_name = "TIERS", value_delimiter = ',')]
     pub only: Option<Vec<String>>,
 
     /// Put it in the place of compressed swap that another tool set up; zmeld down
     /// gives the place back
-    #[arg(long, help_heading = "What is wanted")]
+    #[arg(long)]
     pub take_over: bool,
 }
 
 /// A tier, and how what nobody says of it is found.
 #[derive(Args, Clone, Default)]
+#[command(next_help_heading = "What is wanted")]
 pub struct TierArgs {
     /// A tier of this kind, whatever the configuration says: the kernel's compressed device
     /// in RAM, zmeld's own, which melds identical pages, a compressed cache in front of the
     /// disk swap there is, or swap on a partition or in a file
-    #[arg(
-        long = "tier",
-        id = "tier",
-        value_parser = names::<TierKind>(),
-        value_name = "KIND",
-        help_heading = "What is wanted"
-    )]
+    #[arg(long = "tier", id = "tier", value_parser = names::<TierKind>(), value_name = "KIND")]
     pub kind: Option<TierKind>,
 
     /// How much it holds before compression: 50%, 4GiB, min(50%, 4GiB), ufpr
-    #[arg(long, value_name = "SIZE", help_heading = "What is wanted")]
+    #[arg(long, value_name = "SIZE")]
     pub size: Option<Size>,
 
     /// What pages are compressed with: NAME or NAME:LEVEL
-    #[arg(long, value_name = "CODEC", help_heading = "What is wanted")]
+    #[arg(long, value_name = "CODEC")]
     pub codec: Option<Codec>,
 
     /// Where a disk tier is: a partition, or a file and its --size
-    #[arg(long, value_name = "PATH", help_heading = "What is wanted")]
+    #[arg(long, value_name = "PATH")]
     pub device: Option<Location>,
 
     /// Measure neither codecs on the memory of the processes nor ciphers
-    #[arg(long, help_heading = "What is wanted")]
+    #[arg(long)]
     pub no_scan: bool,
 }
 
@@ -131,15 +116,11 @@ impl TierArgs {
 
 /// What a kind of machine wants beside the tier.
 #[derive(Args, Clone, Default)]
+#[command(next_help_heading = "What is wanted")]
 pub struct ProfileArgs {
     /// Add what suits such a machine: reclaim, the guard, which control groups are
     /// left alone
-    #[arg(
-        long,
-        value_name = "NAME",
-        value_parser = names::<Profile>(),
-        help_heading = "What is wanted"
-    )]
+    #[arg(long, value_name = "NAME", value_parser = names::<Profile>())]
     pub profile: Option<Profile>,
 }
 
@@ -148,19 +129,19 @@ fn names<T: Named + Send + Sync>() -> impl TypedValueParser<Value = T> {
     PossibleValuesParser::new(names).try_map(|name| T::named(&name))
 }
 
-/// Arguments of `zmeld plan`.
 #[derive(Args, Default)]
 #[command(after_help = PLAN_EXAMPLES, after_long_help = format!("{PLAN_EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct PlanArgs {
-    /// What is wanted
+    /// Plan for the machine below this directory, without a measurement
+    #[arg(long, value_name = "DIR", default_value = "/", hide_short_help = true)]
+    pub root: PathBuf,
+
     #[command(flatten)]
     pub wanted: WantedArgs,
 
-    /// What else
     #[command(flatten)]
     pub profile: ProfileArgs,
 
-    /// How the result is printed
     #[command(flatten)]
     pub format: crate::args::Format,
 
@@ -171,17 +152,11 @@ pub struct PlanArgs {
     /// Write the configuration to this file, which must not be there yet
     #[arg(long, value_name = "FILE", requires = "toml", help_heading = "Output")]
     pub output: Option<PathBuf>,
-
-    /// Plan for the machine below this directory, without a measurement
-    #[arg(long, value_name = "DIR", default_value = "/", hide_short_help = true)]
-    pub root: PathBuf,
 }
 
-/// Arguments of `zmeld up`.
 #[derive(Args, Default)]
 #[command(after_help = UP_EXAMPLES, after_long_help = format!("{UP_EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct UpArgs {
-    /// What is wanted
     #[command(flatten)]
     pub wanted: WantedArgs,
 
@@ -204,7 +179,6 @@ pub struct UpArgs {
     pub json: bool,
 }
 
-/// Arguments of `zmeld down`.
 #[derive(Args, Default)]
 #[command(after_help = DOWN_EXAMPLES, after_long_help = format!("{DOWN_EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct DownArgs {

@@ -18,6 +18,7 @@ use zmeld_setup::plan::{Group, OnUnreadable, Options, Plan};
 use super::report::{run_document, RunBody};
 use super::{planned, readable_state, wanted, DownArgs, Occasion, Origin, UpArgs};
 use crate::exit::{Outcome, Stopped};
+use crate::progress::Message;
 use crate::{output, progress};
 
 /// How long another run is waited for; at boot several units start at once.
@@ -38,8 +39,8 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
         let loaded = Config::load_at_boot(host.root(), file)?;
         await_drives(&host, &loaded.config, args.wanted.only.as_deref())?;
     }
-    let mut told = Reporter::new();
-    let mut journal = lock(&host, args.boot, &mut told)?;
+    let line = Message::of_long_work();
+    let mut journal = lock(&host, args.boot, &line)?;
     undisturbed()?;
     cleared(&host)?;
     let state = journal.state().clone();
@@ -48,9 +49,9 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
     let Some((plan, refused)) = prepared else {
         return Ok(Outcome::Done);
     };
-    let mut tell = |event: Event<'_>| told.tell(event);
-    let result = execute::up(&host, &mut journal, &plan, stop, &mut tell);
-    drop(told);
+    let mut told = |event: Event<'_>| tell(&line, event);
+    let result = execute::up(&host, &mut journal, &plan, stop, &mut told);
+    drop(line);
     let mut report = result?;
     report.skipped.splice(0..0, plan.skipped.iter().cloned());
     let lead = if plan.groups.is_empty() {
@@ -148,9 +149,9 @@ fn would_go_up(args: &UpArgs, host: &Host) -> anyhow::Result<Outcome> {
     let Some((plan, refused)) = prepared else {
         return as_the_run_would_end();
     };
-    let mut told = Reporter::new();
-    execute::may_go_up(host, &plan, &mut |event| told.tell(event))?;
-    drop(told);
+    let line = Message::of_long_work();
+    execute::may_go_up(host, &plan, &mut |event| tell(&line, event))?;
+    drop(line);
     let steps = |done: bool| {
         plan.groups.iter().flat_map(move |group| {
             let steps = group
@@ -236,11 +237,11 @@ fn is_shutting_down(host: &Host) -> bool {
 /// Takes back what experiments left, until Ctrl-C; what is not as before is added to
 /// `left`.
 fn taken_back(args: &DownArgs, host: &Host, left: &mut Vec<String>) -> anyhow::Result<Vec<String>> {
-    let mut told = Reporter::new();
+    let line = Message::of_long_work();
     let how = TakingBack {
         force: args.force,
         stop: progress::interrupt_flag(),
-        listener: &mut |event| told.tell(event),
+        listener: &mut |event| tell(&line, event),
         left,
     };
     Ok(take_back_left_behind(host, how)?)
@@ -260,19 +261,19 @@ fn down_lead(report: &Report, experiment: bool) -> &'static str {
 }
 
 /// The journal, as soon as nobody else has it: at a boot others take their time.
-fn lock(host: &Host, is_boot: bool, told: &mut Reporter) -> Result<Journal, zmeld_setup::Error> {
+fn lock(host: &Host, is_boot: bool, line: &Message) -> Result<Journal, zmeld_setup::Error> {
     let patience = match is_boot {
         true => PATIENCE_AT_BOOT,
         false => PATIENCE,
     };
-    Journal::lock(host, patience, &mut |event| told.tell(event))
+    Journal::lock(host, patience, &mut |event| tell(line, event))
 }
 
 fn taken_down(args: &DownArgs, host: &Host) -> anyhow::Result<Report> {
     let stop = progress::interrupt_flag();
     let only = args.only.as_deref();
-    let mut told = Reporter::new();
-    let mut journal = lock(host, args.boot, &mut told)?;
+    let line = Message::of_long_work();
+    let mut journal = lock(host, args.boot, &line)?;
     // One that began meanwhile waits for this lock.
     undisturbed()?;
     if !args.boot {
@@ -284,9 +285,9 @@ fn taken_down(args: &DownArgs, host: &Host) -> anyhow::Result<Report> {
         keep_files: args.boot,
     };
     let result = execute::down(host, &mut journal, removal, stop, &mut |event| {
-        told.tell(event)
+        tell(&line, event)
     });
-    drop(told);
+    drop(line);
     Ok(result?)
 }
 
@@ -302,10 +303,11 @@ fn would_go_down(args: &DownArgs, host: &Host) -> anyhow::Result<Outcome> {
             force: args.force,
             keep_files: args.boot,
         };
-        let mut told = Reporter::new();
-        let leaving =
-            execute::may_go_down(host, &state.records, removal, &mut |event| told.tell(event))?;
-        drop(told);
+        let line = Message::of_long_work();
+        let leaving = execute::may_go_down(host, &state.records, removal, &mut |event| {
+            tell(&line, event)
+        })?;
+        drop(line);
         undone.extend(
             leaving
                 .iter()
@@ -445,35 +447,21 @@ fn drives<'a>(config: &'a Config, only: Option<&[String]>) -> Vec<(&'a Location,
 
 /// What happens, on standard error: notes at once, and a line while pages come
 /// back, since that may take minutes.
-struct Reporter {
-    line: progress::Amount,
-}
-
-impl Reporter {
-    fn new() -> Reporter {
-        Reporter {
-            line: progress::Amount::default(),
+fn tell(line: &Message, event: Event<'_>) {
+    match event {
+        Event::SwappingIn {
+            left_bytes,
+            total_bytes,
+            ..
+        } => {
+            // A unit has a limit for its stop, and this takes as long as it takes.
+            service::notify("EXTEND_TIMEOUT_USEC=120000000");
+            let done = total_bytes.saturating_sub(left_bytes);
+            line.set_amount("swapping in", done, Some(total_bytes));
         }
-    }
-
-    fn tell(&mut self, event: Event<'_>) {
-        match event {
-            Event::SwappingIn {
-                left_bytes,
-                total_bytes,
-                ..
-            } => {
-                // A unit has a limit for its stop, and this takes as long as it takes.
-                service::notify("EXTEND_TIMEOUT_USEC=120000000");
-                let done = total_bytes.saturating_sub(left_bytes);
-                self.line.draw("swapping in", done, Some(total_bytes));
-            }
-            Event::Waiting { holder } => {
-                output::say(format_args!("waiting for another run {holder}"));
-            }
-            Event::Note { text } => output::say(text),
-            _ => self.line.clear(),
-        }
+        Event::Waiting { holder } => line.say(&format!("waiting for another run {holder}")),
+        Event::Note { text } => line.say(text),
+        _ => line.clear(),
     }
 }
 
@@ -536,29 +524,17 @@ mod tests {
 
     #[test]
     fn nothing_is_as_before_while_something_is_left() {
-        let left = Report {
-            left: vec!["a disk".to_owned()],
-            ..Report::default()
-        };
-        let undone = Report {
-            undone: of_an_experiment(vec!["swap".to_owned()]).collect(),
-            ..Report::default()
-        };
-        let both = Report {
-            left: left.left.clone(),
-            ..undone.clone()
-        };
-        for experiment in [false, true] {
-            for report in [&left, &both] {
-                let lead = down_lead(report, experiment);
+        let left = vec!["a disk".to_owned()];
+        for undone in [Vec::new(), vec!["swap".to_owned()]] {
+            let report = Report {
+                left: left.clone(),
+                undone: of_an_experiment(undone).collect(),
+                ..Report::default()
+            };
+            for experiment in [false, true] {
+                let lead = down_lead(&report, experiment);
                 assert!(lead.ends_with("this is not as it was before:"), "{lead}");
             }
         }
-        assert_eq!(down_lead(&undone, false), "Everything is as it was before.");
-        // Only the experiment's was looked at.
-        assert_eq!(down_lead(&undone, true), "Taken back; the rest stays.");
-        let nothing = Report::default();
-        assert_eq!(down_lead(&nothing, true), "No experiment left anything.");
-        assert_eq!(down_lead(&nothing, false), "Nothing is set up.");
     }
 }

@@ -1,6 +1,5 @@
 //! `zmeld top`: the tiers, live.
 
-mod history;
 mod screen;
 
 use std::io::{self, stdin, stdout, IsTerminal, Write};
@@ -22,14 +21,12 @@ use zmeld_report::Style;
 use super::status::page_size;
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::progress;
-use history::History;
-use screen::Size;
+use screen::History;
 
 const EXAMPLES: &str = "\
 Keys: q or Ctrl-C ends, + and - change how often it looks, space holds it.
 Where there is no terminal, zmeld status shows the same once.";
 
-/// Arguments of `zmeld top`.
 #[derive(Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct TopArgs {
@@ -54,7 +51,6 @@ fn parse_interval(text: &str) -> Result<f64, String> {
 const INTERVAL_MIN: f64 = 0.1;
 const INTERVAL_MAX: f64 = 60.0;
 
-/// Runs the command.
 pub fn run(args: &TopArgs) -> anyhow::Result<Outcome> {
     if !stdout().is_terminal() || !stdin().is_terminal() {
         anyhow::bail!(
@@ -100,12 +96,12 @@ const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?1049l\x1b[?25h";
 
 fn draw(history: &History, style: &Style, interval: f64, held: bool) -> io::Result<()> {
-    let size = terminal_size().map_or((80, 24), |(width, height)| (width.0, height.0));
-    let size = Size {
-        columns: size.0.into(),
-        rows: size.1.into(),
+    let (width, rows) = terminal_size().map_or((80, 24), |(width, height)| (width.0, height.0));
+    let style = Style {
+        width: usize::from(width).max(Style::plain(0).width),
+        ..*style
     };
-    let lines = screen::lines(history, style, size, interval, held);
+    let lines = screen::lines(history, &style, rows.into(), interval, held);
     // Each line is cleared behind what it has, and all that is below the last one.
     let text = lines.join("\x1b[K\r\n");
     let mut out = stdout().lock();
