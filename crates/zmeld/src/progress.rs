@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use zmeld_report::text::{inert, shorten};
-use zmeld_report::units::bytes;
+use zmeld_report::units::{bytes, seconds};
 use zmeld_scan::ScanProgress;
 
 use crate::output;
@@ -98,6 +98,9 @@ pub struct Message {
 struct Shown {
     said: Option<Instant>,
     is_on_screen: bool,
+    /// What is counted, and when and with how many bytes that began.
+    name: String,
+    since: Option<(Instant, u64)>,
 }
 
 impl Message {
@@ -152,16 +155,31 @@ impl Message {
 
     /// So many bytes of what has that name are done.
     pub fn set_amount(&self, name: &str, done: u64, expected: Option<u64>) {
-        if self.is_due() {
-            // An estimate may be passed; then only what is done is shown.
-            let expected = expected.filter(|&expected| expected >= done);
-            let of = expected.map(|expected| format!(" of {}", bytes(expected)));
-            self.set(&format!(
-                "{name}: {}{}",
-                bytes(done),
-                of.unwrap_or_default()
-            ));
+        let per_second = self.rate(name, done);
+        if !self.is_due() {
+            return;
         }
+        let mut text = format!("{name}: {}", bytes(done));
+        // An estimate may be passed; then only what is done is shown.
+        if let Some(expected) = expected.filter(|&expected| expected >= done) {
+            text += &format!(" of {}", bytes(expected));
+            let left = (expected - done) as f64 / per_second;
+            if left.is_finite() {
+                text += &format!(", {} left", seconds(left.ceil()));
+            }
+        }
+        self.set(&text);
+    }
+
+    /// Bytes a second since what has that name began.
+    fn rate(&self, name: &str, done: u64) -> f64 {
+        let mut shown = self.shown();
+        if shown.name != name {
+            shown.name = name.to_owned();
+            shown.since = Some((Instant::now(), done));
+        }
+        let (began, before) = shown.since.unwrap_or((self.begin, 0));
+        done.saturating_sub(before) as f64 / began.elapsed().as_secs_f64()
     }
 
     /// Something that stays on the screen.
