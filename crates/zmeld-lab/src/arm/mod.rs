@@ -550,10 +550,10 @@ mod tests {
     #[test]
     fn what_does_not_fit_back_is_taken_back_by_force_alone() {
         let root = tempfile::tempdir().unwrap();
-        let state = serde_json::json!({
-            "schema": "zmeld.state/1",
-            "complete": true,
-            "records": [Record {
+        let state = State {
+            schema: "zmeld.state/1".to_owned(),
+            complete: true,
+            records: vec![Record {
                 group: "tier.lab-disk".to_owned(),
                 step: Step::SwapOn(zmeld_setup::steps::SwapOn {
                     device: DeviceRef::Path("/dev/loop9".into()),
@@ -566,13 +566,17 @@ mod tests {
                 identity: None,
                 run: 1,
             }],
-        });
+            ..State::default()
+        };
         let swaps = "Filename Type Size Used Priority\n/dev/loop9 partition 1048576 524288 5\n";
         let memory = "MemTotal: 8388608 kB\nMemFree: 1024 kB\nMemAvailable: 1024 kB\n";
         for (file, text) in [
             ("proc/swaps", swaps),
             ("proc/meminfo", memory),
-            ("run/zmeld/experiment.json", &state.to_string()),
+            (
+                "run/zmeld/experiment.json",
+                &serde_json::to_string(&state).unwrap(),
+            ),
         ] {
             let path = root.path().join(file);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -138,7 +138,7 @@ fn others_questions_are_refused(path: &Path, result: &Path) {
         (&["--slowdown", "10%"][..], "another question"),
         (&["--basis", "machine"], "counts_store"),
         (&["--set-ups", "zram"], "another recipe.arm.1"),
-        (&["--", "true"], "another recipe.name"),
+        (&["--", "true"], "another recipe."),
     ] {
         let mut args = vec!["bench", "size", "--recipe", str(path)];
         args.extend(["--resume", str(result)]);
