@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use zmeld_report::{cells, Cell, Column, Table};
+use zmeld_report::{Cell, Column, Table};
 
 use crate::bench_runs::{self, median, of, timed_setting, BenchArguments, Run};
 use crate::guest::Addition;
@@ -285,32 +285,25 @@ fn time_table(runs: &[Run], subject: &Subject, part: &Part) -> Table {
         true => "The same with a pool of a twentieth of memory, written back to the disk",
         false => "A program that needs more memory than there is",
     };
-    let mut table = Table::new(title)
-        .column(Column::text("swap"))
-        .column(Column::text("codec"))
-        .column(Column::number("fill, s"))
-        .column(Column::number("touch, s"))
-        .column(Column::count("faults"))
-        .column(Column::nanoseconds("mean"))
-        .column(Column::nanoseconds("99th"))
-        .column(Column::nanoseconds("99.9th"))
-        .column(Column::number("B/page"));
-    for arm in subject.arms {
-        let own = of(runs, arm, part.name);
-        if own.is_empty() {
-            continue;
+    let arms = subject
+        .arms
+        .iter()
+        .map(|arm| (*arm, of(runs, arm, part.name)));
+    let mut table = zmeld_report::table!(title, for (arm, own) in arms.filter(|(_, own)| !own.is_empty()),
+        where {
+            let [driver, codec] = cells_of(arm);
+            let number = |name: &str| median(&own, name).map_or(Cell::from("-"), Cell::from);
         }
-        let number = |name: &str| median(&own, name).map_or(Cell::from("-"), Cell::from);
-        table.row(cells_of(arm).into_iter().chain([
-            number("fill_s"),
-            number("touch_s"),
-            number("faults"),
-            number("mean_ns"),
-            number("p99_ns"),
-            number("p999_ns"),
-            number("page_bytes"),
-        ]));
-    }
+        Column::text("swap") => driver,
+        Column::text("codec") => codec,
+        Column::number("fill, s") => number("fill_s"),
+        Column::number("touch, s") => number("touch_s"),
+        Column::count("faults") => number("faults"),
+        Column::nanoseconds("mean") => number("mean_ns"),
+        Column::nanoseconds("99th") => number("p99_ns"),
+        Column::nanoseconds("99.9th") => number("p999_ns"),
+        Column::number("B/page") => number("page_bytes"),
+    );
     let all: Vec<&Run> = runs.iter().filter(|run| run.part == part.name).collect();
     table.note(format!(
         "Medians of rounds. A fault: from the touch of a page that is not in memory to its first \
@@ -325,22 +318,21 @@ fn time_table(runs: &[Run], subject: &Subject, part: &Part) -> Table {
 }
 
 fn largest_table(runs: &[Run], subject: &Subject) -> Table {
-    let mut table = Table::new("The largest program that ends well")
-        .column(Column::text("swap"))
-        .column(Column::text("codec"))
-        .column(Column::number("MiB"))
-        .column(Column::number("beyond RAM, MiB"))
-        .column(Column::ratio("of the first codec"));
     let largest = |arm: &str| median(&of(runs, arm, "largest"), "mib");
     let beyond = |arm: &str| Some(largest(arm)? - largest(NONE)?);
-    for arm in subject.arms {
-        let (Some(mib), Some(more)) = (largest(arm), beyond(arm)) else {
-            continue;
-        };
-        let times = beyond(subject.arms[1]).map_or(f64::NAN, |reference| more / reference);
-        let [driver, codec] = cells_of(arm);
-        table.row(cells![driver, codec, mib, more, times]);
-    }
+    let found = subject.arms.iter();
+    let found = found.filter_map(|&arm| Some((arm, largest(arm)?, beyond(arm)?)));
+    let mut table = zmeld_report::table!("The largest program that ends well", for (arm, mib, more) in found,
+        where {
+            let [driver, codec] = cells_of(arm);
+        }
+        Column::text("swap") => driver,
+        Column::text("codec") => codec,
+        Column::number("MiB") => mib,
+        Column::number("beyond RAM, MiB") => more,
+        Column::ratio("of the first codec") =>
+            beyond(subject.arms[1]).map_or(f64::NAN, |reference| more / reference),
+    );
     table.note(format!(
         "By bisection, to {STEP} MiB; it fills its memory and touches {} pages at random, in \
          {RUN_LIMIT} s at most. Beyond RAM: more than without swap. \
@@ -352,36 +344,26 @@ fn largest_table(runs: &[Run], subject: &Subject) -> Table {
 
 /// Each bar with the ratio of every round: the middle, and the least and the most.
 fn bar_table(runs: &[Run], subject: &Subject) -> Table {
-    let mut table = Table::new("zword beside others, round by round")
-        .column(Column::text("what"))
-        .column(Column::text("against"))
-        .column(Column::number("at most"))
-        .column(Column::ratio("ratio"))
-        .column(Column::ratio("least"))
-        .column(Column::ratio("most"))
-        .column(Column::text(""));
-    for bar in subject.bars {
-        let ratios = bar.ratios(runs);
-        let (Some(least), Some(most)) = (ratios.first(), ratios.last()) else {
-            continue;
-        };
-        let [_, codec] = cells_of(bar.against);
-        let verdict = match (*most <= bar.at_most, *least > bar.at_most) {
-            (true, _) => "met",
-            (_, true) => "missed",
-            _ => "undecided",
-        };
-        let middle = ratios[ratios.len() / 2];
-        table.row(cells![
-            bar.what,
-            codec,
-            bar.at_most,
-            middle,
-            *least,
-            *most,
-            verdict
-        ]);
-    }
+    let bars = subject.bars.iter().map(|bar| (bar, bar.ratios(runs)));
+    let mut table = zmeld_report::table!("zword beside others, round by round",
+        for (bar, ratios) in bars.filter(|(_, ratios)| !ratios.is_empty()),
+        where {
+            let [_, codec] = cells_of(bar.against);
+            let (least, most) = (ratios[0], ratios[ratios.len() - 1]);
+            let verdict = match (most <= bar.at_most, least > bar.at_most) {
+                (true, _) => "met",
+                (_, true) => "missed",
+                _ => "undecided",
+            };
+        }
+        Column::text("what") => bar.what,
+        Column::text("against") => codec,
+        Column::number("at most") => bar.at_most,
+        Column::ratio("ratio") => ratios[ratios.len() / 2],
+        Column::ratio("least") => least,
+        Column::ratio("most") => most,
+        Column::text("") => verdict,
+    );
     let note =
         "The middle of the rounds, the least and the most: with five rounds the median lies \
                 between those in 15 of 16 cases. Undecided: the bar lies between them, too.";

@@ -19,18 +19,12 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
-    /// A privilege or a kernel feature is missing.
-    #[error("{what}")]
-    Missing {
-        /// What, and the way out.
-        what: String,
-    },
-    /// Running it could harm the machine, or others' set-up.
-    #[error("{what}")]
-    Unsafe {
-        /// Why, and the way out.
-        what: String,
-    },
+    /// A privilege or a kernel feature is missing: what, and the way out.
+    #[error("{0}")]
+    Missing(String),
+    /// Running it could harm the machine, or others' set-up: why, and the way out.
+    #[error("{0}")]
+    Unsafe(String),
     /// A set-up could not be applied or taken back.
     #[error(transparent)]
     Swap(#[from] zmeld_setup::Error),
@@ -57,7 +51,7 @@ impl Error {
     /// Whether this machine lacks something that another one may have.
     pub fn is_missing(&self) -> bool {
         match self {
-            Error::Missing { .. } => true,
+            Error::Missing(_) => true,
             Error::Swap(err) => err.kind() == zmeld_setup::ErrorKind::Missing,
             _ => false,
         }

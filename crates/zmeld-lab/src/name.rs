@@ -28,12 +28,8 @@ pub(crate) fn is_left_behind(name: &OsStr) -> bool {
     let Ok(maker) = maker.parse() else {
         return false;
     };
-    match (began(maker), digits(rest.trim_start_matches('-')).0) {
-        (None, _) => true,
-        // A version before wrote the number only.
-        (Some(_), "") => false,
-        (Some(began), told) => began.to_string() != told,
-    }
+    let told = digits(rest.trim_start_matches('-')).0;
+    began(maker).is_none_or(|began| began.to_string() != told)
 }
 
 fn digits(text: &str) -> (&str, &str) {

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::arm::{Arm, NoRunSize, RunSize};
+use crate::arm::{Arm, RunSize};
 use crate::error::Error;
 use crate::vm::GuestSize;
 use zmeld_statistics::stopping::StoppingRule;
@@ -175,9 +175,6 @@ built_in!(
 
 impl Recipe {
     /// A built-in recipe by its name, or a file by its path.
-    ///
-    /// # Errors
-    /// What is wrong with it, with line and column.
     pub fn load(name: &str) -> Result<Recipe, Error> {
         if let Some((name, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
             return Recipe::from_text(name, text);
@@ -205,9 +202,6 @@ impl Recipe {
     }
 
     /// Reads a recipe and checks what can be checked without running it.
-    ///
-    /// # Errors
-    /// What is wrong with it.
     pub fn from_text(name: &str, text: &str) -> Result<Recipe, Error> {
         let wrong = |problem: String| Error::Recipe {
             name: name.to_owned(),
@@ -226,22 +220,12 @@ impl Recipe {
                 err.message().replace('\n', " ")
             ))
         })?;
-        recipe.sound().map_err(wrong)?;
+        recipe.check().map_err(wrong)?;
         Ok(recipe)
     }
 
     /// Checks what can be checked without running it.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn check(&self) -> Result<(), Error> {
-        self.sound().map_err(|problem| Error::Recipe {
-            name: self.name.clone(),
-            problem,
-        })
-    }
-
-    fn sound(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), String> {
         if self.cases.is_empty() || self.arms.iter().all(|arm| arm.unlimited) {
             return Err("an experiment needs a case and an arm".to_owned());
         }
@@ -310,6 +294,18 @@ impl Recipe {
         Ok(())
     }
 
+    /// What runs of it have to have in common.
+    pub(crate) fn compared(&self) -> Recipe {
+        Recipe {
+            question: String::new(),
+            about: String::new(),
+            minutes: 0.0,
+            stopping: stopping(),
+            published: Vec::new(),
+            ..self.clone()
+        }
+    }
+
     /// The same at the published size.
     pub fn full(mut self) -> Recipe {
         for case in &mut self.cases {
@@ -339,12 +335,12 @@ impl Case {
             }
         }
         for limit in self.limit.iter().chain(&self.full_limit) {
-            let what = match limit.parse() {
-                Ok(RunSize::OfLimit(_)) | Err(NoRunSize) => "is no limit",
-                Ok(RunSize::Bytes(bytes)) if bytes < LIMIT_MIN => {
+            let what = match RunSize::parse(limit) {
+                Some(RunSize::OfLimit(_)) | None => "is no limit",
+                Some(RunSize::Bytes(bytes)) if bytes < LIMIT_MIN => {
                     "is less than any program needs (1MiB)"
                 }
-                Ok(_) => continue,
+                Some(_) => continue,
             };
             return Err(format!(
                 "case \"{}\": {limit:?} {what}; write \"60% of footprint\" or \"181MiB\"",

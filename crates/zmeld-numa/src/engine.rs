@@ -17,10 +17,10 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use crate::machine::NumaMachine;
 use crate::outcome::{Counters, MoveReason, Outcome, ProcessOutcome, Stalls, Timeline};
-use crate::policy::{HintingFault, OnMove, Policy, ScanRequest};
+use crate::policy::{HintingFault, OnMove, Policy, PolicyName, PolicySettings, ScanRequest};
 use crate::scheduler::{Domains, Scheduler};
 use crate::time::{from_ns, US};
-use crate::workload::ProcessPlan;
+use crate::workload::{ProcessPlan, Workload};
 
 /// No node: the page was never touched, or was freed.
 const NOWHERE: u16 = u16::MAX;
@@ -45,22 +45,30 @@ impl Recording {
     };
 }
 
-/// What is simulated. Machine and scheduler must have been checked.
-#[derive(Debug, Clone, Copy)]
-pub struct Simulation<'a> {
+/// One machine with its load and rules: everything but the policy. It must have been checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SimulationCase {
     /// The machine.
-    pub machine: &'a NumaMachine,
+    pub machine: NumaMachine,
     /// The scheduler.
-    pub scheduler: &'a Scheduler,
+    pub scheduler: Scheduler,
     /// The processes.
-    pub plans: &'a [ProcessPlan],
-    /// What is recorded.
-    pub detail: Recording,
+    pub workload: Workload,
+    /// Settings of the policies.
+    pub policy: PolicySettings,
 }
 
-/// Runs all processes to their end under a policy.
-pub fn simulate(setup: Simulation<'_>, policy: Policy) -> Outcome {
-    Engine::new(setup, policy).run()
+impl SimulationCase {
+    /// Runs all processes of one replication to their end under one policy.
+    pub fn simulate(
+        &self,
+        policy: PolicyName,
+        plans: &[ProcessPlan],
+        detail: Recording,
+    ) -> Outcome {
+        let policy = policy.build(&self.policy, &self.machine);
+        Engine::new(self, plans, detail, policy).run()
+    }
 }
 
 /// An event, in the order in which events of one time are handled.
@@ -109,21 +117,9 @@ const FRESH: Page = Page {
     residence: 0,
 };
 
-/// Where a process's pages are, as far as the cost of a reference goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum PageLayout {
-    /// Not known since the last change.
-    Unknown,
-    /// All pages that can be referenced are on this node.
-    One(u16),
-    /// On several.
-    Mixed,
-}
-
 struct Process<'a> {
     plan: &'a ProcessPlan,
     pages: Vec<Page>,
-    layout: PageLayout,
     /// Pages whose next reference faults.
     faulting: usize,
     refs_done: u64,
@@ -147,7 +143,6 @@ impl<'a> Process<'a> {
         Process {
             plan,
             pages: vec![FRESH; plan.pages],
-            layout: PageLayout::Unknown,
             faulting: plan.pages,
             refs_done: 0,
             visit: 0,
@@ -197,7 +192,9 @@ struct ReferenceRun {
 }
 
 struct Engine<'a> {
-    setup: Simulation<'a>,
+    case: &'a SimulationCase,
+    plans: &'a [ProcessPlan],
+    detail: Recording,
     policy: Policy,
     domains: Domains,
     processes: Vec<Process<'a>>,
@@ -214,9 +211,6 @@ struct Engine<'a> {
     waiting: usize,
     /// Processors with looks on the heap.
     looking: usize,
-    /// Nodes with processors but no process, and nodes with two or more.
-    nodes_empty: usize,
-    nodes_crowded: usize,
     /// How long everything takes now, in thousandths: more while whole copies are under way.
     pace: u64,
     unfinished: usize,
@@ -278,32 +272,10 @@ impl Process<'_> {
         }
     }
 
-    fn layout(&mut self) -> PageLayout {
-        if self.layout == PageLayout::Unknown {
-            let mut nodes = self.pages.iter().map(|p| p.node).filter(|&n| n != NOWHERE);
-            self.layout = match nodes.next() {
-                None => PageLayout::Mixed,
-                Some(first) if nodes.all(|n| n == first) => PageLayout::One(first),
-                Some(_) => PageLayout::Mixed,
-            };
-        }
-        self.layout
-    }
-
     /// The fewest references that take `budget` or longer, but at most `limit`, stopping before a page that faults.
-    fn stretch(&mut self, distances: &[u32], pace: u64, budget: u64, limit: u64) -> ReferenceRun {
+    fn stretch(&self, distances: &[u32], pace: u64, budget: u64, limit: u64) -> ReferenceRun {
         if budget == 0 || limit == 0 {
             return ReferenceRun { refs: 0, time: 0 };
-        }
-        if self.faulting == 0 {
-            if let PageLayout::One(node) = self.layout() {
-                let cost = ref_cost(self.plan, distances[usize::from(node)], pace);
-                let refs = budget.div_ceil(cost).min(limit);
-                return ReferenceRun {
-                    refs,
-                    time: refs * cost,
-                };
-            }
         }
         let visits = &self.plan.round.visits;
         let (mut visit, mut skip) = (self.visit, self.in_visit);
@@ -368,13 +340,6 @@ impl Process<'_> {
     fn advance(&mut self, refs: u64) {
         self.refs_done += refs;
         let round = &self.plan.round;
-        if let Some(equal) = round.equal {
-            let at = (self.visit as u64 * u64::from(equal) + u64::from(self.in_visit) + refs)
-                % round.refs;
-            self.visit = (at / u64::from(equal)) as usize;
-            self.in_visit = (at % u64::from(equal)) as u32;
-            return;
-        }
         let mut left = refs % round.refs;
         while left > 0 {
             let rest = u64::from(round.visits[self.visit] - self.in_visit);
@@ -390,8 +355,13 @@ impl Process<'_> {
 }
 
 impl<'a> Engine<'a> {
-    fn new(setup: Simulation<'a>, policy: Policy) -> Self {
-        let machine = setup.machine;
+    fn new(
+        case: &'a SimulationCase,
+        plans: &'a [ProcessPlan],
+        detail: Recording,
+        policy: Policy,
+    ) -> Self {
+        let machine = &case.machine;
         let nodes = machine.nodes();
         let mut by_node = Vec::with_capacity(nodes);
         let mut first = 0;
@@ -402,14 +372,10 @@ impl<'a> Engine<'a> {
         let scan = policy.scan();
         let scan_every = scan.map_or(0, |scan| scan.every);
         let process = |plan| Process::new(plan, scan_every);
-        let pairs = if setup.detail.traffic {
-            nodes * nodes
-        } else {
-            0
-        };
+        let pairs = if detail.traffic { nodes * nodes } else { 0 };
         Self {
-            domains: Domains::new(machine, setup.scheduler),
-            processes: setup.plans.iter().map(process).collect(),
+            domains: Domains::new(machine, &case.scheduler),
+            processes: plans.iter().map(process).collect(),
             processors: machine
                 .processor_nodes()
                 .into_iter()
@@ -426,31 +392,27 @@ impl<'a> Engine<'a> {
             heap: BinaryHeap::new(),
             waiting: 0,
             looking: 0,
-            nodes_empty: machine
-                .processors
-                .iter()
-                .filter(|&&count| count > 0)
-                .count(),
-            nodes_crowded: 0,
             pace: PACE,
-            unfinished: setup.plans.len(),
+            unfinished: plans.len(),
             scan,
             pinned: policy.pins_processes(),
             tracks_residents: policy.promotes(),
             costs: CostTable::new(machine),
             counters: Counters::default(),
-            timeline: Timeline::new(setup.detail.bucket),
+            timeline: Timeline::new(detail.bucket),
             traffic: vec![0; pairs],
             copied: vec![0; pairs],
             events: 0,
             end: 0,
-            setup,
+            case,
+            plans,
+            detail,
             policy,
         }
     }
 
     fn run(mut self) -> Outcome {
-        for (process, plan) in self.setup.plans.iter().enumerate() {
+        for (process, plan) in self.plans.iter().enumerate() {
             self.push(plan.arrival, EventKind::Arrival(process));
             for &(time, to) in &plan.moves {
                 self.push(time, EventKind::Scripted(process, to));
@@ -496,7 +458,7 @@ impl<'a> Engine<'a> {
     // Placing and moving processes.
 
     fn arrive(&mut self, process: usize, now: u64) {
-        let to = self.setup.plans[process]
+        let to = self.plans[process]
             .start
             .unwrap_or_else(|| self.least_loaded());
         self.assign(process, to);
@@ -509,7 +471,7 @@ impl<'a> Engine<'a> {
             // The emptiest processor; among equals the one on the emptiest node, then the first.
             (
                 p.load,
-                self.node_load[node] * 1024 / self.setup.machine.processors[node] as u32,
+                self.node_load[node] * 1024 / self.case.machine.processors[node] as u32,
                 cpu,
             )
         });
@@ -520,33 +482,22 @@ impl<'a> Engine<'a> {
     fn assign(&mut self, process: usize, to: usize) {
         self.processes[process].processor = to;
         self.processors[to].load += 1;
-        let load = &mut self.node_load[self.processors[to].node];
-        *load += 1;
-        match *load {
-            1 => self.nodes_empty -= 1,
-            2 => self.nodes_crowded += 1,
-            _ => {}
-        }
+        self.node_load[self.processors[to].node] += 1;
     }
 
     fn unassign(&mut self, process: usize) {
         let from = self.processes[process].processor;
         self.processors[from].load -= 1;
-        let load = &mut self.node_load[self.processors[from].node];
-        *load -= 1;
-        match *load {
-            0 => self.nodes_empty += 1,
-            1 => self.nodes_crowded -= 1,
-            _ => {}
-        }
+        self.node_load[self.processors[from].node] -= 1;
     }
 
     /// Whether a look could find anything to move: something waits, or running processes could be spread.
     fn worth_looking(&self) -> bool {
+        let mut loads = self.node_load.iter().zip(&self.by_node);
         self.waiting > 0
-            || (self.setup.scheduler.spread_running
-                && self.nodes_empty > 0
-                && self.nodes_crowded > 0)
+            || (self.case.scheduler.spread_running
+                && self.node_load.iter().any(|&load| load >= 2)
+                && loads.any(|(&load, processors)| load == 0 && !processors.is_empty()))
     }
 
     /// Puts a process that can run at the end of its processor's queue, and starts it if the processor is idle.
@@ -673,7 +624,7 @@ impl<'a> Engine<'a> {
         if self.processors[cpu].queue.is_empty() {
             self.processors[cpu].current = None;
             self.processors[cpu].generation += 1;
-            if self.setup.scheduler.pull_when_idle && self.waiting > 0 && !self.pinned {
+            if self.case.scheduler.pull_when_idle && self.waiting > 0 && !self.pinned {
                 let levels = self.domains.of_node(self.processors[cpu].node).len();
                 // A pull by `relocate` dispatches; without one the processor stays idle.
                 let _pulled =
@@ -691,7 +642,7 @@ impl<'a> Engine<'a> {
         self.waiting -= 1;
         let was_idle = self.processors[cpu].current.is_none();
         self.processors[cpu].current = Some(next);
-        self.processors[cpu].slice_left = crate::time::from_ms(self.setup.scheduler.slice_ms);
+        self.processors[cpu].slice_left = crate::time::from_ms(self.case.scheduler.slice_ms);
         if was_idle {
             self.stop_looking(cpu, now);
             self.start_looking(now);
@@ -712,7 +663,7 @@ impl<'a> Engine<'a> {
             return;
         };
         let processor = &self.processors[cpu];
-        let distances = self.setup.machine.slit.row(processor.node);
+        let distances = &self.case.machine.slit[processor.node];
         let process = &mut self.processes[current];
         let mut budget = processor.slice_left;
         if self.scan.is_some() {
@@ -742,42 +693,31 @@ impl<'a> Engine<'a> {
             return processor.start;
         }
         let (node, start, planned) = (processor.node, processor.start, processor.planned);
-        let distances = self.setup.machine.slit.row(node);
+        let distances = &self.case.machine.slit[node];
         let process = &mut self.processes[current];
         let stretch = process.stretch(distances, self.pace, now - start, planned);
         if stretch.refs == 0 {
             return start;
         }
-        let record = self.setup.detail.traffic;
+        let record = self.detail.traffic;
         let mut remote = 0;
         // What the same references take locally, and what they take where the pages are, both undisturbed.
         let local_time =
             stretch.refs * ref_cost(process.plan, crate::machine::LOCAL_DISTANCE, PACE);
         let mut calm_time = 0;
-        if let (0, PageLayout::One(at)) = (process.faulting, process.layout) {
-            let at = usize::from(at);
+        let traffic = &mut self.traffic;
+        let nodes = self.node_used.len();
+        let (pages, plan) = (&process.pages, process.plan);
+        process.each_reference(stretch.refs, |slot, refs| {
+            let at = usize::from(pages[slot].node);
             if at != node {
-                remote = stretch.refs;
+                remote += refs;
             }
-            calm_time += stretch.refs * ref_cost(process.plan, distances[at], PACE);
+            calm_time += refs * ref_cost(plan, distances[at], PACE);
             if record {
-                self.traffic[node * self.node_used.len() + at] += stretch.refs;
+                traffic[node * nodes + at] += refs;
             }
-        } else {
-            let traffic = &mut self.traffic;
-            let nodes = self.node_used.len();
-            let (pages, plan) = (&process.pages, process.plan);
-            process.each_reference(stretch.refs, |slot, refs| {
-                let at = usize::from(pages[slot].node);
-                if at != node {
-                    remote += refs;
-                }
-                calm_time += refs * ref_cost(plan, distances[at], PACE);
-                if record {
-                    traffic[node * nodes + at] += refs;
-                }
-            });
-        }
+        });
         process.advance(stretch.refs);
         process.outcome.refs += stretch.refs;
         process.outcome.remote_refs += remote;
@@ -840,7 +780,7 @@ impl<'a> Engine<'a> {
             return self.dispatch(cpu, now);
         }
         if self.processors[cpu].queue.is_empty() {
-            self.processors[cpu].slice_left = crate::time::from_ms(self.setup.scheduler.slice_ms);
+            self.processors[cpu].slice_left = crate::time::from_ms(self.case.scheduler.slice_ms);
             return self.plan_batch(cpu, now);
         }
         self.processors[cpu].queue.push_back(index);
@@ -915,8 +855,7 @@ impl<'a> Engine<'a> {
                 self.copy_time(usize::from(page.node), here, now + cost) + self.costs.move_page;
             self.processes[index].outcome.stalls.copying += copy;
             cost += copy;
-            if self.policy.promotes() && self.setup.machine.processors[usize::from(page.node)] == 0
-            {
+            if self.policy.promotes() && self.case.machine.processors[usize::from(page.node)] == 0 {
                 self.counters.pgpromote_success += 1;
             }
             self.put_page(index, slot, here, now);
@@ -929,13 +868,12 @@ impl<'a> Engine<'a> {
         let nodes = self.node_used.len();
         let link = &mut self.link_free[from * nodes + to];
         let start = (*link).max(now);
-        *link = start + self.costs.copy(self.setup.machine.slit.distance(to, from));
+        *link = start + self.costs.copy(self.case.machine.slit[to][from]);
         *link - now
     }
 
     fn free(&self, node: usize) -> Option<u64> {
-        self.setup.machine.memory_pages[node]
-            .map(|total| total.saturating_sub(self.node_used[node]))
+        self.case.machine.memory_pages[node].map(|total| total.saturating_sub(self.node_used[node]))
     }
 
     /// The nearest node to `wanted` with a free page.
@@ -943,7 +881,7 @@ impl<'a> Engine<'a> {
         if self.free(wanted) != Some(0) {
             return Some(wanted);
         }
-        let row = self.setup.machine.slit.row(wanted);
+        let row = &self.case.machine.slit[wanted];
         (0..row.len())
             .filter(|&node| self.free(node) != Some(0))
             .min_by_key(|&node| (row[node], node))
@@ -963,14 +901,13 @@ impl<'a> Engine<'a> {
                 self.counters.ping_pong_moves += 1;
             }
             page.from = page.node;
-            if self.setup.detail.traffic {
+            if self.detail.traffic {
                 self.copied[usize::from(page.node) * self.node_used.len() + to] += 1;
             }
         }
         page.node = to as u16;
         page.residence = page.residence.wrapping_add(1);
         let mark = (index, slot, page.residence);
-        self.processes[index].layout = PageLayout::Unknown;
         self.node_used[to] += 1;
         if self.tracks_residents {
             self.residents[to].push_back(mark);
@@ -993,7 +930,6 @@ impl<'a> Engine<'a> {
             residence: page.residence.wrapping_add(1),
             ..FRESH
         };
-        process.layout = PageLayout::Unknown;
     }
 
     fn renew(&mut self, index: usize) {
@@ -1033,15 +969,15 @@ impl<'a> Engine<'a> {
 
     /// Lets the policy demote pages of a node that runs short.
     fn relieve(&mut self, node: usize, now: u64) {
-        let Some(total) = self.setup.machine.memory_pages[node] else {
+        let Some(total) = self.case.machine.memory_pages[node] else {
             return;
         };
         let free = total.saturating_sub(self.node_used[node]);
-        let Some(demotion) = self.policy.demotes(node, free, total) else {
+        let Some((to, pages)) = self.policy.demotes(node, free, total) else {
             return;
         };
-        for _ in 0..demotion.pages {
-            if self.free(demotion.to) == Some(0) {
+        for _ in 0..pages {
+            if self.free(to) == Some(0) {
                 return;
             }
             let mut victim = None;
@@ -1066,8 +1002,8 @@ impl<'a> Engine<'a> {
             } else {
                 now
             };
-            self.copy_time(node, demotion.to, now);
-            self.put_page(process, slot, demotion.to, now);
+            self.copy_time(node, to, now);
+            self.put_page(process, slot, to, now);
             self.counters.pgdemote_kswapd += 1;
             if running {
                 self.plan_batch(runs_on, boundary.max(now));
@@ -1079,7 +1015,7 @@ impl<'a> Engine<'a> {
 
     /// Sees to it that every processor has its next looks on the heap while there is something to look for.
     fn start_looking(&mut self, now: u64) {
-        if !self.setup.scheduler.balance_periodically || self.pinned {
+        if !self.case.scheduler.balance_periodically || self.pinned {
             return;
         }
         if self.looking == self.processors.len() || !self.worth_looking() {
@@ -1136,46 +1072,37 @@ impl<'a> Engine<'a> {
         let node = self.processors[cpu].node;
         let domain = &self.domains.of_node(node)[level];
         let idle = self.processors[cpu].current.is_none();
-        let inside = domain.distance == crate::machine::LOCAL_DISTANCE && domain.nodes.len() == 1;
+        let inside = domain.len() == 1;
+        let of = |group: usize| match inside {
+            true => (u64::from(self.processors[group].load), 1),
+            false => (
+                u64::from(self.node_load[group]),
+                self.by_node[group].len() as u64,
+            ),
+        };
+        let (me, own, others) = match inside {
+            true => (cpu, self.by_node[node].clone(), &[][..]),
+            false => (node, 0..0, &domain[..]),
+        };
         // Loads per processor in 1024ths.
         let (mut busiest, mut max, mut total, mut count) = (None, 0, 0, 0);
-        let (this, own_processors);
-        if inside {
-            this = u64::from(self.processors[cpu].load) * 1024;
-            own_processors = 1;
-            for other in self.by_node[node].clone() {
-                let load = u64::from(self.processors[other].load) * 1024;
-                total += load;
-                count += 1;
-                if other != cpu && load > max {
-                    (busiest, max) = (Some(other), load);
-                }
-            }
-        } else {
-            own_processors = self.by_node[node].len() as u64;
-            this = u64::from(self.node_load[node]) * 1024 / own_processors;
-            for &other in &domain.nodes {
-                let processors = self.by_node[other].len() as u64;
-                let load = u64::from(self.node_load[other]) * 1024 / processors;
-                total += u64::from(self.node_load[other]) * 1024;
-                count += processors;
-                if other != node && load > max {
-                    (busiest, max) = (Some(other), load);
-                }
+        for group in own.chain(others.iter().copied()) {
+            let (load, processors) = of(group);
+            total += load * 1024;
+            count += processors;
+            if group != me && load * 1024 / processors > max {
+                (busiest, max) = (Some(group), load * 1024 / processors);
             }
         }
+        let (own_load, own_processors) = of(me);
+        let this = own_load * 1024 / own_processors;
         let Some(busiest) = busiest else { return false };
         let average = total / count;
-        let threshold = self.setup.scheduler.imbalance_percent;
+        let threshold = self.case.scheduler.imbalance_percent;
         if this >= max || this >= average || max as f64 * 100.0 <= threshold * this as f64 {
             return self.spread(cpu, level, inside);
         }
-        let busiest_processors = if inside {
-            1
-        } else {
-            self.by_node[busiest].len() as u64
-        };
-        let pull = (max - average) * busiest_processors;
+        let pull = (max - average) * of(busiest).1;
         let mut wanted = pull.min((average - this) * own_processors) / 1024;
         // Less than one process to even things out: still one, if it would run instead of waiting, or if the
         // difference is two or more.
@@ -1210,15 +1137,12 @@ impl<'a> Engine<'a> {
     /// Marks a running process on a node that runs two or more to come to this idle node at the end of its slice.
     fn spread(&mut self, cpu: usize, level: usize, inside: bool) -> bool {
         let node = self.processors[cpu].node;
-        if inside || !self.setup.scheduler.spread_running || self.node_load[node] > 0 {
+        if inside || !self.case.scheduler.spread_running || self.node_load[node] > 0 {
             return false;
         }
         let domain = &self.domains.of_node(node)[level];
-        let crowded = domain
-            .nodes
-            .iter()
-            .copied()
-            .filter(|&n| self.node_load[n] >= 2);
+        let crowded = domain.iter().copied();
+        let crowded = crowded.filter(|&n| self.node_load[n] >= 2);
         let Some(from) = crowded.max_by_key(|&n| (self.node_load[n], Reverse(n))) else {
             return false;
         };
@@ -1254,7 +1178,7 @@ impl<'a> Engine<'a> {
             accesses,
             stalls,
             counters: self.counters,
-            page_bytes: self.setup.machine.page_bytes,
+            page_bytes: self.case.machine.page_bytes,
             events: self.events,
             processes: self.processes.into_iter().map(|p| p.outcome).collect(),
             timeline: self.timeline,

@@ -2,7 +2,7 @@
 //!
 //! A [`machine::NumaMachine`] (nodes, processors, distances, costs), a [`scheduler::Scheduler`], a
 //! [`workload::Workload`], and a [`policy::Policy`] go in; an [`outcome::Outcome`] comes
-//! out of [`engine::simulate`]: total time, what each process lost and why, where accesses went, the kernel's counters.
+//! out of [`engine::SimulationCase::simulate`]: total time, what each process lost and why, where accesses went, the kernel's counters.
 //! [`replicate`] repeats that with other seeds, and [`study`] reproduces a published study.
 //! [`pages`] makes documents of all of it.
 //! Nothing here reads the clock or writes to the terminal: the command `zmeld numa` does.

@@ -19,80 +19,6 @@ fn wrong(source: impl fmt::Display, why: impl fmt::Display) -> Error {
     Error::Wrong(format!("{source}: {why}"))
 }
 
-/// Distances between nodes, checked: square, 10 on the diagonal, 10 to 254 elsewhere.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
-#[serde(transparent)]
-pub struct Slit {
-    rows: Vec<Vec<u32>>,
-}
-
-impl Slit {
-    /// Checks a matrix; `source_name` is the file or preset that errors name.
-    ///
-    /// # Errors
-    /// The first row or cell that breaks a rule, by row and column counted from 0.
-    pub fn new(rows: Vec<Vec<u32>>, source_name: &str) -> Result<Self, Error> {
-        let failed = |why: String| Err(wrong(source_name, why));
-        let nodes = rows.len();
-        if !(1..=NODES_MAX).contains(&nodes) {
-            return failed(format!(
-                "a distance matrix of {nodes} nodes; 1 to {NODES_MAX} are supported"
-            ));
-        }
-        for (row, distances) in rows.iter().enumerate() {
-            let found = distances.len();
-            if found != nodes {
-                return failed(format!(
-                    "distance matrix row {row}: {found} columns where {nodes} rows need {nodes}"
-                ));
-            }
-            for (column, &found) in distances.iter().enumerate() {
-                let rule = match row == column {
-                    true if found != LOCAL_DISTANCE => "a node's distance to itself is 10",
-                    // The SLIT keeps a byte, and 255 means unreachable.
-                    false if !(LOCAL_DISTANCE..=254).contains(&found) => "distances are 10 to 254",
-                    _ => continue,
-                };
-                return failed(format!(
-                    "distance matrix row {row}, column {column}: {found}; {rule}"
-                ));
-            }
-        }
-        Ok(Self { rows })
-    }
-
-    /// Nodes.
-    pub fn nodes(&self) -> usize {
-        self.rows.len()
-    }
-
-    /// The distance from a processor of `from` to memory of `to`: 10 is local.
-    pub fn distance(&self, from: usize, to: usize) -> u32 {
-        self.rows[from][to]
-    }
-
-    /// One node's distances to all nodes.
-    pub fn row(&self, from: usize) -> &[u32] {
-        &self.rows[from]
-    }
-
-    /// Every distance that occurs between different nodes, ascending, each once.
-    pub fn levels(&self) -> Vec<u32> {
-        let mut levels: Vec<u32> = Vec::new();
-        for (from, row) in self.rows.iter().enumerate() {
-            levels.extend(
-                row.iter()
-                    .enumerate()
-                    .filter(|&(to, _)| to != from)
-                    .map(|(_, &d)| d),
-            );
-            levels.sort_unstable();
-            levels.dedup();
-        }
-        levels
-    }
-}
-
 /// What memory costs on a machine. All values are for an idle machine; queueing comes on top.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -126,9 +52,6 @@ impl Default for MemoryCosts {
 
 impl MemoryCosts {
     /// The same with some values changed, by name.
-    ///
-    /// # Errors
-    /// A name that is no cost, or a value that is no number.
     pub fn changed(&self, changes: &toml::Table) -> Result<Self, String> {
         let mut table = toml::Table::try_from(self).map_err(|error| error.to_string())?;
         table.extend(changes.clone());
@@ -141,12 +64,13 @@ impl MemoryCosts {
 /// A machine: which processors and how much memory each node has, and how far apart the nodes are.
 #[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct NumaMachine {
-    /// A preset's name, `host`, or a file.
+    /// A preset's name, or `host`.
     pub name: String,
     /// What it stands for, in a sentence.
     pub about: String,
-    /// Distances between nodes.
-    pub slit: Slit,
+    /// Distances between nodes, from a processor's node (rows) to the memory's: square, 10 on the diagonal, 10 to 254
+    /// elsewhere.
+    pub slit: Vec<Vec<u32>>,
     /// Processors of each node; 0 for a node of memory only.
     pub processors: Vec<usize>,
     /// Page size in bytes.
@@ -161,10 +85,35 @@ impl NumaMachine {
     /// Checks the parts of a machine against each other.
     ///
     /// # Errors
-    /// Lists whose length is not the number of nodes, no processor at all, costs that are not positive.
+    /// The first distance that breaks a rule, by row and column counted from 0; lists whose length is not the number of
+    /// nodes, no processor at all, costs that are not positive.
     pub fn check(self) -> Result<Self, Error> {
-        let nodes = self.slit.nodes();
+        let nodes = self.slit.len();
         let failed = |why: String| Err(wrong(&self.name, why));
+        if !(1..=NODES_MAX).contains(&nodes) {
+            return failed(format!(
+                "a distance matrix of {nodes} nodes; 1 to {NODES_MAX} are supported"
+            ));
+        }
+        for (row, distances) in self.slit.iter().enumerate() {
+            let found = distances.len();
+            if found != nodes {
+                return failed(format!(
+                    "distance matrix row {row}: {found} columns where {nodes} rows need {nodes}"
+                ));
+            }
+            for (column, &found) in distances.iter().enumerate() {
+                let rule = match row == column {
+                    true if found != LOCAL_DISTANCE => "a node's distance to itself is 10",
+                    // The SLIT keeps a byte, and 255 means unreachable.
+                    false if !(LOCAL_DISTANCE..=254).contains(&found) => "distances are 10 to 254",
+                    _ => continue,
+                };
+                return failed(format!(
+                    "distance matrix row {row}, column {column}: {found}; {rule}"
+                ));
+            }
+        }
         for (what, found) in [
             ("processors", self.processors.len()),
             ("memory", self.memory_pages.len()),
@@ -193,7 +142,7 @@ impl NumaMachine {
 
     /// Nodes.
     pub fn nodes(&self) -> usize {
-        self.slit.nodes()
+        self.slit.len()
     }
 
     /// Processors in all.
@@ -211,38 +160,25 @@ impl NumaMachine {
             .collect()
     }
 
-    /// A preset by name.
-    pub fn preset(name: &str) -> Option<Self> {
-        presets().into_iter().find(|preset| preset.name == name)
-    }
-
-    /// A machine by what a user writes: a preset, `host`, or a file with the output of `numactl -H`.
+    /// A machine by what a user writes: a preset or `host`.
     ///
     /// # Errors
-    /// An unknown name, or what is wrong with the file or with /sys.
+    /// An unknown name, or what is wrong with /sys.
     pub fn find(name: &str) -> Result<Self, Error> {
-        if let Some(machine) = Self::preset(name) {
+        if let Some(machine) = presets().into_iter().find(|preset| preset.name == name) {
             return Ok(machine);
         }
         if name == "host" {
             return Self::from_sysfs(Path::new("/sys/devices/system/node"));
         }
-        match fs::read_to_string(name) {
-            Ok(text) => Self::from_numactl(&text, name),
-            Err(_) => {
-                let presets: Vec<String> = presets().into_iter().map(|it| it.name).collect();
-                Err(Error::Wrong(format!(
-                    "no machine is called {name:?}; presets: {}; or `host`, or a file with the output of `numactl -H`",
-                    presets.join(", ")
-                )))
-            }
-        }
+        let presets: Vec<String> = presets().into_iter().map(|it| it.name).collect();
+        Err(Error::Wrong(format!(
+            "no machine is called {name:?}; presets: {}; or `host`; a scenario gives any other (machine.slit)",
+            presets.join(", ")
+        )))
     }
 
     /// This machine as the kernel shows it below `/sys/devices/system/node`.
-    ///
-    /// # Errors
-    /// The file that is missing or not understood.
     pub fn from_sysfs(nodes_dir: &Path) -> Result<Self, Error> {
         let read = |path: &Path| {
             fs::read_to_string(path).map_err(|cause| FileError::new("read", path, cause))
@@ -273,80 +209,10 @@ impl NumaMachine {
         Self {
             name: "host".into(),
             about: "this machine as the kernel describes it".into(),
-            slit: Slit::new(rows, &nodes_dir.display().to_string())?,
+            slit: rows,
             processors,
             page_bytes: 4096,
             memory_pages,
-            costs: MemoryCosts::default(),
-        }
-        .check()
-    }
-
-    /// A machine from the saved output of `numactl -H`.
-    ///
-    /// # Errors
-    /// The line that is not understood.
-    pub fn from_numactl(text: &str, source_name: &str) -> Result<Self, Error> {
-        let wrong = |line: usize, why: String| wrong(source_name, format!("line {line}: {why}"));
-        let mut rows: Vec<Vec<u32>> = Vec::new();
-        let mut processors: Vec<(usize, usize)> = Vec::new();
-        let mut memory: Vec<(usize, u64)> = Vec::new();
-        let mut in_matrix = false;
-        for (index, raw) in text.lines().enumerate() {
-            let line = raw.trim();
-            let number = index + 1;
-            if line.starts_with("node distances:") {
-                in_matrix = true;
-            } else if in_matrix && !line.is_empty() && !line.starts_with("node") {
-                let Some((_, cells)) = line.split_once(':') else {
-                    return Err(wrong(number, format!("{line:?} is no row of distances")));
-                };
-                let row: Result<Vec<u32>, _> = cells.split_whitespace().map(str::parse).collect();
-                let no_number = |_| {
-                    wrong(
-                        number,
-                        format!("{cells:?} holds something that is no distance"),
-                    )
-                };
-                rows.push(row.map_err(no_number)?);
-            } else if let Some(rest) = line.strip_prefix("node ").filter(|_| !in_matrix) {
-                let mut words = rest.split_whitespace();
-                let Some(node) = words.next().and_then(|w| w.parse::<usize>().ok()) else {
-                    return Err(wrong(number, format!("{line:?} names no node")));
-                };
-                match words.next() {
-                    Some("cpus:") => processors.push((node, words.count())),
-                    Some("size:") => {
-                        let mb = words.next().and_then(|w| w.parse::<u64>().ok());
-                        memory.push((
-                            node,
-                            mb.ok_or_else(|| wrong(number, "no size in MB".into()))?,
-                        ));
-                    }
-                    _ => {}
-                }
-            }
-        }
-        if rows.is_empty() {
-            return Err(wrong(
-                text.lines().count().max(1),
-                "no \"node distances:\" table up to here".into(),
-            ));
-        }
-        processors.sort_unstable();
-        memory.sort_unstable();
-        let nodes = rows.len();
-        Self {
-            name: source_name.to_owned(),
-            about: "read from the output of numactl -H".into(),
-            slit: Slit::new(rows, source_name)?,
-            processors: processors.into_iter().map(|(_, count)| count).collect(),
-            page_bytes: 4096,
-            memory_pages: if memory.len() == nodes {
-                memory.into_iter().map(|(_, mb)| Some(mb * 256)).collect()
-            } else {
-                vec![None; nodes]
-            },
             costs: MemoryCosts::default(),
         }
         .check()
@@ -384,9 +250,7 @@ pub fn presets() -> Vec<NumaMachine> {
         NumaMachine {
             name: name.into(),
             about: about.into(),
-            slit: Slit {
-                rows: rows.iter().map(|row| row.to_vec()).collect(),
-            },
+            slit: rows.iter().map(|row| row.to_vec()).collect(),
             processors: processors.to_vec(),
             page_bytes: 4096,
             memory_pages: vec![None; processors.len()],

@@ -61,13 +61,6 @@ pub(crate) struct ScanRequest {
     pub pages: usize,
 }
 
-/// Pages to be demoted from a node, the longest resident first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Demotion {
-    pub to: usize,
-    pub pages: u64,
-}
-
 /// The policies by name.
 #[derive(
     Debug,
@@ -272,14 +265,12 @@ impl Policy {
         self.name == PolicyName::FirstTouch
     }
 
-    /// What to demote where so many pages of a node's `total` are free; asked after each placement on a bounded node.
-    pub(crate) fn demotes(&self, node: usize, free: u64, total: u64) -> Option<Demotion> {
+    /// Where to, and how many pages, a node demotes of whose `total` so many are free, the longest resident first; asked
+    /// after each placement on a bounded node.
+    pub(crate) fn demotes(&self, node: usize, free: u64, total: u64) -> Option<(usize, u64)> {
         let to = self.tiers.demotes_to[node].filter(|_| self.promotes())?;
         let keep = (self.tiers.free_share * total as f64).ceil() as u64;
-        (free < keep).then(|| Demotion {
-            to,
-            pages: keep - free,
-        })
+        (free < keep).then(|| (to, keep - free))
     }
 
     /// Whether moves from a far tier count as promotions (`pgpromote_success`).
@@ -308,7 +299,7 @@ impl Tiers {
         let far: Vec<bool> = machine.processors.iter().map(|&count| count == 0).collect();
         let nearest = |node: usize| {
             let all = (0..machine.nodes()).filter(|&to| far[to]);
-            let to = all.min_by_key(|&to| (machine.slit.distance(node, to), to));
+            let to = all.min_by_key(|&to| (machine.slit[node][to], to));
             to.filter(|_| !far[node])
         };
         Self {
@@ -426,37 +417,38 @@ pub struct PolicySettings {
 
 impl PolicySettings {
     /// Checks the settings.
-    ///
-    /// # Errors
-    /// The policy, its setting, and what that must be.
     pub fn check(&self) -> Result<(), (&'static str, (&'static str, String))> {
         let (full, autonuma, tiering) = (&self.full, &self.autonuma, &self.tiering);
         let (any, some) = (0.0..=1e9, 0.001..=1e9);
         let page_ms = full.page_ms.unwrap_or(0.0);
-        let of_full = [
-            ("stop_ms", full.stop_ms, &any),
-            ("page_ms", page_ms, &any),
-            ("hold_back", full.hold_back, &any),
-        ];
-        let of_autonuma = [
-            ("scan_period_ms", autonuma.scan_period_ms, &some),
-            ("scan_size_mb", autonuma.scan_size_mb, &some),
-        ];
-        let of_tiering = [
-            ("scan_period_ms", tiering.scan_period_ms, &some),
-            ("scan_size_mb", tiering.scan_size_mb, &some),
-            ("hot_threshold_ms", tiering.hot_threshold_ms, &any),
-            ("promote_mb_per_s", tiering.promote_mb_per_s, &any),
-            ("free_percent", tiering.free_percent, &(0.0..=100.0)),
-        ];
-        for (policy, settings) in [
-            ("full", &of_full[..]),
-            ("autonuma", &of_autonuma),
-            ("tiering", &of_tiering),
+        for (policy, key, found, range) in [
+            ("full", "stop_ms", full.stop_ms, &any),
+            ("full", "page_ms", page_ms, &any),
+            ("full", "hold_back", full.hold_back, &any),
+            ("autonuma", "scan_period_ms", autonuma.scan_period_ms, &some),
+            ("autonuma", "scan_size_mb", autonuma.scan_size_mb, &some),
+            ("tiering", "scan_period_ms", tiering.scan_period_ms, &some),
+            ("tiering", "scan_size_mb", tiering.scan_size_mb, &some),
+            (
+                "tiering",
+                "hot_threshold_ms",
+                tiering.hot_threshold_ms,
+                &any,
+            ),
+            (
+                "tiering",
+                "promote_mb_per_s",
+                tiering.promote_mb_per_s,
+                &any,
+            ),
+            (
+                "tiering",
+                "free_percent",
+                tiering.free_percent,
+                &(0.0..=100.0),
+            ),
         ] {
-            for &(key, found, range) in settings {
-                within(key, found, range.clone()).map_err(|wrong| (policy, wrong))?;
-            }
+            within(key, found, range.clone()).map_err(|wrong| (policy, wrong))?;
         }
         Ok(())
     }

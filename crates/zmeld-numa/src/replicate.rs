@@ -3,48 +3,11 @@
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::engine::{simulate, Recording, Simulation};
-use crate::machine::NumaMachine;
+use crate::engine::{Recording, SimulationCase};
 use crate::outcome::Outcome;
-use crate::policy::{PolicyName, PolicySettings};
-use crate::scheduler::Scheduler;
+use crate::policy::PolicyName;
 use crate::time::to_ms;
-use crate::workload::{ProcessPlan, Workload};
 use zmeld_statistics::mean::{self, Interval};
-
-/// One machine with its load and rules: everything but the policy.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SimulationCase {
-    /// The machine.
-    pub machine: NumaMachine,
-    /// The scheduler.
-    pub scheduler: Scheduler,
-    /// The processes.
-    pub workload: Workload,
-    /// Settings of the policies.
-    pub policy: PolicySettings,
-}
-
-impl SimulationCase {
-    /// Simulates one replication under one policy.
-    pub fn simulate(
-        &self,
-        policy: PolicyName,
-        plans: &[ProcessPlan],
-        detail: Recording,
-    ) -> Outcome {
-        let policy = policy.build(&self.policy, &self.machine);
-        simulate(
-            Simulation {
-                machine: &self.machine,
-                scheduler: &self.scheduler,
-                plans,
-                detail,
-            },
-            policy,
-        )
-    }
-}
 
 /// A number that every simulation gives: its name, with the unit last, and how it is taken from an outcome.
 pub type Metric = (&'static str, fn(&Outcome) -> f64);

@@ -9,14 +9,14 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use zmeld_linux::FileError;
 
+use crate::engine::SimulationCase;
 use crate::error::Error;
-use crate::machine::{MemoryCosts, NumaMachine, Slit};
+use crate::machine::{MemoryCosts, NumaMachine};
 use crate::policy::{PolicyName, PolicySettings};
-use crate::replicate::SimulationCase;
 use crate::scheduler::Scheduler;
 use crate::workload::Workload;
 
-/// The machine of a scenario: a preset or `host` or a `numactl -H` file, with changes; or a matrix of its own.
+/// The machine of a scenario: a preset or `host`, with changes; or a matrix of its own.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct MachineSpec {
@@ -100,16 +100,12 @@ pub struct Scenario {
 pub struct ScenarioText {
     /// What messages call it.
     file: String,
-    /// Its text.
-    pub text: String,
+    text: String,
     table: toml::Table,
 }
 
 impl ScenarioText {
     /// Reads a file.
-    ///
-    /// # Errors
-    /// A file that cannot be read or is not TOML.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = fs::read_to_string(path);
         let text = text.map_err(|cause| FileError::new("read", path, cause))?;
@@ -117,9 +113,6 @@ impl ScenarioText {
     }
 
     /// Takes a text; `file` is what messages call it.
-    ///
-    /// # Errors
-    /// The place where it is not TOML.
     pub fn new(text: String, file: String) -> Result<Self, Error> {
         let table = toml::from_str(&text).map_err(|error| syntax(&text, &file, &error))?;
         Ok(Self { file, text, table })
@@ -146,35 +139,12 @@ impl ScenarioText {
             set(&mut table, path, value.clone())?;
         }
         let spec = ScenarioSpec::deserialize(toml::Value::Table(table)).map_err(|error| {
-            let named = settings
-                .iter()
-                .map(|(path, value)| format!("{path} = {value}"));
-            let with = match settings.is_empty() {
-                true => String::new(),
-                false => format!("with {}: ", named.collect::<Vec<_>>().join(", ")),
-            };
-            Error::Wrong(format!("{}: {with}{}", self.file, error.message()))
+            let named = settings.iter();
+            let named = named.map(|(path, value)| format!("{path} = {value}"));
+            let with = named.collect::<Vec<_>>().join(", ");
+            Error::Wrong(format!("{}: with {with}: {}", self.file, error.message()))
         })?;
         self.check(spec)
-    }
-
-    /// Sets values for good, by dotted path; the text becomes that of the changed table.
-    ///
-    /// # Errors
-    /// A path that is none.
-    pub fn set(&mut self, settings: &[(String, toml::Value)]) -> Result<(), Error> {
-        for (path, value) in settings {
-            set(&mut self.table, path, value.clone())?;
-        }
-        self.text = self.table.to_string();
-        Ok(())
-    }
-
-    /// The value at a dotted path, if the file gives it.
-    pub fn value(&self, path: &str) -> Option<&toml::Value> {
-        let mut keys = path.split('.');
-        let first = self.table.get(keys.next()?)?;
-        keys.try_fold(first, |value, key| value.get(key))
     }
 
     /// What is wrong with a key, and where that stands.
@@ -237,7 +207,7 @@ impl ScenarioText {
             (None, Some(_)) => NumaMachine {
                 name: format!("machine (line {line})"),
                 about: "given by the scenario".into(),
-                slit: Slit::new(vec![vec![10]], "machine")?,
+                slit: Vec::new(),
                 processors: vec![],
                 page_bytes: 4096,
                 memory_pages: vec![],
@@ -249,8 +219,7 @@ impl ScenarioText {
         };
         if let Some(rows) = &spec.slit {
             let nodes = rows.len();
-            machine.slit =
-                Slit::new(rows.clone(), &format!("machine.slit (line {line})")).map_err(failed)?;
+            machine.slit.clone_from(rows);
             if machine.memory_pages.len() != nodes {
                 machine.memory_pages = vec![None; nodes];
             }

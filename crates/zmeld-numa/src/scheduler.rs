@@ -51,9 +51,6 @@ impl Default for Scheduler {
 
 impl Scheduler {
     /// Checks the settings.
-    ///
-    /// # Errors
-    /// The first setting out of its range, and what that is.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         for (key, found, least) in [
             ("slice_ms", self.slice_ms, 0.001),
@@ -68,20 +65,11 @@ impl Scheduler {
     }
 }
 
-/// One level of a processor's view: the groups among which it balances.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Domain {
-    /// The largest distance it spans; 10 for the processors of one's own node.
-    pub distance: u32,
-    /// The nodes it spans, ascending (its own node among them). Groups are its nodes, or, at distance 10, the
-    /// processors of its one node.
-    pub nodes: Vec<usize>,
-}
-
-/// The domains of every node, nearest first, and their times in picoseconds.
+/// The domains of every node, nearest first, and their times in picoseconds. A domain is the nodes that it spans,
+/// ascending, its own among them: it is balanced among these, or, where there is one, among its processors.
 #[derive(Debug, Clone)]
 pub(crate) struct Domains {
-    by_node: Vec<Vec<Domain>>,
+    by_node: Vec<Vec<Vec<usize>>>,
     /// Picoseconds between looks of a busy processor, by level.
     pub busy_every: Vec<u64>,
     /// Picoseconds between looks of an idle processor.
@@ -96,12 +84,9 @@ impl Domains {
         for node in 0..machine.nodes() {
             let mut domains = Vec::new();
             if machine.processors[node] > 1 {
-                domains.push(Domain {
-                    distance: crate::machine::LOCAL_DISTANCE,
-                    nodes: vec![node],
-                });
+                domains.push(vec![node]);
             }
-            let row = machine.slit.row(node);
+            let row = &machine.slit[node];
             let reachable = |limit: u32| -> Vec<usize> {
                 (0..machine.nodes())
                     .filter(|&to| machine.processors[to] > 0 && (to == node || row[to] <= limit))
@@ -115,7 +100,7 @@ impl Domains {
                 let nodes = reachable(distance);
                 if nodes.len() > spanned && machine.processors[node] > 0 {
                     spanned = nodes.len();
-                    domains.push(Domain { distance, nodes });
+                    domains.push(nodes);
                 }
             }
             by_node.push(domains);
@@ -135,7 +120,7 @@ impl Domains {
     }
 
     /// The domains of a node's processors, nearest first.
-    pub fn of_node(&self, node: usize) -> &[Domain] {
+    pub fn of_node(&self, node: usize) -> &[Vec<usize>] {
         &self.by_node[node]
     }
 

@@ -213,8 +213,6 @@ pub struct ReferenceCycle {
     pub visits: Arc<[u32]>,
     /// References of one round.
     pub refs: u64,
-    /// References of each visit, where all are equal.
-    pub equal: Option<u32>,
 }
 
 impl ReferenceCycle {
@@ -228,10 +226,8 @@ impl ReferenceCycle {
             true => vec![dwell; pages].into(),
             false => (0..pages).map(refs).collect(),
         };
-        let first = visits[0];
         Self {
             refs: visits.iter().map(|&refs| u64::from(refs)).sum(),
-            equal: visits.iter().all(|&refs| refs == first).then_some(first),
             visits,
         }
     }
@@ -272,9 +268,6 @@ impl ProcessPlan {
 
 impl Workload {
     /// Checks the workload for a machine.
-    ///
-    /// # Errors
-    /// The first value out of its range, and what that is.
     pub fn check(&self, machine: &NumaMachine) -> Result<(), (&'static str, String)> {
         within(
             "processes",

@@ -8,9 +8,9 @@
 
 use std::collections::BTreeMap;
 
-use zmeld_numa::engine::{simulate, Recording, Simulation};
-use zmeld_numa::machine::{NumaMachine, Slit};
-use zmeld_numa::outcome::Outcome;
+use zmeld_numa::engine::{Recording, SimulationCase};
+use zmeld_numa::machine::NumaMachine;
+use zmeld_numa::outcome::{Counters, Outcome};
 use zmeld_numa::policy::{PolicyName, PolicySettings};
 use zmeld_numa::scheduler::Scheduler;
 use zmeld_numa::workload::{ProcessPlan, Quantity, StartNode, Workload};
@@ -24,35 +24,16 @@ const OTHER_PAGES: u64 = 8;
 /// leave one page of 4,096 behind. migrate_pages(2) moves all or says which it could not.
 const LEFT_BEHIND: u64 = 8;
 
-type Counters = BTreeMap<(String, String, String), u64>;
-
-fn parse(output: &str) -> Counters {
-    let mut counters = Counters::new();
-    for line in output.lines() {
-        assert!(!line.starts_with("ZMELD-FAILED"), "{line}");
-        if let ["ZMELD", way, step, counter, value] =
-            line.split_whitespace().collect::<Vec<_>>()[..]
-        {
-            counters.insert(
-                (way.into(), step.into(), counter.into()),
-                value.parse().expect("a count"),
-            );
-        }
-    }
-    assert!(!counters.is_empty(), "the guest printed no counters");
-    counters
-}
-
 /// The script: 2 s on node 0, 8 s on node 1, 8 s on node 2; up to `steps` of its moves. One scan a second.
 fn simulated(policy: PolicyName, steps: usize) -> Outcome {
-    let mut machine = NumaMachine::preset("altix-4x2").unwrap();
+    let mut machine = NumaMachine::find("altix-4x2").unwrap();
     let rows = vec![
         vec![10, 20, 35, 55],
         vec![20, 10, 55, 35],
         vec![35, 55, 10, 20],
         vec![55, 35, 20, 10],
     ];
-    machine.slit = Slit::new(rows, "guest").unwrap();
+    machine.slit = rows;
     let workload = Workload {
         processes: 1,
         run_time_ms: Quantity::Same(1.0),
@@ -71,22 +52,29 @@ fn simulated(policy: PolicyName, steps: usize) -> Outcome {
         refs: refs * (2 + 8 * steps as u64) / 18,
         ..drawn
     };
-    let setup = Simulation {
-        machine: &machine,
-        scheduler: &Scheduler::default(),
-        plans: &[plan],
-        detail: Recording::TOTALS,
+    let case = SimulationCase {
+        machine,
+        scheduler: Scheduler::default(),
+        workload,
+        policy: PolicySettings::default(),
     };
-    simulate(setup, policy.build(&PolicySettings::default(), &machine))
+    case.simulate(policy, &[plan], Recording::TOTALS)
 }
 
-fn compare(guest: &Counters) {
-    let get = |way: &str, step: &str, counter: &str| {
-        let key = (way.to_owned(), step.to_owned(), counter.to_owned());
-        *guest
-            .get(&key)
-            .unwrap_or_else(|| panic!("the guest did not print {key:?}"))
-    };
+/// The counters of both that have to be alike.
+const ALIKE: [(&str, fn(&Counters) -> u64); 3] = [
+    ("numa_pte_updates", |c| c.numa_pte_updates),
+    ("numa_hint_faults", |c| c.numa_hint_faults),
+    ("numa_hint_faults_local", |c| c.numa_hint_faults_local),
+];
+
+#[test]
+fn agrees_with_the_recorded_boot() {
+    let recorded = include_str!("../guest/recorded-6.1.txt").lines();
+    let guest: BTreeMap<&str, u64> = recorded
+        .filter_map(|line| line.strip_prefix("ZMELD ")?.rsplit_once(' '))
+        .map(|(counter, value)| (counter, value.parse().expect("a count")))
+        .collect();
     for (way, policy) in [
         ("linux", PolicyName::Linux),
         ("full", PolicyName::Full),
@@ -95,64 +83,42 @@ fn compare(guest: &Counters) {
         let mut before = simulated(policy, 0).counters;
         for (steps, (step, node)) in [("to-node-1", 1), ("to-node-2", 2)].into_iter().enumerate() {
             let after = simulated(policy, steps + 1).counters;
+            let theirs = |counter: &str| guest[format!("{way} {step} {counter}").as_str()];
             let near = |counter: &str, ours: u64| {
-                let theirs = get(way, step, counter);
+                let theirs = theirs(counter);
                 assert!(
                     (ours.saturating_sub(LEFT_BEHIND)..=ours + OTHER_PAGES).contains(&theirs),
                     "{way} {step} {counter}: the guest {theirs}, simulated {ours}"
                 );
             };
-            near(
-                "numa_pte_updates",
-                after.numa_pte_updates - before.numa_pte_updates,
-            );
-            near(
-                "numa_hint_faults",
-                after.numa_hint_faults - before.numa_hint_faults,
-            );
-            near(
-                "numa_hint_faults_local",
-                after.numa_hint_faults_local - before.numa_hint_faults_local,
-            );
+            for (counter, of) in ALIKE {
+                near(counter, of(&after) - of(&before));
+            }
             let moved = after.numa_pages_migrated - before.numa_pages_migrated;
+            let (here, first) = (
+                theirs(&format!("pages_on_node_{node}")),
+                theirs("pages_on_node_0"),
+            );
+            // The kernel counts migrate_pages(2) elsewhere, with the pages of the program and of its files.
+            let (ours, stayed_max) = match policy {
+                PolicyName::Linux => (0, 0),
+                PolicyName::Full => (PAGES, 0),
+                _ => (PAGES, LEFT_BEHIND),
+            };
+            assert_eq!(moved, ours, "{way} {step}: simulated");
             match policy {
-                // The kernel counts migrate_pages(2) elsewhere, with the pages of the program and of its files.
                 PolicyName::Full => {
-                    assert!(get(way, step, "pgmigrate_success") >= moved);
-                    assert_eq!(get(way, step, "numa_pages_migrated"), 0);
+                    assert!(theirs("pgmigrate_success") >= moved);
+                    assert_eq!(theirs("numa_pages_migrated"), 0);
                 }
                 _ => near("numa_pages_migrated", moved),
             }
-            let follows = policy != PolicyName::Linux;
-            assert_eq!(
-                moved,
-                if follows { PAGES } else { 0 },
-                "{way} {step}: simulated"
-            );
-            let (here, first) = (
-                get(way, step, &format!("pages_on_node_{node}")),
-                get(way, step, "pages_on_node_0"),
-            );
-            let left = if policy == PolicyName::Full || !follows {
-                0
-            } else {
-                LEFT_BEHIND
-            };
-            let (moved_there, stayed) = if follows {
-                (here, first)
-            } else {
-                (first, here)
-            };
+            let stayed = if ours == 0 { here } else { first };
             assert!(
-                moved_there + stayed == PAGES && stayed <= left,
+                here + first == PAGES && stayed <= stayed_max,
                 "{way} {step}: the guest has {here} pages there and {first} on node 0"
             );
             before = after;
         }
     }
-}
-
-#[test]
-fn agrees_with_the_recorded_boot() {
-    compare(&parse(include_str!("../guest/recorded-6.1.txt")));
 }

@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 
 use proptest::prelude::*;
-use zmeld_numa::engine::{simulate, Recording, Simulation};
-use zmeld_numa::machine::{NumaMachine, Slit};
+use zmeld_numa::engine::{Recording, SimulationCase};
+use zmeld_numa::machine::NumaMachine;
 use zmeld_numa::policy::{FullSettings, PolicyName, PolicySettings};
 use zmeld_numa::scheduler::Scheduler;
 use zmeld_numa::workload::{
@@ -100,13 +100,13 @@ impl<'a> Simple<'a> {
             if machine.processors[node] > 1 {
                 levels.push(vec![]);
             }
-            let mut distances = machine.slit.row(node).to_vec();
+            let mut distances = machine.slit[node].to_vec();
             distances.remove(node);
             distances.sort();
             distances.dedup();
             let mut size = 1;
             for d in distances {
-                let near = |&n: &usize| n == node || machine.slit.distance(node, n) <= d;
+                let near = |&n: &usize| n == node || machine.slit[node][n] <= d;
                 let reach: Vec<usize> = (0..machine.nodes())
                     .filter(|&n| machine.processors[n] > 0)
                     .filter(near)
@@ -305,7 +305,7 @@ impl<'a> Simple<'a> {
     fn reference_cost(&self, cpu: usize, pace: u64) -> u64 {
         let task = self.cpus[cpu].current.unwrap();
         let page = self.tasks[task].node_of[self.next_slot(task)].unwrap();
-        let distance = self.machine.slit.distance(self.cpus[cpu].node, page);
+        let distance = self.machine.slit[self.cpus[cpu].node][page];
         let plan = &self.tasks[task].plan;
         (plan.rest + plan.access * u64::from(distance) / 10) * pace / 1000
     }
@@ -383,8 +383,7 @@ impl<'a> Simple<'a> {
             * 1000.0)
             .round() as u64;
         let starts = now.max(self.link_free[from][to]);
-        self.link_free[from][to] =
-            starts + local * u64::from(self.machine.slit.distance(to, from)) / 10;
+        self.link_free[from][to] = starts + local * u64::from(self.machine.slit[to][from]) / 10;
         self.link_free[from][to] - now
     }
 
@@ -539,7 +538,7 @@ impl<'a> Simple<'a> {
 
 /// A machine with slow accesses, so that a run has few enough references to be made one by one.
 fn machine(chain: bool, processors: Vec<usize>) -> NumaMachine {
-    let mut machine = NumaMachine::preset("altix-4x2").unwrap();
+    let mut machine = NumaMachine::find("altix-4x2").unwrap();
     machine.costs.access_ns = 20_000.0;
     machine.costs.copy_mb_per_s = 20.0;
     if !chain {
@@ -549,7 +548,7 @@ fn machine(chain: bool, processors: Vec<usize>) -> NumaMachine {
             vec![35, 55, 10, 20],
             vec![55, 35, 20, 10],
         ];
-        machine.slit = Slit::new(rows, "test").unwrap();
+        machine.slit = rows;
     }
     machine.processors = processors;
     machine.check().unwrap()
@@ -564,19 +563,18 @@ fn compare(
 ) -> u64 {
     workload.check(machine).unwrap();
     let plans = workload.plans(machine, seed, 0);
-    let settings = PolicySettings {
-        full,
-        ..PolicySettings::default()
+    let case = SimulationCase {
+        machine: machine.clone(),
+        scheduler: rules.clone(),
+        workload: workload.clone(),
+        policy: PolicySettings {
+            full,
+            ..PolicySettings::default()
+        },
     };
     let mut moves = 0;
     for policy in [PolicyName::Linux, PolicyName::OnDemand, PolicyName::Full] {
-        let setup = Simulation {
-            machine,
-            scheduler: rules,
-            plans: &plans,
-            detail: Recording::TOTALS,
-        };
-        let ours = simulate(setup, policy.build(&settings, machine));
+        let ours = case.simulate(policy, &plans, Recording::TOTALS);
         let simple = Simple::new(machine, rules, policy, full, &plans).run();
         let each = ours.processes.iter().map(|p| (p.finish, p.remote_refs));
         let tasks = simple.tasks.iter();

@@ -1,11 +1,10 @@
 //! The engine against closed forms, and what must be conserved whatever the case.
 
 use proptest::prelude::*;
-use zmeld_numa::engine::{simulate, Recording, Simulation};
-use zmeld_numa::machine::{MemoryCosts, NumaMachine, Slit};
+use zmeld_numa::engine::{Recording, SimulationCase};
+use zmeld_numa::machine::{MemoryCosts, NumaMachine};
 use zmeld_numa::outcome::Outcome;
 use zmeld_numa::policy::{FullSettings, PolicyName, PolicySettings, ALL};
-use zmeld_numa::replicate::{Replications, SimulationCase};
 use zmeld_numa::scheduler::Scheduler;
 use zmeld_numa::workload::{
     Arrivals, Distribution, DistributionShape, ProcessPlan, Quantity, StartNode, Workload,
@@ -26,13 +25,13 @@ fn run(
         bucket: 10 * MS,
         traffic: true,
     };
-    let setup = Simulation {
-        machine,
-        scheduler: rules,
-        plans,
-        detail,
+    let case = SimulationCase {
+        machine: machine.clone(),
+        scheduler: rules.clone(),
+        workload: Workload::default(),
+        policy: settings.clone(),
     };
-    simulate(setup, policy.build(settings, machine))
+    case.simulate(policy, plans, detail)
 }
 
 /// The same with the rules and settings that a scenario has by default.
@@ -46,7 +45,7 @@ fn two_nodes() -> NumaMachine {
     NumaMachine {
         name: "test".into(),
         about: String::new(),
-        slit: Slit::new(vec![vec![10, 25], vec![25, 10]], "test").unwrap(),
+        slit: vec![vec![10, 25], vec![25, 10]],
         processors: vec![1, 1],
         page_bytes: 4096,
         memory_pages: vec![None, None],
@@ -169,7 +168,7 @@ fn erlang_sojourn(arrivals_per_ms: f64, service_ms: f64, servers: usize) -> f64 
 fn without_migration_it_is_an_m_m_c_queue() {
     for (processors, load) in [(1, 0.6), (3, 0.8), (8, 0.9)] {
         let mut machine = two_nodes();
-        machine.slit = Slit::new(vec![vec![10]], "test").unwrap();
+        machine.slit = vec![vec![10]];
         machine.processors = vec![processors];
         machine.memory_pages = vec![None];
         machine.costs = MemoryCosts {
@@ -221,31 +220,8 @@ fn without_migration_it_is_an_m_m_c_queue() {
 }
 
 #[test]
-fn results_do_not_depend_on_the_number_of_threads() {
-    let machine = NumaMachine::preset("altix-4x2").unwrap();
-    let case = SimulationCase {
-        machine,
-        scheduler: Scheduler::default(),
-        workload: Workload {
-            start: StartNode::Random,
-            ..Workload::default()
-        },
-        policy: PolicySettings::default(),
-    };
-    let policies: Vec<PolicyName> = ALL.iter().map(|about| about.name).collect();
-    let on = |threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .unwrap();
-        pool.install(|| Replications::run(&case, &policies, 5, 12))
-    };
-    assert_eq!(on(1), on(3));
-}
-
-#[test]
 fn tiering_promotes_hot_pages_and_demotes_old_ones() {
-    let mut machine = NumaMachine::preset("cxl-far").unwrap();
+    let mut machine = NumaMachine::find("cxl-far").unwrap();
     machine.processors = vec![2, 2, 0];
     machine.memory_pages = vec![Some(100), Some(100), Some(10_000)];
     let workload = Workload {
@@ -352,7 +328,7 @@ proptest! {
         scan in 5.0f64..500.0,
         full in (0.0f64..50.0, prop::option::of(0.0f64..5.0), 0.0f64..2.0),
     ) {
-        let mut machine = NumaMachine::preset(preset).unwrap();
+        let mut machine = NumaMachine::find(preset).unwrap();
         if tight {
             let far = machine.nodes() - 1;
             machine.memory_pages = (0..=far).map(|node| if node == far { None } else { Some(60) }).collect();

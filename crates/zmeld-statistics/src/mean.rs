@@ -70,24 +70,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_those_of_the_tables() {
-        for (freedom, quantile) in [
-            (1, 12.706),
-            (2, 4.303),
-            (3, 3.182),
-            (5, 2.571),
-            (10, 2.228),
-            (199, 1.972),
-        ] {
-            let ours = student_t95(freedom);
-            assert!(
-                (ours / quantile - 1.0).abs() < 0.01,
-                "{freedom}: {ours} against {quantile}"
-            );
-        }
-    }
-
-    #[test]
     fn a_ratio_of_proportional_samples_is_certain() {
         let base = [3.0, 5.0, 9.0, 2.0];
         let twice: Vec<f64> = base.iter().map(|x| 2.0 * x).collect();

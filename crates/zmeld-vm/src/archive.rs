@@ -10,16 +10,19 @@ use flate2::{write::GzEncoder, Compression};
 
 use cpio::newc::{trailer, Builder, ModeFileType};
 
+use zmeld_linux::command::Invocation;
+use zmeld_linux::Host;
+
 use crate::Error;
 
 const PAGE: u64 = 4096;
-/// As cpio pads; the kernel takes another archive behind one only at a multiple of 4.
-const BLOCK: u64 = 512;
+/// The kernel takes another archive behind one only at a multiple of that.
+const BLOCK: u64 = 4;
 
-/// An archive that is being written.
+/// An archive that is being written. Its methods fail where it cannot be written, or what goes in cannot be read.
 #[derive(Debug)]
 pub struct Archive<W: Write> {
-    out: CountingWriter<W>,
+    out: W,
     place: PathBuf,
     entries: u32,
     there: BTreeSet<String>,
@@ -30,7 +33,7 @@ impl<W: Write> Archive<W> {
     /// An empty one, written to `out`; errors name `place`.
     pub fn new(out: W, place: &Path) -> Archive<W> {
         Archive {
-            out: CountingWriter { out, written: 0 },
+            out,
             place: place.to_owned(),
             entries: 0,
             there: BTreeSet::new(),
@@ -73,34 +76,22 @@ impl<W: Write> Archive<W> {
     }
 
     /// A folder, with those above it.
-    ///
-    /// # Errors
-    /// When the archive cannot be written.
     pub fn folder(&mut self, name: &str) -> Result<(), Error> {
         self.entry(name, ModeFileType::Directory, 0o755, &[])
     }
 
     /// A file with these contents.
-    ///
-    /// # Errors
-    /// When the archive cannot be written.
     pub fn file(&mut self, name: &str, bytes: &[u8], executable: bool) -> Result<(), Error> {
         let permissions = if executable { 0o755 } else { 0o644 };
         self.entry(name, ModeFileType::Regular, permissions, bytes)
     }
 
     /// A link to another name.
-    ///
-    /// # Errors
-    /// When the archive cannot be written.
     pub fn link(&mut self, name: &str, target: &str) -> Result<(), Error> {
         self.entry(name, ModeFileType::Symlink, 0o777, target.as_bytes())
     }
 
     /// A file of this machine under another name.
-    ///
-    /// # Errors
-    /// When it cannot be read, or the archive cannot be written.
     pub fn copy(&mut self, from: &Path, name: &str) -> Result<(), Error> {
         let read = |path| fs::read(path).map_err(|err| Error::io("read", path, err));
         let mode = fs::metadata(from)
@@ -111,9 +102,6 @@ impl<W: Write> Archive<W> {
     }
 
     /// A program with the libraries that it is linked with.
-    ///
-    /// # Errors
-    /// When one cannot be read, or the archive cannot be written.
     pub fn program(&mut self, from: &Path, name: &str) -> Result<(), Error> {
         self.copy(from, name)?;
         for library in libraries_of(from) {
@@ -125,9 +113,6 @@ impl<W: Write> Archive<W> {
 
     /// All that is in a folder of this machine, below another name. Links to folders and
     /// to nothing are left out: a kernel's modules have some that lead to its sources.
-    ///
-    /// # Errors
-    /// When something cannot be read, or the archive cannot be written.
     pub fn tree(&mut self, from: &Path, name: &str) -> Result<(), Error> {
         let entries = fs::read_dir(from).map_err(|err| Error::io("read", from, err))?;
         for entry in entries {
@@ -145,17 +130,12 @@ impl<W: Write> Archive<W> {
     }
 
     /// Ends the archive. Returns where it was written, and the bytes that its files take up in memory.
-    ///
-    /// # Errors
-    /// When the archive cannot be written.
     pub fn finish(self) -> Result<(W, u64), Error> {
         let (place, bytes) = (self.place, self.bytes);
-        let end = |out: CountingWriter<W>| {
+        let end = |out: W| {
             let mut out = trailer(out)?;
-            let rest = out.written.next_multiple_of(BLOCK) - out.written;
-            out.write_all(&vec![0; rest as usize])?;
             out.flush()?;
-            Ok(out.out)
+            Ok(out)
         };
         match end(self.out) {
             Ok(out) => Ok((out, bytes)),
@@ -164,39 +144,14 @@ impl<W: Write> Archive<W> {
     }
 }
 
-/// Knows how much was written.
-#[derive(Debug)]
-struct CountingWriter<W> {
-    out: W,
-    written: u64,
-}
-
-impl<W: Write> Write for CountingWriter<W> {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let count = self.out.write(bytes)?;
-        self.written += count as u64;
-        Ok(count)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.out.flush()
-    }
-}
-
 impl Archive<GzEncoder<File>> {
     /// An empty one in a file, compressed: while it is unpacked both are in the guest's memory.
-    ///
-    /// # Errors
-    /// When the file cannot be made.
     pub fn compressed(to: &Path) -> Result<Self, Error> {
         let file = File::create(to).map_err(|err| Error::io("create", to, err))?;
         Ok(Archive::new(GzEncoder::new(file, Compression::fast()), to))
     }
 
     /// Ends it, so that another one may follow in the file. Returns the bytes that its files take up in memory.
-    ///
-    /// # Errors
-    /// When the archive cannot be written.
     pub fn close(self) -> Result<u64, Error> {
         let place = self.place.clone();
         let (encoder, bytes) = self.finish()?;
@@ -215,10 +170,8 @@ impl Archive<GzEncoder<File>> {
 
 /// The shared libraries that a program is linked with, and its loader. None where it is a script, or has all in it.
 pub fn libraries_of(program: &Path) -> Vec<PathBuf> {
-    let Ok(output) = crate::command("ldd").arg(program).output() else {
-        return Vec::new();
-    };
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = Host::here().attempt(&Invocation::new("ldd").arg(program));
+    let text = said.map(|said| said.output).unwrap_or_default();
     text.lines().filter_map(ldd_line).collect()
 }
 

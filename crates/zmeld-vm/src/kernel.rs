@@ -3,7 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::{on_path, Error};
+use zmeld_linux::command::Invocation;
+use zmeld_linux::Host;
+
+use crate::Error;
 
 /// A kernel that is on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,9 +38,6 @@ const VERSION_AT: usize = 0x20e;
 
 impl Kernel {
     /// The one that runs on this machine, or the newest that is installed.
-    ///
-    /// # Errors
-    /// When there is none.
     pub fn installed() -> Result<Kernel, Error> {
         let running = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let running = running.trim();
@@ -68,9 +68,6 @@ impl Kernel {
     }
 
     /// This image. Its modules are looked for beside it (`../lib/modules`) and where the system has them.
-    ///
-    /// # Errors
-    /// When it cannot be read or is no image.
     pub fn at(image: &Path) -> Result<Kernel, Error> {
         let bytes = fs::read(image).map_err(|err| Error::io("read", image, err))?;
         let found = match bytes.starts_with(b"\x7fELF") {
@@ -106,9 +103,6 @@ impl Kernel {
 
     /// Copies those of these modules that there are, and what they depend on, to `lib/modules` below a folder, with
     /// an index of their own. What is built into the kernel is no module, so a name that is not found is no error.
-    ///
-    /// # Errors
-    /// When one cannot be copied; when depmod is missing.
     pub fn copy_modules(&self, names: &[&str], to: &Path) -> Result<(), Error> {
         let Some(from) = &self.modules else {
             return Ok(());
@@ -137,23 +131,14 @@ impl Kernel {
                 copy(name)?;
             }
         }
-        let depmod = on_path("depmod")
-            .ok_or_else(|| Error::Missing("depmod is missing: install kmod".into()))?;
-        let ran = crate::command(&depmod)
-            .arg("-b")
-            .arg(to)
-            .arg(&self.release)
-            .output()
-            .map_err(|err| Error::io("start", &depmod, err))?;
-        if ran.status.success() {
-            return Ok(());
+        let depmod = Invocation::new("depmod").arg("-b").arg(to);
+        match Host::here().run(&depmod.arg(&self.release)) {
+            Ok(_) => Ok(()),
+            Err(err) => Err(Error::Missing(format!(
+                "no index of {} can be made: {err}",
+                target.display()
+            ))),
         }
-        let said = String::from_utf8_lossy(&ran.stderr);
-        Err(Error::Missing(format!(
-            "depmod cannot make an index of {}: {}",
-            target.display(),
-            said.lines().next().unwrap_or("it does not say why")
-        )))
     }
 }
 
@@ -165,9 +150,10 @@ fn said_release(program: &Path) -> Option<String> {
     if !strings.windows(banner.len()).any(|part| part == banner) {
         return None;
     }
-    let output = crate::command(program).arg("--version").output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    let release = text.trim();
+    let program = program.canonicalize().ok()?;
+    let version = Invocation::new(program.to_str()?).arg("--version");
+    let said = Host::here().attempt(&version).ok()?;
+    let release = said.output.trim();
     let is_release =
         release.starts_with(|c: char| c.is_ascii_digit()) && !release.contains(char::is_whitespace);
     is_release.then(|| release.to_owned())

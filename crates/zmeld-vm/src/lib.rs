@@ -13,10 +13,7 @@ mod archive;
 mod kernel;
 mod machine;
 
-use std::ffi::OsStr;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use zmeld_linux::FileError;
 
@@ -42,14 +39,6 @@ impl Error {
     }
 }
 
-/// A command that is run to its end. It has a process group of its own: Ctrl-C on a terminal is for this program, and
-/// half of what a command says is no answer.
-pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
-    let mut command = Command::new(program);
-    command.stdin(Stdio::null()).process_group(0);
-    command
-}
-
 /// Where a program is on this machine.
 pub fn on_path(name: &str) -> Option<PathBuf> {
     if name.contains('/') {
@@ -61,17 +50,4 @@ pub fn on_path(name: &str) -> Option<PathBuf> {
         .chain(["/usr/sbin".into(), "/sbin".into()])
         .map(|folder| folder.join(name))
         .find(|path| path.is_file())
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn a_command_is_not_ended_by_a_terminal() {
-        // Field 5 of stat is the group that a terminal's Ctrl-C goes to.
-        let script = ["-c", "cut -d' ' -f1,5 /proc/$$/stat"];
-        let output = super::command("sh").args(script).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        let (pid, group) = text.trim().split_once(' ').unwrap();
-        assert_eq!(pid, group);
-    }
 }

@@ -1,12 +1,11 @@
 //! A machine of so much memory, so many processors, such disks: QEMU's, or a
 //! program that is a kernel.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
-use zmeld_linux::file;
+use zmeld_linux::command::Invocation;
+use zmeld_linux::{file, Host};
 
 use crate::KernelKind;
 
@@ -310,39 +309,16 @@ fn hardware_starts(kernel: &Path) -> bool {
     if usable.is_err() {
         return false;
     }
-    let mut command = Command::new(PROGRAM);
-    command.args(accelerator(true, false));
-    command.args(["-nodefaults", "-no-reboot", "-display", "none"]);
-    command.args(["-m", "256M", "-serial", "stdio"]);
-    command.arg("-kernel").arg(kernel);
-    // Without a root file system it gets to a panic, and so to a reboot.
-    command.args(["-append", "console=ttyS0 panic=-1"]);
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null());
-    let Ok(mut child) = command.spawn() else {
-        return false;
-    };
-    let output = child.stdout.take();
-    let reader = std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        // What cannot be read has not been said.
-        let _ = output.map(|mut output| output.read_to_end(&mut bytes));
-        bytes
-    });
-    let begin = Instant::now();
-    while matches!(child.try_wait(), Ok(None)) {
-        if begin.elapsed() > PROBE_MAX {
-            // It may have ended by itself.
-            let _ = child.kill();
-            let _ = child.wait();
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    let said = reader.join().unwrap_or_default();
-    String::from_utf8_lossy(&said).contains("Kernel panic")
+    let start = Invocation::new(PROGRAM)
+        .args(accelerator(true, false))
+        .args(["-nodefaults", "-no-reboot", "-display", "none"])
+        .args(["-m", "256M", "-serial", "stdio", "-kernel"])
+        .arg(kernel)
+        // Without a root file system it gets to a panic, and so to a reboot.
+        .args(["-append", "console=ttyS0 panic=-1"])
+        .within(PROBE_MAX);
+    let said = Host::here().attempt(&start);
+    said.is_ok_and(|said| said.output.contains("Kernel panic"))
 }
 
 #[cfg(test)]

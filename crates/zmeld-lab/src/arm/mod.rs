@@ -11,7 +11,6 @@ pub(crate) mod slow_disk;
 mod watch;
 
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -103,6 +102,20 @@ pub enum RunSize {
 }
 
 impl RunSize {
+    /// None: the text is no such size.
+    pub fn parse(text: &str) -> Option<RunSize> {
+        let Some((percent, base)) = text.split_once("% of ") else {
+            return Some(RunSize::Bytes(text.parse::<Bytes>().ok()?.0));
+        };
+        let percent: f64 = percent.trim().parse().ok()?;
+        let of: fn(f64) -> RunSize = match base.trim() {
+            "limit" => RunSize::OfLimit,
+            "footprint" => RunSize::OfFootprint,
+            _ => return None,
+        };
+        (0.1..=1000.0).contains(&percent).then(|| of(percent))
+    }
+
     /// The size in such a run, whole pages.
     pub fn bytes(self, bases: SizeBases) -> u64 {
         let share = |whole: u64, percent: f64| (whole as f64 * percent / 100.0) as u64;
@@ -112,30 +125,6 @@ impl RunSize {
             RunSize::OfFootprint(percent) => share(bases.footprint, percent),
         };
         bytes / 4096 * 4096
-    }
-}
-
-/// A text that is no [`RunSize`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoRunSize;
-
-impl FromStr for RunSize {
-    type Err = NoRunSize;
-
-    fn from_str(text: &str) -> Result<RunSize, NoRunSize> {
-        let Some((percent, base)) = text.split_once("% of ") else {
-            let bytes: Bytes = text.parse().map_err(|_| NoRunSize)?;
-            return Ok(RunSize::Bytes(bytes.0));
-        };
-        let percent: f64 = percent.trim().parse().map_err(|_| NoRunSize)?;
-        if !(0.1..=1000.0).contains(&percent) {
-            return Err(NoRunSize);
-        }
-        match base.trim() {
-            "limit" => Ok(RunSize::OfLimit(percent)),
-            "footprint" => Ok(RunSize::OfFootprint(percent)),
-            _ => Err(NoRunSize),
-        }
     }
 }
 
@@ -213,12 +202,12 @@ impl Arm {
     pub fn start_watch(
         &self,
         group: &Group,
-        command: &[String],
+        own: &Path,
         folder: &Path,
     ) -> Result<Option<RunningWatch>, Error> {
         match self.watch.is_empty() {
             true => Ok(None),
-            false => Ok(Some(watch::start(&self.watch, group, command, folder)?)),
+            false => Ok(Some(watch::start(&self.watch, group, own, folder)?)),
         }
     }
 
@@ -252,7 +241,7 @@ impl Arm {
         if let (Some(slow), Some(disk)) = (&self.slow_disk, disk) {
             if disk.is_fast {
                 // It goes with the machine.
-                slow.throttle(&disk.device, group, &mut Vec::new())?;
+                slow.throttle(&disk.device, group)?;
             }
         } else if let Some(disk) = &self.slow_disk {
             let bytes = disk.bytes(&format!("arm {}", self.name), bases)?;
@@ -310,11 +299,10 @@ fn free(host: &Host) -> Result<(), Error> {
     if state.is_none_or(|state| state.records.is_empty()) {
         return Ok(());
     }
-    Err(Error::Unsafe {
-        what: "swap is set up by zmeld up on this machine, and an experiment would have to take it down: run zmeld \
-               down first, and zmeld up afterwards"
-            .to_owned(),
-    })
+    const WAY_OUT: &str =
+        "swap is set up by zmeld up on this machine, and an experiment would have \
+                           to take it down: run zmeld down first, and zmeld up afterwards";
+    Err(Error::Unsafe(WAY_OUT.to_owned()))
 }
 
 /// What experiments that are over left, in words.
@@ -396,15 +384,10 @@ fn stays_on(err: SwapError) -> SwapError {
             way_out: WAY_OUT,
         },
         SwapError::GroupsUnseen => SwapError::Refused {
-            what: "the experiment's swap stays on: the memory controller's groups are not mounted \
-                   here, so that nobody can tell whether it fits back into them; zmeld down \
-                   --experiment takes it back where they are"
-                .to_owned(),
+            what: format!("the memory controller's groups are not mounted here; {WAY_OUT}"),
         },
         err @ SwapError::NoRam { .. } => SwapError::Refused {
-            what: format!(
-                "{err}; the experiment's swap stays on: zmeld down --experiment takes it back"
-            ),
+            what: format!("{err}; {WAY_OUT}"),
         },
         err => err,
     }
@@ -496,8 +479,7 @@ fn resolve(
 
 /// `60% of limit`, `60% of footprint`, `214MiB` in bytes; whole pages.
 pub fn size(text: &str, bases: SizeBases) -> Option<u64> {
-    let size: RunSize = text.parse().ok()?;
-    Some(size.bytes(bases))
+    RunSize::parse(text).map(|size| size.bytes(bases))
 }
 
 #[cfg(test)]
@@ -542,21 +524,9 @@ mod tests {
         }
     }
 
-    /// What happens while a command runs; it is given the command.
-    type Meanwhile = Box<dyn Fn(&str) + Send + Sync>;
-
-    /// A machine that notes what it is to run, and does as it is told to meanwhile.
+    /// A machine that notes what it is to run.
     #[derive(Default)]
-    struct Noting {
-        ran: Mutex<Vec<String>>,
-        meanwhile: Option<Meanwhile>,
-    }
-
-    impl Noting {
-        fn ran(&self) -> String {
-            self.ran.lock().unwrap().join("\n")
-        }
-    }
+    struct Noting(Mutex<Vec<String>>);
 
     impl Access for Noting {
         fn read(&self, path: &Path, limit: u64) -> std::io::Result<Vec<u8>> {
@@ -568,11 +538,7 @@ mod tests {
         }
 
         fn run(&self, invocation: &Invocation) -> std::io::Result<Finished> {
-            let text = invocation.to_string();
-            if let Some(meanwhile) = &self.meanwhile {
-                meanwhile(&text);
-            }
-            self.ran.lock().unwrap().push(text);
+            self.0.lock().unwrap().push(invocation.to_string());
             Ok(Finished {
                 code: Some(0),
                 ..Finished::default()
@@ -580,126 +546,60 @@ mod tests {
         }
     }
 
-    /// What an experiment left that was killed while it swapped to these disks.
-    fn left(root: &Path, disks: &[&str], available_kb: u64) {
-        let record = |disk: &&str| Record {
-            group: "tier.lab-disk".to_owned(),
-            step: Step::SwapOn(zmeld_setup::steps::SwapOn {
-                device: DeviceRef::Path(disk.into()),
-                priority: 5,
-                discard: zmeld_config::Discard::None,
-            }),
-            done: true,
-            before: None,
-            outcome: None,
-            identity: None,
-            run: 1,
-        };
+    /// An experiment was killed while it swapped to a disk.
+    #[test]
+    fn what_does_not_fit_back_is_taken_back_by_force_alone() {
+        let root = tempfile::tempdir().unwrap();
         let state = State {
             schema: "zmeld.state/1".to_owned(),
             complete: true,
-            records: disks.iter().map(record).collect(),
+            records: vec![Record {
+                group: "tier.lab-disk".to_owned(),
+                step: Step::SwapOn(zmeld_setup::steps::SwapOn {
+                    device: DeviceRef::Path("/dev/loop9".into()),
+                    priority: 5,
+                    discard: zmeld_config::Discard::None,
+                }),
+                done: true,
+                before: None,
+                outcome: None,
+                identity: None,
+                run: 1,
+            }],
             ..State::default()
         };
-        let swaps = disks
-            .iter()
-            .map(|disk| format!("{disk} partition 1048576 524288 5\n"));
-        let swaps: String = swaps.collect();
+        let swaps = "Filename Type Size Used Priority\n/dev/loop9 partition 1048576 524288 5\n";
+        let memory = "MemTotal: 8388608 kB\nMemFree: 1024 kB\nMemAvailable: 1024 kB\n";
         for (file, text) in [
-            (
-                "proc/swaps",
-                &format!("Filename Type Size Used Priority\n{swaps}"),
-            ),
-            (
-                "proc/meminfo",
-                &format!(
-                    "MemTotal: 8388608 kB\nMemFree: 1024 kB\nMemAvailable: {available_kb} kB\n"
-                ),
-            ),
+            ("proc/swaps", swaps),
+            ("proc/meminfo", memory),
             (
                 "run/zmeld/experiment.json",
                 &serde_json::to_string(&state).unwrap(),
             ),
         ] {
-            let path = root.join(file);
+            let path = root.path().join(file);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-    }
-
-    fn take_back(host: &Host, force: bool, stop: &AtomicBool) -> Result<Option<String>, Error> {
-        let mut left = Vec::new();
-        let how = TakingBack {
-            force,
-            stop,
-            listener: &mut |_| (),
-            left: &mut left,
-        };
-        let found = take_back_swap(host, how)?;
-        // Whatever was found on by then is named.
-        let on = host
-            .swaps()?
-            .iter()
-            .any(|swap| swap.path.starts_with("/dev/loop9"));
-        assert_eq!(
-            left.iter().any(|it| it.contains("/dev/loop9")),
-            on,
-            "{left:?}"
-        );
-        Ok(found)
-    }
-
-    #[test]
-    fn what_does_not_fit_back_is_taken_back_by_force_alone() {
-        let root = tempfile::tempdir().unwrap();
-        left(root.path(), &["/dev/loop9"], 1024);
         let machine = Arc::new(Noting::default());
         let host = Host::with(root.path(), machine.clone());
-        let never = AtomicBool::new(false);
-        let err = take_back(&host, false, &never).unwrap_err().to_string();
-        assert!(err.contains("RAM"), "{err}");
-        assert_eq!(machine.ran(), "");
-        // That the area stays on all the same is another matter.
-        let _ = take_back(&host, true, &never);
-        assert!(machine.ran().contains("swapoff"), "{}", machine.ran());
-    }
-
-    /// Ctrl-C comes while the first of two areas is switched off.
-    #[test]
-    fn what_is_not_taken_back_before_a_stop_stays_written_down() {
-        let root = tempfile::tempdir().unwrap();
-        left(root.path(), &["/dev/loop8", "/dev/loop9"], 4 << 20);
-        let stop = Arc::new(AtomicBool::new(false));
-        let (swaps, asked) = (root.path().join("proc/swaps"), stop.clone());
-        let machine = Arc::new(Noting {
-            meanwhile: Some(Box::new(move |command| {
-                let is_off = |line: &&str| {
-                    let disk = line.split(' ').next().unwrap_or_default();
-                    !disk.starts_with('/') || !command.contains(disk)
-                };
-                let text = std::fs::read_to_string(&swaps).unwrap();
-                let rest: Vec<&str> = text.lines().filter(is_off).collect();
-                std::fs::write(&swaps, rest.join("\n") + "\n").unwrap();
-                asked.store(true, std::sync::atomic::Ordering::SeqCst);
-            })),
-            ..Noting::default()
-        });
-        let host = Host::with(root.path(), machine.clone());
-        let err = take_back(&host, false, &stop).unwrap_err();
-        let Error::Swap(SwapError::Interrupted { after }) = &err else {
-            panic!("{err}")
+        let ran = || machine.0.lock().unwrap().join("\n");
+        let take_back = |force: bool| {
+            let how = TakingBack {
+                force,
+                stop: &AtomicBool::new(false),
+                listener: &mut |_| (),
+                left: &mut Vec::new(),
+            };
+            take_back_swap(&host, how)
         };
-        assert!(after.contains("zmeld down --experiment"), "{after}");
-        assert!(!machine.ran().contains("/dev/loop8"), "{}", machine.ran());
-        let state = State::read_of(&host, Owner::Experiment).unwrap().unwrap();
-        assert_eq!(state.records.len(), 1);
-        // Stopped before it begins, it begins nothing.
-        assert!(take_back(&host, false, &stop).is_err());
-        assert!(!machine.ran().contains("/dev/loop8"), "{}", machine.ran());
-        let again = take_back(&host, false, &AtomicBool::new(false)).unwrap();
-        assert_eq!(again, Some(swap_left(1)));
-        assert!(machine.ran().contains("/dev/loop8"), "{}", machine.ran());
-        assert!(State::read_of(&host, Owner::Experiment).unwrap().is_none());
+        let err = take_back(false).unwrap_err().to_string();
+        assert!(err.contains("RAM"), "{err}");
+        assert_eq!(ran(), "");
+        // That the area stays on all the same is another matter.
+        let _ = take_back(true);
+        assert!(ran().contains("swapoff"), "{}", ran());
     }
 
     #[test]

@@ -67,13 +67,11 @@ impl SlowDisk {
         let free = rustix::fs::statvfs(&self.folder)
             .map_err(|err| Error::io("look at", &self.folder, err.into()))?;
         if free.f_bavail * free.f_frsize < bytes + (512 << 20) {
-            return Err(Error::Unsafe {
-                what: format!(
-                    "a disk of {} does not fit into {} with 512 MiB to spare: name another folder in the recipe",
-                    zmeld_report::units::bytes(bytes),
-                    self.folder.display()
-                ),
-            });
+            return Err(Error::Unsafe(format!(
+                "a disk of {} does not fit into {} with 512 MiB to spare: name another folder in the recipe",
+                zmeld_report::units::bytes(bytes),
+                self.folder.display()
+            )));
         }
         // Pages of all programs go there, where anybody may look for it.
         let folder = Folder::create_in(&self.folder, ENDING)?;
@@ -93,7 +91,6 @@ impl SlowDisk {
     pub(super) fn attach(&self, bytes: u64, group: &Group) -> Result<AttachedDisk, Error> {
         let mut attached = AttachedDisk {
             device: PathBuf::new(),
-            limits: Vec::new(),
             file: self.create(bytes)?,
         };
         let said = losetup(&[
@@ -107,27 +104,19 @@ impl SlowDisk {
         let meta = attached.file.made.metadata();
         let meta = meta.map_err(|err| Error::io("look at", attached.file.path(), err))?;
         if !stands_on(&device, &meta) {
-            return Err(Error::Unsafe {
-                what: format!(
-                    "{} was replaced while a disk was made of it: others can rename what lies in {}, so name another \
-                     folder in the recipe",
-                    attached.file.path().display(),
-                    self.folder.display()
-                ),
-            });
+            return Err(Error::Unsafe(format!(
+                "{} was replaced while a disk was made of it: others can rename what lies in {}, so name another \
+                 folder in the recipe",
+                attached.file.path().display(),
+                self.folder.display()
+            )));
         }
-        self.throttle(&device, group, &mut attached.limits)?;
+        self.throttle(&device, group)?;
         Ok(attached)
     }
 
-    /// Slows a disk down. What has to be written where to take that back goes to `limits`; in version 2 of control groups
-    /// it goes with the group.
-    pub(super) fn throttle(
-        &self,
-        device: &Path,
-        group: &Group,
-        limits: &mut Vec<(PathBuf, String)>,
-    ) -> Result<(), Error> {
+    /// Slows a disk down; in version 2 of control groups that goes with the group.
+    pub(super) fn throttle(&self, device: &Path, group: &Group) -> Result<(), Error> {
         let name = device
             .file_name()
             .unwrap_or_default()
@@ -146,20 +135,15 @@ impl SlowDisk {
             let Some(rate) = rate else { continue };
             let root = Path::new(ROOT).join(format!("blkio.throttle.{old}_device"));
             let (file, value) = match root.exists() {
-                true => {
-                    limits.push((root.clone(), format!("{number} 0")));
-                    (root, format!("{number} {rate}"))
-                }
+                true => (root, format!("{number} {rate}")),
                 false => (group.file("io.max"), format!("{number} {new}={rate}")),
             };
             fs::write(&file, value).map_err(|err| match err.kind() {
-                std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied => Error::Missing {
-                    what: format!(
-                        "a slow disk needs the block controller with throttling, and {} cannot be written: {err}; \
-                         leave its rates out of the recipe",
-                        file.display()
-                    ),
-                },
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::PermissionDenied => Error::Missing(format!(
+                    "a slow disk needs the block controller with throttling, and {} cannot be written: {err}; \
+                     leave its rates out of the recipe",
+                    file.display()
+                )),
                 _ => Error::io("write", &file, err),
             })?;
         }
@@ -191,7 +175,6 @@ impl DiskFile {
 #[derive(Debug)]
 pub(super) struct AttachedDisk {
     device: PathBuf,
-    limits: Vec<(PathBuf, String)>,
     // Last: it goes when nothing uses it any more.
     file: DiskFile,
 }
@@ -205,7 +188,7 @@ impl AttachedDisk {
 impl Drop for AttachedDisk {
     fn drop(&mut self) {
         // What fails here is tried again by the next experiment.
-        if detach(&self.device, &self.limits).is_err() {
+        if detach(&self.device).is_err() {
             // Its name says whose the device is.
             self.file.folder.keep();
         }
@@ -213,32 +196,34 @@ impl Drop for AttachedDisk {
 }
 
 /// Takes a device and its limits away.
-fn detach(device: &Path, limits: &[(PathBuf, String)]) -> Result<(), Error> {
-    for (file, nothing) in limits {
+fn detach(device: &Path) -> Result<(), Error> {
+    let Some(name) = device.file_name() else {
+        return Ok(());
+    };
+    let number = fs::read_to_string(Path::new("/sys/block").join(name).join("dev"));
+    for rate in ["read_bps", "write_bps", "read_iops", "write_iops"] {
+        let file = Path::new(ROOT).join(format!("blkio.throttle.{rate}_device"));
+        let nothing = format!("{} 0", number.as_deref().unwrap_or("").trim());
         // There are none in version 2, and not each of them was set.
         let _ = fs::write(file, nothing);
     }
-    if device.parent().is_some() {
-        losetup(&["--detach", &device.display().to_string()])?;
-    }
-    Ok(())
+    losetup(&["--detach", &device.display().to_string()]).map(|_| ())
 }
 
 fn losetup(arguments: &[&str]) -> Result<String, Error> {
     let invocation = Invocation::new("losetup").args(arguments);
     let finished = Host::here().attempt(&invocation).map_err(|err| match err {
-        HostError::NotInstalled { .. } => Error::Missing {
-            what: "losetup is not installed: install util-linux (mount on Debian)".to_owned(),
-        },
+        HostError::NotInstalled { .. } => {
+            let what = "losetup is not installed: install util-linux (mount on Debian)";
+            Error::Missing(what.to_owned())
+        }
         err => err.into(),
     })?;
     if finished.code != Some(0) {
-        return Err(Error::Missing {
-            what: format!(
-                "{invocation} failed: {}",
-                finished.errors.trim().replace('\n', "; ")
-            ),
-        });
+        return Err(Error::Missing(format!(
+            "{invocation} failed: {}",
+            finished.errors.trim().replace('\n', "; ")
+        )));
     }
     Ok(finished.output)
 }
@@ -305,14 +290,9 @@ pub(super) fn leftovers() -> (Vec<String>, Vec<String>) {
 pub(super) fn clear_leftovers() -> Vec<String> {
     let mut found = Vec::new();
     for (entry, folder) in left_devices() {
-        let number = fs::read_to_string(entry.path().join("dev")).unwrap_or_default();
-        let limits = ["read_bps", "write_bps", "read_iops", "write_iops"].map(|name| {
-            let path = Path::new(ROOT).join(format!("blkio.throttle.{name}_device"));
-            (path, format!("{} 0", number.trim()))
-        });
         found.push(of_a_killed_one(&folder));
         // The file says whose the device is: it stays as long as that.
-        if detach(&Path::new("/dev").join(entry.file_name()), &limits).is_ok() {
+        if detach(&Path::new("/dev").join(entry.file_name())).is_ok() {
             let _ = fs::remove_dir_all(folder);
         }
     }
@@ -374,7 +354,7 @@ mod tests {
         let is_so = stands_on(&device, &meta);
         fs::rename(&other, &ours).unwrap();
         let is_other = stands_on(&device, &fs::metadata(&ours).unwrap());
-        detach(&device, &[]).unwrap();
+        detach(&device).unwrap();
         assert!(is_so && !is_other);
     }
 }

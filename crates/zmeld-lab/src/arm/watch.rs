@@ -37,23 +37,19 @@ pub(super) fn config(written: &Written, group: &str) -> toml::Table {
     toml::Table::from_iter([("watch".to_owned(), toml::Value::Table(watch))])
 }
 
-/// Starts it; `command` is `zmeld watch`, `folder` one of the experiment's own.
+/// Starts it; `own` is this program, `folder` one of the experiment's own.
 pub(super) fn start(
     written: &Written,
     group: &Group,
-    command: &[String],
+    own: &Path,
     folder: &Path,
 ) -> Result<RunningWatch, Error> {
     let (place, said) = (folder.join("watch.toml"), folder.join("watch.said"));
     let text = config(written, &group.path()).to_string();
     fs::write(&place, text).map_err(|err| Error::io("write", &place, err))?;
     let out = File::create(&said).map_err(|err| Error::io("create", &said, err))?;
-    let (program, arguments) = command
-        .split_first()
-        .ok_or_else(|| Error::Result("no program to watch a run with".to_owned()))?;
-    let child = Command::new(program)
-        .args(arguments)
-        .arg("--config")
+    let child = Command::new(own)
+        .args(["watch", "--with-parent", "--config"])
         .arg(&place)
         // Ctrl-C is for the experiment, which then ends it.
         .process_group(0)
@@ -61,7 +57,7 @@ pub(super) fn start(
         .stdout(Stdio::null())
         .stderr(out)
         .spawn()
-        .map_err(|err| Error::io("start", program, err))?;
+        .map_err(|err| Error::io("start", own, err))?;
     Ok(RunningWatch { child, said })
 }
 
@@ -73,9 +69,9 @@ impl RunningWatch {
         if ended.is_ok_and(|ended| ended.is_some()) {
             let text = fs::read_to_string(&self.said).unwrap_or_default();
             let last = text.lines().last().unwrap_or("it said nothing");
-            return Err(Error::Missing {
-                what: format!("zmeld watch ended before the run: {last}"),
-            });
+            return Err(Error::Missing(format!(
+                "zmeld watch ended before the run: {last}"
+            )));
         }
         let stat = fs::read_to_string(stat).unwrap_or_default();
         Ok(processor_seconds(&stat).unwrap_or(f64::NAN))

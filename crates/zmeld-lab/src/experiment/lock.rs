@@ -15,12 +15,10 @@ pub(super) fn take(host: &Host) -> Result<FileLock, Error> {
     let path = &host.path(path());
     match FileLock::attempt(path).map_err(|err| Error::io("lock", path, err))? {
         Attempt::Taken(held) => Ok(held),
-        Attempt::Held(holder) => Err(Error::Unsafe {
-            what: format!(
-                "another experiment is running ({}): wait for it, or stop it with Ctrl-C",
-                words(lock::holder(path).unwrap_or(holder))
-            ),
-        }),
+        Attempt::Held(holder) => Err(Error::Unsafe(format!(
+            "another experiment is running ({}): wait for it, or stop it with Ctrl-C",
+            words(lock::holder(path).unwrap_or(holder))
+        ))),
     }
 }
 
@@ -39,39 +37,4 @@ fn path() -> PathBuf {
 /// takes it away from under a workload.
 pub fn running() -> Option<String> {
     lock::holder(&path()).map(words)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    #[test]
-    fn the_second_is_told_of_the_first() {
-        let folder = tempfile::tempdir().unwrap();
-        let host = Host::at(folder.path());
-        let _first = take(&host).unwrap();
-        let err = take(&host).unwrap_err().to_string();
-        let us = format!("process {}", std::process::id());
-        assert!(err.contains(&us), "{err}");
-    }
-
-    #[test]
-    fn a_link_or_a_folder_of_others_is_refused() {
-        use std::os::unix::fs::PermissionsExt;
-        let folder = tempfile::tempdir().unwrap();
-        let host = Host::at(folder.path());
-        run_folder::make(&host).unwrap();
-        let own = host.path(FOLDER);
-        let target = folder.path().join("target");
-        fs::write(&target, "untouched").unwrap();
-        std::os::unix::fs::symlink(&target, own.join("experiment")).unwrap();
-        assert!(take(&host).is_err());
-        assert_eq!(fs::read_to_string(&target).unwrap(), "untouched");
-        fs::remove_file(own.join("experiment")).unwrap();
-        fs::set_permissions(&own, fs::Permissions::from_mode(0o777)).unwrap();
-        let err = take(&host).unwrap_err();
-        assert!(err.to_string().contains("closed to others"), "{err}");
-    }
 }

@@ -1,14 +1,12 @@
 //! One run in a virtual machine of its own.
 
-use std::path::Path;
-
 use super::result::{CaseFacts, Experiment, Run};
-use super::Lab;
+use super::{same, Lab};
 use crate::arm::Arm;
 use crate::error::Error;
 use crate::recipe::{Case, Recipe};
 use crate::vm::host::{BootImage, MachineEnd};
-use crate::vm::GuestRequest;
+use crate::vm::{GuestFacts, GuestRequest};
 
 impl Lab<'_> {
     /// What the machines of a case boot from, packed when it is first asked for.
@@ -21,9 +19,8 @@ impl Lab<'_> {
             let name = format!("machine-{}", self.boot_images.len());
             let folder = self.folder.path().join(name);
             std::fs::create_dir_all(&folder).map_err(|err| Error::io("create", &folder, err))?;
-            let own = self.settings.launcher.first().map_or("", String::as_str);
             let kernel = self.settings.kernel.as_deref();
-            let image = BootImage::new(case, size, kernel, Path::new(own), &folder)?;
+            let image = BootImage::new(case, size, kernel, &self.settings.program, &folder)?;
             self.boot_images.insert(case.name.clone(), image);
         }
         Ok(&self.boot_images[&case.name])
@@ -46,32 +43,35 @@ impl Lab<'_> {
             arms: vec![arm.clone()],
             ..experiment.recipe.clone()
         };
-        let request = GuestRequest::new(recipe, facts.footprint_bytes, block, self.settings.seed);
+        let request = GuestRequest {
+            recipe,
+            footprint_bytes: facts.footprint_bytes,
+            block,
+            answer: String::new(),
+            disk: None,
+            files: None,
+        };
         self.boot_image(case)?;
         let (folder, stop) = (self.folder.path(), self.stop);
         let stopped = || stop.load(std::sync::atomic::Ordering::SeqCst);
-        let ended =
-            self.boot_images[&case.name].run(request, &self.settings.launcher, folder, &stopped)?;
+        let own = &self.settings.program;
+        let ended = self.boot_images[&case.name].run(request, own, folder, &stopped)?;
         match ended {
             MachineEnd::Answer(answer, on) => {
-                let facts = experiment
-                    .cases
-                    .iter_mut()
-                    .find(|facts| facts.case == case.name);
-                if let Some(facts) = facts {
-                    if let Some(before) = facts.on.as_ref().filter(|before| !before.is_like(&on)) {
-                        return Err(Error::Result(format!(
-                            "the runs so far were made on a machine with kernel {}{}, and this one has {}{}: their \
-                             figures do not belong together",
-                            before.kernel,
-                            before.way(),
-                            on.kernel,
-                            on.way()
-                        )));
+                let mut cases = experiment.cases.iter_mut();
+                if let Some(facts) = cases.find(|facts| facts.case == case.name) {
+                    if let Some(before) = &facts.on {
+                        // What programs take up may differ a little between two builds.
+                        let now = GuestFacts {
+                            programs_bytes: before.programs_bytes,
+                            visible_bytes: before.visible_bytes,
+                            ..on.clone()
+                        };
+                        same("machine", before, &now)?;
                     }
                     facts.on = Some(on);
                 }
-                answer.run()
+                Ok(answer.run?)
             }
             MachineEnd::Ended(outcome) => Ok(Run {
                 case: case.name.clone(),

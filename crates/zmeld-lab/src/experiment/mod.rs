@@ -22,6 +22,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use serde::de::DeserializeOwned;
+use serde::Serialize;
+use serde_json::Value;
 use zmeld_linux::lock::FileLock;
 use zmeld_linux::Host;
 
@@ -31,12 +34,11 @@ use crate::error::Error;
 use crate::folder::{self, Folder};
 use crate::limit::{Group, Hierarchy};
 use crate::measure::machine::{memory, reclaim_daemons};
-use crate::measure::supervise::World;
 use crate::measure::HostFacts;
 use crate::recipe::{Case, Recipe};
 use crate::size::SizeSearch;
 use crate::vm::host::BootImage;
-use crate::vm::GuestClock;
+use crate::vm::{GuestClock, World};
 pub use lock::running;
 use result::{CaseFacts, Experiment, Outcome, Run, SkippedArm};
 use run::MeasuredRun;
@@ -44,18 +46,10 @@ use run::MeasuredRun;
 /// What a run of a recipe is given besides the recipe.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Where random orders start.
-    pub seed: u64,
     /// Stop after so long, once every arm has one run that counts.
     pub budget: Option<Duration>,
-    /// The program and arguments that make a launcher (see [`crate::measure::supervise`]).
-    pub launcher: Vec<String>,
-    /// The same for a supervisor.
-    pub supervisor: Vec<String>,
-    /// The same for `zmeld watch`; `--config FILE` follows.
-    pub watch: Vec<String>,
-    /// The same for a built-in workload; the workload as JSON follows.
-    pub workload: Vec<String>,
+    /// This program, which is launcher, supervisor, built-in workload and `zmeld watch` as well.
+    pub program: PathBuf,
     /// The kernel's image for virtual machines; none: one that is installed.
     pub kernel: Option<PathBuf>,
 }
@@ -68,32 +62,83 @@ pub enum Event<'a> {
     Note(&'a str),
     /// A run begins.
     Begins {
-        /// Of which case.
-        case: &'a str,
-        /// Of which arm.
-        arm: &'a str,
-        /// Runs done and, at most, in all.
+        /// Of which arm and case, or with which limit.
+        what: String,
+        /// Runs done.
         done: usize,
-        /// At most so many in all.
-        of: usize,
-        /// About how long the rest takes at most, where that is known.
+        /// At most so many in all, where that is known.
+        of: Option<usize>,
+        /// About how long the rest takes, where that is known.
         left: Option<Duration>,
     },
     /// A run has ended and was added: time to save.
     Ended(&'a Experiment),
-    /// A run of a search for the least RAM begins.
-    Tries {
-        /// With which set-up; none: without a limit.
-        set_up: Option<&'a str>,
-        /// With which limit.
-        limit_bytes: Option<u64>,
-        /// Runs done.
-        done: usize,
-        /// About how long the rest takes, where that is known.
-        left: Option<Duration>,
-    },
-    /// A run of a search has ended and was added: time to save.
+    /// The same of a search.
     Tried(&'a SizeSearch),
+}
+
+/// Runs that are kept, and carried on with: an experiment, or a search for the least RAM.
+pub trait Kept: Serialize + DeserializeOwned {
+    /// The name and version of its schema.
+    const SCHEMA: (&'static str, u32);
+
+    /// How many runs there are.
+    fn runs_made(&self) -> usize;
+
+    /// Whether nothing is left to do.
+    fn is_complete(&self) -> bool;
+
+    /// Goes on with what is asked now, of which these are runs. What is run from then on is what
+    /// was asked, and nothing that the file said.
+    ///
+    /// # Errors
+    /// What is not as it was for the runs that there are.
+    fn go_on_with(&mut self, asked: Self) -> Result<(), Error>;
+
+    /// Makes the runs that are left. Where nothing is, it needs no root.
+    ///
+    /// # Errors
+    /// What makes it impossible or unsafe; a workload that does not do its job without a limit. A run that is killed
+    /// for want of memory is a result, not an error; what was done before an error was given to the listener.
+    fn make_runs(
+        &mut self,
+        settings: &Settings,
+        stop: &AtomicBool,
+        listener: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), Error>;
+}
+
+/// Refuses to go on where these differ, by their keys in JSON.
+pub(crate) fn same<T: Serialize>(what: &str, then: &T, now: &T) -> Result<(), Error> {
+    let value = |of: &T| serde_json::to_value(of).map_err(|err| Error::Result(err.to_string()));
+    let Some((place, then, now)) = difference(what.to_owned(), &value(then)?, &value(now)?) else {
+        return Ok(());
+    };
+    Err(Error::Result(format!(
+        "its runs are of another {place} ({then}, and now {now}): give the same recipe, command and options as then, \
+         or begin anew without --resume"
+    )))
+}
+
+/// The first place where two values differ, and what is there.
+fn difference(place: String, then: &Value, now: &Value) -> Option<(String, Value, Value)> {
+    let below = |key: &str, then: Option<&Value>, now: Option<&Value>| {
+        let place = format!("{place}.{key}");
+        difference(
+            place,
+            then.unwrap_or(&Value::Null),
+            now.unwrap_or(&Value::Null),
+        )
+    };
+    match (then, now) {
+        (Value::Object(old), Value::Object(new)) => {
+            let mut keys = old.keys().chain(new.keys());
+            keys.find_map(|key| below(key, old.get(key), new.get(key)))
+        }
+        (Value::Array(old), Value::Array(new)) => (0..old.len().max(new.len()))
+            .find_map(|at| below(&(at + 1).to_string(), old.get(at), new.get(at))),
+        _ => (then != now).then(|| (place.clone(), then.clone(), now.clone())),
+    }
 }
 
 /// Memory that the machine keeps for everybody else.
@@ -117,66 +162,49 @@ pub(crate) struct Lab<'a> {
     listener: &'a mut dyn FnMut(Event<'_>),
 }
 
-/// Runs a recipe, or carries on with what was done of it. Where nothing is left to do, it needs no root.
-///
-/// # Errors
-/// What makes it impossible or unsafe. A run that is killed for want of memory is a result, not an error; what was
-/// done before an error was given to the listener.
-pub fn run(
-    experiment: &mut Experiment,
-    settings: &Settings,
-    stop: &AtomicBool,
-    listener: &mut dyn FnMut(Event<'_>),
-) -> Result<(), Error> {
-    if experiment.is_complete() {
-        experiment.interrupted = false;
-        experiment.judge();
-        return Ok(());
-    }
-    let mut lab = Lab::open(settings, stop, listener)?;
-    let machine = HostFacts::here(lab.hierarchy.version);
-    if !experiment.runs.is_empty() && experiment.machine.kernel != machine.kernel {
-        return Err(other_kernel(&experiment.machine, &machine));
-    }
-    experiment.machine = machine;
-    let result = lab.carry_out(experiment);
-    experiment.interrupted = stop.load(Ordering::SeqCst);
-    experiment.judge();
-    result
-}
+impl Kept for Experiment {
+    const SCHEMA: (&'static str, u32) = ("zmeld.bench", 1);
 
-/// Searches for the least RAM, or carries on with what was done. Where nothing is left to do, it needs no root.
-///
-/// # Errors
-/// What makes it impossible or unsafe; a workload that does not do its job without a limit. What was done before an
-/// error was given to the listener.
-pub fn find_size(
-    search: &mut SizeSearch,
-    settings: &Settings,
-    stop: &AtomicBool,
-    listener: &mut dyn FnMut(Event<'_>),
-) -> Result<(), Error> {
-    if search.is_complete() {
-        search.interrupted = false;
-        return Ok(());
+    fn runs_made(&self) -> usize {
+        self.runs.len()
     }
-    let mut lab = Lab::open(settings, stop, listener)?;
-    let machine = HostFacts::here(lab.hierarchy.version);
-    if !search.unlimited.is_empty() && search.machine.kernel != machine.kernel {
-        return Err(other_kernel(&search.machine, &machine));
-    }
-    search.machine = machine;
-    let result = lab.search(search);
-    search.interrupted = stop.load(Ordering::SeqCst);
-    search.conclude();
-    result
-}
 
-fn other_kernel(then: &HostFacts, now: &HostFacts) -> Error {
-    Error::Result(format!(
-        "the runs so far were made on kernel {}, and this is {}: their figures do not belong together",
-        then.kernel, now.kernel
-    ))
+    fn is_complete(&self) -> bool {
+        let blocks = self.blocks();
+        let is_over = |case: usize| {
+            let mut arms = (0..self.recipe.arms.len()).filter(|&arm| self.takes_part(case, arm));
+            self.facts(&self.recipe.cases[case].name).is_some()
+                && (self.is_enough(case)
+                    || arms.all(|arm| (0..blocks).all(|block| self.has(case, arm, block))))
+        };
+        !self.runs.is_empty() && (0..self.recipe.cases.len()).all(is_over)
+    }
+
+    fn go_on_with(&mut self, asked: Experiment) -> Result<(), Error> {
+        same("recipe", &self.recipe.compared(), &asked.recipe.compared())?;
+        self.recipe = asked.recipe;
+        self.full = asked.full;
+        Ok(())
+    }
+
+    fn make_runs(
+        &mut self,
+        settings: &Settings,
+        stop: &AtomicBool,
+        listener: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), Error> {
+        if self.is_complete() {
+            self.interrupted = false;
+            self.judge();
+            return Ok(());
+        }
+        let mut lab = Lab::open(settings, stop, listener)?;
+        lab.is_machine_of(!self.runs.is_empty(), &mut self.machine)?;
+        let result = lab.carry_out(self);
+        self.interrupted = stop.load(Ordering::SeqCst);
+        self.judge();
+        result
+    }
 }
 
 impl<'a> Lab<'a> {
@@ -222,9 +250,6 @@ impl<'a> Lab<'a> {
 }
 
 /// What experiments that were killed left on this machine, in words; nothing while one runs. Changes nothing.
-///
-/// # Errors
-/// A journal that cannot be understood.
 pub fn left_behind(host: &Host) -> Result<Vec<String>, Error> {
     let left = arm::leftovers(host);
     // Without control groups, none is left.
@@ -241,9 +266,6 @@ pub fn left_behind(host: &Host) -> Result<Vec<String>, Error> {
 }
 
 /// Of what [`left_behind`] names, what would take part in swap that is set up now: files and groups do not.
-///
-/// # Errors
-/// A journal that cannot be understood.
 pub fn left_set_up(host: &Host) -> Result<Vec<String>, Error> {
     let left = arm::leftovers(host);
     match running() {
@@ -270,9 +292,9 @@ fn needs_root(why: &str) -> Result<(), Error> {
     if rustix::process::geteuid().is_root() {
         return Ok(());
     }
-    Err(Error::Missing {
-        what: format!("{why}, which needs root: run it with sudo"),
-    })
+    Err(Error::Missing(format!(
+        "{why}, which needs root: run it with sudo"
+    )))
 }
 
 /// With the lock held: whatever there is of experiments is of one that is gone. Groups first, so that no workload of
@@ -297,6 +319,16 @@ impl Lab<'_> {
         self.stop.load(Ordering::SeqCst)
     }
 
+    /// Notes this machine, unless runs were made on another kernel.
+    fn is_machine_of(&self, has_runs: bool, machine: &mut HostFacts) -> Result<(), Error> {
+        let now = HostFacts::here(self.hierarchy.version);
+        if has_runs {
+            same("kernel", &machine.kernel, &now.kernel)?;
+        }
+        *machine = now;
+        Ok(())
+    }
+
     /// What each case takes on this machine; those that it cannot have are left out,
     /// unless that is all of them. Ends early where it is stopped.
     fn look_at_cases(&mut self, experiment: &mut Experiment, recipe: &Recipe) -> Result<(), Error> {
@@ -306,7 +338,7 @@ impl Lab<'_> {
             }
             match self.facts(experiment, recipe, case) {
                 // Another case may have what it needs.
-                Err(Error::Missing { what }) if recipe.cases.len() > 1 => {
+                Err(Error::Missing(what)) if recipe.cases.len() > 1 => {
                     self.leave_case_out(experiment, case, what);
                 }
                 other => other?,
@@ -328,8 +360,7 @@ impl Lab<'_> {
             return Ok(());
         }
         let begin = Instant::now();
-        let blocks = recipe.warm_ups + recipe.stopping.runs_max;
-        for block in 0..blocks {
+        for block in 0..experiment.blocks() {
             for (case, arm) in experiment.block(block) {
                 let over = self
                     .settings
@@ -378,10 +409,9 @@ impl Lab<'_> {
     fn announce(&mut self, experiment: &Experiment, case: &Case, arm: &str) {
         let (done, of, seconds) = experiment.progress();
         (self.listener)(Event::Begins {
-            case: &case.name,
-            arm,
+            what: format!("{arm} ({})", case.name),
             done,
-            of,
+            of: Some(of),
             left: seconds.map(Duration::from_secs_f64),
         });
     }
@@ -399,15 +429,10 @@ impl Lab<'_> {
 
     fn leave_out(&mut self, experiment: &mut Experiment, case: &str, arm: &str, why: String) {
         (self.listener)(Event::Note(&format!("arm {arm} is left out: {why}")));
-        for facts in experiment
-            .cases
-            .iter_mut()
-            .filter(|facts| facts.case == case)
-        {
-            facts.skipped.push(SkippedArm {
-                arm: arm.to_owned(),
-                why: why.clone(),
-            });
+        let mut cases = experiment.cases.iter_mut();
+        if let Some(facts) = cases.find(|facts| facts.case == case) {
+            let arm = arm.to_owned();
+            facts.skipped.push(SkippedArm { arm, why });
         }
     }
 
@@ -426,7 +451,8 @@ impl Lab<'_> {
             true => Some(self.boot_image(case)?.bytes()),
             false => None,
         };
-        let is_relative = |limit: &String| matches!(limit.parse(), Ok(RunSize::OfFootprint(_)));
+        let is_relative =
+            |limit: &String| matches!(RunSize::parse(limit), Some(RunSize::OfFootprint(_)));
         let relative = boot_image.is_none() && case.limit.as_ref().is_none_or(is_relative);
         // What takes minutes there takes hours here.
         let counted = case
@@ -463,14 +489,18 @@ impl Lab<'_> {
             limit: limit.unwrap_or(ram),
             footprint,
         };
-        let skipped = self.skipped(recipe, case, bases)?;
         experiment.cases.push(CaseFacts {
             footprint_measured: relative
                 || (case.workload.expected_bytes().is_none() && counted.is_none()),
             limit_bytes: limit,
-            skipped,
             ..CaseFacts::new(case, footprint)
         });
+        for arm in &recipe.arms {
+            // Another kernel: what it lacks shows there.
+            if let Some(why) = self.lacks(arm, bases)?.filter(|_| case.machine.is_none()) {
+                self.leave_out(experiment, &case.name, &arm.name, why);
+            }
+        }
         Ok(())
     }
 
@@ -483,28 +513,6 @@ impl Lab<'_> {
         }
     }
 
-    /// The arms of a case that this machine cannot have.
-    fn skipped(
-        &mut self,
-        recipe: &Recipe,
-        case: &Case,
-        bases: SizeBases,
-    ) -> Result<Vec<SkippedArm>, Error> {
-        let mut skipped = Vec::new();
-        for arm in &recipe.arms {
-            // Another kernel: what it lacks shows there.
-            let Some(why) = self.lacks(arm, bases)?.filter(|_| case.machine.is_none()) else {
-                continue;
-            };
-            (self.listener)(Event::Note(&format!("arm {} is left out: {why}", arm.name)));
-            skipped.push(SkippedArm {
-                arm: arm.name.clone(),
-                why,
-            });
-        }
-        Ok(skipped)
-    }
-
     /// Refuses what the machine has no memory for.
     fn fits(&self, case: &Case, needs: u64) -> Result<(), Error> {
         let available = memory().available_bytes;
@@ -512,16 +520,14 @@ impl Lab<'_> {
             return Ok(());
         }
         let bytes = zmeld_report::units::bytes;
-        Err(Error::Unsafe {
-            what: format!(
-                "\"{}\" needs {} and the machine has {} to give, of which {} stay for others: choose a smaller \
-                 workload",
-                case.name,
-                bytes(needs),
-                bytes(available),
-                bytes(RESERVE_BYTES)
-            ),
-        })
+        Err(Error::Unsafe(format!(
+            "\"{}\" needs {} and the machine has {} to give, of which {} stay for others: choose a smaller \
+             workload",
+            case.name,
+            bytes(needs),
+            bytes(available),
+            bytes(RESERVE_BYTES)
+        )))
     }
 
     /// A run without a limit, by which limits are set; none: stopped.
@@ -551,13 +557,11 @@ impl Lab<'_> {
             .map(|area| area.path.display().to_string())
             .collect();
         if areas.iter().any(|area| area.priority >= 100) {
-            return Err(Error::Unsafe {
-                what: format!(
-                    "{} is swapped to with a priority of 100 or more, so that pages would go there and not to the \
-                     arms: give it a lower priority (swapoff, swapon --priority 10) while the experiment runs",
-                    names.join(", ")
-                ),
-            });
+            return Err(Error::Unsafe(format!(
+                "{} is swapped to with a priority of 100 or more, so that pages would go there and not to the \
+                 arms: give it a lower priority (swapoff, swapon --priority 10) while the experiment runs",
+                names.join(", ")
+            )));
         }
         (self.listener)(Event::Note(&format!(
             "{} is swapped to already, with a lower priority than the arms: what does not fit into an arm goes there",
@@ -592,7 +596,7 @@ impl Lab<'_> {
         let disk = self.disk.as_ref().and_then(|disk| disk.device.file_name());
         devices.extend(disk.map(|name| name.to_string_lossy().into_owned()));
         devices.extend(applied.disk());
-        let watch = arm.start_watch(&group, &self.settings.watch, self.folder.path())?;
+        let watch = arm.start_watch(&group, &self.settings.program, self.folder.path())?;
         let mut measured = self.supervised(case, recipe.run_max_s, &group, budget, &devices)?;
         if let Some(watch) = watch {
             let figures = &mut measured.run.figures;
@@ -607,9 +611,7 @@ impl Lab<'_> {
 /// An error where everything is left out.
 fn all_left_out<'a>(why: impl Iterator<Item = Option<&'a str>>) -> Result<(), Error> {
     match why.collect::<Option<Vec<&str>>>() {
-        Some(why) => Err(Error::Missing {
-            what: why.join("; "),
-        }),
+        Some(why) => Err(Error::Missing(why.join("; "))),
         None => Ok(()),
     }
 }

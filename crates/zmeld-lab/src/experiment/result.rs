@@ -8,16 +8,10 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::error::Error;
 use crate::measure::{Counters, HostFacts, Series, WorkloadEnd};
 use crate::recipe::{Case, Metric, Recipe};
 use crate::vm::{self, GuestClock};
 use zmeld_statistics::verdict::{ArmSummary, Judgement};
-
-/// The schema's name.
-pub const SCHEMA: &str = "zmeld.bench";
-/// Its version.
-pub const SCHEMA_VERSION: u32 = 1;
 
 /// An experiment, whole or in part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -142,6 +136,29 @@ pub enum Outcome {
     Stopped,
 }
 
+impl Outcome {
+    /// How it ended, in words.
+    pub fn words(&self) -> &str {
+        match self {
+            Outcome::Finished => "finished",
+            Outcome::OutOfMemory => "out of memory",
+            Outcome::TimedOut => "timed out",
+            Outcome::Failed(why) => why,
+            Outcome::Stopped => "stopped",
+        }
+    }
+}
+
+/// Why runs did not finish, and how many.
+pub fn unfinished<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> String {
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    for outcome in outcomes.filter(|it| !matches!(it, Outcome::Finished | Outcome::Stopped)) {
+        *reasons.entry(outcome.words()).or_default() += 1;
+    }
+    let words = reasons.iter().map(|(why, count)| format!("{count} {why}"));
+    words.collect::<Vec<_>>().join("; ")
+}
+
 /// One run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Run {
@@ -184,6 +201,12 @@ pub struct Run {
 const PRESSURE_BYTES: u64 = 64 << 10;
 
 impl Run {
+    /// The most that compressed pages took up.
+    pub fn store_max_bytes(&self) -> u64 {
+        let stores = self.series.samples.iter().map(|it| it.store_bytes);
+        stores.max().unwrap_or(0)
+    }
+
     /// Whether memory was short: pages were swapped out, or it was killed for want of memory.
     pub fn was_pressed(&self) -> bool {
         self.swapped_max_bytes >= PRESSURE_BYTES || self.outcome == Outcome::OutOfMemory
@@ -257,58 +280,9 @@ impl Experiment {
         arms.any(|it| it.name == arm && it.unlimited)
     }
 
-    /// Goes on with a recipe, of which these are runs. What is run from then on is
-    /// what that recipe says, and nothing that the file said.
-    ///
-    /// # Errors
-    /// What is not as it was for the runs that there are.
-    pub fn go_on_with(&mut self, recipe: Recipe, full: bool) -> Result<(), Error> {
-        let recipe = if full { recipe.full() } else { recipe };
-        let old = &self.recipe;
-        let differ = |what: String| {
-            Err(Error::Result(format!(
-                "its runs are of another {what}: give the same recipe, command and options as then, or begin anew \
-                 without --resume"
-            )))
-        };
-        let told = |recipe: &Recipe| {
-            let list = |names: &mut dyn Iterator<Item = &str>| {
-                let names: Vec<&str> = names.collect();
-                names.join(", ")
-            };
-            let mut told = vec![
-                ("recipe", recipe.name.clone()),
-                (
-                    "choice of cases",
-                    list(&mut recipe.cases.iter().map(|it| it.name.as_str())),
-                ),
-                (
-                    "choice of arms",
-                    list(&mut recipe.arms.iter().map(|it| it.name.as_str())),
-                ),
-            ];
-            for case in &recipe.cases {
-                let limit = case.limit.as_deref().unwrap_or("none");
-                told.push(("workload", case.workload.describe()));
-                told.push(("limit", limit.to_owned()));
-            }
-            told.push(("metric", recipe.metric.name.clone()));
-            told
-        };
-        for ((what, then), (_, now)) in told(old).into_iter().zip(told(&recipe)) {
-            if then != now {
-                return differ(format!("{what} ({then}, and now {now})"));
-            }
-        }
-        if (&old.cases, &old.arms, &old.metric, &old.also)
-            != (&recipe.cases, &recipe.arms, &recipe.metric, &recipe.also)
-            || (old.warm_ups, old.run_max_s) != (recipe.warm_ups, recipe.run_max_s)
-        {
-            return differ("setting of a case, an arm, a metric or the runs".to_owned());
-        }
-        self.recipe = recipe;
-        self.full = full;
-        Ok(())
+    /// Blocks that the recipe asks for at most.
+    pub(super) fn blocks(&self) -> usize {
+        self.recipe.warm_ups + self.recipe.stopping.runs_max
     }
 
     /// Whether a run was made already.
@@ -330,46 +304,25 @@ impl Experiment {
     /// number of runs by what the last value was.
     pub(super) fn is_enough(&self, case: usize) -> bool {
         let case = &self.recipe.cases[case].name;
-        let runs_each: Vec<usize> = self
-            .arms_of(case)
-            .into_iter()
-            .map(|arm| self.counted(case, arm).count())
-            .collect();
-        let even = runs_each.windows(2).all(|two| two[0] == two[1]);
-        let values: Vec<Vec<f64>> = self
-            .arms_of(case)
-            .into_iter()
-            .filter(|arm| !self.is_unlimited(arm))
-            .map(|arm| self.counted(case, arm).map(|run| run.value).collect())
+        let arms = self.arms_of(case);
+        let runs = arms.iter().map(|arm| self.counted(case, arm).collect());
+        let all: Vec<Vec<&Run>> = runs.collect();
+        let even = all.windows(2).all(|two| two[0].len() == two[1].len());
+        let compared = arms.iter().zip(&all);
+        let values: Vec<Vec<f64>> = compared
+            .filter(|(arm, _)| !self.is_unlimited(arm))
+            .map(|(_, runs)| runs.iter().map(|run| run.value).collect())
             .collect();
         let least = values.iter().map(Vec::len).min().unwrap_or(0);
         let rule = &self.recipe.stopping;
-        let runs = |arm| self.counted(case, arm);
         // More runs without pressure would be as void as these.
-        let void = least >= rule.runs_min
-            && !self
-                .arms_of(case)
-                .into_iter()
-                .any(|arm| runs(arm).any(Run::was_pressed));
+        let void = least >= rule.runs_min && !all.iter().flatten().any(|run| run.was_pressed());
         even && (void || rule.is_enough(values.iter().map(Vec::as_slice), self.seed))
-    }
-
-    /// Whether every run that the recipe asks for was made.
-    pub fn is_complete(&self) -> bool {
-        let recipe = &self.recipe;
-        let blocks = recipe.warm_ups + recipe.stopping.runs_max;
-        let is_over = |case: usize| {
-            let mut arms = (0..recipe.arms.len()).filter(|&arm| self.takes_part(case, arm));
-            self.facts(&recipe.cases[case].name).is_some()
-                && (self.is_enough(case)
-                    || arms.all(|arm| (0..blocks).all(|block| self.has(case, arm, block))))
-        };
-        !self.runs.is_empty() && (0..recipe.cases.len()).all(is_over)
     }
 
     /// Runs done, at most in all, and about how many seconds the rest takes.
     pub(super) fn progress(&self) -> (usize, usize, Option<f64>) {
-        let blocks = self.recipe.warm_ups + self.recipe.stopping.runs_max;
+        let blocks = self.blocks();
         let mut of = 0;
         let mut left_s = 0.0;
         let mut known = true;

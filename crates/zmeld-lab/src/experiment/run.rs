@@ -1,10 +1,10 @@
 //! One run: the workload in its group, watched while it runs.
 
-use std::fs;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use zmeld_linux::Host;
@@ -16,9 +16,10 @@ use crate::arm::Arm;
 use crate::error::Error;
 use crate::limit::Group;
 use crate::measure::machine::{device, held, memory, requests, zswap_bytes};
-use crate::measure::supervise::SupervisorRequest;
+use crate::measure::supervise::Launch;
 use crate::measure::{Counters, Sample, Series, WorkloadEnd};
 use crate::recipe::{Case, Recipe};
+use crate::vm::World;
 use crate::workload::{Workload, WorkloadReport};
 
 /// A run as it was measured; whose it was is not in it yet.
@@ -45,8 +46,9 @@ impl Lab<'_> {
         if let Workload::Command(command) = workload {
             return Ok(command.command.clone());
         }
+        let own = self.settings.program.display().to_string();
         let json = serde_json::to_string(workload).map_err(|err| Error::Result(err.to_string()))?;
-        Ok([&self.settings.workload[..], &[json]].concat())
+        Ok(vec![own, "bench".into(), "workload".into(), json])
     }
 
     /// Runs a workload in a group, for so long at most. `budget`: what the group and the devices may take up together.
@@ -59,31 +61,27 @@ impl Lab<'_> {
         devices: &[String],
     ) -> Result<MeasuredRun, Error> {
         let workload = &case.workload;
-        let (stdout, stderr) = (
-            self.folder.path().join("stdout"),
-            self.folder.path().join("stderr"),
-        );
-        let request = SupervisorRequest {
+        let [stdout, stderr, report] =
+            ["stdout", "stderr", "report"].map(|name| self.folder.path().join(name));
+        // What is built in is this program.
+        let is_command = matches!(workload, Workload::Command(_));
+        let world = self.world.as_ref().filter(|_| is_command);
+        let launch = Launch {
             parent: std::process::id(),
-            launcher: self.settings.launcher.clone(),
-            joins: group.joins(),
-            huge_pages: case.huge_pages,
+            join: Some(group.file("cgroup.procs")),
+            no_huge_pages: !case.huge_pages,
+            root: world.map(|world| [world.root.clone(), world.folder.clone()]),
             command: self.command(workload)?,
-            // What is built in is this program.
-            world: self
-                .world
-                .clone()
-                .filter(|_| matches!(workload, Workload::Command(_))),
-            stdout: stdout.clone(),
-            stderr: stderr.clone(),
+            report: report.clone(),
         };
         let before = Counters::read(&self.kswapd);
         let requests_before: Vec<Counters> = devices.iter().map(|name| requests(name)).collect();
-        let mut child = self.supervisor(&request)?;
+        let mut child = self.supervisor(&launch, world, [&stdout, &stderr])?;
         let mut observer = RunObserver::new(group, case.limit.is_some(), budget, devices);
         let cause = self.watch(&mut child, &mut observer, run_max_s)?;
         let after = Counters::read(&self.kswapd).since(&before);
-        let ended = report(child)?;
+        let (said, complained) = (tail_of(&stdout), tail_of(&stderr));
+        let ended = reported(&report, &complained)?;
         let counters = group.counters();
         let in_group = counters.get("event_oom_kill").copied().unwrap_or(0.0);
         let by_machine = match ended.signal {
@@ -96,8 +94,6 @@ impl Lab<'_> {
             // Where it cannot be noted, status blames the machine: no reason to stop.
             let _ = lately::note_experiment(&Host::here(), kills);
         }
-        let text = |path: &Path| tail_of(path).unwrap_or_default();
-        let (said, complained) = (text(&stdout), text(&stderr));
         let (outcome, report) = match cause {
             Some(cause) => (cause, WorkloadReport::default()),
             None if killed => (Outcome::OutOfMemory, WorkloadReport::default()),
@@ -167,54 +163,53 @@ impl Lab<'_> {
         }
     }
 
-    fn supervisor(&self, request: &SupervisorRequest) -> Result<Child, Error> {
-        let missing = |what: &str| Error::Result(what.to_owned());
-        let (program, arguments) = self
-            .settings
-            .supervisor
-            .split_first()
-            .ok_or_else(|| missing("no supervisor"))?;
-        let mut child = Command::new(program)
-            .args(arguments)
-            // Ctrl-C is for the experiment, which then ends the workload and hears how it ended.
+    fn supervisor(
+        &self,
+        launch: &Launch,
+        world: Option<&World>,
+        [stdout, stderr]: [&Path; 2],
+    ) -> Result<Child, Error> {
+        let own = &self.settings.program;
+        let create = |path: &Path| File::create(path).map_err(|err| Error::io("create", path, err));
+        // What is there is of the run before.
+        let _ = fs::remove_file(&launch.report);
+        let begin = |err| Error::io("start", own, err);
+        let mut command = launch.program(own, "supervise").map_err(begin)?;
+        if let Some(world) = world {
+            command.env_clear().envs(&world.environment);
+        }
+        // Ctrl-C is for the experiment, which then ends the workload and hears how it ended.
+        command
             .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stdin(Stdio::null())
+            .stdout(create(stdout)?)
+            .stderr(create(stderr)?)
             .spawn()
-            .map_err(|err| Error::io("start", program, err))?;
-        let text = serde_json::to_vec(request).map_err(|err| Error::Result(err.to_string()))?;
-        let mut input = child
-            .stdin
-            .take()
-            .ok_or_else(|| missing("no standard input"))?;
-        input
-            .write_all(&text)
-            .map_err(|err| Error::io("write to", program, err))?;
-        Ok(child)
+            .map_err(begin)
     }
 }
 
 /// The end of what a workload wrote, where its figures are and what it complained of
 /// last: somebody's program may write without end.
-fn tail_of(path: &Path) -> std::io::Result<String> {
-    let mut file = fs::File::open(path)?;
-    let size = file.metadata()?.len();
-    file.seek(SeekFrom::Start(size.saturating_sub(OUTPUT_MAX)))?;
-    let mut bytes = Vec::new();
-    file.take(OUTPUT_MAX).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+fn tail_of(path: &Path) -> String {
+    let read = || -> std::io::Result<Vec<u8>> {
+        let mut file = File::open(path)?;
+        let size = file.metadata()?.len();
+        file.seek(SeekFrom::Start(size.saturating_sub(OUTPUT_MAX)))?;
+        let mut bytes = Vec::new();
+        file.take(OUTPUT_MAX).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
 }
 
-/// What a supervisor reports when it has ended.
-fn report(child: Child) -> Result<WorkloadEnd, Error> {
-    let said = child
-        .wait_with_output()
-        .map_err(|err| Error::io("read", "the supervisor's report", err))?;
-    serde_json::from_slice(&said.stdout).map_err(|_| Error::Workload {
+/// What a supervisor that has ended reports.
+fn reported(report: &Path, complained: &str) -> Result<WorkloadEnd, Error> {
+    let text = fs::read(report).unwrap_or_default();
+    serde_json::from_slice(&text).map_err(|_| Error::Workload {
         what: format!(
             "the supervisor ended without a report: {}",
-            String::from_utf8_lossy(&said.stderr).trim()
+            complained.trim()
         ),
         integrity: false,
     })
@@ -256,14 +251,14 @@ fn finish(
     if ended.code != Some(0) {
         return match (ended.code, workload) {
             // It could not even be started.
-            (Some(126 | 127), Workload::Command(command)) => Err(Error::Missing {
-                what: match &command.package {
+            (Some(126 | 127), Workload::Command(command)) => {
+                Err(Error::Missing(match &command.package {
                     Some(package) => {
                         format!("{} is not installed: install {package}", command.command[0])
                     }
                     None => what(),
-                },
-            }),
+                }))
+            }
             _ => Ok((
                 Outcome::Failed(format!("{}, {}", describe_end(ended), what())),
                 WorkloadReport::default(),
@@ -297,13 +292,6 @@ fn describe_end(ended: &WorkloadEnd) -> String {
         (None, Some(signal)) => format!("ended by signal {signal}"),
         (None, None) => "no exit code".to_owned(),
     }
-}
-
-/// What compressed pages take up in RAM.
-struct CompressedUse {
-    bytes: u64,
-    /// Of it, what the kernel does not charge to the group.
-    uncharged_bytes: u64,
 }
 
 /// What is looked at while a workload runs.
@@ -343,8 +331,8 @@ impl<'a> RunObserver<'a> {
         }
     }
 
-    /// What the arm takes up in RAM besides pages of the group.
-    fn store(&self, memory: &Memory) -> CompressedUse {
+    /// What the arm's compressed pages take up in RAM, and of it what the kernel does not charge to the group, bytes.
+    fn store(&self, memory: &Memory) -> (u64, u64) {
         let devices = self.devices.iter().filter_map(|name| held(name));
         let devices_bytes: u64 = devices.map(|held| held.memory_used_bytes).sum();
         let (zswap, uncharged) = match self.group.zswap_bytes() {
@@ -355,10 +343,7 @@ impl<'a> RunObserver<'a> {
                 (pool, pool)
             }
         };
-        CompressedUse {
-            bytes: devices_bytes + zswap,
-            uncharged_bytes: devices_bytes + uncharged,
-        }
+        (devices_bytes + zswap, devices_bytes + uncharged)
     }
 
     fn exceeds_budget(&self) -> bool {
@@ -384,7 +369,7 @@ impl<'a> RunObserver<'a> {
             at_s,
             memory_bytes,
             swap_bytes,
-            store_bytes: self.store(&machine).bytes,
+            store_bytes: self.store(&machine).0,
             available_bytes: machine.available_bytes,
         });
     }
@@ -392,7 +377,7 @@ impl<'a> RunObserver<'a> {
     /// Gives the group what the store leaves of the budget.
     fn adjust(&mut self, budget: u64) {
         let wanted = budget
-            .saturating_sub(self.store(&memory()).uncharged_bytes)
+            .saturating_sub(self.store(&memory()).1)
             .max(GROUP_MIN_BYTES);
         // In steps, so that the kernel is not asked for every page.
         if wanted.abs_diff(self.limit) < 256 << 10 && self.overdrawn_since.is_none() {
@@ -453,6 +438,8 @@ impl MeasuredRun {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
+
     use crate::workload::external::{ExternalCommand, OutputFormat};
 
     #[test]
@@ -490,7 +477,7 @@ mod tests {
         file.as_file().set_len(1 << 40).unwrap();
         (&mut file.as_file()).seek(SeekFrom::End(0)).unwrap();
         file.as_file().write_all(b"\nthe end").unwrap();
-        let text = tail_of(file.path()).unwrap();
+        let text = tail_of(file.path());
         assert_eq!(text.len() as u64, OUTPUT_MAX);
         assert!(text.ends_with("\nthe end"));
     }

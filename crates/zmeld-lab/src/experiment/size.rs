@@ -2,14 +2,16 @@
 //! answer yet, with the limit that is its turn, and one without a limit, in an order drawn
 //! anew.
 
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use rand::seq::SliceRandom;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+use zmeld_report::units::{bytes, duration, seconds};
 
 use super::result::{CaseFacts, Outcome};
-use super::{all_left_out, failed, Event, Lab};
+use super::{all_left_out, failed, same, Event, Kept, Lab, Settings};
 use crate::arm::{Arm, SizeBases};
 use crate::error::Error;
 use crate::recipe::{Case, Recipe};
@@ -20,6 +22,47 @@ use crate::size::{SizeRun, SizeSearch};
 const UNLIMITED_OFTEN: usize = 16;
 /// No run is ended earlier, however short the workload.
 const GIVE_UP_S: f64 = 1.0;
+
+impl Kept for SizeSearch {
+    const SCHEMA: (&'static str, u32) = ("zmeld.bench.size", 1);
+
+    fn runs_made(&self) -> usize {
+        self.progress().0
+    }
+
+    fn is_complete(&self) -> bool {
+        self.peak_bytes > 0 && (0..self.set_ups.len()).all(|at| self.next_limit(at).is_none())
+    }
+
+    fn go_on_with(&mut self, asked: SizeSearch) -> Result<(), Error> {
+        same("recipe", &self.recipe.compared(), &asked.recipe.compared())?;
+        same("question", &self.question, &asked.question)?;
+        let names = |of: &SizeSearch| -> Vec<String> {
+            of.set_ups.iter().map(|it| it.name.clone()).collect()
+        };
+        same("choice of set-ups", &names(self), &names(&asked))?;
+        self.recipe = asked.recipe;
+        Ok(())
+    }
+
+    fn make_runs(
+        &mut self,
+        settings: &Settings,
+        stop: &AtomicBool,
+        listener: &mut dyn FnMut(Event<'_>),
+    ) -> Result<(), Error> {
+        if self.is_complete() {
+            self.interrupted = false;
+            return Ok(());
+        }
+        let mut lab = Lab::open(settings, stop, listener)?;
+        lab.is_machine_of(!self.unlimited.is_empty(), &mut self.machine)?;
+        let result = lab.search(self);
+        self.interrupted = lab.stopped();
+        self.conclude();
+        result
+    }
+}
 
 impl Lab<'_> {
     /// Searches until every set-up has its answer, the budget is spent, or it is stopped.
@@ -57,7 +100,7 @@ impl Lab<'_> {
         let recipe = search.recipe.clone();
         let case = &recipe.cases[0];
         self.fits(case, case.workload.expected_bytes().unwrap_or(0))?;
-        self.tell(search, None, None);
+        self.tell(search, "without a limit".to_owned());
         let Some(measured) = self.without_limit(&recipe, case)? else {
             return Ok(false);
         };
@@ -68,8 +111,8 @@ impl Lab<'_> {
         let (run_s, runs) = (measured.run.ended.usage.elapsed_s, search.runs_left());
         (self.listener)(Event::Note(&format!(
             "a run takes {} without a limit: some {runs} runs, {} or longer",
-            zmeld_report::units::seconds(run_s),
-            zmeld_report::units::duration(Duration::from_secs_f64(run_s * runs as f64))
+            seconds(run_s),
+            duration(Duration::from_secs_f64(run_s * runs as f64))
         )));
         Ok(true)
     }
@@ -97,18 +140,18 @@ impl Lab<'_> {
         set_up.left_out = Some(why);
     }
 
-    fn tell(&mut self, search: &SizeSearch, set_up: Option<&str>, limit_bytes: Option<u64>) {
+    fn tell(&mut self, search: &SizeSearch, what: String) {
         let (done, seconds) = search.progress();
-        (self.listener)(Event::Tries {
-            set_up,
-            limit_bytes,
+        (self.listener)(Event::Begins {
+            what,
             done,
+            of: None,
             left: seconds.map(Duration::from_secs_f64),
         });
     }
 
     fn try_unlimited(&mut self, search: &mut SizeSearch) -> Result<(), Error> {
-        self.tell(search, None, None);
+        self.tell(search, "without a limit".to_owned());
         let arm = Arm::without_limit();
         let recipe = search.recipe.clone();
         let Some(run) = self.tried(search, &recipe, &arm, search.peak_bytes, 0)? else {
@@ -132,7 +175,7 @@ impl Lab<'_> {
             return Ok(());
         };
         let arm = search.recipe.arms[at].clone();
-        self.tell(search, Some(&arm.name), Some(limit));
+        self.tell(search, format!("{} with {}", arm.name, bytes(limit)));
         let mut recipe = search.recipe.clone();
         if let Some(seconds) = search.unlimited_s() {
             let give_up = (seconds * search.question.give_up).max(GIVE_UP_S);

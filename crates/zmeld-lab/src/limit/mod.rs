@@ -26,8 +26,6 @@ pub struct Hierarchy {
     pub memory: PathBuf,
     /// 1 or 2.
     pub version: u8,
-    /// Version 2 beside a version 1 controller: for pressure and for killing.
-    pub unified: Option<PathBuf>,
 }
 
 impl Hierarchy {
@@ -38,11 +36,9 @@ impl Hierarchy {
     fn below(root: &Path) -> Result<Hierarchy, Error> {
         let words = |file: &str| fs::read_to_string(root.join(file)).unwrap_or_default();
         if root.join("memory/memory.limit_in_bytes").exists() {
-            let unified = root.join("unified");
             return Ok(Hierarchy {
                 memory: root.join("memory"),
                 version: 1,
-                unified: unified.join("cgroup.procs").exists().then_some(unified),
             });
         }
         if words("cgroup.subtree_control")
@@ -52,7 +48,6 @@ impl Hierarchy {
             return Ok(Hierarchy {
                 memory: root.to_owned(),
                 version: 2,
-                unified: None,
             });
         }
         let hint = match words("cgroup.controllers").contains("memory") {
@@ -62,15 +57,15 @@ impl Hierarchy {
             ),
             false => "boot with cgroup_enable=memory, or run in a place that has it".to_owned(),
         };
-        Err(Error::Missing {
-            what: format!("no memory controller below {}: {hint}", root.display()),
-        })
+        Err(Error::Missing(format!(
+            "no memory controller below {}: {hint}",
+            root.display()
+        )))
     }
 
     /// Groups whose maker is gone.
     fn left(&self) -> impl Iterator<Item = PathBuf> + '_ {
-        let roots = std::iter::once(&self.memory).chain(&self.unified);
-        let entries = roots.flat_map(|root| fs::read_dir(root).into_iter().flatten().flatten());
+        let entries = fs::read_dir(&self.memory).into_iter().flatten().flatten();
         let left = entries.filter(|entry| is_left_behind(&entry.file_name()));
         left.map(|entry| entry.path())
     }
@@ -81,9 +76,7 @@ impl Hierarchy {
 
     /// Removes groups whose maker is gone, and kills what is still in them. Returns how many there were.
     pub fn clear_leftovers(&self) -> usize {
-        self.left()
-            .filter(|group| remove(std::slice::from_ref(group)))
-            .count()
+        self.left().filter(|group| remove(group)).count()
     }
 }
 
@@ -92,52 +85,23 @@ impl Hierarchy {
 pub struct Group {
     hierarchy: Hierarchy,
     memory: PathBuf,
-    unified: Option<PathBuf>,
 }
 
 impl Group {
     /// Without a limit.
     pub fn create(hierarchy: &Hierarchy, label: &str) -> Result<Group, Error> {
-        let name = name::own(&format!("-{label}"));
-        let make = |root: &Path| {
-            let path = root.join(&name);
-            match fs::create_dir(&path) {
-                Ok(()) => Ok(path),
-                // Root, in a container, is told what was refused.
-                Err(err)
-                    if err.kind() == io::ErrorKind::PermissionDenied
-                        && !rustix::process::geteuid().is_root() =>
-                {
-                    Err(Error::Missing {
-                        what: "limiting memory needs root: run it with sudo".to_owned(),
-                    })
-                }
-                Err(err) => Err(Error::io("create", path, err)),
-            }
-        };
-        let memory = make(&hierarchy.memory)?;
-        let mut group = Group {
+        let memory = hierarchy.memory.join(name::own(&format!("-{label}")));
+        fs::create_dir(&memory).map_err(|err| Error::io("create", &memory, err))?;
+        Ok(Group {
             hierarchy: hierarchy.clone(),
             memory,
-            unified: None,
-        };
-        if let Some(root) = &hierarchy.unified {
-            group.unified = Some(make(root)?);
-        }
-        Ok(group)
+        })
     }
 
     /// Its path in the memory controller's hierarchy: `/NAME`.
     pub fn path(&self) -> String {
         let below = self.memory.strip_prefix(&self.hierarchy.memory);
         format!("/{}", below.unwrap_or(&self.memory).display())
-    }
-
-    /// The files that a process writes itself to in order to join.
-    pub fn joins(&self) -> Vec<PathBuf> {
-        let memory = self.memory.join("cgroup.procs");
-        let unified = self.unified.iter().map(|path| path.join("cgroup.procs"));
-        std::iter::once(memory).chain(unified).collect()
     }
 
     /// Limits memory. Without `swap`, nothing of the group may be swapped out.
@@ -267,10 +231,9 @@ impl Group {
         for (file, name) in numbers {
             all.extend(self.number(file).map(|value| ((*name).to_owned(), value)));
         }
-        let pressure = self.unified.as_ref().unwrap_or(&self.memory);
         for what in ["memory", "io", "cpu"] {
-            let text =
-                fs::read_to_string(pressure.join(format!("{what}.pressure"))).unwrap_or_default();
+            let file = self.file(&format!("{what}.pressure"));
+            let text = fs::read_to_string(file).unwrap_or_default();
             for (kind, seconds) in stalls(&text) {
                 all.insert(format!("stall_{what}_{kind}_s"), seconds);
             }
@@ -280,32 +243,25 @@ impl Group {
 
     /// Kills everything in it and waits until it is gone, 10 s at most.
     pub fn kill(&self) {
-        empty(&self.folders());
-    }
-
-    fn folders(&self) -> Vec<PathBuf> {
-        std::iter::once(&self.memory)
-            .chain(&self.unified)
-            .cloned()
-            .collect()
+        empty(&self.memory);
     }
 }
 
 impl Drop for Group {
     fn drop(&mut self) {
         // What cannot be removed is removed by the next experiment.
-        let _ = remove(&self.folders());
+        let _ = remove(&self.memory);
     }
 }
 
 /// So long the kernel may take to let go of what was killed.
 const EMPTY_MAX: Duration = Duration::from_secs(10);
 
-/// Kills what is in these groups and removes them. `false`: one of them stays.
-fn remove(folders: &[PathBuf]) -> bool {
+/// Kills what is in a group and removes it. `false`: it stays.
+fn remove(folder: &Path) -> bool {
     let begin = Instant::now();
-    folders.iter().all(|folder| loop {
-        empty(folders);
+    loop {
+        empty(folder);
         match fs::remove_dir(folder) {
             Ok(()) => return true,
             // A process that has ended is for a moment no longer listed but still counted; one that was on its way in
@@ -317,27 +273,23 @@ fn remove(folders: &[PathBuf]) -> bool {
             }
             Err(_) => return false,
         }
-    })
+    }
 }
 
-/// Kills what is in these groups, again and again: what it forks meanwhile too.
-fn empty(folders: &[PathBuf]) {
+/// Kills what is in a group, again and again: what it forks meanwhile too.
+fn empty(folder: &Path) {
     let begin = Instant::now();
     while begin.elapsed() < EMPTY_MAX {
-        let mut left = false;
-        for folder in folders {
-            let killed_at_once = fs::write(folder.join("cgroup.kill"), "1").is_ok();
-            let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
-            for pid in text.lines().filter_map(|line| line.parse().ok()) {
-                left = true;
-                if !killed_at_once {
-                    // It may be gone by now.
-                    let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
-                }
-            }
-        }
-        if !left {
+        let killed_at_once = fs::write(folder.join("cgroup.kill"), "1").is_ok();
+        let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+        if text.is_empty() {
             return;
+        }
+        for pid in text.lines().filter_map(|line| line.parse().ok()) {
+            if !killed_at_once {
+                // It may be gone by now.
+                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+            }
         }
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -387,10 +339,8 @@ mod tests {
             hierarchy: Hierarchy {
                 memory: root.path().to_owned(),
                 version: 1,
-                unified: None,
             },
             memory: root.path().join("group"),
-            unified: None,
         };
         fs::create_dir(&group.memory).unwrap();
         for (file, text) in [

@@ -9,8 +9,6 @@
 //! Both die with whoever started them, so that an experiment that is killed
 //! leaves nothing running.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -25,36 +23,30 @@ use rustix::pipe::{pipe_with, PipeFlags};
 use rustix::process::{chroot, set_parent_process_death_signal, Signal};
 use serde::{Deserialize, Serialize};
 
-/// Files and an environment that are not the supervisor's own.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct World {
-    /// The root folder.
-    pub root: PathBuf,
-    /// The working directory, below it.
-    pub folder: PathBuf,
-    /// The environment: all of it.
-    pub environment: BTreeMap<String, String>,
+/// How a command is started. The supervisor is given it, and gives it on to the launcher with itself as the parent.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Launch {
+    /// The process that asks; the command ends with it.
+    pub parent: u32,
+    /// The file of the control group that it joins.
+    pub join: Option<PathBuf>,
+    /// Whether it is refused huge pages.
+    pub no_huge_pages: bool,
+    /// Its root folder and the working directory there, where these are not the launcher's.
+    pub root: Option<[PathBuf; 2]>,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Where the supervisor writes how it ended.
+    pub report: PathBuf,
 }
 
-/// What a supervisor is asked to do.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct SupervisorRequest {
-    /// The process that asks; the supervisor ends with it.
-    pub parent: u32,
-    /// The launcher with its first arguments; its parent, the joins, `--` and the command follow.
-    pub launcher: Vec<String>,
-    /// The control groups' files that the workload joins.
-    pub joins: Vec<PathBuf>,
-    /// Whether it may have huge pages.
-    pub huge_pages: bool,
-    /// The workload.
-    pub command: Vec<String>,
-    /// What it finds; none: what the supervisor does.
-    pub world: Option<World>,
-    /// Where its output goes.
-    pub stdout: PathBuf,
-    /// Where its errors go.
-    pub stderr: PathBuf,
+impl Launch {
+    /// This program as launcher (`launch`) or supervisor (`supervise`).
+    pub(crate) fn program(&self, own: &Path, role: &str) -> io::Result<Command> {
+        let mut program = Command::new(own);
+        program.args(["bench", role, &serde_json::to_string(self)?]);
+        Ok(program)
+    }
 }
 
 /// What a run used, as the kernel counts it for the workload and its descendants. The launcher's own few megabytes and
@@ -94,40 +86,19 @@ pub struct WorkloadEnd {
     pub usage: Usage,
 }
 
-/// Starts a workload and waits for it: the supervisor's whole life.
-///
-/// # Errors
-/// When the launcher cannot be started or its outputs cannot be made.
-pub fn supervise(request: &SupervisorRequest) -> io::Result<WorkloadEnd> {
-    end_with(request.parent)?;
-    let mut words: Vec<OsString> = request.launcher.iter().map(OsString::from).collect();
-    words.extend(["--parent".into(), std::process::id().to_string().into()]);
-    for join in &request.joins {
-        words.extend(["--join".into(), join.into()]);
-    }
-    if !request.huge_pages {
-        words.push("--no-huge-pages".into());
-    }
-    if let Some(world) = &request.world {
-        words.extend(["--root".into(), world.root.clone().into()]);
-        words.extend(["--folder".into(), world.folder.clone().into()]);
-    }
-    words.push("--".into());
-    words.extend(request.command.iter().map(OsString::from));
-    let (program, arguments) = words
-        .split_first()
-        .ok_or_else(|| io::Error::other("no command"))?;
-    let mut command = Command::new(program);
+/// Starts a workload, waits for it and writes how it ended: the supervisor's whole life. What the workload says goes
+/// where the supervisor's own output does.
+pub fn supervise(launch: Launch) -> io::Result<()> {
+    end_with(launch.parent)?;
+    let report = launch.report.clone();
+    let launch = Launch {
+        parent: std::process::id(),
+        ..launch
+    };
+    let mut command = launch.program(&std::env::current_exe()?, "launch")?;
     // None of it is left when the launcher, which has the other end, is the workload.
     let (started, launched) = pipe_with(PipeFlags::CLOEXEC)?;
-    command
-        .args(arguments)
-        .stdin(Stdio::from(launched))
-        .stdout(File::create(&request.stdout)?)
-        .stderr(File::create(&request.stderr)?);
-    if let Some(world) = &request.world {
-        command.env_clear().envs(&world.environment);
-    }
+    command.stdin(Stdio::from(launched));
     let mut begin = now()?;
     let mut child = command.spawn()?;
     // Our copy of the launcher's end goes with it, or the pipe would not end.
@@ -142,7 +113,7 @@ pub fn supervise(request: &SupervisorRequest) -> io::Result<WorkloadEnd> {
     let used = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let seconds =
         |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
-    Ok(WorkloadEnd {
+    let ended = WorkloadEnd {
         code: status.code(),
         signal: status.signal(),
         usage: Usage {
@@ -157,7 +128,8 @@ pub fn supervise(request: &SupervisorRequest) -> io::Result<WorkloadEnd> {
             file_inputs: used.block_reads() as u64,
             file_outputs: used.block_writes() as u64,
         },
-    })
+    };
+    fs::write(report, serde_json::to_vec(&ended)?)
 }
 
 /// The same clock in all processes. Not rustix's, which takes it for granted that the
@@ -179,42 +151,25 @@ fn end_with(parent: u32) -> io::Result<()> {
     }
 }
 
-/// How a launcher becomes a command.
-#[derive(Debug, Clone, Default)]
-pub struct Launch {
-    /// The process that asks; the command ends with it.
-    pub parent: u32,
-    /// The control groups' files that it joins.
-    pub join: Vec<PathBuf>,
-    /// Whether it is refused huge pages.
-    pub no_huge_pages: bool,
-    /// Its root folder, where that is not the launcher's.
-    pub root: Option<PathBuf>,
-    /// Its working directory there.
-    pub folder: Option<PathBuf>,
-}
-
 /// Joins control groups and becomes the command: the launcher's whole life. Returns only if that failed.
-///
-/// # Errors
-/// Which step failed.
-pub fn launch(launch: &Launch, command: &[String]) -> io::Error {
+pub fn launch(launch: &Launch) -> io::Error {
     let become_it = || -> io::Result<io::Error> {
-        let (program, arguments) = command
+        let (program, arguments) = launch
+            .command
             .split_first()
             .ok_or_else(|| io::Error::other("no command"))?;
         end_with(launch.parent)?;
         if launch.no_huge_pages {
             set_thp_disable(true)?;
         }
-        for join in &launch.join {
+        if let Some(join) = &launch.join {
             fs::write(join, std::process::id().to_string())?;
         }
         // If the whole machine runs short after all, this process goes first. Without root the kernel may refuse.
         let _ = fs::write("/proc/self/oom_score_adj", "1000");
-        if let Some(root) = &launch.root {
+        if let Some([root, folder]) = &launch.root {
             chroot(root)?;
-            std::env::set_current_dir(launch.folder.as_deref().unwrap_or(Path::new("/")))?;
+            std::env::set_current_dir(folder)?;
         }
         // Whether somebody listens is not the workload's concern.
         let now_ns = u64::try_from(now()?.as_nanos()).unwrap_or(0);

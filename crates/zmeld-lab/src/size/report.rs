@@ -1,7 +1,5 @@
 //! What a search for the least RAM looks like.
 
-use std::collections::BTreeMap;
-
 use zmeld_report::plot::{Axis, Lines};
 use zmeld_report::units::{bytes, percent, ratio, seconds};
 use zmeld_report::{Cell, Column, Document, Estimate, Section, Table, Tone, Unit};
@@ -9,7 +7,7 @@ use zmeld_statistics::effect::effect;
 use zmeld_statistics::sample::noise;
 
 use super::{Basis, Least, SetUp, SizeRun, SizeSearch, Step, Verdict};
-use crate::experiment::result::Outcome as RunOutcome;
+use crate::experiment::result::unfinished;
 use crate::measure::HostFacts;
 
 /// Where it was measured.
@@ -116,7 +114,7 @@ fn steps_table(search: &SizeSearch) -> Table {
         Column::ratio("time").with_interval() => slowdown(step),
         Column::count("faults") => step.median_of(|run| run.faults_major as f64),
         Column::count("runs") => step.runs.len(),
-        Column::text("unfinished") => unfinished(&step.runs),
+        Column::text("unfinished") => unfinished(step.runs.iter().map(|run| &run.outcome)),
     )
 }
 
@@ -127,29 +125,6 @@ fn verdict(verdict: Verdict) -> &'static str {
         Verdict::DoesNot => "no",
         Verdict::Undecided => "cannot be told",
     }
-}
-
-/// How a run ended.
-fn ending(outcome: &RunOutcome) -> &str {
-    match outcome {
-        RunOutcome::Finished => "finished",
-        RunOutcome::OutOfMemory => "out of memory",
-        RunOutcome::TimedOut => "timed out",
-        RunOutcome::Failed(why) => why,
-        RunOutcome::Stopped => "stopped",
-    }
-}
-
-/// Why runs did not finish, and how many.
-fn unfinished(runs: &[SizeRun]) -> String {
-    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
-    for run in runs {
-        if !matches!(run.outcome, RunOutcome::Finished | RunOutcome::Stopped) {
-            *reasons.entry(ending(&run.outcome)).or_default() += 1;
-        }
-    }
-    let words = reasons.iter().map(|(why, count)| format!("{count} {why}"));
-    words.collect::<Vec<_>>().join("; ")
 }
 
 /// What follows, in words.
@@ -184,25 +159,8 @@ fn findings(search: &SizeSearch) -> Vec<(Tone, String)> {
         };
         all.push((Tone::Neutral, text));
     }
-    let unknown: Vec<&str> = search
-        .set_ups
-        .iter()
-        .filter(|it| it.left_out.is_none() && it.least.is_none())
-        .map(|it| it.name.as_str())
-        .collect();
-    if !unknown.is_empty() && search.set_ups.iter().any(|it| !it.steps.is_empty()) {
-        all.push((
-            Tone::Warning,
-            format!("Missing: no limit was decided of {}.", unknown.join(", ")),
-        ));
-    }
-    for set_up in &search.set_ups {
-        if let Some(why) = &set_up.left_out {
-            all.push((Tone::Warning, format!("{} is left out: {why}", set_up.name)));
-        } else if let Some(text) = doubt(search, set_up) {
-            all.push((Tone::Warning, text));
-        }
-    }
+    let doubts = search.set_ups.iter().filter_map(|it| doubt(search, it));
+    all.extend(doubts.map(|text| (Tone::Warning, text)));
     if let Some(text) = own_time(search) {
         all.push((Tone::Neutral, text));
     }
@@ -242,25 +200,28 @@ fn own_time(search: &SizeSearch) -> Option<String> {
 
 /// What is not known of a set-up, and why.
 fn doubt(search: &SizeSearch, set_up: &SetUp) -> Option<String> {
-    let undecided = set_up
-        .steps
-        .iter()
-        .filter(|step| step.verdict == Verdict::Undecided)
-        .map(|step| bytes(step.limit_bytes))
-        .collect::<Vec<_>>();
-    let least = set_up.least.as_ref()?;
-    let doubt = match (undecided.is_empty(), least.resolved) {
-        (true, false) => format!("not finished; {} is known to do", bytes(least.bytes)),
-        (false, false) => format!(
+    if let Some(why) = &set_up.left_out {
+        return Some(format!("{} is left out: {why}", set_up.name));
+    }
+    let undecided = set_up.steps.iter();
+    let undecided = undecided.filter(|step| step.verdict == Verdict::Undecided);
+    let undecided: Vec<String> = undecided.map(|step| bytes(step.limit_bytes)).collect();
+    let doubt = match set_up.least {
+        None if search.set_ups.iter().all(|it| it.steps.is_empty()) => return None,
+        None => "missing, no limit was decided".to_owned(),
+        Some(least) if least.resolved && least.unlimited => format!(
+            "no limit below {} (what is used without one) was shown to do",
+            bytes(least.bytes)
+        ),
+        Some(least) if least.resolved => return None,
+        Some(least) if undecided.is_empty() => {
+            format!("not finished; {} is known to do", bytes(least.bytes))
+        }
+        Some(_) => format!(
             "with {} it cannot be told whether {} of slowdown are exceeded",
             undecided.join(" and "),
             percent(search.question.slowdown)
         ),
-        (_, true) if least.unlimited => format!(
-            "no limit below {} (what is used without one) was shown to do",
-            bytes(least.bytes)
-        ),
-        (_, true) => return None,
     };
     Some(format!("{}: {doubt}.", set_up.name))
 }
@@ -322,7 +283,7 @@ pub fn runs_table(search: &SizeSearch) -> Table {
     zmeld_report::table!("Runs", for (set_up, limit, run) in unlimited.chain(limited),
         Column::text("set-up").names_row() => set_up,
         Column::bytes("limit").names_row() => limit,
-        Column::text("outcome") => ending(&run.outcome),
+        Column::text("outcome") => run.outcome.words(),
         Column::number("cost") => run.cost,
         Column::seconds("elapsed") => run.elapsed_s,
         Column::seconds("system") => run.system_s,

@@ -11,9 +11,6 @@ use crate::recipe::{Case, Metric, Recipe};
 use zmeld_statistics::sample::median;
 use zmeld_statistics::{Direction, Interval};
 
-/// The schema's name and version.
-pub const SCHEMA: (&str, u32) = ("zmeld.bench.size", 1);
-
 /// No smaller limit is tried.
 const FLOOR_BYTES: u64 = 4 << 20;
 /// Nor one of a smaller share of what is used without a limit.
@@ -59,9 +56,6 @@ fn is_false(what: &bool) -> bool {
 
 impl Question {
     /// Checks that an answer to it can be found.
-    ///
-    /// # Errors
-    /// What is wrong with it, and what would do.
     pub fn check(&self) -> Result<(), String> {
         let Question {
             slowdown,
@@ -207,7 +201,6 @@ impl SizeRun {
             Direction::Higher => 1.0 / run.value,
         };
         let usage = &run.ended.usage;
-        let stores = run.series.samples.iter().map(|sample| sample.store_bytes);
         SizeRun {
             outcome: run.outcome.clone(),
             cost: if cost.is_finite() {
@@ -220,7 +213,7 @@ impl SizeRun {
             user_s: usage.user_s,
             faults_major: usage.faults_major,
             swapped_max_bytes: run.swapped_max_bytes,
-            store_max_bytes: stores.max().unwrap_or(0),
+            store_max_bytes: run.store_max_bytes(),
             took_s: run.took_s,
         }
     }
@@ -293,7 +286,10 @@ impl SizeSearch {
         });
         recipe.cases = case.into_iter().collect();
         recipe.arms.retain(|arm| !arm.unlimited);
-        recipe.check()?;
+        recipe.check().map_err(|problem| Error::Recipe {
+            name: recipe.name.clone(),
+            problem,
+        })?;
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Ok(SizeSearch {
             workload: recipe.cases[0].workload.describe(),
@@ -310,34 +306,6 @@ impl SizeSearch {
             peak_bytes: 0,
             unlimited: Vec::new(),
         })
-    }
-
-    /// Goes on with what was asked now, of which these are runs. What is run from then on
-    /// is what was asked, and nothing that the file said.
-    ///
-    /// # Errors
-    /// What is not as it was.
-    pub fn go_on_with(&mut self, asked: SizeSearch) -> Result<(), Error> {
-        let differs = |what: &str| {
-            Err(Error::Result(format!(
-                "its runs are of another {what}: give the same command, recipe and options as then, or begin anew \
-                 without --resume"
-            )))
-        };
-        if self.recipe.cases != asked.recipe.cases {
-            return differs("workload or basis");
-        }
-        if self.recipe.arms != asked.recipe.arms || self.set_ups.len() != asked.set_ups.len() {
-            return differs("choice of set-ups");
-        }
-        if self.recipe.metric != asked.recipe.metric {
-            return differs("metric");
-        }
-        if self.question != asked.question || self.full != asked.full {
-            return differs("question");
-        }
-        self.recipe = asked.recipe;
-        Ok(())
     }
 
     /// The one case.
@@ -445,11 +413,6 @@ impl SizeSearch {
         }
     }
 
-    /// Whether every set-up has its answer, or all that can be had.
-    pub fn is_complete(&self) -> bool {
-        self.peak_bytes > 0 && (0..self.set_ups.len()).all(|at| self.next_limit(at).is_none())
-    }
-
     /// Runs done, and about how many seconds the rest takes.
     pub(crate) fn progress(&self) -> (usize, Option<f64>) {
         let of_steps = |set_up: &SetUp| set_up.steps.iter().map(|s| s.runs.len()).sum::<usize>();
@@ -491,6 +454,7 @@ fn set_up(arm: &Arm) -> SetUp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Kept;
 
     fn run(cost: f64) -> SizeRun {
         let finished = cost.is_finite();
@@ -589,13 +553,5 @@ mod tests {
         }
         let least = search.set_ups[0].least.unwrap();
         assert!(least.unlimited && least.resolved && least.bytes == 100 << 20);
-    }
-
-    #[test]
-    fn it_is_written_and_read_again_with_runs_that_never_ended() {
-        let mut search = search();
-        search.add(0, 80 << 20, run(f64::INFINITY));
-        let text = serde_json::to_string(&search).unwrap();
-        assert_eq!(serde_json::from_str::<SizeSearch>(&text).unwrap(), search);
     }
 }

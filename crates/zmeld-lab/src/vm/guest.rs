@@ -44,16 +44,11 @@ const SHARED: &str = "/dev/shm";
 ///
 /// # Errors
 /// What goes wrong before there is a way to answer, or with the answer; the host looks for it on the console.
-pub fn first_program(settings: impl FnOnce(u64) -> Result<Settings, String>) -> Result<(), String> {
-    let request = prepare()?;
-    let settings = settings(request.seed)?;
-    answer(&request, &settings)
+pub fn first_program(settings: &Settings) -> Result<(), String> {
+    answer(&prepare()?, settings)
 }
 
 /// Ends the machine; returns only if that fails.
-///
-/// # Errors
-/// What the kernel said.
 pub fn end() -> std::io::Result<()> {
     let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     // QEMU ends where a guest starts anew, which every kernel can; user-mode Linux does start anew.
@@ -166,7 +161,7 @@ fn run(request: &GuestRequest, settings: &Settings) -> Result<Run, Error> {
     let mut lab = Lab::open(settings, &stop, &mut listener)?;
     lab.disk = request.disk.clone();
     if let Some(files) = &request.files {
-        mount_files(files).map_err(|what| Error::Missing { what })?;
+        mount_files(files).map_err(Error::Missing)?;
         lab.world = Some(files.world.clone());
     }
     let recipe = &request.recipe;

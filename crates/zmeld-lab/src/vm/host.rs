@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use zmeld_linux::command::Invocation;
@@ -19,6 +19,7 @@ use crate::arm::slow_disk::{bytes_per_s, DiskFile};
 use crate::arm::{self, SizeBases};
 use crate::error::Error;
 use crate::experiment::result::Outcome;
+use crate::measure::supervise::Launch;
 use crate::recipe::Case;
 use crate::workload::Workload;
 
@@ -114,11 +115,11 @@ impl BootImage {
         (ram + self.programs_bytes).div_ceil(1 << 20)
     }
 
-    /// Boots a machine, lets it make a run, reads its answer. `launcher`: what becomes QEMU, so that it ends with us.
+    /// Boots a machine, lets it make a run, reads its answer. `own`: this program, which becomes QEMU, so that it ends with us.
     pub(crate) fn run(
         &self,
         mut request: GuestRequest,
-        launcher: &[String],
+        own: &Path,
         folder: &Path,
         stopped: &dyn Fn() -> bool,
     ) -> Result<MachineEnd, Error> {
@@ -168,20 +169,22 @@ impl BootImage {
             }
             KernelKind::UserMode => (create(&answer)?.into(), create(&console)?.into()),
         };
-        let (program, arguments) = launcher
-            .split_first()
-            .ok_or_else(|| Error::Result("no launcher".into()))?;
-        let mut child = Command::new(program)
-            .args(arguments)
-            .args(["--parent", &std::process::id().to_string(), "--"])
-            .args(machine.command())
+        let launch = Launch {
+            parent: std::process::id(),
+            command: machine.command(),
+            ..Launch::default()
+        };
+        let begin = |err| Error::io("start", own, err);
+        let mut child = launch
+            .program(own, "launch")
+            .map_err(begin)?
             // Ctrl-C is for the experiment, which then ends the machine.
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(said)
             .stderr(complained)
             .spawn()
-            .map_err(|err| Error::io("start", program, err))?;
+            .map_err(begin)?;
         let limit = Duration::from_secs_f64(request.recipe.run_max_s.min(1e9))
             + match self.hardware {
                 true => BOOT_MAX,
@@ -250,7 +253,7 @@ impl BootImage {
 }
 
 fn missing(what: String) -> Error {
-    Error::Missing { what }
+    Error::Missing(what)
 }
 
 /// Waits until QEMU ends by itself (`None`), or ends it.

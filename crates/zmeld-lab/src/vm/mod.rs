@@ -13,7 +13,9 @@
 pub mod guest;
 pub(crate) mod host;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -22,7 +24,6 @@ use zmeld_vm::{KernelKind, VirtualMachine};
 use crate::arm::GuestDisk;
 use crate::error::Error;
 use crate::experiment::result::Run;
-use crate::measure::supervise::World;
 use crate::measure::HostFacts;
 use crate::recipe::Recipe;
 
@@ -91,9 +92,6 @@ const RAM_MIN: u64 = 64 << 20;
 
 impl GuestSize {
     /// RAM in bytes.
-    ///
-    /// # Errors
-    /// When it is no size, or too small for any kernel.
     pub fn ram_bytes(&self) -> Result<u64, String> {
         let bytes = self.ram.parse::<zmeld_config::Bytes>();
         match bytes.map(|bytes| bytes.0) {
@@ -110,9 +108,6 @@ impl GuestSize {
     }
 
     /// Whether a machine can be that large at all.
-    ///
-    /// # Errors
-    /// What is wrong with it.
     pub fn check(&self) -> Result<(), String> {
         if self.processors == 0 || self.processors > 255 {
             return Err(format!(
@@ -180,42 +175,30 @@ pub struct GuestFacts {
     pub clock: GuestClock,
 }
 
-impl GuestFacts {
-    /// Whether figures of both may stand side by side. What programs take up may differ a little between two builds.
-    pub(crate) fn is_like(&self, other: &GuestFacts) -> bool {
-        self.kernel == other.kernel
-            && self.ram_bytes == other.ram_bytes
-            && self.processors == other.processors
-            && self.way() == other.way()
-    }
-
-    /// How it was run, behind the kernel's name.
-    pub(crate) fn way(&self) -> &'static str {
-        match (self.emulated, self.user_mode) {
-            _ if self.clock == GuestClock::Instructions => {
-                " (emulated, a nanosecond each instruction)"
-            }
-            (_, true) => " (user-mode Linux)",
-            (true, false) => " (emulated)",
-            (false, false) => " (KVM)",
-        }
-    }
+/// Files and an environment that are not the supervisor's own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct World {
+    /// The root folder.
+    pub root: PathBuf,
+    /// The working directory, below it.
+    pub folder: PathBuf,
+    /// The environment: all of it.
+    pub environment: BTreeMap<String, String>,
 }
 
 /// What the guest is asked to do.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct GuestRequest {
     /// One case, without a limit of its own, and one arm.
-    recipe: Recipe,
-    footprint_bytes: u64,
-    block: usize,
-    seed: u64,
+    pub(crate) recipe: Recipe,
+    pub(crate) footprint_bytes: u64,
+    pub(crate) block: usize,
     /// Where the answer goes.
-    answer: String,
+    pub(crate) answer: String,
     /// The disk, if there is one.
-    disk: Option<GuestDisk>,
+    pub(crate) disk: Option<GuestDisk>,
     /// This machine's files, if it has them.
-    files: Option<FilesHere>,
+    pub(crate) files: Option<FilesHere>,
 }
 
 /// This machine's files, as a command finds them in a guest.
@@ -229,9 +212,6 @@ pub(crate) struct FilesHere {
 
 impl FilesHere {
     /// For a guest with this kernel, and a command that runs as this program does.
-    ///
-    /// # Errors
-    /// When the working directory is gone.
     pub(crate) fn new(kind: KernelKind) -> Result<FilesHere, Error> {
         let folder = std::env::current_dir().map_err(|err| Error::io("find", ".", err))?;
         // What is no text is nothing that a command needs to start.
@@ -249,47 +229,11 @@ impl FilesHere {
     }
 }
 
-impl GuestRequest {
-    /// `recipe`: one case, without a limit of its own, and one arm.
-    pub(crate) fn new(
-        recipe: Recipe,
-        footprint_bytes: u64,
-        block: usize,
-        seed: u64,
-    ) -> GuestRequest {
-        GuestRequest {
-            recipe,
-            footprint_bytes,
-            block,
-            seed,
-            answer: String::new(),
-            disk: None,
-            files: None,
-        }
-    }
-}
-
 /// What it answers.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct GuestAnswer {
     machine: HostFacts,
-    run: Result<Run, GuestRefusal>,
-}
-
-impl GuestAnswer {
-    /// The run, or the error as it would be here.
-    pub(crate) fn run(self) -> Result<Run, Error> {
-        self.run.map_err(|refusal| {
-            let what = format!("in the virtual machine: {}", refusal.what);
-            match refusal.missing {
-                true => Error::Missing { what },
-                false => Error::Workload {
-                    what,
-                    integrity: refusal.integrity,
-                },
-            }
-        })
-    }
+    pub(crate) run: Result<Run, GuestRefusal>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -299,6 +243,20 @@ pub(crate) struct GuestRefusal {
     /// Wrong bytes.
     integrity: bool,
     what: String,
+}
+
+impl From<GuestRefusal> for Error {
+    /// The error as it would be here.
+    fn from(refusal: GuestRefusal) -> Error {
+        let what = format!("in the virtual machine: {}", refusal.what);
+        match refusal.missing {
+            true => Error::Missing(what),
+            false => Error::Workload {
+                what,
+                integrity: refusal.integrity,
+            },
+        }
+    }
 }
 
 /// What a guest needs to have this machine's files, where its kernel has it as modules.
@@ -313,29 +271,6 @@ const END: &str = " :zmeld has answered";
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn machines_are_told_apart() {
-        let one = GuestFacts {
-            ram_bytes: 1 << 30,
-            programs_bytes: 5,
-            visible_bytes: 6,
-            processors: 1,
-            kernel: "6.12".into(),
-            emulated: true,
-            user_mode: false,
-            clock: GuestClock::Real,
-        };
-        let with = |change: &dyn Fn(&mut GuestFacts)| {
-            let mut other = one.clone();
-            change(&mut other);
-            one.is_like(&other)
-        };
-        assert!(with(&|other| other.programs_bytes += 1));
-        assert!(!with(&|other| other.kernel += "1"));
-        assert!(!with(&|other| other.emulated = false));
-        assert!(!with(&|other| other.processors = 2));
-    }
 
     #[test]
     fn sizes_are_understood_or_refused() {

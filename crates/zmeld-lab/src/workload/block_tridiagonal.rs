@@ -92,11 +92,9 @@ impl BlockTridiagonal {
         let bound = CONTRACTION_MAX.powi(self.iterations as i32) + 1e-9;
         // A comparison that NaN fails as well.
         if !matches!(error.partial_cmp(&bound), Some(std::cmp::Ordering::Less)) {
-            return Err(WorkloadError::Wrong {
-                what: format!(
-                    "the solution is {error:.3e} from the known one, and may be {bound:.3e}"
-                ),
-            });
+            return Err(WorkloadError::Wrong(format!(
+                "the solution is {error:.3e} from the known one, and may be {bound:.3e}"
+            )));
         }
         let cells = (self.n as f64).powi(3) * self.iterations as f64;
         Ok(WorkloadReport {

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::mix;
+use super::{mix, WorkloadError};
 
 /// 64-bit words in a page of 4 KiB.
 pub const WORDS: usize = 512;
@@ -67,6 +67,28 @@ impl PageContent {
         }
     }
 
+    /// Fills a page with them.
+    pub(super) fn write(&self, to: &mut [u64], page: u64, version: u32) {
+        let words = self.words(page, version);
+        for (at, word) in to.iter_mut().enumerate() {
+            *word = words(at);
+        }
+    }
+
+    /// Whether a page holds them.
+    pub(super) fn verify(
+        &self,
+        held: &[u64],
+        page: u64,
+        version: u32,
+    ) -> Result<(), WorkloadError> {
+        let words = self.words(page, version);
+        match (0..held.len()).find(|&at| held[at] != words(at)) {
+            None => Ok(()),
+            Some(at) => Err(wrong(page, at, held[at], words(at))),
+        }
+    }
+
     pub(super) fn describe(&self) -> String {
         let mut text = match self.random_share {
             share if share >= 1.0 => "random bytes, which do not compress".to_owned(),
@@ -83,6 +105,12 @@ impl PageContent {
         }
         text
     }
+}
+
+pub(super) fn wrong(page: u64, at: usize, held: u64, written: u64) -> WorkloadError {
+    WorkloadError::Wrong(format!(
+        "word {at} of page {page} is {held:#x} and not {written:#x}"
+    ))
 }
 
 #[cfg(test)]

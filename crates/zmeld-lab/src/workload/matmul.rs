@@ -157,9 +157,9 @@ impl Matmul {
             .position(|(x, y)| (x - y).abs() > tolerance || x.is_nan());
         match wrong {
             None => Ok(()),
-            Some(row) => Err(WorkloadError::Wrong {
-                what: format!("row {row} of the product is wrong"),
-            }),
+            Some(row) => Err(WorkloadError::Wrong(format!(
+                "row {row} of the product is wrong"
+            ))),
         }
     }
 }

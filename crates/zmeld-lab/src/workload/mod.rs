@@ -60,11 +60,8 @@ pub struct WorkloadReport {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum WorkloadError {
     /// Bytes did not come back as they were written, or a computation came out wrong.
-    #[error("{what}: memory or swap returned wrong bytes, or the processor erred")]
-    Wrong {
-        /// What was found where.
-        what: String,
-    },
+    #[error("{0}: memory or swap returned wrong bytes, or the processor erred")]
+    Wrong(String),
     /// Settings that make no sense.
     #[error("{0}")]
     Settings(String),
@@ -72,9 +69,6 @@ pub enum WorkloadError {
 
 impl Workload {
     /// Runs a built-in workload in this process.
-    ///
-    /// # Errors
-    /// [`WorkloadError`] when the result is wrong, or the settings are.
     pub fn run(&self) -> Result<WorkloadReport, WorkloadError> {
         match self {
             Workload::Matmul(matmul) => matmul.run(),

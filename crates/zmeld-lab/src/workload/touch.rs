@@ -58,8 +58,8 @@ impl Touch {
         })?;
         let mut memory = vec![0u64; pages as usize * WORDS];
         let mut versions = vec![0u32; pages as usize];
-        for page in 0..pages {
-            self.write(&mut memory, page, 0);
+        for (page, words) in (0..).zip(memory.chunks_exact_mut(WORDS)) {
+            self.content.write(words, page, 0);
         }
         let mut random = ChaCha8Rng::seed_from_u64(self.content.seed);
         let begin = Instant::now();
@@ -67,18 +67,18 @@ impl Touch {
             let rank = zipf.sample(&mut random) as u64 - 1;
             let page = scattered(rank, pages);
             let version = &mut versions[page as usize];
-            self.verify(&memory, page, *version)?;
+            let words = &mut memory[page as usize * WORDS..][..WORDS];
+            self.content.verify(words, page, *version)?;
             if (mix(touch ^ self.content.seed) >> 11) as f64 / ((1u64 << 53) as f64)
                 < self.write_share
             {
                 *version += 1;
-                let version = *version;
-                self.write(&mut memory, page, version);
+                self.content.write(words, page, *version);
             }
         }
         let measured_s = begin.elapsed().as_secs_f64();
-        for page in 0..pages {
-            self.verify(&memory, page, versions[page as usize])?;
+        for ((page, words), version) in (0..).zip(memory.chunks_exact(WORDS)).zip(versions) {
+            self.content.verify(words, page, version)?;
         }
         let rate = self.touches as f64 / measured_s;
         Ok(WorkloadReport {
@@ -86,32 +86,6 @@ impl Touch {
             figures: [("touches_per_s".to_owned(), rate)].into(),
             verified: true,
         })
-    }
-
-    fn write(&self, memory: &mut [u64], page: u64, version: u32) {
-        let words = self.content.words(page, version);
-        let begin = page as usize * WORDS;
-        for (at, word) in memory[begin..begin + WORDS].iter_mut().enumerate() {
-            *word = words(at);
-        }
-    }
-
-    fn verify(&self, memory: &[u64], page: u64, version: u32) -> Result<(), WorkloadError> {
-        let words = self.content.words(page, version);
-        let begin = page as usize * WORDS;
-        let wrong = memory[begin..begin + WORDS]
-            .iter()
-            .enumerate()
-            .find(|(at, word)| **word != words(*at));
-        match wrong {
-            None => Ok(()),
-            Some((at, word)) => Err(WorkloadError::Wrong {
-                what: format!(
-                    "word {at} of page {page} is {word:#x} and not {:#x}",
-                    words(at)
-                ),
-            }),
-        }
     }
 }
 
@@ -158,15 +132,12 @@ mod tests {
             content: PageContent::default(),
         };
         assert!(touch.run().unwrap().figures["touches_per_s"] > 0.0);
-        let mut memory = vec![0; 256 * WORDS];
-        touch.write(&mut memory, 3, 1);
-        assert!(touch.verify(&memory, 3, 1).is_ok());
-        assert!(touch.verify(&memory, 3, 0).is_err());
-        memory[3 * WORDS + 500] ^= 1 << 40;
-        assert!(touch
-            .verify(&memory, 3, 1)
-            .unwrap_err()
-            .to_string()
-            .contains("word 500"));
+        let (content, mut page) = (touch.content, vec![0; WORDS]);
+        content.write(&mut page, 3, 1);
+        assert!(content.verify(&page, 3, 1).is_ok());
+        assert!(content.verify(&page, 3, 0).is_err());
+        page[500] ^= 1 << 40;
+        let err = content.verify(&page, 3, 1).unwrap_err().to_string();
+        assert!(err.contains("word 500"), "{err}");
     }
 }

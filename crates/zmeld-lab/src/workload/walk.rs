@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use super::content::{PageContent, WORDS};
+use super::content::{wrong, PageContent, WORDS};
 use super::{mix, WorkloadError, WorkloadReport};
 
 /// Settings.
@@ -67,10 +67,7 @@ impl Walk {
         }
         let mut array = vec![0u64; pages as usize * WORDS];
         for (page, words) in array.chunks_exact_mut(WORDS).enumerate() {
-            let content = self.content.words(page as u64, 0);
-            for (at, word) in words.iter_mut().enumerate() {
-                *word = content(at);
-            }
+            self.content.write(words, page as u64, 0);
         }
         let begin = Instant::now();
         let bytes = match self.order {
@@ -96,7 +93,7 @@ impl Walk {
                         found |= u64::from(std::hint::black_box((word >> shift) as u8)) << shift;
                     }
                     if found != content(at) {
-                        return Err(wrong(page as u64, at));
+                        return Err(wrong(page as u64, at, found, content(at)));
                     }
                 }
             }
@@ -114,17 +111,12 @@ impl Walk {
             let (word, shift) = ((at / 8) as usize, 8 * (at % 8));
             let (page, in_page) = ((word / WORDS) as u64, word % WORDS);
             let found = std::hint::black_box((array[word] >> shift) as u8);
-            if found != (self.content.words(page, 0)(in_page) >> shift) as u8 {
-                return Err(wrong(page, in_page));
+            let written = self.content.words(page, 0)(in_page);
+            if found != (written >> shift) as u8 {
+                return Err(wrong(page, in_page, array[word], written));
             }
         }
         Ok(self.accesses)
-    }
-}
-
-fn wrong(page: u64, word: usize) -> WorkloadError {
-    WorkloadError::Wrong {
-        what: format!("word {word} of page {page} of the array is not what was written"),
     }
 }
 

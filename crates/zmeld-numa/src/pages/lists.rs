@@ -1,5 +1,7 @@
 //! The presets, one machine, the policies.
 
+use std::collections::BTreeSet;
+
 use crate::machine::{presets, NumaMachine};
 use crate::policy::ALL;
 use zmeld_report::{Cell, Column, Document, Section};
@@ -8,7 +10,10 @@ use zmeld_report::{Cell, Column, Document, Section};
 pub fn machines() -> Document {
     let table = zmeld_report::table!("Presets", for machine in presets(),
         where {
-            let levels: Vec<String> = machine.slit.levels().iter().map(u32::to_string).collect();
+            let rows = machine.slit.iter().enumerate();
+            let others = rows.flat_map(|(from, row)| row[..from].iter().chain(&row[from + 1..]));
+            let levels: BTreeSet<u32> = others.copied().collect();
+            let levels: Vec<String> = levels.iter().map(u32::to_string).collect();
         }
         Column::text("name") => machine.name.as_str(),
         Column::count("nodes") => machine.nodes() as u64,
@@ -18,16 +23,18 @@ pub fn machines() -> Document {
         Column::mb_per_s("copy") => machine.costs.copy_mb_per_s,
         Column::text("about") => machine.about.as_str(),
     );
-    Document::new("Machines").section(Section::new("").table(table).paragraph(
-        "Also `host` (this machine, from `/sys/devices/system/node`), and any file with the output of `numactl -H`.",
-    ))
+    Document::new("Machines").section(
+        Section::new("")
+            .table(table)
+            .paragraph("Also `host` (this machine, from `/sys/devices/system/node`)."),
+    )
 }
 
 /// One machine.
 pub fn machine(machine: &NumaMachine) -> Document {
     let nodes = zmeld_report::table!("Nodes", for node in 0..machine.nodes(),
         where {
-            let row: Vec<String> = machine.slit.row(node).iter().map(u32::to_string).collect();
+            let row: Vec<String> = machine.slit[node].iter().map(u32::to_string).collect();
             let memory = machine.memory_pages[node].map(|pages| pages * machine.page_bytes);
         }
         Column::text("node") => node.to_string(),

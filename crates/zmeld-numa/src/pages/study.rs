@@ -1,7 +1,7 @@
 //! The reproduction of the study, for a reader who has not read it.
 
 use crate::scenario::Scenario;
-use crate::study::{self, Measure, MeasuredPoint, Reproduction, StudyPoint, PROBES};
+use crate::study::{self, Measure, MeasuredPoint, Reproduction, StudyPoint};
 use zmeld_report::plot::{Axis, Lines};
 use zmeld_report::{Cell, Column, Document, Plot, Section, Table, Unit};
 use zmeld_statistics::mean::Interval;
@@ -27,7 +27,7 @@ pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Document {
     }
     let document = document
         .section(access_shares(study))
-        .section(free_parameters(study, scenario));
+        .section(free_parameters(scenario));
     provenance(document, scenario)
 }
 
@@ -262,49 +262,15 @@ fn access_shares(study: &Reproduction) -> Section {
     section
 }
 
-fn free_parameters(study: &Reproduction, scenario: &Scenario) -> Section {
+fn free_parameters(scenario: &Scenario) -> Section {
     let free = zmeld_report::table!("Free parameters", for parameter in &scenario.free,
         Column::text("parameter") => parameter.path.as_str(),
         Column::text("why it has its value") => parameter.reason.as_str(),
     );
-    let section = Section::new("What the study does not say")
+    Section::new("What the study does not say")
         .paragraph(
             "The study does not give these. They were chosen once, for all figures together, from the values that are \
              written beside them in the scenario file.",
         )
-        .table(free);
-    match study.sensitivity.is_empty() {
-        true => section,
-        false => section.table(sensitivity(study)),
-    }
-}
-
-fn sensitivity(study: &Reproduction) -> Table {
-    let mut table =
-        Table::new("How far each figure moves, in percentage points, when one parameter moves")
-            .column(Column::text("parameter"))
-            .column(Column::text("from"))
-            .column(Column::text("to"));
-    for probe in PROBES {
-        table = table.column(Column::text(probe.name));
-    }
-    for row in &study.sensitivity {
-        let mut cells = vec![
-            Cell::from(row.path.as_str()),
-            Cell::from(row.value.as_str()),
-            Cell::from(row.tried.as_str()),
-        ];
-        cells.extend(
-            row.moved
-                .iter()
-                .map(|moved| Cell::from(format!("{moved:+.1}"))),
-        );
-        table.row(cells);
-    }
-    table.note(format!(
-        "{} replications each, the same processes as without the change; another schedule alone moves figures by a point or two. \
-         Numbers move to half and one and a half times their value, as far as their range allows; choices to each other choice.",
-        study.sensitivity_replications
-    ));
-    table
+        .table(free)
 }

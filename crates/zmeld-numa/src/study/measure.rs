@@ -69,17 +69,14 @@ impl MeasuredPoint {
 
 const POLICIES: [PolicyName; 3] = [PolicyName::Linux, PolicyName::Full, PolicyName::OnDemand];
 
-/// Simulates a point, with these changes of the scenario.
+/// Simulates a point.
 pub(super) fn measure(
     source: &ScenarioText,
-    changes: &[(String, toml::Value)],
     point: StudyPoint,
     seed: u64,
     replications: u64,
 ) -> Result<MeasuredPoint, Error> {
-    let mut settings = point.settings();
-    settings.extend(changes.iter().cloned());
-    let scenario = source.with(&settings)?;
+    let scenario = source.with(&point.settings())?;
     Ok(MeasuredPoint::of(
         point,
         &Replications::run(&scenario.case, &POLICIES, seed, replications),

@@ -8,7 +8,6 @@
 mod claims;
 mod measure;
 mod points;
-mod sensitivity;
 mod shapes;
 
 use serde::Serialize;
@@ -21,16 +20,12 @@ pub use measure::MeasuredPoint;
 pub use points::{
     points, StudyPoint, ACCESS_PERCENT, LOADS, REUSE_PERCENT, RUN_TIMES_MS, SIZES_KB,
 };
-pub use sensitivity::{Sensitivity, SensitivityProbe, PROBES};
 pub use shapes::ShapeFinding;
 
 /// The study's scenario.
 pub const SCENARIO: &str = include_str!("../../scenarios/study.toml");
 
 /// The study's scenario as a source of variants.
-///
-/// # Errors
-/// None that a test would not have found: the file is part of the program.
 pub fn source() -> Result<ScenarioText, Error> {
     ScenarioText::new(SCENARIO.to_owned(), "study.toml".to_owned())
 }
@@ -48,9 +43,9 @@ pub struct Reproduction {
     pub claims: Vec<JudgedClaim>,
     /// Every shape.
     pub shapes: Vec<ShapeFinding>,
-    /// How far figures move with the free parameters; empty if not asked for.
-    pub sensitivity: Vec<Sensitivity>,
-    /// Replications of each of those points.
+    /// Always empty: a table that is made no more.
+    pub sensitivity: Vec<serde_json::Value>,
+    /// Always 0.
     pub sensitivity_replications: u64,
 }
 
@@ -71,25 +66,16 @@ pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 pub fn reproduce(
     source: &ScenarioText,
     replications: Option<u64>,
-    sensitivity_replications: u64,
     progress: Progress<'_>,
 ) -> Result<Reproduction, Error> {
     let scenario = source.scenario()?;
     let (seed, replications) = (scenario.seed, replications.unwrap_or(scenario.replications));
     let all = points();
-    let trials = sensitivity::Trials::new(source, &scenario, sensitivity_replications);
-    let steps = all.len() + trials.steps();
-    let mut done = 0;
-    let mut step = || {
-        done += 1;
-        progress(done, steps);
-    };
     let mut measured = Vec::with_capacity(all.len());
-    for point in all {
-        measured.push(measure::measure(source, &[], point, seed, replications)?);
-        step();
+    for &point in &all {
+        measured.push(measure::measure(source, point, seed, replications)?);
+        progress(measured.len(), all.len());
     }
-    let sensitivity = trials.run(source, seed, &mut step)?;
     let find = |point: StudyPoint| {
         let mut measured = measured.iter();
         measured
@@ -102,8 +88,8 @@ pub fn reproduce(
         claims: judge(&find),
         shapes: shapes::shapes(&find),
         points: measured,
-        sensitivity,
-        sensitivity_replications,
+        sensitivity: Vec::new(),
+        sensitivity_replications: 0,
     })
 }
 
@@ -119,27 +105,4 @@ fn judge<'m>(find: &dyn Fn(StudyPoint) -> &'m MeasuredPoint) -> Vec<JudgedClaim>
         }
     };
     CLAIMS.iter().map(judged).collect()
-}
-
-fn shown(value: &toml::Value) -> String {
-    match value {
-        toml::Value::Float(value) => format!("{value}"),
-        toml::Value::Array(rows) => match rows.first() {
-            Some(toml::Value::Array(first)) => {
-                first
-                    .iter()
-                    .map(ToString::to_string)
-                    .collect::<Vec<_>>()
-                    .join(" ")
-                    + " ..."
-            }
-            _ => value.to_string(),
-        },
-        toml::Value::Table(table) => table
-            .values()
-            .map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned))
-            .collect::<Vec<_>>()
-            .join(" "),
-        _ => value.to_string().trim_matches('"').to_owned(),
-    }
 }

@@ -271,11 +271,8 @@ fn document(report: &Report) -> Document {
         .provenance(
             "machine",
             format!(
-                "{}, Linux {}, {} thread{}",
-                report.machine.processor,
-                report.machine.kernel,
-                report.threads,
-                if report.threads == 1 { "" } else { "s" }
+                "{}, Linux {}, {THREADS} thread",
+                report.machine.processor, report.machine.kernel
             ),
         )
 }

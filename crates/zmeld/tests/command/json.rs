@@ -89,7 +89,7 @@ fn what_is_printed_fits_its_schema() {
     let study = study.replace("\nprocesses = 50\n", "\nprocesses = 4\n");
     let study = write(folder.path(), "study.toml", study.as_bytes());
     let study = ["--scenario", str(&study), "--replications", "2"];
-    let reproduce = [&["numa", "reproduce", "--sensitivity", "1"][..], &study].concat();
+    let reproduce = [&["numa", "reproduce"][..], &study].concat();
     let few = ["--set", "workload.processes=8", "--replications", "2"];
     let numa = |command: &'static str, more: &[&'static str]| -> Vec<&'static str> {
         let mut args = vec!["numa", command];

@@ -136,9 +136,9 @@ fn is_shown(path: &Path, result: &Path) {
 fn others_questions_are_refused(path: &Path, result: &Path) {
     for (more, word) in [
         (&["--slowdown", "10%"][..], "another question"),
-        (&["--basis", "machine"], "another workload or basis"),
-        (&["--set-ups", "zram"], "another choice of set-ups"),
-        (&["--", "true"], "another workload"),
+        (&["--basis", "machine"], "counts_store"),
+        (&["--set-ups", "zram"], "another recipe.arm.1"),
+        (&["--", "true"], "another recipe."),
     ] {
         let mut args = vec!["bench", "size", "--recipe", str(path)];
         args.extend(["--resume", str(result)]);

@@ -12,12 +12,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use serde::de::DeserializeOwned;
 use serde::Serialize;
 use zmeld_config::Span;
-use zmeld_lab::experiment::result::{Experiment, SCHEMA, SCHEMA_VERSION};
-use zmeld_lab::experiment::{run as carry_out, Event, Settings};
-use zmeld_lab::measure::supervise::{launch, supervise, Launch, SupervisorRequest};
+use zmeld_lab::experiment::result::Experiment;
+use zmeld_lab::experiment::{Event, Kept, Settings};
+use zmeld_lab::measure::supervise::{launch, supervise, Launch};
 use zmeld_lab::recipe::BUILT_IN;
 use zmeld_lab::vm::{guest, GuestSize};
 use zmeld_lab::workload::external::{ExternalCommand, OutputFormat};
@@ -61,28 +60,15 @@ enum Command {
     /// Run a built-in workload in this process, given as JSON
     #[command(hide = true)]
     Workload { json: String },
-    /// Start a workload, wait for it, report what it used; the request comes on standard input
+    /// Start a workload, wait for it, report what it used
     #[command(hide = true)]
-    Supervise,
+    Supervise { json: String },
     /// Make one run as the first program of a virtual machine
     #[command(hide = true)]
     Guest,
     /// Join control groups and become a command
     #[command(hide = true)]
-    Launch {
-        #[arg(long)]
-        parent: u32,
-        #[arg(long)]
-        join: Vec<PathBuf>,
-        #[arg(long)]
-        no_huge_pages: bool,
-        #[arg(long)]
-        root: Option<PathBuf>,
-        #[arg(long)]
-        folder: Option<PathBuf>,
-        #[arg(last = true, required = true)]
-        command: Vec<String>,
-    },
+    Launch { json: String },
 }
 
 #[derive(Debug, Args)]
@@ -125,9 +111,9 @@ struct RunArgs {
 /// How long runs go on, and where their result is kept and shown.
 #[derive(Debug, Args)]
 struct KeepArgs {
-    /// Stop after that time: 90s, 6m, 1.5h; a number alone is minutes
-    #[arg(long, value_name = "TIME", value_parser = parse_minutes, help_heading = "How long")]
-    budget: Option<Duration>,
+    /// Stop after that time: 90s, 6m, 1.5h
+    #[arg(long, value_name = "TIME", help_heading = "How long")]
+    budget: Option<Span>,
     /// Where random orders start [default: the time]
     #[arg(long, value_name = "N", help_heading = "How long")]
     seed: Option<u64>,
@@ -144,62 +130,92 @@ struct KeepArgs {
     format: Format,
 }
 
-/// A name and a version.
-type Schema = (&'static str, u32);
-
 impl KeepArgs {
-    fn check(&self) -> anyhow::Result<()> {
-        let mut paths = self.html.iter().chain(&self.output);
-        paths.try_for_each(|path| output::check_page(path))
-    }
-
-    /// The result to go on with, if one is named. What its runs say decides how much memory
-    /// is taken, by root; one to which nothing is added may be anybody's.
-    fn resumed<T: DeserializeOwned>(
+    /// The result to go on with, if one is named, or what is asked. What its runs say decides how much memory is
+    /// taken, by root; one to which nothing is added may be anybody's.
+    fn resumed<K: Kept>(
         &self,
-        schema: Schema,
-        go_on: impl FnOnce(&mut T) -> anyhow::Result<bool>,
-    ) -> anyhow::Result<Option<T>> {
+        mut asked: K,
+        adapt: impl FnOnce(&mut K, &K) -> anyhow::Result<()>,
+    ) -> anyhow::Result<K> {
+        let mut paths = self.html.iter().chain(&self.output);
+        paths.try_for_each(|path| output::check_page(path))?;
         let Some(path) = &self.resume else {
-            return Ok(None);
+            return Ok(asked);
         };
         let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let mut done: T = read_open(path, &file, schema)?;
-        let is_complete =
-            go_on(&mut done).with_context(|| format!("cannot carry on with {}", path.display()))?;
-        if !is_complete {
+        let mut done: K = read_open(path, &file)?;
+        adapt(&mut asked, &done)
+            .and_then(|()| Ok(done.go_on_with(asked)?))
+            .with_context(|| format!("cannot carry on with {}", path.display()))?;
+        if !done.is_complete() {
             check_owner(path, &file)?;
         }
-        Ok(Some(done))
+        Ok(done)
     }
 
-    /// Where runs are saved. A result to which nothing is added is not written anew.
-    fn file(&self, is_complete: bool) -> Option<&PathBuf> {
-        let resumed = self.resume.as_ref().filter(|_| !is_complete);
-        self.output.as_ref().or(resumed)
-    }
-
-    /// Shows a result; the page is written even where nobody reads standard output.
-    fn show<T: Serialize>(
+    /// Makes the runs that are left, saves them and shows what came out.
+    fn carry_out<K: Kept>(
         &self,
-        document: &Document,
-        table: impl FnOnce() -> Table,
-        schema: Schema,
-        result: &T,
-    ) -> anyhow::Result<()> {
-        let page = self.html.as_ref();
-        let page = page.map_or(Ok(()), |path| output::write_page(path, document));
-        let document = || document.clone();
-        let shown = output::show(&self.format, document, table, schema, result);
-        page.and(shown)
-    }
-}
-
-/// How an experiment ended that Ctrl-C may have stopped.
-fn ended(interrupted: bool) -> Outcome {
-    match interrupted {
-        true => Outcome::Interrupted,
-        false => Outcome::Done,
+        mut kept: K,
+        kernel: Option<&PathBuf>,
+        document: fn(&K) -> Document,
+        table: fn(&K) -> Table,
+    ) -> anyhow::Result<Outcome> {
+        // A result to which nothing is added is not written anew.
+        let resumed = self.resume.as_ref().filter(|_| !kept.is_complete());
+        let file = self.output.as_ref().or(resumed);
+        let settings = settings(self.budget.map(Span::duration), kernel)?;
+        let stop = progress::interrupt_flag();
+        let mut saved = Ok(());
+        let line = progress::Message::new();
+        let runs_before = kept.runs_made();
+        let result = kept.make_runs(&settings, stop, &mut |event| match (event, file) {
+            (Event::Note(text), _) => line.say(text),
+            (
+                Event::Begins {
+                    what,
+                    done,
+                    of,
+                    left,
+                },
+                _,
+            ) => {
+                let of = of.map_or(String::new(), |of| format!(" of at most {of}"));
+                let left = left.map_or(String::new(), |left| {
+                    format!(", some {} left", zmeld_report::units::duration(left))
+                });
+                line.set(&format!("{done}{of} runs{left}: {what}"));
+            }
+            (Event::Ended(kept), Some(file)) if saved.is_ok() => saved = save(file, kept),
+            (Event::Tried(kept), Some(file)) if saved.is_ok() => saved = save(file, kept),
+            _ => {}
+        });
+        line.clear();
+        // Where nothing came of it, what stands in the file from another time is worth more.
+        let runs = kept.runs_made();
+        let came_of_it = runs > runs_before || runs > 0 && result.is_ok();
+        if let Some(file) = file.filter(|_| came_of_it) {
+            saved = saved.and(save(file, &kept));
+        }
+        if let Err(err) = result {
+            saved?;
+            let err = anyhow::Error::new(err);
+            return Err(match file.filter(|_| runs > 0) {
+                Some(file) => err.context(format!("{runs} runs are in {}", file.display())),
+                None => err,
+            });
+        }
+        // The page is written even where nobody reads standard output.
+        let page = document(&kept);
+        let written = self.html.as_ref();
+        let written = written.map_or(Ok(()), |path| output::write_page(path, &page));
+        let shown = output::show(&self.format, || page, || table(&kept), K::SCHEMA, &kept);
+        written.and(shown).and(saved)?;
+        Ok(match stop.load(Ordering::SeqCst) {
+            true => Outcome::Interrupted,
+            false => Outcome::Done,
+        })
     }
 }
 
@@ -218,42 +234,24 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<Outcome> {
         Command::Size(args) => size::run(args),
         Command::List(args) => list(args),
         Command::Workload { json } => workload(json),
-        Command::Supervise => {
-            let mut text = String::new();
-            std::io::stdin()
-                .read_to_string(&mut text)
-                .context("cannot read the request")?;
-            let request: SupervisorRequest =
-                serde_json::from_str(&text).context("not a request")?;
-            let ended = supervise(&request).context("cannot run the workload")?;
-            output::print(&serde_json::to_string(&ended)?)?;
+        Command::Supervise { json } => {
+            let launch = serde_json::from_str(json).context("not a request")?;
+            supervise(launch).context("cannot run the workload")?;
             Ok(Outcome::Done)
         }
         Command::Guest => {
-            let settings = |seed| settings(seed, None).map_err(|err| format!("{err:#}"));
-            if let Err(said) = guest::first_program(settings) {
+            let settings = settings(None, None)?;
+            if let Err(said) = guest::first_program(&settings) {
                 output::say(said);
             }
             guest::end().context("cannot end this machine")?;
             Ok(Outcome::Done)
         }
-        Command::Launch {
-            parent,
-            join,
-            no_huge_pages,
-            root,
-            folder,
-            command,
-        } => {
-            let how = Launch {
-                parent: *parent,
-                join: join.clone(),
-                no_huge_pages: *no_huge_pages,
-                root: root.clone(),
-                folder: folder.clone(),
-            };
-            let err = launch(&how, command);
-            output::say(format_args!("cannot start {}: {err}", command.join(" ")));
+        Command::Launch { json } => {
+            let how: Launch = serde_json::from_str(json).context("not a request")?;
+            let err = launch(&how);
+            let command = how.command.join(" ");
+            output::say(format_args!("cannot start {command}: {err}"));
             // As a shell says it: not found, or not to be run.
             std::process::exit(if err.kind() == std::io::ErrorKind::NotFound {
                 127
@@ -271,7 +269,7 @@ fn workload(json: &str) -> anyhow::Result<Outcome> {
             output::print(&serde_json::to_string(&finished)?)?;
             Ok(Outcome::Done)
         }
-        Err(err @ WorkloadError::Wrong { .. }) => Err(zmeld_lab::Error::Workload {
+        Err(err @ WorkloadError::Wrong(_)) => Err(zmeld_lab::Error::Workload {
             what: err.to_string(),
             integrity: true,
         }
@@ -349,65 +347,48 @@ fn seed(given: Option<u64>) -> u64 {
     given.unwrap_or(now.unwrap_or_default().as_millis() as u64)
 }
 
-/// This program as launcher, supervisor and built-in workload.
-fn settings(seed: u64, budget: Option<Duration>) -> anyhow::Result<Settings> {
-    let own = std::env::current_exe().context("cannot find this program")?;
-    let own = |words: &[&str]| -> Vec<String> {
-        let program = own.display().to_string();
-        std::iter::once(program)
-            .chain(words.iter().map(|&word| word.to_owned()))
-            .collect()
-    };
+fn settings(budget: Option<Duration>, kernel: Option<&PathBuf>) -> anyhow::Result<Settings> {
     Ok(Settings {
-        seed,
         budget,
-        launcher: own(&["bench", "launch"]),
-        supervisor: own(&["bench", "supervise"]),
-        watch: own(&["watch", "--with-parent"]),
-        workload: own(&["bench", "workload"]),
-        kernel: None,
+        program: std::env::current_exe().context("cannot find this program")?,
+        kernel: kernel.cloned(),
     })
 }
 
-/// A time with its unit; a number alone is minutes, as it was before there were
-/// units.
-fn parse_minutes(text: &str) -> Result<Duration, String> {
-    let unit = if text.ends_with(|c: char| c.is_ascii_digit()) {
-        "m"
-    } else {
-        ""
-    };
-    let time = format!("{text}{unit}").parse::<Span>();
-    time.map(Span::duration)
-        .map_err(|_| "write a time such as 90s, 6m or 1.5h".to_owned())
-}
-
+/// Keeps those that are called so, or, where none is, whose names begin so.
 fn pick<T>(
     all: &mut Vec<T>,
     wanted: &[String],
     name: impl Fn(&T) -> &String,
     what: &str,
 ) -> anyhow::Result<()> {
+    let named = |it: &T, wanted: &String| name(it) == wanted;
+    let begins = |it: &T, wanted: &String| {
+        let rest = name(it).strip_prefix(wanted.as_str());
+        rest.is_some_and(|rest| rest.starts_with(' '))
+    };
+    let mut kept = vec![wanted.is_empty(); all.len()];
     for wanted in wanted {
-        if !all.iter().any(|it| name(it) == wanted) {
+        let is_name = all.iter().any(|it| named(it, wanted));
+        let is_meant = |it: &T| named(it, wanted) || !is_name && begins(it, wanted);
+        if !all.iter().any(is_meant) {
             let names: Vec<&str> = all.iter().map(|it| name(it).as_str()).collect();
             anyhow::bail!(
                 "there is no {what} \"{wanted}\"; there are: {}",
                 names.join("; ")
             );
         }
+        for (kept, it) in kept.iter_mut().zip(all.iter()) {
+            *kept |= is_meant(it);
+        }
     }
-    if !wanted.is_empty() {
-        all.retain(|it| wanted.contains(name(it)));
-    }
+    let mut kept = kept.into_iter();
+    all.retain(|_| kept.next().unwrap_or(false));
     Ok(())
 }
 
 /// Larger than any result: a thousand runs are some ten megabytes.
 const RESULT_MAX: u64 = 256 << 20;
-
-/// The schema of an experiment.
-const RESULT: Schema = (SCHEMA, SCHEMA_VERSION);
 
 /// Refuses to add runs to another user's file.
 fn check_owner(path: &Path, file: &File) -> anyhow::Result<()> {
@@ -428,11 +409,7 @@ fn check_owner(path: &Path, file: &File) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn read_open<T: DeserializeOwned>(
-    path: &Path,
-    file: &File,
-    (schema, version): Schema,
-) -> anyhow::Result<T> {
+fn read_open<K: Kept>(path: &Path, file: &File) -> anyhow::Result<K> {
     let mut text = String::new();
     file.take(RESULT_MAX + 1)
         .read_to_string(&mut text)
@@ -440,89 +417,30 @@ fn read_open<T: DeserializeOwned>(
     if text.len() as u64 > RESULT_MAX {
         anyhow::bail!("{} is longer than any result", path.display());
     }
+    let (schema, version) = K::SCHEMA;
     let envelope =
         Envelope::read(&text, schema, version).with_context(|| path.display().to_string())?;
     Ok(envelope.body)
 }
 
-fn save<T: Serialize>(path: &Path, (schema, version): Schema, result: &T) -> anyhow::Result<()> {
-    let envelope = Envelope::new(schema, version, env!("CARGO_PKG_VERSION"), result);
+fn save<K: Kept>(path: &Path, kept: &K) -> anyhow::Result<()> {
+    let (schema, version) = K::SCHEMA;
+    let envelope = Envelope::new(schema, version, env!("CARGO_PKG_VERSION"), kept);
     output::write_whole(path, envelope.to_text().as_bytes())
 }
 
 fn experiment(args: &RunArgs) -> anyhow::Result<Outcome> {
     let keeping = &args.keeping;
-    keeping.check()?;
-    let mut recipe = recipe(args)?;
-    let resumed = keeping.resumed(RESULT, |done: &mut Experiment| {
+    let asked = Experiment::new(recipe(args)?, args.full, seed(keeping.seed));
+    let experiment = keeping.resumed(asked, |asked, done| {
         if args.runs.is_none() {
-            recipe.stopping = done.recipe.stopping;
-            recipe.check()?;
+            asked.recipe.stopping = done.recipe.stopping;
+            asked.recipe.check().map_err(anyhow::Error::msg)?;
         }
-        done.go_on_with(recipe.clone(), args.full)?;
-        Ok(done.is_complete())
+        Ok(())
     })?;
-    let mut experiment =
-        resumed.unwrap_or_else(|| Experiment::new(recipe, args.full, seed(keeping.seed)));
-    let file = keeping.file(experiment.is_complete());
-    let settings = Settings {
-        kernel: args.kernel.clone(),
-        ..settings(experiment.seed, keeping.budget)?
-    };
-    let stop = progress::interrupt_flag();
-    let mut saved = Ok(());
-    let line = progress::Message::new();
-    let runs_before = experiment.runs.len();
-    let result = carry_out(&mut experiment, &settings, stop, &mut |event| match event {
-        Event::Ended(experiment) => {
-            if let (Some(file), true) = (file, saved.is_ok()) {
-                saved = save(file, RESULT, experiment);
-            }
-        }
-        event => tell(&line, &event),
-    });
-    line.clear();
-    // Where nothing came of it, what stands in the file from another time is worth more.
-    let came_of_it = result.is_ok() || experiment.runs.len() > runs_before;
-    if let Some(file) = file.filter(|_| came_of_it) {
-        saved = saved.and(save(file, RESULT, &experiment));
-    }
-    if let Err(err) = result {
-        saved?;
-        let err = anyhow::Error::new(err);
-        return Err(match (file, experiment.runs.len()) {
-            (Some(file), runs) if runs > 0 => {
-                err.context(format!("{runs} runs are in {}", file.display()))
-            }
-            _ => err,
-        });
-    }
-    let table = || report::runs_table(&experiment);
-    keeping.show(&report::document(&experiment), table, RESULT, &experiment)?;
-    saved?;
-    Ok(ended(stop.load(Ordering::SeqCst)))
-}
-
-/// What goes on, on the progress line.
-fn tell(line: &progress::Message, event: &Event<'_>) {
-    match event {
-        Event::Note(text) => line.say(text),
-        Event::Begins {
-            case,
-            arm,
-            done,
-            of,
-            left,
-        } => {
-            let left = left.map_or(String::new(), |left| {
-                format!(", at most {} left", zmeld_report::units::duration(left))
-            });
-            line.set(&format!(
-                "{done} of at most {of} runs{left}: {arm} ({case})"
-            ));
-        }
-        _ => {}
-    }
+    let (document, table) = (report::document, report::runs_table);
+    keeping.carry_out(experiment, args.kernel.as_ref(), document, table)
 }
 
 /// The recipes that come with zmeld.
@@ -554,20 +472,4 @@ fn list(args: &ListArgs) -> anyhow::Result<Outcome> {
         &Recipes { recipes: &recipes },
     )?;
     Ok(Outcome::Done)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_time_without_a_unit_is_minutes() {
-        for (text, seconds) in [("6m", 360), ("6", 360), ("0.5", 30), ("1.5h", 5400)] {
-            assert_eq!(
-                parse_minutes(text),
-                Ok(Duration::from_secs(seconds)),
-                "{text}"
-            );
-        }
-    }
 }

@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 
-use zmeld_lab::experiment::result::{CaseFacts, CaseJudgement, Experiment, Outcome, Run};
+use zmeld_lab::experiment::result::{unfinished, CaseFacts, CaseJudgement, Experiment, Run};
 use zmeld_lab::recipe::{Metric, PublishedTable};
 use zmeld_lab::size::report::of_machine;
 use zmeld_lab::vm::{GuestClock, GuestFacts};
 use zmeld_lab::Recipe;
 use zmeld_report::plot::{Axis, Bars, Lines};
-use zmeld_report::units::{bytes, percent, ratio, seconds};
+use zmeld_report::units::{bytes, percent, ratio};
 use zmeld_report::{Cell, Column, Document, Estimate, Section, Table, Tone, Unit};
 use zmeld_statistics::sample::median;
 use zmeld_statistics::verdict::{ArmSummary, Judgement, SIGNIFICANCE};
@@ -53,20 +53,9 @@ fn sentence(case: &CaseJudgement, experiment: &Experiment) -> (Tone, String) {
         return (Tone::Warning, "No run that counts was made.".to_owned());
     }
     if judgement.void {
-        let facts = experiment.facts(&case.case);
-        let limit = facts.and_then(|facts| facts.limit_bytes);
-        let under = match (limit, facts.and_then(|facts| facts.on.as_ref())) {
-            (Some(limit), _) => format!("with a limit of {}", bytes(limit)),
-            (None, Some(on)) => format!("on a machine of {}", bytes(on.ram_bytes)),
-            (None, None) => "without a limit".to_owned(),
-        };
-        return (
-            Tone::Warning,
-            format!(
-                "No memory pressure: this comparison is void. Nothing was swapped and nothing was killed {under}, so \
-                 that whatever differs is noise."
-            ),
-        );
+        let text = "No memory pressure: this comparison is void. Nothing was swapped and nothing was killed, so \
+                    that whatever differs is noise.";
+        return (Tone::Warning, text.to_owned());
     }
     let mut text = String::new();
     if let Some(winner) = &judgement.winner {
@@ -75,11 +64,15 @@ fn sentence(case: &CaseJudgement, experiment: &Experiment) -> (Tone, String) {
     for arm in judgement.arms.iter().filter(|arm| arm.unfinished > 0) {
         let _ = write!(
             text,
-            " `{}` did not finish {} of {} runs{}.",
+            " `{}` did not finish {} of {} runs ({}).",
             arm.arm,
             arm.unfinished,
             arm.runs,
-            why_unfinished(experiment, &case.case, &arm.arm)
+            unfinished(
+                experiment
+                    .counted(&case.case, &arm.arm)
+                    .map(|run| &run.outcome)
+            )
         );
     }
     if let Some(base) = judgement.arms.first().map(|arm| &arm.arm) {
@@ -172,25 +165,6 @@ fn price(experiment: &Experiment, case: &CaseJudgement) -> Option<String> {
     ))
 }
 
-fn why_unfinished(experiment: &Experiment, case: &str, arm: &str) -> String {
-    let mut reasons: Vec<String> = Vec::new();
-    for run in experiment.counted(case, arm) {
-        let reason = match &run.outcome {
-            Outcome::OutOfMemory => "killed for want of memory".to_owned(),
-            Outcome::TimedOut => format!("ended after {}", seconds(experiment.recipe.run_max_s)),
-            Outcome::Failed(why) => why.clone(),
-            Outcome::Finished | Outcome::Stopped => continue,
-        };
-        if !reasons.contains(&reason) {
-            reasons.push(reason);
-        }
-    }
-    match reasons.is_empty() {
-        true => String::new(),
-        false => format!(" ({})", reasons.join("; ")),
-    }
-}
-
 /// The one finishes and the other does not, as far as that is so: the median of an
 /// arm is that of a run that did not finish from half of them on.
 fn finishes(judgement: &Judgement, by: &str, other: &str) -> String {
@@ -254,7 +228,7 @@ fn arms_table(experiment: &Experiment, case: &CaseJudgement) -> Table {
         where {
             let runs: Vec<&Run> = experiment.counted(&case.case, &arm.arm).collect();
             let swapped = median_of(&runs, |run| run.swapped_max_bytes as f64);
-            let store = median_of(&runs, store_max);
+            let store = median_of(&runs, |run| run.store_max_bytes() as f64);
         }
         Column::text("arm") => arm.arm.as_str(),
         Column::unit(&label(metric), unit(metric)).with_interval() => value_cell(arm, metric),
@@ -280,14 +254,6 @@ fn most_unfinished(arm: &ArmSummary, metric: &Metric) -> bool {
     arm.unfinished > 0 && arm.median.value == metric.better.worst()
 }
 
-fn store_max(run: &Run) -> f64 {
-    run.series
-        .samples
-        .iter()
-        .map(|sample| sample.store_bytes as f64)
-        .fold(0.0, f64::max)
-}
-
 /// Every run in a row.
 pub fn runs_table(experiment: &Experiment) -> Table {
     zmeld_report::table!("Runs", for run in &experiment.runs,
@@ -298,7 +264,7 @@ pub fn runs_table(experiment: &Experiment) -> Table {
         Column::text("arm").names_row() => run.arm.as_str(),
         Column::count("block").names_row() => run.block,
         Column::text("warm-up") => if run.warm_up { "yes" } else { "no" },
-        Column::text("outcome") => outcome(&run.outcome),
+        Column::text("outcome") => run.outcome.words(),
         Column::number("value") => run.value,
         Column::seconds("elapsed") => usage.elapsed_s,
         Column::seconds("user") => usage.user_s,
@@ -314,16 +280,6 @@ pub fn runs_table(experiment: &Experiment) -> Table {
         Column::count("swapped in") => run.machine.get("vm_pswpin"),
         Column::count("swapped out") => run.machine.get("vm_pswpout"),
     )
-}
-
-fn outcome(outcome: &Outcome) -> String {
-    match outcome {
-        Outcome::Finished => "finished".into(),
-        Outcome::OutOfMemory => "out of memory".into(),
-        Outcome::TimedOut => "timed out".into(),
-        Outcome::Failed(why) => why.clone(),
-        Outcome::Stopped => "stopped".into(),
-    }
 }
 
 fn published(table: &PublishedTable) -> Table {
@@ -512,7 +468,7 @@ fn series(experiment: &Experiment, case: &CaseJudgement) -> Vec<Lines> {
         plot("Memory of the workload over time", |it| it.memory_bytes),
         plot("Its pages in swap, before compression", |it| it.swap_bytes),
     ];
-    if runs.iter().any(|(_, run)| store_max(run) > 0.0) {
+    if runs.iter().any(|(_, run)| run.store_max_bytes() > 0) {
         plots.push(plot("RAM taken up by the compressed store", |it| {
             it.store_bytes
         }));

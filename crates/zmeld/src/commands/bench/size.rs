@@ -1,19 +1,12 @@
 //! `zmeld bench size`: how small a machine will do.
 
-use std::path::PathBuf;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
-
-use clap::{Args, ValueEnum};
-use zmeld_lab::experiment::{find_size, Event, Settings};
-use zmeld_lab::size::result::SCHEMA;
+use clap::Args;
+use zmeld_config::Percent;
 use zmeld_lab::size::{report, Basis, Question, SizeSearch};
 use zmeld_lab::Recipe;
-use zmeld_report::units;
 
-use super::{ended, only_last_case, save, seed, settings, KeepArgs};
+use super::{only_last_case, pick, seed, KeepArgs};
 use crate::exit::{Outcome, EXIT_CODES};
-use crate::progress;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -53,22 +46,32 @@ pub struct SizeArgs {
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
     /// How much slower than without a limit it may be
-    #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = parse_share, help_heading = "What is asked")]
-    slowdown: f64,
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value = "5%",
+        help_heading = "What is asked"
+    )]
+    slowdown: Percent,
     /// How close the answer is to be
-    #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = parse_share, help_heading = "What is asked")]
-    within: f64,
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value = "5%",
+        help_heading = "What is asked"
+    )]
+    within: Percent,
     /// Compare only the kernel's part of the time and waiting: for a machine that others use, and programs of one thread
     #[arg(long, help_heading = "What is asked")]
     steady: bool,
     /// What the RAM is of: a control group, with the compressed store on top; or a machine, where both share it
     #[arg(
         long,
-        value_enum,
+        value_parser = ["group", "machine"],
         default_value = "group",
         help_heading = "What is asked"
     )]
-    basis: BasisName,
+    basis: String,
     /// At most so many runs for each limit
     #[arg(long, value_name = "N", default_value_t = 7, help_heading = "How long")]
     runs: usize,
@@ -84,101 +87,11 @@ pub struct SizeArgs {
     keeping: KeepArgs,
 }
 
-/// [`Basis`] on the command line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum BasisName {
-    /// A control group: the compressed store comes on top
-    Group,
-    /// A machine: the workload and the store share its RAM
-    Machine,
-}
-
-/// A share such as `5%`; a number alone is percent.
-fn parse_share(text: &str) -> Result<f64, String> {
-    let number = text.trim().trim_end_matches('%').trim_end();
-    match number.parse::<f64>() {
-        Ok(percent) if percent.is_finite() && percent > 0.0 => Ok(percent / 100.0),
-        _ => Err(format!(
-            "\"{text}\" is no share: write more than 0, such as 5%"
-        )),
-    }
-}
-
 /// Carries it out.
 pub fn run(args: &SizeArgs) -> anyhow::Result<Outcome> {
     let keeping = &args.keeping;
-    keeping.check()?;
-    let asked = asked(args)?;
-    let resumed = keeping.resumed(SCHEMA, |done: &mut SizeSearch| {
-        done.go_on_with(asked.clone())?;
-        Ok(done.is_complete())
-    })?;
-    let mut search = resumed.unwrap_or(asked);
-    let file = keeping.file(search.is_complete());
-    let stop = progress::interrupt_flag();
-    let settings = settings(search.seed, keeping.budget)?;
-    let result = searched(&mut search, &settings, file);
-    if let Err(err) = result {
-        return Err(match (file, search.unlimited.len()) {
-            (Some(file), runs) if runs > 0 => {
-                err.context(format!("what was done is in {}", file.display()))
-            }
-            _ => err,
-        });
-    }
-    let table = || report::runs_table(&search);
-    keeping.show(&report::document(&search), table, SCHEMA, &search)?;
-    Ok(ended(stop.load(Ordering::SeqCst)))
-}
-
-/// Searches, with a line that says how far it is, and keeps what was found.
-fn searched(
-    search: &mut SizeSearch,
-    settings: &Settings,
-    file: Option<&PathBuf>,
-) -> anyhow::Result<()> {
-    let line = progress::Message::new();
-    let mut saved = Ok(());
-    let keep = |search: &SizeSearch| match file {
-        Some(file) => save(file, SCHEMA, search),
-        None => Ok(()),
-    };
-    let stop = progress::interrupt_flag();
-    let result = find_size(search, settings, stop, &mut |event| match event {
-        Event::Note(text) => line.say(text),
-        Event::Tries {
-            set_up,
-            limit_bytes,
-            done,
-            left,
-        } => line.set(&going_on(set_up, limit_bytes, done, left)),
-        Event::Tried(search) if saved.is_ok() => saved = keep(search),
-        _ => {}
-    });
-    line.clear();
-    // Where nothing came of it, what stands in the file from another time is worth more.
-    if result.is_ok() && search.peak_bytes > 0 {
-        saved = saved.and(keep(search));
-    }
-    result?;
-    saved
-}
-
-fn going_on(
-    set_up: Option<&str>,
-    limit: Option<u64>,
-    done: usize,
-    left: Option<Duration>,
-) -> String {
-    let left = left.map_or(String::new(), |left| {
-        format!(", about {} left", units::duration(left))
-    });
-    let what = match (set_up, limit) {
-        (Some(set_up), Some(limit)) => format!("{set_up} with {}", units::bytes(limit)),
-        (Some(what), None) => what.to_owned(),
-        _ => "without a limit".to_owned(),
-    };
-    format!("{done} runs{left}: {what}")
+    let search = keeping.resumed(asked(args)?, |_, _| Ok(()))?;
+    keeping.carry_out(search, None, report::document, report::runs_table)
 }
 
 /// What is asked, of which nothing was run.
@@ -194,53 +107,25 @@ fn asked(args: &SizeArgs) -> anyhow::Result<SizeSearch> {
         recipe.run_max_s = 86_400.0;
     }
     recipe.cases[0].huge_pages &= !args.no_huge_pages;
-    pick(&mut recipe, &args.set_ups)?;
+    recipe.arms.retain(|arm| !arm.unlimited);
+    pick(&mut recipe.arms, &args.set_ups, |arm| &arm.name, "set-up")?;
     recipe.question = format!(
         "With how little RAM does `{}` still do its job?",
         recipe.cases[0].name
     );
     let question = Question {
-        slowdown: args.slowdown,
-        within: args.within,
+        slowdown: args.slowdown.fraction(),
+        within: args.within.fraction(),
         runs_max: args.runs,
         give_up: args.give_up,
-        basis: match args.basis {
-            BasisName::Group => Basis::Group,
-            BasisName::Machine => Basis::Machine,
+        basis: match args.basis.as_str() {
+            "machine" => Basis::Machine,
+            _ => Basis::Group,
         },
         steady: args.steady,
     };
-    question.check().map_err(anyhow::Error::msg)?;
-    Ok(SizeSearch::new(
-        recipe,
-        args.full,
-        question,
-        seed(args.keeping.seed),
-    )?)
-}
-
-/// Keeps the set-ups that are called so, or whose names begin so.
-fn pick(recipe: &mut Recipe, wanted: &[String]) -> anyhow::Result<()> {
-    let is_meant = |name: &str, wanted: &str| {
-        let rest = name.strip_prefix(wanted);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
-    };
-    recipe.arms.retain(|arm| !arm.unlimited);
-    for wanted in wanted {
-        if !recipe.arms.iter().any(|arm| is_meant(&arm.name, wanted)) {
-            let names: Vec<&str> = recipe.arms.iter().map(|arm| arm.name.as_str()).collect();
-            anyhow::bail!(
-                "there is no set-up \"{wanted}\"; there are: {}",
-                names.join(", ")
-            );
-        }
-    }
-    if !wanted.is_empty() {
-        recipe
-            .arms
-            .retain(|arm| wanted.iter().any(|wanted| is_meant(&arm.name, wanted)));
-    }
-    Ok(())
+    let seed = seed(args.keeping.seed);
+    Ok(SizeSearch::new(recipe, args.full, question, seed)?)
 }
 
 #[cfg(test)]
@@ -248,27 +133,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_percent_with_or_without_the_sign() {
-        for (text, share) in [("5%", 0.05), ("5", 0.05), (" 12.5 % ", 0.125)] {
-            assert_eq!(parse_share(text), Ok(share), "{text}");
-        }
-        for text in ["", "%", "-5%", "0", "nan", "inf%", "5 percent", "1e999"] {
-            assert!(parse_share(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
     fn set_ups_go_by_their_names_or_how_they_begin() {
         let picked = |wanted: &[&str]| {
             let mut recipe = Recipe::load("size").unwrap();
             let wanted: Vec<String> = wanted.iter().map(|&name| name.to_owned()).collect();
-            pick(&mut recipe, &wanted).map(|()| {
+            pick(&mut recipe.arms, &wanted, |arm| &arm.name, "set-up").map(|()| {
                 let names = recipe.arms.iter().map(|arm| arm.name.clone());
                 names.collect::<Vec<_>>()
             })
         };
         assert_eq!(picked(&["zram lzo"]).unwrap(), ["zram lzo"]);
-        assert_eq!(picked(&["disk", "no swap"]).unwrap(), ["no swap", "disk"]);
+        assert_eq!(picked(&["no swap", "disk"]).unwrap(), ["no swap", "disk"]);
         assert!(picked(&["zram"]).unwrap().len() >= 5);
         let err = picked(&["zr"]).unwrap_err().to_string();
         assert!(err.contains("\"zr\"") && err.contains("zram lz4"), "{err}");
