@@ -73,7 +73,6 @@ pub const TESTS: &[CTest] = &[
     test("interleave", Address, PLAIN, "operations in the midst of each other, wherever one holds no lock"),
     test("recompress", Address, PLAIN, "recompression and idle marks, and what happens meanwhile"),
     test("hostile", Address, PLAIN, "objects that no encoder writes, one step past each limit of a decoder"),
-    test("pool", Address, SEED, "the pool by itself: objects that come and go while others are read"),
     test("check_writes", Address, PLAIN, "codecs that encode wrongly, in writes and in recompression"),
     test("check_writes", OneBit, PLAIN, "the same where fingerprints and shares are short"),
     test("check_writes", Pages16K, PLAIN, "the same with pages of 16 KiB"),
