@@ -85,10 +85,7 @@ static int write_unique(struct zm_store *store, struct zm_stream *stream,
 	return 0;
 }
 
-/*
- * A page that is neither fingerprinted nor looked for. It is copied only where a
- * codec would find that its owner changes it meanwhile.
- */
+/* A page that is neither fingerprinted nor looked for, so that none is copied. */
 static int write_plain(struct zm_store *store, u64 index, const void *page,
 		       struct zm_room *room)
 {
@@ -99,10 +96,6 @@ static int write_plain(struct zm_store *store, u64 index, const void *page,
 	stream = zm_port_stream_get(store->streams);
 	stream->near = page;
 	stream->room = room;
-	if (store->checks_pages) {
-		memcpy(stream->copy, page, ZM_PAGE_SIZE);
-		page = stream->copy;
-	}
 	err = write_unique(store, stream, index, page, 0, 0);
 	zm_port_stream_put(store->streams, stream);
 	return err;
@@ -250,8 +243,8 @@ unlock:
 }
 
 /*
- * Reads what has an object: into a page of our own where it is checked, by us or by
- * its codec, since the owner of `page` may change that meanwhile. A stream is
+ * Reads what has an object: into a page of our own where it is checked, since the
+ * owner of `page` may change that meanwhile. A stream is
  * borrowed before the lock, so a slot that looked empty and is not any more is looked
  * at again.
  */
@@ -259,7 +252,7 @@ static int read_slot(struct zm_store *store, struct zm_slot *slot, void *page,
 		     struct zm_content *content, struct zm_backed *backed)
 {
 	bool has_object = zm_state_has_object(zm_load32(&slot->state));
-	bool apart = store->checks_pages || zm_load32(&store->verify);
+	bool apart = zm_load32(&store->verify);
 	struct zm_stream *stream = NULL;
 	struct seen seen;
 	void *to = page;

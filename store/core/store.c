@@ -34,8 +34,6 @@ static int codecs_setup(struct zm_store *store,
 		if (err)
 			return err;
 		codec->ops = choice->ops;
-		if (codec->params.checks_page)
-			store->checks_pages = true;
 	}
 	return 0;
 }

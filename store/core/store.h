@@ -111,7 +111,6 @@ struct zm_store {
 	struct zm_pool *pool;
 	struct zm_streams *streams;
 	struct zm_codec_choice codecs[ZM_PRIORITIES];
-	bool checks_pages;		/* one of the codecs does */
 	struct zm_fingerprint_key *key;
 	struct zm_mutex *pass_mutex;
 	struct zm_mutex *mode_mutex;	/* who changes the mode or makes the index */

@@ -195,7 +195,7 @@ static int parameters_check(void)
 		return -EINVAL;
 	}
 	if (!zm_codec_count) {
-		pr_err("this kernel has no codec: it needs one of the libraries LZO, LZ4, ZSTD, ZLIB or 842\n");
+		pr_err("this kernel has no codec: it needs one of the libraries LZO, LZ4, ZSTD or ZLIB\n");
 		return -EOPNOTSUPP;
 	}
 	if (drop_in && zram_is_there()) {

@@ -74,7 +74,6 @@
 struct zm_codec_setting {
 	const struct zm_codec_ops *ops;	/* NULL: none at this priority */
 	int level;			/* or ZM_CODEC_LEVEL_DEFAULT */
-	int window_bits;		/* 0: the codec's default */
 	void *dict;			/* vmalloc'ed, or NULL */
 	size_t dict_size;
 };

@@ -370,17 +370,14 @@ static void check_each(struct bed *bed, const char *what, size_t step,
 
 /* ------------------------------------------------------------------- cases */
 
-static void run(const struct zm_codec_ops *ops, int level, int window_bits,
-		bool with_dict)
+static void run(const struct zm_codec_ops *ops, int level, bool with_dict)
 {
 	struct bed *bed = calloc(1, sizeof(*bed));
-	int at;
 
 	if (!bed)
 		abort();
 	bed->ops = ops;
 	bed->params.level = level;
-	bed->params.window_bits = window_bits;
 	if (with_dict) {
 		bed->params.dict = dict;
 		bed->params.dict_size = DICT_SIZE;
@@ -389,11 +386,8 @@ static void run(const struct zm_codec_ops *ops, int level, int window_bits,
 	if (ops->params_setup(&bed->params) ||
 	    ops->context_create(&bed->params, &bed->ctx))
 		expect(false, bed->name);
-	at = snprintf(bed->name, sizeof(bed->name), "%s level %d%s", ops->name,
-		      bed->params.level, with_dict ? " with a dictionary" : "");
-	if (window_bits)
-		snprintf(bed->name + at, sizeof(bed->name) - at,
-			 " window bits %d", window_bits);
+	snprintf(bed->name, sizeof(bed->name), "%s level %d%s", ops->name,
+		 bed->params.level, with_dict ? " with a dictionary" : "");
 	if (level == ZM_CODEC_LEVEL_DEFAULT) {
 		check_each(bed, "round trip", 1, check_round_trip);
 		check_each(bed, "noise", 1, check_noise);
@@ -433,27 +427,6 @@ static void run_refusals(const struct zm_codec_ops *ops)
 	fine &= setup_is(ops, ops->level_default, dict, DICT_SIZE, taken);
 	fine &= setup_is(ops, ops->level_default, dict, 0, 0);
 	expect(fine, ops->name);
-}
-
-/* deflate with the smallest and the largest window, raw and in zlib's format. */
-static void run_windows(void)
-{
-	const struct zm_codec_ops *ops = zm_codec_find("deflate");
-	static const int taken[] = { -15, -9, 9, 15 };
-	static const int refused[] = { -16, -8, -1, 1, 8, 16 };
-	struct zm_codec_params params;
-	bool fine = true;
-
-	for (size_t i = 0; i < sizeof(taken) / sizeof(*taken); i++)
-		run(ops, ZM_CODEC_LEVEL_DEFAULT, taken[i], false);
-	for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++) {
-		params = (struct zm_codec_params){
-			.level = ZM_CODEC_LEVEL_DEFAULT,
-			.window_bits = refused[i],
-		};
-		fine &= ops->params_setup(&params) == -EINVAL;
-	}
-	expect(fine, "deflate: windows refused");
 }
 
 /* zword's tables stand once, and stay until the last choice is given back. */
@@ -619,16 +592,15 @@ int main(int argc, char **argv)
 		const struct zm_codec_ops *ops = zm_codecs[i];
 
 		run_refusals(ops);
-		run(ops, ZM_CODEC_LEVEL_DEFAULT, 0, false);
+		run(ops, ZM_CODEC_LEVEL_DEFAULT, false);
 		if (ops->takes_dict)
-			run(ops, ZM_CODEC_LEVEL_DEFAULT, 0, true);
+			run(ops, ZM_CODEC_LEVEL_DEFAULT, true);
 		if (ops->level_min == ops->level_max)
 			continue;
-		run(ops, ops->level_min, 0, false);
-		run(ops, ops->level_max, 0, false);
-		run(ops, (ops->level_default + ops->level_max) / 2, 0, false);
+		run(ops, ops->level_min, false);
+		run(ops, ops->level_max, false);
+		run(ops, (ops->level_default + ops->level_max) / 2, false);
 	}
-	run_windows();
 	run_liblzo2();
 	printf("seed %llu, %zu pages: ok\n", seed, page_count);
 	return 0;

@@ -45,12 +45,10 @@ pub(crate) mod raw {
     #[repr(C)]
     pub struct Params {
         pub level: c_int,
-        pub window_bits: c_int,
         pub page_size: u32,
         pub dict: *const c_void,
         pub dict_size: usize,
         pub prepared: *mut c_void,
-        pub checks_page: bool,
     }
 
     /// `struct zm_codec_ops`.
@@ -225,14 +223,12 @@ impl Codec {
         check(&info, level, dict.is_some())?;
         let mut params = raw::Params {
             level: level.unwrap_or(raw::LEVEL_DEFAULT),
-            window_bits: 0,
             page_size: page_size as u32,
             dict: dict
                 .as_ref()
                 .map_or(ptr::null(), |bytes| bytes.as_ptr().cast()),
             dict_size: dict.as_ref().map_or(0, |bytes| bytes.len()),
             prepared: ptr::null_mut(),
-            checks_page: false,
         };
         // SAFETY: params is valid for the call; the dictionary that it points
         // to is kept by Prepared for as long as the params live.

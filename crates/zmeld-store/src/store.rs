@@ -221,12 +221,10 @@ fn unused() -> raw::CodecChoice {
         ops: ptr::null(),
         params: codec::raw::Params {
             level: codec::raw::LEVEL_DEFAULT,
-            window_bits: 0,
             page_size: 0,
             dict: ptr::null(),
             dict_size: 0,
             prepared: ptr::null_mut(),
-            checks_page: false,
         },
     }
 }

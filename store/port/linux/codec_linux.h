@@ -26,7 +26,6 @@ extern const struct zm_codec_ops zm_codec_lz4;
 extern const struct zm_codec_ops zm_codec_lz4hc;
 extern const struct zm_codec_ops zm_codec_zstd;
 extern const struct zm_codec_ops zm_codec_deflate;
-extern const struct zm_codec_ops zm_codec_842;
 extern const struct zm_codec_ops zm_codec_zword;
 
 static inline void *codec_alloc(size_t size)
