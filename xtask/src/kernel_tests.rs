@@ -86,13 +86,12 @@ impl KernelCache {
     }
 }
 
-/// The modules build without a warning, zmeld.ko in two flavours; sparse is content
-/// where there is one.
+/// The modules build without a warning; sparse is content where there is one.
 pub fn build(log: &Log, kernels: &KernelCache, name: &'static str) -> Result<Tally> {
     let step = format!("module-{name}");
     let kernel = kernels.take(log, name)?;
     let mut tally = Tally::default();
-    for flavour in [Flavour::Release, Flavour::Debug, Flavour::Codec] {
+    for flavour in [Flavour::Release, Flavour::Codec] {
         match module_build::build(log, &kernel, flavour) {
             Ok(module) => {
                 let release = &kernel.release;
@@ -110,7 +109,7 @@ pub fn build(log: &Log, kernels: &KernelCache, name: &'static str) -> Result<Tal
     if !tools::is_on_path("sparse") {
         tally.add(Tally::skip(&step, "sparse is not installed"));
     } else if tally.failed.is_empty() {
-        for flavour in [Flavour::Debug, Flavour::Codec] {
+        for flavour in [Flavour::Release, Flavour::Codec] {
             tally.add(match module_build::sparse(log, &kernel, flavour)? {
                 Some(said) => Tally::of(&step, said.is_empty(), said.join("\n")),
                 None => Tally::skip(&step, "its build takes a newer sparse than there is here"),
@@ -421,10 +420,7 @@ impl GuestTest {
             let flavour = match self.subject {
                 TestSubject::Codec => Flavour::Codec,
                 _ if self.needs.has("small-blocks") => Flavour::SmallBlocks,
-                // Assertions look at what nobody else does.
-                _ if self.kernel == RACES => Flavour::Release,
-                _ if self.seconds.is_some() => Flavour::Debug,
-                _ => Flavour::of(kernel.recipe),
+                _ => Flavour::Release,
             };
             let module = match &self.store {
                 Some(store) => module_build::build_from(log, kernel, flavour, store)?,

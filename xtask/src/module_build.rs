@@ -49,24 +49,13 @@ pub const ZWORD: Module = Module {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavour {
     Release,
-    /// With assertions.
-    Debug,
-    /// The same with blocks of 512 bytes: a page has parts, as it has where pages
-    /// are larger than 4 KiB.
+    /// With blocks of 512 bytes: a page has parts, as it has where pages are larger
+    /// than 4 KiB.
     SmallBlocks,
     Codec,
 }
 
 impl Flavour {
-    /// What a kernel gets where nobody asks for another.
-    pub fn of(recipe: &KernelRecipe) -> Flavour {
-        if recipe.checks {
-            Flavour::Debug
-        } else {
-            Flavour::Release
-        }
-    }
-
     pub fn module(self) -> &'static Module {
         match self {
             Flavour::Codec => &ZWORD,
@@ -81,12 +70,8 @@ impl Flavour {
     /// The folder of its sources, and what the build is told.
     fn build(self) -> (&'static str, &'static [&'static str]) {
         match self {
-            Flavour::Release => ("module", &["ZMELD_DEBUG=0"]),
-            Flavour::Debug => ("module-debug", &["ZMELD_DEBUG=1"]),
-            Flavour::SmallBlocks => (
-                "module-small-blocks",
-                &["ZMELD_DEBUG=1", "ZMELD_BLOCK_SIZE=512"],
-            ),
+            Flavour::Release => ("module", &[]),
+            Flavour::SmallBlocks => ("module-small-blocks", &["ZMELD_BLOCK_SIZE=512"]),
             Flavour::Codec => ("codec", &[]),
         }
     }
