@@ -134,12 +134,9 @@ int zm_page_write(struct zm_store *store, u64 index, const void *page)
 	u64 word;
 	int err;
 
-	if (index >= store->slot_count) {
-		zm_fail(store, ZM_REASON_BAD_INDEX);
+	if (index >= store->slot_count)
 		return -EINVAL;
-	}
 	zm_prefetch(&store->slots[index]);
-	zm_count(&store->counters->writes);
 	if (store->accessed)
 		zm_access_note(store, index);
 	if (zm_page_fill(page, &word)) {
@@ -171,14 +168,14 @@ static void fill_page(void *page, u64 word)
 		zm_put64(bytes + i, word);
 }
 
-/* -EBADMSG, with its reason counted: the page is not the one that was written. */
+/* -EBADMSG, which is counted: the page is not the one that was written. */
 int zm_page_verify(struct zm_store *store, struct zm_content content,
 		   const void *page)
 {
 	if (!(content.state & ZM_STATE_FINGERPRINTED) ||
 	    zm_fingerprint(store->key, page) == content.fingerprint)
 		return 0;
-	zm_fail(store, ZM_REASON_MISMATCH);
+	zm_count(&store->counters->mismatches);
 	return -EBADMSG;
 }
 
@@ -275,7 +272,7 @@ static int read_slot(struct zm_store *store, struct zm_slot *slot, void *page,
 		zm_share_unpin(store, seen.pinned);
 	}
 	if (ret == -EBADMSG)
-		zm_fail(store, ZM_REASON_DAMAGED);
+		zm_count(&store->counters->damaged);
 	else if (to != page && has_object && !ret)
 		ret = zm_page_hand_out(store, seen.content, to, page);
 	if (stream)
@@ -289,11 +286,8 @@ static int page_read(struct zm_store *store, u64 index, void *page,
 	struct zm_content content;
 	int ret;
 
-	if (index >= store->slot_count) {
-		zm_fail(store, ZM_REASON_BAD_INDEX);
+	if (index >= store->slot_count)
 		return -EINVAL;
-	}
-	zm_count(&store->counters->reads);
 	if (store->accessed)
 		zm_access_note(store, index);
 	ret = read_slot(store, &store->slots[index], page, &content, backed);
@@ -320,7 +314,6 @@ void zm_page_discard(struct zm_store *store, u64 index)
 {
 	if (index >= store->slot_count)
 		return;
-	zm_count(&store->counters->discards);
 	zm_slot_replace(store, index, (struct zm_content){
 		.state = zm_state_make(ZM_KIND_EMPTY),
 	});

@@ -334,7 +334,7 @@ static bool attempt_read(struct recompression *run, struct attempt *attempt)
 	if (zm_bytes_unpack(store, run->stream, attempt->copy.priority,
 			    attempt->copy.bytes, attempt->copy.size,
 			    run->page)) {
-		zm_fail(store, ZM_REASON_DAMAGED);
+		zm_count(&store->counters->damaged);
 		return false;
 	}
 	return !zm_page_verify(store, attempt->content, run->page);
@@ -408,7 +408,6 @@ static int attempt_recompress(struct recompression *run,
 		zm_object_free(run->store, object);
 		return 0;
 	}
-	zm_count(&run->store->counters->recompressed);
 	result->pages_recompressed++;
 	result->bytes_before += attempt->copy.size;
 	result->bytes_after += object.size;

@@ -49,7 +49,7 @@ static int hooked_decompress(void *ctx, const struct zm_codec_params *params,
 			     const void *src, size_t src_size,
 			     void *dst, size_t dst_size)
 {
-	int err;
+	int err = real->decompress(ctx, params, src, src_size, dst, dst_size);
 
 	if (change_in_codec)
 		change(zm_get64(shared) | 1);
@@ -100,8 +100,7 @@ static void look(struct zm_store *store, const char *when)
 		    memcmp(first[i], again, ZM_PAGE_SIZE))
 			DIE("%s: slot %llu reads other bytes", when, i);
 	zm_store_stats(store, &stats);
-	if (stats.failures[ZM_REASON_MISMATCH] ||
-	    stats.failures[ZM_REASON_DAMAGED])
+	if (stats.mismatches || stats.damaged)
 		DIE("%s: damage was seen", when);
 }
 

@@ -515,7 +515,7 @@ static void try_damage(void)
 	EXPECT(zm_writeback_begin(store, 0, 0, false, &wb, page) == -EBADMSG);
 	lie = false;
 	zm_store_stats(store, &stats);
-	EXPECT(stats.failures[ZM_REASON_MISMATCH] == 3 && !stats.blocks_used);
+	EXPECT(stats.mismatches == 3 && !stats.blocks_used);
 	EXPECT(!test_info(store, 0).priority);
 	expect(store, 0, text(1));
 	write_back(store, 0, true);

@@ -6,7 +6,6 @@ use std::ffi::{c_int, c_void};
 use crate::codec::raw as codec;
 
 pub const KEY_SIZE: usize = 16;
-pub const REASONS: usize = 6;
 pub const PRIORITIES: usize = 4;
 /// `ZM_CHECK_WRITES_AUTO`.
 pub const CHECK_WRITES_AUTO: u32 = 0;

@@ -46,7 +46,6 @@ fn done(what: &'static str, ret: i32) -> Result<(), StoreError> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)] // The words are the header's, and the README's glossary.
 pub struct Stats {
-    pub slots: u64,
     pub pages_stored: u64,
     pub pages_same: u64,
     pub pages_raw: u64,
@@ -59,13 +58,9 @@ pub struct Stats {
     pub pages_melded: u64,
     pub memory_used: u64,
     pub memory_used_max: u64,
-    pub memory_limit: u64,
     pub memory_metadata: u64,
     pub blocks: u64,
     pub blocks_used: u64,
-    pub reads: u64,
-    pub writes: u64,
-    pub discards: u64,
     pub raw_since: u64,
     pub passes: u64,
     pub pass_melded: u64,
@@ -74,11 +69,9 @@ pub struct Stats {
     pub inline_unchanged: u64,
     pub inline_collisions: u64,
     pub auto_switches: u64,
-    pub recompressed: u64,
-    pub writebacks: u64,
     pub encode_errors: u64,
-    pub failures: [u64; raw::REASONS],
-    pub mode: u32,
+    pub damaged: u64,
+    pub mismatches: u64,
     pub inline_active: u32,
 }
 

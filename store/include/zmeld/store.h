@@ -313,23 +313,11 @@ u64 zm_store_compact(struct zm_store *store);
 /* Bytes that compaction gave back so far, whoever asked for it. Atomic. */
 u64 zm_store_compacted(struct zm_store *store);
 
-/* Why requests failed; each reason has a counter and a name. */
-enum zm_reason {
-	ZM_REASON_BAD_INDEX,	/* no such slot */
-	ZM_REASON_NO_MEMORY,	/* the pool could not allocate */
-	ZM_REASON_LIMIT,	/* memory_limit reached */
-	ZM_REASON_DAMAGED,	/* an object does not decompress */
-	ZM_REASON_MISMATCH,	/* a page does not have its fingerprint */
-	ZM_REASON_BACKING,	/* the backing device failed a read */
-	ZM_REASON_COUNT,
-};
-
 /* What a share takes beside its object. */
 #define ZM_SHARE_BYTES 24
 
 struct zm_stats {
 	/* What is held now. */
-	u64 slots;
 	u64 pages_stored;	/* slots that hold something */
 	u64 pages_same;		/* of them same-filled */
 	u64 pages_raw;		/* of them raw in the pool */
@@ -342,14 +330,10 @@ struct zm_stats {
 	u64 pages_melded;	/* shared, beyond the first of each share */
 	u64 memory_used;	/* pool, bytes in whole pages */
 	u64 memory_used_max;	/* high-water mark */
-	u64 memory_limit;
 	u64 memory_metadata;	/* slots, times, shares, index, blocks, key */
 	u64 blocks;		/* of the backing device; 0: none */
 	u64 blocks_used;	/* those reserved by writers included */
 	/* What was done since the store was made. */
-	u64 reads;
-	u64 writes;
-	u64 discards;
 	u64 raw_since;		/* writes of what does not compress, melded or not */
 	u64 passes;
 	u64 pass_melded;
@@ -358,11 +342,9 @@ struct zm_stats {
 	u64 inline_unchanged;	/* writes of what the slot held already */
 	u64 inline_collisions;	/* same fingerprint, other bytes */
 	u64 auto_switches;
-	u64 recompressed;	/* objects replaced by smaller ones */
-	u64 writebacks;		/* objects that went to a block */
 	u64 encode_errors;	/* objects not used: they did not give the page */
-	u64 failures[ZM_REASON_COUNT];
-	u32 mode;		/* enum zm_meld_mode */
+	u64 damaged;		/* objects that did not decompress */
+	u64 mismatches;		/* pages that did not have their fingerprint */
 	u32 inline_active;	/* auto: whether it is on now */
 };
 
@@ -413,11 +395,8 @@ struct zm_slot_info {
 /* -EINVAL: no such slot. Atomic. */
 int zm_slot_info(struct zm_store *store, u64 index, struct zm_slot_info *info);
 
-/* -- Words, as sysfs and debugfs have them ---------------------------------- */
+/* -- Words, as sysfs has them ----------------------------------------------- */
 
-/* The characters written, without the NUL. */
-int zm_stats_to_text(const struct zm_stats *stats, char *text, size_t size);
-const char *zm_reason_name(u32 reason);
 const char *zm_meld_mode_name(u32 mode);
 const char *zm_check_writes_name(u32 check_writes);
 
