@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Recompression and idle marks, case by case: which objects are tried, which
- * are replaced, what is marked; and what others are told while the harder codec is
- * at work.
+ * are replaced, what is marked.
  *
  *	recompress
  *
  * The harder codec of these stores is deflate with a hook: before it compresses
- * it calls the case back, which then does to the store what another thread
- * could do at that moment.
+ * it calls the case back. interleave has what may happen meanwhile.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -524,81 +522,6 @@ static void try_damage(void)
 	close_store(store);
 }
 
-/* -- While the codec is at work --------------------------------------------- */
-
-static void start_others(struct zm_store *store)
-{
-	struct zm_recompress_options again = {
-		.priority_first = 1,
-		.priority_end = ZM_PRIORITIES,
-	};
-	struct zm_recompress_result recompressed;
-	struct zm_meld_options all = { .threshold_permille = 0 };
-	struct zm_meld_result melded;
-
-	EXPECT(zm_meld_run(store, &all, &melded) == -EBUSY);
-	EXPECT(zm_recompress_run(store, &again, &recompressed) == -EBUSY);
-	EXPECT(zm_store_check(store, ZM_CHECK_COUNTS, NULL, 0) == -EBUSY);
-	EXPECT(!zm_store_check(store, ZM_CHECK_SLOTS, NULL, 0));
-	zm_pass_stop(store);
-}
-
-static void discard_first(struct zm_store *store)
-{
-	zm_page_discard(store, 0);
-}
-
-/* Others are refused; what is lost to them is told. interleave has all that happens. */
-static void try_meanwhile(void (*happens)(struct zm_store *store), bool raced)
-{
-	struct zm_store *store = open_store(ZM_MELD_MANUAL);
-	struct zm_recompress_result result;
-
-	put(store, 0, text(1));
-	hook = happens;
-	result = recompress(store, 0, 0, 1);
-	hook = NULL;
-	EXPECT(hook_calls == 1 && result.raced == raced);
-	EXPECT(result.pages_recompressed == !raced);
-	close_store(store);
-}
-
-static void expect_refused(struct zm_store *store,
-			   struct zm_recompress_options options)
-{
-	struct zm_recompress_result result;
-
-	EXPECT(zm_recompress_run(store, &options, &result) == -EINVAL);
-}
-
-static void try_options(void)
-{
-	struct zm_store *store = open_store(ZM_MELD_MANUAL);
-	struct zm_store_options options = test_options("lz4", 1, ZM_MELD_OFF);
-	struct zm_store *other;
-
-	expect_refused(store, (struct zm_recompress_options){
-		.priority_first = 0, .priority_end = 3 });
-	expect_refused(store, (struct zm_recompress_options){
-		.priority_first = 1, .priority_end = 2 });
-	expect_refused(store, (struct zm_recompress_options){
-		.priority_first = 3, .priority_end = 4 });
-	expect_refused(store, (struct zm_recompress_options){
-		.priority_first = 2, .priority_end = 5 });
-	expect_refused(store, (struct zm_recompress_options){
-		.priority_first = 2, .priority_end = 4,
-		.which = ZM_PICK_INCOMPRESSIBLE });
-	expect_refused(store, (struct zm_recompress_options){
-		.priority_first = 2, .priority_end = 4,
-		.size_min = ZM_PAGE_SIZE + 1 });
-	close_store(store);
-	other = test_store(&options, 0);
-	EXPECT(zm_idle_mark(other, 1, 0) == -EINVAL && !zm_idle_mark(other, 0, 0));
-	zm_store_destroy(other);
-	options.codecs[0].ops = NULL;
-	EXPECT(zm_store_create(&options, &other) == -EINVAL);
-}
-
 int main(void)
 {
 	deflate = zm_codec_find("deflate");
@@ -606,7 +529,6 @@ int main(void)
 	hooked.compress = hooked_compress;
 	lying = *zm_codec_find("lz4");
 	lying.decompress = lying_decompress;
-	try_options();
 	try_marks();
 	try_share_marks();
 	try_limits();
@@ -618,8 +540,6 @@ int main(void)
 	try_sent_away_meanwhile();
 	try_used_meanwhile();
 	try_damage();
-	try_meanwhile(start_others, false);
-	try_meanwhile(discard_first, true);
 	printf("recompress: all cases ok\n");
 	return 0;
 }

@@ -71,7 +71,7 @@ pub const TESTS: &[CTest] = &[
     test("model", Thread, ["S 2000"; 2], "the same under the thread sanitizer"),
     test("pass", Address, ["60000", "60000; 400000"], "every duplicate is found, in little memory and in pieces"),
     test("interleave", Address, PLAIN, "operations in the midst of each other, wherever one holds no lock"),
-    test("recompress", Address, PLAIN, "recompression and idle marks, and what happens meanwhile"),
+    test("recompress", Address, PLAIN, "recompression and idle marks, case by case"),
     test("hostile", Address, PLAIN, "objects that no encoder writes, one step past each limit of a decoder"),
     test("check_writes", Address, PLAIN, "codecs that encode wrongly, in writes and in recompression"),
     test("check_writes", OneBit, PLAIN, "the same where fingerprints and shares are short"),
@@ -81,11 +81,10 @@ pub const TESTS: &[CTest] = &[
     test("threads", Thread, THREADS, "the same under the thread sanitizer"),
     test("adversary", OneBit, ADVERSARY, "bounds kept where half of all pages have one fingerprint"),
     test("model", OneBit, NARROW_MODEL, "random operations where fingerprints and shares are short"),
-    test("fingerprint", Address, ["1000"; 2], "a second implementation agrees, a collision seen is good for no other"),
+    test("fingerprint", Address, ["1000"; 2], "a second implementation agrees"),
     test("changing", Address, CHANGING, "pages that change while they are written or read into"),
     test("changing", OneBit, CHANGING, "the same where fingerprints and shares are short"),
-    test("refusals", Address, PLAIN, "what is refused and what is told, by the printer and by the check"),
-    test("locks", Address, PLAIN, "what looks after the store's locks finds each kind of fault"),
+    test("refusals", Address, PLAIN, "what is refused, and what the check says"),
     test("threads", OneBit, THREADS, "all at once where fingerprints and shares are short"),
 ];
 
