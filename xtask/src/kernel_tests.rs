@@ -20,7 +20,7 @@ use crate::debian;
 use crate::guest::{self, Addition};
 use crate::kernel_features;
 use crate::kernels::{self, Arch, Kernel, KernelRecipe, Kind};
-use crate::machine::{self, BootOptions, GuestOutcome};
+use crate::machine::{self, BootOptions};
 use crate::module_build::{self, Flavour};
 use crate::package_tests::{self, Sources};
 use crate::process::{reason, unavailable, Log, Unavailable};
@@ -51,12 +51,6 @@ const COMPACT: &[&str] = &["attributes", "meddled", "meld", "parts", "readers", 
 
 /// The kernel in which a Debian for arm64 is set up.
 const SETS_UP_ARM64: &str = "6.1-arm64";
-
-/// The kernels of `cargo xtask soak`: the one that checks most, whose processors
-/// stay, and one whose processors come and go.
-pub const SOAK_KERNELS: &[&str] = &["um-debug", "6.12"];
-
-const SOAK: &str = "soak";
 
 /// The step of the kernel that watches for data races, which is also its name and its
 /// script's; and how many seconds it swaps.
@@ -360,10 +354,6 @@ impl GuestTest {
     fn boots(&self, log: &Log, kernel: &Kernel, boot: &BootOptions) -> Result<Tally> {
         let step = self.step_name();
         let (output, outcome) = machine::logged(log, kernel, boot)?;
-        if self.seconds.is_some() && died_by_itself(kernel, &outcome) {
-            log.note("note: that panic is the kernel's own, with two processors")?;
-            return Ok(Tally::default());
-        }
         let mut tally = Tally::of_tap(&step, &output);
         for complaint in &outcome.complaints {
             log.note(&format!("the kernel complained: {complaint}"))?;
@@ -452,13 +442,6 @@ impl GuestTest {
     }
 }
 
-/// What user-mode Linux does with two processors now and then, whatever runs in it.
-fn died_by_itself(kernel: &Kernel, outcome: &GuestOutcome) -> bool {
-    kernel.recipe.kind == Kind::UserMode
-        && outcome.code.is_none()
-        && outcome.messages.contains("scheduling from the idle thread")
-}
-
 /// A program without its debugging information, which a guest has no room for.
 fn stripped(log: &Log, program: &Path) -> Result<PathBuf> {
     let name = program.file_name().unwrap_or_default();
@@ -541,33 +524,11 @@ pub fn tests(scope: TestScope) -> Result<Vec<GuestTest>> {
     Ok(all)
 }
 
-/// The script of the soak, in one of its kernels, for so many seconds and the rest of
-/// a round.
-pub fn soak(
-    log: &Log,
-    kernels: &KernelCache,
-    kernel: &'static str,
-    seed: u64,
-    seconds: u64,
-) -> Result<Tally> {
-    for_long(log, kernels, (SOAK, kernel), seed, seconds)
-}
-
 pub fn races(log: &Log, kernels: &KernelCache, seed: u64) -> Result<Tally> {
-    for_long(log, kernels, (RACES, RACES), seed, RACES_SECONDS)
-}
-
-fn for_long(
-    log: &Log,
-    kernels: &KernelCache,
-    (script, kernel): (&str, &'static str),
-    seed: u64,
-    seconds: u64,
-) -> Result<Tally> {
-    let path = TestSubject::Module.folder().join(format!("{script}.sh"));
-    let test = GuestTest::read(TestSubject::Module, &path, kernel)?;
+    let path = TestSubject::Module.folder().join(format!("{RACES}.sh"));
+    let test = GuestTest::read(TestSubject::Module, &path, RACES)?;
     let mut test = test.with_context(|| format!("{} says no needs", path.display()))?;
-    test.seconds = Some(seconds);
+    test.seconds = Some(RACES_SECONDS);
     test.start(log, kernels, TestScope::Long, seed)?(log)
 }
 

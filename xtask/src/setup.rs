@@ -50,14 +50,14 @@ const C: &[&str] = &[
 #[rustfmt::skip]
 const C_COMPILER: &[&str] = &["c-", "codec-", "round_trip-", "model-", "pass-", "threads-", "fuzz_", "features", "seeded"];
 const FLEET: &[&str] = &["fleet", "kubernetes"];
-const FUZZ: &[&str] = &["fuzz_", "soak"];
+const FUZZ: &[&str] = &["fuzz_"];
 /// A guest's kernel is made by the first step that asks for it.
 #[rustfmt::skip]
-const KERNELS: &[&str] = &["kernel-", "module-", "guest-", "machine-", "dkms", "checkpatch", "kernel-patch", "kcsan", "soak"];
-const GUESTS: &[&str] = &["guest-", "machine-", "kcsan", "soak"];
+const KERNELS: &[&str] = &["kernel-", "module-", "guest-", "machine-", "dkms", "checkpatch", "kernel-patch", "kcsan"];
+const GUESTS: &[&str] = &["guest-", "machine-", "kcsan"];
 /// Guests, and tests on the machine itself.
-const DEVICES: &[&str] = &["guest-", "machine-", "cargo-test", "kcsan", "soak"];
-const QEMU: &[&str] = &["guest-6", "guest-7", "machine-6", "kcsan", "soak"];
+const DEVICES: &[&str] = &["guest-", "machine-", "cargo-test", "kcsan"];
+const QEMU: &[&str] = &["guest-6", "guest-7", "machine-6", "kcsan"];
 const PROCESSORS: &[&str] = &["processors"];
 const NARROW: &[&str] = &["processors", "store-32-bits"];
 #[rustfmt::skip]

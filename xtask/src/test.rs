@@ -81,7 +81,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 }
 
 /// Another one each run, so that many runs see more than one.
-pub fn seed_of_today() -> u64 {
+fn seed_of_today() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(1, |time| time.as_millis() as u64 % 1_000_000 + 1)
 }
