@@ -386,12 +386,8 @@ impl GuestTest {
             disks: self.needs.disks.clone(),
             ..BootOptions::default()
         };
-        for name in ["pages", "meddle"] {
-            let source = tests.join(name).with_extension("c");
-            let program = module_build::guest_program(log, kernel.recipe, &source)?;
-            let program = Addition::file(&format!("/guest/{name}"), &program)?;
-            boot.files.push(program);
-        }
+        let pages = module_build::guest_program(log, kernel.recipe, &tests.join("pages.c"))?;
+        boot.files.push(Addition::file("/guest/pages", &pages)?);
         let shared = Addition::file("/guest/guest.sh", &tests.join("guest.sh"))?;
         boot.files.push(shared);
         for package in &self.needs.packages {

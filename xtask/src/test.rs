@@ -152,7 +152,7 @@ const PLAIN: &[PlainStep] = &[
     (Usual, "documentation", "it builds and no link is broken", rust_tests::documentation),
 ];
 
-pub fn steps<'a>(
+fn steps<'a>(
     scope: TestScope,
     seed: u64,
     environment: &'a CTestEnvironment,
