@@ -9,9 +9,8 @@
  * Prints a line per case; the first failure ends it, names its page and prints the
  * seed that makes the same pages again.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <zmeld/codec.h>
+#include "grammar.h"
+#include "harness.h"
 
 #ifdef TEST_LIBLZO2
 #include <lzo/lzo1x.h>
@@ -42,25 +41,13 @@ struct bed {
 static struct page pages[PAGES_MAX];
 static size_t page_count;
 static u8 dict[DICT_SIZE];
-static unsigned long long seed = 1, random_state;
-
-static u64 random_next(void)
-{
-	random_state ^= random_state << 13;
-	random_state ^= random_state >> 7;
-	random_state ^= random_state << 17;
-	return random_state * 0x2545f4914f6cdd1dull;
-}
-
-static size_t random_below(size_t limit)
-{
-	return (size_t)(random_next() >> 33) % limit;
-}
+static unsigned long long seed = 1;
+static struct rng rng;
 
 static void random_fill(u8 *to, size_t size)
 {
 	for (size_t i = 0; i < size; i++)
-		to[i] = (u8)(random_next() >> 40);
+		to[i] = (u8)rng_next(&rng);
 }
 
 static void fail(const struct bed *bed, const struct page *page, const char *why)
@@ -91,55 +78,11 @@ static struct page *page_add(const char *kind)
 	return page;
 }
 
-static void make_runs(u8 *to)
-{
-	size_t at = 0;
-
-	while (at < PAGE) {
-		size_t count = random_below(60);
-
-		at += random_below(500);
-		if (at >= PAGE)
-			return;
-		if (count > PAGE - at)
-			count = PAGE - at;
-		random_fill(to + at, count);
-		at += count;
-	}
-}
-
 static void make_period(u8 *to, size_t period)
 {
 	random_fill(to, period);
 	for (size_t i = period; i < PAGE; i++)
 		to[i] = to[i - period];
-}
-
-static void make_pointers(u8 *to)
-{
-	for (size_t i = 0; i + 8 <= PAGE; i += 8) {
-		u64 word = 0x7f0000000000 + random_below(1 << 20) * 8;
-
-		if (random_below(3))
-			memcpy(to + i, &word, sizeof(word));
-	}
-}
-
-/* Copies of earlier pieces at all distances, as a match finder meets them. */
-static void make_copies(u8 *to)
-{
-	size_t at = 1 + random_below(64);
-
-	random_fill(to, at);
-	while (at < PAGE) {
-		size_t from = random_below(at);
-		size_t count = 1 + random_below(random_below(8) ? 12 : 400);
-
-		while (count-- && at < PAGE)
-			to[at++] = to[from++];
-		if (at < PAGE && random_below(2))
-			to[at++] = (u8)random_next();
-	}
 }
 
 static void pages_make(void)
@@ -149,23 +92,17 @@ static void pages_make(void)
 	page_add("zeros");
 	page = page_add("ones");
 	memset(page->bytes, 0xff, PAGE);
-	for (size_t i = 0; i < 8; i++) {
-		page = page_add("one byte among zeros");
-		page->bytes[random_below(PAGE)] = 1;
-	}
 	page_add("last byte only")->bytes[PAGE - 1] = 1;
 	for (size_t i = 1; i <= 40; i++)
 		make_period(page_add("period")->bytes, i);
 	for (size_t i = 0; i < 40; i++) {
-		random_fill(page_add("random")->bytes, PAGE);
-		make_runs(page_add("runs")->bytes);
-		make_pointers(page_add("pointers")->bytes);
-		make_copies(page_add("copies")->bytes);
-		page = page_add("noise, then zeros");
-		random_fill(page->bytes, random_below(PAGE));
 		page = page_add("zeros, then noise");
 		random_fill(page->bytes + PAGE - 64 - i, 64 + i);
 	}
+	for (size_t i = 0; i < 80; i++)
+		page_make(page_add("made")->bytes, i);
+	for (size_t i = 0; i < 160; i++)
+		zword_grammar_page(seed, i, page_add("grammar")->bytes, PAGE);
 }
 
 static void pages_read(const char *path, size_t count_max)
@@ -178,7 +115,7 @@ static void pages_read(const char *path, size_t count_max)
 	while (count_max && fread(bytes, PAGE, 1, file) == 1) {
 		struct page *page;
 
-		if (random_below(8))
+		if (rng_below(&rng, 8))
 			continue;
 		page = page_add(path);
 		if (!page)
@@ -193,9 +130,9 @@ static void pages_read(const char *path, size_t count_max)
 static void dict_make(void)
 {
 	for (size_t at = 0; at < DICT_SIZE; at += 256) {
-		const struct page *page = &pages[random_below(page_count)];
+		const struct page *page = &pages[rng_below(&rng, (u32)page_count)];
 
-		memcpy(dict + at, page->bytes + random_below(PAGE - 256), 256);
+		memcpy(dict + at, page->bytes + rng_below(&rng, PAGE - 256), 256);
 	}
 }
 
@@ -291,7 +228,7 @@ static void check_capacity(struct bed *bed, const struct page *page)
 			fail(bed, page, "fits into too little");
 		if (capacity == size - 1)
 			break;
-		capacity += 1 + random_below(size / 4 + 1);
+		capacity += 1 + rng_below(&rng, (u32)size / 4 + 1);
 		if (capacity >= size)
 			capacity = size - 1;
 	}
@@ -333,7 +270,7 @@ static void check_damage(struct bed *bed, const struct page *page)
 			fail(bed, page, "is whole though cut short");
 	}
 	for (size_t at = 0; at + step <= size * 8; at += step) {
-		size_t bit = at + random_below(step);
+		size_t bit = at + rng_below(&rng, (u32)step);
 
 		bed->object[bit / 8] ^= (u8)(1u << bit % 8);
 		ret = decompress_guarded(bed, bed->object, size, NULL, PAGE);
@@ -347,7 +284,7 @@ static void check_damage(struct bed *bed, const struct page *page)
 
 static void check_noise(struct bed *bed, const struct page *page)
 {
-	size_t size = random_below(PAGE);
+	size_t size = rng_below(&rng, PAGE);
 	int ret;
 
 	random_fill(bed->object, size);
@@ -511,7 +448,7 @@ static void run_late_match(void)
 	if (ZM_PAGE_SIZE != 4096)
 		return;
 	for (size_t i = 0; i < first; i++)
-		page[i] = (u8)(' ' + random_below(64));
+		page[i] = (u8)(' ' + rng_below(&rng, 64));
 	memcpy(page + first, page, sizeof(page) - first);
 	if (ops->params_setup(&params) || ops->context_create(&params, &ctx) ||
 	    ops->compress(ctx, &params, page, sizeof(page), object, &size))
@@ -575,7 +512,7 @@ int main(int argc, char **argv)
 {
 	if (argc > 1)
 		seed = strtoull(argv[1], NULL, 0);
-	random_state = seed ? seed : 1;
+	rng.state = seed;
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	pages_make();
 	for (int i = 2; i < argc; i++)
