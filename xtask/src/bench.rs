@@ -15,7 +15,7 @@ use crate::rust_tests::cargo;
 /// Run a benchmark and print its tables
 #[derive(clap::Subcommand)]
 pub enum Bench {
-    /// The page store: codecs, passes, inline melding, threads, hashes
+    /// The page store: writes against the bare codec, passes against compressing
     #[command(disable_help_flag = true)]
     Store(Passed),
     /// zword beside zram's codecs, on the pages that `cargo xtask pages` kept; the bar is of

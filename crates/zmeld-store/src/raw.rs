@@ -101,7 +101,6 @@ extern "C" {
     pub fn zm_store_destroy(store: *mut Opaque);
     pub fn zm_page_write(store: *mut Opaque, index: u64, page: *const c_void) -> c_int;
     pub fn zm_page_read(store: *mut Opaque, index: u64, page: *mut c_void) -> c_int;
-    pub fn zm_page_discard(store: *mut Opaque, index: u64);
     pub fn zm_meld_run(
         store: *mut Opaque,
         options: *const MeldOptions,

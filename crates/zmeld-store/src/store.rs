@@ -20,8 +20,6 @@ pub enum MeldMode {
     Manual = 1,
     /// At each write, as long as the measured hit rate pays for it.
     Auto = 2,
-    /// At each write.
-    Inline = 3,
 }
 
 /// What the store refused, or had no memory for.
@@ -168,12 +166,6 @@ impl Store {
         // SAFETY: the store is alive, the page has its full length.
         let ret = unsafe { raw::zm_page_read(self.raw.as_ptr(), index, page.as_mut_ptr().cast()) };
         done("read a page", ret)
-    }
-
-    /// Forgets a page. One that does not exist is ignored.
-    pub fn discard(&self, index: u64) {
-        // SAFETY: the store is alive.
-        unsafe { raw::zm_page_discard(self.raw.as_ptr(), index) }
     }
 
     /// Runs a pass: finds identical pages and makes them share.
