@@ -247,37 +247,6 @@ static void *watcher(void *arg)
 	return NULL;
 }
 
-/* More threads than lanes count together: nothing is lost. */
-#define COUNTERS	20
-#define COUNTED		5000
-
-static void *counter(void *arg)
-{
-	static const u8 zeros[ZM_PAGE_SIZE];
-	u32 i;
-
-	for (i = 0; i < COUNTED; i++) {
-		zm_page_discard(store, (u64)(uintptr_t)arg);
-		test_write(store, (u64)(uintptr_t)arg, zeros);
-	}
-	return NULL;
-}
-
-static void count_together(void)
-{
-	pthread_t threads[COUNTERS];
-	u32 i;
-
-	for (i = 0; i < SLOTS; i++)
-		zm_page_discard(store, i);
-	for (i = 0; i < COUNTERS; i++)
-		pthread_create(&threads[i], NULL, counter,
-			       (void *)(uintptr_t)i);
-	for (i = 0; i < COUNTERS; i++)
-		pthread_join(threads[i], NULL);
-	check_store(store, ZM_CHECK_COUNTS, "when all had counted", seed);
-}
-
 int main(int argc, char **argv)
 {
 	u32 seconds = argc > 1 ? (u32)atoi(argv[1]) : 5;
@@ -318,7 +287,6 @@ int main(int argc, char **argv)
 	       seed);
 	if (!melded || !recompressed || !written_back || !block_reads)
 		DIE("something was never done: the test tested too little");
-	count_together();
 	for (i = 0; i < SLOTS; i++)
 		zm_page_discard(store, i);
 	if (zm_backing_detach(store))
