@@ -297,30 +297,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_melded_pages_count_once() {
-        let codec = Codec::new("lz4", None, None).unwrap();
-        let store = Store::new(64, MeldMode::Manual, &codec).unwrap();
-        for index in 0..64 {
-            store.write(index, &page(index % 16)).unwrap();
-        }
-        let before = store.stats();
-        assert_eq!(before.objects, 64);
-        let result = store.meld().unwrap();
-        assert_eq!(result.pages_melded, 48);
-        let after = store.stats();
-        assert_eq!((after.objects, after.shares), (16, 16));
-        assert_eq!(
-            after.bytes_compressed + result.bytes_saved,
-            before.bytes_compressed
-        );
-        let mut back = vec![0; page_size()];
-        for index in 0..64 {
-            store.read(index, &mut back).unwrap();
-            assert!(back == page(index % 16));
-        }
-    }
-
-    #[test]
     fn auto_mode_follows_the_hit_rate() {
         let codec = Codec::new("lz4", None, None).unwrap();
         let store = Store::new(1 << 16, MeldMode::Auto, &codec).unwrap();
