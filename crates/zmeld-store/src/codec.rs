@@ -286,6 +286,9 @@ impl Drop for Prepared {
     }
 }
 
+/// The longest source and destination that the contract has.
+const SIZE_MAX: usize = 1 << 30;
+
 /// One thread's working memory for a codec, reused for every page.
 pub struct Stream {
     codec: Codec,
@@ -319,7 +322,11 @@ impl Stream {
     /// # Errors
     /// [`NoFit`] when the result is longer than `object`, which then holds
     /// rubbish.
+    ///
+    /// # Panics
+    /// When either is longer than 1 GiB.
     pub fn compress(&mut self, page: &[u8], object: &mut [u8]) -> Result<usize, NoFit> {
+        assert!(page.len() <= SIZE_MAX && object.len() <= SIZE_MAX);
         let capacity = object.len();
         let mut size = capacity;
         // SAFETY: context and params belong together; both slices are valid
@@ -346,7 +353,11 @@ impl Stream {
     /// # Errors
     /// [`Damaged`] when the object is not that of such a page; `page` then
     /// holds rubbish. Whatever the object holds, nothing worse happens.
+    ///
+    /// # Panics
+    /// When either is longer than 1 GiB.
     pub fn decompress(&mut self, object: &[u8], page: &mut [u8]) -> Result<(), Damaged> {
+        assert!(page.len() <= SIZE_MAX && object.len() <= SIZE_MAX);
         // SAFETY: context and params belong together; both slices are valid
         // for their lengths, and the codec stays within them.
         let ret = unsafe {

@@ -17,7 +17,8 @@
  * Invariants:
  *   - compress writes at most the capacity it was given;
  *   - decompress writes exactly dst_size bytes or fails; it reads no byte
- *     outside src and writes none outside dst, whatever src holds;
+ *     outside src and writes none outside dst, whatever src holds; no size is
+ *     above 1 GiB, since libraries count in int;
  *   - both are deterministic: same params and bytes in, same bytes out, whatever
  *     the context was used for before.
  */

@@ -76,13 +76,12 @@ static int deflate_compress(void *ctx, const struct zm_codec_params *params,
 {
 	struct z_stream_s *stream = &((struct deflate_context *)ctx)->deflating;
 
-	if (!codec_sizes_fit(src_size, 0) ||
-	    zlib_deflateReset(stream) != Z_OK)
+	if (zlib_deflateReset(stream) != Z_OK)
 		return -ENOSPC;
 	stream->next_in = src;
 	stream->avail_in = src_size;
 	stream->next_out = dst;
-	stream->avail_out = min_t(size_t, *dst_size, INT_MAX);
+	stream->avail_out = *dst_size;
 	if (zlib_deflate(stream, Z_FINISH) != Z_STREAM_END)
 		return -ENOSPC;
 	*dst_size = stream->total_out;
@@ -95,8 +94,7 @@ static int deflate_decompress(void *ctx, const struct zm_codec_params *params,
 {
 	struct z_stream_s *stream = &((struct deflate_context *)ctx)->inflating;
 
-	if (!codec_sizes_fit(src_size, dst_size) ||
-	    zlib_inflateReset(stream) != Z_OK)
+	if (zlib_inflateReset(stream) != Z_OK)
 		return -EBADMSG;
 	stream->next_in = src;
 	stream->avail_in = src_size;

@@ -43,10 +43,4 @@ static inline void codec_free(void *memory)
 #define codec_lock(lock)	mutex_lock(lock)
 #define codec_unlock(lock)	mutex_unlock(lock)
 
-/* Sizes that libraries take as int. */
-static inline bool codec_sizes_fit(size_t src_size, size_t dst_size)
-{
-	return src_size <= INT_MAX / 2 && dst_size <= INT_MAX;
-}
-
 #endif /* ZM_CODEC_LINUX_H */

@@ -3,12 +3,8 @@
  * deflate, by zlib: raw, without a header or a checksum, and with a small
  * window and the memory level that zram sets. Resetting a stream allocates
  * nothing and forgets the page before.
- *
- * zlib's inflate allocates its window only when a page ends too early. So that
- * damage cannot bring an allocation, a new context is given such a page.
  */
 #define ZLIB_CONST
-#include <limits.h>
 #include <stdlib.h>
 #include <zlib.h>
 #include <zmeld/codec.h>
@@ -31,19 +27,6 @@ static int deflate_params_setup(struct zm_codec_params *params)
 	return zm_codec_params_check(params, &zm_codec_deflate);
 }
 
-static bool inflate_window_create(z_stream *stream)
-{
-	/* One stored byte, of a stream that does not end there. */
-	static const Bytef cut_short[] = { 0x00, 0x01, 0x00, 0xfe, 0xff, 'z' };
-	Bytef out[2];
-
-	stream->next_in = cut_short;
-	stream->avail_in = sizeof(cut_short);
-	stream->next_out = out;
-	stream->avail_out = sizeof(out);
-	return inflate(stream, Z_SYNC_FLUSH) == Z_OK;
-}
-
 static int deflate_context_create(const struct zm_codec_params *params,
 				  void **ctx)
 {
@@ -57,13 +40,9 @@ static int deflate_context_create(const struct zm_codec_params *params,
 		goto deflating_failed;
 	if (inflateInit2(&context->inflating, DEFLATE_WINDOW_BITS) != Z_OK)
 		goto inflating_failed;
-	if (!inflate_window_create(&context->inflating))
-		goto window_failed;
 	*ctx = context;
 	return 0;
 
-window_failed:
-	inflateEnd(&context->inflating);
 inflating_failed:
 	deflateEnd(&context->deflating);
 deflating_failed:
@@ -92,12 +71,12 @@ static int deflate_compress(void *ctx, const struct zm_codec_params *params,
 	int ret;
 
 	(void)params;
-	if (src_size > UINT_MAX || deflateReset(stream) != Z_OK)
+	if (deflateReset(stream) != Z_OK)
 		return -ENOSPC;
 	stream->next_in = src;
 	stream->avail_in = (uInt)src_size;
 	stream->next_out = dst;
-	stream->avail_out = *dst_size < UINT_MAX ? (uInt)*dst_size : UINT_MAX;
+	stream->avail_out = (uInt)*dst_size;
 	ret = deflate(stream, Z_FINISH);
 	size = (size_t)(stream->next_out - (Bytef *)dst);
 	if (ret == Z_OK) {
@@ -121,8 +100,7 @@ static int deflate_decompress(void *ctx, const struct zm_codec_params *params,
 	z_stream *stream = &((struct deflate_context *)ctx)->inflating;
 
 	(void)params;
-	if (src_size > UINT_MAX || dst_size > UINT_MAX ||
-	    inflateReset(stream) != Z_OK)
+	if (inflateReset(stream) != Z_OK)
 		return -EBADMSG;
 	stream->next_in = src;
 	stream->avail_in = (uInt)src_size;

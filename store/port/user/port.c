@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <sys/random.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <zmeld/port.h>
 
@@ -160,11 +159,6 @@ int zm_port_streams_create(const struct zm_codec_choice *choices, u32 count,
 	u32 i;
 	int err;
 
-	if (!count) {
-		long online = sysconf(_SC_NPROCESSORS_ONLN);
-
-		count = online > 0 ? (u32)online : 1;
-	}
 	bytes = sizeof(*streams) + count * sizeof(struct seat);
 	bytes = (bytes + 127) / 128 * 128;
 	streams = zm_fault_now() ? NULL : aligned_alloc(128, bytes);
