@@ -137,8 +137,7 @@ int zm_page_write(struct zm_store *store, u64 index, const void *page)
 	if (index >= store->slot_count)
 		return -EINVAL;
 	zm_prefetch(&store->slots[index]);
-	if (store->accessed)
-		zm_access_note(store, index);
+	zm_access_note(store, index);
 	if (zm_page_fill(page, &word)) {
 		zm_slot_replace(store, index, (struct zm_content){
 			.value = word,
@@ -288,8 +287,7 @@ static int page_read(struct zm_store *store, u64 index, void *page,
 
 	if (index >= store->slot_count)
 		return -EINVAL;
-	if (store->accessed)
-		zm_access_note(store, index);
+	zm_access_note(store, index);
 	ret = read_slot(store, &store->slots[index], page, &content, backed);
 	if (ret)
 		return ret;

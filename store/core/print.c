@@ -76,7 +76,6 @@ int zm_slot_info(struct zm_store *store, u64 index, struct zm_slot_info *info)
 		info->word = content.value;
 	info->fingerprinted = content.state & ZM_STATE_FINGERPRINTED;
 	info->fingerprint = content.fingerprint;
-	if (store->accessed)
-		info->accessed_s = zm_load32(&store->accessed[index]);
+	info->accessed_s = zm_load32(&store->accessed[index]);
 	return 0;
 }

@@ -63,20 +63,15 @@ static int store_fill(struct zm_store *store,
 	if (!store->counters)
 		return -ENOMEM;
 	store->slots = zm_port_table_alloc(slots_bytes(store));
-	if (options->track_time) {
-		store->accessed = zm_port_table_alloc(store->slot_count *
-						      sizeof(u32));
-		if (!store->accessed)
-			return -ENOMEM;
-	}
+	store->accessed = zm_port_table_alloc(zm_access_bytes(store));
 	store->pass_mutex = zm_port_mutex_create();
 	store->mode_mutex = zm_port_mutex_create();
 	store->idle_mutex = zm_port_mutex_create();
 	store->key = zm_fingerprint_key_create(options->keyed ? options->key :
 								NULL);
 	store->pool = zm_port_pool_create();
-	if (!store->slots || !store->pass_mutex || !store->mode_mutex ||
-	    !store->idle_mutex || !store->key || !store->pool)
+	if (!store->slots || !store->accessed || !store->pass_mutex ||
+	    !store->mode_mutex || !store->idle_mutex || !store->key || !store->pool)
 		return -ENOMEM;
 	store->huge_size = zm_port_pool_huge_size(store->pool);
 	err = zm_port_streams_create(store->codecs, options->streams,

@@ -113,7 +113,7 @@ struct zm_store {
 	struct zm_mutex *idle_mutex;	/* who marks idle pages */
 	u32 huge_size;
 	struct zm_counters *counters;	/* lanes: see zm_counter_add() */
-	u32 *accessed;			/* seconds, by slot; or NULL */
+	u32 *accessed;			/* seconds, by slot */
 
 	/* Read by all, written seldom. */
 	u32 mode;

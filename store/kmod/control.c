@@ -41,11 +41,6 @@ module_param(check_writes, charp, 0444);
 MODULE_PARM_DESC(check_writes,
 		 "Whether new devices decode and compare what they encode: auto, on, off (auto)");
 
-bool zm_track_time = true;
-module_param_named(track_time, zm_track_time, bool, 0444);
-MODULE_PARM_DESC(track_time,
-		 "Note when each page was last used, 4 bytes a page (Y)");
-
 u32 zm_meld_mode_default;
 u32 zm_check_writes_default;
 

@@ -159,7 +159,6 @@ static inline bool zm_device_must_stop(const struct zm_device *device)
 /* control.c */
 extern u32 zm_meld_mode_default;
 extern u32 zm_check_writes_default;
-extern bool zm_track_time;
 /* The stem of every name: "zmeld", or zram's as a drop-in. */
 const char *zm_stem(void);
 

@@ -370,7 +370,6 @@ static bool model_open(struct model *m, const char *codec, u32 mode, u64 seed,
 	/* Two more codecs, with a priority left out. */
 	test_codec(&options, 1, "deflate");
 	test_codec(&options, 3, "zstd");
-	options.track_time = seed % 2;
 	memset(m, 0, sizeof(*m));
 	m->seed = seed;
 	m->rng.state = seed;

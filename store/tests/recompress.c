@@ -81,7 +81,6 @@ static struct zm_store *open_store(u32 mode)
 	options.codecs[0].ops = &lying;
 	options.codecs[2].ops = &hooked;
 	options.codecs[2].params.level = ZM_CODEC_LEVEL_DEFAULT;
-	options.track_time = true;
 	hook = NULL;
 	hook_calls = 0;
 	hooked_store = test_store(&options, DISK_BLOCKS);
@@ -479,7 +478,6 @@ static void try_sent_away_meanwhile(void)
 	pthread_t thread;
 	u32 i;
 
-	options.track_time = true;
 	store = test_store(&options, DISK_BLOCKS);
 	put(store, 0, text(1));
 	put(store, WALKED - 1, text(1));

@@ -261,7 +261,6 @@ int main(int argc, char **argv)
 	options = test_options("lz4", SLOTS, ZM_MELD_INLINE);
 	test_codec(&options, 1, "lz4hc");
 	test_codec(&options, 2, "zstd");
-	options.track_time = true;
 	store = test_store(&options, 0);
 	if (zm_backing_attach(store, DISK_BLOCKS))
 		DIE("attach");

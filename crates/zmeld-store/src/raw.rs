@@ -20,7 +20,6 @@ pub struct Options {
     pub check_writes: u32,
     pub verify: bool,
     pub keyed: bool,
-    pub track_time: bool,
     pub key: [u8; KEY_SIZE],
     pub codecs: [CodecChoice; PRIORITIES],
 }

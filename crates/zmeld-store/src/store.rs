@@ -125,7 +125,6 @@ impl Store {
             check_writes: raw::CHECK_WRITES_AUTO,
             verify: false,
             keyed: false,
-            track_time: false,
             key: [0; raw::KEY_SIZE],
             codecs: [
                 raw::CodecChoice { ops, params },

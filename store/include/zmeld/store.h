@@ -62,7 +62,6 @@ struct zm_store_options {
 	u32 check_writes;	/* enum zm_check_writes */
 	bool verify;		/* check fingerprints on every read */
 	bool keyed;		/* key is given; otherwise it is random */
-	bool track_time;	/* note when pages are accessed: 4 bytes each */
 	u8 key[ZM_KEY_SIZE];	/* of the fingerprints */
 	/* By priority, before params_setup(); there is always a first. */
 	struct zm_codec_choice codecs[ZM_PRIORITIES];
@@ -177,7 +176,6 @@ enum zm_pick {
  * Marks pages idle that were not accessed for the last age_s seconds, and all
  * others as not idle; 0: marks all. Pages without an object in the pool
  * (same-filled, backed) are never idle. stops_seen: as in zm_meld_options.
- * -EINVAL: age_s without track_time;
  * -EINTR: stopped, some are marked, of a share perhaps not for all its slots.
  * May sleep.
  */
@@ -382,7 +380,7 @@ struct zm_slot_info {
 	u32 priority;		/* of the codec that made them */
 	u32 sharers;		/* slots that share; 0: not a share */
 	u32 fingerprint;
-	u32 accessed_s;		/* zm_port_time_s(); or 0 */
+	u32 accessed_s;		/* zm_port_time_s(); 0: never */
 	u64 word;		/* same-filled: the repeated word */
 	u64 block;		/* backed: the block */
 	bool fingerprinted;
