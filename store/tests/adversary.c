@@ -189,8 +189,7 @@ static void try_stop_in_pass(void)
 	struct zm_store *store = crowded_store(ZM_MELD_MANUAL);
 	struct zm_meld_options all = { .threshold_permille = 0 };
 	struct zm_recompress_options harder = {
-		.priority_first = 1,
-		.priority_end = 2,
+		.priority = 1,
 		.pages_max = pages / 2,
 	};
 	struct zm_recompress_result recompressed;
@@ -220,8 +219,7 @@ static void try_stop_in_recompression(void)
 {
 	struct zm_store *store = crowded_store(ZM_MELD_MANUAL);
 	struct zm_recompress_options harder = {
-		.priority_first = 1,
-		.priority_end = 2,
+		.priority = 1,
 	};
 	struct zm_recompress_result result;
 
@@ -240,8 +238,7 @@ static void try_early_stop(void)
 	struct zm_store *store = open_store(pages, ZM_MELD_MANUAL);
 	struct zm_meld_options options = { .threshold_permille = 0 };
 	struct zm_recompress_options harder = {
-		.priority_first = 1,
-		.priority_end = 2,
+		.priority = 1,
 	};
 	struct zm_recompress_result recompressed;
 	struct zm_meld_result result;

@@ -230,14 +230,11 @@ static inline struct zm_meld_result test_meld(struct zm_store *store)
 	return result;
 }
 
-/* All that the codecs of higher priority make smaller. */
+/* All that the codec of priority 1 makes smaller. */
 static inline struct zm_recompress_result
 test_recompress(struct zm_store *store)
 {
-	const struct zm_recompress_options options = {
-		.priority_first = 1,
-		.priority_end = ZM_PRIORITIES,
-	};
+	const struct zm_recompress_options options = { .priority = 1 };
 	struct zm_recompress_result result;
 	int err = zm_recompress_run(store, &options, &result);
 

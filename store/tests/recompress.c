@@ -118,8 +118,7 @@ recompress(struct zm_store *store, u32 which, u32 size_min, u64 pages_max)
 		.which = which,
 		.size_min = size_min,
 		.pages_max = pages_max,
-		.priority_first = 1,
-		.priority_end = ZM_PRIORITIES,
+		.priority = 2,
 	};
 	struct zm_recompress_result result;
 
@@ -223,8 +222,7 @@ static void try_limit_on_shares(void)
 static void try_share_beneath_a_harder_codec(void)
 {
 	struct zm_recompress_options options = {
-		.priority_first = 1,
-		.priority_end = 2,
+		.priority = 1,
 		.pages_max = 3,
 	};
 	struct zm_store_options made = test_options("lz4", SLOTS,
@@ -245,7 +243,7 @@ static void try_share_beneath_a_harder_codec(void)
 		EXPECT(result.pages_tried == tried[i]);
 	}
 	EXPECT(!test_info(store, 0).incompressible);
-	options.priority_end = 3;
+	options.priority = 2;
 	EXPECT(!zm_recompress_run(store, &options, &result) &&
 	       result.pages_tried == 1 && result.pages_incompressible == 1);
 	close_store(store);

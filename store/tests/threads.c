@@ -194,10 +194,7 @@ static void *writer_back(void *arg)
 static void *recompressor(void *arg)
 {
 	struct rng rng = { seed * 5000 };
-	struct zm_recompress_options options = {
-		.priority_first = 1,
-		.priority_end = ZM_PRIORITIES,
-	};
+	struct zm_recompress_options options = { 0 };
 	struct zm_recompress_result result;
 	struct zm_slot_info info;
 	int err;
@@ -205,6 +202,7 @@ static void *recompressor(void *arg)
 	(void)arg;
 	while (!time_is_up()) {
 		options.which = rng_below(&rng, 4);
+		options.priority = 1 + rng_below(&rng, 2);
 		options.pages_max = rng_below(&rng, 2) * rng_below(&rng, 30);
 		err = zm_recompress_run(store, &options, &result);
 		if (err && err != -EBUSY)

@@ -185,9 +185,7 @@ struct zm_recompress_options {
 	u32 which;		/* ZM_PICK_IDLE, ZM_PICK_HUGE; 0: any */
 	u32 size_min;		/* bytes; an object below it is small enough */
 	u64 pages_max;		/* objects to try, the largest; 0: all */
-	/* Codecs to try on an object, in this order, up to one that helps. */
-	u32 priority_first;	/* 1 or above */
-	u32 priority_end;	/* not this one any more */
+	u32 priority;		/* of the codec to try, 1 or above */
 	u64 stops_seen;		/* as in zm_meld_options */
 };
 
@@ -204,14 +202,14 @@ struct zm_recompress_result {
 };
 
 /*
- * Compresses pages again with codecs of higher priority than theirs. An object
+ * Compresses pages again with a codec of higher priority than theirs. An object
  * is replaced where the new one falls into a smaller size class and below
  * size_min, and gives the page back (enum zm_check_writes); where the last codec
  * of the store did not help, the object is marked incompressible and left alone
  * until the page is written again. A share is recompressed once for all its
  * slots.
  *
- * -EINVAL: no codec in that range, or size_min is above a page; -EBUSY: a pass
+ * -EINVAL: no codec of that priority, or size_min is above a page; -EBUSY: a pass
  * or recompression runs; -ENOMEM: it went as far as the result says. May sleep.
  */
 int zm_recompress_run(struct zm_store *store,
