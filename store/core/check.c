@@ -382,14 +382,8 @@ static int check_all(struct zm_check *check)
 	return err;
 }
 
-int zm_store_check(struct zm_store *store, u32 level, char *text,
-		   size_t text_size)
-{
-	return zm_store_check_until(store, level, 0, text, text_size);
-}
-
-int zm_store_check_until(struct zm_store *store, u32 level, u64 stops_seen,
-			 char *text, size_t text_size)
+int zm_store_check(struct zm_store *store, u32 level, u64 stops_seen,
+		   char *text, size_t text_size)
 {
 	struct zm_check check = {
 		.store = store,

@@ -72,9 +72,6 @@ int zm_slot_info(struct zm_store *store, u64 index, struct zm_slot_info *info)
 	else if (info->kind == ZM_KIND_SHARE)
 		info_of_share(info, content);
 	zm_slot_unlock(slot);
-	if (info->kind == ZM_KIND_SAME)
-		info->word = content.value;
-	info->fingerprinted = content.state & ZM_STATE_FINGERPRINTED;
 	info->fingerprint = content.fingerprint;
 	info->accessed_s = zm_load32(&store->accessed[index]);
 	return 0;

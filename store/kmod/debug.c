@@ -126,8 +126,8 @@ static int check_run(struct zm_device *device, u32 level, u64 stops_seen,
 
 	if (!text)
 		return -ENOMEM;
-	err = zm_store_check_until(device->store, level, stops_seen, text,
-				   TEXT_SIZE);
+	err = zm_store_check(device->store, level, stops_seen, text,
+			     TEXT_SIZE);
 	if (!err)
 		all_right_print(device, level, text);
 	if (err == -EUCLEAN)

@@ -143,7 +143,7 @@ static inline void check_store(struct zm_store *store, u32 level,
 			       const char *when, u64 seed)
 {
 	char text[4096];
-	int err = zm_store_check(store, level, text, sizeof(text));
+	int err = zm_store_check(store, level, 0, text, sizeof(text));
 
 	/* The failing allocation may be one of the check's own. */
 	if (err == -ENOMEM && zm_fault_asked())

@@ -83,7 +83,7 @@ static void damaged_objects(struct zm_store *store)
 	is_damaged = true;
 	EXPECT(zm_page_read(store, 5, page) == -EBADMSG);
 	EXPECT(zm_writeback_begin(store, 5, 0, false, &wb, page) == -EBADMSG);
-	EXPECT(zm_store_check(store, ZM_CHECK_CONTENTS, text, sizeof(text)) ==
+	EXPECT(zm_store_check(store, ZM_CHECK_CONTENTS, 0, text, sizeof(text)) ==
 	       -EUCLEAN);
 	EXPECT(strstr(text, "slot 5: object does not decompress"));
 	is_damaged = false;
@@ -110,7 +110,7 @@ static void planted(struct zm_store *store, u64 index, u32 state, u64 value,
 
 	slot->state = state;
 	slot->value = value;
-	EXPECT(zm_store_check(store, ZM_CHECK_SLOTS, text, sizeof(text)) ==
+	EXPECT(zm_store_check(store, ZM_CHECK_SLOTS, 0, text, sizeof(text)) ==
 	       -EUCLEAN);
 	*slot = before;
 	if (!strstr(text, what))

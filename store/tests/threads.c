@@ -153,7 +153,7 @@ static void *melder(void *arg)
 		if (rng_below(&rng, 8) == 0)
 			zm_meld_mode_set(store, ZM_MELD_MANUAL +
 					 rng_below(&rng, 3));
-		if (zm_store_check(store, ZM_CHECK_SLOTS, NULL, 0) == -EUCLEAN)
+		if (zm_store_check(store, ZM_CHECK_SLOTS, 0, NULL, 0) == -EUCLEAN)
 			DIE("a slot is in no legal state");
 		/* Let recompression have its turn. */
 		usleep(rng_below(&rng, 1000));

@@ -356,13 +356,11 @@ enum zm_check_level {
  * Walks everything. 0, or -EUCLEAN with what is wrong in text, a line each.
  * ZM_CHECK_SLOTS runs beside everything and takes no memory. From
  * ZM_CHECK_COUNTS on exclusive, but that reads and writebacks may have begun and
- * not ended; -ENOMEM; -EBUSY while a pass or recompression runs. May sleep.
+ * not ended; -ENOMEM; -EBUSY while a pass or recompression runs. stops_seen: as in
+ * zm_meld_options; -EINTR: stopped. May sleep.
  */
-int zm_store_check(struct zm_store *store, u32 level, char *text,
-		   size_t text_size);
-/* The same; -EINTR: a stop came since zm_pass_stops() was stops_seen. */
-int zm_store_check_until(struct zm_store *store, u32 level, u64 stops_seen,
-			 char *text, size_t text_size);
+int zm_store_check(struct zm_store *store, u32 level, u64 stops_seen,
+		   char *text, size_t text_size);
 
 enum zm_kind {
 	ZM_KIND_EMPTY,
@@ -379,9 +377,7 @@ struct zm_slot_info {
 	u32 sharers;		/* slots that share; 0: not a share */
 	u32 fingerprint;
 	u32 accessed_s;		/* zm_port_time_s(); 0: never */
-	u64 word;		/* same-filled: the repeated word */
 	u64 block;		/* backed: the block */
-	bool fingerprinted;
 	bool huge;		/* raw, in the pool */
 	bool idle;
 	bool backed;
