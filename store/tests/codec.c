@@ -12,10 +12,6 @@
 #include "grammar.h"
 #include "harness.h"
 
-#ifdef TEST_LIBLZO2
-#include <lzo/lzo1x.h>
-#endif
-
 #define PAGE		ZM_PAGE_SIZE
 #define OBJECT_MAX	(2 * PAGE + 256)
 #define GUARD_SIZE	64
@@ -403,36 +399,6 @@ static void run_names(void)
 }
 
 /*
- * One lzo stream by hand, with each instruction in it that lzo-rle's own
- * compressor never writes: copies of 2 and 3 bytes, and a far match whose
- * length goes on in more bytes.
- */
-static void run_rare_instructions(void)
-{
-	const struct zm_codec_ops *ops = zm_codec_find("lzo");
-	static const u8 object[] = {
-		17 + 3, 'a', 'b', 'c',		/* three literals */
-		0x09, 0x00, 'd',		/* 2 from 3 back, literal d */
-		0x2c, 0x14, 0x00,		/* 14 from 6 back */
-		0x11, 0, 0,
-	};
-	static const char expected[] = "abcabdabcabdabcabdab";
-	struct zm_codec_params params = { .level = ZM_CODEC_LEVEL_DEFAULT };
-	u8 back[sizeof(expected) - 1];
-	void *ctx;
-	bool fine;
-
-	if (ops->params_setup(&params) || ops->context_create(&params, &ctx))
-		abort();
-	fine = !ops->decompress(ctx, &params, object, sizeof(object), back,
-				sizeof(back)) &&
-	       !memcmp(back, expected, sizeof(back));
-	ops->context_destroy(ctx);
-	ops->params_release(&params);
-	expect(fine, "lzo: instructions by hand");
-}
-
-/*
  * Letters without a match, then the same once more: no part of the block that begins
  * with a match may be charged with all that stands before it.
  */
@@ -458,56 +424,6 @@ static void run_late_match(void)
 	expect(size < ZM_PAGE_SIZE * 6 / 8, "zword: a late match is small");
 }
 
-#ifdef TEST_LIBLZO2
-/* liblzo2 reads what lzo writes, and lzo what liblzo2 writes, 999 included. */
-static void check_liblzo2(struct bed *bed, const struct page *page)
-{
-	static u8 work[LZO1X_999_MEM_COMPRESS];
-	lzo_uint size_lzo, back_size = PAGE;
-	u8 back[PAGE];
-	size_t size;
-
-	compress_guarded(bed, page, OBJECT_MAX, bed->object, &size);
-	if (lzo1x_decompress_safe(bed->object, size, back, &back_size, NULL) ||
-	    back_size != PAGE || memcmp(back, page->bytes, PAGE))
-		fail(bed, page, "is not read by liblzo2");
-	for (int thorough = 0; thorough < 2; thorough++) {
-		if (thorough)
-			lzo1x_999_compress(page->bytes, PAGE, bed->other,
-					   &size_lzo, work);
-		else
-			lzo1x_1_compress(page->bytes, PAGE, bed->other,
-					 &size_lzo, work);
-		if (decompress_guarded(bed, bed->other, size_lzo, back, PAGE) ||
-		    memcmp(back, page->bytes, PAGE))
-			fail(bed, page, "of liblzo2 is not read");
-	}
-}
-
-static void run_liblzo2(void)
-{
-	struct bed *bed = calloc(1, sizeof(*bed));
-
-	if (!bed || lzo_init() != LZO_E_OK)
-		abort();
-	bed->ops = zm_codec_find("lzo");
-	bed->params.level = ZM_CODEC_LEVEL_DEFAULT;
-	snprintf(bed->name, sizeof(bed->name), "lzo against liblzo2");
-	if (bed->ops->params_setup(&bed->params) ||
-	    bed->ops->context_create(&bed->params, &bed->ctx))
-		abort();
-	check_each(bed, "both ways", 1, check_liblzo2);
-	bed->ops->context_destroy(bed->ctx);
-	bed->ops->params_release(&bed->params);
-	free(bed);
-}
-#else
-static void run_liblzo2(void)
-{
-	printf("SKIP: lzo against liblzo2: it is not here\n");
-}
-#endif
-
 int main(int argc, char **argv)
 {
 	if (argc > 1)
@@ -523,7 +439,6 @@ int main(int argc, char **argv)
 
 	run_shared_tables();
 	run_names();
-	run_rare_instructions();
 	run_late_match();
 	for (size_t i = 0; i < zm_codec_count; i++) {
 		const struct zm_codec_ops *ops = zm_codecs[i];
@@ -538,7 +453,6 @@ int main(int argc, char **argv)
 		run(ops, ops->level_max, false);
 		run(ops, (ops->level_default + ops->level_max) / 2, false);
 	}
-	run_liblzo2();
 	printf("seed %llu, %zu pages: ok\n", seed, page_count);
 	return 0;
 }

@@ -78,7 +78,6 @@ const DEBIANS: &[&str] = &[
 const NEEDS: &[Need] = &[
     need("cc", "build-essential", "compiles the store", C_COMPILER),
     need("make", "make", "compiles the store", C_COMPILER),
-    need("/usr/include/lzo/lzo1x.h", "liblzo2-dev", "reads what lzo writes", &["codec-"]),
     need("ld", "binutils", "links the core alone", &["freestanding"]),
     need("setarch", "util-linux", "starts what the thread sanitizer watches", C),
     need("patch", "patch", "puts faults into the store", &["seeded"]),
