@@ -23,7 +23,7 @@ use crate::kernels::{self, Arch, Kernel, KernelRecipe, Kind};
 use crate::machine::{self, BootOptions};
 use crate::module_build::{self, Flavour};
 use crate::package_tests::{self, Sources};
-use crate::process::{reason, unavailable, Log, Unavailable};
+use crate::process::{reason, Log, Unavailable};
 use crate::rust_tests;
 use crate::step::{Rest, Tally, TestScope};
 use crate::tools;
@@ -270,8 +270,6 @@ pub struct GuestTest {
     kernel: &'static str,
     upstream: bool,
     seconds: Option<u64>,
-    /// What the module is built from, where that is not the workspace's store.
-    store: Option<PathBuf>,
 }
 
 impl GuestTest {
@@ -286,7 +284,6 @@ impl GuestTest {
             kernel,
             upstream: false,
             seconds: None,
-            store: None,
         }))
     }
 
@@ -408,10 +405,7 @@ impl GuestTest {
                 _ if self.needs.has("small-blocks") => Flavour::SmallBlocks,
                 _ => Flavour::Release,
             };
-            let module = match &self.store {
-                Some(store) => module_build::build_from(log, kernel, flavour, store)?,
-                None => module_build::build(log, kernel, flavour)?,
-            };
+            let module = module_build::build(log, kernel, flavour)?;
             boot.module = Some(Addition::module(&module)?);
         }
         if self.needs.groups_v1.iter().any(|name| name == self.kernel) {
@@ -526,21 +520,6 @@ pub fn races(log: &Log, kernels: &KernelCache, seed: u64) -> Result<Tally> {
     let mut test = test.with_context(|| format!("{} says no needs", path.display()))?;
     test.seconds = Some(RACES_SECONDS);
     test.start(log, kernels, TestScope::Long, seed)?(log)
-}
-
-/// Whether the guest test whose step has that name fails with a module that is built
-/// from this store.
-pub fn fails_with(log: &Log, kernels: &KernelCache, step: &str, store: &Path) -> Result<bool> {
-    let mut test = tests(TestScope::Default)?
-        .into_iter()
-        .find(|test| test.step_name() == step)
-        .with_context(|| format!("no guest test is called {step}"))?;
-    test.store = Some(store.to_owned());
-    let tally = test.start(log, kernels, TestScope::Default, 1)?(log)?;
-    match (tally.did_not_run(), tally.skipped.first()) {
-        (true, Some((_, reason))) => unavailable!("{reason}"),
-        _ => Ok(!tally.failed.is_empty()),
-    }
 }
 
 /// Whether a kernel runs all tests where time is long. The others show that nothing

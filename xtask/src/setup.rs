@@ -135,7 +135,6 @@ const NEEDS: &[Need] = &[
     need("openssl", "openssl", "makes a key for the module", &["dkms"]),
     need("dkms", "dkms", "installs the module as users do", &["dkms"]),
     need("strace", "strace", "kills zmeld at a step in guests", &["guest-um-boot-drills"]),
-    need("mkfs.btrfs", "btrfs-progs", "checks what it reads, in guests", GUESTS),
     need("zramctl", "util-linux", "sets devices up in guests", GUESTS),
     need("qemu-system-x86_64", "qemu-system-x86", "runs Debian's kernels", QEMU),
     need("git", "git", "copies the checkout", &["clean-root", "packages"]),

@@ -194,7 +194,7 @@ fn steps<'a>(
     }
     let about = "faults put into the store are found by its tests; four, all where --long";
     steps.add(Usual, seeded::STEP, about, move |log| {
-        seeded::test(log, environment, kernels, scope)
+        seeded::test(log, environment, scope)
     });
     kernel_steps(&mut steps, seed, kernels)?;
     Ok(steps.all)
