@@ -13,9 +13,25 @@
  * and looks whether to stop every thousand slots or words.
  */
 #include "store.h"
-#include "text.h"
 
 #define WORDS_A_TURN 1024
+
+/* Grows in a buffer; what does not fit is cut, never written past. */
+struct zm_text {
+	char *bytes;
+	size_t size;
+	size_t used;	/* without the NUL */
+};
+
+#define zm_text_add(text, ...)						\
+	do {								\
+		struct zm_text *t_ = (text);				\
+									\
+		if (t_->used < t_->size)				\
+			t_->used += zm_port_print(t_->bytes + t_->used,	\
+						  t_->size - t_->used,	\
+						  __VA_ARGS__);		\
+	} while (0)
 
 struct zm_check {
 	struct zm_store *store;

@@ -215,23 +215,6 @@ static void try_stop_in_pass(void)
 	zm_store_destroy(store);
 }
 
-static void try_stop_in_recompression(void)
-{
-	struct zm_store *store = crowded_store(ZM_MELD_MANUAL);
-	struct zm_recompress_options harder = {
-		.priority = 1,
-	};
-	struct zm_recompress_result result;
-
-	decompressed = 0;
-	stop_at = 10;
-	if (zm_recompress_run(store, &harder, &result) || !result.stopped ||
-	    decompressed > stop_at)
-		DIE("recompression: %llu pages after a stop",
-		    decompressed - stop_at);
-	zm_store_destroy(store);
-}
-
 /* A stop from before the pass began, but after it was asked for, counts. */
 static void try_early_stop(void)
 {
@@ -289,50 +272,6 @@ static void try_inline(void)
 	zm_store_destroy(store);
 }
 
-/*
- * What one request costs, whichever pages are around it: of slots in one large
- * share, of a crowd, at any place.
- */
-static void try_requests(void)
-{
-	struct zm_store *store = open_store(pages, ZM_MELD_MANUAL);
-	struct zm_meld_options estimate = { .estimate_only = true };
-	struct zm_meld_options all = { .threshold_permille = 0 };
-	struct zm_writeback wb;
-	struct zm_meld_result result;
-	u8 page[ZM_PAGE_SIZE];
-	u64 i;
-
-	for (i = 0; i < pages; i++)
-		put(store, i, crowd[i % 4 ? 0 : i]);
-	if (zm_meld_run(store, &all, &result) ||
-	    zm_backing_attach(store, pages))
-		DIE("pass");
-	decompressed = 0;
-	if (zm_meld_run(store, &estimate, &result) || decompressed ||
-	    result.memory_borrowed > 64 << 10)
-		DIE("an estimate decompressed %llu pages, borrowed %llu bytes",
-		    decompressed, result.memory_borrowed);
-	for (i = 0; i < pages; i += 7) {
-		decompressed = 0;
-		if (zm_page_read(store, i, page) || decompressed > 1)
-			DIE("a read decompressed %llu pages", decompressed);
-		decompressed = 0;
-		if (!zm_writeback_begin(store, i, 0, false, &wb, page))
-			zm_writeback_end(store, &wb, false);
-		if (decompressed > 1)
-			DIE("a writeback decompressed %llu pages",
-			    decompressed);
-		decompressed = 0;
-		zm_page_discard(store, i);
-		put(store, i, crowd[i]);
-		if (decompressed)
-			DIE("a discard or a write decompressed pages");
-	}
-	check_store(store, ZM_CHECK_CONTENTS, "after requests", 0);
-	zm_store_destroy(store);
-}
-
 int main(int argc, char **argv)
 {
 	if (argc > 1)
@@ -344,10 +283,8 @@ int main(int argc, char **argv)
 	try_pass(0);
 	try_twins();
 	try_stop_in_pass();
-	try_stop_in_recompression();
 	try_early_stop();
 	try_inline();
-	try_requests();
 	free(crowd);
 	printf("adversary: all bounds kept\n");
 	return 0;
