@@ -5,7 +5,6 @@
 
 mod apt;
 mod bench;
-mod bench_arm64;
 mod bench_fault;
 mod bench_guard;
 mod bench_guest;
