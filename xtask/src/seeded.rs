@@ -1,10 +1,9 @@
 //! Faults put into the store, one at a time, each of which its tests have to find.
 //!
-//! `store/tests/seeded/NAME.patch` is a plausible fault. Its head says which part it is
-//! in, what is wrong, and which steps find it, with their arguments:
+//! `store/tests/seeded/NAME.patch` is a plausible fault. Its head says what is wrong, and
+//! which steps find it, with their arguments:
 //!
 //! ```text
-//! part: core
 //! fault: A block is given away while it is read.
 //! found-by: interleave-asan
 //! ```
@@ -39,7 +38,6 @@ const LIMIT: Duration = Duration::from_secs(600);
 struct Fault {
     name: String,
     patch: PathBuf,
-    part: String,
     about: String,
     found_by: Vec<String>,
 }
@@ -54,21 +52,17 @@ impl Fault {
                 .map(|rest| rest.trim().to_owned())
                 .collect()
         };
-        let one = |key: &str| -> Result<String> {
-            let missing = || format!("{} has no line {key:?}", workspace::shown(patch));
-            said(key).into_iter().next().with_context(missing)
-        };
-        let fault = Fault {
-            name: workspace::stem(patch),
-            patch: patch.to_owned(),
-            part: one("part:")?,
-            about: one("fault:")?,
-            found_by: said("found-by:"),
-        };
-        if fault.found_by.is_empty() {
+        let about = said("fault:").pop();
+        let found_by = said("found-by:");
+        if found_by.is_empty() {
             bail!("{} has no test", workspace::shown(patch));
         }
-        Ok(fault)
+        Ok(Fault {
+            name: workspace::stem(patch),
+            patch: patch.to_owned(),
+            about: about.with_context(|| format!("{} says no fault", workspace::shown(patch)))?,
+            found_by,
+        })
     }
 }
 
@@ -101,10 +95,7 @@ pub fn test(log: &Log, environment: &CTestEnvironment, scope: TestScope) -> Resu
         faults = drawn(faults);
     }
     for fault in &faults {
-        log.note(&format!(
-            "seeded: {} ({}): {}",
-            fault.name, fault.part, fault.about
-        ))?;
+        log.note(&format!("seeded: {}: {}", fault.name, fault.about))?;
         let found = find(log, environment, fault);
         tally.add(match Tally::or_skip(&fault.name, found) {
             Err(error) if !was_interrupted() => Tally::fail(&fault.name, format!("{error:#}")),
