@@ -44,7 +44,6 @@ use Flavour::{Address, AsBuilt, Blocks128, Blocks64, OneBit, Pages16K, Pages64K,
 
 /// Runs without arguments, with the seed, with the pages of a real program besides.
 const PLAIN: [&str; 2] = [""; 2];
-const SEED: [&str; 2] = ["S"; 2];
 const PROGRAM: [&str; 2] = ["S EXE"; 2];
 const THREADS: [&str; 2] = ["10 S", "6 x 60 S"];
 const SMALL: [&str; 2] = ["50000 S", "5000000 S"];

@@ -16,6 +16,7 @@ mod command;
 #[path = "../common/input.rs"]
 mod input;
 #[path = "../common/machine.rs"]
+#[allow(dead_code)]
 mod machine;
 #[path = "../common/output.rs"]
 mod output;

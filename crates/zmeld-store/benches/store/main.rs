@@ -63,10 +63,7 @@ fn run(settings: &Settings) -> Result<(), String> {
     let machine = Machine::look();
     progress("reading pages");
     let pages = Pages::read(&settings.input, settings.pages)?;
-    let tables = vec![
-        writes::run(settings, &pages),
-        pass::run(settings, &pages),
-    ];
+    let tables = vec![writes::run(settings, &pages), pass::run(settings, &pages)];
     progress("");
     let measured = Measured {
         title: "The page store, measured",
