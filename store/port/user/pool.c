@@ -4,8 +4,9 @@
  * the pool says it uses is what zsmalloc would.
  *
  * Of a class's spans only the number is kept. An object takes a new one where all are
- * full; freed objects leave as many as may each still hold one, which is the most that
- * zsmalloc could be left with; compaction leaves those that the objects fill.
+ * full. The newest goes when nothing is left that came since; else freed objects leave as
+ * many spans as may each still hold one, which is the most that zsmalloc could be left
+ * with. Compaction leaves those that the objects fill.
  *
  * Under the sanitizers a reader is given a copy, which ends with the reading: whoever
  * uses the bytes for longer than it said is found, as is whoever frees what is read.
@@ -25,6 +26,7 @@
 struct object {
 	u32 class;
 	u32 readers;
+	u64 span;	/* the number of the newest when it came */
 	u8 bytes[];
 };
 
@@ -32,6 +34,9 @@ struct class {
 	pthread_mutex_t lock;
 	u64 objects;
 	u64 spans;
+	u64 newest;		/* the number of the span that was opened last */
+	u64 newest_objects;	/* that came since */
+	bool newest_is_there;
 } __attribute__((aligned(64)));
 
 struct zm_pool {
@@ -105,8 +110,14 @@ int zm_port_pool_alloc(struct zm_pool *pool, u32 size, bool wait,
 		return -ENOMEM;
 	*object = (struct object){ .class = i };
 	pthread_mutex_lock(&class->lock);
-	if (++class->objects > class->spans * pool->geometry.classes[i].objects)
+	if (++class->objects > class->spans * pool->geometry.classes[i].objects) {
 		spans_set(pool, i, class->spans + 1);
+		class->newest++;
+		class->newest_objects = 0;
+		class->newest_is_there = true;
+	}
+	class->newest_objects++;
+	object->span = class->newest;
 	pthread_mutex_unlock(&class->lock);
 	handle->value = (u64)(uintptr_t)object;
 	return 0;
@@ -120,7 +131,13 @@ void zm_port_pool_free(struct zm_pool *pool, struct zm_handle handle)
 	if (zm_load32(&object->readers))
 		zm_port_broken("an object was freed while it was read");
 	pthread_mutex_lock(&class->lock);
-	if (--class->objects < class->spans)
+	class->objects--;
+	if (object->span == class->newest && !--class->newest_objects &&
+	    class->newest_is_there) {
+		spans_set(pool, object->class, class->spans - 1);
+		class->newest_is_there = false;
+	}
+	if (class->objects < class->spans)
 		spans_set(pool, object->class, class->objects);
 	pthread_mutex_unlock(&class->lock);
 	free(object);
@@ -205,6 +222,7 @@ u64 zm_port_pool_compact(struct zm_pool *pool)
 		in_span = pool->geometry.classes[i].objects;
 		pthread_mutex_lock(&class->lock);
 		spans_set(pool, i, (class->objects + in_span - 1) / in_span);
+		class->newest_is_there = false;
 		pthread_mutex_unlock(&class->lock);
 	}
 	after = zm_port_pool_used(pool);
