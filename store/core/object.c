@@ -368,7 +368,7 @@ void zm_slot_prefetch(struct zm_store *store, struct zm_slot *slot)
 	zm_slot_unlock(slot);
 	if (zm_state_kind(content.state) == ZM_KIND_OBJECT)
 		zm_port_pool_prefetch(store->pool,
-				      zm_content_object(content).handle, false);
+				      zm_content_object(content).handle);
 	else if (zm_state_kind(content.state) == ZM_KIND_SHARE)
 		zm_prefetch(zm_content_share(content));
 }

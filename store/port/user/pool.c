@@ -180,16 +180,15 @@ void zm_port_pool_read_end(struct zm_pool *pool, struct zm_handle handle,
 }
 
 /* The first lines; from there the processor sees the pattern itself. */
-#define PREFETCHED 1024
+#define PREFETCHED 512
 
-void zm_port_pool_prefetch(struct zm_pool *pool, struct zm_handle handle,
-			   bool deep)
+void zm_port_pool_prefetch(struct zm_pool *pool, struct zm_handle handle)
 {
 	const u8 *bytes = (const u8 *)(uintptr_t)handle.value;
 	u32 at;
 
 	(void)pool;
-	for (at = 0; at < (deep ? PREFETCHED : 1); at += 64)
+	for (at = 0; at < PREFETCHED; at += 64)
 		zm_prefetch(bytes + at);
 }
 
