@@ -1,26 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The pool in user space: each object is an allocation of its own, and the memory that
- * the pool says it uses is what zsmalloc would.
+ * The pool in user space: the memory that it says it uses is what zsmalloc would.
  *
  * Of a class's spans only the number is kept. An object takes a new one where all are
  * full. The newest goes when nothing is left that came since; else freed objects leave as
  * many spans as may each still hold one, which is the most that zsmalloc could be left
  * with. Compaction leaves those that the objects fill.
  *
- * Under the sanitizers a reader is given a copy, which ends with the reading: whoever
- * uses the bytes for longer than it said is found, as is whoever frees what is read.
- * Elsewhere the kernel would have moved the object meanwhile.
+ * Objects are cut from chunks that the system is asked to back with huge pages, and
+ * freed ones are used again: a pool is read in no order, and small pages would cost a
+ * walk of the page tables for each. Under the sanitizers each is an allocation of its
+ * own, and a reader is given a copy, which ends with the reading: whoever uses the bytes
+ * for longer than it said is found, as is whoever frees what is read. The kernel would
+ * have moved the object meanwhile.
  *
- * Locking: a class's mutex guards its numbers.
+ * Locking: a class's mutex guards its numbers and freed objects; then the pool's, the
+ * chunks.
  */
+#define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include <zmeld/port.h>
 
 #include "fault.h"
 #include "geometry.h"
+
+#define CHUNK_SIZE	(2u << 20)
 
 /* A handle is its address. */
 struct object {
@@ -37,12 +44,20 @@ struct class {
 	u64 newest;		/* the number of the span that was opened last */
 	u64 newest_objects;	/* that came since */
 	bool newest_is_there;
+	struct object *freed;	/* linked through their bytes */
 } __attribute__((aligned(64)));
+
+struct chunk {
+	struct chunk *next;
+};
 
 struct zm_pool {
 	struct zm_geometry geometry;
 	u64 pages_used;
 	u64 bytes_compacted;
+	pthread_mutex_t lock;
+	struct chunk *chunks;	/* the newest one first */
+	size_t left;		/* bytes of it that are not cut yet */
 	struct class classes[ZM_CLASSES_MAX];
 };
 
@@ -65,6 +80,7 @@ struct zm_pool *zm_port_pool_create(void)
 		free(pool);
 		return NULL;
 	}
+	pthread_mutex_init(&pool->lock, NULL);
 	for (i = 0; i < ZM_CLASSES_MAX; i++)
 		pthread_mutex_init(&pool->classes[i].lock, NULL);
 	return pool;
@@ -72,13 +88,69 @@ struct zm_pool *zm_port_pool_create(void)
 
 void zm_port_pool_destroy(struct zm_pool *pool)
 {
+	struct chunk *chunk;
 	u32 i;
 
 	if (zm_load64(&pool->pages_used))
 		zm_port_broken("a pool was destroyed with objects in it");
 	for (i = 0; i < ZM_CLASSES_MAX; i++)
 		pthread_mutex_destroy(&pool->classes[i].lock);
+	pthread_mutex_destroy(&pool->lock);
+	while ((chunk = pool->chunks)) {
+		pool->chunks = chunk->next;
+		free(chunk);
+	}
 	free(pool);
+}
+
+/* From the end of the newest chunk on, or of another one. */
+static struct object *chunk_cut(struct zm_pool *pool, size_t size)
+{
+	struct object *object = NULL;
+	struct chunk *chunk;
+
+	pthread_mutex_lock(&pool->lock);
+	if (pool->left < size) {
+		chunk = aligned_alloc(CHUNK_SIZE, CHUNK_SIZE);
+		if (!chunk)
+			goto unlock;
+		/* Only a wish: where huge pages are off it is slower, no more. */
+		(void)madvise(chunk, CHUNK_SIZE, MADV_HUGEPAGE);
+		chunk->next = pool->chunks;
+		pool->chunks = chunk;
+		pool->left = CHUNK_SIZE - 64;
+	}
+	pool->left -= size;
+	object = (struct object *)((u8 *)pool->chunks + 64 + pool->left);
+unlock:
+	pthread_mutex_unlock(&pool->lock);
+	return object;
+}
+
+/* For so many bytes, or NULL: there is no memory. pre: the class is locked. */
+static struct object *object_take(struct zm_pool *pool, u32 i, u32 bytes)
+{
+	struct class *class = &pool->classes[i];
+	struct object *object = class->freed;
+	size_t size = sizeof(*object) + pool->geometry.classes[i].object_size;
+
+	if (ZM_LOCKS_ARE_CHECKED)
+		return malloc(sizeof(*object) + bytes);
+	if (!object)
+		return chunk_cut(pool, (size + 63) / 64 * 64);
+	memcpy(&class->freed, object->bytes, sizeof(object));
+	return object;
+}
+
+/* pre: the class is locked. */
+static void object_give(struct class *class, struct object *object)
+{
+	if (ZM_LOCKS_ARE_CHECKED) {
+		free(object);
+		return;
+	}
+	memcpy(object->bytes, &class->freed, sizeof(object));
+	class->freed = object;
 }
 
 /* pre: the class is locked. */
@@ -105,11 +177,14 @@ int zm_port_pool_alloc(struct zm_pool *pool, u32 size, bool wait,
 	(void)near;
 	if ((!wait && zm_fault_is_scarce()) || zm_fault_now())
 		return -ENOMEM;
-	object = malloc(sizeof(*object) + size);
-	if (!object)
-		return -ENOMEM;
-	*object = (struct object){ .class = i };
 	pthread_mutex_lock(&class->lock);
+	object = object_take(pool, i, size);
+	if (!object) {
+		pthread_mutex_unlock(&class->lock);
+		return -ENOMEM;
+	}
+	object->class = i;
+	object->readers = 0;
 	if (++class->objects > class->spans * pool->geometry.classes[i].objects) {
 		spans_set(pool, i, class->spans + 1);
 		class->newest++;
@@ -139,8 +214,8 @@ void zm_port_pool_free(struct zm_pool *pool, struct zm_handle handle)
 	}
 	if (class->objects < class->spans)
 		spans_set(pool, object->class, class->objects);
+	object_give(class, object);
 	pthread_mutex_unlock(&class->lock);
-	free(object);
 }
 
 void zm_port_pool_write(struct zm_pool *pool, struct zm_handle handle,
