@@ -87,7 +87,7 @@ static int write_fill(struct zm_store *store, struct zm_stream *stream,
 	}
 	if (zm_bytes_unpack(store, stream, wb->priority, stream->packed,
 			    wb->size, bytes)) {
-		zm_fail(store, ZM_REASON_DAMAGED);
+		zm_count(&store->counters->damaged);
 		return -EBADMSG;
 	}
 	wb->size = ZM_PAGE_SIZE;
@@ -147,10 +147,8 @@ int zm_writeback_begin(struct zm_store *store, u64 index, u32 which,
 	struct zm_stream *stream;
 	int err;
 
-	if (index >= store->slot_count) {
-		zm_fail(store, ZM_REASON_BAD_INDEX);
+	if (index >= store->slot_count)
 		return -EINVAL;
-	}
 	/* Most slots are not what is looked for; they cost no block. */
 	hint.state = zm_load32(&store->slots[index].state);
 	if (!zm_slot_is_picked(hint, which))
@@ -183,12 +181,10 @@ bool zm_writeback_end(struct zm_store *store, struct zm_writeback *wb,
 	zm_share_lock(share);
 	zm_share_mark(share, ZM_SHARE_WRITING, 0);
 	moved = written && share->count && !zm_share_is_pinned(share);
-	if (moved) {
+	if (moved)
 		zm_share_move(store, share, block);
-		zm_count(&store->counters->writebacks);
-	} else {
+	else
 		zm_block_free(store, wb->block);
-	}
 	zm_uncount(&store->counters->blocks_in_flight);
 	zm_share_put(store, share);
 	wb->share = NULL;
@@ -239,7 +235,7 @@ static int block_unpack(struct zm_store *store, const struct zm_backed *backed,
 	err = zm_bytes_unpack(store, stream, backed->priority, bytes,
 			      backed->size, stream->page);
 	if (err)
-		zm_fail(store, ZM_REASON_DAMAGED);
+		zm_count(&store->counters->damaged);
 	else
 		err = zm_page_hand_out(store, content, stream->page, page);
 	zm_port_stream_put(store->streams, stream);
@@ -251,9 +247,7 @@ int zm_page_read_end(struct zm_store *store, struct zm_backed *backed,
 {
 	int err = io_err;
 
-	if (io_err)
-		zm_fail(store, ZM_REASON_BACKING);
-	else
+	if (!err)
 		err = block_unpack(store, backed, bytes, page);
 	zm_share_lock(backed->share);
 	zm_share_put(store, backed->share);

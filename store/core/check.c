@@ -13,14 +13,14 @@
  * and looks whether to stop every thousand slots or words.
  */
 #include "store.h"
-#include "text.h"
 
 #define WORDS_A_TURN 1024
 
 struct zm_check {
 	struct zm_store *store;
 	u32 level;
-	struct zm_text text;
+	char *text;		/* what is wrong: its end, and what is left */
+	size_t text_left;
 	u64 faults;
 	struct zm_counters sum;
 	u64 *handles;		/* of objects in slots, and of shares once */
@@ -34,12 +34,21 @@ struct zm_check {
 	struct zm_stop stop;
 };
 
-#define FAULT(check, ...)						\
+/* What does not fit is cut. */
+#define SAY(check, ...)							\
 	do {								\
 		struct zm_check *c_ = (check);				\
+		size_t said_ = zm_port_print(c_->text, c_->text_left,	\
+					     __VA_ARGS__);		\
 									\
-		if (c_->faults++ < 20)					\
-			zm_text_add(&c_->text, __VA_ARGS__);		\
+		c_->text += said_;					\
+		c_->text_left -= said_;					\
+	} while (0)
+
+#define FAULT(check, ...)						\
+	do {								\
+		if ((check)->faults++ < 20)				\
+			SAY(check, __VA_ARGS__);			\
 	} while (0)
 
 static void check_object(struct zm_check *check, unsigned long long slot,
@@ -350,8 +359,8 @@ static int check_run(struct zm_check *check)
 	if (err)
 		return err;
 	if (check->faults > 20)
-		zm_text_add(&check->text, "... and %llu more\n",
-			    (unsigned long long)(check->faults - 20));
+		SAY(check, "... and %llu more\n",
+		    (unsigned long long)(check->faults - 20));
 	return check->faults ? -EUCLEAN : 0;
 }
 
@@ -382,20 +391,15 @@ static int check_all(struct zm_check *check)
 	return err;
 }
 
-int zm_store_check(struct zm_store *store, u32 level, char *text,
-		   size_t text_size)
-{
-	return zm_store_check_until(store, level, 0, text, text_size);
-}
-
-int zm_store_check_until(struct zm_store *store, u32 level, u64 stops_seen,
-			 char *text, size_t text_size)
+int zm_store_check(struct zm_store *store, u32 level, u64 stops_seen,
+		   char *text, size_t text_size)
 {
 	struct zm_check check = {
 		.store = store,
 		.level = level,
 		.stop = zm_stop_watch(store, stops_seen, 0),
-		.text = { text, text_size, 0 },
+		.text = text,
+		.text_left = text_size,
 	};
 
 	if (text_size)

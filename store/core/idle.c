@@ -19,10 +19,10 @@
 
 u64 zm_access_bytes(const struct zm_store *store)
 {
-	return store->accessed ? store->slot_count * sizeof(u32) : 0;
+	return store->slot_count * sizeof(u32);
 }
 
-/* The page is read or written. pre: the store notes access times. */
+/* The page is read or written. */
 void zm_access_note(struct zm_store *store, u64 index)
 {
 	zm_set32(&store->accessed[index], zm_port_time_s());
@@ -138,8 +138,6 @@ int zm_idle_mark(struct zm_store *store, u32 age_s, u64 stops_seen)
 	struct zm_stop stop = zm_stop_watch(store, stops_seen, 0);
 	bool ended;
 
-	if (age_s && !store->accessed)
-		return -EINVAL;
 	zm_port_mutex_lock(store->idle_mutex);
 	ended = slots_walk(store, &stop, age_s) &&
 		shares_walk(store, &stop, false) &&

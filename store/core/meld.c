@@ -431,7 +431,7 @@ s64 zm_group_meld(struct zm_pass *pass, u64 *suspects, u64 count)
  * The suspects' slots and objects lie anywhere in memory, so each is asked for
  * some suspects before its turn: the slot first, then what the slot names.
  */
-enum { AHEAD_SLOT = 16, AHEAD_HANDLE = 10, AHEAD_BYTES = 4, AHEAD_MAX = 64 };
+enum { AHEAD_SLOT = 16, AHEAD_HANDLE = 8, AHEAD_MAX = 64 };
 
 /* Whether a neighbour has the same fingerprint: the others are not looked at. */
 static bool has_candidate_twin(const struct zm_pass *pass, u64 i)
@@ -442,33 +442,6 @@ static bool has_candidate_twin(const struct zm_pass *pass, u64 i)
 		fingerprint) ||
 	       (i + 1 < pass->suspect_count &&
 		zm_suspect_fingerprint(pass->suspects[i + 1]) == fingerprint);
-}
-
-/* pre: a slot of it is locked. */
-static void prefetch_share(struct zm_pass *pass, struct zm_share *share)
-{
-	if (!zm_share_trylock(share))
-		return;
-	if (zm_share_is_here(share))
-		zm_port_pool_prefetch(pass->store->pool,
-				      zm_share_object(share).handle, true);
-	zm_share_unlock(share);
-}
-
-static void prefetch_bytes(struct zm_pass *pass, u64 suspect)
-{
-	struct zm_slot *slot = &pass->store->slots[zm_suspect_slot(suspect)];
-	struct zm_content content;
-
-	if (!zm_slot_trylock(slot))
-		return;
-	content = zm_slot_content(slot);
-	if (zm_state_kind(content.state) == ZM_KIND_OBJECT)
-		zm_port_pool_prefetch(pass->store->pool,
-				      zm_content_object(content).handle, true);
-	else if (zm_state_kind(content.state) == ZM_KIND_SHARE)
-		prefetch_share(pass, zm_content_share(content));
-	zm_slot_unlock(slot);
 }
 
 static void prefetch_ahead(struct zm_pass *pass, u64 from, u64 to)
@@ -486,9 +459,6 @@ static void prefetch_ahead(struct zm_pass *pass, u64 from, u64 to)
 		if (has_candidate_twin(pass, i))
 			zm_slot_prefetch(pass->store, &pass->store->slots
 					 [zm_suspect_slot(suspects[i])]);
-	for (i = from + AHEAD_BYTES; i < to + AHEAD_BYTES && i < count; i++)
-		if (has_candidate_twin(pass, i))
-			prefetch_bytes(pass, suspects[i]);
 }
 
 /* Sorted suspects: melds each group. -EINTR: asked to stop. */

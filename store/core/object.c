@@ -13,11 +13,6 @@
  */
 #include "store.h"
 
-void zm_fail(struct zm_store *store, enum zm_reason reason)
-{
-	zm_count(&store->counters->failures[reason]);
-}
-
 /* Compresses into the stream's buffer. ZM_PAGE_SIZE: it stays raw. */
 static u32 page_encode(struct zm_store *store, struct zm_stream *stream,
 		       u32 priority, const void *page)
@@ -90,7 +85,7 @@ u32 zm_page_pack(struct zm_store *store, struct zm_stream *stream,
 
 /*
  * Room for an object. -EAGAIN: the stream's room is to be waited for first; -ENOMEM,
- * with its reason counted, where the stream is the caller's own: there is none.
+ * where the stream is the caller's own: there is none.
  */
 static int object_place(struct zm_store *store, struct zm_stream *stream,
 			struct zm_object *object)
@@ -105,10 +100,8 @@ static int object_place(struct zm_store *store, struct zm_stream *stream,
 	if (!zm_port_pool_alloc(store->pool, object->size, !room, stream->near,
 				&object->handle))
 		return 0;
-	if (!room) {
-		zm_fail(store, ZM_REASON_NO_MEMORY);
+	if (!room)
 		return -ENOMEM;
-	}
 	if (!room->handle.value)
 		room->size = object->size;
 	return -EAGAIN;
@@ -116,7 +109,7 @@ static int object_place(struct zm_store *store, struct zm_stream *stream,
 
 /*
  * Waits for room; a second time, since the page has changed meanwhile, for a page's,
- * which holds whatever it will be. -ENOMEM, with its reason counted: there is none.
+ * which holds whatever it will be. -ENOMEM: there is none.
  * pre: no stream is borrowed.
  */
 int zm_room_wait(struct zm_store *store, const void *near,
@@ -126,11 +119,8 @@ int zm_room_wait(struct zm_store *store, const void *near,
 		zm_room_release(store, room);
 		room->size = ZM_PAGE_SIZE;
 	}
-	if (!zm_port_pool_alloc(store->pool, room->size, true, near,
-				&room->handle))
-		return 0;
-	zm_fail(store, ZM_REASON_NO_MEMORY);
-	return -ENOMEM;
+	return zm_port_pool_alloc(store->pool, room->size, true, near,
+				  &room->handle);
 }
 
 void zm_room_release(struct zm_store *store, struct zm_room *room)
@@ -142,8 +132,7 @@ void zm_room_release(struct zm_store *store, struct zm_room *room)
 
 /*
  * Puts bytes into an object, whose size and priority are given. Errors as above, or
- * -ENOMEM, with its reason counted: more than limit bytes (0: any) would be used;
- * nothing is left behind.
+ * -ENOMEM: more than limit bytes (0: any) would be used; nothing is left behind.
  */
 int zm_object_store(struct zm_store *store, struct zm_stream *stream,
 		    const void *bytes, u64 limit, struct zm_object *object)
@@ -157,7 +146,6 @@ int zm_object_store(struct zm_store *store, struct zm_stream *stream,
 	used = zm_port_pool_used(store->pool);
 	if (limit && used > limit) {
 		zm_port_pool_free(store->pool, object->handle);
-		zm_fail(store, ZM_REASON_LIMIT);
 		return -ENOMEM;
 	}
 	zm_max64(&store->memory_used_max, used);
@@ -380,7 +368,7 @@ void zm_slot_prefetch(struct zm_store *store, struct zm_slot *slot)
 	zm_slot_unlock(slot);
 	if (zm_state_kind(content.state) == ZM_KIND_OBJECT)
 		zm_port_pool_prefetch(store->pool,
-				      zm_content_object(content).handle, false);
+				      zm_content_object(content).handle);
 	else if (zm_state_kind(content.state) == ZM_KIND_SHARE)
 		zm_prefetch(zm_content_share(content));
 }

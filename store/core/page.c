@@ -85,10 +85,7 @@ static int write_unique(struct zm_store *store, struct zm_stream *stream,
 	return 0;
 }
 
-/*
- * A page that is neither fingerprinted nor looked for. It is copied only where a
- * codec would find that its owner changes it meanwhile.
- */
+/* A page that is neither fingerprinted nor looked for, so that none is copied. */
 static int write_plain(struct zm_store *store, u64 index, const void *page,
 		       struct zm_room *room)
 {
@@ -99,10 +96,6 @@ static int write_plain(struct zm_store *store, u64 index, const void *page,
 	stream = zm_port_stream_get(store->streams);
 	stream->near = page;
 	stream->room = room;
-	if (store->checks_pages) {
-		memcpy(stream->copy, page, ZM_PAGE_SIZE);
-		page = stream->copy;
-	}
 	err = write_unique(store, stream, index, page, 0, 0);
 	zm_port_stream_put(store->streams, stream);
 	return err;
@@ -141,14 +134,10 @@ int zm_page_write(struct zm_store *store, u64 index, const void *page)
 	u64 word;
 	int err;
 
-	if (index >= store->slot_count) {
-		zm_fail(store, ZM_REASON_BAD_INDEX);
+	if (index >= store->slot_count)
 		return -EINVAL;
-	}
 	zm_prefetch(&store->slots[index]);
-	zm_count(&store->counters->writes);
-	if (store->accessed)
-		zm_access_note(store, index);
+	zm_access_note(store, index);
 	if (zm_page_fill(page, &word)) {
 		zm_slot_replace(store, index, (struct zm_content){
 			.value = word,
@@ -178,14 +167,14 @@ static void fill_page(void *page, u64 word)
 		zm_put64(bytes + i, word);
 }
 
-/* -EBADMSG, with its reason counted: the page is not the one that was written. */
+/* -EBADMSG, which is counted: the page is not the one that was written. */
 int zm_page_verify(struct zm_store *store, struct zm_content content,
 		   const void *page)
 {
 	if (!(content.state & ZM_STATE_FINGERPRINTED) ||
 	    zm_fingerprint(store->key, page) == content.fingerprint)
 		return 0;
-	zm_fail(store, ZM_REASON_MISMATCH);
+	zm_count(&store->counters->mismatches);
 	return -EBADMSG;
 }
 
@@ -250,8 +239,8 @@ unlock:
 }
 
 /*
- * Reads what has an object: into a page of our own where it is checked, by us or by
- * its codec, since the owner of `page` may change that meanwhile. A stream is
+ * Reads what has an object: into a page of our own where it is checked, since the
+ * owner of `page` may change that meanwhile. A stream is
  * borrowed before the lock, so a slot that looked empty and is not any more is looked
  * at again.
  */
@@ -259,7 +248,7 @@ static int read_slot(struct zm_store *store, struct zm_slot *slot, void *page,
 		     struct zm_content *content, struct zm_backed *backed)
 {
 	bool has_object = zm_state_has_object(zm_load32(&slot->state));
-	bool apart = store->checks_pages || zm_load32(&store->verify);
+	bool apart = zm_load32(&store->verify);
 	struct zm_stream *stream = NULL;
 	struct seen seen;
 	void *to = page;
@@ -282,7 +271,7 @@ static int read_slot(struct zm_store *store, struct zm_slot *slot, void *page,
 		zm_share_unpin(store, seen.pinned);
 	}
 	if (ret == -EBADMSG)
-		zm_fail(store, ZM_REASON_DAMAGED);
+		zm_count(&store->counters->damaged);
 	else if (to != page && has_object && !ret)
 		ret = zm_page_hand_out(store, seen.content, to, page);
 	if (stream)
@@ -296,13 +285,9 @@ static int page_read(struct zm_store *store, u64 index, void *page,
 	struct zm_content content;
 	int ret;
 
-	if (index >= store->slot_count) {
-		zm_fail(store, ZM_REASON_BAD_INDEX);
+	if (index >= store->slot_count)
 		return -EINVAL;
-	}
-	zm_count(&store->counters->reads);
-	if (store->accessed)
-		zm_access_note(store, index);
+	zm_access_note(store, index);
 	ret = read_slot(store, &store->slots[index], page, &content, backed);
 	if (ret)
 		return ret;
@@ -327,7 +312,6 @@ void zm_page_discard(struct zm_store *store, u64 index)
 {
 	if (index >= store->slot_count)
 		return;
-	zm_count(&store->counters->discards);
 	zm_slot_replace(store, index, (struct zm_content){
 		.state = zm_state_make(ZM_KIND_EMPTY),
 	});

@@ -1,18 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Printers: one "name value" a line, the same wherever it is shown.
+ * What is shown: the names of settings, and what a slot holds.
  */
 #include "store.h"
-#include "text.h"
-
-static const char *const reason_names[ZM_REASON_COUNT] = {
-	[ZM_REASON_BAD_INDEX] = "bad_index",
-	[ZM_REASON_NO_MEMORY] = "no_memory",
-	[ZM_REASON_LIMIT] = "limit",
-	[ZM_REASON_DAMAGED] = "damaged",
-	[ZM_REASON_MISMATCH] = "mismatch",
-	[ZM_REASON_BACKING] = "backing",
-};
 
 static const char *const mode_names[] = {
 	[ZM_MELD_OFF] = "off",
@@ -27,11 +17,6 @@ static const char *const check_writes_names[] = {
 	[ZM_CHECK_WRITES_OFF] = "off",
 };
 
-const char *zm_reason_name(u32 reason)
-{
-	return reason < ZM_REASON_COUNT ? reason_names[reason] : "unknown";
-}
-
 const char *zm_meld_mode_name(u32 mode)
 {
 	return mode <= ZM_MELD_INLINE ? mode_names[mode] : "unknown";
@@ -41,54 +26,6 @@ const char *zm_check_writes_name(u32 check_writes)
 {
 	return check_writes <= ZM_CHECK_WRITES_OFF ?
 		check_writes_names[check_writes] : "unknown";
-}
-
-#define LINE(text, from, name) \
-	zm_text_add(text, "%-22s %llu\n", #name, (unsigned long long)(from)->name)
-
-int zm_stats_to_text(const struct zm_stats *stats, char *bytes, size_t size)
-{
-	struct zm_text text = { bytes, size, 0 };
-	u32 reason;
-
-	LINE(&text, stats, slots);
-	LINE(&text, stats, pages_stored);
-	LINE(&text, stats, pages_same);
-	LINE(&text, stats, pages_raw);
-	LINE(&text, stats, pages_shared);
-	LINE(&text, stats, pages_backed);
-	LINE(&text, stats, objects);
-	LINE(&text, stats, shares);
-	LINE(&text, stats, bytes_compressed);
-	LINE(&text, stats, bytes_melded);
-	LINE(&text, stats, pages_melded);
-	LINE(&text, stats, memory_used);
-	LINE(&text, stats, memory_used_max);
-	LINE(&text, stats, memory_limit);
-	LINE(&text, stats, memory_metadata);
-	LINE(&text, stats, blocks);
-	LINE(&text, stats, blocks_used);
-	LINE(&text, stats, reads);
-	LINE(&text, stats, writes);
-	LINE(&text, stats, discards);
-	LINE(&text, stats, raw_since);
-	LINE(&text, stats, passes);
-	LINE(&text, stats, pass_melded);
-	LINE(&text, stats, inline_probes);
-	LINE(&text, stats, inline_melded);
-	LINE(&text, stats, inline_unchanged);
-	LINE(&text, stats, inline_collisions);
-	LINE(&text, stats, auto_switches);
-	LINE(&text, stats, recompressed);
-	LINE(&text, stats, writebacks);
-	LINE(&text, stats, encode_errors);
-	zm_text_add(&text, "%-22s %s\n", "mode", zm_meld_mode_name(stats->mode));
-	LINE(&text, stats, inline_active);
-	for (reason = 0; reason < ZM_REASON_COUNT; reason++)
-		zm_text_add(&text, "failures_%-13s %llu\n",
-			    zm_reason_name(reason),
-			    (unsigned long long)stats->failures[reason]);
-	return (int)text.used;
 }
 
 static void info_of_object(struct zm_slot_info *info, struct zm_content content)
@@ -135,11 +72,7 @@ int zm_slot_info(struct zm_store *store, u64 index, struct zm_slot_info *info)
 	else if (info->kind == ZM_KIND_SHARE)
 		info_of_share(info, content);
 	zm_slot_unlock(slot);
-	if (info->kind == ZM_KIND_SAME)
-		info->word = content.value;
-	info->fingerprinted = content.state & ZM_STATE_FINGERPRINTED;
 	info->fingerprint = content.fingerprint;
-	if (store->accessed)
-		info->accessed_s = zm_load32(&store->accessed[index]);
+	info->accessed_s = zm_load32(&store->accessed[index]);
 	return 0;
 }

@@ -64,24 +64,11 @@ struct attempt {
 
 /* -- Which objects ---------------------------------------------------------- */
 
-/* Whether one of the codecs asked for is above this priority. */
-static bool has_higher(const struct recompression *run, u32 priority)
-{
-	u32 i = run->options->priority_first;
-
-	if (i <= priority)
-		i = priority + 1;
-	for (; i < run->options->priority_end; i++)
-		if (run->store->codecs[i].ops)
-			return true;
-	return false;
-}
-
 static bool object_fits(const struct recompression *run,
 			struct zm_object object)
 {
 	return object.size >= run->size_min &&
-	       has_higher(run, object.priority);
+	       object.priority < run->options->priority;
 }
 
 /* pre: locked. */
@@ -101,7 +88,7 @@ static bool share_fits(const struct recompression *run,
 	return zm_share_is_picked(share, run->options->which) &&
 	       !zm_share_is(share, ZM_SHARE_INCOMPRESSIBLE) &&
 	       object_fits(run, zm_share_object(share)) &&
-	       has_higher(run, share_tried(share));
+	       share_tried(share) < run->options->priority;
 }
 
 /* What a slot says alone; of a share it does not say much. */
@@ -334,36 +321,26 @@ static bool attempt_read(struct recompression *run, struct attempt *attempt)
 	if (zm_bytes_unpack(store, run->stream, attempt->copy.priority,
 			    attempt->copy.bytes, attempt->copy.size,
 			    run->page)) {
-		zm_fail(store, ZM_REASON_DAMAGED);
+		zm_count(&store->counters->damaged);
 		return false;
 	}
 	return !zm_page_verify(store, attempt->content, run->page);
 }
 
-/*
- * Compresses the page with one codec after the other, up to one whose object
- * takes less memory. False: none; *last is the last one tried.
- */
-static bool attempt_pack(struct recompression *run, u32 old_size, u32 first,
+/* Compresses the page. False: that takes no less memory. */
+static bool attempt_pack(struct recompression *run, u32 old_size,
 			 const void **bytes, struct zm_object *object)
 {
 	const struct zm_recompress_options *options = run->options;
-	struct zm_store *store = run->store;
-	u32 old_class = zm_port_pool_class(store->pool, old_size);
-	u32 priority;
+	struct zm_pool *pool = run->store->pool;
 
-	for (priority = first; priority < options->priority_end; priority++) {
-		if (!store->codecs[priority].ops)
-			continue;
-		object->priority = priority;
-		object->size = zm_page_pack(store, run->stream, priority,
-					    run->page, bytes);
-		if (options->size_min && object->size >= options->size_min)
-			continue;
-		if (zm_port_pool_class(store->pool, object->size) < old_class)
-			return true;
-	}
-	return false;
+	object->priority = options->priority;
+	object->size = zm_page_pack(run->store, run->stream, options->priority,
+				    run->page, bytes);
+	if (options->size_min && object->size >= options->size_min)
+		return false;
+	return zm_port_pool_class(pool, object->size) <
+	       zm_port_pool_class(pool, old_size);
 }
 
 /* Gives room back that is free between objects, where the pool is above the limit. */
@@ -380,7 +357,6 @@ static int attempt_recompress(struct recompression *run,
 			      struct attempt *attempt)
 {
 	struct zm_recompress_result *result = run->result;
-	u32 first = run->options->priority_first;
 	struct zm_object object;
 	const void *bytes;
 
@@ -390,9 +366,7 @@ static int attempt_recompress(struct recompression *run,
 		attempt_finish(run, attempt, NULL, 0);
 		return 0;
 	}
-	if (first <= attempt->copy.priority)
-		first = attempt->copy.priority + 1;
-	if (!attempt_pack(run, attempt->copy.size, first, &bytes, &object)) {
+	if (!attempt_pack(run, attempt->copy.size, &bytes, &object)) {
 		if (attempt_finish(run, attempt, NULL, object.priority) &&
 		    is_last_codec(run->store, object.priority))
 			result->pages_incompressible++;
@@ -408,7 +382,6 @@ static int attempt_recompress(struct recompression *run,
 		zm_object_free(run->store, object);
 		return 0;
 	}
-	zm_count(&run->store->counters->recompressed);
 	result->pages_recompressed++;
 	result->bytes_before += attempt->copy.size;
 	result->bytes_after += object.size;
@@ -483,17 +456,11 @@ static int recompress_run(struct recompression *run)
 static bool options_are_valid(const struct zm_store *store,
 			      const struct zm_recompress_options *options)
 {
-	u32 priority;
-
 	if (options->which & ~(u32)(ZM_PICK_IDLE | ZM_PICK_HUGE) ||
-	    options->size_min > ZM_PAGE_SIZE || !options->priority_first ||
-	    options->priority_end > ZM_PRIORITIES)
+	    options->size_min > ZM_PAGE_SIZE)
 		return false;
-	for (priority = options->priority_first;
-	     priority < options->priority_end; priority++)
-		if (store->codecs[priority].ops)
-			return true;
-	return false;
+	return options->priority && options->priority < ZM_PRIORITIES &&
+	       store->codecs[options->priority].ops;
 }
 
 int zm_recompress_run(struct zm_store *store,

@@ -34,8 +34,6 @@ static int codecs_setup(struct zm_store *store,
 		if (err)
 			return err;
 		codec->ops = choice->ops;
-		if (codec->params.checks_page)
-			store->checks_pages = true;
 	}
 	return 0;
 }
@@ -65,20 +63,15 @@ static int store_fill(struct zm_store *store,
 	if (!store->counters)
 		return -ENOMEM;
 	store->slots = zm_port_table_alloc(slots_bytes(store));
-	if (options->track_time) {
-		store->accessed = zm_port_table_alloc(store->slot_count *
-						      sizeof(u32));
-		if (!store->accessed)
-			return -ENOMEM;
-	}
+	store->accessed = zm_port_table_alloc(zm_access_bytes(store));
 	store->pass_mutex = zm_port_mutex_create();
 	store->mode_mutex = zm_port_mutex_create();
 	store->idle_mutex = zm_port_mutex_create();
 	store->key = zm_fingerprint_key_create(options->keyed ? options->key :
 								NULL);
 	store->pool = zm_port_pool_create();
-	if (!store->slots || !store->pass_mutex || !store->mode_mutex ||
-	    !store->idle_mutex || !store->key || !store->pool)
+	if (!store->slots || !store->accessed || !store->pass_mutex ||
+	    !store->mode_mutex || !store->idle_mutex || !store->key || !store->pool)
 		return -ENOMEM;
 	store->huge_size = zm_port_pool_huge_size(store->pool);
 	err = zm_port_streams_create(store->codecs, options->streams,
@@ -239,10 +232,8 @@ static u64 counter_shown(const u64 *counter)
 void zm_store_stats(struct zm_store *store, struct zm_stats *stats)
 {
 	struct zm_counters *c = store->counters;
-	u32 reason;
 
 	*stats = (struct zm_stats){
-		.slots = store->slot_count,
 		.pages_stored = counter_shown(&c->pages_stored),
 		.pages_same = counter_shown(&c->pages_same),
 		.pages_raw = counter_shown(&c->pages_raw),
@@ -253,10 +244,6 @@ void zm_store_stats(struct zm_store *store, struct zm_stats *stats)
 		.bytes_melded = counter_shown(&c->bytes_melded),
 		.memory_used = zm_port_pool_used(store->pool),
 		.memory_used_max = zm_load64(&store->memory_used_max),
-		.memory_limit = zm_load64(&store->memory_limit),
-		.reads = counter_shown(&c->reads),
-		.writes = counter_shown(&c->writes),
-		.discards = counter_shown(&c->discards),
 		.raw_since = counter_shown(&c->raw_since),
 		.passes = counter_shown(&c->passes),
 		.pass_melded = counter_shown(&c->pass_melded),
@@ -265,12 +252,11 @@ void zm_store_stats(struct zm_store *store, struct zm_stats *stats)
 		.inline_unchanged = counter_shown(&c->inline_unchanged),
 		.inline_collisions = counter_shown(&c->inline_collisions),
 		.auto_switches = counter_shown(&c->auto_switches),
-		.recompressed = counter_shown(&c->recompressed),
-		.writebacks = counter_shown(&c->writebacks),
 		.encode_errors = counter_shown(&c->encode_errors),
+		.damaged = counter_shown(&c->damaged),
+		.mismatches = counter_shown(&c->mismatches),
 		.blocks = zm_load64(&store->blocks.count),
 		.blocks_used = zm_load64(&store->blocks.used),
-		.mode = zm_load32(&store->mode),
 		.inline_active = zm_load32(&store->inline_active),
 	};
 	stats->pages_melded = above(stats->pages_shared, stats->shares);
@@ -284,6 +270,4 @@ void zm_store_stats(struct zm_store *store, struct zm_stats *stats)
 				 zm_fingerprint_key_bytes() +
 				 zm_index_bytes(zm_consume(&store->index)) +
 				 stats->shares * sizeof(struct zm_share);
-	for (reason = 0; reason < ZM_REASON_COUNT; reason++)
-		stats->failures[reason] = counter_shown(&c->failures[reason]);
 }

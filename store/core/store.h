@@ -66,9 +66,6 @@ struct zm_counters {
 	/* Blocks that no share with a slot stands in: on their way, or read. */
 	u64 blocks_in_flight;
 
-	u64 reads;
-	u64 writes;
-	u64 discards;
 	u64 raw_since;
 	u64 passes;
 	u64 pass_melded;
@@ -77,10 +74,9 @@ struct zm_counters {
 	u64 inline_unchanged;
 	u64 inline_collisions;
 	u64 auto_switches;
-	u64 recompressed;
-	u64 writebacks;
 	u64 encode_errors;
-	u64 failures[ZM_REASON_COUNT];
+	u64 damaged;
+	u64 mismatches;
 };
 
 struct zm_index;
@@ -111,14 +107,13 @@ struct zm_store {
 	struct zm_pool *pool;
 	struct zm_streams *streams;
 	struct zm_codec_choice codecs[ZM_PRIORITIES];
-	bool checks_pages;		/* one of the codecs does */
 	struct zm_fingerprint_key *key;
 	struct zm_mutex *pass_mutex;
 	struct zm_mutex *mode_mutex;	/* who changes the mode or makes the index */
 	struct zm_mutex *idle_mutex;	/* who marks idle pages */
 	u32 huge_size;
 	struct zm_counters *counters;	/* lanes: see zm_counter_add() */
-	u32 *accessed;			/* seconds, by slot; or NULL */
+	u32 *accessed;			/* seconds, by slot */
 
 	/* Read by all, written seldom. */
 	u32 mode;
@@ -267,7 +262,6 @@ int zm_page_verify(struct zm_store *store, struct zm_content content,
 		   const void *page);
 int zm_page_hand_out(struct zm_store *store, struct zm_content content,
 		     const void *own, void *page);
-void zm_fail(struct zm_store *store, enum zm_reason reason);
 
 /* index.c: from fingerprint to slot, for inline melding */
 #define ZM_INDEX_WAYS 8

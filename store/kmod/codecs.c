@@ -36,7 +36,6 @@ static void params_reset(struct zm_codec_setting *setting)
 	setting->dict = NULL;
 	setting->dict_size = 0;
 	setting->level = ZM_CODEC_LEVEL_DEFAULT;
-	setting->window_bits = 0;
 }
 
 /* pre: the device has no store that uses them. */
@@ -62,7 +61,6 @@ void zm_codecs_choose(const struct zm_device *device,
 			.ops = setting->ops,
 			.params = {
 				.level = setting->level,
-				.window_bits = setting->window_bits,
 				.dict = setting->dict,
 				.dict_size = setting->dict_size,
 			},
@@ -215,7 +213,6 @@ struct chosen_params {
 	int priority;
 	bool priority_given;
 	int level;
-	int window_bits;
 	void *dict;			/* the file at dict_path, or NULL */
 	size_t dict_size;
 };
@@ -241,12 +238,6 @@ static int params_parse(struct zm_arguments *arguments,
 			chosen->dict_path = arguments->value;
 		} else if (zm_argument_is(arguments, "level")) {
 			err = kstrtoint(arguments->value, 10, &chosen->level);
-		} else if (zm_argument_is(arguments, "deflate.winbits")) {
-			err = kstrtoint(arguments->value, 10,
-					&chosen->window_bits);
-			/* To us it would mean that there is none. */
-			if (!err && !chosen->window_bits)
-				err = -EINVAL;
 		} else if (zm_argument_is(arguments, "priority")) {
 			chosen->priority_given = true;
 			err = kstrtoint(arguments->value, 10,
@@ -296,14 +287,13 @@ static int params_set(struct zm_device *device, struct chosen_params *chosen)
 	setting = &device->codecs[priority];
 	params_reset(setting);
 	setting->level = chosen->level;
-	setting->window_bits = chosen->window_bits;
 	setting->dict = chosen->dict;
 	setting->dict_size = chosen->dict_size;
 	chosen->dict = NULL;
 	return 0;
 }
 
-/* "algo=NAME priority=N level=N dict=PATH deflate.winbits=N" */
+/* "algo=NAME priority=N level=N dict=PATH" */
 static ssize_t algorithm_params_store(struct device *dev,
 				      struct device_attribute *attr,
 				      const char *buf, size_t len)

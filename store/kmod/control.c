@@ -41,11 +41,6 @@ module_param(check_writes, charp, 0444);
 MODULE_PARM_DESC(check_writes,
 		 "Whether new devices decode and compare what they encode: auto, on, off (auto)");
 
-bool zm_track_time = true;
-module_param_named(track_time, zm_track_time, bool, 0444);
-MODULE_PARM_DESC(track_time,
-		 "Note when each page was last used, 4 bytes a page (Y)");
-
 u32 zm_meld_mode_default;
 u32 zm_check_writes_default;
 
@@ -195,7 +190,7 @@ static int parameters_check(void)
 		return -EINVAL;
 	}
 	if (!zm_codec_count) {
-		pr_err("this kernel has no codec: it needs one of the libraries LZO, LZ4, ZSTD, ZLIB or 842\n");
+		pr_err("this kernel has no codec: it needs one of the libraries LZO, LZ4, ZSTD or ZLIB\n");
 		return -EOPNOTSUPP;
 	}
 	if (drop_in && zram_is_there()) {

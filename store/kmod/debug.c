@@ -6,8 +6,7 @@
  *	s same-filled   w on the backing device   h stored raw   i idle
  *	r recompressed  n no codec helped
  *
- * zmeldN/store: all that the store counts. zmeldN/check: the walking check, which
- * says in words what is wrong. While the disk is open each slot is looked at by
+ * zmeldN/check: the walking check, which says in words what is wrong. While the disk is open each slot is looked at by
  * itself. Otherwise the check waits for what runs for long, and then nobody can
  * open it until everything is counted again and every page decompressed.
  */
@@ -95,32 +94,10 @@ static const struct file_operations block_state = {
 	.llseek = default_llseek,
 };
 
-/* -- The store, and whether all is right ------------------------------------ */
+/* -- Whether all is right --------------------------------------------------- */
 
-/* What one of these says at the most. */
+/* What it says at the most. */
 #define TEXT_SIZE 8192
-
-static int store_show(struct seq_file *file, void *unused)
-{
-	struct zm_device *device = file->private;
-	char *text = kvmalloc(TEXT_SIZE, GFP_KERNEL);
-	struct zm_stats stats;
-	int err = -EINVAL;
-
-	if (!text)
-		return -ENOMEM;
-	down_read(&device->lock);
-	if (device->store) {
-		zm_store_stats(device->store, &stats);
-		zm_stats_to_text(&stats, text, TEXT_SIZE);
-		seq_puts(file, text);
-		err = 0;
-	}
-	up_read(&device->lock);
-	kvfree(text);
-	return err;
-}
-DEFINE_SHOW_ATTRIBUTE(store);
 
 /* Pages on the backing device are not read. */
 static void all_right_print(struct zm_device *device, u32 level, char *text)
@@ -149,8 +126,8 @@ static int check_run(struct zm_device *device, u32 level, u64 stops_seen,
 
 	if (!text)
 		return -ENOMEM;
-	err = zm_store_check_until(device->store, level, stops_seen, text,
-				   TEXT_SIZE);
+	err = zm_store_check(device->store, level, stops_seen, text,
+			     TEXT_SIZE);
 	if (!err)
 		all_right_print(device, level, text);
 	if (err == -EUCLEAN)
@@ -226,8 +203,6 @@ void zm_debug_add(struct zm_device *device)
 					       debug_root);
 	debugfs_create_file("block_state", 0400, device->debug_dir, device,
 			    &block_state);
-	debugfs_create_file("store", 0400, device->debug_dir, device,
-			    &store_fops);
 	debugfs_create_file("check", 0400, device->debug_dir, device,
 			    &check_fops);
 }

@@ -213,7 +213,6 @@ static int store_make(struct zm_device *device, u64 pages,
 		.mode = READ_ONCE(device->meld_mode),
 		.verify = READ_ONCE(device->verify),
 		.check_writes = READ_ONCE(device->check_writes),
-		.track_time = zm_track_time,
 	};
 	int err;
 

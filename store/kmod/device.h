@@ -74,7 +74,6 @@
 struct zm_codec_setting {
 	const struct zm_codec_ops *ops;	/* NULL: none at this priority */
 	int level;			/* or ZM_CODEC_LEVEL_DEFAULT */
-	int window_bits;		/* 0: the codec's default */
 	void *dict;			/* vmalloc'ed, or NULL */
 	size_t dict_size;
 };
@@ -160,7 +159,6 @@ static inline bool zm_device_must_stop(const struct zm_device *device)
 /* control.c */
 extern u32 zm_meld_mode_default;
 extern u32 zm_check_writes_default;
-extern bool zm_track_time;
 /* The stem of every name: "zmeld", or zram's as a drop-in. */
 const char *zm_stem(void);
 

@@ -307,8 +307,8 @@ static ssize_t totals_show(const struct zm_stats *stats, u64 pass_time_ns,
 	LINE("inline_unchanged", stats->inline_unchanged);
 	LINE("inline_collisions", stats->inline_collisions);
 	LINE("auto_switches", stats->auto_switches);
-	LINE("mismatches", stats->failures[ZM_REASON_MISMATCH]);
-	LINE("damaged", stats->failures[ZM_REASON_DAMAGED]);
+	LINE("mismatches", stats->mismatches);
+	LINE("damaged", stats->damaged);
 	return size;
 }
 

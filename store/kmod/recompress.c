@@ -69,8 +69,7 @@ static int request_run(struct zm_device *device,
 		return -EINVAL;
 	if (request->none)
 		return 0;
-	request->options.priority_first = priority;
-	request->options.priority_end = priority + 1;
+	request->options.priority = priority;
 	err = zm_recompress_run(device->store, &request->options, &result);
 	if (!err && result.stopped)
 		err = -EINTR;

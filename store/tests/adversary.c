@@ -189,8 +189,7 @@ static void try_stop_in_pass(void)
 	struct zm_store *store = crowded_store(ZM_MELD_MANUAL);
 	struct zm_meld_options all = { .threshold_permille = 0 };
 	struct zm_recompress_options harder = {
-		.priority_first = 1,
-		.priority_end = 2,
+		.priority = 1,
 		.pages_max = pages / 2,
 	};
 	struct zm_recompress_result recompressed;
@@ -216,32 +215,13 @@ static void try_stop_in_pass(void)
 	zm_store_destroy(store);
 }
 
-static void try_stop_in_recompression(void)
-{
-	struct zm_store *store = crowded_store(ZM_MELD_MANUAL);
-	struct zm_recompress_options harder = {
-		.priority_first = 1,
-		.priority_end = 2,
-	};
-	struct zm_recompress_result result;
-
-	decompressed = 0;
-	stop_at = 10;
-	if (zm_recompress_run(store, &harder, &result) || !result.stopped ||
-	    decompressed > stop_at)
-		DIE("recompression: %llu pages after a stop",
-		    decompressed - stop_at);
-	zm_store_destroy(store);
-}
-
 /* A stop from before the pass began, but after it was asked for, counts. */
 static void try_early_stop(void)
 {
 	struct zm_store *store = open_store(pages, ZM_MELD_MANUAL);
 	struct zm_meld_options options = { .threshold_permille = 0 };
 	struct zm_recompress_options harder = {
-		.priority_first = 1,
-		.priority_end = 2,
+		.priority = 1,
 	};
 	struct zm_recompress_result recompressed;
 	struct zm_meld_result result;
@@ -292,163 +272,6 @@ static void try_inline(void)
 	zm_store_destroy(store);
 }
 
-/* A share takes no more slots than it can count. */
-static void try_full_shares(u32 mode)
-{
-	u64 slots = 4ull * ZM_SHARE_SLOTS_MAX + 1, i, round;
-	struct zm_store *store = open_store(slots, mode);
-	u64 objects;
-	u32 sharers;
-
-	for (i = 0; i < slots; i++)
-		put(store, i, 5);
-	for (round = 0; round < 3; round++) {
-		test_meld(store);
-		check_store(store, ZM_CHECK_CONTENTS, "with full shares", 0);
-	}
-	for (i = 0; i < slots; i++) {
-		expect(store, i, 5);
-		sharers = test_info(store, i).sharers;
-		if (sharers > ZM_SHARE_SLOTS_MAX)
-			DIE("a share has %u slots", sharers);
-	}
-	objects = test_stats(store).objects;
-	if (objects != 5)
-		DIE("%llu objects, full shares of %u slots make 5 of %llu",
-		    objects, ZM_SHARE_SLOTS_MAX, slots);
-	zm_store_destroy(store);
-}
-
-/* Sorting stops, and loses no word. */
-static void try_sort(void)
-{
-	u64 count = 1 << 20, sum = 0, i;
-	struct zm_store *store = open_store(1, ZM_MELD_OFF);
-	struct zm_stop stop = zm_stop_watch(store, 0, 0);
-	u64 *words = malloc(count * sizeof(*words));
-	struct rng rng = { 3 };
-
-	if (!words)
-		DIE("no memory");
-	for (i = 0; i < count; i++) {
-		words[i] = rng_next(&rng);
-		sum += words[i];
-	}
-	zm_pass_stop(store);
-	if (zm_sort64(words, count, &stop))
-		DIE("sorting did not stop");
-	for (i = 0; i < count; i++)
-		sum -= words[i];
-	stop = zm_stop_watch(store, 0, 0);
-	if (sum || !zm_sort64(words, count, &stop))
-		DIE("sorting lost words, or stopped for nothing");
-	for (i = 1; i < count; i++)
-		if (words[i - 1] > words[i])
-			DIE("not sorted");
-	free(words);
-	zm_store_destroy(store);
-}
-
-/*
- * What one request costs, whichever pages are around it: of slots in one large
- * share, of a crowd, at any place.
- */
-static void try_requests(void)
-{
-	struct zm_store *store = open_store(pages, ZM_MELD_MANUAL);
-	struct zm_meld_options estimate = { .estimate_only = true };
-	struct zm_meld_options all = { .threshold_permille = 0 };
-	struct zm_writeback wb;
-	struct zm_meld_result result;
-	u8 page[ZM_PAGE_SIZE];
-	u64 i;
-
-	for (i = 0; i < pages; i++)
-		put(store, i, crowd[i % 4 ? 0 : i]);
-	if (zm_meld_run(store, &all, &result) ||
-	    zm_backing_attach(store, pages))
-		DIE("pass");
-	decompressed = 0;
-	if (zm_meld_run(store, &estimate, &result) || decompressed ||
-	    result.memory_borrowed > 64 << 10)
-		DIE("an estimate decompressed %llu pages, borrowed %llu bytes",
-		    decompressed, result.memory_borrowed);
-	for (i = 0; i < pages; i += 7) {
-		decompressed = 0;
-		if (zm_page_read(store, i, page) || decompressed > 1)
-			DIE("a read decompressed %llu pages", decompressed);
-		decompressed = 0;
-		if (!zm_writeback_begin(store, i, 0, false, &wb, page))
-			zm_writeback_end(store, &wb, false);
-		if (decompressed > 1)
-			DIE("a writeback decompressed %llu pages",
-			    decompressed);
-		decompressed = 0;
-		zm_page_discard(store, i);
-		put(store, i, crowd[i]);
-		if (decompressed)
-			DIE("a discard or a write decompressed pages");
-	}
-	check_store(store, ZM_CHECK_CONTENTS, "after requests", 0);
-	zm_store_destroy(store);
-}
-
-/* Statistics read between two additions that belong together. */
-static void try_statistics(void)
-{
-	struct zm_store *store = open_store(4, ZM_MELD_MANUAL);
-	struct zm_stats stats;
-
-	zm_count(&store->counters->shares);
-	zm_counter_add(&store->counters->shares_backed, 2);
-	zm_store_stats(store, &stats);
-	if (stats.pages_melded || stats.objects)
-		DIE("an empty store tells %llu pages melded, %llu objects",
-		    stats.pages_melded, stats.objects);
-	zm_uncount(&store->counters->shares);
-	zm_counter_add(&store->counters->shares_backed, (u64)-2);
-	zm_store_destroy(store);
-}
-
-/*
- * A check looks at the stop after its walk, too; one of slots alone runs beside
- * others and takes no memory; and a counter that is wrong is no size of a table.
- */
-static void try_check(void)
-{
-	struct zm_store *store = open_store(pages, ZM_MELD_MANUAL);
-	u64 *stored = &store->counters->pages_stored, i, seen;
-	char text[4096];
-
-	for (i = 0; i < pages; i++)
-		put(store, i, i);
-	seen = zm_pass_stops(store);
-	decompressed = 0;
-	stop_at = pages;
-	if (zm_store_check(store, ZM_CHECK_CONTENTS, text, sizeof(text)) !=
-	    -EINTR || decompressed != pages)
-		DIE("a check was not stopped behind its last page");
-	stop_at = 0;
-	for (i = ZM_CHECK_SLOTS; i <= ZM_CHECK_CONTENTS; i++)
-		if (zm_store_check_until(store, i, seen, text, sizeof(text)) !=
-		    -EINTR)
-			DIE("a check lost a stop that came before it began");
-	zm_fault_set(1);
-	if (zm_store_check(store, ZM_CHECK_SLOTS, text, sizeof(text)) ||
-	    zm_fault_asked())
-		DIE("a check of slots takes memory");
-	zm_fault_set(0);
-	for (i = 1; i < 8; i++) {
-		zm_counter_add(stored, -i << 60);
-		if (zm_store_check(store, ZM_CHECK_COUNTS, text, sizeof(text)) !=
-		    -EUCLEAN)
-			DIE("a wrong counter is not found");
-		zm_counter_add(stored, i << 60);
-	}
-	check_store(store, ZM_CHECK_CONTENTS, "in the end", 0);
-	zm_store_destroy(store);
-}
-
 int main(int argc, char **argv)
 {
 	if (argc > 1)
@@ -460,15 +283,8 @@ int main(int argc, char **argv)
 	try_pass(0);
 	try_twins();
 	try_stop_in_pass();
-	try_stop_in_recompression();
 	try_early_stop();
 	try_inline();
-	try_full_shares(ZM_MELD_MANUAL);
-	try_full_shares(ZM_MELD_INLINE);
-	try_sort();
-	try_requests();
-	try_statistics();
-	try_check();
 	free(crowd);
 	printf("adversary: all bounds kept\n");
 	return 0;

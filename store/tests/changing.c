@@ -25,7 +25,6 @@ static const struct zm_codec_ops *real;
 static struct zm_codec_ops hooked;
 static u8 shared[ZM_PAGE_SIZE];	/* the page that changes */
 static bool change_in_codec;
-static int window_bits;		/* deflate's; positive: with a checksum */
 static u32 over;
 static struct disk disk;
 
@@ -37,19 +36,10 @@ static void change(u64 number)
 		zm_set64((u64 *)shared + i, number * 0x9e3779b97f4a7c15ull + i);
 }
 
-/* Its checksum would be of other bytes than those that it compresses, or makes. */
-static void no_owners_page(const struct zm_codec_params *params,
-			   const void *page)
-{
-	if (params->checks_page && page == (const void *)shared)
-		DIE("a codec that checks the page works on its owner's");
-}
-
 static int hooked_compress(void *ctx, const struct zm_codec_params *params,
 			   const void *src, size_t src_size,
 			   void *dst, size_t *dst_size)
 {
-	no_owners_page(params, src);
 	if (change_in_codec)
 		change(zm_get64(shared) | 1);
 	return real->compress(ctx, params, src, src_size, dst, dst_size);
@@ -59,10 +49,8 @@ static int hooked_decompress(void *ctx, const struct zm_codec_params *params,
 			     const void *src, size_t src_size,
 			     void *dst, size_t dst_size)
 {
-	int err;
+	int err = real->decompress(ctx, params, src, src_size, dst, dst_size);
 
-	no_owners_page(params, dst);
-	err = real->decompress(ctx, params, src, src_size, dst, dst_size);
 	if (change_in_codec)
 		change(zm_get64(shared) | 1);
 	return err;
@@ -78,7 +66,6 @@ static struct zm_store *open_store(const char *codec, u32 mode, bool verify)
 	hooked.compress = hooked_compress;
 	hooked.decompress = hooked_decompress;
 	options.codecs[0].ops = &hooked;
-	options.codecs[0].params.window_bits = window_bits;
 	test_codec(&options, 1, "zstd");
 	return test_store(&options, DISK_BLOCKS);
 }
@@ -113,8 +100,7 @@ static void look(struct zm_store *store, const char *when)
 		    memcmp(first[i], again, ZM_PAGE_SIZE))
 			DIE("%s: slot %llu reads other bytes", when, i);
 	zm_store_stats(store, &stats);
-	if (stats.failures[ZM_REASON_MISMATCH] ||
-	    stats.failures[ZM_REASON_DAMAGED])
+	if (stats.mismatches || stats.damaged)
 		DIE("%s: damage was seen", when);
 }
 
@@ -259,10 +245,7 @@ int main(int argc, char **argv)
 
 	for (i = 0; i < count; i++)
 		try_codec(codecs[i], writes);
-	/* Unless it takes a checksum of what may not change. */
-	window_bits = ZM_WINDOW_BITS_MAX;
-	try_codec("deflate", writes);
-	printf("changing: %u codecs, 4 modes, %llu writes each: ok\n",
-	       count + 1, writes);
+	printf("changing: %u codecs, 4 modes, %llu writes each: ok\n", count,
+	       writes);
 	return 0;
 }

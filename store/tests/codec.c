@@ -9,13 +9,8 @@
  * Prints a line per case; the first failure ends it, names its page and prints the
  * seed that makes the same pages again.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <zmeld/codec.h>
-
-#ifdef TEST_LIBLZO2
-#include <lzo/lzo1x.h>
-#endif
+#include "grammar.h"
+#include "harness.h"
 
 #define PAGE		ZM_PAGE_SIZE
 #define OBJECT_MAX	(2 * PAGE + 256)
@@ -42,25 +37,13 @@ struct bed {
 static struct page pages[PAGES_MAX];
 static size_t page_count;
 static u8 dict[DICT_SIZE];
-static unsigned long long seed = 1, random_state;
-
-static u64 random_next(void)
-{
-	random_state ^= random_state << 13;
-	random_state ^= random_state >> 7;
-	random_state ^= random_state << 17;
-	return random_state * 0x2545f4914f6cdd1dull;
-}
-
-static size_t random_below(size_t limit)
-{
-	return (size_t)(random_next() >> 33) % limit;
-}
+static unsigned long long seed = 1;
+static struct rng rng;
 
 static void random_fill(u8 *to, size_t size)
 {
 	for (size_t i = 0; i < size; i++)
-		to[i] = (u8)(random_next() >> 40);
+		to[i] = (u8)rng_next(&rng);
 }
 
 static void fail(const struct bed *bed, const struct page *page, const char *why)
@@ -91,55 +74,11 @@ static struct page *page_add(const char *kind)
 	return page;
 }
 
-static void make_runs(u8 *to)
-{
-	size_t at = 0;
-
-	while (at < PAGE) {
-		size_t count = random_below(60);
-
-		at += random_below(500);
-		if (at >= PAGE)
-			return;
-		if (count > PAGE - at)
-			count = PAGE - at;
-		random_fill(to + at, count);
-		at += count;
-	}
-}
-
 static void make_period(u8 *to, size_t period)
 {
 	random_fill(to, period);
 	for (size_t i = period; i < PAGE; i++)
 		to[i] = to[i - period];
-}
-
-static void make_pointers(u8 *to)
-{
-	for (size_t i = 0; i + 8 <= PAGE; i += 8) {
-		u64 word = 0x7f0000000000 + random_below(1 << 20) * 8;
-
-		if (random_below(3))
-			memcpy(to + i, &word, sizeof(word));
-	}
-}
-
-/* Copies of earlier pieces at all distances, as a match finder meets them. */
-static void make_copies(u8 *to)
-{
-	size_t at = 1 + random_below(64);
-
-	random_fill(to, at);
-	while (at < PAGE) {
-		size_t from = random_below(at);
-		size_t count = 1 + random_below(random_below(8) ? 12 : 400);
-
-		while (count-- && at < PAGE)
-			to[at++] = to[from++];
-		if (at < PAGE && random_below(2))
-			to[at++] = (u8)random_next();
-	}
 }
 
 static void pages_make(void)
@@ -149,23 +88,17 @@ static void pages_make(void)
 	page_add("zeros");
 	page = page_add("ones");
 	memset(page->bytes, 0xff, PAGE);
-	for (size_t i = 0; i < 8; i++) {
-		page = page_add("one byte among zeros");
-		page->bytes[random_below(PAGE)] = 1;
-	}
 	page_add("last byte only")->bytes[PAGE - 1] = 1;
 	for (size_t i = 1; i <= 40; i++)
 		make_period(page_add("period")->bytes, i);
 	for (size_t i = 0; i < 40; i++) {
-		random_fill(page_add("random")->bytes, PAGE);
-		make_runs(page_add("runs")->bytes);
-		make_pointers(page_add("pointers")->bytes);
-		make_copies(page_add("copies")->bytes);
-		page = page_add("noise, then zeros");
-		random_fill(page->bytes, random_below(PAGE));
 		page = page_add("zeros, then noise");
 		random_fill(page->bytes + PAGE - 64 - i, 64 + i);
 	}
+	for (size_t i = 0; i < 80; i++)
+		page_make(page_add("made")->bytes, i);
+	for (size_t i = 0; i < 160; i++)
+		zword_grammar_page(seed, i, page_add("grammar")->bytes, PAGE);
 }
 
 static void pages_read(const char *path, size_t count_max)
@@ -178,7 +111,7 @@ static void pages_read(const char *path, size_t count_max)
 	while (count_max && fread(bytes, PAGE, 1, file) == 1) {
 		struct page *page;
 
-		if (random_below(8))
+		if (rng_below(&rng, 8))
 			continue;
 		page = page_add(path);
 		if (!page)
@@ -193,9 +126,9 @@ static void pages_read(const char *path, size_t count_max)
 static void dict_make(void)
 {
 	for (size_t at = 0; at < DICT_SIZE; at += 256) {
-		const struct page *page = &pages[random_below(page_count)];
+		const struct page *page = &pages[rng_below(&rng, (u32)page_count)];
 
-		memcpy(dict + at, page->bytes + random_below(PAGE - 256), 256);
+		memcpy(dict + at, page->bytes + rng_below(&rng, PAGE - 256), 256);
 	}
 }
 
@@ -291,7 +224,7 @@ static void check_capacity(struct bed *bed, const struct page *page)
 			fail(bed, page, "fits into too little");
 		if (capacity == size - 1)
 			break;
-		capacity += 1 + random_below(size / 4 + 1);
+		capacity += 1 + rng_below(&rng, (u32)size / 4 + 1);
 		if (capacity >= size)
 			capacity = size - 1;
 	}
@@ -333,7 +266,7 @@ static void check_damage(struct bed *bed, const struct page *page)
 			fail(bed, page, "is whole though cut short");
 	}
 	for (size_t at = 0; at + step <= size * 8; at += step) {
-		size_t bit = at + random_below(step);
+		size_t bit = at + rng_below(&rng, (u32)step);
 
 		bed->object[bit / 8] ^= (u8)(1u << bit % 8);
 		ret = decompress_guarded(bed, bed->object, size, NULL, PAGE);
@@ -347,7 +280,7 @@ static void check_damage(struct bed *bed, const struct page *page)
 
 static void check_noise(struct bed *bed, const struct page *page)
 {
-	size_t size = random_below(PAGE);
+	size_t size = rng_below(&rng, PAGE);
 	int ret;
 
 	random_fill(bed->object, size);
@@ -370,17 +303,14 @@ static void check_each(struct bed *bed, const char *what, size_t step,
 
 /* ------------------------------------------------------------------- cases */
 
-static void run(const struct zm_codec_ops *ops, int level, int window_bits,
-		bool with_dict)
+static void run(const struct zm_codec_ops *ops, int level, bool with_dict)
 {
 	struct bed *bed = calloc(1, sizeof(*bed));
-	int at;
 
 	if (!bed)
 		abort();
 	bed->ops = ops;
 	bed->params.level = level;
-	bed->params.window_bits = window_bits;
 	if (with_dict) {
 		bed->params.dict = dict;
 		bed->params.dict_size = DICT_SIZE;
@@ -389,11 +319,8 @@ static void run(const struct zm_codec_ops *ops, int level, int window_bits,
 	if (ops->params_setup(&bed->params) ||
 	    ops->context_create(&bed->params, &bed->ctx))
 		expect(false, bed->name);
-	at = snprintf(bed->name, sizeof(bed->name), "%s level %d%s", ops->name,
-		      bed->params.level, with_dict ? " with a dictionary" : "");
-	if (window_bits)
-		snprintf(bed->name + at, sizeof(bed->name) - at,
-			 " window bits %d", window_bits);
+	snprintf(bed->name, sizeof(bed->name), "%s level %d%s", ops->name,
+		 bed->params.level, with_dict ? " with a dictionary" : "");
 	if (level == ZM_CODEC_LEVEL_DEFAULT) {
 		check_each(bed, "round trip", 1, check_round_trip);
 		check_each(bed, "noise", 1, check_noise);
@@ -435,27 +362,6 @@ static void run_refusals(const struct zm_codec_ops *ops)
 	expect(fine, ops->name);
 }
 
-/* deflate with the smallest and the largest window, raw and in zlib's format. */
-static void run_windows(void)
-{
-	const struct zm_codec_ops *ops = zm_codec_find("deflate");
-	static const int taken[] = { -15, -9, 9, 15 };
-	static const int refused[] = { -16, -8, -1, 1, 8, 16 };
-	struct zm_codec_params params;
-	bool fine = true;
-
-	for (size_t i = 0; i < sizeof(taken) / sizeof(*taken); i++)
-		run(ops, ZM_CODEC_LEVEL_DEFAULT, taken[i], false);
-	for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++) {
-		params = (struct zm_codec_params){
-			.level = ZM_CODEC_LEVEL_DEFAULT,
-			.window_bits = refused[i],
-		};
-		fine &= ops->params_setup(&params) == -EINVAL;
-	}
-	expect(fine, "deflate: windows refused");
-}
-
 /* zword's tables stand once, and stay until the last choice is given back. */
 static void run_shared_tables(void)
 {
@@ -493,36 +399,6 @@ static void run_names(void)
 }
 
 /*
- * One lzo stream by hand, with each instruction in it that lzo-rle's own
- * compressor never writes: copies of 2 and 3 bytes, and a far match whose
- * length goes on in more bytes.
- */
-static void run_rare_instructions(void)
-{
-	const struct zm_codec_ops *ops = zm_codec_find("lzo");
-	static const u8 object[] = {
-		17 + 3, 'a', 'b', 'c',		/* three literals */
-		0x09, 0x00, 'd',		/* 2 from 3 back, literal d */
-		0x2c, 0x14, 0x00,		/* 14 from 6 back */
-		0x11, 0, 0,
-	};
-	static const char expected[] = "abcabdabcabdabcabdab";
-	struct zm_codec_params params = { .level = ZM_CODEC_LEVEL_DEFAULT };
-	u8 back[sizeof(expected) - 1];
-	void *ctx;
-	bool fine;
-
-	if (ops->params_setup(&params) || ops->context_create(&params, &ctx))
-		abort();
-	fine = !ops->decompress(ctx, &params, object, sizeof(object), back,
-				sizeof(back)) &&
-	       !memcmp(back, expected, sizeof(back));
-	ops->context_destroy(ctx);
-	ops->params_release(&params);
-	expect(fine, "lzo: instructions by hand");
-}
-
-/*
  * Letters without a match, then the same once more: no part of the block that begins
  * with a match may be charged with all that stands before it.
  */
@@ -538,7 +414,7 @@ static void run_late_match(void)
 	if (ZM_PAGE_SIZE != 4096)
 		return;
 	for (size_t i = 0; i < first; i++)
-		page[i] = (u8)(' ' + random_below(64));
+		page[i] = (u8)(' ' + rng_below(&rng, 64));
 	memcpy(page + first, page, sizeof(page) - first);
 	if (ops->params_setup(&params) || ops->context_create(&params, &ctx) ||
 	    ops->compress(ctx, &params, page, sizeof(page), object, &size))
@@ -548,61 +424,11 @@ static void run_late_match(void)
 	expect(size < ZM_PAGE_SIZE * 6 / 8, "zword: a late match is small");
 }
 
-#ifdef TEST_LIBLZO2
-/* liblzo2 reads what lzo writes, and lzo what liblzo2 writes, 999 included. */
-static void check_liblzo2(struct bed *bed, const struct page *page)
-{
-	static u8 work[LZO1X_999_MEM_COMPRESS];
-	lzo_uint size_lzo, back_size = PAGE;
-	u8 back[PAGE];
-	size_t size;
-
-	compress_guarded(bed, page, OBJECT_MAX, bed->object, &size);
-	if (lzo1x_decompress_safe(bed->object, size, back, &back_size, NULL) ||
-	    back_size != PAGE || memcmp(back, page->bytes, PAGE))
-		fail(bed, page, "is not read by liblzo2");
-	for (int thorough = 0; thorough < 2; thorough++) {
-		if (thorough)
-			lzo1x_999_compress(page->bytes, PAGE, bed->other,
-					   &size_lzo, work);
-		else
-			lzo1x_1_compress(page->bytes, PAGE, bed->other,
-					 &size_lzo, work);
-		if (decompress_guarded(bed, bed->other, size_lzo, back, PAGE) ||
-		    memcmp(back, page->bytes, PAGE))
-			fail(bed, page, "of liblzo2 is not read");
-	}
-}
-
-static void run_liblzo2(void)
-{
-	struct bed *bed = calloc(1, sizeof(*bed));
-
-	if (!bed || lzo_init() != LZO_E_OK)
-		abort();
-	bed->ops = zm_codec_find("lzo");
-	bed->params.level = ZM_CODEC_LEVEL_DEFAULT;
-	snprintf(bed->name, sizeof(bed->name), "lzo against liblzo2");
-	if (bed->ops->params_setup(&bed->params) ||
-	    bed->ops->context_create(&bed->params, &bed->ctx))
-		abort();
-	check_each(bed, "both ways", 1, check_liblzo2);
-	bed->ops->context_destroy(bed->ctx);
-	bed->ops->params_release(&bed->params);
-	free(bed);
-}
-#else
-static void run_liblzo2(void)
-{
-	printf("SKIP: lzo against liblzo2: it is not here\n");
-}
-#endif
-
 int main(int argc, char **argv)
 {
 	if (argc > 1)
 		seed = strtoull(argv[1], NULL, 0);
-	random_state = seed ? seed : 1;
+	rng.state = seed;
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	pages_make();
 	for (int i = 2; i < argc; i++)
@@ -613,23 +439,20 @@ int main(int argc, char **argv)
 
 	run_shared_tables();
 	run_names();
-	run_rare_instructions();
 	run_late_match();
 	for (size_t i = 0; i < zm_codec_count; i++) {
 		const struct zm_codec_ops *ops = zm_codecs[i];
 
 		run_refusals(ops);
-		run(ops, ZM_CODEC_LEVEL_DEFAULT, 0, false);
+		run(ops, ZM_CODEC_LEVEL_DEFAULT, false);
 		if (ops->takes_dict)
-			run(ops, ZM_CODEC_LEVEL_DEFAULT, 0, true);
+			run(ops, ZM_CODEC_LEVEL_DEFAULT, true);
 		if (ops->level_min == ops->level_max)
 			continue;
-		run(ops, ops->level_min, 0, false);
-		run(ops, ops->level_max, 0, false);
-		run(ops, (ops->level_default + ops->level_max) / 2, 0, false);
+		run(ops, ops->level_min, false);
+		run(ops, ops->level_max, false);
+		run(ops, (ops->level_default + ops->level_max) / 2, false);
 	}
-	run_windows();
-	run_liblzo2();
 	printf("seed %llu, %zu pages: ok\n", seed, page_count);
 	return 0;
 }

@@ -7,8 +7,6 @@
  * too. The mutator changes recipes by whole operations.
  * ZMELD_FUZZ_CODEC in the environment names one codec to attack alone.
  *
- * At the end it says of each codec how many pages it encoded that came back.
- *
  *	clang -g -O1 -fsanitize=fuzzer,address,undefined ... fuzz_codec.c
  */
 #include <stdio.h>
@@ -21,38 +19,22 @@
 #define HEAD		2	/* bytes before the recipe */
 #define DICT_SIZE	4096
 #define LEVELS		3
-#define CODECS_MAX	8
 
 struct target {
 	const struct zm_codec_ops *ops;
 	struct zm_codec_params params;
 	void *ctx;
-	size_t codec;	/* its place among all */
 };
 
-static struct target targets[CODECS_MAX * LEVELS * 2];
+static struct target targets[8 * LEVELS * 2];
 static size_t target_count;
 static u8 dict[DICT_SIZE];
-/* By codec: pages that came back. */
-static unsigned long long encoded[CODECS_MAX];
 
-/* `cargo xtask` reads these lines. */
-static void encoded_tell(void)
+static void target_add(const struct zm_codec_ops *ops, int level,
+		       bool with_dict)
 {
-	const char *only = getenv("ZMELD_FUZZ_CODEC");
-
-	for (size_t i = 0; i < zm_codec_count && i < CODECS_MAX; i++)
-		if (!only || !strcmp(only, zm_codecs[i]->name))
-			fprintf(stderr, "pages encoded with %s: %llu\n",
-				zm_codecs[i]->name, encoded[i]);
-}
-
-static void target_add(size_t codec, int level, bool with_dict)
-{
-	const struct zm_codec_ops *ops = zm_codecs[codec];
 	struct target *target = &targets[target_count++];
 
-	target->codec = codec;
 	target->ops = ops;
 	target->params.level = level;
 	if (with_dict) {
@@ -70,20 +52,20 @@ static void targets_make(void)
 
 	for (size_t i = 0; i < DICT_SIZE; i++)
 		dict[i] = (u8)(i * 31 + (i >> 5));
-	for (size_t i = 0; i < zm_codec_count && i < CODECS_MAX; i++) {
+	for (size_t i = 0; i < zm_codec_count; i++) {
 		const struct zm_codec_ops *ops = zm_codecs[i];
 
 		if (only && strcmp(only, ops->name))
 			continue;
-		target_add(i, ops->level_default, false);
+		target_add(ops, ops->level_default, false);
 		if (ops->takes_dict)
-			target_add(i, ops->level_default, true);
+			target_add(ops, ops->level_default, true);
 		if (ops->level_min != ops->level_max) {
-			target_add(i, ops->level_min, false);
-			target_add(i, ops->level_max, false);
+			target_add(ops, ops->level_min, false);
+			target_add(ops, ops->level_max, false);
 		}
 	}
-	if (!target_count || atexit(encoded_tell))
+	if (!target_count)
 		abort();
 }
 
@@ -208,7 +190,6 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		abort();
 	make_page(data, size, page, (u32)page_size);
 	round_trip(target, page, page_size);
-	encoded[target->codec]++;
 	free(page);
 	if (takes_pages_only(target))
 		refuse(target, data, size);

@@ -143,7 +143,7 @@ static inline void check_store(struct zm_store *store, u32 level,
 			       const char *when, u64 seed)
 {
 	char text[4096];
-	int err = zm_store_check(store, level, text, sizeof(text));
+	int err = zm_store_check(store, level, 0, text, sizeof(text));
 
 	/* The failing allocation may be one of the check's own. */
 	if (err == -ENOMEM && zm_fault_asked())
@@ -230,14 +230,11 @@ static inline struct zm_meld_result test_meld(struct zm_store *store)
 	return result;
 }
 
-/* All that the codecs of higher priority make smaller. */
+/* All that the codec of priority 1 makes smaller. */
 static inline struct zm_recompress_result
 test_recompress(struct zm_store *store)
 {
-	const struct zm_recompress_options options = {
-		.priority_first = 1,
-		.priority_end = ZM_PRIORITIES,
-	};
+	const struct zm_recompress_options options = { .priority = 1 };
 	struct zm_recompress_result result;
 	int err = zm_recompress_run(store, &options, &result);
 

@@ -315,10 +315,7 @@ static void pass(void)
 
 static void recompress(void)
 {
-	const struct zm_recompress_options options = {
-		.priority_first = 1,
-		.priority_end = ZM_PRIORITIES,
-	};
+	const struct zm_recompress_options options = { .priority = 1 };
 	struct zm_recompress_result result;
 	int err = zm_recompress_run(store, &options, &result);
 

@@ -132,15 +132,12 @@ static void do_recompress(struct model *m)
 		.which = rng_below(&m->rng, 4) & (ZM_PICK_IDLE | ZM_PICK_HUGE),
 		.size_min = rng_below(&m->rng, 2) * rng_below(&m->rng, 3000),
 		.pages_max = rng_below(&m->rng, 2) * rng_below(&m->rng, 20),
-		.priority_first = 1 + rng_below(&m->rng, 3),
-		.priority_end = ZM_PRIORITIES,
+		.priority = rng_below(&m->rng, 2) ? 1 : 3,
 	};
 	struct zm_recompress_result result;
 	struct zm_stats before, after;
 	int err;
 
-	if (options.priority_first == 1 && rng_below(&m->rng, 2))
-		options.priority_end = 2;
 	zm_store_stats(m->store, &before);
 	err = zm_recompress_run(m->store, &options, &result);
 	if (err && err != -ENOMEM)
@@ -370,7 +367,6 @@ static bool model_open(struct model *m, const char *codec, u32 mode, u64 seed,
 	/* Two more codecs, with a priority left out. */
 	test_codec(&options, 1, "deflate");
 	test_codec(&options, 3, "zstd");
-	options.track_time = seed % 2;
 	memset(m, 0, sizeof(*m));
 	m->seed = seed;
 	m->rng.state = seed;

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Recompression and idle marks, case by case: which objects are tried, which
- * are replaced, what is marked; and what others are told while the harder codec is
- * at work.
+ * are replaced, what is marked.
  *
  *	recompress
  *
  * The harder codec of these stores is deflate with a hook: before it compresses
- * it calls the case back, which then does to the store what another thread
- * could do at that moment.
+ * it calls the case back. interleave has what may happen meanwhile.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -25,7 +23,6 @@ static struct zm_codec_ops hooked;
 static const struct zm_codec_ops *deflate;
 static void (*hook)(struct zm_store *store);
 static struct zm_store *hooked_store;
-static u32 hook_calls;
 /* The next page that the first codec makes has a byte wrong. */
 static struct zm_codec_ops lying;
 static bool lie;
@@ -46,7 +43,6 @@ static int hooked_compress(void *ctx, const struct zm_codec_params *params,
 			   const void *src, size_t src_size,
 			   void *dst, size_t *dst_size)
 {
-	hook_calls++;
 	if (hook)
 		hook(hooked_store);
 	return deflate->compress(ctx, params, src, src_size, dst, dst_size);
@@ -83,9 +79,7 @@ static struct zm_store *open_store(u32 mode)
 	options.codecs[0].ops = &lying;
 	options.codecs[2].ops = &hooked;
 	options.codecs[2].params.level = ZM_CODEC_LEVEL_DEFAULT;
-	options.track_time = true;
 	hook = NULL;
-	hook_calls = 0;
 	hooked_store = test_store(&options, DISK_BLOCKS);
 	return hooked_store;
 }
@@ -121,8 +115,7 @@ recompress(struct zm_store *store, u32 which, u32 size_min, u64 pages_max)
 		.which = which,
 		.size_min = size_min,
 		.pages_max = pages_max,
-		.priority_first = 1,
-		.priority_end = ZM_PRIORITIES,
+		.priority = 2,
 	};
 	struct zm_recompress_result result;
 
@@ -151,13 +144,13 @@ static void try_marks(void)
 	put(store, 1, raw(1));
 	put(store, 2, 0);
 	result = recompress(store, 0, 0, 0);
-	EXPECT(result.pages_tried == 2 && hook_calls == 2);
+	EXPECT(result.pages_tried == 2);
 	EXPECT(result.pages_recompressed == 1);
 	EXPECT(result.pages_incompressible == 1);
 	EXPECT(test_info(store, 0).priority == 2 && !test_info(store, 0).incompressible);
 	EXPECT(test_info(store, 1).incompressible && test_info(store, 1).huge);
 	result = recompress(store, 0, 0, 0);
-	EXPECT(!result.pages_tried && hook_calls == 2);
+	EXPECT(!result.pages_tried);
 	put(store, 0, text(2));
 	put(store, 1, raw(2));
 	EXPECT(!test_info(store, 1).incompressible && !test_info(store, 0).priority);
@@ -226,8 +219,7 @@ static void try_limit_on_shares(void)
 static void try_share_beneath_a_harder_codec(void)
 {
 	struct zm_recompress_options options = {
-		.priority_first = 1,
-		.priority_end = 2,
+		.priority = 1,
 		.pages_max = 3,
 	};
 	struct zm_store_options made = test_options("lz4", SLOTS,
@@ -248,7 +240,7 @@ static void try_share_beneath_a_harder_codec(void)
 		EXPECT(result.pages_tried == tried[i]);
 	}
 	EXPECT(!test_info(store, 0).incompressible);
-	options.priority_end = 3;
+	options.priority = 2;
 	EXPECT(!zm_recompress_run(store, &options, &result) &&
 	       result.pages_tried == 1 && result.pages_incompressible == 1);
 	close_store(store);
@@ -305,7 +297,6 @@ static struct zm_store *full_store(u64 slots)
 		test_write(store, i, page);
 	}
 	hooked_store = store;
-	hook_calls = 0;
 	return store;
 }
 
@@ -481,7 +472,6 @@ static void try_sent_away_meanwhile(void)
 	pthread_t thread;
 	u32 i;
 
-	options.track_time = true;
 	store = test_store(&options, DISK_BLOCKS);
 	put(store, 0, text(1));
 	put(store, WALKED - 1, text(1));
@@ -515,88 +505,13 @@ static void try_damage(void)
 	EXPECT(zm_writeback_begin(store, 0, 0, false, &wb, page) == -EBADMSG);
 	lie = false;
 	zm_store_stats(store, &stats);
-	EXPECT(stats.failures[ZM_REASON_MISMATCH] == 3 && !stats.blocks_used);
+	EXPECT(stats.mismatches == 3 && !stats.blocks_used);
 	EXPECT(!test_info(store, 0).priority);
 	expect(store, 0, text(1));
 	write_back(store, 0, true);
 	memset(disk_block(&disk, test_info(store, 0).block), 7, ZM_PAGE_SIZE);
 	EXPECT(disk_page_read(&disk, store, 0, page) == -EBADMSG);
 	close_store(store);
-}
-
-/* -- While the codec is at work --------------------------------------------- */
-
-static void start_others(struct zm_store *store)
-{
-	struct zm_recompress_options again = {
-		.priority_first = 1,
-		.priority_end = ZM_PRIORITIES,
-	};
-	struct zm_recompress_result recompressed;
-	struct zm_meld_options all = { .threshold_permille = 0 };
-	struct zm_meld_result melded;
-
-	EXPECT(zm_meld_run(store, &all, &melded) == -EBUSY);
-	EXPECT(zm_recompress_run(store, &again, &recompressed) == -EBUSY);
-	EXPECT(zm_store_check(store, ZM_CHECK_COUNTS, NULL, 0) == -EBUSY);
-	EXPECT(!zm_store_check(store, ZM_CHECK_SLOTS, NULL, 0));
-	zm_pass_stop(store);
-}
-
-static void discard_first(struct zm_store *store)
-{
-	zm_page_discard(store, 0);
-}
-
-/* Others are refused; what is lost to them is told. interleave has all that happens. */
-static void try_meanwhile(void (*happens)(struct zm_store *store), bool raced)
-{
-	struct zm_store *store = open_store(ZM_MELD_MANUAL);
-	struct zm_recompress_result result;
-
-	put(store, 0, text(1));
-	hook = happens;
-	result = recompress(store, 0, 0, 1);
-	hook = NULL;
-	EXPECT(hook_calls == 1 && result.raced == raced);
-	EXPECT(result.pages_recompressed == !raced);
-	close_store(store);
-}
-
-static void expect_refused(struct zm_store *store,
-			   struct zm_recompress_options options)
-{
-	struct zm_recompress_result result;
-
-	EXPECT(zm_recompress_run(store, &options, &result) == -EINVAL);
-}
-
-static void try_options(void)
-{
-	struct zm_store *store = open_store(ZM_MELD_MANUAL);
-	struct zm_store_options options = test_options("lz4", 1, ZM_MELD_OFF);
-	struct zm_store *other;
-
-	expect_refused(store, (struct zm_recompress_options){
-		.priority_first = 0, .priority_end = 3 });
-	expect_refused(store, (struct zm_recompress_options){
-		.priority_first = 1, .priority_end = 2 });
-	expect_refused(store, (struct zm_recompress_options){
-		.priority_first = 3, .priority_end = 4 });
-	expect_refused(store, (struct zm_recompress_options){
-		.priority_first = 2, .priority_end = 5 });
-	expect_refused(store, (struct zm_recompress_options){
-		.priority_first = 2, .priority_end = 4,
-		.which = ZM_PICK_INCOMPRESSIBLE });
-	expect_refused(store, (struct zm_recompress_options){
-		.priority_first = 2, .priority_end = 4,
-		.size_min = ZM_PAGE_SIZE + 1 });
-	close_store(store);
-	other = test_store(&options, 0);
-	EXPECT(zm_idle_mark(other, 1, 0) == -EINVAL && !zm_idle_mark(other, 0, 0));
-	zm_store_destroy(other);
-	options.codecs[0].ops = NULL;
-	EXPECT(zm_store_create(&options, &other) == -EINVAL);
 }
 
 int main(void)
@@ -606,7 +521,6 @@ int main(void)
 	hooked.compress = hooked_compress;
 	lying = *zm_codec_find("lz4");
 	lying.decompress = lying_decompress;
-	try_options();
 	try_marks();
 	try_share_marks();
 	try_limits();
@@ -618,8 +532,6 @@ int main(void)
 	try_sent_away_meanwhile();
 	try_used_meanwhile();
 	try_damage();
-	try_meanwhile(start_others, false);
-	try_meanwhile(discard_first, true);
 	printf("recompress: all cases ok\n");
 	return 0;
 }

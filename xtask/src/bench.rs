@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use anyhow::{ensure, Result};
 
-use crate::bench_arm64;
 use crate::bench_fault;
 use crate::bench_guard;
 use crate::bench_guest;
@@ -15,7 +14,7 @@ use crate::rust_tests::cargo;
 /// Run a benchmark and print its tables
 #[derive(clap::Subcommand)]
 pub enum Bench {
-    /// The page store: codecs, passes, inline melding, threads, hashes
+    /// The page store: writes against the bare codec, passes against compressing
     #[command(disable_help_flag = true)]
     Store(Passed),
     /// zword beside zram's codecs, on the pages that `cargo xtask pages` kept; the bar is of
@@ -29,7 +28,6 @@ pub enum Bench {
     /// The same with swap through zswap and zword.ko, beside the kernel's compressors
     Zswap(bench_fault::Options),
     Guard(bench_guard::Options),
-    Arm64(bench_arm64::Options),
 }
 
 #[derive(clap::Args)]
@@ -47,7 +45,6 @@ pub fn run(bench: Bench) -> Result<ExitCode> {
         Bench::Fault(options) => bench_fault::devices(&options),
         Bench::Zswap(options) => bench_fault::zswap(&options),
         Bench::Guard(options) => bench_guard::run(&options),
-        Bench::Arm64(options) => bench_arm64::run(&options),
     }
 }
 

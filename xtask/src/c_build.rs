@@ -253,10 +253,6 @@ impl Compiler {
                     .find(|it| it.exists()),
             );
         }
-        let lzo = match Path::new("/usr/include/lzo/lzo1x.h").exists() {
-            true => "-DTEST_LIBLZO2 -llzo2",
-            false => "",
-        };
         let [link, own] = [flavour.link_flags(), flavour.flags()].map(|flags| flags.join(" "));
         let compiler = flavour.compiler().to_string_lossy().into_owned();
         let options = format!("{compiler} {flags} {own} {link}");
@@ -283,7 +279,7 @@ impl Compiler {
             ),
             ("FLAGS", own),
             ("LINK", link),
-            ("LDLIBS", format!("-lpthread {lzo}")),
+            ("LDLIBS", "-lpthread".to_owned()),
             ("LIBRARIES", joined(&libraries)),
             ("SOURCES", joined(&sources)),
             ("STORE", at.display().to_string()),

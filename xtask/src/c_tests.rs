@@ -44,7 +44,6 @@ use Flavour::{Address, AsBuilt, Blocks128, Blocks64, OneBit, Pages16K, Pages64K,
 
 /// Runs without arguments, with the seed, with the pages of a real program besides.
 const PLAIN: [&str; 2] = [""; 2];
-const SEED: [&str; 2] = ["S"; 2];
 const PROGRAM: [&str; 2] = ["S EXE"; 2];
 const THREADS: [&str; 2] = ["10 S", "6 x 60 S"];
 const SMALL: [&str; 2] = ["50000 S", "5000000 S"];
@@ -71,9 +70,8 @@ pub const TESTS: &[CTest] = &[
     test("model", Thread, ["S 2000"; 2], "the same under the thread sanitizer"),
     test("pass", Address, ["60000", "60000; 400000"], "every duplicate is found, in little memory and in pieces"),
     test("interleave", Address, PLAIN, "operations in the midst of each other, wherever one holds no lock"),
-    test("recompress", Address, PLAIN, "recompression and idle marks, and what happens meanwhile"),
+    test("recompress", Address, PLAIN, "recompression and idle marks, case by case"),
     test("hostile", Address, PLAIN, "objects that no encoder writes, one step past each limit of a decoder"),
-    test("pool", Address, SEED, "the pool by itself: objects that come and go while others are read"),
     test("check_writes", Address, PLAIN, "codecs that encode wrongly, in writes and in recompression"),
     test("check_writes", OneBit, PLAIN, "the same where fingerprints and shares are short"),
     test("check_writes", Pages16K, PLAIN, "the same with pages of 16 KiB"),
@@ -82,11 +80,10 @@ pub const TESTS: &[CTest] = &[
     test("threads", Thread, THREADS, "the same under the thread sanitizer"),
     test("adversary", OneBit, ADVERSARY, "bounds kept where half of all pages have one fingerprint"),
     test("model", OneBit, NARROW_MODEL, "random operations where fingerprints and shares are short"),
-    test("fingerprint", Address, ["1000"; 2], "a second implementation agrees, a collision seen is good for no other"),
+    test("fingerprint", Address, ["1000"; 2], "a second implementation agrees"),
     test("changing", Address, CHANGING, "pages that change while they are written or read into"),
     test("changing", OneBit, CHANGING, "the same where fingerprints and shares are short"),
-    test("refusals", Address, PLAIN, "what is refused and what is told, by the printer and by the check"),
-    test("locks", Address, PLAIN, "what looks after the store's locks finds each kind of fault"),
+    test("refusals", Address, PLAIN, "what is refused, and what the check says"),
     test("threads", OneBit, THREADS, "all at once where fingerprints and shares are short"),
 ];
 

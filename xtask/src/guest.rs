@@ -25,7 +25,7 @@ use crate::{apt, debian};
 
 /// Programs that every guest gets where this machine has them.
 const PROGRAMS: &str = "bash kmod zramctl losetup mkswap swapon swapoff blkdiscard blockdev \
-    mkfs.ext4 e2fsck mkfs.btrfs btrfs dmsetup modinfo mount umount stat fallocate";
+    mkfs.ext4 e2fsck dmsetup modinfo mount umount stat fallocate";
 
 const KMOD_NAMES: &[&str] = &["modprobe", "insmod", "rmmod", "lsmod", "depmod"];
 
@@ -223,7 +223,7 @@ fn stopping_library(kernel: &Kernel) -> Option<(String, PathBuf)> {
 
 /// What guests start, with what it depends on.
 const FOREIGN_PACKAGES: &str =
-    "busybox-static,bash,kmod,mount,util-linux,e2fsprogs,btrfs-progs,dmsetup,cryptsetup-bin";
+    "busybox-static,bash,kmod,mount,util-linux,e2fsprogs,dmsetup,cryptsetup-bin";
 
 /// A link that names a place from the root on would lead out of the folder: it leads to
 /// the same place in it.

@@ -1,6 +1,6 @@
-//! What kernels have, as `store/kmod/probe.sh` finds it for both modules: in the kernels that are here,
-//! and in headers after the public sources of those that cannot be had. Of the latter
-//! nothing is built and nothing runs.
+//! What kernels have, as `store/kmod/probe.sh` finds it for both modules: in the kernels that
+//! are here, and for zword.ko in headers after the public sources of those that cannot be
+//! had. Of the latter nothing is built and nothing runs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use zmeld_linux::KernelVersion;
 
-use crate::module_build::Flavour;
+use crate::module_build::{Flavour, ZWORD};
 use crate::process::{FinishedProgram, Log};
 use crate::step::Tally;
 use crate::tools;
@@ -97,40 +97,19 @@ enum Expected {
 }
 use Expected::{Error, Features};
 
-const SPECIAL: &[(&str, Flavour, &str, Expected)] = &[
+const SPECIAL: &[(&str, &str, Expected)] = &[
     (
         "6.10 with backported compressors",
-        Flavour::Codec,
         "-DKERNEL=610 -DBACKPORTED_SCOMP",
         Features(610, "SCOMP_TFM_CONTEXT", &["SCOMP_STREAMS"]),
     ),
     (
         "a form of contexts that nobody has seen",
-        Flavour::Codec,
         "-DKERNEL=615 -DUNKNOWN_FORM",
         Error("zword: scomp_streams: does not compile for this kernel"),
     ),
     (
-        "6.6 with backports",
-        Flavour::Release,
-        "-DKERNEL=606 -DBACKPORTED_READS",
-        Features(606, "", &["POOL_COPIES", "POOL_SIZED_READS"]),
-    ),
-    (
-        "no zsmalloc",
-        Flavour::Release,
-        "-DKERNEL=606 -UCONFIG_ZSMALLOC -DCONFIG_ZSMALLOC=0",
-        Error("CONFIG_ZSMALLOC"),
-    ),
-    (
-        "an unseen form of zs_malloc()",
-        Flavour::Release,
-        "-DKERNEL=606 -DUNKNOWN_FORM",
-        Error("pool_nodes: does not compile"),
-    ),
-    (
         "a wrong flag",
-        Flavour::Release,
         "-DKERNEL=606 --no-such-flag",
         Error("no-such-flag"),
     ),
@@ -143,26 +122,19 @@ pub fn test(log: &Log) -> Result<Tally> {
     for version in WRITTEN {
         let name = format!("headers of {version}");
         let flag = format!("-DKERNEL={version}");
-        for flavour in [Flavour::Release, Flavour::Codec] {
-            let (ran, header) = probe(log, flavour, &flag)?;
-            tally.add(match ran.succeeded() {
-                true => judge(&name, &header, &mainline(flavour, *version)),
-                false => Tally::fail(STEP, format!("{name}: the probes fail")),
-            });
-            if (*version, flavour) == (601, Flavour::Release) {
-                let lines = ran.text.matches("zmeld: this kernel lacks a feature: ");
-                let why = "what 6.1 lacks is not said in a line each";
-                tally.add(Tally::of(STEP, lines.count() == 2, why));
-            }
-        }
+        let (ran, header) = probe(log, &flag)?;
+        tally.add(match ran.succeeded() {
+            true => judge(&name, &header, &mainline(Flavour::Codec, *version)),
+            false => Tally::fail(STEP, format!("{name}: the probes fail")),
+        });
         let why = format!("zword.ko does not compile with headers of {version}");
         tally.add(Tally::of(STEP, codec_compiles(log, &flag)?, why));
     }
-    for (name, flavour, flags, expected) in SPECIAL {
-        let (ran, header) = probe(log, *flavour, flags)?;
+    for (name, flags, expected) in SPECIAL {
+        let (ran, header) = probe(log, flags)?;
         tally.add(match expected {
             Features(version, without, with) => {
-                let mut wanted = mainline(*flavour, *version);
+                let mut wanted = mainline(Flavour::Codec, *version);
                 wanted.remove(without);
                 wanted.extend(with.iter());
                 judge(name, &header, &wanted)
@@ -177,20 +149,16 @@ pub fn test(log: &Log) -> Result<Tally> {
 }
 
 /// One run of the script with our headers, and the result it wrote.
-fn probe(log: &Log, flavour: Flavour, flags: &str) -> Result<(FinishedProgram, String)> {
+fn probe(log: &Log, flags: &str) -> Result<(FinishedProgram, String)> {
     let store = workspace::root().join("store");
-    let has = match flavour {
-        Flavour::Codec => "-DCONFIG_CRYPTO_ACOMP2=1",
-        _ => "-DCONFIG_ZSMALLOC=1",
-    };
-    let module = store.join(flavour.module().folder);
-    let header = workspace::work_folder(STEP)?.join(flavour.module().features);
+    let module = store.join(ZWORD.folder);
+    let header = workspace::work_folder(STEP)?.join(ZWORD.features);
     let _ = fs::remove_file(&header);
     let mut command = Command::new("sh");
-    command.env("MODULE", flavour.module().name);
+    command.env("MODULE", ZWORD.name);
     command.arg(store.join("kmod/probe.sh")).arg(&header);
     command.arg(module.join("probes")).arg(tools::c_compiler());
-    command.args(["-std=gnu11", "-nostdlib", "-DCONFIG_BLOCK=1", has]);
+    command.args(["-std=gnu11", "-nostdlib", "-DCONFIG_CRYPTO_ACOMP2=1"]);
     command.arg("-isystem").arg(module.join("tests/headers"));
     command.args(flags.split(' '));
     let ran = log.run(&mut command)?;

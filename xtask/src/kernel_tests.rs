@@ -20,10 +20,10 @@ use crate::debian;
 use crate::guest::{self, Addition};
 use crate::kernel_features;
 use crate::kernels::{self, Arch, Kernel, KernelRecipe, Kind};
-use crate::machine::{self, BootOptions, GuestOutcome};
+use crate::machine::{self, BootOptions};
 use crate::module_build::{self, Flavour};
 use crate::package_tests;
-use crate::process::{reason, unavailable, Log, Unavailable};
+use crate::process::{reason, Log, Unavailable};
 use crate::rust_tests;
 use crate::step::{Rest, Tally, TestScope};
 use crate::tools;
@@ -51,12 +51,6 @@ const COMPACT: &[&str] = &["attributes", "meddled", "meld", "parts", "readers", 
 
 /// The kernel in which a Debian for arm64 is set up.
 const SETS_UP_ARM64: &str = "6.1-arm64";
-
-/// The kernels of `cargo xtask soak`: the one that checks most, whose processors
-/// stay, and one whose processors come and go.
-pub const SOAK_KERNELS: &[&str] = &["um-debug", "6.12"];
-
-const SOAK: &str = "soak";
 
 /// The step of the kernel that watches for data races, which is also its name and its
 /// script's; and how many seconds it swaps.
@@ -86,13 +80,12 @@ impl KernelCache {
     }
 }
 
-/// The modules build without a warning, zmeld.ko in two flavours; sparse is content
-/// where there is one.
+/// The modules build without a warning; sparse is content where there is one.
 pub fn build(log: &Log, kernels: &KernelCache, name: &'static str) -> Result<Tally> {
     let step = format!("module-{name}");
     let kernel = kernels.take(log, name)?;
     let mut tally = Tally::default();
-    for flavour in [Flavour::Release, Flavour::Debug, Flavour::Codec] {
+    for flavour in [Flavour::Release, Flavour::Codec] {
         match module_build::build(log, &kernel, flavour) {
             Ok(module) => {
                 let release = &kernel.release;
@@ -110,7 +103,7 @@ pub fn build(log: &Log, kernels: &KernelCache, name: &'static str) -> Result<Tal
     if !tools::is_on_path("sparse") {
         tally.add(Tally::skip(&step, "sparse is not installed"));
     } else if tally.failed.is_empty() {
-        for flavour in [Flavour::Debug, Flavour::Codec] {
+        for flavour in [Flavour::Release, Flavour::Codec] {
             tally.add(match module_build::sparse(log, &kernel, flavour)? {
                 Some(said) => Tally::of(&step, said.is_empty(), said.join("\n")),
                 None => Tally::skip(&step, "its build takes a newer sparse than there is here"),
@@ -280,8 +273,6 @@ pub struct GuestTest {
     kernel: &'static str,
     upstream: bool,
     seconds: Option<u64>,
-    /// What the module is built from, where that is not the workspace's store.
-    store: Option<PathBuf>,
 }
 
 impl GuestTest {
@@ -296,7 +287,6 @@ impl GuestTest {
             kernel,
             upstream: false,
             seconds: None,
-            store: None,
         }))
     }
 
@@ -366,10 +356,6 @@ impl GuestTest {
     fn boots(&self, log: &Log, kernel: &Kernel, boot: &BootOptions) -> Result<Tally> {
         let step = self.step_name();
         let (output, outcome) = machine::logged(log, kernel, boot)?;
-        if self.seconds.is_some() && died_by_itself(kernel, &outcome) {
-            log.note("note: that panic is the kernel's own, with two processors")?;
-            return Ok(Tally::default());
-        }
         let mut tally = Tally::of_tap(&step, &output);
         for complaint in &outcome.complaints {
             log.note(&format!("the kernel complained: {complaint}"))?;
@@ -402,12 +388,8 @@ impl GuestTest {
             disks: self.needs.disks.clone(),
             ..BootOptions::default()
         };
-        for name in ["pages", "meddle"] {
-            let source = tests.join(name).with_extension("c");
-            let program = module_build::guest_program(log, kernel.recipe, &source)?;
-            let program = Addition::file(&format!("/guest/{name}"), &program)?;
-            boot.files.push(program);
-        }
+        let pages = module_build::guest_program(log, kernel.recipe, &tests.join("pages.c"))?;
+        boot.files.push(Addition::file("/guest/pages", &pages)?);
         let shared = Addition::file("/guest/guest.sh", &tests.join("guest.sh"))?;
         boot.files.push(shared);
         for package in &self.needs.packages {
@@ -424,19 +406,13 @@ impl GuestTest {
             let flavour = match self.subject {
                 TestSubject::Codec => Flavour::Codec,
                 _ if self.needs.has("small-blocks") => Flavour::SmallBlocks,
-                // Assertions look at what nobody else does.
-                _ if self.kernel == RACES => Flavour::Release,
-                _ if self.seconds.is_some() => Flavour::Debug,
-                _ => Flavour::of(kernel.recipe),
+                _ => Flavour::Release,
             };
-            let module = match &self.store {
-                Some(store) => module_build::build_from(log, kernel, flavour, store)?,
-                None => module_build::build(log, kernel, flavour)?,
-            };
+            let module = module_build::build(log, kernel, flavour)?;
             boot.module = Some(Addition::module(&module)?);
         }
         if self.needs.has("zmeld") {
-            let module = module_build::build(log, kernel, Flavour::of(kernel.recipe))?;
+            let module = module_build::build(log, kernel, Flavour::Release)?;
             let place = format!("/usr/lib/modules/{}/updates/zmeld.ko", kernel.release);
             boot.files.push(Addition::file(&place, &module)?);
         }
@@ -462,13 +438,6 @@ impl GuestTest {
         }
         Ok(boot)
     }
-}
-
-/// What user-mode Linux does with two processors now and then, whatever runs in it.
-fn died_by_itself(kernel: &Kernel, outcome: &GuestOutcome) -> bool {
-    kernel.recipe.kind == Kind::UserMode
-        && outcome.code.is_none()
-        && outcome.messages.contains("scheduling from the idle thread")
 }
 
 /// A program without its debugging information, which a guest has no room for.
@@ -553,49 +522,12 @@ pub fn tests(scope: TestScope) -> Result<Vec<GuestTest>> {
     Ok(all)
 }
 
-/// The script of the soak, in one of its kernels, for so many seconds and the rest of
-/// a round.
-pub fn soak(
-    log: &Log,
-    kernels: &KernelCache,
-    kernel: &'static str,
-    seed: u64,
-    seconds: u64,
-) -> Result<Tally> {
-    for_long(log, kernels, (SOAK, kernel), seed, seconds)
-}
-
 pub fn races(log: &Log, kernels: &KernelCache, seed: u64) -> Result<Tally> {
-    for_long(log, kernels, (RACES, RACES), seed, RACES_SECONDS)
-}
-
-fn for_long(
-    log: &Log,
-    kernels: &KernelCache,
-    (script, kernel): (&str, &'static str),
-    seed: u64,
-    seconds: u64,
-) -> Result<Tally> {
-    let path = TestSubject::Module.folder().join(format!("{script}.sh"));
-    let test = GuestTest::read(TestSubject::Module, &path, kernel)?;
+    let path = TestSubject::Module.folder().join(format!("{RACES}.sh"));
+    let test = GuestTest::read(TestSubject::Module, &path, RACES)?;
     let mut test = test.with_context(|| format!("{} says no needs", path.display()))?;
-    test.seconds = Some(seconds);
+    test.seconds = Some(RACES_SECONDS);
     test.start(log, kernels, TestScope::Long, seed)?(log)
-}
-
-/// Whether the guest test whose step has that name fails with a module that is built
-/// from this store.
-pub fn fails_with(log: &Log, kernels: &KernelCache, step: &str, store: &Path) -> Result<bool> {
-    let mut test = tests(TestScope::Default)?
-        .into_iter()
-        .find(|test| test.step_name() == step)
-        .with_context(|| format!("no guest test is called {step}"))?;
-    test.store = Some(store.to_owned());
-    let tally = test.start(log, kernels, TestScope::Default, 1)?(log)?;
-    match (tally.did_not_run(), tally.skipped.first()) {
-        (true, Some((_, reason))) => unavailable!("{reason}"),
-        _ => Ok(!tally.failed.is_empty()),
-    }
 }
 
 /// Whether a kernel runs all tests where time is long. The others show that nothing

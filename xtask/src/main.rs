@@ -5,7 +5,6 @@
 
 mod apt;
 mod bench;
-mod bench_arm64;
 mod bench_fault;
 mod bench_guard;
 mod bench_guest;
@@ -35,7 +34,6 @@ mod rust_tests;
 mod seeded;
 mod setup;
 mod signing;
-mod soak;
 mod splats;
 mod step;
 mod stock_kernels;
@@ -64,7 +62,6 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Task {
     Test(test::Options),
-    Soak(soak::Options),
     #[command(subcommand)]
     Bench(bench::Bench),
     Pages(pages::Options),
@@ -78,7 +75,6 @@ fn main() -> ExitCode {
     process::stop_children_when_interrupted();
     let done = match Arguments::parse().task {
         Task::Test(options) => test::run(&options),
-        Task::Soak(options) => soak::run(&options),
         Task::Bench(bench) => bench::run(bench),
         Task::Pages(options) => pages::run(&options),
         Task::Train(what) => pages::train(&what),

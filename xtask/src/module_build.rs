@@ -49,24 +49,13 @@ pub const ZWORD: Module = Module {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavour {
     Release,
-    /// With assertions.
-    Debug,
-    /// The same with blocks of 512 bytes: a page has parts, as it has where pages
-    /// are larger than 4 KiB.
+    /// With blocks of 512 bytes: a page has parts, as it has where pages are larger
+    /// than 4 KiB.
     SmallBlocks,
     Codec,
 }
 
 impl Flavour {
-    /// What a kernel gets where nobody asks for another.
-    pub fn of(recipe: &KernelRecipe) -> Flavour {
-        if recipe.checks {
-            Flavour::Debug
-        } else {
-            Flavour::Release
-        }
-    }
-
     pub fn module(self) -> &'static Module {
         match self {
             Flavour::Codec => &ZWORD,
@@ -81,12 +70,8 @@ impl Flavour {
     /// The folder of its sources, and what the build is told.
     fn build(self) -> (&'static str, &'static [&'static str]) {
         match self {
-            Flavour::Release => ("module", &["ZMELD_DEBUG=0"]),
-            Flavour::Debug => ("module-debug", &["ZMELD_DEBUG=1"]),
-            Flavour::SmallBlocks => (
-                "module-small-blocks",
-                &["ZMELD_DEBUG=1", "ZMELD_BLOCK_SIZE=512"],
-            ),
+            Flavour::Release => ("module", &[]),
+            Flavour::SmallBlocks => ("module-small-blocks", &["ZMELD_BLOCK_SIZE=512"]),
             Flavour::Codec => ("codec", &[]),
         }
     }
@@ -95,18 +80,7 @@ impl Flavour {
 /// Builds the module with all warnings that the kernel has; any is an error.
 pub fn build(log: &Log, kernel: &Kernel, flavour: Flavour) -> Result<PathBuf> {
     let place = copy_of_sources(kernel, flavour)?;
-    build_at(log, kernel, flavour, &place)
-}
-
-/// The same from another store than the workspace's.
-pub fn build_from(log: &Log, kernel: &Kernel, flavour: Flavour, store: &Path) -> Result<PathBuf> {
-    let folder = format!("{}-of-copy", flavour.build().0);
-    let place = copy_of(store, kernel, flavour, &folder)?;
-    build_at(log, kernel, flavour, &place)
-}
-
-fn build_at(log: &Log, kernel: &Kernel, flavour: Flavour, place: &Path) -> Result<PathBuf> {
-    let mut command = make(kernel, place, flavour);
+    let mut command = make(kernel, &place, flavour);
     command.args(["W=1", "modules"]);
     let said = log.must(&mut command)?;
     let warnings = warnings(&said);
@@ -167,14 +141,10 @@ fn warnings(text: &str) -> Vec<String> {
 
 fn copy_of_sources(kernel: &Kernel, flavour: Flavour) -> Result<PathBuf> {
     let store = workspace::root().join("store");
-    copy_of(&store, kernel, flavour, flavour.build().0)
-}
-
-fn copy_of(store: &Path, kernel: &Kernel, flavour: Flavour, folder: &str) -> Result<PathBuf> {
     // By checkout, not by kernel: checkouts may share `target/kernels`.
     let place = workspace::work_folder(&format!("module/{}", kernel.recipe.name))?
         .canonicalize()?
-        .join(folder);
+        .join(flavour.build().0);
     for part in flavour.module().sources {
         mirror(&store.join(part), &place.join(part))?;
     }

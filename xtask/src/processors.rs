@@ -1,5 +1,5 @@
-//! Other processors, emulated: zword gives the same bytes on them, the whole store works on
-//! those of 32 bits, and how many instructions codecs take there.
+//! Other processors, emulated: zword gives the same bytes on them, and the whole store works
+//! on those of 32 bits.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,8 +18,8 @@ pub const NARROW: &str = "store-32-bits";
 
 const STRICT: &[&str] = &["-Wall", "-Wextra", "-Werror"];
 
-/// A kind of processor: its name in tables, what compiles programs for it, what runs them.
-pub struct Processor {
+/// A kind of processor: its name, what compiles programs for it, what runs them.
+struct Processor {
     name: &'static str,
     compiler: &'static str,
     emulator: &'static str,
@@ -38,22 +38,19 @@ const fn processor(
 }
 
 #[rustfmt::skip]
-const ALL: [Processor; 6] = [
+const ALL: [Processor; 5] = [
     processor("s390x: big endian, 64 bits", "s390x-linux-gnu-gcc", "qemu-s390x"),
     processor("powerpc: big endian, 32 bits", "powerpc-linux-gnu-gcc", "qemu-ppc"),
     processor("armhf: little endian, 32 bits", "arm-linux-gnueabihf-gcc", "qemu-arm"),
     processor("arm64: little endian, 64 bits", "aarch64-linux-gnu-gcc", "qemu-aarch64"),
     processor("i386: little endian, 32 bits", "i686-linux-gnu-gcc", "qemu-i386"),
-    processor("x86-64: little endian, 64 bits", "x86_64-linux-gnu-gcc", "qemu-x86_64"),
 ];
 /// Of each byte order and of 32 and 64 bits.
-const OF_EACH_KIND: &[&Processor] = &[&ALL[0], &ALL[1], &ALL[2], ARM64];
+const OF_EACH_KIND: &[&Processor] = &[&ALL[0], &ALL[1], &ALL[2], &ALL[3]];
 const OF_32_BITS: [&Processor; 2] = [&ALL[4], &ALL[2]];
-pub const ARM64: &Processor = &ALL[3];
-pub const X86_64: &Processor = &ALL[5];
 
 impl Processor {
-    pub fn need(&self) -> Result<()> {
+    fn need(&self) -> Result<()> {
         tools::need(&[self.compiler, self.emulator])
     }
 
@@ -66,19 +63,19 @@ impl Processor {
     }
 
     /// What compiles others' sources: no warnings, nothing that only an assembler knows.
-    pub fn library_compiler(&self) -> Command {
+    fn library_compiler(&self) -> Command {
         let mut command = Command::new(self.compiler);
         command.args(["-w", "-O2", "-DZSTD_DISABLE_ASM", "-DHAVE_UNISTD_H"]);
         command
     }
 
-    pub fn run(&self) -> Command {
+    fn run(&self) -> Command {
         Command::new(self.emulator)
     }
 }
 
 /// What all of the store's C needs.
-pub fn add_store_flags(command: &mut Command, includes: &[PathBuf]) {
+fn add_store_flags(command: &mut Command, includes: &[PathBuf]) {
     let store = workspace::root().join("store");
     command.args(["-std=gnu11", "-O2", "-static", "-DZM_PAGE_SHIFT=12"]);
     let own = ["include", "port/user", "zword"].map(|folder| store.join(folder));
@@ -87,7 +84,7 @@ pub fn add_store_flags(command: &mut Command, includes: &[PathBuf]) {
     }
 }
 
-pub fn compile(log: &Log, mut command: Command, sources: &[PathBuf], program: &Path) -> Result<()> {
+fn compile(log: &Log, mut command: Command, sources: &[PathBuf], program: &Path) -> Result<()> {
     log.must(command.args(sources).arg("-o").arg(program))?;
     Ok(())
 }
@@ -205,12 +202,12 @@ fn test_store_on(log: &Log, processor: &Processor) -> Result<Tally> {
 
 /// The sources of a codec's library, where cargo keeps them: for processors that cargo
 /// builds nothing for.
-pub struct LibrarySources {
-    pub files: Vec<PathBuf>,
-    pub include: PathBuf,
+struct LibrarySources {
+    files: Vec<PathBuf>,
+    include: PathBuf,
 }
 
-pub fn lz4() -> Result<LibrarySources> {
+fn lz4() -> Result<LibrarySources> {
     let include = crate_folder("lz4-sys")?.join("liblz4/lib");
     Ok(LibrarySources {
         files: ["lz4.c", "lz4hc.c"].map(|name| include.join(name)).to_vec(),
@@ -219,7 +216,7 @@ pub fn lz4() -> Result<LibrarySources> {
 }
 
 /// With what makes dictionaries.
-pub fn zstd() -> Result<LibrarySources> {
+fn zstd() -> Result<LibrarySources> {
     let include = crate_folder("zstd-sys")?.join("zstd/lib");
     let mut files = Vec::new();
     for part in ["common", "compress", "decompress", "dictBuilder"] {

@@ -1,15 +1,14 @@
 //! Faults put into the store, one at a time, each of which its tests have to find.
 //!
-//! `store/tests/seeded/NAME.patch` is a plausible fault. Its head says which part it is
-//! in, what is wrong, and which steps find it, with their arguments:
+//! `store/tests/seeded/NAME.patch` is a plausible fault. Its head says what is wrong, and
+//! which steps find it, with their arguments:
 //!
 //! ```text
-//! part: core
 //! fault: A block is given away while it is read.
 //! found-by: interleave-asan
 //! ```
 //!
-//! A fault is found where one of these fails. Those in the module are found in guests.
+//! A fault is found where one of these fails.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,7 +21,6 @@ use anyhow::{bail, Context, Result};
 
 use crate::c_build;
 use crate::c_tests::CTestEnvironment;
-use crate::kernel_tests::{self, KernelCache};
 use crate::process::{output_of, was_interrupted, Log};
 use crate::step::{Tally, TestScope};
 use crate::tools;
@@ -40,7 +38,6 @@ const LIMIT: Duration = Duration::from_secs(600);
 struct Fault {
     name: String,
     patch: PathBuf,
-    part: String,
     about: String,
     found_by: Vec<String>,
 }
@@ -55,25 +52,17 @@ impl Fault {
                 .map(|rest| rest.trim().to_owned())
                 .collect()
         };
-        let one = |key: &str| -> Result<String> {
-            let missing = || format!("{} has no line {key:?}", workspace::shown(patch));
-            said(key).into_iter().next().with_context(missing)
-        };
-        let fault = Fault {
-            name: workspace::stem(patch),
-            patch: patch.to_owned(),
-            part: one("part:")?,
-            about: one("fault:")?,
-            found_by: said("found-by:"),
-        };
-        if fault.found_by.is_empty() {
+        let about = said("fault:").pop();
+        let found_by = said("found-by:");
+        if found_by.is_empty() {
             bail!("{} has no test", workspace::shown(patch));
         }
-        Ok(fault)
-    }
-
-    fn is_of_module(&self) -> bool {
-        self.part == "kmod"
+        Ok(Fault {
+            name: workspace::stem(patch),
+            patch: patch.to_owned(),
+            about: about.with_context(|| format!("{} says no fault", workspace::shown(patch)))?,
+            found_by,
+        })
     }
 }
 
@@ -87,7 +76,6 @@ fn drawn(mut faults: Vec<Fault>) -> Vec<Fault> {
     let mut git = Command::new("git");
     git.current_dir(workspace::root());
     let commit = output_of(git.args(["rev-parse", "HEAD"])).unwrap_or_default();
-    faults.retain(|fault| !fault.is_of_module());
     faults.sort_by_cached_key(|fault| {
         let mut hash = DefaultHasher::new();
         (&commit, &fault.name).hash(&mut hash);
@@ -97,12 +85,7 @@ fn drawn(mut faults: Vec<Fault>) -> Vec<Fault> {
     faults
 }
 
-pub fn test(
-    log: &Log,
-    environment: &CTestEnvironment,
-    kernels: &KernelCache,
-    scope: TestScope,
-) -> Result<Tally> {
+pub fn test(log: &Log, environment: &CTestEnvironment, scope: TestScope) -> Result<Tally> {
     tools::need(&["patch"])?;
     let mut faults = all()?;
     let mut tally = Tally::default();
@@ -112,11 +95,8 @@ pub fn test(
         faults = drawn(faults);
     }
     for fault in &faults {
-        log.note(&format!(
-            "seeded: {} ({}): {}",
-            fault.name, fault.part, fault.about
-        ))?;
-        let found = find(log, environment, kernels, fault);
+        log.note(&format!("seeded: {}: {}", fault.name, fault.about))?;
+        let found = find(log, environment, fault);
         tally.add(match Tally::or_skip(&fault.name, found) {
             Err(error) if !was_interrupted() => Tally::fail(&fault.name, format!("{error:#}")),
             found => found?,
@@ -128,11 +108,7 @@ pub fn test(
 /// A test that fails without a fault finds none: all that are to find one pass.
 fn sound(log: &Log, environment: &CTestEnvironment, faults: &[Fault]) -> Result<Tally> {
     let copy = copy(log)?;
-    let tests: BTreeSet<&String> = faults
-        .iter()
-        .filter(|fault| !fault.is_of_module())
-        .flat_map(|fault| &fault.found_by)
-        .collect();
+    let tests: BTreeSet<&String> = faults.iter().flat_map(|fault| &fault.found_by).collect();
     let mut tally = Tally::default();
     for test in tests {
         let name = format!("{STEP}: {test}");
@@ -143,24 +119,14 @@ fn sound(log: &Log, environment: &CTestEnvironment, faults: &[Fault]) -> Result<
     Ok(tally)
 }
 
-fn find(
-    log: &Log,
-    environment: &CTestEnvironment,
-    kernels: &KernelCache,
-    fault: &Fault,
-) -> Result<Tally> {
+fn find(log: &Log, environment: &CTestEnvironment, fault: &Fault) -> Result<Tally> {
     let copy = copy(log)?;
     apply(log, fault, &copy)?;
     let mut skipped = Tally::default();
     for test in &fault.found_by {
-        let failed = if fault.is_of_module() {
-            kernel_tests::fails_with(log, kernels, test, &copy)
-        } else {
-            fails(log, environment, test, &copy)
-        };
-        match failed.map(|failed| failed.then(Tally::pass)) {
-            Ok(Some(found)) => return Ok(found),
-            Ok(None) => {}
+        match fails(log, environment, test, &copy) {
+            Ok(true) => return Ok(Tally::pass()),
+            Ok(false) => {}
             Err(error) => skipped.add(Tally::or_skip(&fault.name, Err(error))?),
         }
     }
@@ -214,8 +180,7 @@ mod tests {
         for fault in super::all().unwrap() {
             for test in &fault.found_by {
                 let step = test.split(' ').next().unwrap();
-                let in_guest = fault.is_of_module() && step.starts_with("guest-");
-                assert!(in_guest || crate::c_tests::of_step(step).is_ok(), "{step}");
+                assert!(crate::c_tests::of_step(step).is_ok(), "{step}");
                 // It is linked with the library that cargo built, without the fault.
                 assert!(!step.ends_with("-built"), "{}", fault.name);
             }

@@ -50,14 +50,14 @@ const C: &[&str] = &[
 #[rustfmt::skip]
 const C_COMPILER: &[&str] = &["c-", "codec-", "round_trip-", "model-", "pass-", "threads-", "fuzz_", "features", "seeded"];
 const FLEET: &[&str] = &["fleet", "kubernetes"];
-const FUZZ: &[&str] = &["fuzz_", "soak"];
+const FUZZ: &[&str] = &["fuzz_"];
 /// A guest's kernel is made by the first step that asks for it.
 #[rustfmt::skip]
-const KERNELS: &[&str] = &["kernel-", "module-", "guest-", "machine-", "dkms", "checkpatch", "kernel-patch", "kcsan", "soak"];
-const GUESTS: &[&str] = &["guest-", "machine-", "kcsan", "soak"];
+const KERNELS: &[&str] = &["kernel-", "module-", "guest-", "machine-", "dkms", "checkpatch", "kernel-patch", "kcsan"];
+const GUESTS: &[&str] = &["guest-", "machine-", "kcsan"];
 /// Guests, and tests on the machine itself.
-const DEVICES: &[&str] = &["guest-", "machine-", "cargo-test", "kcsan", "soak"];
-const QEMU: &[&str] = &["guest-6", "guest-7", "machine-6", "kcsan", "soak"];
+const DEVICES: &[&str] = &["guest-", "machine-", "cargo-test", "kcsan"];
+const QEMU: &[&str] = &["guest-6", "guest-7", "machine-6", "kcsan"];
 const PROCESSORS: &[&str] = &["processors"];
 const NARROW: &[&str] = &["processors", "store-32-bits"];
 #[rustfmt::skip]
@@ -78,7 +78,6 @@ const DEBIANS: &[&str] = &[
 const NEEDS: &[Need] = &[
     need("cc", "build-essential", "compiles the store", C_COMPILER),
     need("make", "make", "compiles the store", C_COMPILER),
-    need("/usr/include/lzo/lzo1x.h", "liblzo2-dev", "reads what lzo writes", &["codec-"]),
     need("ld", "binutils", "links the core alone", &["freestanding"]),
     need("setarch", "util-linux", "starts what the thread sanitizer watches", C),
     need("patch", "patch", "puts faults into the store", &["seeded"]),

@@ -81,7 +81,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 }
 
 /// Another one each run, so that many runs see more than one.
-pub fn seed_of_today() -> u64 {
+fn seed_of_today() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(1, |time| time.as_millis() as u64 % 1_000_000 + 1)
 }
@@ -152,7 +152,7 @@ const PLAIN: &[PlainStep] = &[
     (Usual, "documentation", "it builds and no link is broken", rust_tests::documentation),
 ];
 
-pub fn steps<'a>(
+fn steps<'a>(
     scope: TestScope,
     seed: u64,
     environment: &'a CTestEnvironment,
@@ -194,7 +194,7 @@ pub fn steps<'a>(
     }
     let about = "faults put into the store are found by its tests; four, all where --long";
     steps.add(Usual, seeded::STEP, about, move |log| {
-        seeded::test(log, environment, kernels, scope)
+        seeded::test(log, environment, scope)
     });
     kernel_steps(&mut steps, seed, kernels)?;
     Ok(steps.all)

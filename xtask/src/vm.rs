@@ -32,11 +32,8 @@ pub struct Options {
     #[arg(value_parser = kernels::named)]
     kernel: &'static KernelRecipe,
     /// None: the kernel's own zram is there
-    #[arg(long, conflicts_with = "debug")]
-    no_module: bool,
-    /// With assertions (always so in um-debug)
     #[arg(long)]
-    debug: bool,
+    no_module: bool,
     /// The guest's memory
     #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = clap::value_parser!(u64).range(1..))]
     memory: u64,
@@ -84,11 +81,8 @@ pub fn run(options: Options) -> Result<ExitCode> {
     let log = Log::named(&format!("vm-{}", recipe.name))?;
     let kernel = kernels::provide(&log, recipe).context(recipe.name)?;
     machine::need(&kernel).context(recipe.name)?;
-    let flavour = match options.debug {
-        true => Flavour::Debug,
-        false => Flavour::of(recipe),
-    };
-    let module = (!options.no_module).then(|| module_build::build(&log, &kernel, flavour));
+    let build = || module_build::build(&log, &kernel, Flavour::Release);
+    let module = (!options.no_module).then(build);
     let boot = BootOptions {
         script,
         arguments: arguments.collect(),

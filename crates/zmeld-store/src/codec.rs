@@ -45,12 +45,10 @@ pub(crate) mod raw {
     #[repr(C)]
     pub struct Params {
         pub level: c_int,
-        pub window_bits: c_int,
         pub page_size: u32,
         pub dict: *const c_void,
         pub dict_size: usize,
         pub prepared: *mut c_void,
-        pub checks_page: bool,
     }
 
     /// `struct zm_codec_ops`.
@@ -225,14 +223,12 @@ impl Codec {
         check(&info, level, dict.is_some())?;
         let mut params = raw::Params {
             level: level.unwrap_or(raw::LEVEL_DEFAULT),
-            window_bits: 0,
             page_size: page_size as u32,
             dict: dict
                 .as_ref()
                 .map_or(ptr::null(), |bytes| bytes.as_ptr().cast()),
             dict_size: dict.as_ref().map_or(0, |bytes| bytes.len()),
             prepared: ptr::null_mut(),
-            checks_page: false,
         };
         // SAFETY: params is valid for the call; the dictionary that it points
         // to is kept by Prepared for as long as the params live.
@@ -290,6 +286,9 @@ impl Drop for Prepared {
     }
 }
 
+/// The longest source and destination that the contract has.
+const SIZE_MAX: usize = 1 << 30;
+
 /// One thread's working memory for a codec, reused for every page.
 pub struct Stream {
     codec: Codec,
@@ -323,7 +322,11 @@ impl Stream {
     /// # Errors
     /// [`NoFit`] when the result is longer than `object`, which then holds
     /// rubbish.
+    ///
+    /// # Panics
+    /// When either is longer than 1 GiB.
     pub fn compress(&mut self, page: &[u8], object: &mut [u8]) -> Result<usize, NoFit> {
+        assert!(page.len() <= SIZE_MAX && object.len() <= SIZE_MAX);
         let capacity = object.len();
         let mut size = capacity;
         // SAFETY: context and params belong together; both slices are valid
@@ -350,7 +353,11 @@ impl Stream {
     /// # Errors
     /// [`Damaged`] when the object is not that of such a page; `page` then
     /// holds rubbish. Whatever the object holds, nothing worse happens.
+    ///
+    /// # Panics
+    /// When either is longer than 1 GiB.
     pub fn decompress(&mut self, object: &[u8], page: &mut [u8]) -> Result<(), Damaged> {
+        assert!(page.len() <= SIZE_MAX && object.len() <= SIZE_MAX);
         // SAFETY: context and params belong together; both slices are valid
         // for their lengths, and the codec stays within them.
         let ret = unsafe {

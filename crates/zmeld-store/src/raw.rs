@@ -6,7 +6,6 @@ use std::ffi::{c_int, c_void};
 use crate::codec::raw as codec;
 
 pub const KEY_SIZE: usize = 16;
-pub const REASONS: usize = 6;
 pub const PRIORITIES: usize = 4;
 /// `ZM_CHECK_WRITES_AUTO`.
 pub const CHECK_WRITES_AUTO: u32 = 0;
@@ -21,7 +20,6 @@ pub struct Options {
     pub check_writes: u32,
     pub verify: bool,
     pub keyed: bool,
-    pub track_time: bool,
     pub key: [u8; KEY_SIZE],
     pub codecs: [CodecChoice; PRIORITIES],
 }
@@ -102,7 +100,6 @@ extern "C" {
     pub fn zm_store_destroy(store: *mut Opaque);
     pub fn zm_page_write(store: *mut Opaque, index: u64, page: *const c_void) -> c_int;
     pub fn zm_page_read(store: *mut Opaque, index: u64, page: *mut c_void) -> c_int;
-    pub fn zm_page_discard(store: *mut Opaque, index: u64);
     pub fn zm_meld_run(
         store: *mut Opaque,
         options: *const MeldOptions,

@@ -17,7 +17,8 @@
  * Invariants:
  *   - compress writes at most the capacity it was given;
  *   - decompress writes exactly dst_size bytes or fails; it reads no byte
- *     outside src and writes none outside dst, whatever src holds;
+ *     outside src and writes none outside dst, whatever src holds; no size is
+ *     above 1 GiB, since libraries count in int;
  *   - both are deterministic: same params and bytes in, same bytes out, whatever
  *     the context was used for before.
  */
@@ -29,16 +30,8 @@
 /* Level left to the codec: the one that the kernel's zram takes. */
 #define ZM_CODEC_LEVEL_DEFAULT	(-2147483647 - 1)
 
-/*
- * The window of deflate is 2^|window_bits| bytes, 9 to 15; negative: raw, without
- * a header and a checksum. Codecs without such a window pass it over, as zram does.
- */
-#define ZM_WINDOW_BITS_MIN	9
-#define ZM_WINDOW_BITS_MAX	15
-
 struct zm_codec_params {
 	int level;		/* in: a level or ZM_CODEC_LEVEL_DEFAULT */
-	int window_bits;	/* in: deflate's, 0: zram's default; see above */
 	/*
 	 * in: bytes of the pages that are compressed, for codecs that choose by it;
 	 * 0: the home's own. In user space pages of other machines are measured.
@@ -47,11 +40,6 @@ struct zm_codec_params {
 	const void *dict;	/* in: borrowed, outlives the params; or NULL */
 	size_t dict_size;	/* bytes */
 	void *prepared;		/* out: the codec's own, e.g. digested dict */
-	/*
-	 * out: it takes a checksum of the page in a walk of its own, so the page
-	 * may not change while it is compressed, or made.
-	 */
-	bool checks_page;
 };
 
 struct zm_codec_ops {
@@ -63,7 +51,7 @@ struct zm_codec_ops {
 	bool check_writes;	/* what it encodes is checked unless told not to */
 
 	/*
-	 * Checks level, window and dictionary, replaces ZM_CODEC_LEVEL_DEFAULT by the
+	 * Checks level and dictionary, replaces ZM_CODEC_LEVEL_DEFAULT by the
 	 * default and prepares what all contexts share.
 	 * 0, -EINVAL (one of them refused), -ENOMEM. May sleep.
 	 */
@@ -128,14 +116,6 @@ static inline int zm_codec_params_check(struct zm_codec_params *params,
 static inline void zm_codec_nothing_to_release(struct zm_codec_params *params)
 {
 	(void)params;
-}
-
-/* Whether deflate has such a window. */
-static inline bool zm_window_bits_fit(int bits)
-{
-	int size = bits < 0 ? -bits : bits;
-
-	return size >= ZM_WINDOW_BITS_MIN && size <= ZM_WINDOW_BITS_MAX;
 }
 
 /* All codecs of this home, in the order a list shows them. */

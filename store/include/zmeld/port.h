@@ -106,12 +106,10 @@ const void *zm_port_pool_read_begin(struct zm_pool *pool,
 void zm_port_pool_read_end(struct zm_pool *pool, struct zm_handle handle,
 			   const void *bytes, u32 size);
 /*
- * A hint that the object will be read soon, given twice: first with `deep`
- * false, when the handle may be any number, even of an object long gone; some
- * objects later with `deep` true, when the object is there. Atomic.
+ * A hint that the object will be read soon. The handle may be any number, even of an
+ * object long gone. Atomic.
  */
-void zm_port_pool_prefetch(struct zm_pool *pool, struct zm_handle handle,
-			   bool deep);
+void zm_port_pool_prefetch(struct zm_pool *pool, struct zm_handle handle);
 /* Bytes of memory the pool holds, in whole pages. Atomic. */
 u64 zm_port_pool_used(struct zm_pool *pool);
 /* Packs objects more closely; the bytes given back. May sleep. */

@@ -62,7 +62,6 @@ struct zm_store_options {
 	u32 check_writes;	/* enum zm_check_writes */
 	bool verify;		/* check fingerprints on every read */
 	bool keyed;		/* key is given; otherwise it is random */
-	bool track_time;	/* note when pages are accessed: 4 bytes each */
 	u8 key[ZM_KEY_SIZE];	/* of the fingerprints */
 	/* By priority, before params_setup(); there is always a first. */
 	struct zm_codec_choice codecs[ZM_PRIORITIES];
@@ -177,7 +176,6 @@ enum zm_pick {
  * Marks pages idle that were not accessed for the last age_s seconds, and all
  * others as not idle; 0: marks all. Pages without an object in the pool
  * (same-filled, backed) are never idle. stops_seen: as in zm_meld_options.
- * -EINVAL: age_s without track_time;
  * -EINTR: stopped, some are marked, of a share perhaps not for all its slots.
  * May sleep.
  */
@@ -187,9 +185,7 @@ struct zm_recompress_options {
 	u32 which;		/* ZM_PICK_IDLE, ZM_PICK_HUGE; 0: any */
 	u32 size_min;		/* bytes; an object below it is small enough */
 	u64 pages_max;		/* objects to try, the largest; 0: all */
-	/* Codecs to try on an object, in this order, up to one that helps. */
-	u32 priority_first;	/* 1 or above */
-	u32 priority_end;	/* not this one any more */
+	u32 priority;		/* of the codec to try, 1 or above */
 	u64 stops_seen;		/* as in zm_meld_options */
 };
 
@@ -206,14 +202,14 @@ struct zm_recompress_result {
 };
 
 /*
- * Compresses pages again with codecs of higher priority than theirs. An object
+ * Compresses pages again with a codec of higher priority than theirs. An object
  * is replaced where the new one falls into a smaller size class and below
  * size_min, and gives the page back (enum zm_check_writes); where the last codec
  * of the store did not help, the object is marked incompressible and left alone
  * until the page is written again. A share is recompressed once for all its
  * slots.
  *
- * -EINVAL: no codec in that range, or size_min is above a page; -EBUSY: a pass
+ * -EINVAL: no codec of that priority, or size_min is above a page; -EBUSY: a pass
  * or recompression runs; -ENOMEM: it went as far as the result says. May sleep.
  */
 int zm_recompress_run(struct zm_store *store,
@@ -313,23 +309,11 @@ u64 zm_store_compact(struct zm_store *store);
 /* Bytes that compaction gave back so far, whoever asked for it. Atomic. */
 u64 zm_store_compacted(struct zm_store *store);
 
-/* Why requests failed; each reason has a counter and a name. */
-enum zm_reason {
-	ZM_REASON_BAD_INDEX,	/* no such slot */
-	ZM_REASON_NO_MEMORY,	/* the pool could not allocate */
-	ZM_REASON_LIMIT,	/* memory_limit reached */
-	ZM_REASON_DAMAGED,	/* an object does not decompress */
-	ZM_REASON_MISMATCH,	/* a page does not have its fingerprint */
-	ZM_REASON_BACKING,	/* the backing device failed a read */
-	ZM_REASON_COUNT,
-};
-
 /* What a share takes beside its object. */
 #define ZM_SHARE_BYTES 24
 
 struct zm_stats {
 	/* What is held now. */
-	u64 slots;
 	u64 pages_stored;	/* slots that hold something */
 	u64 pages_same;		/* of them same-filled */
 	u64 pages_raw;		/* of them raw in the pool */
@@ -342,14 +326,10 @@ struct zm_stats {
 	u64 pages_melded;	/* shared, beyond the first of each share */
 	u64 memory_used;	/* pool, bytes in whole pages */
 	u64 memory_used_max;	/* high-water mark */
-	u64 memory_limit;
 	u64 memory_metadata;	/* slots, times, shares, index, blocks, key */
 	u64 blocks;		/* of the backing device; 0: none */
 	u64 blocks_used;	/* those reserved by writers included */
 	/* What was done since the store was made. */
-	u64 reads;
-	u64 writes;
-	u64 discards;
 	u64 raw_since;		/* writes of what does not compress, melded or not */
 	u64 passes;
 	u64 pass_melded;
@@ -358,11 +338,9 @@ struct zm_stats {
 	u64 inline_unchanged;	/* writes of what the slot held already */
 	u64 inline_collisions;	/* same fingerprint, other bytes */
 	u64 auto_switches;
-	u64 recompressed;	/* objects replaced by smaller ones */
-	u64 writebacks;		/* objects that went to a block */
 	u64 encode_errors;	/* objects not used: they did not give the page */
-	u64 failures[ZM_REASON_COUNT];
-	u32 mode;		/* enum zm_meld_mode */
+	u64 damaged;		/* objects that did not decompress */
+	u64 mismatches;		/* pages that did not have their fingerprint */
 	u32 inline_active;	/* auto: whether it is on now */
 };
 
@@ -378,13 +356,11 @@ enum zm_check_level {
  * Walks everything. 0, or -EUCLEAN with what is wrong in text, a line each.
  * ZM_CHECK_SLOTS runs beside everything and takes no memory. From
  * ZM_CHECK_COUNTS on exclusive, but that reads and writebacks may have begun and
- * not ended; -ENOMEM; -EBUSY while a pass or recompression runs. May sleep.
+ * not ended; -ENOMEM; -EBUSY while a pass or recompression runs. stops_seen: as in
+ * zm_meld_options; -EINTR: stopped. May sleep.
  */
-int zm_store_check(struct zm_store *store, u32 level, char *text,
-		   size_t text_size);
-/* The same; -EINTR: a stop came since zm_pass_stops() was stops_seen. */
-int zm_store_check_until(struct zm_store *store, u32 level, u64 stops_seen,
-			 char *text, size_t text_size);
+int zm_store_check(struct zm_store *store, u32 level, u64 stops_seen,
+		   char *text, size_t text_size);
 
 enum zm_kind {
 	ZM_KIND_EMPTY,
@@ -400,10 +376,8 @@ struct zm_slot_info {
 	u32 priority;		/* of the codec that made them */
 	u32 sharers;		/* slots that share; 0: not a share */
 	u32 fingerprint;
-	u32 accessed_s;		/* zm_port_time_s(); or 0 */
-	u64 word;		/* same-filled: the repeated word */
+	u32 accessed_s;		/* zm_port_time_s(); 0: never */
 	u64 block;		/* backed: the block */
-	bool fingerprinted;
 	bool huge;		/* raw, in the pool */
 	bool idle;
 	bool backed;
@@ -413,11 +387,8 @@ struct zm_slot_info {
 /* -EINVAL: no such slot. Atomic. */
 int zm_slot_info(struct zm_store *store, u64 index, struct zm_slot_info *info);
 
-/* -- Words, as sysfs and debugfs have them ---------------------------------- */
+/* -- Words, as sysfs has them ----------------------------------------------- */
 
-/* The characters written, without the NUL. */
-int zm_stats_to_text(const struct zm_stats *stats, char *text, size_t size);
-const char *zm_reason_name(u32 reason);
 const char *zm_meld_mode_name(u32 mode);
 const char *zm_check_writes_name(u32 check_writes);
 

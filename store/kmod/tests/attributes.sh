@@ -156,30 +156,6 @@ for row in lz4:dict=/tmp/dict lz4hc:dict=/tmp/dict zstd:dict=/tmp/dict zword:lev
 	put reset 1 >/dev/null
 done
 
-# winbits WINDOW ERROR: of deflate, refused when the device gets its size.
-winbits() {
-	put reset 1 >/dev/null
-	put comp_algorithm deflate >/dev/null
-	same "deflate.winbits=$1" 0 "$(put algorithm_params "algo=deflate deflate.winbits=$1")"
-	same "disksize with it" "$2" "$(put disksize "${SIZE}M")"
-}
-case " $(codecs) " in
-*" deflate "*)
-	same "deflate.winbits=x" EINVAL "$(put algorithm_params "deflate.winbits=x")"
-	winbits 16 EINVAL
-	winbits -8 EINVAL
-	for bits in -15 -9 9 15; do
-		winbits "$bits" 0
-		/guest/pages fill "$DEV" 300 "$SEED" 0
-		ok "and it keeps bytes" /guest/pages verify "$DEV" 300 "$SEED" 0
-	done
-	put reset 1 >/dev/null
-	;;
-*)
-	skip "deflate.winbits" "no deflate here"
-	;;
-esac
-
 # A limit is a clean error, and what was there stays.
 device_new mem_limit=1M
 /guest/pages fill "$DEV" 100 "$SEED" 0

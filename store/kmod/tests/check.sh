@@ -58,13 +58,14 @@ BACKING=
 same "beside long operations all that is said is right" "20 0" \
 	"$(grep -c 'is right' /tmp/beside_work) $(grep -cv 'is right' /tmp/beside_work)"
 ok "and not only of slots" grep -q 'counter' /tmp/beside_work
-away=$(awk '$1 == "pages_backed" { print $2 }' "$debug/store")
+# One of block_state's lines for each of them.
+away=$(awk '$3 ~ /w/' "$debug/block_state" | wc -l)
 ok "pages are on the backing device ($away)" [ "$away" -gt 0 ]
 same "without users everything is, and what was not read is said" \
 	"every slot and counter is right, and every page in memory; $away on the backing device were not read" \
 	"$(cat "$debug/check")"
-same "the store says how many pages it holds" "$(field mm_stat 1)" \
-	"$(($(awk '$1 == "pages_stored" { print $2 }' "$debug/store") * PAGE))"
+same "block_state has a line for each page" "$(field mm_stat 1)" \
+	"$(($(wc -l <"$debug/block_state") * PAGE))"
 
 # A walk over pages that have no line is ended by a signal, which is no bad read.
 put reset 1 >/dev/null

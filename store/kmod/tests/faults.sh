@@ -64,7 +64,7 @@ module_load num_devices=1
 module_unload
 file=$(modprobe --show-depends "$DEVICE" | sed -n "s,^insmod \\(.*/$DEVICE.ko\\).*,\\1,p")
 ok "loading, every allocation failing in turn" \
-	/guest/meddle load "$file" "$DEVICE" "$DEV" "num_devices=3"
+	/guest/pages load "$file" "$DEVICE" "$DEV" "num_devices=3"
 ok "no device is left" [ ! -e "$SYS" ]
 module_load num_devices=1
 loop_new "$SIZE"

@@ -40,7 +40,7 @@ read_all() {
 memory_groups "a group"
 mkdir -p $GROUPS_TOP/races
 echo 8M >$GROUPS_TOP/races/memory.max
-module_load num_devices=1 track_time=1
+module_load num_devices=1
 mount -t debugfs none /sys/kernel/debug 2>/dev/null
 loop_new "$SIZE"
 BACKING=$loop

@@ -13,6 +13,8 @@
  *	pages lease PATH
  *	pages read PATH...
  *	pages user PROGRAM ARGUMENT...
+ *	pages changed DEVICE PAGES
+ *	pages load MODULE-FILE MODULE DEVICE ARGUMENTS
  *
  * What stands in a page follows from a number, its content; so a model needs to
  * keep that number only. `random` keeps one for each page and writes, reads and
@@ -23,6 +25,11 @@
  * `lease` keeps a file from whoever opens it, until it is ended. `read` reads files
  * over and over, until it is ended.
  * `user` runs a program as somebody who is not root.
+ * `changed` reads pages into a buffer that a second process changes all the while, as
+ * the owner of a page under O_DIRECT can: what arrives is his business, but it is no
+ * error. `load` loads a module whose first, second, third ... allocation fails, while
+ * a second process opens the device as soon as it is there: a load that fails may
+ * leave nobody with a device open.
  * Exit code 1: a wrong byte, or what the test forbids; 2: cannot be done.
  */
 #define _GNU_SOURCE
@@ -38,11 +45,10 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "nth.h"
 
 /* The kernel's; its build says where it is another. */
 #ifndef PAGE
@@ -50,8 +56,9 @@
 #endif
 #define WORDS (PAGE / 8)
 #define RUN_MAX 16
-/* An operation has fewer allocations; more is a test that does not end. */
+/* An operation and a load have fewer allocations; more is a test that does not end. */
 #define NTH_MAX 4000
+#define LOAD_NTH_MAX 20000
 
 struct job {
 	int fd;
@@ -63,6 +70,12 @@ struct job {
 	uint64_t writes, reads, discards, failed;
 	unsigned char *buffer;
 };
+
+static void fail(const char *what, const char *about)
+{
+	printf("# %s %s: %s\n", what, about, strerror(errno));
+	exit(2);
+}
 
 static uint64_t mix(uint64_t x)
 {
@@ -502,6 +515,39 @@ static int swap(char **a)
 	return 0;
 }
 
+/* -- Allocations that fail -------------------------------------------------- */
+
+#define NTH_FILE "/proc/thread-self/fail-nth"
+
+static int nth_open(void)
+{
+	int fd = open(NTH_FILE, O_RDWR);
+
+	if (fd < 0)
+		fail("cannot open", NTH_FILE);
+	return fd;
+}
+
+/* 0: none fails. */
+static void nth_set(int fd, int nth)
+{
+	char text[16];
+	int size = snprintf(text, sizeof(text), "%d", nth);
+
+	if (pwrite(fd, text, size, 0) != size)
+		fail("cannot write", NTH_FILE);
+}
+
+/* What is left to count down; 0: the failure was injected. */
+static int nth_left(int fd)
+{
+	char text[16] = "";
+
+	if (pread(fd, text, sizeof(text) - 1, 0) < 0)
+		fail("cannot read", NTH_FILE);
+	return atoi(text);
+}
+
 /*
  * The allocation to fail after this one. Behind the first hundred come the same few,
  * for one size class of the pool after the other: not each of them has its turn.
@@ -648,6 +694,127 @@ static int user(char **a)
 	return 2;
 }
 
+/* -- Somebody else at the wrong moment -------------------------------------- */
+
+struct shared {
+	unsigned char page[PAGE];
+	volatile unsigned long rounds;	/* of changes to the page */
+	volatile int is_open;
+};
+
+static struct shared *shared;
+
+static void share(void)
+{
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shared == MAP_FAILED)
+		fail("no memory for", "a second process");
+}
+
+static void end(pid_t child)
+{
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+}
+
+static pid_t changer_start(void)
+{
+	pid_t child = fork();
+	unsigned int i;
+
+	if (child < 0)
+		fail("cannot fork", "");
+	while (!child) {
+		for (i = 0; i < PAGE; i += 61)
+			((volatile unsigned char *)shared->page)[i] ^= 1 + i;
+		shared->rounds++;
+	}
+	return child;
+}
+
+static int changed(char **a)
+{
+	long pages = strtol(a[1], NULL, 10), page, failed = 0;
+	int fd = open_device(a[0]);
+	pid_t child;
+
+	share();
+	child = changer_start();
+	for (page = 0; page < pages; page++)
+		failed += pread(fd, shared->page, PAGE, page * PAGE) != PAGE;
+	end(child);
+	printf("# %ld pages read, %ld errors, changed %lu times meanwhile\n", pages, failed,
+	       shared->rounds);
+	return failed != 0;
+}
+
+static pid_t opener_start(const char *device)
+{
+	pid_t child;
+
+	shared->is_open = 0;
+	child = fork();
+	if (child < 0)
+		fail("cannot fork", "");
+	if (child)
+		return child;
+	while (open(device, O_RDONLY) < 0)
+		;
+	shared->is_open = 1;
+	for (;;)
+		pause();
+}
+
+/* 0: it was loaded, and has been unloaded; else the error. */
+static int load_once(int file, char **a, int nth_fd, int nth, int *left)
+{
+	pid_t child = opener_start(a[2]);
+	int err;
+
+	nth_set(nth_fd, nth);
+	err = syscall(SYS_finit_module, file, a[3], 0) ? errno : 0;
+	*left = nth_left(nth_fd);
+	nth_set(nth_fd, 0);
+	if (err && shared->is_open) {
+		printf("# allocation %d: the load failed (%s), and %s is open\n", nth,
+		       strerror(err), a[2]);
+		exit(1);
+	}
+	end(child);
+	if (err && !access(a[2], F_OK)) {
+		printf("# allocation %d: the load failed (%s), and %s is there\n", nth,
+		       strerror(err), a[2]);
+		exit(1);
+	}
+	while (!err && syscall(SYS_delete_module, a[1], O_NONBLOCK))
+		usleep(1000);
+	return err;
+}
+
+static int load(char **a)
+{
+	int file = open(a[0], O_RDONLY | O_CLOEXEC), failed = 0, lived = 0, n, left;
+	int nth_fd = nth_open();
+
+	if (file < 0)
+		fail("cannot open", a[0]);
+	share();
+	for (n = 1; n < LOAD_NTH_MAX; n += 1 + n / 10) {
+		int err = load_once(file, a, nth_fd, n, &left);
+
+		if (!err && left) {
+			printf("# %d allocations, %d loads failed, %d went on\n", n - 1, failed,
+			       lived);
+			return 0;
+		}
+		failed += err != 0;
+		lived += !err;
+	}
+	printf("# more than %d allocations\n", LOAD_NTH_MAX);
+	return 1;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -677,6 +844,10 @@ int main(int argc, char **argv)
 		read_on(count, a);
 	if (!strcmp(what, "user") && count >= 1)
 		return user(a);
+	if (!strcmp(what, "changed") && count == 2)
+		return changed(a);
+	if (!strcmp(what, "load") && count == 4)
+		return load(a);
 	printf("# usage: see the head of pages.c\n");
 	return 2;
 }

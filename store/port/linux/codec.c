@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* The kernel's codecs, under zram's names and in zram's order, and zword. */
+/* The kernel's codecs but 842, under zram's names and in zram's order, and zword. */
 #include "codec_linux.h"
 
 const struct zm_codec_ops *const zm_codecs[] = {
@@ -18,9 +18,6 @@ const struct zm_codec_ops *const zm_codecs[] = {
 #endif
 #if IS_ENABLED(CONFIG_ZLIB_DEFLATE) && IS_ENABLED(CONFIG_ZLIB_INFLATE)
 	&zm_codec_deflate,
-#endif
-#if IS_ENABLED(CONFIG_842_COMPRESS) && IS_ENABLED(CONFIG_842_DECOMPRESS)
-	&zm_codec_842,
 #endif
 	&zm_codec_zword,
 };

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * deflate, by the kernel's zlib: raw, without a header or a checksum, and
- * with a small window, unless another was chosen; with the memory level that
- * zram sets. All working memory is given to zlib beforehand; resetting a stream
- * forgets the page before.
+ * deflate, by the kernel's zlib: raw, without a header or a checksum, and with a
+ * small window and the memory level that zram sets. All working memory is given
+ * to zlib beforehand; resetting a stream forgets the page before.
  */
 #include <linux/mm.h>
 #include <linux/zlib.h>
@@ -26,10 +25,7 @@ static int deflate_params_setup(struct zm_codec_params *params)
 		return ret;
 	if (params->level == Z_DEFAULT_COMPRESSION)
 		params->level = DEFLATE_LEVEL_DEFAULT;
-	if (!params->window_bits)
-		params->window_bits = DEFLATE_WINDOW_BITS;
-	params->checks_page = params->window_bits > 0;
-	return zm_window_bits_fit(params->window_bits) ? 0 : -EINVAL;
+	return 0;
 }
 
 /* zlib's own ends of streams free nothing. */
@@ -53,18 +49,18 @@ static int deflate_context_create(const struct zm_codec_params *params,
 	context = kzalloc(sizeof(*context), GFP_KERNEL);
 	if (!context)
 		return -ENOMEM;
-	size = zlib_deflate_workspacesize(params->window_bits, MAX_MEM_LEVEL);
+	size = zlib_deflate_workspacesize(DEFLATE_WINDOW_BITS, MAX_MEM_LEVEL);
 	context->deflating.workspace = kvzalloc(size, GFP_KERNEL);
 	size = zlib_inflate_workspacesize();
 	context->inflating.workspace = kvzalloc(size, GFP_KERNEL);
 	if (!context->deflating.workspace || !context->inflating.workspace)
 		goto failed;
 	if (zlib_deflateInit2(&context->deflating, params->level, Z_DEFLATED,
-			      params->window_bits, MAX_MEM_LEVEL,
+			      DEFLATE_WINDOW_BITS, MAX_MEM_LEVEL,
 			      Z_DEFAULT_STRATEGY) != Z_OK)
 		goto failed;
 	if (zlib_inflateInit2(&context->inflating,
-			      params->window_bits) != Z_OK)
+			      DEFLATE_WINDOW_BITS) != Z_OK)
 		goto failed;
 	*ctx = context;
 	return 0;
@@ -80,13 +76,12 @@ static int deflate_compress(void *ctx, const struct zm_codec_params *params,
 {
 	struct z_stream_s *stream = &((struct deflate_context *)ctx)->deflating;
 
-	if (!codec_sizes_fit(src_size, 0) ||
-	    zlib_deflateReset(stream) != Z_OK)
+	if (zlib_deflateReset(stream) != Z_OK)
 		return -ENOSPC;
 	stream->next_in = src;
 	stream->avail_in = src_size;
 	stream->next_out = dst;
-	stream->avail_out = min_t(size_t, *dst_size, INT_MAX);
+	stream->avail_out = *dst_size;
 	if (zlib_deflate(stream, Z_FINISH) != Z_STREAM_END)
 		return -ENOSPC;
 	*dst_size = stream->total_out;
@@ -99,8 +94,7 @@ static int deflate_decompress(void *ctx, const struct zm_codec_params *params,
 {
 	struct z_stream_s *stream = &((struct deflate_context *)ctx)->inflating;
 
-	if (!codec_sizes_fit(src_size, dst_size) ||
-	    zlib_inflateReset(stream) != Z_OK)
+	if (zlib_inflateReset(stream) != Z_OK)
 		return -EBADMSG;
 	stream->next_in = src;
 	stream->avail_in = src_size;

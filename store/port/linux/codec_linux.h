@@ -26,7 +26,6 @@ extern const struct zm_codec_ops zm_codec_lz4;
 extern const struct zm_codec_ops zm_codec_lz4hc;
 extern const struct zm_codec_ops zm_codec_zstd;
 extern const struct zm_codec_ops zm_codec_deflate;
-extern const struct zm_codec_ops zm_codec_842;
 extern const struct zm_codec_ops zm_codec_zword;
 
 static inline void *codec_alloc(size_t size)
@@ -43,11 +42,5 @@ static inline void codec_free(void *memory)
 #define CODEC_LOCK(name)	DEFINE_MUTEX(name)
 #define codec_lock(lock)	mutex_lock(lock)
 #define codec_unlock(lock)	mutex_unlock(lock)
-
-/* Sizes that libraries take as int. */
-static inline bool codec_sizes_fit(size_t src_size, size_t dst_size)
-{
-	return src_size <= INT_MAX / 2 && dst_size <= INT_MAX;
-}
 
 #endif /* ZM_CODEC_LINUX_H */

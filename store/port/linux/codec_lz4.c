@@ -43,11 +43,8 @@ static int lz4_compress(void *ctx, const struct zm_codec_params *params,
 			const void *src, size_t src_size,
 			void *dst, size_t *dst_size)
 {
-	int room = (int)min_t(size_t, *dst_size, INT_MAX);
-	int size;
+	int room = (int)*dst_size, size;
 
-	if (!codec_sizes_fit(src_size, 0))
-		return -ENOSPC;
 	if (params->dict) {
 		memcpy(ctx, params->prepared, sizeof(LZ4_stream_t));
 		size = LZ4_compress_fast_continue(ctx, src, dst, (int)src_size,

@@ -21,8 +21,6 @@ static inline int lz4_decompress(void *ctx,
 {
 	int size;
 
-	if (!codec_sizes_fit(src_size, dst_size))
-		return -EBADMSG;
 	if (params->dict)
 		size = LZ4_decompress_safe_usingDict(src, dst, (int)src_size,
 						     (int)dst_size,

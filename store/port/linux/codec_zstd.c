@@ -127,41 +127,12 @@ static size_t zstd_dict_decompress(struct zstd_context *context,
 
 #else /* a dictionary is refused before it gets here */
 
-static void zstd_dict_release(struct zstd_prepared *prepared)
-{
-}
-
-static bool zstd_dict_digest(struct zstd_prepared *prepared,
-			     const struct zm_codec_params *params)
-{
-	return false;
-}
-
-static void zstd_library_contexts_free(struct zstd_context *context)
-{
-}
-
-static bool zstd_dict_contexts_create(struct zstd_context *context,
-				      const struct zstd_prepared *prepared)
-{
-	return false;
-}
-
-static size_t zstd_dict_compress(struct zstd_context *context,
-				 const struct zstd_prepared *prepared,
-				 const void *src, size_t src_size,
-				 void *dst, size_t dst_size)
-{
-	return 0;
-}
-
-static size_t zstd_dict_decompress(struct zstd_context *context,
-				   const struct zstd_prepared *prepared,
-				   const void *src, size_t src_size,
-				   void *dst, size_t dst_size)
-{
-	return 0;
-}
+#define zstd_dict_release(prepared)		((void)0)
+#define zstd_dict_digest(prepared, params)	false
+#define zstd_library_contexts_free(context)	((void)0)
+#define zstd_dict_contexts_create(context, prepared)	false
+#define zstd_dict_compress(context, prepared, src, src_size, dst, dst_size) 0
+#define zstd_dict_decompress(context, prepared, src, src_size, dst, dst_size) 0
 
 #endif
 

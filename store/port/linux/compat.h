@@ -87,7 +87,7 @@ static inline struct gendisk *zm_disk_alloc(unsigned int block_size)
 }
 
 /*
- * Heads of the disk's open() and release() operations, for their definitions:
+ * The head of the disk's open() operation, for its definition:
  *
  *	static int zm_open(ZM_OPEN_ARGUMENTS)
  *	{
@@ -96,11 +96,9 @@ static inline struct gendisk *zm_disk_alloc(unsigned int block_size)
 #if ZM_HAS_BLK_MODE
 #define ZM_OPEN_ARGUMENTS	struct gendisk *opened, blk_mode_t mode
 #define ZM_OPEN_DISK		opened
-#define ZM_RELEASE_ARGUMENTS	struct gendisk *released
 #else
 #define ZM_OPEN_ARGUMENTS	struct block_device *opened, fmode_t mode
 #define ZM_OPEN_DISK		((opened)->bd_disk)
-#define ZM_RELEASE_ARGUMENTS	struct gendisk *released, fmode_t mode
 #endif
 
 /* -- Classes --------------------------------------------------------------- */

@@ -167,11 +167,9 @@ void zm_port_pool_read_end(struct zm_pool *pool, struct zm_handle handle,
  * Where an object is stands in the word that its handle points at, in a form
  * that is zsmalloc's alone: the word can be asked for ahead, the object not.
  */
-void zm_port_pool_prefetch(struct zm_pool *pool, struct zm_handle handle,
-			   bool deep)
+void zm_port_pool_prefetch(struct zm_pool *pool, struct zm_handle handle)
 {
-	if (!deep)
-		prefetch((const void *)zs_handle_of(handle));
+	prefetch((const void *)zs_handle_of(handle));
 }
 
 u64 zm_port_pool_used(struct zm_pool *pool)

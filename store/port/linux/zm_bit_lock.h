@@ -190,7 +190,7 @@ static inline void zm_bit_unlock_two(u32 *lower, u32 *higher)
 /* Somebody has locked the word: who, lockdep does not know of one word. */
 static inline void zm_bit_assert_locked(const u32 *word)
 {
-	if (IS_ENABLED(CONFIG_LOCKDEP) || IS_ENABLED(ZMELD_DEBUG))
+	if (IS_ENABLED(CONFIG_LOCKDEP))
 		WARN_ON_ONCE(!(READ_ONCE(*word) & 1));
 }
 

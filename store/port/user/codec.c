@@ -2,9 +2,9 @@
 /*
  * The codecs of user space, under zram's names, and zword behind them.
  *
- * zram also offers 842, which is not here: there is no user-space
- * implementation of it to rely on. What it would do with some pages can be
- * measured on a device that uses it.
+ * zram also offers 842, which neither home has: the kernel's does not check a
+ * damaged stream against the end of the page, and user space has none to rely on.
+ * What it would do with some pages can be measured on a device of zram's.
  */
 #include <zmeld/codec.h>
 #include "codec_user.h"

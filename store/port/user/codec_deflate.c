@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * deflate, by zlib: raw, without a header or a checksum, and with a small
- * window, unless another was chosen; with the memory level that zram sets.
- * Resetting a stream allocates nothing and forgets the page before.
- *
- * zlib's inflate allocates its window only when a page ends too early. So that
- * damage cannot bring an allocation, a new context is given such a page.
+ * window and the memory level that zram sets. Resetting a stream allocates
+ * nothing and forgets the page before.
  */
 #define ZLIB_CONST
-#include <limits.h>
 #include <stdlib.h>
 #include <zlib.h>
 #include <zmeld/codec.h>
@@ -28,34 +24,7 @@ struct deflate_context {
 
 static int deflate_params_setup(struct zm_codec_params *params)
 {
-	int ret = zm_codec_params_check(params, &zm_codec_deflate);
-
-	if (ret)
-		return ret;
-	if (!params->window_bits)
-		params->window_bits = DEFLATE_WINDOW_BITS;
-	params->checks_page = params->window_bits > 0;
-	return zm_window_bits_fit(params->window_bits) ? 0 : -EINVAL;
-}
-
-static bool inflate_window_create(z_stream *stream, int window_bits)
-{
-	/* A header; then one stored byte, of a stream that does not end there. */
-	Bytef cut_short[] = { 0, 0, 0x00, 0x01, 0x00, 0xfe, 0xff, 'z' };
-	uInt header = 2;
-	Bytef out[2];
-
-	if (window_bits > 0) {
-		/* Window and method; then what makes both a multiple of 31. */
-		cut_short[0] = (Bytef)((window_bits - 8) << 4 | Z_DEFLATED);
-		cut_short[1] = (Bytef)(31 - (cut_short[0] << 8) % 31);
-		header = 0;
-	}
-	stream->next_in = cut_short + header;
-	stream->avail_in = (uInt)sizeof(cut_short) - header;
-	stream->next_out = out;
-	stream->avail_out = sizeof(out);
-	return inflate(stream, Z_SYNC_FLUSH) == Z_OK;
+	return zm_codec_params_check(params, &zm_codec_deflate);
 }
 
 static int deflate_context_create(const struct zm_codec_params *params,
@@ -66,18 +35,14 @@ static int deflate_context_create(const struct zm_codec_params *params,
 	if (!context)
 		return -ENOMEM;
 	if (deflateInit2(&context->deflating, params->level, Z_DEFLATED,
-			 params->window_bits, DEFLATE_MEMORY_LEVEL,
+			 DEFLATE_WINDOW_BITS, DEFLATE_MEMORY_LEVEL,
 			 Z_DEFAULT_STRATEGY) != Z_OK)
 		goto deflating_failed;
-	if (inflateInit2(&context->inflating, params->window_bits) != Z_OK)
+	if (inflateInit2(&context->inflating, DEFLATE_WINDOW_BITS) != Z_OK)
 		goto inflating_failed;
-	if (!inflate_window_create(&context->inflating, params->window_bits))
-		goto window_failed;
 	*ctx = context;
 	return 0;
 
-window_failed:
-	inflateEnd(&context->inflating);
 inflating_failed:
 	deflateEnd(&context->deflating);
 deflating_failed:
@@ -106,12 +71,12 @@ static int deflate_compress(void *ctx, const struct zm_codec_params *params,
 	int ret;
 
 	(void)params;
-	if (src_size > UINT_MAX || deflateReset(stream) != Z_OK)
+	if (deflateReset(stream) != Z_OK)
 		return -ENOSPC;
 	stream->next_in = src;
 	stream->avail_in = (uInt)src_size;
 	stream->next_out = dst;
-	stream->avail_out = *dst_size < UINT_MAX ? (uInt)*dst_size : UINT_MAX;
+	stream->avail_out = (uInt)*dst_size;
 	ret = deflate(stream, Z_FINISH);
 	size = (size_t)(stream->next_out - (Bytef *)dst);
 	if (ret == Z_OK) {
@@ -135,8 +100,7 @@ static int deflate_decompress(void *ctx, const struct zm_codec_params *params,
 	z_stream *stream = &((struct deflate_context *)ctx)->inflating;
 
 	(void)params;
-	if (src_size > UINT_MAX || dst_size > UINT_MAX ||
-	    inflateReset(stream) != Z_OK)
+	if (inflateReset(stream) != Z_OK)
 		return -EBADMSG;
 	stream->next_in = src;
 	stream->avail_in = (uInt)src_size;

@@ -37,11 +37,6 @@
 #define LZ4HC_EFFORT_MIN	3
 #define LZ4HC_EFFORT_MAX	9
 
-static bool lz4_sizes_fit(size_t src_size, size_t dst_size)
-{
-	return src_size <= LZ4_MAX_INPUT_SIZE && dst_size <= INT_MAX;
-}
-
 /*
  * Checks level and dictionary, and loads the dictionary with `load` into a
  * state of state_size bytes that becomes the params' own.
@@ -82,14 +77,6 @@ static int lz4_context_alloc(void **ctx, size_t state_size)
 	return *ctx ? 0 : -ENOMEM;
 }
 
-/* What the library takes; false: src does not fit it. */
-static bool lz4_sizes_prepare(size_t src_size, size_t *dst_size)
-{
-	if (*dst_size > INT_MAX)
-		*dst_size = INT_MAX;
-	return lz4_sizes_fit(src_size, 0);
-}
-
 /* size: what the library returned. */
 static int lz4_compressed(int size, size_t *dst_size)
 {
@@ -107,8 +94,6 @@ static int lz4_decompress(void *ctx, const struct zm_codec_params *params,
 	int size;
 
 	(void)ctx;
-	if (!lz4_sizes_fit(src_size, dst_size))
-		return -EBADMSG;
 	if (params->dict)
 		size = LZ4_decompress_safe_usingDict(src, dst, (int)src_size,
 						     (int)dst_size,
@@ -149,8 +134,6 @@ static int lz4_compress(void *ctx, const struct zm_codec_params *params,
 	LZ4_stream_t *stream = ctx;
 	int size;
 
-	if (!lz4_sizes_prepare(src_size, dst_size))
-		return -ENOSPC;
 	if (params->dict) {
 		memcpy(stream, params->prepared, sizeof(*stream));
 		size = LZ4_compress_fast_continue(stream, src, dst,
@@ -219,8 +202,6 @@ static int lz4hc_compress(void *ctx, const struct zm_codec_params *params,
 	LZ4_streamHC_t *stream = ctx;
 	int size;
 
-	if (!lz4_sizes_prepare(src_size, dst_size))
-		return -ENOSPC;
 	if (params->dict) {
 		memcpy(stream, params->prepared, sizeof(*stream));
 		size = LZ4_compress_HC_continue(stream, src, dst,

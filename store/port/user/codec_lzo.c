@@ -4,13 +4,10 @@
  *
  * A stream is a row of instructions. Each one copies bytes that are already
  * in the output (a match) and then 0 to 3 bytes from the stream (trailing
- * literals), or it copies a longer run of literals. What a byte below 16 means
- * depends on how many literals came just before it:
+ * literals), or it copies a longer run of literals:
  *
  *   first byte 18..255      17 less is a number of literals
  *   0000LLLL   after none   L + 3 literals
- *   0000DDSS H after 1..3   2 bytes from distance 1 + D + 4 H
- *   0000DDSS H after more   3 bytes from distance 2049 + D + 4 H
  *   0001hLLL W              L + 2 bytes from distance 0x4000 (1 + h) + W / 4
  *   001LLLLL W              L + 2 bytes from distance 1 + W / 4
  *   LLLDDDSS H              L + 1 bytes (L > 1) from distance 1 + D + 8 H
@@ -18,7 +15,9 @@
  *
  * W is 16 bits, low byte first. S, or the two low bits of W, is the number of
  * trailing literals. Where the field L is 0 the length goes on in bytes: each
- * 0 adds 255, the first other byte its value and the largest value of L.
+ * 0 adds 255, the first other byte its value and the largest value of L. Behind
+ * literals a byte below 16 would be a match of 2 or 3 bytes. No compressor of the
+ * kernel's writes those, and nothing else writes what is read here.
  *
  * lzo-rle is version 1 of the stream. It opens with 17, 1 and has one more
  * instruction, 00011LLL W X with W / 4 all ones: L + 8 X + 4 zeros. Its
@@ -66,9 +65,6 @@
 
 #define LZO_ZEROS_MIN		4
 #define LZO_ZEROS_MAX		(2047 + LZO_ZEROS_MIN)
-
-/* Literals before the next instruction, as the decompressor remembers it. */
-#define LZO_LITERALS_MANY	4
 
 struct lzo_context {
 	u16 table[LZO_TABLE_SIZE];
@@ -366,7 +362,7 @@ static int lzorle_compress(void *ctx, const struct zm_codec_params *params,
 struct lzo_source {
 	const u8 *at;		/* next byte to read */
 	const u8 *end;
-	size_t literals;	/* just before this instruction; 4: or more */
+	size_t literals;	/* just before this instruction */
 	bool rle;
 };
 
@@ -406,19 +402,6 @@ static inline void get_near(struct lzo_source *in, u8 code,
 {
 	copy->distance = 1u + ((code >> 2) & 7) + ((size_t)*in->at++ << 3);
 	copy->length = (code >> 5) + 1u;
-	in->literals = code & 3;
-}
-
-/* One below 16 that follows literals. Two bytes are sure to be there. */
-static inline void get_short(struct lzo_source *in, u8 code,
-			     struct lzo_copy *copy)
-{
-	copy->distance = 1u + (code >> 2) + ((size_t)*in->at++ << 2);
-	copy->length = 2;
-	if (in->literals == LZO_LITERALS_MANY) {
-		copy->distance += LZO_NEAR_DISTANCE_MAX;
-		copy->length = 3;
-	}
 	in->literals = code & 3;
 }
 
@@ -543,7 +526,7 @@ static bool get_start(struct lzo_source *in, u8 **out, const u8 *out_end)
 	if (*in->at <= LZO_VERSIONED)
 		return true;
 	count = *in->at++ - LZO_VERSIONED;
-	in->literals = count < LZO_LITERALS_MANY ? count : LZO_LITERALS_MANY;
+	in->literals = count;
 	return copy_literals(out, out_end, in, count);
 }
 
@@ -582,15 +565,13 @@ static int lzo_decompress(void *ctx, const struct zm_codec_params *params,
 			if (copy.length == 0)
 				return is_end(&in, code) && room == 0
 					? 0 : -EBADMSG;
-		} else if (in.literals) {
-			get_short(&in, code, &copy);
 		} else {
 			size_t count = code ? code : get_length(&in, 15, room);
 
-			if (count == 0 ||
+			if (in.literals || count == 0 ||
 			    !copy_literals(&out, out_end, &in, count + 3))
 				return -EBADMSG;
-			in.literals = LZO_LITERALS_MANY;
+			in.literals = count + 3;
 			continue;
 		}
 

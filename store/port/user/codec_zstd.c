@@ -6,9 +6,7 @@
  * the frame says its content's size and carries no checksum; a dictionary is
  * digested once, by reference, for both directions.
  *
- * Without a dictionary a context is one block of memory of a size known
- * before, so no page can make it grow. With one, the library sizes the context
- * by what it is given: a first page of nothing grows it when it is made.
+ * A context is the library's, which may take memory for its first pages.
  *
  * Invariants:
  *   - the same page gives the same bytes, whatever came before. The row match
@@ -43,7 +41,6 @@ struct zstd_dict {
 struct zstd_context {
 	ZSTD_CCtx *compressor;
 	ZSTD_DCtx *decompressor;
-	void *memory;		/* the compressor's, or NULL: its own */
 	u8 object[ZSTD_BOUND];
 };
 
@@ -104,82 +101,34 @@ static void zstd_context_destroy(void *ctx)
 
 	if (!context)
 		return;
-	if (!context->memory)
-		ZSTD_freeCCtx(context->compressor);
+	ZSTD_freeCCtx(context->compressor);
 	ZSTD_freeDCtx(context->decompressor);
-	free(context->memory);
 	free(context);
 }
 
-/* Sets what every page uses; a static context refuses what does not fit it. */
-static bool zstd_settings_apply(ZSTD_CCtx *compressor, ZSTD_parameters chosen)
+/* Sets what every page uses; with a dictionary, that is the dictionary's. */
+static bool zstd_settings_apply(ZSTD_CCtx *compressor,
+				const struct zm_codec_params *params)
 {
+	ZSTD_parameters chosen = ZSTD_getParams(params->level,
+						page_size_of(params), 0);
+
 	return !ZSTD_isError(ZSTD_CCtx_setParams(compressor, chosen)) &&
 	       !ZSTD_isError(ZSTD_CCtx_setParameter(compressor,
 						    ZSTD_c_useRowMatchFinder,
 						    ZSTD_ps_disable));
 }
 
-/* The compressor in memory of its own, big enough for every source. */
-static bool zstd_compressor_place(struct zstd_context *context,
-				  const struct zm_codec_params *params)
-{
-	ZSTD_parameters chosen = ZSTD_getParams(params->level,
-						page_size_of(params), 0);
-	ZSTD_CCtx_params *settings = ZSTD_createCCtxParams();
-	size_t size;
-
-	if (!settings)
-		return false;
-	ZSTD_CCtxParams_init_advanced(settings, chosen);
-	ZSTD_CCtxParams_setParameter(settings, ZSTD_c_useRowMatchFinder,
-				     ZSTD_ps_disable);
-	size = ZSTD_estimateCCtxSize_usingCCtxParams(settings);
-	ZSTD_freeCCtxParams(settings);
-	if (ZSTD_isError(size))
-		return false;
-	context->memory = malloc(size);
-	if (!context->memory)
-		return false;
-	context->compressor = ZSTD_initStaticCCtx(context->memory, size);
-	return context->compressor &&
-	       zstd_settings_apply(context->compressor, chosen);
-}
-
-/* The compressor in the library's memory, grown to what the dictionary asks. */
-static bool zstd_compressor_grow(struct zstd_context *context,
-				 const struct zm_codec_params *params)
-{
-	const struct zstd_dict *dict = params->prepared;
-	void *page = calloc(1, page_size_of(params));
-	size_t size;
-
-	context->compressor = ZSTD_createCCtx();
-	if (!page || !context->compressor) {
-		free(page);
-		return false;
-	}
-	size = ZSTD_compress_usingCDict(context->compressor,
-					context->object, ZSTD_BOUND,
-					page, page_size_of(params),
-					dict->compressing);
-	free(page);
-	return !ZSTD_isError(size);
-}
-
 static int zstd_context_create(const struct zm_codec_params *params, void **ctx)
 {
 	struct zstd_context *context = calloc(1, sizeof(*context));
-	bool made;
 
 	if (!context)
 		return -ENOMEM;
+	context->compressor = ZSTD_createCCtx();
 	context->decompressor = ZSTD_createDCtx();
-	if (params->dict)
-		made = zstd_compressor_grow(context, params);
-	else
-		made = zstd_compressor_place(context, params);
-	if (!made || !context->decompressor) {
+	if (!context->compressor || !context->decompressor ||
+	    !zstd_settings_apply(context->compressor, params)) {
 		zstd_context_destroy(context);
 		return -ENOMEM;
 	}

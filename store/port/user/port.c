@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <sys/random.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <zmeld/port.h>
 
@@ -92,29 +91,9 @@ void zm_port_small_free(void *small, size_t size)
 
 /* -- Counters -------------------------------------------------------------- */
 
-__thread u32 zm_port_lane __attribute__((tls_model("initial-exec")));
-
-u32 zm_port_lane_take(void)
-{
-	static u64 taken;
-
-	zm_port_lane = (u32)((zm_add64(&taken, 1) - 1) % ZM_LANES) + 1;
-	return zm_port_lane;
-}
-
 void *zm_port_lanes_create(size_t size)
 {
-	void *lanes;
-
-	if (size > ZM_LANE_BYTES) {
-		zm_port_broken("counters do not fit into a lane");
-		return NULL;
-	}
-	lanes = zm_fault_now() ? NULL :
-		aligned_alloc(ZM_LANE_BYTES, ZM_LANES * ZM_LANE_BYTES);
-	if (lanes)
-		memset(lanes, 0, ZM_LANES * ZM_LANE_BYTES);
-	return lanes;
+	return zm_fault_now() ? NULL : calloc(1, size);
 }
 
 void zm_port_lanes_destroy(void *lanes)
@@ -124,20 +103,12 @@ void zm_port_lanes_destroy(void *lanes)
 
 u64 zm_port_lanes_bytes(size_t size)
 {
-	(void)size;
-	return ZM_LANES * ZM_LANE_BYTES;
+	return size;
 }
 
 u64 zm_port_lanes_sum(const u64 *counter)
 {
-	u64 sum = 0;
-	u32 lane;
-
-	for (lane = 0; lane < ZM_LANES; lane++) {
-		sum += zm_load64(counter);
-		counter += ZM_LANE_BYTES / sizeof(*counter);
-	}
-	return sum;
+	return zm_load64(counter);
 }
 
 /* -- Streams --------------------------------------------------------------- */
@@ -188,11 +159,6 @@ int zm_port_streams_create(const struct zm_codec_choice *choices, u32 count,
 	u32 i;
 	int err;
 
-	if (!count) {
-		long online = sysconf(_SC_NPROCESSORS_ONLN);
-
-		count = online > 0 ? (u32)online : 1;
-	}
 	bytes = sizeof(*streams) + count * sizeof(struct seat);
 	bytes = (bytes + 127) / 128 * 128;
 	streams = zm_fault_now() ? NULL : aligned_alloc(128, bytes);

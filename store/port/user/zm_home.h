@@ -94,22 +94,10 @@ static inline u64 zm_add64(u64 *word, u64 value)
 	return __atomic_add_fetch(word, value, __ATOMIC_RELAXED);
 }
 
-/* A lane for each of so many threads; those that come later share them. */
-#define ZM_LANES	16
-#define ZM_LANE_BYTES	512
-
-/* This thread's lane, from 1 on; 0: it has none yet. */
-extern __thread u32 zm_port_lane __attribute__((tls_model("initial-exec")));
-u32 zm_port_lane_take(void);
-
+/* One lane: threads of user space are few, and nobody waits for them. */
 static inline void zm_lane_add(u64 *counter, u64 value)
 {
-	u32 lane = zm_port_lane;
-
-	if (!lane)
-		lane = zm_port_lane_take();
-	counter += (lane - 1) * (ZM_LANE_BYTES / sizeof(*counter));
-	__atomic_add_fetch(counter, value, __ATOMIC_RELAXED);
+	zm_add64(counter, value);
 }
 
 static inline void zm_max64(u64 *word, u64 value)

@@ -1,16 +1,13 @@
-//! What the benchmarks have in common as commands: how they start and end, show what
-//! they found, and keep it.
+//! What the benchmarks have in common as commands: how they start and end, and show what
+//! they found.
 #![allow(dead_code)] // Each benchmark uses its part.
 
 use std::io::IsTerminal;
-use std::path::Path;
 use std::process::ExitCode;
 
 use clap::builder::RangedU64ValueParser;
 use clap::Parser;
-use serde::Serialize;
 use zmeld_report::document::Document;
-use zmeld_report::schema::Envelope;
 use zmeld_report::Style;
 
 /// Runs a benchmark with the program's arguments; what it cannot do is told in a line.
@@ -50,20 +47,4 @@ pub fn print(document: &Document) {
         std::env::var(name).ok()
     });
     print!("{}", document.to_text(&style));
-}
-
-/// Prints the document, and keeps what was measured in a file where one is given.
-pub fn show(
-    document: &Document,
-    schema: &'static str,
-    body: &impl Serialize,
-    json: Option<&Path>,
-) -> Result<(), String> {
-    print(document);
-    let Some(path) = json else {
-        return Ok(());
-    };
-    let envelope = Envelope::new(schema, 1, env!("CARGO_PKG_VERSION"), body);
-    std::fs::write(path, envelope.to_text())
-        .map_err(|error| format!("cannot write {}: {error}", path.display()))
 }

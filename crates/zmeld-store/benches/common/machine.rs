@@ -3,10 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use serde::Serialize;
-
 /// What a reader must know of the machine.
-#[derive(Serialize)]
 pub struct Machine {
     /// The processor's name.
     pub cpu: String,
@@ -18,8 +15,6 @@ pub struct Machine {
     pub c_compiler: String,
     /// What compiled the rest.
     pub rust_compiler: String,
-    /// Bytes of a page in the store.
-    pub page_size: usize,
     /// Programs that wanted to run in the minute before the start.
     pub load_at_start: f64,
 }
@@ -36,7 +31,6 @@ impl Machine {
                 .map_or("unknown".to_owned(), |text| text.trim().to_owned()),
             c_compiler: version_of(&std::env::var("CC").unwrap_or_else(|_| "cc".to_owned())),
             rust_compiler: version_of("rustc"),
-            page_size: zmeld_store::page_size(),
             load_at_start: load(),
         }
     }

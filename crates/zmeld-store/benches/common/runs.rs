@@ -1,28 +1,21 @@
 //! The runs of a measurement, their median, and how two of them compare.
 #![allow(dead_code)] // Each benchmark uses its part.
 
-use serde::Serialize;
 use zmeld_statistics::sample::median;
 
 /// All runs of one measurement.
-#[derive(Clone, Serialize)]
+#[derive(Clone)]
 pub struct Runs {
-    /// Which table they belong to.
-    pub table: &'static str,
-    /// What was measured.
-    pub what: String,
     /// Pages that each run worked on.
-    pub pages: usize,
+    pages: usize,
     /// Nanoseconds of each run, in order.
     pub runs_ns: Vec<f64>,
 }
 
 impl Runs {
     /// No runs yet.
-    pub fn new(table: &'static str, what: impl Into<String>, pages: usize) -> Runs {
+    pub fn new(pages: usize) -> Runs {
         Runs {
-            table,
-            what: what.into(),
             pages,
             runs_ns: Vec::new(),
         }
@@ -36,11 +29,6 @@ impl Runs {
     /// The median speed, in megabytes of pages per second.
     pub fn mb_per_s(&self) -> f64 {
         (self.pages * zmeld_store::page_size()) as f64 * 1e3 / self.median_ns()
-    }
-
-    /// The median time of a page, in nanoseconds.
-    pub fn page_ns(&self) -> f64 {
-        self.median_ns() / self.pages as f64
     }
 
     /// How many times faster than `other`: the median of each round's ratio.

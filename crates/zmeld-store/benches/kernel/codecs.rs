@@ -4,7 +4,6 @@ use zmeld_report::{Column, Table};
 
 use crate::device::{Device, MELDING_OFF, ZRAM};
 use crate::input::Pages;
-use crate::output::Results;
 use crate::runs::Runs;
 use crate::work::{Operation, Plan};
 
@@ -67,23 +66,13 @@ impl Contender {
 }
 
 /// Speeds and memory of them all, the devices taking turns.
-pub fn measure(pages: &Pages, rounds: usize, results: &mut Results) -> Result<(), String> {
+pub fn measure(pages: &Pages, rounds: usize) -> Result<Table, String> {
     let count = pages.count();
     let devices: Vec<Device> = CONTENDERS
         .iter()
         .map(|one| Device::make(one.side, one.codec, one.level, count))
         .collect::<Result<_, _>>()?;
-    let mut series: Vec<Vec<Runs>> = MEASURED
-        .iter()
-        .map(|operation| {
-            let name = |one: &Contender| {
-                let (driver, codec) = (one.driver(), one.codec());
-                format!("{driver} {codec}: {}", operation.name())
-            };
-            let of = |one: &Contender| Runs::new("codecs", name(one), count);
-            CONTENDERS.iter().map(of).collect()
-        })
-        .collect();
+    let mut series = vec![vec![Runs::new(count); CONTENDERS.len()]; MEASURED.len()];
     let mut used = Vec::new();
     let plan = Plan {
         name: "codecs".to_owned(),
@@ -99,10 +88,7 @@ pub fn measure(pages: &Pages, rounds: usize, results: &mut Results) -> Result<()
         }
         Ok(())
     })?;
-    let table = table(pages, &series, &used);
-    results.tables.push(("codecs", table));
-    results.runs.extend(series.into_iter().flatten());
-    Ok(())
+    Ok(table(pages, &series, &used))
 }
 
 fn table(pages: &Pages, series: &[Vec<Runs>], used: &[u64]) -> Table {
@@ -112,12 +98,12 @@ fn table(pages: &Pages, series: &[Vec<Runs>], used: &[u64]) -> Table {
         for (at, one) in CONTENDERS.iter().enumerate(),
         Column::text("device") => one.driver(),
         Column::text("codec") => one.codec(),
-        Column::number("write").key("write_mb_per_s") => speed(1, at),
-        Column::number("singly").key("write_singly_mb_per_s") => speed(2, at),
-        Column::number("read").key("read_mb_per_s") => speed(3, at),
-        Column::number("random").key("random_read_mb_per_s") => speed(4, at),
+        Column::number("write") => speed(1, at),
+        Column::number("singly") => speed(2, at),
+        Column::number("read") => speed(3, at),
+        Column::number("random") => speed(4, at),
         Column::bytes("pool") => used[at],
-        Column::ratio("pool, of zram's lzo-rle").key("pool_of_lzo_rle") =>
+        Column::ratio("pool, of zram's lzo-rle") =>
             used[at] as f64 / used[REFERENCE] as f64,
     );
     table.note(format!(

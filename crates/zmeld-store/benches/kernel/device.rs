@@ -9,8 +9,6 @@ use std::time::Duration;
 
 /// One of the things that are compared.
 pub struct Side {
-    /// Its name in tables.
-    pub name: &'static str,
     /// The driver: also the start of its devices' names.
     driver: &'static str,
     /// What to write to meld_mode.
@@ -25,22 +23,18 @@ pub const MELDING_OFF: usize = 1;
 /// In the order of the tables' columns.
 pub const SIDES: [Side; 4] = [
     Side {
-        name: "zram",
         driver: "zram",
         mode: None,
     },
     Side {
-        name: "off",
         driver: "zmeld",
         mode: Some("off"),
     },
     Side {
-        name: "manual",
         driver: "zmeld",
         mode: Some("manual"),
     },
     Side {
-        name: "inline",
         driver: "zmeld",
         mode: Some("inline"),
     },

@@ -3,8 +3,8 @@
 //! kernel that has both and runs this in it; on a machine that has both modules
 //! it can be run as it is, as root.
 //!
-//! Tables go to standard output, progress to standard error; `--json FILE`
-//! keeps every run. Nothing here fails for being slow, but a wrong byte ends it.
+//! Tables go to standard output, progress to standard error. Nothing here fails for being
+//! slow, but a wrong byte ends it.
 
 mod codecs;
 mod device;
@@ -16,6 +16,7 @@ mod command;
 #[path = "../common/input.rs"]
 mod input;
 #[path = "../common/machine.rs"]
+#[allow(dead_code)]
 mod machine;
 #[path = "../common/output.rs"]
 mod output;
@@ -31,7 +32,7 @@ use command::from;
 use device::{Device, SIDES};
 use input::Pages;
 use machine::Machine;
-use output::{Measured, Results};
+use output::Measured;
 use ring::DEPTH;
 use runs::Runs;
 use work::{Operation, Plan, OPERATIONS};
@@ -58,8 +59,6 @@ struct Settings {
     /// May be repeated
     #[arg(long, value_name = "N", default_values_t = [1, 2], value_parser = from(1))]
     jobs: Vec<usize>,
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
     /// Only writes the pages to this folder, for a kernel that cannot see where they are from
     #[arg(long, value_name = "FOLDER")]
     collect: Option<PathBuf>,
@@ -88,9 +87,9 @@ fn run(settings: &Settings) -> Result<(), String> {
     if let Some(folder) = &settings.collect {
         return collect(&pages, folder);
     }
-    let mut results = Results::default();
+    let mut tables = Vec::new();
     if settings.has("melding") {
-        compare_melding(settings, &pages, &mut results)?;
+        tables.extend(compare_melding(settings, &pages)?);
     }
     if settings.has("codecs") {
         let swapped = settings.swapped.as_ref().map(|folder| {
@@ -98,21 +97,16 @@ fn run(settings: &Settings) -> Result<(), String> {
             Pages::read(folder, settings.pages)
         });
         let swapped = swapped.transpose()?;
-        codecs::measure(
-            swapped.as_ref().unwrap_or(&pages),
-            settings.rounds,
-            &mut results,
-        )?;
+        let pages = swapped.as_ref().unwrap_or(&pages);
+        tables.push(codecs::measure(pages, settings.rounds)?);
     }
-    show(settings, &machine, &pages, &results)
+    show(settings, &machine, &pages, tables);
+    Ok(())
 }
 
 /// The drivers with each codec, melding in each way.
-fn compare_melding(
-    settings: &Settings,
-    pages: &Pages,
-    results: &mut Results,
-) -> Result<(), String> {
+fn compare_melding(settings: &Settings, pages: &Pages) -> Result<Vec<Table>, String> {
+    let mut tables = Vec::new();
     let mut inline = inline_table();
     for codec in &settings.codecs {
         let mut speeds = speed_table(codec);
@@ -125,22 +119,22 @@ fn compare_melding(
                     rounds: settings.rounds,
                     pages,
                 };
-                case.measure(&mut speeds, &mut inline, results)?;
+                case.measure(&mut speeds, &mut inline)?;
             }
         }
         speeds.note(
             "MB/s of the same kernel's zram; behind it, how many times as fast zmeld is with \
              melding off, with fingerprints taken (manual), and melding inline.",
         );
-        results.tables.push((table_key(codec), speeds));
+        tables.push(speeds);
     }
     inline.note(
         "Inline melding when half the pages are duplicates, times zram's speed. A duplicate is \
          compared with its twin, so writing it takes at least as long as zram takes to read it; \
          writing the others at least as long as zram takes to write them: that is the limit.",
     );
-    results.tables.push(("inline", inline));
-    Ok(())
+    tables.push(inline);
+    Ok(tables)
 }
 
 /// Leaves the pages for a run in a kernel that cannot see where they are from.
@@ -158,22 +152,12 @@ fn collect(pages: &Pages, folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// A key of the JSON for each codec's table.
-fn table_key(codec: &str) -> &'static str {
-    match codec {
-        "lz4" => "speed_lz4",
-        "lzo-rle" => "speed_lzo_rle",
-        "zstd" => "speed_zstd",
-        _ => "speed_other",
-    }
-}
-
 fn speed_table(codec: &str) -> Table {
     Table::new(&format!("{codec}: speed against zram"))
         .column(Column::text("duplicates"))
         .column(Column::text("jobs"))
         .column(Column::text("operation"))
-        .column(Column::number("zram").key("zram_mb_per_s"))
+        .column(Column::number("zram"))
         .column(Column::ratio("off"))
         .column(Column::ratio("manual"))
         .column(Column::ratio("inline"))
@@ -186,7 +170,7 @@ fn inline_table() -> Table {
         .column(Column::text("operation"))
         .column(Column::ratio("limit"))
         .column(Column::ratio("measured"))
-        .column(Column::number("of limit, %").key("of_limit_percent"))
+        .column(Column::number("of limit, %"))
 }
 
 /// One codec, one share of duplicates, one number of jobs: all devices.
@@ -200,35 +184,12 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    fn name(&self, operation: Operation, side: usize) -> String {
-        format!(
-            "{} {} % {} jobs: {} {}",
-            self.codec,
-            self.duplicates,
-            self.jobs,
-            operation.name(),
-            SIDES[side].name
-        )
-    }
-
-    fn measure(
-        &self,
-        speeds: &mut Table,
-        inline: &mut Table,
-        results: &mut Results,
-    ) -> Result<(), String> {
+    fn measure(&self, speeds: &mut Table, inline: &mut Table) -> Result<(), String> {
         let count = self.pages.count();
         let devices: Vec<Device> = (0..SIDES.len())
             .map(|side| Device::make(side, self.codec, None, count))
             .collect::<Result<_, _>>()?;
-        let mut series: Vec<Vec<Runs>> = OPERATIONS
-            .iter()
-            .map(|&operation| {
-                (0..SIDES.len())
-                    .map(|side| Runs::new("speed", self.name(operation, side), count))
-                    .collect()
-            })
-            .collect();
+        let mut series = vec![vec![Runs::new(count); SIDES.len()]; OPERATIONS.len()];
         let plan = Plan {
             name: format!(
                 "{}, {} % duplicates, {} jobs",
@@ -245,7 +206,6 @@ impl Case<'_> {
         if self.duplicates == 50 {
             self.note_inline(&series, inline);
         }
-        results.runs.extend(series.into_iter().flatten());
         Ok(())
     }
 
@@ -291,12 +251,7 @@ impl Case<'_> {
     }
 }
 
-fn show(
-    settings: &Settings,
-    machine: &Machine,
-    pages: &Pages,
-    results: &Results,
-) -> Result<(), String> {
+fn show(settings: &Settings, machine: &Machine, pages: &Pages, tables: Vec<Table>) {
     let kernel_build = std::fs::read_to_string("/proc/version").unwrap_or_default();
     let mut conditions = vec![
         ("kernel", kernel_build.trim().to_owned()),
@@ -312,13 +267,12 @@ fn show(
         conditions.push(("bed", bed));
     }
     let measured = Measured {
-        schema: "zmeld.bench.kernel",
         title: "zmeld.ko beside zram",
         machine,
         pages,
         rounds: settings.rounds,
         conditions,
-        results,
+        tables,
     };
-    measured.show(settings.json.as_deref())
+    measured.show();
 }

@@ -1,10 +1,9 @@
 //! The page store's benchmark: `cargo xtask bench store`.
 //!
-//! Tables go to standard output, progress to standard error; `--json FILE`
-//! keeps all of it, every run included. Nothing here fails for being slow.
+//! Tables go to standard output, progress to standard error. Nothing here fails for being
+//! slow.
 #![forbid(unsafe_code)]
 
-mod inline;
 mod pass;
 mod timing;
 mod writes;
@@ -28,7 +27,7 @@ use zmeld_store::{Codec, MeldMode, Store};
 use command::{from, progress};
 use input::Pages;
 use machine::Machine;
-use output::{Measured, Results};
+use output::Measured;
 
 /// 128 MiB in pages of 4 KiB.
 const PAGES: usize = 32_768;
@@ -42,8 +41,6 @@ pub struct Settings {
     pub rounds: usize,
     #[arg(long, value_name = "N", default_value_t = PAGES, value_parser = from(64))]
     pages: usize,
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
     /// Files and folders that pages are taken from
     #[arg(long, value_name = "PATH", num_args = 1..)]
     input: Vec<PathBuf>,
@@ -66,13 +63,9 @@ fn run(settings: &Settings) -> Result<(), String> {
     let machine = Machine::look();
     progress("reading pages");
     let pages = Pages::read(&settings.input, settings.pages)?;
-    let mut results = Results::default();
-    writes::run(settings, &pages, &mut results);
-    pass::run(settings, &pages, &mut results);
-    inline::run(settings, &pages, &mut results);
+    let tables = vec![writes::run(settings, &pages), pass::run(settings, &pages)];
     progress("");
     let measured = Measured {
-        schema: "zmeld.bench.store",
         title: "The page store, measured",
         pages: &pages,
         rounds: settings.rounds,
@@ -91,7 +84,8 @@ fn run(settings: &Settings) -> Result<(), String> {
             ),
         ],
         machine: &machine,
-        results: &results,
+        tables,
     };
-    measured.show(settings.json.as_deref())
+    measured.show();
+    Ok(())
 }

@@ -4,17 +4,15 @@ use zmeld_report::{cells, Column, Table};
 use zmeld_store::{page_size, Codec, MeldMode, MeldResult, Store, Stream};
 
 use crate::input::{order, Order, Pages};
-use crate::output::Results;
 use crate::runs::Runs;
 use crate::timing::timed;
 use crate::{empty_store, progress, write, Settings};
 
 /// Of duplicates.
 const SHARES: [f64; 2] = [0.01, 0.25];
-const TABLE: &str = "pass";
 
 /// Compresses and passes at each share of duplicates.
-pub fn run(settings: &Settings, pages: &Pages, results: &mut Results) {
+pub fn run(settings: &Settings, pages: &Pages) -> Table {
     let codec = Codec::new("lz4", None, None).expect("the codec is built in");
     let mut table = Table::new("Merge pass against compressing the same pages with lz4")
         .column(Column::text("duplicates"))
@@ -27,8 +25,7 @@ pub fn run(settings: &Settings, pages: &Pages, results: &mut Results) {
     for share in SHARES {
         let name = format!("{} %", share * 100.0);
         let order = order(pages.count(), share, 1);
-        let mut series = ["compress", "pass"]
-            .map(|what| Runs::new(TABLE, format!("{name}: {what}"), pages.count()));
+        let mut series = [(); 2].map(|()| Runs::new(pages.count()));
         let mut result = MeldResult::default();
         for round in 0..settings.rounds {
             progress(&format!("pass: {name} duplicates, round {}", round + 1));
@@ -54,13 +51,12 @@ pub fn run(settings: &Settings, pages: &Pages, results: &mut Results) {
             pass.times_faster_than(compress),
             result.memory_borrowed
         ]);
-        results.runs.extend(series);
     }
     table.note(
         "All pages as lz4 stores them; the bytes of every pair are compared. After the first \
          round's pass every page was read back and compared.",
     );
-    results.tables.push((TABLE, table));
+    table
 }
 
 fn compress(codec: &Codec, pages: &Pages, order: &Order) -> f64 {

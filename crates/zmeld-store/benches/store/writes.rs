@@ -4,21 +4,16 @@ use zmeld_report::{cells, Column, Table};
 use zmeld_store::{page_size, Codec, MeldMode, Stream};
 
 use crate::input::Pages;
-use crate::output::Results;
 use crate::runs::Runs;
 use crate::timing::{in_turns, Side};
 use crate::{empty_store, progress, write, Settings};
 
-const TABLE: &str = "write";
 const KINDS: [&str; 2] = ["into an empty store", "over another page"];
 
 /// Writes unique pages into an empty store, then over others.
-pub fn run(settings: &Settings, pages: &Pages, results: &mut Results) {
+pub fn run(settings: &Settings, pages: &Pages) -> Table {
     let codec = Codec::new("lz4", None, None).expect("the codec is built in");
-    let mut series = KINDS.map(|kind| {
-        ["bare codec", "store"]
-            .map(|side| Runs::new(TABLE, format!("{kind}: {side}"), pages.count()))
-    });
+    let mut series = KINDS.map(|_| [(); 2].map(|()| Runs::new(pages.count())));
     for round in 0..settings.rounds {
         progress(&format!("writes: round {}", round + 1));
         let store = empty_store(&codec, pages.count(), MeldMode::Manual);
@@ -44,8 +39,8 @@ pub fn run(settings: &Settings, pages: &Pages, results: &mut Results) {
     }
     let mut table = Table::new("Write a unique page with its fingerprint, against bare lz4")
         .column(Column::text("where to"))
-        .column(Column::number("bare").key("bare_mb_per_s"))
-        .column(Column::number("store").key("store_mb_per_s"))
+        .column(Column::number("bare"))
+        .column(Column::number("store"))
         .column(Column::ratio("store/bare"));
     for (kind, series) in KINDS.iter().zip(series) {
         let [bare, store] = &series;
@@ -55,11 +50,10 @@ pub fn run(settings: &Settings, pages: &Pages, results: &mut Results) {
             store.mb_per_s(),
             store.times_faster_than(bare)
         ]);
-        results.runs.extend(series);
     }
     table.note(
         "MB of pages per second. The bare codec compresses into one buffer that stays in the \
          cache; the store also finds room, copies and, in an empty store, touches new memory.",
     );
-    results.tables.push((TABLE, table));
+    table
 }

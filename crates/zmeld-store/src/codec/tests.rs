@@ -36,20 +36,6 @@ fn the_list_is_zrams_and_our_own() {
 }
 
 #[test]
-fn levels_are_those_that_the_codec_has() {
-    for info in codecs().iter().filter(|info| info.takes_level()) {
-        for level in [info.level_min, info.level_max] {
-            let codec = Codec::new(info.name, Some(level), None).unwrap();
-            assert_eq!(codec.level(), level);
-        }
-        for level in [info.level_min - 1, info.level_max + 1] {
-            let refused = Codec::new(info.name, Some(level), None).unwrap_err();
-            assert!(refused.to_string().contains("takes levels"), "{refused}");
-        }
-    }
-}
-
-#[test]
 fn a_page_that_its_dictionary_has_becomes_smaller() {
     let page = random_bytes(4096, 9);
     let dict: Arc<[u8]> = page.clone().into();
