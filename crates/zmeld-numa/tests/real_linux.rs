@@ -61,8 +61,11 @@ fn simulated(policy: PolicyName, steps: usize) -> Outcome {
     case.simulate(policy, &[plan], Recording::TOTALS)
 }
 
+/// A counter's name, and how it is read.
+type Counter = (&'static str, fn(&Counters) -> u64);
+
 /// The counters of both that have to be alike.
-const ALIKE: [(&str, fn(&Counters) -> u64); 3] = [
+const ALIKE: [Counter; 3] = [
     ("numa_pte_updates", |c| c.numa_pte_updates),
     ("numa_hint_faults", |c| c.numa_hint_faults),
     ("numa_hint_faults_local", |c| c.numa_hint_faults_local),
