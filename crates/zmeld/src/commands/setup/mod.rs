@@ -105,7 +105,7 @@ pub struct TierArgs {
     )]
     pub kind: Option<TierKind>,
 
-    /// How much it holds before compression: 50%, 4GiB, min(50%, 4GiB), ufpr
+    /// How much it holds before compression: 50%, 4GiB, min(50%, 4GiB)
     #[arg(long, value_name = "SIZE", help_heading = "What is wanted")]
     pub size: Option<Size>,
 
