@@ -77,10 +77,10 @@ impl Check<'_> {
         }
         if let Some(limit) = &device.memory_limit {
             let is_more = |percent: Percent| percent > Percent::whole(100);
-            let is_above_ram = match *limit {
-                Size::Ram { percent, at_most } => at_most.is_none() && is_more(percent),
-                limit => limit == Size::Ufpr,
-            };
+            let is_above_ram = matches!(
+                *limit,
+                Size::Ram { percent, at_most: None } if is_more(percent)
+            );
             if is_above_ram {
                 let what = format!("{limit} is more than all of RAM; write at most 100%");
                 self.error(&format!("{key}.memory_limit"), what);
@@ -193,13 +193,9 @@ impl Check<'_> {
     fn overwritten(&mut self, device: &Location, key: &str, what: &str) {
         match device {
             Location::Tag { tag, .. } if !device.outlives_its_contents() => {
-                let stable = match tag {
-                    Tag::Label => "PARTLABEL",
-                    _ => "PARTUUID",
-                };
                 let what = format!(
                     "{device} is written over with {what}, so the device would not be found \
-                     again; use {stable}= or a path below /dev/disk/by-id"
+                     again; use PART{tag}= or a path below /dev/disk/by-id"
                 );
                 self.error(key, what);
             }
@@ -368,34 +364,37 @@ impl Check<'_> {
                 "recompress",
                 watch.recompress.is_some(),
                 with(|device| !device.recompress.is_empty()),
-                "the kernel compresses nothing again by itself",
-                "no tier has a list of codecs to recompress with",
+                "no tier has a list of codecs to recompress with; add one",
             ),
             (
                 "writeback",
                 watch.writeback.is_some(),
                 with(|device| device.writeback.is_some()),
-                "the kernel writes nothing back by itself",
-                "no tier has a writeback device",
+                "no tier has a writeback device; add one",
+            ),
+            (
+                "meld",
+                watch.meld.is_some(),
+                with(|device| device.meld != MeldMode::Off),
+                "no tier melds pages; add a tier with kind = \"zmeld\"",
             ),
         ];
-        for (name, is_given, tier, unfired, unused) in rules {
+        for (name, is_given, tier, unused) in rules {
             let (key, what) = match tier {
-                Some(tier) if !is_given => (
+                Some(tier) if !is_given && name != "meld" => (
                     format!("tier.{tier}.{name}"),
-                    format!("{unfired}; add [watch.{name}] and run zmeld watch"),
+                    format!(
+                        "the kernel does not use it by itself; add [watch.{name}] and run \
+                             zmeld watch"
+                    ),
                 ),
                 None if is_given => (
                     format!("watch.{name}"),
-                    format!("{unused}; add one, or remove the rule"),
+                    format!("{unused}, or remove the rule"),
                 ),
                 _ => continue,
             };
             self.warning(FindingId::UnusedRule, &key, what);
-        }
-        if watch.meld.is_some() && with(|device| device.meld != MeldMode::Off).is_none() {
-            let what = "no tier melds pages; add a tier with kind = \"zmeld\", or remove the rule";
-            self.warning(FindingId::UnusedRule, "watch.meld", what);
         }
     }
 
@@ -407,8 +406,6 @@ impl Check<'_> {
             let what = "0% reclaims nothing; write more, or enabled = false";
             self.error("watch.reclaim.step", what);
         }
-        self.groups("watch.reclaim.groups", &rule.groups);
-        self.groups("watch.reclaim.protect", &rule.protect);
         for both in rule.groups.iter().filter(|it| rule.protect.contains(it)) {
             let what = format!(
                 "\"{both}\" is in groups, too, and nothing is reclaimed from it; remove it from \
@@ -428,22 +425,6 @@ impl Check<'_> {
         }
     }
 
-    /// Paths are those of groups, and not of where they are mounted.
-    fn groups(&mut self, key: &str, patterns: &[GroupPattern]) {
-        for (number, pattern) in patterns.iter().enumerate() {
-            let pattern = pattern.to_string();
-            let Ok(below) = Path::new(&pattern).strip_prefix("/sys/fs/cgroup") else {
-                continue;
-            };
-            let what = format!(
-                "\"{pattern}\" names no control group: paths begin at the first group, not where \
-                 they are mounted; write \"/{}\"",
-                below.display()
-            );
-            self.error(&format!("{key}[{number}]"), what);
-        }
-    }
-
     fn guard(&mut self, config: &Config) {
         let Some(rule) = &config.watch.guard else {
             return;
@@ -451,8 +432,6 @@ impl Check<'_> {
         for (key, why) in rule.problems() {
             self.error(&format!("watch.guard.{key}"), why);
         }
-        self.groups("watch.guard.end", &rule.end);
-        self.groups("watch.guard.protect", &rule.protect);
         for (number, pattern) in rule.end.iter().enumerate() {
             if !zmeld_guard::rule::is_all(pattern) && is_of_all_services(pattern) {
                 let what = format!(

@@ -9,47 +9,29 @@ use serde::{Deserialize, Serialize};
 
 use super::section::section;
 
-/// What is known of a codec before a kernel is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Known {
-    /// The name in `comp_algorithm`.
-    pub name: &'static str,
-    /// The levels that make sense; none where the codec has no levels.
-    pub levels: Option<(i32, i32)>,
-    /// Whether it takes a dictionary.
-    pub takes_dict: bool,
-}
-
 /// The codecs of zram, from `drivers/block/zram/backend_*.c` of Linux 7.2, and
 /// zword, which zmeld's module has, and zram up to 6.11 takes from zword.ko. A kernel may have
-/// been built without some.
-pub const CODECS: [Known; 8] = [
-    known("lzo", None, false),
-    known("lzo-rle", None, false),
+/// been built without some. Each with the levels that make sense, none where it has no levels,
+/// and whether it takes a dictionary.
+const CODECS: [(&str, Option<(i32, i32)>, bool); 8] = [
+    ("lzo", None, false),
+    ("lzo-rle", None, false),
     // For lz4 the level is its acceleration.
-    known("lz4", Some((1, 65_537)), true),
-    known("lz4hc", Some((1, 16)), true),
-    known("zstd", Some((-131_072, 22)), true),
-    known("deflate", Some((0, 9)), false),
-    known("842", None, false),
+    ("lz4", Some((1, 65_537)), true),
+    ("lz4hc", Some((1, 16)), true),
+    ("zstd", Some((-131_072, 22)), true),
+    ("deflate", Some((0, 9)), false),
+    ("842", None, false),
     // From a glance at the page to a look at all that may be in it.
-    known("zword", Some((1, 2)), false),
+    ("zword", Some((1, 2)), false),
 ];
-
-const fn known(name: &'static str, levels: Option<(i32, i32)>, takes_dict: bool) -> Known {
-    Known {
-        name,
-        levels,
-        takes_dict,
-    }
-}
 
 /// A codec with its parameters. Its text is `zstd`, `zstd:3` or
 /// `zstd:3,dict=/etc/zmeld/pages.dict`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct Codec {
-    /// Its name, one of [`CODECS`].
+    /// Its name.
     pub name: String,
     /// Its level; the kernel's default without.
     pub level: Option<i32>,
@@ -79,11 +61,6 @@ impl Codec {
         }
         (self.level.is_some() || self.dict.is_some()).then_some(text)
     }
-
-    /// What is known of it; nothing if the name is none of [`CODECS`].
-    pub fn known(&self) -> Option<&'static Known> {
-        CODECS.iter().find(|known| known.name == self.name)
-    }
 }
 
 impl FromStr for Codec {
@@ -94,8 +71,8 @@ impl FromStr for Codec {
             Some((name, parameters)) => (name, Some(parameters)),
             None => (text, None),
         };
-        let Some(known) = CODECS.iter().find(|known| known.name == name) else {
-            let names = CODECS.map(|known| known.name);
+        let Some((_, levels, takes_dict)) = CODECS.iter().find(|it| it.0 == name) else {
+            let names = CODECS.map(|it| it.0);
             return Err(format!(
                 "{name:?} is no codec; {}",
                 super::choices(name, &names)
@@ -113,18 +90,22 @@ impl FromStr for Codec {
         };
         if let Some(level) = level {
             let level = level.strip_prefix("level=").unwrap_or(level);
-            codec.level = Some(self::level(known, level)?);
+            codec.level = Some(self::level(name, *levels, level)?);
         }
         if let Some(path) = dict {
-            codec.dict = Some(dictionary(known, path)?);
+            if !takes_dict {
+                return Err(format!(
+                    "{name} takes no dictionary; lz4, lz4hc and zstd do"
+                ));
+            }
+            codec.dict = Some(dictionary(path)?);
         }
         Ok(codec)
     }
 }
 
-fn level(known: &Known, text: &str) -> Result<i32, String> {
-    let name = known.name;
-    let Some((lowest, highest)) = known.levels else {
+fn level(name: &str, levels: Option<(i32, i32)>, text: &str) -> Result<i32, String> {
+    let Some((lowest, highest)) = levels else {
         return Err(format!("{name} has no levels; write just {name:?}"));
     };
     text.parse()
@@ -133,13 +114,7 @@ fn level(known: &Known, text: &str) -> Result<i32, String> {
         .ok_or_else(|| format!("{text:?} is no level of {name}; it takes {lowest} to {highest}"))
 }
 
-fn dictionary(known: &Known, path: &str) -> Result<PathBuf, String> {
-    if !known.takes_dict {
-        return Err(format!(
-            "{} takes no dictionary; lz4, lz4hc and zstd do",
-            known.name
-        ));
-    }
+fn dictionary(path: &str) -> Result<PathBuf, String> {
     // The kernel reads it, and splits its parameters at white space.
     if !path.starts_with('/') || path.contains(|c: char| c.is_whitespace() || c.is_control()) {
         return Err(format!(

@@ -49,37 +49,6 @@ impl Default for Cipher {
     }
 }
 
-impl Cipher {
-    /// Whether the cipher takes a key of that size, as far as that is known here.
-    pub(super) fn check(&self) -> Result<(), String> {
-        let sizes: &[u16] = match self.name.as_str() {
-            name if name.starts_with("aes-xts-") => &[256, 384, 512],
-            name if name.starts_with("aes-") => &[128, 192, 256],
-            name if name.contains("adiantum") => &[256],
-            name if name.starts_with("serpent-xts-") || name.starts_with("twofish-xts-") => {
-                &[256, 384, 512]
-            }
-            _ if self.key_size.is_multiple_of(8) => return Ok(()),
-            _ => {
-                return Err(format!(
-                    "{} bits are no whole number of bytes",
-                    self.key_size
-                ))
-            }
-        };
-        if sizes.contains(&self.key_size) {
-            return Ok(());
-        }
-        let sizes: Vec<_> = sizes.iter().map(u16::to_string).collect();
-        Err(format!(
-            "{} takes no key of {} bits; write key_size = {}",
-            self.name,
-            self.key_size,
-            sizes.join(" or ")
-        ))
-    }
-}
-
 named! {
     enum Name {
         None = "none",
@@ -93,7 +62,7 @@ section! {
     struct EncryptionKeys in Disk {
         encryption: Name = Name::None;
         key_file: Option<PathBuf>, without("has to be given with luks");
-        cipher: String = Cipher::default().name, by("as cryptsetup takes it", cipher_name);
+        cipher: String = Cipher::default().name, by(cipher_name);
         key_size: u16 = Cipher::default().key_size, range(128, 1024);
     }
 }
@@ -110,7 +79,7 @@ impl Setting for Encryption {
         if reader.problems.len() > before {
             return None;
         }
-        check(reader, open, keys.encryption, &cipher);
+        check(reader, open, keys.encryption);
         match keys.encryption {
             Name::None => None,
             Name::Random => Some(Encryption::Random { cipher }),
@@ -137,7 +106,6 @@ impl Setting for Encryption {
         let mut lines = keys.rows();
         if row.key.section == Section::Writeback {
             lines.retain(|line| line.key.name != "key_file");
-            lines[0].takes = "none or random".to_owned();
             lines
                 .iter_mut()
                 .for_each(|line| line.key.section = row.key.section);
@@ -147,7 +115,7 @@ impl Setting for Encryption {
 }
 
 /// What is wrong with those keys together.
-fn check(reader: &mut Reader, open: &Open<'_>, name: Name, cipher: &Cipher) {
+fn check(reader: &mut Reader, open: &Open<'_>, name: Name) {
     let unused = "says how, but nothing is encrypted; add encryption = \"luks\" or \"random\", or \
                   remove it";
     let lasting = "what is written back is lost with RAM, so a key that lasts protects nothing \
@@ -172,12 +140,6 @@ fn check(reader: &mut Reader, open: &Open<'_>, name: Name, cipher: &Cipher) {
     if let (Name::Random, Some(node)) = (name, open.node("key_file")) {
         let what = "is for encryption = \"luks\"; a random key is kept nowhere: remove it";
         reader.wrong(&node.place, &open.key("key_file"), what);
-    }
-    if let Err(why) = cipher.check() {
-        let mut given = ["key_size", "cipher"].into_iter();
-        if let Some((node, key)) = given.find_map(|key| Some((open.node(key)?, key))) {
-            reader.wrong(&node.place, &open.key(key), why);
-        }
     }
 }
 

@@ -149,14 +149,15 @@ impl fmt::Display for Finding {
 }
 
 macro_rules! catalogue {
-    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+    ($($name:ident = $text:literal,)*) => {
         /// What is wrong, with a configuration or with a machine that `zmeld status` looks at:
         /// all that `accept` may name. It says that it is meant: what was an error, a
         /// warning or a finding is then passed over in silence.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
         #[serde(try_from = "String", into = "String")]
+        #[allow(missing_docs)] // docs/configuration.md and docs/status.md say what each is.
         pub enum FindingId {
-            $($(#[$doc])* $name,)*
+            $($name,)*
         }
 
         impl FindingId {
@@ -172,76 +173,39 @@ macro_rules! catalogue {
 }
 
 catalogue! {
-    /// zswap in front of a RAM device: pages are compressed twice, and the
-    /// figures of both mislead.
     ZramWithZswap = "zram-with-zswap",
-    /// A RAM device above a disk by priority alone: what was swapped first
-    /// stays in RAM, what is swapped later, and needed sooner, goes to disk.
     LruInversion = "lru-inversion",
-    /// A RAM device as large as RAM or larger, and no limit to the memory it uses.
     NoMemoryLimit = "no-memory-limit",
-    /// Priorities that contradict the order of the tiers.
     Priorities = "priorities",
-    /// One drive encrypted and another not, so that pages end up readable anyway.
     ReadableCopy = "readable-copy",
-    /// A device that is overwritten, named by a path that may mean another
-    /// drive after a reboot.
     UnstableName = "unstable-name",
-    /// Hibernation with a RAM device.
     Hibernation = "hibernation",
-    /// Something set up for `zmeld watch` and no rule that uses it, or the reverse.
     UnusedRule = "unused-rule",
-    /// All services of the system are among what may be ended.
     EndsServices = "ends-services",
-    /// Swap pages read ahead, where only RAM devices are swapped to.
     ReadAhead = "read-ahead",
-    /// A compressed device beside one that somebody else set up.
     SecondDevice = "second-device",
-    /// A swap file in a folder that is often kept in RAM.
     FileInRam = "file-in-ram",
-    /// A zmeld device read pages that are not what was written.
     VerifyMismatch = "verify-mismatch",
-    /// A codec of a zmeld device encoded pages wrongly.
     EncodeErrors = "encode-errors",
-    /// A device refused writes.
     FailedWrites = "failed-writes",
-    /// The kernel killed processes for want of the machine's memory.
     OomKills = "oom-kills",
-    /// The kernel killed processes at a control group's limit.
     GroupOomKills = "group-oom-kills",
-    /// RAM and a disk of the same priority.
     EqualPriority = "equal-priority",
-    /// What `zmeld up` would change.
     NotApplied = "not-applied",
-    /// zram in the place of zmeld.ko, which the kernel cannot have.
     StandIn = "stand-in",
-    /// A device larger than RAM holds of it.
     Oversized = "oversized",
-    /// A limit that is nearly reached.
     NearLimit = "near-limit",
-    /// A control group that was refused swap.
     GroupRefused = "group-refused",
-    /// Tasks that wait for memory.
     Pressure = "pressure",
-    /// Slots that swap has given back and the device has not.
     StaleSlots = "stale-slots",
-    /// Swap on RAM through a layer that passes no discards.
     DiscardBlocked = "discard-blocked",
-    /// A file system that keeps what is deleted.
     MountedWithoutDiscard = "mounted-without-discard",
-    /// Rules, and no `zmeld watch` that carries them out.
     NoWatch = "no-watch",
-    /// Two services that end programs.
     TwoGuards = "two-guards",
-    /// A compressor of zswap that the command line names and zswap does not have.
     ZswapCompressor = "zswap-compressor",
-    /// Two that reclaim ahead of time.
     TwoReclaimers = "two-reclaimers",
-    /// A drive that is to be encrypted, swapped to as it is: shown all the same.
     NotEncrypted = "not-encrypted",
-    /// Swappiness that does not fit the kind of swap.
     Swappiness = "swappiness",
-    /// Identical pages, and nothing melds them.
     DuplicatesUnused = "duplicates-unused",
 }
 

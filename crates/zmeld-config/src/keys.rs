@@ -1,13 +1,10 @@
-//! Every key once: where it stands, what it takes, what it is without it.
+//! Every key once: where it stands, what it is without it.
 //!
 //! The reader refuses what is not here, and `docs/configuration.md` has to
 //! mention every one.
 
 use std::sync::LazyLock;
 
-use zmeld_advice::TierKind;
-
-use super::named::Named;
 use super::section::{Keys, Line, Written};
 use super::tier::OPTIONAL;
 use super::*;
@@ -19,14 +16,13 @@ pub struct Key {
     pub section: Section,
     /// Its name.
     pub name: &'static str,
-    /// What it takes.
-    pub takes: String,
     /// What it is when it is not given.
     pub default: String,
 }
 
 /// A table of the configuration. The keys of a tier depend on its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)] // Most are called as their table.
 pub enum Section {
     /// Outside of all tables.
     Top,
@@ -42,40 +38,17 @@ pub enum Section {
     Zswap,
     /// `[tier.NAME]` with the kind disk.
     Disk,
-    /// `[tier.NAME.writeback]`.
     Writeback,
     /// An element of `recompress`.
     Recompression,
-    /// `[tunables]`.
     Tunables,
-    /// `[watch]`.
     Watch,
-    /// `[watch.recompress]`.
     WatchRecompress,
-    /// `[watch.writeback]`.
     WatchWriteback,
-    /// `[watch.meld]`.
     WatchMeld,
-    /// `[watch.reclaim]`.
     WatchReclaim,
-    /// `[watch.guard]`.
     WatchGuard,
-    /// `[metrics]`.
     Metrics,
-}
-
-impl Section {
-    /// For whom the key is, where it is written in another tier's table.
-    pub(super) fn kinds(self) -> &'static str {
-        match self {
-            Section::Swapped => "zram, zmeld and disk tiers",
-            Section::Ram => "zram and zmeld tiers",
-            Section::Zmeld => "zmeld tiers",
-            Section::Zswap => "zswap tiers",
-            Section::Disk => "disk tiers",
-            _ => "another table",
-        }
-    }
 }
 
 /// Keys that the last version had, by their section, and what to do instead: they are
@@ -120,17 +93,16 @@ pub(super) const REMOVED_VALUES: &[(&str, &[&str], &str)] = &[
 
 /// All keys, in the order in which they are documented.
 pub static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
-    let key = |section, name, takes: &str, default: &str| Key {
+    let key = |section, name, default: &str| Key {
         section,
         name,
-        takes: takes.to_owned(),
         default: default.to_owned(),
     };
-    let enabled = |section| key(section, "enabled", "true or false", "true");
+    let enabled = |section| key(section, "enabled", "true");
     let tiers = "those that are set up, or suit the machine";
     let mut keys = vec![
-        key(Section::Top, "tier", "one table a tier", tiers),
-        key(Section::Tier, "kind", &TierKind::names(), "has to be given"),
+        key(Section::Top, "tier", tiers),
+        key(Section::Tier, "kind", "has to be given"),
         enabled(Section::Tier),
     ];
     let mut described = |lines: Vec<Line>| {
@@ -180,7 +152,6 @@ impl Key {
         Key {
             section: line.key.section,
             name: line.key.name,
-            takes: line.takes,
             default,
         }
     }

@@ -18,7 +18,7 @@
 //! | [`reclaim`] | the rule of `zmeld watch` that reclaims idle memory |
 //! | `section` | how a table is described once: a row a key |
 //! | `value`, `named` | how each type of value is read and written |
-//! | [`keys`] | every key, with what it takes and its default |
+//! | [`keys`] | every key, with its default |
 //! | `files`, `tree`, `read` | files to text, texts to one tree, the tree to a [`Config`] |
 //! | `check` | contradictions and traps |
 //! | `write` | back to a file, with comments |
@@ -53,7 +53,7 @@ pub use check::GUARDS_NOTHING;
 pub use codec::{Codec, Recompression};
 pub use encryption::{Cipher, Encryption};
 pub use finding::{ConfigError, FilePosition, Finding, FindingId, Severity};
-pub use location::{Location, Tag};
+pub use location::Location;
 pub use named::Named;
 pub use reclaim::{Mechanism, ReclaimRule};
 pub use section::KernelValue;

@@ -16,39 +16,16 @@ pub enum Location {
     Path(PathBuf),
     /// What the device carries. Text: `UUID=...`, as in `/etc/fstab`.
     Tag {
-        /// Which tag.
-        tag: Tag,
+        /// Which tag: `UUID`.
+        tag: String,
         /// Its value, not empty, without `/`.
         value: String,
     },
 }
 
-/// A tag that names a device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Tag {
-    /// The UUID of what is on the device. Goes away when that is overwritten.
-    Uuid,
-    /// The label of what is on the device. Goes away when that is overwritten.
-    Label,
-    /// The UUID of the partition. Stays whatever is written to it.
-    PartUuid,
-    /// The name of the partition. Stays whatever is written to it.
-    PartLabel,
-}
-
-impl Tag {
-    const ALL: [Tag; 4] = [Tag::Uuid, Tag::Label, Tag::PartUuid, Tag::PartLabel];
-
-    /// As fstab has it; in small letters udev has it below `/dev/disk/by-`.
-    fn name(self) -> &'static str {
-        match self {
-            Tag::Uuid => "UUID",
-            Tag::Label => "LABEL",
-            Tag::PartUuid => "PARTUUID",
-            Tag::PartLabel => "PARTLABEL",
-        }
-    }
-}
+/// What may name a device; in small letters udev has it below `/dev/disk/by-`. The first two
+/// are of what is on the device, and go away when that is overwritten.
+const TAGS: [&str; 4] = ["UUID", "LABEL", "PARTUUID", "PARTLABEL"];
 
 impl Location {
     /// The path under which the device appears: the path itself, or udev's
@@ -57,7 +34,7 @@ impl Location {
         match self {
             Location::Path(path) => path.clone(),
             Location::Tag { tag, value } => {
-                let by = tag.name().to_lowercase();
+                let by = tag.to_lowercase();
                 PathBuf::from(format!("/dev/disk/by-{by}/{}", udev_escaped(value)))
             }
         }
@@ -65,13 +42,7 @@ impl Location {
 
     /// Whether the name lasts when all of the device is overwritten.
     pub fn outlives_its_contents(&self) -> bool {
-        !matches!(
-            self,
-            Location::Tag {
-                tag: Tag::Uuid | Tag::Label,
-                ..
-            }
-        )
+        !matches!(self, Location::Tag { tag, .. } if TAGS[..2].contains(&tag.as_str()))
     }
 }
 
@@ -108,13 +79,12 @@ impl FromStr for Location {
         let (name, value) = text.split_once('=').ok_or_else(wrong)?;
         // fstab allows quotes around the value.
         let value = value.trim_matches('"');
-        let tag = Tag::ALL.into_iter().find(|tag| tag.name() == name);
-        let tag = tag.ok_or_else(wrong)?;
-        if value.is_empty() || (tag != Tag::Label && tag != Tag::PartLabel && value.contains('/')) {
+        let is_text = name.ends_with("LABEL");
+        if !TAGS.contains(&name) || value.is_empty() || (!is_text && value.contains('/')) {
             return Err(wrong());
         }
         Ok(Location::Tag {
-            tag,
+            tag: name.to_owned(),
             value: value.to_owned(),
         })
     }
@@ -124,7 +94,7 @@ impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Location::Path(path) => write!(f, "{}", path.display()),
-            Location::Tag { tag, value } => write!(f, "{}={value}", tag.name()),
+            Location::Tag { tag, value } => write!(f, "{tag}={value}"),
         }
     }
 }

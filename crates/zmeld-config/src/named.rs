@@ -22,17 +22,6 @@ pub trait Named: Copy + PartialEq + 'static {
         let found = Self::ALL.iter().find(|(_, value)| *value == self);
         found.map_or("", |(name, _)| name)
     }
-
-    /// `none, once, pages or both`.
-    fn names() -> String {
-        let names: Vec<_> = Self::ALL.iter().map(|(name, _)| *name).collect();
-        match names.split_last() {
-            Some((last, others)) if !others.is_empty() => {
-                format!("{} or {last}", others.join(", "))
-            }
-            _ => names.concat(),
-        }
-    }
 }
 
 /// An enum whose variants have names, in files and in JSON alike.
@@ -54,10 +43,6 @@ macro_rules! named {
         }
 
         impl $crate::value::Value for $type {
-            fn takes(_: $crate::value::Limits) -> String {
-                <Self as $crate::Named>::names()
-            }
-
             fn read(
                 reader: &mut $crate::read::Reader,
                 node: &$crate::tree::Node,

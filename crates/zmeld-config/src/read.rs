@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::keys::{self, Section, KEYS, REMOVED, REMOVED_VALUES};
+use super::keys::{self, Section, REMOVED, REMOVED_VALUES};
 use zmeld_advice::TierKind;
 
 use super::named::Named;
@@ -164,16 +164,8 @@ impl<'t> Open<'t> {
                 reader.ignored(place, &key, way_out);
                 continue;
             }
-            match elsewhere(name, sections) {
-                Some(section) => {
-                    let what = format!("is for {}; remove it here", section.kinds());
-                    reader.wrong(place, &key, what);
-                }
-                None => {
-                    let what = format!("there is no such key; {}", choices(name, &known));
-                    reader.wrong(place, &key, what);
-                }
-            }
+            let what = format!("there is no such key; {}", choices(name, &known));
+            reader.wrong(place, &key, what);
         }
         Open {
             table,
@@ -249,23 +241,6 @@ impl<'t> Open<'t> {
         }
         tiers
     }
-}
-
-/// The section of a tier of another kind that has that key.
-fn elsewhere(name: &str, sections: &[Section]) -> Option<Section> {
-    if !sections.contains(&Section::Tier) {
-        return None;
-    }
-    let of_tiers = [
-        Section::Swapped,
-        Section::Ram,
-        Section::Zmeld,
-        Section::Zswap,
-        Section::Disk,
-    ];
-    KEYS.iter()
-        .find(|key| key.name == name && of_tiers.contains(&key.section))
-        .map(|key| key.section)
 }
 
 /// One tier; nothing if it is switched off or its kind is not known.

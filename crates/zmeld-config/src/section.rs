@@ -32,7 +32,6 @@ pub(super) struct Said {
 pub(super) struct Row<T> {
     pub key: Said,
     limits: Limits,
-    takes: Option<&'static str>,
     needed: Option<&'static str>,
     parse: Option<Parse<T>>,
 }
@@ -49,7 +48,6 @@ impl<T> Row<T> {
         Row {
             key,
             limits: (0, i64::MAX),
-            takes: None,
             needed: None,
             parse: None,
         }
@@ -79,9 +77,8 @@ impl<T> Row<T> {
         self.without("has to be given")
     }
 
-    /// A text that is understood by `parse`, and what it takes, in words.
-    pub const fn by(mut self, takes: &'static str, parse: Parse<T>) -> Self {
-        self.takes = Some(takes);
+    /// A text that is understood by `parse`.
+    pub const fn by(mut self, parse: Parse<T>) -> Self {
         self.parse = Some(parse);
         self
     }
@@ -140,9 +137,6 @@ impl<T: Value> Setting for T {
     fn lines(&self, row: &Row<T>) -> Vec<Line> {
         vec![Line {
             key: row.key,
-            takes: row
-                .takes
-                .map_or_else(|| T::takes(row.limits), str::to_owned),
             written: self.written(),
             is_default: false,
             told: self.told(),
@@ -154,7 +148,6 @@ impl<T: Value> Setting for T {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Line {
     pub key: Said,
-    pub takes: String,
     pub written: Written,
     /// Whether the value is what stands in where none is given.
     pub is_default: bool,

@@ -24,8 +24,6 @@ pub enum Size {
         /// At most so much.
         at_most: Option<Bytes>,
     },
-    /// RAM - RAM/4 + RAM/2, the rule of the UFPR study of zram as swap. Text: `ufpr`.
-    Ufpr,
 }
 
 impl Size {
@@ -50,7 +48,6 @@ impl Size {
                 let share = percent.of(ram_bytes);
                 at_most.map_or(share, |Bytes(limit)| share.min(limit))
             }
-            Size::Ufpr => ram_bytes - ram_bytes / 4 + ram_bytes / 2,
         };
         (bytes / page_size * page_size).max(page_size)
     }
@@ -60,15 +57,7 @@ impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!(
-                "{text:?} is not a size; write 50%, 4GiB, min(50%, 4GiB), or ufpr for \
-                 RAM - RAM/4 + RAM/2"
-            )
-        };
-        if text == "ufpr" {
-            return Ok(Size::Ufpr);
-        }
+        let wrong = || format!("{text:?} is not a size; write 50%, 4GiB or min(50%, 4GiB)");
         // Which sizes there are helps who wrote none, not who wrote one too large.
         let share = |share: &str| match Percent::hundredths(share) {
             Some(_) => share.parse::<Percent>(),
@@ -112,7 +101,6 @@ impl Size {
             Size::Ram { percent, at_most } => {
                 percent == Percent::whole(0) || at_most.is_some_and(|Bytes(limit)| limit < PAGE)
             }
-            Size::Ufpr => false,
         };
         if nothing {
             return Err(format!("{text:?} does not hold a single page of 4 KiB"));
@@ -133,7 +121,6 @@ impl fmt::Display for Size {
                 percent,
                 at_most: Some(limit),
             } => write!(f, "min({percent}, {limit})"),
-            Size::Ufpr => write!(f, "ufpr"),
         }
     }
 }
@@ -161,7 +148,7 @@ mod tests {
 
     #[test]
     fn texts_come_back() {
-        for text in ["4GiB", "1536MiB", "4097", "50%", "12.5%", "0.25%", "ufpr"] {
+        for text in ["4GiB", "1536MiB", "4097", "50%", "12.5%", "0.25%"] {
             assert_eq!(text.parse::<Size>().unwrap().to_string(), text);
         }
         assert_eq!(
@@ -209,7 +196,6 @@ mod tests {
     fn sizes_follow_ram() {
         let ram = 4_000_000_000;
         assert_eq!(Size::percent(25).bytes(ram), 1_000_000_000 / 4096 * 4096);
-        assert_eq!(Size::Ufpr.bytes(4 << 30), 5 << 30);
         let limited: Size = "min(50%, 1GiB)".parse().unwrap();
         assert_eq!(limited.bytes(4 << 30), 1 << 30);
         assert_eq!(limited.bytes(1 << 30), 512 << 20);

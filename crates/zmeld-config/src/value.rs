@@ -16,9 +16,6 @@ pub(super) type Limits = (i64, i64);
 
 /// What one key says.
 pub(super) trait Value: Sized {
-    /// What the key takes, in the words of the documentation.
-    fn takes(limits: Limits) -> String;
-
     /// What stands there; nothing, and a problem, where it is wrong.
     fn read(reader: &mut Reader, node: &Node, key: &str, limits: Limits) -> Option<Self>;
 
@@ -37,10 +34,6 @@ pub(super) trait Value: Sized {
 }
 
 impl<T: Value> Value for Option<T> {
-    fn takes(limits: Limits) -> String {
-        T::takes(limits)
-    }
-
     fn read(reader: &mut Reader, node: &Node, key: &str, limits: Limits) -> Option<Self> {
         T::read(reader, node, key, limits).map(Some)
     }
@@ -55,10 +48,6 @@ impl<T: Value> Value for Option<T> {
 }
 
 impl<T: Table> Value for T {
-    fn takes(_: Limits) -> String {
-        "a table".to_owned()
-    }
-
     /// A rule that is switched off is checked all the same.
     fn read(reader: &mut Reader, node: &Node, key: &str, _: Limits) -> Option<Self> {
         let open = Open::value(reader, node, key, &[T::SECTION])?;
@@ -75,13 +64,6 @@ impl<T: Table> Value for T {
 macro_rules! numbers {
     ($($type:ty),*) => {$(
         impl Value for $type {
-            fn takes((lowest, highest): Limits) -> String {
-                match highest {
-                    i64::MAX => format!("{lowest} or more"),
-                    _ => format!("{lowest} to {highest}"),
-                }
-            }
-
             fn read(reader: &mut Reader, node: &Node, key: &str, limits: Limits) -> Option<Self> {
                 let number = reader.number(node, key, limits)?;
                 <$type>::try_from(number).ok()
@@ -112,14 +94,10 @@ fn parsed<T: FromStr<Err = String>>(reader: &mut Reader, node: &Node, key: &str)
         .ok()
 }
 
-/// Types with what they take, and how they are read and written.
+/// Types, and how they are read and written.
 macro_rules! values {
-    ($($type:ty: $takes:literal, $read:expr, $written:expr;)*) => {$(
+    ($($type:ty: $read:expr, $written:expr;)*) => {$(
         impl Value for $type {
-            fn takes(_: Limits) -> String {
-                $takes.to_owned()
-            }
-
             fn read(reader: &mut Reader, node: &Node, key: &str, _: Limits) -> Option<Self> {
                 $read(reader, node, key)
             }
@@ -132,22 +110,22 @@ macro_rules! values {
 }
 
 values! {
-    bool: "true or false", boolean, |value: &bool| Written::Value(Toml::Boolean(*value));
-    Size: "a size", parsed, text;
-    Span: "a time", parsed, text;
-    Location: "a device", parsed, text;
-    Codec: "a codec", parsed, text;
-    Percent: "0% to 100%", share, text;
-    PathBuf: "absolute path", absolute, |path: &PathBuf| text(path.display());
-    String: "a text", words, text;
-    Vec<GroupPattern>: "list of control groups", texts, list;
-    Vec<FindingId>: "list of traps", texts, list;
-    Vec<Codec>: "a codec, or a list", codecs, |codecs: &Vec<Codec>| match codecs.as_slice() {
+    bool: boolean, |value: &bool| Written::Value(Toml::Boolean(*value));
+    Size: parsed, text;
+    Span: parsed, text;
+    Location: parsed, text;
+    Codec: parsed, text;
+    Percent: share, text;
+    PathBuf: absolute, |path: &PathBuf| text(path.display());
+    String: words, text;
+    Vec<GroupPattern>: texts, list;
+    Vec<FindingId>: texts, list;
+    Vec<Codec>: codecs, |codecs: &Vec<Codec>| match codecs.as_slice() {
         [] => Written::Nothing,
         [codec] => text(codec),
         codecs => list(codecs),
     };
-    Vec<Recompression>: "list", recompressions, recompressed;
+    Vec<Recompression>: recompressions, recompressed;
 }
 
 fn boolean(reader: &mut Reader, node: &Node, key: &str) -> Option<bool> {
@@ -246,10 +224,6 @@ fn recompressed(items: &[Recompression]) -> Written {
 }
 
 impl Value for Bytes {
-    fn takes(_: Limits) -> String {
-        "a size in bytes".to_owned()
-    }
-
     fn read(reader: &mut Reader, node: &Node, key: &str, _: Limits) -> Option<Self> {
         parsed(reader, node, key)
     }
@@ -265,10 +239,6 @@ impl Value for Bytes {
 }
 
 impl Value for Swappiness {
-    fn takes(_: Limits) -> String {
-        "\"auto\" or 0 to 200".to_owned()
-    }
-
     fn read(reader: &mut Reader, node: &Node, key: &str, _: Limits) -> Option<Self> {
         let tree::Value::String(_) = node.value else {
             return u8::read(reader, node, key, (0, 200)).map(Swappiness::Value);

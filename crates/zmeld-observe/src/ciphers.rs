@@ -55,18 +55,13 @@ pub fn chosen(config: &Config) -> Vec<Cipher> {
 /// # Errors
 /// When `cryptsetup` is missing, or the kernel does not let it measure.
 pub fn measure(host: &Host, chosen: &[Cipher]) -> Result<Vec<Speed>, HostError> {
-    let mut ciphers = chosen.to_vec();
-    for (name, key_size) in OTHERS {
-        let other = Cipher {
-            name: name.to_owned(),
-            key_size,
-        };
-        if !ciphers.contains(&other) {
-            ciphers.push(other);
-        }
-    }
+    let others = OTHERS.map(|(name, key_size)| Cipher {
+        name: name.to_owned(),
+        key_size,
+    });
+    let others = others.into_iter().filter(|it| !chosen.contains(it));
     let mut speeds = Vec::new();
-    for cipher in ciphers {
+    for cipher in chosen.iter().cloned().chain(others) {
         let used = chosen.contains(&cipher);
         let benchmark = Invocation::new("cryptsetup")
             .args(["benchmark", "--cipher", &cipher.name])

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use zmeld_config::{Finding, FindingId};
 use zmeld_linux::Host;
 
 /// The module that reclaims by itself; in the kernel or not, it has its folder.
@@ -47,18 +48,22 @@ impl DamonReclaim {
         found
     }
 
-    /// How it ends.
-    pub fn way_out(&self) -> String {
-        match self.path == Path::new(MODULE) {
+    /// What it does beside `[watch.reclaim]`, and how it ends.
+    pub fn beside_reclaim(&self) -> Finding {
+        let path = self.path.display();
+        let way_out = match self.path == Path::new(MODULE) {
             true => format!(
                 "echo N > {MODULE} (and damon_reclaim.enabled=Y off the kernel's command line), \
                  or remove [watch.reclaim]"
             ),
             false => format!(
-                "end it where it was begun (echo off > {}/state stops it until then), or remove \
-                 [watch.reclaim]",
-                self.path.display()
+                "end it where it was begun (echo off > {path}/state stops it until then), or \
+                 remove [watch.reclaim]"
             ),
-        }
+        };
+        let what = "DAMON reclaims memory ahead of time, as [watch.reclaim] does, and knows \
+                    neither its limits nor what it protects";
+        let why = format!("{path} says so, and there is [watch.reclaim]");
+        Finding::of_machine(&self.name, what, why, way_out).of(FindingId::TwoReclaimers)
     }
 }

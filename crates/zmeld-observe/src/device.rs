@@ -113,9 +113,9 @@ pub struct Melding {
 }
 
 /// The counter of pages that did not have their fingerprint.
-const MISMATCHES: &str = "mismatches";
+pub const MISMATCHES: &str = "mismatches";
 /// The counter of pages that a codec encoded wrongly.
-const ENCODE_ERRORS: &str = "encode_errors";
+pub const ENCODE_ERRORS: &str = "encode_errors";
 
 impl Melding {
     /// What a device says of its melding now.
@@ -167,16 +167,6 @@ impl Melding {
     /// Compressed bytes that shared objects save now, before what their shares cost.
     pub fn melded_bytes(&self) -> u64 {
         self.counter("bytes_melded")
-    }
-
-    /// Pages whose bytes did not have their fingerprint when they were read.
-    pub fn mismatches(&self) -> u64 {
-        self.counter(MISMATCHES)
-    }
-
-    /// Pages that a codec encoded to bytes that do not give them back.
-    pub fn encode_errors(&self) -> u64 {
-        self.counter(ENCODE_ERRORS)
     }
 
     /// The share of duplicates in the last sample, 0 to 1; `None` before the first.

@@ -22,42 +22,44 @@ impl Image<'_> {
     /// Why it cannot be kept; none where it can, or nobody can tell.
     pub fn lack(&self) -> Option<Finding> {
         let resume = self.resume;
-        let lack = |what, why, remedy| Some(Finding::of_machine("hibernation", what, why, remedy));
-        if let Some(idle) = self.idle {
-            return lack(
+        let (what, why, remedy) = match (self.idle, self.largest) {
+            (Some(idle), _) => (
                 format!(
-                    "hibernation is set up, and {idle}, which the machine resumes from, is not \
-                     swapped to: no image can be kept"
+                    "{idle}, which the machine resumes from, is not swapped to: no image can be \
+                     kept"
                 ),
-                format!("{resume}; {idle} is not in /proc/swaps"),
+                format!("{idle} is not in /proc/swaps"),
                 "zmeld plan puts zswap in front of it (zmeld plan --take-over where there is \
                  compressed swap already); or say noresume on the kernel's command line"
                     .to_owned(),
-            );
-        }
-        let Some((path, size)) = self.largest else {
-            return lack(
-                "hibernation is set up, and there is no swap on a disk: no image can be kept"
-                    .to_owned(),
-                format!("{resume}; /proc/swaps lists no disk"),
+            ),
+            (None, None) => (
+                "there is no swap on a disk: no image can be kept".to_owned(),
+                "/proc/swaps lists no disk".to_owned(),
                 "swap on what it resumes from, or say noresume on the kernel's command line"
                     .to_owned(),
-            );
+            ),
+            (None, Some((path, size))) => {
+                let image = self.bytes.filter(|image| *image > size)?;
+                let smaller = size / 5 * 4;
+                (
+                    "no swap on a disk is as large as the image that the kernel aims at: it may \
+                     fail"
+                        .to_owned(),
+                    format!(
+                        "/sys/power/image_size is {}, {path} has {}",
+                        bytes(image),
+                        bytes(size)
+                    ),
+                    format!(
+                        "echo {smaller} > /sys/power/image_size, for a smaller one, or a larger \
+                         swap partition"
+                    ),
+                )
+            }
         };
-        let image = self.bytes.filter(|image| *image > size)?;
-        lack(
-            "hibernation is set up, and no swap on a disk is as large as the image that the \
-             kernel aims at: it may fail"
-                .to_owned(),
-            format!(
-                "{resume}; /sys/power/image_size is {}, {path} has {}",
-                bytes(image),
-                bytes(size)
-            ),
-            format!(
-                "echo {} > /sys/power/image_size, for a smaller one, or a larger swap partition",
-                size / 5 * 4
-            ),
-        )
+        let what = format!("hibernation is set up, and {what}");
+        let why = format!("{resume}; {why}");
+        Some(Finding::of_machine("hibernation", what, why, remedy))
     }
 }

@@ -93,12 +93,8 @@ struct Note {
     uptime_s: f64,
     counters: Counters,
     /// Not all groups had room: of one that is not there nothing is known.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     partial: bool,
-}
-
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 impl Note {

@@ -48,7 +48,7 @@ use serde::Serialize;
 
 pub use accounting::Accounting;
 pub use damon::DamonReclaim;
-pub use device::{Backed, Device, Io, Melding, MmStat, Mounted};
+pub use device::{Backed, Device, Io, Melding, MmStat, Mounted, ENCODE_ERRORS, MISMATCHES};
 pub use difference::Difference;
 pub use disk::{BlockStack, Layer, LayerKind};
 pub use guarded::Guarded;

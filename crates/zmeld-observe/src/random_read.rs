@@ -68,33 +68,17 @@ pub fn root_device(host: &Host) -> Result<Option<PathBuf>, HostError> {
     let root = mounts::parse(&table)
         .filter(|mount| mount.point == Path::new("/"))
         .last();
-    let source = root.map(|mount| {
-        (
-            format!("{}:{}", mount.device.0, mount.device.1),
-            mount.source,
-        )
-    });
-    let Some((numbers, source)) = source else {
-        return Ok(None);
-    };
-    let by_number = PathBuf::from(format!("/dev/block/{numbers}"));
-    if host.exists(&by_number) {
-        return Ok(Some(by_number));
-    }
-    // Without udev, by the name that sysfs has for the number; btrfs has none
-    // that is a device's, but says what it was mounted from.
-    let event = host.read_optional(format!("/sys/dev/block/{numbers}/uevent"))?;
-    let name = event.as_deref().and_then(|text| {
-        text.lines()
-            .find_map(|line| line.strip_prefix("DEVNAME="))
-            .map(str::to_owned)
-    });
+    let Some(root) = root else { return Ok(None) };
+    let node = format!("/sys/dev/block/{}:{}", root.device.0, root.device.1);
+    // What has that number; btrfs has none that is a device's, but says what it was mounted
+    // from.
+    let real = host.resolved(Path::new(&node));
+    let name = real.file_name().filter(|_| real != Path::new(&node));
     let path = match name {
         Some(name) => Path::new("/dev").join(name),
-        None if source.starts_with("/dev/") => source,
-        None => return Ok(None),
+        None => root.source,
     };
-    Ok(host.exists(&path).then_some(path))
+    Ok((path.starts_with("/dev") && host.exists(&path)).then_some(path))
 }
 
 #[cfg(test)]
@@ -107,16 +91,14 @@ mod tests {
         let host = Host::at(dir.path());
         std::fs::create_dir_all(host.path("/proc/self")).unwrap();
         std::fs::create_dir_all(host.path("/dev")).unwrap();
-        std::fs::create_dir_all(host.path("/sys/dev/block/8:1")).unwrap();
+        std::fs::create_dir_all(host.path("/sys/dev/block")).unwrap();
+        std::fs::create_dir_all(host.path("/sys/devices/sda/sda1")).unwrap();
         let mountinfo =
             |text: &str| std::fs::write(host.path("/proc/self/mountinfo"), text).unwrap();
         mountinfo("22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/root rw\n");
         assert_eq!(root_device(&host).unwrap(), None);
-        std::fs::write(
-            host.path("/sys/dev/block/8:1/uevent"),
-            "MAJOR=8\nDEVNAME=sda1\n",
-        )
-        .unwrap();
+        let device = host.path("/sys/dev/block/8:1");
+        std::os::unix::fs::symlink("../../devices/sda/sda1", device).unwrap();
         std::fs::write(host.path("/dev/sda1"), "").unwrap();
         assert_eq!(root_device(&host).unwrap(), Some("/dev/sda1".into()));
         mountinfo("22 1 0:30 /@ / rw - btrfs /dev/sda1 rw\n");

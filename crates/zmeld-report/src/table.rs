@@ -329,6 +329,12 @@ impl Table {
         &mut self.rows[at]
     }
 
+    /// Each column with its cells.
+    pub fn columns(&self) -> impl Iterator<Item = (&Column, Vec<&Cell>)> {
+        let columns = self.columns.iter().enumerate();
+        columns.map(|(at, column)| (column, self.rows.iter().map(|it| &it.cells[at]).collect()))
+    }
+
     /// Adds a sentence below the table.
     pub fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());

@@ -29,7 +29,7 @@ pub fn against(
     let is_whole = not_planned.is_empty();
     // The rest is looked at all the same.
     let seen = not_planned.into_iter().filter(|it| !it.1.is_denied());
-    problems.extend(seen.map(|(group, err)| refusal(group, &err)));
+    problems.extend(seen.map(|(group, err)| refusal(&group, &err)));
     match plan {
         Ok(plan) => {
             let of_room = is_whole.then(|| room_for(host, &plan));
@@ -41,7 +41,7 @@ pub fn against(
         // What no tier is to blame for: a tunable that the kernel has not got.
         Err(err) => {
             if !err.is_denied() {
-                problems.push(refusal("tunables".to_owned(), &err));
+                problems.push(refusal("tunables", &err));
             }
             problems.extend(kept_free(machine, config).map(refused));
         }
@@ -79,17 +79,15 @@ pub fn room_for(host: &Host, plan: &Plan) -> Vec<Finding> {
 fn refused(problem: Finding) -> Finding {
     match (problem.severity, problem.id) {
         (Severity::Critical, None) => Finding {
-            what: format!("{}; {REFUSED}", problem.what),
+            what: format!("{}; zmeld up refuses it here", problem.what),
             ..problem
         },
         _ => problem,
     }
 }
 
-const REFUSED: &str = "zmeld up refuses it here";
-
-fn refusal(key: String, err: &Error) -> Finding {
-    Finding::new(Severity::Critical, key, format!("{err}; {REFUSED}"))
+fn refusal(key: &str, err: &Error) -> Finding {
+    refused(Finding::new(Severity::Critical, key, err.to_string()))
 }
 
 /// What the machine has against the rules about groups.
@@ -103,16 +101,9 @@ fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Finding>) {
         }
     }
     if config.watch.reclaim.is_some() && !config.accept.contains(&FindingId::TwoReclaimers) {
-        let both = DamonReclaim::read(host).into_iter().map(|damon| {
-            mind(
-                "watch.reclaim",
-                format!(
-                    "{} of DAMON reclaims memory ahead of time, too; {}",
-                    damon.name,
-                    damon.way_out()
-                ),
-            )
-            .of(FindingId::TwoReclaimers)
+        let both = DamonReclaim::read(host).into_iter().map(|damon| Finding {
+            severity: Severity::Warning,
+            ..damon.beside_reclaim()
         });
         problems.extend(both);
     }

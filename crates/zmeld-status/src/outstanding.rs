@@ -5,18 +5,17 @@
 //! No command is run, and an ordinary user may ask: what cannot be looked at counts as
 //! it is written down.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use zmeld_linux::Host;
 
 use crate::against::guarding;
 use zmeld_config::{Config, Encryption, Finding, FindingId, Kind, Severity, Source, Swappiness};
 use zmeld_observe::applied::Applied;
-use zmeld_setup::execute::may_go_up;
 use zmeld_setup::journal::State;
-use zmeld_setup::plan::{Group, Plan, Planned};
+use zmeld_setup::plan::{Group, Plan};
 use zmeld_setup::step::{Record, Step};
-use zmeld_setup::{Error, ErrorKind};
+use zmeld_setup::Error;
 
 /// What is asked for: by the file, see [`Config::completed`]; without tiers there, those of the
 /// last `zmeld up` count.
@@ -26,19 +25,6 @@ fn asked(file: &Config, applied: Option<&Applied>) -> Config {
         Some(applied) => file.clone().completed(applied.config.clone()),
         None => file.clone(),
     }
-}
-
-/// What brings about what was asked for.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Way {
-    /// `zmeld up`.
-    #[default]
-    Up,
-    /// `zmeld up --take-over`: these areas are another tool's.
-    TakeOver(String),
-    /// Nothing as it is now: `zmeld up` refuses it. Why, with what would have to be done
-    /// first, where the changes do not say it.
-    Refused(Option<String>),
 }
 
 /// What is asked for, what is set up, and all that `zmeld up` would change.
@@ -53,21 +39,15 @@ pub struct Outstanding {
     pub journal_problem: Option<String>,
     /// Each thing, in the order of the plan.
     pub changes: Vec<Finding>,
-    /// What brings it about.
-    pub way: Way,
-    /// What `zmeld up --take-over` comes to, where a tier stands or would come beside
-    /// another tool's compressed swap.
-    pub take_over: Option<Way>,
+    /// What brings it about, or says why nothing does.
+    pub remedy: &'static str,
     /// Whether a `zmeld watch` runs, where rules want one; none where they do not, or
     /// where that cannot be told.
     pub is_watched: Option<bool>,
-    /// The same of the guard and `zmeld-guard`.
-    pub is_guarded: Option<bool>,
     /// What `zmeld up` would carry out; none where nothing can be planned.
     pub plan: Option<Plan>,
-    /// Tiers whose pages are to be encrypted, and the device that they are swapped to in
-    /// plain.
-    pub in_plain: Vec<(String, PathBuf)>,
+    /// Devices that are to be encrypted and are swapped to as they are.
+    pub in_plain: Vec<Finding>,
     /// What is in vain in the guard's rule, as far as one can tell.
     pub guard: Vec<Finding>,
 }
@@ -77,6 +57,7 @@ impl Outstanding {
     pub fn of(wanted: &Config) -> Outstanding {
         Outstanding {
             wanted: wanted.clone(),
+            remedy: "zmeld up",
             ..Outstanding::default()
         }
     }
@@ -110,9 +91,7 @@ impl Outstanding {
             };
         }
         let rules = wanted.watch.has_rules();
-        let is_watched = rules.then(|| runs(host, is_watch)).flatten();
-        let is_guarded = wanted.watch.guard.is_some();
-        let is_guarded = is_guarded.then(|| runs(host, is_guard)).flatten();
+        let is_watched = rules.then(|| is_watch_running(host)).flatten();
         let (not_planned, plan) = Plan::look(host, &wanted, state.as_ref(), false);
         let mut look = Look {
             host,
@@ -129,26 +108,16 @@ impl Outstanding {
             Ok(plan) => look.compare(plan),
             Err(err) if err.is_denied() => {}
             Err(err) => {
-                let what = "it would set up nothing of what is asked for".to_owned();
-                look.add("zmeld up", what, err.to_string());
+                let what = "it would set up nothing of what is asked for";
+                look.add("zmeld up".to_owned(), what, err.to_string());
             }
         }
         let plan = plan.ok();
-        let is_beside = |plan: &&Plan| plan.problems.iter().any(is_of_another);
-        let take_over = plan.as_ref().filter(is_beside);
-        let take_over = take_over.map(|_| look.taking_over(state.as_ref()));
-        let way = match plan.as_ref().filter(|_| !look.is_refused) {
-            None => Way::Refused(None),
-            // What changes nothing is not asked for.
-            Some(_) if look.changes.is_empty() => Way::Up,
-            Some(plan) => look.way(plan, take_over.as_ref()),
-        };
+        let remedy = remedy(plan.as_ref().filter(|_| !look.is_refused));
         Outstanding {
             changes: look.changes,
-            way,
-            take_over,
+            remedy,
             is_watched,
-            is_guarded,
             in_plain: in_plain(host, &wanted),
             plan,
             guard: guarding(host, &wanted),
@@ -161,57 +130,59 @@ impl Outstanding {
     /// What a plan warns of that no trap is about: a codec that the kernel lacks, a file of
     /// another size.
     pub(crate) fn otherwise(&self) -> impl Iterator<Item = &Finding> {
-        let plan = self.plan.iter();
-        let problems = plan.flat_map(|plan| plan.problems.iter().map(move |it| (plan, it)));
-        let is_one = |(plan, it): &(&Plan, &Finding)| {
-            let key = it.about.strip_prefix("tier.");
-            let Some((name, key)) = key.and_then(|key| key.split_once('.')) else {
-                return false;
-            };
-            let kind = plan.config.tier(name).map(|tier| &tier.kind);
-            let is_disk = matches!(kind, Some(Kind::Disk(_)));
-            it.id.is_none() && (matches!(key, "codec" | "recompress") || key == "size" && is_disk)
-        };
-        problems.filter(is_one).map(|(_, it)| it)
+        let problems = self.plan.iter().flat_map(|plan| &plan.problems);
+        let disks = self.wanted.tiers.iter();
+        let disks = disks.filter(|tier| matches!(tier.kind, Kind::Disk(_)));
+        let sizes: Vec<String> = disks.map(|it| format!("tier.{}.size", it.name)).collect();
+        let is_codec = |key: &str| key.ends_with(".codec") || key.contains(".recompress");
+        problems
+            .filter(move |it| it.id.is_none() && (is_codec(&it.about) || sizes.contains(&it.about)))
     }
 }
 
-/// What `zmeld up` would refuse of a plan before it changes anything: traps, and pages
-/// that do not fit back. What this user may not look at is refused by nobody here.
-fn refusal(host: &Host, plan: &Plan) -> Option<String> {
-    let err = may_go_up(host, plan, &mut |_| {}).err()?;
-    (err.kind() == ErrorKind::Input).then(|| err.to_string())
+/// What carries out a plan. Whether pages fit back is known once it is to be.
+fn remedy(plan: Option<&Plan>) -> &'static str {
+    const REFUSED: &str = "zmeld plan says why zmeld up refuses it";
+    let Some(plan) = plan else { return REFUSED };
+    let refused = plan.problems.iter();
+    let mut refused = refused.filter(|it| it.severity == Severity::Critical);
+    let is_beside = |id| matches!(id, FindingId::SecondDevice | FindingId::ZramWithZswap);
+    match refused.clone().all(|it| it.id.is_some_and(is_beside)) {
+        false => REFUSED,
+        true if refused.next().is_some() => TAKE_OVER,
+        true if plan.leaving.is_empty() => "zmeld up",
+        true => "zmeld up, once zmeld plan says that what is swapped out fits back",
+    }
 }
 
-/// Devices that are to be encrypted and are swapped to as they are.
-fn in_plain(host: &Host, config: &Config) -> Vec<(String, PathBuf)> {
-    let tiers = config.tiers.iter().filter_map(|tier| match &tier.kind {
-        Kind::Disk(disk) if disk.encryption != Encryption::None => match &disk.source {
-            Source::Device(location) => Some((tier.name.to_string(), location.path())),
-            Source::File { .. } => None,
-        },
-        _ => None,
+/// How zmeld's tiers get the place of another tool's.
+pub(crate) const TAKE_OVER: &str =
+    "zmeld up --take-over puts zmeld's in its place (zmeld plan --take-over says with what)";
+
+fn in_plain(host: &Host, config: &Config) -> Vec<Finding> {
+    let found = config.tiers.iter().filter_map(|tier| {
+        let Kind::Disk(disk) = &tier.kind else {
+            return None;
+        };
+        let Source::Device(location) = &disk.source else {
+            return None;
+        };
+        let path = location.path();
+        let is_on = matches!(host.swap_on(&path), Ok(Some(_)));
+        let shown = path.display();
+        (disk.encryption != Encryption::None && is_on).then(|| {
+            Finding::of_machine(
+                tier.name.as_str(),
+                "its pages are to be encrypted, and are written as they are",
+                format!("{shown} is swapped to without encryption"),
+                format!(
+                    "take {shown} out of what switches it on (/etc/fstab), then swapoff {shown}, \
+                     wipefs --all {shown}, zmeld up"
+                ),
+            )
+        })
     });
-    let is_on = |path: &Path| matches!(host.swap_on(path), Ok(Some(_)));
-    tiers.filter(|(_, path)| is_on(path)).collect()
-}
-
-/// Whether it is about compressed swap of another tool.
-fn is_of_another(problem: &Finding) -> bool {
-    matches!(
-        problem.id,
-        Some(FindingId::SecondDevice | FindingId::ZramWithZswap)
-    )
-}
-
-/// The areas that a plan switches off, which are another tool's.
-fn others_of(plan: &Plan) -> String {
-    let steps = plan.groups.iter().flat_map(|group| &group.steps);
-    let others = steps.filter_map(|planned| match &planned.step {
-        Step::SwapOff(off) => Some(off.path.display().to_string()),
-        _ => None,
-    });
-    others.collect::<Vec<_>>().join(", ")
+    found.collect()
 }
 
 /// No more is read of how a program was started.
@@ -219,14 +190,14 @@ const LINE_MAX: usize = 4096;
 
 /// Whether a process of root's is `zmeld watch` and acts by its rules: anybody may call
 /// his own so. Where others' processes are hidden from this user, nobody can tell.
-fn runs(host: &Host, is_it: fn(&[u8]) -> bool) -> Option<bool> {
+fn is_watch_running(host: &Host) -> Option<bool> {
     host.read("/proc/1/comm").ok()?;
     let names = host.list("/proc").ok()?;
     let mut processes = names.iter().filter(|name| name.parse::<u32>().is_ok());
     Some(processes.any(|pid| {
         // Who starts a program makes its line as long as he likes.
         let command = host.read_start(Path::new(&format!("/proc/{pid}/cmdline")), LINE_MAX);
-        command.is_ok_and(|line| is_it(&line)) && is_of_root(host, pid)
+        command.is_ok_and(|line| is_watch(&line)) && is_of_root(host, pid)
     }))
 }
 
@@ -239,21 +210,10 @@ fn is_of_root(host: &Host, pid: &str) -> bool {
 }
 
 fn is_watch(command: &[u8]) -> bool {
-    is_program(command, b"zmeld", &[b"--once", b"--dry-run"])
-        && command
-            .split(|byte| *byte == 0)
-            .any(|word| word == b"watch")
-}
-
-fn is_guard(command: &[u8]) -> bool {
-    is_program(command, b"zmeld-guard", &[b"--dry-run"])
-}
-
-/// Whether a command is that program, without any of those words.
-fn is_program(command: &[u8], name: &[u8], without: &[&[u8]]) -> bool {
-    let mut words = command.split(|byte| *byte == 0);
-    let path = words.next().unwrap_or_default();
-    path.rsplit(|it| *it == b'/').next() == Some(name) && !words.any(|it| without.contains(&it))
+    let words: Vec<&[u8]> = command.split(|byte| *byte == 0).collect();
+    let program = words[0].rsplit(|it| *it == b'/').next();
+    let has = |word: &str| words.contains(&word.as_bytes());
+    program == Some(b"zmeld") && has("watch") && !has("--once") && !has("--dry-run")
 }
 
 struct Look<'a> {
@@ -266,141 +226,128 @@ struct Look<'a> {
 }
 
 impl<'a> Look<'a> {
-    fn add(&mut self, subject: impl Into<String>, what: String, evidence: impl Into<String>) {
-        let change = Finding::of_machine(subject, what, evidence, "");
+    fn add(&mut self, subject: String, what: impl Into<String>, why: String) {
+        let change = Finding::of_machine(subject, what, why, "");
         self.changes.push(change);
     }
 
-    fn ours(&self, group: &str) -> Vec<&'a Record> {
-        let records = self.records.iter();
-        records.filter(|record| record.group == group).collect()
-    }
-
-    /// What brings about what is asked for: asked of the plan, and of the room for what is
-    /// swapped out.
-    fn way(&self, plan: &Plan, take_over: Option<&Way>) -> Way {
-        let Some(why) = refusal(self.host, plan) else {
-            return Way::Up;
-        };
-        let errors = plan.problems.iter();
-        let mut errors = errors.filter(|it| it.severity == Severity::Critical);
-        match take_over {
-            Some(way) if errors.any(is_of_another) => way.clone(),
-            _ => Way::Refused(Some(why)),
-        }
-    }
-
-    fn taking_over(&self, state: Option<&State>) -> Way {
-        let (not_planned, plan) = Plan::look(self.host, self.wanted, state, true);
-        let Some(plan) = plan.ok().filter(|_| not_planned.is_empty()) else {
-            return Way::Refused(None);
-        };
-        match refusal(self.host, &plan) {
-            None => Way::TakeOver(others_of(&plan)),
-            Some(why) => Way::Refused(Some(format!("with --take-over, {why}"))),
-        }
+    fn is_ours(&self, group: &str) -> bool {
+        self.records.iter().any(|record| record.group == group)
     }
 
     fn not_planned(&mut self, group: &str, err: &Error) {
-        let is_set_up = !self.ours(group).is_empty();
         // Who may not look cannot tell what has become of it.
-        match (is_set_up, err.is_denied()) {
-            (true, true) => {}
-            (_, true) => self.not_set_up(group, None),
-            (_, false) => {
-                self.is_refused = true;
-                self.not_set_up(group, Some(err.to_string()));
+        if err.is_denied() {
+            if !self.is_ours(group) {
+                self.not_set_up(group);
             }
-        }
-    }
-
-    fn not_set_up(&mut self, group: &str, why: Option<String>) {
-        if let Some(why) = why.as_ref().filter(|_| self.stands(group)) {
-            let what = "it is set up, and not as it is asked for, which cannot be here".to_owned();
-            self.add(self.subject(group), what, why.as_str());
             return;
         }
-        let why = why.unwrap_or_else(|| match self.applied {
-            Some(_) => "the last zmeld up did not set it up".to_owned(),
-            None => "zmeld has set nothing up since the machine booted".to_owned(),
-        });
-        let what = "it is asked for, and not set up".to_owned();
-        self.add(tier_of(group), what, why);
+        self.is_refused = true;
+        let what = match self.is_ours(group) && self.gone(group).is_none() {
+            true => "it is set up, and not as it is asked for, which cannot be here",
+            false => "it is asked for, and not set up",
+        };
+        self.add(self.subject(group), what, err.to_string());
+    }
+
+    fn not_set_up(&mut self, group: &str) {
+        let why = match self.applied {
+            Some(_) => "the last zmeld up did not set it up",
+            None => "zmeld has set nothing up since the machine booted",
+        };
+        let what = "it is asked for, and not set up";
+        self.add(tier_of(group).to_owned(), what, why.to_owned());
     }
 
     fn compare(&mut self, plan: &Plan) {
-        for group in &plan.groups {
-            let name = &group.name;
-            let mut removed = plan.removed.iter();
-            let is_removed = removed.any(|&index| self.records[index].group == *name);
-            if is_removed || group.steps.iter().any(|it| !it.done) {
-                self.group(plan, group);
+        let planned = plan.groups.iter().map(|group| group.name.as_str());
+        let mut names: Vec<&str> = planned.collect();
+        let planned = names.len();
+        for done in &plan.undone {
+            if !names.contains(&done.group.as_str()) {
+                names.push(&done.group);
             }
         }
-        let mut gone: Vec<&str> = Vec::new();
-        for &index in &plan.removed {
-            let group = self.records[index].group.as_str();
-            let is_planned = plan.groups.iter().any(|it| it.name == group);
-            if !is_planned && !gone.contains(&group) {
-                gone.push(group);
+        for (at, name) in names.into_iter().enumerate() {
+            let (open, undone) = self.of_group(plan, name);
+            let is_tier = Group::is_tier(name);
+            if open.is_empty() && undone.is_empty() {
+                continue;
+            } else if is_tier && !self.is_ours(name) {
+                self.not_set_up(name);
+            } else if let Some(why) = self.gone(name) {
+                let what = "it was set up and is not swapped to any more";
+                self.add(tier_of(name).to_owned(), what, why);
+            } else if is_tier && at >= planned {
+                let why = format!("zmeld up set it up as {}", self.subject(name));
+                let what = "it is set up, and not asked for any more";
+                self.add(tier_of(name).to_owned(), what, why);
+            } else {
+                let what = self.difference(name, &open, &undone);
+                self.add(self.subject(name), what, String::new());
             }
-        }
-        for group in gone {
-            self.not_asked_for(group);
         }
     }
 
-    /// A group of which a step is not in place.
-    fn group(&mut self, plan: &Plan, group: &Group) {
-        let name = &group.name;
-        let ours = self.ours(name);
-        // Somebody else may have set a value that the plan makes fit.
-        let is_open = |it: &&Planned| !it.done && !self.is_left_out(&it.step);
-        let open: Vec<&Planned> = group.steps.iter().filter(is_open).collect();
-        if ours.is_empty() && Group::is_tier(name) {
-            if !open.is_empty() {
-                self.not_set_up(name, None);
+    /// The steps of a group that would be done, and those that would be taken back.
+    fn of_group<'p>(&'p self, plan: &'p Plan, name: &str) -> (Vec<&'p Step>, Vec<&'p Step>) {
+        let tunables = &self.wanted.tunables;
+        let is_told = |step: &&Step| match step {
+            // Somebody else may have set a value that the plan makes fit.
+            Step::SetValue(set) if set.path.ends_with("vm/page-cluster") => {
+                tunables.page_cluster.is_some()
             }
-            return;
-        }
-        if let Some(why) = self.gone(name) {
-            let what = "it was set up and is not swapped to any more".to_owned();
-            self.add(tier_of(name), what, why);
-            return;
-        }
-        let told = self.changes.len();
-        // What a device that is made anew has again is not told.
+            // Measured anew, it may be the same.
+            Step::SetValue(set) if set.path.ends_with("vm/swappiness") => {
+                tunables.swappiness != Some(Swappiness::Auto)
+            }
+            _ => true,
+        };
+        let group = plan.groups.iter().filter(|group| group.name == name);
+        let open = group.flat_map(|group| &group.steps).filter(|it| !it.done);
         let removed = plan.removed.iter().map(|&index| &self.records[index]);
-        let removed: Vec<&Record> = removed.filter(|it| it.group == *name).collect();
-        let is_anew = removed.iter().any(|it| !it.step.is_live());
-        let is_remade = |step: &Step| is_anew && removed.iter().any(|it| it.step == *step);
-        let (remade, changed): (Vec<&Planned>, Vec<&Planned>) =
-            open.iter().partition(|it| is_remade(&it.step));
-        for planned in changed {
-            self.would(name, &planned.step);
-        }
-        for record in ours {
-            let is_planned = |it: &Planned| it.step.sets() == record.step.sets();
-            if !group.steps.iter().any(is_planned) {
-                self.would_take_back(record);
-            }
-        }
-        if told == self.changes.len() && !remade.is_empty() {
-            let steps: Vec<String> = remade.iter().map(|it| it.step.words()).collect();
-            let what = "zmeld up would make it anew".to_owned();
-            self.add(self.subject(name), what, steps.join(", "));
-        }
+        let removed = removed.filter(|it| it.group == name && it.is_change());
+        let undone = removed.map(|record| &record.step);
+        (
+            open.map(|planned| &planned.step).filter(is_told).collect(),
+            undone.filter(is_told).collect(),
+        )
     }
 
-    /// A value that the plan makes fit, where the configuration leaves it out.
-    fn is_left_out(&self, step: &Step) -> bool {
-        let is_read_ahead =
-            matches!(step, Step::SetValue(set) if set.path.ends_with("vm/page-cluster"));
-        is_read_ahead && self.wanted.tunables.page_cluster.is_none()
+    /// What would be done to a group; what a device that is made anew has again is not told.
+    fn difference(&self, name: &str, open: &[&Step], undone: &[&Step]) -> String {
+        let again = |step: &&&Step| !undone.contains(step);
+        let mut would: Vec<String> = open
+            .iter()
+            .filter(again)
+            .map(|step| self.words(name, step))
+            .collect();
+        let is_replaced = |step: &Step| open.iter().any(|it| it.sets() == step.sets());
+        let back = undone.iter().filter(|step| !is_replaced(step));
+        would.extend(back.map(|step| format!("take back: {}", step.words())));
+        if would.is_empty() {
+            would.push("make it anew".to_owned());
+        }
+        format!("zmeld up would {}", would.join("; "))
     }
 
-    fn value(&self, path: &str) -> Option<String> {
-        self.host.read_optional(path).ok().flatten()
+    /// What a step does, and what is in effect instead.
+    fn words(&self, group: &str, step: &Step) -> String {
+        let is = match step {
+            Step::SetValue(set) => self.host.read_optional(&set.path).ok().flatten(),
+            Step::SetAttribute(set) => self
+                .device(group)
+                .and_then(|device| set.in_effect(self.host, device)),
+            _ => None,
+        };
+        let Some(is) = is else { return step.words() };
+        // Two sizes may round alike.
+        let words = match step.words().ends_with(&is) {
+            true => step.describe(),
+            false => step.words(),
+        };
+        format!("{words} (in effect {is})")
     }
 
     /// Why a tier's area is not there any more, where it was.
@@ -408,77 +355,13 @@ impl<'a> Look<'a> {
         self.applied?.tier(tier_of(group))?.lost.clone()
     }
 
-    /// Whether a tier is set up, and still there.
-    fn stands(&self, group: &str) -> bool {
-        !self.ours(group).is_empty() && self.gone(group).is_none()
-    }
-
     fn subject(&self, group: &str) -> String {
-        let device = self.device(group).map(str::to_owned);
-        device.unwrap_or_else(|| tier_of(group).to_owned())
+        self.device(group).unwrap_or(tier_of(group)).to_owned()
     }
 
     fn device(&self, group: &str) -> Option<&'a str> {
         let tier = self.applied?.tier(tier_of(group))?;
         tier.device.as_deref()
-    }
-
-    fn would(&mut self, group: &str, step: &Step) {
-        let is = match step {
-            Step::SetValue(set) => self.value(&set.path),
-            Step::SetAttribute(set) => self
-                .device(group)
-                .and_then(|device| set.in_effect(self.host, device)),
-            _ => None,
-        };
-        // Two sizes may round alike.
-        let words = match &is {
-            Some(is) if step.words().ends_with(is) => step.describe(),
-            _ => step.words(),
-        };
-        let what = format!("zmeld up would {words}");
-        let evidence = is.map(|is| format!("in effect {is}")).unwrap_or_default();
-        self.add(self.subject_of(group, step), what, evidence);
-    }
-
-    /// What was done, and nobody asks for any more.
-    fn would_take_back(&mut self, record: &Record) {
-        if let Step::SetValue(set) = &record.step {
-            // Measured anew, it may be the same.
-            let is_measured = set.path.ends_with("vm/swappiness")
-                && self.wanted.tunables.swappiness == Some(Swappiness::Auto);
-            let now = self.value(&set.path);
-            // What somebody else changed is left, and what was so before stays.
-            if is_measured || now.as_ref() != Some(&set.value) || now == record.before {
-                return;
-            }
-        }
-        let group = record.group.as_str();
-        let what = format!("zmeld up would take back: {}", record.step.words());
-        let evidence = "an earlier zmeld up did that";
-        self.add(self.subject_of(group, &record.step), what, evidence);
-    }
-
-    /// The tunable, zswap or the device that a step is about.
-    fn subject_of(&self, group: &str, step: &Step) -> String {
-        match step {
-            Step::SetValue(set) => set.subject(),
-            _ => self.subject(group),
-        }
-    }
-
-    /// A group of earlier runs that is not planned.
-    fn not_asked_for(&mut self, group: &str) {
-        if Group::is_tier(group) {
-            let what = "it is set up, and not asked for any more".to_owned();
-            let subject = tier_of(group);
-            let evidence = format!("zmeld up set it up as {}", self.subject(group));
-            self.add(subject, what, evidence);
-            return;
-        }
-        for record in self.ours(group) {
-            self.would_take_back(record);
-        }
     }
 }
 

@@ -153,60 +153,26 @@ fn headroom(room: &Headroom) -> String {
     )
 }
 
-/// What is told of a tier: its heading and where it comes from.
-type Get = fn(&TierState) -> Cell;
-
-fn told() -> Vec<(Column, Get)> {
-    vec![
-        (Column::path("tier"), |tier| Cell::from(&tier.name)),
-        (Column::text("set up as"), |tier| {
-            tier.set_up_as.clone().into()
-        }),
-        (Column::text("kind"), |tier| Cell::from(tier.kind.name())),
-        (Column::text("codec"), |tier| tier.codec.clone().into()),
-        (Column::bytes("size"), |tier| tier.size_bytes.into()),
-        (Column::bytes("used"), |tier| tier.used_bytes.into()),
-        (Column::bytes("stored"), |tier| tier.stored_bytes.into()),
-        (
-            Column::bytes("compressed").key("compressed_bytes"),
-            |tier| tier.compressed_bytes.into(),
-        ),
-        (
-            Column::bytes("RAM taken").key("memory_used_bytes"),
-            |tier| tier.memory_used_bytes.into(),
-        ),
-        (Column::ratio("ratio"), |tier| tier.ratio.into()),
-        (
-            Column::bytes("same-filled").key("same_filled_bytes"),
-            |tier| tier.same_filled_bytes.into(),
-        ),
-        (
-            Column::bytes("incompressible").key("incompressible_bytes"),
-            |tier| tier.incompressible_bytes.into(),
-        ),
-        (Column::bytes("melded"), |tier| tier.melded_bytes.into()),
-        (
-            Column::bytes("written back").key("writeback_bytes"),
-            |tier| tier.writeback_bytes.into(),
-        ),
-        (Column::bytes("limit"), |tier| tier.limit_bytes.into()),
-        (Column::text("priority"), |tier| {
-            tier.priority.map(|priority| priority.to_string()).into()
-        }),
-    ]
-}
-
 /// The table of tiers for files: a row a tier.
-pub fn tiers(status: &Status) -> Table {
-    let told = told();
-    let mut table = Table::new("");
-    for (column, _) in &told {
-        table = table.column(column.clone());
-    }
-    for tier in &status.tiers {
-        table.row(told.iter().map(|(_, get)| get(tier)));
-    }
-    table
+pub fn tiers(states: &[TierState]) -> Table {
+    zmeld_report::table!("", for tier in states,
+        Column::path("tier") => &tier.name,
+        Column::text("set up as") => tier.set_up_as.clone(),
+        Column::text("kind") => tier.kind.name(),
+        Column::text("codec") => tier.codec.clone(),
+        Column::bytes("size") => tier.size_bytes,
+        Column::bytes("used") => tier.used_bytes,
+        Column::bytes("stored") => tier.stored_bytes,
+        Column::bytes("compressed").key("compressed_bytes") => tier.compressed_bytes,
+        Column::bytes("RAM taken").key("memory_used_bytes") => tier.memory_used_bytes,
+        Column::ratio("ratio") => tier.ratio,
+        Column::bytes("same-filled").key("same_filled_bytes") => tier.same_filled_bytes,
+        Column::bytes("incompressible").key("incompressible_bytes") => tier.incompressible_bytes,
+        Column::bytes("melded") => tier.melded_bytes,
+        Column::bytes("written back").key("writeback_bytes") => tier.writeback_bytes,
+        Column::bytes("limit") => tier.limit_bytes,
+        Column::text("priority") => tier.priority.map(|priority| priority.to_string()),
+    )
 }
 
 /// A tier's name where several stand beside each other.
@@ -214,18 +180,17 @@ const NAME_WIDTH: usize = 16;
 
 /// The table of tiers for readers: a column a tier, so that five of them fit into
 /// 80 columns. What no tier has is left out.
-pub fn side_by_side(tiers: &[TierState]) -> Table {
+pub fn side_by_side(states: &[TierState]) -> Table {
     let mut table = Table::new("").column(Column::text("tier"));
-    for tier in tiers {
-        let name = match tiers.len() {
+    for tier in states {
+        let name = match states.len() {
             1 => tier.name.as_str().into(),
             _ => text::shorten(&tier.name, NAME_WIDTH),
         };
         table = table.column(Column::number(&name));
     }
-    for (column, get) in told().iter().skip(1) {
-        let cells: Vec<Cell> = tiers.iter().map(get).collect();
-        if cells.iter().any(|cell| *cell != Cell::Empty) {
+    for (column, cells) in tiers(states).columns().skip(1) {
+        if cells.iter().any(|cell| **cell != Cell::Empty) {
             let shown = cells.iter().map(|cell| match cell {
                 Cell::Empty => Cell::Empty,
                 cell => Cell::Text(column.show(cell)),

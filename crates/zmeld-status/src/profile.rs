@@ -136,11 +136,14 @@ impl Profile {
         let mut say = |key: &str, why: &str| comments.insert(key.to_owned(), why.to_owned());
         let head = format!("For a machine of the profile {}.", self.name());
         say("", &head);
-        let kept: &[&str] = match self {
-            Profile::Desktop => &[],
-            Profile::Server => &CACHES,
-            Profile::VmHost => &[MACHINES],
-            Profile::Kubernetes => &PODS,
+        let (kept, why): (&[&str], &str) = match self {
+            Profile::Desktop => (&[], ""),
+            Profile::Server => (&CACHES, "these manage a cache of their own"),
+            Profile::VmHost => (
+                &[MACHINES],
+                "from outside a guest's idle memory cannot be told",
+            ),
+            Profile::Kubernetes => (&PODS, "what pods may use, their limits say"),
             // Their processor and their card have better things to do.
             Profile::Small | Profile::Pi => return Ok(()),
         };
@@ -148,47 +151,39 @@ impl Profile {
             Err(err) => Some(err.to_string()),
             Ok(hierarchy) => reclaim::no_mechanism(host, &hierarchy).map(str::to_owned),
         };
-        match cannot {
-            Some(why) => {
-                say(
-                    "",
-                    &format!("{head} Nothing is reclaimed ahead of time: {why}."),
-                );
+        if let Some(why) = cannot {
+            let head = format!("{head} Nothing is reclaimed ahead of time: {why}.");
+            say("", &head);
+        } else {
+            let protect = present(host, kept);
+            say(
+                "watch.reclaim",
+                "what is idle goes to swap before memory is short",
+            );
+            if !protect.is_empty() {
+                say("watch.reclaim.protect", why);
             }
-            None => {
-                say(
-                    "watch.reclaim",
-                    "what is idle goes to swap before memory is short",
-                );
-                let protect = present(host, kept);
-                if !protect.is_empty() {
-                    let why = match self {
-                        Profile::Server => "these manage a cache of their own",
-                        Profile::VmHost => "from outside a guest's idle memory cannot be told",
-                        _ => "what pods may use, their limits say",
-                    };
-                    say("watch.reclaim.protect", why);
-                }
-                config.watch.reclaim = Some(ReclaimRule {
-                    protect,
-                    ..ReclaimRule::default()
-                });
-            }
+            config.watch.reclaim = Some(ReclaimRule {
+                protect,
+                ..ReclaimRule::default()
+            });
         }
         if self == Profile::Desktop {
-            say(
-                "watch.guard",
-                "where memory is nearly gone, the one program that grew ends, not the session",
-            );
-            say(
-                "watch.guard.end",
-                "programs of users, each in a scope of its own",
-            );
-            say(
-                "watch.guard.protect",
-                "logins with what runs in their own scope, and terminals; the desktop's shell \
-                 (session.slice) is protected anyway",
-            );
+            let comments = [
+                (
+                    "",
+                    "where memory is nearly gone, the one program that grew ends, not the session",
+                ),
+                (".end", "programs of users, each in a scope of its own"),
+                (
+                    ".protect",
+                    "logins with what runs in their own scope, and terminals; the desktop's shell \
+                     (session.slice) is protected anyway",
+                ),
+            ];
+            for (key, why) in comments {
+                say(&format!("watch.guard{key}"), why);
+            }
             config.watch.guard = Some(GuardRule {
                 end: patterns(&["/user.slice"]),
                 protect: present(host, &OF_DESKTOPS),

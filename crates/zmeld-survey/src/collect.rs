@@ -62,27 +62,33 @@ impl Sampled {
     }
 }
 
+/// Pages of an owner that were read, and that were not.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct PageCounts {
+    pub all: u64,
+    pub zero: u64,
+    /// One word repeated, not zero.
+    pub same: u64,
+    pub skipped: u64,
+}
+
+impl PageCounts {
+    /// Pages that a pool would keep: neither zero nor same-filled.
+    pub fn rest(&self) -> u64 {
+        self.all - self.zero - self.same
+    }
+}
+
 /// What was learnt of an owner's pages.
 pub(crate) struct Collected {
-    pub pages: u64,
-    pub zero: u64,
-    pub same: u64,
+    pub pages: PageCounts,
     pub sketch: Sketch<PoolBytes>,
     pub drawn: Vec<PoolBytes>,
 }
 
-impl Collected {
-    /// Pages that are neither zero nor same-filled.
-    pub fn rest(&self) -> u64 {
-        self.pages - self.zero - self.same
-    }
-}
-
 /// One owner's pages, as they come.
 pub(crate) struct Collector {
-    pages: u64,
-    zero: u64,
-    same: u64,
+    pages: PageCounts,
     sketch: SketchBuilder<Sampled>,
     drawn: Reservoir<Sampled>,
     kept: usize,
@@ -93,9 +99,7 @@ impl Collector {
     /// For a sketch of `size`, and a draw that `seed` decides.
     pub fn new(size: usize, page_size: usize, seed: u64) -> Collector {
         Collector {
-            pages: 0,
-            zero: 0,
-            same: 0,
+            pages: PageCounts::default(),
             sketch: SketchBuilder::new(size),
             drawn: Reservoir::new(DRAWN, seed),
             kept: 0,
@@ -139,10 +143,10 @@ impl Collector {
     }
 
     fn count(&mut self, fill: Option<u64>) {
-        self.pages += 1;
+        self.pages.all += 1;
         match fill {
-            Some(0) => self.zero += 1,
-            Some(_) => self.same += 1,
+            Some(0) => self.pages.zero += 1,
+            Some(_) => self.pages.same += 1,
             None => {}
         }
     }
@@ -161,12 +165,10 @@ impl Collector {
 
     /// What was learnt; the samples are measured now.
     pub fn finish(self, objects: &mut Objects) -> Result<Collected, Error> {
-        debug_assert_eq!(self.drawn.seen(), self.pages - self.zero - self.same);
+        debug_assert_eq!(self.drawn.seen(), self.pages.rest());
         let drawn = self.drawn.finish().into_iter();
         Ok(Collected {
             pages: self.pages,
-            zero: self.zero,
-            same: self.same,
             drawn: drawn
                 .map(|page| page.measured(objects))
                 .collect::<Result<_, _>>()?,
@@ -220,8 +222,9 @@ mod tests {
         let pages = (0..40).map(page);
         let filled = (0..5).map(|i| vec![if i < 3 { 0 } else { 9 }; PAGE]);
         let found = collect(pages.chain((0..10).map(page)).chain(filled), 1000);
-        assert_eq!((found.pages, found.zero, found.same), (55, 3, 2));
-        assert_eq!((found.rest(), found.sketch.rows.len()), (50, 40));
+        let pages = found.pages;
+        assert_eq!((pages.all, pages.zero, pages.same), (55, 3, 2));
+        assert_eq!((pages.rest(), found.sketch.rows.len()), (50, 40));
         assert_eq!(found.drawn.len(), 50);
         for row in &found.sketch.rows {
             assert!(row.content.iter().all(|&bytes| bytes <= PAGE as f64));
@@ -261,8 +264,8 @@ mod tests {
             one.finish(&mut objects).unwrap(),
             two.finish(&mut objects).unwrap(),
         );
-        assert_eq!((one.pages, one.zero), (21, 1));
-        assert_eq!((two.pages, two.zero), (10, 0));
+        assert_eq!((one.pages.all, one.pages.zero), (21, 1));
+        assert_eq!((two.pages.all, two.pages.zero), (10, 0));
         assert!(one.sketch.rows.iter().all(|row| row.count == 2));
     }
 }

@@ -2,23 +2,23 @@
 //! what each column means.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use parquet::basic::{Compression, ZstdLevel};
-use parquet::data_type::{
-    BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int32Type, Int64Type,
-};
+use chrono::{DateTime, Utc};
+use parquet::basic::{Compression, Type, ZstdLevel};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
-use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
+use zmeld_linux::pressure::Stall;
 
 use crate::objects::{class, class_sums, ClassSums, PoolBytes, CODECS};
-use crate::owners::Pod;
 use crate::sketch::{Estimate, SketchRow};
-use crate::survey::{microseconds, OwnerResult, Survey};
+use crate::survey::{OwnerResult, Survey};
 use crate::{Error, SCHEMA};
 
 /// Contents in a row group: a reader of a small bound needs the first one only.
@@ -31,288 +31,220 @@ const MAGIC: usize = 4;
 /// to the end of the last row group, and how many they are. It is against damage and not against forgery.
 const DIGEST: &str = "zmeld.columns_crc32";
 
+const TEXT: &str = "BYTE_ARRAY NAME (STRING)";
+const TIME: &str = "INT64 NAME (TIMESTAMP(MICROS,true))";
+const INT: &str = "INT64 NAME";
+const SMALL: &str = "INT32 NAME";
+const REAL: &str = "DOUBLE NAME";
+const FLAG: &str = "BOOLEAN NAME";
+
+/// The columns in their order; those with C are there for each codec.
+const COLUMNS: [(&str, &str); 20] = [
+    (TEXT, "schema record machine survey"),
+    (TIME, "time"),
+    (
+        TEXT,
+        "key_id host zmeld_version kernel architecture distribution",
+    ),
+    (INT, "page_size ram_bytes swap_bytes swap_used_bytes"),
+    (TEXT, "compressed_swap"),
+    (INT, "ksm_pages_shared ksm_pages_sharing"),
+    (REAL, "memory_some_avg300 memory_full_avg300"),
+    (REAL, "uptime_seconds seconds cpu_seconds"),
+    (FLAG, "interrupted"),
+    (TEXT, "selection"),
+    (INT, "processes_refused sketch_size rows"),
+    (
+        TEXT,
+        "label_name label_value owner kind name namespace pod image",
+    ),
+    (INT, "processes pages pages_zero pages_same"),
+    (
+        REAL,
+        "pages_distinct pages_distinct_low pages_distinct_high",
+    ),
+    (
+        INT,
+        "pages_anonymous pages_shared_memory pages_file pages_swapped pages_ksm pages_huge",
+    ),
+    (
+        INT,
+        "pages_locked pages_skipped idle_1m idle_10m idle_1h theta",
+    ),
+    (
+        REAL,
+        "pool_C pool_C_low pool_C_high melded_C melded_C_low melded_C_high",
+    ),
+    (INT, "hash_high hash_low count"),
+    (SMALL, "object_class"),
+    (INT, "bytes_C squares_C"),
+];
+
 /// Columns that every row has.
 const REQUIRED: usize = 5;
 
 /// Columns whose values hardly repeat.
 const CHANCE: [&str; 2] = ["hash_high", "hash_low"];
 
-/// A row.
-enum Row<'a> {
-    Machine { rows: usize },
-    Label(&'a (String, String)),
-    Owner(&'a OwnerResult),
-    Size(usize, ClassSums),
-    Content(&'a OwnerResult, &'a SketchRow<PoolBytes>),
-}
-
-/// What stands in a column; none is NULL.
+/// What stands in a column.
 enum Cell<'a> {
-    Text(Option<Cow<'a, str>>),
-    Int(Option<i64>),
-    Time(i64),
-    Small(Option<i32>),
-    Real(Option<f64>),
-    Flag(Option<bool>),
+    Null,
+    Text(&'a str),
+    Int(i64),
+    Small(i32),
+    Real(f64),
+    Flag(bool),
 }
 
-impl Cell<'_> {
-    /// The column's type, as Parquet writes it.
-    fn physical(&self, name: &str) -> String {
-        match self {
-            Cell::Text(_) => format!("BYTE_ARRAY {name} (STRING)"),
-            Cell::Int(_) => format!("INT64 {name}"),
-            Cell::Time(_) => format!("INT64 {name} (TIMESTAMP(MICROS,true))"),
-            Cell::Small(_) => format!("INT32 {name}"),
-            Cell::Real(_) => format!("DOUBLE {name}"),
-            Cell::Flag(_) => format!("BOOLEAN {name}"),
-        }
-    }
+fn text<'a>(value: impl Into<Option<&'a str>>) -> Cell<'a> {
+    value.into().map_or(Cell::Null, Cell::Text)
 }
 
-type Get<'a> = Box<dyn Fn(&Row<'a>) -> Cell<'a> + 'a>;
-
-/// A column: its name, and what a row has in it.
-struct Column<'a> {
-    name: String,
-    get: Get<'a>,
+fn int(value: impl Into<Option<u64>>) -> Cell<'static> {
+    let value = value.into();
+    value.map_or(Cell::Null, |it| {
+        Cell::Int(i64::try_from(it).unwrap_or(i64::MAX))
+    })
 }
 
-fn text(value: &str) -> Cell<'_> {
-    Cell::Text(Some(Cow::Borrowed(value)))
+fn real(value: impl Into<Option<f64>>) -> Cell<'static> {
+    let value = value.into().filter(|it| it.is_finite());
+    value.map_or(Cell::Null, Cell::Real)
 }
 
-fn optional(value: &Option<String>) -> Cell<'_> {
-    Cell::Text(value.as_deref().map(Cow::Borrowed))
+fn stall(found: Option<Stall>) -> Cell<'static> {
+    real(found.map(|it| it.avg300_percent))
 }
 
-fn count(value: u64) -> Option<i64> {
-    Some(i64::try_from(value).unwrap_or(i64::MAX))
-}
+/// A row: what it has in the columns that are not NULL, by their names.
+struct Row<'a>(HashMap<Cow<'static, str>, Cell<'a>>);
 
-/// The columns of a survey, in their order.
-struct Columns<'a>(Vec<Column<'a>>);
-
-impl<'a> Columns<'a> {
-    fn add(&mut self, name: impl Into<String>, get: impl Fn(&Row<'a>) -> Cell<'a> + 'a) {
-        self.0.push(Column {
-            name: name.into(),
-            get: Box::new(get),
-        });
-    }
-
-    /// Of machine rows alone.
-    fn machine(&mut self, name: &str, none: fn() -> Cell<'a>, get: impl Fn() -> Cell<'a> + 'a) {
-        self.add(name, move |row| match row {
-            Row::Machine { .. } => get(),
-            _ => none(),
-        });
-    }
-
-    fn machine_text(&mut self, name: &str, get: impl Fn() -> Cell<'a> + 'a) {
-        self.machine(name, || Cell::Text(None), get);
-    }
-
-    fn machine_int(&mut self, name: &str, value: Option<u64>) {
-        self.machine(
-            name,
-            || Cell::Int(None),
-            move || Cell::Int(value.and_then(count)),
-        );
-    }
-
-    fn machine_real(&mut self, name: &str, value: Option<f64>) {
-        self.machine(name, || Cell::Real(None), move || Cell::Real(value));
-    }
-
-    /// Of owner rows alone.
-    fn owner_int(&mut self, name: &str, get: impl Fn(&OwnerResult) -> Option<u64> + 'a) {
-        self.add(name, move |row| match row {
-            Row::Owner(owner) => Cell::Int(get(owner).and_then(count)),
-            _ => Cell::Int(None),
-        });
-    }
-
-    /// Of rows about containers in Kubernetes alone.
-    fn pod(&mut self, name: &str, get: impl Fn(&'a Pod) -> Option<&'a String> + 'a) {
-        self.add(name, move |row| match row {
-            Row::Owner(owner) => {
-                let found = owner.owner.pod.as_ref().and_then(&get);
-                Cell::Text(found.map(|text| Cow::Borrowed(text.as_str())))
-            }
-            _ => Cell::Text(None),
-        });
-    }
-
-    /// Of rows about a class of sizes alone.
-    fn size(&mut self, name: &str, get: impl Fn(&ClassSums) -> u64 + 'a) {
-        self.add(name, move |row| match row {
-            Row::Size(_, sums) => Cell::Int(count(get(sums))),
-            _ => Cell::Int(None),
-        });
-    }
-
-    /// An estimate of owners in three columns.
-    fn estimate(&mut self, name: &str, get: impl Fn(&OwnerResult) -> Estimate + Copy + 'a) {
-        type Part = fn(&Estimate) -> f64;
-        let parts: [(&str, Part); 3] = [
-            ("", |it| it.value),
-            ("_low", |it| it.low),
-            ("_high", |it| it.high),
+impl<'a> Row<'a> {
+    fn new<const N: usize>(
+        survey: &'a Survey,
+        record: &'a str,
+        cells: [(&'static str, Cell<'a>); N],
+    ) -> Row<'a> {
+        let time = DateTime::<Utc>::from(survey.time).timestamp_micros();
+        let common = [
+            ("schema", text(SCHEMA)),
+            ("record", text(record)),
+            ("machine", text(&*survey.machine)),
+            ("survey", text(&*survey.id)),
+            ("time", Cell::Int(time)),
         ];
-        for (suffix, part) in parts {
-            self.add(format!("{name}{suffix}"), move |row| match row {
-                Row::Owner(owner) => Cell::Real(Some(part(&get(owner)))),
-                _ => Cell::Real(None),
-            });
+        let cells = common.into_iter().chain(cells);
+        Row(cells.map(|(name, cell)| (name.into(), cell)).collect())
+    }
+
+    /// An estimate in three columns.
+    fn estimate(&mut self, name: &str, found: &Estimate) {
+        for (suffix, value) in [
+            ("", found.value),
+            ("_low", found.low),
+            ("_high", found.high),
+        ] {
+            self.0.insert(format!("{name}{suffix}").into(), real(value));
         }
     }
 }
 
-fn columns(survey: &Survey) -> Vec<Column<'_>> {
-    let mut columns = Columns(Vec::new());
-    common(&mut columns, survey);
-    machine(&mut columns, survey);
-    owner(&mut columns);
-    content(&mut columns, survey.page_size);
-    columns.0
-}
-
-fn common<'a>(columns: &mut Columns<'a>, survey: &'a Survey) {
-    let time = microseconds(survey.time);
-    columns.add("schema", |_| text(SCHEMA));
-    columns.add("record", |row| {
-        text(match row {
-            Row::Machine { .. } => "machine",
-            Row::Label(_) => "label",
-            Row::Owner(_) => "owner",
-            Row::Size(..) => "size",
-            Row::Content(..) => "content",
-        })
-    });
-    columns.add("machine", |_| text(&survey.machine));
-    columns.add("survey", |_| text(&survey.id));
-    columns.add("time", move |_| Cell::Time(time));
-}
-
-fn machine<'a>(columns: &mut Columns<'a>, survey: &'a Survey) {
+fn machine(survey: &Survey, rows: usize) -> Row<'_> {
     let facts = &survey.facts;
-    columns.machine_text("key_id", || text(&survey.key_id));
-    columns.machine_text("host", || optional(&facts.host));
-    columns.machine_text("zmeld_version", || text(&survey.version));
-    columns.machine_text("kernel", || optional(&facts.kernel));
-    columns.machine_text("architecture", || optional(&facts.architecture));
-    columns.machine_text("distribution", || optional(&facts.distribution));
-    columns.machine_int("page_size", Some(survey.page_size));
-    columns.machine_int("ram_bytes", facts.ram_bytes);
-    columns.machine_int("swap_bytes", facts.swap_bytes);
-    columns.machine_int("swap_used_bytes", facts.swap_used_bytes);
-    columns.machine_text("compressed_swap", || text(&facts.compressed_swap));
-    columns.machine_int("ksm_pages_shared", facts.ksm_pages_shared);
-    columns.machine_int("ksm_pages_sharing", facts.ksm_pages_sharing);
-    let stalls = facts.stalls;
-    columns.add("memory_some_avg300", move |row| match row {
-        Row::Machine { .. } => Cell::Real(stalls.some_avg300),
-        Row::Owner(owner) => Cell::Real(owner.stalls.some_avg300),
-        _ => Cell::Real(None),
-    });
-    columns.add("memory_full_avg300", move |row| match row {
-        Row::Machine { .. } => Cell::Real(stalls.full_avg300),
-        Row::Owner(owner) => Cell::Real(owner.stalls.full_avg300),
-        _ => Cell::Real(None),
-    });
-    columns.machine_real("uptime_seconds", facts.uptime_seconds);
-    columns.machine_real("seconds", Some(survey.elapsed.as_secs_f64()));
-    columns.machine_real("cpu_seconds", Some(survey.cpu.as_secs_f64()));
-    columns.machine(
-        "interrupted",
-        || Cell::Flag(None),
-        || Cell::Flag(Some(survey.interrupted)),
-    );
-    columns.machine_text("selection", || optional(&survey.selection));
-    columns.machine_int("processes_refused", Some(survey.refused));
-    columns.machine_int("sketch_size", Some(survey.sketch_size));
-    columns.add("rows", |row| match row {
-        Row::Machine { rows } => Cell::Int(count(*rows as u64)),
-        _ => Cell::Int(None),
-    });
-    columns.add("label_name", |row| match row {
-        Row::Label((name, _)) => text(name),
-        _ => Cell::Text(None),
-    });
-    columns.add("label_value", |row| match row {
-        Row::Label((_, value)) => text(value),
-        _ => Cell::Text(None),
-    });
+    let cells = [
+        ("key_id", text(&*survey.key_id)),
+        ("host", text(facts.host.as_deref())),
+        ("zmeld_version", text(&*survey.version)),
+        ("kernel", text(facts.kernel.as_deref())),
+        ("architecture", text(facts.architecture.as_deref())),
+        ("distribution", text(facts.distribution.as_deref())),
+        ("page_size", int(survey.page_size)),
+        ("ram_bytes", int(facts.ram_bytes)),
+        ("swap_bytes", int(facts.swap_bytes)),
+        ("swap_used_bytes", int(facts.swap_used_bytes)),
+        ("compressed_swap", text(&*facts.compressed_swap)),
+        ("ksm_pages_shared", int(facts.ksm_pages_shared)),
+        ("ksm_pages_sharing", int(facts.ksm_pages_sharing)),
+        ("memory_some_avg300", stall(facts.stalls.map(|it| it.some))),
+        ("memory_full_avg300", stall(facts.stalls.map(|it| it.full))),
+        ("uptime_seconds", real(facts.uptime_seconds)),
+        ("seconds", real(survey.elapsed.as_secs_f64())),
+        ("cpu_seconds", real(survey.cpu.as_secs_f64())),
+        ("interrupted", Cell::Flag(survey.interrupted)),
+        ("selection", text(survey.selection.as_deref())),
+        ("processes_refused", int(survey.refused)),
+        ("sketch_size", int(survey.sketch_size)),
+        ("rows", int(rows as u64)),
+    ];
+    Row::new(survey, "machine", cells)
 }
 
-fn owner(columns: &mut Columns<'_>) {
-    columns.add("owner", |row| match row {
-        Row::Owner(owner) | Row::Content(owner, _) => text(&owner.owner.id),
-        _ => Cell::Text(None),
-    });
-    columns.add("kind", |row| match row {
-        Row::Owner(owner) => text(owner.owner.kind.as_str()),
-        _ => Cell::Text(None),
-    });
-    columns.add("name", |row| match row {
-        Row::Owner(owner) => text(&owner.owner.name),
-        _ => Cell::Text(None),
-    });
-    columns.pod("namespace", |pod| Some(&pod.namespace));
-    columns.pod("pod", |pod| Some(&pod.pod));
-    columns.pod("image", |pod| pod.image.as_ref());
-    columns.owner_int("processes", |owner| Some(owner.processes));
-    columns.owner_int("pages", |owner| Some(owner.pages.pages));
-    columns.owner_int("pages_zero", |owner| Some(owner.pages.zero));
-    columns.owner_int("pages_same", |owner| Some(owner.pages.same));
-    columns.estimate("pages_distinct", |owner| owner.distinct);
-    columns.owner_int("pages_anonymous", |owner| Some(owner.pages.anonymous));
-    columns.owner_int("pages_shared_memory", |owner| {
-        Some(owner.pages.shared_memory)
-    });
-    columns.owner_int("pages_file", |owner| Some(owner.pages.file));
-    columns.owner_int("pages_swapped", |owner| Some(owner.pages.swapped));
-    columns.owner_int("pages_ksm", |owner| Some(owner.pages.ksm));
-    columns.owner_int("pages_huge", |owner| Some(owner.pages.huge));
-    columns.owner_int("pages_locked", |owner| Some(owner.pages.locked));
-    columns.owner_int("pages_skipped", |owner| Some(owner.pages.skipped));
-    for (at, name) in ["idle_1m", "idle_10m", "idle_1h"].into_iter().enumerate() {
-        columns.owner_int(name, move |owner| owner.idle.map(|idle| idle[at]));
-    }
-    columns.add("theta", |row| match row {
-        Row::Owner(owner) => Cell::Int(Some(owner.sketch.theta)),
-        _ => Cell::Int(None),
-    });
+fn owner<'a>(survey: &'a Survey, found: &'a OwnerResult) -> Row<'a> {
+    let (owner, pages, counted) = (&found.owner, &found.pages, &found.counted);
+    let pod = owner.pod.as_ref();
+    let idle = |at: usize| int(found.idle.map(|idle| idle[at]));
+    let cells = [
+        ("owner", text(&*owner.id)),
+        ("kind", text(owner.kind.as_str())),
+        ("name", text(&*owner.name)),
+        ("namespace", text(pod.map(|pod| &*pod.namespace))),
+        ("pod", text(pod.map(|pod| &*pod.pod))),
+        ("image", text(pod.and_then(|pod| pod.image.as_deref()))),
+        ("processes", int(counted.processes)),
+        ("pages", int(pages.all)),
+        ("pages_zero", int(pages.zero)),
+        ("pages_same", int(pages.same)),
+        ("pages_anonymous", int(counted.anon_present)),
+        ("pages_shared_memory", int(counted.shmem_present)),
+        ("pages_file", int(counted.file_present)),
+        (
+            "pages_swapped",
+            int(counted.anon_swapped + counted.shmem_swapped),
+        ),
+        ("pages_ksm", int(counted.ksm)),
+        ("pages_huge", int(counted.huge)),
+        ("pages_locked", int(counted.locked)),
+        ("pages_skipped", int(pages.skipped)),
+        ("memory_some_avg300", stall(found.stalls.map(|it| it.some))),
+        ("memory_full_avg300", stall(found.stalls.map(|it| it.full))),
+        ("idle_1m", idle(0)),
+        ("idle_10m", idle(1)),
+        ("idle_1h", idle(2)),
+        ("theta", Cell::Int(found.sketch.theta)),
+    ];
+    let mut row = Row::new(survey, "owner", cells);
+    row.estimate("pages_distinct", &found.distinct);
     for (at, (codec, _)) in CODECS.iter().enumerate() {
-        columns.estimate(&format!("pool_{codec}"), move |owner| owner.pool[at]);
-        columns.estimate(&format!("melded_{codec}"), move |owner| owner.melded[at]);
+        row.estimate(&format!("pool_{codec}"), &found.pool[at]);
+        row.estimate(&format!("melded_{codec}"), &found.melded[at]);
     }
+    row
 }
 
-fn content(columns: &mut Columns<'_>, page_size: u64) {
-    columns.add("hash_high", |row| match row {
-        Row::Content(_, content) => Cell::Int(Some(content.hash.high)),
-        _ => Cell::Int(None),
-    });
-    columns.add("hash_low", |row| match row {
-        Row::Content(_, content) => Cell::Int(Some(content.hash.low)),
-        _ => Cell::Int(None),
-    });
-    columns.add("count", |row| match row {
-        Row::Content(_, content) => Cell::Int(count(content.count)),
-        Row::Size(_, sums) => Cell::Int(count(sums.contents)),
-        _ => Cell::Int(None),
-    });
-    columns.add("object_class", move |row| match row {
-        Row::Content(_, row) => Cell::Small(Some(class(&row.content, page_size) as i32)),
-        Row::Size(class, _) => Cell::Small(Some(*class as i32)),
-        _ => Cell::Small(None),
-    });
+fn size<'a>(survey: &'a Survey, class: usize, sums: &ClassSums) -> Row<'a> {
+    let cells = [
+        ("count", int(sums.contents)),
+        ("object_class", Cell::Small(class as i32)),
+    ];
+    let mut row = Row::new(survey, "size", cells);
     for (at, (codec, _)) in CODECS.iter().enumerate() {
-        columns.size(&format!("bytes_{codec}"), move |sums| sums.bytes[at]);
-        columns.size(&format!("squares_{codec}"), move |sums| sums.squares[at]);
+        let (bytes, squares) = (int(sums.bytes[at]), int(sums.squares[at]));
+        row.0.insert(format!("bytes_{codec}").into(), bytes);
+        row.0.insert(format!("squares_{codec}").into(), squares);
     }
+    row
+}
+
+fn content<'a>(survey: &'a Survey, owner: &'a OwnerResult, row: &SketchRow<PoolBytes>) -> Row<'a> {
+    let class = class(&row.content, survey.page_size);
+    let cells = [
+        ("owner", text(&*owner.owner.id)),
+        ("hash_high", Cell::Int(row.hash.high)),
+        ("hash_low", Cell::Int(row.hash.low)),
+        ("count", int(row.count)),
+        ("object_class", Cell::Small(class as i32)),
+    ];
+    Row::new(survey, "content", cells)
 }
 
 /// The survey as a file.
@@ -331,25 +263,23 @@ pub fn parquet(survey: &Survey) -> Result<Vec<u8>, Error> {
         survey.page_size,
     );
     let rows = 1 + survey.labels.len() + survey.owners.len() + sizes.len() + contents.len();
-    let columns = columns(survey);
-    let message = message(&columns);
-    let schema = Arc::new(parse_message_type(&message)?);
+    let schema = Arc::new(parse_message_type(&message())?);
     let mut writer = SerializedFileWriter::new(Vec::new(), schema, Arc::new(properties()))?;
 
-    let head = std::iter::once(Row::Machine { rows });
-    let labels = survey.labels.iter().map(Row::Label);
-    let owners = survey.owners.iter().map(Row::Owner);
-    let sizes = sizes
-        .into_iter()
-        .map(|(class, sums)| Row::Size(class, sums));
-    let head: Vec<Row<'_>> = head.chain(labels).chain(owners).chain(sizes).collect();
-    write_group(writer.next_row_group()?, &columns, &head)?;
+    let mut head = vec![machine(survey, rows)];
+    head.extend(survey.labels.iter().map(|(name, value)| {
+        let cells = [
+            ("label_name", text(&**name)),
+            ("label_value", text(&**value)),
+        ];
+        Row::new(survey, "label", cells)
+    }));
+    head.extend(survey.owners.iter().map(|found| owner(survey, found)));
+    head.extend(sizes.iter().map(|(class, sums)| size(survey, *class, sums)));
+    write_group(&mut writer, &head)?;
     for some in contents.chunks(GROUP_ROWS) {
-        let rows: Vec<_> = some
-            .iter()
-            .map(|(owner, row)| Row::Content(owner, row))
-            .collect();
-        write_group(writer.next_row_group()?, &columns, &rows)?;
+        let rows = some.iter().map(|(owner, row)| content(survey, owner, row));
+        write_group(&mut writer, &rows.collect::<Vec<_>>())?;
     }
     writer.flush().map_err(ParquetError::from)?;
     let written = &writer.inner()[MAGIC..];
@@ -369,103 +299,69 @@ fn properties() -> WriterProperties {
         .build()
 }
 
-fn message(columns: &[Column<'_>]) -> String {
-    let row = Row::Machine { rows: 0 };
-    let field = |(at, column): (usize, &Column<'_>)| {
-        let repetition = if at < REQUIRED {
-            "REQUIRED"
-        } else {
-            "OPTIONAL"
-        };
-        format!(
-            "{repetition} {};",
-            (column.get)(&row).physical(&column.name)
-        )
+/// The schema, in Parquet's own language.
+fn message() -> String {
+    let mut fields: Vec<String> = Vec::new();
+    let mut add = |kind: &str, names: &str| {
+        for name in names.split(' ') {
+            let repetition = match fields.len() < REQUIRED {
+                true => "REQUIRED",
+                false => "OPTIONAL",
+            };
+            fields.push(format!("{repetition} {};", kind.replace("NAME", name)));
+        }
     };
-    let fields: Vec<String> = columns.iter().enumerate().map(field).collect();
+    for (kind, names) in COLUMNS {
+        match names.contains("_C") {
+            true => CODECS.iter().for_each(|(codec, _)| {
+                add(kind, &names.replace("_C", &format!("_{codec}")));
+            }),
+            false => add(kind, names),
+        }
+    }
     format!("message survey {{ {} }}", fields.join(" "))
 }
 
-/// Values of one column, with one level a row: 1 where there is a value.
-struct Values<T> {
-    values: Vec<T>,
-    levels: Vec<i16>,
-}
-
-fn gather<'a, T>(
-    column: &Column<'a>,
-    rows: &[Row<'a>],
-    value: impl Fn(Cell<'a>) -> Option<T>,
-) -> Values<T> {
-    let mut found = Values {
-        values: Vec::new(),
-        levels: Vec::with_capacity(rows.len()),
-    };
-    for row in rows {
-        let value = value((column.get)(row));
-        found.levels.push(i16::from(value.is_some()));
-        found.values.extend(value);
-    }
-    found
-}
-
-fn write_group<'a>(
-    mut group: SerializedRowGroupWriter<'_, Vec<u8>>,
-    columns: &[Column<'a>],
-    rows: &[Row<'a>],
-) -> Result<(), Error> {
-    for (at, column) in columns.iter().enumerate() {
-        let mut writer = group.next_column()?.ok_or_else(|| missing(&column.name))?;
-        let is_required = at < REQUIRED;
+fn write_group(
+    writer: &mut SerializedFileWriter<Vec<u8>>,
+    rows: &[Row<'_>],
+) -> Result<(), ParquetError> {
+    let columns = writer.schema_descr().columns().to_vec();
+    let is_known = |name: &Cow<'_, str>| columns.iter().any(|it| it.name() == *name);
+    debug_assert!(rows.iter().all(|row| row.0.keys().all(is_known)));
+    let mut group = writer.next_row_group()?;
+    for column in &columns {
+        let name = column.name();
+        let cells = || {
+            rows.iter()
+                .map(|row| row.0.get(name).unwrap_or(&Cell::Null))
+        };
+        // 1 where there is a value.
+        let levels = cells().map(|cell| i16::from(!matches!(cell, Cell::Null)));
+        let levels: Vec<i16> = levels.collect();
+        let levels = (column.max_def_level() > 0).then_some(&levels[..]);
+        let missing = || ParquetError::General(format!("there is no column {name}"));
+        let mut writer = group.next_column()?.ok_or_else(missing)?;
         macro_rules! put {
-            ($kind:ty, $value:expr) => {{
-                let found = gather(column, rows, $value);
-                put::<$kind>(&mut writer, &found, is_required)?
+            ($kind:ty, $cell:pat => $value:expr) => {{
+                let values: Vec<_> = cells()
+                    .filter_map(|cell| match cell {
+                        $cell => Some($value),
+                        _ => None,
+                    })
+                    .collect();
+                writer.typed::<$kind>().write_batch(&values, levels, None)?
             }};
         }
-        match rows.first().map(|row| (column.get)(row)) {
-            None => {}
-            Some(Cell::Text(_)) => put!(ByteArrayType, |cell| match cell {
-                Cell::Text(text) => text.map(|text| ByteArray::from(text.as_ref())),
-                _ => None,
-            }),
-            Some(Cell::Int(_) | Cell::Time(_)) => put!(Int64Type, |cell| match cell {
-                Cell::Int(value) => value,
-                Cell::Time(value) => Some(value),
-                _ => None,
-            }),
-            Some(Cell::Small(_)) => put!(Int32Type, |cell| match cell {
-                Cell::Small(value) => value,
-                _ => None,
-            }),
-            Some(Cell::Real(_)) => put!(DoubleType, |cell| match cell {
-                Cell::Real(value) => value.filter(|value| value.is_finite()),
-                _ => None,
-            }),
-            Some(Cell::Flag(_)) => put!(BoolType, |cell| match cell {
-                Cell::Flag(value) => value,
-                _ => None,
-            }),
-        }
+        match column.physical_type() {
+            Type::INT64 => put!(Int64Type, Cell::Int(it) => *it),
+            Type::INT32 => put!(Int32Type, Cell::Small(it) => *it),
+            Type::DOUBLE => put!(DoubleType, Cell::Real(it) => *it),
+            Type::BOOLEAN => put!(BoolType, Cell::Flag(it) => *it),
+            _ => put!(ByteArrayType, Cell::Text(it) => ByteArray::from(*it)),
+        };
         writer.close()?;
     }
     group.close()?;
-    Ok(())
-}
-
-fn missing(name: &str) -> ParquetError {
-    ParquetError::General(format!("there is no column {name}"))
-}
-
-fn put<T: DataType>(
-    writer: &mut parquet::file::writer::SerializedColumnWriter<'_>,
-    found: &Values<T::T>,
-    is_required: bool,
-) -> Result<(), ParquetError> {
-    let levels = (!is_required).then_some(&found.levels[..]);
-    let written = writer
-        .typed::<T>()
-        .write_batch(&found.values, levels, None)?;
-    debug_assert_eq!(written, found.values.len());
     Ok(())
 }

@@ -6,28 +6,17 @@ use std::path::PathBuf;
 /// Why there is no survey.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs)] // The messages say it.
 pub enum Error {
-    /// There is no key.
     #[error(
         "there is no key {}: copy the fleet's there, or make the first with zmeld scan \
          --survey-new-key {}", path.display(), path.display()
     )]
-    NoKey {
-        /// Where it should be.
-        path: PathBuf,
-    },
-    /// The key is none, or no secret.
+    NoKey { path: PathBuf },
     #[error("the key {}: {problem}", path.display())]
-    BadKey {
-        /// Its file.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// The kernel gives no random bytes.
+    BadKey { path: PathBuf, problem: String },
     #[error("the kernel gives no random bytes: {0}")]
     NoChance(#[source] io::Error),
-    /// The machine has no id.
     #[error(
         "this machine has no id in /etc/machine-id, by which surveys know it again: \
          systemd-machine-id-setup or dbus-uuidgen --ensure=/etc/machine-id makes one"
@@ -40,61 +29,34 @@ pub enum Error {
          no AppArmor or SELinux profile that forbids it, or mount /etc/machine-id there"
     )]
     HiddenMachine,
-    /// A label that is none.
     #[error("\"{text}\" is no label: {problem}")]
-    BadLabel {
-        /// What was given.
-        text: String,
-        /// What is wrong with it.
-        problem: &'static str,
-    },
-    /// A place that is none.
+    BadLabel { text: String, problem: &'static str },
     #[error("\"{text}\" is no place for surveys: {problem}")]
-    BadPlace {
-        /// What was given.
-        text: String,
-        /// What is wrong with it.
-        problem: String,
-    },
+    BadPlace { text: String, problem: String },
     /// Memory is short, so the survey stays out of the way.
     #[error(
         "memory is short ({what} {percent} % of the last 10 seconds): no survey now, and \
          nothing was written; try again later"
     )]
-    Pressure {
-        /// Who waits: `some` or `full`.
-        what: &'static str,
-        /// How much of the time.
-        percent: f64,
-    },
+    Pressure { what: &'static str, percent: f64 },
     /// Every process belongs to somebody else.
     #[error(
         "no memory could be read: {processes} processes are not permitted to this user{}",
         if *is_root { "; in a container it takes CAP_SYS_PTRACE and the host's processes" }
         else { "; run it as root" }
     )]
-    NotPermitted {
-        /// How many there are.
-        processes: u64,
-        /// Whether root asked.
-        is_root: bool,
-    },
+    NotPermitted { processes: u64, is_root: bool },
     /// Stopped before any owner was read.
     #[error("stopped before anything was read whole; nothing was written")]
     Interrupted,
-    /// The machine refused something.
     #[error(transparent)]
     Host(#[from] zmeld_linux::HostError),
-    /// A file was refused.
     #[error(transparent)]
     File(#[from] zmeld_linux::FileError),
-    /// A file cannot be written.
     #[error(transparent)]
     Write(#[from] zmeld_linux::file::Error),
-    /// Memory cannot be read.
     #[error(transparent)]
     Memory(#[from] zmeld_memory::Error),
-    /// A codec failed.
     #[error(transparent)]
     Scan(#[from] zmeld_scan::ScanError),
     /// The rows do not make a file. This must never happen.

@@ -78,8 +78,8 @@ impl Key {
         file.take(FILE_BYTES_MAX)
             .read_to_string(&mut text)
             .map_err(failed)?;
-        let secret = from_hex(text.trim());
-        secret.map(Key).ok_or_else(|| {
+        let secret = blake3::Hash::from_hex(text.trim());
+        secret.map(|it| Key(*it.as_bytes())).map_err(|_| {
             bad("a key is 64 hexadecimal digits: zmeld scan --survey-new-key makes one".to_owned())
         })
     }
@@ -108,7 +108,7 @@ impl Key {
     }
 
     /// A page's name for who has the key.
-    pub fn hash(&self, page: &[u8]) -> Hash {
+    pub(crate) fn hash(&self, page: &[u8]) -> Hash {
         let hash = blake3::keyed_hash(&self.0, page);
         let bytes = hash.as_bytes();
         Hash {
@@ -123,7 +123,7 @@ impl Key {
     }
 
     /// What a machine with that id is called in surveys: 32 hexadecimal digits.
-    pub fn machine(&self, machine_id: &str) -> String {
+    pub(crate) fn machine(&self, machine_id: &str) -> String {
         let key = blake3::derive_key(MACHINE_CONTEXT, &self.0);
         hex(&blake3::keyed_hash(&key, machine_id.as_bytes()).as_bytes()[..16])
     }
@@ -146,18 +146,6 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
         write!(text, "{byte:02x}").expect("a string takes all");
         text
     })
-}
-
-fn from_hex(text: &str) -> Option<[u8; SECRET_BYTES]> {
-    let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if !is_hex || text.len() != 2 * SECRET_BYTES {
-        return None;
-    }
-    let mut secret = [0; SECRET_BYTES];
-    for (byte, at) in secret.iter_mut().zip((0..).step_by(2)) {
-        *byte = u8::from_str_radix(&text[at..at + 2], 16).ok()?;
-    }
-    Some(secret)
 }
 
 /// Eight bytes as a big-endian number in two's complement.

@@ -9,10 +9,10 @@
 //! | module | what it knows |
 //! |---|---|
 //! | [`key`] | the fleet's secret and what is derived from it |
-//! | [`sketch`] | the k smallest hashes, and what follows from some of them |
-//! | [`owners`] | whose a process is |
+//! | `sketch` | the k smallest hashes, and what follows from some of them |
+//! | `owners` | whose a process is |
 //! | `collect` | one owner's pages, as they come |
-//! | [`machine`] | what the kernel says of the machine, `idle` of its pages' age |
+//! | `machine` | what the kernel says of the machine, `idle` of its pages' age |
 //! | [`pressure`] | when to stay out of the way |
 //! | [`place`] | where files go |
 //! | [`report`] | what was found, for people and as JSON |
@@ -26,26 +26,24 @@ mod columns;
 mod error;
 mod idle;
 pub mod key;
-pub mod machine;
+mod machine;
 mod objects;
-pub mod owners;
+mod owners;
 pub mod place;
 pub mod pressure;
 pub mod report;
 mod reservoir;
 pub mod schedule;
-pub mod sketch;
+mod sketch;
 mod survey;
 
 pub use columns::parquet;
 pub use error::Error;
 pub use key::Key;
-pub use objects::CODECS;
 pub use place::Place;
 pub use schedule::Schedule;
-pub use survey::{
-    labels, survey, Estimate, Limits, OwnerResult, PageCounts, Survey, SurveyOptions,
-};
+pub use sketch::Estimate;
+pub use survey::{labels, survey, Limits, Survey, SurveyOptions};
 
 /// The schema's name and version, as it stands in each row.
 pub const SCHEMA: &str = "zmeld.survey/2";

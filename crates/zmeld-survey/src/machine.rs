@@ -5,14 +5,13 @@ use std::path::{Path, PathBuf};
 
 use zmeld_linux::compressed::{chosen, is_on, ZSWAP};
 use zmeld_linux::meminfo::{self, Meminfo};
-use zmeld_linux::{mounts, pressure, Host};
+use zmeld_linux::pressure::Pressure;
+use zmeld_linux::{mounts, Host};
 
 use crate::Error;
 
-/// What the kernel says of the machine.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Machine {
-    /// Its name.
     pub host: Option<String>,
     /// `uname -r`.
     pub kernel: Option<String>,
@@ -20,11 +19,8 @@ pub struct Machine {
     pub architecture: Option<String>,
     /// PRETTY_NAME of os-release.
     pub distribution: Option<String>,
-    /// RAM.
     pub ram_bytes: Option<u64>,
-    /// All swap areas.
     pub swap_bytes: Option<u64>,
-    /// What of them is used.
     pub swap_used_bytes: Option<u64>,
     /// `none`, `zram lz4`, `zswap zstd`, `zmeld zword`; several joined by ` + `.
     pub compressed_swap: String,
@@ -32,29 +28,8 @@ pub struct Machine {
     pub ksm_pages_shared: Option<u64>,
     /// Mappings of these beyond the first.
     pub ksm_pages_sharing: Option<u64>,
-    /// Stalls for memory.
-    pub stalls: Stalls,
-    /// Since boot.
+    pub stalls: Option<Pressure>,
     pub uptime_seconds: Option<f64>,
-}
-
-/// Who waited for memory, percent of the last 300 seconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Stalls {
-    /// Some tasks.
-    pub some_avg300: Option<f64>,
-    /// All tasks.
-    pub full_avg300: Option<f64>,
-}
-
-impl Stalls {
-    pub(crate) fn parse(text: &str) -> Stalls {
-        let of = |kind| Some(pressure::line(text, kind)?.avg300_percent);
-        Stalls {
-            some_avg300: of("some"),
-            full_avg300: of("full"),
-        }
-    }
 }
 
 impl Machine {
@@ -76,7 +51,7 @@ impl Machine {
             compressed_swap: compressed_swap(host),
             ksm_pages_shared: host.read_u64("/sys/kernel/mm/ksm/pages_shared").ok(),
             ksm_pages_sharing: host.read_u64("/sys/kernel/mm/ksm/pages_sharing").ok(),
-            stalls: Stalls::parse(&text(crate::pressure::PATH).unwrap_or_default()),
+            stalls: text(crate::pressure::PATH).and_then(|it| Pressure::parse(&it)),
             uptime_seconds: text("/proc/uptime")
                 .and_then(|text| text.split_whitespace().next()?.parse().ok()),
         }
@@ -116,9 +91,6 @@ fn host_name(host: &Host) -> Option<String> {
 const IDS: [&str; 2] = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
 
 /// What tells a machine from all others: the id of /etc/machine-id.
-///
-/// # Errors
-/// When it has none, or the machine is not to be seen.
 pub fn id(host: &Host) -> Result<String, Error> {
     let is_id =
         |text: &String| text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -159,42 +131,23 @@ fn distribution(host: &Host) -> Option<String> {
 
 /// Which compressed places pages are swapped to.
 fn compressed_swap(host: &Host) -> String {
-    let mut found: Vec<String> = Vec::new();
-    if host
-        .read(format!("{ZSWAP}/enabled"))
-        .is_ok_and(|text| is_on(&text))
-    {
-        let codec = host.read(format!("{ZSWAP}/compressor"));
-        found.push(
-            format!("zswap {}", codec.unwrap_or_default())
-                .trim_end()
-                .to_owned(),
-        );
+    let read = |path: String| host.read(path).unwrap_or_default();
+    let mut found = Vec::new();
+    if is_on(&read(format!("{ZSWAP}/enabled"))) {
+        found.push(format!("zswap {}", read(format!("{ZSWAP}/compressor"))));
     }
-    for area in host.swaps().unwrap_or_default() {
-        let device = host.device_path(area.path);
-        let Some(name) = device.file_name().and_then(|name| name.to_str()) else {
-            continue;
-        };
-        let Some(driver) = ["zram", "zmeld"]
-            .into_iter()
-            .find(|it| name.starts_with(it))
-        else {
-            continue;
-        };
-        let codecs = host
-            .read(format!("/sys/block/{name}/comp_algorithm"))
-            .unwrap_or_default();
-        found.push(
-            format!("{driver} {}", chosen(&codecs).unwrap_or_default())
-                .trim_end()
-                .to_owned(),
-        );
+    let areas = host.swaps().unwrap_or_default();
+    for area in areas.iter().filter(|area| area.is_in_ram()) {
+        let name = area.name();
+        let codecs = read(format!("/sys/block/{name}/comp_algorithm"));
+        let driver = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        found.push(format!("{driver} {}", chosen(&codecs).unwrap_or_default()));
     }
     found.dedup();
-    match found.is_empty() {
+    let words: Vec<&str> = found.iter().map(|it| it.trim_end()).collect();
+    match words.is_empty() {
         true => "none".to_owned(),
-        false => found.join(" + "),
+        false => words.join(" + "),
     }
 }
 
@@ -234,11 +187,7 @@ mod tests {
         let machine = Machine::look(&Host::at(dir.path()));
         assert_eq!(machine.compressed_swap, "none");
         assert_eq!(
-            (
-                machine.ram_bytes,
-                machine.ksm_pages_shared,
-                machine.stalls.some_avg300
-            ),
+            (machine.ram_bytes, machine.ksm_pages_shared, machine.stalls),
             (None, None, None)
         );
         assert!(matches!(id(&Host::at(dir.path())), Err(Error::NoMachineId)));
@@ -286,7 +235,7 @@ mod tests {
             (machine.ksm_pages_shared, machine.ksm_pages_sharing),
             (Some(5), None)
         );
-        assert_eq!(machine.stalls.some_avg300, Some(1.25));
+        assert_eq!(machine.stalls.unwrap().some.avg300_percent, 1.25);
         assert_eq!(machine.distribution.as_deref(), Some("Debian 12"));
         assert_eq!(id(&host).unwrap(), "0123456789abcdef0123456789abcdef");
         // In a container with the host's processes, the host's id counts.

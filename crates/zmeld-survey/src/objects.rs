@@ -7,7 +7,7 @@ use zmeld_store::CodecSpec;
 use crate::Error;
 
 /// The codecs that a survey measures: as columns are called, and as zmeld names them.
-pub const CODECS: [(&str, &str); 4] = [
+pub(crate) const CODECS: [(&str, &str); 4] = [
     ("lzo_rle", "lzo-rle"),
     ("lz4", "lz4"),
     ("zstd", "zstd"),
@@ -18,7 +18,7 @@ pub const CODECS: [(&str, &str); 4] = [
 pub(crate) type PoolBytes = [f64; CODECS.len()];
 
 /// Classes of size that contents are told apart by.
-pub const CLASSES: usize = 8;
+const CLASSES: usize = 8;
 
 /// The codec whose sizes make the classes: zstd.
 const CLASS_CODEC: usize = 2;
@@ -35,7 +35,7 @@ pub(crate) fn class(bytes: &PoolBytes, page_size: u64) -> usize {
 
 /// What the sampled contents of one class take together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ClassSums {
+pub(crate) struct ClassSums {
     /// Contents of owners' samples.
     pub contents: u64,
     /// Bytes, for each of [`CODECS`].

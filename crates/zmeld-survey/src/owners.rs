@@ -14,17 +14,13 @@ const NAME_MAX: usize = 128;
 /// What kind of owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OwnerKind {
-    /// A systemd service.
     Service,
-    /// A systemd scope.
     Scope,
     /// A user's sessions.
     User,
     /// Another control group.
     Cgroup,
-    /// A container.
     Container,
-    /// A virtual machine.
     Vm,
     /// All smaller ones together.
     Other,
@@ -60,11 +56,8 @@ const CONFIGS: [(&str, &str); 2] = [
 /// What Kubernetes calls a container's pod, as containerd or CRI-O wrote it down.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pod {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub pod: String,
-    /// The container's image.
     pub image: Option<String>,
 }
 
@@ -113,7 +106,6 @@ impl fmt::Display for Pod {
 pub struct Owner {
     /// Its name in the survey, which no other owner has.
     pub id: String,
-    /// What kind of owner.
     pub kind: OwnerKind,
     /// Its name for people.
     pub name: String,

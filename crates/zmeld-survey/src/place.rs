@@ -5,12 +5,12 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
+use chrono::{DateTime, Utc};
 use zmeld_linux::{file, FileError};
 
 use crate::key::{chance, hex};
-use crate::survey::{microseconds, Survey};
+use crate::survey::Survey;
 use crate::Error;
 
 /// What holds the surveys of this version, below a place.
@@ -128,48 +128,20 @@ fn not_made(folder: &Path, cause: io::Error) -> Error {
 
 /// The file of a survey below the folder of its version.
 fn file_path(survey: &Survey, chance: [u8; 4]) -> PathBuf {
-    let [year, month, day, hour, minute, second] = civil(survey.time);
+    let time = DateTime::<Utc>::from(survey.time);
     PathBuf::from(format!(
-        "date={year:04}-{month:02}-{day:02}/{}-{year:04}{month:02}{day:02}T\
-         {hour:02}{minute:02}{second:02}Z-{}.parquet",
+        "date={}/{}-{}-{}.parquet",
+        time.format("%Y-%m-%d"),
         survey.machine,
+        time.format("%Y%m%dT%H%M%SZ"),
         hex(&chance)
     ))
-}
-
-/// Year, month, day, hour, minute and second in UTC (Howard Hinnant, chrono-compatible
-/// low-level date algorithms, `civil_from_days`).
-fn civil(time: SystemTime) -> [i64; 6] {
-    let seconds = microseconds(time) / 1_000_000;
-    let (days, of_day) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let years = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * years + years / 4 - years / 100);
-    let shifted_month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
-    let year = years + era * 400 + i64::from(month <= 2);
-    [
-        year,
-        month,
-        day,
-        of_day / 3600,
-        of_day / 60 % 60,
-        of_day % 60,
-    ]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
-    use std::time::{Duration, UNIX_EPOCH};
 
     #[test]
     fn places_are_folders_and_a_url_is_told_what_sends_surveys_without_its_secret() {
@@ -182,19 +154,6 @@ mod tests {
             assert!(!said.contains("secret"), "{said}");
         }
         assert!(Place::parse("").is_err());
-    }
-
-    #[test]
-    fn moments_have_their_date() {
-        for (seconds, date) in [
-            (0, [1970, 1, 1, 0, 0, 0]),
-            (951_827_696, [2000, 2, 29, 12, 34, 56]),
-            (951_868_800, [2000, 3, 1, 0, 0, 0]),
-            (1_798_761_599, [2026, 12, 31, 23, 59, 59]),
-            (4_107_542_400, [2100, 3, 1, 0, 0, 0]),
-        ] {
-            assert_eq!(civil(UNIX_EPOCH + Duration::from_secs(seconds)), date);
-        }
     }
 
     #[test]

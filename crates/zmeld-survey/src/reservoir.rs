@@ -7,7 +7,7 @@ use crate::sketch::Estimate;
 pub(crate) struct Reservoir<T> {
     size: usize,
     seen: u64,
-    state: u64,
+    chance: fastrand::Rng,
     drawn: Vec<T>,
 }
 
@@ -17,7 +17,7 @@ impl<T> Reservoir<T> {
         Reservoir {
             size,
             seen: 0,
-            state: seed,
+            chance: fastrand::Rng::with_seed(seed),
             drawn: Vec::new(),
         }
     }
@@ -29,7 +29,7 @@ impl<T> Reservoir<T> {
             self.drawn.push(make());
             return None;
         }
-        let at = below(self.random(), self.seen) as usize;
+        let at = self.chance.u64(0..self.seen) as usize;
         let place = self.drawn.get_mut(at)?;
         Some(std::mem::replace(place, make()))
     }
@@ -48,20 +48,6 @@ impl<T> Reservoir<T> {
     pub fn finish(self) -> Vec<T> {
         self.drawn
     }
-
-    /// SplitMix64.
-    fn random(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-}
-
-/// A random number made one below `end`.
-fn below(random: u64, end: u64) -> u64 {
-    ((u128::from(random) * u128::from(end)) >> 64) as u64
 }
 
 /// The sum of all `population` values, of which `drawn` are a simple random sample:

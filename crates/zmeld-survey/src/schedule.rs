@@ -3,9 +3,6 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::key::chance;
-use crate::Error;
-
 /// The first survey comes within this time, so that who starts it sees that it works.
 pub const SOON: Duration = Duration::from_secs(600);
 
@@ -25,19 +22,13 @@ impl Schedule {
     }
 
     /// The moment of the first survey.
-    ///
-    /// # Errors
-    /// When there is no chance to be had.
-    pub fn first(&self, now: SystemTime) -> Result<SystemTime, Error> {
-        Ok(now + part(SOON.min(self.every), drawn()?))
+    pub fn first(&self, now: SystemTime) -> SystemTime {
+        now + SOON.min(self.every).mul_f64(fastrand::f64())
     }
 
     /// The moment of the survey after one that was made now: in the next period.
-    ///
-    /// # Errors
-    /// When there is no chance to be had.
-    pub fn next(&self, now: SystemTime) -> Result<SystemTime, Error> {
-        Ok(self.in_next_period(now, drawn()?))
+    pub fn next(&self, now: SystemTime) -> SystemTime {
+        self.in_next_period(now, fastrand::f64())
     }
 
     /// Whether a moment is later than any that would be drawn now: the clock was set back.
@@ -50,19 +41,8 @@ impl Schedule {
         let since = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let every = self.every.as_secs();
         let begin = (since / every + 1) * every;
-        UNIX_EPOCH + Duration::from_secs(begin) + part(self.every, drawn)
+        UNIX_EPOCH + Duration::from_secs(begin) + self.every.mul_f64(drawn)
     }
-}
-
-/// A share of a time.
-fn part(time: Duration, share: f64) -> Duration {
-    time.mul_f64(share)
-}
-
-/// Any number from 0 up to and without 1.
-fn drawn() -> Result<f64, Error> {
-    let number = u32::from_ne_bytes(chance()?);
-    Ok(f64::from(number) / (f64::from(u32::MAX) + 1.0))
 }
 
 #[cfg(test)]
@@ -91,12 +71,12 @@ mod tests {
     #[test]
     fn the_first_comes_soon_and_moments_differ() {
         let daily = Schedule::new(Duration::from_secs(86_400));
-        let drawn: Vec<SystemTime> = (0..64).map(|_| daily.first(at(7)).unwrap()).collect();
+        let drawn: Vec<SystemTime> = (0..64).map(|_| daily.first(at(7))).collect();
         let is_soon = |moment: &SystemTime| *moment >= at(7) && *moment < at(7) + SOON;
         assert!(drawn.iter().all(is_soon));
         assert!(drawn.iter().any(|moment| *moment != drawn[0]));
         let short = Schedule::new(Duration::from_secs(1));
-        assert!(short.first(at(7)).unwrap() < at(8));
-        assert!(short.next(at(7)).unwrap() >= at(8));
+        assert!(short.first(at(7)) < at(8));
+        assert!(short.next(at(7)) >= at(8));
     }
 }

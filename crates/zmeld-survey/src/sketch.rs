@@ -22,9 +22,7 @@ pub(crate) const CONFIDENCE: f64 = 1.96;
 /// A keyed hash: its halves, in the order of signed numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hash {
-    /// The first eight bytes.
     pub high: i64,
-    /// The next eight.
     pub low: i64,
 }
 
@@ -75,7 +73,6 @@ impl Estimate {
 /// A content of a sketch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SketchRow<T> {
-    /// Its hash.
     pub hash: Hash,
     /// Pages that have it.
     pub count: u64,
@@ -88,7 +85,6 @@ pub struct SketchRow<T> {
 pub struct Sketch<T> {
     /// All contents with `high` below it are in `rows`.
     pub theta: i64,
-    /// Sorted by hash.
     pub rows: Vec<SketchRow<T>>,
 }
 
@@ -196,9 +192,6 @@ impl<T> SketchBuilder<T> {
     }
 
     /// The sketch, with what each content has become.
-    ///
-    /// # Errors
-    /// The first of `finish`.
     pub fn finish<U, E>(self, mut finish: impl FnMut(T) -> Result<U, E>) -> Result<Sketch<U>, E> {
         let theta = self.bound.map_or(ALL, |bound| bound.high);
         let kept = self.rows.into_iter();

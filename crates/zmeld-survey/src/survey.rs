@@ -3,28 +3,27 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 use nix::time::{clock_gettime, ClockId};
+use zmeld_linux::pressure::Pressure;
 use zmeld_linux::Host;
 use zmeld_memory::{
-    Batch, LiveMemory, LiveOptions, Note, SeenFrames, Selection, SkipReason, Source, Visit,
+    Batch, Counted, LiveMemory, LiveOptions, Note, SeenFrames, Selection, SkipReason, Source, Visit,
 };
 use zmeld_scan::kernel::PoolModel;
 use zmeld_scan::ScanProgress;
 
-use crate::collect::{Collected, Collector, SharedPages};
+use crate::collect::{Collected, Collector, PageCounts, SharedPages};
 use crate::idle::{Ages, IdlePages};
 use crate::key::{chance, hex, Key};
-use crate::machine::{self, Machine, Stalls};
+use crate::machine::{self, Machine};
 use crate::objects::{Objects, PoolBytes, CODECS};
 use crate::owners::Owner;
 use crate::pressure::{self, Watch};
 use crate::reservoir;
-use crate::sketch::{Sketch, CONFIDENCE};
+use crate::sketch::{Estimate, Sketch, CONFIDENCE};
 use crate::Error;
-
-pub use crate::sketch::Estimate;
 
 /// Owners with rows of their own; all others are one.
 const OWNERS_MAX: usize = 63;
@@ -106,48 +105,12 @@ pub fn labels(texts: &[String]) -> Result<Vec<(String, String)>, Error> {
     Ok(labels)
 }
 
-/// Pages of an owner by what they are.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PageCounts {
-    /// Read.
-    pub pages: u64,
-    /// Of these: of zeros.
-    pub zero: u64,
-    /// Of these: one word repeated, not zero.
-    pub same: u64,
-    /// Mappings of private memory in RAM.
-    pub anonymous: u64,
-    /// Mappings of shared memory in RAM.
-    pub shared_memory: u64,
-    /// Mappings of files' pages.
-    pub file: u64,
-    /// In swap.
-    pub swapped: u64,
-    /// Melded by KSM.
-    pub ksm: u64,
-    /// Part of a huge page.
-    pub huge: u64,
-    /// Locked in memory.
-    pub locked: u64,
-    /// Not read.
-    pub skipped: u64,
-}
-
-impl PageCounts {
-    /// Pages that a pool would keep: neither zero nor same-filled.
-    pub fn rest(&self) -> u64 {
-        self.pages - self.zero - self.same
-    }
-}
-
 /// What was learnt of an owner.
 #[derive(Debug, Clone)]
-pub struct OwnerResult {
-    /// Whose pages.
+pub(crate) struct OwnerResult {
     pub owner: Owner,
-    /// Processes that were read.
-    pub processes: u64,
-    /// Pages by what they are.
+    /// Its processes that were read, and what they map.
+    pub counted: Counted,
     pub pages: PageCounts,
     /// Distinct contents among those that are neither zero nor same-filled.
     pub distinct: Estimate,
@@ -155,64 +118,59 @@ pub struct OwnerResult {
     pub pool: [Estimate; CODECS.len()],
     /// The same, each content once.
     pub melded: [Estimate; CODECS.len()],
-    /// Pages not used for a minute, ten, an hour.
-    pub idle: Option<[u64; 3]>,
-    /// Stalls of its control group.
-    pub stalls: Stalls,
-    /// Its contents, with bytes of the pool for each codec.
-    pub sketch: Sketch<[f64; CODECS.len()]>,
+    pub idle: Option<IdlePages>,
+    pub stalls: Option<Pressure>,
+    pub sketch: Sketch<PoolBytes>,
 }
 
 /// What a machine leaves behind.
 #[derive(Debug, Clone)]
 pub struct Survey {
     /// The machine, as its key names it.
-    pub machine: String,
-    /// This survey.
-    pub id: String,
+    pub(crate) machine: String,
+    pub(crate) id: String,
     /// When reading began.
-    pub time: SystemTime,
-    /// What tells the key from others.
-    pub key_id: String,
-    /// What the kernel says of the machine.
-    pub facts: Machine,
-    /// Names and values.
-    pub labels: Vec<(String, String)>,
-    /// Bytes of a page.
-    pub page_size: u64,
+    pub(crate) time: SystemTime,
+    pub(crate) key_id: String,
+    pub(crate) facts: Machine,
+    pub(crate) labels: Vec<(String, String)>,
+    pub(crate) page_size: u64,
     /// Which processes, in words; none: all of them.
     pub selection: Option<String>,
     /// Hashes that were kept of each owner.
-    pub sketch_size: u64,
+    pub(crate) sketch_size: u64,
     /// The program that wrote it.
-    pub version: String,
-    /// How long it took.
-    pub elapsed: Duration,
-    /// What it cost.
-    pub cpu: Duration,
+    pub(crate) version: String,
+    pub(crate) elapsed: Duration,
+    pub(crate) cpu: Duration,
     /// Stopped before everything was read; owners that were read whole are here.
     pub interrupted: bool,
-    /// The owners, the largest first.
-    pub owners: Vec<OwnerResult>,
+    /// The largest first.
+    pub(crate) owners: Vec<OwnerResult>,
     /// Processes that this user may not read.
     pub refused: u64,
     /// Whether the kernel says who waits for memory; where not, nothing gave way.
-    pub is_pressure_told: bool,
+    pub(crate) is_pressure_told: bool,
     /// What limits how exact this is.
-    pub notes: Vec<Note>,
+    pub(crate) notes: Vec<Note>,
 }
 
 impl Survey {
     /// All owners together, as one.
-    pub fn total(&self) -> OwnerResult {
+    pub(crate) fn total(&self) -> OwnerResult {
+        let mut counted = Counted::default();
         let mut pages = PageCounts::default();
         for owner in &self.owners {
-            pages.add(&owner.pages);
+            counted.add(&owner.counted);
+            pages.all += owner.pages.all;
+            pages.zero += owner.pages.zero;
+            pages.same += owner.pages.same;
+            pages.skipped += owner.pages.skipped;
         }
         let sketch = Sketch::unite(self.owners.iter().map(|owner| &owner.sketch));
         OwnerResult {
             owner: Owner::others(self.owners.len()),
-            processes: self.owners.iter().map(|owner| owner.processes).sum(),
+            counted,
             pages,
             distinct: sketch.distinct(),
             pool: std::array::from_fn(|codec| {
@@ -223,22 +181,6 @@ impl Survey {
             stalls: self.facts.stalls,
             sketch,
         }
-    }
-}
-
-impl PageCounts {
-    fn add(&mut self, other: &PageCounts) {
-        self.pages += other.pages;
-        self.zero += other.zero;
-        self.same += other.same;
-        self.anonymous += other.anonymous;
-        self.shared_memory += other.shared_memory;
-        self.file += other.file;
-        self.swapped += other.swapped;
-        self.ksm += other.ksm;
-        self.huge += other.huge;
-        self.locked += other.locked;
-        self.skipped += other.skipped;
     }
 }
 
@@ -419,13 +361,17 @@ impl Reading<'_> {
                     survey.notes.push(note.clone());
                 }
             }
-            let is_there = visit.counted.processes > 0 || collected.pages > 0;
+            let is_there = visit.counted.processes > 0 || collected.pages.all > 0;
             let found = self.result(owner, collected, &visit)?;
             if is_there || found.pages.skipped > 0 {
                 survey.owners.push(found);
             }
         }
-        if survey.owners.iter().all(|owner| owner.processes == 0) {
+        if survey
+            .owners
+            .iter()
+            .all(|owner| owner.counted.processes == 0)
+        {
             return Err(match survey.interrupted {
                 true => Error::Interrupted,
                 false => Error::NotPermitted {
@@ -477,25 +423,15 @@ impl Reading<'_> {
         collected: Collected,
         visit: &Visit,
     ) -> Result<OwnerResult, Error> {
-        let counted = &visit.counted;
-        let rest = collected.rest();
+        let rest = collected.pages.rest();
         let page_size = self.page_size as u64;
         let skipped = SKIPPED.map(|reason| visit.skipped.get(reason).pages);
         let drawn = |codec: usize| collected.drawn.iter().map(move |bytes| bytes[codec]);
         Ok(OwnerResult {
-            processes: counted.processes,
+            counted: visit.counted.clone(),
             pages: PageCounts {
-                pages: collected.pages,
-                zero: collected.zero,
-                same: collected.same,
-                anonymous: counted.anon_present,
-                shared_memory: counted.shmem_present,
-                file: counted.file_present,
-                swapped: counted.anon_swapped + counted.shmem_swapped,
-                ksm: counted.ksm,
-                huge: counted.huge,
-                locked: counted.locked,
                 skipped: skipped.iter().sum(),
+                ..collected.pages
             },
             distinct: collected.sketch.distinct(),
             pool: std::array::from_fn(|codec| reservoir::sum(rest, page_size as f64, drawn(codec))),
@@ -512,13 +448,10 @@ impl Reading<'_> {
         self.ages.of_groups(groups.iter().map(String::as_str))
     }
 
-    fn stalls(&self, owner: &Owner) -> Stalls {
-        let path = self.unified.as_ref().zip(owner.group.as_ref());
-        let text = path.and_then(|(mount, group)| {
-            let folder = mount.join(group.trim_start_matches('/'));
-            self.host.read(folder.join("memory.pressure")).ok()
-        });
-        text.map(|text| Stalls::parse(&text)).unwrap_or_default()
+    fn stalls(&self, owner: &Owner) -> Option<Pressure> {
+        let folder = self.unified.as_ref()?;
+        let folder = folder.join(owner.group.as_ref()?.trim_start_matches('/'));
+        Pressure::parse(&self.host.read(folder.join("memory.pressure")).ok()?)
     }
 }
 
@@ -545,12 +478,6 @@ impl OwnerState<'_> {
 /// kernels without one (user-mode Linux) do not have.
 fn cpu_time() -> Duration {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
-}
-
-/// Microseconds since 1970.
-pub(crate) fn microseconds(time: SystemTime) -> i64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

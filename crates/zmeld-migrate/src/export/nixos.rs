@@ -341,7 +341,6 @@ fn zram_size(size: &Size) -> String {
                 Some(limit) => format!("min({share}, {} / 1048576)", limit.0),
             }
         }
-        Size::Ufpr => "ram - ram / 4 + ram / 2".to_owned(),
     }
 }
 

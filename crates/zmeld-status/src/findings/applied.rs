@@ -2,14 +2,12 @@
 //! silently decided otherwise.
 
 use super::{Finding, View};
-use crate::outstanding::Way;
 use zmeld_setup::plan::StandIn;
 
 pub(super) fn not_applied(view: &View) -> Vec<Finding> {
-    let way_out = way_out(&view.outstanding.way);
     let changes = view.outstanding.changes.iter();
     let changes = changes.map(|change| Finding {
-        remedy: way_out.clone(),
+        remedy: view.outstanding.remedy.to_owned(),
         ..change.clone()
     });
     let otherwise = view.outstanding.otherwise().map(|problem| {
@@ -29,19 +27,7 @@ pub(super) fn not_applied(view: &View) -> Vec<Finding> {
 
 /// A drive that is to be encrypted, and everything on it can be read.
 pub(super) fn in_plain(view: &View) -> Vec<Finding> {
-    let found = view.outstanding.in_plain.iter().map(|(tier, path)| {
-        let shown = path.display();
-        Finding::of_machine(
-            tier.as_str(),
-            "its pages are to be encrypted, and are written as they are",
-            format!("{shown} is swapped to without encryption"),
-            format!(
-                "take {shown} out of what switches it on (/etc/fstab), then swapoff {shown}, \
-                 wipefs --all {shown}, zmeld up"
-            ),
-        )
-    });
-    found.collect()
+    view.outstanding.in_plain.clone()
 }
 
 /// Another compressor than the kernel's command line names: the kernel falls back in
@@ -79,18 +65,6 @@ pub(super) fn stand_in(view: &View) -> Vec<Finding> {
     found.map(StandIn::finding).collect()
 }
 
-/// What to do, or what is to be done first.
-pub(super) fn way_out(way: &Way) -> String {
-    match way {
-        Way::Up => "zmeld up".to_owned(),
-        Way::TakeOver(others) => {
-            format!("zmeld up --take-over ({others} was set up by another tool)")
-        }
-        Way::Refused(None) => "zmeld plan says why zmeld up refuses it".to_owned(),
-        Way::Refused(Some(why)) => format!("zmeld up refuses it now: {why}"),
-    }
-}
-
 /// A run that was killed, and nobody carried on.
 fn interrupted(view: &View) -> Option<Finding> {
     let applied = view.applied.filter(|applied| !applied.complete)?;
@@ -102,12 +76,6 @@ fn interrupted(view: &View) -> Option<Finding> {
             applied.tiers.len(),
             view.wanted.tiers.len().max(applied.tiers.len())
         ),
-        match &view.outstanding.way {
-            Way::Refused(_) => format!(
-                "zmeld down takes it back; {}",
-                way_out(&view.outstanding.way)
-            ),
-            _ => "zmeld up carries on, zmeld down takes it back".to_owned(),
-        },
+        "zmeld up carries on (zmeld plan says with what), zmeld down takes it back",
     ))
 }

@@ -3,9 +3,8 @@
 use zmeld_advice::{beside, CompressedPlace, ZswapFacts};
 use zmeld_report::units::bytes;
 
-use super::applied::way_out;
 use super::{Finding, View};
-use crate::outstanding::Way;
+use crate::outstanding::TAKE_OVER;
 use zmeld_config::FindingId;
 use zmeld_observe::image::Image;
 use zmeld_observe::{Device, Swap};
@@ -33,12 +32,12 @@ pub(super) fn zram_with_zswap(view: &View, swap: &Swap, device: &Device) -> Opti
 fn one_of_both(view: &View, swap: &Swap, device: &Device) -> String {
     let is_asked_for = view.applied.and_then(|applied| applied.zswap()).is_some();
     if is_asked_for {
-        return format!("{}; zmeld down takes zswap back", take_over(view));
+        return format!("{TAKE_OVER}; zmeld down takes zswap back");
     }
     if view.wanted.zswap().is_some() {
         return match view.is_own(swap) {
-            true => way_out(&view.outstanding.way),
-            false => take_over(view),
+            true => view.outstanding.remedy.to_owned(),
+            false => TAKE_OVER.to_owned(),
         };
     }
     match beside_disk(view, swap) {
@@ -46,14 +45,6 @@ fn one_of_both(view: &View, swap: &Swap, device: &Device) -> String {
         None => "echo N > /sys/module/zswap/parameters/enabled (and zswap.enabled=0 on the \
                  kernel's command line, in place of zswap.enabled=1 where that is there)"
             .to_owned(),
-    }
-}
-
-/// Puts zmeld's in the place of another tool's, or says what keeps it from that.
-fn take_over(view: &View) -> String {
-    match &view.outstanding.take_over {
-        Some(way @ Way::Refused(_)) => way_out(way),
-        _ => "zmeld up --take-over puts zmeld's in its place".to_owned(),
     }
 }
 
@@ -89,7 +80,7 @@ pub(super) fn second_device(view: &View) -> Vec<Finding> {
                 first.0.area.priority,
                 bytes(first.0.area.used_bytes)
             ),
-            format!("{}; zmeld down leaves the other alone", take_over(view)),
+            format!("{TAKE_OVER}; zmeld down leaves the other alone"),
         )
     });
     found.collect()

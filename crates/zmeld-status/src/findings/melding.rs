@@ -3,47 +3,56 @@
 use zmeld_report::units::{count, percent};
 
 use super::{Finding, View};
-use zmeld_observe::Device;
+use zmeld_observe::{Device, ENCODE_ERRORS, MISMATCHES};
 
 /// From this share of sampled duplicates on, a pass is worth it: about that share of
 /// the compressed memory it saves.
 const DUPLICATES_WORTH: f64 = zmeld_advice::meld::WORTH;
 
+/// Pages that a device counts as wrong.
+fn wrong(device: &Device, counter: &str, what: &str, how: &str, remedy: String) -> Option<Finding> {
+    let pages = device.melding.as_ref()?.counter(counter);
+    let found = || {
+        Finding::of_machine(
+            &device.name,
+            what,
+            format!("{} {how}", count(pages)),
+            remedy,
+        )
+    };
+    (pages > 0).then(found)
+}
+
 /// A page that does not have its fingerprint any more: memory or the module is
 /// damaged.
 pub(super) fn mismatch(_: &View, device: &Device) -> Option<Finding> {
-    let wrong = device.melding.as_ref()?.mismatches();
-    (wrong > 0).then(|| {
-        Finding::of_machine(
-            &device.name,
-            "pages did not come back as they were written; reads of them failed",
-            format!("{} pages did not have their fingerprint", count(wrong)),
-            format!(
-                "swapoff /dev/{0} (or umount it), then test the RAM (memtest86+) before \
-             using it again",
-                device.name
-            ),
-        )
-    })
+    wrong(
+        device,
+        MISMATCHES,
+        "pages did not come back as they were written; reads of them failed",
+        "pages did not have their fingerprint",
+        format!(
+            "swapoff /dev/{0} (or umount it), then test the RAM (memtest86+) before using it again",
+            device.name
+        ),
+    )
 }
 
 /// A codec encoded pages to bytes that do not give them back. `check_writes` kept them
 /// from being used.
 pub(super) fn encode_errors(_: &View, device: &Device) -> Option<Finding> {
-    let wrong = device.melding.as_ref()?.encode_errors();
-    (wrong > 0).then(|| {
-        Finding::of_machine(
-            &device.name,
-            "a codec encoded pages wrongly; they were kept as they are",
-            format!("{} pages did not decode to what they were", count(wrong)),
-            format!(
-                "leave check_writes on; dmesg names the codec: choose another one, or a \
-             newer zmeld.ko, then swapoff /dev/{0} (or umount it) and set it up anew; \
-             if that does not end it, test the RAM (memtest86+)",
-                device.name
-            ),
-        )
-    })
+    wrong(
+        device,
+        ENCODE_ERRORS,
+        "a codec encoded pages wrongly; they were kept as they are",
+        "pages did not decode to what they were",
+        format!(
+            "leave check_writes on; dmesg names the codec: choose another one, or a newer \
+             zmeld.ko, then swapoff /dev/{0} (or umount it) and set it up anew; if that does not \
+             end it, test the RAM (memtest86+)",
+            device.name
+        ),
+    )
 }
 
 pub(super) fn unused(_: &View, device: &Device) -> Option<Finding> {

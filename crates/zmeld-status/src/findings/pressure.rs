@@ -2,7 +2,6 @@
 
 use zmeld_report::units::{bytes, count};
 
-use super::applied::way_out;
 use super::{is_experiment, Finding, Severity, View};
 use zmeld_config::Swappiness;
 use zmeld_linux::command::Invocation;
@@ -105,51 +104,23 @@ pub(super) fn high(view: &View) -> Vec<Finding> {
             waited(&pressure),
             "zmeld top shows which tier is busy; zmeld plan what would help",
         ));
-    } else if found.is_empty() {
-        found.extend(some_group_waits(view, &pressure));
+    } else if found.is_empty() && !view.now.groups.iter().any(|it| is_experiment(&it.path)) {
+        // No group says that its own do: those of version 1 do not tell, and one may be gone.
+        found.push(Finding::of_machine(
+            "memory",
+            "tasks wait for memory, and the machine is not short of it: a control group was at \
+             its own limit",
+            format!(
+                "{}; {} of {} can be had",
+                waited(&pressure),
+                bytes(memory.available_bytes),
+                bytes(memory.total_bytes)
+            ),
+            "raise its limit (systemd: MemoryMax=); systemd-cgtop --order=memory shows what \
+             groups use",
+        ));
     }
     found
-}
-
-/// So many groups are named in one line.
-const GROUPS_NAMED: usize = 3;
-
-/// Tasks wait while the machine has memory, and no group says that its own do: those
-/// of version 1 do not tell, and one may be gone.
-fn some_group_waits(view: &View, pressure: &Pressure) -> Option<Finding> {
-    let full = |group: &&Group| match (group.memory_bytes, group.memory_max_bytes) {
-        (Some(used), Some(limit)) => share(used, limit) >= AT_LIMIT,
-        _ => false,
-    };
-    let full: Vec<&str> = view
-        .now
-        .groups
-        .iter()
-        .filter(full)
-        .map(|it| it.path.as_str())
-        .collect();
-    // An experiment reaches its limit on purpose.
-    if full.iter().any(|path| is_experiment(path)) {
-        return None;
-    }
-    let memory = &view.now.memory;
-    let found = Finding::of_machine(
-        "memory",
-        "tasks wait for memory, and the machine is not short of it: a control group was at its \
-         own limit",
-        format!(
-            "{}; {} of {} can be had; at their limits now: {}",
-            waited(pressure),
-            bytes(memory.available_bytes),
-            bytes(memory.total_bytes),
-            match full.is_empty() {
-                true => "none".to_owned(),
-                false => full[..full.len().min(GROUPS_NAMED)].join(", "),
-            }
-        ),
-        "raise its limit (systemd: MemoryMax=); systemd-cgtop --order=memory shows what groups use",
-    );
-    Some(found)
 }
 
 fn group_waits(group: &Group) -> Option<Finding> {
@@ -190,40 +161,33 @@ pub(super) fn swappiness(view: &View) -> Vec<Finding> {
         return Vec::new();
     };
     let kinds = view.kinds();
-    let set = view.wanted.tunables.swappiness;
     let below = |least: u8| value < u64::from(least);
     let above = |most: u8| value > u64::from(most);
-    if kinds.swappiness_min().is_some_and(below) {
-        return vec![Finding::of_machine(
-            "vm.swappiness",
+    let spinning = view.disks().find(|disk| disk.stand.is_spinning());
+    let (what, so, line, now) = match spinning {
+        _ if kinds.swappiness_min().is_some_and(below) => (
             "it is low for swap in RAM: caches are dropped, and read from disk again, before \
              cold pages are compressed",
-            format!("vm.swappiness {value}; with swap k times as fast as files, 200 k/(k+1)"),
-            by_file(
-                matches!(set, Some(Swappiness::Value(_))),
-                "swappiness = 150",
-                "sysctl vm.swappiness=150",
-            ),
-        )];
-    }
-    let spinning = view.disks().find(|disk| disk.stand.is_spinning());
-    match spinning {
-        Some(disk) if kinds.swappiness_max().is_some_and(above) => vec![Finding::of_machine(
-            "vm.swappiness",
+            "with swap k times as fast as files, 200 k/(k+1)".to_owned(),
+            "swappiness = 150",
+            "sysctl vm.swappiness=150",
+        ),
+        Some(disk) if kinds.swappiness_max().is_some_and(above) => (
             "it is high for swap on a spinning disk, which reads random pages no faster than \
              files",
-            format!(
-                "vm.swappiness {value}; {} is on a spinning disk",
-                disk.area.shown()
-            ),
-            by_file(
-                matches!(set, Some(Swappiness::Value(_))),
-                "swappiness = 60",
-                "sysctl vm.swappiness=60 (100: swap is as fast as files)",
-            ),
-        )],
-        _ => Vec::new(),
-    }
+            format!("{} is on a spinning disk", disk.area.shown()),
+            "swappiness = 60",
+            "sysctl vm.swappiness=60 (100: swap is as fast as files)",
+        ),
+        _ => return Vec::new(),
+    };
+    let is_set = matches!(view.wanted.tunables.swappiness, Some(Swappiness::Value(_)));
+    vec![Finding::of_machine(
+        "vm.swappiness",
+        what,
+        format!("vm.swappiness {value}; {so}"),
+        by_file(is_set, line, now),
+    )]
 }
 
 /// Reading neighbours ahead pays on disks; from RAM each page costs decompressing.
@@ -248,7 +212,7 @@ pub(super) fn read_ahead(view: &View) -> Vec<Finding> {
             1u64 << value.min(20)
         ),
         match has_own {
-            true => way_out(&view.outstanding.way),
+            true => view.outstanding.remedy.to_owned(),
             false => by_file(
                 view.wanted.tunables.page_cluster.is_some(),
                 "page_cluster = 0",

@@ -1,10 +1,10 @@
 //! What nobody does: discards, writeback, recompression.
 
-use zmeld_report::units::{bytes, count, percent};
+use zmeld_report::units::{bytes, count};
 
 use super::{Finding, Severity, View};
 use zmeld_config::GUARDS_NOTHING;
-use zmeld_observe::{share, Device, Swap};
+use zmeld_observe::{share, DamonReclaim, Device, Swap};
 
 /// Slots that swap has given back and the device has not.
 const STALE_SHARE: f64 = 0.1;
@@ -40,49 +40,28 @@ pub(super) fn stale_slots(view: &View, swap: &Swap, device: &Device) -> Option<F
 
 /// Swap on something that stands on RAM, through layers that stop discards.
 pub(super) fn discard_blocked(view: &View) -> Vec<Finding> {
-    view.now
-        .swaps
-        .iter()
-        .filter_map(|swap| {
-            let ram = swap.stand.hidden_ram()?;
-            let top = swap.stand.layers.first()?;
-            let held = view
-                .now
-                .device(&ram.name)
-                .and_then(|device| device.held)
-                .map_or(0, |held| held.memory_used_bytes);
-            // A layer that passes discards on still needs to be asked for them, and
-            // the kernel does not say whether swapon was.
-            if top.discards {
-                return None;
-            }
-            Some(Finding::of_machine(
-                swap.area.shown(),
-                format!(
-                    "it stands on {} through {}, which passes no discards: memory of freed \
-                     pages never comes back",
-                    ram.name,
-                    top.kind.name()
-                ),
-                format!(
-                    "{} takes no discards; {} takes {} of RAM",
-                    top.name,
-                    ram.name,
-                    bytes(held)
-                ),
-                match top.kind {
-                    zmeld_observe::LayerKind::Luks | zmeld_observe::LayerKind::PlainCrypt => {
-                        format!(
-                            "swap on {} directly (RAM needs no encryption against theft of a \
-                             drive), or open it with --allow-discards and swapon --discard=pages",
-                            ram.name
-                        )
-                    }
-                    _ => format!("swap on {} directly", ram.name),
-                },
-            ))
-        })
-        .collect()
+    let blocked = |swap: &Swap| {
+        let ram = swap.stand.hidden_ram()?;
+        // A layer that passes discards on still needs to be asked for them, and the kernel
+        // does not say whether swapon was.
+        let top = swap.stand.layers.first().filter(|top| !top.discards)?;
+        Some(Finding::of_machine(
+            swap.area.shown(),
+            format!(
+                "it stands on {} through {}, which passes no discards: memory of freed pages \
+                 never comes back",
+                ram.name,
+                top.kind.name()
+            ),
+            format!("{} takes no discards", top.name),
+            format!(
+                "swap on {} directly (RAM needs no encryption against theft of a drive), or open \
+                 {} with --allow-discards and swapon --discard=pages",
+                ram.name, top.name
+            ),
+        ))
+    };
+    view.now.swaps.iter().filter_map(blocked).collect()
 }
 
 /// A file system keeps the blocks of deleted files until it discards them.
@@ -132,19 +111,8 @@ pub(super) fn two_reclaimers(view: &View) -> Vec<Finding> {
     if view.wanted.watch.reclaim.is_none() {
         return Vec::new();
     }
-    let found = view.now.damon_reclaim.iter().map(|damon| {
-        Finding::of_machine(
-            &damon.name,
-            "DAMON reclaims memory ahead of time, as [watch.reclaim] does, and knows neither \
-             its limits nor what it protects",
-            format!(
-                "{} says so, and there is [watch.reclaim]",
-                damon.path.display()
-            ),
-            damon.way_out(),
-        )
-    });
-    found.collect()
+    let found = view.now.damon_reclaim.iter();
+    found.map(DamonReclaim::beside_reclaim).collect()
 }
 
 /// Writeback and recompression only happen when somebody asks, each time.
@@ -153,49 +121,42 @@ pub(super) fn nothing_fires(view: &View) -> Vec<Finding> {
     found.extend(guarded_in_vain(view));
     for device in view.now.devices.iter().filter(|device| device.initialised) {
         let name = &device.name;
-        let stored = device.held.unwrap_or_default().stored_bytes;
-        let never = device.backed.unwrap_or_default().written_bytes == 0;
-        if let Some(backing) = device.backing.as_ref().filter(|_| never) {
-            if view.wanted.watch.writeback.is_none() {
-                found.push(Finding::of_machine(
-                    name,
+        let stored = bytes(device.held.unwrap_or_default().stored_bytes);
+        let backed = device.backed.unwrap_or_default();
+        let mut add = |what: &str, why: String, way_out: String| {
+            found.push(Finding::of_machine(name, what, why, way_out));
+        };
+        let rule =
+            |name: &str| format!("[watch.{name}] in /etc/zmeld.toml, and zmeld watch as a service");
+        if let Some(backing) = &device.backing {
+            if backed.written_bytes == 0 && view.wanted.watch.writeback.is_none() {
+                add(
                     "it has a backing device, and nothing writes pages back to it",
+                    format!("backing_dev {backing}; nothing written, {stored} stored"),
+                    rule("writeback"),
+                );
+            }
+            if device.writeback_limit_bytes == Some(0) {
+                add(
+                    "its writeback limit is used up: nothing is written back any more",
                     format!(
-                        "backing_dev {backing}; nothing written, {} stored",
-                        bytes(stored)
+                        "writeback_limit 0; {} are on {backing}, {stored} are stored",
+                        bytes(backed.held_bytes)
                     ),
-                    "[watch.writeback] in /etc/zmeld.toml, and zmeld watch as a service",
-                ));
+                    format!("echo PAGES > /sys/block/{name}/writeback_limit (units of 4 KiB)"),
+                );
             }
         }
         if !device.recompression.is_empty() && view.wanted.watch.recompress.is_none() {
-            let codecs: Vec<_> = device
-                .recompression
-                .iter()
-                .map(|(priority, codec)| format!("{codec} ({priority})"))
+            let codecs = device.recompression.iter();
+            let codecs: Vec<_> = codecs
+                .map(|(at, codec)| format!("{codec} ({at})"))
                 .collect();
-            found.push(Finding::of_machine(
-                name,
+            add(
                 "it has a codec for recompression, and no rule fires it",
-                format!(
-                    "recomp_algorithm {}; {} stored",
-                    codecs.join(", "),
-                    bytes(stored)
-                ),
-                "[watch.recompress] in /etc/zmeld.toml, and zmeld watch as a service",
-            ));
-        }
-        if let (Some(0), Some(backing)) = (device.writeback_limit_bytes, &device.backing) {
-            found.push(Finding::of_machine(
-                name,
-                "its writeback limit is used up: nothing is written back any more",
-                format!(
-                    "writeback_limit 0; {} are on {backing} ({})",
-                    bytes(device.backed.unwrap_or_default().held_bytes),
-                    percent(share(device.backed.unwrap_or_default().held_bytes, stored))
-                ),
-                format!("echo PAGES > /sys/block/{name}/writeback_limit (units of 4 KiB)"),
-            ));
+                format!("recomp_algorithm {}; {stored} stored", codecs.join(", ")),
+                rule("recompress"),
+            );
         }
     }
     found
@@ -249,7 +210,8 @@ pub(super) fn no_watch(view: &View) -> Vec<Finding> {
         let rules = view.wanted.watch.rules().join(", ");
         found.push(missing("zmeld watch", "zmeld-watch", &rules));
     }
-    if view.outstanding.is_guarded == Some(false) {
+    // It keeps a note while it runs.
+    if view.wanted.watch.guard.is_some() && view.now.guard.is_none() {
         found.push(missing("zmeld-guard", "zmeld-guard", "guard"));
     }
     found

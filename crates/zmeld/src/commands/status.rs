@@ -74,7 +74,7 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<Outcome> {
     output::show(
         &args.format,
         || page::document(&status),
-        || page::tiers(&status),
+        || page::tiers(&status.tiers),
         ("zmeld.status", 1),
         &status,
     )?;

@@ -42,13 +42,13 @@ pub fn run(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result
     often_enough(every)?;
     Asked::new(place, selection.clone(), &args.survey)?;
     let schedule = Schedule::new(every.duration());
-    let mut moment = schedule.first(SystemTime::now())?;
+    let mut moment = schedule.first(SystemTime::now());
     loop {
         if !args.survey.quiet {
             let left = duration(left(moment));
             output::say(format_args!("the next survey is in {left}"));
         }
-        if !wait(&schedule, moment)? {
+        if !wait(&schedule, moment) {
             return Ok(Outcome::Done);
         }
         match once(place, selection.clone(), args) {
@@ -56,7 +56,7 @@ pub fn run(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result
             Ok(other) => return Ok(other),
             Err(err) => output::say(format_args!("{}", for_this_time(err)?)),
         }
-        moment = schedule.next(SystemTime::now())?;
+        moment = schedule.next(SystemTime::now());
     }
 }
 
@@ -66,18 +66,18 @@ fn left(moment: SystemTime) -> Duration {
 }
 
 /// Waits for a moment; false where it was stopped before.
-fn wait(schedule: &Schedule, mut moment: SystemTime) -> anyhow::Result<bool> {
+fn wait(schedule: &Schedule, mut moment: SystemTime) -> bool {
     let stop = progress::interrupt_flag();
     while !stop.load(Ordering::SeqCst) {
         if schedule.is_too_far(moment, SystemTime::now()) {
-            moment = schedule.first(SystemTime::now())?;
+            moment = schedule.first(SystemTime::now());
         }
         match left(moment) {
-            Duration::ZERO => return Ok(true),
+            Duration::ZERO => return true,
             left => std::thread::sleep(TICK.min(left)),
         }
     }
-    Ok(false)
+    false
 }
 
 /// What an error says that the next moment may mend by itself.

@@ -90,7 +90,7 @@ pub struct TierArgs {
     #[arg(long = "tier", id = "tier", value_parser = names::<TierKind>(), value_name = "KIND")]
     pub kind: Option<TierKind>,
 
-    /// How much it holds before compression: 50%, 4GiB, min(50%, 4GiB), ufpr
+    /// How much it holds before compression: 50%, 4GiB, min(50%, 4GiB)
     #[arg(long, value_name = "SIZE")]
     pub size: Option<Size>,
 
