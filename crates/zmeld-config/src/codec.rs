@@ -9,11 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use super::section::section;
 
+type Known = (&'static str, Option<(i32, i32)>, bool);
+
 /// The codecs of zram, from `drivers/block/zram/backend_*.c` of Linux 7.2, and
 /// zword, which zmeld's module has, and zram up to 6.11 takes from zword.ko. A kernel may have
 /// been built without some. Each with the levels that make sense, none where it has no levels,
 /// and whether it takes a dictionary.
-const CODECS: [(&str, Option<(i32, i32)>, bool); 8] = [
+const CODECS: [Known; 8] = [
     ("lzo", None, false),
     ("lzo-rle", None, false),
     // For lz4 the level is its acceleration.
