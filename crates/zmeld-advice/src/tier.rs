@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 use zmeld_linux::compressed::{chosen, is_on, MmStat, ZSWAP};
-use zmeld_linux::crypto::{has_compressor, ZWORD};
+use zmeld_linux::crypto::{has_compressor, is_loadable, ZWORD};
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::{Host, HostError};
 use zmeld_report::units::bytes;
@@ -38,6 +38,8 @@ pub struct ZswapFacts {
     pub max_pool_percent: Option<u64>,
     /// What keeps its pages, where the kernel has a choice: `zbud`.
     pub zpool: Option<String>,
+    /// Whether the kernel has zsmalloc for it, or would load it.
+    pub has_zsmalloc: bool,
     /// Whether it can be told to write cold pages on to disk by itself (Linux 6.8 and
     /// later).
     pub has_shrinker: bool,
@@ -57,6 +59,7 @@ impl ZswapFacts {
             compressor: text("compressor")?.unwrap_or_default(),
             max_pool_percent: text("max_pool_percent")?.and_then(|text| text.parse().ok()),
             zpool: text("zpool")?,
+            has_zsmalloc: is_loadable(host, kernel, "zpool-zsmalloc")?,
             has_shrinker: host.exists(format!("{ZSWAP}/shrinker_enabled")),
             has_zword: has_compressor(host, kernel, ZWORD)?,
         }))
@@ -65,6 +68,11 @@ impl ZswapFacts {
     /// The compressor that a recommendation names, where it is not left as it is.
     pub fn compressor_to_name(&self) -> Option<&str> {
         self.has_zword.then_some(ZWORD)
+    }
+
+    /// Whether a recommendation names zsmalloc, which bounds no ratio.
+    pub fn names_zsmalloc(&self) -> bool {
+        self.has_zsmalloc && self.most_in_a_page().is_some()
     }
 
     /// What its pool may take, in bytes, as the kernel computes it.
@@ -442,14 +450,20 @@ pub fn recommend(facts: &Facts, wish: &Wish) -> Recommendation {
         let named = wish.codec.as_deref().or(zswap.compressor_to_name());
         let zswap = ZswapFacts {
             compressor: named.unwrap_or(&zswap.compressor).to_owned(),
+            zpool: zswap.zpool.clone().filter(|_| !zswap.names_zsmalloc()),
             ..zswap.clone()
         };
         let room = facts.room_behind_zswap();
         Pool::of(&zswap, machine.ram_bytes, room, measured)
     };
+    let lacks_zword = zswap.is_some_and(|it| is_zswap && wish.codec.is_none() && !it.has_zword);
+    let zword = match lacks_zword {
+        true => "; the package zword-dkms makes its pages a tenth smaller than zstd does",
+        false => "",
+    };
     Recommendation {
         kind,
-        why: why + but,
+        why: why + but + zword,
         codec: wish.codec.clone().or(codec),
         sizing,
         pool: zswap.filter(|_| is_zswap).and_then(pool),

@@ -11,11 +11,15 @@ pub fn has_compressor(host: &Host, kernel: &str, wanted: &str) -> Result<bool, H
     if compressors(&known).contains(&wanted) {
         return Ok(true);
     }
+    is_loadable(host, kernel, &format!("crypto-{wanted}"))
+}
+
+/// Whether this kernel has a module that it would load by that name.
+pub fn is_loadable(host: &Host, kernel: &str, name: &str) -> Result<bool, HostError> {
     let aliases = host.read_optional(format!("/lib/modules/{kernel}/modules.alias"))?;
-    let alias = format!("alias crypto-{wanted} ");
+    let alias = format!("alias {name} ");
     let aliases = aliases.unwrap_or_default();
-    let is_loadable = aliases.lines().any(|line| line.starts_with(&alias));
-    Ok(is_loadable)
+    Ok(aliases.lines().any(|line| line.starts_with(&alias)))
 }
 
 /// The names of what compresses, as `/proc/crypto` tells them.

@@ -8,7 +8,7 @@ use zmeld_advice::{
 use crate::machine::Machine;
 use zmeld_config::{
     Codec, Comments, Config, DiskSwap, Kind, Location, MeldMode, RamDevice, RamDriver, Size,
-    Source, Swappiness, Tier, TierName, Zswap,
+    Source, Swappiness, Tier, TierName, Zpool, Zswap,
 };
 
 /// What the user decided.
@@ -81,14 +81,16 @@ pub fn recommend(
         }
         (None, Some(device)) => disk(Source::Device(device), false),
         (None, None) => {
-            let has_shrinker = machine.zswap.as_ref().is_some_and(|it| it.has_shrinker);
+            let zswap = machine.zswap.as_ref();
+            let has_shrinker = zswap.is_some_and(|it| it.has_shrinker);
             // zswap takes the codecs of the crypto interface, which a scan does
             // not ask: the kernel's own choice stays unless one was asked for, or
             // zword is there, which is denser and no slower to read.
             let asked = choice.codec.as_ref().map(|codec| codec.name.as_str());
-            let zword = || machine.zswap.as_ref()?.compressor_to_name();
+            let zword = || zswap?.compressor_to_name();
             Kind::Zswap(Zswap {
                 compressor: asked.or_else(zword).map(str::to_owned),
+                zpool: zswap.and_then(|it| it.names_zsmalloc().then_some(Zpool::Zsmalloc)),
                 shrinker: has_shrinker.then_some(true),
                 ..Zswap::default()
             })
