@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -283,3 +284,36 @@ def spoil(path: Path, start: int, count: int = 50) -> None:
     data = bytearray(path.read_bytes())
     data[start : start + count] = b"\xff" * count
     path.write_bytes(data)
+
+
+class _Page(HTMLParser):
+    void = frozenset({"meta", "br", "img", "path", "use", "rect", "line", "wbr"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_startendtag(tag, attrs)
+        if tag not in self.void:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.add(tag)
+        for name, value in attrs:
+            at_home = value is None or value.startswith("#")
+            assert at_home or name not in ("src", "href", "xlink:href"), value
+            assert not name.startswith("on"), name
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.void:
+            assert self.open.pop() == tag
+
+
+def tags_of(page: str) -> set[str]:
+    """The tags of a page that is whole, loads nothing and runs nothing."""
+    parser = _Page()
+    parser.feed(page)
+    assert parser.open == []
+    return parser.seen

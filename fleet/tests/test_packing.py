@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -153,29 +152,6 @@ def test_packs_that_overlap_count_each_survey_once(tmp_path):
     assert after == before
 
 
-def test_columns_that_are_new_are_carried_along(tmp_path):
-    place = tmp_path / "place"
-    fill(place, machines=4, days=1)
-    new = {
-        "colour": (pa.string(), "blue"),
-        "weight": (pa.float64(), 1.5),
-    }
-    paths = sorted(place.rglob("*.parquet"))
-    for path, (name, (kind, value)) in zip(paths, new.items(), strict=False):
-        table = read_rows(path, partitioning=None)
-        values = [value if record != "label" else None for record in table["record"].to_pylist()]
-        pq.write_table(table.append_column(name, pa.array(values, kind)), path)
-    before, report = said(place)
-    assert (report.left_out, report.machines) == ([], 4)
-    packed, _ = packing.pack(places.open_place(str(place)))
-    assert said(place)[0] == before
-    table = read_rows(packed[0].path, partitioning=None)
-    for name, (_, value) in new.items():
-        column = table[name]
-        assert pc.unique(column.drop_null()).to_pylist() == [value]
-        assert 0 < column.null_count < len(column)
-
-
 def test_a_file_that_claims_another_survey_is_named_and_nothing_is_deleted(tmp_path, capsys):
     place = tmp_path / "place"
     fill(place, machines=3, days=1)
@@ -207,11 +183,11 @@ def test_links_are_not_followed_to_where_files_would_be_deleted(place, tmp_path,
 def test_of_two_packs_at_once_one_gives_way(place, monkeypatch):
     met = []
 
-    def again(sources, target, extras, real=packing.unite):
+    def again(sources, target, real=packing.unite):
         with pytest.raises(places.PlaceError, match="another pack"):
             packing.pack(places.open_place(str(place)))
         met.append(target)
-        return real(sources, target, extras)
+        return real(sources, target)
 
     monkeypatch.setattr(packing, "unite", again)
     packing.pack(places.open_place(str(place)))

@@ -28,18 +28,13 @@ from zmeld_fleet.limited import each, limited
 from zmeld_fleet.places import Place, StoredFile
 from zmeld_fleet.validity import FlawError, Reason
 from zmeld_fleet.words import inert, listed, plural
-from zmeld_fleet.writing import GROUP_ROWS, MAGIC, TEXTS, complete, digest_of
+from zmeld_fleet.writing import MAGIC, TEXTS, digest_of
 
-ENCRYPTED = b"PARE"
 CLOCK_TOLERANCE = timedelta(minutes=15)
 """A survey may be so much newer than its file before its clock is doubted."""
 BOOT_TOLERANCE_S = 300.0
 """Two surveys of one boot may disagree by so much on when that was."""
 SKETCH_FACTOR = 4
-EXTRAS_MAX = 256
-"""Columns beyond the format: they are carried into packs."""
-FILE = "zmeld_file"
-"""A column that `pack` adds, for the path of a row's file."""
 ENGINE_MIB = 512
 """What DuckDB may use of memory before it writes to disk."""
 UTC = ("UTC", "Etc/UTC", "+00:00")
@@ -91,7 +86,7 @@ class FileContents:
     """What one file says of itself."""
 
     file: StoredFile
-    extras: dict[str, pa.DataType]
+    extras: list[str]
     """Columns that the format of this package does not have."""
     surveys: list[Survey]
 
@@ -231,7 +226,7 @@ def _look(place: Place, stored: StoredFile) -> FileContents:
         rows = sum(parquet.metadata.row_group(at).num_rows for at in groups)
         if said != rows:
             raise FlawError(f"{plural(rows, 'row', 'rows')}, and it says {said}", Reason.ROWS)
-    extras = {one.name: one.type for one in parquet.schema_arrow if one.name not in schema.COLUMNS}
+    extras = [name for name in parquet.schema_arrow.names if name not in schema.COLUMNS]
     return FileContents(stored, extras, surveys)
 
 
@@ -253,11 +248,6 @@ def _verify(place: Place, stored: StoredFile) -> None:
     with place.on_disk([stored.path]) as there, duck(threads=1) as engine:
         rows = engine.read_parquet(there, hive_partitioning=False)
         rows.aggregate("max(hash(COLUMNS(*)))").fetchall()
-        # A pack carries them in their own types, which not all come back to.
-        if extras := [one for one in parquet.schema_arrow if one.name not in schema.COLUMNS]:
-            asked = rows.project(", ".join(quoted(one.name) for one in extras))
-            for batch in asked.to_arrow_reader(GROUP_ROWS):
-                complete(pa.Table.from_batches([batch]), pa.schema(extras))
 
 
 def duck(**settings: Any) -> duckdb.DuckDBPyConnection:
@@ -267,11 +257,6 @@ def duck(**settings: Any) -> duckdb.DuckDBPyConnection:
     for name in ("enable_geoparquet_conversion", "autoinstall_known_extensions"):
         engine.execute(f"SET {name} = false")
     return engine
-
-
-def quoted(name: str) -> str:
-    """A column's name in SQL."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _flawed(stored: StoredFile, error: Exception, reason: Reason = Reason.DAMAGED) -> LeftOut:
@@ -311,8 +296,6 @@ def _check_magic(file: pa.NativeFile, most: int) -> None:
     tail = file.read_at(4, size - 4)
     if head == MAGIC and tail != MAGIC:
         raise FlawError("it begins as Parquet and has no end", Reason.TRUNCATED)
-    if head == ENCRYPTED == tail:
-        raise FlawError("it is encrypted as a whole, which no survey is", Reason.NOT_PARQUET)
     if head != MAGIC:
         raise FlawError("it does not begin as Parquet does", Reason.NOT_PARQUET)
 
@@ -356,18 +339,13 @@ def _check_schema(table: pa.Table) -> None:
 
 
 def _check_columns(there: pa.Schema) -> None:
-    known = {FILE, ""} | {name.lower() for name in schema.COLUMNS}
-    extras = [name for name in there.names if name not in schema.COLUMNS]
-    alike = [name for name in extras if name.lower() in known]
     lowered = Counter(name.lower() for name in there.names)
-    alike += [name for name, count in lowered.items() if count > 1]
+    alike = [name for name in there.names if lowered[name.lower()] > 1 or not name]
     missing = [name for name in schema.COLUMNS if name not in there.names]
     why = None
     if alike:
         # Engines that do not tell capitals from others would read one for the other.
         why = f"columns whose names stand for others: {listed(map(repr, alike), 5)}"
-    elif len(extras) > EXTRAS_MAX:
-        why = f"{len(extras)} columns that are unknown, {EXTRAS_MAX} are the most"
     elif missing:
         why = f"no column {', '.join(missing[:5])}"
     elif wrong := [

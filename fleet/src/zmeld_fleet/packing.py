@@ -8,7 +8,7 @@ Invariants:
 - Where two files have other rows of one survey, neither is touched.
 - A file is read to its end before it is taken, and the pack is looked at as a report would
   before an original is deleted.
-- Columns that this package does not know are carried along.
+- A file with columns that this package does not know is left alone.
 - Nobody may read a pack who might not read each of its surveys; no link is followed.
 - What a report would not read as a file (truncated, another version) is left alone.
 """
@@ -21,7 +21,7 @@ import os
 import secrets
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -31,13 +31,14 @@ import duckdb
 import pyarrow as pa
 
 from zmeld_fleet import catalogue, schema
-from zmeld_fleet.catalogue import FileContents, LeftOut, first_day, look, quoted, unlisted, verify
+from zmeld_fleet.catalogue import FileContents, LeftOut, first_day, look, unlisted, verify
 from zmeld_fleet.places import Place, PlaceError, StoredFile
 from zmeld_fleet.validity import Reason
-from zmeld_fleet.words import inert
+from zmeld_fleet.words import inert, listed
 from zmeld_fleet.writing import GROUP_ROWS, complete, sync_folder, whole_file
 
-FILE = catalogue.FILE
+FILE = "zmeld_file"
+"""A column of the rows' files while they are united."""
 _FULL = os.strerror(errno.ENOSPC)
 _CONTENT_COLUMNS = (
     *("schema", "record", "machine", "survey", "time", "owner"),
@@ -144,7 +145,8 @@ def _pack_day(
     looked = [look(place, file) for file in stored if file not in links]
     # A file that is broken would take the whole pack along.
     looked = [
-        one if isinstance(one, LeftOut) else verify(place, one.file) or one for one in looked
+        one if isinstance(one, LeftOut) else _with_more(one) or verify(place, one.file) or one
+        for one in looked
     ]
     left = [one for one in looked if isinstance(one, LeftOut)]
     why = "it is a link, and pack would copy what it leads to"
@@ -155,8 +157,7 @@ def _pack_day(
     folder = Path(whole[0].file.path).parent
     with place.on_disk([one.file.path for one in whole]) as there:
         paths = {one.file.path: path for one, path in zip(whole, there, strict=True)}
-        extras, strangers = _extras(whole)
-        strangers += _contradictions(whole, paths, folder)
+        strangers = _contradictions(whole, paths, folder)
         left += strangers
         apart = {flaw.file for flaw in strangers}
         whole = [one for one in whole if inert(one.file.path) not in apart]
@@ -164,7 +165,7 @@ def _pack_day(
             return [], left
         target = folder / f"{schema.PACKED_PREFIX}{secrets.token_hex(8)}.parquet"
         sources = {held.survey: paths[one.file.path] for one in whole for held in one.surveys}
-        unite(sources.items(), target, extras)
+        unite(sources.items(), target)
     flaw = _unsound(place, target, len(sources))
     if flaw is not None:
         os.unlink(target)
@@ -189,19 +190,12 @@ def _unsound(place: Place, target: Path, surveys: int) -> LeftOut | None:
     return None
 
 
-def _extras(files: list[FileContents]) -> tuple[list[pa.Field], list[LeftOut]]:
-    """The columns beyond the format of all files; files whose columns contradict the others'."""
-    found: dict[str, pa.Field] = {}
-    flaws = []
-    for one in files:
-        own = {name.lower(): pa.field(name, kind) for name, kind in one.extras.items()}
-        wrong = [field.name for name, field in own.items() if found.get(name, field) != field]
-        if wrong:
-            why = f"another type or spelling than in the day's other files: {', '.join(wrong)}"
-            flaws.append(LeftOut(inert(one.file.path), None, Reason.COLUMNS, inert(why)))
-            continue
-        found |= own
-    return [found[name] for name in sorted(found)], flaws
+def _with_more(contents: FileContents) -> LeftOut | None:
+    """Why a file is not packed whose other columns a pack would lose."""
+    if not contents.extras:
+        return None
+    why = f"a pack would not have its {listed(contents.extras, 5)}, and it stays as it is"
+    return LeftOut(inert(contents.file.path), None, Reason.COLUMNS, why)
 
 
 def _contradictions(
@@ -221,8 +215,7 @@ def _contradictions(
         return []
     asked = [(survey, paths[path]) for survey, found in doubled.items() for path in found]
     with _chosen(asked, folder) as rows:
-        names = [name for name in rows.columns if name != FILE]
-        row = f"to_json(struct_pack({', '.join(map(quoted, names))}))"
+        row = f"to_json(struct_pack({_quoted(schema.COLUMNS)}))"
         said = f"sum(md5_number_lower('{secrets.token_hex(32)}' || {row})) AS said"
         each = rows.aggregate(f"survey, {FILE}, {said}")
         unlike = each.aggregate("survey, count(DISTINCT said) AS tellings").filter("tellings > 1")
@@ -236,24 +229,24 @@ def _contradictions(
     return list(flaws.values())
 
 
-def unite(
-    sources: Iterable[tuple[str, str]], target: Path, extras: Sequence[pa.Field] = ()
-) -> None:
+def unite(sources: Iterable[tuple[str, str]], target: Path) -> None:
     """The rows of surveys, each from a file, in one: about machines first, then contents."""
     sources = list(sources)
-    fields = pa.schema([*schema.ARROW, *extras])
     with (
         _chosen(sources, target.parent) as chosen,
-        whole_file(target, fields, _narrowest(path for _, path in sources)) as writer,
+        whole_file(target, _narrowest(path for _, path in sources)) as writer,
     ):
         for record in schema.RECORDS:
-            of_contents = [*_CONTENT_COLUMNS, *(field.name for field in extras)]
-            names = of_contents if record == schema.CONTENT else fields.names
-            own = chosen.filter(f"record = '{record}'").project(", ".join(map(quoted, names)))
+            names = _CONTENT_COLUMNS if record == schema.CONTENT else schema.COLUMNS
+            own = chosen.filter(f"record = '{record}'").project(_quoted(names))
             for batch in own.order("hash_high, hash_low, survey, owner").to_arrow_reader(
                 GROUP_ROWS
             ):
-                writer.write_table(complete(pa.Table.from_batches([batch]), fields))
+                writer.write_table(complete(pa.Table.from_batches([batch])))
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
 
 
 @contextmanager

@@ -25,15 +25,15 @@ DIGEST_BYTES = 1 << 20
 TEXTS = [name for name, kind in COLUMNS.items() if pa.types.is_string(kind)]
 
 
-def complete(table: pa.Table, schema: pa.Schema = ARROW) -> pa.Table:
+def complete(table: pa.Table) -> pa.Table:
     """The table with all columns of the format, NULL where it has none."""
     columns = [
         table[field.name].cast(field.type)
         if field.name in table.column_names
         else pa.nulls(len(table), field.type)
-        for field in schema
+        for field in ARROW
     ]
-    return pa.table(columns, schema=schema)
+    return pa.table(columns, schema=ARROW)
 
 
 def digest_of(file: pa.NativeFile, length: int) -> int:
@@ -71,14 +71,12 @@ def _whole(target: Path, mode: int | None) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def whole_file(
-    target: Path, schema: pa.Schema = ARROW, mode: int | None = None
-) -> Iterator[pq.ParquetWriter]:
+def whole_file(target: Path, mode: int | None = None) -> Iterator[pq.ParquetWriter]:
     """A writer of a file with a digest."""
     settings: dict[str, Any] = {"compression": "zstd", "use_dictionary": TEXTS}
     with (
         _whole(target, mode) as file,
-        pq.ParquetWriter(file, schema, **settings, store_schema=False) as writer,
+        pq.ParquetWriter(file, ARROW, **settings, store_schema=False) as writer,
     ):
         yield writer
         file.flush()
