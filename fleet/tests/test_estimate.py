@@ -52,6 +52,26 @@ def test_pages_shared_by_two(k):
     assert abs(np.mean(errors)) < 4 * spread, "biased"
 
 
+def many(random, k):
+    """A dozen owners that take their contents from three libraries and their own."""
+    libraries = [hashes(random, size) for size in (500, 3_000, 8_000)]
+    owners = []
+    for _ in range(12):
+        own = hashes(random, int(random.integers(100, 6_000)))
+        parts = [own, *(library for library in libraries if random.random() < 0.5)]
+        owners.append(np.concatenate(parts))
+    theta = min(theta_of(owner, k) for owner in owners)
+    union = np.unique(np.concatenate(owners))
+    seen = float((union < theta).sum())
+    return sampled_sum(seen, seen, 1.0, sampled(theta)), len(union)
+
+
+def test_distinct_pages_of_many():
+    random = np.random.default_rng(SEED + 1)
+    share = covered([many(random, 256) for _ in range(TRIALS)])
+    assert share >= COVERED_MIN, share
+
+
 def weighted(random, k):
     """Bytes that contents take which several machines hold: weights of all sizes."""
     size = int(random.integers(500, 20_000))

@@ -115,7 +115,13 @@ def test_kinds_without_end_have_no_gauges(report, tmp_path, monkeypatch, capsys)
     assert more.value == 7
     monkeypatch.setattr(reporting, "make", lambda *_, **__: many)
     assert cli.main(["report", str(tmp_path), "--prometheus", str(tmp_path / "x.prom")]) == 0
-    assert "7 kinds have no gauges" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert (
+        said.splitlines().count(
+            "zmeld-fleet: 7 kinds have no gauges: only the 100 with most machines do"
+        )
+        == 1
+    )
 
 
 def known():
@@ -164,3 +170,36 @@ def test_rules_ask_for_what_there_is():
         check(rule["expr"])
         assert rule["annotations"]["summary"] and rule["labels"]["severity"]
         assert re.fullmatch(r"\d+[mhd]", rule["for"])
+
+
+def rules_that(rules, query):
+    """The alerts whose query has this."""
+    alerts = [rule for group in rules["groups"] for rule in group["rules"]]
+    return {rule["alert"] for rule in alerts if query in rule["expr"]}
+
+
+def test_machines_and_reports_that_are_gone_are_told():
+    rules = yaml.safe_load((TOP / "packaging" / "prometheus" / "rules.yaml").read_text())
+    assert rules_that(rules, "time() - zmeld_fleet_oldest_survey_time_seconds")
+    assert rules_that(rules, "absent(zmeld_fleet_surveys_used)")
+
+
+def queries(name, title):
+    """A panel's queries, with all kinds and machines chosen."""
+    board = json.loads((TOP / "packaging" / "grafana" / name).read_text())
+    (panel,) = [panel for panel in board["panels"] if panel["title"] == title]
+    found = [target["expr"] for target in panel["targets"]]
+    return [one.replace("$kind", ".*").replace("$instance", ".*") for one in found]
+
+
+def test_a_tier_without_a_table_is_no_gap():
+    for name in ("zmeld.json", "zmeld-fleet.json"):
+        board = (TOP / "packaging" / "grafana" / name).read_text()
+        sums = re.findall(r"sum\(zmeld_tier_metadata_bytes[^)]*\)(.{13})", board)
+        assert sums and set(sums) == {" or vector(0)"}
+
+
+def test_the_interval_is_the_best_setups():
+    low, high = queries("zmeld-fleet.json", "Gain over time, by kind")[1:]
+    best = 'and on (kind, codec, melded) topk by (kind) (1, zmeld_fleet_gain_bytes{kind=~".*"})'
+    assert best in low and best in high
