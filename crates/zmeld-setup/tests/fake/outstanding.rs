@@ -1,32 +1,8 @@
 //! What a status calls not applied is what `up` would change: the keys are in
 //! `cases/keys.txt`.
 
-use zmeld_config::keys::{Section, KEYS};
-
 use crate::cases::machine;
 use crate::common::config;
-
-/// Rules and figures are for `zmeld watch`: `up` has nothing to do with them.
-const OF_WATCH: &[Section] = &[
-    Section::Watch,
-    Section::WatchRecompress,
-    Section::WatchWriteback,
-    Section::WatchMeld,
-    Section::WatchReclaim,
-    Section::WatchGuard,
-    Section::Metrics,
-];
-
-#[test]
-fn every_key_of_up_is_in_a_case() {
-    let cases = include_str!("cases/keys.txt");
-    for key in KEYS.iter().filter(|key| !OF_WATCH.contains(&key.section)) {
-        assert!(
-            cases.contains(&format!("{} = ", key.name)) || key.section == Section::Top,
-            "{key:?}"
-        );
-    }
-}
 
 const RULES: &str = "[watch.reclaim]\n[watch.guard]\nend = [\"/user.slice\"]\n";
 const ACCEPT: &str = "accept = [\"no-memory-limit\", \"read-ahead\"]\n";
