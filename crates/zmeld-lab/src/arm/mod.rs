@@ -495,35 +495,6 @@ mod tests {
         footprint: 200 << 20,
     };
 
-    #[test]
-    fn what_does_not_fit_back_stays_on_and_the_way_out_is_one_that_there_is() {
-        let group = zmeld_setup::room::SwapoffConflict {
-            group: "/app".to_owned(),
-            swapped_bytes: 60 << 20,
-            room_bytes: 10 << 20,
-            limit_bytes: 100 << 20,
-            largest: None,
-        };
-        for err in [
-            SwapError::NoRoomInGroup {
-                groups: vec![group],
-                way_out: "say --force",
-            },
-            SwapError::NoRam {
-                areas: "/dev/zram1".to_owned(),
-                swapped_bytes: 60 << 20,
-                missing_bytes: 1 << 20,
-            },
-            SwapError::GroupsUnseen,
-        ] {
-            let before = err.to_string();
-            let said = stays_on(err).to_string();
-            assert!(said.contains("the experiment's swap stays on"), "{said}");
-            assert!(said.contains("zmeld down --experiment"), "{said}");
-            assert!(!said.contains("--force"), "{before}: {said}");
-        }
-    }
-
     /// A machine that notes what it is to run.
     #[derive(Default)]
     struct Noting(Mutex<Vec<String>>);

