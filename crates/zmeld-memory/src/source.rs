@@ -18,6 +18,8 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
+use serde::Serialize;
+
 use crate::cold::ColdReport;
 use crate::Error;
 
@@ -156,7 +158,7 @@ pub struct Batch<'a> {
 /// For live memory the counts are of *mappings of* pages: a page that three
 /// processes share by fork is three times in `anon_present`, delivered once,
 /// and twice in `shared_again` (when frame numbers are known).
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[non_exhaustive]
 pub struct Counted {
     /// Pages handed to the sink.
@@ -263,7 +265,7 @@ impl fmt::Display for SkipReason {
 }
 
 /// How much was skipped for one reason.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 pub struct Skipped {
     /// Whole processes.
     pub processes: u64,

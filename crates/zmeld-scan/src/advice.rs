@@ -336,9 +336,9 @@ fn meld_advice(result: &ScanResult, measured: &CodecVerdict) -> Option<Advice> {
 /// Where this machine's own memory is meant, and is not short.
 fn need_advice(result: &ScanResult) -> Option<Advice> {
     let machine = &result.machine;
-    let is_live = result.memory.get("processes").is_some_and(|&n| n > 0);
+    let is_live = result.memory.processes > 0;
     let swapped = machine.swaps.iter().any(|swap| swap.area.used_bytes > 0);
-    if !is_live || swapped || result.ram_bytes != machine.ram_bytes {
+    if !is_live || swapped {
         return None;
     }
     (machine.available_bytes as f64 >= 0.5 * machine.ram_bytes as f64).then(|| {

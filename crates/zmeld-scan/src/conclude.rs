@@ -1,9 +1,7 @@
 //! From sums and counts to a result.
 
-use std::collections::BTreeMap;
-
 use zmeld_advice::size;
-use zmeld_memory::{Coldness, Counted, Visit};
+use zmeld_memory::{Coldness, Skipped, Visit};
 use zmeld_store::SHARE_BYTES;
 
 use crate::codecs::Candidate;
@@ -65,7 +63,6 @@ pub(crate) fn codec_result(
     pages: &PageCounts,
     shares: u64,
     pool: &PoolModel,
-    ram_bytes: u64,
     machine: &MachineFacts,
 ) -> CodecResult {
     let geometry = &pool.geometry;
@@ -98,7 +95,7 @@ pub(crate) fn codec_result(
         effective_ratio: effective,
         melded_effective_ratio: melded_effective,
         times: CodecTimes::of(&measured.compress, &measured.decompress, geometry),
-        gains: gains(ram_bytes, page, credited, at_scale, melded_at_scale),
+        gains: gains(machine.ram_bytes, page, credited, at_scale, melded_at_scale),
     }
 }
 
@@ -156,28 +153,6 @@ pub(crate) fn sample_result(
     }
 }
 
-pub(crate) fn memory(counted: &Counted) -> BTreeMap<String, u64> {
-    [
-        ("delivered", counted.delivered),
-        ("anon_present", counted.anon_present),
-        ("anon_swapped", counted.anon_swapped),
-        ("shmem_present", counted.shmem_present),
-        ("shmem_swapped", counted.shmem_swapped),
-        ("file_present", counted.file_present),
-        ("shared_again", counted.shared_again),
-        ("zero_mapped", counted.zero_mapped),
-        ("ksm", counted.ksm),
-        ("huge", counted.huge),
-        ("locked", counted.locked),
-        ("swap_slots", counted.swap_slots),
-        ("padded", counted.padded),
-        ("processes", counted.processes),
-    ]
-    .into_iter()
-    .map(|(name, pages)| (name.to_owned(), pages))
-    .collect()
-}
-
 pub(crate) fn cold(visit: &Visit) -> Option<ColdResult> {
     let cold = visit.cold.as_ref()?;
     let total = cold.total();
@@ -204,12 +179,10 @@ pub(crate) fn skipped(visit: &Visit) -> Vec<SkippedResult> {
     visit
         .skipped
         .iter()
-        .filter(|(_, skipped)| skipped.processes + skipped.regions + skipped.pages > 0)
+        .filter(|(_, skipped)| *skipped != Skipped::default())
         .map(|(reason, skipped)| SkippedResult {
             reason: reason.to_string(),
-            processes: skipped.processes,
-            regions: skipped.regions,
-            pages: skipped.pages,
+            skipped,
         })
         .collect()
 }

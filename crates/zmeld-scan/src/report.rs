@@ -1,7 +1,6 @@
 //! A scan's result as people read it: the same sections as text, Markdown and HTML.
 
 use zmeld_advice::size;
-use zmeld_linux::KernelVersion;
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_report::{cells, Bars, Column, Document, Estimate, Section, Table, Tone, Unit};
 
@@ -11,8 +10,6 @@ use crate::ScanResult;
 /// What was asked for, as far as a report says so.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked {
-    /// The kernel that is predicted for, where it is another than this one.
-    pub kernel: Option<KernelVersion>,
     /// Shared memory was read.
     pub shared: bool,
     /// Pages of mapped files were read.
@@ -61,11 +58,8 @@ pub fn document(result: &ScanResult, asked: Asked, plots: bool) -> Document {
         .provenance(
             "predicted for",
             format!(
-                "{}, pool chains of up to {} pages, {} of RAM",
-                match asked.kernel {
-                    Some(version) => format!("Linux {}.{}", version.major, version.minor),
-                    None => format!("Linux {}", machine.kernel),
-                },
+                "Linux {}, pool chains of up to {} pages, {} of RAM",
+                machine.kernel,
                 result.pool_chain,
                 bytes(result.ram_bytes)
             ),
@@ -169,31 +163,28 @@ fn where_they_are(result: &ScanResult, asked: Asked) -> Vec<(String, String)> {
     let see_swap = " (not read: see --swap)";
     let see_shared = unless(asked.shared, " (not read: see --shared)");
     let see_files = unless(asked.mapped_files, " (not read: see --mapped-files)");
+    let memory = &result.memory;
     let words = [
-        ("processes", "processes read", ""),
-        ("anon_present", "private, in RAM", ""),
-        ("anon_swapped", "private, swapped out", see_swap),
-        ("shmem_present", "shared memory, in RAM", see_shared),
-        ("shmem_swapped", "shared memory, swapped out", see_swap),
-        ("file_present", "of mapped files", see_files),
-        ("shared_again", "mapped once more", " (read once)"),
-        ("ksm", "melded by KSM already", ""),
-        ("locked", "locked in RAM", " (swap never takes it)"),
-        ("swap_slots", "slots of swap in use", ""),
-        ("padded", "filled up with zeros", ""),
+        (memory.anon_present, "private, in RAM", ""),
+        (memory.anon_swapped, "private, swapped out", see_swap),
+        (memory.shmem_present, "shared memory, in RAM", see_shared),
+        (memory.shmem_swapped, "shared memory, swapped out", see_swap),
+        (memory.file_present, "of mapped files", see_files),
+        (memory.shared_again, "mapped once more", " (read once)"),
+        (memory.ksm, "melded by KSM already", ""),
+        (memory.locked, "locked in RAM", " (swap never takes it)"),
+        (memory.swap_slots, "slots of swap in use", ""),
     ];
     let mut values = Vec::new();
-    for (key, words, remark) in words {
-        let pages = result.memory.get(key).copied().unwrap_or(0);
-        if pages == 0 {
-            continue;
-        }
-        let value = match key {
-            "processes" => count(pages),
-            "padded" => "the last page".to_owned(),
-            _ => bytes(pages * result.page_size),
-        };
-        values.push((words.to_owned(), value + remark));
+    let mut add = |words: &str, value: String| values.push((words.to_owned(), value));
+    if memory.processes > 0 {
+        add("processes read", count(memory.processes));
+    }
+    for (pages, words, remark) in words.into_iter().filter(|it| it.0 > 0) {
+        add(words, bytes(pages * result.page_size) + remark);
+    }
+    if memory.padded > 0 {
+        add("filled up with zeros", "the last page".to_owned());
     }
     values
 }
@@ -339,7 +330,7 @@ fn duplicate_section(result: &ScanResult, plots: bool) -> Section {
             size(result.pages.duplicate),
         ),
     ];
-    if result.memory.get("processes").is_some_and(|&n| n > 0) {
+    if result.memory.processes > 0 {
         values.extend([
             (
                 "within a process".to_owned(),
@@ -426,7 +417,8 @@ fn cold_section(result: &ScanResult) -> Section {
 
 fn limits_section(result: &ScanResult) -> Section {
     let mut points: Vec<String> = result.notes.clone();
-    for skipped in &result.skipped {
+    for left in &result.skipped {
+        let skipped = &left.skipped;
         let mut parts = Vec::new();
         let some = |number: u64, one: &str, many: &str| {
             (number > 0)
@@ -437,7 +429,7 @@ fn limits_section(result: &ScanResult) -> Section {
         if skipped.pages > 0 {
             parts.push(bytes(skipped.pages * result.page_size));
         }
-        points.push(format!("{}: {}", skipped.reason, parts.join(", ")));
+        points.push(format!("{}: {}", left.reason, parts.join(", ")));
     }
     Section::new("Not read").list(points)
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use zmeld_advice::Recommendation;
+use zmeld_memory::{Counted, Skipped};
 use zmeld_store::Geometry;
 
 use crate::advice::Advice;
@@ -150,12 +151,9 @@ pub struct Gain {
 pub struct SkippedResult {
     /// Why.
     pub reason: String,
-    /// Whole processes.
-    pub processes: u64,
-    /// Mappings or segments.
-    pub regions: u64,
-    /// Pages, where their number is known.
-    pub pages: u64,
+    /// How much.
+    #[serde(flatten)]
+    pub skipped: Skipped,
 }
 
 /// Pages of one kind of memory by coldness.
@@ -182,8 +180,8 @@ pub struct ScanResult {
     pub interrupted: bool,
     /// Pages by what they are.
     pub pages: PageCounts,
-    /// Pages by where they were: `delivered`, `anon_present`, `anon_swapped`, ...
-    pub memory: BTreeMap<String, u64>,
+    /// Pages by where they were.
+    pub memory: Counted,
     /// Where equal pages are.
     pub duplicates: Duplicates,
     /// How compression was measured.

@@ -10,7 +10,7 @@ use zmeld_store::{fill_word, page_size, FingerprintKey};
 
 use crate::advice;
 use crate::codecs::{Candidate, CodecMeasurement};
-use crate::conclude::{codec_result, cold, memory, sample_result, skipped, CodecSums};
+use crate::conclude::{codec_result, cold, sample_result, skipped, CodecSums};
 use crate::contents::{Contents, PageOrigin, PageRecord, RecordBuffers, SortedContents};
 use crate::duplicates::Counter;
 use crate::error::ScanError;
@@ -43,10 +43,6 @@ pub struct ScanOptions {
     pub full: bool,
     /// Threads that read and compress.
     pub threads: usize,
-    /// RAM that gains are for, in bytes; `None`: this machine's.
-    pub ram_bytes: Option<u64>,
-    /// The kernel's pool, of pages as the source has them; `None`: the running kernel's.
-    pub pool: Option<PoolModel>,
     /// Distinct contents in a first sample.
     pub sample: usize,
     /// Half a 95 % confidence interval of the ratio, as a share of it, that a
@@ -67,8 +63,6 @@ impl ScanOptions {
             codecs,
             full: false,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
-            ram_bytes: None,
-            pool: None,
             sample: SAMPLE_TARGET,
             interval_max: INTERVAL_MAX,
             seed: None,
@@ -316,9 +310,6 @@ impl<'a> ScanShared<'a> {
 /// # Errors
 /// When the source cannot be read at all, a codec cannot be had, or a page does
 /// not survive its round trip.
-///
-/// # Panics
-/// Where the pool of the options is one of other pages than the source has.
 pub fn scan(
     source: &dyn Source,
     options: &ScanOptions,
@@ -328,11 +319,7 @@ pub fn scan(
     let page_size = page_size_of(source)?;
     let begin = Instant::now();
     let machine = MachineFacts::here();
-    let pool = options
-        .pool
-        .clone()
-        .unwrap_or_else(|| PoolModel::running(&machine.kernel, page_size as u32));
-    assert_eq!(pool.geometry.page_size() as usize, page_size);
+    let pool = PoolModel::running(&machine.kernel, page_size as u32);
     let candidates = &options.codecs;
     let expected = source.expected_pages();
     let mut shared = ScanShared::new(options, &pool, expected, stop, progress)?;
@@ -356,7 +343,6 @@ pub fn scan(
     };
     let group_pages = |hash| counter.pages(sorted.find(hash));
     let measured = gather(workers, &shared, full && second, &group_pages);
-    let ram_bytes = options.ram_bytes.unwrap_or(machine.ram_bytes);
     let codec = |(candidate, measured)| {
         codec_result(
             candidate,
@@ -364,7 +350,6 @@ pub fn scan(
             &pages,
             duplicates.groups,
             &pool,
-            ram_bytes,
             &machine,
         )
     };
@@ -374,14 +359,14 @@ pub fn scan(
         page_size: page_size as u64,
         interrupted: stopped,
         pages,
-        memory: memory(&visit.counted),
+        memory: visit.counted.clone(),
         duplicates,
         sample: sample_result(full, contents_measured, &pages, &codecs),
         codecs,
         cold: cold(&visit),
         skipped: skipped(&visit),
         notes: notes(&visit, options.full && !full && !stopped),
-        ram_bytes,
+        ram_bytes: machine.ram_bytes,
         zero_pages_credited: !pool.swap_keeps_zeros,
         pool_chain: pool.chain,
         fingerprint_ns,

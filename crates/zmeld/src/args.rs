@@ -57,14 +57,6 @@ pub struct ScanArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Measuring")]
     pub threads: Option<u16>,
 
-    /// RAM that gains and advice are for, such as 4G [default: this machine's]
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = "Predicting")]
-    pub ram: Option<u64>,
-
-    /// Kernel to predict for, such as 6.1 [default: the running one]
-    #[arg(long, value_name = "VERSION", value_parser = parse_kernel, help_heading = "Predicting")]
-    pub kernel: Option<zmeld_linux::KernelVersion>,
-
     #[command(flatten)]
     pub format: Format,
 
@@ -85,7 +77,7 @@ pub struct ScanArgs {
 }
 
 /// What a survey cannot be combined with: it reads live memory, with its own codecs.
-const NOT_IN_SURVEYS: [&str; 15] = [
+const NOT_IN_SURVEYS: [&str; 13] = [
     "swap",
     "file",
     "raw",
@@ -96,8 +88,6 @@ const NOT_IN_SURVEYS: [&str; 15] = [
     "codecs",
     "full",
     "threads",
-    "ram",
-    "kernel",
     "html",
     "require_ratio",
     "require_duplicates",
@@ -332,7 +322,7 @@ impl std::str::FromStr for CodecList {
 
 /// A page that some kernel has.
 fn parse_page_size(text: &str) -> Result<usize, String> {
-    match parse_size(text)? {
+    match text.parse::<Bytes>()?.0 {
         bytes if bytes.is_power_of_two() && (4 << 10..=64 << 10).contains(&bytes) => {
             Ok(bytes as usize)
         }
@@ -342,24 +332,11 @@ fn parse_page_size(text: &str) -> Result<usize, String> {
     }
 }
 
-/// A size in bytes that is not 0.
-fn parse_size(text: &str) -> Result<u64, String> {
-    match text.parse::<Bytes>()? {
-        Bytes(0) => Err(format!("{text:?} is not a size above 0")),
-        Bytes(bytes) => Ok(bytes),
-    }
-}
-
 fn parse_pid(text: &str) -> Result<i32, String> {
     match text.parse::<i32>() {
         Ok(pid) if pid > 0 => Ok(pid),
         _ => Err("a process is given by its number".to_owned()),
     }
-}
-
-fn parse_kernel(text: &str) -> Result<zmeld_linux::KernelVersion, String> {
-    zmeld_linux::KernelVersion::parse(text)
-        .ok_or_else(|| format!("\"{text}\" is not a kernel version such as 6.1 or 6.12.3"))
 }
 
 fn parse_rate(text: &str) -> Result<f64, String> {

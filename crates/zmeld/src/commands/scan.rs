@@ -7,7 +7,6 @@ use rustix::param::page_size;
 use zmeld_memory::{
     open_path, ColdTracker, LiveMemory, LiveOptions, OpenOptions, Selection, Source, SwapDevice,
 };
-use zmeld_scan::kernel::PoolModel;
 use zmeld_scan::report;
 use zmeld_scan::{Candidate, ScanOptions, ScanProgress, ScanResult};
 
@@ -28,20 +27,16 @@ pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
     }
     let stop = progress::interrupt_flag();
     if let Some(path) = &args.html {
-        output::check_page(path)?;
+        zmeld_linux::file::check(path)?;
     }
     let mut options = ScanOptions::new(Candidate::open_all(&args.codecs.0)?);
     options.full = args.full;
-    options.ram_bytes = args.ram;
     options.threads = args.threads.map_or(options.threads, usize::from);
     let host = Host::here();
     options.own_swaps = setup::own_swaps(&host);
 
     let source = open(&args.source)?;
     let page_size = source.page_size();
-    options.pool = args
-        .kernel
-        .map(|version| PoolModel::of_kernel(version, None, page_size as u32));
     let done = ScanProgress::default();
     let names = if args.full {
         &["reading", "compressing"][..]
@@ -60,7 +55,6 @@ pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
     result.advice.extend(setup);
 
     let asked = report::Asked {
-        kernel: args.kernel,
         shared: args.source.shared,
         mapped_files: args.source.mapped_files,
     };
@@ -81,7 +75,7 @@ pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
 }
 
 /// Whether this is what `zmeld up` would measure: the memory of all processes, with
-/// the usual codecs, for this machine's RAM and kernel.
+/// the usual codecs.
 fn is_of_this_machine(args: &ScanArgs) -> bool {
     let source = &args.source;
     let part = source.file.is_some()
@@ -92,7 +86,7 @@ fn is_of_this_machine(args: &ScanArgs) -> bool {
         || source.cold.is_some();
     let codecs = args.codecs.0.iter().map(ToString::to_string);
     let usual = codecs.eq(setup::USUAL.map(str::to_owned));
-    !part && usual && args.ram.is_none() && args.kernel.is_none()
+    !part && usual
 }
 
 fn judge(result: &ScanResult, args: &ScanArgs) -> Outcome {
