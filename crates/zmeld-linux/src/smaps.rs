@@ -28,8 +28,6 @@ pub struct Mapping {
     pub rss: u64,
     /// Of these, touched since that was last forgotten.
     pub referenced: u64,
-    /// Of these in RAM, mapped elsewhere, too.
-    pub shared: u64,
     /// Of no file.
     pub anonymous: u64,
     /// In swap.
@@ -162,7 +160,6 @@ fn parse_field(mapping: &mut Mapping, line: &str, page_size: u64) {
     let field = match key {
         "Rss" => &mut mapping.rss,
         "Referenced" => &mut mapping.referenced,
-        "Shared_Clean" | "Shared_Dirty" => &mut mapping.shared,
         "Anonymous" => &mut mapping.anonymous,
         "Swap" => &mut mapping.swap,
         "KSM" => &mut mapping.ksm,
@@ -190,8 +187,6 @@ Swap:                 12 kB
 VmFlags: rd mr lo me \n\
 7fff00000000-7fff00400000 -w-s 00000000 00:0e 9   anon_inode:[x]
 Rss:                  16 kB
-Shared_Clean:          4 kB
-Shared_Dirty:          8 kB
 Shared_Hugetlb:     2048 kB
 Private_Hugetlb:    2048 kB
 SomethingNew: yes
@@ -218,7 +213,7 @@ Size:                  4 kB
         );
         let second = &mappings[1];
         assert!(!second.readable && !second.private && second.flags.device && second.flags.hugetlb);
-        assert_eq!((second.hugetlb, second.shared), (1024, 3));
+        assert_eq!(second.hugetlb, 1024);
         assert_eq!(&*mappings[2].name, "[vsyscall]");
         assert_eq!(mappings[2].pages(4096), 1);
     }

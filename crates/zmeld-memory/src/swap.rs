@@ -41,6 +41,14 @@ pub fn swap_areas() -> Result<Vec<SwapArea>, Error> {
     Ok(zmeld_linux::swaps::parse(&text).flatten().collect())
 }
 
+fn not_swap(path: &Path, areas: &[SwapArea]) -> Error {
+    let names = areas.iter().map(|area| area.path.display().to_string());
+    Error::NotSwap {
+        path: path.to_path_buf(),
+        active: names.collect(),
+    }
+}
+
 /// Slots, of one page each, in so many bytes.
 fn pages(bytes: u64) -> u64 {
     bytes / rustix::param::page_size() as u64
@@ -68,13 +76,7 @@ impl SwapDevice {
             .iter()
             .find(|area| area.path == path || area.path == real)
         else {
-            return Err(Error::NotSwap {
-                path: path.to_path_buf(),
-                active: areas
-                    .iter()
-                    .map(|area| area.path.display().to_string())
-                    .collect(),
-            });
+            return Err(not_swap(path, &areas));
         };
         let what = || format!("reading the swap device {}", path.display());
         let privilege = "root (CAP_SYS_ADMIN)";
@@ -149,17 +151,10 @@ impl Source for SwapDevice {
     ) -> Result<Visit, Error> {
         let types = slots_in_page_tables(threads, stop)?;
         let areas = swap_areas()?;
-        let gone = || Error::NotSwap {
-            path: self.area.path.clone(),
-            active: areas
-                .iter()
-                .map(|area| area.path.display().to_string())
-                .collect(),
-        };
         let index = areas
             .iter()
             .position(|area| area.path == self.area.path)
-            .ok_or_else(gone)?;
+            .ok_or_else(|| not_swap(&self.area.path, &areas))?;
         let used = pages(areas[index].used_bytes);
         let empty = TypeSlots::new();
         let named = match of_area(&types, &areas, index) {

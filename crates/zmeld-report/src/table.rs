@@ -27,52 +27,25 @@ pub enum Cell {
     Estimate(Estimate),
 }
 
-impl From<&str> for Cell {
-    fn from(text: &str) -> Self {
-        Cell::Text(text.into())
-    }
+macro_rules! cell_from {
+    ($($type:ty: $value:ident => $cell:expr),* $(,)?) => {$(
+        impl From<$type> for Cell {
+            fn from($value: $type) -> Self {
+                $cell
+            }
+        }
+    )*};
 }
 
-impl From<String> for Cell {
-    fn from(text: String) -> Self {
-        Cell::Text(text)
-    }
-}
-
-impl From<&String> for Cell {
-    fn from(text: &String) -> Self {
-        Cell::Text(text.clone())
-    }
-}
-
-impl From<u64> for Cell {
-    fn from(value: u64) -> Self {
-        Cell::Whole(value)
-    }
-}
-
-impl From<u32> for Cell {
-    fn from(value: u32) -> Self {
-        Cell::Whole(value.into())
-    }
-}
-
-impl From<usize> for Cell {
-    fn from(value: usize) -> Self {
-        Cell::Whole(value as u64)
-    }
-}
-
-impl From<f64> for Cell {
-    fn from(value: f64) -> Self {
-        Cell::Real(value)
-    }
-}
-
-impl From<Estimate> for Cell {
-    fn from(estimate: Estimate) -> Self {
-        Cell::Estimate(estimate)
-    }
+cell_from! {
+    &str: text => Cell::Text(text.into()),
+    String: text => Cell::Text(text),
+    &String: text => Cell::Text(text.clone()),
+    u64: value => Cell::Whole(value),
+    u32: value => Cell::Whole(value.into()),
+    usize: value => Cell::Whole(value as u64),
+    f64: value => Cell::Real(value),
+    Estimate: estimate => Cell::Estimate(estimate),
 }
 
 impl<T: Into<Cell>> From<Option<T>> for Cell {
