@@ -147,7 +147,7 @@ fn messages_of_boot_alone(kernel: &Kernel) -> Result<String> {
         );
     }
     // Another guest of this kernel may read it meanwhile.
-    zmeld_linux::file::replace(&kept, outcome.messages.as_bytes())?;
+    zmeld_linux::file::replace(&kept, outcome.messages.as_bytes(), None)?;
     Ok(outcome.messages)
 }
 

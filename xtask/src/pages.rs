@@ -301,7 +301,7 @@ fn collect(program: &Program) -> Result<usize> {
         "nothing of it was swapped out, see target/pages/{}.log",
         program.name
     );
-    zmeld_linux::file::replace(&file_of(program), &pages.concat())?;
+    zmeld_linux::file::replace(&file_of(program), &pages.concat(), None)?;
     Ok(pages.len())
 }
 

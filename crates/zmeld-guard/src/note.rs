@@ -187,6 +187,6 @@ impl Recorder {
     fn put(&self, path: &str, bytes: &[u8]) -> Option<()> {
         let owner = self.host.root().metadata().map_or(0, |meta| meta.uid());
         own::make_folder(&self.host.path(FOLDER), owner).ok()?;
-        file::replace_with_mode(&self.host.path(path), bytes, 0o644).ok()
+        file::replace(&self.host.path(path), bytes, Some(0o644)).ok()
     }
 }

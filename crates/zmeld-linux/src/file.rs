@@ -84,36 +84,13 @@ enum Target {
     Stream(File),
 }
 
-/// Writes a file, whole or not at all. A new one can be read and written by
-/// whomever the umask lets; one that replaces a file of this user keeps its mode.
-///
-/// # Errors
-/// When it cannot be written, or should not: see above. If only the last sync
-/// failed, the new content is there and may be lost in a crash.
-pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    put(path, bytes, None)
-}
-
-/// The same with exactly that mode, whatever was there and whatever the umask.
-pub fn replace_with_mode(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
-    put(path, bytes, Some(mode))
-}
-
-/// Writes a file that is not there yet, whole or not at all.
+/// Writes a file that is not there yet, whole or not at all, with exactly that mode or
+/// the one that the umask leaves.
 ///
 /// # Errors
 /// When anything stands under that name, a link to nothing included, or it
 /// cannot be written.
-pub fn create(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    create_new(path, bytes, None)
-}
-
-/// The same with exactly that mode, whatever the umask.
-pub fn create_with_mode(path: &Path, bytes: &[u8], mode: u32) -> Result<(), Error> {
-    create_new(path, bytes, Some(mode))
-}
-
-fn create_new(path: &Path, bytes: &[u8], mode: Option<u32>) -> Result<(), Error> {
+pub fn create(path: &Path, bytes: &[u8], mode: Option<u32>) -> Result<(), Error> {
     let failed = |cause| io_error(path, cause);
     let part = written_beside(path, bytes, mode).map_err(failed)?;
     part.persist_noclobber(path)
@@ -155,7 +132,14 @@ pub fn remove_parts(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn put(path: &Path, bytes: &[u8], mode: Option<u32>) -> Result<(), Error> {
+/// Writes a file, whole or not at all, with exactly that mode. Without one, a new file can
+/// be read and written by whomever the umask lets; one that replaces a file of this user
+/// keeps its mode.
+///
+/// # Errors
+/// When it cannot be written, or should not: see above. If only the last sync
+/// failed, the new content is there and may be lost in a crash.
+pub fn replace(path: &Path, bytes: &[u8], mode: Option<u32>) -> Result<(), Error> {
     let failed = |cause| io_error(path, cause);
     match look(path, true)? {
         Some(Target::Stream(mut file)) => file.write_all(bytes).map_err(failed),

@@ -36,14 +36,9 @@ pub trait Access: Send + Sync {
         Err(io::ErrorKind::PermissionDenied.into())
     }
 
-    /// Runs a command to its end.
-    fn run(&self, _: &Invocation) -> io::Result<Finished> {
+    /// Runs a command to its end, or until `ending` says so.
+    fn run(&self, _: &Invocation, _ending: Option<&Ending>) -> io::Result<Finished> {
         Err(io::ErrorKind::PermissionDenied.into())
-    }
-
-    /// The same, and ends the command where `ending` says so.
-    fn run_until(&self, invocation: &Invocation, _: &Ending) -> io::Result<Finished> {
-        self.run(invocation)
     }
 }
 
@@ -63,12 +58,8 @@ impl Access for Direct {
         store(OpenOptions::new().write(true).open(path)?, value)
     }
 
-    fn run(&self, invocation: &Invocation) -> io::Result<Finished> {
-        command::run(invocation, None)
-    }
-
-    fn run_until(&self, invocation: &Invocation, ending: &Ending) -> io::Result<Finished> {
-        command::run(invocation, Some(ending))
+    fn run(&self, invocation: &Invocation, ending: Option<&Ending>) -> io::Result<Finished> {
+        command::run(invocation, ending)
     }
 }
 
@@ -319,13 +310,13 @@ impl Host {
     pub fn run_until(&self, invocation: &Invocation, ending: &Ending) -> Result<String, HostError> {
         output(
             invocation,
-            self.started(invocation, self.access.run_until(invocation, ending))?,
+            self.started(invocation, self.access.run(invocation, Some(ending)))?,
         )
     }
 
     /// Runs a command whose exit code is an answer.
     pub fn attempt(&self, invocation: &Invocation) -> Result<Finished, HostError> {
-        self.started(invocation, self.access.run(invocation))
+        self.started(invocation, self.access.run(invocation, None))
     }
 
     /// The active swap areas. A line that is none is refused: what is switched off, and

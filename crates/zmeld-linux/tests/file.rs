@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{mknodat, FileType, Mode, CWD};
 use tempfile::TempDir;
-use zmeld_linux::file::{check, create, remove_parts, replace, replace_with_mode};
+use zmeld_linux::file::{check, create, remove_parts, replace};
 
 /// A user that is neither root nor whoever runs the tests.
 const SOMEBODY: u32 = 54321;
@@ -48,7 +48,7 @@ fn given_away(path: &Path) -> bool {
 
 fn refused(path: &Path) -> String {
     let early = check(path).unwrap_err().to_string();
-    let late = replace(path, b"new").unwrap_err().to_string();
+    let late = replace(path, b"new", None).unwrap_err().to_string();
     assert_eq!(early, late);
     late
 }
@@ -56,7 +56,7 @@ fn refused(path: &Path) -> String {
 #[test]
 fn a_file_is_made_and_replaced_and_nothing_else_is_left() {
     let (dir, victim, name) = folder();
-    replace(&name, b"one").unwrap();
+    replace(&name, b"one", None).unwrap();
     assert_eq!(text(&name), "one");
     // What a plain program would have made: by the umask, no more.
     let plain = dir.path().join("plain");
@@ -65,10 +65,10 @@ fn a_file_is_made_and_replaced_and_nothing_else_is_left() {
     // Another name of the old content keeps the old content.
     fs::hard_link(&victim, dir.path().join("other")).unwrap();
     fs::set_permissions(&victim, Permissions::from_mode(0o640)).unwrap();
-    replace(&victim, b"new").unwrap();
+    replace(&victim, b"new", None).unwrap();
     assert_eq!((text(&victim).as_str(), mode(&victim)), ("new", 0o640));
     assert_eq!(text(&dir.path().join("other")), "old");
-    replace_with_mode(&victim, b"newer", 0o600).unwrap();
+    replace(&victim, b"newer", Some(0o600)).unwrap();
     assert_eq!((text(&victim).as_str(), mode(&victim)), ("newer", 0o600));
     assert_eq!(names(&dir), ["name", "other", "plain", "victim"]);
 }
@@ -77,7 +77,7 @@ fn a_file_is_made_and_replaced_and_nothing_else_is_left() {
 fn bits_that_lend_rights_are_not_passed_on() {
     let (_dir, victim, _) = folder();
     fs::set_permissions(&victim, Permissions::from_mode(0o4755)).unwrap();
-    replace(&victim, b"new").unwrap();
+    replace(&victim, b"new", None).unwrap();
     assert_eq!(mode(&victim), 0o755);
 }
 
@@ -88,7 +88,7 @@ fn a_mode_is_not_taken_over_from_somebody_elses_file() {
     if !given_away(&victim) {
         return;
     }
-    replace(&victim, b"new").unwrap();
+    replace(&victim, b"new", None).unwrap();
     let plain = dir.path().join("plain");
     File::create(&plain).unwrap();
     assert_eq!(mode(&victim), mode(&plain));
@@ -99,7 +99,7 @@ fn a_mode_is_not_taken_over_from_somebody_elses_file() {
 fn another_users_link_is_refused_and_ones_own_is_followed() {
     let (dir, victim, name) = folder();
     symlink(&victim, &name).unwrap();
-    replace(&name, b"through").unwrap();
+    replace(&name, b"through", None).unwrap();
     assert_eq!(text(&victim), "through");
     assert!(name.is_symlink(), "the link stays");
     if given_away(&name) {
@@ -121,7 +121,7 @@ fn another_users_link_is_refused_and_ones_own_is_followed() {
 fn links_to_nothing_make_it_and_links_in_a_circle_end() {
     let (dir, _, name) = folder();
     symlink("later", &name).unwrap();
-    replace(&name, b"made").unwrap();
+    replace(&name, b"made", None).unwrap();
     assert_eq!(text(&dir.path().join("later")), "made");
     let (_dir, _, name) = folder();
     symlink(&name, &name).unwrap();
@@ -142,7 +142,7 @@ fn a_fifo_of_ones_own_is_written_to_and_another_users_is_not_opened() {
             got
         }
     });
-    replace(&name, b"whole").unwrap();
+    replace(&name, b"whole", None).unwrap();
     assert_eq!(reader.join().unwrap(), "whole");
     // Opening it would wait for its reader for ever.
     if given_away(&name) {
@@ -153,8 +153,8 @@ fn a_fifo_of_ones_own_is_written_to_and_another_users_is_not_opened() {
 
 #[test]
 fn terminals_and_the_like_are_written_to_and_disks_and_folders_never() {
-    replace(Path::new("/dev/null"), b"gone").unwrap();
-    let full = replace(Path::new("/dev/full"), b"x")
+    replace(Path::new("/dev/null"), b"gone", None).unwrap();
+    let full = replace(Path::new("/dev/full"), b"x", None)
         .unwrap_err()
         .to_string();
     assert_eq!(full, "cannot write /dev/full: No space left on device");
@@ -187,19 +187,19 @@ fn a_descriptor_of_this_process_is_appended_to() {
     let file = File::options().append(true).open(&victim).unwrap();
     let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     check(&path).unwrap();
-    replace(&path, b" and new").unwrap();
+    replace(&path, b" and new", None).unwrap();
     assert_eq!(text(&victim), "old and new");
 }
 
 #[test]
 fn a_new_file_replaces_nothing() {
     let (dir, victim, name) = folder();
-    let said = create(&victim, b"new").unwrap_err().to_string();
+    let said = create(&victim, b"new", None).unwrap_err().to_string();
     assert!(said.contains("victim is there already"), "{said}");
     symlink("nothing", &name).unwrap();
-    assert!(create(&name, b"new").is_err());
+    assert!(create(&name, b"new", None).is_err());
     assert_eq!(text(&victim), "old");
-    create(&dir.path().join("fresh"), b"new").unwrap();
+    create(&dir.path().join("fresh"), b"new", None).unwrap();
     assert_eq!(names(&dir), ["fresh", "name", "victim"]);
 }
 
@@ -209,12 +209,12 @@ fn errors_name_the_file_and_not_the_one_beside_it() {
     let path = dir.path().join("no/name");
     let early = check(&path).unwrap_err().to_string();
     assert!(early.ends_with("no; create it first"), "{early}");
-    let said = replace(&path, b"x").unwrap_err().to_string();
+    let said = replace(&path, b"x", None).unwrap_err().to_string();
     assert_eq!(
         said,
         format!("cannot write {}: No such file or directory", path.display())
     );
-    assert!(replace(Path::new(""), b"x").is_err());
+    assert!(replace(Path::new(""), b"x", None).is_err());
 }
 
 #[test]

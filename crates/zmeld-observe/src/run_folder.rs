@@ -88,7 +88,7 @@ pub fn write(host: &Host, path: &Path, mode: u32, value: &impl Serialize) -> Res
     let failed = |cause| HostError::io("write", path, cause);
     // By lines: people look into these files, too.
     let bytes = serde_json::to_vec_pretty(value).map_err(|err| failed(io::Error::other(err)))?;
-    zmeld_linux::file::replace_with_mode(&host.path(path), &bytes, mode)
+    zmeld_linux::file::replace(&host.path(path), &bytes, Some(mode))
         .map_err(|err| failed(io::Error::from(err)))
 }
 

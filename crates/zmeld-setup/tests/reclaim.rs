@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use zmeld_config::Config;
-use zmeld_linux::command::{Finished, Invocation};
+use zmeld_linux::command::{Ending, Finished, Invocation};
 use zmeld_linux::host::{Access, Direct};
 use zmeld_linux::lru_gen::{self, Generation};
 use zmeld_linux::Host;
@@ -69,7 +69,7 @@ impl Access for Kernel {
         }
     }
 
-    fn run(&self, _: &Invocation) -> io::Result<Finished> {
+    fn run(&self, _: &Invocation, _: Option<&Ending>) -> io::Result<Finished> {
         unreachable!("watch runs no commands")
     }
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use machine::plant;
 use script::{Outcome, Script};
 use zmeld_config::{Config, RamDriver};
-use zmeld_linux::command::{Finished, Invocation};
+use zmeld_linux::command::{Ending, Finished, Invocation};
 use zmeld_linux::host::{Access, Direct};
 use zmeld_linux::Host;
 use zmeld_observe::Observation;
@@ -78,7 +78,7 @@ impl Access for Notes {
         Ok(())
     }
 
-    fn run(&self, _: &Invocation) -> io::Result<Finished> {
+    fn run(&self, _: &Invocation, _: Option<&Ending>) -> io::Result<Finished> {
         unreachable!("watch runs no commands")
     }
 }

@@ -103,7 +103,7 @@ impl Key {
                     .to_owned(),
             });
         }
-        file::create_with_mode(path, format!("{}\n", hex(&key.0)).as_bytes(), 0o600)?;
+        file::create(path, format!("{}\n", hex(&key.0)).as_bytes(), Some(0o600))?;
         Ok(key)
     }
 

@@ -73,7 +73,7 @@ impl Place {
     pub fn put(&self, survey: &Survey, bytes: &[u8]) -> Result<String, Error> {
         let path = self.0.join(ROOT).join(file_path(survey, chance()?));
         self.make_folder(path.parent().expect("a name has folders"))?;
-        file::create_with_mode(&path, bytes, 0o600 | self.group_mode(0o040))?;
+        file::create(&path, bytes, Some(0o600 | self.group_mode(0o040)))?;
         Ok(path.display().to_string())
     }
 

@@ -294,7 +294,7 @@ pub fn hardware_runs(kernel: &Path, kept: &Path) -> bool {
             let runs = hardware_starts(kernel);
             let answer = if runs { "yes" } else { "no" };
             // Where it cannot be kept it is asked again.
-            let _ = file::replace(kept, format!("{question}: {answer}\n").as_bytes());
+            let _ = file::replace(kept, format!("{question}: {answer}\n").as_bytes(), None);
             runs
         }
     }

@@ -89,23 +89,7 @@ pub fn show<T: Serialize>(
     print_as_it_is(&document.to_text(&style()))
 }
 
-/// Finds out before a long run whether a page can be written to that path at
-/// all, as far as that can be told without writing.
-pub fn check_page(path: &Path) -> anyhow::Result<()> {
-    Ok(file::check(path)?)
-}
-
 /// Writes a page to a file, whole or not at all.
 pub fn write_page(path: &Path, document: &Document) -> anyhow::Result<()> {
-    write_whole(path, document.to_html().as_bytes())
-}
-
-/// Writes a file that is not there yet, whole or not at all.
-pub fn write_new(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    Ok(file::create(path, bytes)?)
-}
-
-/// Writes a file, whole or not at all.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    Ok(file::replace(path, bytes)?)
+    Ok(file::replace(path, document.to_html().as_bytes(), None)?)
 }

@@ -486,7 +486,7 @@ pub fn size(text: &str, bases: SizeBases) -> Option<u64> {
 mod tests {
     use super::*;
     use std::sync::{Arc, Mutex};
-    use zmeld_linux::command::{Finished, Invocation};
+    use zmeld_linux::command::{Ending, Finished, Invocation};
     use zmeld_linux::host::{Access, Direct};
     use zmeld_setup::step::DeviceRef;
 
@@ -508,7 +508,7 @@ mod tests {
             Direct.write(path, value)
         }
 
-        fn run(&self, invocation: &Invocation) -> std::io::Result<Finished> {
+        fn run(&self, invocation: &Invocation, _: Option<&Ending>) -> std::io::Result<Finished> {
             self.0.lock().unwrap().push(invocation.to_string());
             Ok(Finished {
                 code: Some(0),

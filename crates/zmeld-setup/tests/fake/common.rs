@@ -723,21 +723,9 @@ impl Access for Fake {
         self.leave(fate, result)
     }
 
-    fn run(&self, invocation: &Invocation) -> io::Result<Finished> {
-        let fate = self.enter()?;
-        let result = self.command(invocation);
-        let finished = Finished {
-            code: Some(result.is_err().into()),
-            output: result.clone().unwrap_or_default(),
-            errors: result.err().unwrap_or_default(),
-            ..Finished::default()
-        };
-        self.leave(fate, Ok(finished))
-    }
-
-    fn run_until(&self, invocation: &Invocation, ending: &Ending) -> io::Result<Finished> {
-        let reversible = self.inner.lock().unwrap().meanwhile.take();
-        if let Some(reversible) = reversible {
+    fn run(&self, invocation: &Invocation, ending: Option<&Ending>) -> io::Result<Finished> {
+        let meanwhile = ending.map(|_| self.inner.lock().unwrap().meanwhile.take());
+        if let (Some(ending), Some(Some(reversible))) = (ending, meanwhile) {
             reversible();
             for _ in 0..2000 {
                 if ending.is_asked() {
@@ -749,7 +737,15 @@ impl Access for Fake {
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
-        self.run(invocation)
+        let fate = self.enter()?;
+        let result = self.command(invocation);
+        let finished = Finished {
+            code: Some(result.is_err().into()),
+            output: result.clone().unwrap_or_default(),
+            errors: result.err().unwrap_or_default(),
+            ..Finished::default()
+        };
+        self.leave(fate, Ok(finished))
     }
 }
 

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use zmeld_advice::CodecVerdict;
 use zmeld_config::{Comments, Config, ConfigError, Finding, Loaded, Severity};
+use zmeld_linux::file;
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::Host;
 use zmeld_migrate::import::import;
@@ -270,7 +271,7 @@ fn take_over(args: &ImportArgs) -> anyhow::Result<Outcome> {
         None => output::print(&text)?,
         Some(path) => {
             // Nobody's configuration is overwritten.
-            output::write_new(path, text.as_bytes())?;
+            file::create(path, text.as_bytes(), None)?;
         }
     }
     Ok(Outcome::Done)

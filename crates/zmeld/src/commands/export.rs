@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{bail, Context};
 use clap::{Args, ValueEnum};
 use zmeld_config::Config;
+use zmeld_linux::file;
 use zmeld_migrate::export::{nixos, units};
 
 use super::config::{ram_bytes, FileArgs};
@@ -128,7 +129,7 @@ fn write(dir: &Path, units: &[units::Unit]) -> anyhow::Result<()> {
             std::fs::create_dir_all(folder).with_context(what)?;
         }
         match &unit.content {
-            units::Content::Text(content) => output::write_new(&path, content.as_bytes())?,
+            units::Content::Text(content) => file::create(&path, content.as_bytes(), None)?,
             units::Content::Link(target) => symlink(target, &path).with_context(what)?,
         }
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use zmeld_config::Config;
-use zmeld_linux::Host;
+use zmeld_linux::{file, Host};
 use zmeld_observe::{Device, Observation};
 use zmeld_status::outstanding::Outstanding;
 use zmeld_status::{findings::findings, metrics};
@@ -38,7 +38,7 @@ pub fn run(args: &MetricsArgs) -> anyhow::Result<Outcome> {
         None => text(&host, &config),
     };
     match &args.textfile {
-        Some(path) => output::write_whole(path, text.as_bytes())?,
+        Some(path) => file::replace(path, text.as_bytes(), None)?,
         None => output::print(&text)?,
     }
     Ok(Outcome::Done)

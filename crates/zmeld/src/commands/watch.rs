@@ -97,9 +97,9 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
             // Tried again next round: a full disk must not end the watch. Without a
             // next round it is an error.
             let text = metrics::text_for_others(&host, &config);
-            match output::write_whole(path, text.as_bytes()) {
-                Err(err) if args.once => return Err(err),
-                Err(err) => log(&format!("{err:#}")),
+            match zmeld_linux::file::replace(path, text.as_bytes(), None) {
+                Err(err) if args.once => return Err(err.into()),
+                Err(err) => log(&err.to_string()),
                 Ok(()) => {}
             }
         }

@@ -139,7 +139,7 @@ impl KeepArgs {
         adapt: impl FnOnce(&mut K, &K) -> anyhow::Result<()>,
     ) -> anyhow::Result<K> {
         let mut paths = self.html.iter().chain(&self.output);
-        paths.try_for_each(|path| output::check_page(path))?;
+        paths.try_for_each(|path| zmeld_linux::file::check(path))?;
         let Some(path) = &self.resume else {
             return Ok(asked);
         };
@@ -426,7 +426,11 @@ fn read_open<K: Kept>(path: &Path, file: &File) -> anyhow::Result<K> {
 fn save<K: Kept>(path: &Path, kept: &K) -> anyhow::Result<()> {
     let (schema, version) = K::SCHEMA;
     let envelope = Envelope::new(schema, version, env!("CARGO_PKG_VERSION"), kept);
-    output::write_whole(path, envelope.to_text().as_bytes())
+    Ok(zmeld_linux::file::replace(
+        path,
+        envelope.to_text().as_bytes(),
+        None,
+    )?)
 }
 
 fn experiment(args: &RunArgs) -> anyhow::Result<Outcome> {

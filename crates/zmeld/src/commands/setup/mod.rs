@@ -14,7 +14,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::Args;
 use zmeld_advice::{CodecVerdict, Facts, Recommendation, TierKind, Wish};
 use zmeld_config::{Codec, Comments, Config, Finding, Kind, Location, Named, Severity, Size};
-use zmeld_linux::Host;
+use zmeld_linux::{file, Host};
 use zmeld_observe::applied::Applied;
 use zmeld_observe::machine::Machine;
 use zmeld_observe::recommend::{recommend, Choice};
@@ -607,7 +607,7 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
                 output::say(format_args!("{} is not written", path.display()));
             }
             // Nobody's configuration is overwritten, nor cut short.
-            Some(path) => output::write_new(path, toml.as_bytes())?,
+            Some(path) => file::create(path, toml.as_bytes(), None)?,
         }
         return Ok(outcome);
     }

@@ -471,7 +471,7 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
-    use zmeld_linux::command::Finished;
+    use zmeld_linux::command::{Ending, Finished};
     use zmeld_linux::host::Access;
 
     use super::*;
@@ -505,7 +505,7 @@ mod tests {
             Err(io::ErrorKind::NotFound.into())
         }
 
-        fn run(&self, _: &Invocation) -> io::Result<Finished> {
+        fn run(&self, _: &Invocation, _: Option<&Ending>) -> io::Result<Finished> {
             Ok(Finished {
                 output: self.0.to_owned(),
                 ..Finished::default()
