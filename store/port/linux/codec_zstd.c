@@ -249,13 +249,12 @@ static int zstd_decompress(void *ctx, const struct zm_codec_params *params,
 			   const void *src, size_t src_size,
 			   void *dst, size_t dst_size)
 {
-	const struct zstd_prepared *prepared = params->prepared;
 	struct zstd_context *context = ctx;
 	size_t size;
 
 	if (params->dict)
-		size = zstd_dict_decompress(context, prepared, src, src_size,
-					    dst, dst_size);
+		size = zstd_dict_decompress(context, params->prepared, src,
+					    src_size, dst, dst_size);
 	else
 		size = zstd_decompress_dctx(context->decompressor, dst,
 					    dst_size, src, src_size);
