@@ -112,10 +112,6 @@ static void olds_unregister(void)
 
 #endif
 
-/*
- * For zmeld.ko, which looks for them by this name when it needs tables. The name has a
- * checksum of the codec's sources (Kbuild), so that they suit who finds them.
- */
 const struct zword_tables *ZWORD_TABLES;
 EXPORT_SYMBOL_GPL(ZWORD_TABLES);
 

@@ -6,9 +6,10 @@
  *	s same-filled   w on the backing device   h stored raw   i idle
  *	r recompressed  n no codec helped
  *
- * zmeldN/check: the walking check, which says in words what is wrong. While the disk is open each slot is looked at by
- * itself. Otherwise the check waits for what runs for long, and then nobody can
- * open it until everything is counted again and every page decompressed.
+ * zmeldN/check: the walking check, which says in words what is wrong. While the disk
+ * is open each slot is looked at by itself. Otherwise the check waits for what runs for
+ * long, and then nobody can open it until everything is counted again and every page
+ * decompressed.
  */
 #include <linux/debugfs.h>
 #include <linux/fs.h>
