@@ -9,7 +9,8 @@
 //! At shutdown nothing is taken down: systemd itself switches swap off and takes
 //! mappings apart, when nothing is left that needs the pages. So the services do
 //! not conflict with `shutdown.target`, and `zmeld down` runs only when somebody
-//! stops them.
+//! stops them, and at a soft reboot: systemd switches swap off there, too, and a
+//! service that stayed active would not set it up again.
 
 use std::path::{Path, PathBuf};
 
@@ -258,6 +259,8 @@ impl Maker<'_> {
         }
         line("DefaultDependencies=no");
         line("IgnoreOnIsolate=yes");
+        line("Conflicts=soft-reboot.target");
+        line("Before=soft-reboot.target");
         line("ConditionVirtualization=!container");
         line("ConditionKernelCommandLine=!zmeld=0");
         line("After=systemd-modules-load.service systemd-udevd.service");
