@@ -243,7 +243,7 @@ def test_configurations_are_what_zmeld_takes(place, tmp_path, capsys, zmeld):
     written = sorted(tmp_path.glob("*.toml"))
     assert [path.name for path in written] == ["db.toml", "web.toml"]
     for path in written:
-        command = [zmeld, "config", "check", "--config", str(path), "--root", str(tmp_path)]
+        command = [zmeld, "config", "check", str(path), "--root", str(tmp_path)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 
