@@ -44,8 +44,10 @@ const SHARED: &str = "/dev/shm";
 ///
 /// # Errors
 /// What goes wrong before there is a way to answer, or with the answer; the host looks for it on the console.
-pub fn first_program(settings: &Settings) -> Result<(), String> {
-    answer(&prepare()?, settings)
+pub fn first_program(settings: impl FnOnce() -> Result<Settings, String>) -> Result<(), String> {
+    let request = prepare()?;
+    // Only now there is a `/proc`, by which a program finds itself.
+    answer(&request, &settings()?)
 }
 
 /// Ends the machine; returns only if that fails.

@@ -240,8 +240,8 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<Outcome> {
             Ok(Outcome::Done)
         }
         Command::Guest => {
-            let settings = settings(None, None)?;
-            if let Err(said) = guest::first_program(&settings) {
+            let settings = || settings(None, None).map_err(|err| format!("{err:#}"));
+            if let Err(said) = guest::first_program(settings) {
                 output::say(said);
             }
             guest::end().context("cannot end this machine")?;
