@@ -16,6 +16,7 @@ DEVICE=zram SYS=/sys/block/zram0
 KEPT=/run/soft-reboot
 REBOOTS=3
 
+[ ! -d $KEPT ] || read -r checks failures done <$KEPT/count
 system_runs
 if [ ! -d $KEPT ]; then
 	mkdir $KEPT
@@ -23,9 +24,12 @@ if [ ! -d $KEPT ]; then
 	head -c 30M /dev/urandom >$KEPT/file
 	yes "a line of a file in memory" | head -c 30M >>$KEPT/file
 	cksum <$KEPT/file >$KEPT/sum
+	# Its memory goes to swap.
+	/guest/pages swap "$(awk '/^MemAvailable:/ { print int($2 / 1024) + 40 }' /proc/meminfo)" \
+		1 "$SEED" 30 || echo "# the program was ended"
+	ok "pages are in swap" [ "$(field mm_stat 1)" -gt 30000000 ]
 	done=0
 else
-	read -r checks failures done <$KEPT/count
 	ok "swap is on" swaps_on /dev/zram0
 	same "once" 2 "$(wc -l </proc/swaps)"
 	ok "by zmeld.service" active zmeld.service
@@ -34,10 +38,6 @@ else
 	nothing_failed
 fi
 if [ "$done" -lt $REBOOTS ]; then
-	# Its memory goes to swap.
-	/guest/pages swap "$(awk '/^MemAvailable:/ { print int($2 / 1024) + 40 }' /proc/meminfo)" \
-		1 "$SEED" 30 || echo "# the program was ended"
-	ok "pages are in swap" [ "$(field mm_stat 1)" -gt 30000000 ]
 	echo "$checks $failures $((done + 1))" >$KEPT/count
 	systemctl soft-reboot
 	exec sleep infinity
