@@ -33,7 +33,7 @@
 
 /*
  * For zmeld.ko, which looks for them by this name when it needs tables. The name has a
- * checksum of the codec's sources (Kbuild), so that they suit who finds them.
+ * checksum of the codec's sources (../port/linux/Kbuild), so that they suit who finds them.
  */
 extern const struct zword_tables *ZWORD_TABLES;
 

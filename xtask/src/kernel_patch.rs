@@ -5,12 +5,12 @@
 //! `xtask/kernel-patch`; files of the tree are edited at lines that they must have.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{bail, Context, Result};
 
 use crate::kernel_tests::{self, KernelCache};
-use crate::process::{output_of, Log};
+use crate::process::{self, output_of, Log};
 use crate::step::Tally;
 use crate::tools;
 use crate::workspace;
@@ -205,7 +205,7 @@ pub fn test(log: &Log, kernels: &KernelCache) -> Result<Tally> {
         return Ok(Tally::skip(STEP, &reason));
     }
     let patches = write(&series, tree, &workspace::work_folder(STEP)?.join(&series))?;
-    let mut apply = git();
+    let mut apply = process::git();
     // Not a part of a repository that the sources may be in.
     apply.env("GIT_CEILING_DIRECTORIES", tree.parent().unwrap_or(tree));
     let texts: Vec<String> = patches
@@ -225,17 +225,6 @@ pub fn test(log: &Log, kernels: &KernelCache) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Git without what a hook or a rebase of the caller's has set: that names his repository.
-fn git() -> Command {
-    let mut git = Command::new("git");
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("GIT_") {
-            git.env_remove(name);
-        }
-    }
-    git
-}
-
 /// The patches, by number: a repository of the files in question, which git formats.
 fn write(series: &str, tree: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
     tools::need(&["git"])?;
@@ -249,7 +238,7 @@ fn write(series: &str, tree: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
         workspace::put(&work.join(file), &workspace::read(&tree.join(file))?)?;
     }
     let git = |arguments: &[&str]| {
-        let mut git = git();
+        let mut git = process::git();
         for role in ["AUTHOR", "COMMITTER"] {
             git.env(format!("GIT_{role}_NAME"), SUBMITTER);
             git.env(format!("GIT_{role}_EMAIL"), SUBMITTER_ADDRESS);

@@ -174,8 +174,6 @@ const FLAGS: &[&str] = &[
     "upstream",
     "small-blocks",
     "module",
-    // Beside zword.ko.
-    "zmeld",
     "systemd",
     // In Debian 13.
     "trixie",
@@ -411,7 +409,7 @@ impl GuestTest {
             let module = module_build::build(log, kernel, flavour)?;
             boot.module = Some(Addition::module(&module)?);
         }
-        if self.needs.has("zmeld") {
+        if self.subject == TestSubject::Codec && self.needs.has("module") {
             let module = module_build::build(log, kernel, Flavour::Release)?;
             let place = format!("/usr/lib/modules/{}/updates/zmeld.ko", kernel.release);
             boot.files.push(Addition::file(&place, &module)?);

@@ -182,6 +182,17 @@ pub fn tail(text: &str, count: usize) -> String {
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
+/// Git without what a hook or a rebase of the caller's has set: that names his repository.
+pub fn git() -> Command {
+    let mut git = Command::new("git");
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("GIT_") {
+            git.env_remove(name);
+        }
+    }
+    git
+}
+
 /// What a program that must succeed writes to its standard output, without what ends it.
 pub fn output_of(command: &mut Command) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();

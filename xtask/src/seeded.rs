@@ -21,7 +21,7 @@ use anyhow::{bail, Context, Result};
 
 use crate::c_build;
 use crate::c_tests::CTestEnvironment;
-use crate::process::{output_of, was_interrupted, Log};
+use crate::process::{self, output_of, was_interrupted, Log};
 use crate::step::{Tally, TestScope};
 use crate::tools;
 use crate::workspace;
@@ -73,7 +73,7 @@ fn all() -> Result<Vec<Fault>> {
 
 /// Those whose turn it is with this commit.
 fn drawn(mut faults: Vec<Fault>) -> Vec<Fault> {
-    let mut git = Command::new("git");
+    let mut git = process::git();
     git.current_dir(workspace::root());
     let commit = output_of(git.args(["rev-parse", "HEAD"])).unwrap_or_default();
     faults.sort_by_cached_key(|fault| {

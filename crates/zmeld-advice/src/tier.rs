@@ -38,8 +38,8 @@ pub struct ZswapFacts {
     pub max_pool_percent: Option<u64>,
     /// What keeps its pages, where the kernel has a choice: `zbud`.
     pub zpool: Option<String>,
-    /// Whether the kernel has zsmalloc for it, or would load it.
-    pub has_zsmalloc: bool,
+    /// Whether that bounds the ratio and the kernel would load zsmalloc, which does not.
+    pub wants_zsmalloc: bool,
     /// Whether it can be told to write cold pages on to disk by itself (Linux 6.8 and
     /// later).
     pub has_shrinker: bool,
@@ -54,25 +54,23 @@ impl ZswapFacts {
         let Some(enabled) = text("enabled")? else {
             return Ok(None);
         };
-        Ok(Some(ZswapFacts {
+        let mut facts = ZswapFacts {
             is_enabled: is_on(&enabled),
             compressor: text("compressor")?.unwrap_or_default(),
             max_pool_percent: text("max_pool_percent")?.and_then(|text| text.parse().ok()),
             zpool: text("zpool")?,
-            has_zsmalloc: is_loadable(host, kernel, "zpool-zsmalloc")?,
+            wants_zsmalloc: false,
             has_shrinker: host.exists(format!("{ZSWAP}/shrinker_enabled")),
             has_zword: has_compressor(host, kernel, ZWORD)?,
-        }))
+        };
+        facts.wants_zsmalloc =
+            facts.most_in_a_page().is_some() && is_loadable(host, kernel, "zpool-zsmalloc")?;
+        Ok(Some(facts))
     }
 
     /// The compressor that a recommendation names, where it is not left as it is.
     pub fn compressor_to_name(&self) -> Option<&str> {
         self.has_zword.then_some(ZWORD)
-    }
-
-    /// Whether a recommendation names zsmalloc, which bounds no ratio.
-    pub fn names_zsmalloc(&self) -> bool {
-        self.has_zsmalloc && self.most_in_a_page().is_some()
     }
 
     /// What its pool may take, in bytes, as the kernel computes it.
@@ -450,7 +448,7 @@ pub fn recommend(facts: &Facts, wish: &Wish) -> Recommendation {
         let named = wish.codec.as_deref().or(zswap.compressor_to_name());
         let zswap = ZswapFacts {
             compressor: named.unwrap_or(&zswap.compressor).to_owned(),
-            zpool: zswap.zpool.clone().filter(|_| !zswap.names_zsmalloc()),
+            zpool: zswap.zpool.clone().filter(|_| !zswap.wants_zsmalloc),
             ..zswap.clone()
         };
         let room = facts.room_behind_zswap();

@@ -90,7 +90,7 @@ pub fn recommend(
             let zword = || zswap?.compressor_to_name();
             Kind::Zswap(Zswap {
                 compressor: asked.or_else(zword).map(str::to_owned),
-                zpool: zswap.and_then(|it| it.names_zsmalloc().then_some(Zpool::Zsmalloc)),
+                zpool: zswap.and_then(|it| it.wants_zsmalloc.then_some(Zpool::Zsmalloc)),
                 shrinker: has_shrinker.then_some(true),
                 ..Zswap::default()
             })

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# guest: kernel=um,6.1,6.12,7.3 memory=256 zmeld
+# guest: kernel=um,6.1,6.12,7.3 memory=256 module
 #
 # zword's tables stand once where both modules are loaded: zmeld.ko uses those of zword.ko,
 # which stays as long, and makes its own where there is none.

@@ -25,7 +25,7 @@ use anyhow::{bail, Context, Result};
 use crate::kernels::Arch;
 use crate::module_build::{Module, ZMELD, ZWORD};
 use crate::package;
-use crate::process::{output_of, reason, Log};
+use crate::process::{self, output_of, reason, Log};
 use crate::tools;
 use crate::workspace;
 use program::Target;
@@ -137,7 +137,7 @@ impl Release {
 }
 
 fn git(arguments: &[&str]) -> Result<String> {
-    let mut git = Command::new("git");
+    let mut git = process::git();
     output_of(git.current_dir(workspace::root()).args(arguments))
 }
 

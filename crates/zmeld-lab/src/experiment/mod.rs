@@ -95,6 +95,18 @@ pub trait Kept: Serialize + DeserializeOwned {
     /// What is not as it was for the runs that there are.
     fn go_on_with(&mut self, asked: Self) -> Result<(), Error>;
 
+    /// Whether there are runs, the machine that they are of, and whether they were stopped.
+    fn state(&mut self) -> (bool, &mut HostFacts, &mut bool);
+
+    /// Makes the runs that are left, as far as it is not stopped.
+    ///
+    /// # Errors
+    /// As [`Kept::make_runs`].
+    fn carry_out(&mut self, lab: &mut Lab<'_>) -> Result<(), Error>;
+
+    /// Says what the runs that there are come to.
+    fn conclude(&mut self);
+
     /// Makes the runs that are left. Where nothing is, it needs no root.
     ///
     /// # Errors
@@ -105,7 +117,20 @@ pub trait Kept: Serialize + DeserializeOwned {
         settings: &Settings,
         stop: &AtomicBool,
         listener: &mut dyn FnMut(Event<'_>),
-    ) -> Result<(), Error>;
+    ) -> Result<(), Error> {
+        let mut result = Ok(());
+        let mut is_stopped = false;
+        if !self.is_complete() {
+            let mut lab = Lab::open(settings, stop, listener)?;
+            let (has_runs, machine, _) = self.state();
+            lab.is_machine_of(has_runs, machine)?;
+            result = self.carry_out(&mut lab);
+            is_stopped = lab.stopped();
+        }
+        *self.state().2 = is_stopped;
+        self.conclude();
+        result
+    }
 }
 
 /// Refuses to go on where these differ, by their keys in JSON.
@@ -144,7 +169,8 @@ fn difference(place: String, then: &Value, now: &Value) -> Option<(String, Value
 /// Memory that the machine keeps for everybody else.
 const RESERVE_BYTES: u64 = 512 << 20;
 
-pub(crate) struct Lab<'a> {
+/// What makes runs: this machine, prepared and locked.
+pub struct Lab<'a> {
     host: Host,
     hierarchy: Hierarchy,
     settings: &'a Settings,
@@ -187,23 +213,17 @@ impl Kept for Experiment {
         Ok(())
     }
 
-    fn make_runs(
-        &mut self,
-        settings: &Settings,
-        stop: &AtomicBool,
-        listener: &mut dyn FnMut(Event<'_>),
-    ) -> Result<(), Error> {
-        if self.is_complete() {
-            self.interrupted = false;
-            self.judge();
-            return Ok(());
-        }
-        let mut lab = Lab::open(settings, stop, listener)?;
-        lab.is_machine_of(!self.runs.is_empty(), &mut self.machine)?;
-        let result = lab.carry_out(self);
-        self.interrupted = stop.load(Ordering::SeqCst);
+    fn state(&mut self) -> (bool, &mut HostFacts, &mut bool) {
+        let has_runs = !self.runs.is_empty();
+        (has_runs, &mut self.machine, &mut self.interrupted)
+    }
+
+    fn carry_out(&mut self, lab: &mut Lab<'_>) -> Result<(), Error> {
+        lab.carry_out(self)
+    }
+
+    fn conclude(&mut self) {
         self.judge();
-        result
     }
 }
 

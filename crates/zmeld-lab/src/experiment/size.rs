@@ -2,7 +2,6 @@
 //! answer yet, with the limit that is its turn, and one without a limit, in an order drawn
 //! anew.
 
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use rand::seq::SliceRandom;
@@ -11,9 +10,10 @@ use rand_chacha::ChaCha8Rng;
 use zmeld_report::units::{bytes, duration, seconds};
 
 use super::result::{CaseFacts, Outcome};
-use super::{all_left_out, failed, same, Event, Kept, Lab, Settings};
+use super::{all_left_out, failed, same, Event, Kept, Lab};
 use crate::arm::{Arm, SizeBases};
 use crate::error::Error;
+use crate::measure::HostFacts;
 use crate::recipe::{Case, Recipe};
 use crate::size::result::UNLIMITED_FIRST;
 use crate::size::{SizeRun, SizeSearch};
@@ -45,22 +45,17 @@ impl Kept for SizeSearch {
         Ok(())
     }
 
-    fn make_runs(
-        &mut self,
-        settings: &Settings,
-        stop: &AtomicBool,
-        listener: &mut dyn FnMut(Event<'_>),
-    ) -> Result<(), Error> {
-        if self.is_complete() {
-            self.interrupted = false;
-            return Ok(());
-        }
-        let mut lab = Lab::open(settings, stop, listener)?;
-        lab.is_machine_of(!self.unlimited.is_empty(), &mut self.machine)?;
-        let result = lab.search(self);
-        self.interrupted = lab.stopped();
-        self.conclude();
-        result
+    fn state(&mut self) -> (bool, &mut HostFacts, &mut bool) {
+        let has_runs = !self.unlimited.is_empty();
+        (has_runs, &mut self.machine, &mut self.interrupted)
+    }
+
+    fn carry_out(&mut self, lab: &mut Lab<'_>) -> Result<(), Error> {
+        lab.search(self)
+    }
+
+    fn conclude(&mut self) {
+        self.find_answers();
     }
 }
 

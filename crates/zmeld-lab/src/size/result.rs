@@ -383,11 +383,11 @@ impl SizeSearch {
         let limited = self.costs(&self.set_ups[set_up].steps[at].runs);
         let step = &mut self.set_ups[set_up].steps[at];
         (step.verdict, step.slowdown) = rule.judge(&unlimited, &limited);
-        self.conclude();
+        self.find_answers();
     }
 
     /// What follows from the steps: computed anew.
-    pub(crate) fn conclude(&mut self) {
+    pub(crate) fn find_answers(&mut self) {
         let (peak, floor, within) = (self.peak_bytes, self.floor_bytes(), self.question.within);
         for set_up in &mut self.set_ups {
             let bracket = set_up.bracket(peak);
