@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use zmeld_linux::compressed::choices;
+use zmeld_linux::crypto::{takes_unlisted, ZWORD};
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::swaps::{self, SwapArea};
 use zmeld_linux::{hibernation, Host, HostError, KernelVersion};
@@ -149,6 +150,9 @@ impl Feature {
             }
             if let Some(text) = host.read_optional(format!("/sys/block/{name}/comp_algorithm"))? {
                 codecs = choices(&text);
+                if driver == "zram" && takes_unlisted(host, &name, ZWORD)? {
+                    codecs.push(ZWORD.to_owned());
+                }
                 break;
             }
         }

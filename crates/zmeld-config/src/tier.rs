@@ -303,7 +303,7 @@ section! {
     /// zswap's parameters; what is not given is left as the kernel has it. The kernel's names
     /// are those below `/sys/module/zswap/parameters`.
     pub struct Zswap in Zswap {
-        /// The codec's name; zswap takes no level.
+        /// The codec's name; zswap takes no level, and has zword's level 2 by a name of its own.
         compressor: Option<String>, by(compressor), kernel("compressor", "what pages are compressed with");
         /// The pool, where the kernel still has a choice (up to 6.17).
         zpool: Option<Zpool>, kernel("zpool", "how compressed pages are kept");
@@ -320,6 +320,9 @@ section! {
 }
 
 fn compressor(text: &str) -> Result<Option<String>, String> {
+    if text == "zword-dense" {
+        return Ok(Some(text.to_owned()));
+    }
     let codec: Codec = text.parse()?;
     if codec.level.is_some() || codec.dict.is_some() {
         return Err(format!(

@@ -22,6 +22,16 @@ pub fn is_loadable(host: &Host, kernel: &str, name: &str) -> Result<bool, HostEr
     Ok(aliases.lines().any(|line| line.starts_with(&alias)))
 }
 
+/// Whether a zram device takes a codec that it does not list: up to Linux 6.11, which had no
+/// parameters of codecs yet, zram asks the crypto interface for any name.
+pub fn takes_unlisted(host: &Host, device: &str, codec: &str) -> Result<bool, HostError> {
+    if host.exists(format!("/sys/block/{device}/algorithm_params")) {
+        return Ok(false);
+    }
+    let kernel = host.read_optional("/proc/sys/kernel/osrelease")?;
+    has_compressor(host, &kernel.unwrap_or_default(), codec)
+}
+
 /// The names of what compresses, as `/proc/crypto` tells them.
 pub fn compressors(text: &str) -> Vec<&str> {
     let mut found: Vec<&str> = Vec::new();

@@ -5,6 +5,7 @@ use zmeld_advice::machine::{self, Machine};
 use zmeld_advice::ModulePresence;
 use zmeld_linux::compressed::is_on;
 use zmeld_linux::cpuinfo;
+use zmeld_linux::crypto::ZWORD;
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::Host;
 
@@ -101,12 +102,10 @@ impl MachineFacts {
     }
 
     /// Whether the kernel's zram has that codec; `None` where there is no zram to ask.
-    /// No zram has zword: it comes with the module zmeld.
+    /// No kernel's own zram has zword: without a device that shows it, it is not there.
     pub fn offers(&self, codec: &str) -> Option<bool> {
-        if codec == "zword" {
-            return Some(false);
-        }
-        (!self.zram_codecs.is_empty()).then(|| self.zram_codecs.iter().any(|name| name == codec))
+        let is_open = self.zram_codecs.is_empty() && codec != ZWORD;
+        (!is_open).then(|| self.zram_codecs.iter().any(|name| name == codec))
     }
 }
 
@@ -135,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_zram_offers_zword() {
+    fn zram_offers_zword_only_where_a_device_shows_it() {
         let mut machine = MachineFacts::here();
         machine.zram_codecs = Vec::new();
         assert_eq!(machine.offers("lz4"), None);
@@ -143,6 +142,8 @@ mod tests {
         machine.zram_codecs = vec!["lz4".to_owned()];
         assert_eq!(machine.offers("lz4"), Some(true));
         assert_eq!(machine.offers("zword"), Some(false));
+        machine.zram_codecs.push("zword".to_owned());
+        assert_eq!(machine.offers("zword"), Some(true));
     }
 
     #[test]

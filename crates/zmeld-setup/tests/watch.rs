@@ -168,6 +168,10 @@ impl script::Case for Bench {
                         zmeld_setup::applied::read(host).ok()?
                     });
             }
+            ("ask", _) => {
+                let seconds = Duration::from_secs(rest.parse().unwrap());
+                self.watcher.ask(self.begin + seconds);
+            }
             ("round", _) => return self.round(rest.parse().unwrap()),
             // In the first round's writeback, of which the kernel leaves so much of the limit.
             ("killed-at", _) => {

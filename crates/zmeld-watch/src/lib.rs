@@ -83,6 +83,8 @@ pub struct Watcher {
     is_pressed: bool,
     /// Some action was done in part.
     has_more: bool,
+    /// Rules are due whose last turn was before then, in seconds since boot.
+    asked: Option<f64>,
 }
 
 impl Watcher {
@@ -108,7 +110,13 @@ impl Watcher {
             room_pause: ROOM_EVERY,
             is_pressed: false,
             has_more: false,
+            asked: None,
         }
+    }
+
+    /// Every rule has one turn from `now` on, whenever it had the last.
+    pub fn ask(&mut self, now: Instant) {
+        self.asked = Some(self.uptime(now));
     }
 
     /// Whether there is any rule.
@@ -283,8 +291,7 @@ impl Watcher {
             return actions;
         }
         let watch = &self.config.watch;
-        let is_turn =
-            |last, every: Span| self.is_pressed || has_passed(last, every.duration(), now);
+        let is_turn = |last, every| self.is_turn(last, every, now);
         let action = |reason, mark, kind| Action {
             device: device.name.clone(),
             reason,
@@ -314,8 +321,8 @@ impl Watcher {
         });
         actions.extend(recompress.map(|rule| {
             let reason = format!(
-                "due every {}; {} are compressed to {}",
-                rule.every,
+                "{}; {} are compressed to {}",
+                self.due_every(rule.every),
                 bytes(device.in_memory_bytes()),
                 bytes(held.compressed_bytes)
             );
@@ -341,8 +348,8 @@ impl Watcher {
         });
         actions.extend(writeback.map(|rule| {
             let reason = format!(
-                "due every {}; it uses {} of its limit, the rule begins at {}",
-                rule.every,
+                "{}; it uses {} of its limit, the rule begins at {}",
+                self.due_every(rule.every),
                 percent(fill),
                 percent(rule.above.fraction())
             );
@@ -364,6 +371,19 @@ impl Watcher {
         actions
     }
 
+    fn is_turn(&self, last: Option<f64>, every: Span, now: f64) -> bool {
+        let is_asked = self.asked.is_some_and(|asked| last.is_none_or(|last| last < asked));
+        self.is_pressed || is_asked || has_passed(last, every.duration(), now)
+    }
+
+    /// Why it is a rule's turn.
+    fn due_every(&self, every: Span) -> String {
+        match self.asked {
+            Some(_) => "asked for".to_owned(),
+            None => format!("due every {every}"),
+        }
+    }
+
     fn meld_due(
         &self,
         watch: &Watch,
@@ -373,18 +393,16 @@ impl Watcher {
     ) -> Option<Action> {
         let rule = watch.meld.as_ref()?;
         let melding = device.melding.as_ref()?;
-        let waited = self.is_pressed
-            || history.resume
-            || has_passed(history.melded, rule.every.duration(), now);
-        if !waited || melding.mode == "off" {
+        let is_turn = history.resume || self.is_turn(history.melded, rule.every, now);
+        if !is_turn || melding.mode == "off" {
             return None;
         }
         let least = rule.duplicates_min.fraction();
         let reason = match (history.resume, melding.duplicates_sampled()) {
             (true, _) => "the last pass was stopped by its time limit".to_owned(),
             (false, Some(part)) => format!(
-                "due every {}; the last sample had {} of duplicates, from {} on it pays",
-                rule.every,
+                "{}; the last sample had {} of duplicates, from {} on it pays",
+                self.due_every(rule.every),
                 percent(part),
                 percent(least)
             ),

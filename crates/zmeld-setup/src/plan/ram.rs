@@ -11,7 +11,6 @@ use crate::steps::{
     SwapOn, CODEC, LIMIT, PARAMETERS, SIZE,
 };
 use zmeld_config::{Codec, Encryption, MeldMode, Named, RamDevice, RamDriver, Tier, Writeback};
-use zmeld_linux::crypto::ZWORD;
 use zmeld_observe::machine::{Feature, Machine};
 
 use super::{Draft, Steps};
@@ -280,16 +279,13 @@ fn codecs(
     Ok(())
 }
 
-/// Refuses a codec that the driver has not got, as far as a device shows: older zram takes
-/// zword and does not list it.
+/// Refuses a codec that the driver has not got, as far as a device shows.
 fn has_codec(must_have: Option<&Feature>, codec: &Codec) -> Result<(), Error> {
     match must_have.map(|feature| &feature.codecs) {
-        Some(there) if !there.is_empty() && !there.contains(&codec.name) && codec.name != ZWORD => {
-            Err(Error::NoCodec {
-                codec: codec.name.clone(),
-                there: there.join(", "),
-            })
-        }
+        Some(there) if !there.is_empty() && !there.contains(&codec.name) => Err(Error::NoCodec {
+            codec: codec.name.clone(),
+            there: there.join(", "),
+        }),
         _ => Ok(()),
     }
 }

@@ -2,6 +2,8 @@
 //! that stays in use, it becomes as the kernel has it. What a drive carried that it names
 //! is lost.
 
+use std::io::ErrorKind;
+
 use serde::{Deserialize, Serialize};
 
 use zmeld_report::units::bytes;
@@ -11,7 +13,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::step::{Before, DeviceRef, Record, Reversible, Step, StepContext};
 use zmeld_linux::compressed::{chosen, MmStat};
-use zmeld_linux::crypto::has_compressor;
+use zmeld_linux::crypto::takes_unlisted;
 use zmeld_linux::text::short;
 use zmeld_linux::Host;
 
@@ -231,6 +233,25 @@ impl SetAttribute {
         })
     }
 
+    /// Says what the kernel does take, which by itself says no more than "Invalid argument".
+    fn explained(&self, host: &Host, path: &str, value: &str, err: Error) -> Error {
+        if err.refused_with() != Some(ErrorKind::InvalidInput) {
+            return err;
+        }
+        let read = |attribute| host.read(path.replace(&self.attribute, attribute));
+        let takes = match (self.attribute.as_str(), read(&self.attribute)) {
+            (SIZE | PARAMETERS, _) => {
+                let codecs = read(CODEC).unwrap_or_default();
+                let codec = chosen(&codecs).unwrap_or("the codec");
+                format!("{codec} does not take its level or dictionary: give another, or none")
+            }
+            ("backing_dev", _) => "it takes a drive or a partition that nothing uses".to_owned(),
+            (_, Ok(text)) => format!("this kernel has {}", short(&offered(&text).join(", "))),
+            (_, Err(_)) => "this kernel does not take it: leave it out".to_owned(),
+        };
+        Error::malformed(path, format!("refuses \"{}\" (EINVAL): {takes}", short(value)))
+    }
+
     /// What it says where that is not what was written.
     fn differs(&self, context: &StepContext<'_>, path: &str) -> Result<Option<String>, Error> {
         let host = context.host;
@@ -256,16 +277,6 @@ fn offered(text: &str) -> Vec<&str> {
         .filter(|word| !word.starts_with('#'))
         .map(|word| word.trim_matches(['[', ']']))
         .collect()
-}
-
-/// Whether a device takes a codec that it does not list: zram up to 6.11, which had no
-/// parameters of codecs yet, asks the kernel's crypto interface for any name.
-fn takes_unlisted(host: &Host, path: &str, codec: &str) -> Result<bool, Error> {
-    if host.exists(path.replace(CODEC, PARAMETERS)) {
-        return Ok(false);
-    }
-    let release = host.read_optional("/proc/sys/kernel/osrelease")?;
-    Ok(has_compressor(host, &release.unwrap_or_default(), codec)?)
 }
 
 impl Reversible for SetAttribute {
@@ -300,7 +311,8 @@ impl Reversible for SetAttribute {
         let mut there = offered(&text);
         there.dedup();
         let is_there = there.is_empty() || there.contains(&codec);
-        if is_there || takes_unlisted(context.host, &path, codec)? {
+        let device = context.added()?.unwrap_or_default();
+        if is_there || takes_unlisted(context.host, &device, codec)? {
             return Ok((None, None));
         }
         match context.only_named {
@@ -330,7 +342,8 @@ impl Reversible for SetAttribute {
             }
             None => self.value.clone(),
         };
-        while_busy(|| context.host.write(&path, &value))?;
+        while_busy(|| context.host.write(&path, &value))
+            .map_err(|err| self.explained(context.host, &path, &value, err))?;
         // The kernel rounds, refuses in silence, or drops parameters it does not
         // know: only what is read back counts.
         match self.differs(context, &path)? {

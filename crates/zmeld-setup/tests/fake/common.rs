@@ -577,6 +577,7 @@ impl Fake {
             }
             "algorithm_params" | "disksize" if sized() => Err(errno(EBUSY)),
             "mem_limit" => fs::write(folder.join("mm_stat"), format!("0 0 0 {value} 0 0 0 0 0\n")),
+            "algorithm_params" if value.contains("damaged") => Err(errno(EINVAL)),
             "algorithm_params" => Ok(()),
             "recomp_algorithm" => {
                 let (codec, priority) = value.split_once(" priority=").unwrap();

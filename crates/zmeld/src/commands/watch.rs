@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use rustix::process::{set_parent_process_death_signal, Signal};
+use zmeld_config::Watch;
 use zmeld_observe::{lately, Observation};
 use zmeld_watch::{is_short, Watcher};
 
@@ -20,7 +21,9 @@ const EXAMPLES: &str = "\
 Examples:
   zmeld watch            the rules of /etc/zmeld.toml, until stopped
   zmeld watch --dry-run  only say what would be done, and why
-  zmeld watch --once     one round, for a timer
+  zmeld watch --once     one round
+  zmeld watch --once writeback
+                         this rule's turn now, for a timer (docs/status.md)
 
 The rules are [watch.recompress], [watch.writeback], [watch.meld] and
 [watch.reclaim] (takes idle memory of programs before it is needed); what is due
@@ -37,9 +40,9 @@ pub struct WatchArgs {
     #[arg(long)]
     pub dry_run: bool,
 
-    /// One round, then end
-    #[arg(long)]
-    pub once: bool,
+    /// One round, then end; with RULE that rule's turn alone, due or not
+    #[arg(long, value_name = "RULE", num_args = 0..=1)]
+    pub once: Option<Option<Rule>>,
 
     /// Write metrics to this file each round
     #[arg(long, value_name = "FILE")]
@@ -53,11 +56,36 @@ pub struct WatchArgs {
     pub place: MachineArgs,
 }
 
+/// A rule that has a turn now and then.
+#[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
+pub enum Rule {
+    Recompress,
+    Writeback,
+    Meld,
+}
+
+/// Leaves that rule alone, which has to be there.
+fn keep_only(watch: &mut Watch, rule: Rule) -> anyhow::Result<()> {
+    watch.recompress.take_if(|_| rule != Rule::Recompress);
+    watch.writeback.take_if(|_| rule != Rule::Writeback);
+    watch.meld.take_if(|_| rule != Rule::Meld);
+    watch.reclaim = None;
+    if !watch.has_rules() {
+        let name = format!("{rule:?}").to_lowercase();
+        anyhow::bail!("--once {name}: /etc/zmeld.toml has no rule [watch.{name}]; write one");
+    }
+    Ok(())
+}
+
 pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     if args.with_parent {
         set_parent_process_death_signal(Some(Signal::TERM))?;
     }
-    let config = args.place.config()?;
+    let mut config = args.place.config()?;
+    let rule = args.once.flatten();
+    if let Some(rule) = rule {
+        keep_only(&mut config.watch, rule)?;
+    }
     let host = args.place.host();
     let textfile = args.textfile.clone().or(config.metrics.textfile.clone());
     let mut watcher = Watcher::new(host.clone(), config.clone(), args.dry_run, |host| {
@@ -65,7 +93,7 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     });
     // The numbers of processes in another tree are those of others here.
     let is_here = args.place.root == Path::new("/");
-    if config.watch.guard.is_some() {
+    if config.watch.guard.is_some() && rule.is_none() {
         log("[watch.guard] is not this command's: zmeld-guard.service acts by it");
     }
     if !watcher.has_rules() && textfile.is_none() {
@@ -81,6 +109,9 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     // Being stopped is how a watch ends, and no failure.
     let stop = progress::silent_interrupt_flag();
     let mut say = |line: String| log(&line);
+    if rule.is_some() {
+        watcher.ask(Instant::now());
+    }
     zmeld_linux::service::notify("READY=1");
     loop {
         let begin = Instant::now();
@@ -98,15 +129,15 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
             // next round it is an error.
             let text = metrics::text_for_others(&host, &config);
             match zmeld_linux::file::replace(path, text.as_bytes(), None) {
-                Err(err) if args.once => return Err(err.into()),
+                Err(err) if args.once.is_some() => return Err(err.into()),
                 Err(err) => log(&err.to_string()),
                 Ok(()) => {}
             }
         }
-        if args.once && has_more {
+        if args.once.is_some() && has_more {
             continue;
         }
-        if args.once {
+        if args.once.is_some() {
             if config.watch.reclaim.is_some() {
                 log("[watch.reclaim] does nothing in one round: its cost shows over time only");
             }
