@@ -151,7 +151,7 @@ fn because(cause: Cause, sample: &Sample) -> String {
     match cause {
         Cause::NoRoom => room(sample),
         Cause::TooSoon => format!(
-            "{}; before anything has ended it would be gone",
+            "{}; that is used up before a group has ended that is asked to",
             room(sample)
         ),
         Cause::Stalled => format!(
@@ -168,7 +168,7 @@ fn room(sample: &Sample) -> String {
     match is_soon(sample) {
         true => {
             let time = sample.headroom_bytes as f64 / sample.goes;
-            format!("{room}, gone in {:.0} s", time.ceil())
+            format!("{room}, used up in {:.0} s at this rate", time.ceil())
         }
         false => room,
     }

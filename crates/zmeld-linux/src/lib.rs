@@ -54,6 +54,7 @@ pub mod octal;
 pub mod own;
 pub mod pressure;
 pub mod process;
+pub mod programs;
 pub mod release;
 pub mod service;
 pub mod shell;

@@ -6,6 +6,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use zmeld_linux::programs::Program;
 use zmeld_linux::HostError;
 
 use crate::plan::Refused;
@@ -257,17 +258,6 @@ pub struct SwapoffConflict {
     pub limit_bytes: u64,
     /// The program in it with the most pages in swap; none where none has any.
     pub largest: Option<Program>,
-}
-
-/// A program with pages in swap.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Program {
-    /// Its name, as `/proc/PID/comm` has it.
-    pub name: String,
-    /// Its number.
-    pub pid: u32,
-    /// What it has in swap, in bytes.
-    pub swapped_bytes: u64,
 }
 
 impl fmt::Display for SwapoffConflict {

@@ -31,19 +31,16 @@
 //! With zswap the counters are the same: a page in its pool is a page in swap, and
 //! switching zswap off brings none of them back.
 
-mod programs;
-
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use programs::Programs;
-
 use crate::error::Error;
-pub use crate::error::{Program, SwapoffConflict};
+pub use crate::error::SwapoffConflict;
 use crate::event::{Event, Listener};
 use zmeld_linux::compressed::MmStat;
 use zmeld_linux::counters;
 use zmeld_linux::groups::{Hierarchy, Version};
+use zmeld_linux::programs::Programs;
 use zmeld_linux::Host;
 use zmeld_observe::machine;
 use zmeld_observe::run_folder::owner;

@@ -350,8 +350,8 @@ fn guarded(guard: &Guarded) -> Section {
             ended.why,
             match (ended.took_ms, ended.was_killed) {
                 (None, _) => "does not end".to_owned(),
-                (Some(ms), true) => format!("killed, gone after {} ms", count(ms)),
-                (Some(ms), false) => format!("gone after {} ms", count(ms)),
+                (Some(ms), true) => format!("killed, and had ended after {} ms", count(ms)),
+                (Some(ms), false) => format!("had ended after {} ms", count(ms)),
             }
         ));
     }

@@ -39,6 +39,8 @@ pub struct Imported {
     pub files: Vec<PathBuf>,
     /// What sets it up at boot.
     pub tools: Vec<Tool>,
+    /// zram-generator makes a file system, too, which stays with it.
+    has_mount: bool,
 }
 
 /// Reads what is set up on the machine whose root directory is `root` and which
@@ -84,9 +86,7 @@ impl Tool {
         matches!(self, Tool::ZramTools | Tool::ZramGenerator | Tool::RpiSwap)
     }
 
-    /// The commands that switch it off, in order. None of them touches what is on now:
-    /// what is swapped out has to fit back first.
-    pub fn ways_off(self) -> &'static [&'static str] {
+    fn ways_off(self) -> &'static [&'static str] {
         match self {
             Tool::Fstab => &["remove its swap lines from /etc/fstab"],
             Tool::Crypttab => &["remove from /etc/crypttab the lines quoted below, but for those that stay as they are"],
@@ -105,6 +105,21 @@ impl Tool {
 }
 
 impl Imported {
+    /// What switches off what sets swap up at boot, those tools that make compressed devices
+    /// or all of them, in order. None of it touches what is on now: what is swapped out has
+    /// to fit back first.
+    pub fn ways_off(&self, only_for_ram: bool) -> Vec<&'static str> {
+        let tools = self.tools.iter();
+        let tools = tools.filter(|tool| tool.is_for_ram() || !only_for_ram);
+        let ways = tools.flat_map(|tool| match tool {
+            Tool::ZramGenerator if self.has_mount => {
+                &["remove from zram-generator.conf all but what it makes file systems of"]
+            }
+            tool => tool.ways_off(),
+        });
+        ways.copied().collect()
+    }
+
     /// The configuration as a file, with comments that say where each line came
     /// from and what was left out.
     pub fn to_toml(&self) -> String {
@@ -119,7 +134,7 @@ impl Imported {
         }
         head.push('.');
         head.push_str("\nSwitch off what sets this up at boot, or both will:");
-        for way in self.tools.iter().flat_map(|tool| tool.ways_off()) {
+        for way in self.ways_off(false) {
             head.push_str("\n    ");
             head.push_str(way);
         }

@@ -99,6 +99,7 @@ fn is_left_out(name: &str, section: &Section, ram_bytes: u64, into: &mut Importe
         match get(section, key) {
             Some((value, line)) if !(key == "fs-type" && value == "swap") => {
                 into.left(line, &format!("{name} is a file system, not swap"));
+                into.has_mount = true;
                 return true;
             }
             _ => {}

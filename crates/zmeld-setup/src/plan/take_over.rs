@@ -107,8 +107,7 @@ impl Draft<'_> {
         let Some(found) = found else {
             return;
         };
-        let tools = found.tools.iter().filter(|tool| tool.is_for_ram());
-        let ways: Vec<&str> = tools.flat_map(|tool| tool.ways_off()).copied().collect();
+        let ways = found.ways_off(true);
         if devices(found).next().is_none() || ways.is_empty() {
             return;
         }

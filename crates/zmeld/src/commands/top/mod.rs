@@ -15,13 +15,11 @@ use rustix::io::Errno;
 use rustix::termios::{tcgetattr, tcsetattr, LocalModes, OptionalActions};
 use terminal_size::terminal_size;
 use zmeld_linux::Host;
-use zmeld_observe::Observation;
 use zmeld_report::Style;
 
-use super::status::page_size;
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::progress;
-use screen::History;
+use screen::Look;
 
 const EXAMPLES: &str = "\
 Keys: q or Ctrl-C ends, + and - change how often it looks, space holds it.
@@ -95,13 +93,13 @@ fn on_screen(view: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?1049l\x1b[?25h";
 
-fn draw(history: &History, style: &Style, interval: f64, held: bool) -> io::Result<()> {
+fn draw(look: &Look, style: &Style, interval: f64, held: bool) -> io::Result<()> {
     let (width, rows) = terminal_size().map_or((80, 24), |(width, height)| (width.0, height.0));
     let style = Style {
         width: usize::from(width).max(Style::plain(0).width),
         ..*style
     };
-    let lines = screen::lines(history, &style, rows.into(), interval, held);
+    let lines = screen::lines(look, &style, rows.into(), interval, held);
     // Each line is cleared behind what it has, and all that is below the last one.
     let text = lines.join("\x1b[K\r\n");
     let mut out = stdout().lock();
@@ -115,7 +113,7 @@ fn show(
     mut interval: f64,
     is_over: impl Fn() -> bool,
 ) -> anyhow::Result<()> {
-    let mut history = History::new(Observation::read(host, page_size()));
+    let mut look = Look::at(host, None);
     let mut held = false;
     let mut next = Instant::now() + Duration::from_secs_f64(interval);
     let mut redraw = true;
@@ -126,7 +124,7 @@ fn show(
         }
         if redraw || drawn_at != terminal_size() {
             drawn_at = terminal_size();
-            draw(&history, style, interval, held)?;
+            draw(&look, style, interval, held)?;
         }
         redraw = false;
         // Signals are looked for at least this often.
@@ -157,7 +155,7 @@ fn show(
         if Instant::now() >= next {
             next = Instant::now() + Duration::from_secs_f64(interval);
             if !held {
-                history.add(Observation::read(host, page_size()));
+                look = Look::at(host, Some(&look));
                 redraw = true;
             }
         }

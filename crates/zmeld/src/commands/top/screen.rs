@@ -1,92 +1,131 @@
-//! The screen's lines: a head, the tiers, and histories as far as there is room.
+//! The screen's lines: a head, the tiers, and whose pages are in swap, as far as there is room.
 //!
 //! Colour only repeats what is said in words. Where the terminal is small, rows give way from
 //! the back.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
+use zmeld_linux::groups::Hierarchy;
+use zmeld_linux::programs::{Program, Programs};
+use zmeld_linux::Host;
 use zmeld_observe::guarded::Guarded;
 use zmeld_observe::reclaimed::Reclaimed;
 use zmeld_observe::Observation;
 use zmeld_report::text::{inert, prefix, shown};
 use zmeld_report::units::{bytes, number, percent};
-use zmeld_report::Style;
+use zmeld_report::{Column, Style, Table};
 use zmeld_status::page::side_by_side;
 
-/// As many looks as a wide terminal has columns for.
-const LENGTH_MAX: usize = 240;
+use crate::commands::status::page_size;
 
-/// A history: its name, the counter whose change in a second it shows, and how that is written.
-type Series = (&'static str, fn(&Observation) -> f64, fn(f64) -> String);
+/// What is counted, as a change in a second: its name, and the counter.
+type Rate = (&'static str, fn(&Observation) -> [Option<u64>; 2]);
 
-const SERIES: [Series; 4] = [
-    ("swap in, pages/s", swapped_in, number),
-    ("swap out, pages/s", swapped_out, number),
-    ("waiting for memory", waited, percent),
-    ("major faults/s", major_faults, number),
+const RATES: [Rate; 3] = [
+    ("pages in", |seen| {
+        [seen.activity.swap_in_pages, seen.activity.zswap_in_pages]
+    }),
+    ("out", |seen| {
+        [seen.activity.swap_out_pages, seen.activity.zswap_out_pages]
+    }),
+    ("major faults", |seen| [seen.activity.major_faults, None]),
 ];
 
-fn count(counters: [Option<u64>; 2]) -> f64 {
-    counters.into_iter().flatten().sum::<u64>() as f64
-}
-
-fn swapped_in(seen: &Observation) -> f64 {
-    count([seen.activity.swap_in_pages, seen.activity.zswap_in_pages])
-}
-
-fn swapped_out(seen: &Observation) -> f64 {
-    count([seen.activity.swap_out_pages, seen.activity.zswap_out_pages])
-}
-
-fn waited(seen: &Observation) -> f64 {
-    let waited_us = seen.pressure.map_or(0, |it| it.some.total_us);
-    waited_us as f64 / 1e6
-}
-
-fn major_faults(seen: &Observation) -> f64 {
-    count([seen.activity.major_faults, None])
-}
-
-/// The last look, and what happened in a second between looks, the latest last.
-pub struct History {
+/// A look at the machine, and what happened in a second since the one before.
+pub struct Look {
     now: Observation,
-    rates: VecDeque<[f64; SERIES.len()]>,
+    rates: Option<[f64; RATES.len()]>,
+    swapped: Vec<InSwap>,
 }
 
-impl History {
-    /// Begins with a first look: no rates yet.
-    pub fn new(now: Observation) -> History {
-        History {
+/// A control group with pages of its programs in swap, or such a program below its group.
+struct InSwap {
+    name: String,
+    bytes: u64,
+    /// What can be charged to a group before it or one above is at its limit, or the machine
+    /// has no more.
+    room: Option<u64>,
+}
+
+impl Look {
+    /// Looks at a machine.
+    pub fn at(host: &Host, before: Option<&Look>) -> Look {
+        let now = Observation::read(host, page_size());
+        let rates = before.map(|before| {
+            let before = &before.now;
+            let elapsed = now.at.duration_since(before.at).as_secs_f64().max(1e-3);
+            let count = |seen: &_, (_, get): Rate| get(seen).into_iter().flatten().sum::<u64>();
+            // A counter that went back is another boot's.
+            RATES.map(|of| count(&now, of).saturating_sub(count(before, of)) as f64 / elapsed)
+        });
+        Look {
+            swapped: in_swap(host, &now).unwrap_or_default(),
             now,
-            rates: VecDeque::new(),
+            rates,
         }
     }
 
-    /// Takes another look.
-    pub fn add(&mut self, next: Observation) {
-        let elapsed = next.at.duration_since(self.now.at).as_secs_f64().max(1e-3);
-        // A counter that went back is another boot's.
-        let rate = |(_, get, _): Series| (get(&next) - get(&self.now)).max(0.0) / elapsed;
-        self.rates.push_back(SERIES.map(rate));
-        if self.rates.len() > LENGTH_MAX {
-            self.rates.pop_front();
-        }
-        self.now = next;
+    /// Whose pages are in swap, and what it takes that they come back: what compression keeps
+    /// them in is let go of, which a group's limit does not count.
+    fn whose(&self) -> Table {
+        let memory = &self.now.memory;
+        let used = memory
+            .swap_total_bytes
+            .saturating_sub(memory.swap_free_bytes);
+        let kept = self.now.accounting().compression_bytes;
+        let part = 1.0 - (kept as f64 / used.max(1) as f64).min(1.0);
+        zmeld_report::table!("", for it in &self.swapped,
+            Column::path("whose pages are in swap") => it.name.as_str(),
+            Column::bytes("in swap") => it.bytes,
+            Column::bytes("RAM to return") => (it.bytes as f64 * part) as u64,
+            Column::bytes("room") => it.room,
+        )
     }
+}
+
+/// The groups, the one with the most first, each with its programs.
+fn in_swap(host: &Host, now: &Observation) -> Option<Vec<InSwap>> {
+    let hierarchy = Hierarchy::find(host).ok()??;
+    let mut groups = BTreeMap::<PathBuf, Vec<Program>>::new();
+    for (group, program) in Programs::read(host, &hierarchy).ok()?.all {
+        groups.entry(group).or_default().push(program);
+    }
+    let room = |group: &Path| {
+        let limited = now.groups.iter().filter_map(|it| {
+            let free = it.memory_max_bytes?.saturating_sub(it.memory_bytes?);
+            let above = hierarchy.top.join(it.path.trim_start_matches('/'));
+            group.starts_with(above).then_some(free)
+        });
+        limited.fold(now.memory.available_bytes, u64::min)
+    };
+    let sum = |programs: &[Program]| programs.iter().map(|it| it.swapped_bytes).sum::<u64>();
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by_key(|(_, programs)| Reverse(sum(programs)));
+    let mut rows = Vec::new();
+    for (group, mut programs) in groups {
+        rows.push(InSwap {
+            name: hierarchy.shown(&group),
+            bytes: sum(&programs),
+            room: Some(room(&group)),
+        });
+        programs.sort_by_key(|it| Reverse(it.swapped_bytes));
+        rows.extend(programs.into_iter().map(|it| InSwap {
+            name: format!("  {} {}", it.name, it.pid),
+            bytes: it.swapped_bytes,
+            room: None,
+        }));
+    }
+    Some(rows)
 }
 
 /// Everything, in as many lines as the terminal has at most.
-pub fn lines(
-    history: &History,
-    style: &Style,
-    rows: usize,
-    interval: f64,
-    held: bool,
-) -> Vec<String> {
+pub fn lines(look: &Look, style: &Style, rows: usize, interval: f64, held: bool) -> Vec<String> {
     let cut = |text: &str| prefix(shown(text, style).chars(), style.width);
-    let mut lines = head(&history.now, style, cut);
+    let mut lines = head(look, style, cut);
     lines.push(String::new());
-    let tiers = history.now.tiers();
+    let tiers = look.now.tiers();
     match tiers.is_empty() {
         true => lines.push(cut(
             "no swap, no zswap, no compressed device: zmeld plan says what would suit",
@@ -96,11 +135,16 @@ pub fn lines(
             lines.extend(table.lines().map(str::to_owned));
         }
     }
-    lines.push(String::new());
+    if !look.swapped.is_empty() {
+        lines.push(String::new());
+        let table = look.whose().to_text(style);
+        lines.extend(table.lines().map(str::to_owned));
+    }
     let body = rows.saturating_sub(1);
-    lines.truncate(body);
-    for at in 0..SERIES.len().min((body - lines.len()) / 2) {
-        lines.extend(graph(history, at, style).map(|line| cut(&line)));
+    if let Some(more) = lines.len().checked_sub(body).filter(|more| *more > 0) {
+        lines.truncate(body.saturating_sub(1));
+        let text = format!("and {} more lines, in a larger terminal", more + 1);
+        lines.extend((body > 0).then(|| cut(&text)));
     }
     lines.resize(body, String::new());
     let state = if held { ", held" } else { "" };
@@ -110,7 +154,8 @@ pub fn lines(
 }
 
 /// The machine's memory, what waits for it, and what the watch does about it.
-fn head(now: &Observation, style: &Style, cut: impl Fn(&str) -> String) -> Vec<String> {
+fn head(look: &Look, style: &Style, cut: impl Fn(&str) -> String) -> Vec<String> {
+    let now = &look.now;
     let warning_if = |is_high: bool, text: String| match is_high {
         true => style.warning(&cut(&text)),
         false => cut(&text),
@@ -139,6 +184,12 @@ fn head(now: &Observation, style: &Style, cut: impl Fn(&str) -> String) -> Vec<S
             warning_if(minute >= 20.0, text)
         }
     });
+    lines.extend(look.rates.map(|rates| {
+        let rates = RATES.iter().zip(rates);
+        let rates = rates.map(|((name, _), rate)| format!("{} {name}", number(rate)));
+        let rates: Vec<_> = rates.collect();
+        cut(&format!("a second: {}", rates.join(", ")))
+    }));
     lines.extend(now.reclaim.as_ref().map(|it| cut(&reclaimed(it))));
     let of_guard = |it: &Guarded| warning_if(it.is_short || it.ended_total > 0, guarded(it));
     lines.extend(now.guard.as_ref().map(of_guard));
@@ -177,26 +228,6 @@ fn guarded(guard: &Guarded) -> String {
     )
 }
 
-/// A history in two lines: what is now and was at the most, and a bar for each look.
-fn graph(history: &History, at: usize, style: &Style) -> [String; 2] {
-    let bars = match style.unicode {
-        true => [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
-        false => [' ', '.', '-', '=', '=', '+', '+', '#', '#'],
-    };
-    let (name, _, show) = SERIES[at];
-    let values: Vec<f64> = history.rates.iter().map(|rates| rates[at]).collect();
-    let most = values.iter().copied().fold(0.0, f64::max);
-    let latest = values.last().copied().unwrap_or(0.0);
-    let height = |value: &f64| (value / most.max(f64::MIN_POSITIVE) * 8.0).round() as usize;
-    let seen = &values[values.len().saturating_sub(style.width)..];
-    [
-        format!("{name}: {} now, {} at the most", show(latest), show(most)),
-        seen.iter()
-            .map(|value| bars[height(value).min(8)])
-            .collect(),
-    ]
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -205,8 +236,8 @@ mod tests {
 
     use super::*;
 
-    /// A machine with zram and a disk, and what half a minute of swapping looks like.
-    fn history(with_swap: bool) -> History {
+    /// A machine with zram and a disk, and a program of a limited group in them.
+    fn look(with_swap: bool) -> Look {
         let dir = tempfile::tempdir().unwrap();
         let put = |path: &str, text: &str| {
             let at = dir.path().join(path);
@@ -215,7 +246,19 @@ mod tests {
         };
         put("proc/meminfo", "MemTotal: 2097152 kB\nMemAvailable: 524288 kB\nSwapTotal: 1048572 kB\nSwapFree: 524288 kB\n");
         put("proc/pressure/memory", "some avg10=1.00 avg60=32.50 avg300=0.10 total=100\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=10\n");
+        put("proc/vmstat", "pswpin 0\npswpout 0\npgmajfault 0\n");
         if with_swap {
+            put(
+                "proc/self/mountinfo",
+                "1 0 0:1 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+            );
+            put("proc/7/cgroup", "0::/app\n");
+            put("proc/7/comm", "java\n");
+            put("proc/7/status", "Name:\tjava\nVmSwap:\t  262144 kB\n");
+            put("sys/fs/cgroup/cgroup.controllers", "memory\n");
+            put("sys/fs/cgroup/app/memory.swap.current", "268435456\n");
+            put("sys/fs/cgroup/app/memory.current", "67108864\n");
+            put("sys/fs/cgroup/app/memory.max", "134217728\n");
             put("proc/swaps", "Filename\n/dev/zram0 partition 1048572 524288 100\n/dev/sda2 partition 2097148 0 -2\n");
             put("sys/block/zram0/disksize", "1073741824");
             put("sys/block/zram0/initstate", "1");
@@ -225,17 +268,17 @@ mod tests {
                 "536870912 134217728 142606336 268435456 1 0 0 1024 9\n",
             );
         }
-        let mut history = History::new(Observation::read(&Host::at(dir.path()), 4096));
-        let rates = (0..30).map(|second| [f64::from(second * 100), 50.0, 0.25, 1.0]);
-        history.rates.extend(rates);
-        history
+        let host = Host::at(dir.path());
+        let before = Look::at(&host, None);
+        put("proc/vmstat", "pswpin 1\npswpout 0\npgmajfault 0\n");
+        Look::at(&host, Some(&before))
     }
 
     #[test]
     fn a_screen_has_everything_in_as_many_lines_as_there_are() {
-        let history = history(true);
+        let look = look(true);
         let style = Style::plain(80);
-        let rows = lines(&history, &style, 40, 1.0, false);
+        let rows = lines(&look, &style, 40, 1.0, false);
         assert_eq!(rows.len(), 40);
         let all = rows.join("\n");
         for wanted in [
@@ -244,9 +287,9 @@ mod tests {
             "zram0",
             "3.76x",
             "sda2",
-            "swap in, pages/s: 2900 now, 2900 at the most\n",
-            "▇██",
-            "waiting for memory: 25.0 % now",
+            " pages in, 0 out, 0 major faults\n",
+            "/app    256 MiB  184 MiB  64.0 MiB\n",
+            "  java 7  256 MiB  184 MiB  -\n",
             "q quit",
         ] {
             assert!(all.contains(wanted), "{wanted}\n{all}");
@@ -256,11 +299,11 @@ mod tests {
             colour: true,
             ..style
         };
-        let coloured = lines(&history, &colour, 40, 1.0, false);
+        let coloured = lines(&look, &colour, 40, 1.0, false);
         assert_eq!(coloured[1], colour.warning(&rows[1]));
         for (columns, count) in [(20, 4), (79, 23), (300, 100), (20, 0)] {
             let style = Style::ascii(columns);
-            let rows = lines(&history, &style, count, 1.0, true);
+            let rows = lines(&look, &style, count, 1.0, true);
             assert_eq!(rows.len(), count);
             assert!(rows
                 .iter()
@@ -270,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_machine_without_swap_is_told_what_to_do() {
-        let rows = lines(&history(false), &Style::plain(80), 24, 1.0, false);
+        let rows = lines(&look(false), &Style::plain(80), 24, 1.0, false);
         assert!(rows.join("\n").contains("zmeld plan"), "{rows:#?}");
     }
 }

@@ -7,20 +7,32 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::Program;
-use crate::error::Error;
-use zmeld_linux::groups::Hierarchy;
-use zmeld_linux::Host;
+use crate::groups::Hierarchy;
+use crate::{Host, HostError};
 
+/// A program with pages in swap.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    /// Its name, as `/proc/PID/comm` has it.
+    pub name: String,
+    /// Its number.
+    pub pid: u32,
+    /// What it has in swap, in bytes.
+    pub swapped_bytes: u64,
+}
+
+/// All of them, and what their groups come to.
 #[derive(Debug, Default)]
-pub(super) struct Programs {
-    all: Vec<(PathBuf, Program)>,
+pub struct Programs {
+    /// Each with the folder of the group that it is in.
+    pub all: Vec<(PathBuf, Program)>,
     /// What those of a group and of the groups below it have in swap, in bytes.
     sums: BTreeMap<PathBuf, u64>,
 }
 
 impl Programs {
-    pub(super) fn read(host: &Host, hierarchy: &Hierarchy) -> Result<Programs, Error> {
+    /// Those of a machine.
+    pub fn read(host: &Host, hierarchy: &Hierarchy) -> Result<Programs, HostError> {
         let mut all = Vec::new();
         for name in host.list("/proc")? {
             let Ok(pid) = name.parse() else { continue };
@@ -52,12 +64,12 @@ impl Programs {
     }
 
     /// What those of a group and of the groups below it have in swap, in bytes.
-    pub(super) fn of_tree(&self, group: &Path) -> u64 {
+    pub fn of_tree(&self, group: &Path) -> u64 {
         self.sums.get(group).copied().unwrap_or(0)
     }
 
     /// Of a group and of those below it, the one with the most in swap.
-    pub(super) fn largest(&self, group: &Path) -> Option<Program> {
+    pub fn largest(&self, group: &Path) -> Option<Program> {
         let below = self.all.iter().filter(|(of, _)| of.starts_with(group));
         let largest = below.max_by_key(|(_, program)| program.swapped_bytes);
         largest.map(|(_, program)| program.clone())
