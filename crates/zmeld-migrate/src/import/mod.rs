@@ -82,7 +82,7 @@ pub enum Tool {
 
 impl Tool {
     /// Whether it makes compressed devices.
-    pub fn is_for_ram(self) -> bool {
+    fn is_for_ram(self) -> bool {
         matches!(self, Tool::ZramTools | Tool::ZramGenerator | Tool::RpiSwap)
     }
 
@@ -113,7 +113,7 @@ impl Imported {
         let tools = tools.filter(|tool| tool.is_for_ram() || !only_for_ram);
         let ways = tools.flat_map(|tool| match tool {
             Tool::ZramGenerator if self.has_mount => {
-                &["remove from zram-generator.conf all but what it makes file systems of"]
+                &["remove from zram-generator.conf all but what it makes file systems of"][..]
             }
             tool => tool.ways_off(),
         });

@@ -9,7 +9,7 @@ use super::{before_header, has_header, pin, refuse_to_lose, wipe};
 use crate::error::Error;
 use crate::step::{Before, DeviceRef, Record, Reversible, Step, StepContext};
 use zmeld_linux::command::Invocation;
-use zmeld_linux::Host;
+use zmeld_linux::{shell, Host};
 
 /// `mkswap` has room for so many bytes of a label.
 const LABEL_MAX: usize = 15;
@@ -33,7 +33,18 @@ pub struct MakeSwap {
 /// finds, `ext4`, `swap`, `gpt`.
 pub fn signatures(host: &Host, path: &Path) -> Result<Vec<String>, Error> {
     let wipefs = Invocation::new("wipefs").args(["--noheadings", "--output", "TYPE"]);
-    let text = host.run(&pin::named(host, wipefs, path)?)?;
+    let text = host.run(&pin::named(host, wipefs, path)?);
+    let text = text.map_err(|err| match err.to_string().contains("resource busy") {
+        true => Error::InUse {
+            device: path.to_path_buf(),
+            by: "a file system, a mapping or an array".to_owned(),
+            way_out: format!(
+                "name another device; lsblk {} shows what has this one",
+                shell::path(path)
+            ),
+        },
+        false => err.into(),
+    })?;
     let mut types: Vec<String> = text
         .lines()
         .map(|line| line.trim().to_owned())
