@@ -8,8 +8,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 pub fn root() -> PathBuf {
-    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
-    xtask.parent().unwrap_or(xtask).to_path_buf()
+    // As cargo says it of this run: a program that was copied with its tree was built elsewhere.
+    let here = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let here = here.filter(|it| it.ends_with("xtask"));
+    let xtask = here.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    xtask.parent().unwrap_or(&xtask).to_path_buf()
 }
 
 pub fn target() -> PathBuf {
