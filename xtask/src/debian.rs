@@ -29,7 +29,8 @@ pub const LABEL: &str = "guest-root";
 const IMAGE_MIB: u64 = 1024;
 
 /// Beside what every Debian has, the smallest that systemd starts.
-pub const PACKAGES: &str = "systemd-sysv,udev,kmod,dbus,dmsetup,cryptsetup-bin,e2fsprogs";
+pub const PACKAGES: &str =
+    "systemd-sysv,libpam-systemd,udev,kmod,dbus,dmsetup,cryptsetup-bin,e2fsprogs";
 
 /// Runs a command in a folder's Debian, in mounts of its own: what is named in front of
 /// `--` is there, too, at the second place, and may be read alone where the third word is ro.

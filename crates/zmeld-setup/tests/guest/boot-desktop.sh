@@ -1,0 +1,118 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# guest: kernel=um memory=768 systemd trixie long
+#
+# A program of a desktop's user that fills memory with zeros. The session is one of
+# `systemd --user`, its applications are in scopes as GNOME and KDE make them, and zram is
+# half of RAM, as distributions set it up. Without zmeld the machine stands still or the
+# kernel chooses whom it ends; with `zmeld enable --profile desktop` the scope that grew is
+# ended and all others live. How long a shell waited is told for both.
+
+# shellcheck source-path=SCRIPTDIR
+. /guest/guest.sh
+
+if [ -n "$PREPARE" ]; then
+	chroot "$PREPARE" useradd --create-home person
+	exit
+fi
+
+# shellcheck disable=SC2034
+DEVICE=zram SYS=/sys/block/zram0
+USER_ID=$(id -u person)
+MANAGER=user.slice/user-$USER_ID.slice/user@$USER_ID.service
+APPS=$GROUPS_TOP/$MANAGER/app.slice
+TERMINAL=app-org.gnome.Terminal.slice
+
+# app UNIT SCRIPT [OPTION...]: as a desktop starts a program of its user's.
+app() {
+	unit=$1
+	script=$2
+	shift 2
+	setsid runuser -u person -- env XDG_RUNTIME_DIR=/run/user/"$USER_ID" \
+		systemd-run --user --scope --quiet --collect --unit="$unit" "$@" sh -c "$script" \
+		>/dev/null 2>&1 &
+}
+
+is_there() {
+	grep -qs '^populated 1' "$APPS/$1/cgroup.events"
+}
+
+# Every tenth of a second a program is started: /tmp/waited has the longest that this took
+# beside, in hundredths of a second.
+SHELL_WAITS='read -r up _ </proc/uptime
+	last=${up%.*}${up#*.}
+	most=0
+	while :; do
+		sleep 0.1
+		read -r up _ </proc/uptime
+		now=${up%.*}${up#*.}
+		[ $((now - last - 10)) -le $most ] || {
+			most=$((now - last - 10))
+			echo $most >/tmp/waited
+		}
+		last=$now
+	done'
+# Of four letters, two bits each; looked at again and again.
+HOLDS='x=$(head -c 40000000 /dev/urandom | tr "\000-\377" "[a*64][b*64][c*64][d*64]")
+	while :; do sleep 1; : "${x%a}"; done'
+
+session() {
+	systemctl start "user@$USER_ID.service"
+	app org.gnome.Shell.scope "$HOLDS" --slice=session.slice
+	app vte-spawn-1.scope "rm -f /tmp/waited; $SHELL_WAITS" --slice=$TERMINAL
+	app app-gnome-editor-2.scope "$HOLDS" --slice=app.slice
+	sleep 15
+}
+
+# runs_away WITH: a browser's tab, in a scope of its own, until it ended or a minute passed.
+runs_away() {
+	rm -f /tmp/waited
+	read -r begin _ </proc/uptime
+	app app-gnome-browser-3.scope "exec tail /dev/zero" --slice=app.slice
+	within 10 is_there app-gnome-browser-3.scope
+	ended=no
+	within 60 sh -c "! grep -qs '^populated 1' $APPS/app-gnome-browser-3.scope/cgroup.events" &&
+		ended=yes
+	read -r now _ </proc/uptime
+	echo "# $1: the tab ended: $ended, after $((${now%.*} - ${begin%.*})) s; a shell waited" \
+		"$(cat /tmp/waited) hundredths of a second at most"
+}
+
+lives() {
+	active "user@$USER_ID.service" && is_there app-gnome-editor-2.scope &&
+		is_there "$TERMINAL/vte-spawn-1.scope" &&
+		grep -q '^populated 1' "$GROUPS_TOP/$MANAGER/session.slice/org.gnome.Shell.scope/cgroup.events"
+}
+
+system_runs
+modprobe -q zram
+echo $(($(awk '/^MemTotal:/ { print $2 }' /proc/meminfo) * 512)) >/sys/block/zram0/disksize
+mkswap /dev/zram0 >/dev/null && swapon --priority 100 /dev/zram0
+session
+ok "a session, a shell, an editor" lives
+runs_away "without zmeld"
+systemctl stop "user@$USER_ID.service"
+swapoff /dev/zram0 && echo 1 >/sys/block/zram0/reset
+
+session
+ok "zmeld enable --profile desktop" quietly zmeld enable --profile desktop
+sed 's/^/# /' /etc/zmeld.toml
+ok "the guard runs" within 30 active zmeld-guard.service
+ok "it leaves terminals alone" grep -q '"app-org.gnome.Terminal\*.slice"' /etc/zmeld.toml
+sleep 12
+before=$(sed -n 's/^oom_kill //p' /proc/vmstat)
+for round in 1 2 3; do
+	runs_away "with zmeld, $round"
+	same "$round: the tab has ended" yes $ended
+	ok "$round: the session, its shell and the editor live" lives
+	sleep 12
+done
+ok "the guard ended it" sh -c "journalctl -o cat -u zmeld-guard.service |
+	grep -c 'ends .*/app.slice/app-gnome-browser-3.scope' | grep -q '^3$'"
+same "the kernel killed nothing" "$before" "$(sed -n 's/^oom_kill //p' /proc/vmstat)"
+journalctl -o cat -u zmeld-guard.service | sed 's/^/# /'
+systemctl stop "user@$USER_ID.service"
+ok "zmeld disable" zmeld disable
+nothing_failed
+end
