@@ -151,7 +151,7 @@ impl Observation {
             memory_used_bytes: Some(zswap.memory_used_bytes),
             ratio: ratio(zswap.stored_bytes, zswap.memory_used_bytes),
             same_filled_bytes: pages("same_filled_pages"),
-            incompressible_bytes: pages("stored_incompressible_pages"),
+            incompressible_bytes: zswap.incompressible_bytes,
             writeback_bytes: self
                 .activity
                 .zswap_written_back_pages

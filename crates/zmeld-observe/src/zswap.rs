@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use zmeld_linux::compressed::ZSWAP;
+use zmeld_linux::counters;
 
 use super::reader::Reader;
 use super::system::Memory;
@@ -32,12 +33,18 @@ pub struct Zswap {
     pub stored_bytes: u64,
     /// Memory that its pool takes.
     pub memory_used_bytes: u64,
+    /// Those of them that did not compress; absent where the kernel does not keep such
+    /// (6.18) or does not tell this user (7.1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub incompressible_bytes: Option<u64>,
     /// The counters in debugfs, by name (`/sys/kernel/debug/zswap`); empty where
     /// only root may read them.
     pub counters: BTreeMap<String, u64>,
 }
 
 const COUNTERS: &str = "/sys/kernel/debug/zswap";
+/// What all control groups come to, which anybody may read.
+const OF_GROUPS: &str = "/sys/fs/cgroup/memory.stat";
 
 impl Zswap {
     /// The most that its pool may take, in bytes.
@@ -65,6 +72,12 @@ impl Zswap {
             .zswapped_bytes
             .or_else(|| Some(counter("stored_pages")?.saturating_mul(page_size)));
         let memory_used_bytes = memory.zswap_bytes.or_else(|| counter("pool_total_size"));
+        let incompressible_bytes = match counter("stored_incompressible_pages") {
+            Some(pages) => Some(pages.saturating_mul(page_size)),
+            None => reader
+                .optional(OF_GROUPS)
+                .and_then(|text| counters::value(&text, "zswap_incomp")),
+        };
         let line = reader.line("/proc/cmdline").unwrap_or_default();
         let words = line.split_whitespace();
         // The last one counts.
@@ -83,6 +96,7 @@ impl Zswap {
                 .then(|| reader.switch(&at("shrinker_enabled")).unwrap_or(false)),
             stored_bytes: stored_bytes.unwrap_or(0),
             memory_used_bytes: memory_used_bytes.unwrap_or(0),
+            incompressible_bytes,
             counters,
         })
     }
