@@ -101,7 +101,8 @@ fi
 set_to max_pool_percent 50
 memory_groups groups
 mkdir $GROUPS_TOP/of
-grouped() { # FILE VALUE NAME: a program in a group that has that value
+echo 32M >$GROUPS_TOP/of/memory.max
+grouped() { # FILE VALUE NAME: a program larger than its group, which has that value
 	if [ ! -e "$GROUPS_TOP/of/$1" ]; then
 		skip "a program gets its pages back, $3" "this kernel has no $1"
 		return
@@ -111,7 +112,7 @@ grouped() { # FILE VALUE NAME: a program in a group that has that value
 	# shellcheck disable=SC2016
 	ok "a program gets its pages back, $3" sh -c '
 		echo 0 >"$0"
-		exec /guest/pages swap "$@"' $GROUPS_TOP/of/cgroup.procs $need 2 "$SEED" 10
+		exec /guest/pages swap "$@"' $GROUPS_TOP/of/cgroup.procs 64 2 "$SEED" 10
 	echo "$before" >"$GROUPS_TOP/of/$1"
 }
 grouped memory.zswap.max 4M "a group's share is full"
