@@ -69,7 +69,13 @@ pub fn documentation(log: &Log) -> Result<Tally> {
 pub fn tests(log: &Log) -> Result<Rest> {
     log.must(&mut cargo(&["test", "--workspace", "--no-run"]))?;
     Ok(Box::new(|log| {
-        let arguments = ["test", "--workspace", "--no-fail-fast", "--", "--show-output"];
+        let arguments = [
+            "test",
+            "--workspace",
+            "--no-fail-fast",
+            "--",
+            "--show-output",
+        ];
         run_tests(log, "cargo test", &mut cargo(&arguments))
     }))
 }

@@ -265,7 +265,9 @@ fn better_elsewhere(result: &ScanResult, measured: &CodecVerdict) -> Option<Advi
         .filter(|codec| result.ram_bytes < SMALL_RAM || codec.cpu_share() <= CPU_SHARE_MAX)
         .max_by(|a, b| a.effective_ratio.total_cmp(&b.effective_ratio))?;
     let why = match there.codec.starts_with("zword") {
-        true => "this kernel's zram has none of it (the package zmeld-dkms brings a device with it)",
+        true => {
+            "this kernel's zram has none of it (the package zmeld-dkms brings a device with it)"
+        }
         false => "this kernel's zram is built without it",
     };
     (there.effective_ratio > 1.1 * here).then(|| {

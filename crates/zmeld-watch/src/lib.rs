@@ -372,7 +372,9 @@ impl Watcher {
     }
 
     fn is_turn(&self, last: Option<f64>, every: Span, now: f64) -> bool {
-        let is_asked = self.asked.is_some_and(|asked| last.is_none_or(|last| last < asked));
+        let is_asked = self
+            .asked
+            .is_some_and(|asked| last.is_none_or(|last| last < asked));
         self.is_pressed || is_asked || has_passed(last, every.duration(), now)
     }
 

@@ -249,7 +249,10 @@ impl SetAttribute {
             (_, Ok(text)) => format!("this kernel has {}", short(&offered(&text).join(", "))),
             (_, Err(_)) => "this kernel does not take it: leave it out".to_owned(),
         };
-        Error::malformed(path, format!("refuses \"{}\" (EINVAL): {takes}", short(value)))
+        Error::malformed(
+            path,
+            format!("refuses \"{}\" (EINVAL): {takes}", short(value)),
+        )
     }
 
     /// What it says where that is not what was written.

@@ -621,9 +621,17 @@ impl Fake {
                 write_start(&last, &[]);
                 Ok(String::new())
             }
-            "wipefs" if inner.signatures.get(&last).is_some_and(|it| it == "mounted") => Err(
-                "wipefs: error: probing initialization failed: Device or resource busy".to_owned(),
-            ),
+            "wipefs"
+                if inner
+                    .signatures
+                    .get(&last)
+                    .is_some_and(|it| it == "mounted") =>
+            {
+                Err(
+                    "wipefs: error: probing initialization failed: Device or resource busy"
+                        .to_owned(),
+                )
+            }
             "wipefs" => Ok(inner.signatures.get(&last).cloned().unwrap_or_default()),
             "mkswap" => {
                 if self.is_swap(&last) {
