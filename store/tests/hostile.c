@@ -532,7 +532,7 @@ static void try_words(u32 mode)
 int main(void)
 {
 	ops = zm_codec_find("zword");
-	if (!ops || ops->params_setup(&params) ||
+	if (!ops || zm_codec_setup(ops, &params) ||
 	    ops->context_create(&params, &ctx))
 		DIE("no zword");
 	tables = params.prepared;
@@ -544,7 +544,7 @@ int main(void)
 	try_words(ZWORD_WORDS_64);
 	try_words(ZWORD_WORDS_32);
 	ops->context_destroy(ctx);
-	ops->params_release(&params);
+	zm_codec_release(ops, &params);
 	printf("hostile: %u objects at the limits and past them: ok\n", cases);
 	return 0;
 }
