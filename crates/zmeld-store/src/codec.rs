@@ -382,7 +382,9 @@ impl FromStr for CodecSpec {
         };
         let info = CodecInfo::of(find(name)?);
         let wrong = |_| CodecError(format!("{spec:?}: expected a level or level=NUMBER"));
-        let level = level.map(|level| level.parse().map_err(wrong)).transpose()?;
+        let level = level
+            .map(|level| level.parse().map_err(wrong))
+            .transpose()?;
         check(&info, level)?;
         Ok(CodecSpec {
             name: info.name,

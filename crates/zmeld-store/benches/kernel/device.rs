@@ -67,7 +67,10 @@ impl Device {
         for (name, value) in settings {
             if let Some(value) = value {
                 own.set(name, value).map_err(|error| {
-                    format!("{}: {name} does not take {value:?}: {error}", node.display())
+                    format!(
+                        "{}: {name} does not take {value:?}: {error}",
+                        node.display()
+                    )
                 })?;
             }
         }
