@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from zmeld_fleet import catalogue, places, schema
-from zmeld_fleet.writing import complete, whole_file
+from zmeld_fleet.writing import MAGIC, TEXTS, digest_of
 
 KEY = b"the key of these tests"
 KEY_ID = "0123456789abcdef"
@@ -191,15 +191,21 @@ def _facts(machine: Machine) -> dict[str, Any]:
 
 def write(place: Path, machine: Machine, table: pa.Table | None = None) -> Path:
     """The survey as a file below PLACE."""
-    table = complete(table_of(machine) if table is None else table)
+    table = table_of(machine) if table is None else table
     folder = place / schema.FOLDER / f"date={machine.time:%Y-%m-%d}"
     folder.mkdir(parents=True, exist_ok=True)
     chance = machine.survey[:8]
     path = folder / f"{machine.machine}-{machine.time:%Y%m%dT%H%M%SZ}-{chance}.parquet"
     facts = sum(record != "content" for record in table["record"].to_pylist())
-    with whole_file(path) as writer:
+    settings = {"compression": "zstd", "use_dictionary": TEXTS, "store_schema": False}
+    with open(path, "wb") as file, pq.ParquetWriter(file, schema.ARROW, **settings) as writer:
         writer.write_table(table.slice(0, facts))
         writer.write_table(table.slice(facts))
+        file.flush()
+        with pa.OSFile(str(path)) as written:
+            length = written.size() - len(MAGIC)
+            said = f"{digest_of(written, length):08x} {length}"
+        writer.add_key_value_metadata({schema.DIGEST.decode(): said})
     return path
 
 

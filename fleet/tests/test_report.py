@@ -202,7 +202,7 @@ def test_json_is_what_the_documentation_lists(place, capsys):
 def test_the_documentations_queries_say_what_is_so(tmp_path):
     duckdb = pytest.importorskip("duckdb")
     page = (TOP / "docs" / "fleet.md").read_text()
-    services, contents = re.findall(r"^```sql\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    services, contents, _ = re.findall(r"^```sql\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     made = machines()
     for machine in made:
         write(tmp_path, machine)
@@ -227,6 +227,27 @@ def test_the_documentations_queries_say_what_is_so(tmp_path):
         write(full, machine)
     ((exact,),) = duckdb.sql(contents.replace("PLACE", str(full))).fetchall()
     assert round(exact) == truth
+
+
+def test_a_days_files_united_as_the_documentation_does_it_say_the_same(tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    page = (TOP / "docs" / "fleet.md").read_text()
+    *_, unite = re.findall(r"^```sql\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    paths = [write(tmp_path, machine) for machine in machines()]
+    before = reporting.make(str(tmp_path), by="role")
+    day = paths[0].parent
+    duckdb.sql(unite.replace("PLACE", str(tmp_path)).replace("DAY", day.name[5:]))
+    for path in paths[1:]:
+        path.unlink()
+    (day / ".united.parquet").rename(day / "united.parquet")
+    after = reporting.make(str(tmp_path), by="role")
+    assert [one.reason.value for one in after.left_out] == ["twice"]
+    paths[0].unlink()
+    whole = reporting.make(str(tmp_path), by="role")
+    assert whole.left_out == [] and whole.files_seen == 1
+    for found in (after, whole):
+        for name in ("kinds", "fleet", "names", "days", "standouts"):
+            assert results.plain(getattr(found, name)) == results.plain(getattr(before, name))
 
 
 def test_tables_are_parquet(place, tmp_path, capsys):

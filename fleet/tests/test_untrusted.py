@@ -7,12 +7,9 @@ import dataclasses
 import json
 import os
 import pickle
-import stat
 import threading
 import unicodedata
-from datetime import timedelta
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -21,7 +18,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from made import (
     GIB,
-    NOON,
     Machine,
     Owner,
     changed,
@@ -46,7 +42,6 @@ from zmeld_fleet import (
     engines,
     expressions,
     metrics,
-    packing,
     places,
     reporting,
     schema,
@@ -214,9 +209,9 @@ def broken(path):
     spoil(path, contents.column(names.index("hash_high")).data_page_offset, 60)
 
 
-def with_column(name):
+def without_a_name(path):
     """A file with one column more."""
-    return lambda path: changed(path, lambda t: t.append_column(name, pa.array([1] * len(t))))
+    changed(path, lambda t: t.append_column("", pa.array([1] * len(t))))
 
 
 @pytest.mark.parametrize(
@@ -225,38 +220,14 @@ def with_column(name):
         (lying, "values"),
         (broken, "digest"),
         (lambda path: said_in(path, "owner", record="other"), "unknown record: other"),
-        *((with_column(name), "columns") for name in ("", "new", "zmeld_file")),
+        (without_a_name, "columns"),
     ],
 )
-def test_a_file_that_lies_or_breaks_is_not_packed_and_the_others_are(
-    tmp_path, capsys, harm, reason
-):
-    bad, *_ = sound(tmp_path, 4)
-    harm(bad)
-    kept = bad.read_bytes()
-    assert cli.main(["pack", str(tmp_path)]) == 0
-    out, err = capsys.readouterr()
-    assert "Packed 3 files of 1 day." in out and f"{bad.name}: " in err and reason in err
-    assert bad.read_bytes() == kept
-    assert reporting.make(str(tmp_path)).machines >= 3
-
-
-def test_a_pack_that_would_not_count_costs_no_survey(tmp_path, capsys, monkeypatch):
-    """Files count one by one, and not together: what is between their bytes is not packed."""
-    paths = sound(tmp_path)
-    real = packing.look
-
-    def look_again(place, stored):
-        if stored.name.startswith(schema.PACKED_PREFIX):
-            path = stored.path
-            return catalogue.LeftOut(path, None, validity.Reason.VALUES, "too few bytes")
-        return real(place, stored)
-
-    monkeypatch.setattr(packing, "look", look_again)
-    assert cli.main(["pack", str(tmp_path)]) == 0
-    out, err = capsys.readouterr()
-    assert "Nothing to pack." in out and "stay as they are: too few bytes" in err
-    assert sorted(tmp_path.rglob("*.parquet")) == sorted(paths)
+def test_a_file_that_lies_or_breaks_is_left_out_and_the_others_count(tmp_path, harm, reason):
+    harm(sound(tmp_path, 4)[0])
+    found = look(tmp_path)
+    ((name, why),) = left(found)
+    assert reason in f"{name}: {why}" and len(found.surveys) == 3
 
 
 def test_folders_of_other_names_are_not_entered(tmp_path):
@@ -304,34 +275,6 @@ def test_standard_error_is_not_flooded(tmp_path, capsys, monkeypatch):
     assert "2 more are named" in err and "4 left out" in err
 
 
-def test_who_may_not_read_a_survey_may_not_read_its_pack(tmp_path):
-    first, second, third = sound(tmp_path)
-    first.chmod(0o640)
-    second.chmod(0o604)
-    third.chmod(0o644)
-    ((packed,), _) = packing.pack(places.open_place(str(tmp_path)))
-    assert stat.S_IMODE(packed.path.stat().st_mode) == 0o600
-    later = NOON + timedelta(days=1)
-    for at in range(2):
-        facts = {"uptime_seconds": 90_000.0}
-        write(tmp_path, plain(f"sound{at}", time=later, facts=facts)).chmod(0o640)
-    ((packed,), _) = packing.pack(places.open_place(str(tmp_path)))
-    assert stat.S_IMODE(packed.path.stat().st_mode) == 0o640
-
-
-def test_a_link_is_not_packed(tmp_path):
-    place, elsewhere = tmp_path / "place", tmp_path / "elsewhere"
-    paths = sound(place)
-    secret = write(elsewhere, plain("secret"))
-    link = paths[0].parent / secret.name
-    link.symlink_to(secret)
-    ((packed,), flaws) = packing.pack(places.open_place(str(place)))
-    assert (packed.files, [flaw.reason.value for flaw in flaws]) == (3, ["name"])
-    assert link.is_symlink() and secret.exists()
-    held = set(read_rows(packed.path, partitioning=None)["machine"].to_pylist())
-    assert plain("secret").machine not in held
-
-
 def test_owners_that_are_many_and_small_count(tmp_path):
     """What the bounds are not for: an ordinary machine with as many owners as there can be."""
     owners = [Owner(f"s{at}.service", program(f"s{at}", 30)) for at in range(64)]
@@ -361,8 +304,6 @@ def test_metadata_that_an_engine_acts_on_ends_no_report(tmp_path):
     """DuckDB takes `geo` for GeoParquet, and refuses all files where it makes no sense."""
     changed(sound(tmp_path)[0], lambda table: table, metadata={"geo": "{}"})
     assert reporting.make(str(tmp_path)).machines == 3
-    ((packed,), left_over) = packing.pack(places.open_place(str(tmp_path)))
-    assert (packed.files, left_over) == (3, [])
 
 
 def test_what_arrow_reads_and_duckdb_does_not_is_damaged(tmp_path):
@@ -375,34 +316,6 @@ def test_what_arrow_reads_and_duckdb_does_not_is_damaged(tmp_path):
     assert reporting.drop_damaged(found)
     ((reason, why),) = left(found)
     assert reason == "damaged" and "BYTE_STREAM_SPLIT" in why
-
-
-FULL = duckdb.IOException("No space left on device")
-
-
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [(duckdb.BinderException("no such column"), 0), (duckdb.IOException("no page"), 0), (FULL, 2)],
-)
-def test_a_full_disk_alone_ends_a_pack_and_another_day_is_packed(
-    tmp_path, capsys, monkeypatch, error, code
-):
-    sound(tmp_path)
-    for at in range(2):
-        facts = {"uptime_seconds": 90_000.0}
-        write(tmp_path, plain(f"sound{at}", time=NOON + timedelta(days=1), facts=facts))
-    real = packing.unite
-
-    def unite(sources, target):
-        if NOON.strftime("%Y-%m-%d") in str(target):
-            raise error
-        return real(sources, target)
-
-    monkeypatch.setattr(packing, "unite", unite)
-    assert cli.main(["pack", str(tmp_path)]) == code
-    out, err = capsys.readouterr()
-    assert str(error) in err
-    assert code or ("Packed 2 files of 1 day." in out and "date=2026-03-14: damaged" in err)
 
 
 def test_holes_do_not_make_a_file_larger(tmp_path):
@@ -435,7 +348,7 @@ def test_texts_that_stand_in_many_rows_are_handed_over_once(tmp_path):
     pq.write_table(table.append_column("padding", padding), path, compression="zstd")
     place = places.open_place(str(tmp_path))
     found = catalogue._look(place, place.listed()[0][0])
-    assert len(found.surveys) == 200
+    assert len(found) == 200
     assert len(pickle.dumps(found)) < 8 * path.stat().st_size
 
 

@@ -30,7 +30,7 @@ static int codecs_setup(struct zm_store *store,
 		if (!choice->ops)
 			continue;
 		codec->params = choice->params;
-		err = choice->ops->params_setup(&codec->params);
+		err = zm_codec_setup(choice->ops, &codec->params);
 		if (err)
 			return err;
 		codec->ops = choice->ops;
@@ -46,7 +46,7 @@ static void codecs_release(struct zm_store *store)
 		struct zm_codec_choice *codec = &store->codecs[priority];
 
 		if (codec->ops)
-			codec->ops->params_release(&codec->params);
+			zm_codec_release(codec->ops, &codec->params);
 	}
 }
 

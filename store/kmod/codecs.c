@@ -5,11 +5,8 @@
  */
 #define pr_fmt(fmt) "zmeld: " fmt
 
-#include <linux/kernel_read_file.h>
 #include <linux/kstrtox.h>
-#include <linux/limits.h>
 #include <linux/string.h>
-#include <linux/vmalloc.h>
 
 #include "device.h"
 
@@ -30,21 +27,13 @@ static const struct zm_codec_ops *codec_default(void)
 	return ops ? ops : zm_codecs[0];
 }
 
-static void params_reset(struct zm_codec_setting *setting)
-{
-	vfree(setting->dict);
-	setting->dict = NULL;
-	setting->dict_size = 0;
-	setting->level = ZM_CODEC_LEVEL_DEFAULT;
-}
-
 /* pre: the device has no store that uses them. */
 void zm_codecs_reset(struct zm_device *device)
 {
 	u32 i;
 
 	for (i = 0; i < ZM_PRIORITIES; i++) {
-		params_reset(&device->codecs[i]);
+		device->codecs[i].level = ZM_CODEC_LEVEL_DEFAULT;
 		device->codecs[i].ops = i ? NULL : codec_default();
 	}
 }
@@ -59,11 +48,7 @@ void zm_codecs_choose(const struct zm_device *device,
 		setting = &device->codecs[i];
 		options->codecs[i] = (struct zm_codec_choice){
 			.ops = setting->ops,
-			.params = {
-				.level = setting->level,
-				.dict = setting->dict,
-				.dict_size = setting->dict_size,
-			},
+			.params.level = setting->level,
 		};
 	}
 }
@@ -207,115 +192,43 @@ static DEVICE_ATTR_RW(recomp_algorithm);
 
 /* -- Their parameters ------------------------------------------------------ */
 
-struct chosen_params {
-	const char *name;
-	const char *dict_path;
-	int priority;
-	bool priority_given;
-	int level;
-	void *dict;			/* the file at dict_path, or NULL */
-	size_t dict_size;
-};
-
-/* Which codec they are for, or -errno. pre: locked for settings. */
-static int params_priority(struct zm_device *device,
-			   struct chosen_params *chosen)
-{
-	return zm_codec_priority(device, chosen->name,
-				 chosen->priority_given ?
-				 &chosen->priority : NULL, 0);
-}
-
-static int params_parse(struct zm_arguments *arguments,
-			struct chosen_params *chosen)
-{
-	int err = 0;
-
-	while (!err && zm_arguments_next(arguments)) {
-		if (zm_argument_is(arguments, "algo")) {
-			chosen->name = arguments->value;
-		} else if (zm_argument_is(arguments, "dict")) {
-			chosen->dict_path = arguments->value;
-		} else if (zm_argument_is(arguments, "level")) {
-			err = kstrtoint(arguments->value, 10, &chosen->level);
-		} else if (zm_argument_is(arguments, "priority")) {
-			chosen->priority_given = true;
-			err = kstrtoint(arguments->value, 10,
-					&chosen->priority);
-		} else {
-			err = -EINVAL;
-		}
-	}
-	return err;
-}
-
-/* A file may be long in coming: without locks, and only if it would be taken. */
-static int dict_read(struct zm_device *device, struct chosen_params *chosen)
-{
-	ssize_t size;
-	int err;
-
-	if (!chosen->dict_path)
-		return 0;
-	err = zm_device_lock_settings(device);
-	if (err)
-		return err;
-	err = params_priority(device, chosen);
-	zm_device_unlock_settings(device);
-	if (err < 0)
-		return err;
-	size = kernel_read_file_from_path(chosen->dict_path, 0, &chosen->dict,
-					  INT_MAX, NULL, READING_POLICY);
-	if (size < 0) {
-		dev_err(disk_to_dev(device->disk),
-			"dictionary %s cannot be read: error %zd\n",
-			chosen->dict_path, size);
-		return -EINVAL;
-	}
-	chosen->dict_size = size;
-	return 0;
-}
-
-/* The dictionary is the setting's from then on. pre: locked for settings. */
-static int params_set(struct zm_device *device, struct chosen_params *chosen)
-{
-	int priority = params_priority(device, chosen);
-	struct zm_codec_setting *setting;
-
-	if (priority < 0)
-		return priority;
-	setting = &device->codecs[priority];
-	params_reset(setting);
-	setting->level = chosen->level;
-	setting->dict = chosen->dict;
-	setting->dict_size = chosen->dict_size;
-	chosen->dict = NULL;
-	return 0;
-}
-
-/* "algo=NAME priority=N level=N dict=PATH" */
+/* "algo=NAME priority=N level=N" */
 static ssize_t algorithm_params_store(struct device *dev,
 				      struct device_attribute *attr,
 				      const char *buf, size_t len)
 {
 	struct zm_device *device = zm_device_of(dev);
-	struct chosen_params chosen = { .level = ZM_CODEC_LEVEL_DEFAULT };
+	int level = ZM_CODEC_LEVEL_DEFAULT, asked = 0, priority, err;
 	struct zm_arguments arguments;
-	int err;
+	const char *name = NULL;
+	bool is_asked = false;
 
 	err = zm_arguments_begin(&arguments, buf);
 	if (err)
 		return err;
-	err = params_parse(&arguments, &chosen);
-	if (!err)
-		err = dict_read(device, &chosen);
+	while (!err && zm_arguments_next(&arguments)) {
+		if (zm_argument_is(&arguments, "algo")) {
+			name = arguments.value;
+		} else if (zm_argument_is(&arguments, "level")) {
+			err = kstrtoint(arguments.value, 10, &level);
+		} else if (zm_argument_is(&arguments, "priority")) {
+			is_asked = true;
+			err = kstrtoint(arguments.value, 10, &asked);
+		} else {
+			err = -EINVAL;
+		}
+	}
 	if (!err)
 		err = zm_device_lock_settings(device);
 	if (!err) {
-		err = params_set(device, &chosen);
+		priority = zm_codec_priority(device, name,
+					     is_asked ? &asked : NULL, 0);
+		if (priority < 0)
+			err = priority;
+		else
+			device->codecs[priority].level = level;
 		zm_device_unlock_settings(device);
 	}
-	vfree(chosen.dict);
 	zm_arguments_end(&arguments);
 	return err ? err : len;
 }

@@ -74,8 +74,6 @@
 struct zm_codec_setting {
 	const struct zm_codec_ops *ops;	/* NULL: none at this priority */
 	int level;			/* or ZM_CODEC_LEVEL_DEFAULT */
-	void *dict;			/* vmalloc'ed, or NULL */
-	size_t dict_size;
 };
 
 struct zm_device {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The contract of zmeld/codec.h, held against every codec, at several levels,
- * with and without a dictionary, on pages of many kinds.
+ * The contract of zmeld/codec.h, held against every codec, at several levels, on
+ * pages of many kinds.
  *
  *	codec [SEED] [FILE...]
  *
@@ -17,7 +17,6 @@
 #define GUARD_SIZE	64
 #define GUARD_BYTE	0xa5
 #define PAGES_MAX	600
-#define DICT_SIZE	16384
 
 struct page {
 	char kind[40];
@@ -36,7 +35,6 @@ struct bed {
 
 static struct page pages[PAGES_MAX];
 static size_t page_count;
-static u8 dict[DICT_SIZE];
 static unsigned long long seed = 1;
 static struct rng rng;
 
@@ -120,16 +118,6 @@ static void pages_read(const char *path, size_t count_max)
 		count_max--;
 	}
 	fclose(file);
-}
-
-/* Pieces of pages, so that matches into the dictionary happen. */
-static void dict_make(void)
-{
-	for (size_t at = 0; at < DICT_SIZE; at += 256) {
-		const struct page *page = &pages[rng_below(&rng, (u32)page_count)];
-
-		memcpy(dict + at, page->bytes + rng_below(&rng, PAGE - 256), 256);
-	}
 }
 
 /* ------------------------------------------------------------------ checks */
@@ -303,7 +291,7 @@ static void check_each(struct bed *bed, const char *what, size_t step,
 
 /* ------------------------------------------------------------------- cases */
 
-static void run(const struct zm_codec_ops *ops, int level, bool with_dict)
+static void run(const struct zm_codec_ops *ops, int level)
 {
 	struct bed *bed = calloc(1, sizeof(*bed));
 
@@ -311,16 +299,11 @@ static void run(const struct zm_codec_ops *ops, int level, bool with_dict)
 		abort();
 	bed->ops = ops;
 	bed->params.level = level;
-	if (with_dict) {
-		bed->params.dict = dict;
-		bed->params.dict_size = DICT_SIZE;
-	}
-	snprintf(bed->name, sizeof(bed->name), "%s", ops->name);
-	if (ops->params_setup(&bed->params) ||
+	if (zm_codec_setup(ops, &bed->params) ||
 	    ops->context_create(&bed->params, &bed->ctx))
-		expect(false, bed->name);
-	snprintf(bed->name, sizeof(bed->name), "%s level %d%s", ops->name,
-		 bed->params.level, with_dict ? " with a dictionary" : "");
+		expect(false, ops->name);
+	snprintf(bed->name, sizeof(bed->name), "%s level %d", ops->name,
+		 bed->params.level);
 	if (level == ZM_CODEC_LEVEL_DEFAULT) {
 		check_each(bed, "round trip", 1, check_round_trip);
 		check_each(bed, "noise", 1, check_noise);
@@ -331,35 +314,27 @@ static void run(const struct zm_codec_ops *ops, int level, bool with_dict)
 	check_each(bed, "capacity", 7, check_capacity);
 	check_each(bed, "determinism", 7, check_determinism);
 	ops->context_destroy(bed->ctx);
-	ops->params_release(&bed->params);
+	zm_codec_release(ops, &bed->params);
 	free(bed);
 }
 
-static bool setup_is(const struct zm_codec_ops *ops, int level,
-		     const void *bytes, size_t size, int expected)
+static bool is_level(const struct zm_codec_ops *ops, int level)
 {
-	struct zm_codec_params params = {
-		.level = level, .dict = bytes, .dict_size = size,
-	};
-	int ret = ops->params_setup(&params);
+	struct zm_codec_params params = { .level = level };
+	int ret = zm_codec_setup(ops, &params);
 
 	if (ret == 0)
-		ops->params_release(&params);
-	return ret == expected;
+		zm_codec_release(ops, &params);
+	else if (ret != -EINVAL)
+		abort();
+	return ret == 0;
 }
 
 static void run_refusals(const struct zm_codec_ops *ops)
 {
-	bool fine = true;
-	int taken = ops->takes_dict ? 0 : -EINVAL;
-
-	fine &= setup_is(ops, ops->level_min - 1, NULL, 0, -EINVAL);
-	fine &= setup_is(ops, ops->level_max + 1, NULL, 0, -EINVAL);
-	fine &= setup_is(ops, ops->level_min, NULL, 0, 0);
-	fine &= setup_is(ops, ops->level_max, NULL, 0, 0);
-	fine &= setup_is(ops, ops->level_default, dict, DICT_SIZE, taken);
-	fine &= setup_is(ops, ops->level_default, dict, 0, 0);
-	expect(fine, ops->name);
+	expect(!is_level(ops, ops->level_min - 1) && is_level(ops, ops->level_min) &&
+	       is_level(ops, ops->level_max) && !is_level(ops, ops->level_max + 1),
+	       ops->name);
 }
 
 /* zword's tables stand once, and stay until the last choice is given back. */
@@ -375,17 +350,17 @@ static void run_shared_tables(void)
 	bool fine;
 
 	memset(page, 'z', sizeof(page) / 2);
-	if (ops->params_setup(&first) || ops->params_setup(&last) ||
+	if (zm_codec_setup(ops, &first) || zm_codec_setup(ops, &last) ||
 	    ops->context_create(&last, &ctx))
 		abort();
 	fine = first.prepared && first.prepared == last.prepared;
-	ops->params_release(&first);
-	ops->params_release(&first);	/* of one that is no longer set up */
+	zm_codec_release(ops, &first);
+	zm_codec_release(ops, &first);	/* of one that is no longer set up */
 	fine &= !ops->compress(ctx, &last, page, sizeof(page), object, &size) &&
 		!ops->decompress(ctx, &last, object, size, back, sizeof(back)) &&
 		!memcmp(page, back, sizeof(page));
 	ops->context_destroy(ctx);
-	ops->params_release(&last);
+	zm_codec_release(ops, &last);
 	expect(fine, "zword: one set of tables for all");
 }
 
@@ -416,11 +391,11 @@ static void run_late_match(void)
 	for (size_t i = 0; i < first; i++)
 		page[i] = (u8)(' ' + rng_below(&rng, 64));
 	memcpy(page + first, page, sizeof(page) - first);
-	if (ops->params_setup(&params) || ops->context_create(&params, &ctx) ||
+	if (zm_codec_setup(ops, &params) || ops->context_create(&params, &ctx) ||
 	    ops->compress(ctx, &params, page, sizeof(page), object, &size))
 		abort();
 	ops->context_destroy(ctx);
-	ops->params_release(&params);
+	zm_codec_release(ops, &params);
 	expect(size < ZM_PAGE_SIZE * 6 / 8, "zword: a late match is small");
 }
 
@@ -435,7 +410,6 @@ int main(int argc, char **argv)
 		pages_read(argv[i], 200);
 	if (argc <= 2)
 		pages_read(argv[0], 200);
-	dict_make();
 
 	run_shared_tables();
 	run_names();
@@ -444,14 +418,12 @@ int main(int argc, char **argv)
 		const struct zm_codec_ops *ops = zm_codecs[i];
 
 		run_refusals(ops);
-		run(ops, ZM_CODEC_LEVEL_DEFAULT, false);
-		if (ops->takes_dict)
-			run(ops, ZM_CODEC_LEVEL_DEFAULT, true);
+		run(ops, ZM_CODEC_LEVEL_DEFAULT);
 		if (ops->level_min == ops->level_max)
 			continue;
-		run(ops, ops->level_min, false);
-		run(ops, ops->level_max, false);
-		run(ops, (ops->level_default + ops->level_max) / 2, false);
+		run(ops, ops->level_min);
+		run(ops, ops->level_max);
+		run(ops, (ops->level_default + ops->level_max) / 2);
 	}
 	printf("seed %llu, %zu pages: ok\n", seed, page_count);
 	return 0;

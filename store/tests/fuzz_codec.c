@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * libFuzzer's target for the codecs. The first byte chooses codec, dictionary and
- * level, the second one the size of a page; the rest is used three times, always by
+ * libFuzzer's target for the codecs. The first byte chooses codec and level, the
+ * second one the size of a page; the rest is used three times, always by
  * the same context: as a hostile object, as the recipe of a page that must come
  * back (zword/grammar.h), and, where the codec takes any size, as bytes that must,
  * too. The mutator changes recipes by whole operations.
@@ -17,7 +17,6 @@
 
 #define PAGE		4096u
 #define HEAD		2	/* bytes before the recipe */
-#define DICT_SIZE	4096
 #define LEVELS		3
 
 struct target {
@@ -26,22 +25,16 @@ struct target {
 	void *ctx;
 };
 
-static struct target targets[8 * LEVELS * 2];
+static struct target targets[8 * LEVELS];
 static size_t target_count;
-static u8 dict[DICT_SIZE];
 
-static void target_add(const struct zm_codec_ops *ops, int level,
-		       bool with_dict)
+static void target_add(const struct zm_codec_ops *ops, int level)
 {
 	struct target *target = &targets[target_count++];
 
 	target->ops = ops;
 	target->params.level = level;
-	if (with_dict) {
-		target->params.dict = dict;
-		target->params.dict_size = DICT_SIZE;
-	}
-	if (ops->params_setup(&target->params) ||
+	if (zm_codec_setup(ops, &target->params) ||
 	    ops->context_create(&target->params, &target->ctx))
 		abort();
 }
@@ -50,19 +43,15 @@ static void targets_make(void)
 {
 	const char *only = getenv("ZMELD_FUZZ_CODEC");
 
-	for (size_t i = 0; i < DICT_SIZE; i++)
-		dict[i] = (u8)(i * 31 + (i >> 5));
 	for (size_t i = 0; i < zm_codec_count; i++) {
 		const struct zm_codec_ops *ops = zm_codecs[i];
 
 		if (only && strcmp(only, ops->name))
 			continue;
-		target_add(ops, ops->level_default, false);
-		if (ops->takes_dict)
-			target_add(ops, ops->level_default, true);
+		target_add(ops, ops->level_default);
 		if (ops->level_min != ops->level_max) {
-			target_add(ops, ops->level_min, false);
-			target_add(ops, ops->level_max, false);
+			target_add(ops, ops->level_min);
+			target_add(ops, ops->level_max);
 		}
 	}
 	if (!target_count)
@@ -71,9 +60,8 @@ static void targets_make(void)
 
 static void fail(const struct target *target, const char *why)
 {
-	fprintf(stderr, "%s level %d%s: %s\n", target->ops->name,
-		target->params.level, target->params.dict ? " with a dictionary"
-							  : "", why);
+	fprintf(stderr, "%s level %d: %s\n", target->ops->name,
+		target->params.level, why);
 	abort();
 }
 

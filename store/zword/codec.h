@@ -56,12 +56,10 @@ static void zword_tables_give_back(void)
 	zword_own = NULL;
 }
 
-static int zword_params_setup(struct zm_codec_params *params)
+static int zword_prepare(struct zm_codec_params *params)
 {
-	int ret = zm_codec_params_check(params, &zm_codec_zword);
+	int ret = 0;
 
-	if (ret)
-		return ret;
 	/* Of a machine with larger pages, it would keep all of them raw. */
 	if (ZM_PAGE_SIZE > ZWORD_PAGE_SIZE_MAX)
 		return -EINVAL;
@@ -76,7 +74,7 @@ static int zword_params_setup(struct zm_codec_params *params)
 	return ret;
 }
 
-static void zword_params_release(struct zm_codec_params *params)
+static void zword_release(struct zm_codec_params *params)
 {
 	if (!params->prepared)
 		return;
@@ -116,8 +114,8 @@ const struct zm_codec_ops zm_codec_zword = {
 	.level_max = ZWORD_LEVEL_ALL,
 	.level_default = ZWORD_LEVEL_GLANCE,
 	.check_writes = true,
-	.params_setup = zword_params_setup,
-	.params_release = zword_params_release,
+	.prepare = zword_prepare,
+	.release = zword_release,
 	.context_create = zword_context_create,
 	.context_destroy = codec_free,
 	.compress = zword_page_compress,

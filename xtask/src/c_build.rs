@@ -268,7 +268,9 @@ impl Compiler {
         };
         let test = at.join("tests").join(name).with_extension("c");
         let mut make = Command::new("make");
-        make.arg(jobs())
+        // What compilers leave beside a program, as for coverage, is not for the checkout.
+        make.current_dir(out)
+            .arg(jobs())
             .arg("-f")
             .arg(workspace::root().join("xtask/c.mk"));
         for (name, value) in [

@@ -27,7 +27,6 @@ const HISTORY: &[(&str, std::ops::Range<u32>)] = &[
     ("BLK_MODE", 605..NEVER),
     ("LIMITS_AT_ALLOC", 609..NEVER),
     ("QUEUE_FEATURES", 611..NEVER),
-    ("ZSTD_DICTIONARIES", 612..NEVER),
     ("POOL_COPIES", 615..NEVER),
     ("POOL_NODES", 616..NEVER),
     ("POOL_SIZED_READS", 700..NEVER),

@@ -215,11 +215,10 @@ fn lz4() -> Result<LibrarySources> {
     })
 }
 
-/// With what makes dictionaries.
 fn zstd() -> Result<LibrarySources> {
     let include = crate_folder("zstd-sys")?.join("zstd/lib");
     let mut files = Vec::new();
-    for part in ["common", "compress", "decompress", "dictBuilder"] {
+    for part in ["common", "compress", "decompress"] {
         files.extend(workspace::files(&include.join(part), "c")?);
     }
     Ok(LibrarySources { files, include })

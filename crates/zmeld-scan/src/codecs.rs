@@ -15,7 +15,7 @@ use crate::result::CodecTimes;
 /// A codec to measure, ready, under the name that results call it by.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// The name: with level and dictionary if they are not the defaults.
+    /// The name: with its level if that is not the default.
     pub name: String,
     /// The codec.
     pub codec: Codec,
@@ -93,7 +93,7 @@ fn nanoseconds(since: Instant) -> u64 {
 /// How a codec did on the pages of a file, page by page.
 #[derive(Clone, Debug, Serialize, schemars::JsonSchema)]
 pub struct CodecReport {
-    /// The codec, with level and dictionary if they are not the defaults.
+    /// The codec, with its level if that is not the default.
     pub codec: String,
     /// Pages measured: all but the same-filled ones.
     pub pages_measured: u64,

@@ -87,7 +87,7 @@ impl CodecTimes {
 /// One codec on these pages.
 #[derive(Clone, Debug, Default, Serialize, schemars::JsonSchema)]
 pub struct CodecResult {
-    /// The codec, with level and dictionary if they are not the defaults.
+    /// The codec, with its level if that is not the default.
     pub codec: String,
     /// Whether the running kernel's zram has it; absent where there is no zram.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,8 +1,8 @@
 //! Codecs: how a page is compressed.
 //!
-//! A [`Codec`] is what a store chose: an algorithm, its level and perhaps a
-//! dictionary, prepared once and then shared by all threads. A [`Stream`] is
-//! the working memory of one thread, reused for every page.
+//! A [`Codec`] is what a store chose: an algorithm and its level, prepared once and
+//! then shared by all threads. A [`Stream`] is the working memory of one thread,
+//! reused for every page.
 //!
 //! Names, levels, defaults and formats are those of the kernel's zram, so what
 //! a page takes here it takes there. 842 is missing: no user-space
@@ -24,7 +24,6 @@
 
 use std::ffi::{c_char, c_int, c_void, CStr};
 use std::fmt;
-use std::path::PathBuf;
 use std::ptr;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -38,16 +37,11 @@ use zstd_sys as _;
 pub(crate) mod raw {
     use super::{c_char, c_int, c_void};
 
-    /// `ZM_CODEC_LEVEL_DEFAULT`.
-    pub const LEVEL_DEFAULT: c_int = c_int::MIN;
-
     /// `struct zm_codec_params`.
     #[repr(C)]
     pub struct Params {
         pub level: c_int,
         pub page_size: u32,
-        pub dict: *const c_void,
-        pub dict_size: usize,
         pub prepared: *mut c_void,
     }
 
@@ -58,10 +52,9 @@ pub(crate) mod raw {
         pub level_min: c_int,
         pub level_max: c_int,
         pub level_default: c_int,
-        pub takes_dict: bool,
         pub check_writes: bool,
-        pub params_setup: unsafe extern "C" fn(*mut Params) -> c_int,
-        pub params_release: unsafe extern "C" fn(*mut Params),
+        pub prepare: Option<unsafe extern "C" fn(*mut Params) -> c_int>,
+        pub release: Option<unsafe extern "C" fn(*mut Params)>,
         pub context_create: unsafe extern "C" fn(*const Params, *mut *mut c_void) -> c_int,
         pub context_destroy: unsafe extern "C" fn(*mut c_void),
         pub compress: unsafe extern "C" fn(
@@ -104,8 +97,6 @@ pub struct CodecInfo {
     pub level_max: i32,
     /// The level that zram takes when none is given.
     pub level_default: i32,
-    /// Whether it can use a dictionary.
-    pub takes_dict: bool,
 }
 
 impl CodecInfo {
@@ -120,7 +111,6 @@ impl CodecInfo {
             level_min: ops.level_min,
             level_max: ops.level_max,
             level_default: ops.level_default,
-            takes_dict: ops.takes_dict,
         }
     }
 }
@@ -130,24 +120,13 @@ pub fn codecs() -> Vec<CodecInfo> {
     tables().map(CodecInfo::of).collect()
 }
 
-/// Why a codec cannot be had.
+/// Why a codec cannot be had: what was refused, in words that name it.
 #[derive(Debug, thiserror::Error)]
-pub enum CodecError {
-    /// What was refused, in words that name it.
-    #[error("{0}")]
-    Refused(String),
-    /// The dictionary's file cannot be read.
-    #[error("cannot read the dictionary {}", path.display())]
-    DictionaryUnreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-}
+#[error("{0}")]
+pub struct CodecError(String);
 
 fn no_memory(codec: &str) -> CodecError {
-    CodecError::Refused(format!("no memory for {codec}"))
+    CodecError(format!("no memory for {codec}"))
 }
 
 /// The page does not become small enough for the space that was offered.
@@ -170,36 +149,28 @@ pub struct Damaged {
     pub page_size: usize,
 }
 
-/// A codec with its level and dictionary, ready for all threads. Cloning it
-/// shares it.
+/// A codec with its level, ready for all threads. Cloning it shares it.
 #[derive(Clone)]
 pub struct Codec(Arc<Prepared>);
 
 struct Prepared {
     ops: &'static raw::Ops,
     params: raw::Params,
-    /// Keeps alive what `params.dict` points to.
-    dict: Option<Arc<[u8]>>,
 }
 
-// SAFETY: after params_setup the params are only read, by any number of
+// SAFETY: once they are prepared the params are only read, by any number of
 // threads (the contract's words), until the last owner releases them.
 unsafe impl Send for Prepared {}
 // SAFETY: as above.
 unsafe impl Sync for Prepared {}
 
 impl Codec {
-    /// The codec of that name, at a level (`None`: zram's default) and with a
-    /// dictionary. An empty dictionary is none.
+    /// The codec of that name, at a level (`None`: zram's default).
     ///
     /// # Errors
     /// [`CodecError`], naming what was refused.
-    pub fn new(
-        name: &str,
-        level: Option<i32>,
-        dict: Option<Arc<[u8]>>,
-    ) -> Result<Codec, CodecError> {
-        Codec::prepare(name, level, dict, crate::page_size())
+    pub fn new(name: &str, level: Option<i32>) -> Result<Codec, CodecError> {
+        Codec::prepare(name, level, crate::page_size())
     }
 
     /// The same codec for pages of another size: some choose by it how they work.
@@ -208,37 +179,23 @@ impl Codec {
     /// Those of [`Codec::new`].
     pub fn for_pages(&self, page_size: usize) -> Result<Codec, CodecError> {
         let level = self.info().takes_level().then(|| self.level());
-        Codec::prepare(self.name(), level, self.0.dict.clone(), page_size)
+        Codec::prepare(self.name(), level, page_size)
     }
 
-    fn prepare(
-        name: &str,
-        level: Option<i32>,
-        dict: Option<Arc<[u8]>>,
-        page_size: usize,
-    ) -> Result<Codec, CodecError> {
+    fn prepare(name: &str, level: Option<i32>, page_size: usize) -> Result<Codec, CodecError> {
         let ops = find(name)?;
-        let info = CodecInfo::of(ops);
-        let dict = dict.filter(|bytes| !bytes.is_empty());
-        check(&info, level, dict.is_some())?;
+        check(&CodecInfo::of(ops), level)?;
         let mut params = raw::Params {
-            level: level.unwrap_or(raw::LEVEL_DEFAULT),
+            level: level.unwrap_or(ops.level_default),
             page_size: page_size as u32,
-            dict: dict
-                .as_ref()
-                .map_or(ptr::null(), |bytes| bytes.as_ptr().cast()),
-            dict_size: dict.as_ref().map_or(0, |bytes| bytes.len()),
             prepared: ptr::null_mut(),
         };
-        // SAFETY: params is valid for the call; the dictionary that it points
-        // to is kept by Prepared for as long as the params live.
-        let ret = unsafe { (ops.params_setup)(&mut params) };
-        match dict {
-            _ if ret == 0 => Ok(Codec(Arc::new(Prepared { ops, params, dict }))),
-            Some(bytes) if !is_no_memory(ret) => Err(CodecError::Refused(format!(
-                "{name} refuses the dictionary of {} bytes",
-                bytes.len()
-            ))),
+        // SAFETY: params is valid for the call, and its level one of the codec's.
+        let ret = ops
+            .prepare
+            .map_or(0, |prepare| unsafe { prepare(&mut params) });
+        match ret {
+            0 => Ok(Codec(Arc::new(Prepared { ops, params }))),
             _ => Err(no_memory(name)),
         }
     }
@@ -258,8 +215,7 @@ impl Codec {
     }
 
     /// The functions and the params before their set-up, for a C store, which
-    /// sets them up itself. The dictionary they borrow lives as long as any
-    /// clone of this codec.
+    /// sets them up itself.
     pub(crate) fn raw_parts(&self) -> (*const raw::Ops, raw::Params) {
         let params = raw::Params {
             prepared: std::ptr::null_mut(),
@@ -274,15 +230,16 @@ impl fmt::Debug for Codec {
         f.debug_struct("Codec")
             .field("name", &self.name())
             .field("level", &self.level())
-            .field("dict_size", &self.0.params.dict_size)
             .finish()
     }
 }
 
 impl Drop for Prepared {
     fn drop(&mut self) {
-        // SAFETY: the params were set up and nobody else has them any more.
-        unsafe { (self.ops.params_release)(&mut self.params) }
+        if let Some(release) = self.ops.release {
+            // SAFETY: the params were set up and nobody else has them any more.
+            unsafe { release(&mut self.params) }
+        }
     }
 }
 
@@ -396,38 +353,22 @@ impl Drop for Stream {
     }
 }
 
-/// A codec in words: `lz4`, `zstd:3`, `zstd:level=3,dict=PATH`.
-///
-/// `dict=` comes last: the path is all that follows, commas and colons too.
+/// A codec in words: `lz4`, `zstd:3`, `zstd:level=3`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CodecSpec {
     /// The codec's name.
     pub name: &'static str,
     /// Its level; `None` is zram's default.
     pub level: Option<i32>,
-    /// The file of its dictionary.
-    pub dict: Option<PathBuf>,
 }
 
 impl CodecSpec {
-    /// Reads the dictionary, if there is one, and prepares the codec.
+    /// Prepares the codec.
     ///
     /// # Errors
-    /// [`CodecError`]: the file cannot be read, or the codec refuses it.
+    /// [`CodecError`]: no memory.
     pub fn open(&self) -> Result<Codec, CodecError> {
-        let dict = match &self.dict {
-            None => None,
-            Some(path) => match std::fs::read(path) {
-                Ok(bytes) => Some(Arc::from(bytes)),
-                Err(source) => {
-                    return Err(CodecError::DictionaryUnreadable {
-                        path: path.clone(),
-                        source,
-                    })
-                }
-            },
-        };
-        Codec::new(self.name, self.level, dict)
+        Codec::new(self.name, self.level)
     }
 }
 
@@ -435,53 +376,29 @@ impl FromStr for CodecSpec {
     type Err = CodecError;
 
     fn from_str(spec: &str) -> Result<Self, CodecError> {
-        let (name, options) = match spec.split_once(':') {
-            Some((name, options)) => (name, Some(options)),
+        let (name, level) = match spec.split_once(':') {
+            Some((name, level)) => (name, Some(level.strip_prefix("level=").unwrap_or(level))),
             None => (spec, None),
         };
         let info = CodecInfo::of(find(name)?);
-        let mut parsed = CodecSpec {
+        let wrong = |_| CodecError(format!("{spec:?}: expected a level or level=NUMBER"));
+        let level = level
+            .map(|level| level.parse().map_err(wrong))
+            .transpose()?;
+        check(&info, level)?;
+        Ok(CodecSpec {
             name: info.name,
-            level: None,
-            dict: None,
-        };
-        let wrong = |reason| CodecError::Refused(format!("{spec:?}: {reason}"));
-        let mut rest = options;
-        while let Some(text) = rest {
-            if let Some(path) = text.strip_prefix("dict=") {
-                if path.is_empty() {
-                    return Err(wrong("dict= names no file"));
-                }
-                parsed.dict = Some(PathBuf::from(path));
-                break;
-            }
-            let (option, tail) = match text.split_once(',') {
-                Some((option, tail)) => (option, Some(tail)),
-                None => (text, None),
-            };
-            let level = option.strip_prefix("level=").unwrap_or(option);
-            if parsed.level.is_some() {
-                return Err(wrong("expected dict=PATH after the level"));
-            }
-            parsed.level =
-                Some(level.parse().map_err(|_| {
-                    wrong("expected a level or level=NUMBER, then perhaps dict=PATH")
-                })?);
-            rest = tail;
-        }
-        check(&info, parsed.level, parsed.dict.is_some())?;
-        Ok(parsed)
+            level,
+        })
     }
 }
 
 impl fmt::Display for CodecSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)?;
-        match (self.level, &self.dict) {
-            (None, None) => Ok(()),
-            (Some(level), None) => write!(f, ":{level}"),
-            (None, Some(path)) => write!(f, ":dict={}", path.display()),
-            (Some(level), Some(path)) => write!(f, ":level={level},dict={}", path.display()),
+        match self.level {
+            None => Ok(()),
+            Some(level) => write!(f, ":{level}"),
         }
     }
 }
@@ -500,7 +417,7 @@ fn tables() -> impl Iterator<Item = &'static raw::Ops> {
 fn find(name: &str) -> Result<&'static raw::Ops, CodecError> {
     tables().find(|ops| name_of(ops) == name).ok_or_else(|| {
         let known = tables().map(name_of).collect::<Vec<_>>().join(", ");
-        CodecError::Refused(format!("there is no codec {name:?}; there are {known}"))
+        CodecError(format!("there is no codec {name:?}; there are {known}"))
     })
 }
 
@@ -511,19 +428,14 @@ fn name_of(ops: &'static raw::Ops) -> &'static str {
         .expect("a codec's name is ASCII")
 }
 
-fn is_no_memory(ret: c_int) -> bool {
-    std::io::Error::from_raw_os_error(-ret).kind() == std::io::ErrorKind::OutOfMemory
-}
-
-/// Refuses a level or a dictionary that the codec does not take.
-fn check(info: &CodecInfo, level: Option<i32>, has_dict: bool) -> Result<(), CodecError> {
+/// Refuses a level that the codec does not take.
+fn check(info: &CodecInfo, level: Option<i32>) -> Result<(), CodecError> {
     let (name, min, max) = (info.name, info.level_min, info.level_max);
-    Err(CodecError::Refused(match level {
+    Err(CodecError(match level {
         Some(_) if !info.takes_level() => format!("{name} has no levels"),
         Some(level) if !(min..=max).contains(&level) => {
             format!("{name} takes levels {min} to {max}, not {level}")
         }
-        _ if has_dict && !info.takes_dict => format!("{name} takes no dictionary"),
         _ => return Ok(()),
     }))
 }

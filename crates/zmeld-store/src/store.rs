@@ -102,8 +102,6 @@ pub struct MeldResult {
 /// A page store. All requests may come from many threads at once.
 pub struct Store {
     raw: NonNull<raw::Opaque>,
-    /// Keeps alive the dictionary that the store borrows.
-    _codec: Codec,
 }
 
 // SAFETY: the C store is made for concurrent use; what needs exclusive access
@@ -134,14 +132,12 @@ impl Store {
             ],
         };
         let mut store = ptr::null_mut();
-        // SAFETY: the options are complete; ops is a constant table, and the
-        // dictionary that params borrows lives in the codec, kept below.
+        // SAFETY: the options are complete; ops is a constant table.
         done("make a store", unsafe {
             raw::zm_store_create(&options_raw, &mut store)
         })?;
         Ok(Store {
             raw: NonNull::new(store).expect("a store that was made has a place"),
-            _codec: codec.clone(),
         })
     }
 
@@ -204,10 +200,8 @@ fn unused() -> raw::CodecChoice {
     raw::CodecChoice {
         ops: ptr::null(),
         params: codec::raw::Params {
-            level: codec::raw::LEVEL_DEFAULT,
+            level: 0,
             page_size: 0,
-            dict: ptr::null(),
-            dict_size: 0,
             prepared: ptr::null_mut(),
         },
     }
@@ -297,7 +291,7 @@ mod tests {
 
     #[test]
     fn auto_mode_follows_the_hit_rate() {
-        let codec = Codec::new("lz4", None, None).unwrap();
+        let codec = Codec::new("lz4", None).unwrap();
         let store = Store::new(1 << 16, MeldMode::Auto, &codec).unwrap();
         // One fingerprint in sixteen is sampled, 4096 of them make a window.
         for index in 0..1 << 17 {

@@ -40,7 +40,7 @@ pub struct ScanArgs {
 
     /// Codecs to measure: names with levels, such as lz4,zstd:1; or "all"
     ///
-    /// A codec is NAME, NAME:LEVEL or NAME:LEVEL,dict=FILE.
+    /// A codec is NAME or NAME:LEVEL.
     #[arg(
         long,
         value_name = "LIST",
@@ -234,8 +234,7 @@ pub struct Format {
 const CODECS_EXAMPLES: &str = "\
 Examples:
   zmeld codecs /usr/bin/python3           every codec at every level
-  zmeld codecs --codecs lz4,zstd:1 FILE   just these
-  zmeld codecs --codecs zstd:3,dict=D FILE    with a dictionary, such as zstd --train makes";
+  zmeld codecs --codecs lz4,zstd:1 FILE   just these";
 
 #[derive(Args)]
 #[command(after_help = CODECS_EXAMPLES, after_long_help = format!("{CODECS_EXAMPLES}\n\n{EXIT_CODES}"))]
@@ -281,8 +280,6 @@ pub struct CodecList(pub Vec<CodecSpec>);
 impl std::str::FromStr for CodecList {
     type Err = String;
 
-    /// Commas separate codecs and, within one, its options: a piece that is an
-    /// option belongs to the codec before it.
     fn from_str(text: &str) -> Result<CodecList, String> {
         if text == "all" {
             let names = zmeld_store::codec::codecs();
@@ -292,21 +289,9 @@ impl std::str::FromStr for CodecList {
                 .collect::<Result<_, _>>()
                 .map(CodecList);
         }
-        let mut specs: Vec<String> = Vec::new();
-        for piece in text.split(',') {
-            let is_option = piece.starts_with("dict=") || piece.starts_with("level=");
-            match specs.last_mut() {
-                Some(last) if is_option => {
-                    let separator = if last.contains(':') { ',' } else { ':' };
-                    last.push(separator);
-                    last.push_str(piece);
-                }
-                _ => specs.push(piece.trim().to_owned()),
-            }
-        }
-        let specs: Vec<CodecSpec> = specs
-            .iter()
-            .map(|spec| spec.parse().map_err(|err| format!("{err}")))
+        let specs: Vec<CodecSpec> = text
+            .split(',')
+            .map(|spec| spec.trim().parse().map_err(|err| format!("{err}")))
             .collect::<Result<_, _>>()?;
         for (at, spec) in specs.iter().enumerate() {
             if specs[..at]

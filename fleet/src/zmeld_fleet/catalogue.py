@@ -82,16 +82,6 @@ class Survey:
 
 
 @dataclass
-class FileContents:
-    """What one file says of itself."""
-
-    file: StoredFile
-    extras: list[str]
-    """Columns that the format of this package does not have."""
-    surveys: list[Survey]
-
-
-@dataclass
 class Catalogue:
     """What there is, what counts, and what is left out."""
 
@@ -155,14 +145,17 @@ def read(
     """Looks at every file of PLACE, or of its last `since` days."""
     stored, refused = place.listed(first_day(since, now))
     catalogue = Catalogue(place, files_seen=len(stored))
-    catalogue.left_out += unlisted(refused)
+    catalogue.left_out += [
+        LeftOut(inert(path), None, Reason.UNREADABLE, f"its files cannot be listed: {why}")
+        for path, why in refused.items()
+    ]
     found: list[Survey] = []
-    for contents in each(lambda file: look(place, file), stored):
-        if isinstance(contents, LeftOut):
-            catalogue.left_out.append(contents)
+    for surveys in each(lambda file: look(place, file), stored):
+        if isinstance(surveys, LeftOut):
+            catalogue.left_out.append(surveys)
             continue
-        catalogue.held[contents.file.path] = {survey.survey for survey in contents.surveys}
-        found.extend(contents.surveys)
+        catalogue.held[surveys[0].file.path] = {survey.survey for survey in surveys}
+        found.extend(surveys)
     catalogue.surveys_seen = len(found)
     now = now or datetime.now(timezone.utc)
     found = catalogue.sift(_once(catalogue, found), _incomplete)
@@ -189,16 +182,8 @@ def first_day(days: int | None, now: datetime | None = None) -> str | None:
     return max(today - timedelta(days=days - 1), date.min + timedelta(days=1)).isoformat()
 
 
-def unlisted(refused: dict[str, str]) -> list[LeftOut]:
-    """Folders whose files cannot be seen."""
-    return [
-        LeftOut(inert(path), None, Reason.UNREADABLE, f"its files cannot be listed: {why}")
-        for path, why in refused.items()
-    ]
-
-
-def look(place: Place, stored: StoredFile) -> FileContents | LeftOut:
-    """One file: what it says, or why it cannot be used."""
+def look(place: Place, stored: StoredFile) -> list[Survey] | LeftOut:
+    """One file: the surveys in it, or why it cannot be used."""
     if not stored.is_named_well:
         why = "names are date=YYYY-MM-DD/*.parquet of letters, digits, dots, - and _"
         return LeftOut(inert(stored.path), None, Reason.NAME, why)
@@ -214,7 +199,7 @@ def look(place: Place, stored: StoredFile) -> FileContents | LeftOut:
         return _flawed(stored, error)
 
 
-def _look(place: Place, stored: StoredFile) -> FileContents:
+def _look(place: Place, stored: StoredFile) -> list[Survey]:
     with place.open(stored.path) as file:
         parquet = _opened(file)
         _check_version(parquet)
@@ -226,8 +211,7 @@ def _look(place: Place, stored: StoredFile) -> FileContents:
         rows = sum(parquet.metadata.row_group(at).num_rows for at in groups)
         if said != rows:
             raise FlawError(f"{plural(rows, 'row', 'rows')}, and it says {said}", Reason.ROWS)
-    extras = [name for name in parquet.schema_arrow.names if name not in schema.COLUMNS]
-    return FileContents(stored, extras, surveys)
+    return surveys
 
 
 def verify(place: Place, stored: StoredFile) -> LeftOut | None:
@@ -432,15 +416,10 @@ _SAID = ("machine", "time", "facts", "labels")
 
 
 def _once(catalogue: Catalogue, surveys: list[Survey]) -> list[Survey]:
-    """A survey counts once: from the pack that it is in, else from its first file."""
-
-    def order(survey: Survey) -> tuple[bool, int, str]:
-        size = -survey.file.size if survey.file.name.startswith(schema.PACKED_PREFIX) else 0
-        return size == 0, size, survey.file.path
-
+    """A survey counts once, from the first file that it is in."""
     kept: dict[str, Survey] = {}
     claimed: set[str] = set()
-    for survey in sorted(surveys, key=order):
+    for survey in sorted(surveys, key=lambda survey: survey.file.path):
         first = kept.setdefault(survey.survey, survey)
         if first is survey:
             continue

@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="zmeld-fleet", description="What surveys of many machines say together.")
     parser.add_argument("--version", action="version", version=f"zmeld-fleet {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for add in (_add_report, _add_affinity, _add_pack):
+    for add in (_add_report, _add_affinity):
         add(commands)
     return parser
 
@@ -201,39 +201,6 @@ def _affinity(plan: argparse.Namespace) -> int:
     else:
         print(render_text.render(documents.affinity_document(found), _columns()), end="")
     return DONE if found.machines else WRONG
-
-
-def _add_pack(commands: Any) -> None:
-    command = commands.add_parser(
-        "pack",
-        help="unite each day's files in one",
-        description="Unites each day's files in one, sorted by hash, which reports read faster. "
-        "Nothing is lost when it is killed.",
-    )
-    command.add_argument("place", metavar="PLACE", help="a folder")
-    command.add_argument(
-        "--keep", type=_days, metavar="AGE", help="delete the surveys of older days: 90d"
-    )
-    command.set_defaults(run=_pack)
-
-
-def _pack(plan: argparse.Namespace) -> int:
-    from zmeld_fleet import packing, places
-
-    place = places.open_place(plan.place)
-    if plan.keep is not None:
-        for date, count in packing.expire(place, plan.keep):
-            print(f"{date}: {plural(count, 'file', 'files')} deleted")
-    packed, left = packing.pack(place)
-    _tell_left_out(left)
-    for day in packed:
-        files = plural(day.files, "file", "files")
-        said = f"{day.date}: {files} with {plural(day.surveys, 'survey', 'surveys')} are one now"
-        print(f"{said}: {inert(day.path.name)}")
-    files = plural(sum(day.files for day in packed), "file", "files")
-    days = plural(len(packed), "day", "days")
-    print(f"Packed {files} of {days}." if packed else "Nothing to pack.")
-    return DONE
 
 
 def _columns() -> int:

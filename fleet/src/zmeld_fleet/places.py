@@ -47,7 +47,7 @@ class StoredFile:
 
     @property
     def is_named_well(self) -> bool:
-        """As surveys and packs are: engines take other names for patterns of names."""
+        """As surveys are: engines take other names for patterns of names."""
         return bool(_FILE.fullmatch(self.name) and _DATE.fullmatch(self.date))
 
 

@@ -7,7 +7,6 @@ import pyarrow as pa
 
 SCHEMA = "zmeld.survey/2"
 FOLDER = "zmeld-survey-2"
-PACKED_PREFIX = "packed-"
 
 RECORDS = MACHINE, LABEL, OWNER, SIZE, CONTENT = "machine", "label", "owner", "size", "content"
 

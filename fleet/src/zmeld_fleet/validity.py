@@ -46,8 +46,8 @@ OWNERS_MAX = 1024
 
 ROW_BYTES, FACT_BYTES, MACHINE_BYTES = 0.25, 16, 512
 """Bytes of a file for each row, for each that is not of contents, and for each about a machine.
-Hashes, chance and measurements cannot be written in fewer (a pack has some 24 bytes for
-a row), and so what is read takes time and memory in proportion to what was written."""
+Hashes, chance and measurements cannot be written in fewer (a united file has some 24 bytes
+for a row), and so what is read takes time and memory in proportion to what was written."""
 
 _COMMON = ("schema", "record", "machine", "survey", "time")
 _ESTIMATED = ("pages_distinct", *(f"{of}_{c}" for c in schema.CODECS for of in ("pool", "melded")))

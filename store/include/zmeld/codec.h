@@ -5,8 +5,8 @@
  * Three things are kept apart, because they live for different times:
  *
  *   ops      a codec's functions; constant, one table per codec;
- *   params   what a store chose: level and dictionary, prepared once, then
- *            only read, by all processors at once;
+ *   params   what a store chose: the level, prepared once, then only read, by all
+ *            processors at once;
  *   context  the working memory of one processor, reused for every page (a new
  *            zstd context per page would halve its speed).
  *
@@ -37,9 +37,7 @@ struct zm_codec_params {
 	 * 0: the home's own. In user space pages of other machines are measured.
 	 */
 	u32 page_size;
-	const void *dict;	/* in: borrowed, outlives the params; or NULL */
-	size_t dict_size;	/* bytes */
-	void *prepared;		/* out: the codec's own, e.g. digested dict */
+	void *prepared;		/* out: the codec's own, e.g. its tables */
 };
 
 struct zm_codec_ops {
@@ -47,16 +45,14 @@ struct zm_codec_ops {
 	int level_min;		/* level_min == level_max: no levels */
 	int level_max;
 	int level_default;	/* what zram uses when none is given */
-	bool takes_dict;
 	bool check_writes;	/* what it encodes is checked unless told not to */
 
 	/*
-	 * Checks level and dictionary, replaces ZM_CODEC_LEVEL_DEFAULT by the
-	 * default and prepares what all contexts share.
-	 * 0, -EINVAL (one of them refused), -ENOMEM. May sleep.
+	 * Prepares what all contexts share, and gives it back; NULL where there is
+	 * nothing: see zm_codec_setup(). 0, -EINVAL, -ENOMEM. May sleep.
 	 */
-	int (*params_setup)(struct zm_codec_params *params);
-	void (*params_release)(struct zm_codec_params *params);
+	int (*prepare)(struct zm_codec_params *params);
+	void (*release)(struct zm_codec_params *params);
 
 	/* 0 and a context, or -ENOMEM. May sleep. */
 	int (*context_create)(const struct zm_codec_params *params, void **ctx);
@@ -93,29 +89,26 @@ struct zm_codec_choice {
 };
 
 /*
- * What opens every params_setup: puts the codec's default in the place of
- * ZM_CODEC_LEVEL_DEFAULT and makes an empty dictionary none. 0, or -EINVAL: a
- * level out of the codec's range, or a dictionary where none is taken.
+ * Makes params ready for contexts: with the codec's default in the place of
+ * ZM_CODEC_LEVEL_DEFAULT. 0, -EINVAL (a level that the codec does not have, or
+ * pages that it does not take), -ENOMEM.
  */
-static inline int zm_codec_params_check(struct zm_codec_params *params,
-					const struct zm_codec_ops *ops)
+static inline int zm_codec_setup(const struct zm_codec_ops *ops,
+				 struct zm_codec_params *params)
 {
 	params->prepared = NULL;
 	if (params->level == ZM_CODEC_LEVEL_DEFAULT)
 		params->level = ops->level_default;
 	if (params->level < ops->level_min || params->level > ops->level_max)
 		return -EINVAL;
-	if (!params->dict || !params->dict_size) {
-		params->dict = NULL;
-		params->dict_size = 0;
-	}
-	return params->dict && !ops->takes_dict ? -EINVAL : 0;
+	return ops->prepare ? ops->prepare(params) : 0;
 }
 
-/* params_release of codecs that prepare nothing. */
-static inline void zm_codec_nothing_to_release(struct zm_codec_params *params)
+static inline void zm_codec_release(const struct zm_codec_ops *ops,
+				    struct zm_codec_params *params)
 {
-	(void)params;
+	if (ops->release)
+		ops->release(params);
 }
 
 /* All codecs of this home, in the order a list shows them. */

@@ -63,7 +63,7 @@ struct zm_store_options {
 	bool verify;		/* check fingerprints on every read */
 	bool keyed;		/* key is given; otherwise it is random */
 	u8 key[ZM_KEY_SIZE];	/* of the fingerprints */
-	/* By priority, before params_setup(); there is always a first. */
+	/* By priority, before zm_codec_setup(); there is always a first. */
 	struct zm_codec_choice codecs[ZM_PRIORITIES];
 };
 

@@ -17,17 +17,6 @@ struct deflate_context {
 	struct z_stream_s inflating;
 };
 
-static int deflate_params_setup(struct zm_codec_params *params)
-{
-	int ret = zm_codec_params_check(params, &zm_codec_deflate);
-
-	if (ret)
-		return ret;
-	if (params->level == Z_DEFAULT_COMPRESSION)
-		params->level = DEFLATE_LEVEL_DEFAULT;
-	return 0;
-}
-
 /* zlib's own ends of streams free nothing. */
 static void deflate_context_destroy(void *ctx)
 {
@@ -111,8 +100,6 @@ const struct zm_codec_ops zm_codec_deflate = {
 	.level_min = Z_DEFAULT_COMPRESSION,
 	.level_max = Z_BEST_COMPRESSION,
 	.level_default = DEFLATE_LEVEL_DEFAULT,
-	.params_setup = deflate_params_setup,
-	.params_release = zm_codec_nothing_to_release,
 	.context_create = deflate_context_create,
 	.context_destroy = deflate_context_destroy,
 	.compress = deflate_compress,

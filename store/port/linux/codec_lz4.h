@@ -8,27 +8,13 @@
 
 #include "codec_linux.h"
 
-static inline void lz4_params_release(struct zm_codec_params *params)
-{
-	kvfree(params->prepared);
-	params->prepared = NULL;
-}
-
 static inline int lz4_decompress(void *ctx,
 				 const struct zm_codec_params *params,
 				 const void *src, size_t src_size,
 				 void *dst, size_t dst_size)
 {
-	int size;
+	int size = LZ4_decompress_safe(src, dst, (int)src_size, (int)dst_size);
 
-	if (params->dict)
-		size = LZ4_decompress_safe_usingDict(src, dst, (int)src_size,
-						     (int)dst_size,
-						     params->dict,
-						     (int)params->dict_size);
-	else
-		size = LZ4_decompress_safe(src, dst, (int)src_size,
-					   (int)dst_size);
 	return size >= 0 && (size_t)size == dst_size ? 0 : -EBADMSG;
 }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * lzo and lzo-rle, by the kernel's lib/lzo. They have no levels and take no
- * dictionary. The context is the compressor's table of positions, which it clears
- * itself; the decompressor needs none and checks every length and distance against
- * both ends.
+ * lzo and lzo-rle, by the kernel's lib/lzo. They have no levels. The context is the
+ * compressor's table of positions, which it clears itself; the decompressor needs
+ * none and checks every length and distance against both ends.
  */
 #include <linux/mm.h>
 #include <linux/types.h>
@@ -11,12 +10,6 @@
 #include <linux/lzo.h>
 
 #include "codec_linux.h"
-
-/* Neither has levels or takes a dictionary. */
-static int lzo_params_setup(struct zm_codec_params *params)
-{
-	return zm_codec_params_check(params, &zm_codec_lzo);
-}
 
 static int lzo_context_create(const struct zm_codec_params *params, void **ctx)
 {
@@ -57,8 +50,6 @@ static int lzo_decompress(void *ctx, const struct zm_codec_params *params,
 
 const struct zm_codec_ops zm_codec_lzo = {
 	.name = "lzo",
-	.params_setup = lzo_params_setup,
-	.params_release = zm_codec_nothing_to_release,
 	.context_create = lzo_context_create,
 	.context_destroy = codec_free,
 	.compress = lzo_compress,
@@ -67,8 +58,6 @@ const struct zm_codec_ops zm_codec_lzo = {
 
 const struct zm_codec_ops zm_codec_lzorle = {
 	.name = "lzo-rle",
-	.params_setup = lzo_params_setup,
-	.params_release = zm_codec_nothing_to_release,
 	.context_create = lzo_context_create,
 	.context_destroy = codec_free,
 	.compress = lzorle_compress,

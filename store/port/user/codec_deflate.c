@@ -22,11 +22,6 @@ struct deflate_context {
 	z_stream inflating;
 };
 
-static int deflate_params_setup(struct zm_codec_params *params)
-{
-	return zm_codec_params_check(params, &zm_codec_deflate);
-}
-
 static int deflate_context_create(const struct zm_codec_params *params,
 				  void **ctx)
 {
@@ -117,8 +112,6 @@ const struct zm_codec_ops zm_codec_deflate = {
 	.level_min = DEFLATE_LEVEL_MIN,
 	.level_max = DEFLATE_LEVEL_MAX,
 	.level_default = DEFLATE_LEVEL_DEFAULT,
-	.params_setup = deflate_params_setup,
-	.params_release = zm_codec_nothing_to_release,
 	.context_create = deflate_context_create,
 	.context_destroy = deflate_context_destroy,
 	.compress = deflate_compress,

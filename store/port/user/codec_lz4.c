@@ -12,15 +12,8 @@
  * not. So 1 and 2 are level 3 here, which comes out up to 2 % smaller than the
  * kernel's 1, and 10 to 16 are level 9: a page has too few positions for more.
  *
- * A dictionary is loaded once, into the params; each page starts from a copy
- * of that state, as if it had been loaded anew.
- *
- * Invariants:
- *   - a page starts from a state that no page before it has changed;
- *   - a dictionary is used whole or refused: 8 bytes to 64 KiB for lz4, 4
- *     bytes to 64 KiB for lz4hc.
+ * A page starts from a state that no page before it has changed.
  */
-#include <limits.h>
 #include <lz4.h>
 #include <lz4hc.h>
 #include <stdlib.h>
@@ -36,40 +29,6 @@
 #define LZ4HC_LEVEL_DEFAULT	9
 #define LZ4HC_EFFORT_MIN	3
 #define LZ4HC_EFFORT_MAX	9
-
-/*
- * Checks level and dictionary, and loads the dictionary with `load` into a
- * state of state_size bytes that becomes the params' own.
- */
-static int lz4_setup(struct zm_codec_params *params,
-		     const struct zm_codec_ops *ops, size_t state_size,
-		     bool (*load)(void *state,
-				  const struct zm_codec_params *params))
-{
-	void *state;
-	int ret;
-
-	ret = zm_codec_params_check(params, ops);
-	if (ret || !params->dict)
-		return ret;
-	if (params->dict_size > INT_MAX)
-		return -EINVAL;
-	state = malloc(state_size);
-	if (!state)
-		return -ENOMEM;
-	if (!load(state, params)) {
-		free(state);
-		return -EINVAL;
-	}
-	params->prepared = state;
-	return 0;
-}
-
-static void lz4_params_release(struct zm_codec_params *params)
-{
-	free(params->prepared);
-	params->prepared = NULL;
-}
 
 static int lz4_context_alloc(void **ctx, size_t state_size)
 {
@@ -91,35 +50,14 @@ static int lz4_decompress(void *ctx, const struct zm_codec_params *params,
 			  const void *src, size_t src_size,
 			  void *dst, size_t dst_size)
 {
-	int size;
+	int size = LZ4_decompress_safe(src, dst, (int)src_size, (int)dst_size);
 
 	(void)ctx;
-	if (params->dict)
-		size = LZ4_decompress_safe_usingDict(src, dst, (int)src_size,
-						     (int)dst_size,
-						     params->dict,
-						     (int)params->dict_size);
-	else
-		size = LZ4_decompress_safe(src, dst, (int)src_size,
-					   (int)dst_size);
+	(void)params;
 	return size >= 0 && (size_t)size == dst_size ? 0 : -EBADMSG;
 }
 
 /* --------------------------------------------------------------------- lz4 */
-
-/* The whole dictionary, or none of it. */
-static bool lz4_load(void *state, const struct zm_codec_params *params)
-{
-	LZ4_initStream(state, sizeof(LZ4_stream_t));
-	return (size_t)LZ4_loadDict(state, params->dict,
-				    (int)params->dict_size) ==
-	       params->dict_size;
-}
-
-static int lz4_params_setup(struct zm_codec_params *params)
-{
-	return lz4_setup(params, &zm_codec_lz4, sizeof(LZ4_stream_t), lz4_load);
-}
 
 static int lz4_context_create(const struct zm_codec_params *params, void **ctx)
 {
@@ -131,22 +69,11 @@ static int lz4_compress(void *ctx, const struct zm_codec_params *params,
 			const void *src, size_t src_size,
 			void *dst, size_t *dst_size)
 {
-	LZ4_stream_t *stream = ctx;
-	int size;
-
-	if (params->dict) {
-		memcpy(stream, params->prepared, sizeof(*stream));
-		size = LZ4_compress_fast_continue(stream, src, dst,
-						  (int)src_size,
-						  (int)*dst_size,
-						  params->level);
-	} else {
-		size = LZ4_compress_fast_extState(stream, src, dst,
-						  (int)src_size,
-						  (int)*dst_size,
-						  params->level);
-	}
-	return lz4_compressed(size, dst_size);
+	return lz4_compressed(LZ4_compress_fast_extState(ctx, src, dst,
+							 (int)src_size,
+							 (int)*dst_size,
+							 params->level),
+			      dst_size);
 }
 
 const struct zm_codec_ops zm_codec_lz4 = {
@@ -154,9 +81,6 @@ const struct zm_codec_ops zm_codec_lz4 = {
 	.level_min = LZ4_LEVEL_MIN,
 	.level_max = LZ4_LEVEL_MAX,
 	.level_default = LZ4_LEVEL_DEFAULT,
-	.takes_dict = true,
-	.params_setup = lz4_params_setup,
-	.params_release = lz4_params_release,
 	.context_create = lz4_context_create,
 	.context_destroy = codec_free,
 	.compress = lz4_compress,
@@ -172,22 +96,6 @@ static int lz4hc_effort(int level)
 	return level > LZ4HC_EFFORT_MAX ? LZ4HC_EFFORT_MAX : level;
 }
 
-static bool lz4hc_load(void *state, const struct zm_codec_params *params)
-{
-	int size;
-
-	LZ4_initStreamHC(state, sizeof(LZ4_streamHC_t));
-	LZ4_resetStreamHC_fast(state, lz4hc_effort(params->level));
-	size = LZ4_loadDictHC(state, params->dict, (int)params->dict_size);
-	return size >= 4 && (size_t)size == params->dict_size;
-}
-
-static int lz4hc_params_setup(struct zm_codec_params *params)
-{
-	return lz4_setup(params, &zm_codec_lz4hc, sizeof(LZ4_streamHC_t),
-			 lz4hc_load);
-}
-
 static int lz4hc_context_create(const struct zm_codec_params *params,
 				void **ctx)
 {
@@ -199,21 +107,11 @@ static int lz4hc_compress(void *ctx, const struct zm_codec_params *params,
 			  const void *src, size_t src_size,
 			  void *dst, size_t *dst_size)
 {
-	LZ4_streamHC_t *stream = ctx;
-	int size;
-
-	if (params->dict) {
-		memcpy(stream, params->prepared, sizeof(*stream));
-		size = LZ4_compress_HC_continue(stream, src, dst,
-						(int)src_size,
-						(int)*dst_size);
-	} else {
-		size = LZ4_compress_HC_extStateHC(stream, src, dst,
-						  (int)src_size,
-						  (int)*dst_size,
-						  lz4hc_effort(params->level));
-	}
-	return lz4_compressed(size, dst_size);
+	return lz4_compressed(LZ4_compress_HC_extStateHC(ctx, src, dst,
+							 (int)src_size,
+							 (int)*dst_size,
+							 lz4hc_effort(params->level)),
+			      dst_size);
 }
 
 const struct zm_codec_ops zm_codec_lz4hc = {
@@ -221,9 +119,6 @@ const struct zm_codec_ops zm_codec_lz4hc = {
 	.level_min = LZ4HC_LEVEL_MIN,
 	.level_max = LZ4HC_LEVEL_MAX,
 	.level_default = LZ4HC_LEVEL_DEFAULT,
-	.takes_dict = true,
-	.params_setup = lz4hc_params_setup,
-	.params_release = lz4_params_release,
 	.context_create = lz4hc_context_create,
 	.context_destroy = codec_free,
 	.compress = lz4hc_compress,

@@ -597,11 +597,6 @@ static int lzo_decompress(void *ctx, const struct zm_codec_params *params,
 
 /* ------------------------------------------------------------------- tables */
 
-static int lzo_params_setup(struct zm_codec_params *params)
-{
-	return zm_codec_params_check(params, &zm_codec_lzo);
-}
-
 static int lzo_context_create(const struct zm_codec_params *params, void **ctx)
 {
 	(void)params;
@@ -611,8 +606,6 @@ static int lzo_context_create(const struct zm_codec_params *params, void **ctx)
 
 const struct zm_codec_ops zm_codec_lzo = {
 	.name = "lzo",
-	.params_setup = lzo_params_setup,
-	.params_release = zm_codec_nothing_to_release,
 	.context_create = lzo_context_create,
 	.context_destroy = codec_free,
 	.compress = lzo_compress,
@@ -621,8 +614,6 @@ const struct zm_codec_ops zm_codec_lzo = {
 
 const struct zm_codec_ops zm_codec_lzorle = {
 	.name = "lzo-rle",
-	.params_setup = lzo_params_setup,
-	.params_release = zm_codec_nothing_to_release,
 	.context_create = lzo_context_create,
 	.context_destroy = codec_free,
 	.compress = lzorle_compress,

@@ -3,8 +3,7 @@
  * zstd, by the zstd library.
  *
  * As zram does: the parameters of a level are those for a source of one page,
- * the frame says its content's size and carries no checksum; a dictionary is
- * digested once, by reference, for both directions.
+ * the frame says its content's size and carries no checksum.
  *
  * A context is the library's, which may take memory for its first pages.
  *
@@ -33,67 +32,11 @@
 _Static_assert(ZSTD_LEVEL_MIN == -ZSTD_TARGETLENGTH_MAX,
 	       "the fastest level that the library takes");
 
-struct zstd_dict {
-	ZSTD_CDict *compressing;
-	ZSTD_DDict *decompressing;
-};
-
 struct zstd_context {
 	ZSTD_CCtx *compressor;
 	ZSTD_DCtx *decompressor;
 	u8 object[ZSTD_BOUND];
 };
-
-static const ZSTD_customMem zstd_malloc;	/* zero: the library's malloc */
-
-static void zstd_params_release(struct zm_codec_params *params)
-{
-	struct zstd_dict *dict = params->prepared;
-
-	params->prepared = NULL;
-	if (!dict)
-		return;
-	ZSTD_freeCDict(dict->compressing);
-	ZSTD_freeDDict(dict->decompressing);
-	free(dict);
-}
-
-static size_t page_size_of(const struct zm_codec_params *params)
-{
-	return params->page_size ? params->page_size : ZM_PAGE_SIZE;
-}
-
-static int zstd_params_setup(struct zm_codec_params *params)
-{
-	ZSTD_compressionParameters chosen;
-	struct zstd_dict *dict;
-	int ret;
-
-	ret = zm_codec_params_check(params, &zm_codec_zstd);
-	if (ret || !params->dict)
-		return ret;
-	dict = calloc(1, sizeof(*dict));
-	if (!dict)
-		return -ENOMEM;
-	params->prepared = dict;
-	chosen = ZSTD_getCParams(params->level, page_size_of(params),
-				 params->dict_size);
-	dict->compressing = ZSTD_createCDict_advanced(params->dict,
-						      params->dict_size,
-						      ZSTD_dlm_byRef,
-						      ZSTD_dct_auto, chosen,
-						      zstd_malloc);
-	dict->decompressing = ZSTD_createDDict_advanced(params->dict,
-							params->dict_size,
-							ZSTD_dlm_byRef,
-							ZSTD_dct_auto,
-							zstd_malloc);
-	if (dict->compressing && dict->decompressing)
-		return 0;
-	/* Refused or no memory: the library does not tell. */
-	zstd_params_release(params);
-	return -EINVAL;
-}
 
 static void zstd_context_destroy(void *ctx)
 {
@@ -106,12 +49,12 @@ static void zstd_context_destroy(void *ctx)
 	free(context);
 }
 
-/* Sets what every page uses; with a dictionary, that is the dictionary's. */
+/* Sets what every page uses. */
 static bool zstd_settings_apply(ZSTD_CCtx *compressor,
 				const struct zm_codec_params *params)
 {
-	ZSTD_parameters chosen = ZSTD_getParams(params->level,
-						page_size_of(params), 0);
+	const u32 page_size = params->page_size ? params->page_size : ZM_PAGE_SIZE;
+	ZSTD_parameters chosen = ZSTD_getParams(params->level, page_size, 0);
 
 	return !ZSTD_isError(ZSTD_CCtx_setParams(compressor, chosen)) &&
 	       !ZSTD_isError(ZSTD_CCtx_setParameter(compressor,
@@ -141,20 +84,14 @@ static int zstd_compress(void *ctx, const struct zm_codec_params *params,
 			 void *dst, size_t *dst_size)
 {
 	struct zstd_context *context = ctx;
-	const struct zstd_dict *dict = params->prepared;
 	const size_t bound = ZSTD_compressBound(src_size);
 	const bool in_place = *dst_size >= bound || bound > ZSTD_BOUND;
 	void *object = in_place ? dst : context->object;
 	size_t room = in_place ? *dst_size : ZSTD_BOUND;
 	size_t size;
 
-	if (params->dict)
-		size = ZSTD_compress_usingCDict(context->compressor, object,
-						room, src, src_size,
-						dict->compressing);
-	else
-		size = ZSTD_compress2(context->compressor, object, room,
-				      src, src_size);
+	(void)params;
+	size = ZSTD_compress2(context->compressor, object, room, src, src_size);
 	if (ZSTD_isError(size) || size > *dst_size)
 		return -ENOSPC;
 	if (!in_place)
@@ -168,18 +105,11 @@ static int zstd_decompress(void *ctx, const struct zm_codec_params *params,
 			   void *dst, size_t dst_size)
 {
 	const struct zstd_context *context = ctx;
-	const struct zstd_dict *dict = params->prepared;
-	size_t size;
 
-	if (params->dict)
-		size = ZSTD_decompress_usingDDict(context->decompressor, dst,
-						  dst_size, src, src_size,
-						  dict->decompressing);
-	else
-		size = ZSTD_decompressDCtx(context->decompressor, dst,
-					   dst_size, src, src_size);
+	(void)params;
 	/* An error is a size that no page has. */
-	return size == dst_size ? 0 : -EBADMSG;
+	return ZSTD_decompressDCtx(context->decompressor, dst, dst_size, src,
+				   src_size) == dst_size ? 0 : -EBADMSG;
 }
 
 const struct zm_codec_ops zm_codec_zstd = {
@@ -187,9 +117,6 @@ const struct zm_codec_ops zm_codec_zstd = {
 	.level_min = ZSTD_LEVEL_MIN,
 	.level_max = ZSTD_LEVEL_MAX,
 	.level_default = ZSTD_LEVEL_DEFAULT,
-	.takes_dict = true,
-	.params_setup = zstd_params_setup,
-	.params_release = zstd_params_release,
 	.context_create = zstd_context_create,
 	.context_destroy = zstd_context_destroy,
 	.compress = zstd_compress,

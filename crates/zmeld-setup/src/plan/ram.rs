@@ -46,6 +46,11 @@ impl Draft<'_> {
             .chain(recompress)
             .filter_map(|it| it.dict.as_ref())
         {
+            if driver == RamDriver::Zmeld {
+                let path = dictionary.display();
+                let what = format!("zmeld.ko takes no dictionary ({path}): a zram tier does");
+                return Err(Error::Refused { what });
+            }
             if self.host.exists(dictionary) {
                 check_dictionary(self.host, dictionary)?;
             }

@@ -109,31 +109,18 @@ fn take_pages(file: &Path, wanted: usize, seen: &mut HashSet<u128>, bytes: &mut 
     bytes.len() > before
 }
 
-/// SplitMix64 (G. Steele, D. Lea, C. Flood, 2014).
-struct Random(u64);
-
-const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// The number `at` of the sequence that `seed` starts.
+/// The number `at` of the sequence that `seed` starts: SplitMix64 (G. Steele, D. Lea,
+/// C. Flood, 2014).
 pub fn random_at(seed: u64, at: u64) -> u64 {
-    mix(seed.wrapping_add((at + 1).wrapping_mul(STEP)))
-}
-
-fn mix(mut z: u64) -> u64 {
+    let mut z = seed.wrapping_add((at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
 
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(STEP);
-        mix(self.0)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        ((u128::from(self.next()) * bound as u128) >> 64) as usize
-    }
+/// What such a number says of so many.
+pub fn chosen(random: u64, of: usize) -> usize {
+    ((u128::from(random) * of as u128) >> 64) as usize
 }
 
 /// Which page goes to which slot.
@@ -148,13 +135,17 @@ pub struct Order {
 pub fn order(count: usize, share: f64, seed: u64) -> Order {
     let duplicates = (count as f64 * share).round() as usize;
     let unique = count - duplicates;
-    let mut random = Random(seed);
+    let mut drawn = 0;
+    let mut below = |bound| {
+        drawn += 1;
+        chosen(random_at(seed, drawn - 1), bound)
+    };
     let mut pages: Vec<usize> = (0..unique).collect();
     for _ in 0..duplicates {
-        pages.push(random.below(unique));
+        pages.push(below(unique));
     }
     for at in (1..pages.len()).rev() {
-        pages.swap(at, random.below(at + 1));
+        pages.swap(at, below(at + 1));
     }
     Order { pages, duplicates }
 }

@@ -83,10 +83,7 @@ pub fn measure(pages: &Pages, rounds: usize) -> Result<Table, String> {
         rounds,
     };
     plan.measure(&devices, &mut series, |devices| {
-        for device in devices {
-            used.push(device.memory_used()?);
-        }
-        Ok(())
+        used.extend(devices.iter().map(Device::memory_used));
     })?;
     Ok(table(pages, &series, &used))
 }

@@ -1,11 +1,9 @@
 //! The devices that are compared: the kernel's zram, and zmeld in three modes.
 
-use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::fs::File;
 use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::Duration;
+
+use crate::zram;
 
 /// One of the things that are compared.
 pub struct Side {
@@ -42,10 +40,9 @@ pub const SIDES: [Side; 4] = [
 
 /// A device of our own, removed when dropped.
 pub struct Device {
-    driver: &'static str,
-    id: u32,
-    /// Open for direct input and output.
-    pub file: Option<File>,
+    /// Open for direct input and output; closed before the device goes.
+    pub file: File,
+    own: zram::Device,
 }
 
 impl Device {
@@ -57,65 +54,40 @@ impl Device {
         pages: usize,
     ) -> Result<Device, String> {
         let side = &SIDES[side];
-        let control = format!("/sys/class/{}-control/hot_add", side.driver);
-        let id = fs::read_to_string(&control)
-            .map_err(|error| format!("cannot add a {} device: {control}: {error}", side.driver))?;
-        let id = id
-            .trim()
-            .parse()
-            .map_err(|error| format!("{control} gave {id:?}: {error}"))?;
-        let mut device = Device {
-            driver: side.driver,
-            id,
-            file: None,
-        };
-        device.set("comp_algorithm", codec)?;
-        if let Some(level) = level {
-            device.set("algorithm_params", &format!("level={level}"))?;
+        let own = zram::Device::of(side.driver)?;
+        let size = (pages * zmeld_store::page_size()).to_string();
+        let level = level.map(|level| format!("level={level}"));
+        let settings = [
+            ("comp_algorithm", Some(codec)),
+            ("algorithm_params", level.as_deref()),
+            ("meld_mode", side.mode),
+            ("disksize", Some(&size)),
+        ];
+        let node = own.node();
+        for (name, value) in settings {
+            if let Some(value) = value {
+                own.set(name, value).map_err(|error| {
+                    format!(
+                        "{}: {name} does not take {value:?}: {error}",
+                        node.display()
+                    )
+                })?;
+            }
         }
-        if let Some(mode) = side.mode {
-            device.set("meld_mode", mode)?;
-        }
-        device.set("disksize", &(pages * zmeld_store::page_size()).to_string())?;
-        let path = device.node();
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .custom_flags(libc::O_DIRECT)
-            .open(&path)
-            .map_err(|error| format!("cannot open {}: {error}", path.display()))?;
-        device.file = Some(file);
-        Ok(device)
-    }
-
-    fn node(&self) -> PathBuf {
-        PathBuf::from(format!("/dev/{}{}", self.driver, self.id))
-    }
-
-    fn attribute(&self, name: &str) -> PathBuf {
-        PathBuf::from(format!("/sys/block/{}{}/{name}", self.driver, self.id))
-    }
-
-    fn set(&self, name: &str, value: &str) -> Result<(), String> {
-        let path = self.attribute(name);
-        fs::write(&path, value)
-            .map_err(|error| format!("cannot write {value:?} to {}: {error}", path.display()))
+        let file = own
+            .open()
+            .map_err(|error| format!("cannot open {}: {error}", node.display()))?;
+        Ok(Device { file, own })
     }
 
     /// Bytes of memory the device's pool holds.
-    pub fn memory_used(&self) -> Result<u64, String> {
-        let path = self.attribute("mm_stat");
-        let text = fs::read_to_string(&path)
-            .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-        let third = text.split_whitespace().nth(2);
-        third
-            .and_then(|word| word.parse().ok())
-            .ok_or_else(|| format!("{}: no third column in {text:?}", path.display()))
+    pub fn memory_used(&self) -> u64 {
+        self.own.mm_stat(3)
     }
 
     /// Empties the device.
     pub fn discard_all(&self) -> Result<(), String> {
-        let path = self.node();
+        let path = self.own.node();
         let status = Command::new("blkdiscard")
             .args(["--force".as_ref(), path.as_os_str()])
             .stderr(Stdio::null())
@@ -124,23 +96,6 @@ impl Device {
             Ok(status) if status.success() => Ok(()),
             Ok(status) => Err(format!("blkdiscard {}: {status}", path.display())),
             Err(error) => Err(format!("cannot run blkdiscard: {error}")),
-        }
-    }
-}
-
-impl Drop for Device {
-    fn drop(&mut self) {
-        self.file = None;
-        // Whatever looks at new block devices may still have it open.
-        for _ in 0..50 {
-            if self.set("reset", "1").is_ok() {
-                break;
-            }
-            sleep(Duration::from_millis(20));
-        }
-        let control = format!("/sys/class/{}-control/hot_remove", self.driver);
-        if let Err(error) = fs::write(control, self.id.to_string()) {
-            eprintln!("{}{} is left behind: {error}", self.driver, self.id);
         }
     }
 }

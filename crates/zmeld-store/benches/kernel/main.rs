@@ -22,6 +22,10 @@ mod machine;
 mod output;
 #[path = "../common/runs.rs"]
 mod runs;
+#[path = "../../../zmeld-linux/tests/support/turn.rs"]
+mod turn;
+#[path = "../../tests/support/zram.rs"]
+mod zram;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -201,7 +205,7 @@ impl Case<'_> {
             jobs: self.jobs,
             rounds: self.rounds,
         };
-        plan.measure(&devices, &mut series, |_| Ok(()))?;
+        plan.measure(&devices, &mut series, |_| ())?;
         self.note_speeds(&series, speeds);
         if self.duplicates == 50 {
             self.note_inline(&series, inline);

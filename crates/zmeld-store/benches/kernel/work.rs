@@ -11,7 +11,7 @@ use std::time::Instant;
 use zmeld_store::page_size;
 
 use crate::device::Device;
-use crate::input::{self, random_at, Pages};
+use crate::input::{self, chosen, random_at, Pages};
 use crate::ring::{Request, Ring, DEPTH};
 use crate::runs::Runs;
 
@@ -81,9 +81,12 @@ impl Operation {
     /// The request from page number `at` of `count` on; `chance` is where it goes
     /// instead if it is random.
     fn request(self, at: usize, pages: usize, chance: u64, count: usize) -> Request {
-        let random = ((u128::from(chance) * count as u128) >> 64) as usize;
         Request {
-            slot: if self.is_sequential() { at } else { random },
+            slot: if self.is_sequential() {
+                at
+            } else {
+                chosen(chance, count)
+            },
             pages,
             write: self.writes() || (self == Operation::Mixed && chance % 10 < 3),
         }
@@ -109,7 +112,7 @@ impl Plan<'_> {
         &self,
         devices: &[Device],
         series: &mut [Vec<Runs>],
-        mut filled: impl FnMut(&[Device]) -> Result<(), String>,
+        mut filled: impl FnMut(&[Device]),
     ) -> Result<(), String> {
         for round in 0..=self.rounds {
             eprintln!("{}, round {round} of {}", self.name, self.rounds);
@@ -129,7 +132,7 @@ impl Plan<'_> {
                 let number = round as u64;
                 let spent = in_turns(operation, devices, self.pages, order, self.jobs, number)?;
                 if operation == Operation::Fill && round == 0 {
-                    filled(devices)?;
+                    filled(devices);
                 }
                 if round > 0 {
                     for (runs, ns) in series.iter_mut().zip(spent) {
@@ -204,12 +207,8 @@ fn one_turn(
                 }
                 requests.push(request);
             }
-            let file = device
-                .file
-                .as_ref()
-                .expect("a device that was made is open");
             let started = Instant::now();
-            ring.run(file, &requests)?;
+            ring.run(&device.file, &requests)?;
             spent += started.elapsed().as_nanos() as f64;
         }
         Ok(spent)
@@ -240,10 +239,6 @@ fn one_turn(
 /// Reads the whole device back: every byte has to be there.
 fn check(device: &Device, pages: &Pages, order: &[usize]) -> Result<(), String> {
     let mut ring = Ring::new()?;
-    let file = device
-        .file
-        .as_ref()
-        .expect("a device that was made is open");
     for start in (0..order.len()).step_by(DEPTH) {
         let requests: Vec<Request> = (start..(start + DEPTH).min(order.len()))
             .map(|slot| Request {
@@ -252,7 +247,7 @@ fn check(device: &Device, pages: &Pages, order: &[usize]) -> Result<(), String> 
                 write: false,
             })
             .collect();
-        ring.run(file, &requests)?;
+        ring.run(&device.file, &requests)?;
         for (place, request) in requests.iter().enumerate() {
             if ring.buffer(place) != pages.page(order[request.slot]) {
                 return Err(format!(

@@ -13,7 +13,7 @@ const SHARES: [f64; 2] = [0.01, 0.25];
 
 /// Compresses and passes at each share of duplicates.
 pub fn run(settings: &Settings, pages: &Pages) -> Table {
-    let codec = Codec::new("lz4", None, None).expect("the codec is built in");
+    let codec = Codec::new("lz4", None).expect("the codec is built in");
     let mut table = Table::new("Merge pass against compressing the same pages with lz4")
         .column(Column::text("duplicates"))
         .column(Column::count("present"))

@@ -12,7 +12,7 @@ const KINDS: [&str; 2] = ["into an empty store", "over another page"];
 
 /// Writes unique pages into an empty store, then over others.
 pub fn run(settings: &Settings, pages: &Pages) -> Table {
-    let codec = Codec::new("lz4", None, None).expect("the codec is built in");
+    let codec = Codec::new("lz4", None).expect("the codec is built in");
     let mut series = KINDS.map(|_| [(); 2].map(|()| Runs::new(pages.count())));
     for round in 0..settings.rounds {
         progress(&format!("writes: round {}", round + 1));

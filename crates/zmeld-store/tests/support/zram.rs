@@ -1,6 +1,6 @@
-//! A zram device of a test's own: only what was added here is ever touched, and
-//! it is reset and removed when it is dropped. `ZMELD_TEST_DRIVER=zmeld` makes
-//! it a device of zmeld.ko instead, which has the same attributes. While there is one,
+//! A zram device of a test's own, or of a benchmark's: only what was added here is ever
+//! touched, and it is reset and removed when it is dropped. `ZMELD_TEST_DRIVER=zmeld` makes
+//! a test's a device of zmeld.ko instead, which has the same attributes. While there is one,
 //! it is this test's turn on the machine.
 #![allow(dead_code)] // Each test uses its part.
 
@@ -8,6 +8,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
 
 use zmeld_linux::lock::FileLock;
 
@@ -19,20 +21,27 @@ pub struct Device {
     pub driver: String,
     /// Its number.
     pub id: u32,
-    _turn: FileLock,
+    _turn: Option<FileLock>,
 }
 
 impl Device {
     /// Adds a device; or says why that cannot be.
     pub fn add() -> Result<Device, String> {
         let driver = std::env::var("ZMELD_TEST_DRIVER").unwrap_or_else(|_| "zram".to_owned());
+        let turn = turn().map_err(|error| format!("cannot wait for {TURN}: {error}"))?;
+        let mut device = Device::of(&driver)?;
+        device._turn = Some(turn);
+        Ok(device)
+    }
+
+    /// The same of that driver, whoever's turn it is.
+    pub fn of(driver: &str) -> Result<Device, String> {
         let control = format!("/sys/class/{driver}-control/hot_add");
         if !Path::new(&control).exists() {
             return Err(format!(
                 "no {control}: the kernel has no {driver}, or it is not loaded"
             ));
         }
-        let turn = turn().map_err(|error| format!("cannot wait for {TURN}: {error}"))?;
         let id = fs::read_to_string(control)
             .map_err(|error| format!("cannot add a {driver} device: {error}"))?;
         let id = id
@@ -40,9 +49,9 @@ impl Device {
             .parse()
             .map_err(|error| format!("{driver} device {id:?}: {error}"))?;
         Ok(Device {
-            driver,
+            driver: driver.to_owned(),
             id,
-            _turn: turn,
+            _turn: None,
         })
     }
 
@@ -79,24 +88,30 @@ impl Device {
             .expect("mm_stat holds numbers")
     }
 
-    /// Bytes of all objects on the device.
-    pub fn bytes_stored(&self) -> u64 {
-        self.mm_stat(2)
-    }
-
     /// For direct input and output.
     pub fn open(&self) -> io::Result<File> {
         OpenOptions::new()
             .read(true)
             .write(true)
             .custom_flags(libc::O_DIRECT)
-            .open(format!("/dev/{}{}", self.driver, self.id))
+            .open(self.node())
+    }
+
+    /// Where it is.
+    pub fn node(&self) -> PathBuf {
+        PathBuf::from(format!("/dev/{}{}", self.driver, self.id))
     }
 }
 
 impl Drop for Device {
     fn drop(&mut self) {
-        let _ = self.set("reset", "1");
+        // Whatever looks at new block devices may still have it open.
+        for _ in 0..50 {
+            if self.set("reset", "1").is_ok() {
+                break;
+            }
+            sleep(Duration::from_millis(20));
+        }
         let control = format!("/sys/class/{}-control/hot_remove", self.driver);
         if let Err(error) = fs::write(control, self.id.to_string()) {
             eprintln!("{}{} is left behind: {error}", self.driver, self.id);

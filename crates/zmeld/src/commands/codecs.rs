@@ -197,7 +197,6 @@ fn every_level() -> Vec<CodecSpec> {
         let spec = |level| CodecSpec {
             name: codec.name,
             level,
-            dict: None,
         };
         if wanted.is_empty() {
             specs.push(spec(None));

@@ -39,7 +39,7 @@ fn a_store_takes_what_was_predicted() {
         assert_eq!(codec["incompressible_pages"], 67);
         let name = codec["codec"].as_str().unwrap();
         let pages = known.bytes.chunks_exact(PAGE);
-        let compressor = Codec::new(name, None, None).unwrap();
+        let compressor = Codec::new(name, None).unwrap();
         let store = Store::new(pages.len() as u64, MeldMode::Manual, &compressor).unwrap();
         for (at, page) in pages.enumerate() {
             store.write(at as u64, page).unwrap();
