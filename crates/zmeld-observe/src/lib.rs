@@ -21,7 +21,6 @@
 
 pub mod accounting;
 pub mod applied;
-pub mod ciphers;
 pub mod damon;
 mod device;
 pub mod difference;

@@ -102,7 +102,7 @@ pub struct TierArgs {
     #[arg(long, value_name = "PATH")]
     pub device: Option<Location>,
 
-    /// Measure neither codecs on the memory of the processes nor ciphers
+    /// Measure no codecs on the memory of the processes
     #[arg(long)]
     pub no_scan: bool,
 }
@@ -611,29 +611,15 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
         }
         return Ok(outcome);
     }
-    let is_done = plan.is_done();
-    let chosen = zmeld_observe::ciphers::chosen(&plan.config);
-    // Another machine's are not measured on this one.
-    let is_measured = !args.wanted.tier.no_scan && is_here(&host);
-    let ciphers = match chosen.is_empty() || is_done || !is_measured {
-        true => Ok(Vec::new()),
-        false => zmeld_observe::ciphers::measure(&host, &chosen),
-    };
-    let (ciphers, ciphers_unknown) = match ciphers {
-        Ok(ciphers) => (ciphers, None),
-        Err(err) => (Vec::new(), Some(err.to_string())),
-    };
     let body = report::PlanBody {
         origin: &wanted.origin(),
-        done: is_done,
+        done: plan.is_done(),
         recommendation: wanted.recommendation.as_ref(),
         profile: (wanted.recommendation.is_some() && args.profile.profile.is_none())
             .then(|| Profile::of(&host, plan.machine.ram_bytes).name()),
         unmeasured: wanted.measured.why_none(),
         toml: &toml,
         expected_ratio: wanted.measured.ratio(),
-        ciphers,
-        ciphers_unknown,
         experiment: match is_here(&host) {
             true => run::experiment(&host)?,
             false => None,
