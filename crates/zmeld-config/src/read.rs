@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::keys::{self, Section, REMOVED, REMOVED_VALUES};
+use super::keys::{self, Section, REMOVED, REMOVED_VALUES, RENAMED};
 use zmeld_advice::TierKind;
 
 use super::named::Named;
@@ -148,6 +148,7 @@ impl<'t> Open<'t> {
         sections: &[Section],
     ) -> Self {
         let known = keys::names(sections);
+        let is_of = |it: &&(Section, &str, &str)| sections.contains(&it.0);
         for (name, entry) in &table.entries {
             if known.contains(&name.as_str()) {
                 let place = match entry.node.value {
@@ -157,11 +158,20 @@ impl<'t> Open<'t> {
                 reader.places.insert(dotted(path, name), place.clone());
                 continue;
             }
-            let (place, key) = (&entry.key_place, dotted(path, &entry.written));
-            let mut removed = REMOVED.iter();
-            let is_it = |it: &&(Section, &str, &str)| sections.contains(&it.0) && it.1 == name;
-            if let Some((_, _, way_out)) = removed.find(is_it) {
+            let (place, key) = (&entry.key_place, dotted(path, name));
+            if let Some(new) = RENAMED.iter().find(|it| is_of(it) && it.1 == name) {
+                let what = format!("is called {} by now, and is still taken", new.2);
+                reader.add(Severity::Notice, place, &key, what);
+                let at = entry.node.place.clone();
+                reader.places.insert(dotted(path, new.2), at);
+                continue;
+            }
+            if let Some((.., way_out)) = REMOVED.iter().find(|it| is_of(it) && it.1 == name) {
                 reader.ignored(place, &key, way_out);
+                continue;
+            }
+            if known.contains(&name.replace('-', "_").as_str()) {
+                reader.ignored(place, &key, "write _ in place of -");
                 continue;
             }
             let what = format!("there is no such key; {}", choices(name, &known));
@@ -201,7 +211,9 @@ impl<'t> Open<'t> {
 
     /// The value of a key that may stand in it.
     pub fn node(&self, name: &str) -> Option<&'t Node> {
-        let entry = self.table.entries.get(name)?;
+        let entries = &self.table.entries;
+        let old = || entries.get(RENAMED.iter().find(|it| it.2 == name)?.1);
+        let entry = entries.get(name).or_else(old)?;
         self.takes(name).then_some(&entry.node)
     }
 

@@ -744,7 +744,7 @@ impl Account {
         };
         Cost {
             pressure: part(self.history.stalled(), rule.pressure_max.fraction()),
-            comeback: part(self.comeback(), rule.comeback_max.fraction()),
+            comeback: part(self.comeback(), rule.refault_max.fraction()),
         }
     }
 
@@ -759,7 +759,7 @@ impl Account {
         format!(
             "{} of its memory came back within a minute, and {} is allowed",
             fine(self.comeback()),
-            fine(rule.comeback_max.fraction())
+            fine(rule.refault_max.fraction())
         )
     }
 
