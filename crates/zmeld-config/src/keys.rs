@@ -66,11 +66,6 @@ pub(super) const REMOVED: &[(Section, &str, &str)] = &[
     ),
 ];
 
-/// Keys that the last version called otherwise: their section, old name and new one. They are
-/// taken by both, with a notice.
-pub(super) const RENAMED: &[(Section, &str, &str)] =
-    &[(Section::WatchReclaim, "comeback_max", "refault_max")];
-
 /// Values that an earlier version had, by their key, and what to do instead.
 pub(super) const REMOVED_VALUES: &[(&str, &[&str], &str)] = &[
     (

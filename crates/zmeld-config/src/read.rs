@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::keys::{self, Section, REMOVED, REMOVED_VALUES, RENAMED};
+use super::keys::{self, Section, REMOVED, REMOVED_VALUES};
 use zmeld_advice::TierKind;
 
 use super::named::Named;
@@ -148,7 +148,6 @@ impl<'t> Open<'t> {
         sections: &[Section],
     ) -> Self {
         let known = keys::names(sections);
-        let is_of = |it: &&(Section, &str, &str)| sections.contains(&it.0);
         for (name, entry) in &table.entries {
             if known.contains(&name.as_str()) {
                 let place = match entry.node.value {
@@ -159,19 +158,18 @@ impl<'t> Open<'t> {
                 continue;
             }
             let (place, key) = (&entry.key_place, dotted(path, name));
-            if let Some(new) = RENAMED.iter().find(|it| is_of(it) && it.1 == name) {
-                let what = format!("is called {} by now, and is still taken", new.2);
+            let mut new = known.iter().filter(|new| old_name(new) == *name);
+            if let Some(new) = new.next() {
+                let what = format!("is called {new} by now, and is still taken");
                 reader.add(Severity::Notice, place, &key, what);
                 let at = entry.node.place.clone();
-                reader.places.insert(dotted(path, new.2), at);
+                reader.places.insert(dotted(path, new), at);
                 continue;
             }
-            if let Some((.., way_out)) = REMOVED.iter().find(|it| is_of(it) && it.1 == name) {
+            let mut removed = REMOVED.iter();
+            let is_it = |it: &&(Section, &str, &str)| sections.contains(&it.0) && it.1 == name;
+            if let Some((_, _, way_out)) = removed.find(is_it) {
                 reader.ignored(place, &key, way_out);
-                continue;
-            }
-            if known.contains(&name.replace('-', "_").as_str()) {
-                reader.ignored(place, &key, "write _ in place of -");
                 continue;
             }
             let what = format!("there is no such key; {}", choices(name, &known));
@@ -212,8 +210,7 @@ impl<'t> Open<'t> {
     /// The value of a key that may stand in it.
     pub fn node(&self, name: &str) -> Option<&'t Node> {
         let entries = &self.table.entries;
-        let old = || entries.get(RENAMED.iter().find(|it| it.2 == name)?.1);
-        let entry = entries.get(name).or_else(old)?;
+        let entry = entries.get(name).or_else(|| entries.get(&old_name(name)))?;
         self.takes(name).then_some(&entry.node)
     }
 
@@ -252,6 +249,14 @@ impl<'t> Open<'t> {
             tiers.extend(tier(reader, table, &key, &entry.key_place, name));
         }
         tiers
+    }
+}
+
+/// What the last version called a key, which is still taken, with a notice.
+fn old_name(name: &str) -> String {
+    match name {
+        "refault_max" => "comeback_max".to_owned(),
+        name => name.replace('_', "-"),
     }
 }
 
