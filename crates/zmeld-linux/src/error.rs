@@ -50,13 +50,13 @@ pub enum HostError {
         problem: String,
     },
     /// A file or folder that somebody else could have written, or that cannot be used.
-    #[error("{}: {problem}: {way_out}", path.display())]
+    #[error("{}: {problem}{}{way_out}", path.display(), if way_out.is_empty() { "" } else { ": " })]
     NotOurs {
         /// Which.
         path: PathBuf,
         /// What is wrong with it.
         problem: String,
-        /// What to do instead.
+        /// What to do instead; empty where whoever asked knows.
         way_out: String,
     },
     /// A command came back with an error.
@@ -94,6 +94,19 @@ impl HostError {
         HostError::Malformed {
             path: path.as_ref().to_path_buf(),
             problem: problem.into(),
+        }
+    }
+
+    /// A file or folder that somebody else could have written, or that cannot be used.
+    pub fn not_ours(
+        path: impl AsRef<Path>,
+        problem: impl Into<String>,
+        way_out: impl Into<String>,
+    ) -> HostError {
+        HostError::NotOurs {
+            path: path.as_ref().to_path_buf(),
+            problem: problem.into(),
+            way_out: way_out.into(),
         }
     }
 

@@ -13,7 +13,7 @@ use zmeld_config::{
 };
 use zmeld_linux::shell;
 use zmeld_linux::swaps::SwapArea;
-use zmeld_linux::Host;
+use zmeld_linux::{Host, HostError};
 use zmeld_report::units::bytes;
 
 use super::{Draft, Steps};
@@ -30,7 +30,9 @@ impl Draft<'_> {
             Source::Device(location) => self.device(location, steps.name)?,
             Source::File { path, .. } => {
                 // That something is missing, or not seen by this user, is said below.
-                if let Err(err @ Error::NoPlace { .. }) = check_owner(self.host, path) {
+                if let Err(err @ Error::Host(HostError::NotOurs { .. })) =
+                    check_owner(self.host, path)
+                {
                     return Err(err);
                 }
                 path.clone()
@@ -161,15 +163,14 @@ impl Draft<'_> {
         if self.recorded(group).next().is_some() {
             return Ok(path);
         }
-        Err(Error::NoPlace {
+        Err(Error::place(
             path,
-            problem: match location {
+            match location {
                 Location::Path(_) => "there is no such device".to_owned(),
                 Location::Tag { .. } => format!("no device has {location}"),
             },
-            way_out: "connect it, or correct the configuration (lsblk --fs lists what there is)"
-                .to_owned(),
-        })
+            "connect it, or correct the configuration (lsblk --fs lists what there is)",
+        ))
     }
 
     fn file(
@@ -202,11 +203,11 @@ impl Draft<'_> {
                 self.warn_of_size(steps.name, path, size);
                 Ok(())
             }
-            _ => Err(Error::NoPlace {
-                path: path.to_path_buf(),
-                problem: "there is no such file".to_owned(),
-                way_out: "give its size, and it is created".to_owned(),
-            }),
+            _ => Err(Error::place(
+                path,
+                "there is no such file",
+                "give its size, and it is created",
+            )),
         }
     }
 
@@ -233,14 +234,14 @@ impl Draft<'_> {
         if found == [wanted] {
             return Ok(());
         }
-        Err(Error::NoPlace {
-            path: path.to_path_buf(),
-            problem: if found.is_empty() {
+        Err(Error::place(
+            path,
+            if found.is_empty() {
                 format!("carries nothing that wipefs knows, and {wanted} is expected")
             } else {
                 format!("carries {} instead of {wanted}", found.join(", "))
             },
-            way_out: if found.is_empty() {
+            if found.is_empty() {
                 format!(
                     "mkswap {} prepares it, or format = true in its tier of the configuration \
                      does; both write over what it holds",
@@ -249,21 +250,21 @@ impl Draft<'_> {
             } else {
                 "name another device".to_owned()
             },
-        })
+        ))
     }
 }
 
 /// That a device which is to be encrypted is swapped to as it is.
 fn in_plain(path: &Path) -> Error {
     let shown = shell::path(path);
-    Error::InUse {
-        device: path.to_path_buf(),
-        by: "swap that is not encrypted, and encryption is asked for".to_owned(),
-        way_out: format!(
+    Error::place(
+        path,
+        "it is in use by swap that is not encrypted, and encryption is asked for",
+        format!(
             "take it out of what switches it on (/etc/fstab), then swapoff {shown}, wipefs --all \
              {shown}, and zmeld up"
         ),
-    }
+    )
 }
 
 /// A share of RAM is a little different with each kernel: so many parts of the size.

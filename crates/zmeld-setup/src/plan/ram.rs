@@ -298,10 +298,10 @@ fn has_codec(must_have: Option<&Feature>, codec: &Codec) -> Result<(), Error> {
 fn no_driver(driver: RamDriver, machine: &Machine) -> Error {
     let has_disk_swap = machine.swaps.iter().any(|swap| !swap.is_in_ram());
     let way_out = missing(machine, driver.name(), has_disk_swap);
-    Error::KernelFeature {
-        what: format!("this tier needs the driver {}", driver.name()),
-        way_out: way_out.unwrap_or_else(|| "choose another tier".to_owned()),
-    }
+    Error::feature(
+        format!("this tier needs the driver {}", driver.name()),
+        way_out.unwrap_or_else(|| "choose another tier".to_owned()),
+    )
 }
 
 /// What a device's table and the swap layer's maps take for each page, full or

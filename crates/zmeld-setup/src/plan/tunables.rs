@@ -93,10 +93,10 @@ impl Draft<'_> {
             let key = format!("tunables.{}", name.replace('-', "_"));
             let Some(before) = self.host.read_optional(&path)? else {
                 if self.options.only_named {
-                    return Err(Error::KernelFeature {
-                        what: format!("{key} sets {path}"),
-                        way_out: "remove it from the configuration".to_owned(),
-                    });
+                    return Err(Error::feature(
+                        format!("{key} sets {path}"),
+                        "remove it from the configuration",
+                    ));
                 }
                 // A boot is not to be without swap for it.
                 let what = format!("kernel {} has no {path}; remove it", self.machine.kernel);

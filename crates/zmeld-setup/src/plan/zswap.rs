@@ -14,13 +14,11 @@ const COMPRESSOR: &str = "compressor";
 impl Draft<'_> {
     pub(super) fn zswap(&mut self, zswap: &Zswap, steps: &mut Steps<'_>) -> Result<(), Error> {
         if self.machine.zswap.is_none() {
-            return Err(Error::KernelFeature {
-                what: "this tier needs zswap".to_owned(),
-                way_out:
-                    "use a zram tier where the kernel has zram, or boot one that was built with \
-                          zswap"
-                        .to_owned(),
-            });
+            return Err(Error::feature(
+                "this tier needs zswap",
+                "use a zram tier where the kernel has zram, or boot one that was built with \
+                          zswap",
+            ));
         }
         let planned = |tier: &zmeld_config::Tier| matches!(tier.kind, Kind::Disk(_));
         let on_disk = self.machine.swaps.iter().any(|swap| !swap.is_in_ram());
@@ -73,9 +71,9 @@ impl Draft<'_> {
             true => "leave compressor out".to_owned(),
             false => format!("set compressor to one of {}", known.join(", ")),
         };
-        Err(Error::KernelFeature {
-            what: format!("zswap would need {wanted}"),
+        Err(Error::feature(
+            format!("zswap would need {wanted}"),
             way_out,
-        })
+        ))
     }
 }

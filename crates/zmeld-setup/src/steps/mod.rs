@@ -29,6 +29,7 @@ pub(crate) use swap_on::Area;
 pub use swap_on::SwapOn;
 
 use zmeld_linux::command::Invocation;
+use zmeld_linux::shell;
 use zmeld_linux::HostError;
 
 use crate::error::Error;
@@ -159,10 +160,11 @@ pub(crate) fn refuse_to_lose(host: &Host, drive: &Path) -> Result<(), Error> {
 
 /// That a drive carries what may not be lost.
 pub(crate) fn carries(drive: &Path, found: &[String]) -> Error {
-    Error::Carries {
-        device: drive.to_path_buf(),
-        found: found.join(", "),
-    }
+    let problem = format!("it carries {}, which would be lost", found.join(", "));
+    let shown = shell::path(drive);
+    let way_out =
+        format!("name another device, or run wipefs --all {shown} if nothing on it is needed");
+    Error::place(drive, problem, way_out)
 }
 
 /// That a drive which carried nothing that is known was written to: what stood

@@ -278,12 +278,11 @@ impl Reversible for SetAttribute {
     fn before(&self, context: &mut StepContext<'_>) -> Result<Before, Error> {
         let path = self.path(context)?;
         if !context.host.exists(&path) {
-            return Err(Error::KernelFeature {
-                what: format!("{} sets {}", context.group, self.attribute),
-                way_out: "leave it out of the configuration, or boot a kernel that was built \
-                          with it"
-                    .to_owned(),
-            });
+            return Err(Error::feature(
+                format!("{} sets {}", context.group, self.attribute),
+                "leave it out of the configuration, or boot a kernel that was built \
+                          with it",
+            ));
         }
         // What is behind a mapping with a random key was looked at when it was opened.
         if let Some(DeviceRef::Path(drive)) = &self.with {

@@ -62,11 +62,11 @@ impl Reversible for SwapOn {
         }
         match context.host.swap_on(&path)? {
             None => Ok((None, Identity::of(context.host, &path)?)),
-            Some(_) => Err(Error::InUse {
-                device: path,
-                by: "swap that zmeld did not set up".to_owned(),
-                way_out: "switch it off (swapoff) or take it out of the configuration".to_owned(),
-            }),
+            Some(_) => Err(Error::place(
+                path,
+                "it is in use by swap that zmeld did not set up",
+                "switch it off (swapoff) or take it out of the configuration",
+            )),
         }
     }
 

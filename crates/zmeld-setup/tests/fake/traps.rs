@@ -23,7 +23,7 @@ fn a_drive_may_come_to_carry_something_after_the_plan_was_made() {
     let up = execute::up(&host, &mut journal, &plan, &false.into(), &mut |_| {});
     let line = up.unwrap_err().to_string();
     assert!(
-        line.contains("/dev/sdd1 carries ext4, which would be lost"),
+        line.contains("/dev/sdd1: it carries ext4, which would be lost"),
         "{line}"
     );
     assert_eq!(machine.text("/proc/swaps").lines().count(), 1);

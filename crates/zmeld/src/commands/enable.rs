@@ -13,7 +13,7 @@ use clap::Args;
 use zmeld_config::Config;
 use zmeld_linux::command::Invocation;
 use zmeld_linux::own::{self, Pinned};
-use zmeld_linux::Host;
+use zmeld_linux::{Host, HostError};
 use zmeld_migrate::export::units::{units, Maker};
 
 use super::setup::{self, DownArgs, PlanArgs, ProfileArgs, TierArgs, UpArgs};
@@ -173,7 +173,7 @@ fn by_root_under_systemd(command: &str, with_openrc: &str) -> anyhow::Result<Hos
 /// This program, where root alone may change it: it runs at every boot.
 fn installed() -> anyhow::Result<PathBuf> {
     let program = super::generator::program();
-    let check = || -> Result<(), own::Error> {
+    let check = || -> Result<(), HostError> {
         let pinned = Pinned::open(Path::new("/"), &program, Some(0))?;
         match pinned.metadata()? {
             Some(meta) => own::check(&program, &meta, 0),
