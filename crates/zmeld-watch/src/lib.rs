@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use zmeld_report::units::{bytes, percent};
 
 use action::{Action, ActionKind, ActionResult, UNIT};
@@ -50,6 +51,22 @@ pub enum Error {
         /// Why, and the way out.
         why: String,
     },
+    /// A pass cannot be run as things are: why, and the way out.
+    #[error("{0}")]
+    Refused(String),
+    /// Nothing that melds is here: why, and the way out.
+    #[error("{0}")]
+    Missing(String),
+}
+
+impl Error {
+    /// Whether a privilege or something of the kernel is missing.
+    pub fn is_missing(&self) -> bool {
+        match self {
+            Error::Host(err) => err.is(Errno::ACCESS) || err.is(Errno::PERM),
+            err => matches!(err, Error::Missing(_)),
+        }
+    }
 }
 
 /// A pass is stopped after so long and goes on in the next round.
