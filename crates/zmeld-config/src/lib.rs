@@ -285,6 +285,22 @@ impl Config {
         self.tiers.iter().find(|tier| tier.name.as_str() == name)
     }
 
+    /// The tiers in RAM.
+    pub fn in_ram(&self) -> impl Iterator<Item = (&Tier, &RamDevice)> {
+        self.tiers.iter().filter_map(|tier| match &tier.kind {
+            Kind::Ram(device) => Some((tier, device)),
+            _ => None,
+        })
+    }
+
+    /// The tiers on drives and in files.
+    pub fn disks(&self) -> impl Iterator<Item = (&Tier, &DiskSwap)> {
+        self.tiers.iter().filter_map(|tier| match &tier.kind {
+            Kind::Disk(disk) => Some((tier, disk)),
+            _ => None,
+        })
+    }
+
     /// The zswap tier: there is at most one.
     pub fn zswap(&self) -> Option<&Zswap> {
         self.tiers.iter().find_map(|tier| match &tier.kind {

@@ -23,18 +23,14 @@ impl Draft<'_> {
 
     pub(super) fn traps(&mut self) {
         let config = self.config;
-        let ram = config.tiers.iter().filter_map(|tier| match &tier.kind {
-            Kind::Ram(device) if self.asked_for(tier) => Some((tier.name.to_string(), device)),
-            _ => None,
-        });
-        let all: Vec<_> = ram.collect();
         let ram = self.machine.ram_bytes;
         let mut unlimited = Vec::new();
-        for (name, device) in &all {
-            let size = device.size.bytes(ram);
+        for (tier, device) in config.in_ram() {
+            let (name, size) = (tier.name.as_str(), device.size.bytes(ram));
             match &device.memory_limit {
+                _ if !self.asked_for(tier) => {}
                 Some(limit) => self.beyond_limit(name, size, limit.bytes(ram).min(ram)),
-                None => unlimited.push((name.as_str(), size)),
+                None => unlimited.push((name, size)),
             }
         }
         self.too_large(&unlimited);
@@ -175,11 +171,7 @@ impl Draft<'_> {
         let Some(sign) = self.machine.hibernation.clone() else {
             return;
         };
-        let said = |tier: &zmeld_config::Tier| match &tier.kind {
-            Kind::Disk(disk) => disk.hibernation,
-            _ => false,
-        };
-        let is_said = self.config.tiers.iter().any(said);
+        let is_said = self.config.disks().any(|(_, disk)| disk.hibernation);
         let resumed = self.machine.resume_from.clone().filter(|_| is_said);
         let resumed = resumed.zip(self.machine.resume_bytes);
         if is_said && resumed.is_none() {

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::step::Step;
 use crate::steps::SetValue;
-use zmeld_config::{FindingId, Kind, Zswap};
+use zmeld_config::{FindingId, Zswap};
 use zmeld_linux::compressed::ZSWAP;
 use zmeld_linux::crypto::{compressors, has_compressor, ZWORD};
 
@@ -20,9 +20,8 @@ impl Draft<'_> {
                           zswap",
             ));
         }
-        let planned = |tier: &zmeld_config::Tier| matches!(tier.kind, Kind::Disk(_));
         let on_disk = self.machine.swaps.iter().any(|swap| !swap.is_in_ram());
-        if !self.config.tiers.iter().any(planned) && !on_disk {
+        if self.config.disks().next().is_none() && !on_disk {
             return Err(Error::Refused {
                 what: "zswap is a cache in front of swap on a disk, and there is none: add a disk \
                        tier beside it, or use a zram tier where the kernel has zram"
