@@ -8,6 +8,7 @@ use zmeld_config::{Finding, FindingId, Kind, Severity, Swappiness};
 
 use super::{Draft, Group};
 use zmeld_observe::image::Image;
+use zmeld_observe::tunables;
 
 impl Draft<'_> {
     pub(super) fn warn(&mut self, trap: FindingId, key: &str, what: String) {
@@ -74,27 +75,23 @@ impl Draft<'_> {
         }
     }
 
-    /// Tunables that do not suit what is swapped to, by the bounds that a status has.
+    /// Tunables that do not suit what is swapped to.
     fn unfit_tunables(&mut self) {
-        let (kinds, tunables) = (self.kinds(), &self.config.tunables);
-        let (fits, pages) = (kinds.page_cluster(), tunables.page_cluster);
-        if let Some(pages) = pages.filter(|pages| fits.is_some_and(|fits| *pages > fits)) {
-            let what = format!(
-                "{} pages are decompressed for each that is needed, and nothing is gained by \
-                 reading ahead in RAM; write 0",
-                1 << pages
-            );
-            self.warn(FindingId::ReadAhead, "tunables.page_cluster", what);
-        }
-        let least = kinds.swappiness_min();
-        if let (Some(least), Some(Swappiness::Value(value))) = (least, tunables.swappiness) {
-            if value < least {
-                let what = format!(
-                    "{value} is low for swap in RAM: caches are dropped, and read from disk again, \
-                     before cold pages are compressed; write {least} at least, 150 suits it"
-                );
-                self.warn(FindingId::Swappiness, "tunables.swappiness", what);
-            }
+        let (kinds, given) = (self.kinds(), &self.config.tunables);
+        let pages = given.page_cluster.map(u64::from);
+        let pages = pages.and_then(|pages| tunables::read_ahead(kinds, pages));
+        let swappiness = match given.swappiness {
+            Some(Swappiness::Value(value)) => tunables::swappiness(kinds, value.into()),
+            _ => None,
+        };
+        self.found(FindingId::ReadAhead, "tunables.page_cluster", pages);
+        self.found(FindingId::Swappiness, "tunables.swappiness", swappiness);
+    }
+
+    /// What status would find.
+    fn found(&mut self, trap: FindingId, key: &str, found: Option<Finding>) {
+        if let Some(it) = found {
+            self.warn(trap, key, format!("{} ({}); {}", it.what, it.why, it.remedy));
         }
     }
 
@@ -190,9 +187,6 @@ impl Draft<'_> {
             },
             bytes: self.machine.image_bytes,
         };
-        if let Some(lack) = image.lack() {
-            let what = format!("{} ({}); {}", lack.what, lack.why, lack.remedy);
-            self.warn(FindingId::Hibernation, "", what);
-        }
+        self.found(FindingId::Hibernation, "", image.lack());
     }
 }
