@@ -7,8 +7,7 @@ use zmeld_report::units::bytes;
 use zmeld_config::{Finding, FindingId, Kind, Severity, Swappiness};
 
 use super::{Draft, Group};
-use zmeld_observe::image::Image;
-use zmeld_observe::tunables;
+use zmeld_observe::{image, tunables};
 
 impl Draft<'_> {
     pub(super) fn warn(&mut self, trap: FindingId, key: &str, what: String) {
@@ -165,28 +164,21 @@ impl Draft<'_> {
 
     /// Whether the image can be kept once this is set up.
     fn hibernation(&mut self) {
-        let Some(sign) = self.machine.hibernation.clone() else {
+        let machine = self.machine;
+        let Some(sign) = &machine.hibernation else {
             return;
         };
         let is_said = self.config.disks().any(|(_, disk)| disk.hibernation);
-        let resumed = self.machine.resume_from.clone().filter(|_| is_said);
-        let resumed = resumed.zip(self.machine.resume_bytes);
+        let from = machine.resume_from.as_deref();
+        let resumed = from.filter(|_| is_said).zip(machine.resume_bytes);
         if is_said && resumed.is_none() {
             // How large it is shows when it is on.
             return;
         }
-        let disks = self.machine.swaps.iter().filter(|swap| !swap.is_in_ram());
+        let disks = machine.swaps.iter().filter(|swap| !swap.is_in_ram());
         let disks = disks.filter_map(|swap| Some((swap.path.to_str()?, swap.size_bytes)));
-        let resumed = resumed.as_ref().map(|(path, size)| (path.as_str(), *size));
-        let image = Image {
-            resume: &sign,
-            largest: disks.chain(resumed).max_by_key(|(_, size)| *size),
-            idle: match is_said {
-                true => None,
-                false => self.machine.resume_from.as_deref(),
-            },
-            bytes: self.machine.image_bytes,
-        };
-        self.found(FindingId::Hibernation, "", image.lack());
+        let idle = from.filter(|_| !is_said);
+        let found = image::lack(sign, disks.chain(resumed), idle, machine.image_bytes);
+        self.found(FindingId::Hibernation, "", found);
     }
 }
