@@ -41,9 +41,11 @@ use programs::Programs;
 use crate::error::Error;
 pub use crate::error::{Program, SwapoffConflict};
 use crate::event::{Event, Listener};
+use zmeld_advice::ActiveSwap;
 use zmeld_linux::compressed::MmStat;
 use zmeld_linux::counters;
 use zmeld_linux::groups::{Hierarchy, Version};
+use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::Host;
 use zmeld_observe::machine;
 use zmeld_observe::run_folder::owner;
@@ -87,8 +89,9 @@ pub(crate) fn check_machine(
             swapped_bytes = swapped_bytes.saturating_add(swap.used_bytes);
             // The pool gives its pages back as slots are freed, but a page only
             // when the last object on it is gone: half of it is counted on.
-            freed_bytes = freed_bytes.saturating_add(pool_bytes(host, &swap.path)? / 2);
-        } else if compressed_name(&swap.path).is_none() {
+            let pool = pool(host, &swap)?.unwrap_or_default();
+            freed_bytes = freed_bytes.saturating_add(pool.memory_used_bytes / 2);
+        } else if !swap.is_in_ram() {
             let free = swap.size_bytes.saturating_sub(swap.used_bytes);
             room_elsewhere = room_elsewhere.saturating_add(free);
         }
@@ -119,40 +122,20 @@ fn shown(areas: &[PathBuf]) -> String {
     names.join(", ")
 }
 
-/// `zram1` of `/dev/zram1`.
-fn compressed_name(path: &Path) -> Option<&str> {
-    let name = path.strip_prefix("/dev").ok()?.to_str()?;
-    let is = |driver| {
-        name.strip_prefix(driver)
-            .is_some_and(|rest: &str| rest.parse::<u32>().is_ok())
-    };
-    (is("zram") || is("zmeld")).then_some(name)
-}
-
-/// None where it does not say so.
-fn pool(host: &Host, name: &str) -> Result<Option<MmStat>, Error> {
-    let stat = host.read_optional(format!("/sys/block/{name}/mm_stat"))?;
-    Ok(MmStat::parse(&stat.unwrap_or_default()))
-}
-
-/// Memory that a compressed device's pool takes; 0 for others.
-fn pool_bytes(host: &Host, path: &Path) -> Result<u64, Error> {
-    let Some(name) = compressed_name(path) else {
-        return Ok(0);
-    };
-    Ok(pool(host, name)?.map_or(0, |pool| pool.memory_used_bytes))
+/// What a compressed device says of its pool; none where it does not say so, and of others.
+fn pool(host: &Host, area: &SwapArea) -> Result<Option<MmStat>, Error> {
+    Ok(ActiveSwap::read(host, area)?.held)
 }
 
 /// What a compressed device may still take of RAM, even where nothing of it
 /// compresses; no bound for others.
-fn room_in_ram(host: &Host, path: &Path) -> Result<u64, Error> {
-    let Some(name) = compressed_name(path) else {
-        return Ok(u64::MAX);
-    };
-    Ok(match pool(host, name)? {
-        None => 0,
-        Some(pool) if pool.limit_bytes == 0 => u64::MAX,
-        Some(pool) => pool.limit_bytes.saturating_sub(pool.memory_used_bytes),
+fn room_in_ram(host: &Host, area: &SwapArea) -> Result<u64, Error> {
+    Ok(match pool(host, area)? {
+        None if area.is_in_ram() => 0,
+        Some(pool) if pool.limit_bytes > 0 => {
+            pool.limit_bytes.saturating_sub(pool.memory_used_bytes)
+        }
+        _ => u64::MAX,
     })
 }
 
@@ -223,7 +206,7 @@ pub(crate) fn in_groups(
             leaving_bytes = leaving_bytes.saturating_add(swap.used_bytes);
         } else {
             let free = swap.size_bytes.saturating_sub(swap.used_bytes);
-            let free = free.min(room_in_ram(host, &swap.path)?);
+            let free = free.min(room_in_ram(host, &swap)?);
             elsewhere_bytes = elsewhere_bytes.saturating_add(free);
         }
     }
