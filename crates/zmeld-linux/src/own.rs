@@ -369,41 +369,4 @@ mod tests {
         let err = open(&folder.join("../x")).unwrap_err().to_string();
         assert!(err.contains("leads out of a folder"), "{err}");
     }
-
-    #[test]
-    fn every_folder_above_a_file_is_looked_at() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("a/b/swap");
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let open = |owner| Pinned::open(dir.path(), &path, owner).map(drop);
-        assert!(open(Some(me())).is_ok());
-        let above = dir.path().join("a");
-        // Sticky, too: who may make files there has the name as soon as it is free.
-        for mode in [0o777, 0o1777, 0o775] {
-            // A user's own group counts as that user.
-            if mode == 0o775 && me() != 0 {
-                continue;
-            }
-            set(&above, mode);
-            let err = open(Some(me())).unwrap_err().to_string();
-            assert!(err.contains("a: others may write it"), "{err}");
-            assert!(open(None).is_ok());
-            set(&above, 0o755);
-        }
-        for (mode, said) in [
-            (0o644, "others may read it"),
-            (0o666, "others may write it"),
-        ] {
-            fs::write(&path, "").unwrap();
-            set(&path, mode);
-            let pinned = Pinned::open(dir.path(), &path, Some(me())).unwrap();
-            let err = pinned.secret(me()).unwrap_err().to_string();
-            assert!(err.contains(said), "{err}");
-        }
-        if me() == 0 {
-            std::os::unix::fs::chown(&above, Some(65534), None).unwrap();
-            let err = open(Some(0)).unwrap_err().to_string();
-            assert!(err.contains("a: it belongs to another user"), "{err}");
-        }
-    }
 }
