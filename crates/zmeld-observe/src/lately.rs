@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::reader::Reader;
-use super::{Device, Group, Observation};
+use super::{note, Device, Group, Observation};
 use crate::run_folder;
 use zmeld_linux::Host;
 use zmeld_linux::HostError;
@@ -28,6 +28,7 @@ pub const FILE: &str = "/run/zmeld/counters.json";
 const SCHEMA: &str = "zmeld.counters/1";
 /// How many processes experiments have had the kernel kill since boot, on purpose.
 const EXPERIMENT_KILLS: &str = "/run/zmeld/experiment-kills.json";
+const EXPERIMENT_SCHEMA: &str = "zmeld.experiment-kills/1";
 /// The counter of the same.
 const BY_EXPERIMENTS: &str = "oom_kill by experiments";
 pub(super) const BOOT: &str = "/proc/sys/kernel/random/boot_id";
@@ -181,9 +182,7 @@ pub(super) fn read(
     }
     let notes = Notes::parse(&text, boot.trim());
     let mut counters = counters(kills, groups, devices);
-    let text = reader.own(EXPERIMENT_KILLS).unwrap_or_default();
-    let on_purpose = ExperimentKills::parse(&text, boot.trim()).kills;
-    counters.insert(BY_EXPERIMENTS.to_owned(), on_purpose);
+    counters.insert(BY_EXPERIMENTS.to_owned(), experiment_kills(reader));
     let base = uptime_s.and_then(|now| notes.base(now));
     let partial = base.is_some_and(|note| note.partial);
     let (since, seconds, before) = match (base, uptime_s) {
@@ -206,33 +205,15 @@ pub(super) fn read(
     lately
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct ExperimentKills {
-    boot: String,
-    kills: u64,
-}
-
-impl ExperimentKills {
-    /// Those of this boot.
-    fn parse(text: &str, boot: &str) -> ExperimentKills {
-        let found: ExperimentKills = serde_json::from_str(text).unwrap_or_default();
-        match found.boot == boot {
-            true => found,
-            false => ExperimentKills {
-                boot: boot.to_owned(),
-                kills: 0,
-            },
-        }
-    }
+fn experiment_kills(reader: &mut Reader) -> u64 {
+    let noted = note::since_boot(reader, EXPERIMENT_KILLS, EXPERIMENT_SCHEMA);
+    noted.map_or(0, |(kills, _)| kills)
 }
 
 /// Notes that an experiment brought so many kills about, which are no finding.
 pub fn note_experiment(host: &Host, kills: u64) -> Result<(), HostError> {
-    let boot = host.read_optional(BOOT)?.unwrap_or_default();
-    let text = Reader::new(host).own(EXPERIMENT_KILLS).unwrap_or_default();
-    let mut all = ExperimentKills::parse(&text, boot.trim());
-    all.kills = all.kills.saturating_add(kills);
-    run_folder::replace(host, EXPERIMENT_KILLS, 0o644, &all)
+    let all = experiment_kills(&mut Reader::new(host)).saturating_add(kills);
+    note::keep(host, EXPERIMENT_KILLS, EXPERIMENT_SCHEMA, all)
 }
 
 /// Notes the counters of an observation for those who ask later. Not for a tree that
