@@ -111,13 +111,7 @@ impl Draft<'_> {
                 "it is not loaded; whether the kernel has it cannot be told"
             }
         };
-        let load = LoadModule {
-            module: driver.name().to_owned(),
-            options: vec!["num_devices=0".to_owned()],
-            sign: driver.control().display().to_string(),
-            devices: Some(driver.name().to_owned()),
-        };
-        steps.add(Step::LoadModule(load), reason);
+        steps.add(Step::LoadModule(LoadModule { driver }), reason);
         Ok(())
     }
 
