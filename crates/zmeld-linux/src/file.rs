@@ -35,41 +35,12 @@ const PROC: u64 = 0x9fa0;
 /// What a file is called before it takes its name: these two and a random part.
 const PART: (&str, &str) = (".zmeld-", ".part");
 
-/// Why a file was not written. What was there before is still there, unless
-/// said otherwise.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The system refused it.
-    #[error(transparent)]
-    Io(#[from] FileError),
-    /// Only a new file is written.
-    #[error("{} is there already and is kept: name another file, or remove it first", .0.display())]
-    IsThere(PathBuf),
-    /// What is there, or is not, forbids it.
-    #[error("cannot write {}: {why}", path.display())]
-    Refused {
-        /// The file.
-        path: PathBuf,
-        /// What is there, and what to do instead.
-        why: String,
-    },
+fn refused(path: &Path, why: impl Into<String>) -> FileError {
+    failed(path, io::Error::other(why.into()))
 }
 
-impl From<Error> for io::Error {
-    fn from(err: Error) -> io::Error {
-        match err {
-            Error::Io(err) => err.cause,
-            other => io::Error::other(other),
-        }
-    }
-}
-
-fn refused(path: &Path, why: impl Into<String>) -> Error {
-    Error::Refused {
-        path: path.to_owned(),
-        why: why.into(),
-    }
+fn failed(path: &Path, cause: impl Into<io::Error>) -> FileError {
+    FileError::new("write", path, cause)
 }
 
 /// Writes a file that is not there yet, whole or not at all, with exactly that mode or
@@ -78,12 +49,15 @@ fn refused(path: &Path, why: impl Into<String>) -> Error {
 /// # Errors
 /// When anything stands under that name, a link to nothing included, or it
 /// cannot be written.
-pub fn create(path: &Path, bytes: &[u8], mode: Option<u32>) -> Result<(), Error> {
-    let failed = |cause| io_error(path, cause);
+pub fn create(path: &Path, bytes: &[u8], mode: Option<u32>) -> Result<(), FileError> {
+    let failed = |cause| failed(path, cause);
     let part = written_beside(path, bytes, mode).map_err(failed)?;
     part.persist_noclobber(path)
         .map_err(|err| match err.error.kind() {
-            io::ErrorKind::AlreadyExists => Error::IsThere(path.to_owned()),
+            io::ErrorKind::AlreadyExists => {
+                let why = "it is there already and is kept; name another file, or remove it first";
+                refused(path, why)
+            }
             _ => failed(err.error),
         })?;
     sync_folder(path).map_err(failed)
@@ -94,7 +68,7 @@ pub fn create(path: &Path, bytes: &[u8], mode: Option<u32>) -> Result<(), Error>
 ///
 /// # Errors
 /// Those of [`replace`] that are known by then.
-pub fn check(path: &Path) -> Result<(), Error> {
+pub fn check(path: &Path) -> Result<(), FileError> {
     let (name, _) = look(path)?;
     if folder(&name).is_dir() {
         return Ok(());
@@ -126,8 +100,8 @@ pub fn remove_parts(path: &Path) -> io::Result<()> {
 /// # Errors
 /// When it cannot be written, or should not: see above. If only the last sync
 /// failed, the new content is there and may be lost in a crash.
-pub fn replace(path: &Path, bytes: &[u8], mode: Option<u32>) -> Result<(), Error> {
-    let failed = |cause| io_error(path, cause);
+pub fn replace(path: &Path, bytes: &[u8], mode: Option<u32>) -> Result<(), FileError> {
+    let failed = |cause| failed(path, cause);
     let (name, kept) = look(path)?;
     let part = written_beside(&name, bytes, mode.or(kept)).map_err(failed)?;
     part.persist(&name).map_err(|err| failed(err.error))?;
@@ -208,8 +182,8 @@ fn folder(name: &Path) -> &Path {
 
 /// The name that a new file is given, through links that may be trusted, and the mode that
 /// it takes over from this user's file of that name.
-fn look(path: &Path) -> Result<(PathBuf, Option<u32>), Error> {
-    let failed = |cause: Errno| io_error(path, cause.into());
+fn look(path: &Path) -> Result<(PathBuf, Option<u32>), FileError> {
+    let failed = |cause: Errno| failed(path, cause);
     let mut at = path.to_owned();
     for _ in 0..LINKS_MAX {
         // The thing itself, held, so that what is checked is what is used.
@@ -266,10 +240,6 @@ fn is_trusted(owner: u32) -> bool {
 fn is_in_proc(thing: &impl AsFd) -> Result<bool, Errno> {
     // The type's width differs between processors.
     rustix::fs::fstatfs(thing).map(|found| found.f_type as u64 == PROC)
-}
-
-fn io_error(path: &Path, cause: io::Error) -> Error {
-    FileError::new("write", path, cause).into()
 }
 
 #[cfg(test)]

@@ -151,7 +151,7 @@ fn what_is_no_regular_file_is_not_written_to() {
 fn a_new_file_replaces_nothing() {
     let (dir, victim, name) = folder();
     let said = create(&victim, b"new", None).unwrap_err().to_string();
-    assert!(said.contains("victim is there already"), "{said}");
+    assert!(said.contains("victim: it is there already"), "{said}");
     symlink("nothing", &name).unwrap();
     assert!(create(&name, b"new", None).is_err());
     assert_eq!(text(&victim), "old");

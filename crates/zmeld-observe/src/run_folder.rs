@@ -89,7 +89,7 @@ pub fn write(host: &Host, path: &Path, mode: u32, value: &impl Serialize) -> Res
     // By lines: people look into these files, too.
     let bytes = serde_json::to_vec_pretty(value).map_err(|err| failed(io::Error::other(err)))?;
     zmeld_linux::file::replace(&host.path(path), &bytes, Some(mode))
-        .map_err(|err| failed(io::Error::from(err)))
+        .map_err(|err| failed(err.cause))
 }
 
 /// Whoever owns a tree may have written all of it; on a machine that is root.
