@@ -59,6 +59,9 @@ pub enum HostError {
         /// What to do instead; empty where whoever asked knows.
         way_out: String,
     },
+    /// There are control groups that limit memory, and they are mounted nowhere.
+    #[error("the memory controller's groups are not mounted here")]
+    GroupsUnseen,
     /// A command came back with an error.
     #[error("{command} failed ({status}): {said}")]
     Command {

@@ -98,15 +98,6 @@ pub enum ErrorKind {
     Interrupted,
 }
 
-impl From<zmeld_linux::groups::Error> for Error {
-    fn from(err: zmeld_linux::groups::Error) -> Error {
-        match err {
-            zmeld_linux::groups::Error::Host(err) => err.into(),
-            _ => Error::GroupsUnseen,
-        }
-    }
-}
-
 impl Error {
     /// Which kind of error this is.
     pub fn kind(&self) -> ErrorKind {

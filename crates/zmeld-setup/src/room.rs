@@ -46,7 +46,7 @@ use zmeld_linux::compressed::MmStat;
 use zmeld_linux::counters;
 use zmeld_linux::groups::{Hierarchy, Version};
 use zmeld_linux::swaps::SwapArea;
-use zmeld_linux::Host;
+use zmeld_linux::{Host, HostError};
 use zmeld_observe::machine;
 use zmeld_observe::run_folder::owner;
 
@@ -213,7 +213,11 @@ pub(crate) fn in_groups(
     if leaving_bytes == 0 {
         return Ok(Findings::default());
     }
-    let Some(hierarchy) = Hierarchy::find(host)? else {
+    let hierarchy = match Hierarchy::find(host) {
+        Err(HostError::GroupsUnseen) => return Err(Error::GroupsUnseen),
+        found => found?,
+    };
+    let Some(hierarchy) = hierarchy else {
         return Ok(Findings::default());
     };
     let mut look = Look {

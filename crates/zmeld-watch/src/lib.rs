@@ -29,7 +29,7 @@ use history::History;
 use reclaim::Reclaimer;
 use zmeld_config::{Config, Kind, PageFilter, Span, Watch};
 use zmeld_guard::note::{SHORT, SHORT_FOR};
-use zmeld_linux::{groups, Host, HostError};
+use zmeld_linux::{Host, HostError};
 use zmeld_observe::applied::Applied;
 use zmeld_observe::lately::uptime;
 use zmeld_observe::run_folder;
@@ -42,9 +42,6 @@ pub enum Error {
     /// The machine did not say or do what it was asked for.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// Control groups cannot be looked at.
-    #[error(transparent)]
-    Groups(#[from] groups::Error),
     /// Nothing can be reclaimed ahead of time on this machine.
     #[error("nothing can be reclaimed: {why}")]
     CannotReclaim {

@@ -38,7 +38,7 @@ use self::pace::{Cost, Pace, Turn, MEMORY_MIN};
 use super::Listener;
 use crate::Error;
 use zmeld_config::{Mechanism, ReclaimRule};
-use zmeld_linux::groups::{self, Hierarchy, Selection, Targets, Version};
+use zmeld_linux::groups::{Hierarchy, Selection, Targets, Version};
 use zmeld_observe::reclaimed::{Reclaimed, ReclaimedGroup};
 
 /// How often groups and real-time threads are looked for.
@@ -83,7 +83,7 @@ const RELEASE: &str = "/proc/sys/kernel/osrelease";
 pub fn hierarchy(host: &Host) -> Result<Hierarchy, Error> {
     let why = match Hierarchy::find(host) {
         Ok(Some(found)) if found.version == Version::Two => return Ok(found),
-        Err(groups::Error::Unseen) => {
+        Err(HostError::GroupsUnseen) => {
             "the memory controller's groups are not mounted here, so that nobody can tell what \
              is protected"
         }
