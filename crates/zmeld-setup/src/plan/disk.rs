@@ -13,7 +13,7 @@ use zmeld_config::{
 };
 use zmeld_linux::shell;
 use zmeld_linux::swaps::SwapArea;
-use zmeld_linux::{Host, HostError};
+use zmeld_linux::HostError;
 use zmeld_report::units::bytes;
 
 use super::{Draft, Steps};
@@ -140,14 +140,29 @@ impl Draft<'_> {
     }
 
     /// A file that is there keeps its size: what it holds is not known to be zmeld's.
-    fn warn_of_size(&mut self, group: &str, path: &Path, wanted: Option<&Size>) {
-        if let Some(what) = size_apart(self.host, path, wanted, self.machine.ram_bytes) {
-            self.problems.push(Finding::new(
-                Severity::Warning,
-                format!("{group}.size"),
-                what,
-            ));
+    fn warn_of_size(&mut self, group: &str, path: &Path, size: Option<&Size>) {
+        let (Some(size), Ok(meta)) = (size, self.host.tree().metadata(path)) else {
+            return;
+        };
+        let (wanted, is) = (size.bytes(self.machine.ram_bytes), meta.len());
+        let is_near = match size {
+            Size::Bytes(_) => wanted == is,
+            _ => wanted.abs_diff(is) <= wanted / SHARE_APART,
+        };
+        if is_near {
+            return;
         }
+        let (shown, pasted) = (path.display(), shell::path(path));
+        self.problems.push(Finding::new(
+            Severity::Warning,
+            format!("{group}.size"),
+            format!(
+                "{shown} has {}, and {} are asked for: a file that is there keeps its size; for a \
+                 new one: zmeld down, swapoff {pasted}, rm {pasted}, zmeld up",
+                bytes(is),
+                bytes(wanted)
+            ),
+        ));
     }
 
     /// The path of a device that is there, or was when it was set up.
@@ -269,30 +284,3 @@ fn in_plain(path: &Path) -> Error {
 
 /// A share of RAM is a little different with each kernel: so many parts of the size.
 const SHARE_APART: u64 = 16;
-
-/// That a file which is there has another size than is asked for, and the way out.
-pub(crate) fn size_apart(
-    host: &Host,
-    path: &Path,
-    wanted: Option<&Size>,
-    ram_bytes: u64,
-) -> Option<String> {
-    let size = wanted?;
-    let (wanted, is) = (
-        size.bytes(ram_bytes),
-        host.tree().metadata(path).ok()?.len(),
-    );
-    let is_near = match size {
-        Size::Bytes(_) => wanted == is,
-        _ => wanted.abs_diff(is) <= wanted / SHARE_APART,
-    };
-    let (shown, pasted) = (path.display(), shell::path(path));
-    (!is_near).then(|| {
-        format!(
-            "{shown} has {}, and {} are asked for: a file that is there keeps its size; for a new \
-             one: zmeld down, swapoff {pasted}, rm {pasted}, zmeld up",
-            bytes(is),
-            bytes(wanted)
-        )
-    })
-}
