@@ -249,23 +249,19 @@ impl Draft<'_> {
         if found == [wanted] {
             return Ok(());
         }
-        Err(Error::place(
-            path,
-            if found.is_empty() {
-                format!("carries nothing that wipefs knows, and {wanted} is expected")
-            } else {
-                format!("carries {} instead of {wanted}", found.join(", "))
-            },
-            if found.is_empty() {
-                format!(
-                    "mkswap {} prepares it, or format = true in its tier of the configuration \
-                     does; both write over what it holds",
-                    shell::path(path)
-                )
-            } else {
-                "name another device".to_owned()
-            },
-        ))
+        let problem = match found.is_empty() {
+            true => format!("carries nothing that wipefs knows, and {wanted} is expected"),
+            false => {
+                let problem = format!("carries {} instead of {wanted}", found.join(", "));
+                return Err(Error::place(path, problem, "name another device"));
+            }
+        };
+        let way_out = format!(
+            "mkswap {} prepares it, or format = true in its tier of the configuration does; both \
+             write over what it holds",
+            shell::path(path)
+        );
+        Err(Error::place(path, problem, way_out))
     }
 }
 
