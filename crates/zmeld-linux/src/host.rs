@@ -228,6 +228,16 @@ impl Host {
         }
     }
 
+    /// The number in a file that may not be there, `max` the largest one; none where it holds
+    /// none.
+    pub fn number(&self, path: impl AsRef<Path>) -> Result<Option<u64>, HostError> {
+        let text = self.read_optional(path)?;
+        Ok(text.and_then(|text| match text.as_str() {
+            "max" => Some(u64::MAX),
+            text => text.parse().ok(),
+        }))
+    }
+
     /// The number in a file.
     pub fn read_u64(&self, path: impl AsRef<Path>) -> Result<u64, HostError> {
         let path = path.as_ref();

@@ -43,7 +43,7 @@ pub use crate::error::{Program, SwapoffConflict};
 use crate::event::{Event, Listener};
 use zmeld_advice::ActiveSwap;
 use zmeld_linux::compressed::MmStat;
-use zmeld_linux::counters;
+use zmeld_linux::counters::count;
 use zmeld_linux::groups::{Hierarchy, Version};
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::{Host, HostError};
@@ -348,10 +348,8 @@ impl Look<'_> {
         MARGIN_BYTES.saturating_add(limit / 64) / self.margin_part
     }
 
-    /// A number of a group; none where there is no such file, or it says `max`.
     fn number(&self, group: &Path, file: &str) -> Result<Option<u64>, Error> {
-        let text = self.host.read_optional(group.join(file))?;
-        Ok(text.and_then(|text| text.parse().ok()))
+        Ok(self.host.number(group.join(file))?)
     }
 
     /// What the kernel counts of a group's pages in swap; none where it does not.
@@ -361,7 +359,7 @@ impl Look<'_> {
         }
         let stat = self.stat(group)?;
         let is_counted = stat.lines().any(|line| line.starts_with("total_swap "));
-        Ok(is_counted.then(|| keyed(&stat, "total_swap")))
+        Ok(is_counted.then(|| count(&stat, "total_swap")))
     }
 
     fn stat(&self, group: &Path) -> Result<String, Error> {
@@ -388,7 +386,7 @@ impl Look<'_> {
             swap_room = swap_room.min(i128::from(max) - i128::from(swapped));
         }
         let swappiness = self.number(Path::new("/proc/sys/vm"), "swappiness")?;
-        let cache = keyed(stat, "inactive_file") + keyed(stat, "active_file");
+        let cache = count(stat, "inactive_file") + count(stat, "active_file");
         Ok(Usage {
             used: self.number(group, "memory.current")?.unwrap_or(0),
             cache,
@@ -412,15 +410,10 @@ impl Look<'_> {
         };
         Ok(Usage {
             used: self.number(group, "memory.usage_in_bytes")?.unwrap_or(0),
-            cache: keyed(stat, "total_inactive_file") + keyed(stat, "total_active_file"),
+            cache: count(stat, "total_inactive_file") + count(stat, "total_active_file"),
             limit: self.number(group, "memory.limit_in_bytes")?,
             swap_room: (swappiness != Some(0)).then_some(i128::MAX),
             together_room,
         })
     }
-}
-
-/// A number of `memory.stat`; 0 where it is not there.
-fn keyed(stat: &str, name: &str) -> u64 {
-    counters::value(stat, name).unwrap_or(0)
 }

@@ -31,7 +31,7 @@ use zmeld_linux::{counters, Host, HostError, KernelVersion};
 
 use zmeld_config::Span;
 
-use super::group::{beyond_kept, kept, number, swap_room};
+use super::group::{beyond_kept, kept, swap_room};
 use super::{Round, PIECE_BYTES, RELEASE};
 
 /// As much of the file is read, which tells of some 6,000 groups: what is told behind that is
@@ -551,15 +551,14 @@ struct Has {
 
 impl Has {
     fn read(host: &Host, folder: &Path, told: &LruGenSnapshot) -> Result<Has, HostError> {
-        let number = |file: &str| Ok::<_, HostError>(number(host, folder, file)?.unwrap_or(0));
+        let number = |file: &str| Ok::<_, HostError>(host.number(folder.join(file))?.unwrap_or(0));
         let mut file_bytes = 0;
         if !told.is_without_files {
             let stat = host.read_optional(folder.join("memory.stat"))?;
             let stat = stat.unwrap_or_default();
             // Not `file`: memory of tmpfs is in that, too.
-            let lists = ["active_file", "inactive_file"];
-            let lists = lists.map(|name| counters::value(&stat, name).unwrap_or(0));
-            file_bytes = lists.into_iter().sum();
+            let of_list = |name: &str| counters::count(&stat, name);
+            file_bytes = of_list("active_file") + of_list("inactive_file");
         }
         Ok(Has {
             swap_bytes: number("memory.swap.current")?,
