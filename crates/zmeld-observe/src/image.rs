@@ -30,8 +30,7 @@ pub fn lack<'a>(
         (None, None) => (
             "there is no swap on a disk: no image can be kept".to_owned(),
             "/proc/swaps lists no disk".to_owned(),
-            "swap on what it resumes from, or say noresume on the kernel's command line"
-                .to_owned(),
+            "swap on what it resumes from, or say noresume on the kernel's command line".to_owned(),
         ),
         (None, Some((path, size))) => {
             let image = image_bytes.filter(|image| *image > size)?;

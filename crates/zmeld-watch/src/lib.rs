@@ -430,11 +430,7 @@ impl Watcher {
         device.backing.as_ref()?;
         // By the journal: a device of another tool may have the same priority.
         let applied = (self.applied)(&self.host)?;
-        let ours = applied
-            .tiers
-            .iter()
-            .find(|tier| tier.device.as_deref() == Some(device.name.as_str()))?;
-        let tier = self.config.tier(&ours.name)?;
+        let tier = self.config.tier(&applied.tier_of(&device.name)?.name)?;
         let Kind::Ram(ram) = &tier.kind else {
             return None;
         };

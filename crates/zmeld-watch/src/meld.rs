@@ -78,12 +78,10 @@ pub fn run(host: &Host, name: &str, request: &str) -> Result<Melding, Error> {
     }
     match host.write(format!("/sys/block/{name}/meld"), request) {
         Ok(()) => Ok(Melding::read(host, name)?),
-        Err(err) if err.is(Errno::BUSY) || err.is(Errno::AGAIN) => {
-            Err(Error::Refused(format!(
-                "{name} is busy with another pass, recompression or writeback: try again when \
+        Err(err) if err.is(Errno::BUSY) || err.is(Errno::AGAIN) => Err(Error::Refused(format!(
+            "{name} is busy with another pass, recompression or writeback: try again when \
                  it is done"
-            )))
-        }
+        ))),
         Err(err) => Err(err.into()),
     }
 }

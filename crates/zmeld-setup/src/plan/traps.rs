@@ -90,7 +90,11 @@ impl Draft<'_> {
     /// What status would find.
     fn found(&mut self, trap: FindingId, key: &str, found: Option<Finding>) {
         if let Some(it) = found {
-            self.warn(trap, key, format!("{} ({}); {}", it.what, it.why, it.remedy));
+            self.warn(
+                trap,
+                key,
+                format!("{} ({}); {}", it.what, it.why, it.remedy),
+            );
         }
     }
 
@@ -111,16 +115,7 @@ impl Draft<'_> {
         };
         let ratio = self.options.expected_ratio.unwrap_or(RATIO_ASSUMED);
         let full = size as f64 / ratio;
-        if full <= 0.8 * ram as f64 {
-            if size >= ram {
-                let what = format!(
-                    "{}{who} takes pages as large as RAM ({}) and more, and nothing limits the \
-                     memory they use when they compress badly; add memory_limit = \"50%\"",
-                    bytes(size),
-                    bytes(ram)
-                );
-                self.warn(FindingId::NoMemoryLimit, &key, what);
-            }
+        if full <= 0.8 * ram as f64 && size < ram {
             return;
         }
         let measured = match self.options.expected_ratio {
@@ -132,8 +127,9 @@ impl Draft<'_> {
             false => Severity::Warning,
         };
         let what = format!(
-            "{} of pages{who} at a ratio of {ratio:.1} ({measured}) take {} when it is full, and \
-             the machine has {}; add memory_limit = \"50%\", or make it smaller",
+            "nothing limits the memory that {} of pages{who} take: {} at a ratio of {ratio:.1} \
+             ({measured}), more where they compress badly, and the machine has {}; add \
+             memory_limit = \"50%\", or make it smaller",
             bytes(size),
             bytes(full as u64),
             bytes(ram)
