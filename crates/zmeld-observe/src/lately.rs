@@ -19,13 +19,12 @@ use serde::{Deserialize, Serialize};
 
 use super::reader::Reader;
 use super::{note, Device, Group, Observation};
-use crate::run_folder;
 use zmeld_linux::Host;
 use zmeld_linux::HostError;
 
 /// Where the counters are noted.
 pub const FILE: &str = "/run/zmeld/counters.json";
-const SCHEMA: &str = "zmeld.counters/1";
+const SCHEMA: &str = "zmeld.counters/2";
 /// How many processes experiments have had the kernel kill since boot, on purpose.
 const EXPERIMENT_KILLS: &str = "/run/zmeld/experiment-kills.json";
 const EXPERIMENT_SCHEMA: &str = "zmeld.experiment-kills/1";
@@ -82,11 +81,7 @@ pub struct Lately {
 type Counters = BTreeMap<String, u64>;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Notes {
-    schema: String,
-    boot: String,
-    notes: Vec<Note>,
-}
+struct Notes(Vec<Note>);
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Note {
@@ -128,21 +123,17 @@ impl Note {
 
 impl Notes {
     /// Those of this boot; none where the file is no such thing.
-    fn parse(text: &str, boot: &str) -> Notes {
-        let notes: Notes = serde_json::from_str(text).unwrap_or_default();
-        match notes.schema == SCHEMA && notes.boot == boot && notes.notes.len() <= NOTES_MAX {
-            true => notes,
-            false => Notes {
-                schema: SCHEMA.to_owned(),
-                boot: boot.to_owned(),
-                notes: Vec::new(),
-            },
-        }
+    fn read(reader: &mut Reader) -> Notes {
+        let notes: Option<(Notes, f64)> = note::since_boot(reader, FILE, SCHEMA);
+        let notes = notes.map(|(notes, _)| notes);
+        notes
+            .filter(|notes| notes.0.len() <= NOTES_MAX)
+            .unwrap_or_default()
     }
 
     /// The youngest that is as old as the window, else the oldest.
     fn base(&self, uptime_s: f64) -> Option<&Note> {
-        let past = self.notes.iter().filter(|note| note.uptime_s <= uptime_s);
+        let past = self.0.iter().filter(|note| note.uptime_s <= uptime_s);
         let old = past
             .clone()
             .filter(|note| uptime_s - note.uptime_s >= WINDOW_S);
@@ -152,14 +143,14 @@ impl Notes {
 
     /// Adds the counters of now, and forgets what no one needs any more.
     fn add(&mut self, uptime_s: f64, counters: &Counters) -> bool {
-        self.notes.retain(|note| note.uptime_s <= uptime_s);
+        self.0.retain(|note| note.uptime_s <= uptime_s);
         let is_near = |note: &Note| uptime_s - note.uptime_s < SPACING_S;
-        if self.notes.iter().any(is_near) {
+        if self.0.iter().any(is_near) {
             return false;
         }
         let base = self.base(uptime_s).map_or(0.0, |note| note.uptime_s);
-        self.notes.retain(|note| note.uptime_s >= base);
-        self.notes.push(Note::new(uptime_s, counters));
+        self.0.retain(|note| note.uptime_s >= base);
+        self.0.push(Note::new(uptime_s, counters));
         true
     }
 }
@@ -175,12 +166,7 @@ pub(super) fn read(
     let can_limit = groups.is_some();
     let groups = groups.unwrap_or_default();
     let uptime_s = uptime(reader.optional("/proc/uptime").as_deref());
-    let boot = reader.optional(BOOT).unwrap_or_default();
-    let text = reader.own(FILE).unwrap_or_default();
-    if !text.is_empty() && serde_json::from_str::<Notes>(&text).is_err() {
-        reader.malformed(FILE, "it holds no notes of counters");
-    }
-    let notes = Notes::parse(&text, boot.trim());
+    let notes = Notes::read(reader);
     let mut counters = counters(kills, groups, devices);
     counters.insert(BY_EXPERIMENTS.to_owned(), experiment_kills(reader));
     let base = uptime_s.and_then(|now| notes.base(now));
@@ -222,13 +208,11 @@ pub fn note(host: &Host, now: &Observation) -> Result<(), HostError> {
     let Some(uptime_s) = uptime(host.read_optional("/proc/uptime")?.as_deref()) else {
         return Ok(());
     };
-    let boot = host.read_optional(BOOT)?.unwrap_or_default();
-    let text = Reader::new(host).own(FILE).unwrap_or_default();
-    let mut notes = Notes::parse(&text, boot.trim());
-    if !notes.add(uptime_s, &now.lately.counters) {
-        return Ok(());
+    let mut notes = Notes::read(&mut Reader::new(host));
+    match notes.add(uptime_s, &now.lately.counters) {
+        true => note::keep(host, FILE, SCHEMA, notes),
+        false => Ok(()),
     }
-    run_folder::replace(host, FILE, 0o644, &notes)
 }
 
 /// Seconds since boot, of what `/proc/uptime` says; none where that is no time.
@@ -382,13 +366,13 @@ mod tests {
             let path = format!("/{}{index}", "\u{1}".repeat(200));
             counters.insert(of_group(&path, "oom_kill"), 3);
         }
-        let mut notes = Notes::parse("", "boot");
+        let mut notes = Notes::default();
         for minute in 0..200 {
             assert!(notes.add(f64::from(minute) * SPACING_S, &counters));
         }
         let text = serde_json::to_string(&notes).unwrap();
         assert!(text.len() < 2 << 20, "{}", text.len());
-        let notes = Notes::parse(&text, "boot");
+        let notes: Notes = serde_json::from_str(&text).unwrap();
         let base = notes.base(200.0 * SPACING_S).unwrap();
         for name in [
             "oom_kill",
