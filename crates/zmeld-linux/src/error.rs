@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
+use crate::host::is_absent;
+
 /// An operation on a file that the system refused.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}: {}", path.display(), words(cause))]
@@ -117,6 +119,16 @@ impl HostError {
     pub fn is(&self, errno: Errno) -> bool {
         let cause = self.cause();
         cause.and_then(io::Error::raw_os_error) == Some(errno.raw_os_error())
+    }
+
+    /// The same with one of these.
+    pub fn is_any(&self, errors: &[Errno]) -> bool {
+        errors.iter().any(|errno| self.is(*errno))
+    }
+
+    /// Whether nothing of the kind is there.
+    pub fn is_absent(&self) -> bool {
+        self.cause().is_some_and(is_absent)
     }
 
     /// What the system said, where it refused an operation on a file.

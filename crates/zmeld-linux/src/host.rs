@@ -223,7 +223,7 @@ impl Host {
     pub fn read_optional(&self, path: impl AsRef<Path>) -> Result<Option<String>, HostError> {
         match self.read(path) {
             Ok(text) => Ok(Some(text)),
-            Err(HostError::File(err)) if is_absent(&err.cause) => Ok(None),
+            Err(err) if err.is_absent() => Ok(None),
             Err(err) => Err(err),
         }
     }

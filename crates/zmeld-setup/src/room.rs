@@ -162,31 +162,26 @@ pub(crate) fn check(
     if areas.is_empty() {
         return Ok(());
     }
-    let machine = check_machine(host, areas, coming);
-    if !force {
-        machine?;
-        let found = in_groups(host, areas, coming, 1)?;
-        for text in &found.told {
-            listener(Event::Note { text });
+    let mut tell = |text: String| listener(Event::Note { text: &text });
+    match check_machine(host, areas, coming) {
+        Err(err) if force => tell(format!(
+            "by force: {err}: swapoff will fail, or programs will be killed"
+        )),
+        fits => fits?,
+    }
+    let found = match in_groups(host, areas, coming, 1) {
+        Err(err) if force => {
+            tell(format!("by force: {err}: programs may be killed"));
+            return Ok(());
         }
+        found => found?,
+    };
+    found.told.into_iter().for_each(&mut tell);
+    if !force {
         return refuse(found.overfull);
     }
-    let mut told = Vec::new();
-    if let Err(err) = machine {
-        told.push(format!(
-            "by force: {err}: swapoff will fail, or programs will be killed"
-        ));
-    }
-    match in_groups(host, areas, coming, 1) {
-        Ok(found) => {
-            told.extend(found.told);
-            let killed = found.overfull.iter();
-            told.extend(killed.map(|it| format!("by force: {it}: a program of it will be killed")));
-        }
-        Err(err) => told.push(format!("by force: {err}: programs may be killed")),
-    }
-    for text in &told {
-        listener(Event::Note { text });
+    for it in found.overfull {
+        tell(format!("by force: {it}: a program of it will be killed"));
     }
     Ok(())
 }

@@ -9,6 +9,7 @@
 //!    value that somebody else changed since stays as it is, and so does whatever
 //!    has the name by now of what it made ([`Record::identity`]).
 
+use std::mem::discriminant;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -321,20 +322,13 @@ impl Step {
         }
     }
 
-    /// What it is about: of two steps of one group that are about the same, the later
-    /// replaces the earlier.
-    pub fn sets(&self) -> String {
-        match self {
-            Step::SetValue(set) => set.path.clone(),
-            Step::SetAttribute(set) => set.sets(),
-            Step::SwapOff(off) => format!("swap off {}", off.path.display()),
-            Step::LoadModule(_) => "module".to_owned(),
-            Step::AddDevice(_) => "device".to_owned(),
-            Step::CreateFile(_) => "file".to_owned(),
-            Step::FormatLuks(_) => "volume".to_owned(),
-            Step::OpenCrypt(_) => "mapping".to_owned(),
-            Step::MakeSwap(_) => "header".to_owned(),
-            Step::SwapOn(_) => "area".to_owned(),
+    /// Whether it replaces another one of its group: both are about the same.
+    pub fn replaces(&self, other: &Step) -> bool {
+        match (self, other) {
+            (Step::SetValue(one), Step::SetValue(other)) => one.path == other.path,
+            (Step::SetAttribute(one), Step::SetAttribute(other)) => one.sets() == other.sets(),
+            (Step::SwapOff(one), Step::SwapOff(other)) => one.path == other.path,
+            (one, other) => discriminant(one) == discriminant(other),
         }
     }
 }

@@ -319,7 +319,7 @@ impl<'a> Look<'a> {
             .filter(again)
             .map(|step| self.words(name, step))
             .collect();
-        let is_replaced = |step: &Step| open.iter().any(|it| it.sets() == step.sets());
+        let is_replaced = |step: &Step| open.iter().any(|it| it.replaces(step));
         let back = undone.iter().filter(|step| !is_replaced(step));
         would.extend(back.map(|step| format!("take back: {}", step.words())));
         if would.is_empty() {

@@ -105,7 +105,7 @@ fn anywhere(host: &Host, path: &Path) -> Result<Option<Pinned>, Error> {
     match Pinned::open(host.root(), &real, None) {
         Ok(pinned) => Ok(Some(pinned)),
         Err(HostError::NotOurs { .. }) => Ok(None),
-        Err(HostError::File(err)) if zmeld_linux::host::is_absent(&err.cause) => Ok(None),
+        Err(err) if err.is_absent() => Ok(None),
         Err(err) => Err(foreign(host, err, |_| String::new())),
     }
 }

@@ -19,7 +19,6 @@
 //! of one above nothing is taken of what it keeps.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -95,11 +94,7 @@ pub(super) fn enabled(host: &Host) -> Option<u64> {
 
 /// Whether the kernel refuses what it is told for good.
 pub(super) fn is_lasting(err: &HostError) -> bool {
-    let HostError::File(err) = err else {
-        return false;
-    };
-    let lasting = [Errno::PERM, Errno::ACCESS, Errno::ROFS, Errno::NOENT];
-    is_one_of(&err.cause, &lasting)
+    err.is_any(&[Errno::PERM, Errno::ACCESS, Errno::ROFS, Errno::NOENT])
 }
 
 #[derive(Debug)]
@@ -575,12 +570,7 @@ fn is_done(written: Result<(), HostError>) -> Result<bool, HostError> {
     let passing = [Errno::INVAL, Errno::RANGE, Errno::EXIST, Errno::INTR];
     match written {
         Ok(()) => Ok(true),
-        Err(HostError::File(err)) if is_one_of(&err.cause, &passing) => Ok(false),
+        Err(err) if err.is_any(&passing) => Ok(false),
         Err(err) => Err(err),
     }
-}
-
-fn is_one_of(cause: &io::Error, errors: &[Errno]) -> bool {
-    let raw = cause.raw_os_error();
-    errors.iter().any(|errno| Some(errno.raw_os_error()) == raw)
 }

@@ -60,11 +60,8 @@ impl Reading {
                 counted("workingset_refault_anon"),
                 counted("pswpin") + counted("zswpin") + counted("swpin_zero"),
             ),
-            // Up to 5.8 files alone were counted, under one name.
             false => (
-                counted("workingset_refault_anon")
-                    + counted("workingset_refault_file")
-                    + counted("workingset_refault"),
+                counted("workingset_refault_anon") + counted("workingset_refault_file"),
                 0,
             ),
         };
