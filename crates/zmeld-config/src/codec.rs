@@ -91,7 +91,6 @@ impl FromStr for Codec {
             },
         };
         if let Some(level) = level {
-            let level = level.strip_prefix("level=").unwrap_or(level);
             codec.level = Some(self::level(name, *levels, level)?);
         }
         if let Some(path) = dict {
@@ -166,9 +165,5 @@ mod tests {
         for text in ["lz4", "zstd:3", "zstd:-7,dict=/etc/a,b", "lz4:dict=/d"] {
             assert_eq!(text.parse::<Codec>().unwrap().to_string(), text);
         }
-        assert_eq!(
-            "zstd:level=3".parse::<Codec>().unwrap().to_string(),
-            "zstd:3"
-        );
     }
 }

@@ -277,10 +277,9 @@ fn wanted(
         return recommended(&args.tier, None, host);
     }
     let file = args.config.as_deref();
-    let mut loaded = match (occasion, file) {
-        (Occasion::Boot, file) => Config::load_at_boot(host.root(), file)?,
-        (Occasion::Asked, Some(file)) => Config::load_file(file)?,
-        (Occasion::Asked, None) => Config::load(host.root())?,
+    let mut loaded = match occasion {
+        Occasion::Boot => Config::load_at_boot(host.root(), file)?,
+        Occasion::Asked => Config::load(host.root(), file)?,
     };
     let files: Vec<String> = loaded
         .files
@@ -418,7 +417,7 @@ fn recommended(args: &TierArgs, profile: Option<Profile>, host: &Host) -> anyhow
     }
     // Which traps are meant holds for the machine, whatever tier is asked for. A file
     // that is wrong says nothing here.
-    if let Ok(loaded) = Config::load(host.root()) {
+    if let Ok(loaded) = Config::load(host.root(), None) {
         config.accept = loaded.config.accept;
     }
     let mut problems = config.check();
@@ -484,7 +483,7 @@ pub fn what_up_does(host: &Host, to: &Recommendation, of_all: bool) -> Advice {
             ))
         };
     }
-    let configured = Config::load(host.root());
+    let configured = Config::load(host.root(), None);
     if configured.is_ok_and(|loaded| loaded.config.says_of_tiers()) {
         return note(format!(
             "Without a configuration zmeld up would set up {words}; here it does what \
