@@ -192,13 +192,11 @@ pub(super) fn equal_priority(view: &View, area: &Swap, device: &Device) -> Optio
 }
 
 /// What is in RAM is not there after power-off: an image needs swap on a drive.
-pub(super) fn hibernation(view: &View) -> Vec<Finding> {
+pub(super) fn hibernation(view: &View) -> Option<Finding> {
     let hibernation = &view.now.hibernation;
-    let Some(resume) = &hibernation.resume else {
-        return Vec::new();
-    };
+    let resume = hibernation.resume.as_ref()?;
     let disks = view.disks();
     let disks = disks.filter_map(|disk| Some((disk.area.path.to_str()?, disk.area.size_bytes)));
     let idle = hibernation.idle.as_deref();
-    Vec::from_iter(image::lack(resume, disks, idle, hibernation.image_bytes))
+    image::lack(resume, disks, idle, hibernation.image_bytes)
 }

@@ -145,21 +145,16 @@ fn group_waits(group: &Group) -> Option<Finding> {
 }
 
 /// Swappiness that does not fit the kind of swap.
-pub(super) fn swappiness(view: &View) -> Vec<Finding> {
-    let value = view.now.tunables.swappiness;
-    let found = value.and_then(|value| tunables::swappiness(view.kinds(), value));
-    found.into_iter().collect()
+pub(super) fn swappiness(view: &View) -> Option<Finding> {
+    tunables::swappiness(view.kinds(), view.now.tunables.swappiness?)
 }
 
 /// Reading neighbours ahead where all swap is in RAM.
-pub(super) fn read_ahead(view: &View) -> Vec<Finding> {
-    let value = view.now.tunables.page_cluster;
-    let found = value.and_then(|value| tunables::read_ahead(view.kinds(), value));
+pub(super) fn read_ahead(view: &View) -> Option<Finding> {
+    let mut found = tunables::read_ahead(view.kinds(), view.now.tunables.page_cluster?)?;
     let mut own = view.compressed().filter(|(swap, _)| view.is_own(swap));
-    let is_left_to_plan = own.next().is_some() && view.wanted.tunables.page_cluster.is_none();
-    let mut found: Vec<Finding> = found.into_iter().collect();
-    for it in found.iter_mut().filter(|_| is_left_to_plan) {
-        it.remedy = view.outstanding.remedy.to_owned();
+    if own.next().is_some() && view.wanted.tunables.page_cluster.is_none() {
+        found.remedy = view.outstanding.remedy.to_owned();
     }
-    found
+    Some(found)
 }
