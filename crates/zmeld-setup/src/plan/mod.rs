@@ -13,7 +13,6 @@ mod traps;
 mod tunables;
 mod zswap;
 
-use std::collections::HashSet;
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -415,8 +414,8 @@ impl Plan {
 fn named(config: &Config, options: &Options, refused: &Refused) -> Vec<String> {
     let all = config.tiers.iter().map(|tier| tier.name.to_string());
     let is_asked = |name: &String| options.only.as_ref().is_none_or(|only| only.contains(name));
-    let refused: HashSet<&str> = refused.iter().map(|(group, _)| group.as_str()).collect();
-    all.filter(|name| is_asked(name) && !refused.contains(Group::of_tier(name).as_str()))
+    let is_refused = |name: &String| refused.iter().any(|it| it.0 == Group::of_tier(name));
+    all.filter(|name| is_asked(name) && !is_refused(name))
         .collect()
 }
 
