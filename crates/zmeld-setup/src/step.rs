@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::event::{Event, Listener};
 use crate::identity::Identity;
 use crate::steps::{
-    AddDevice, Area, CreateFile, FormatLuks, LoadModule, MakeSwap, OpenCrypt, SetAttribute,
+    areas, AddDevice, CreateFile, FormatLuks, LoadModule, MakeSwap, OpenCrypt, SetAttribute,
     SetValue, SwapOff, SwapOn, Thing,
 };
 use zmeld_linux::Host;
@@ -157,6 +157,11 @@ impl StepContext<'_> {
         self.stop.is_some_and(|stop| stop.load(Ordering::SeqCst))
     }
 
+    /// What was begun so far of the group.
+    pub(crate) fn ours(&self) -> impl DoubleEndedIterator<Item = &Record> {
+        self.records.iter().filter(|it| it.group == self.group)
+    }
+
     /// The name of the device that this group added, `zram1`; none where it is gone,
     /// and another has its name perhaps.
     pub(crate) fn added(&self) -> Result<Option<String>, Error> {
@@ -165,15 +170,8 @@ impl StepContext<'_> {
 
     /// Whether the device that this group added is still swapped to by it.
     pub(crate) fn is_in_use(&self) -> Result<bool, Error> {
-        for record in self.records.iter().filter(|it| it.group == self.group) {
-            if let Step::SwapOn(on) = &record.step {
-                return Ok(matches!(
-                    on.area(self.host, self.records, record)?,
-                    Area::Ours(_)
-                ));
-            }
-        }
-        Ok(false)
+        let area = areas(self.host, self.records, self.ours()).next();
+        Ok(area.transpose()?.is_some())
     }
 
     /// The path of a device; none where the step that makes it was not done, or

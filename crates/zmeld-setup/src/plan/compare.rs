@@ -17,7 +17,7 @@ use zmeld_report::units::bytes;
 
 use crate::error::Error;
 use crate::step::{Record, Step, StepContext};
-use crate::steps::Area;
+use crate::steps;
 
 use super::{Done, Group, Plan};
 
@@ -116,16 +116,8 @@ impl Plan {
                 planned.done = then.next().unwrap_or(planned.done);
             }
         }
-        let off = undone.iter().filter_map(|record| match &record.step {
-            Step::SwapOn(on) => on.area(host, records, record).ok(),
-            _ => None,
-        });
-        self.leaving = off
-            .filter_map(|area| match area {
-                Area::Ours(swap) => Some(Leaving::new(&swap)),
-                _ => None,
-            })
-            .collect();
+        let off = steps::areas(host, records, undone.iter().copied()).flatten();
+        self.leaving = off.map(|area| Leaving::new(&area)).collect();
         self.undone = undone.into_iter().map(Done::of).collect();
         self.removed = removed;
         Ok(())

@@ -25,8 +25,8 @@ pub use set_attribute::SetAttribute;
 pub(crate) use set_attribute::{CODEC, LIMIT, PARAMETERS, SIZE};
 pub use set_value::SetValue;
 pub use swap_off::SwapOff;
-pub(crate) use swap_on::Area;
 pub use swap_on::SwapOn;
+pub(crate) use swap_on::{areas, Area};
 
 use zmeld_linux::command::Invocation;
 use zmeld_linux::shell;

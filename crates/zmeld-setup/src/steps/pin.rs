@@ -211,11 +211,7 @@ pub(super) fn same_device(
     if !context.only_named {
         check_device(host, &path)?;
     }
-    let of_group = context
-        .records
-        .iter()
-        .filter(|it| it.group == context.group);
-    let written = of_group.filter(|it| match &it.step {
+    let written = context.ours().filter(|it| match &it.step {
         Step::FormatLuks(format) => it.done && format.device == *device,
         Step::MakeSwap(make) => it.done && make.device == *device,
         _ => false,

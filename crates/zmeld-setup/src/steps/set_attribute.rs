@@ -133,16 +133,15 @@ impl SetAttribute {
             }),
             _ => false,
         };
-        let mut records = context.records.iter().rev();
-        let codec = records.find(|it| it.group == context.group && is_mine(&it.step));
+        let mut records = context.ours().rev();
+        let codec = records.find(|it| is_mine(&it.step));
         codec.and_then(|it| it.before.clone())
     }
 
     /// The codecs that pages may be compressed with so far, each with what was found for it.
     fn codecs<'a>(context: &'a StepContext<'_>) -> Vec<(&'a str, Option<&'a str>)> {
-        let records = context.records.iter();
-        let codecs = records.filter_map(|it| match &it.step {
-            Step::SetAttribute(set) if it.group == context.group && set.attribute == CODEC => {
+        let codecs = context.ours().filter_map(|it| match &it.step {
+            Step::SetAttribute(set) if set.attribute == CODEC => {
                 Some((set.value.as_str(), it.before.as_deref()))
             }
             _ => None,

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::identity::{self, Identity};
 use crate::room::{self, PlannedCapacity};
-use crate::step::{path_of, Before, DeviceRef, Record, Reversible, StepContext};
+use crate::step::{path_of, Before, DeviceRef, Record, Reversible, Step, StepContext};
 use zmeld_config::Discard;
 use zmeld_linux::command::{self, Ending, Invocation};
 use zmeld_linux::swaps::SwapArea;
@@ -159,6 +159,22 @@ pub(crate) enum Area {
     Ours(SwapArea),
     /// What is on by its name is another, for this reason.
     Others(PathBuf, &'static str),
+}
+
+/// The areas that some of the records switched on, where they are on.
+pub(crate) fn areas<'a>(
+    host: &'a Host,
+    records: &'a [Record],
+    some: impl Iterator<Item = &'a Record> + 'a,
+) -> impl Iterator<Item = Result<SwapArea, Error>> + 'a {
+    some.filter_map(move |record| match &record.step {
+        Step::SwapOn(on) => match on.area(host, records, record) {
+            Ok(Area::Ours(swap)) => Some(Ok(swap)),
+            Ok(_) => None,
+            Err(err) => Some(Err(err)),
+        },
+        _ => None,
+    })
 }
 
 impl SwapOn {
