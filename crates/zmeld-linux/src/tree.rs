@@ -62,18 +62,11 @@ impl Tree {
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         // Where something is renamed meanwhile the kernel may ask to try again.
         let mut tries = 0..TRIES;
-        let found = loop {
+        loop {
             match openat2(&root, path, flags, Mode::empty(), resolve) {
                 Err(Errno::AGAIN) if tries.next().is_some() => {}
-                found => break found,
+                found => return Ok(found?),
             }
-        };
-        match found {
-            Err(Errno::NOSYS) => Err(io::Error::new(
-                io::ErrorKind::Unsupported,
-                "this kernel cannot keep links within a directory (Linux 5.6 can)",
-            )),
-            found => Ok(found?),
         }
     }
 
