@@ -286,10 +286,10 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
                 continue;
             }
             told = Instant::now();
-            if let Some(left_bytes) = used_bytes(host, path) {
+            if let Ok(Some(swap)) = host.swap_on(path) {
                 context.tell(Event::SwappingIn {
                     path,
-                    left_bytes,
+                    left_bytes: swap.used_bytes,
                     total_bytes,
                 });
             }
@@ -313,10 +313,6 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
         "/proc/swaps",
         format!("still lists {} after swapoff", path.display()),
     ))
-}
-
-fn used_bytes(host: &Host, path: &Path) -> Option<u64> {
-    Some(host.swap_on(path).ok()??.used_bytes)
 }
 
 /// The command with that option. What discards a whole area takes as long as its
