@@ -44,7 +44,7 @@ pub(super) fn since_boot<T: DeserializeOwned>(
     match serde_json::from_str::<Note<T>>(&text) {
         Ok(note) if note.schema == schema => {
             let is_of_boot = note.boot == boot.trim();
-            is_of_boot.then(|| (note.told, uptime_s - note.uptime_s))
+            is_of_boot.then_some((note.told, uptime_s - note.uptime_s))
         }
         _ => {
             reader.malformed(file, "it holds no such note");

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use zmeld_linux::HostError;
 

@@ -148,7 +148,7 @@ pub struct StepContext<'a> {
 /// Writes down which thing a step made.
 pub type Remember<'a> = &'a mut dyn FnMut(Identity) -> Result<(), Error>;
 
-impl StepContext<'_> {
+impl<'a> StepContext<'a> {
     pub(crate) fn tell(&mut self, event: Event<'_>) {
         (self.listener)(event);
     }
@@ -158,8 +158,9 @@ impl StepContext<'_> {
     }
 
     /// What was begun so far of the group.
-    pub(crate) fn ours(&self) -> impl DoubleEndedIterator<Item = &Record> {
-        self.records.iter().filter(|it| it.group == self.group)
+    pub(crate) fn ours(&self) -> impl DoubleEndedIterator<Item = &'a Record> {
+        let group = self.group;
+        self.records.iter().filter(move |it| it.group == group)
     }
 
     /// The name of the device that this group added, `zram1`; none where it is gone,

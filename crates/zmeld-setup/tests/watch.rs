@@ -259,8 +259,7 @@ fn watcher(host: &Host, config: Config, dry_run: bool) -> Watcher {
 }
 
 impl Machine {
-    fn new() -> Machine {
-        let dir = tempfile::tempdir().unwrap();
+    fn within(dir: tempfile::TempDir) -> Machine {
         let kernel = Arc::new(Kernel::default());
         let host = Host::with(dir.path(), kernel.clone());
         Machine {
@@ -275,15 +274,14 @@ impl Machine {
 
     /// One with a tier's device. It has used up its writeback budget.
     fn recorded() -> Machine {
-        let machine = Machine::new();
-        machine::plant_in("7.2", machine.dir.path());
+        let machine = Machine::within(machine::plant("7.2").0);
         machine.put("sys/block/zmeld0/writeback_limit_enable", "0");
         machine
     }
 
     /// One with control groups.
     fn with_groups() -> Machine {
-        let machine = Machine::new();
+        let machine = Machine::within(tempfile::tempdir().unwrap());
         let mounts = "30 1 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw\n";
         let memory = "MemTotal: 4000 kB\nMemFree: 1000 kB\nSwapTotal: 1000 kB\nSwapFree: 900 kB\n";
         for (path, text) in [

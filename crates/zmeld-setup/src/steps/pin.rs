@@ -221,8 +221,9 @@ pub(super) fn same_device(
         // The header is not written yet.
         (is.swap, is.luks) = (None, None);
     }
-    let known = written.chain([&own]).filter(|it| it.identity.is_some());
-    for record in known {
+    let mut known: Vec<&Record> = written.collect();
+    known.push(&own);
+    for record in known.into_iter().filter(|it| it.identity.is_some()) {
         if let Thing::Other(why) = thing(host, &path, record)? {
             return Err(Error::place(
                 path,
