@@ -33,7 +33,7 @@ pub mod tunables;
 pub use beside::{beside, CompressedPlace};
 pub use codec::CodecVerdict;
 pub use machine::Machine;
-pub use module::{DkmsSigns, ModulePresence};
+pub use module::ModulePresence;
 pub use size::{Basis, Sizing};
 pub use tier::{recommend, ActiveSwap, Facts, Pool, Recommendation, TierKind, Wish, ZswapFacts};
 pub use tunables::SwapKinds;

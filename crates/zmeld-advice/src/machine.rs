@@ -76,9 +76,7 @@ impl Machine {
             resume_bytes: resume_from
                 .as_ref()
                 .and_then(|path| hibernation::size_bytes(host, Path::new(path))),
-            image_bytes: host
-                .read_optional("/sys/power/image_size")?
-                .and_then(|text| text.trim().parse().ok()),
+            image_bytes: host.number("/sys/power/image_size")?,
             kernel,
             ram_bytes: memory.total_bytes,
             available_bytes: memory.available_bytes,

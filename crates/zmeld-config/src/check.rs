@@ -218,11 +218,12 @@ impl Check<'_> {
             let what = "the kernel has one zswap; put its settings into one tier";
             self.error(&format!("tier.{}", second.name), what);
         }
-        if let Some((ram, _)) = devices(config).next() {
+        if let Some((ram, _)) = config.in_ram().next() {
             let what = format!(
-                "zswap compresses the pages first and passes on what is left, so that tier.{ram} \
+                "zswap compresses the pages first and passes on what is left, so that tier.{} \
                  holds pages that were compressed before and its figures mislead; keep one of the \
-                 two"
+                 two",
+                ram.name
             );
             let trap = Some(FindingId::ZramWithZswap);
             self.add(
@@ -318,14 +319,15 @@ impl Check<'_> {
     }
 
     fn limits_together(&mut self, config: &Config) {
-        let limits = devices(config).filter_map(|(name, device)| match device.memory_limit? {
-            Size::Ram { percent, at_most } => at_most.is_none().then_some((name, percent)),
+        let limits = config.in_ram();
+        let limits = limits.filter_map(|(tier, device)| match device.memory_limit? {
+            Size::Ram { percent, at_most } => at_most.is_none().then_some((&tier.name, percent)),
             _ => None,
         });
         let limits: Vec<_> = limits.collect();
         let sum: f64 = limits.iter().map(|it| it.1.fraction() * 100.0).sum();
         // A single limit above 100 % was reported where it stands.
-        let is_several = devices(config).count() > 1;
+        let is_several = config.in_ram().count() > 1;
         if let (Some((name, _)), true) = (limits.last(), sum > 100.0 && is_several) {
             let what = format!("the limits add up to {sum}% of RAM; 100% is all there is");
             self.error(&format!("tier.{name}.memory_limit"), what);
@@ -333,19 +335,19 @@ impl Check<'_> {
     }
 
     fn hibernation(&mut self, config: &Config) {
-        let is_host = |tier: &&Tier| matches!(&tier.kind, Kind::Disk(disk) if disk.hibernation);
-        let mut hosts = config.tiers.iter().filter(is_host);
-        let Some(Tier { name: first, .. }) = hosts.next() else {
+        let mut hosts = config.disks().filter(|(_, disk)| disk.hibernation);
+        let Some((Tier { name: first, .. }, _)) = hosts.next() else {
             return;
         };
-        for second in hosts {
+        for (second, _) in hosts {
             let what = format!("tier.{first} has it already; an image is in one place");
             self.error(&format!("tier.{}.hibernation", second.name), what);
         }
-        if let Some((ram, _)) = devices(config).next() {
+        if let Some((ram, _)) = config.in_ram().next() {
             let what = format!(
-                "pages in tier.{ram} are part of the hibernation image and cannot be swapped out \
-                 before it, so hibernation may fail; use zswap instead"
+                "pages in tier.{} are part of the hibernation image and cannot be swapped out \
+                 before it, so hibernation may fail; use zswap instead",
+                ram.name
             );
             let key = format!("tier.{first}.hibernation");
             self.warning(FindingId::Hibernation, &key, what);
@@ -354,8 +356,8 @@ impl Check<'_> {
 
     fn watch(&mut self, config: &Config) {
         let with = |has: fn(&RamDevice) -> bool| {
-            let found = devices(config).find(|(_, device)| has(device));
-            found.map(|(name, _)| name)
+            let found = config.in_ram().find(|(_, device)| has(device));
+            found.map(|(tier, _)| &tier.name)
         };
         let watch = &config.watch;
         // A rule and a tier that it is for need each other.
@@ -458,14 +460,6 @@ impl Check<'_> {
             self.error("metrics.textfile", what);
         }
     }
-}
-
-/// The tiers in RAM.
-fn devices(config: &Config) -> impl Iterator<Item = (&TierName, &RamDevice)> {
-    config.tiers.iter().filter_map(|tier| match &tier.kind {
-        Kind::Ram(device) => Some((&tier.name, device)),
-        _ => None,
-    })
 }
 
 /// Whether each service of the system is meant, whatever it is called, or what all of them are

@@ -45,34 +45,19 @@ impl Source {
 }
 
 /// The files of the machine whose root directory is `root`, in the order in
-/// which they are merged, and warnings about files that are not read.
-pub(super) fn find(root: &Path) -> Result<(Vec<Source>, Vec<Finding>), ConfigError> {
+/// which they are merged; or that file alone.
+pub(super) fn read(root: &Path, file: Option<&Path>) -> Result<Vec<Source>, ConfigError> {
+    if let Some(path) = file {
+        let bytes = config_files::read(&Tree::new("/"), path).map_err(unreadable)?;
+        return Ok(vec![source(path, bytes)?]);
+    }
     let tree = Tree::new(root);
-    let found = config_files::find(&tree).map_err(unreadable)?;
-    let warnings = found.passed_over.into_iter().map(|file| {
-        let name = file.file_name().unwrap_or_default().to_string_lossy();
-        let what = format!(
-            "is not read, since its name does not end in .toml; rename it to {}",
-            name.replace(".conf", ".toml")
-        );
-        let (line, column) = (1, 1);
-        Finding {
-            place: Some(FilePosition { file, line, column }),
-            ..Finding::new(Severity::Warning, "", what)
-        }
-    });
-    let warnings = warnings.collect();
     let mut sources = Vec::new();
-    for path in found.files {
+    for path in config_files::find(&tree).map_err(unreadable)? {
         let bytes = config_files::read_trusted(&tree, &path).map_err(unreadable)?;
         sources.extend(bytes.map(|bytes| source(&path, bytes)).transpose()?);
     }
-    Ok((sources, warnings))
-}
-
-pub(super) fn read(path: &Path) -> Result<Source, ConfigError> {
-    let bytes = config_files::read(&Tree::new("/"), path).map_err(unreadable)?;
-    source(path, bytes)
+    Ok(sources)
 }
 
 fn source(path: &Path, bytes: Vec<u8>) -> Result<Source, ConfigError> {

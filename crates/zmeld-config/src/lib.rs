@@ -172,25 +172,21 @@ impl Config {
     }
 
     /// Reads the configuration of the machine whose root directory is `root`:
-    /// the main file and its drop-ins, or nothing where there are none.
+    /// the main file and its drop-ins, or nothing where there are none; or that file alone.
     ///
     /// # Errors
     /// All that is wrong, each with its place.
-    pub fn load(root: &Path) -> Result<Loaded, ConfigError> {
-        let (sources, warnings) = files::find(root)?;
-        Self::assemble(&sources, warnings)
+    pub fn load(root: &Path, file: Option<&Path>) -> Result<Loaded, ConfigError> {
+        Self::assemble(&files::read(root, file)?)
     }
 
-    /// [`Config::load`], or [`Config::load_file`] of that file, for a boot, which is better off with some of its swap than with
+    /// [`Config::load`] for a boot, which is better off with some of its swap than with
     /// none: a tier in which something is wrong is left out ([`Loaded::left_out`]).
     ///
     /// # Errors
     /// What is wrong and in no tier.
     pub fn load_at_boot(root: &Path, file: Option<&Path>) -> Result<Loaded, ConfigError> {
-        let (sources, warnings) = match file {
-            None => files::find(root)?,
-            Some(file) => (vec![files::read(file)?], Vec::new()),
-        };
+        let sources = files::read(root, file)?;
         let (mut tree, wrong) = tree::merge(&sources);
         let (mut understood, mut found) = understand((&tree, wrong));
         let mut left_out: BTreeMap<String, Finding> = BTreeMap::new();
@@ -200,7 +196,7 @@ impl Config {
             for error in errors {
                 let tier = error.about.strip_prefix("tier.");
                 let Some(tier) = tier.and_then(|it| it.split('.').next()) else {
-                    return Self::loaded((None, found), &sources, warnings);
+                    return Self::loaded((None, found), &sources);
                 };
                 left_out
                     .entry(tier.to_owned())
@@ -216,17 +212,9 @@ impl Config {
             // It asked for some.
             config.without_tiers |= config.tiers.is_empty() && !left_out.is_empty();
         }
-        let mut loaded = Self::loaded((understood, found), &sources, warnings)?;
+        let mut loaded = Self::loaded((understood, found), &sources)?;
         loaded.left_out = left_out.into_values().collect();
         Ok(loaded)
-    }
-
-    /// Reads one file, and no drop-ins.
-    ///
-    /// # Errors
-    /// All that is wrong, each with its place.
-    pub fn load_file(path: &Path) -> Result<Loaded, ConfigError> {
-        Self::assemble(&[files::read(path)?], Vec::new())
     }
 
     /// Reads a text that is called `name` in messages.
@@ -235,7 +223,7 @@ impl Config {
     /// All that is wrong, each with its place.
     pub fn from_text(name: &Path, text: &str) -> Result<Loaded, ConfigError> {
         let source = files::Source::new(name, text.to_owned());
-        Self::assemble(&[source], Vec::new())
+        Self::assemble(&[source])
     }
 
     /// All that is wrong with a configuration that was put together otherwise:
@@ -256,18 +244,16 @@ impl Config {
         })
     }
 
-    fn assemble(sources: &[files::Source], problems: Vec<Finding>) -> Result<Loaded, ConfigError> {
+    fn assemble(sources: &[files::Source]) -> Result<Loaded, ConfigError> {
         let (tree, wrong) = tree::merge(sources);
-        Self::loaded(understand((&tree, wrong)), sources, problems)
+        Self::loaded(understand((&tree, wrong)), sources)
     }
 
     fn loaded(
         (understood, found): Understood,
         sources: &[files::Source],
-        mut problems: Vec<Finding>,
     ) -> Result<Loaded, ConfigError> {
-        problems.extend(found);
-        let (errors, warnings) = sorted(problems, sources);
+        let (errors, warnings) = sorted(found, sources);
         match understood {
             Some((config, places)) if errors.is_empty() => Ok(Loaded {
                 config,
@@ -283,6 +269,22 @@ impl Config {
     /// The tier of that name.
     pub fn tier(&self, name: &str) -> Option<&Tier> {
         self.tiers.iter().find(|tier| tier.name.as_str() == name)
+    }
+
+    /// The tiers in RAM.
+    pub fn in_ram(&self) -> impl Iterator<Item = (&Tier, &RamDevice)> {
+        self.tiers.iter().filter_map(|tier| match &tier.kind {
+            Kind::Ram(device) => Some((tier, device)),
+            _ => None,
+        })
+    }
+
+    /// The tiers on drives and in files.
+    pub fn disks(&self) -> impl Iterator<Item = (&Tier, &DiskSwap)> {
+        self.tiers.iter().filter_map(|tier| match &tier.kind {
+            Kind::Disk(disk) => Some((tier, disk)),
+            _ => None,
+        })
     }
 
     /// The zswap tier: there is at most one.

@@ -157,7 +157,15 @@ impl<'t> Open<'t> {
                 reader.places.insert(dotted(path, name), place.clone());
                 continue;
             }
-            let (place, key) = (&entry.key_place, dotted(path, &entry.written));
+            let (place, key) = (&entry.key_place, dotted(path, name));
+            let mut new = known.iter().filter(|new| old_name(new) == *name);
+            if let Some(new) = new.next() {
+                let what = format!("is called {new} by now, and is still taken");
+                reader.add(Severity::Notice, place, &key, what);
+                let at = entry.node.place.clone();
+                reader.places.insert(dotted(path, new), at);
+                continue;
+            }
             let mut removed = REMOVED.iter();
             let is_it = |it: &&(Section, &str, &str)| sections.contains(&it.0) && it.1 == name;
             if let Some((_, _, way_out)) = removed.find(is_it) {
@@ -201,7 +209,8 @@ impl<'t> Open<'t> {
 
     /// The value of a key that may stand in it.
     pub fn node(&self, name: &str) -> Option<&'t Node> {
-        let entry = self.table.entries.get(name)?;
+        let entries = &self.table.entries;
+        let entry = entries.get(name).or_else(|| entries.get(&old_name(name)))?;
         self.takes(name).then_some(&entry.node)
     }
 
@@ -240,6 +249,14 @@ impl<'t> Open<'t> {
             tiers.extend(tier(reader, table, &key, &entry.key_place, name));
         }
         tiers
+    }
+}
+
+/// What the last version called a key, which is still taken, with a notice.
+fn old_name(name: &str) -> String {
+    match name {
+        "refault_max" => "comeback_max".to_owned(),
+        name => name.replace('_', "-"),
     }
 }
 

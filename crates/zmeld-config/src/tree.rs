@@ -1,8 +1,7 @@
 //! Several files as one tree of values, each of which knows where it was written.
 //!
 //! A later file changes what an earlier one says key by key; a list is replaced
-//! as a whole. In the names of keys `-` is `_`, so that the kernel's
-//! `page-cluster` is found however it is written; names of tiers are left alone.
+//! as a whole.
 
 use std::collections::BTreeMap;
 
@@ -64,8 +63,6 @@ impl Table {
 /// A key's value, where the key was first written, and its turn among all keys.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// The key as it was written.
-    pub written: String,
     pub key_place: FilePosition,
     /// Which file, which byte: entries sort by when they are first named.
     pub turn: (usize, usize),
@@ -87,35 +84,10 @@ pub(super) fn merge(sources: &[Source]) -> (Table, Vec<Finding>) {
             continue;
         }
         let file = File { number, source };
-        let table = file.table(parsed.get_ref(), Names::Top, &mut problems);
+        let table = file.table(parsed.get_ref());
         join(&mut whole, table, "", &mut problems);
     }
     (whole, problems)
-}
-
-/// Whose names the keys of a table are.
-#[derive(Clone, Copy, PartialEq)]
-enum Names {
-    /// Ours, in the outermost table.
-    Top,
-    /// The user's: each names a tier.
-    Tiers,
-    Ours,
-}
-
-impl Names {
-    /// What a key is called in the tree, and whose names the keys below it are.
-    fn below(self, written: &str) -> (String, Names) {
-        let name = match self {
-            Names::Tiers => written.to_owned(),
-            Names::Top | Names::Ours => written.replace('-', "_"),
-        };
-        let inner = match (self, name.as_str()) {
-            (Names::Top, TIERS) => Names::Tiers,
-            _ => Names::Ours,
-        };
-        (name, inner)
-    }
 }
 
 struct File<'a> {
@@ -124,39 +96,22 @@ struct File<'a> {
 }
 
 impl File<'_> {
-    fn table(&self, table: &DeTable<'_>, names: Names, problems: &mut Vec<Finding>) -> Table {
-        let mut entries: BTreeMap<String, Entry> = BTreeMap::new();
-        for (key, value) in table.iter() {
+    fn table(&self, table: &DeTable<'_>) -> Table {
+        let entries = table.iter().map(|(key, value)| {
             let at = key.span().start;
-            let written = key.get_ref().to_string();
-            let (name, inner) = names.below(&written);
-            let node = self.node(value.get_ref(), value.span().start, inner, problems);
             let entry = Entry {
-                written,
                 key_place: self.source.place(at),
                 turn: (self.number, at),
-                node,
+                node: self.node(value.get_ref(), value.span().start),
             };
-            if let Some(other) = entries.get(&name) {
-                let what = format!("is the same key as {}; keep one of them", other.written);
-                problems.push(Finding {
-                    place: Some(entry.key_place),
-                    ..Finding::new(Severity::Critical, &entry.written, what)
-                });
-                continue;
-            }
-            entries.insert(name, entry);
+            (key.get_ref().to_string(), entry)
+        });
+        Table {
+            entries: entries.collect(),
         }
-        Table { entries }
     }
 
-    fn node(
-        &self,
-        value: &DeValue<'_>,
-        at: usize,
-        names: Names,
-        problems: &mut Vec<Finding>,
-    ) -> Node {
+    fn node(&self, value: &DeValue<'_>, at: usize) -> Node {
         let value = match value {
             DeValue::String(text) => Value::String(text.to_string()),
             DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
@@ -167,13 +122,12 @@ impl File<'_> {
             DeValue::Boolean(value) => Value::Boolean(*value),
             DeValue::Float(number) => Value::Other(format!("the number {number}")),
             DeValue::Datetime(date) => Value::Other(format!("the date {date}")),
-            DeValue::Array(items) => Value::Array(
-                items
-                    .iter()
-                    .map(|item| self.node(item.get_ref(), item.span().start, Names::Ours, problems))
-                    .collect(),
-            ),
-            DeValue::Table(table) => Value::Table(self.table(table, names, problems)),
+            DeValue::Array(items) => {
+                let nodes = items.iter();
+                let nodes = nodes.map(|item| self.node(item.get_ref(), item.span().start));
+                Value::Array(nodes.collect())
+            }
+            DeValue::Table(table) => Value::Table(self.table(table)),
         };
         Node {
             value,

@@ -59,9 +59,6 @@ pub enum Error {
     /// The configuration says nothing that can be done.
     #[error("{0}; zmeld config check says where")]
     Config(String),
-    /// The groups cannot be looked at.
-    #[error(transparent)]
-    Groups(#[from] zmeld_linux::groups::Error),
     /// The machine does not say what it is asked for.
     #[error(transparent)]
     Host(#[from] zmeld_linux::HostError),

@@ -79,7 +79,7 @@ impl Wanted {
         let tree = Tree::new(root);
         let paths = match file {
             Some(file) => vec![file.to_path_buf()],
-            None => config_files::find(&tree).map_err(failed)?.files,
+            None => config_files::find(&tree).map_err(failed)?,
         };
         let mut whole = Table::new();
         for path in paths {

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -39,8 +39,6 @@ pub struct Invocation {
     pub program: String,
     /// Its arguments.
     pub arguments: Vec<OsString>,
-    /// What it reads on standard input.
-    pub input: Vec<u8>,
     /// The argument that stands for an open file.
     pub object: Option<Object>,
     /// How long it may take; none for what takes as long as there is work.
@@ -108,7 +106,6 @@ impl Invocation {
         Invocation {
             program: program.into(),
             arguments: Vec::new(),
-            input: Vec::new(),
             object: None,
             limit: Some(LIMIT),
         }
@@ -138,20 +135,13 @@ impl Invocation {
         self
     }
 
-    /// One argument more, which names that open file; it has no other input then. In
-    /// messages it is called by its path.
+    /// One argument more, which names that open file. In messages it is called by its path.
     pub fn object(mut self, path: &Path, file: &Arc<File>) -> Invocation {
         self.object = Some(Object {
             at: self.arguments.len(),
             file: Arc::clone(file),
         });
         self.arg(path)
-    }
-
-    /// What it is to read on standard input, nothing unless said.
-    pub fn input(mut self, input: impl Into<Vec<u8>>) -> Invocation {
-        self.input = input.into();
-        self
     }
 }
 
@@ -218,7 +208,7 @@ pub(crate) fn run(invocation: &Invocation, ending: Option<&Ending>) -> io::Resul
         command.env_clear();
     }
     let mut arguments = invocation.arguments.clone();
-    let mut input = Stdio::piped();
+    let mut input = Stdio::null();
     let mut name = None;
     if let Some(object) = &invocation.object {
         input = object.file.try_clone()?.into();
@@ -303,8 +293,8 @@ fn is_there(program: &str, path: &str) -> bool {
 /// How often is looked whether a command is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Feeds and listens at once, so that neither side waits for the other, until the
-/// command closes what it writes to. It is asked to end as `ending` says, and killed at
+/// Listens to both at once, so that neither waits for the other, until the command closes
+/// what it writes to. It is asked to end as `ending` says, and killed at
 /// its limit. The child is waited for afterwards, so that its number is its own all the
 /// while; where even a killed one does not end, it is left alone.
 fn converse(
@@ -316,11 +306,6 @@ fn converse(
     let (sender, receiver) = mpsc::channel();
     listen(child.stdout.take(), true, &sender);
     listen(child.stderr.take(), false, &sender);
-    if let Some(mut stdin) = child.stdin.take() {
-        let input = invocation.input.clone();
-        // A command that does not want it all says so by its exit code.
-        thread::spawn(move || stdin.write_all(&input));
-    }
     let began = Instant::now();
     let (mut output, mut errors) = (None, None);
     let (mut asked, mut killed) = (false, None);
@@ -430,10 +415,9 @@ mod tests {
 
     #[test]
     fn output_errors_codes_and_signals_come_back() {
-        let script = "cat; echo one >&2; echo >&2; echo two >&2; exit 3";
-        let sh = Invocation::new("sh").args(["-c", script]).input("hello");
-        let finished = run(&sh, None).unwrap();
-        assert_eq!(finished.output, "hello");
+        let script = "cat; echo hello; echo one >&2; echo >&2; echo two >&2; exit 3";
+        let finished = run(&Invocation::new("sh").args(["-c", script]), None).unwrap();
+        assert_eq!(finished.output, "hello\n");
         assert_eq!(finished.said(), "one; two");
         assert_eq!(finished.status(), "exit code 3");
         let sh = Invocation::new("sh").args(["-c", "kill -9 $$"]);
@@ -616,10 +600,9 @@ mod tests {
     }
 
     #[test]
-    fn much_input_and_much_output_do_not_wait_for_each_other() {
-        let sh = Invocation::new("sh")
-            .args(["-c", "cat; cat /dev/zero | head -c 3000000 >&2"])
-            .input(vec![b'x'; 3 << 20]);
+    fn much_output_and_many_errors_do_not_wait_for_each_other() {
+        let script = "head -c 3000000 /dev/zero; head -c 3000000 /dev/zero >&2";
+        let sh = Invocation::new("sh").args(["-c", script]);
         let finished = run(&sh, None).unwrap();
         assert_eq!(finished.code, Some(0));
         assert_eq!(finished.output.len() as u64, OUTPUT_MAX);

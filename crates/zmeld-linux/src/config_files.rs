@@ -27,18 +27,9 @@ const LOCAL: &str = "/usr/local/lib";
 /// More than any configuration needs.
 const LENGTH_MAX: u64 = 1 << 20;
 
-/// The files of a machine.
-#[derive(Debug, Default)]
-pub struct ConfigFiles {
-    /// In the order in which they are merged.
-    pub files: Vec<PathBuf>,
-    /// Drop-ins whose names end in `.conf`, which are not read.
-    pub passed_over: Vec<PathBuf>,
-}
-
-/// Finds them.
-pub fn find(tree: &Tree) -> Result<ConfigFiles, FileError> {
-    let mut found = ConfigFiles::default();
+/// Those of a machine, in the order in which they are merged.
+pub fn find(tree: &Tree) -> Result<Vec<PathBuf>, FileError> {
+    let mut found = Vec::new();
     let is_local = check_owner(tree, Path::new(LOCAL)).is_ok();
     let directories = DIRECTORIES
         .into_iter()
@@ -47,7 +38,7 @@ pub fn find(tree: &Tree) -> Result<ConfigFiles, FileError> {
         let path = Path::new(directory).join("zmeld.toml");
         let has = tree.has(&path);
         if has.map_err(|cause| FileError::new("read", &path, cause))? {
-            found.files.push(path);
+            found.push(path);
             break;
         }
     }
@@ -59,16 +50,13 @@ pub fn find(tree: &Tree) -> Result<ConfigFiles, FileError> {
             entries => entries.map_err(|cause| FileError::new("read", &folder, cause))?,
         };
         let names = entries.into_iter().map(|(name, _)| name.into_string());
-        for name in names.flatten().filter(|name| !name.starts_with('.')) {
+        let is_one = |name: &String| name.ends_with(".toml") && !name.starts_with('.');
+        for name in names.flatten().filter(is_one) {
             let path = folder.join(&name);
-            if name.ends_with(".toml") {
-                drop_ins.entry(name).or_insert(path);
-            } else if name.ends_with(".conf") {
-                found.passed_over.push(path);
-            }
+            drop_ins.entry(name).or_insert(path);
         }
     }
-    found.files.extend(drop_ins.into_values());
+    found.extend(drop_ins.into_values());
     Ok(found)
 }
 

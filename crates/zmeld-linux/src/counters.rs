@@ -9,6 +9,11 @@ pub fn parse(text: &str) -> impl Iterator<Item = (&str, u64)> {
     })
 }
 
+/// The same, 0 where there is none.
+pub fn count(text: &str, wanted: &str) -> u64 {
+    value(text, wanted).unwrap_or(0)
+}
+
 /// The number behind a name; none where there is no such line.
 pub fn value(text: &str, wanted: &str) -> Option<u64> {
     parse(text).find_map(|(name, value)| (name == wanted).then_some(value))

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
+use crate::host::is_absent;
+
 /// An operation on a file that the system refused.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}: {}", path.display(), words(cause))]
@@ -50,15 +52,18 @@ pub enum HostError {
         problem: String,
     },
     /// A file or folder that somebody else could have written, or that cannot be used.
-    #[error("{}: {problem}: {way_out}", path.display())]
+    #[error("{}: {problem}{}{way_out}", path.display(), if way_out.is_empty() { "" } else { ": " })]
     NotOurs {
         /// Which.
         path: PathBuf,
         /// What is wrong with it.
         problem: String,
-        /// What to do instead.
+        /// What to do instead; empty where whoever asked knows.
         way_out: String,
     },
+    /// There are control groups that limit memory, and they are mounted nowhere.
+    #[error("the memory controller's groups are not mounted here")]
+    GroupsUnseen,
     /// A command came back with an error.
     #[error("{command} failed ({status}): {said}")]
     Command {
@@ -97,10 +102,33 @@ impl HostError {
         }
     }
 
+    /// A file or folder that somebody else could have written, or that cannot be used.
+    pub fn not_ours(
+        path: impl AsRef<Path>,
+        problem: impl Into<String>,
+        way_out: impl Into<String>,
+    ) -> HostError {
+        HostError::NotOurs {
+            path: path.as_ref().to_path_buf(),
+            problem: problem.into(),
+            way_out: way_out.into(),
+        }
+    }
+
     /// Whether it is the system that refused an operation on a file, with this error.
     pub fn is(&self, errno: Errno) -> bool {
         let cause = self.cause();
         cause.and_then(io::Error::raw_os_error) == Some(errno.raw_os_error())
+    }
+
+    /// The same with one of these.
+    pub fn is_any(&self, errors: &[Errno]) -> bool {
+        errors.iter().any(|errno| self.is(*errno))
+    }
+
+    /// Whether nothing of the kind is there.
+    pub fn is_absent(&self) -> bool {
+        self.cause().is_some_and(is_absent)
     }
 
     /// What the system said, where it refused an operation on a file.

@@ -13,17 +13,15 @@
 //! | nothing, a regular file | made, or replaced |
 //! | a symbolic link of root or of this user | followed; what it leads to decides |
 //! | a symbolic link of anybody else | refused: it could lead to any file |
-//! | a descriptor of this process (`/dev/stdout`) | appended to |
-//! | a terminal, `/dev/null`, a FIFO of root or of this user | written to |
-//! | a FIFO of anybody else, a directory, a disk, a socket | refused |
+//! | a descriptor of this process (`/dev/stdout`), a device, a FIFO, a directory | refused |
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags, Stat};
+use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::FileError;
@@ -37,51 +35,12 @@ const PROC: u64 = 0x9fa0;
 /// What a file is called before it takes its name: these two and a random part.
 const PART: (&str, &str) = (".zmeld-", ".part");
 
-/// Why a file was not written. What was there before is still there, unless
-/// said otherwise.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The system refused it.
-    #[error(transparent)]
-    Io(#[from] FileError),
-    /// Only a new file is written.
-    #[error("{} is there already and is kept: name another file, or remove it first", .0.display())]
-    IsThere(PathBuf),
-    /// What is there, or is not, forbids it.
-    #[error("cannot write {}: {why}", path.display())]
-    Refused {
-        /// The file.
-        path: PathBuf,
-        /// What is there, and what to do instead.
-        why: String,
-    },
+fn refused(path: &Path, why: impl Into<String>) -> FileError {
+    failed(path, io::Error::other(why.into()))
 }
 
-impl From<Error> for io::Error {
-    fn from(err: Error) -> io::Error {
-        match err {
-            Error::Io(err) => err.cause,
-            other => io::Error::other(other),
-        }
-    }
-}
-
-fn refused(path: &Path, why: impl Into<String>) -> Error {
-    Error::Refused {
-        path: path.to_owned(),
-        why: why.into(),
-    }
-}
-
-/// What is to be written, and where it ends up.
-#[derive(Debug)]
-enum Target {
-    /// A name to be given to a new file, and the mode that it takes over from
-    /// this user's file of that name.
-    Name(PathBuf, Option<u32>),
-    /// Something that is written to as it is.
-    Stream(File),
+fn failed(path: &Path, cause: impl Into<io::Error>) -> FileError {
+    FileError::new("write", path, cause)
 }
 
 /// Writes a file that is not there yet, whole or not at all, with exactly that mode or
@@ -90,12 +49,15 @@ enum Target {
 /// # Errors
 /// When anything stands under that name, a link to nothing included, or it
 /// cannot be written.
-pub fn create(path: &Path, bytes: &[u8], mode: Option<u32>) -> Result<(), Error> {
-    let failed = |cause| io_error(path, cause);
+pub fn create(path: &Path, bytes: &[u8], mode: Option<u32>) -> Result<(), FileError> {
+    let failed = |cause| failed(path, cause);
     let part = written_beside(path, bytes, mode).map_err(failed)?;
     part.persist_noclobber(path)
         .map_err(|err| match err.error.kind() {
-            io::ErrorKind::AlreadyExists => Error::IsThere(path.to_owned()),
+            io::ErrorKind::AlreadyExists => {
+                let why = "it is there already and is kept; name another file, or remove it first";
+                refused(path, why)
+            }
             _ => failed(err.error),
         })?;
     sync_folder(path).map_err(failed)
@@ -106,15 +68,14 @@ pub fn create(path: &Path, bytes: &[u8], mode: Option<u32>) -> Result<(), Error>
 ///
 /// # Errors
 /// Those of [`replace`] that are known by then.
-pub fn check(path: &Path) -> Result<(), Error> {
-    match look(path, false)? {
-        Some(Target::Name(name, _)) if !folder(&name).is_dir() => {
-            let folder = folder(&name).display();
-            let why = format!("there is no directory {folder}; create it first");
-            Err(refused(path, why))
-        }
-        _ => Ok(()),
+pub fn check(path: &Path) -> Result<(), FileError> {
+    let (name, _) = look(path)?;
+    if folder(&name).is_dir() {
+        return Ok(());
     }
+    let folder = folder(&name).display();
+    let why = format!("there is no directory {folder}; create it first");
+    Err(refused(path, why))
 }
 
 /// Removes what a program that was killed while it wrote that file left beside it. Only
@@ -139,17 +100,12 @@ pub fn remove_parts(path: &Path) -> io::Result<()> {
 /// # Errors
 /// When it cannot be written, or should not: see above. If only the last sync
 /// failed, the new content is there and may be lost in a crash.
-pub fn replace(path: &Path, bytes: &[u8], mode: Option<u32>) -> Result<(), Error> {
-    let failed = |cause| io_error(path, cause);
-    match look(path, true)? {
-        Some(Target::Stream(mut file)) => file.write_all(bytes).map_err(failed),
-        Some(Target::Name(name, kept)) => {
-            let part = written_beside(&name, bytes, mode.or(kept)).map_err(failed)?;
-            part.persist(&name).map_err(|err| failed(err.error))?;
-            sync_folder(&name).map_err(failed)
-        }
-        None => Ok(()),
-    }
+pub fn replace(path: &Path, bytes: &[u8], mode: Option<u32>) -> Result<(), FileError> {
+    let failed = |cause| failed(path, cause);
+    let (name, kept) = look(path)?;
+    let part = written_beside(&name, bytes, mode.or(kept)).map_err(failed)?;
+    part.persist(&name).map_err(|err| failed(err.error))?;
+    sync_folder(&name).map_err(failed)
 }
 
 /// A file with that content, on disk, in the folder of the name that it is for.
@@ -224,36 +180,32 @@ fn folder(name: &Path) -> &Path {
     }
 }
 
-/// Looks at what stands under a name, through links that may be trusted, and
-/// opens it if it is to be written to as it is. `None`: it would be, and opening
-/// was not asked for.
-fn look(path: &Path, open: bool) -> Result<Option<Target>, Error> {
-    let failed = |cause: Errno| io_error(path, cause.into());
-    let foreign = |what, stat: &Stat| {
-        let owner = stat.st_uid;
-        let why = format!(
-            "{what} of another user (uid {owner}) is in its place, which could lead anywhere: \
-             remove it, or name another file"
-        );
-        refused(path, why)
-    };
+/// The name that a new file is given, through links that may be trusted, and the mode that
+/// it takes over from this user's file of that name.
+fn look(path: &Path) -> Result<(PathBuf, Option<u32>), FileError> {
+    let failed = |cause: Errno| failed(path, cause);
     let mut at = path.to_owned();
     for _ in 0..LINKS_MAX {
         // The thing itself, held, so that what is checked is what is used.
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let thing = match rustix::fs::open(&at, flags, Mode::empty()) {
             Ok(thing) => thing,
-            Err(Errno::NOENT) => return Ok(Some(Target::Name(at, None))),
+            Err(Errno::NOENT) => return Ok((at, None)),
             Err(cause) => return Err(failed(cause)),
         };
         let stat = rustix::fs::fstat(&thing).map_err(failed)?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Symlink if !is_trusted(stat.st_uid) => {
-                return Err(foreign("a symbolic link", &stat));
+                let owner = stat.st_uid;
+                let why = format!(
+                    "a symbolic link of another user (uid {owner}) is in its place, which could \
+                     lead anywhere: remove it, or name another file"
+                );
+                return Err(refused(path, why));
             }
-            // No name, but a descriptor of this process.
+            // Not a name, but a descriptor of this process.
             FileType::Symlink if is_in_proc(&thing).map_err(failed)? => {
-                return stream(path, &at, None, open);
+                return Err(refused(path, "it is an open descriptor; name a file"));
             }
             FileType::Symlink => {
                 let to = rustix::fs::readlinkat(&thing, c"", Vec::new()).map_err(failed)?;
@@ -262,12 +214,7 @@ fn look(path: &Path, open: bool) -> Result<Option<Target>, Error> {
             }
             FileType::RegularFile => {
                 let mine = stat.st_uid == rustix::process::geteuid().as_raw();
-                return Ok(Some(Target::Name(at, mine.then_some(stat.st_mode & 0o777))));
-            }
-            FileType::Fifo if !is_trusted(stat.st_uid) => return Err(foreign("a FIFO", &stat)),
-            // Only root makes character devices.
-            FileType::Fifo | FileType::CharacterDevice => {
-                return stream(path, &at, Some(&stat), open);
+                return Ok((at, mine.then_some(stat.st_mode & 0o777)));
             }
             FileType::Directory => {
                 return Err(refused(path, "it is a directory; name a file in it"));
@@ -276,7 +223,7 @@ fn look(path: &Path, open: bool) -> Result<Option<Target>, Error> {
                 let why = "it is a block device, whose content would be lost; name a file";
                 return Err(refused(path, why));
             }
-            _ => return Err(refused(path, "it is no file; name another")),
+            _ => return Err(refused(path, "it is no regular file; name another")),
         }
     }
     Err(failed(Errno::LOOP))
@@ -293,40 +240,6 @@ fn is_trusted(owner: u32) -> bool {
 fn is_in_proc(thing: &impl AsFd) -> Result<bool, Errno> {
     // The type's width differs between processors.
     rustix::fs::fstatfs(thing).map(|found| found.f_type as u64 == PROC)
-}
-
-/// Opens what is written to as it is: a stream has no old content to keep, and
-/// what this process holds open has an end to append to.
-fn stream(
-    path: &Path,
-    at: &Path,
-    expected: Option<&Stat>,
-    open: bool,
-) -> Result<Option<Target>, Error> {
-    if !open {
-        return Ok(None);
-    }
-    let mut flags = OFlags::NOCTTY;
-    if expected.is_some() {
-        flags |= OFlags::NOFOLLOW;
-    }
-    let file = OpenOptions::new()
-        .append(true)
-        .custom_flags(flags.bits() as i32)
-        .open(at)
-        .map_err(|cause| io_error(path, cause))?;
-    let found = file.metadata().map_err(|cause| io_error(path, cause))?;
-    let swapped =
-        expected.is_some_and(|stat| (stat.st_dev, stat.st_ino) != (found.dev(), found.ino()));
-    if swapped || FileType::from_raw_mode(found.mode()) == FileType::BlockDevice {
-        let why = "it is not what it was a moment ago, or a disk; name a file";
-        return Err(refused(path, why));
-    }
-    Ok(Some(Target::Stream(file)))
-}
-
-fn io_error(path: &Path, cause: io::Error) -> Error {
-    FileError::new("write", path, cause).into()
 }
 
 #[cfg(test)]

@@ -223,9 +223,19 @@ impl Host {
     pub fn read_optional(&self, path: impl AsRef<Path>) -> Result<Option<String>, HostError> {
         match self.read(path) {
             Ok(text) => Ok(Some(text)),
-            Err(HostError::File(err)) if is_absent(&err.cause) => Ok(None),
+            Err(err) if err.is_absent() => Ok(None),
             Err(err) => Err(err),
         }
+    }
+
+    /// The number in a file that may not be there, `max` the largest one; none where it holds
+    /// none.
+    pub fn number(&self, path: impl AsRef<Path>) -> Result<Option<u64>, HostError> {
+        let text = self.read_optional(path)?;
+        Ok(text.and_then(|text| match text.as_str() {
+            "max" => Some(u64::MAX),
+            text => text.parse().ok(),
+        }))
     }
 
     /// The number in a file.
@@ -342,27 +352,17 @@ impl Host {
             .collect()
     }
 
-    /// An area by the path that it has here.
+    /// An area by the path that it has here. A device that was swapped on in another mount
+    /// namespace (a service with `PrivateTmp=`) the kernel shows from its file system's root,
+    /// `/zram2`.
     pub fn with_its_path(&self, mut area: SwapArea) -> SwapArea {
-        if !area.is_file {
-            area.path = self.device_path(area.path);
+        let below = area.path.strip_prefix("/").unwrap_or(&area.path);
+        let here = Path::new("/dev").join(below);
+        let is_here = || area.path.starts_with("/dev") || self.exists(&area.path);
+        if !area.is_file && !is_here() && self.exists(&here) {
+            area.path = here;
         }
         area
-    }
-
-    /// The path of a device that was swapped on in another mount namespace (a service
-    /// with `PrivateTmp=`): the kernel then shows it from its file system's root,
-    /// `/zram2`.
-    pub fn device_path(&self, shown: PathBuf) -> PathBuf {
-        if shown.starts_with("/dev") || self.exists(&shown) {
-            return shown;
-        }
-        let below = shown.strip_prefix("/").unwrap_or(&shown);
-        let here = Path::new("/dev").join(below);
-        match self.exists(&here) {
-            true => here,
-            false => shown,
-        }
     }
 
     /// The active swap area behind a path, which may be a symbolic link.

@@ -2,15 +2,15 @@
 //!
 //! The kernel lets go of the lock with the last descriptor, however a program ends.
 //! The file is its owner's alone: whoever can open it can hold its lock, and so keep
-//! the owner out. Others learn of the holder from `/proc/locks`. The file stays; it
-//! holds the number of the process that has the lock, for the message of whoever waits.
+//! the owner out. The file stays; it holds the number of the process that has the lock,
+//! for the message of whoever waits.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use rustix::fs::{flock, major, minor, FlockOperation, OFlags};
+use rustix::fs::{flock, FlockOperation, OFlags};
 use rustix::io::{fcntl_getfd, fcntl_setfd, Errno, FdFlags};
 
 /// A lock that is held until it is dropped.
@@ -137,34 +137,14 @@ fn written_in(path: &Path) -> Option<u32> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// Who has the lock on a file; nobody where there is no such file. Takes no lock that
-/// anybody could meet, and asks for no right to the file but to look at it.
+/// Who has the lock on a file; nobody where there is no such file, or who asks may not open
+/// it.
 pub fn holder(path: &Path) -> Option<Holder> {
-    let meta = fs::symlink_metadata(path).ok()?;
-    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
-    if let Some(pid) = locked_by(&locks, &meta) {
-        return Some(Holder { pid: Some(pid) });
-    }
-    // Where the file system's number is not the one that the kernel lists locks by.
     let file = File::open(path).ok()?;
     flock(&file, FlockOperation::NonBlockingLockShared).err()?;
     Some(Holder {
         pid: written_in(path),
     })
-}
-
-/// The process that holds a lock on a file: `8: FLOCK  ADVISORY  WRITE 30691 00:18:1234 0 EOF`.
-fn locked_by(locks: &str, meta: &fs::Metadata) -> Option<u32> {
-    let (device, inode) = (meta.dev(), meta.ino());
-    let file = format!("{:02x}:{:02x}:{inode}", major(device), minor(device));
-    let held = locks.lines().find_map(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        match words[..] {
-            [_, "FLOCK", _, "WRITE", pid, place, ..] if place == file => Some(pid),
-            _ => None,
-        }
-    });
-    held?.parse().ok()
 }
 
 #[cfg(test)]
@@ -234,18 +214,5 @@ mod tests {
         assert!(FileLock::attempt(&link).is_err());
         assert!(FileLock::wait(&link).is_err());
         assert_eq!(fs::read_to_string(&target).unwrap(), "untouched");
-    }
-
-    #[test]
-    fn a_holder_is_read_from_the_table_of_locks() {
-        let folder = tempfile::tempdir().unwrap();
-        let meta = fs::metadata(folder.path()).unwrap();
-        let (major, minor) = (major(meta.dev()), minor(meta.dev()));
-        let place = format!("{major:02x}:{minor:02x}:{}", meta.ino());
-        let line = |kind: &str| format!("1: FLOCK  ADVISORY  {kind} 77 {place} 0 EOF\n");
-        assert_eq!(locked_by(&line("WRITE"), &meta), Some(77));
-        assert_eq!(locked_by(&line("READ"), &meta), None);
-        let other = "1: FLOCK ADVISORY WRITE 77 00:00:1 0 EOF\n";
-        assert_eq!(locked_by(other, &meta), None);
     }
 }

@@ -16,40 +16,22 @@ use std::sync::Arc;
 use rustix::fs::{fadvise, linkat, openat, unlinkat, Advice, AtFlags, Mode, OFlags, SeekFrom, CWD};
 use rustix::io::Errno;
 
-use crate::error::FileError;
+use crate::HostError;
 
 /// What all may read and only its owner may write.
 const MODE: u32 = 0o755;
 /// The right to write, for the group and for others.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Why something is not believed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The system refused an operation on it.
-    #[error(transparent)]
-    Io(#[from] FileError),
-    /// Somebody else may have written it, or may put another in its place.
-    #[error("{}: {problem}", path.display())]
-    Foreign {
-        /// What it is.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
-}
-
-fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> HostError {
     let path = path.to_path_buf();
-    move |cause| FileError::new(action, path, cause).into()
+    move |cause| HostError::io(action, path, cause)
 }
 
-fn foreign(path: &Path, problem: impl Into<String>) -> Error {
-    Error::Foreign {
-        path: path.to_path_buf(),
-        problem: problem.into(),
-    }
+/// What somebody else may have written, or may put another in the place of. The way out is
+/// told by whoever asked.
+fn foreign(path: &Path, problem: impl Into<String>) -> HostError {
+    HostError::not_ours(path, problem, "")
 }
 
 /// Makes a folder that all may read, whatever the umask, and looks at one that is
@@ -57,7 +39,7 @@ fn foreign(path: &Path, problem: impl Into<String>) -> Error {
 ///
 /// # Errors
 /// When it cannot be made, or somebody else may write it.
-pub fn make_folder(folder: &Path, owner: u32) -> Result<(), Error> {
+pub fn make_folder(folder: &Path, owner: u32) -> Result<(), HostError> {
     if let Some(parent) = folder.parent() {
         let mut builder = DirBuilder::new();
         let made = builder.recursive(true).mode(MODE).create(parent);
@@ -83,7 +65,7 @@ pub fn make_folder(folder: &Path, owner: u32) -> Result<(), Error> {
 ///
 /// # Errors
 /// When it is not there, is none, or somebody else may write it.
-pub fn check_folder(folder: &Path, owner: u32) -> Result<Metadata, Error> {
+pub fn check_folder(folder: &Path, owner: u32) -> Result<Metadata, HostError> {
     let meta = fs::symlink_metadata(folder).map_err(failed("look at", folder))?;
     if !meta.is_dir() {
         return Err(foreign(folder, "it is no directory"));
@@ -97,7 +79,7 @@ pub fn check_folder(folder: &Path, owner: u32) -> Result<Metadata, Error> {
 /// # Errors
 /// When it cannot be read, is a link or no file, or somebody but root and `owner`
 /// may write it.
-pub fn read(path: &Path, owner: u32, bytes_max: u64) -> Result<Vec<u8>, Error> {
+pub fn read(path: &Path, owner: u32, bytes_max: u64) -> Result<Vec<u8>, HostError> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let mut options = OpenOptions::new();
     let opened = options.read(true).custom_flags(flags.bits() as i32);
@@ -114,7 +96,7 @@ pub fn read(path: &Path, owner: u32, bytes_max: u64) -> Result<Vec<u8>, Error> {
 }
 
 /// Whether only root and `owner` may write what is there.
-pub fn check(path: &Path, meta: &Metadata, owner: u32) -> Result<(), Error> {
+pub fn check(path: &Path, meta: &Metadata, owner: u32) -> Result<(), HostError> {
     let has = meta.uid();
     if has != 0 && has != owner {
         return Err(foreign(
@@ -155,7 +137,7 @@ impl Pinned {
     ///
     /// # Errors
     /// When a folder is not there, is a link, or somebody else may write it.
-    pub fn open(root: &Path, path: &Path, owner: Option<u32>) -> Result<Pinned, Error> {
+    pub fn open(root: &Path, path: &Path, owner: Option<u32>) -> Result<Pinned, HostError> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let below = path.strip_prefix(root).unwrap_or(path);
         let mut parts = Vec::new();
@@ -214,7 +196,7 @@ impl Pinned {
     }
 
     /// What is said of the file; none where nothing has that name.
-    pub fn metadata(&self) -> Result<Option<Metadata>, Error> {
+    pub fn metadata(&self) -> Result<Option<Metadata>, HostError> {
         let meta = self.file.as_ref().map(|file| file.metadata()).transpose();
         meta.map_err(failed("look at", &self.path))
     }
@@ -224,7 +206,7 @@ impl Pinned {
     ///
     /// # Errors
     /// When it is a link, or somebody else may read or write it.
-    pub fn secret(&self, owner: u32) -> Result<Option<Metadata>, Error> {
+    pub fn secret(&self, owner: u32) -> Result<Option<Metadata>, HostError> {
         let Some(meta) = self.metadata()? else {
             return Ok(None);
         };
@@ -337,7 +319,7 @@ mod tests {
         }
         let link = folder.join("link");
         std::os::unix::fs::symlink(&file, &link).unwrap();
-        assert!(matches!(read(&link, me(), 100), Err(Error::Io(_))));
+        assert!(matches!(read(&link, me(), 100), Err(HostError::File(_))));
         let other = dir.path().join("link");
         std::os::unix::fs::symlink(&folder, &other).unwrap();
         let err = make_folder(&other, me()).unwrap_err().to_string();
@@ -386,42 +368,5 @@ mod tests {
         assert!(err.ends_with("swap: it is a symbolic link"), "{err}");
         let err = open(&folder.join("../x")).unwrap_err().to_string();
         assert!(err.contains("leads out of a folder"), "{err}");
-    }
-
-    #[test]
-    fn every_folder_above_a_file_is_looked_at() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("a/b/swap");
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let open = |owner| Pinned::open(dir.path(), &path, owner).map(drop);
-        assert!(open(Some(me())).is_ok());
-        let above = dir.path().join("a");
-        // Sticky, too: who may make files there has the name as soon as it is free.
-        for mode in [0o777, 0o1777, 0o775] {
-            // A user's own group counts as that user.
-            if mode == 0o775 && me() != 0 {
-                continue;
-            }
-            set(&above, mode);
-            let err = open(Some(me())).unwrap_err().to_string();
-            assert!(err.contains("a: others may write it"), "{err}");
-            assert!(open(None).is_ok());
-            set(&above, 0o755);
-        }
-        for (mode, said) in [
-            (0o644, "others may read it"),
-            (0o666, "others may write it"),
-        ] {
-            fs::write(&path, "").unwrap();
-            set(&path, mode);
-            let pinned = Pinned::open(dir.path(), &path, Some(me())).unwrap();
-            let err = pinned.secret(me()).unwrap_err().to_string();
-            assert!(err.contains(said), "{err}");
-        }
-        if me() == 0 {
-            std::os::unix::fs::chown(&above, Some(65534), None).unwrap();
-            let err = open(Some(0)).unwrap_err().to_string();
-            assert!(err.contains("a: it belongs to another user"), "{err}");
-        }
     }
 }

@@ -48,6 +48,10 @@ impl Tree {
     }
 
     fn open(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+        let flags = flags | OFlags::CLOEXEC;
+        if self.is_here() {
+            return Ok(rustix::fs::open(path, flags, Mode::empty())?);
+        }
         let path = path.strip_prefix("/").unwrap_or(path);
         let path = match path.as_os_str().is_empty() {
             true => Path::new("."),
@@ -58,27 +62,17 @@ impl Tree {
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
         // Where something is renamed meanwhile the kernel may ask to try again.
         let mut tries = 0..TRIES;
-        let found = loop {
-            match openat2(&root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
+        loop {
+            match openat2(&root, path, flags, Mode::empty(), resolve) {
                 Err(Errno::AGAIN) if tries.next().is_some() => {}
-                found => break found,
+                found => return Ok(found?),
             }
-        };
-        match found {
-            Err(Errno::NOSYS) => Err(io::Error::new(
-                io::ErrorKind::Unsupported,
-                "this kernel cannot keep links within a directory (Linux 5.6 can)",
-            )),
-            found => Ok(found?),
         }
     }
 
     /// What is said of a file, as `stat` says it.
     pub fn metadata(&self, path: &Path) -> io::Result<Metadata> {
-        match self.is_here() {
-            true => fs::metadata(path),
-            false => File::from(self.open(path, OFlags::PATH)?).metadata(),
-        }
+        File::from(self.open(path, OFlags::PATH)?).metadata()
     }
 
     /// A regular file, opened to be read; another is refused before it is opened.
@@ -93,14 +87,7 @@ impl Tree {
         check(self.metadata(path)?)?;
         // What has taken its place meanwhile is not waited for either.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = match self.is_here() {
-            true => File::from(rustix::fs::open(
-                path,
-                flags | OFlags::CLOEXEC,
-                Mode::empty(),
-            )?),
-            false => File::from(self.open(path, flags)?),
-        };
+        let file = File::from(self.open(path, flags)?);
         check(file.metadata()?)?;
         Ok(file)
     }
@@ -114,17 +101,11 @@ impl Tree {
 
     /// Opens one of the kernel's files to be written.
     pub fn open_to_write(&self, path: &Path) -> io::Result<File> {
-        match self.is_here() {
-            true => fs::OpenOptions::new().write(true).open(path),
-            false => Ok(self.open(path, OFlags::WRONLY | OFlags::NONBLOCK)?.into()),
-        }
+        Ok(self.open(path, OFlags::WRONLY | OFlags::NONBLOCK)?.into())
     }
 
     /// Where a symbolic link leads; none where it is none.
     pub fn link(&self, path: &Path) -> Option<PathBuf> {
-        if self.is_here() {
-            return fs::read_link(path).ok();
-        }
         let link = self.open(path, OFlags::PATH | OFlags::NOFOLLOW).ok()?;
         let target = rustix::fs::readlinkat(link, "", Vec::new()).ok()?;
         Some(OsString::from_vec(target.into_bytes()).into())
@@ -132,12 +113,8 @@ impl Tree {
 
     /// Whether there is such a file, device, directory, or a link without an end.
     pub fn has(&self, path: &Path) -> io::Result<bool> {
-        let found = match self.is_here() {
-            true => fs::symlink_metadata(path).map(drop),
-            false => self.open(path, OFlags::PATH | OFlags::NOFOLLOW).map(drop),
-        };
-        match found {
-            Ok(()) => Ok(true),
+        match self.open(path, OFlags::PATH | OFlags::NOFOLLOW) {
+            Ok(_) => Ok(true),
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(cause) => Err(cause),
         }
@@ -146,9 +123,6 @@ impl Tree {
     /// The path itself with its links resolved, as the machine names it; none where
     /// there is nothing.
     pub fn resolved(&self, path: &Path) -> Option<PathBuf> {
-        if self.is_here() {
-            return path.canonicalize().ok();
-        }
         let found = self.open(path, OFlags::PATH).ok()?;
         let real = fs::read_link(format!("/proc/self/fd/{}", found.as_raw_fd())).ok()?;
         let root = self.root.canonicalize().ok()?;
@@ -176,17 +150,11 @@ impl Tree {
         take: &mut dyn FnMut(OsString, bool) -> bool,
     ) -> io::Result<()> {
         // By its descriptor it is the one that was opened.
-        let held = match self.is_here() {
-            true => None,
-            false => Some(self.open(path, OFlags::RDONLY | OFlags::DIRECTORY)?),
-        };
-        let opened = held
-            .as_ref()
-            .map(|it| format!("/proc/self/fd/{}", it.as_raw_fd()));
-        let path = opened.as_deref().map_or(path, Path::new);
-        for (count, entry) in fs::read_dir(path)?.enumerate() {
+        let held = self.open(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let opened = format!("/proc/self/fd/{}", held.as_raw_fd());
+        for (count, entry) in fs::read_dir(opened)?.enumerate() {
             let entry = entry?;
-            if count == NAMES_MAX && held.is_some() {
+            if count == NAMES_MAX && !self.is_here() {
                 return Err(io::Error::other(format!(
                     "it has more than {NAMES_MAX} names: it is no machine's"
                 )));

@@ -33,6 +33,12 @@ impl Applied {
         self.tiers.iter().find(|tier| tier.name == name)
     }
 
+    /// The tier that the RAM device of that name was made for.
+    pub fn tier_of(&self, device: &str) -> Option<&AppliedTier> {
+        let mut tiers = self.tiers.iter();
+        tiers.find(|tier| tier.device.as_deref() == Some(device))
+    }
+
     /// The tier whose swap area has that path.
     pub fn tier_on(&self, path: &str) -> Option<&AppliedTier> {
         self.tiers

@@ -135,23 +135,17 @@ struct DeviceFolders {
 
 impl DeviceFolders {
     fn find(reader: &Reader, name: &str) -> Option<DeviceFolders> {
-        let own = format!("/sys/block/{name}");
-        if reader.exists(&own) {
-            return Some(DeviceFolders {
-                folder: own.clone(),
-                drive: own,
-            });
-        }
+        let drives = reader.names("/sys/block").into_iter();
+        let mut drives = drives.filter(|drive| name.starts_with(drive));
         // A partition is a folder in its drive's.
-        let drives = reader.names("/sys/block");
-        let drive = drives
-            .iter()
-            .filter(|drive| name.starts_with(drive.as_str()))
-            .map(|drive| format!("/sys/block/{drive}"))
-            .find(|drive| reader.exists(&format!("{drive}/{name}")))?;
-        Some(DeviceFolders {
-            folder: format!("{drive}/{name}"),
-            drive,
+        drives.find_map(|it| {
+            let drive = format!("/sys/block/{it}");
+            let folder = match it == name {
+                true => drive.clone(),
+                false => format!("{drive}/{name}"),
+            };
+            let is_it = reader.exists(&folder);
+            is_it.then_some(DeviceFolders { folder, drive })
         })
     }
 

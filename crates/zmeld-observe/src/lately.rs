@@ -18,16 +18,16 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::reader::Reader;
-use super::{Device, Group, Observation};
-use crate::run_folder;
+use super::{note, Device, Group, Observation};
 use zmeld_linux::Host;
 use zmeld_linux::HostError;
 
 /// Where the counters are noted.
 pub const FILE: &str = "/run/zmeld/counters.json";
-const SCHEMA: &str = "zmeld.counters/1";
+const SCHEMA: &str = "zmeld.counters/2";
 /// How many processes experiments have had the kernel kill since boot, on purpose.
 const EXPERIMENT_KILLS: &str = "/run/zmeld/experiment-kills.json";
+const EXPERIMENT_SCHEMA: &str = "zmeld.experiment-kills/1";
 /// The counter of the same.
 const BY_EXPERIMENTS: &str = "oom_kill by experiments";
 pub(super) const BOOT: &str = "/proc/sys/kernel/random/boot_id";
@@ -81,11 +81,7 @@ pub struct Lately {
 type Counters = BTreeMap<String, u64>;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Notes {
-    schema: String,
-    boot: String,
-    notes: Vec<Note>,
-}
+struct Notes(Vec<Note>);
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Note {
@@ -127,21 +123,17 @@ impl Note {
 
 impl Notes {
     /// Those of this boot; none where the file is no such thing.
-    fn parse(text: &str, boot: &str) -> Notes {
-        let notes: Notes = serde_json::from_str(text).unwrap_or_default();
-        match notes.schema == SCHEMA && notes.boot == boot && notes.notes.len() <= NOTES_MAX {
-            true => notes,
-            false => Notes {
-                schema: SCHEMA.to_owned(),
-                boot: boot.to_owned(),
-                notes: Vec::new(),
-            },
-        }
+    fn read(reader: &mut Reader) -> Notes {
+        let notes: Option<(Notes, f64)> = note::since_boot(reader, FILE, SCHEMA);
+        let notes = notes.map(|(notes, _)| notes);
+        notes
+            .filter(|notes| notes.0.len() <= NOTES_MAX)
+            .unwrap_or_default()
     }
 
     /// The youngest that is as old as the window, else the oldest.
     fn base(&self, uptime_s: f64) -> Option<&Note> {
-        let past = self.notes.iter().filter(|note| note.uptime_s <= uptime_s);
+        let past = self.0.iter().filter(|note| note.uptime_s <= uptime_s);
         let old = past
             .clone()
             .filter(|note| uptime_s - note.uptime_s >= WINDOW_S);
@@ -151,14 +143,14 @@ impl Notes {
 
     /// Adds the counters of now, and forgets what no one needs any more.
     fn add(&mut self, uptime_s: f64, counters: &Counters) -> bool {
-        self.notes.retain(|note| note.uptime_s <= uptime_s);
+        self.0.retain(|note| note.uptime_s <= uptime_s);
         let is_near = |note: &Note| uptime_s - note.uptime_s < SPACING_S;
-        if self.notes.iter().any(is_near) {
+        if self.0.iter().any(is_near) {
             return false;
         }
         let base = self.base(uptime_s).map_or(0.0, |note| note.uptime_s);
-        self.notes.retain(|note| note.uptime_s >= base);
-        self.notes.push(Note::new(uptime_s, counters));
+        self.0.retain(|note| note.uptime_s >= base);
+        self.0.push(Note::new(uptime_s, counters));
         true
     }
 }
@@ -174,16 +166,9 @@ pub(super) fn read(
     let can_limit = groups.is_some();
     let groups = groups.unwrap_or_default();
     let uptime_s = uptime(reader.optional("/proc/uptime").as_deref());
-    let boot = reader.optional(BOOT).unwrap_or_default();
-    let text = reader.own(FILE).unwrap_or_default();
-    if !text.is_empty() && serde_json::from_str::<Notes>(&text).is_err() {
-        reader.malformed(FILE, "it holds no notes of counters");
-    }
-    let notes = Notes::parse(&text, boot.trim());
+    let notes = Notes::read(reader);
     let mut counters = counters(kills, groups, devices);
-    let text = reader.own(EXPERIMENT_KILLS).unwrap_or_default();
-    let on_purpose = ExperimentKills::parse(&text, boot.trim()).kills;
-    counters.insert(BY_EXPERIMENTS.to_owned(), on_purpose);
+    counters.insert(BY_EXPERIMENTS.to_owned(), experiment_kills(reader));
     let base = uptime_s.and_then(|now| notes.base(now));
     let partial = base.is_some_and(|note| note.partial);
     let (since, seconds, before) = match (base, uptime_s) {
@@ -206,33 +191,15 @@ pub(super) fn read(
     lately
 }
 
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct ExperimentKills {
-    boot: String,
-    kills: u64,
-}
-
-impl ExperimentKills {
-    /// Those of this boot.
-    fn parse(text: &str, boot: &str) -> ExperimentKills {
-        let found: ExperimentKills = serde_json::from_str(text).unwrap_or_default();
-        match found.boot == boot {
-            true => found,
-            false => ExperimentKills {
-                boot: boot.to_owned(),
-                kills: 0,
-            },
-        }
-    }
+fn experiment_kills(reader: &mut Reader) -> u64 {
+    let noted = note::since_boot(reader, EXPERIMENT_KILLS, EXPERIMENT_SCHEMA);
+    noted.map_or(0, |(kills, _)| kills)
 }
 
 /// Notes that an experiment brought so many kills about, which are no finding.
 pub fn note_experiment(host: &Host, kills: u64) -> Result<(), HostError> {
-    let boot = host.read_optional(BOOT)?.unwrap_or_default();
-    let text = Reader::new(host).own(EXPERIMENT_KILLS).unwrap_or_default();
-    let mut all = ExperimentKills::parse(&text, boot.trim());
-    all.kills = all.kills.saturating_add(kills);
-    run_folder::replace(host, EXPERIMENT_KILLS, 0o644, &all)
+    let all = experiment_kills(&mut Reader::new(host)).saturating_add(kills);
+    note::keep(host, EXPERIMENT_KILLS, EXPERIMENT_SCHEMA, all)
 }
 
 /// Notes the counters of an observation for those who ask later. Not for a tree that
@@ -241,13 +208,11 @@ pub fn note(host: &Host, now: &Observation) -> Result<(), HostError> {
     let Some(uptime_s) = uptime(host.read_optional("/proc/uptime")?.as_deref()) else {
         return Ok(());
     };
-    let boot = host.read_optional(BOOT)?.unwrap_or_default();
-    let text = Reader::new(host).own(FILE).unwrap_or_default();
-    let mut notes = Notes::parse(&text, boot.trim());
-    if !notes.add(uptime_s, &now.lately.counters) {
-        return Ok(());
+    let mut notes = Notes::read(&mut Reader::new(host));
+    match notes.add(uptime_s, &now.lately.counters) {
+        true => note::keep(host, FILE, SCHEMA, notes),
+        false => Ok(()),
     }
-    run_folder::replace(host, FILE, 0o644, &notes)
 }
 
 /// Seconds since boot, of what `/proc/uptime` says; none where that is no time.
@@ -401,13 +366,13 @@ mod tests {
             let path = format!("/{}{index}", "\u{1}".repeat(200));
             counters.insert(of_group(&path, "oom_kill"), 3);
         }
-        let mut notes = Notes::parse("", "boot");
+        let mut notes = Notes::default();
         for minute in 0..200 {
             assert!(notes.add(f64::from(minute) * SPACING_S, &counters));
         }
         let text = serde_json::to_string(&notes).unwrap();
         assert!(text.len() < 2 << 20, "{}", text.len());
-        let notes = Notes::parse(&text, "boot");
+        let notes: Notes = serde_json::from_str(&text).unwrap();
         let base = notes.base(200.0 * SPACING_S).unwrap();
         for name in [
             "oom_kill",

@@ -16,12 +16,12 @@
 //! | `accounting` | where RAM is: programs, compression, what is left |
 //! | `headroom` | how much more programs can take |
 //! | [`tier`] | all of it as one table, in the order in which pages go there |
+//! | [`tunables`], [`image`] | what does not suit a machine, for plans and for findings |
 //! | [`recommend`](mod@recommend) | the configuration for a machine for which nobody wrote one |
 //! | [`difference`] | why the kernel's numbers of one tier differ |
 
 pub mod accounting;
 pub mod applied;
-pub mod ciphers;
 pub mod damon;
 mod device;
 pub mod difference;
@@ -39,6 +39,7 @@ pub mod recommend;
 pub mod run_folder;
 mod system;
 pub mod tier;
+pub mod tunables;
 mod zswap;
 
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! What of a configuration a machine cannot give.
 
 pub use zmeld_advice::machine::{memory, Feature, Machine, Ram};
-use zmeld_config::{Codec, Config, Finding, Kind, Severity};
+use zmeld_config::{Codec, Config, Finding, Severity};
 use zmeld_report::units::bytes;
 
 /// One part in so many of RAM is too much to be kept free.
@@ -37,10 +37,7 @@ pub fn kept_free(machine: &Machine, config: &Config) -> Option<Finding> {
 /// device shows what it has.
 pub fn lacks(machine: &Machine, config: &Config) -> Vec<Finding> {
     let mut problems = Vec::new();
-    for tier in &config.tiers {
-        let Kind::Ram(device) = &tier.kind else {
-            continue;
-        };
+    for (tier, device) in config.in_ram() {
         let there = &machine.feature(device.driver.name()).codecs;
         if there.is_empty() {
             continue;

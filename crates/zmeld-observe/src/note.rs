@@ -1,4 +1,4 @@
-//! What `zmeld watch` notes in zmeld's folder while it runs, for those who ask.
+//! What is noted in zmeld's folder for those who ask, as long as the machine is up.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -27,17 +27,27 @@ pub(super) fn read<T: DeserializeOwned>(
     schema: &str,
     every_s: impl Fn(&T) -> u64,
 ) -> Option<T> {
+    let (told, old_s) = since_boot(reader, file, schema)?;
+    let most_s = 2.0 * every_s(&told) as f64 + STALE_S;
+    (old_s <= most_s).then_some(told)
+}
+
+/// What was noted there since the machine booted, and how long ago, in seconds.
+pub(super) fn since_boot<T: DeserializeOwned>(
+    reader: &mut Reader,
+    file: &str,
+    schema: &str,
+) -> Option<(T, f64)> {
     let text = reader.own(file)?;
     let boot = reader.optional(BOOT).unwrap_or_default();
     let uptime_s = uptime(reader.optional("/proc/uptime").as_deref())?;
     match serde_json::from_str::<Note<T>>(&text) {
         Ok(note) if note.schema == schema => {
-            let old_s = 2.0 * every_s(&note.told) as f64 + STALE_S;
-            let is_now = note.boot == boot.trim() && uptime_s - note.uptime_s <= old_s;
-            is_now.then_some(note.told)
+            let is_of_boot = note.boot == boot.trim();
+            is_of_boot.then_some((note.told, uptime_s - note.uptime_s))
         }
         _ => {
-            reader.malformed(file, "it holds no note of zmeld watch");
+            reader.malformed(file, "it holds no such note");
             None
         }
     }

@@ -7,7 +7,6 @@ use std::io;
 use rustix::io::Errno;
 use serde::Serialize;
 use zmeld_linux::error::words;
-use zmeld_linux::host::is_absent;
 use zmeld_linux::{Host, HostError};
 
 use crate::run_folder;
@@ -100,7 +99,7 @@ impl<'a> Reader<'a> {
     fn text(&mut self, path: &str, required: bool) -> Option<String> {
         match self.host.read(path) {
             Ok(text) => return Some(text),
-            Err(HostError::File(err)) if is_absent(&err.cause) => {
+            Err(err) if err.is_absent() => {
                 if required {
                     self.warn(path, Problem::Missing);
                 }

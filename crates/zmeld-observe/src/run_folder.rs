@@ -48,7 +48,7 @@ pub fn read(host: &Host, path: impl AsRef<Path>) -> Result<Option<Vec<u8>>, Host
     };
     let bytes = own::check_folder(&folder, owner).and_then(|_| own::read(&path, owner, BYTES_MAX));
     match bytes {
-        Err(own::Error::Io(err)) if err.cause.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(HostError::File(err)) if err.cause.kind() == io::ErrorKind::NotFound => Ok(None),
         bytes => bytes.map(Some).map_err(|err| told(host, err)),
     }
 }
@@ -89,7 +89,7 @@ pub fn write(host: &Host, path: &Path, mode: u32, value: &impl Serialize) -> Res
     // By lines: people look into these files, too.
     let bytes = serde_json::to_vec_pretty(value).map_err(|err| failed(io::Error::other(err)))?;
     zmeld_linux::file::replace(&host.path(path), &bytes, Some(mode))
-        .map_err(|err| failed(io::Error::from(err)))
+        .map_err(|err| failed(err.cause))
 }
 
 /// Whoever owns a tree may have written all of it; on a machine that is root.
@@ -97,7 +97,7 @@ pub fn owner(host: &Host) -> u32 {
     host.root().metadata().map_or(0, |meta| meta.uid())
 }
 
-fn told(host: &Host, err: own::Error) -> HostError {
+fn told(host: &Host, err: HostError) -> HostError {
     foreign(host, err, |_| {
         format!(
             "look at what is in {FOLDER}, undo by hand what is set up, and remove the \
@@ -107,22 +107,18 @@ fn told(host: &Host, err: own::Error) -> HostError {
 }
 
 /// What is not root's alone, as the machine itself names it, with the way out.
-pub fn foreign(host: &Host, err: own::Error, way_out: impl FnOnce(&Path) -> String) -> HostError {
+pub fn foreign(host: &Host, err: HostError, way_out: impl FnOnce(&Path) -> String) -> HostError {
     let shown = |path: &Path| match path.strip_prefix(host.root()) {
         Ok(below) => Path::new("/").join(below),
         Err(_) => path.to_path_buf(),
     };
     match err {
-        own::Error::Io(err) => HostError::io(err.action, shown(&err.path), err.cause),
-        own::Error::Foreign { path, problem } => {
+        HostError::File(err) => HostError::io(err.action, shown(&err.path), err.cause),
+        HostError::NotOurs { path, problem, .. } => {
             let path = shown(&path);
-            HostError::NotOurs {
-                way_out: way_out(&path),
-                path,
-                problem,
-            }
+            HostError::not_ours(&path, problem, way_out(&path))
         }
-        err => HostError::malformed(host.root(), err.to_string()),
+        err => err,
     }
 }
 

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use zmeld_linux::programs::Program;
 use zmeld_linux::HostError;
@@ -18,7 +18,7 @@ use crate::plan::Refused;
 pub enum Error {
     /// The machine did not say or do what it was asked for.
     #[error(transparent)]
-    Host(HostError),
+    Host(#[from] HostError),
     /// A privilege is missing.
     #[error("{what} needs {}", way_to_root())]
     Privilege { what: String },
@@ -33,28 +33,6 @@ pub enum Error {
         group: String,
         module: String,
         said: String,
-        way_out: String,
-    },
-    /// A device, a file or a mapping that somebody else uses.
-    #[error("{} is in use by {by}: {way_out}", device.display())]
-    InUse {
-        device: PathBuf,
-        by: String,
-        way_out: String,
-    },
-    /// A device that is to be overwritten carries something.
-    #[error(
-        "{} carries {found}, which would be lost: name another device, or run wipefs --all {} \
-         if nothing on it is needed",
-        device.display(),
-        zmeld_linux::shell::path(device)
-    )]
-    Carries { device: PathBuf, found: String },
-    /// A file, device or place that cannot be used as it was asked for.
-    #[error("{}: {problem}: {way_out}", path.display())]
-    NoPlace {
-        path: PathBuf,
-        problem: String,
         way_out: String,
     },
     /// The kernel has other codecs.
@@ -121,32 +99,6 @@ pub enum ErrorKind {
     Interrupted,
 }
 
-impl From<HostError> for Error {
-    fn from(err: HostError) -> Error {
-        match err {
-            HostError::NotOurs {
-                path,
-                problem,
-                way_out,
-            } => Error::NoPlace {
-                path,
-                problem,
-                way_out,
-            },
-            err => Error::Host(err),
-        }
-    }
-}
-
-impl From<zmeld_linux::groups::Error> for Error {
-    fn from(err: zmeld_linux::groups::Error) -> Error {
-        match err {
-            zmeld_linux::groups::Error::Host(err) => err.into(),
-            _ => Error::GroupsUnseen,
-        }
-    }
-}
-
 impl Error {
     /// Which kind of error this is.
     pub fn kind(&self) -> ErrorKind {
@@ -164,6 +116,23 @@ impl Error {
                 ErrorKind::Missing
             }
             _ => ErrorKind::Input,
+        }
+    }
+
+    /// A file, device or place that cannot be used as it was asked for.
+    pub(crate) fn place(
+        path: impl AsRef<Path>,
+        problem: impl Into<String>,
+        way_out: impl Into<String>,
+    ) -> Error {
+        HostError::not_ours(path, problem, way_out).into()
+    }
+
+    /// Something that the running kernel lacks.
+    pub(crate) fn feature(what: impl Into<String>, way_out: impl Into<String>) -> Error {
+        Error::KernelFeature {
+            what: what.into(),
+            way_out: way_out.into(),
         }
     }
 

@@ -23,7 +23,7 @@ use crate::plan::{compare, holds, take_over, Group, OnUnreadable, Plan, Planned}
 pub use crate::plan::{Done, Skipped, StandIn};
 use crate::room::{self, PlannedCapacity};
 use crate::step::{Record, Step, StepContext};
-use crate::steps::Area;
+use crate::steps;
 use zmeld_config::{Config, Kind};
 use zmeld_linux::Host;
 
@@ -684,15 +684,7 @@ impl Run<'_> {
 
 /// The areas that are switched off with these records.
 fn areas_of(host: &Host, records: &[Record], leaving: &[usize]) -> Result<Vec<PathBuf>, Error> {
-    let mut areas: Vec<PathBuf> = Vec::new();
-    for &index in leaving {
-        let record = &records[index];
-        let Step::SwapOn(step) = &record.step else {
-            continue;
-        };
-        if let Area::Ours(swap) = step.area(host, &records[..index], record)? {
-            areas.push(swap.path);
-        }
-    }
-    Ok(areas)
+    let leaving = leaving.iter().map(|&index| &records[index]);
+    let areas = steps::areas(host, records, leaving);
+    areas.map(|area| Ok(area?.path)).collect()
 }

@@ -141,24 +141,12 @@ impl Drop for Journal {
 }
 
 impl Journal {
-    /// Waits for other runs, at most `patience`, and reads what they left.
+    /// Waits for other runs, at most `patience`, and reads what its owner's left.
     ///
     /// # Errors
     /// When another run does not end, when the directory cannot be made, or when
     /// the state cannot be understood.
     pub fn lock(
-        host: &Host,
-        patience: Duration,
-        listener: &mut Listener<'_>,
-    ) -> Result<Journal, Error> {
-        Journal::lock_for(host, Owner::Setup, patience, listener)
-    }
-
-    /// [`Journal::lock`] for somebody else's changes.
-    ///
-    /// # Errors
-    /// Those of [`Journal::lock`].
-    pub fn lock_for(
         host: &Host,
         owner: Owner,
         patience: Duration,

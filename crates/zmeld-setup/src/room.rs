@@ -37,11 +37,13 @@ use std::path::{Path, PathBuf};
 use crate::error::Error;
 pub use crate::error::SwapoffConflict;
 use crate::event::{Event, Listener};
+use zmeld_advice::ActiveSwap;
 use zmeld_linux::compressed::MmStat;
-use zmeld_linux::counters;
+use zmeld_linux::counters::count;
 use zmeld_linux::groups::{Hierarchy, Version};
 use zmeld_linux::programs::Programs;
-use zmeld_linux::Host;
+use zmeld_linux::swaps::SwapArea;
+use zmeld_linux::{Host, HostError};
 use zmeld_observe::machine;
 use zmeld_observe::run_folder::owner;
 
@@ -84,8 +86,9 @@ pub(crate) fn check_machine(
             swapped_bytes = swapped_bytes.saturating_add(swap.used_bytes);
             // The pool gives its pages back as slots are freed, but a page only
             // when the last object on it is gone: half of it is counted on.
-            freed_bytes = freed_bytes.saturating_add(pool_bytes(host, &swap.path)? / 2);
-        } else if compressed_name(&swap.path).is_none() {
+            let pool = pool(host, &swap)?.unwrap_or_default();
+            freed_bytes = freed_bytes.saturating_add(pool.memory_used_bytes / 2);
+        } else if !swap.is_in_ram() {
             let free = swap.size_bytes.saturating_sub(swap.used_bytes);
             room_elsewhere = room_elsewhere.saturating_add(free);
         }
@@ -116,40 +119,20 @@ fn shown(areas: &[PathBuf]) -> String {
     names.join(", ")
 }
 
-/// `zram1` of `/dev/zram1`.
-fn compressed_name(path: &Path) -> Option<&str> {
-    let name = path.strip_prefix("/dev").ok()?.to_str()?;
-    let is = |driver| {
-        name.strip_prefix(driver)
-            .is_some_and(|rest: &str| rest.parse::<u32>().is_ok())
-    };
-    (is("zram") || is("zmeld")).then_some(name)
-}
-
-/// None where it does not say so.
-fn pool(host: &Host, name: &str) -> Result<Option<MmStat>, Error> {
-    let stat = host.read_optional(format!("/sys/block/{name}/mm_stat"))?;
-    Ok(MmStat::parse(&stat.unwrap_or_default()))
-}
-
-/// Memory that a compressed device's pool takes; 0 for others.
-fn pool_bytes(host: &Host, path: &Path) -> Result<u64, Error> {
-    let Some(name) = compressed_name(path) else {
-        return Ok(0);
-    };
-    Ok(pool(host, name)?.map_or(0, |pool| pool.memory_used_bytes))
+/// What a compressed device says of its pool; none where it does not say so, and of others.
+fn pool(host: &Host, area: &SwapArea) -> Result<Option<MmStat>, Error> {
+    Ok(ActiveSwap::read(host, area)?.held)
 }
 
 /// What a compressed device may still take of RAM, even where nothing of it
 /// compresses; no bound for others.
-fn room_in_ram(host: &Host, path: &Path) -> Result<u64, Error> {
-    let Some(name) = compressed_name(path) else {
-        return Ok(u64::MAX);
-    };
-    Ok(match pool(host, name)? {
-        None => 0,
-        Some(pool) if pool.limit_bytes == 0 => u64::MAX,
-        Some(pool) => pool.limit_bytes.saturating_sub(pool.memory_used_bytes),
+fn room_in_ram(host: &Host, area: &SwapArea) -> Result<u64, Error> {
+    Ok(match pool(host, area)? {
+        None if area.is_in_ram() => 0,
+        Some(pool) if pool.limit_bytes > 0 => {
+            pool.limit_bytes.saturating_sub(pool.memory_used_bytes)
+        }
+        _ => u64::MAX,
     })
 }
 
@@ -176,31 +159,26 @@ pub(crate) fn check(
     if areas.is_empty() {
         return Ok(());
     }
-    let machine = check_machine(host, areas, coming);
-    if !force {
-        machine?;
-        let found = in_groups(host, areas, coming, 1)?;
-        for text in &found.told {
-            listener(Event::Note { text });
+    let mut tell = |text: String| listener(Event::Note { text: &text });
+    match check_machine(host, areas, coming) {
+        Err(err) if force => tell(format!(
+            "by force: {err}: swapoff will fail, or programs will be killed"
+        )),
+        fits => fits?,
+    }
+    let found = match in_groups(host, areas, coming, 1) {
+        Err(err) if force => {
+            tell(format!("by force: {err}: programs may be killed"));
+            return Ok(());
         }
+        found => found?,
+    };
+    found.told.into_iter().for_each(&mut tell);
+    if !force {
         return refuse(found.overfull);
     }
-    let mut told = Vec::new();
-    if let Err(err) = machine {
-        told.push(format!(
-            "by force: {err}: swapoff will fail, or programs will be killed"
-        ));
-    }
-    match in_groups(host, areas, coming, 1) {
-        Ok(found) => {
-            told.extend(found.told);
-            let killed = found.overfull.iter();
-            told.extend(killed.map(|it| format!("by force: {it}: a program of it will be killed")));
-        }
-        Err(err) => told.push(format!("by force: {err}: programs may be killed")),
-    }
-    for text in &told {
-        listener(Event::Note { text });
+    for it in found.overfull {
+        tell(format!("by force: {it}: a program of it will be killed"));
     }
     Ok(())
 }
@@ -220,14 +198,18 @@ pub(crate) fn in_groups(
             leaving_bytes = leaving_bytes.saturating_add(swap.used_bytes);
         } else {
             let free = swap.size_bytes.saturating_sub(swap.used_bytes);
-            let free = free.min(room_in_ram(host, &swap.path)?);
+            let free = free.min(room_in_ram(host, &swap)?);
             elsewhere_bytes = elsewhere_bytes.saturating_add(free);
         }
     }
     if leaving_bytes == 0 {
         return Ok(Findings::default());
     }
-    let Some(hierarchy) = Hierarchy::find(host)? else {
+    let hierarchy = match Hierarchy::find(host) {
+        Err(HostError::GroupsUnseen) => return Err(Error::GroupsUnseen),
+        found => found?,
+    };
+    let Some(hierarchy) = hierarchy else {
         return Ok(Findings::default());
     };
     let mut look = Look {
@@ -358,10 +340,8 @@ impl Look<'_> {
         MARGIN_BYTES.saturating_add(limit / 64) / self.margin_part
     }
 
-    /// A number of a group; none where there is no such file, or it says `max`.
     fn number(&self, group: &Path, file: &str) -> Result<Option<u64>, Error> {
-        let text = self.host.read_optional(group.join(file))?;
-        Ok(text.and_then(|text| text.parse().ok()))
+        Ok(self.host.number(group.join(file))?)
     }
 
     /// What the kernel counts of a group's pages in swap; none where it does not.
@@ -371,7 +351,7 @@ impl Look<'_> {
         }
         let stat = self.stat(group)?;
         let is_counted = stat.lines().any(|line| line.starts_with("total_swap "));
-        Ok(is_counted.then(|| keyed(&stat, "total_swap")))
+        Ok(is_counted.then(|| count(&stat, "total_swap")))
     }
 
     fn stat(&self, group: &Path) -> Result<String, Error> {
@@ -398,7 +378,7 @@ impl Look<'_> {
             swap_room = swap_room.min(i128::from(max) - i128::from(swapped));
         }
         let swappiness = self.number(Path::new("/proc/sys/vm"), "swappiness")?;
-        let cache = keyed(stat, "inactive_file") + keyed(stat, "active_file");
+        let cache = count(stat, "inactive_file") + count(stat, "active_file");
         Ok(Usage {
             used: self.number(group, "memory.current")?.unwrap_or(0),
             cache,
@@ -422,15 +402,10 @@ impl Look<'_> {
         };
         Ok(Usage {
             used: self.number(group, "memory.usage_in_bytes")?.unwrap_or(0),
-            cache: keyed(stat, "total_inactive_file") + keyed(stat, "total_active_file"),
+            cache: count(stat, "total_inactive_file") + count(stat, "total_active_file"),
             limit: self.number(group, "memory.limit_in_bytes")?,
             swap_room: (swappiness != Some(0)).then_some(i128::MAX),
             together_room,
         })
     }
-}
-
-/// A number of `memory.stat`; 0 where it is not there.
-fn keyed(stat: &str, name: &str) -> u64 {
-    counters::value(stat, name).unwrap_or(0)
 }

@@ -9,6 +9,7 @@
 //!    value that somebody else changed since stays as it is, and so does whatever
 //!    has the name by now of what it made ([`Record::identity`]).
 
+use std::mem::discriminant;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,7 +19,7 @@ use crate::error::Error;
 use crate::event::{Event, Listener};
 use crate::identity::Identity;
 use crate::steps::{
-    AddDevice, Area, CreateFile, FormatLuks, LoadModule, MakeSwap, OpenCrypt, SetAttribute,
+    areas, AddDevice, CreateFile, FormatLuks, LoadModule, MakeSwap, OpenCrypt, SetAttribute,
     SetValue, SwapOff, SwapOn, Thing,
 };
 use zmeld_linux::Host;
@@ -147,13 +148,19 @@ pub struct StepContext<'a> {
 /// Writes down which thing a step made.
 pub type Remember<'a> = &'a mut dyn FnMut(Identity) -> Result<(), Error>;
 
-impl StepContext<'_> {
+impl<'a> StepContext<'a> {
     pub(crate) fn tell(&mut self, event: Event<'_>) {
         (self.listener)(event);
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.is_some_and(|stop| stop.load(Ordering::SeqCst))
+    }
+
+    /// What was begun so far of the group.
+    pub(crate) fn ours(&self) -> impl DoubleEndedIterator<Item = &'a Record> {
+        let group = self.group;
+        self.records.iter().filter(move |it| it.group == group)
     }
 
     /// The name of the device that this group added, `zram1`; none where it is gone,
@@ -164,15 +171,8 @@ impl StepContext<'_> {
 
     /// Whether the device that this group added is still swapped to by it.
     pub(crate) fn is_in_use(&self) -> Result<bool, Error> {
-        for record in self.records.iter().filter(|it| it.group == self.group) {
-            if let Step::SwapOn(on) = &record.step {
-                return Ok(matches!(
-                    on.area(self.host, self.records, record)?,
-                    Area::Ours(_)
-                ));
-            }
-        }
-        Ok(false)
+        let area = areas(self.host, self.records, self.ours()).next();
+        Ok(area.transpose()?.is_some())
     }
 
     /// The path of a device; none where the step that makes it was not done, or
@@ -321,20 +321,13 @@ impl Step {
         }
     }
 
-    /// What it is about: of two steps of one group that are about the same, the later
-    /// replaces the earlier.
-    pub fn sets(&self) -> String {
-        match self {
-            Step::SetValue(set) => set.path.clone(),
-            Step::SetAttribute(set) => set.sets(),
-            Step::SwapOff(off) => format!("swap off {}", off.path.display()),
-            Step::LoadModule(_) => "module".to_owned(),
-            Step::AddDevice(_) => "device".to_owned(),
-            Step::CreateFile(_) => "file".to_owned(),
-            Step::FormatLuks(_) => "volume".to_owned(),
-            Step::OpenCrypt(_) => "mapping".to_owned(),
-            Step::MakeSwap(_) => "header".to_owned(),
-            Step::SwapOn(_) => "area".to_owned(),
+    /// Whether it replaces another one of its group: both are about the same.
+    pub fn replaces(&self, other: &Step) -> bool {
+        match (self, other) {
+            (Step::SetValue(one), Step::SetValue(other)) => one.path == other.path,
+            (Step::SetAttribute(one), Step::SetAttribute(other)) => one.sets() == other.sets(),
+            (Step::SwapOff(one), Step::SwapOff(other)) => one.path == other.path,
+            (one, other) => discriminant(one) == discriminant(other),
         }
     }
 }

@@ -113,7 +113,7 @@ impl script::Case for Root {
     }
 
     fn step(&mut self, script: &Script, what: &str, rest: &str, place: &str) -> Outcome {
-        let loaded = Config::load(self.0.path());
+        let loaded = Config::load(self.0.path(), None);
         match what {
             // The files that were read, and what is said of them.
             "load" => match loaded {

@@ -1,4 +1,4 @@
-//! Observations, findings and metrics on machines of several kernels, whole and
+//! Observations, findings, metrics and profiles on machines of several kernels, whole and
 //! damaged. Most cases are in `observe`.
 
 #[path = "script/findings.rs"]
@@ -13,12 +13,13 @@ use std::process::{Command, Stdio};
 use machine::{files, plant, put, MACHINES};
 use script::{Outcome, Script};
 use serde::Serialize;
-use zmeld_config::Config;
+use zmeld_config::{Comments, Config, Named};
 use zmeld_linux::Host;
 use zmeld_observe::{lately, Observation};
 use zmeld_status::findings::{findings, RULES};
 use zmeld_status::metrics;
 use zmeld_status::outstanding::Outstanding;
+use zmeld_status::profile::Profile;
 
 const PAGE: u64 = 4096;
 
@@ -65,6 +66,27 @@ impl script::Case for Root {
             "metrics" => return metrics::render(&now, &found(&now)).lines().collect(),
             "note" => lately::note(&host, &now).unwrap(),
             "note-experiment" => lately::note_experiment(&host, rest.parse().unwrap()).unwrap(),
+            // A profile's configuration as a file.
+            "profile" => {
+                let (mut config, mut comments) = (Config::default(), Comments::new());
+                let profile = Profile::named(rest).unwrap();
+                if let Err(why) = profile.add_to(&host, &mut config, &mut comments) {
+                    return Outcome {
+                        errors: vec![(why, String::new())],
+                        ..Outcome::default()
+                    };
+                }
+                let text = config.to_toml(&comments);
+                let read = Config::from_text(Path::new("z.toml"), &text).unwrap();
+                assert_eq!(read.config, config, "{text}");
+                return text.lines().collect();
+            }
+            // Of a machine with so many GiB.
+            "profile-of" => {
+                let (gib, name) = rest.split_once(' ').unwrap();
+                let gib: u64 = gib.parse().unwrap();
+                assert_eq!(Profile::of(&host, gib << 30).name(), name, "{place}");
+            }
             // The plan reads it as status does.
             "hibernates" => {
                 let machine = zmeld_observe::machine::Machine::read(&host).unwrap();
@@ -87,7 +109,10 @@ fn found(now: &Observation) -> Vec<zmeld_status::findings::Finding> {
 
 #[test]
 fn each_case_comes_out_as_it_says() {
-    script::run("observe/cases.txt", || Root(tempfile::tempdir().unwrap()));
+    for file in ["cases", "profiles"] {
+        let new = || Root(tempfile::tempdir().unwrap());
+        script::run(&format!("observe/{file}.txt"), new);
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::path::Path;
 use zmeld_linux::Host;
 
 use crate::against::guarding;
-use zmeld_config::{Config, Encryption, Finding, FindingId, Kind, Severity, Source, Swappiness};
+use zmeld_config::{Config, Encryption, Finding, FindingId, Severity, Source, Swappiness};
 use zmeld_observe::applied::Applied;
 use zmeld_setup::journal::State;
 use zmeld_setup::plan::{Group, Plan};
@@ -131,9 +131,8 @@ impl Outstanding {
     /// another size.
     pub(crate) fn otherwise(&self) -> impl Iterator<Item = &Finding> {
         let problems = self.plan.iter().flat_map(|plan| &plan.problems);
-        let disks = self.wanted.tiers.iter();
-        let disks = disks.filter(|tier| matches!(tier.kind, Kind::Disk(_)));
-        let sizes: Vec<String> = disks.map(|it| format!("tier.{}.size", it.name)).collect();
+        let disks = self.wanted.disks();
+        let sizes: Vec<String> = disks.map(|it| format!("tier.{}.size", it.0.name)).collect();
         let is_codec = |key: &str| key.ends_with(".codec") || key.contains(".recompress");
         problems
             .filter(move |it| it.id.is_none() && (is_codec(&it.about) || sizes.contains(&it.about)))
@@ -160,10 +159,7 @@ pub(crate) const TAKE_OVER: &str =
     "zmeld up --take-over puts zmeld's in its place (zmeld plan --take-over says with what)";
 
 fn in_plain(host: &Host, config: &Config) -> Vec<Finding> {
-    let found = config.tiers.iter().filter_map(|tier| {
-        let Kind::Disk(disk) = &tier.kind else {
-            return None;
-        };
+    let found = config.disks().filter_map(|(tier, disk)| {
         let Source::Device(location) = &disk.source else {
             return None;
         };
@@ -323,7 +319,7 @@ impl<'a> Look<'a> {
             .filter(again)
             .map(|step| self.words(name, step))
             .collect();
-        let is_replaced = |step: &Step| open.iter().any(|it| it.sets() == step.sets());
+        let is_replaced = |step: &Step| open.iter().any(|it| it.replaces(step));
         let back = undone.iter().filter(|step| !is_replaced(step));
         would.extend(back.map(|step| format!("take back: {}", step.words())));
         if would.is_empty() {

@@ -5,7 +5,7 @@
 //! group now. Each entry has its reason as a comment.
 
 use zmeld_config::{
-    Comments, Config, GroupPattern, GuardRule, Kind, MeldRule, Named, RamDriver, ReclaimRule,
+    Comments, Config, GroupPattern, GuardRule, MeldRule, Named, RamDriver, ReclaimRule,
 };
 use zmeld_linux::groups::{outlook, Selection};
 use zmeld_linux::Host;
@@ -190,8 +190,8 @@ impl Profile {
                 ..GuardRule::default()
             });
         }
-        let melds = |kind: &Kind| matches!(kind, Kind::Ram(it) if it.driver == RamDriver::Zmeld);
-        if self == Profile::VmHost && config.tiers.iter().any(|tier| melds(&tier.kind)) {
+        let melds = config.in_ram().any(|(_, it)| it.driver == RamDriver::Zmeld);
+        if self == Profile::VmHost && melds {
             say("watch.meld", "guests of one image hold the same pages");
             config.watch.meld = Some(MeldRule::default());
         }

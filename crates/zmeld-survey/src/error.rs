@@ -54,8 +54,6 @@ pub enum Error {
     #[error(transparent)]
     File(#[from] zmeld_linux::FileError),
     #[error(transparent)]
-    Write(#[from] zmeld_linux::file::Error),
-    #[error(transparent)]
     Memory(#[from] zmeld_memory::Error),
     #[error(transparent)]
     Scan(#[from] zmeld_scan::ScanError),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use zmeld_report::units::{bytes, count, percent};
 
 use super::limit::LentLimit;
-use crate::meld::{self, MeldError};
+use crate::meld;
 use crate::Error;
 use rustix::io::Errno;
 use zmeld_config::{PageFilter, RecompressRule, Span};
@@ -268,7 +268,7 @@ impl Action {
     fn meld(&self, host: &Host, request: &str) -> Result<ActionResult, Error> {
         let melding = match meld::run(host, &self.device, request) {
             Ok(melding) => melding,
-            Err(MeldError::Host(err)) => return Err(err.into()),
+            Err(err @ Error::Host(_)) => return Err(err),
             Err(err) => return Ok(ActionResult::Done(format!("not now: {err}"))),
         };
         let last = |name: &str| melding.counter(&format!("pass_{name}"));

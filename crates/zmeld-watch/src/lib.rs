@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use zmeld_report::units::{bytes, percent};
 
 use action::{Action, ActionKind, ActionResult, UNIT};
@@ -28,7 +29,7 @@ use history::History;
 use reclaim::Reclaimer;
 use zmeld_config::{Config, Kind, PageFilter, Span, Watch};
 use zmeld_guard::note::{SHORT, SHORT_FOR};
-use zmeld_linux::{groups, Host, HostError};
+use zmeld_linux::{Host, HostError};
 use zmeld_observe::applied::Applied;
 use zmeld_observe::lately::uptime;
 use zmeld_observe::run_folder;
@@ -41,15 +42,28 @@ pub enum Error {
     /// The machine did not say or do what it was asked for.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// Control groups cannot be looked at.
-    #[error(transparent)]
-    Groups(#[from] groups::Error),
     /// Nothing can be reclaimed ahead of time on this machine.
     #[error("nothing can be reclaimed: {why}")]
     CannotReclaim {
         /// Why, and the way out.
         why: String,
     },
+    /// A pass cannot be run as things are: why, and the way out.
+    #[error("{0}")]
+    Refused(String),
+    /// Nothing that melds is here: why, and the way out.
+    #[error("{0}")]
+    Missing(String),
+}
+
+impl Error {
+    /// Whether a privilege or something of the kernel is missing.
+    pub fn is_missing(&self) -> bool {
+        match self {
+            Error::Host(err) => err.is(Errno::ACCESS) || err.is(Errno::PERM),
+            err => matches!(err, Error::Missing(_)),
+        }
+    }
 }
 
 /// A pass is stopped after so long and goes on in the next round.
@@ -436,11 +450,7 @@ impl Watcher {
         device.backing.as_ref()?;
         // By the journal: a device of another tool may have the same priority.
         let applied = (self.applied)(&self.host)?;
-        let ours = applied
-            .tiers
-            .iter()
-            .find(|tier| tier.device.as_deref() == Some(device.name.as_str()))?;
-        let tier = self.config.tier(&ours.name)?;
+        let tier = self.config.tier(&applied.tier_of(&device.name)?.name)?;
         let Kind::Ram(ram) = &tier.kind else {
             return None;
         };

@@ -6,57 +6,30 @@
 
 use zmeld_advice::module::ModulePresence;
 
+use crate::Error;
 use rustix::io::Errno;
 use zmeld_linux::{Host, HostError};
 use zmeld_observe::machine::Machine;
 use zmeld_observe::Melding;
-
-/// Why a pass cannot be run, or did not end.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum MeldError {
-    /// It cannot be run as things are: why, and the way out.
-    #[error("{0}")]
-    Refused(String),
-    /// Nothing that melds is here: why, and the way out.
-    #[error("{0}")]
-    Missing(String),
-    /// The kernel refused.
-    #[error(transparent)]
-    Host(#[from] HostError),
-}
-
-impl MeldError {
-    /// Whether a privilege or something of the kernel is missing.
-    pub fn is_missing(&self) -> bool {
-        match self {
-            MeldError::Host(err) => err
-                .cause()
-                .is_some_and(|cause| cause.kind() == std::io::ErrorKind::PermissionDenied),
-            MeldError::Missing(_) => true,
-            MeldError::Refused(_) => false,
-        }
-    }
-}
 
 /// The name of the device that a user means: `/dev/zmeld0`, `zmeld0`, or the only
 /// one that melds.
 ///
 /// # Errors
 /// When it does not exist, cannot meld, or is not set up.
-pub fn choose(host: &Host, wanted: Option<&str>) -> Result<String, MeldError> {
+pub fn choose(host: &Host, wanted: Option<&str>) -> Result<String, Error> {
     let at = |name: &str, attribute: &str| format!("/sys/block/{name}/{attribute}");
     let Some(wanted) = wanted else {
         let mut names = host.list("/sys/block")?;
         names.retain(|name| host.exists(at(name, "meld_stat")));
         names.retain(|name| host.read(at(name, "initstate")).is_ok_and(|it| it == "1"));
         return match names.len() {
-            0 => Err(MeldError::Missing(format!(
+            0 => Err(Error::Missing(format!(
                 "there is no device that melds. {}",
                 melders(host)
             ))),
             1 => Ok(names.remove(0)),
-            _ => Err(MeldError::Refused(format!(
+            _ => Err(Error::Refused(format!(
                 "several devices meld: name one of {}",
                 names.join(", ")
             ))),
@@ -64,18 +37,18 @@ pub fn choose(host: &Host, wanted: Option<&str>) -> Result<String, MeldError> {
     };
     let name = wanted.strip_prefix("/dev/").unwrap_or(wanted);
     if name.is_empty() || name.contains('/') || !host.exists(at(name, "mm_stat")) {
-        return Err(MeldError::Refused(format!(
+        return Err(Error::Refused(format!(
             "there is no compressed device {wanted}; zmeld status lists those that there are"
         )));
     }
     if !host.exists(at(name, "meld_stat")) {
-        return Err(MeldError::Missing(format!(
+        return Err(Error::Missing(format!(
             "{name} is a plain zram device, and the kernel's zram cannot meld pages. {}",
             melders(host)
         )));
     }
     if host.read(at(name, "initstate"))? != "1" {
-        return Err(MeldError::Refused(format!(
+        return Err(Error::Refused(format!(
             "{name} is not set up: it has no disksize, so there is nothing to meld"
         )));
     }
@@ -96,21 +69,19 @@ fn melders(host: &Host) -> String {
 ///
 /// # Errors
 /// When the device is busy or the kernel refuses.
-pub fn run(host: &Host, name: &str, request: &str) -> Result<Melding, MeldError> {
+pub fn run(host: &Host, name: &str, request: &str) -> Result<Melding, Error> {
     if Melding::read(host, name)?.mode == "off" {
-        return Err(MeldError::Refused(format!(
+        return Err(Error::Refused(format!(
             "melding is off on {name}: switch it on with echo manual > \
              /sys/block/{name}/meld_mode; pages written from then on can be melded"
         )));
     }
     match host.write(format!("/sys/block/{name}/meld"), request) {
         Ok(()) => Ok(Melding::read(host, name)?),
-        Err(err) if err.is(Errno::BUSY) || err.is(Errno::AGAIN) => {
-            Err(MeldError::Refused(format!(
-                "{name} is busy with another pass, recompression or writeback: try again when \
+        Err(err) if err.is(Errno::BUSY) || err.is(Errno::AGAIN) => Err(Error::Refused(format!(
+            "{name} is busy with another pass, recompression or writeback: try again when \
                  it is done"
-            )))
-        }
+        ))),
         Err(err) => Err(err.into()),
     }
 }

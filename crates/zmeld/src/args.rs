@@ -207,11 +207,7 @@ impl MachineArgs {
     /// # Errors
     /// When it cannot be read or has a mistake.
     pub fn config(&self) -> Result<Config, ConfigError> {
-        let loaded = match &self.config {
-            Some(path) => Config::load_file(path),
-            None => Config::load(&self.root),
-        };
-        Ok(loaded?.config)
+        Ok(Config::load(&self.root, self.config.as_deref())?.config)
     }
 }
 

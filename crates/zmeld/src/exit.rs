@@ -188,7 +188,7 @@ fn code(err: &anyhow::Error) -> u8 {
         if let Some(err) = cause.downcast_ref::<zmeld_setup::Error>() {
             return swap_code(err);
         }
-        if let Some(err) = cause.downcast_ref::<zmeld_watch::meld::MeldError>() {
+        if let Some(err) = cause.downcast_ref::<zmeld_watch::Error>() {
             return match err.is_missing() {
                 true => MISSING,
                 false => WRONG,

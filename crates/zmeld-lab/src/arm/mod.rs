@@ -285,12 +285,8 @@ fn devices(records: &[Record]) -> Vec<String> {
 
 /// The experiments' own journal: what `zmeld up` set up is written down elsewhere.
 fn journal(host: &Host) -> Result<Journal, Error> {
-    Ok(Journal::lock_for(
-        host,
-        Owner::Experiment,
-        PATIENCE,
-        &mut |_| (),
-    )?)
+    let owner = Owner::Experiment;
+    Ok(Journal::lock(host, owner, PATIENCE, &mut |_| ())?)
 }
 
 /// Looked at under the journal's lock.

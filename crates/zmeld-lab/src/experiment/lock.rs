@@ -17,7 +17,7 @@ pub(super) fn take(host: &Host) -> Result<FileLock, Error> {
         Attempt::Taken(held) => Ok(held),
         Attempt::Held(holder) => Err(Error::Unsafe(format!(
             "another experiment is running ({}): wait for it, or stop it with Ctrl-C",
-            words(lock::holder(path).unwrap_or(holder))
+            words(holder)
         ))),
     }
 }

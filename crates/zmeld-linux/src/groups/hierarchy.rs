@@ -17,18 +17,6 @@ use crate::{Host, HostError};
 /// The controllers of version 1, and how many groups each has.
 const CONTROLLERS: &str = "/proc/cgroups";
 
-/// Why the groups cannot be looked at.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// There are some, and they are mounted nowhere.
-    #[error("the memory controller's groups are not mounted here")]
-    Unseen,
-    /// The machine does not say.
-    #[error(transparent)]
-    Host(#[from] HostError),
-}
-
 /// Which version the memory controller has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
@@ -69,15 +57,15 @@ impl Hierarchy {
     /// None where no group can limit memory.
     ///
     /// # Errors
-    /// When there are such groups, and none is seen.
-    pub fn find(host: &Host) -> Result<Option<Hierarchy>, Error> {
+    /// When there are such groups, and none is seen ([`HostError::GroupsUnseen`]).
+    pub fn find(host: &Host) -> Result<Option<Hierarchy>, HostError> {
         // Line by line: any user may mount until the whole is longer than what is read of a
         // file at once.
         let failed = |cause| HostError::io("read", mounts::PATH, cause);
         let lines = match File::open(host.path(mounts::PATH)) {
             Ok(file) => Some(BufReader::new(file).split(b'\n')),
             Err(cause) if is_absent(&cause) => None,
-            Err(cause) => return Err(failed(cause).into()),
+            Err(cause) => return Err(failed(cause)),
         };
         let mut found = Vec::new();
         for line in lines.into_iter().flatten() {
@@ -90,7 +78,7 @@ impl Hierarchy {
             .into_iter()
             .min_by_key(|it| it.root.components().count());
         if found.is_none() && has_groups(host)? {
-            return Err(Error::Unseen);
+            return Err(HostError::GroupsUnseen);
         }
         Ok(found)
     }

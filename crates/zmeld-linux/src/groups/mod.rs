@@ -12,7 +12,7 @@ pub mod owners;
 pub mod pattern;
 pub mod targets;
 
-pub use hierarchy::{Error, Hierarchy, Version};
+pub use hierarchy::{Hierarchy, Version};
 pub use owners::Group;
 pub use pattern::GroupPattern;
 pub use targets::{outlook, Outlook, ProtectedGroup, Selection, Targets};

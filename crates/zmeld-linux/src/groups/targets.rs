@@ -17,7 +17,6 @@ use serde::{Deserialize, Serialize};
 use super::hierarchy::Hierarchy;
 use super::owners::{Group, Reader, Sought};
 use super::pattern::GroupPattern;
-use crate::host::is_absent;
 use crate::{process, Host, HostError};
 
 /// Scheduling policies that do not wait for others: FIFO, RR, DEADLINE (sched(7)).
@@ -298,12 +297,7 @@ fn protected_by_threads(
 /// None where the process has ended: another error is one.
 fn or_gone<T>(read: Result<T, HostError>) -> Result<Option<T>, HostError> {
     match read {
-        Err(HostError::File(err))
-            if is_absent(&err.cause)
-                || err.cause.raw_os_error() == Some(Errno::SRCH.raw_os_error()) =>
-        {
-            Ok(None)
-        }
+        Err(err) if err.is_absent() || err.is(Errno::SRCH) => Ok(None),
         read => read.map(Some),
     }
 }

@@ -17,7 +17,7 @@ use zmeld_report::units::bytes;
 
 use crate::error::Error;
 use crate::step::{Record, Step, StepContext};
-use crate::steps::Area;
+use crate::steps;
 
 use super::{Done, Group, Plan};
 
@@ -116,16 +116,8 @@ impl Plan {
                 planned.done = then.next().unwrap_or(planned.done);
             }
         }
-        let off = undone.iter().filter_map(|record| match &record.step {
-            Step::SwapOn(on) => on.area(host, records, record).ok(),
-            _ => None,
-        });
-        self.leaving = off
-            .filter_map(|area| match area {
-                Area::Ours(swap) => Some(Leaving::new(&swap)),
-                _ => None,
-            })
-            .collect();
+        let off = steps::areas(host, records, undone.iter().copied()).flatten();
+        self.leaving = off.map(|area| Leaving::new(&area)).collect();
         self.undone = undone.into_iter().map(Done::of).collect();
         self.removed = removed;
         Ok(())
@@ -139,30 +131,18 @@ impl Plan {
             if self.groups.iter().any(|group| group.name == *name) || !self.speaks_of(name) {
                 continue;
             }
+            // An optional tier that runs stays, though it could not be set up again now: the
+            // stick with its key was pulled.
             let skipped = self.skipped.iter().any(|it| it.group == *name);
-            if !(skipped && all_hold(host, name, &self.records, doubt)?) {
+            let ours = self.records.iter().filter(|it| it.group == *name);
+            let mut hold = ours.map(|it| holds(host, &self.records, it, doubt));
+            let fails = |it: &Result<bool, Error>| !matches!(it, Ok(true));
+            if !skipped || hold.find(fails).transpose()?.is_some() {
                 removed.push(index);
             }
         }
         Ok(removed)
     }
-}
-
-/// Whether all of a group is in place. An optional tier that runs stays, though it could
-/// not be set up again now: the stick with its key was pulled.
-fn all_hold(
-    host: &Host,
-    group: &str,
-    records: &[Record],
-    doubt: OnUnreadable,
-) -> Result<bool, Error> {
-    let ours = records.iter().filter(|record| record.group == group);
-    for record in ours {
-        if !holds(host, records, record, doubt)? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 pub(crate) fn compare(

@@ -13,7 +13,7 @@ use zmeld_config::{
 };
 use zmeld_linux::shell;
 use zmeld_linux::swaps::SwapArea;
-use zmeld_linux::Host;
+use zmeld_linux::HostError;
 use zmeld_report::units::bytes;
 
 use super::{Draft, Steps};
@@ -30,7 +30,9 @@ impl Draft<'_> {
             Source::Device(location) => self.device(location, steps.name)?,
             Source::File { path, .. } => {
                 // That something is missing, or not seen by this user, is said below.
-                if let Err(err @ Error::NoPlace { .. }) = check_owner(self.host, path) {
+                if let Err(err @ Error::Host(HostError::NotOurs { .. })) =
+                    check_owner(self.host, path)
+                {
                     return Err(err);
                 }
                 path.clone()
@@ -138,14 +140,29 @@ impl Draft<'_> {
     }
 
     /// A file that is there keeps its size: what it holds is not known to be zmeld's.
-    fn warn_of_size(&mut self, group: &str, path: &Path, wanted: Option<&Size>) {
-        if let Some(what) = size_apart(self.host, path, wanted, self.machine.ram_bytes) {
-            self.problems.push(Finding::new(
-                Severity::Warning,
-                format!("{group}.size"),
-                what,
-            ));
+    fn warn_of_size(&mut self, group: &str, path: &Path, size: Option<&Size>) {
+        let (Some(size), Ok(meta)) = (size, self.host.tree().metadata(path)) else {
+            return;
+        };
+        let (wanted, is) = (size.bytes(self.machine.ram_bytes), meta.len());
+        let is_near = match size {
+            Size::Bytes(_) => wanted == is,
+            _ => wanted.abs_diff(is) <= wanted / SHARE_APART,
+        };
+        if is_near {
+            return;
         }
+        let (shown, pasted) = (path.display(), shell::path(path));
+        self.problems.push(Finding::new(
+            Severity::Warning,
+            format!("{group}.size"),
+            format!(
+                "{shown} has {}, and {} are asked for: a file that is there keeps its size; for a \
+                 new one: zmeld down, swapoff {pasted}, rm {pasted}, zmeld up",
+                bytes(is),
+                bytes(wanted)
+            ),
+        ));
     }
 
     /// The path of a device that is there, or was when it was set up.
@@ -161,15 +178,14 @@ impl Draft<'_> {
         if self.recorded(group).next().is_some() {
             return Ok(path);
         }
-        Err(Error::NoPlace {
+        Err(Error::place(
             path,
-            problem: match location {
+            match location {
                 Location::Path(_) => "there is no such device".to_owned(),
                 Location::Tag { .. } => format!("no device has {location}"),
             },
-            way_out: "connect it, or correct the configuration (lsblk --fs lists what there is)"
-                .to_owned(),
-        })
+            "connect it, or correct the configuration (lsblk --fs lists what there is)",
+        ))
     }
 
     fn file(
@@ -202,11 +218,11 @@ impl Draft<'_> {
                 self.warn_of_size(steps.name, path, size);
                 Ok(())
             }
-            _ => Err(Error::NoPlace {
-                path: path.to_path_buf(),
-                problem: "there is no such file".to_owned(),
-                way_out: "give its size, and it is created".to_owned(),
-            }),
+            _ => Err(Error::place(
+                path,
+                "there is no such file",
+                "give its size, and it is created",
+            )),
         }
     }
 
@@ -233,65 +249,34 @@ impl Draft<'_> {
         if found == [wanted] {
             return Ok(());
         }
-        Err(Error::NoPlace {
-            path: path.to_path_buf(),
-            problem: if found.is_empty() {
-                format!("carries nothing that wipefs knows, and {wanted} is expected")
-            } else {
-                format!("carries {} instead of {wanted}", found.join(", "))
-            },
-            way_out: if found.is_empty() {
-                format!(
-                    "mkswap {} prepares it, or format = true in its tier of the configuration \
-                     does; both write over what it holds",
-                    shell::path(path)
-                )
-            } else {
-                "name another device".to_owned()
-            },
-        })
+        let problem = match found.is_empty() {
+            true => format!("carries nothing that wipefs knows, and {wanted} is expected"),
+            false => {
+                let problem = format!("carries {} instead of {wanted}", found.join(", "));
+                return Err(Error::place(path, problem, "name another device"));
+            }
+        };
+        let way_out = format!(
+            "mkswap {} prepares it, or format = true in its tier of the configuration does; both \
+             write over what it holds",
+            shell::path(path)
+        );
+        Err(Error::place(path, problem, way_out))
     }
 }
 
 /// That a device which is to be encrypted is swapped to as it is.
 fn in_plain(path: &Path) -> Error {
     let shown = shell::path(path);
-    Error::InUse {
-        device: path.to_path_buf(),
-        by: "swap that is not encrypted, and encryption is asked for".to_owned(),
-        way_out: format!(
+    Error::place(
+        path,
+        "it is in use by swap that is not encrypted, and encryption is asked for",
+        format!(
             "take it out of what switches it on (/etc/fstab), then swapoff {shown}, wipefs --all \
              {shown}, and zmeld up"
         ),
-    }
+    )
 }
 
 /// A share of RAM is a little different with each kernel: so many parts of the size.
 const SHARE_APART: u64 = 16;
-
-/// That a file which is there has another size than is asked for, and the way out.
-pub(crate) fn size_apart(
-    host: &Host,
-    path: &Path,
-    wanted: Option<&Size>,
-    ram_bytes: u64,
-) -> Option<String> {
-    let size = wanted?;
-    let (wanted, is) = (
-        size.bytes(ram_bytes),
-        host.tree().metadata(path).ok()?.len(),
-    );
-    let is_near = match size {
-        Size::Bytes(_) => wanted == is,
-        _ => wanted.abs_diff(is) <= wanted / SHARE_APART,
-    };
-    let (shown, pasted) = (path.display(), shell::path(path));
-    (!is_near).then(|| {
-        format!(
-            "{shown} has {}, and {} are asked for: a file that is there keeps its size; for a new \
-             one: zmeld down, swapoff {pasted}, rm {pasted}, zmeld up",
-            bytes(is),
-            bytes(wanted)
-        )
-    })
-}

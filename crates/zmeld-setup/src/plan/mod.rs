@@ -13,7 +13,6 @@ mod traps;
 mod tunables;
 mod zswap;
 
-use std::collections::HashSet;
 use std::path::PathBuf;
 
 use serde::Serialize;
@@ -21,7 +20,7 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::journal::State;
 use crate::step::{Record, Step};
-use crate::steps::{Area, SetAttribute};
+use crate::steps::{self, SetAttribute};
 use zmeld_config::{Config, Finding, FindingId, Kind, Severity, Tier};
 use zmeld_linux::Host;
 use zmeld_observe::machine::Machine;
@@ -415,8 +414,8 @@ impl Plan {
 fn named(config: &Config, options: &Options, refused: &Refused) -> Vec<String> {
     let all = config.tiers.iter().map(|tier| tier.name.to_string());
     let is_asked = |name: &String| options.only.as_ref().is_none_or(|only| only.contains(name));
-    let refused: HashSet<&str> = refused.iter().map(|(group, _)| group.as_str()).collect();
-    all.filter(|name| is_asked(name) && !refused.contains(Group::of_tier(name).as_str()))
+    let is_refused = |name: &String| refused.iter().any(|it| it.0 == Group::of_tier(name));
+    all.filter(|name| is_asked(name) && !is_refused(name))
         .collect()
 }
 
@@ -480,15 +479,9 @@ impl Draft<'_> {
     }
 
     /// Paths of the areas that these records switched on, where they are on.
-    fn areas_of<'b>(&'b self, records: impl Iterator<Item = &'b Record>) -> Vec<PathBuf> {
-        let areas = records.filter_map(|record| match &record.step {
-            Step::SwapOn(on) => match on.area(self.host, self.records, record) {
-                Ok(Area::Ours(swap)) => Some(swap.path),
-                _ => None,
-            },
-            _ => None,
-        });
-        areas.collect()
+    fn areas_of<'b>(&'b self, records: impl Iterator<Item = &'b Record> + 'b) -> Vec<PathBuf> {
+        let areas = steps::areas(self.host, self.records, records);
+        areas.flatten().map(|area| area.path).collect()
     }
 
     /// The steps of a group that were begun in earlier runs.

@@ -1,6 +1,7 @@
 //! A zram or zmeld device.
 
 use zmeld_advice::module::missing;
+use zmeld_advice::size::table_bytes;
 use zmeld_advice::ModulePresence;
 use zmeld_report::units::bytes as amount;
 
@@ -115,13 +116,7 @@ impl Draft<'_> {
                 "it is not loaded; whether the kernel has it cannot be told"
             }
         };
-        let load = LoadModule {
-            module: driver.name().to_owned(),
-            options: vec!["num_devices=0".to_owned()],
-            sign: driver.control().display().to_string(),
-            devices: Some(driver.name().to_owned()),
-        };
-        steps.add(Step::LoadModule(load), reason);
+        steps.add(Step::LoadModule(LoadModule { driver }), reason);
         Ok(())
     }
 
@@ -129,7 +124,7 @@ impl Draft<'_> {
     fn sizes(&self, device: &RamDevice, steps: &mut Steps<'_>) -> Result<(), Error> {
         let ram = self.machine.ram_bytes;
         let size = device.size.bytes(ram);
-        let table = table_bytes(size);
+        let table = table_bytes(size, rustix::param::page_size() as u64);
         refuse_absurd(size, table, ram)?;
         let reason = format!(
             "{} before compression: {}; to keep account of its pages takes {} of RAM",
@@ -299,27 +294,18 @@ fn has_codec(must_have: Option<&Feature>, codec: &Codec) -> Result<(), Error> {
 fn no_driver(driver: RamDriver, machine: &Machine) -> Error {
     let has_disk_swap = machine.swaps.iter().any(|swap| !swap.is_in_ram());
     let way_out = missing(machine, driver.name(), has_disk_swap);
-    Error::KernelFeature {
-        what: format!("this tier needs the driver {}", driver.name()),
-        way_out: way_out.unwrap_or_else(|| "choose another tier".to_owned()),
-    }
+    Error::feature(
+        format!("this tier needs the driver {}", driver.name()),
+        way_out.unwrap_or_else(|| "choose another tier".to_owned()),
+    )
 }
 
-/// What a device's table and the swap layer's maps take for each page, full or
-/// not: 16 bytes for the slot, 4 for use counts, control groups and clusters.
-const ACCOUNT_BYTES_PER_PAGE: u64 = 20;
-/// Pages are as small as that at least.
-const PAGE_BYTES: u64 = 4096;
-/// A device whose account takes more of RAM than one part in so many is refused.
-const ACCOUNT_PART_MAX: u64 = 4;
-
-fn table_bytes(size: u64) -> u64 {
-    (size / PAGE_BYTES).saturating_mul(ACCOUNT_BYTES_PER_PAGE)
-}
+/// A device whose table takes more of RAM than one part in so many is refused.
+const TABLE_PART_MAX: u64 = 5;
 
 /// A size that no RAM can fill costs RAM all the same.
 fn refuse_absurd(size: u64, table: u64, ram: u64) -> Result<(), Error> {
-    if table <= ram / ACCOUNT_PART_MAX {
+    if table <= ram / TABLE_PART_MAX {
         return Ok(());
     }
     Err(Error::Refused {

@@ -7,8 +7,8 @@
 //! melding, zword, recompression.
 
 use serde::Serialize;
-use zmeld_advice::module::{error_of_build, why_no_zmeld};
-use zmeld_advice::{DkmsSigns, ModulePresence};
+use zmeld_advice::module::why_no_zmeld;
+use zmeld_advice::ModulePresence;
 use zmeld_linux::Host;
 
 use crate::error::Error;
@@ -113,10 +113,7 @@ fn why_none(host: &Host, machine: &Machine, state: Option<&State>) -> Option<(St
             "this kernel loads no modules".to_owned(),
             "boot a kernel that does".to_owned(),
         )),
-        ModulePresence::Absent => {
-            let dkms = dkms(host, &machine.kernel);
-            Some(why_no_zmeld(&machine.kernel, &dkms))
-        }
+        ModulePresence::Absent => Some(why_no_zmeld(host, &machine.kernel)),
         ModulePresence::Module | ModulePresence::Unknown => {
             let said = state?.refused.as_ref()?;
             Some((
@@ -142,27 +139,5 @@ fn replace(device: &mut RamDevice, zram: &Feature) {
     }
     if let Some(writeback) = &mut device.writeback {
         writeback.compressed = false;
-    }
-}
-
-/// More of a build's log is not read.
-const LOG_MAX: usize = 1 << 20;
-
-fn dkms(host: &Host, kernel: &str) -> DkmsSigns {
-    const TREE: &str = "/var/lib/dkms/zmeld";
-    let sources = host.list("/usr/src").unwrap_or_default();
-    let versions = host.list(TREE).unwrap_or_default();
-    let mut logs = versions.iter().rev().filter_map(|version| {
-        let log = format!("{TREE}/{version}/build/make.log");
-        let bytes = host.read_start(log.as_ref(), LOG_MAX).ok()?;
-        let error = error_of_build(&String::from_utf8_lossy(&bytes), kernel)?;
-        Some((log, zmeld_linux::text::short(&error)))
-    });
-    DkmsSigns {
-        has_sources: sources.iter().any(|name| {
-            name.starts_with("zmeld-") && host.exists(format!("/usr/src/{name}/dkms.conf"))
-        }),
-        has_headers: host.exists(format!("/lib/modules/{kernel}/build/Makefile")),
-        failed: logs.next(),
     }
 }

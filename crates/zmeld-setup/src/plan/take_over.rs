@@ -8,7 +8,7 @@ use zmeld_advice::{beside, ActiveSwap, CompressedPlace};
 use crate::error::Error;
 use crate::step::Step;
 use crate::steps::SwapOff;
-use zmeld_config::{Discard, Finding, FindingId, Kind, RamDevice, Severity};
+use zmeld_config::{Discard, Finding, FindingId, Kind, Severity};
 use zmeld_migrate::import::{import, Imported};
 
 use super::{areas, Draft, Group, Steps};
@@ -16,22 +16,10 @@ use super::{areas, Draft, Group, Steps};
 /// The part of a plan.
 pub(crate) const GROUP: &str = "take-over";
 
-/// The devices in RAM that another tool sets up.
-fn devices(found: &Imported) -> impl Iterator<Item = &RamDevice> {
-    found
-        .config
-        .tiers
-        .iter()
-        .filter_map(|tier| match &tier.kind {
-            Kind::Ram(device) => Some(device),
-            _ => None,
-        })
-}
-
 /// What the tool that set the areas up has them told of freed pages: the kernel does not
 /// say it of an area that is on. None where its devices differ in that.
 fn discard_of(found: &Imported) -> Discard {
-    let mut all = devices(found).map(|device| device.swap.discard);
+    let mut all = found.config.in_ram().map(|(_, device)| device.swap.discard);
     let first = all.next().unwrap_or_default();
     match all.all(|other| other == first) {
         true => first,
@@ -108,7 +96,7 @@ impl Draft<'_> {
             return;
         };
         let ways = found.ways_off(true);
-        if devices(found).next().is_none() || ways.is_empty() {
+        if found.config.in_ram().next().is_none() || ways.is_empty() {
             return;
         }
         // No trap to accept: who accepts a second device is not told of one at boot.

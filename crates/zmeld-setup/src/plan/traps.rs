@@ -7,7 +7,7 @@ use zmeld_report::units::bytes;
 use zmeld_config::{Finding, FindingId, Kind, Severity, Swappiness};
 
 use super::{Draft, Group};
-use zmeld_observe::image::Image;
+use zmeld_observe::{image, tunables};
 
 impl Draft<'_> {
     pub(super) fn warn(&mut self, trap: FindingId, key: &str, what: String) {
@@ -23,18 +23,14 @@ impl Draft<'_> {
 
     pub(super) fn traps(&mut self) {
         let config = self.config;
-        let ram = config.tiers.iter().filter_map(|tier| match &tier.kind {
-            Kind::Ram(device) if self.asked_for(tier) => Some((tier.name.to_string(), device)),
-            _ => None,
-        });
-        let all: Vec<_> = ram.collect();
         let ram = self.machine.ram_bytes;
         let mut unlimited = Vec::new();
-        for (name, device) in &all {
-            let size = device.size.bytes(ram);
+        for (tier, device) in config.in_ram() {
+            let (name, size) = (tier.name.as_str(), device.size.bytes(ram));
             match &device.memory_limit {
+                _ if !self.asked_for(tier) => {}
                 Some(limit) => self.beyond_limit(name, size, limit.bytes(ram).min(ram)),
-                None => unlimited.push((name.as_str(), size)),
+                None => unlimited.push((name, size)),
             }
         }
         self.too_large(&unlimited);
@@ -78,27 +74,27 @@ impl Draft<'_> {
         }
     }
 
-    /// Tunables that do not suit what is swapped to, by the bounds that a status has.
+    /// Tunables that do not suit what is swapped to.
     fn unfit_tunables(&mut self) {
-        let (kinds, tunables) = (self.kinds(), &self.config.tunables);
-        let (fits, pages) = (kinds.page_cluster(), tunables.page_cluster);
-        if let Some(pages) = pages.filter(|pages| fits.is_some_and(|fits| *pages > fits)) {
-            let what = format!(
-                "{} pages are decompressed for each that is needed, and nothing is gained by \
-                 reading ahead in RAM; write 0",
-                1 << pages
+        let (kinds, given) = (self.kinds(), &self.config.tunables);
+        let pages = given.page_cluster.map(u64::from);
+        let pages = pages.and_then(|pages| tunables::read_ahead(kinds, pages));
+        let swappiness = match given.swappiness {
+            Some(Swappiness::Value(value)) => tunables::swappiness(kinds, value.into()),
+            _ => None,
+        };
+        self.found(FindingId::ReadAhead, "tunables.page_cluster", pages);
+        self.found(FindingId::Swappiness, "tunables.swappiness", swappiness);
+    }
+
+    /// What status would find.
+    fn found(&mut self, trap: FindingId, key: &str, found: Option<Finding>) {
+        if let Some(it) = found {
+            self.warn(
+                trap,
+                key,
+                format!("{} ({}); {}", it.what, it.why, it.remedy),
             );
-            self.warn(FindingId::ReadAhead, "tunables.page_cluster", what);
-        }
-        let least = kinds.swappiness_min();
-        if let (Some(least), Some(Swappiness::Value(value))) = (least, tunables.swappiness) {
-            if value < least {
-                let what = format!(
-                    "{value} is low for swap in RAM: caches are dropped, and read from disk again, \
-                     before cold pages are compressed; write {least} at least, 150 suits it"
-                );
-                self.warn(FindingId::Swappiness, "tunables.swappiness", what);
-            }
         }
     }
 
@@ -119,16 +115,7 @@ impl Draft<'_> {
         };
         let ratio = self.options.expected_ratio.unwrap_or(RATIO_ASSUMED);
         let full = size as f64 / ratio;
-        if full <= 0.8 * ram as f64 {
-            if size >= ram {
-                let what = format!(
-                    "{}{who} takes pages as large as RAM ({}) and more, and nothing limits the \
-                     memory they use when they compress badly; add memory_limit = \"50%\"",
-                    bytes(size),
-                    bytes(ram)
-                );
-                self.warn(FindingId::NoMemoryLimit, &key, what);
-            }
+        if full <= 0.8 * ram as f64 && size < ram {
             return;
         }
         let measured = match self.options.expected_ratio {
@@ -140,8 +127,9 @@ impl Draft<'_> {
             false => Severity::Warning,
         };
         let what = format!(
-            "{} of pages{who} at a ratio of {ratio:.1} ({measured}) take {} when it is full, and \
-             the machine has {}; add memory_limit = \"50%\", or make it smaller",
+            "nothing limits the memory that {} of pages{who} take: {} at a ratio of {ratio:.1} \
+             ({measured}), more where they compress badly, and the machine has {}; add \
+             memory_limit = \"50%\", or make it smaller",
             bytes(size),
             bytes(full as u64),
             bytes(ram)
@@ -172,35 +160,21 @@ impl Draft<'_> {
 
     /// Whether the image can be kept once this is set up.
     fn hibernation(&mut self) {
-        let Some(sign) = self.machine.hibernation.clone() else {
+        let machine = self.machine;
+        let Some(sign) = &machine.hibernation else {
             return;
         };
-        let said = |tier: &zmeld_config::Tier| match &tier.kind {
-            Kind::Disk(disk) => disk.hibernation,
-            _ => false,
-        };
-        let is_said = self.config.tiers.iter().any(said);
-        let resumed = self.machine.resume_from.clone().filter(|_| is_said);
-        let resumed = resumed.zip(self.machine.resume_bytes);
+        let is_said = self.config.disks().any(|(_, disk)| disk.hibernation);
+        let from = machine.resume_from.as_deref();
+        let resumed = from.filter(|_| is_said).zip(machine.resume_bytes);
         if is_said && resumed.is_none() {
             // How large it is shows when it is on.
             return;
         }
-        let disks = self.machine.swaps.iter().filter(|swap| !swap.is_in_ram());
+        let disks = machine.swaps.iter().filter(|swap| !swap.is_in_ram());
         let disks = disks.filter_map(|swap| Some((swap.path.to_str()?, swap.size_bytes)));
-        let resumed = resumed.as_ref().map(|(path, size)| (path.as_str(), *size));
-        let image = Image {
-            resume: &sign,
-            largest: disks.chain(resumed).max_by_key(|(_, size)| *size),
-            idle: match is_said {
-                true => None,
-                false => self.machine.resume_from.as_deref(),
-            },
-            bytes: self.machine.image_bytes,
-        };
-        if let Some(lack) = image.lack() {
-            let what = format!("{} ({}); {}", lack.what, lack.why, lack.remedy);
-            self.warn(FindingId::Hibernation, "", what);
-        }
+        let idle = from.filter(|_| !is_said);
+        let found = image::lack(sign, disks.chain(resumed), idle, machine.image_bytes);
+        self.found(FindingId::Hibernation, "", found);
     }
 }

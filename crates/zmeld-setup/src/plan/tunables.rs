@@ -9,7 +9,7 @@ use zmeld_report::units::count;
 use crate::error::Error;
 use crate::step::Step;
 use crate::steps::SetValue;
-use zmeld_config::{Finding, FindingId, Kind, Severity, Source, Swappiness};
+use zmeld_config::{Finding, FindingId, Severity, Source, Swappiness};
 use zmeld_observe::is_spinning;
 
 use super::{Draft, Steps};
@@ -93,10 +93,10 @@ impl Draft<'_> {
             let key = format!("tunables.{}", name.replace('-', "_"));
             let Some(before) = self.host.read_optional(&path)? else {
                 if self.options.only_named {
-                    return Err(Error::KernelFeature {
-                        what: format!("{key} sets {path}"),
-                        way_out: "remove it from the configuration".to_owned(),
-                    });
+                    return Err(Error::feature(
+                        format!("{key} sets {path}"),
+                        "remove it from the configuration",
+                    ));
                 }
                 // A boot is not to be without swap for it.
                 let what = format!("kernel {} has no {path}; remove it", self.machine.kernel);
@@ -129,17 +129,10 @@ impl Draft<'_> {
         let others = others
             .into_iter()
             .map(|area| (area.path.clone(), area.is_file));
-        let tiers = self
-            .config
-            .tiers
-            .iter()
-            .filter_map(|tier| match &tier.kind {
-                Kind::Disk(disk) => Some(match &disk.source {
-                    Source::Device(location) => (self.host.resolved(&location.path()), false),
-                    Source::File { path, .. } => (path.clone(), true),
-                }),
-                _ => None,
-            });
+        let tiers = self.config.disks().map(|(_, disk)| match &disk.source {
+            Source::Device(location) => (self.host.resolved(&location.path()), false),
+            Source::File { path, .. } => (path.clone(), true),
+        });
         for (path, is_file) in others.chain(tiers) {
             kinds.on_disk = true;
             kinds.on_spinning_disk |= is_spinning(self.host, &path, is_file);
@@ -148,8 +141,7 @@ impl Draft<'_> {
     }
 
     fn has_device(&self) -> bool {
-        let mut tiers = self.config.tiers.iter();
-        tiers.any(|tier| matches!(tier.kind, Kind::Ram(_)))
+        self.config.in_ram().next().is_some()
     }
 
     /// `vm.page-cluster` for tiers in RAM whose configuration says nothing of it. Nothing

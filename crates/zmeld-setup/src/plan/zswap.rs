@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::step::Step;
 use crate::steps::SetValue;
-use zmeld_config::{FindingId, Kind, Zswap};
+use zmeld_config::{FindingId, Zswap};
 use zmeld_linux::compressed::ZSWAP;
 use zmeld_linux::crypto::{compressors, has_compressor, ZWORD};
 
@@ -14,17 +14,14 @@ const COMPRESSOR: &str = "compressor";
 impl Draft<'_> {
     pub(super) fn zswap(&mut self, zswap: &Zswap, steps: &mut Steps<'_>) -> Result<(), Error> {
         if self.machine.zswap.is_none() {
-            return Err(Error::KernelFeature {
-                what: "this tier needs zswap".to_owned(),
-                way_out:
-                    "use a zram tier where the kernel has zram, or boot one that was built with \
-                          zswap"
-                        .to_owned(),
-            });
+            return Err(Error::feature(
+                "this tier needs zswap",
+                "use a zram tier where the kernel has zram, or boot one that was built with \
+                          zswap",
+            ));
         }
-        let planned = |tier: &zmeld_config::Tier| matches!(tier.kind, Kind::Disk(_));
         let on_disk = self.machine.swaps.iter().any(|swap| !swap.is_in_ram());
-        if !self.config.tiers.iter().any(planned) && !on_disk {
+        if self.config.disks().next().is_none() && !on_disk {
             return Err(Error::Refused {
                 what: "zswap is a cache in front of swap on a disk, and there is none: add a disk \
                        tier beside it, or use a zram tier where the kernel has zram"
@@ -73,9 +70,9 @@ impl Draft<'_> {
             true => "leave compressor out".to_owned(),
             false => format!("set compressor to one of {}", known.join(", ")),
         };
-        Err(Error::KernelFeature {
-            what: format!("zswap would need {wanted}"),
+        Err(Error::feature(
+            format!("zswap would need {wanted}"),
             way_out,
-        })
+        ))
     }
 }

@@ -133,11 +133,11 @@ impl Reversible for AddDevice {
         let number = &name[self.driver.name().len()..];
         let control = self.driver.control().join("hot_remove");
         match while_busy(|| context.host.write(&control, number)) {
-            Err(err) if super::is_busy(&err) => Err(Error::InUse {
-                device: format!("/dev/{name}").into(),
-                by: "a program that has it open".to_owned(),
-                way_out: format!("end it (fuser -v /dev/{name} names it) and try again"),
-            }),
+            Err(err) if super::is_busy(&err) => Err(Error::place(
+                format!("/dev/{name}"),
+                "it is in use by a program that has it open",
+                format!("end it (fuser -v /dev/{name} names it) and try again"),
+            )),
             result => result,
         }
     }

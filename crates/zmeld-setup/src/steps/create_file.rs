@@ -53,11 +53,11 @@ pub fn check_place(host: &Host, path: &Path, size_bytes: u64) -> Result<(), Erro
     #[allow(clippy::unnecessary_cast)] // other widths on other architectures
     let kind = (found.f_type as i64) & 0xffff_ffff;
     if let Some((_, what)) = CANNOT_HOLD_SWAP.iter().find(|(magic, _)| *magic == kind) {
-        return Err(Error::NoPlace {
-            path: path.to_path_buf(),
-            problem: format!("{} is on {what}", folder.display()),
-            way_out: WHERE.to_owned(),
-        });
+        return Err(Error::place(
+            path,
+            format!("{} is on {what}", folder.display()),
+            WHERE,
+        ));
     }
     #[allow(clippy::unnecessary_cast)]
     let (free, all) = (
@@ -90,13 +90,7 @@ pub(crate) fn is_unwritten(host: &Host, path: &Path) -> bool {
 pub fn check_file(host: &Host, path: &Path) -> Result<(), Error> {
     use std::os::unix::fs::MetadataExt;
     let (_, meta) = pin::file(host, path)?;
-    let wrong = |problem: String, way_out: &str| {
-        Err(Error::NoPlace {
-            path: path.to_path_buf(),
-            problem,
-            way_out: way_out.to_owned(),
-        })
-    };
+    let wrong = |problem: String, way_out: &str| Err(Error::place(path, problem, way_out));
     if !meta.is_file() {
         return wrong("it is no file".to_owned(), "name a device as \"device\"");
     }
@@ -123,16 +117,16 @@ pub fn check_file(host: &Host, path: &Path) -> Result<(), Error> {
 }
 
 fn no_room(path: &Path, size_bytes: u64, room: u64, reserve: u64) -> Error {
-    Error::NoPlace {
-        path: path.to_path_buf(),
-        problem: format!(
+    Error::place(
+        path,
+        format!(
             "the file system has {} MiB free, of which {} MiB stay free, and the file takes {} MiB",
             room >> 20,
             reserve >> 20,
             size_bytes >> 20
         ),
-        way_out: "make room or choose a smaller size".to_owned(),
-    }
+        "make room or choose a smaller size",
+    )
 }
 
 impl CreateFile {
@@ -152,21 +146,21 @@ impl CreateFile {
     fn failed(&self, cause: io::Error) -> Error {
         match cause.kind() {
             io::ErrorKind::AlreadyExists => self.is_there(),
-            io::ErrorKind::Unsupported => Error::NoPlace {
-                path: self.path.clone(),
-                problem: "its file system makes no file without a name (O_TMPFILE)".to_owned(),
-                way_out: WHERE.to_owned(),
-            },
+            io::ErrorKind::Unsupported => Error::place(
+                &self.path,
+                "its file system makes no file without a name (O_TMPFILE)",
+                WHERE,
+            ),
             _ => Error::io("create", &self.path, cause),
         }
     }
 
     fn is_there(&self) -> Error {
-        Error::NoPlace {
-            path: self.path.clone(),
-            problem: "it is there already".to_owned(),
-            way_out: "remove it, or leave out its size to use it as it is".to_owned(),
-        }
+        Error::place(
+            &self.path,
+            "it is there already",
+            "remove it, or leave out its size to use it as it is",
+        )
     }
 }
 
@@ -199,11 +193,11 @@ impl Reversible for CreateFile {
             ..Identity::default()
         })?;
         self.fill(&file).map_err(|cause| match cause.kind() {
-            io::ErrorKind::Unsupported => Error::NoPlace {
-                path: self.path.clone(),
-                problem: "its file system gives no blocks ahead (fallocate)".to_owned(),
-                way_out: WHERE.to_owned(),
-            },
+            io::ErrorKind::Unsupported => Error::place(
+                &self.path,
+                "its file system gives no blocks ahead (fallocate)",
+                WHERE,
+            ),
             _ => failed(cause),
         })?;
         pinned.give_name_to(&file).map_err(failed)

@@ -137,14 +137,14 @@ impl Reversible for OpenCrypt {
     fn before(&self, context: &mut StepContext<'_>) -> Result<Before, Error> {
         let path = context.path(&self.device)?;
         if context.host.exists(mapping(&self.name)) {
-            return Err(Error::InUse {
-                device: mapping(&self.name),
-                by: "a mapping that zmeld did not open".to_owned(),
-                way_out: format!(
+            return Err(Error::place(
+                mapping(&self.name),
+                "it is in use by a mapping that zmeld did not open",
+                format!(
                     "close it (cryptsetup close {}) or rename the tier",
                     self.name
                 ),
-            });
+            ));
         }
         match &self.mode {
             Mode::Luks { key_file } => check_key_file(context.host, key_file)?,

@@ -4,35 +4,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::step::{Before, Record, Reversible, StepContext};
+use zmeld_advice::module::way_to_module;
+use zmeld_config::RamDriver;
 use zmeld_linux::command::Invocation;
 use zmeld_linux::HostError;
 
-/// Load a module.
+/// Load a driver's module, which makes no device by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadModule {
-    /// Its name.
-    pub module: String,
-    /// Its parameters, `num_devices=0`.
-    pub options: Vec<String>,
-    /// A directory that is there once it is loaded.
-    pub sign: String,
-    /// Its devices in `/sys/block` begin with this: while there are any, it stays.
-    pub devices: Option<String>,
-}
-
-/// How a kernel gets a module that it has not got.
-fn way_to_module(module: &str) -> String {
-    let way = zmeld_advice::module::way_to_module(module);
-    format!("{way}, or choose another tier")
+    /// Which driver's.
+    #[serde(rename = "module")]
+    pub driver: RamDriver,
 }
 
 impl Reversible for LoadModule {
     fn describe(&self) -> String {
-        format!("load the module {}", self.module)
+        format!("load the module {}", self.driver.name())
     }
 
     fn before(&self, context: &mut StepContext<'_>) -> Result<Before, Error> {
-        let is_there = context.host.exists(&self.sign);
+        let is_there = context.host.exists(self.driver.control());
         Ok((is_there.then(|| "loaded".to_owned()), None))
     }
 
@@ -40,48 +31,44 @@ impl Reversible for LoadModule {
         if record.before.is_some() {
             return Ok(());
         }
-        let modprobe = Invocation::new("modprobe")
-            .arg(self.module.as_str())
-            .args(self.options.iter().map(String::as_str));
+        let (module, sign) = (self.driver.name(), self.driver.control());
+        let modprobe = Invocation::new("modprobe").args([module, "num_devices=0"]);
         context.host.run(&modprobe).map_err(|err| match err {
             HostError::Command { said, .. } => Error::ModuleRefused {
                 group: context.group.to_owned(),
-                module: self.module.clone(),
+                module: module.to_owned(),
                 said,
-                way_out: way_to_module(&self.module),
+                way_out: format!("{}, or choose another tier", way_to_module(module)),
             },
             err => err.into(),
         })?;
-        if context.host.exists(&self.sign) {
+        if context.host.exists(&sign) {
             return Ok(());
         }
         Err(Error::malformed(
-            &self.sign,
-            format!("is missing although the module {} was loaded", self.module),
+            sign,
+            format!("is missing although the module {module} was loaded"),
         ))
     }
 
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
-        Ok(record.done && context.host.exists(&self.sign))
+        Ok(record.done && context.host.exists(self.driver.control()))
     }
 
     fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
-        if record.before.is_some() || !context.host.exists(&self.sign) {
+        let (module, sign) = (self.driver.name(), self.driver.control());
+        if record.before.is_some() || !context.host.exists(&sign) {
             return Ok(());
         }
-        let others = context.host.list("/sys/block")?;
-        let is_of_module = |name: &String| {
-            let mut devices = self.devices.iter();
-            devices.any(|devices| name.starts_with(devices.as_str()))
-        };
-        context.is_left = others.iter().any(is_of_module);
+        // While there are devices of it, it stays.
+        context.is_left = !self.driver.numbers(context.host)?.is_empty();
         if !context.is_left {
             // Somebody else may use it by now; then it is no longer ours to unload.
-            let unload = Invocation::new("modprobe").args(["-r", self.module.as_str()]);
+            let unload = Invocation::new("modprobe").args(["-r", module]);
             context.host.attempt(&unload)?;
         }
-        let stays = context.host.exists(&self.sign);
-        let stays = stays.then(|| format!("the module {} stays loaded: it is used", self.module));
+        let stays = context.host.exists(&sign);
+        let stays = stays.then(|| format!("the module {module} stays loaded: it is used"));
         context.remains(stays);
         Ok(())
     }

@@ -59,9 +59,7 @@ fn is_fresh(context: &StepContext<'_>, device: &DeviceRef) -> bool {
     let DeviceRef::Mapped(name) = device else {
         return false;
     };
-    let ours = |record: &&Record| record.group == context.group;
-    let mut records = context.records.iter().filter(ours);
-    records.any(|record| match &record.step {
+    context.ours().any(|record| match &record.step {
         Step::FormatLuks(_) => record.before.is_none(),
         Step::OpenCrypt(open) => open.name == *name && matches!(open.mode, Mode::Random { .. }),
         _ => false,
@@ -135,10 +133,8 @@ impl Reversible for MakeSwap {
                 return Ok(());
             }
         };
-        let mut records = context.records.iter();
-        let makes_it =
-            |it: &Record| it.group == context.group && matches!(it.step, Step::CreateFile(_));
-        if pin::is_file(path) && !records.any(makes_it) {
+        let makes_it = |it: &Record| matches!(it.step, Step::CreateFile(_));
+        if pin::is_file(path) && !context.ours().any(makes_it) {
             return Ok(());
         }
         wipe(context, path, record, IS_SWAP)

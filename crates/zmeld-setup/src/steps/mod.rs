@@ -25,10 +25,11 @@ pub use set_attribute::SetAttribute;
 pub(crate) use set_attribute::{CODEC, LIMIT, PARAMETERS, SIZE};
 pub use set_value::SetValue;
 pub use swap_off::SwapOff;
-pub(crate) use swap_on::Area;
 pub use swap_on::SwapOn;
+pub(crate) use swap_on::{areas, Area};
 
 use zmeld_linux::command::Invocation;
+use zmeld_linux::shell;
 use zmeld_linux::HostError;
 
 use crate::error::Error;
@@ -159,10 +160,11 @@ pub(crate) fn refuse_to_lose(host: &Host, drive: &Path) -> Result<(), Error> {
 
 /// That a drive carries what may not be lost.
 pub(crate) fn carries(drive: &Path, found: &[String]) -> Error {
-    Error::Carries {
-        device: drive.to_path_buf(),
-        found: found.join(", "),
-    }
+    let problem = format!("it carries {}, which would be lost", found.join(", "));
+    let shown = shell::path(drive);
+    let way_out =
+        format!("name another device, or run wipefs --all {shown} if nothing on it is needed");
+    Error::place(drive, problem, way_out)
 }
 
 /// That a drive which carried nothing that is known was written to: what stood

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use zmeld_linux::command::Invocation;
 use zmeld_linux::own::{self, Pinned};
 use zmeld_linux::shell;
-use zmeld_linux::Host;
+use zmeld_linux::{Host, HostError};
 
 use super::{thing, Thing};
 use crate::error::Error;
@@ -76,11 +76,11 @@ pub(super) fn same_file(host: &Host, path: &Path, record: &Record) -> Result<Pin
     let (pinned, meta) = file(host, path)?;
     match is_of(&meta, record) {
         true => Ok(pinned),
-        false => Err(Error::NoPlace {
-            path: path.to_path_buf(),
-            problem: "it is another file by now".to_owned(),
-            way_out: "find out who replaces it".to_owned(),
-        }),
+        false => Err(Error::place(
+            path,
+            "it is another file by now",
+            "find out who replaces it",
+        )),
     }
 }
 
@@ -104,8 +104,8 @@ fn anywhere(host: &Host, path: &Path) -> Result<Option<Pinned>, Error> {
     let real = host.path(folder.join(path.file_name().unwrap_or_default()));
     match Pinned::open(host.root(), &real, None) {
         Ok(pinned) => Ok(Some(pinned)),
-        Err(own::Error::Foreign { .. }) => Ok(None),
-        Err(own::Error::Io(err)) if zmeld_linux::host::is_absent(&err.cause) => Ok(None),
+        Err(HostError::NotOurs { .. }) => Ok(None),
+        Err(err) if err.is_absent() => Ok(None),
         Err(err) => Err(foreign(host, err, |_| String::new())),
     }
 }
@@ -149,17 +149,17 @@ pub fn check_key_file(host: &Host, path: &Path) -> Result<(), Error> {
     let pinned = Pinned::open(host.root(), &host.path(path), Some(owner(host))).map_err(said)?;
     match pinned.secret(owner(host)).map_err(said)? {
         Some(meta) if meta.is_file() && meta.len() > 0 => Ok(()),
-        Some(_) => Err(Error::NoPlace {
-            path: path.to_path_buf(),
-            problem: "it holds no key".to_owned(),
-            way_out: format!("make one: dd if=/dev/urandom of={shown} bs=64 count=1"),
-        }),
+        Some(_) => Err(Error::place(
+            path,
+            "it holds no key",
+            format!("make one: dd if=/dev/urandom of={shown} bs=64 count=1"),
+        )),
         None => Err(Error::io("read the key in", path, ErrorKind::NotFound)),
     }
 }
 
 /// What is not root's alone, with the way out.
-fn foreign(host: &Host, err: own::Error, way_out: impl FnOnce(&Path) -> String) -> Error {
+fn foreign(host: &Host, err: HostError, way_out: impl FnOnce(&Path) -> String) -> Error {
     run_folder::foreign(host, err, way_out).into()
 }
 
@@ -170,11 +170,9 @@ pub fn check_dictionary(host: &Host, path: &Path) -> Result<(), Error> {
     let said = |err| foreign(host, err, |_| way_out.to_owned());
     let pinned = Pinned::open(host.root(), &host.path(path), Some(owner(host))).map_err(said)?;
     match pinned.metadata().map_err(said)? {
-        Some(meta) if meta.is_symlink() => Err(Error::NoPlace {
-            path: path.to_path_buf(),
-            problem: "it is a symbolic link".to_owned(),
-            way_out: way_out.to_owned(),
-        }),
+        Some(meta) if meta.is_symlink() => {
+            Err(Error::place(path, "it is a symbolic link", way_out))
+        }
         Some(meta) => own::check(path, &meta, owner(host)).map_err(said),
         None => Ok(()),
     }
@@ -190,12 +188,11 @@ pub fn check_device(host: &Host, path: &Path) -> Result<(), Error> {
     };
     let is_open = meta.file_type().is_block_device() && meta.mode() & 0o007 != 0;
     if is_open || meta.uid() != 0 && meta.uid() != owner(host) {
-        return Err(Error::NoPlace {
-            path: device,
-            problem: "who is not root may open it".to_owned(),
-            way_out: "find out who opened it to others, and name a device that is root's alone"
-                .to_owned(),
-        });
+        return Err(Error::place(
+            device,
+            "who is not root may open it",
+            "find out who opened it to others, and name a device that is root's alone",
+        ));
     }
     let name = device.file_name().unwrap_or_default();
     check_below(host, &Path::new("/sys/class/block").join(name), 0)
@@ -214,11 +211,7 @@ pub(super) fn same_device(
     if !context.only_named {
         check_device(host, &path)?;
     }
-    let of_group = context
-        .records
-        .iter()
-        .filter(|it| it.group == context.group);
-    let written = of_group.filter(|it| match &it.step {
+    let written = context.ours().filter(|it| match &it.step {
         Step::FormatLuks(format) => it.done && format.device == *device,
         Step::MakeSwap(make) => it.done && make.device == *device,
         _ => false,
@@ -228,14 +221,15 @@ pub(super) fn same_device(
         // The header is not written yet.
         (is.swap, is.luks) = (None, None);
     }
-    let known = written.chain([&own]).filter(|it| it.identity.is_some());
-    for record in known {
+    let mut known: Vec<&Record> = written.collect();
+    known.push(&own);
+    for record in known.into_iter().filter(|it| it.identity.is_some()) {
         if let Thing::Other(why) = thing(host, &path, record)? {
-            return Err(Error::NoPlace {
+            return Err(Error::place(
                 path,
-                problem: why.to_owned(),
-                way_out: "find out what has its name, and try again".to_owned(),
-            });
+                why,
+                "find out what has its name, and try again",
+            ));
         }
     }
     Ok(path)
@@ -265,12 +259,11 @@ fn check_below(host: &Host, device: &Path, depth: usize) -> Result<(), Error> {
         let file = Path::new(file.trim_end_matches('\n'));
         let is_gone = file.to_string_lossy().ends_with(" (deleted)") || !host.exists(file);
         if is_gone || !is_made_of(host, &device, file)? {
-            return Err(Error::NoPlace {
-                path: file.to_path_buf(),
-                problem: "a loop device has it, and nobody knows who else does".to_owned(),
-                way_out: "name the file itself, as file = \"PATH\", in a place of root's"
-                    .to_owned(),
-            });
+            return Err(Error::place(
+                file,
+                "a loop device has it, and nobody knows who else does",
+                "name the file itself, as file = \"PATH\", in a place of root's",
+            ));
         }
         check_owner(host, file)?;
     }

@@ -135,16 +135,15 @@ impl SetAttribute {
             }),
             _ => false,
         };
-        let mut records = context.records.iter().rev();
-        let codec = records.find(|it| it.group == context.group && is_mine(&it.step));
+        let mut records = context.ours().rev();
+        let codec = records.find(|it| is_mine(&it.step));
         codec.and_then(|it| it.before.clone())
     }
 
     /// The codecs that pages may be compressed with so far, each with what was found for it.
     fn codecs<'a>(context: &'a StepContext<'_>) -> Vec<(&'a str, Option<&'a str>)> {
-        let records = context.records.iter();
-        let codecs = records.filter_map(|it| match &it.step {
-            Step::SetAttribute(set) if it.group == context.group && set.attribute == CODEC => {
+        let codecs = context.ours().filter_map(|it| match &it.step {
+            Step::SetAttribute(set) if set.attribute == CODEC => {
                 Some((set.value.as_str(), it.before.as_deref()))
             }
             _ => None,
@@ -292,12 +291,11 @@ impl Reversible for SetAttribute {
     fn before(&self, context: &mut StepContext<'_>) -> Result<Before, Error> {
         let path = self.path(context)?;
         if !context.host.exists(&path) {
-            return Err(Error::KernelFeature {
-                what: format!("{} sets {}", context.group, self.attribute),
-                way_out: "leave it out of the configuration, or boot a kernel that was built \
-                          with it"
-                    .to_owned(),
-            });
+            return Err(Error::feature(
+                format!("{} sets {}", context.group, self.attribute),
+                "leave it out of the configuration, or boot a kernel that was built \
+                          with it",
+            ));
         }
         // What is behind a mapping with a random key was looked at when it was opened.
         if let Some(DeviceRef::Path(drive)) = &self.with {

@@ -53,10 +53,10 @@ impl Reversible for SetValue {
     fn before(&self, context: &mut StepContext<'_>) -> Result<Before, Error> {
         match context.host.read_optional(&self.path)? {
             Some(value) => Ok((Some(value), None)),
-            None => Err(Error::KernelFeature {
-                what: format!("{} sets {}", context.group, self.path),
-                way_out: "leave it out of the configuration".to_owned(),
-            }),
+            None => Err(Error::feature(
+                format!("{} sets {}", context.group, self.path),
+                "leave it out of the configuration",
+            )),
         }
     }
 

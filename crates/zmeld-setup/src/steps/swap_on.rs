@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::identity::{self, Identity};
 use crate::room::{self, PlannedCapacity};
-use crate::step::{path_of, Before, DeviceRef, Record, Reversible, StepContext};
+use crate::step::{path_of, Before, DeviceRef, Record, Reversible, Step, StepContext};
 use zmeld_config::Discard;
 use zmeld_linux::command::{self, Ending, Invocation};
 use zmeld_linux::swaps::SwapArea;
@@ -62,11 +62,11 @@ impl Reversible for SwapOn {
         }
         match context.host.swap_on(&path)? {
             None => Ok((None, Identity::of(context.host, &path)?)),
-            Some(_) => Err(Error::InUse {
-                device: path,
-                by: "swap that zmeld did not set up".to_owned(),
-                way_out: "switch it off (swapoff) or take it out of the configuration".to_owned(),
-            }),
+            Some(_) => Err(Error::place(
+                path,
+                "it is in use by swap that zmeld did not set up",
+                "switch it off (swapoff) or take it out of the configuration",
+            )),
         }
     }
 
@@ -159,6 +159,22 @@ pub(crate) enum Area {
     Ours(SwapArea),
     /// What is on by its name is another, for this reason.
     Others(PathBuf, &'static str),
+}
+
+/// The areas that some of the records switched on, where they are on.
+pub(crate) fn areas<'a>(
+    host: &'a Host,
+    records: &'a [Record],
+    some: impl Iterator<Item = &'a Record> + 'a,
+) -> impl Iterator<Item = Result<SwapArea, Error>> + 'a {
+    some.filter_map(move |record| match &record.step {
+        Step::SwapOn(on) => match on.area(host, records, record) {
+            Ok(Area::Ours(swap)) => Some(Ok(swap)),
+            Ok(_) => None,
+            Err(err) => Some(Err(err)),
+        },
+        _ => None,
+    })
 }
 
 impl SwapOn {
@@ -270,10 +286,10 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
                 continue;
             }
             told = Instant::now();
-            if let Some(left_bytes) = used_bytes(host, path) {
+            if let Ok(Some(swap)) = host.swap_on(path) {
                 context.tell(Event::SwappingIn {
                     path,
-                    left_bytes,
+                    left_bytes: swap.used_bytes,
                     total_bytes,
                 });
             }
@@ -297,10 +313,6 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
         "/proc/swaps",
         format!("still lists {} after swapoff", path.display()),
     ))
-}
-
-fn used_bytes(host: &Host, path: &Path) -> Option<u64> {
-    Some(host.swap_on(path).ok()??.used_bytes)
 }
 
 /// The command with that option. What discards a whole area takes as long as its

@@ -19,7 +19,7 @@ use zmeld_observe::applied::Applied;
 use zmeld_observe::Observation;
 use zmeld_setup::event::Event;
 use zmeld_setup::execute::{self, Removal, Report};
-use zmeld_setup::journal::{Journal, State};
+use zmeld_setup::journal::{Journal, Owner, State};
 use zmeld_setup::plan::{Options, Plan};
 use zmeld_setup::Error;
 use zmeld_status::against::against;
@@ -328,7 +328,7 @@ impl Machine {
     /// As the command does it: zram stands in where the kernel does not take the module.
     pub fn up_with(&self, config: &Config, options: &Options) -> Result<Report, Error> {
         let host = self.host();
-        let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {})?;
+        let mut journal = Journal::lock(&host, Owner::Setup, PATIENCE, &mut |_| {})?;
         let state = journal.state().clone();
         let plan = match options.at_boot {
             true => Plan::make(&host, config, Some(&state), options)?.1?,
@@ -351,7 +351,7 @@ impl Machine {
 
     pub fn down_with(&self, removal: Removal<'_>, stop: &AtomicBool) -> Result<Report, Error> {
         let host = self.host();
-        let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {})?;
+        let mut journal = Journal::lock(&host, Owner::Setup, PATIENCE, &mut |_| {})?;
         let mut notes = self.notes.lock().unwrap_or_else(|notes| notes.into_inner());
         execute::down(&host, &mut journal, removal, stop, &mut |event| {
             note(event, &mut notes);

@@ -31,7 +31,7 @@ fn an_experiments_steps_are_not_those_of_up() {
     let host = machine.host();
     {
         let owner = Owner::Experiment;
-        let mut journal = Journal::lock_for(&host, owner, PATIENCE, &mut |_| {}).unwrap();
+        let mut journal = Journal::lock(&host, owner, PATIENCE, &mut |_| {}).unwrap();
         let plan = machine.plan(&config(RAM)).unwrap();
         let stop = false.into();
         zmeld_setup::execute::up(&host, &mut journal, &plan, &stop, &mut |_| {}).unwrap();

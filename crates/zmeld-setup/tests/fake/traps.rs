@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use zmeld_setup::event::Event;
 use zmeld_setup::execute::{self, Removal};
-use zmeld_setup::journal::Journal;
+use zmeld_setup::journal::{Journal, Owner};
 
 use crate::common::{config, Machine, PATIENCE};
 
@@ -19,11 +19,11 @@ fn a_drive_may_come_to_carry_something_after_the_plan_was_made() {
     let plan = machine.plan(&config(&text)).unwrap();
     machine.carry("/dev/sdd1", "ext4");
     let host = machine.host();
-    let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {}).unwrap();
+    let mut journal = Journal::lock(&host, Owner::Setup, PATIENCE, &mut |_| {}).unwrap();
     let up = execute::up(&host, &mut journal, &plan, &false.into(), &mut |_| {});
     let line = up.unwrap_err().to_string();
     assert!(
-        line.contains("/dev/sdd1 carries ext4, which would be lost"),
+        line.contains("/dev/sdd1: it carries ext4, which would be lost"),
         "{line}"
     );
     assert_eq!(machine.text("/proc/swaps").lines().count(), 1);
@@ -33,12 +33,13 @@ fn a_drive_may_come_to_carry_something_after_the_plan_was_made() {
 fn two_runs_are_kept_apart() {
     let machine = Machine::new();
     let host = machine.host();
-    let first = Journal::lock(&host, PATIENCE, &mut |_| {}).unwrap();
-    let second = Journal::lock(&host, Duration::from_millis(50), &mut |_| {}).unwrap_err();
+    let first = Journal::lock(&host, Owner::Setup, PATIENCE, &mut |_| {}).unwrap();
+    let second =
+        Journal::lock(&host, Owner::Setup, Duration::from_millis(50), &mut |_| {}).unwrap_err();
     let pid = format!("(process {})", std::process::id());
     assert!(second.to_string().contains(&pid), "{second}");
     drop(first);
-    Journal::lock(&host, PATIENCE, &mut |_| {}).unwrap();
+    Journal::lock(&host, Owner::Setup, PATIENCE, &mut |_| {}).unwrap();
 }
 
 #[test]
@@ -47,7 +48,7 @@ fn what_was_set_up_is_taken_back_where_nothing_can_be_written_down() {
     let before = machine.snapshot();
     machine.up(&config(RAM)).unwrap();
     let host = machine.host();
-    let mut journal = Journal::lock(&host, PATIENCE, &mut |_| {}).unwrap();
+    let mut journal = Journal::lock(&host, Owner::Setup, PATIENCE, &mut |_| {}).unwrap();
     // There is no room for the state: here, no folder.
     std::fs::rename(machine.path("/run/zmeld"), machine.path("/run/full")).unwrap();
     let mut notes = Vec::new();

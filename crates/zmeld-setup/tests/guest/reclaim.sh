@@ -57,7 +57,7 @@ protect = ["kept"]
 every = "1s"
 step = "10%"
 pressure_max = "50%"
-comeback_max = "20%"
+refault_max = "20%"
 END
 first=$(memory app)
 kept=$(memory kept)

@@ -33,28 +33,20 @@ pub(super) fn in_plain(view: &View) -> Vec<Finding> {
 /// Another compressor than the kernel's command line names: the kernel falls back in
 /// silence where it has none of that name and cannot load it that early. What the
 /// configuration names counts more.
-pub(super) fn zswap_compressor(view: &View) -> Vec<Finding> {
-    let named = view
-        .wanted
-        .zswap()
-        .is_some_and(|it| it.compressor.is_some());
-    let Some(zswap) = view.now.zswap.as_ref().filter(|_| !named) else {
-        return Vec::new();
-    };
-    let Some(asked) = &zswap.compressor_at_boot else {
-        return Vec::new();
-    };
-    if *asked == zswap.compressor {
-        return Vec::new();
-    }
-    vec![Finding::of_machine(
+pub(super) fn zswap_compressor(view: &View) -> Option<Finding> {
+    let wanted = view.wanted.zswap();
+    let named = wanted.is_some_and(|it| it.compressor.is_some());
+    let zswap = view.now.zswap.as_ref().filter(|_| !named)?;
+    let asked = zswap.compressor_at_boot.as_ref();
+    let asked = asked.filter(|asked| **asked != zswap.compressor)?;
+    Some(Finding::of_machine(
         "zswap",
         format!("the kernel's command line names {asked} for it, and it has another compressor"),
         format!("zswap.compressor={asked}, and zswap has {}", zswap.compressor),
         format!(
             "echo {asked} > /sys/module/zswap/parameters/compressor; have its module in the initramfs"
         ),
-    )]
+    ))
 }
 
 pub(super) fn stand_in(view: &View) -> Vec<Finding> {

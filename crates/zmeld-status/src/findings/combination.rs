@@ -6,8 +6,7 @@ use zmeld_report::units::bytes;
 use super::{Finding, View};
 use crate::outstanding::TAKE_OVER;
 use zmeld_config::FindingId;
-use zmeld_observe::image::Image;
-use zmeld_observe::{Device, Swap};
+use zmeld_observe::{image, Device, Swap};
 
 /// zswap takes the pages first and hands a zram device compressed data's worth of
 /// trouble: pages are compressed twice, and the figures of both mislead.
@@ -193,17 +192,11 @@ pub(super) fn equal_priority(view: &View, area: &Swap, device: &Device) -> Optio
 }
 
 /// What is in RAM is not there after power-off: an image needs swap on a drive.
-pub(super) fn hibernation(view: &View) -> Vec<Finding> {
-    let Some(resume) = &view.now.hibernation.resume else {
-        return Vec::new();
-    };
+pub(super) fn hibernation(view: &View) -> Option<Finding> {
+    let hibernation = &view.now.hibernation;
+    let resume = hibernation.resume.as_ref()?;
     let disks = view.disks();
     let disks = disks.filter_map(|disk| Some((disk.area.path.to_str()?, disk.area.size_bytes)));
-    let image = Image {
-        resume,
-        largest: disks.max_by_key(|(_, size)| *size),
-        idle: view.now.hibernation.idle.as_deref(),
-        bytes: view.now.hibernation.image_bytes,
-    };
-    image.lack().into_iter().collect()
+    let idle = hibernation.idle.as_deref();
+    image::lack(resume, disks, idle, hibernation.image_bytes)
 }

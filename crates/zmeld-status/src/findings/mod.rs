@@ -37,8 +37,10 @@ pub struct Rule {
     check: Check,
 }
 
-/// A rule about all there is, each device, or each of those that are swapped to.
+/// A rule about all there is, once or more often, each device, or each of those that are
+/// swapped to.
 enum Check {
+    One(fn(&View) -> Option<Finding>),
     All(fn(&View) -> Vec<Finding>),
     Device(fn(&View, &Device) -> Option<Finding>),
     Area(fn(&View, &Swap, &Device) -> Option<Finding>),
@@ -82,6 +84,7 @@ impl<'a> View<'a> {
 
     fn found(&self, check: &Check) -> Vec<Finding> {
         match check {
+            Check::One(check) => check(self).into_iter().collect(),
             Check::All(check) => check(self),
             Check::Device(check) => {
                 let devices = self.now.devices.iter();
@@ -128,10 +131,10 @@ rules! {
     SecondDevice, Warning, All combination::second_device;
     LruInversion, Warning, Area combination::lru_inversion;
     EqualPriority, Warning, Area combination::equal_priority;
-    Hibernation, Warning, All combination::hibernation;
+    Hibernation, Warning, One combination::hibernation;
     NotApplied, Warning, All applied::not_applied;
     StandIn, Warning, All applied::stand_in;
-    ZswapCompressor, Warning, All applied::zswap_compressor;
+    ZswapCompressor, Warning, One applied::zswap_compressor;
     NoMemoryLimit, Warning, Area sizing::no_memory_limit;
     Oversized, Warning, Area sizing::oversized;
     NearLimit, Warning, All sizing::near_limit;
@@ -144,8 +147,8 @@ rules! {
     UnusedRule, Notice, All upkeep::nothing_fires;
     TwoGuards, Notice, All upkeep::two_guards;
     TwoReclaimers, Notice, All upkeep::two_reclaimers;
-    Swappiness, Notice, All pressure::swappiness;
-    ReadAhead, Notice, All pressure::read_ahead;
+    Swappiness, Notice, One pressure::swappiness;
+    ReadAhead, Notice, One pressure::read_ahead;
     DuplicatesUnused, Notice, Device melding::unused;
 }
 

@@ -3,9 +3,8 @@
 use zmeld_report::units::{bytes, count};
 
 use super::{is_experiment, Finding, Severity, View};
-use zmeld_config::Swappiness;
 use zmeld_linux::command::Invocation;
-use zmeld_observe::{share, Group, Pressure};
+use zmeld_observe::{share, tunables, Group, Pressure};
 
 /// Percent of the last minute in which some task waited for memory.
 const SOME_HIGH_PERCENT: f64 = 20.0;
@@ -145,79 +144,17 @@ fn group_waits(group: &Group) -> Option<Finding> {
     })
 }
 
-/// How a tunable gets another value: where the file sets it, it is the one to change.
-fn by_file(is_set: bool, line: &str, now: &str) -> String {
-    match is_set {
-        true => format!(
-            "{line} in [tunables] of /etc/zmeld.toml, then zmeld up; until the next boot: {now}"
-        ),
-        false => now.to_owned(),
-    }
-}
-
 /// Swappiness that does not fit the kind of swap.
-pub(super) fn swappiness(view: &View) -> Vec<Finding> {
-    let Some(value) = view.now.tunables.swappiness else {
-        return Vec::new();
-    };
-    let kinds = view.kinds();
-    let below = |least: u8| value < u64::from(least);
-    let above = |most: u8| value > u64::from(most);
-    let spinning = view.disks().find(|disk| disk.stand.is_spinning());
-    let (what, so, line, now) = match spinning {
-        _ if kinds.swappiness_min().is_some_and(below) => (
-            "it is low for swap in RAM: caches are dropped, and read from disk again, before \
-             cold pages are compressed",
-            "with swap k times as fast as files, 200 k/(k+1)".to_owned(),
-            "swappiness = 150",
-            "sysctl vm.swappiness=150",
-        ),
-        Some(disk) if kinds.swappiness_max().is_some_and(above) => (
-            "it is high for swap on a spinning disk, which reads random pages no faster than \
-             files",
-            format!("{} is on a spinning disk", disk.area.shown()),
-            "swappiness = 60",
-            "sysctl vm.swappiness=60 (100: swap is as fast as files)",
-        ),
-        _ => return Vec::new(),
-    };
-    let is_set = matches!(view.wanted.tunables.swappiness, Some(Swappiness::Value(_)));
-    vec![Finding::of_machine(
-        "vm.swappiness",
-        what,
-        format!("vm.swappiness {value}; {so}"),
-        by_file(is_set, line, now),
-    )]
+pub(super) fn swappiness(view: &View) -> Option<Finding> {
+    tunables::swappiness(view.kinds(), view.now.tunables.swappiness?)
 }
 
-/// Reading neighbours ahead pays on disks; from RAM each page costs decompressing.
-pub(super) fn read_ahead(view: &View) -> Vec<Finding> {
-    let fits = view.kinds().page_cluster().map(u64::from);
-    let value = view.now.tunables.page_cluster;
-    let (Some(value), Some(fits)) = (value, fits) else {
-        return Vec::new();
-    };
-    if value <= fits {
-        return Vec::new();
+/// Reading neighbours ahead where all swap is in RAM.
+pub(super) fn read_ahead(view: &View) -> Option<Finding> {
+    let mut found = tunables::read_ahead(view.kinds(), view.now.tunables.page_cluster?)?;
+    let mut own = view.compressed().filter(|(swap, _)| view.is_own(swap));
+    if own.next().is_some() && view.wanted.tunables.page_cluster.is_none() {
+        found.remedy = view.outstanding.remedy.to_owned();
     }
-    let has_own = view
-        .compressed()
-        .any(|(swap, _)| view.is_own(swap) && view.wanted.tunables.page_cluster.is_none());
-    vec![Finding::of_machine(
-        "vm.page-cluster",
-        "swap in RAM is read ahead: pages are decompressed that nobody asked \
-         for",
-        format!(
-            "vm.page-cluster {value}: {} pages at once; all swap is in RAM",
-            1u64 << value.min(20)
-        ),
-        match has_own {
-            true => view.outstanding.remedy.to_owned(),
-            false => by_file(
-                view.wanted.tunables.page_cluster.is_some(),
-                "page_cluster = 0",
-                "sysctl vm.page-cluster=0",
-            ),
-        },
-    )]
+    Some(found)
 }

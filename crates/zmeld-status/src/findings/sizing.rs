@@ -6,7 +6,6 @@ use zmeld_advice::size::{holds, is_oversized, limit_percent, RATIO_ASSUMED};
 use zmeld_advice::{Basis, Sizing};
 
 use super::{Finding, View};
-use zmeld_observe::applied::AppliedTier;
 use zmeld_observe::{share, Device, Group, Swap};
 
 /// A device this full, by its limit or its size, is soon no help any more.
@@ -115,11 +114,7 @@ fn other_limit(view: &View, device: &Device, limit_bytes: u64) -> String {
         limit_bytes / view.now.page_size * view.now.page_size,
         device.name
     );
-    let is_it = |tier: &&AppliedTier| tier.device.as_ref() == Some(&device.name);
-    let tier = view
-        .applied
-        .and_then(|applied| applied.tiers.iter().find(is_it));
-    match tier {
+    match view.applied.and_then(|it| it.tier_of(&device.name)) {
         Some(tier) => {
             let percent = (u128::from(limit_bytes) * 100)
                 .div_ceil(u128::from(ram))

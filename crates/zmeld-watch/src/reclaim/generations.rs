@@ -19,7 +19,6 @@
 //! of one above nothing is taken of what it keeps.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -31,7 +30,7 @@ use zmeld_linux::{counters, Host, HostError, KernelVersion};
 
 use zmeld_config::Span;
 
-use super::group::{beyond_kept, kept, number, swap_room};
+use super::group::{beyond_kept, kept, swap_room};
 use super::{Round, PIECE_BYTES, RELEASE};
 
 /// As much of the file is read, which tells of some 6,000 groups: what is told behind that is
@@ -95,11 +94,7 @@ pub(super) fn enabled(host: &Host) -> Option<u64> {
 
 /// Whether the kernel refuses what it is told for good.
 pub(super) fn is_lasting(err: &HostError) -> bool {
-    let HostError::File(err) = err else {
-        return false;
-    };
-    let lasting = [Errno::PERM, Errno::ACCESS, Errno::ROFS, Errno::NOENT];
-    is_one_of(&err.cause, &lasting)
+    err.is_any(&[Errno::PERM, Errno::ACCESS, Errno::ROFS, Errno::NOENT])
 }
 
 #[derive(Debug)]
@@ -551,15 +546,14 @@ struct Has {
 
 impl Has {
     fn read(host: &Host, folder: &Path, told: &LruGenSnapshot) -> Result<Has, HostError> {
-        let number = |file: &str| Ok::<_, HostError>(number(host, folder, file)?.unwrap_or(0));
+        let number = |file: &str| Ok::<_, HostError>(host.number(folder.join(file))?.unwrap_or(0));
         let mut file_bytes = 0;
         if !told.is_without_files {
             let stat = host.read_optional(folder.join("memory.stat"))?;
             let stat = stat.unwrap_or_default();
             // Not `file`: memory of tmpfs is in that, too.
-            let lists = ["active_file", "inactive_file"];
-            let lists = lists.map(|name| counters::value(&stat, name).unwrap_or(0));
-            file_bytes = lists.into_iter().sum();
+            let of_list = |name: &str| counters::count(&stat, name);
+            file_bytes = of_list("active_file") + of_list("inactive_file");
         }
         Ok(Has {
             swap_bytes: number("memory.swap.current")?,
@@ -576,12 +570,7 @@ fn is_done(written: Result<(), HostError>) -> Result<bool, HostError> {
     let passing = [Errno::INVAL, Errno::RANGE, Errno::EXIST, Errno::INTR];
     match written {
         Ok(()) => Ok(true),
-        Err(HostError::File(err)) if is_one_of(&err.cause, &passing) => Ok(false),
+        Err(err) if err.is_any(&passing) => Ok(false),
         Err(err) => Err(err),
     }
-}
-
-fn is_one_of(cause: &io::Error, errors: &[Errno]) -> bool {
-    let raw = cause.raw_os_error();
-    errors.iter().any(|errno| Some(errno.raw_os_error()) == raw)
 }

@@ -47,24 +47,21 @@ impl Reading {
     ) -> Result<Option<Reading>, HostError> {
         let text = |name: &str| host.read_optional(group.join(name));
         let (Some(memory_bytes), Some(stat), Some(pressure)) = (
-            number(host, group, "memory.current")?,
+            host.number(group.join("memory.current"))?,
             text("memory.stat")?,
             text("memory.pressure")?.and_then(|text| Pressure::parse(&text)),
         ) else {
             return Ok(None);
         };
-        let counted = |name: &str| counters::value(&stat, name).unwrap_or(0);
+        let counted = |name: &str| counters::count(&stat, name);
         let (refaults, swapped_in) = match is_swapped {
             // What comes back on another node is no refault for the kernel, by its generations.
             true => (
                 counted("workingset_refault_anon"),
                 counted("pswpin") + counted("zswpin") + counted("swpin_zero"),
             ),
-            // Up to 5.8 files alone were counted, under one name.
             false => (
-                counted("workingset_refault_anon")
-                    + counted("workingset_refault_file")
-                    + counted("workingset_refault"),
+                counted("workingset_refault_anon") + counted("workingset_refault_file"),
                 0,
             ),
         };
@@ -72,7 +69,7 @@ impl Reading {
             at,
             memory_bytes,
             kept_bytes: kept(host, group)?.unwrap_or(0),
-            swap_bytes: number(host, group, "memory.swap.current")?.unwrap_or(0),
+            swap_bytes: host.number(group.join("memory.swap.current"))?.unwrap_or(0),
             stalled_us: pressure.some.total_us,
             refaults,
             swapped_in,
@@ -86,18 +83,10 @@ impl Reading {
     }
 }
 
-/// A number in one of a group's files, `max` the largest one; none where there is none.
-pub(super) fn number(host: &Host, group: &Path, file: &str) -> Result<Option<u64>, HostError> {
-    let text = host.read_optional(group.join(file))?;
-    Ok(text.and_then(|text| match text.trim() {
-        "max" => Some(u64::MAX),
-        text => text.parse().ok(),
-    }))
-}
-
 /// What `memory.min` and `memory.low` keep for a group, whichever is more; none where it has neither.
 pub(super) fn kept(host: &Host, group: &Path) -> Result<Option<u64>, HostError> {
-    Ok(number(host, group, "memory.min")?.max(number(host, group, "memory.low")?))
+    let number = |file: &str| host.number(group.join(file));
+    Ok(number("memory.min")?.max(number("memory.low")?))
 }
 
 /// How many bytes the groups above one have besides what `memory.min` and `memory.low` keep for
@@ -111,7 +100,7 @@ pub(super) fn beyond_kept(host: &Host, group: &Path) -> Result<u64, HostError> {
             break;
         };
         if kept > 0 {
-            let has = number(host, above, "memory.current")?.unwrap_or(0);
+            let has = host.number(above.join("memory.current"))?.unwrap_or(0);
             least = least.min(has.saturating_sub(kept));
         }
     }
@@ -128,7 +117,7 @@ pub(super) fn no_swap(host: &Host) -> Option<&'static str> {
 /// Why nothing of that group may.
 pub(super) fn no_swap_of(host: &Host, group: &Path) -> Result<Option<&'static str>, HostError> {
     for folder in group.ancestors() {
-        match number(host, folder, "memory.swap.max")? {
+        match host.number(folder.join("memory.swap.max"))? {
             // The root has none.
             None => break,
             Some(0) => return Ok(Some(NO_SWAP_HERE)),
@@ -142,12 +131,12 @@ pub(super) fn no_swap_of(host: &Host, group: &Path) -> Result<Option<&'static st
 pub(super) fn swap_room(host: &Host, group: &Path) -> Result<u64, HostError> {
     let mut room = u64::MAX;
     for folder in group.ancestors() {
-        let Some(max) = number(host, folder, "memory.swap.max")? else {
+        let Some(max) = host.number(folder.join("memory.swap.max"))? else {
             break;
         };
         if max < u64::MAX {
-            let has = number(host, folder, "memory.swap.current")?.unwrap_or(0);
-            room = room.min(max.saturating_sub(has));
+            let has = host.number(folder.join("memory.swap.current"))?;
+            room = room.min(max.saturating_sub(has.unwrap_or(0)));
         }
     }
     Ok(room)

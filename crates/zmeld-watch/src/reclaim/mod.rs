@@ -21,13 +21,11 @@ mod group;
 mod pace;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use zmeld_linux::host::is_absent;
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::{Host, HostError};
 use zmeld_report::units::{bytes, percent};
@@ -38,7 +36,7 @@ use self::pace::{Cost, Pace, Turn, MEMORY_MIN};
 use super::Listener;
 use crate::Error;
 use zmeld_config::{Mechanism, ReclaimRule};
-use zmeld_linux::groups::{self, Hierarchy, Selection, Targets, Version};
+use zmeld_linux::groups::{Hierarchy, Selection, Targets, Version};
 use zmeld_observe::reclaimed::{Reclaimed, ReclaimedGroup};
 
 /// How often groups and real-time threads are looked for.
@@ -83,7 +81,7 @@ const RELEASE: &str = "/proc/sys/kernel/osrelease";
 pub fn hierarchy(host: &Host) -> Result<Hierarchy, Error> {
     let why = match Hierarchy::find(host) {
         Ok(Some(found)) if found.version == Version::Two => return Ok(found),
-        Err(groups::Error::Unseen) => {
+        Err(HostError::GroupsUnseen) => {
             "the memory controller's groups are not mounted here, so that nobody can tell what \
              is protected"
         }
@@ -744,7 +742,7 @@ impl Account {
         };
         Cost {
             pressure: part(self.history.stalled(), rule.pressure_max.fraction()),
-            comeback: part(self.comeback(), rule.comeback_max.fraction()),
+            comeback: part(self.comeback(), rule.refault_max.fraction()),
         }
     }
 
@@ -759,7 +757,7 @@ impl Account {
         format!(
             "{} of its memory came back within a minute, and {} is allowed",
             fine(self.comeback()),
-            fine(rule.comeback_max.fraction())
+            fine(rule.refault_max.fraction())
         )
     }
 
@@ -844,7 +842,8 @@ impl Account {
             let piece = left.min(PIECE_BYTES);
             match host.write(group.join("memory.reclaim"), &piece.to_string()) {
                 Ok(()) => self.reclaimed_bytes += piece,
-                Err(HostError::File(err)) if is_too_little(&err.cause) => {
+                // The kernel found less than was asked for.
+                Err(err) if err.is(Errno::AGAIN) => {
                     before = before.saturating_sub(wanted - left);
                     let after = Reading::take(host, group, false, round.now)?;
                     let after = after.map_or(before, |after| after.memory_bytes);
@@ -854,11 +853,7 @@ impl Account {
                     break;
                 }
                 // The group ended meanwhile, or the watch is to end.
-                Err(HostError::File(err))
-                    if is_absent(&err.cause) || err.cause.kind() == io::ErrorKind::Interrupted =>
-                {
-                    break
-                }
+                Err(err) if err.is_absent() || err.is(Errno::INTR) => break,
                 Err(err) => return Err(err.into()),
             }
             left -= piece;
@@ -870,11 +865,6 @@ impl Account {
 /// A share as small as the limits are.
 fn fine(share: f64) -> String {
     format!("{:.2} %", share * 100.0)
-}
-
-/// The kernel found less than was asked for.
-fn is_too_little(cause: &io::Error) -> bool {
-    cause.raw_os_error() == Some(Errno::AGAIN.raw_os_error())
 }
 
 /// Why nothing more should be moved to swap ahead of time.

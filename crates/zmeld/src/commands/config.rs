@@ -64,10 +64,7 @@ pub struct FileArgs {
 impl FileArgs {
     /// Reads it. A file that is named has to be there; without one, nothing may be.
     pub fn load(&self) -> Result<Loaded, ConfigError> {
-        match &self.file {
-            Some(file) => Config::load_file(file),
-            None => Config::load(&self.root),
-        }
+        Config::load(&self.root, self.file.as_deref())
     }
 }
 

@@ -13,7 +13,7 @@ use clap::Args;
 use zmeld_config::Config;
 use zmeld_linux::command::Invocation;
 use zmeld_linux::own::{self, Pinned};
-use zmeld_linux::Host;
+use zmeld_linux::{Host, HostError};
 use zmeld_migrate::export::units::{units, Maker};
 
 use super::setup::{self, DownArgs, PlanArgs, ProfileArgs, TierArgs, UpArgs};
@@ -70,7 +70,7 @@ pub fn enable(args: &EnableArgs) -> anyhow::Result<Outcome> {
     let generator = masked_or_found()?;
     let wrote = configured(args)?;
     let set_up = || {
-        let loaded = Config::load(host.root())?;
+        let loaded = Config::load(host.root(), None)?;
         has_its_guard(&loaded.config, &program)?;
         anyhow::Ok((setup::up(&UpArgs::default())?, loaded))
     };
@@ -150,7 +150,7 @@ pub fn disable(_: &DisableArgs) -> anyhow::Result<Outcome> {
     // What has nothing left to do.
     systemctl(&host, "stop", &["zmeld.service", "zmeld-tier-*.service"])?;
     systemctl(&host, "daemon-reload", &[])?;
-    for file in Config::load(host.root())?.files {
+    for file in Config::load(host.root(), None)?.files {
         output::say(format_args!(
             "{} is still there: what it says is set up at the next boot",
             file.display()
@@ -173,7 +173,7 @@ fn by_root_under_systemd(command: &str, with_openrc: &str) -> anyhow::Result<Hos
 /// This program, where root alone may change it: it runs at every boot.
 fn installed() -> anyhow::Result<PathBuf> {
     let program = super::generator::program();
-    let check = || -> Result<(), own::Error> {
+    let check = || -> Result<(), HostError> {
         let pinned = Pinned::open(Path::new("/"), &program, Some(0))?;
         match pinned.metadata()? {
             Some(meta) => own::check(&program, &meta, 0),
@@ -239,7 +239,7 @@ impl Wrote {
 /// Sees to it that there is a configuration.
 fn configured(args: &EnableArgs) -> anyhow::Result<Wrote> {
     let asked = args.tier.is_given() || args.profile.profile.is_some();
-    if let Some(file) = Config::load(Path::new("/"))?.files.first() {
+    if let Some(file) = Config::load(Path::new("/"), None)?.files.first() {
         if asked {
             bail!(
                 "{} is there: change it and run zmeld enable without options, or zmeld disable \

@@ -102,7 +102,7 @@ pub struct TierArgs {
     #[arg(long, value_name = "PATH")]
     pub device: Option<Location>,
 
-    /// Measure neither codecs on the memory of the processes nor ciphers
+    /// Measure no codecs on the memory of the processes
     #[arg(long)]
     pub no_scan: bool,
 }
@@ -277,10 +277,9 @@ fn wanted(
         return recommended(&args.tier, None, host);
     }
     let file = args.config.as_deref();
-    let mut loaded = match (occasion, file) {
-        (Occasion::Boot, file) => Config::load_at_boot(host.root(), file)?,
-        (Occasion::Asked, Some(file)) => Config::load_file(file)?,
-        (Occasion::Asked, None) => Config::load(host.root())?,
+    let mut loaded = match occasion {
+        Occasion::Boot => Config::load_at_boot(host.root(), file)?,
+        Occasion::Asked => Config::load(host.root(), file)?,
     };
     let files: Vec<String> = loaded
         .files
@@ -418,7 +417,7 @@ fn recommended(args: &TierArgs, profile: Option<Profile>, host: &Host) -> anyhow
     }
     // Which traps are meant holds for the machine, whatever tier is asked for. A file
     // that is wrong says nothing here.
-    if let Ok(loaded) = Config::load(host.root()) {
+    if let Ok(loaded) = Config::load(host.root(), None) {
         config.accept = loaded.config.accept;
     }
     let mut problems = config.check();
@@ -484,7 +483,7 @@ pub fn what_up_does(host: &Host, to: &Recommendation, of_all: bool) -> Advice {
             ))
         };
     }
-    let configured = Config::load(host.root());
+    let configured = Config::load(host.root(), None);
     if configured.is_ok_and(|loaded| loaded.config.says_of_tiers()) {
         return note(format!(
             "Without a configuration zmeld up would set up {words}; here it does what \
@@ -611,29 +610,15 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
         }
         return Ok(outcome);
     }
-    let is_done = plan.is_done();
-    let chosen = zmeld_observe::ciphers::chosen(&plan.config);
-    // Another machine's are not measured on this one.
-    let is_measured = !args.wanted.tier.no_scan && is_here(&host);
-    let ciphers = match chosen.is_empty() || is_done || !is_measured {
-        true => Ok(Vec::new()),
-        false => zmeld_observe::ciphers::measure(&host, &chosen),
-    };
-    let (ciphers, ciphers_unknown) = match ciphers {
-        Ok(ciphers) => (ciphers, None),
-        Err(err) => (Vec::new(), Some(err.to_string())),
-    };
     let body = report::PlanBody {
         origin: &wanted.origin(),
-        done: is_done,
+        done: plan.is_done(),
         recommendation: wanted.recommendation.as_ref(),
         profile: (wanted.recommendation.is_some() && args.profile.profile.is_none())
             .then(|| Profile::of(&host, plan.machine.ram_bytes).name()),
         unmeasured: wanted.measured.why_none(),
         toml: &toml,
         expected_ratio: wanted.measured.ratio(),
-        ciphers,
-        ciphers_unknown,
         experiment: match is_here(&host) {
             true => run::experiment(&host)?,
             false => None,

@@ -4,7 +4,6 @@ use serde::Serialize;
 use zmeld_advice::size::tenths;
 use zmeld_advice::Recommendation;
 use zmeld_config::Severity;
-use zmeld_observe::ciphers::Speed;
 use zmeld_report::{cells, Column, Document, Section, Table, Tone};
 use zmeld_setup::execute::Report;
 use zmeld_setup::plan::Plan;
@@ -32,12 +31,6 @@ pub struct PlanBody<'a> {
     pub unmeasured: Option<String>,
     /// The configuration.
     pub toml: &'a str,
-    /// How fast the ciphers are, where a volume is to be made.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub ciphers: Vec<Speed>,
-    /// Why that is not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ciphers_unknown: Option<String>,
     /// What is to be said of an experiment that runs, or was killed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub experiment: Option<String>,
@@ -187,13 +180,6 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
     if count > 0 {
         document = document.section(Section::new("Steps").table(steps_table(plan)));
     }
-    if !body.ciphers.is_empty() {
-        document = document.section(Section::new("Encryption").table(cipher_table(&body.ciphers)));
-    }
-    if let Some(reason) = &body.ciphers_unknown {
-        let text = format!("How fast the ciphers are is not known: {reason}");
-        document = document.section(Section::new("Encryption").advice(Tone::Neutral, text));
-    }
     let mut configuration = Section::new("Configuration").code(body.toml);
     if let Some(profile) = body.profile {
         let text = format!(
@@ -202,17 +188,6 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
         configuration = configuration.advice(Tone::Neutral, text);
     }
     document.section(configuration)
-}
-
-/// The ciphers, those that are used marked.
-fn cipher_table(ciphers: &[Speed]) -> Table {
-    zmeld_report::table!("Ciphers, in memory, on one processor", for speed in ciphers,
-        Column::text("cipher") => speed.cipher.as_str(),
-        Column::count("key bits") => u64::from(speed.key_size),
-        Column::mb_per_s("encrypt") => speed.encrypt_bytes_per_s / 1e6,
-        Column::mb_per_s("decrypt") => speed.decrypt_bytes_per_s / 1e6,
-        ; strong if speed.used
-    )
 }
 
 /// What `up` and `down` did. Schemas `zmeld.up/1` and `zmeld.down/1`.

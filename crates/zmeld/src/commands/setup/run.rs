@@ -12,7 +12,7 @@ use zmeld_observe::lately::uptime;
 use zmeld_report::schema::Envelope;
 use zmeld_setup::event::Event;
 use zmeld_setup::execute::{self, Done, Removal, Report, Skipped};
-use zmeld_setup::journal::{Journal, State};
+use zmeld_setup::journal::{Journal, Owner, State};
 use zmeld_setup::plan::{Group, OnUnreadable, Options, Plan};
 
 use super::report::{run_document, RunBody};
@@ -266,7 +266,8 @@ fn lock(host: &Host, is_boot: bool, line: &Message) -> Result<Journal, zmeld_set
         true => PATIENCE_AT_BOOT,
         false => PATIENCE,
     };
-    Journal::lock(host, patience, &mut |event| tell(line, event))
+    let listener = &mut |event: Event<'_>| tell(line, event);
+    Journal::lock(host, Owner::Setup, patience, listener)
 }
 
 fn taken_down(args: &DownArgs, host: &Host) -> anyhow::Result<Report> {

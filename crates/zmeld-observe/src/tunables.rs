@@ -1,0 +1,47 @@
+//! Tunables that do not suit what is swapped to, by one function each for plans and for
+//! findings.
+
+use zmeld_advice::SwapKinds;
+use zmeld_config::Finding;
+
+/// That swappiness does not fit the kind of swap.
+pub fn swappiness(kinds: SwapKinds, value: u64) -> Option<Finding> {
+    let (what, so, fits) = if kinds.swappiness_min().is_some_and(|it| value < it.into()) {
+        (
+            "it is low for swap in RAM: caches are dropped, and read from disk again, before \
+             cold pages are compressed",
+            "with swap k times as fast as files, 200 k/(k+1)",
+            150,
+        )
+    } else if kinds.swappiness_max().is_some_and(|it| value > it.into()) {
+        (
+            "it is high for swap on a spinning disk, which reads random pages no faster than \
+             files",
+            "100: swap is as fast as files",
+            60,
+        )
+    } else {
+        return None;
+    };
+    let why = format!("vm.swappiness {value}; {so}");
+    Some(unfit("swappiness", what, why, ("swappiness", fits)))
+}
+
+/// That neighbours are read ahead, which pays on disks: from RAM each page costs decompressing.
+pub fn read_ahead(kinds: SwapKinds, value: u64) -> Option<Finding> {
+    let fits = kinds.page_cluster().filter(|fits| value > (*fits).into())?;
+    let what = "swap in RAM is read ahead: pages are decompressed that nobody asked for";
+    let why = format!(
+        "vm.page-cluster {value}: {} pages at once; all swap is in RAM",
+        1u64 << value.min(20)
+    );
+    Some(unfit("page-cluster", what, why, ("page_cluster", fits)))
+}
+
+fn unfit(name: &str, what: &str, why: String, (key, fits): (&str, u8)) -> Finding {
+    let remedy = format!(
+        "{key} = {fits} in [tunables] of /etc/zmeld.toml, then zmeld up; until the next boot: \
+         sysctl vm.{name}={fits}"
+    );
+    Finding::of_machine(format!("vm.{name}"), what, why, remedy)
+}
