@@ -220,42 +220,6 @@ fn without_migration_it_is_an_m_m_c_queue() {
 }
 
 #[test]
-fn tiering_promotes_hot_pages_and_demotes_old_ones() {
-    let mut machine = NumaMachine::find("cxl-far").unwrap();
-    machine.processors = vec![2, 2, 0];
-    machine.memory_pages = vec![Some(100), Some(100), Some(10_000)];
-    let workload = Workload {
-        processes: 8,
-        run_time_ms: Quantity::Same(3000.0),
-        size_kb: Quantity::Same(200.0),
-        ..Workload::default()
-    };
-    let plans = workload.plans(&machine, 1, 0);
-    let mut settings = PolicySettings::default();
-    settings.tiering.scan_period_ms = 100.0;
-    let simulate = |settings: &PolicySettings| {
-        let rules = Scheduler::default();
-        run(&machine, &rules, &plans, PolicyName::Tiering, settings)
-    };
-    let free = simulate(&settings);
-    assert!(
-        free.counters.pgpromote_success > 0 && free.counters.pgdemote_kswapd > 0,
-        "{:?}",
-        free.counters
-    );
-    settings.tiering.promote_mb_per_s = 0.1;
-    let limited = simulate(&settings);
-    let seconds = limited.total_time / (1000 * MS) + 1;
-    let limit = seconds * 25; // 0.1 MB of 2^20 bytes in pages of 4096: 25.6
-    assert!(
-        limited.counters.pgpromote_success <= limit,
-        "{} against {limit}",
-        limited.counters.pgpromote_success
-    );
-    assert!(limited.counters.pgpromote_success < free.counters.pgpromote_success);
-}
-
-#[test]
 fn numa_balancing_moves_a_page_on_its_second_fault_from_there() {
     // As in the move above, but balancing has to find the pages out: two scans, two faults from the new node.
     let machine = two_nodes();
@@ -335,7 +299,6 @@ proptest! {
         }
         let mut settings = PolicySettings::default();
         settings.autonuma.scan_period_ms = scan;
-        settings.tiering.scan_period_ms = scan;
         settings.full = FullSettings { stop_ms: full.0, page_ms: full.1, hold_back: full.2 };
         let plans = workload.plans(&machine, seed, 0);
         let outcome = run(&machine, &Scheduler { slice_ms: 20.0, ..Scheduler::default() }, &plans, policy, &settings);

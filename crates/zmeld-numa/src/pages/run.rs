@@ -16,7 +16,13 @@ const MATRIX_NODES_MAX: usize = 8;
 pub fn run(scenario: &Scenario, policy: PolicyName, outcome: &Outcome) -> Document {
     let nodes = scenario.case.machine.nodes();
     let mut section = Section::new("Result")
-        .values(values(scenario, outcome))
+        .values([
+            ("moved", units::bytes(outcome.bytes_migrated())),
+            (
+                "slowdown of processes",
+                format!("{:.2} on average", outcome.mean_slowdown()),
+            ),
+        ])
         .table(stalls(outcome))
         .table(counters(outcome));
     if outcome.timeline.accesses.len() > 1 {
@@ -76,39 +82,6 @@ fn counters(outcome: &Outcome) -> Table {
         outcome.counters.process_moves[0], outcome.counters.process_moves[1]
     ));
     table
-}
-
-fn values(scenario: &Scenario, outcome: &Outcome) -> Vec<(&'static str, String)> {
-    let machine = &scenario.case.machine;
-    let costs = &machine.costs;
-    let copy_us = machine.page_bytes as f64 / costs.copy_mb_per_s;
-    let balancing_us = outcome.balancing_cost(costs.pte_us, costs.fault_us, copy_us);
-    let mut values = vec![
-        ("total time", units::seconds(to_s(outcome.total_time))),
-        ("local accesses", units::percent(outcome.local_share())),
-        ("slowdown of processes", slowdowns(outcome)),
-        ("moved", units::bytes(outcome.bytes_migrated())),
-        (
-            "balancing cost",
-            format!(
-                "{} (Cpte {} us, Chint {} us, Ccopy {copy_us:.1} us)",
-                units::seconds(balancing_us / 1e6),
-                costs.pte_us,
-                costs.fault_us
-            ),
-        ),
-    ];
-    if let Some(convergence) = outcome.convergence() {
-        values.push(("convergence", units::percent(convergence)));
-    }
-    values
-}
-
-fn slowdowns(outcome: &Outcome) -> String {
-    let mut slow: Vec<f64> = outcome.processes.iter().map(|p| p.slowdown()).collect();
-    slow.sort_by(f64::total_cmp);
-    let at = |q: f64| slow[((slow.len() - 1) as f64 * q).round() as usize];
-    format!("{:.2} median, {:.2} to {:.2}", at(0.5), at(0.0), at(1.0))
 }
 
 fn local_accesses(policy: PolicyName, outcome: &Outcome) -> Plot {
