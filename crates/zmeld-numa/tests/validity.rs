@@ -34,12 +34,6 @@ fn run(
     case.simulate(policy, plans, detail)
 }
 
-/// The same with the rules and settings that a scenario has by default.
-fn run_by_default(machine: &NumaMachine, plans: &[ProcessPlan], policy: PolicyName) -> Outcome {
-    let settings = PolicySettings::default();
-    run(machine, &Scheduler::default(), plans, policy, &settings)
-}
-
 /// Two nodes of one processor, distance 25, costs that are easy to add.
 fn two_nodes() -> NumaMachine {
     NumaMachine {
@@ -57,31 +51,6 @@ fn two_nodes() -> NumaMachine {
             pte_us: 0.5,
             switch_us: 7.0,
         },
-    }
-}
-
-#[test]
-fn one_process_takes_its_faults_and_its_references() {
-    let machine = two_nodes();
-    let workload = Workload {
-        processes: 1,
-        run_time_ms: Quantity::Same(1000.0),
-        size_kb: Quantity::Same(50.0),
-        start: StartNode::OnNode { node: 1 },
-        ..Workload::default()
-    };
-    let plans = workload.plans(&machine, 1, 0);
-    // 100 ns / (0.6 x 0.4) = 416.667 ns a reference, rounded to whole picoseconds; 13 pages of 4 KiB hold 50 KiB.
-    let reference = 416_667;
-    let references = (1000.0 * MS as f64 / reference as f64).round() as u64;
-    for policy in [PolicyName::Linux, PolicyName::OnDemand, PolicyName::Full] {
-        let outcome = run_by_default(&machine, &plans, policy);
-        assert_eq!(
-            outcome.total_time,
-            7 * US + 13 * 2 * US + references * reference,
-            "{policy}"
-        );
-        assert_eq!(outcome.local_share(), 1.0);
     }
 }
 
