@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use zmeld_observe::guarded::Guarded;
 use zmeld_observe::reclaimed::Reclaimed;
 use zmeld_observe::Observation;
-use zmeld_report::text::{inert, prefix, shown};
+use zmeld_report::text::{inert, prefix};
 use zmeld_report::units::{bytes, number, percent};
 use zmeld_report::Style;
 use zmeld_status::page::side_by_side;
@@ -83,7 +83,7 @@ pub fn lines(
     interval: f64,
     held: bool,
 ) -> Vec<String> {
-    let cut = |text: &str| prefix(shown(text, style).chars(), style.width);
+    let cut = |text: &str| prefix(text.chars(), style.width);
     let mut lines = head(&history.now, style, cut);
     lines.push(String::new());
     let tiers = history.now.tiers();
@@ -179,10 +179,7 @@ fn guarded(guard: &Guarded) -> String {
 
 /// A history in two lines: what is now and was at the most, and a bar for each look.
 fn graph(history: &History, at: usize, style: &Style) -> [String; 2] {
-    let bars = match style.unicode {
-        true => [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
-        false => [' ', '.', '-', '=', '=', '+', '+', '#', '#'],
-    };
+    let bars = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let (name, _, show) = SERIES[at];
     let values: Vec<f64> = history.rates.iter().map(|rates| rates[at]).collect();
     let most = values.iter().copied().fold(0.0, f64::max);
@@ -202,6 +199,7 @@ mod tests {
     use std::fs;
 
     use zmeld_linux::Host;
+    use zmeld_report::text::widest;
 
     use super::*;
 
@@ -259,12 +257,10 @@ mod tests {
         let coloured = lines(&history, &colour, 40, 1.0, false);
         assert_eq!(coloured[1], colour.warning(&rows[1]));
         for (columns, count) in [(20, 4), (79, 23), (300, 100), (20, 0)] {
-            let style = Style::ascii(columns);
+            let style = Style::plain(columns);
             let rows = lines(&history, &style, count, 1.0, true);
             assert_eq!(rows.len(), count);
-            assert!(rows
-                .iter()
-                .all(|row| row.is_ascii() && row.len() <= columns));
+            assert!(widest(&rows) <= columns);
         }
     }
 
