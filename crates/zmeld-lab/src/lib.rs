@@ -13,6 +13,7 @@
 //! | [`size`] | how small a machine will do: the search for the least RAM |
 //! | `name` | how what an experiment makes is called |
 //! | `folder` | folders of an experiment's own where anybody may write |
+//! | `leftover` | what experiments that are over left |
 //! | `error` | what can go wrong, in one line each |
 //!
 //! The crate prints nothing.
@@ -21,6 +22,7 @@ pub mod arm;
 mod error;
 pub mod experiment;
 mod folder;
+mod leftover;
 mod limit;
 pub mod measure;
 mod name;

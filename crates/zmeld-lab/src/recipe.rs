@@ -208,17 +208,10 @@ impl Recipe {
             problem,
         };
         let recipe: Recipe = toml::from_str(text).map_err(|err: toml::de::Error| {
-            let place = err.span().map(|span| {
-                let before = &text[..span.start.min(text.len())];
-                let line = before.matches('\n').count() + 1;
-                let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
-                format!("line {line}, column {column}: ")
-            });
-            wrong(format!(
-                "{}{}",
-                place.unwrap_or_default(),
-                err.message().replace('\n', " ")
-            ))
+            // The first line says where, and those behind it show the place.
+            let said = err.to_string();
+            let place = said.lines().next().unwrap_or_default();
+            wrong(format!("{place}: {}", err.message().replace('\n', " ")))
         })?;
         recipe.check().map_err(wrong)?;
         Ok(recipe)

@@ -78,17 +78,13 @@ impl FileSource {
             path: self.path.clone(),
             segment: segment.index,
         };
-        let start = match segment.virtual_address {
-            0 => segment.physical_address,
-            address => address,
-        };
         let extent = Extent {
             region,
             offset: segment.offset + from,
             bytes: segment.file_bytes - from,
             first_page: from / self.page_size as u64,
         };
-        self.add(owner, RegionKind::Dump, start, extent);
+        self.add(owner, RegionKind::Dump, extent);
     }
 }
 
@@ -115,8 +111,6 @@ fn broken(path: &Path, problem: String) -> Error {
 struct Segment {
     index: u32,
     offset: u64,
-    virtual_address: u64,
-    physical_address: u64,
     file_bytes: u64,
     memory_bytes: u64,
 }
@@ -148,18 +142,12 @@ fn segments<H: FileHeader<Endian = Endianness>>(
         let segment = Segment {
             index,
             offset: entry.p_offset(endian).into(),
-            virtual_address: entry.p_vaddr(endian).into(),
-            physical_address: entry.p_paddr(endian).into(),
             file_bytes: entry.p_filesz(endian).into(),
             memory_bytes: entry.p_memsz(endian).into(),
         };
-        let largest = match header.is_type_64() {
-            true => u64::MAX,
-            false => u64::from(u32::MAX),
-        };
         segment
-            .check(bytes, largest)
-            .map_err(|(field, problem)| format!("{field} of segment {index}: {problem}"))?;
+            .check(bytes)
+            .map_err(|problem| format!("p_filesz of segment {index}: {problem}"))?;
         segments.push(segment);
     }
     if segments.is_empty() {
@@ -169,8 +157,8 @@ fn segments<H: FileHeader<Endian = Endianness>>(
 }
 
 impl Segment {
-    /// Refuses what the file does not bear out, with the field that lies.
-    fn check(&self, bytes: u64, largest: u64) -> Result<(), (&'static str, String)> {
+    /// Refuses what the file does not bear out.
+    fn check(&self, bytes: u64) -> Result<(), String> {
         let &Segment {
             offset,
             file_bytes,
@@ -179,29 +167,15 @@ impl Segment {
         } = self;
         let end = offset.checked_add(file_bytes);
         if end.is_none_or(|end| file_bytes > 0 && end > bytes) {
-            return Err((
-                "p_filesz",
-                format!("{file_bytes:#x} bytes from {offset:#x} do not fit in the file, which ends at {bytes:#x}: it was cut short, or the header lies"),
+            return Err(format!(
+                "{file_bytes:#x} bytes from {offset:#x} do not fit in the file, which ends at \
+                 {bytes:#x}: it was cut short, or the header lies"
             ));
         }
         if file_bytes > memory_bytes {
-            return Err((
-                "p_filesz",
-                format!("{file_bytes:#x} bytes in the file for {memory_bytes:#x} in memory"),
+            return Err(format!(
+                "{file_bytes:#x} bytes in the file for {memory_bytes:#x} in memory"
             ));
-        }
-        for (field, address) in [
-            ("p_vaddr", self.virtual_address),
-            ("p_paddr", self.physical_address),
-        ] {
-            // The last byte may be the last of the address space.
-            let last = address.checked_add(memory_bytes.saturating_sub(1));
-            if last.is_none_or(|last| memory_bytes > 0 && last > largest) {
-                return Err((
-                    field,
-                    format!("{memory_bytes:#x} bytes from {address:#x} run past the end of the address space"),
-                ));
-            }
         }
         Ok(())
     }

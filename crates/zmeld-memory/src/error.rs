@@ -39,14 +39,12 @@ pub enum Error {
         problem: String,
     },
     /// A dump whose pages are packed in a way that is not read here.
-    #[error("{} is {format}, which is not read directly: {way_out}", path.display())]
+    #[error("{} is {format}, which is not read: take it again in ELF or raw form", path.display())]
     Unsupported {
         /// The dump.
         path: PathBuf,
         /// The format, with its article.
         format: &'static str,
-        /// What to do instead.
-        way_out: &'static str,
     },
     /// A process that was asked for by number and is not there.
     #[error("there is no process {pid}: it may have ended")]

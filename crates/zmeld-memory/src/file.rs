@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::buffer::Buffer;
-use crate::work::Queue;
 use crate::{
-    Batch, Counted, Error, Owner, Region, RegionId, RegionKind, SkipReason, Skips, Source, Visit,
+    work, Batch, Counted, Error, Owner, Region, RegionId, RegionKind, SkipReason, Skips, Source,
+    Visit,
 };
 
 /// Bytes in a worker's buffer, and in a batch at most.
@@ -42,7 +42,6 @@ impl FileSource {
         source.add(
             Owner::File(path.to_path_buf()),
             RegionKind::File,
-            0,
             Extent {
                 region: RegionId(0),
                 offset: 0,
@@ -67,8 +66,12 @@ impl FileSource {
     }
 
     /// Adds a region that is one extent.
-    pub(crate) fn add(&mut self, owner: Owner, kind: RegionKind, start: u64, extent: Extent) {
-        self.regions.push(Region { owner, kind, start });
+    pub(crate) fn add(&mut self, owner: Owner, kind: RegionKind, extent: Extent) {
+        self.regions.push(Region {
+            owner,
+            kind,
+            start: 0,
+        });
         self.extents.push(extent);
     }
 }
@@ -227,10 +230,10 @@ impl Source for FileSource {
     ) -> Result<Visit, Error> {
         let piece = BATCH_BYTES.next_multiple_of(self.page_size) as u64;
         // Taken from the end, so the file is read roughly front to back.
-        let queue = Queue::new(self.extents.iter().rev().copied().collect());
-        let workers = queue.run(
+        let workers = work::run(
             threads,
             stop,
+            self.extents.iter().rev().copied(),
             || FileWorker {
                 source: self,
                 sink,
@@ -238,9 +241,9 @@ impl Source for FileSource {
                 counted: Counted::default(),
                 skipped: Skips::default(),
             },
-            |worker, mut extent| {
+            |worker, mut extent: Extent, more| {
                 if extent.bytes > piece {
-                    queue.push(Extent {
+                    more(Extent {
                         offset: extent.offset + piece,
                         bytes: extent.bytes - piece,
                         first_page: extent.first_page + piece / self.page_size as u64,

@@ -15,30 +15,19 @@ pub struct OpenOptions {
     pub raw: bool,
 }
 
-impl Default for OpenOptions {
-    /// This machine's page size; dumps are recognised.
-    fn default() -> Self {
-        OpenOptions {
-            page_size: rustix::param::page_size(),
-            raw: false,
-        }
-    }
-}
-
-/// Dumps whose pages cannot be read as they lie in the file: the magic,
-/// the format, and what to do instead.
-const PACKED: [(&[u8], &str, &str); 11] = [
-    (b"KDUMP   ", "a compressed kdump", "take the dump again in ELF form (makedumpfile -E, or dump-guest-memory without -z, -l and -s)"),
-    (b"DISKDUMP", "a diskdump", "take the dump again in ELF form (makedumpfile -E)"),
-    (b"makedumpfile\0\0\0\0", "a flattened kdump", "unflatten it first (makedumpfile -R), and take it in ELF form (-E)"),
-    (b"QEVM", "a QEMU migration or savevm stream", "dump the guest instead (QEMU monitor: dump-guest-memory FILE)"),
-    (b"LibvirtQemudSave", "a libvirt save image", "dump the guest instead (virsh dump --memory-only --format elf)"),
-    (b"LibvirtQemudPart", "an unfinished libvirt save image", "dump the guest instead (virsh dump --memory-only --format elf)"),
-    (b"EMiL", "a LiME dump", "take it again in raw form (format=raw)"),
-    (b"PAGEDUMP", "a Windows crash dump", "give a raw image of the memory"),
-    (b"PAGEDU64", "a Windows crash dump", "give a raw image of the memory"),
-    (b"\xd2\xbe\xd2\xbe", "a VMware suspend state", "give the .vmem file beside it, which is raw memory"),
-    (b"\xd3\xbe\xd3\xbe", "a VMware suspend state", "give the .vmem file beside it, which is raw memory"),
+/// How dumps begin whose pages cannot be read as they lie in the file.
+const PACKED: [(&str, &[u8]); 11] = [
+    ("a compressed kdump", b"KDUMP   "),
+    ("a diskdump", b"DISKDUMP"),
+    ("a flattened kdump", b"makedumpfile\0\0\0\0"),
+    ("a QEMU migration or savevm stream", b"QEVM"),
+    ("a libvirt save image", b"LibvirtQemudSave"),
+    ("an unfinished libvirt save image", b"LibvirtQemudPart"),
+    ("a LiME dump", b"EMiL"),
+    ("a Windows crash dump", b"PAGEDUMP"),
+    ("a Windows crash dump", b"PAGEDU64"),
+    ("a VMware suspend state", b"\xd2\xbe\xd2\xbe"),
+    ("a VMware suspend state", b"\xd3\xbe\xd3\xbe"),
 ];
 
 /// Opens a path: `-` is standard input, a pipe is a stream, an ELF core is a
@@ -69,12 +58,11 @@ pub fn open_path(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<dy
         let got =
             read_at_most(&file, &mut start, 0).map_err(|cause| Error::io("read", path, cause))?;
         let start = &start[..got];
-        for (magic, format, way_out) in PACKED {
+        for (format, magic) in PACKED {
             if start.starts_with(magic) {
                 return Err(Error::Unsupported {
                     path: path.to_path_buf(),
                     format,
-                    way_out,
                 });
             }
         }

@@ -129,8 +129,8 @@ pub struct Region {
     pub owner: Owner,
     /// What kind of memory it is.
     pub kind: RegionKind,
-    /// Where page 0 of the region lies, in bytes: an address in the process or
-    /// in the dumped machine; 0 for files, devices and streams.
+    /// Where page 0 of the region lies, in bytes: an address in the process; 0 for files,
+    /// dumps, devices and streams.
     pub start: u64,
 }
 

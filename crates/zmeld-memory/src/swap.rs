@@ -10,7 +10,6 @@
 //! which would show what it read earlier. Slot 0 is the header, never a page.
 
 use std::fs::{File, OpenOptions};
-use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,8 +25,9 @@ use crate::live::pagemap::{self, PIECE_PAGES};
 use crate::live::processes::{self, ChosenProcess};
 use crate::live::visit::frame_numbers_visible;
 use crate::live::Selection;
-use crate::work::Queue;
-use crate::{Batch, Error, FileSource, Note, Owner, Region, RegionId, RegionKind, Source, Visit};
+use crate::{
+    work, Batch, Error, FileSource, Note, Owner, Region, RegionId, RegionKind, Source, Visit,
+};
 
 /// The active swap areas.
 ///
@@ -78,12 +78,10 @@ impl SwapDevice {
         else {
             return Err(not_swap(path, &areas));
         };
-        let what = || format!("reading the swap device {}", path.display());
-        let privilege = "root (CAP_SYS_ADMIN)";
         if !frame_numbers_visible() {
             return Err(Error::Privilege {
-                what: what(),
-                privilege,
+                what: format!("reading the swap device {}", path.display()),
+                privilege: "root (CAP_SYS_ADMIN)",
             });
         }
         let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).expect("a small flag");
@@ -91,16 +89,7 @@ impl SwapDevice {
             .read(true)
             .custom_flags(direct)
             .open(&area.path)
-            .map_err(|cause| {
-                if cause.kind() == io::ErrorKind::PermissionDenied {
-                    Error::Privilege {
-                        what: what(),
-                        privilege,
-                    }
-                } else {
-                    Error::io("open for direct reading", &area.path, cause)
-                }
-            })?;
+            .map_err(|cause| Error::io("open for direct reading", &area.path, cause))?;
         Ok(SwapDevice {
             area: area.clone(),
             file,
@@ -156,7 +145,7 @@ impl Source for SwapDevice {
             .position(|area| area.path == self.area.path)
             .ok_or_else(|| not_swap(&self.area.path, &areas))?;
         let used = pages(areas[index].used_bytes);
-        let empty = TypeSlots::new();
+        let empty = TypeSlots::new(0, 0);
         let named = match of_area(&types, &areas, index) {
             Some(found) => found.unwrap_or(&empty),
             None if self.area.is_in_ram() => &empty, // every used slot shows by itself
@@ -249,10 +238,10 @@ struct TypeSlots {
 }
 
 impl TypeSlots {
-    fn new() -> Self {
+    fn new(number: usize, most: u64) -> Self {
         TypeSlots {
-            number: 0,
-            slots: FrameSet::new(0),
+            number,
+            slots: FrameSet::new(most),
             count: 0,
             last: 0,
         }
@@ -272,28 +261,19 @@ fn slots_in_page_tables(threads: usize, stop: &AtomicBool) -> Result<Vec<TypeSlo
         .unwrap_or(0);
     let found: Mutex<Vec<Option<TypeSlots>>> = Mutex::new((0..TYPES).map(|_| None).collect());
     let chosen = processes::choose(&Selection::All)?;
-    let queue = Queue::new(
-        chosen
-            .iter()
-            .filter(|process| !process.kernel_thread)
-            .collect(),
-    );
-    queue.run(
+    let users = chosen.iter().filter(|process| !process.kernel_thread);
+    work::run(
         threads,
         stop,
+        users,
         Vec::new,
-        |buffer, process: &ChosenProcess| {
+        |buffer, process: &ChosenProcess, _| {
             each_slot(process, buffer, stop, &mut |number, slots| {
                 let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
                 let Some(cell) = found.get_mut(number) else {
                     return;
                 };
-                let entry = cell.get_or_insert_with(|| TypeSlots {
-                    number,
-                    slots: FrameSet::new(slots_most),
-                    count: 0,
-                    last: 0,
-                });
+                let entry = cell.get_or_insert_with(|| TypeSlots::new(number, slots_most));
                 for &slot in slots {
                     entry.count += u64::from(entry.slots.insert(slot));
                     entry.last = entry.last.max(slot);
@@ -376,10 +356,9 @@ mod tests {
 
     fn slots(number: usize, count: u64, last: u64) -> TypeSlots {
         TypeSlots {
-            number,
-            slots: FrameSet::new(0),
             count,
             last,
+            ..TypeSlots::new(number, 0)
         }
     }
 

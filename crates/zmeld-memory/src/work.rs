@@ -1,127 +1,62 @@
-//! A queue of work that makes more work, shared by the workers of one visit.
+//! Work that makes more work, shared by the workers of one visit.
 //!
-//! Invariants: the queue is finished when it is empty and no worker holds an
-//! item; a worker that panics wakes the others, so that the panic surfaces
-//! instead of hanging the visit. Last in, first out: a process's mappings are
-//! done before the next process is opened, which bounds memory and open files.
+//! A worker does what it made itself first, the last of it before the rest: a process's
+//! mappings are done before the next process is opened, which bounds memory and open files.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-pub(crate) struct Queue<T> {
-    state: Mutex<QueueState<T>>,
-    changed: Condvar,
+use rayon::{Scope, ThreadPoolBuilder};
+
+struct Workers<'a, W, F> {
+    /// A state of its own for each.
+    states: Vec<Mutex<W>>,
+    stop: &'a AtomicBool,
+    work: F,
 }
 
-struct QueueState<T> {
-    items: Vec<T>,
-    busy: usize,
-    abandoned: bool,
-}
-
-impl<T: Send> Queue<T> {
-    pub(crate) fn new(items: Vec<T>) -> Self {
-        Queue {
-            state: Mutex::new(QueueState {
-                items,
-                busy: 0,
-                abandoned: false,
-            }),
-            changed: Condvar::new(),
-        }
-    }
-
-    pub(crate) fn push(&self, item: T) {
-        self.lock().items.push(item);
-        self.changed.notify_one();
-    }
-
-    pub(crate) fn extend(&self, items: impl IntoIterator<Item = T>) {
-        self.lock().items.extend(items);
-        self.changed.notify_all();
-    }
-
-    /// Runs `threads` workers until the queue is finished or `stop` is set.
-    /// Each has a state of its own from `start`; the states are returned.
-    pub(crate) fn run<W: Send>(
-        &self,
-        threads: usize,
-        stop: &AtomicBool,
-        start: impl Fn() -> W + Sync,
-        work: impl Fn(&mut W, T) + Sync,
-    ) -> Vec<W> {
-        std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..threads.max(1))
-                .map(|_| {
-                    scope.spawn(|| {
-                        let mut state = start();
-                        while let Some(taken) = self.take(stop) {
-                            let TakenItem { item, release } = taken;
-                            work(&mut state, item);
-                            drop(release);
-                        }
-                        state
-                    })
-                })
-                .collect();
-            workers
-                .into_iter()
-                .map(|worker| {
-                    worker
-                        .join()
-                        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-                })
-                .collect()
-        })
-    }
-
-    fn take(&self, stop: &AtomicBool) -> Option<TakenItem<'_, T>> {
-        let mut state = self.lock();
-        loop {
-            if state.abandoned || stop.load(Ordering::Relaxed) {
-                return None;
+impl<W: Send, F> Workers<'_, W, F> {
+    fn add<'s, T>(&'s self, scope: &Scope<'s>, item: T)
+    where
+        T: Send + 's,
+        F: Fn(&mut W, T, &dyn Fn(T)) + Sync,
+    {
+        scope.spawn(move |scope| {
+            if self.stop.load(Ordering::Relaxed) {
+                return;
             }
-            if let Some(item) = state.items.pop() {
-                state.busy += 1;
-                return Some(TakenItem {
-                    item,
-                    release: ItemGuard { queue: self },
-                });
-            }
-            if state.busy == 0 {
-                return None;
-            }
-            state = self
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
+            let number = rayon::current_thread_index().expect("a worker of the pool");
+            let state = self.states[number].lock();
+            let mut state = state.unwrap_or_else(PoisonError::into_inner);
+            (self.work)(&mut state, item, &|more| self.add(scope, more));
+        });
+    }
+}
+
+/// Runs `threads` workers until nothing is left to do or `stop` is set. Each has a state of
+/// its own from `start`; the states are returned. `work` is also told where more work goes.
+pub(crate) fn run<T: Send, W: Send>(
+    threads: usize,
+    stop: &AtomicBool,
+    items: impl IntoIterator<Item = T> + Send,
+    start: impl Fn() -> W,
+    work: impl Fn(&mut W, T, &dyn Fn(T)) + Sync + Send,
+) -> Vec<W> {
+    let threads = threads.max(1);
+    let pool = ThreadPoolBuilder::new().num_threads(threads).build();
+    let workers = Workers {
+        states: (0..threads).map(|_| Mutex::new(start())).collect(),
+        stop,
+        work,
+    };
+    pool.expect("threads can be started").scope(|scope| {
+        for item in items {
+            workers.add(scope, item);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, QueueState<T>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-struct TakenItem<'a, T: Send> {
-    item: T,
-    release: ItemGuard<'a, T>,
-}
-
-struct ItemGuard<'a, T: Send> {
-    queue: &'a Queue<T>,
-}
-
-impl<T: Send> Drop for ItemGuard<'_, T> {
-    fn drop(&mut self) {
-        let mut state = self.queue.lock();
-        state.busy -= 1;
-        if std::thread::panicking() {
-            state.abandoned = true;
-        }
-        drop(state);
-        self.queue.changed.notify_all();
-    }
+    });
+    let states = workers.states.into_iter();
+    let states = states.map(|it| it.into_inner().unwrap_or_else(PoisonError::into_inner));
+    states.collect()
 }
 
 #[cfg(test)]
@@ -130,15 +65,10 @@ mod tests {
 
     #[test]
     fn a_panic_surfaces_instead_of_hanging() {
-        let queue = Queue::new(vec![1, 2, 3]);
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            queue.run(
-                2,
-                &AtomicBool::new(false),
-                || (),
-                |(), item| assert_ne!(item, 2, "on purpose"),
-            );
-        }));
+        let result = std::panic::catch_unwind(|| {
+            let work = |(): &mut (), item: u32, _: &dyn Fn(u32)| assert_ne!(item, 2, "on purpose");
+            run(2, &AtomicBool::new(false), [1, 2, 3], || (), work);
+        });
         assert!(result.is_err());
     }
 }

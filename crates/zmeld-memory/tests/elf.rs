@@ -29,11 +29,9 @@ fn header(name: &str) -> (usize, usize) {
 }
 
 /// The fields of a program header that are used here, with their offsets.
-const ENTRY: [(&str, usize); 6] = [
+const ENTRY: [(&str, usize); 4] = [
     ("p_type", 0),
     ("p_offset", 8),
-    ("p_vaddr", 16),
-    ("p_paddr", 24),
     ("p_filesz", 32),
     ("p_memsz", 40),
 ];
@@ -68,9 +66,9 @@ fn core() -> Vec<u8> {
     }
     let p = PAGE as u64;
     let segments = [
-        [4, 512, 0, 0, 100, 0],
-        [1, 2 * p, 0x10000, 0, 3 * p, 5 * p],
-        [1, 5 * p, 0x40000, 0, 2 * p + p / 2, 2 * p + p / 2],
+        [4, 512, 100, 0],
+        [1, 2 * p, 3 * p, 5 * p],
+        [1, 5 * p, 2 * p + p / 2, 2 * p + p / 2],
     ];
     for (index, values) in segments.iter().enumerate() {
         for ((name, _), value) in ENTRY.iter().zip(values) {
@@ -122,7 +120,6 @@ fn a_whole_core() {
     assert!(pages == places.into_iter().zip(wanted).collect());
     assert_eq!((visit.counted.padded, visit.counted.delivered), (1, 6));
     assert_eq!(visit.skipped.get(SkipReason::NotInDump).pages, 2);
-    assert_eq!(visit.regions[1].start, 0x40000);
     let owner = Owner::Dump {
         path: path.clone(),
         segment: 1,
@@ -162,9 +159,6 @@ fn a_header_that_lies_is_refused() {
         (1, "p_filesz", 6 * p, "p_filesz"),
         (2, "p_filesz", 2 * p + p / 2 + 1, "p_filesz"),
         (1, "p_memsz", p, "p_filesz"),
-        (1, "p_memsz", u64::MAX, "p_vaddr"),
-        (1, "p_vaddr", u64::MAX - 10, "p_vaddr"),
-        (2, "p_paddr", u64::MAX - 10, "p_paddr"),
     ] {
         let named = format!("{named} of segment {at}: ");
         expect(&[(segment(at, name), value)], &named);
@@ -213,14 +207,7 @@ fn packed_dumps_are_refused_with_the_way_out() {
         page_size: PAGE,
         raw: false,
     };
-    for magic in [
-        &b"KDUMP   "[..],
-        b"makedumpfile\0\0\0\0",
-        b"QEVM",
-        b"EMiL",
-        b"LibvirtQemudSave",
-        b"PAGEDU64",
-    ] {
+    for magic in [&b"KDUMP   "[..], b"LibvirtQemudSave"] {
         let mut bytes = magic.to_vec();
         bytes.resize(2 * PAGE, 0);
         fs::write(&path, &bytes).unwrap();

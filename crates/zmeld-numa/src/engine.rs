@@ -100,11 +100,7 @@ struct Page {
     /// The node of the last hinting fault.
     hinted: u16,
     inaccessible: bool,
-    /// When a scan last made it inaccessible.
-    scanned: u64,
     bounces: u32,
-    /// Marks the page in its node's list of residents; older marks are stale.
-    residence: u32,
 }
 
 const FRESH: Page = Page {
@@ -112,9 +108,7 @@ const FRESH: Page = Page {
     from: NOWHERE,
     hinted: NOWHERE,
     inaccessible: false,
-    scanned: 0,
     bounces: 0,
-    residence: 0,
 };
 
 struct Process<'a> {
@@ -203,8 +197,6 @@ struct Engine<'a> {
     by_node: Vec<std::ops::Range<usize>>,
     node_load: Vec<u32>,
     node_used: Vec<u64>,
-    /// Pages by process, slot and mark, the longest resident first.
-    residents: Vec<VecDeque<(usize, usize, u32)>>,
     /// Until when the link between two nodes is busy with copies.
     link_free: Vec<u64>,
     heap: BinaryHeap<Reverse<Event>>,
@@ -216,7 +208,6 @@ struct Engine<'a> {
     unfinished: usize,
     scan: Option<ScanRequest>,
     pinned: bool,
-    tracks_residents: bool,
     costs: CostTable,
     counters: Counters,
     timeline: Timeline,
@@ -387,7 +378,6 @@ impl<'a> Engine<'a> {
             by_node,
             node_load: vec![0; nodes],
             node_used: vec![0; nodes],
-            residents: vec![VecDeque::new(); nodes],
             link_free: vec![0; nodes * nodes],
             heap: BinaryHeap::new(),
             waiting: 0,
@@ -396,7 +386,6 @@ impl<'a> Engine<'a> {
             unfinished: plans.len(),
             scan,
             pinned: policy.pins_processes(),
-            tracks_residents: policy.promotes(),
             costs: CostTable::new(machine),
             counters: Counters::default(),
             timeline: Timeline::new(detail.bucket),
@@ -541,7 +530,7 @@ impl<'a> Engine<'a> {
                     let own = self.costs.move_page;
                     let copy = self.copy_time(usize::from(source), target, now + took);
                     took += whole.page.unwrap_or(own + copy);
-                    self.put_page(process, slot, target, now);
+                    self.put_page(process, slot, target);
                     pages += 1;
                 }
                 if pages == 0 {
@@ -751,7 +740,7 @@ impl<'a> Engine<'a> {
         }
         let mut spent = 0;
         if self.scan.is_some() && self.processes[index].scan_left == 0 {
-            spent += self.scan_pages(index, now);
+            spent += self.scan_pages(index);
         }
         if self.processors[cpu].slice_left > 0 && self.processes[index].faults_next() {
             spent += self.fault(cpu, index, now + spent);
@@ -820,12 +809,11 @@ impl<'a> Engine<'a> {
             } else {
                 self.counters.numa_miss += 1;
             }
-            self.put_page(index, slot, node, now);
+            self.put_page(index, slot, node);
             self.processes[index].faulting -= 1;
             self.processes[index].outcome.stalls.faulting += cost;
             return cost;
         }
-        let free_here = self.free(here);
         let process = &mut self.processes[index];
         process.pages[slot].inaccessible = false;
         process.faulting -= 1;
@@ -842,23 +830,17 @@ impl<'a> Engine<'a> {
             page_node: usize::from(page.node),
             here,
             last_here: (page.hinted != NOWHERE).then_some(usize::from(page.hinted)),
-            now,
-            free_here,
             scans: process.scans,
-            since_scan: now.saturating_sub(page.scanned),
         };
         let migrates = self.policy.migrates(&fault);
         process.pages[slot].hinted = here as u16;
         process.outcome.stalls.faulting += cost;
-        if migrates && free_here != Some(0) {
+        if migrates && self.free(here) != Some(0) {
             let copy =
                 self.copy_time(usize::from(page.node), here, now + cost) + self.costs.move_page;
             self.processes[index].outcome.stalls.copying += copy;
             cost += copy;
-            if self.policy.promotes() && self.case.machine.processors[usize::from(page.node)] == 0 {
-                self.counters.pgpromote_success += 1;
-            }
-            self.put_page(index, slot, here, now);
+            self.put_page(index, slot, here);
         }
         cost
     }
@@ -888,7 +870,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Puts a page on a node: its first, or another.
-    fn put_page(&mut self, index: usize, slot: usize, to: usize, now: u64) {
+    fn put_page(&mut self, index: usize, slot: usize, to: usize) {
         let page = &mut self.processes[index].pages[slot];
         if page.node != NOWHERE {
             self.node_used[usize::from(page.node)] -= 1;
@@ -906,13 +888,7 @@ impl<'a> Engine<'a> {
             }
         }
         page.node = to as u16;
-        page.residence = page.residence.wrapping_add(1);
-        let mark = (index, slot, page.residence);
         self.node_used[to] += 1;
-        if self.tracks_residents {
-            self.residents[to].push_back(mark);
-            self.relieve(to, now);
-        }
     }
 
     /// Frees a page's frame.
@@ -926,10 +902,7 @@ impl<'a> Engine<'a> {
         if !page.inaccessible {
             process.faulting += 1;
         }
-        process.pages[slot] = Page {
-            residence: page.residence.wrapping_add(1),
-            ..FRESH
-        };
+        process.pages[slot] = FRESH;
     }
 
     fn renew(&mut self, index: usize) {
@@ -942,7 +915,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Makes the next pages of a process inaccessible; returns what that costs it.
-    fn scan_pages(&mut self, index: usize, now: u64) -> u64 {
+    fn scan_pages(&mut self, index: usize) -> u64 {
         let Some(scan) = self.scan else { return 0 };
         let here = self.processors[self.processes[index].processor].node;
         let process = &mut self.processes[index];
@@ -956,7 +929,6 @@ impl<'a> Engine<'a> {
             let spared = usize::from(page.node) == here;
             if page.node != NOWHERE && !page.inaccessible && !spared {
                 page.inaccessible = true;
-                page.scanned = now;
                 process.faulting += 1;
                 updates += 1;
             }
@@ -965,50 +937,6 @@ impl<'a> Engine<'a> {
         let cost = updates * self.costs.pte;
         process.outcome.stalls.scanning += cost;
         cost
-    }
-
-    /// Lets the policy demote pages of a node that runs short.
-    fn relieve(&mut self, node: usize, now: u64) {
-        let Some(total) = self.case.machine.memory_pages[node] else {
-            return;
-        };
-        let free = total.saturating_sub(self.node_used[node]);
-        let Some((to, pages)) = self.policy.demotes(node, free, total) else {
-            return;
-        };
-        for _ in 0..pages {
-            if self.free(to) == Some(0) {
-                return;
-            }
-            let mut victim = None;
-            while let Some((process, slot, residence)) = self.residents[node].pop_front() {
-                let page = &self.processes[process].pages[slot];
-                if page.residence == residence && usize::from(page.node) == node {
-                    victim = Some((process, slot));
-                    break;
-                }
-            }
-            let Some((process, slot)) = victim else {
-                return;
-            };
-            let runs_on = self.processes[process].processor;
-            let running = self
-                .processors
-                .get(runs_on)
-                .is_some_and(|p| p.current == Some(process));
-            // References up to now were made to the page where it was.
-            let boundary = if running {
-                self.commit(runs_on, now)
-            } else {
-                now
-            };
-            self.copy_time(node, to, now);
-            self.put_page(process, slot, to, now);
-            self.counters.pgdemote_kswapd += 1;
-            if running {
-                self.plan_batch(runs_on, boundary.max(now));
-            }
-        }
     }
 
     // Balancing.

@@ -44,9 +44,9 @@ pub struct Counters {
     pub numa_hint_faults_local: u64,
     /// Pages moved from one node to another, for whatever reason.
     pub numa_pages_migrated: u64,
-    /// Pages moved from a node without processors to one with.
+    /// Always 0: of a policy that is there no more.
     pub pgpromote_success: u64,
-    /// Pages demoted from a node that ran short.
+    /// Always 0, as well.
     pub pgdemote_kswapd: u64,
     /// Pages that returned to the node they had come from, each counted once.
     pub ping_pong_pages: u64,
@@ -198,21 +198,5 @@ impl Outcome {
     /// Bytes of pages moved between nodes.
     pub fn bytes_migrated(&self) -> u64 {
         self.counters.numa_pages_migrated * self.page_bytes
-    }
-
-    /// The cost model that NUMA balancing's author published, in the unit of the three costs:
-    /// `Cpte · numa_pte_updates + Chint · numa_hint_faults + Ccopy · numa_pages_migrated`.
-    pub fn balancing_cost(&self, pte: f64, hint: f64, copy: f64) -> f64 {
-        let c = &self.counters;
-        pte * c.numa_pte_updates as f64
-            + hint * c.numa_hint_faults as f64
-            + copy * c.numa_pages_migrated as f64
-    }
-
-    /// Convergence after the same author: local hinting faults over all hinting faults; `None` without any.
-    pub fn convergence(&self) -> Option<f64> {
-        let c = &self.counters;
-        (c.numa_hint_faults > 0)
-            .then(|| c.numa_hint_faults_local as f64 / c.numa_hint_faults as f64)
     }
 }

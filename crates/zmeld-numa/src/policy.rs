@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{within, Error};
 use crate::machine::NumaMachine;
-use crate::time::{from_ms, SECOND};
+use crate::time::from_ms;
 
 /// A fault on a page that was made inaccessible, by a scan or at a move.
 #[derive(Debug, Clone, Copy)]
@@ -19,14 +19,8 @@ pub(crate) struct HintingFault {
     pub here: usize,
     /// The node of the previous fault on this page, if any.
     pub last_here: Option<usize>,
-    /// In picoseconds.
-    pub now: u64,
-    /// Free pages on `here`; `None` where memory is as large as need be.
-    pub free_here: Option<u64>,
     /// Scans of this process so far.
     pub scans: u32,
-    /// How long ago the page was made inaccessible, in picoseconds.
-    pub since_scan: u64,
 }
 
 /// What happens to a process's pages when the scheduler moves it to another node.
@@ -89,8 +83,6 @@ pub enum PolicyName {
     Interleave,
     /// First touch, and processes stay.
     FirstTouch,
-    /// Hot pages are promoted to near memory, cold ones demoted.
-    Tiering,
 }
 
 /// What a policy is, for `zmeld numa policies` and the documentation.
@@ -140,13 +132,6 @@ pub const ALL: &[PolicyDescription] = &[
         rule: "Pages are placed on the node that first touches them; processes stay on the processor where they start.",
         source: "first touch with sched_setaffinity(2), as numactl --cpunodebind and MPI launchers set it up",
     },
-    PolicyDescription {
-        name: PolicyName::Tiering,
-        rule: "Nodes without processors are the far tier. Scans make far pages inaccessible; one that faults within the \
-               hot threshold of its scan is promoted if the rate limit and free memory allow. A near node that falls \
-               below its watermark demotes its longest-resident pages to the nearest far node.",
-        source: "kernel.numa_balancing=2 and demotion (kernel/sched/fair.c: numa_promotion_rate_limit; mm/vmscan.c: demote_folio_list)",
-    },
 ];
 
 impl PolicyName {
@@ -159,20 +144,12 @@ impl PolicyName {
             Self::Autonuma => "autonuma",
             Self::Interleave => "interleave",
             Self::FirstTouch => "first-touch",
-            Self::Tiering => "tiering",
         }
     }
 
     /// A policy of this name for one simulation.
     pub fn build(self, settings: &PolicySettings, machine: &NumaMachine) -> Policy {
-        let (full, autonuma, tiering) = (&settings.full, &settings.autonuma, &settings.tiering);
-        let pages_per_mb = 1_048_576.0 / machine.page_bytes as f64;
-        let scan = |period_ms: f64, pages: f64| {
-            Some(ScanRequest {
-                every: from_ms(period_ms).max(1),
-                pages: (pages.round() as usize).max(1),
-            })
-        };
+        let (full, autonuma) = (&settings.full, &settings.autonuma);
         Policy {
             name: self,
             nodes: machine.nodes(),
@@ -181,14 +158,12 @@ impl PolicyName {
                 page: full.page_ms.map(from_ms),
                 hold_back: (full.hold_back * 1000.0).round() as i64,
             },
-            scan: match self {
+            scan: (self == Self::Autonuma).then(|| ScanRequest {
+                every: from_ms(autonuma.scan_period_ms).max(1),
                 // A page counts as 4096 bytes.
-                Self::Autonuma => scan(autonuma.scan_period_ms, autonuma.scan_size_mb * 256.0),
-                Self::Tiering => scan(tiering.scan_period_ms, tiering.scan_size_mb * pages_per_mb),
-                _ => None,
-            },
+                pages: ((autonuma.scan_size_mb * 256.0).round() as usize).max(1),
+            }),
             unfiltered_scans: autonuma.unfiltered_scans,
-            tiers: Tiers::new(tiering, machine, pages_per_mb),
         }
     }
 }
@@ -220,7 +195,6 @@ pub struct Policy {
     copy: WholeCopy,
     scan: Option<ScanRequest>,
     unfiltered_scans: u32,
-    tiers: Tiers,
 }
 
 impl Policy {
@@ -243,14 +217,13 @@ impl Policy {
     }
 
     /// Whether the page that faulted moves to the node that faulted.
-    pub(crate) fn migrates(&mut self, fault: &HintingFault) -> bool {
+    pub(crate) fn migrates(&self, fault: &HintingFault) -> bool {
         fault.page_node != fault.here
             && match self.name {
                 PolicyName::OnDemand => true,
                 PolicyName::Autonuma => {
                     fault.scans <= self.unfiltered_scans || fault.last_here == Some(fault.here)
                 }
-                PolicyName::Tiering => self.tiers.promotes(fault),
                 _ => false,
             }
     }
@@ -263,69 +236,6 @@ impl Policy {
     /// Whether the scheduler must leave processes where they started.
     pub(crate) fn pins_processes(&self) -> bool {
         self.name == PolicyName::FirstTouch
-    }
-
-    /// Where to, and how many pages, a node demotes of whose `total` so many are free, the longest resident first; asked
-    /// after each placement on a bounded node.
-    pub(crate) fn demotes(&self, node: usize, free: u64, total: u64) -> Option<(usize, u64)> {
-        let to = self.tiers.demotes_to[node].filter(|_| self.promotes())?;
-        let keep = (self.tiers.free_share * total as f64).ceil() as u64;
-        (free < keep).then(|| (to, keep - free))
-    }
-
-    /// Whether moves from a far tier count as promotions (`pgpromote_success`).
-    pub(crate) fn promotes(&self) -> bool {
-        self.name == PolicyName::Tiering
-    }
-}
-
-/// Memory in two tiers: nodes without processors are the far one. Without such a node nothing is promoted or demoted.
-#[derive(Debug)]
-struct Tiers {
-    hot: u64,
-    pages_per_s: f64,
-    free_share: f64,
-    /// For each node: whether it is of the far tier.
-    far: Vec<bool>,
-    /// For each near node: the nearest far node, if there is one.
-    demotes_to: Vec<Option<usize>>,
-    /// The second whose promotions are counted, and how many there were.
-    second: u64,
-    promoted: f64,
-}
-
-impl Tiers {
-    fn new(settings: &TieringSettings, machine: &NumaMachine, pages_per_mb: f64) -> Self {
-        let far: Vec<bool> = machine.processors.iter().map(|&count| count == 0).collect();
-        let nearest = |node: usize| {
-            let all = (0..machine.nodes()).filter(|&to| far[to]);
-            let to = all.min_by_key(|&to| (machine.slit[node][to], to));
-            to.filter(|_| !far[node])
-        };
-        Self {
-            hot: from_ms(settings.hot_threshold_ms),
-            pages_per_s: settings.promote_mb_per_s * pages_per_mb,
-            free_share: settings.free_percent / 100.0,
-            demotes_to: (0..machine.nodes()).map(nearest).collect(),
-            far,
-            second: 0,
-            promoted: 0.0,
-        }
-    }
-
-    fn promotes(&mut self, fault: &HintingFault) -> bool {
-        if !self.far[fault.page_node] || fault.since_scan > self.hot || fault.free_here == Some(0) {
-            return false;
-        }
-        let second = fault.now / SECOND;
-        if second != self.second {
-            (self.second, self.promoted) = (second, 0.0);
-        }
-        let within_limit = self.promoted + 1.0 <= self.pages_per_s;
-        if within_limit {
-            self.promoted += 1.0;
-        }
-        within_limit
     }
 }
 
@@ -374,35 +284,6 @@ impl Default for AutonumaSettings {
     }
 }
 
-/// Limits of promotion and demotion.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct TieringSettings {
-    /// Run time of a process between two scans, in milliseconds.
-    pub scan_period_ms: f64,
-    /// Memory made inaccessible by one scan, in MB of 2^20 bytes.
-    pub scan_size_mb: f64,
-    /// A page that faults this soon after its scan is hot, in milliseconds (`hot_threshold_ms`, 1000).
-    pub hot_threshold_ms: f64,
-    /// The most that is promoted in a second, in MB of 2^20 bytes
-    /// (`numa_balancing_promote_rate_limit_MBps`, 65536).
-    pub promote_mb_per_s: f64,
-    /// Share of a near node that is kept free by demotion, in percent.
-    pub free_percent: f64,
-}
-
-impl Default for TieringSettings {
-    fn default() -> Self {
-        Self {
-            scan_period_ms: 1000.0,
-            scan_size_mb: 256.0,
-            hot_threshold_ms: 1000.0,
-            promote_mb_per_s: 65536.0,
-            free_percent: 2.0,
-        }
-    }
-}
-
 /// The settings of the policies that have any.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -411,14 +292,12 @@ pub struct PolicySettings {
     pub full: FullSettings,
     /// Of `autonuma`.
     pub autonuma: AutonumaSettings,
-    /// Of `tiering`.
-    pub tiering: TieringSettings,
 }
 
 impl PolicySettings {
     /// Checks the settings.
     pub fn check(&self) -> Result<(), (&'static str, (&'static str, String))> {
-        let (full, autonuma, tiering) = (&self.full, &self.autonuma, &self.tiering);
+        let (full, autonuma) = (&self.full, &self.autonuma);
         let (any, some) = (0.0..=1e9, 0.001..=1e9);
         let page_ms = full.page_ms.unwrap_or(0.0);
         for (policy, key, found, range) in [
@@ -427,26 +306,6 @@ impl PolicySettings {
             ("full", "hold_back", full.hold_back, &any),
             ("autonuma", "scan_period_ms", autonuma.scan_period_ms, &some),
             ("autonuma", "scan_size_mb", autonuma.scan_size_mb, &some),
-            ("tiering", "scan_period_ms", tiering.scan_period_ms, &some),
-            ("tiering", "scan_size_mb", tiering.scan_size_mb, &some),
-            (
-                "tiering",
-                "hot_threshold_ms",
-                tiering.hot_threshold_ms,
-                &any,
-            ),
-            (
-                "tiering",
-                "promote_mb_per_s",
-                tiering.promote_mb_per_s,
-                &any,
-            ),
-            (
-                "tiering",
-                "free_percent",
-                tiering.free_percent,
-                &(0.0..=100.0),
-            ),
         ] {
             within(key, found, range.clone()).map_err(|wrong| (policy, wrong))?;
         }

@@ -34,12 +34,6 @@ fn run(
     case.simulate(policy, plans, detail)
 }
 
-/// The same with the rules and settings that a scenario has by default.
-fn run_by_default(machine: &NumaMachine, plans: &[ProcessPlan], policy: PolicyName) -> Outcome {
-    let settings = PolicySettings::default();
-    run(machine, &Scheduler::default(), plans, policy, &settings)
-}
-
 /// Two nodes of one processor, distance 25, costs that are easy to add.
 fn two_nodes() -> NumaMachine {
     NumaMachine {
@@ -57,31 +51,6 @@ fn two_nodes() -> NumaMachine {
             pte_us: 0.5,
             switch_us: 7.0,
         },
-    }
-}
-
-#[test]
-fn one_process_takes_its_faults_and_its_references() {
-    let machine = two_nodes();
-    let workload = Workload {
-        processes: 1,
-        run_time_ms: Quantity::Same(1000.0),
-        size_kb: Quantity::Same(50.0),
-        start: StartNode::OnNode { node: 1 },
-        ..Workload::default()
-    };
-    let plans = workload.plans(&machine, 1, 0);
-    // 100 ns / (0.6 x 0.4) = 416.667 ns a reference, rounded to whole picoseconds; 13 pages of 4 KiB hold 50 KiB.
-    let reference = 416_667;
-    let references = (1000.0 * MS as f64 / reference as f64).round() as u64;
-    for policy in [PolicyName::Linux, PolicyName::OnDemand, PolicyName::Full] {
-        let outcome = run_by_default(&machine, &plans, policy);
-        assert_eq!(
-            outcome.total_time,
-            7 * US + 13 * 2 * US + references * reference,
-            "{policy}"
-        );
-        assert_eq!(outcome.local_share(), 1.0);
     }
 }
 
@@ -220,42 +189,6 @@ fn without_migration_it_is_an_m_m_c_queue() {
 }
 
 #[test]
-fn tiering_promotes_hot_pages_and_demotes_old_ones() {
-    let mut machine = NumaMachine::find("cxl-far").unwrap();
-    machine.processors = vec![2, 2, 0];
-    machine.memory_pages = vec![Some(100), Some(100), Some(10_000)];
-    let workload = Workload {
-        processes: 8,
-        run_time_ms: Quantity::Same(3000.0),
-        size_kb: Quantity::Same(200.0),
-        ..Workload::default()
-    };
-    let plans = workload.plans(&machine, 1, 0);
-    let mut settings = PolicySettings::default();
-    settings.tiering.scan_period_ms = 100.0;
-    let simulate = |settings: &PolicySettings| {
-        let rules = Scheduler::default();
-        run(&machine, &rules, &plans, PolicyName::Tiering, settings)
-    };
-    let free = simulate(&settings);
-    assert!(
-        free.counters.pgpromote_success > 0 && free.counters.pgdemote_kswapd > 0,
-        "{:?}",
-        free.counters
-    );
-    settings.tiering.promote_mb_per_s = 0.1;
-    let limited = simulate(&settings);
-    let seconds = limited.total_time / (1000 * MS) + 1;
-    let limit = seconds * 25; // 0.1 MB of 2^20 bytes in pages of 4096: 25.6
-    assert!(
-        limited.counters.pgpromote_success <= limit,
-        "{} against {limit}",
-        limited.counters.pgpromote_success
-    );
-    assert!(limited.counters.pgpromote_success < free.counters.pgpromote_success);
-}
-
-#[test]
 fn numa_balancing_moves_a_page_on_its_second_fault_from_there() {
     // As in the move above, but balancing has to find the pages out: two scans, two faults from the new node.
     let machine = two_nodes();
@@ -335,7 +268,6 @@ proptest! {
         }
         let mut settings = PolicySettings::default();
         settings.autonuma.scan_period_ms = scan;
-        settings.tiering.scan_period_ms = scan;
         settings.full = FullSettings { stop_ms: full.0, page_ms: full.1, hold_back: full.2 };
         let plans = workload.plans(&machine, seed, 0);
         let outcome = run(&machine, &Scheduler { slice_ms: 20.0, ..Scheduler::default() }, &plans, policy, &settings);

@@ -1,6 +1,6 @@
 //! A result as a reader meets it: sections of paragraphs, values, tables, plots and advice, in one order everywhere.
 
-use crate::text::{self, shown};
+use crate::text;
 use crate::{Plot, Style, Table};
 
 /// How a piece of advice is meant.
@@ -153,7 +153,7 @@ impl Document {
     /// The document for a terminal. Provenance comes last, the answer first.
     pub fn to_text(&self, style: &Style) -> String {
         let mut parts = Vec::new();
-        let title = shown(&text::running(&self.title), style).into_owned();
+        let title = text::running(&self.title);
         if !title.is_empty() {
             parts.push(bold_lines(&title, style));
         }
@@ -162,7 +162,7 @@ impl Document {
         }
         for section in &self.sections {
             if !section.heading.is_empty() {
-                let heading = shown(&text::running(&section.heading), style).to_uppercase();
+                let heading = text::running(&section.heading).to_uppercase();
                 parts.push(bold_lines(&heading, style));
             }
             parts.extend(section.blocks.iter().map(|block| block_text(block, style)));
@@ -213,7 +213,7 @@ fn bold_lines(text: &str, style: &Style) -> String {
 /// Running text, its first line after `first` and the others after as many spaces.
 fn paragraph(content: &str, style: &Style, first: &str, painted_first: &str) -> String {
     let indent = text::width(first);
-    let content = shown(&text::running(content), style).replace('`', "'");
+    let content = text::running(content).replace('`', "'");
     let mut out = String::new();
     for (at, line) in text::wrap(&content, style.paragraph_width().saturating_sub(indent))
         .into_iter()
@@ -242,16 +242,13 @@ fn block_text(block: &Block, style: &Style) -> String {
             paragraph(text, style, &word, &painted)
         }
         Block::Values(values) => values_text(values, style),
-        Block::List(points) => {
-            let bullet = if style.unicode { "• " } else { "* " };
-            points
-                .iter()
-                .map(|point| paragraph(point, style, bullet, bullet))
-                .collect()
-        }
+        Block::List(points) => points
+            .iter()
+            .map(|point| paragraph(point, style, "• ", "• "))
+            .collect(),
         Block::Code(code) => code
             .lines()
-            .map(|line| format!("    {}\n", shown(&text::inert(line), style).trim_end()))
+            .map(|line| format!("    {}\n", text::inert(line).trim_end()))
             .collect(),
         Block::Table(table) => table.to_text(style),
         Block::Plot(_) => String::new(),
@@ -260,10 +257,7 @@ fn block_text(block: &Block, style: &Style) -> String {
 
 /// Values in a column of their own, wrapped there; below their names where that column would be too narrow.
 fn values_text(values: &[(String, String)], style: &Style) -> String {
-    let names: Vec<_> = values
-        .iter()
-        .map(|(name, _)| shown(&text::running(name), style).into_owned())
-        .collect();
+    let names: Vec<_> = values.iter().map(|(name, _)| text::running(name)).collect();
     let column = (text::widest(&names) + 2).min(style.width / 2);
     let indent = " ".repeat(column);
     let mut out = String::new();
@@ -275,8 +269,7 @@ fn values_text(values: &[(String, String)], style: &Style) -> String {
             out.extend(lines.map(|line| line + "\n"));
             head.clone_from(&indent);
         }
-        let value = shown(&text::running(value), style).into_owned();
-        for line in text::wrap(&value, style.width - column) {
+        for line in text::wrap(&text::running(value), style.width - column) {
             out.push_str(format!("{head}{line}").trim_end());
             out.push('\n');
             head.clone_from(&indent);

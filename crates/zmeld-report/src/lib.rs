@@ -8,7 +8,7 @@
 //! characters are made visible in terminals, markup is escaped in Markdown, HTML and SVG.
 //!
 //! ```
-//! use zmeld_report::{cells, Bars, Column, Document, Section, Style, Table, Tone, Unit};
+//! use zmeld_report::{cells, Bars, Column, Document, Estimate, Section, Style, Table, Tone, Unit};
 //!
 //! let mut codecs = Table::new("Codecs on these pages")
 //!     .column(Column::text("codec"))
@@ -25,7 +25,7 @@
 //!     .provenance("kernel", "6.12.48-amd64")
 //!     .section(
 //!         Section::new("Codecs")
-//!             .plot(Bars::new("What memory consists of", "size", Unit::Bytes).bar("zero", 5e8).bar("other", 4e9))
+//!             .plot(Bars::new("What memory consists of", "size", Unit::Bytes).bar("zero", Estimate::exact(5e8)))
 //!             .table(codecs)
 //!             .advice(Tone::Good, "zstd saves most here: run `zmeld up --codec zstd`."),
 //!     );

@@ -1,8 +1,7 @@
 //! Plots of a page: right in light and dark, on a phone and on paper, without scripts.
 //!
 //! Colours are never the only sign: lines have dashes, bars have names and their values. Data may
-//! be anything. What cannot be drawn (NaN, infinities, zero and less on a logarithmic axis) is
-//! left out.
+//! be anything. What cannot be drawn (NaN, infinities) is left out.
 
 mod bars;
 mod lines;
@@ -22,7 +21,6 @@ use crate::units::Unit;
 pub struct Axis {
     label: String,
     unit: Unit,
-    is_log: bool,
     from_zero: bool,
 }
 
@@ -32,15 +30,8 @@ impl Axis {
         Axis {
             label: label.into(),
             unit,
-            is_log: false,
             from_zero: false,
         }
-    }
-
-    /// Powers of ten at equal distances; values of zero and less are left out.
-    pub fn log(mut self) -> Self {
-        self.is_log = true;
-        self
     }
 
     /// Zero is always on the axis.
@@ -50,8 +41,7 @@ impl Axis {
     }
 
     fn heading(&self) -> String {
-        let scale = if self.is_log { " (log scale)" } else { "" };
-        text::running(&self.label) + scale
+        text::running(&self.label)
     }
 }
 
@@ -69,13 +59,6 @@ impl Plot {
     }
 }
 
-/// The names of the series, each behind its key.
-fn legend<'a>(names: impl Iterator<Item = &'a String>, key: impl Fn(usize) -> Markup) -> Markup {
-    html! {
-        ul.zm-key { @for (at, name) in names.enumerate() { li { (key(at)) (text::running(name)) } } }
-    }
-}
-
 /// The class for the colour of a series.
 fn colour(series: usize) -> String {
     format!("c{}", series % SERIES)
@@ -88,7 +71,6 @@ pub(crate) fn css() -> String {
          figcaption{font-weight:600;margin-bottom:.5rem}\
          .zm-key{display:flex;flex-wrap:wrap;gap:.25rem 1.25rem;list-style:none;padding:0;font-size:.85rem}\
          .zm-key svg{width:26px;height:8px;margin-right:.4rem}\
-         .zm-key i{display:inline-block;width:.8rem;height:.8rem;margin-right:.4rem}\
          .zm-bars{width:100%}.zm-bars th{text-align:right}\
          .zm-bars .bar{width:60%;min-width:10rem}\
          .zm-bars .bar div{position:relative;height:1rem}\

@@ -1,14 +1,12 @@
-//! How text may look on the terminal, decided once from the terminal and the environment.
+//! How text may look on the terminal, decided once from the terminal and the environment. It is UTF-8 everywhere.
 
-/// Width, colour and characters that text output may use.
+/// Width and colour that text output may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
     /// Columns; no line is longer, unless a single number is.
     pub width: usize,
     /// Whether escape sequences for bold and colour are allowed.
     pub colour: bool,
-    /// Whether characters beyond ASCII are shown.
-    pub unicode: bool,
 }
 
 /// Lines narrower than this are not attempted.
@@ -17,20 +15,11 @@ const WIDTH_MIN: usize = 20;
 const PARAGRAPH_WIDTH_MAX: usize = 100;
 
 impl Style {
-    /// Unicode without colour, so many columns wide.
+    /// Without colour, so many columns wide.
     pub fn plain(width: usize) -> Self {
         Style {
             width: width.max(WIDTH_MIN),
             colour: false,
-            unicode: true,
-        }
-    }
-
-    /// ASCII without colour, so many columns wide.
-    pub fn ascii(width: usize) -> Self {
-        Style {
-            unicode: false,
-            ..Style::plain(width)
         }
     }
 
@@ -39,7 +28,6 @@ impl Style {
     /// - Colour needs a terminal that is not `dumb` and an unset or empty `NO_COLOR`; `CLICOLOR_FORCE` (set, not `0`)
     ///   colours pipes too. `NO_COLOR` wins.
     /// - The width is the terminal's, else `COLUMNS`, else 80.
-    /// - Characters beyond ASCII are used where the locale (`LC_ALL`, `LC_CTYPE`, `LANG`) says UTF-8.
     ///
     /// ```
     /// use std::io::IsTerminal;
@@ -54,11 +42,6 @@ impl Style {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         let forced = set("CLICOLOR_FORCE").is_some_and(|value| value != "0");
         let able = is_terminal && set("TERM").is_none_or(|term| term != "dumb");
-        let locale = set("LC_ALL")
-            .or_else(|| set("LC_CTYPE"))
-            .or_else(|| set("LANG"))
-            .unwrap_or_default();
-        let locale = locale.to_ascii_lowercase();
         let width = columns
             .or_else(|| set("COLUMNS").and_then(|columns| columns.parse().ok()))
             .filter(|columns| *columns > 0)
@@ -66,7 +49,6 @@ impl Style {
         Style {
             width: width.max(WIDTH_MIN),
             colour: (able || forced) && set("NO_COLOR").is_none(),
-            unicode: locale.ends_with("utf-8") || locale.ends_with("utf8"),
         }
     }
 
@@ -134,13 +116,5 @@ mod tests {
         assert_eq!(style(false, None, &[("COLUMNS", "wide")]).width, 80);
         assert_eq!(style(true, Some(0), &[]).width, 80);
         assert_eq!(style(true, Some(3), &[]).width, WIDTH_MIN);
-    }
-
-    #[test]
-    fn the_locale_decides_the_characters() {
-        assert!(style(true, None, &[("LANG", "de_DE.UTF-8")]).unicode);
-        assert!(style(true, None, &[("LANG", "C.utf8")]).unicode);
-        assert!(!style(true, None, &[("LC_ALL", "C"), ("LANG", "en_US.UTF-8")]).unicode);
-        assert!(!style(true, None, &[]).unicode);
     }
 }

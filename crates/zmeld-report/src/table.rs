@@ -112,6 +112,16 @@ pub struct Column {
     names_row: bool,
 }
 
+/// A column for each unit.
+macro_rules! columns {
+    ($($(#[$about:meta])* $name:ident: $unit:ident),* $(,)?) => {$(
+        $(#[$about])*
+        pub fn $name(title: &str) -> Self {
+            Column::unit(title, Unit::$unit)
+        }
+    )*};
+}
+
 impl Column {
     fn new(title: &str, kind: Kind) -> Self {
         let suffix = match kind {
@@ -143,44 +153,23 @@ impl Column {
         Column::new(title, Kind::Path)
     }
 
-    /// Sizes in bytes.
-    pub fn bytes(title: &str) -> Self {
-        Column::unit(title, Unit::Bytes)
-    }
-
-    /// How many.
-    pub fn count(title: &str) -> Self {
-        Column::unit(title, Unit::Count)
-    }
-
-    /// Fractions, shown in percent.
-    pub fn percent(title: &str) -> Self {
-        Column::unit(title, Unit::Fraction)
-    }
-
-    /// Factors, shown as 2.31x.
-    pub fn ratio(title: &str) -> Self {
-        Column::unit(title, Unit::Ratio)
-    }
-
-    /// Times in seconds.
-    pub fn seconds(title: &str) -> Self {
-        Column::unit(title, Unit::Seconds)
-    }
-
-    /// Times in nanoseconds.
-    pub fn nanoseconds(title: &str) -> Self {
-        Column::unit(title, Unit::Nanoseconds)
-    }
-
-    /// Speeds in decimal megabytes per second.
-    pub fn mb_per_s(title: &str) -> Self {
-        Column::unit(title, Unit::MbPerSecond)
-    }
-
-    /// Numbers without a unit.
-    pub fn number(title: &str) -> Self {
-        Column::unit(title, Unit::Number)
+    columns! {
+        /// Sizes in bytes.
+        bytes: Bytes,
+        /// How many.
+        count: Count,
+        /// Fractions, shown in percent.
+        percent: Fraction,
+        /// Factors, shown as 2.31x.
+        ratio: Ratio,
+        /// Times in seconds.
+        seconds: Seconds,
+        /// Times in nanoseconds.
+        nanoseconds: Nanoseconds,
+        /// Speeds in decimal megabytes per second.
+        mb_per_s: MbPerSecond,
+        /// Numbers without a unit.
+        number: Number,
     }
 
     /// Numbers in any unit.

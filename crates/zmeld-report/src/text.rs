@@ -1,12 +1,10 @@
-//! Text that is safe and fits: visible control characters, display width, wrapping, shortening, plain ASCII.
+//! Text that is safe and fits: visible control characters, display width, wrapping, shortening.
 
 use std::borrow::Cow;
 
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 pub use zmeld_linux::text::{inert, inert_lines};
-
-use crate::Style;
 
 /// Running text: white space of every kind becomes one space, the rest as [`inert`].
 pub fn running(text: &str) -> String {
@@ -82,41 +80,6 @@ pub fn prefix(chars: impl Iterator<Item = char>, width: usize) -> String {
         .collect()
 }
 
-/// The text as the style can show it: unchanged, or in ASCII.
-pub fn shown<'a>(text: &'a str, style: &Style) -> Cow<'a, str> {
-    if style.unicode || text.is_ascii() {
-        return Cow::Borrowed(text);
-    }
-    Cow::Owned(text.chars().map(ascii).collect())
-}
-
-/// What stands for a character where only ASCII is shown.
-fn ascii(c: char) -> Cow<'static, str> {
-    Cow::Borrowed(match c {
-        '\u{a0}' | '\u{2009}' => " ",
-        '\u{202f}' => ",",
-        '–' | '—' | '−' | '‐' | '─' => "-",
-        '±' => "+/-",
-        'µ' | 'μ' => "u",
-        '×' => "x",
-        '…' => "...",
-        '∞' => "inf",
-        '≤' => "<=",
-        '≥' => ">=",
-        '→' => "->",
-        '•' => "*",
-        '│' => "|",
-        '█' => "#",
-        '▓' => "=",
-        '▒' => "-",
-        '░' => ".",
-        '‘' | '’' => "'",
-        '“' | '”' => "\"",
-        c if c.is_ascii() => return Cow::Owned(c.into()),
-        _ => "?",
-    })
-}
-
 /// A text as Markdown that GitHub shows literally; `code` in single backticks stays code.
 pub fn markdown(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
@@ -179,23 +142,10 @@ mod tests {
     }
 
     #[test]
-    fn ascii_where_nothing_else_is_shown() {
-        assert_eq!(
-            shown("4.31 µs ± 2 …", &Style::ascii(80)),
-            "4.31 us +/- 2 ..."
-        );
-        assert_eq!(shown("10\u{202f}000", &Style::ascii(80)), "10,000");
-        assert_eq!(shown("名", &Style::ascii(80)), "?");
-    }
-
-    #[test]
     fn markdown_is_literal() {
         assert_eq!(markdown("<b>|*x*"), "\\<b\\>\\|\\*x\\*");
         assert_eq!(markdown("run `zmeld up` now, `"), "run `zmeld up` now, \\`");
-    }
-
-    #[test]
-    fn a_bar_behind_a_backslash_ends_no_cell() {
+        // A bar behind a backslash ends no cell.
         assert_eq!(markdown("`a|b`"), "`a\\|b`");
         assert_eq!(markdown("`a\\|b`"), "a\\\\\\|b");
     }

@@ -151,7 +151,6 @@ fn an_empty_table_is_no_accident() {
     let table = Table::new("").column(Column::text("codec"));
     assert_eq!(table.to_text(&Style::plain(80)), "codec\n─────\n");
     assert_eq!(table.to_csv(), "codec\r\n");
-    assert!(table.to_json_rows().is_empty());
     assert_eq!(Table::new("").to_text(&Style::plain(80)), "");
 }
 
@@ -206,32 +205,20 @@ proptest! {
 
     #[test]
     fn text_never_steers_the_terminal(table in any_table(), width in 1usize..100) {
-        for style in [Style::plain(width), Style::ascii(width)] {
-            let text = table.to_text(&style);
-            prop_assert!(!text.chars().any(|c| c.is_control() && c != '\n'));
-            prop_assert!(style.unicode || text.is_ascii());
-        }
+        let text = table.to_text(&Style::plain(width));
+        prop_assert!(!text.chars().any(|c| c.is_control() && c != '\n'));
     }
 
     #[test]
-    fn csv_reads_back(table in any_table()) {
-        let text = table.to_csv();
-        let mut reader = csv::ReaderBuilder::new().from_reader(text.as_bytes());
-        let header = reader.headers().unwrap().clone();
-        let json = table.to_json_rows();
-        let mut count = 0;
-        for (record, row) in reader.records().zip(&json) {
-            let record = record.unwrap();
-            for (name, field) in header.iter().zip(&record) {
-                match &row[name] {
-                    serde_json::Value::Null => prop_assert_eq!(field, ""),
-                    serde_json::Value::String(text) => prop_assert_eq!(field, text),
-                    other => prop_assert_eq!(field, other.to_string()),
-                }
-            }
-            count += 1;
+    fn csv_reads_back(texts in prop::collection::vec(".{0,40}", 0..6)) {
+        let mut table = Table::new("").column(Column::text("name")).column(Column::bytes("size"));
+        for text in &texts {
+            table.row(cells![text, 1u64]);
         }
-        prop_assert_eq!(count, json.len());
+        let csv = table.to_csv();
+        let mut reader = csv::Reader::from_reader(csv.as_bytes());
+        let names: Vec<_> = reader.records().map(|it| it.unwrap()[0].to_owned()).collect();
+        prop_assert_eq!(names, texts);
     }
 
     #[test]

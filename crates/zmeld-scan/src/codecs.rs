@@ -1,6 +1,6 @@
 //! Measuring codecs page by page: size, times, and that what comes back is the page.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use serde::Serialize;
@@ -110,67 +110,42 @@ pub struct CodecReport {
     pub times: CodecTimes,
 }
 
-/// Pages that a thread takes at a time.
+/// Pages that a codec takes at a time.
 const PAGES_AT_ONCE: usize = 16;
 
-/// Compresses and decompresses every page with every codec. `pages` is a whole
-/// number of the pages of that geometry; the same-filled ones, which a store does not
-/// compress, are passed over.
+/// Compresses and decompresses every page with every codec, in this thread alone, so that
+/// times are those of an idle machine. `pages` is a whole number of the pages of that
+/// geometry; the same-filled ones, which a store does not compress, are passed over.
 pub fn measure_pages(
     pages: &[u8],
     candidates: &[Candidate],
     geometry: &Geometry,
-    threads: usize,
     stop: &AtomicBool,
     progress: &ScanProgress,
 ) -> Result<Vec<CodecReport>, ScanError> {
-    type Worker = Vec<(CodecMeasurement, CompressionSums)>;
     let page_size = geometry.page_size() as usize;
-    let chunks: Vec<&[u8]> = pages.chunks(PAGES_AT_ONCE * page_size).collect();
     progress.start(Some((pages.len() / page_size) as u64));
-    let next = AtomicUsize::new(0);
-    let failed = AtomicBool::new(false);
-    let work = || -> Result<Worker, ScanError> {
-        let sums = CompressionSums::new(geometry);
-        let begin = |candidate| Ok((CodecMeasurement::new(candidate, geometry)?, sums.clone()));
-        let mut worker = candidates
-            .iter()
-            .map(begin)
-            .collect::<Result<Worker, ScanError>>()?;
-        while !stop.load(Ordering::Relaxed) && !failed.load(Ordering::Relaxed) {
-            let Some(chunk) = chunks.get(next.fetch_add(1, Ordering::Relaxed)) else {
-                break;
-            };
-            // Codec by codec, so that each finds its tables in the processor's caches, as
-            // it would where it is the only one.
-            for (bench, tally) in &mut worker {
-                let pages = chunk.chunks_exact(page_size);
-                for page in pages.filter(|page| fill_word(page).is_none()) {
-                    tally.add(geometry, bench.measure(page)?, 1.0);
-                }
-            }
-            progress.advance(chunk.len() / page_size);
-        }
-        Ok(worker)
+    let begin = |candidate| {
+        let bench = CodecMeasurement::new(candidate, geometry)?;
+        Ok((bench, CompressionSums::new(geometry)))
     };
-    let work = || work().inspect_err(|_| failed.store(true, Ordering::Relaxed));
-    let mut all: Vec<Worker> = std::thread::scope(|scope| {
-        let running: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
-        let ended = running.into_iter().map(|thread| match thread.join() {
-            Ok(worker) => worker,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        ended.collect::<Result<_, ScanError>>()
-    })?;
-    let mut sum = all.pop().expect("at least one worker");
-    for worker in &all {
-        for ((bench, tally), (its_bench, its_tally)) in sum.iter_mut().zip(worker) {
-            bench.compress.merge(&its_bench.compress);
-            bench.decompress.merge(&its_bench.decompress);
-            tally.merge(its_tally);
+    let all = candidates.iter().map(begin);
+    let mut all = all.collect::<Result<Vec<_>, ScanError>>()?;
+    for chunk in pages.chunks(PAGES_AT_ONCE * page_size) {
+        if stop.load(Ordering::Relaxed) {
+            break;
         }
+        // Codec by codec, so that each finds its tables in the processor's caches, as
+        // it would where it is the only one.
+        for (bench, tally) in &mut all {
+            let pages = chunk.chunks_exact(page_size);
+            for page in pages.filter(|page| fill_word(page).is_none()) {
+                tally.add(geometry, bench.measure(page)?, 1.0);
+            }
+        }
+        progress.advance(chunk.len() / page_size);
     }
-    let reports = sum.iter();
+    let reports = all.iter();
     Ok(reports
         .map(|(bench, tally)| report(bench, tally, geometry))
         .collect())

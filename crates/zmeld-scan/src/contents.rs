@@ -4,10 +4,11 @@
 use std::cmp::Ordering;
 use std::sync::Mutex;
 
+use rayon::prelude::*;
+use rayon::ThreadPoolBuilder;
 use zmeld_memory::RegionId;
 
 const SHARDS: usize = 64;
-const BUFFERED: usize = 128;
 
 /// Where a page was found: 24 bits of region, 39 of page, 1 for "perhaps shared".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,19 +69,6 @@ pub(crate) struct Contents {
     shards: Vec<Mutex<Vec<PageRecord>>>,
 }
 
-/// A worker's records on their way, a few for each shard.
-pub(crate) struct RecordBuffers {
-    shards: Vec<Vec<PageRecord>>,
-}
-
-impl RecordBuffers {
-    pub fn new() -> RecordBuffers {
-        RecordBuffers {
-            shards: (0..SHARDS).map(|_| Vec::with_capacity(BUFFERED)).collect(),
-        }
-    }
-}
-
 fn shard_of(high: u64) -> usize {
     (high >> (64 - SHARDS.ilog2())) as usize
 }
@@ -92,49 +80,30 @@ impl Contents {
         }
     }
 
-    pub fn add(&self, outgoing: &mut RecordBuffers, record: PageRecord) {
-        let shard = shard_of(record.high);
-        outgoing.shards[shard].push(record);
-        if outgoing.shards[shard].len() == BUFFERED {
-            self.deliver(&mut outgoing.shards[shard], shard);
-        }
-    }
-
-    pub fn flush(&self, outgoing: &mut RecordBuffers) {
-        for (shard, records) in outgoing.shards.iter_mut().enumerate() {
-            self.deliver(records, shard);
-        }
-    }
-
-    fn deliver(&self, records: &mut Vec<PageRecord>, shard: usize) {
-        let mut shard = self.shards[shard].lock().expect("no worker panicked");
+    pub fn add(&self, record: PageRecord) {
+        let shard = self.shards[shard_of(record.high)].lock();
+        let mut shard = shard.expect("no worker panicked");
         // A quarter more at a time, not double: memory is what is short here.
-        if shard.capacity() - shard.len() < records.len() {
+        if shard.len() == shard.capacity() {
             let more = (shard.len() / 4).max(1024);
             shard.reserve_exact(more);
         }
-        shard.append(records);
+        shard.push(record);
     }
 
     /// Sorts with so many threads.
     pub fn sort(self, threads: usize) -> SortedContents {
-        let shards: Vec<Mutex<Vec<PageRecord>>> = self.shards;
-        let next = std::sync::atomic::AtomicUsize::new(0);
-        std::thread::scope(|scope| {
-            for _ in 0..threads.max(1) {
-                scope.spawn(|| loop {
-                    let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    let Some(shard) = shards.get(at) else { break };
-                    shard.lock().expect("no sorter panicked").sort_unstable();
-                });
-            }
-        });
-        SortedContents {
-            shards: shards
-                .into_iter()
-                .map(|shard| shard.into_inner().expect("no sorter panicked"))
-                .collect(),
-        }
+        let shards = self.shards.into_iter();
+        let shards = shards.map(|shard| shard.into_inner().expect("no worker panicked"));
+        let mut shards: Vec<Vec<PageRecord>> = shards.collect();
+        let pool = ThreadPoolBuilder::new().num_threads(threads.max(1)).build();
+        let sort = || {
+            shards
+                .par_iter_mut()
+                .for_each(|shard| shard.sort_unstable())
+        };
+        pool.expect("threads can be started").install(sort);
+        SortedContents { shards }
     }
 }
 

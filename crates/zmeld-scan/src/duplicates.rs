@@ -182,7 +182,7 @@ fn shared_again(owners: &ByOwner) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contents::{Contents, PageOrigin, RecordBuffers};
+    use crate::contents::{Contents, PageOrigin};
     use zmeld_memory::{RegionId, RegionKind};
 
     fn regions() -> Vec<Region> {
@@ -206,15 +206,10 @@ mod tests {
 
     fn sorted(pages: &[(u64, u32, bool)]) -> SortedContents {
         let contents = Contents::new();
-        let mut outgoing = RecordBuffers::new();
         for (at, &(content, region, shared)) in pages.iter().enumerate() {
             let origin = PageOrigin::new(RegionId(region), at as u64, shared);
-            contents.add(
-                &mut outgoing,
-                PageRecord::new(u128::from(content) << 70, origin),
-            );
+            contents.add(PageRecord::new(u128::from(content) << 70, origin));
         }
-        contents.flush(&mut outgoing);
         contents.sort(1)
     }
 

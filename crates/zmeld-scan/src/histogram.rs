@@ -1,10 +1,10 @@
 //! A histogram of times whose buckets grow with the value: quantiles within 3 %,
 //! in 4 KiB, however many values there are.
 
-/// Buckets for each doubling.
-const STEPS: u64 = 32;
-/// Doublings above the first `STEPS` values: up to 2^32 ns.
-const DOUBLINGS: usize = 28;
+/// Buckets for each doubling: a middle is within 1.5 % of what its bucket holds.
+const STEPS: f64 = 24.0;
+/// Up to 2^32 ns.
+const BUCKETS: usize = 32 * STEPS as usize;
 
 /// Counts of durations in nanoseconds.
 #[derive(Clone)]
@@ -16,33 +16,14 @@ pub(crate) struct Histogram {
 impl Histogram {
     pub fn new() -> Histogram {
         Histogram {
-            counts: vec![0; STEPS as usize * (DOUBLINGS + 1)],
+            counts: vec![0; BUCKETS],
             total: 0,
         }
     }
 
-    /// Below `STEPS` each value has its bucket; above, 32 in each doubling.
-    fn bucket(ns: u64) -> usize {
-        if ns < STEPS {
-            return ns as usize;
-        }
-        let doubling = ns.ilog2() - STEPS.ilog2();
-        let step = (ns >> doubling) - STEPS;
-        ((u64::from(doubling) + 1) * STEPS + step) as usize
-    }
-
-    fn bucket_middle(bucket: usize) -> u64 {
-        let (doubling, step) = (bucket as u64 / STEPS, bucket as u64 % STEPS);
-        if doubling == 0 {
-            return step;
-        }
-        let width = 1 << (doubling - 1);
-        (STEPS + step) * width + width / 2
-    }
-
     pub fn add(&mut self, ns: u64) {
-        let last = self.counts.len() - 1;
-        self.counts[Self::bucket(ns).min(last)] += 1;
+        let bucket = (ns.max(1) as f64).log2() * STEPS;
+        self.counts[(bucket as usize).min(BUCKETS - 1)] += 1;
         self.total += 1;
     }
 
@@ -60,7 +41,7 @@ impl Histogram {
         for (bucket, &count) in self.counts.iter().enumerate() {
             seen += u64::from(count);
             if seen >= wanted {
-                return Self::bucket_middle(bucket);
+                return middle(bucket).round() as u64;
             }
         }
         0
@@ -71,17 +52,22 @@ impl Histogram {
     /// the processor was taken away, and one such outweighs a thousand others.
     pub fn mb_per_s(&self, bytes: usize) -> f64 {
         let kept = self.total - self.total / 100;
-        let (mut seen, mut sum) = (0, 0);
+        let (mut seen, mut sum) = (0, 0.0);
         for (bucket, &count) in self.counts.iter().enumerate() {
             let count = u64::from(count).min(kept - seen);
             seen += count;
-            sum += count * Self::bucket_middle(bucket);
+            sum += count as f64 * middle(bucket);
         }
-        if sum == 0 {
+        if sum == 0.0 {
             return 0.0;
         }
-        kept as f64 * bytes as f64 * 1e3 / sum as f64
+        kept as f64 * bytes as f64 * 1e3 / sum
     }
+}
+
+/// The geometric middle of a bucket, in nanoseconds.
+fn middle(bucket: usize) -> f64 {
+    ((bucket as f64 + 0.5) / STEPS).exp2()
 }
 
 #[cfg(test)]

@@ -30,9 +30,9 @@ pub fn document(result: &ScanResult, asked: Asked, plots: bool) -> Document {
     if result.pages.compressible() > 0 {
         document = document.section(codec_section(result));
         if result.recommended.is_some() {
-            document = document.section(gain_section(result, plots));
+            document = document.section(gain_section(result));
         }
-        document = document.section(duplicate_section(result, plots));
+        document = document.section(duplicate_section(result));
     }
     if result.cold.is_some() {
         document = document.section(cold_section(result));
@@ -146,7 +146,8 @@ fn memory_section(result: &ScanResult, asked: Asked, plots: bool) -> Section {
     if plots {
         let mut bars = Bars::new("What memory consists of", "size", Unit::Bytes);
         for (name, count) in parts {
-            bars = bars.bar(name, (count * result.page_size) as f64);
+            let size = (count * result.page_size) as f64;
+            bars = bars.bar(name, Estimate::exact(size));
         }
         section = section.plot(bars);
     }
@@ -272,7 +273,7 @@ fn codec_section(result: &ScanResult) -> Section {
         .table(time_table(result))
 }
 
-fn gain_section(result: &ScanResult, plots: bool) -> Section {
+fn gain_section(result: &ScanResult) -> Section {
     let section = Section::new("What this machine would gain");
     let Some(codec) = result.told_codec() else {
         return section;
@@ -291,32 +292,10 @@ fn gain_section(result: &ScanResult, plots: bool) -> Section {
         "Disk size: bytes of pages that the device may be given. Takes: memory for them when it \
          is full, its table included; gains: the rest. Machine holds: RAM and what is gained.",
     );
-    let section = section.table(table);
-    if !plots {
-        return section;
-    }
-    let mut bars = Bars::new(
-        "RAM gained by a device as large as RAM, when full",
-        "gained",
-        Unit::Bytes,
-    )
-    .series("compressed")
-    .series("compressed and melded");
-    for codec in &result.codecs {
-        if let Some(gain) = codec.gains.last() {
-            bars = bars.group(
-                &codec.codec,
-                [
-                    Estimate::exact(signed(gain.gained_bytes)),
-                    Estimate::exact(signed(gain.melded_gained_bytes)),
-                ],
-            );
-        }
-    }
-    section.plot(bars)
+    section.table(table)
 }
 
-fn duplicate_section(result: &ScanResult, plots: bool) -> Section {
+fn duplicate_section(result: &ScanResult) -> Section {
     let found = &result.duplicates;
     let section = Section::new("Identical pages");
     if result.pages.duplicate == 0 {
@@ -345,38 +324,25 @@ fn duplicate_section(result: &ScanResult, plots: bool) -> Section {
     for (kind, pages) in &found.by_kind {
         values.push((format!("in {kind}"), size(*pages)));
     }
-    let mut section = section.values(values);
+    let section = section.values(values);
     if found.largest.is_empty() {
         return section;
     }
-    let mut table = Table::new("The largest groups")
-        .column(Column::count("pages"))
-        .column(Column::bytes("size"))
-        .column(Column::path("held by"));
-    let mut bars = Bars::new("The largest groups of identical pages", "size", Unit::Bytes);
-    for (at, group) in found.largest.iter().enumerate() {
-        let first = group.holders.first();
-        let holder = first.map_or_else(String::new, |holder| holder.owner.clone());
-        let others = group.holders.len() as u64 - 1 + group.more_holders;
-        let held_by = match others {
-            0 => holder,
-            others => format!("{holder} and {} more", count(others)),
-        };
-        bars = bars.bar(
-            &format!("{}. {held_by}", at + 1),
-            (group.pages * result.page_size) as f64,
-        );
-        table.row(cells![
-            group.pages,
-            group.pages * result.page_size,
-            held_by.as_str()
-        ]);
-    }
-    section = section.table(table);
-    if plots {
-        section = section.plot(bars);
-    }
-    section
+    section.table(
+        zmeld_report::table!("The largest groups", for group in &found.largest,
+            where {
+                let first = group.holders.first();
+                let holder = first.map_or_else(String::new, |holder| holder.owner.clone());
+                let held_by = match group.holders.len() as u64 - 1 + group.more_holders {
+                    0 => holder,
+                    others => format!("{holder} and {} more", count(others)),
+                };
+            }
+            Column::count("pages") => group.pages,
+            Column::bytes("size") => group.pages * result.page_size,
+            Column::path("held by") => held_by,
+        ),
+    )
 }
 
 fn cold_section(result: &ScanResult) -> Section {
@@ -390,26 +356,16 @@ fn cold_section(result: &ScanResult) -> Section {
         "This kernel tells it for each mapping, not for each page: the cold pages of all \
          mappings are counted, and those of mappings in which none was touched were scanned."
     };
-    let mut table = Table::new("")
-        .column(Column::text("memory"))
-        .column(Column::bytes("in RAM"))
-        .column(Column::bytes("cold"))
-        .column(Column::percent("share"))
-        .column(Column::bytes("scanned"));
-    let rows = cold
-        .by_kind
-        .iter()
-        .map(|(kind, counts)| (kind.as_str(), counts))
-        .chain([("total", &cold.total)]);
-    for (kind, [resident, pages, delivered]) in rows {
-        table.row(cells![
-            kind,
-            resident * result.page_size,
-            pages * result.page_size,
-            *pages as f64 / (*resident).max(1) as f64,
-            delivered * result.page_size
-        ]);
-    }
+    let kinds = cold.by_kind.iter();
+    let kinds = kinds.map(|(kind, counts)| (kind.as_str(), counts));
+    let rows = kinds.chain([("total", &cold.total)]);
+    let table = zmeld_report::table!("", for (kind, [resident, pages, delivered]) in rows,
+        Column::text("memory") => kind,
+        Column::bytes("in RAM") => resident * result.page_size,
+        Column::bytes("cold") => pages * result.page_size,
+        Column::percent("share") => *pages as f64 / (*resident).max(1) as f64,
+        Column::bytes("scanned") => delivered * result.page_size,
+    );
     section
         .paragraph(format!("Not touched for {:.0} s. {how}", cold.seconds))
         .table(table)

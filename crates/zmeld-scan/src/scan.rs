@@ -11,7 +11,7 @@ use zmeld_store::{fill_word, page_size, FingerprintKey};
 use crate::advice;
 use crate::codecs::{Candidate, CodecMeasurement};
 use crate::conclude::{codec_result, cold, sample_result, skipped, CodecSums};
-use crate::contents::{Contents, PageOrigin, PageRecord, RecordBuffers, SortedContents};
+use crate::contents::{Contents, PageOrigin, PageRecord, SortedContents};
 use crate::duplicates::Counter;
 use crate::error::ScanError;
 use crate::histogram::Histogram;
@@ -104,7 +104,6 @@ fn check_permitted(visit: &Visit) -> Result<(), ScanError> {
 
 /// What one thread has at hand and has counted.
 struct ScanWorker {
-    outgoing: RecordBuffers,
     benches: Vec<CodecMeasurement>,
     zero: u64,
     same_filled: u64,
@@ -163,7 +162,6 @@ impl<'a> ScanShared<'a> {
         let benches = self.candidates.iter();
         let benches = benches.map(|candidate| CodecMeasurement::new(candidate, geometry));
         Ok(ScanWorker {
-            outgoing: RecordBuffers::new(),
             benches: benches.collect::<Result<_, _>>()?,
             zero: 0,
             same_filled: 0,
@@ -192,11 +190,7 @@ impl<'a> ScanShared<'a> {
 
     /// What was noted of the pages, sorted so that equal ones stand together.
     fn sort(&mut self, threads: usize) -> SortedContents {
-        let contents = std::mem::replace(&mut self.contents, Contents::new());
-        for worker in self.idle_workers() {
-            contents.flush(&mut worker.outgoing);
-        }
-        contents.sort(threads)
+        std::mem::replace(&mut self.contents, Contents::new()).sort(threads)
     }
 
     fn hash(&self, page: &[u8]) -> u128 {
@@ -253,8 +247,7 @@ impl<'a> ScanShared<'a> {
             return Ok(());
         }
         let hash = self.hash(page);
-        self.contents
-            .add(&mut worker.outgoing, PageRecord::new(hash, origin));
+        self.contents.add(PageRecord::new(hash, origin));
         self.sample(worker, page, hash)
     }
 

@@ -8,39 +8,25 @@ use zmeld_memory::FileSource;
 use zmeld_scan::{scan, Candidate, ScanOptions, ScanProgress, ScanResult};
 use zmeld_store::page_size;
 
+mod mixed;
+
 const PAGES: usize = 8000;
 const SEEDS: u64 = 100;
 
 /// Programs, libraries and texts of this machine, some of them twice.
 fn mixed_file(folder: &std::path::Path) -> std::path::PathBuf {
-    let mut bytes = Vec::new();
-    for (folder, share) in [
-        ("/usr/bin", 4),
-        ("/usr/lib/x86_64-linux-gnu", 7),
-        ("/etc", 8),
-        ("/usr/lib", 9),
-    ] {
-        let mut paths: Vec<_> = fs::read_dir(folder)
-            .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
-            .unwrap_or_default();
-        paths.sort();
-        for path in paths {
-            if bytes.len() >= PAGES * page_size() * share / 10 {
-                break;
-            }
-            if path.is_file() {
-                let file = fs::read(&path).unwrap_or_default();
-                bytes.extend_from_slice(
-                    &file[..file.len().min(400 * page_size()) / page_size() * page_size()],
-                );
-            }
-        }
-    }
+    let page = page_size();
+    let tenth = PAGES * page / 10;
+    let folders = [
+        ("/usr/bin", 4 * tenth),
+        ("/usr/lib/x86_64-linux-gnu", 7 * tenth),
+        ("/etc", 8 * tenth),
+        ("/usr/lib", 9 * tenth),
+    ];
+    let mut bytes = mixed::files(&folders, 400 * page, page);
     let own = fs::read(std::env::current_exe().unwrap()).unwrap();
-    bytes.extend_from_slice(
-        &own[..own.len().min(PAGES * page_size() / 10) / page_size() * page_size()],
-    );
-    bytes.extend_from_within(..bytes.len() / page_size() / 10 * page_size());
+    bytes.extend_from_slice(&own[..own.len().min(tenth) / page * page]);
+    bytes.extend_from_within(..bytes.len() / page / 10 * page);
     let path = folder.join("mixed");
     fs::write(&path, bytes).unwrap();
     path

@@ -218,22 +218,6 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_what_they_are() {
-        let pages = (0..40).map(page);
-        let filled = (0..5).map(|i| vec![if i < 3 { 0 } else { 9 }; PAGE]);
-        let found = collect(pages.chain((0..10).map(page)).chain(filled), 1000);
-        let pages = found.pages;
-        assert_eq!((pages.all, pages.zero, pages.same), (55, 3, 2));
-        assert_eq!((pages.rest(), found.sketch.rows.len()), (50, 40));
-        assert_eq!(found.drawn.len(), 50);
-        for row in &found.sketch.rows {
-            assert!(row.content.iter().all(|&bytes| bytes <= PAGE as f64));
-            // A sixteenth of all bytes occurs: half a page and a little.
-            assert!((1900.0..2600.0).contains(&row.content[2]));
-        }
-    }
-
-    #[test]
     fn it_is_the_same_whether_pages_are_measured_early_or_late() {
         let late = collect((0..300).map(page), 100_000);
         let early = collect((0..300).map(page), 16);

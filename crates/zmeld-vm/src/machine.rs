@@ -325,103 +325,55 @@ fn hardware_starts(kernel: &Path) -> bool {
 mod tests {
     use super::*;
 
-    fn machine(disk: Disk, lines: Lines) -> VirtualMachine {
-        VirtualMachine {
+    /// What a boot does not show.
+    #[test]
+    fn names_rates_and_what_runs_it_are_as_asked_for() {
+        let disk = Disk {
+            file: "x,y".into(),
+            serial: Some("disk0".to_owned()),
+            writes: DiskWrites::Forgotten,
+            read_bytes_per_s: Some(6_870_000),
+            writes_per_s: Some(9),
+            ..Disk::default()
+        };
+        let messages = "m".into();
+        let mut machine = VirtualMachine {
             kernel: "k".into(),
             kind: KernelKind::Image,
             archive: "a".into(),
             ram_mib: 214,
             processors: 1,
             disks: vec![disk],
-            lines,
+            lines: Lines::OfScript { messages },
             folder: "f".into(),
-            shows_files: false,
+            shows_files: true,
             append: "rdinit=/init -- one".into(),
-            qemu: Vec::new(),
-            hardware: false,
+            qemu: vec!["-s".to_owned()],
+            hardware: true,
             counts_time: false,
+        };
+        let arm64 = "qemu-system-aarch64 -machine virt -cpu cortex-a76 -nodefaults";
+        for (kind, parts) in [
+            (
+                KernelKind::Image,
+                &[
+                    "-accel kvm -cpu host",
+                    "-m 214M -smp 1 -kernel k -initrd a",
+                    "file=x,,y,format=raw,if=none,cache=unsafe,snapshot=on,id=disk0",
+                    "throttling.bps-read=6870000,throttling.iops-write=9 -device",
+                    "drive=disk0,serial=disk0",
+                    "mount_tag=files,security_model=none,readonly=on,",
+                    "-s -append console=ttyS1,115200 panic=-1 rdinit=/init -- one",
+                ][..],
+            ),
+            (KernelKind::Arm64Image, &[arm64, "console=ttyAMA0,115200"]),
+            (KernelKind::UserMode, &[" ubd0=f/ubd0.cow,x,y "]),
+        ] {
+            machine.kind = kind;
+            let words = machine.command().join(" ");
+            for part in parts {
+                assert!(words.contains(part), "{part}: {words}");
+            }
         }
-    }
-
-    fn has(machine: &VirtualMachine, parts: &[&str]) {
-        let words = machine.command().join(" ");
-        for part in parts {
-            assert!(words.contains(part), "{part}: {words}");
-        }
-    }
-
-    #[test]
-    fn a_machine_is_what_was_asked_for() {
-        let disk = Disk {
-            file: "x,y".into(),
-            read_bytes_per_s: Some(6_870_000),
-            writes_per_s: Some(9),
-            ..Disk::default()
-        };
-        let lines = Lines::ToFiles {
-            messages: "m".into(),
-            answer: "r".into(),
-        };
-        let mut machine = machine(disk, lines);
-        machine.shows_files = true;
-        has(
-            &machine,
-            &[
-                "-accel tcg,thread=multi",
-                "-m 214M -smp 1 -kernel k -initrd a",
-                "-serial file:m -serial file:r",
-                "file=x,,y,format=raw,if=none,cache=none,id=disk0",
-                "throttling.bps-read=6870000,throttling.iops-write=9 -device",
-                "-virtfs local,path=/,mount_tag=files,security_model=none,readonly=on,",
-                "console=ttyS0,115200 panic=-1 rdinit=/init -- one",
-            ],
-        );
-        let device = VirtualMachine::line_device(machine.kind, &machine.lines);
-        assert_eq!(device, "/dev/ttyS1");
-        machine.kind = KernelKind::UserMode;
-        let words = machine.command().join(" ");
-        let begin = "k mem=214M initrd=a uml_dir=f/ ncpus=1 ubd0=x,y";
-        assert!(words.starts_with(begin), "{words}");
-        assert!(words.contains("con0=null,fd:2 con1=null,fd:1 "), "{words}");
-        assert!(words.ends_with("rdinit=/init -- one"), "{words}");
-    }
-
-    #[test]
-    fn a_script_has_a_line_of_its_own() {
-        let disk = Disk {
-            file: "d".into(),
-            serial: Some("disk0".to_owned()),
-            writes: DiskWrites::Forgotten,
-            ..Disk::default()
-        };
-        let messages = "m".into();
-        let mut machine = machine(disk, Lines::OfScript { messages });
-        machine.qemu = vec!["-s".to_owned()];
-        machine.hardware = true;
-        has(
-            &machine,
-            &[
-                "-accel kvm",
-                "-chardev stdio,id=out,signal=off -serial chardev:out -serial file:m",
-                "cache=unsafe,snapshot=on,id=disk0 -device virtio-blk-pci,drive=disk0,serial=disk0",
-                "-s -append console=ttyS1,115200 panic=-1 rdinit=/init",
-            ],
-        );
-        let device = VirtualMachine::line_device(machine.kind, &machine.lines);
-        assert_eq!(device, "/dev/ttyS0");
-        machine.kind = KernelKind::Arm64Image;
-        has(
-            &machine,
-            &[
-                "qemu-system-aarch64 -machine virt -cpu cortex-a76 -nodefaults",
-                "-chardev stdio,id=out,signal=off -serial file:m -device pci-serial,chardev=out",
-                "-s -append console=ttyAMA0,115200 panic=-1 rdinit=/init",
-            ],
-        );
-        machine.kind = KernelKind::UserMode;
-        has(
-            &machine,
-            &["con0=null,fd:2 con1=fd:0,fd:1 ", " ubd0=f/ubd0.cow,d "],
-        );
     }
 }

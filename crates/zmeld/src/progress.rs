@@ -16,6 +16,8 @@ use crate::output;
 const QUIET_FOR: Duration = Duration::from_secs(2);
 /// The line of a terminal is drawn anew this often.
 const DRAWN_EVERY: Duration = Duration::from_millis(250);
+/// What is done in another thread is looked at this often.
+const LOOKED_EVERY: Duration = Duration::from_millis(50);
 /// Where standard error is no terminal, a line this often.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
@@ -58,6 +60,21 @@ fn flag_saying(word: Option<&'static str>) -> &'static AtomicBool {
     &STOP
 }
 
+/// Does `work` in a thread of its own, and `meanwhile` again and again until that is done.
+pub fn beside<T: Send>(work: impl FnOnce() -> T + Send, mut meanwhile: impl FnMut()) -> T {
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(work);
+        while !worker.is_finished() {
+            std::thread::park_timeout(LOOKED_EVERY);
+            meanwhile();
+        }
+        match worker.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
 /// Runs `work` while the progress it reports is shown.
 pub fn show<T: Send>(
     names: &[&str],
@@ -65,24 +82,12 @@ pub fn show<T: Send>(
     page_size: u64,
     work: impl FnOnce() -> T + Send,
 ) -> T {
-    std::thread::scope(|scope| {
-        let worker = scope.spawn(work);
-        let line = Message::of_long_work();
-        while !worker.is_finished() {
-            std::thread::park_timeout(Duration::from_millis(50));
-            let at = (progress.phase().max(1) - 1) as usize;
-            let expected = progress.expected().map(|pages| pages * page_size);
-            line.set_amount(
-                names[at.min(names.len() - 1)],
-                progress.done() * page_size,
-                expected,
-            );
-        }
-        line.clear();
-        match worker.join() {
-            Ok(result) => result,
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
+    let line = Message::of_long_work();
+    beside(work, || {
+        let at = (progress.phase().max(1) - 1) as usize;
+        let expected = progress.expected().map(|pages| pages * page_size);
+        let name = names[at.min(names.len() - 1)];
+        line.set_amount(name, progress.done() * page_size, expected);
     })
 }
 

@@ -10,7 +10,6 @@ mod run;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
@@ -94,15 +93,6 @@ fn has_machine(experiment: u32) -> bool {
         let line = String::from_utf8_lossy(&line).into_owned();
         line.contains(&folder) && line.contains("rdinit=/bin/zmeld")
     })
-}
-
-/// Waits for something that takes seconds.
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < Duration::from_secs(300), "{what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 /// An experiment whose first machine runs.

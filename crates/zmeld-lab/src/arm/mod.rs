@@ -17,7 +17,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use zmeld_config::{Bytes, Config, FindingId};
 use zmeld_linux::Host;
-use zmeld_setup::event::Listener;
 use zmeld_setup::execute::{down, up, Removal};
 use zmeld_setup::journal::{Journal, Owner, State};
 use zmeld_setup::plan::{Options, Plan};
@@ -25,6 +24,7 @@ use zmeld_setup::step::{Record, Step};
 use zmeld_setup::Error as SwapError;
 
 use crate::error::Error;
+use crate::leftover::TakingBack;
 use crate::limit::Group;
 use slow_disk::{AttachedDisk, SlowDisk};
 use watch::RunningWatch;
@@ -301,56 +301,9 @@ fn free(host: &Host) -> Result<(), Error> {
     Err(Error::Unsafe(WAY_OUT.to_owned()))
 }
 
-/// What experiments that are over left, in words.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Leftovers {
-    /// What the machine still has: swap, devices.
-    pub set_up: Vec<String>,
-    /// What only takes up room.
-    pub files: Vec<String>,
-}
-
-/// What experiments that are over left. Changes nothing.
-pub fn leftovers(host: &Host) -> Result<Leftovers, Error> {
-    let state = State::read_of(host, Owner::Experiment)?;
-    let steps = state.map_or(0, |state| state.records.len());
-    let swap = (steps > 0).then(|| swap_left(steps));
-    let (devices, files) = slow_disk::leftovers();
-    Ok(Leftovers {
-        set_up: swap.into_iter().chain(devices).collect(),
-        files,
-    })
-}
-
-fn swap_left(steps: usize) -> String {
-    format!("swap of an experiment that was killed ({steps} steps)")
-}
-
-/// How something is taken back that an experiment left.
-pub struct TakingBack<'a> {
-    /// Even where pages do not fit back.
-    pub force: bool,
-    /// Set when it is to stop; what is not taken back by then stays written down.
-    pub stop: &'a AtomicBool,
-    /// Who is told what happens.
-    pub listener: &'a mut Listener<'a>,
-    /// Is given, in words, what is not as it was before although it was taken back.
-    pub left: &'a mut Vec<String>,
-}
-
-/// Takes back what an experiment that was killed left set up. Returns what was found.
-pub fn clear_leftovers(host: &Host, how: TakingBack<'_>) -> Result<Vec<String>, Error> {
-    let mut found: Vec<String> = take_back_swap(host, how)?.into_iter().collect();
-    found.extend(slow_disk::clear_leftovers());
-    Ok(found)
-}
-
-fn take_back_swap(host: &Host, how: TakingBack<'_>) -> Result<Option<String>, Error> {
+/// Takes back what an experiment that was killed swaps to.
+pub(crate) fn take_back_swap(host: &Host, how: &mut TakingBack<'_>) -> Result<(), Error> {
     let mut journal = journal(host)?;
-    let steps = journal.records().len();
-    if steps == 0 {
-        return Ok(None);
-    }
     let removal = Removal {
         force: how.force,
         ..Removal::default()
@@ -366,7 +319,7 @@ fn take_back_swap(host: &Host, how: TakingBack<'_>) -> Result<Option<String>, Er
         err => err,
     })?;
     how.left.extend(report.left);
-    Ok(Some(swap_left(steps)))
+    Ok(())
 }
 
 /// A benchmark's end is not forced: what does not fit back stays, and is taken back
@@ -553,13 +506,13 @@ mod tests {
         let host = Host::with(root.path(), machine.clone());
         let ran = || machine.0.lock().unwrap().join("\n");
         let take_back = |force: bool| {
-            let how = TakingBack {
+            let mut how = TakingBack {
                 force,
                 stop: &AtomicBool::new(false),
                 listener: &mut |_| (),
                 left: &mut Vec::new(),
             };
-            take_back_swap(&host, how)
+            take_back_swap(&host, &mut how)
         };
         let err = take_back(false).unwrap_err().to_string();
         assert!(err.contains("RAM"), "{err}");

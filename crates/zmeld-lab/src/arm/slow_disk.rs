@@ -196,7 +196,7 @@ impl Drop for AttachedDisk {
 }
 
 /// Takes a device and its limits away.
-fn detach(device: &Path) -> Result<(), Error> {
+pub(crate) fn detach(device: &Path) -> Result<(), Error> {
     let Some(name) = device.file_name() else {
         return Ok(());
     };
@@ -239,7 +239,7 @@ fn stands_on(device: &Path, file: &fs::Metadata) -> bool {
 }
 
 /// Loop devices whose maker is gone, with the folders of their files.
-fn left_devices() -> Vec<(fs::DirEntry, PathBuf)> {
+pub(crate) fn left_devices() -> Vec<(PathBuf, PathBuf)> {
     let mut left = Vec::new();
     for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
         let Ok(backing) = fs::read_to_string(entry.path().join("loop/backing_file")) else {
@@ -249,9 +249,11 @@ fn left_devices() -> Vec<(fs::DirEntry, PathBuf)> {
         let Some(folder) = file.parent().filter(|_| file.ends_with(FILE)) else {
             continue;
         };
+        let device = Path::new("/dev").join(entry.file_name());
         // Anybody who may attach files of their own chooses their paths.
-        if is_left(folder) && is_its_file(file, &entry) {
-            left.push((entry, folder.to_owned()));
+        let is_disk = folder.to_string_lossy().ends_with(ENDING) && folder::is_left(folder);
+        if is_disk && is_its_file(file, &device) {
+            left.push((device, folder.to_owned()));
         }
     }
     left
@@ -259,60 +261,19 @@ fn left_devices() -> Vec<(fs::DirEntry, PathBuf)> {
 
 /// Whether the device stands on the file, which is root's alone. Others than root cannot look into its folder, and
 /// are told by its name.
-fn is_its_file(file: &Path, device: &fs::DirEntry) -> bool {
+fn is_its_file(file: &Path, device: &Path) -> bool {
     let is_own = |meta: &fs::Metadata| {
         meta.is_file() && meta.uid() == 0 && meta.nlink() == 1 && meta.mode() & 0o077 == 0
     };
     match fs::symlink_metadata(file) {
-        Ok(meta) => is_own(&meta) && stands_on(&Path::new("/dev").join(device.file_name()), &meta),
+        Ok(meta) => is_own(&meta) && stands_on(device, &meta),
         Err(err) => err.kind() == std::io::ErrorKind::PermissionDenied,
     }
 }
 
-/// Folders of disks whose maker is gone and that no device stands on: those of virtual machines are on none.
-fn left_files() -> Vec<PathBuf> {
-    let devices: Vec<PathBuf> = left_devices().into_iter().map(|it| it.1).collect();
-    let mut files = folder::left_in(&folder(), ENDING);
-    files.retain(|folder| !devices.contains(folder));
-    files
-}
-
-/// Disks whose maker is gone, in words: those that are devices, and those that are only files.
-pub(super) fn leftovers() -> (Vec<String>, Vec<String>) {
-    let devices = left_devices();
-    let devices = devices.iter().map(|(_, folder)| of_a_killed_one(folder));
-    let files = left_files();
-    let files = files.iter().map(|folder| of_a_killed_one(folder));
-    (devices.collect(), files.collect())
-}
-
-/// Removes disks whose maker is gone. What fails is still there for [`leftovers`]. Returns what was found.
-pub(super) fn clear_leftovers() -> Vec<String> {
-    let mut found = Vec::new();
-    for (entry, folder) in left_devices() {
-        found.push(of_a_killed_one(&folder));
-        // The file says whose the device is: it stays as long as that.
-        if detach(&Path::new("/dev").join(entry.file_name())).is_ok() {
-            let _ = fs::remove_dir_all(folder);
-        }
-    }
-    for folder in left_files() {
-        found.push(of_a_killed_one(&folder));
-        let _ = fs::remove_dir_all(folder);
-    }
-    found
-}
-
-/// Whether it is the folder of a disk whose maker is gone.
-fn is_left(path: &Path) -> bool {
-    path.to_string_lossy().ends_with(ENDING) && folder::is_left(path)
-}
-
-fn of_a_killed_one(folder: &Path) -> String {
-    format!(
-        "a disk of an experiment that was killed ({})",
-        folder.display()
-    )
+/// Folders of disks whose maker is gone.
+pub(crate) fn left_files() -> Vec<PathBuf> {
+    folder::left_in(&folder(), ENDING)
 }
 
 #[cfg(test)]

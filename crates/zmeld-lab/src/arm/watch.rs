@@ -45,7 +45,7 @@ pub(super) fn start(
     folder: &Path,
 ) -> Result<RunningWatch, Error> {
     let (place, said) = (folder.join("watch.toml"), folder.join("watch.said"));
-    let text = config(written, &group.path()).to_string();
+    let text = config(written, &group.path).to_string();
     fs::write(&place, text).map_err(|err| Error::io("write", &place, err))?;
     let out = File::create(&said).map_err(|err| Error::io("create", &said, err))?;
     let child = Command::new(own)

@@ -25,14 +25,16 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 use serde::Serialize;
 use serde_json::Value;
+use zmeld_linux::groups::Version;
 use zmeld_linux::lock::FileLock;
 use zmeld_linux::Host;
 
-pub use crate::arm::TakingBack;
 use crate::arm::{self, size, RunSize, SizeBases};
 use crate::error::Error;
 use crate::folder::{self, Folder};
-use crate::limit::{Group, Hierarchy};
+pub use crate::leftover::TakingBack;
+use crate::leftover::{leftovers, Leftover};
+use crate::limit::{self, Group, Hierarchy};
 use crate::measure::machine::{memory, reclaim_daemons};
 use crate::measure::HostFacts;
 use crate::recipe::{Case, Recipe};
@@ -235,7 +237,7 @@ impl<'a> Lab<'a> {
         listener: &'a mut dyn FnMut(Event<'_>),
     ) -> Result<Lab<'a>, Error> {
         needs_root("an experiment limits memory and sets up swap")?;
-        let hierarchy = Hierarchy::here()?;
+        let hierarchy = limit::hierarchy()?;
         let host = Host::here();
         let lock = lock::take(&host)?;
         let mut left = Vec::new();
@@ -271,31 +273,22 @@ impl<'a> Lab<'a> {
 
 /// What experiments that were killed left on this machine, in words; nothing while one runs. Changes nothing.
 pub fn left_behind(host: &Host) -> Result<Vec<String>, Error> {
-    let left = arm::leftovers(host);
-    // Without control groups, none is left.
-    let groups = Hierarchy::here().map_or(0, |hierarchy| hierarchy.leftovers());
-    // Looked at last: one may have begun meanwhile, and have begun to set up.
-    if running().is_some() {
-        return Ok(Vec::new());
-    }
-    let mut left = left?;
-    if groups > 0 {
-        left.set_up.push(groups_left(groups));
-    }
-    Ok(left.set_up.into_iter().chain(left.files).collect())
+    left(host, |_| true)
 }
 
 /// Of what [`left_behind`] names, what would take part in swap that is set up now: files and groups do not.
 pub fn left_set_up(host: &Host) -> Result<Vec<String>, Error> {
-    let left = arm::leftovers(host);
-    match running() {
-        Some(_) => Ok(Vec::new()),
-        None => Ok(left?.set_up),
-    }
+    left(host, Leftover::is_set_up)
 }
 
-fn groups_left(count: usize) -> String {
-    format!("control groups of an experiment that was killed ({count})")
+fn left(host: &Host, is_meant: fn(&Leftover) -> bool) -> Result<Vec<String>, Error> {
+    let left = leftovers(host);
+    // Looked at last: one may have begun meanwhile, and have begun to set up.
+    if running().is_some() {
+        return Ok(Vec::new());
+    }
+    let left = left?.into_iter().filter(is_meant);
+    Ok(left.map(|it| it.to_string()).collect())
 }
 
 /// Takes back what [`left_behind`] names.
@@ -317,21 +310,18 @@ fn needs_root(why: &str) -> Result<(), Error> {
     )))
 }
 
-/// With the lock held: whatever there is of experiments is of one that is gone. Groups first, so that no workload of
-/// one is in the way of its swap.
-fn cleared(host: &Host, how: TakingBack<'_>) -> Result<Vec<String>, Error> {
-    let mut found = Vec::new();
-    let groups = Hierarchy::here().map_or(0, |hierarchy| hierarchy.clear_leftovers());
-    if groups > 0 {
-        found.push(groups_left(groups));
+/// With the lock held: whatever there is of experiments is of one that is gone.
+fn cleared(host: &Host, mut how: TakingBack<'_>) -> Result<Vec<String>, Error> {
+    let left = leftovers(host)?;
+    for it in &left {
+        it.clear(host, &mut how)?;
     }
-    found.extend(arm::clear_leftovers(host, how)?);
     // Outputs, and what machines booted from.
     for folder in folder::left_in(&std::env::temp_dir(), "") {
         // It harms nobody, and the next experiment tries again.
         let _ = std::fs::remove_dir_all(folder);
     }
-    Ok(found)
+    Ok(left.iter().map(Leftover::to_string).collect())
 }
 
 impl Lab<'_> {
@@ -341,7 +331,10 @@ impl Lab<'_> {
 
     /// Notes this machine, unless runs were made on another kernel.
     fn is_machine_of(&self, has_runs: bool, machine: &mut HostFacts) -> Result<(), Error> {
-        let now = HostFacts::here(self.hierarchy.version);
+        let now = HostFacts::here(match self.hierarchy.version {
+            Version::One => 1,
+            Version::Two => 2,
+        });
         if has_runs {
             same("kernel", &machine.kernel, &now.kernel)?;
         }
@@ -395,7 +388,10 @@ impl Lab<'_> {
                     continue;
                 }
                 let (case, arm) = (&recipe.cases[case], &recipe.arms[arm]);
-                self.announce(experiment, case, &arm.name);
+                self.tell(
+                    format!("{} ({})", arm.name, case.name),
+                    experiment.progress(),
+                );
                 let facts = experiment.facts(&case.name).cloned().ok_or_else(|| {
                     Error::Result(format!("case {} was not looked at", case.name))
                 })?;
@@ -426,13 +422,14 @@ impl Lab<'_> {
         Ok(())
     }
 
-    fn announce(&mut self, experiment: &Experiment, case: &Case, arm: &str) {
-        let (done, of, seconds) = experiment.progress();
+    /// Says which run begins, how many were made, of how many, and the seconds that are left.
+    fn tell(&mut self, what: String, (done, of, left): (usize, Option<usize>, Option<f64>)) {
+        let left = left.map(Duration::from_secs_f64);
         (self.listener)(Event::Begins {
-            what: format!("{arm} ({})", case.name),
+            what,
             done,
-            of: Some(of),
-            left: seconds.map(Duration::from_secs_f64),
+            of,
+            left,
         });
     }
 
@@ -484,7 +481,7 @@ impl Lab<'_> {
             (false, Some(bytes)) => bytes,
             (_, expected) => {
                 self.fits(case, expected.unwrap_or(0))?;
-                self.announce(experiment, case, "footprint");
+                self.tell(format!("footprint ({})", case.name), experiment.progress());
                 let Some(measured) = self.without_limit(recipe, case)? else {
                     return Ok(());
                 };

@@ -321,7 +321,7 @@ impl Experiment {
     }
 
     /// Runs done, at most in all, and about how many seconds the rest takes.
-    pub(super) fn progress(&self) -> (usize, usize, Option<f64>) {
+    pub(super) fn progress(&self) -> (usize, Option<usize>, Option<f64>) {
         let blocks = self.blocks();
         let mut of = 0;
         let mut left_s = 0.0;
@@ -343,6 +343,6 @@ impl Experiment {
                 }
             }
         }
-        (self.runs.len(), of, known.then_some(left_s))
+        (self.runs.len(), Some(of), known.then_some(left_s))
     }
 }

@@ -95,7 +95,7 @@ impl Lab<'_> {
         let recipe = search.recipe.clone();
         let case = &recipe.cases[0];
         self.fits(case, case.workload.expected_bytes().unwrap_or(0))?;
-        self.tell(search, "without a limit".to_owned());
+        self.tell("without a limit".to_owned(), search.progress());
         let Some(measured) = self.without_limit(&recipe, case)? else {
             return Ok(false);
         };
@@ -135,18 +135,8 @@ impl Lab<'_> {
         set_up.left_out = Some(why);
     }
 
-    fn tell(&mut self, search: &SizeSearch, what: String) {
-        let (done, seconds) = search.progress();
-        (self.listener)(Event::Begins {
-            what,
-            done,
-            of: None,
-            left: seconds.map(Duration::from_secs_f64),
-        });
-    }
-
     fn try_unlimited(&mut self, search: &mut SizeSearch) -> Result<(), Error> {
-        self.tell(search, "without a limit".to_owned());
+        self.tell("without a limit".to_owned(), search.progress());
         let arm = Arm::without_limit();
         let recipe = search.recipe.clone();
         let Some(run) = self.tried(search, &recipe, &arm, search.peak_bytes, 0)? else {
@@ -170,7 +160,8 @@ impl Lab<'_> {
             return Ok(());
         };
         let arm = search.recipe.arms[at].clone();
-        self.tell(search, format!("{} with {}", arm.name, bytes(limit)));
+        let what = format!("{} with {}", arm.name, bytes(limit));
+        self.tell(what, search.progress());
         let mut recipe = search.recipe.clone();
         if let Some(seconds) = search.unlimited_s() {
             let give_up = (seconds * search.question.give_up).max(GIVE_UP_S);

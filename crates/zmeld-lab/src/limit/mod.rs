@@ -14,101 +14,64 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
-use zmeld_linux::pressure;
+pub use zmeld_linux::groups::Hierarchy;
+use zmeld_linux::groups::Version;
+use zmeld_linux::{pressure, Host};
 
 use crate::error::Error;
 use crate::name::{self, is_left_behind};
 
 /// Where groups are made.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hierarchy {
-    /// The directory of the memory controller.
-    pub memory: PathBuf,
-    /// 1 or 2.
-    pub version: u8,
+pub fn hierarchy() -> Result<Hierarchy, Error> {
+    let missing = |what: String| Error::Missing(format!("no memory controller: {what}"));
+    let found = Hierarchy::find(&Host::here()).map_err(|err| missing(err.to_string()))?;
+    let hierarchy = found.ok_or_else(|| {
+        missing("boot with cgroup_enable=memory, or run in a place that has it".to_owned())
+    })?;
+    let offered = hierarchy.top.join("cgroup.subtree_control");
+    let text = fs::read_to_string(&offered).unwrap_or_default();
+    match hierarchy.version {
+        Version::Two if !text.split_whitespace().any(|it| it == "memory") => Err(missing(format!(
+            "echo +memory > {} offers it",
+            offered.display()
+        ))),
+        _ => Ok(hierarchy),
+    }
 }
 
-impl Hierarchy {
-    pub fn here() -> Result<Hierarchy, Error> {
-        Hierarchy::below(Path::new("/sys/fs/cgroup"))
-    }
-
-    fn below(root: &Path) -> Result<Hierarchy, Error> {
-        let words = |file: &str| fs::read_to_string(root.join(file)).unwrap_or_default();
-        if root.join("memory/memory.limit_in_bytes").exists() {
-            return Ok(Hierarchy {
-                memory: root.join("memory"),
-                version: 1,
-            });
-        }
-        if words("cgroup.subtree_control")
-            .split_whitespace()
-            .any(|word| word == "memory")
-        {
-            return Ok(Hierarchy {
-                memory: root.to_owned(),
-                version: 2,
-            });
-        }
-        let hint = match words("cgroup.controllers").contains("memory") {
-            true => format!(
-                "echo +memory > {}/cgroup.subtree_control offers it",
-                root.display()
-            ),
-            false => "boot with cgroup_enable=memory, or run in a place that has it".to_owned(),
-        };
-        Err(Error::Missing(format!(
-            "no memory controller below {}: {hint}",
-            root.display()
-        )))
-    }
-
-    /// Groups whose maker is gone.
-    fn left(&self) -> impl Iterator<Item = PathBuf> + '_ {
-        let entries = fs::read_dir(&self.memory).into_iter().flatten().flatten();
-        let left = entries.filter(|entry| is_left_behind(&entry.file_name()));
-        left.map(|entry| entry.path())
-    }
-
-    pub fn leftovers(&self) -> usize {
-        self.left().count()
-    }
-
-    /// Removes groups whose maker is gone, and kills what is still in them. Returns how many there were.
-    pub fn clear_leftovers(&self) -> usize {
-        self.left().filter(|group| remove(group)).count()
-    }
+/// Groups whose maker is gone.
+pub fn left(hierarchy: &Hierarchy) -> Vec<PathBuf> {
+    let entries = fs::read_dir(&hierarchy.top).into_iter().flatten().flatten();
+    let left = entries.filter(|entry| is_left_behind(&entry.file_name()));
+    left.map(|entry| entry.path()).collect()
 }
 
 /// A group of our own; dropping it kills what is in it and removes it.
 #[derive(Debug)]
 pub struct Group {
-    hierarchy: Hierarchy,
+    version: Version,
+    /// From the root of the memory controller's hierarchy on: `/NAME`.
+    pub path: String,
     memory: PathBuf,
 }
 
 impl Group {
     /// Without a limit.
     pub fn create(hierarchy: &Hierarchy, label: &str) -> Result<Group, Error> {
-        let memory = hierarchy.memory.join(name::own(&format!("-{label}")));
+        let memory = hierarchy.top.join(name::own(&format!("-{label}")));
         fs::create_dir(&memory).map_err(|err| Error::io("create", &memory, err))?;
         Ok(Group {
-            hierarchy: hierarchy.clone(),
+            version: hierarchy.version,
+            path: hierarchy.shown(&memory),
             memory,
         })
-    }
-
-    /// Its path in the memory controller's hierarchy: `/NAME`.
-    pub fn path(&self) -> String {
-        let below = self.memory.strip_prefix(&self.hierarchy.memory);
-        format!("/{}", below.unwrap_or(&self.memory).display())
     }
 
     /// Limits memory. Without `swap`, nothing of the group may be swapped out.
     pub fn limit(&self, bytes: u64, swap: bool) -> Result<(), Error> {
         let bytes_text = bytes.to_string();
-        match self.hierarchy.version {
-            2 => {
+        match self.version {
+            Version::Two => {
                 self.write("memory.swap.max", if swap { "max" } else { "0" })?;
                 self.write("memory.max", &bytes_text)
             }
@@ -125,8 +88,8 @@ impl Group {
 
     /// Changes the limit of a running group. `false`: it cannot be reclaimed that far, yet.
     pub fn adjust(&self, bytes: u64) -> Result<bool, Error> {
-        let file = match self.hierarchy.version {
-            2 => "memory.max",
+        let file = match self.version {
+            Version::Two => "memory.max",
             _ => "memory.limit_in_bytes",
         };
         match fs::write(self.memory.join(file), bytes.to_string()) {
@@ -155,8 +118,8 @@ impl Group {
 
     /// Memory and swap that it uses now, bytes.
     pub fn usage(&self) -> (u64, u64) {
-        match self.hierarchy.version {
-            2 => (
+        match self.version {
+            Version::Two => (
                 self.number("memory.current").unwrap_or(0.0) as u64,
                 self.number("memory.swap.current").unwrap_or(0.0) as u64,
             ),
@@ -184,8 +147,8 @@ impl Group {
     pub fn footprint(&self) -> u64 {
         let (_, swap) = self.usage();
         let stat = self.keyed("memory.stat");
-        let name = match self.hierarchy.version {
-            2 => "anon",
+        let name = match self.version {
+            Version::Two => "anon",
             _ => "rss",
         };
         stat.get(name).map_or(0, |&bytes| bytes as u64) + swap
@@ -211,8 +174,8 @@ impl Group {
                 || name.starts_with("zsw")
                 || WANTED.contains(&name.as_str())
         });
-        let (events, numbers): (_, &[_]) = match self.hierarchy.version {
-            2 => (
+        let (events, numbers): (_, &[_]) = match self.version {
+            Version::Two => (
                 self.keyed("memory.events"),
                 &[("memory.peak", "peak_bytes")],
             ),
@@ -225,19 +188,13 @@ impl Group {
             ),
         };
         // Version 1 has more in that file than events.
-        let is_event = |name: &str| self.hierarchy.version == 2 || name == "oom_kill";
+        let is_event = |name: &str| self.version == Version::Two || name == "oom_kill";
         let events = events.into_iter().filter(|(name, _)| is_event(name));
         all.extend(events.map(|(name, value)| (format!("event_{name}"), value)));
         for (file, name) in numbers {
             all.extend(self.number(file).map(|value| ((*name).to_owned(), value)));
         }
-        for what in ["memory", "io", "cpu"] {
-            let file = self.file(&format!("{what}.pressure"));
-            let text = fs::read_to_string(file).unwrap_or_default();
-            for (kind, seconds) in stalls(&text) {
-                all.insert(format!("stall_{what}_{kind}_s"), seconds);
-            }
-        }
+        all.extend(stalls(|what| self.file(&format!("{what}.pressure"))));
         all
     }
 
@@ -258,7 +215,7 @@ impl Drop for Group {
 const EMPTY_MAX: Duration = Duration::from_secs(10);
 
 /// Kills what is in a group and removes it. `false`: it stays.
-fn remove(folder: &Path) -> bool {
+pub(crate) fn remove(folder: &Path) -> bool {
     let begin = Instant::now();
     loop {
         empty(folder);
@@ -303,11 +260,17 @@ pub(crate) fn keyed(text: &str) -> BTreeMap<String, f64> {
         .collect()
 }
 
-/// How long tasks have waited, in seconds, from a pressure file.
-pub(crate) fn stalls(text: &str) -> Vec<(String, f64)> {
-    pressure::parse(text)
-        .map(|(kind, stall)| (kind.to_owned(), stall.total_us as f64 / 1e6))
-        .collect()
+/// How long tasks have waited, in seconds, from the pressure file of each thing to wait for.
+pub(crate) fn stalls(file: impl Fn(&str) -> PathBuf) -> Vec<(String, f64)> {
+    let mut all = Vec::new();
+    for what in ["memory", "io", "cpu"] {
+        let text = fs::read_to_string(file(what)).unwrap_or_default();
+        all.extend(pressure::parse(&text).map(|(kind, stall)| {
+            let name = format!("stall_{what}_{kind}_s");
+            (name, stall.total_us as f64 / 1e6)
+        }));
+    }
+    all
 }
 
 #[cfg(test)]
@@ -315,31 +278,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_with_the_controller_is_found() {
-        let root = tempfile::tempdir().unwrap();
-        assert!(Hierarchy::below(root.path())
-            .unwrap_err()
-            .to_string()
-            .contains("no memory controller"));
-        fs::write(root.path().join("cgroup.controllers"), "cpu memory\n").unwrap();
-        fs::write(root.path().join("cgroup.subtree_control"), "cpu\n").unwrap();
-        let err = Hierarchy::below(root.path()).unwrap_err().to_string();
-        assert!(err.contains("+memory"), "{err}");
-        fs::write(root.path().join("cgroup.subtree_control"), "cpu memory\n").unwrap();
-        assert_eq!(Hierarchy::below(root.path()).unwrap().version, 2);
-        fs::create_dir(root.path().join("memory")).unwrap();
-        fs::write(root.path().join("memory/memory.limit_in_bytes"), "").unwrap();
-        assert_eq!(Hierarchy::below(root.path()).unwrap().version, 1);
-    }
-
-    #[test]
     fn what_was_allocated_between_two_reads_is_no_swap() {
         let root = tempfile::tempdir().unwrap();
         let group = Group {
-            hierarchy: Hierarchy {
-                memory: root.path().to_owned(),
-                version: 1,
-            },
+            version: Version::One,
+            path: "/group".to_owned(),
             memory: root.path().join("group"),
         };
         fs::create_dir(&group.memory).unwrap();

@@ -101,12 +101,7 @@ impl Counters {
         for name in VMSTAT.split(' ') {
             all.extend(vmstat.get(name).map(|&value| (format!("vm_{name}"), value)));
         }
-        for what in ["memory", "io", "cpu"] {
-            let text = fs::read_to_string(format!("/proc/pressure/{what}")).unwrap_or_default();
-            for (kind, seconds) in stalls(&text) {
-                all.insert(format!("stall_{what}_{kind}_s"), seconds);
-            }
-        }
+        all.extend(stalls(|what| Path::new("/proc/pressure").join(what)));
         let cpu = kswapd
             .iter()
             .filter_map(|pid| processor_seconds(*pid))

@@ -414,17 +414,17 @@ impl SizeSearch {
     }
 
     /// Runs done, and about how many seconds the rest takes.
-    pub(crate) fn progress(&self) -> (usize, Option<f64>) {
+    pub(crate) fn progress(&self) -> (usize, Option<usize>, Option<f64>) {
         let of_steps = |set_up: &SetUp| set_up.steps.iter().map(|s| s.runs.len()).sum::<usize>();
         let done = self.unlimited.len() + self.set_ups.iter().map(of_steps).sum::<usize>();
         let runs = self.set_ups.iter().flat_map(|set_up| &set_up.steps);
         let runs = runs.flat_map(|step| &step.runs).chain(&self.unlimited);
         let times: Vec<f64> = runs.map(|run| run.took_s).collect();
         if self.peak_bytes == 0 || times.is_empty() {
-            return (done, None);
+            return (done, None, None);
         }
         let mean = times.iter().sum::<f64>() / times.len() as f64;
-        (done, Some(mean * self.runs_left() as f64))
+        (done, None, Some(mean * self.runs_left() as f64))
     }
 
     /// About how many runs are left: most steps are decided at the first look or the second,

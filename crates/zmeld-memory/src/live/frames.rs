@@ -79,11 +79,6 @@ impl FrameSet {
 pub struct SeenFrames(pub(crate) Option<FrameSet>);
 
 impl SeenFrames {
-    /// None yet, with one bit for each page of this machine.
-    pub fn new() -> SeenFrames {
-        SeenFrames(super::visit::frame_numbers_visible().then(FrameSet::of_machine))
-    }
-
     /// Whether the kernel tells frame numbers.
     pub fn are_told(&self) -> bool {
         self.0.is_some()
@@ -91,8 +86,9 @@ impl SeenFrames {
 }
 
 impl Default for SeenFrames {
+    /// None yet, with one bit for each page of this machine.
     fn default() -> SeenFrames {
-        SeenFrames::new()
+        SeenFrames(super::visit::frame_numbers_visible().then(FrameSet::of_machine))
     }
 }
 

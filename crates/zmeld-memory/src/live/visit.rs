@@ -21,7 +21,7 @@ use super::reader::{self, PageRange};
 use super::LiveMemory;
 use crate::buffer::Buffer;
 use crate::cold::{ColdPages, ColdSet};
-use crate::work::Queue;
+use crate::work;
 use crate::{
     Batch, ColdReport, Counted, Error, Note, Owner, Region, RegionId, RegionKind, SkipReason,
     Skips, Visit,
@@ -45,18 +45,18 @@ pub(super) fn visit(
     sink: &(dyn Fn(Batch<'_>) + Sync),
 ) -> Result<Visit, Error> {
     let shared = VisitShared::new(live);
-    let queue = Queue::new(live.chosen.iter().rev().map(VisitTask::Process).collect());
-    let workers = queue.run(
+    let workers = work::run(
         threads,
         stop,
+        live.chosen.iter().rev().map(VisitTask::Process),
         || LiveWorker::new(&shared, stop, sink),
-        |worker, work| match work {
-            VisitTask::Process(chosen) => queue.extend(worker.open(chosen)),
-            VisitTask::Mappings(rest) => queue.extend(worker.mappings(rest)),
+        |worker, work, more| match work {
+            VisitTask::Process(chosen) => worker.open(chosen).into_iter().for_each(more),
+            VisitTask::Mappings(rest) => worker.mappings(rest).into_iter().for_each(more),
             VisitTask::MappingPart(piece) => {
                 let (now, later) = piece.split();
                 if let Some(later) = later {
-                    queue.push(VisitTask::MappingPart(later));
+                    more(VisitTask::MappingPart(later));
                 }
                 worker.piece(&now);
             }

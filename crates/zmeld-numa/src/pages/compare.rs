@@ -56,28 +56,22 @@ fn policies_table(
     table
 }
 
-/// Headings and metrics of the time that processes lose.
-const COSTS: [(&str, &str); 5] = [
-    ("remote", "stall_remote_ms"),
-    ("faults", "stall_fault_ms"),
-    ("own copies", "stall_copy_ms"),
-    ("page tables", "stall_scan_ms"),
-    ("held back", "stall_held_back_ms"),
-];
-
 fn costs_table(scenario: &Scenario, runs: &Replications) -> Table {
-    let mut costs =
-        Table::new("Where time goes, summed over processes").column(Column::text("policy"));
-    for (title, _) in COSTS {
-        costs = costs.column(Column::seconds(title));
-    }
-    for &policy in &scenario.policies {
-        let value = |name: &str| runs.mean(policy, name).unwrap_or(UNKNOWN).value;
-        let mut row = vec![Cell::from(policy.as_str())];
-        row.extend(COSTS.map(|(_, name)| Cell::from(value(name) / 1000.0)));
-        costs.row(row);
-    }
-    costs
+    let policies = &scenario.policies;
+    zmeld_report::table!("Where time goes, summed over processes", for &policy in policies,
+        where {
+            let lost = |to: &str| {
+                let mean = runs.mean(policy, &format!("stall_{to}_ms"));
+                mean.unwrap_or(UNKNOWN).value / 1000.0
+            };
+        }
+        Column::text("policy") => policy.as_str(),
+        Column::seconds("remote") => lost("remote"),
+        Column::seconds("faults") => lost("fault"),
+        Column::seconds("own copies") => lost("copy"),
+        Column::seconds("page tables") => lost("scan"),
+        Column::seconds("held back") => lost("held_back"),
+    )
 }
 
 /// Which policy suits best, as far as the replications tell: the one whose interval lies above all others', and

@@ -2,7 +2,7 @@
 //! what they share.
 
 use crate::scenario::Scenario;
-use zmeld_report::{Cell, Column, Document, Estimate, Table};
+use zmeld_report::{Cell, Document, Estimate};
 use zmeld_statistics::mean::Interval;
 
 pub mod compare;
@@ -29,16 +29,4 @@ pub(crate) fn provenance(document: Document, scenario: &Scenario) -> Document {
         .provenance("seed", scenario.seed.to_string())
         .provenance("replications", scenario.replications.to_string())
         .provenance("zmeld", env!("CARGO_PKG_VERSION"))
-}
-
-/// A table that begins with these columns: what names a row, and one for each of the names.
-pub(crate) fn matrix(
-    title: &str,
-    corner: &str,
-    names: impl IntoIterator<Item = String>,
-    column: fn(&str) -> Column,
-) -> Table {
-    let table = Table::new(title).column(Column::text(corner));
-    let names = names.into_iter();
-    names.fold(table, |table, name| table.column(column(&name)))
 }

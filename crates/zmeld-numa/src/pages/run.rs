@@ -5,27 +5,24 @@ use crate::policy::PolicyName;
 use crate::scenario::Scenario;
 use crate::time::to_s;
 use zmeld_report::plot::{Axis, Lines};
-use zmeld_report::{units, Cell, Column, Document, Plot, Section, Table, Unit};
+use zmeld_report::{units, Column, Document, Plot, Section, Table, Unit};
 
-use super::{matrix, provenance};
-
-/// Nodes up to which a table of the traffic between them can be read.
-const MATRIX_NODES_MAX: usize = 8;
+use super::provenance;
 
 /// One replication under one policy, in detail.
 pub fn run(scenario: &Scenario, policy: PolicyName, outcome: &Outcome) -> Document {
-    let nodes = scenario.case.machine.nodes();
     let mut section = Section::new("Result")
-        .values(values(scenario, outcome))
+        .values([
+            ("moved", units::bytes(outcome.bytes_migrated())),
+            (
+                "slowdown of processes",
+                format!("{:.2} on average", outcome.mean_slowdown()),
+            ),
+        ])
         .table(stalls(outcome))
         .table(counters(outcome));
     if outcome.timeline.accesses.len() > 1 {
         section = section.plot(local_accesses(policy, outcome));
-    }
-    if nodes > 1 && nodes <= MATRIX_NODES_MAX && !outcome.traffic_refs.is_empty() {
-        for table in traffic(nodes, outcome) {
-            section = section.table(table);
-        }
     }
     let lead = format!(
         "{} processes under {policy}: {} in all, {} of accesses local.",
@@ -39,76 +36,34 @@ pub fn run(scenario: &Scenario, policy: PolicyName, outcome: &Outcome) -> Docume
 
 fn stalls(outcome: &Outcome) -> Table {
     let total: u64 = outcome.processes.iter().map(|p| p.ran).sum();
-    let mut table = Table::new("Time lost by all processes")
-        .column(Column::text("to"))
-        .column(Column::seconds("time"))
-        .column(Column::percent("of run time"));
     let stalls = outcome.stalls;
-    for (name, lost) in [
+    let causes = [
         ("accesses to other nodes", stalls.remote),
         ("faults", stalls.faulting),
         ("copies of own pages", stalls.copying),
         ("page-table changes", stalls.scanning),
         ("copies for other processes", stalls.held_back),
-    ] {
-        table.row([
-            Cell::from(name),
-            Cell::from(to_s(lost)),
-            Cell::from(lost as f64 / total.max(1) as f64),
-        ]);
-    }
-    table
+    ];
+    zmeld_report::table!("Time lost by all processes", for (name, lost) in causes,
+        Column::text("to") => name,
+        Column::seconds("time") => to_s(lost),
+        Column::percent("of run time") => lost as f64 / total.max(1) as f64,
+    )
 }
 
 fn counters(outcome: &Outcome) -> Table {
-    let mut table = Table::new("Counters")
-        .column(Column::text("counter"))
-        .column(Column::count("value"));
-    if let Ok(serde_json::Value::Object(all)) = serde_json::to_value(&outcome.counters) {
-        for (name, value) in &all {
-            if let Some(value) = value.as_u64() {
-                table.row([Cell::from(name.as_str()), Cell::from(value)]);
-            }
-        }
-    }
+    let all = serde_json::to_value(&outcome.counters).unwrap_or_default();
+    let all = all.as_object().into_iter().flatten();
+    let numbers = all.filter_map(|(name, value)| Some((name.as_str(), value.as_u64()?)));
+    let mut table = zmeld_report::table!("Counters", for (name, value) in numbers,
+        Column::text("counter") => name,
+        Column::count("value") => value,
+    );
     table.note(format!(
         "Process moves: {} by idle processors, {} periodically.",
         outcome.counters.process_moves[0], outcome.counters.process_moves[1]
     ));
     table
-}
-
-fn values(scenario: &Scenario, outcome: &Outcome) -> Vec<(&'static str, String)> {
-    let machine = &scenario.case.machine;
-    let costs = &machine.costs;
-    let copy_us = machine.page_bytes as f64 / costs.copy_mb_per_s;
-    let balancing_us = outcome.balancing_cost(costs.pte_us, costs.fault_us, copy_us);
-    let mut values = vec![
-        ("total time", units::seconds(to_s(outcome.total_time))),
-        ("local accesses", units::percent(outcome.local_share())),
-        ("slowdown of processes", slowdowns(outcome)),
-        ("moved", units::bytes(outcome.bytes_migrated())),
-        (
-            "balancing cost",
-            format!(
-                "{} (Cpte {} us, Chint {} us, Ccopy {copy_us:.1} us)",
-                units::seconds(balancing_us / 1e6),
-                costs.pte_us,
-                costs.fault_us
-            ),
-        ),
-    ];
-    if let Some(convergence) = outcome.convergence() {
-        values.push(("convergence", units::percent(convergence)));
-    }
-    values
-}
-
-fn slowdowns(outcome: &Outcome) -> String {
-    let mut slow: Vec<f64> = outcome.processes.iter().map(|p| p.slowdown()).collect();
-    slow.sort_by(f64::total_cmp);
-    let at = |q: f64| slow[((slow.len() - 1) as f64 * q).round() as usize];
-    format!("{:.2} median, {:.2} to {:.2}", at(0.5), at(0.0), at(1.0))
 }
 
 fn local_accesses(policy: PolicyName, outcome: &Outcome) -> Plot {
@@ -128,25 +83,4 @@ fn local_accesses(policy: PolicyName, outcome: &Outcome) -> Plot {
     )
     .series(policy.as_str(), points)
     .into()
-}
-
-fn traffic(nodes: usize, outcome: &Outcome) -> [Table; 2] {
-    let between = |title: &str, cells: &[u64], from: &str, to: &str| {
-        let names = (0..nodes).map(|node| format!("{to} {node}"));
-        let mut table = matrix(title, from, names, Column::count);
-        for (node, row) in cells.chunks(nodes).enumerate() {
-            let node = Cell::from(node.to_string());
-            table.row(std::iter::once(node).chain(row.iter().map(|&count| Cell::from(count))));
-        }
-        table
-    };
-    [
-        between(
-            "Accesses to resident pages",
-            &outcome.traffic_refs,
-            "from node",
-            "to pages of",
-        ),
-        between("Pages moved", &outcome.pages_copied, "from node", "to"),
-    ]
 }

@@ -2,11 +2,9 @@
 
 use crate::scenario::Scenario;
 use crate::study::{self, Measure, MeasuredPoint, Reproduction, StudyPoint};
-use zmeld_report::plot::{Axis, Lines};
-use zmeld_report::{Cell, Column, Document, Plot, Section, Table, Unit};
-use zmeld_statistics::mean::Interval;
+use zmeld_report::{Cell, Column, Document, Section, Table};
 
-use super::{cell, matrix, provenance, share};
+use super::{cell, provenance, share};
 
 /// The reproduction of the study, for a reader who has not read it.
 pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Document {
@@ -25,10 +23,7 @@ pub fn reproduction(study: &Reproduction, scenario: &Scenario) -> Document {
     for figure in FIGURES {
         document = document.section(figure.section(study));
     }
-    let document = document
-        .section(access_shares(study))
-        .section(free_parameters(scenario));
-    provenance(document, scenario)
+    provenance(document.section(free_parameters(scenario)), scenario)
 }
 
 fn question() -> Section {
@@ -116,12 +111,11 @@ fn load_text(point: &StudyPoint) -> String {
 struct Figure {
     title: &'static str,
     text: &'static str,
-    axis: fn() -> Axis,
     /// Whether a point is on it.
     is_on: fn(&StudyPoint) -> bool,
-    /// Where on the axis.
-    x: fn(&StudyPoint) -> f64,
-    /// The same in a table.
+    /// What varies.
+    x: fn(&StudyPoint) -> u32,
+    /// The same in words.
     name: fn(&StudyPoint) -> String,
 }
 
@@ -129,34 +123,43 @@ fn has_base_shares(point: &StudyPoint) -> bool {
     point.access_percent == 60 && point.reuse_percent == 40
 }
 
-const FIGURES: [Figure; 3] = [
+const FIGURES: [Figure; 4] = [
     Figure {
         title: "Run time",
         text: "50 processes of 50 KB, a = 60 %, r = 40 %, mean run time from 500 ms to 100 s. After a move, memory that \
              stayed behind is replaced by new memory near the processor; the longer a process runs on, the less \
              there is left to gain. A move of everything is dear once, and weighs less in a longer run.",
-        axis: || Axis::new("mean run time", Unit::Seconds).log(),
         is_on: |p| has_base_shares(p) && p.processes == 50 && p.size_kb == 50,
-        x: |p| f64::from(p.run_time_ms) / 1000.0,
+        x: |p| p.run_time_ms,
         name: |p| format!("{} ms", p.run_time_ms),
     },
     Figure {
         title: "Size",
         text: "50 processes of 10 s, a = 60 %, r = 40 %. A larger process takes longer to replace its memory, so more \
              is to be gained by moving it, and a move of everything costs more.",
-        axis: || Axis::new("size in KB", Unit::Number),
         is_on: |p| has_base_shares(p) && p.processes == 50 && p.run_time_ms == 10_000,
-        x: |p| f64::from(p.size_kb),
+        x: |p| p.size_kb,
         name: |p| format!("{} KB", p.size_kb),
     },
     Figure {
         title: "Load",
         text: "10 to 750 processes of 50 KB and 500 ms, a = 60 %, r = 40 %. The more processes wait in each queue, the less a \
              single one that ends unbalances them, and the fewer are moved.",
-        axis: || Axis::new("processes", Unit::Count).log(),
         is_on: |p| has_base_shares(p) && p.size_kb == 50 && p.run_time_ms == 500,
-        x: |p| f64::from(p.processes),
+        x: |p| p.processes,
         name: |p| format!("{} processes", p.processes),
+    },
+    Figure {
+        title: "Access shares",
+        text: "Processes of 50 KB and 500 ms: a is the share of time in accesses, r the share of \
+             accesses to known places. The gain is the time lost to remote accesses, so it grows \
+             with both shares.",
+        is_on: |p| [200, 400].contains(&p.processes) && p.run_time_ms == 500 && p.size_kb == 50,
+        x: |p| (p.processes * 100 + p.access_percent) * 100 + p.reuse_percent,
+        name: |p| {
+            let (a, r) = (p.access_percent, p.reuse_percent);
+            format!("{} processes, a {a} %, r {r} %", p.processes)
+        },
     },
 ];
 
@@ -164,61 +167,12 @@ impl Figure {
     fn section(&self, study: &Reproduction) -> Section {
         let mut points = study::points();
         points.retain(self.is_on);
-        points.sort_by(|a, b| (self.x)(a).total_cmp(&(self.x)(b)));
+        points.sort_by_key(self.x);
         points.dedup();
         let measured: Vec<_> = points.iter().filter_map(|&p| study.at(p)).collect();
-        let gains = self.plot(
-            ("time that on-demand saves over linux", "saved", "on-demand"),
-            measured.iter().map(|m| (&m.point, m.on_demand_gain)),
-            self.published(study, &points, Measure::OnDemandGain),
-        );
-        let losses = self.plot(
-            ("time that full takes beyond linux", "longer", "full"),
-            measured.iter().map(|m| (&m.point, m.full_loss)),
-            self.published(study, &points, Measure::FullLoss),
-        );
         Section::new(self.title)
             .paragraph(self.text)
-            .plot(gains)
-            .plot(losses)
             .table(self.table(&measured))
-    }
-
-    fn plot<'p>(
-        &self,
-        (what, axis, policy): (&str, &str, &str),
-        ours: impl Iterator<Item = (&'p StudyPoint, Interval)>,
-        published: Vec<(f64, f64)>,
-    ) -> Plot {
-        let lines = Lines::new(
-            &format!("{}: {what}", self.title),
-            (self.axis)(),
-            Axis::new(axis, Unit::Fraction).from_zero(),
-        )
-        .band(
-            policy,
-            ours.map(|(point, value)| ((self.x)(point), share(value))),
-        );
-        match published.is_empty() {
-            true => lines.into(),
-            false => lines.series("published", published).into(),
-        }
-    }
-
-    /// The published values at these points, as shares.
-    fn published(
-        &self,
-        study: &Reproduction,
-        points: &[StudyPoint],
-        measure: Measure,
-    ) -> Vec<(f64, f64)> {
-        let known = study.claims.iter().map(|judged| &judged.claim);
-        let known = known.filter(|it| it.measure == measure && points.contains(&it.point));
-        let mut known: Vec<(f64, f64)> = known
-            .map(|claim| ((self.x)(&claim.point), claim.published / 100.0))
-            .collect();
-        known.sort_by(|a, b| a.0.total_cmp(&b.0));
-        known
     }
 
     fn table(&self, measured: &[&MeasuredPoint]) -> Table {
@@ -231,35 +185,6 @@ impl Figure {
             Column::percent("local accesses") => m.local_share,
         )
     }
-}
-
-fn access_shares(study: &Reproduction) -> Section {
-    let all = study::points();
-    let mut section = Section::new("Access shares").paragraph(
-        "Processes of 50 KB and 500 ms: a is the share of time in accesses, r the share of accesses to known places. The \
-         gain is the time lost to remote accesses, so it grows with both shares.",
-    );
-    for processes in [200, 400] {
-        let title = format!("{processes} processes: time that on-demand saves");
-        let columns = study::REUSE_PERCENT.map(|r| format!("r = {r} %"));
-        let mut table = matrix(&title, "a", columns, Column::percent);
-        for a in study::ACCESS_PERCENT {
-            let name = Cell::from(format!("a = {a} %"));
-            let row = study::REUSE_PERCENT.map(|r| {
-                let point = all.iter().find(|p| {
-                    p.processes == processes
-                        && p.access_percent == a
-                        && p.reuse_percent == r
-                        && p.run_time_ms == 500
-                });
-                let found = point.and_then(|&p| study.at(p));
-                Cell::from(found.map(|m| m.on_demand_gain.value / 100.0))
-            });
-            table.row(std::iter::once(name).chain(row));
-        }
-        section = section.table(table);
-    }
-    section
 }
 
 fn free_parameters(scenario: &Scenario) -> Section {

@@ -17,9 +17,7 @@ use crate::Error;
 
 pub use claims::{Claim, JudgedClaim, Measure, Tolerance, CLAIMS};
 pub use measure::MeasuredPoint;
-pub use points::{
-    points, StudyPoint, ACCESS_PERCENT, LOADS, REUSE_PERCENT, RUN_TIMES_MS, SIZES_KB,
-};
+pub use points::{points, StudyPoint};
 pub use shapes::ShapeFinding;
 
 /// The study's scenario.

@@ -3,7 +3,7 @@
 use maud::{html, Markup};
 
 use super::scale::Scale;
-use super::{colour, legend, Axis, Plot};
+use super::{colour, Axis, Plot};
 use crate::text;
 use crate::units::Estimate;
 
@@ -55,14 +55,13 @@ impl Lines {
 
     fn draw_series(&self, at: usize, x: &Scale, y: &Scale) -> Markup {
         let (name, points) = &self.series[at];
-        let runs: Vec<Points> = points
-            .split(|(px, e)| !x.has_place(*px) || !y.has_place(e.value))
+        let runs: Vec<&[(f64, Estimate)]> = points
+            .split(|(px, e)| !px.is_finite() || !e.value.is_finite())
             .filter(|run| !run.is_empty())
-            .map(|run| thinned(run, 800))
             .collect();
-        let count: usize = runs.iter().map(Vec::len).sum();
+        let count: usize = runs.iter().map(|run| run.len()).sum();
         let corner = |at: f64, value: f64| format!("{:.1},{:.1}", x.at(at), y.at(value));
-        let outline = |run: &Points| -> String {
+        let outline = |run: &[(f64, Estimate)]| -> String {
             let upper = run.iter().map(|(at, e)| corner(*at, e.high.max(e.value)));
             let lower = run.iter().rev();
             let lower = lower.map(|(at, e)| corner(*at, e.low.min(e.value)));
@@ -80,7 +79,7 @@ impl Lines {
                 @let corners: Vec<_> = run.iter().map(|(at, e)| corner(*at, e.value)).collect();
                 polyline class=(line_class(at)) points=(corners.join(" ")) {}
                 @if count <= MARKERS_MAX || run.len() == 1 {
-                    @for (value_x, e) in run {
+                    @for (value_x, e) in *run {
                         circle class=(colour(at)) r="4"
                             cx=(format!("{:.1}", x.at(*value_x))) cy=(format!("{:.1}", y.at(e.value)))
                             { title { (told(*value_x, *e)) } }
@@ -105,7 +104,9 @@ impl From<Lines> for Plot {
             html! { svg viewBox="0 0 26 8" { line class=(line_class(at)) x1="0" x2="26" y1="4" y2="4" {} } }
         };
         let marks = html! {
-            (legend(lines.series.iter().map(|(name, _)| name), key))
+            ul.zm-key { @for (at, (name, _)) in lines.series.iter().enumerate() {
+                li { (key(at)) (text::running(name)) }
+            } }
             svg.zm role="img" aria-label=(text::running(&lines.title)) viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) {
                 @for (at, label) in x.ticks() {
                     line.grid x1=(at) x2=(at) y1=(TOP) y2=(BOTTOM) {}
@@ -125,20 +126,4 @@ impl From<Lines> for Plot {
             marks,
         }
     }
-}
-
-/// At most about so many points: of each stretch the smallest and the largest, so that peaks stay.
-fn thinned(run: &[(f64, Estimate)], count: usize) -> Points {
-    if run.len() <= count {
-        return run.to_vec();
-    }
-    let stretch = run.len().div_ceil(count / 2);
-    let by_value = |a: &&(f64, Estimate), b: &&(f64, Estimate)| a.1.value.total_cmp(&b.1.value);
-    let mut kept = Vec::with_capacity(count);
-    for chunk in run.chunks(stretch) {
-        let pair = [chunk.iter().min_by(by_value), chunk.iter().max_by(by_value)];
-        kept.extend(pair.into_iter().flatten().copied());
-    }
-    kept.sort_by(|a, b| a.0.total_cmp(&b.0));
-    kept
 }

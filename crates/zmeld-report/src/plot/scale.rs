@@ -9,12 +9,10 @@ const MAGNITUDES: (f64, f64) = (1e-280, 1e290);
 /// Texts beside an axis, about.
 const TICKS: f64 = 6.0;
 
-/// An axis with its range and its place on the page. On a logarithmic one, `low` and `high` are
-/// powers of ten.
+/// An axis with its range and its place on the page.
 pub struct Scale {
     low: f64,
     high: f64,
-    is_log: bool,
     place: (f64, f64),
     ticks: Vec<f64>,
     unit: Unit,
@@ -26,21 +24,18 @@ impl Scale {
         let mut scale = Scale {
             low: f64::INFINITY,
             high: f64::NEG_INFINITY,
-            is_log: axis.is_log,
             place,
             ticks: Vec::new(),
             unit: axis.unit,
         };
-        for value in values {
-            if scale.has_place(value) {
-                let value = scale.position(value);
-                (scale.low, scale.high) = (scale.low.min(value), scale.high.max(value));
-            }
+        for value in values.filter(|value| value.is_finite()) {
+            let value = position(value);
+            (scale.low, scale.high) = (scale.low.min(value), scale.high.max(value));
         }
         if scale.low > scale.high {
             (scale.low, scale.high) = (0.0, 1.0);
         }
-        if axis.from_zero && !axis.is_log {
+        if axis.from_zero {
             (scale.low, scale.high) = (scale.low.min(0.0), scale.high.max(0.0));
         }
         if scale.high - scale.low <= scale.low.abs().max(scale.high.abs()) * 1e-9 {
@@ -56,41 +51,17 @@ impl Scale {
 
     /// Both ends become ticks.
     fn place_ticks(&mut self) {
-        let step = match (self.is_log, self.unit) {
-            (true, _) => ((self.high - self.low) / TICKS).ceil().max(1.0),
-            (false, unit) => nice_step((self.high - self.low) / TICKS, unit),
-        };
+        let step = nice_step((self.high - self.low) / TICKS, self.unit);
         let (first, last) = ((self.low / step).floor(), (self.high / step).ceil());
         (self.low, self.high) = (first * step, last * step);
         let count = (last - first).min(2.0 * TICKS) as u32;
         let ticks = (0..=count).map(|at| (first + f64::from(at)) * step);
-        self.ticks = match self.is_log {
-            true => ticks.map(|power| 10f64.powf(power)).collect(),
-            false => ticks.collect(),
-        };
-        // One power of ten has no other round numbers than these.
-        if self.is_log && count == 1 {
-            let first = self.ticks[0];
-            self.ticks = vec![first, 2.0 * first, 5.0 * first, 10.0 * first];
-        }
-    }
-
-    /// Whether the axis has a place for this value.
-    pub fn has_place(&self, value: f64) -> bool {
-        value.is_finite() && !(self.is_log && value <= 0.0)
-    }
-
-    fn position(&self, value: f64) -> f64 {
-        match self.is_log {
-            true => value.max(f64::MIN_POSITIVE).log10(),
-            false if value.abs() < MAGNITUDES.0 => 0.0,
-            false => value.clamp(-MAGNITUDES.1, MAGNITUDES.1),
-        }
+        self.ticks = ticks.collect();
     }
 
     /// Where a value is, or its nearest place in the frame.
     pub fn at(&self, value: f64) -> f64 {
-        let part = (self.position(value) - self.low) / (self.high - self.low);
+        let part = (position(value) - self.low) / (self.high - self.low);
         let part = if part.is_nan() {
             0.0
         } else {
@@ -111,6 +82,13 @@ impl Scale {
             told = text;
         }
         ticks
+    }
+}
+
+fn position(value: f64) -> f64 {
+    match value.abs() < MAGNITUDES.0 {
+        true => 0.0,
+        false => value.clamp(-MAGNITUDES.1, MAGNITUDES.1),
     }
 }
 
@@ -151,18 +129,13 @@ mod tests {
             texts(bytes, &[4e9]),
             ["0 B", "1.00 GiB", "2.00 GiB", "3.00 GiB", "4.00 GiB"]
         );
-        let time = Axis::new("", Unit::Seconds).log();
-        assert_eq!(
-            texts(time, &[0.5, 90.0]),
-            ["100 ms", "1.00 s", "10.0 s", "1m 40s"]
-        );
     }
 
     proptest! {
         #[test]
-        fn any_data_has_a_place(bits in prop::collection::vec(any::<u64>(), 0..6), log: bool, zero: bool, unit in 0usize..4) {
+        fn any_data_has_a_place(bits in prop::collection::vec(any::<u64>(), 0..6), zero: bool, unit in 0usize..4) {
             let unit = [Unit::Number, Unit::Bytes, Unit::Seconds, Unit::Count][unit];
-            let axis = Axis { label: String::new(), unit, is_log: log, from_zero: zero };
+            let axis = Axis { label: String::new(), unit, from_zero: zero };
             let values: Vec<_> = bits.into_iter().map(f64::from_bits).collect();
             let scale = Scale::new(&axis, values.iter().copied(), (10.0, 300.0));
             prop_assert!(scale.ticks().len() <= 13, "{:?}", scale.ticks());

@@ -1,7 +1,5 @@
 //! A table as data: raw values, one name per column, units in the names.
 
-use serde_json::{Map, Value};
-
 use super::{Cell, Column, Table};
 
 impl Table {
@@ -27,19 +25,6 @@ impl Table {
         }
         let bytes = csv.into_inner().expect("writing to memory does not fail");
         String::from_utf8(bytes).expect("cells are UTF-8")
-    }
-
-    /// One object per row, the same names and values as in CSV; `null` where there is no finite number.
-    pub fn to_json_rows(&self) -> Vec<Value> {
-        self.rows
-            .iter()
-            .map(|row| {
-                let fields = self
-                    .fields()
-                    .map(|(at, name, part)| (name, json(&row.cells[at], part)));
-                Value::Object(fields.collect::<Map<_, _>>())
-            })
-            .collect()
     }
 
     /// Every field of a row: the column's place, the field's name, and which part of the cell it holds.
@@ -81,22 +66,19 @@ impl Part {
     }
 }
 
-fn json(cell: &Cell, part: Part) -> Value {
-    match (cell, part) {
-        (Cell::Text(text), Part::Value) => Value::from(text.as_str()),
-        (Cell::Whole(value), Part::Value) => Value::from(*value),
-        (Cell::Real(value), Part::Value) => Value::from(*value),
-        (Cell::Estimate(estimate), Part::Value) => Value::from(estimate.value),
-        (Cell::Estimate(estimate), Part::Low) => Value::from(estimate.low),
-        (Cell::Estimate(estimate), Part::High) => Value::from(estimate.high),
-        _ => Value::Null,
-    }
-}
-
 fn raw(cell: &Cell, part: Part) -> String {
-    match json(cell, part) {
-        Value::Null => String::new(),
-        Value::String(text) => text,
-        other => other.to_string(),
+    let real = |value: f64| match value.is_finite() {
+        // As in JSON: 187.0, 1e300.
+        true => serde_json::json!(value).to_string(),
+        false => String::new(),
+    };
+    match (cell, part) {
+        (Cell::Text(text), Part::Value) => text.clone(),
+        (Cell::Whole(value), Part::Value) => value.to_string(),
+        (Cell::Real(value), Part::Value) => real(*value),
+        (Cell::Estimate(estimate), Part::Value) => real(estimate.value),
+        (Cell::Estimate(estimate), Part::Low) => real(estimate.low),
+        (Cell::Estimate(estimate), Part::High) => real(estimate.high),
+        _ => String::new(),
     }
 }

@@ -4,7 +4,7 @@
 //! table continues below with the columns that name its rows repeated. Numbers are never broken.
 
 use super::{Kind, Table};
-use crate::text::{self, shown};
+use crate::text;
 use crate::Style;
 
 const GAP: usize = 2;
@@ -16,7 +16,7 @@ impl Table {
     pub fn to_text(&self, style: &Style) -> String {
         let mut out = String::new();
         if !self.title.is_empty() {
-            for line in text::wrap(&shown(&text::running(&self.title), style), style.width) {
+            for line in text::wrap(&text::running(&self.title), style.width) {
                 out.push_str(&style.bold(&line));
                 out.push('\n');
             }
@@ -25,7 +25,7 @@ impl Table {
             Layout::new(self, style).write(&mut out);
         }
         for note in &self.notes {
-            for line in text::wrap(&shown(&text::running(note), style), style.paragraph_width()) {
+            for line in text::wrap(&text::running(note), style.paragraph_width()) {
                 out.push_str(&style.dim(&line));
                 out.push('\n');
             }
@@ -50,7 +50,7 @@ impl<'a> Layout<'a> {
         let headings: Vec<_> = table
             .columns
             .iter()
-            .map(|c| shown(&text::running(&c.title), style).into_owned())
+            .map(|c| text::running(&c.title))
             .collect();
         let rows: Vec<Vec<_>> = table
             .rows
@@ -180,9 +180,8 @@ impl<'a> Layout<'a> {
             out.push_str(&self.style.bold(&line));
             out.push('\n');
         }
-        let rule = if self.style.unicode { "─" } else { "-" };
         let total = widths.iter().sum::<usize>() + GAP * (widths.len() - 1);
-        out.push_str(&self.style.dim(&rule.repeat(total)));
+        out.push_str(&self.style.dim(&"─".repeat(total)));
         out.push('\n');
         for (row, cells) in self.table.rows.iter().zip(&self.rows) {
             let lines: Vec<_> = columns
@@ -222,10 +221,7 @@ impl<'a> Layout<'a> {
     fn cell(&self, at: usize, shown: &str, width: usize) -> Vec<String> {
         match self.table.columns[at].kind {
             Kind::Text if text::width(shown) > width => text::wrap(shown, width),
-            Kind::Path if text::width(shown) > width => vec![match self.style.unicode {
-                true => text::shorten(shown, width).into_owned(),
-                false => text::shorten(shown, width).replace('…', "~"),
-            }],
+            Kind::Path => vec![text::shorten(shown, width).into_owned()],
             _ => vec![shown.to_string()],
         }
     }
@@ -257,7 +253,7 @@ fn show_row(table: &Table, row: &super::Row, style: &Style) -> Vec<String> {
         .columns
         .iter()
         .zip(&row.cells)
-        .map(|(column, cell)| shown(&column.show(cell), style).into_owned())
+        .map(|(column, cell)| column.show(cell))
         .collect();
     // Where nothing can be bold, a star says the same.
     if let Some(first) = cells.first_mut().filter(|_| row.strong && !style.colour) {

@@ -18,9 +18,6 @@ use crate::args::CodecsArgs;
 use crate::exit::Outcome;
 use crate::{output, progress};
 
-/// The times are those of an idle machine.
-const THREADS: u16 = 1;
-
 /// The result, schema `zmeld.codecs/1`.
 #[derive(Serialize, schemars::JsonSchema)]
 pub struct Report {
@@ -36,7 +33,7 @@ pub struct Report {
     interrupted: bool,
     /// Each codec.
     codecs: Vec<CodecReport>,
-    /// Threads that measured.
+    /// Threads that measured: always 1.
     threads: u16,
     /// The machine.
     machine: MachineFacts,
@@ -60,8 +57,7 @@ pub fn run(args: &CodecsArgs) -> anyhow::Result<Outcome> {
             let machine = MachineFacts::here();
             let pool = PoolModel::running(&machine.kernel, page_size as u32);
             let pages = &picked.pages;
-            let threads = THREADS.into();
-            let reports = measure_pages(pages, &candidates, &pool.geometry, threads, stop, &done)?;
+            let reports = measure_pages(pages, &candidates, &pool.geometry, stop, &done)?;
             Ok((picked, reports, machine))
         },
     )?;
@@ -72,7 +68,7 @@ pub fn run(args: &CodecsArgs) -> anyhow::Result<Outcome> {
         same_filled_pages: picked.same_filled,
         interrupted: stop.load(Ordering::Relaxed),
         codecs: reports,
-        threads: THREADS,
+        threads: 1,
         machine,
     };
     output::show(
@@ -117,9 +113,8 @@ fn open_all(args: &CodecsArgs, page_size: usize) -> anyhow::Result<Vec<Box<dyn S
     args.paths.iter().map(open).collect()
 }
 
-/// Reads all input and keeps up to `limit` pages, evenly spread: every page
-/// until there are twice too many, then every second of them, and so on. So at
-/// most twice `limit` pages are in memory, however long the input is.
+/// Reads all input and keeps up to `limit` pages, evenly spread: every page until there are
+/// too many, then every second of them, and so on.
 fn pick(
     sources: &[Box<dyn Source>],
     page_size: usize,
@@ -144,8 +139,15 @@ fn pick(
             return;
         }
         picked.pages.extend_from_slice(page);
-        if (picked.pages.len() / page_size) as u64 >= limit.saturating_mul(2) {
-            thin(&mut picked.pages, page_size, limit);
+        let kept = picked.pages.len() / page_size;
+        if kept as u64 > limit {
+            for at in 0..kept / 2 {
+                let from = (2 * at + 1) * page_size;
+                picked
+                    .pages
+                    .copy_within(from..from + page_size, at * page_size);
+            }
+            picked.pages.truncate(kept / 2 * page_size);
             picked.stride *= 2;
         }
     };
@@ -156,8 +158,7 @@ fn pick(
             progress.advance(batch.bytes.len() / page_size);
         })?;
     }
-    let mut picked = picked.into_inner().expect("no panic");
-    thin(&mut picked.pages, page_size, limit);
+    let picked = picked.into_inner().expect("no panic");
     if picked.pages.is_empty() && !stop.load(Ordering::Relaxed) {
         anyhow::bail!(
             "all {} pages are same-filled: there is nothing to compress",
@@ -165,19 +166,6 @@ fn pick(
         );
     }
     Ok(picked)
-}
-
-/// Keeps `limit` pages at most, evenly spread.
-fn thin(pages: &mut Vec<u8>, size: usize, limit: u64) {
-    let kept = (pages.len() / size) as u64;
-    if kept <= limit {
-        return;
-    }
-    for at in 0..limit {
-        let from = (u128::from(at) * u128::from(kept) / u128::from(limit)) as usize;
-        pages.copy_within(from * size..(from + 1) * size, at as usize * size);
-    }
-    pages.truncate(limit as usize * size);
 }
 
 /// Each codec at the levels that differ enough to be told apart.
@@ -270,7 +258,7 @@ fn document(report: &Report) -> Document {
         .provenance(
             "machine",
             format!(
-                "{}, Linux {}, {THREADS} thread",
+                "{}, Linux {}, 1 thread",
                 report.machine.processor, report.machine.kernel
             ),
         )

@@ -1,7 +1,7 @@
 //! `zmeld meld`: a melding pass now.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::Args;
 use serde::Serialize;
@@ -142,31 +142,25 @@ pub fn run(args: &MeldArgs) -> anyhow::Result<Outcome> {
 /// The kernel runs the pass in the thread that asks; this one shows how far it is
 /// and stops it.
 fn pass(host: &Host, name: &str, request: &str, stop: &AtomicBool) -> anyhow::Result<Melding> {
-    std::thread::scope(|scope| {
-        let worker = scope.spawn(|| meld::run(host, name, request));
-        let line = progress::Message::of_long_work();
-        let begin = Instant::now();
-        let first = Melding::read(host, name).map_or(0, |m| m.counter("pages_melded"));
-        while !worker.is_finished() {
-            std::thread::park_timeout(Duration::from_millis(50));
-            if stop.load(Ordering::SeqCst) {
-                // Again and again: the pass may just be beginning.
-                let _ = meld::stop(host, name);
-            }
-            if line.is_due() {
-                let now = Melding::read(host, name).map_or(first, |m| m.counter("pages_melded"));
-                line.set(&format!(
-                    "melding {name}: {} pages so far, {}",
-                    count(now.saturating_sub(first)),
-                    seconds(begin.elapsed().as_secs_f64().floor())
-                ));
-            }
+    let line = progress::Message::of_long_work();
+    let begin = Instant::now();
+    let melded = || Melding::read(host, name).map(|m| m.counter("pages_melded"));
+    let first = melded().unwrap_or(0);
+    let pass = || meld::run(host, name, request);
+    let melding = progress::beside(pass, || {
+        if stop.load(Ordering::SeqCst) {
+            // Again and again: the pass may just be beginning.
+            let _ = meld::stop(host, name);
         }
-        match worker.join() {
-            Ok(result) => Ok(result?),
-            Err(panic) => std::panic::resume_unwind(panic),
+        if line.is_due() {
+            line.set(&format!(
+                "melding {name}: {} pages so far, {}",
+                count(melded().map_or(0, |now| now.saturating_sub(first))),
+                seconds(begin.elapsed().as_secs_f64().floor())
+            ));
         }
-    })
+    });
+    Ok(melding?)
 }
 
 fn document(name: &str, estimate: bool, result: &PassResult, part: Option<f64>) -> Document {

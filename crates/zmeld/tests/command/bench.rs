@@ -52,7 +52,7 @@ pub fn machine() -> Vec<String> {
     all
 }
 
-fn experiment(path: &Path) -> Value {
+pub fn experiment(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).expect("JSON")
 }
 
@@ -118,13 +118,8 @@ fn what_could_starve_the_machine_is_refused() {
     let huge = recipe(10, 1).replace("33554432", "4398046511104");
     let path = write(folder.path(), "huge.toml", huge.as_bytes());
     let before = machine();
-    let output = patiently(&["bench", "run", str(&path)]);
-    let said = text(&output.stderr);
-    assert_eq!(code(&output), 2, "{said}");
-    assert!(
-        said.contains("needs 4.00 TiB") && said.contains("512 MiB stay for others"),
-        "{said}"
-    );
+    let words = ["needs 4.00 TiB", "512 MiB stay for others"];
+    refuses(&["bench", "run", str(&path)], 2, &words);
     assert_eq!(machine(), before);
 }
 
@@ -221,13 +216,8 @@ fn another_kernel_is_refused(folder: &Path, path: &Path, result: &Path) {
     let mut short = experiment(&other);
     short["runs"].as_array_mut().unwrap().pop();
     fs::write(&other, short.to_string()).unwrap();
-    let output = patiently(&["bench", "run", str(path), "--resume", str(&other)]);
-    assert!(
-        text(&output.stderr).contains("another kernel (\"9."),
-        "{}",
-        text(&output.stderr)
-    );
-    assert_eq!(code(&output), 2);
+    let resume = ["bench", "run", str(path), "--resume", str(&other)];
+    refuses(&resume, 2, &["another kernel (\"9."]);
 }
 
 #[test]
@@ -360,19 +350,8 @@ fn what_a_killed_experiment_left_is_named_and_taken_back() {
 }
 
 fn wait_for_zram() {
-    let begin = Instant::now();
-    let swapped = || {
-        fs::read_to_string("/proc/swaps")
-            .unwrap()
-            .contains("/dev/zram")
-    };
-    while !swapped() {
-        assert!(
-            begin.elapsed() < Duration::from_secs(60),
-            "zram is not swapped to"
-        );
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let swaps = || fs::read_to_string("/proc/swaps").unwrap();
+    wait_until("zram is not swapped to", || swaps().contains("/dev/zram"));
 }
 
 /// Killed at random moments, an experiment leaves what `down --experiment` takes back. `ZMELD_KILLS` says how often.
@@ -489,14 +468,8 @@ fn the_swap_of_others_stays_as_it_is() {
         return;
     };
     let before = (machine(), others.line());
-    let output = patiently(&["bench", "run", str(&quick)]);
-    let line = text(&output.stderr);
-    assert_eq!(code(&output), 2, "{line}");
-    assert!(
-        line.contains(&others.device) && line.contains("priority of 100 or more"),
-        "{line}"
-    );
-    assert_eq!(line.lines().count(), 1, "{line}");
+    let words = [&*others.device, "priority of 100 or more"];
+    refuses(&["bench", "run", str(&quick)], 2, &words);
     assert_eq!((machine(), others.line()), before);
 }
 

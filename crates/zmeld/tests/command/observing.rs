@@ -11,7 +11,7 @@ use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 
 use crate::machine::{plant, MACHINES};
-use crate::run::{code, json, run, str, text, zmeld};
+use crate::run::{code, json, run, str, text, wait_until, zmeld};
 
 /// All files below a folder.
 fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
@@ -70,10 +70,7 @@ fn watch_ends_when_it_is_told_to() {
             .spawn()
             .unwrap();
         let begin = Instant::now();
-        while !figures.exists() {
-            assert!(begin.elapsed() < Duration::from_secs(20));
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_until("no figures", || figures.exists());
         kill(Pid::from_raw(child.id() as i32), signal).unwrap();
         let status = child.wait().unwrap();
         assert!(status.success(), "{signal}: {status}");

@@ -1,7 +1,6 @@
 //! What a scan predicts is what a store, and a device, then takes: zram, or with
 //! `ZMELD_TEST_DRIVER=zmeld` the kernel module, melded pages included.
 
-use std::fs;
 use std::os::unix::fs::FileExt;
 
 use serde_json::Value;
@@ -9,6 +8,8 @@ use zmeld_store::{Codec, MeldMode, Store, SHARE_BYTES};
 
 use crate::run::*;
 
+#[path = "../../../zmeld-scan/tests/mixed/mod.rs"]
+mod mixed;
 #[path = "../../../zmeld-store/tests/support/zram.rs"]
 mod zram;
 
@@ -65,31 +66,16 @@ fn a_store_takes_what_was_predicted() {
 /// This machine's programs, libraries and texts, zeros, repeated words, noise and
 /// copies: what swap is given, about 100 MiB.
 fn mixed_pages() -> Vec<u8> {
-    const WANTED: usize = 100 << 20;
-    let mut bytes = Vec::with_capacity(WANTED + (8 << 20));
+    const TENTH: usize = 10 << 20;
+    let folders = [
+        ("/usr/lib/x86_64-linux-gnu", 3 * TENTH),
+        ("/usr/lib", 6 * TENTH),
+        ("/usr/bin", 9 * TENTH),
+        ("/usr/share/perl5", 9 * TENTH),
+        ("/etc", 9 * TENTH),
+    ];
+    let mut bytes = mixed::files(&folders, 6 << 20, PAGE);
     let mut random = Random(99);
-    for folder in [
-        "/usr/lib/x86_64-linux-gnu",
-        "/usr/lib",
-        "/usr/bin",
-        "/usr/share/perl5",
-        "/etc",
-    ] {
-        let mut paths: Vec<_> = fs::read_dir(folder)
-            .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
-            .unwrap_or_default();
-        paths.sort();
-        let enough = bytes.len() + WANTED / 3;
-        for path in paths {
-            if bytes.len() >= enough.min(WANTED * 9 / 10) {
-                break;
-            }
-            if path.is_file() && !path.is_symlink() {
-                let file = fs::read(&path).unwrap_or_default();
-                bytes.extend_from_slice(&file[..file.len().min(6 << 20) / PAGE * PAGE]);
-            }
-        }
-    }
     let own = bytes.len() / PAGE;
     for _ in 0..own / 40 {
         bytes.extend_from_slice(&[0; PAGE]);

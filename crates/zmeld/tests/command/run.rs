@@ -151,6 +151,15 @@ pub fn str(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
+/// Waits for something that takes seconds.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_secs(300), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// Runs an experiment, again and again while somebody else's runs.
 pub fn patiently(args: &[&str]) -> Output {
     let begin = Instant::now();

@@ -7,7 +7,7 @@ use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::bench::{machine, started};
+use crate::bench::{experiment as kept, machine, started};
 use crate::errors::refuses;
 use crate::run::*;
 use crate::setup::turn;
@@ -38,10 +38,6 @@ const GENEROUS: [&str; 6] = ["--slowdown", "900%", "--give-up", "50", "--within"
 fn set_up<'a>(found: &'a Value, name: &str) -> &'a Value {
     let all = found["set_ups"].as_array().unwrap();
     all.iter().find(|it| it["name"] == name).unwrap()
-}
-
-fn kept(path: &Path) -> Value {
-    serde_json::from_slice(&fs::read(path).unwrap()).expect("JSON")
 }
 
 fn runs_of(found: &Value) -> usize {

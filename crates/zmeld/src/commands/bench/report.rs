@@ -440,7 +440,7 @@ fn bars(experiment: &Experiment, case: &CaseJudgement) -> Bars {
             false => estimate(&arm.median),
             true => Estimate::exact(f64::NAN),
         };
-        bars = bars.estimate(&name, value);
+        bars = bars.bar(&name, value);
     }
     bars
 }

@@ -50,27 +50,17 @@ pub fn measured(codec: Option<&Codec>, machine: &Machine) -> anyhow::Result<Code
     };
     let options = zmeld_scan::ScanOptions::new(Candidate::open_all(&specs)?);
     let interrupted = progress::interrupt_flag();
-    let over = AtomicBool::new(false);
     let stop = AtomicBool::new(false);
     let done = ScanProgress::default();
-    let result = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let begin = Instant::now();
-            while !over.load(Ordering::Relaxed) {
-                let late = begin.elapsed() > SCAN_TIME;
-                if late || interrupted.load(Ordering::Relaxed) {
-                    stop.store(true, Ordering::Relaxed);
-                    break;
-                }
-                std::thread::sleep(Duration::from_millis(20));
-            }
-        });
-        let names = ["scanning memory", "sampling more"];
-        let result = progress::show(&names, &done, page_size() as u64, || {
-            zmeld_scan::scan(&live, &options, &stop, &done)
-        });
-        over.store(true, Ordering::Relaxed);
-        result
+    let begin = Instant::now();
+    let names = ["scanning memory", "sampling more"];
+    let scan = || zmeld_scan::scan(&live, &options, &stop, &done);
+    let shown = || progress::show(&names, &done, page_size() as u64, scan);
+    let result = progress::beside(shown, || {
+        let late = begin.elapsed() > SCAN_TIME;
+        if late || interrupted.load(Ordering::Relaxed) {
+            stop.store(true, Ordering::Relaxed);
+        }
     });
     if interrupted.load(Ordering::Relaxed) {
         return Err(Stopped("before there was a plan".to_owned()).into());
@@ -154,7 +144,6 @@ fn decompressed(codec: Option<&Codec>) -> anyhow::Result<f64> {
         &pages,
         &[Candidate::open(&spec)?],
         &pool.geometry,
-        1,
         &stop,
         &ScanProgress::default(),
     )?;

@@ -41,35 +41,27 @@ pub struct PlanBody<'a> {
 
 /// The steps with their reasons.
 pub fn steps_table(plan: &Plan) -> Table {
-    let mut table = Table::new("")
-        .column(Column::count("step"))
-        .column(Column::text("part"))
-        .column(Column::text("what"))
-        .column(Column::text("now"))
-        .column(Column::text("why"));
-    let steps = plan
-        .groups
-        .iter()
-        .flat_map(|group| group.steps.iter().map(move |planned| (group, planned)));
-    for (number, (group, planned)) in steps.enumerate() {
-        let is_so =
-            |before: &String| matches!(&planned.step, Step::SetValue(set) if set.value == *before);
-        let now = match (&planned.before, planned.done) {
-            (Some(before), true) if is_so(before) => format!("{before}, as wanted"),
-            (Some(before), true) => format!("done (was {before})"),
-            (None, true) => "done".to_owned(),
-            (Some(before), false) => before.clone(),
-            (None, false) => String::new(),
-        };
-        table.row(cells![
-            number as u64 + 1,
-            group.name.as_str(),
-            planned.step.words(),
-            now,
-            planned.reason.as_str()
-        ]);
-    }
-    table
+    let groups = plan.groups.iter();
+    let steps = groups.flat_map(|group| group.steps.iter().map(move |planned| (group, planned)));
+    zmeld_report::table!("", for (number, (group, planned)) in (1u64..).zip(steps),
+        where {
+            let is_so = |before: &String| {
+                matches!(&planned.step, Step::SetValue(set) if set.value == *before)
+            };
+            let now = match (&planned.before, planned.done) {
+                (Some(before), true) if is_so(before) => format!("{before}, as wanted"),
+                (Some(before), true) => format!("done (was {before})"),
+                (None, true) => "done".to_owned(),
+                (Some(before), false) => before.clone(),
+                (None, false) => String::new(),
+            };
+        }
+        Column::count("step") => number,
+        Column::text("part") => group.name.as_str(),
+        Column::text("what") => planned.step.words(),
+        Column::text("now") => now,
+        Column::text("why") => planned.reason.as_str(),
+    )
 }
 
 /// What `zmeld up` would do, in a sentence.
