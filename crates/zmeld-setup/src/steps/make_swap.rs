@@ -35,14 +35,14 @@ pub fn signatures(host: &Host, path: &Path) -> Result<Vec<String>, Error> {
     let wipefs = Invocation::new("wipefs").args(["--noheadings", "--output", "TYPE"]);
     let text = host.run(&pin::named(host, wipefs, path)?);
     let text = text.map_err(|err| match err.to_string().contains("resource busy") {
-        true => Error::InUse {
-            device: path.to_path_buf(),
-            by: "a file system, a mapping or an array".to_owned(),
-            way_out: format!(
+        true => Error::place(
+            path,
+            "it is in use by a file system, a mapping or an array",
+            format!(
                 "name another device; lsblk {} shows what has this one",
                 shell::path(path)
             ),
-        },
+        ),
         false => err.into(),
     })?;
     let mut types: Vec<String> = text

@@ -14,7 +14,7 @@ fn the_list_is_zrams_and_our_own() {
 
 #[test]
 fn pages_come_back_and_what_does_not_fit_or_is_damaged_is_told() {
-    let page: Vec<u8> = (0..4096u32).map(|at| (at * at >> 7) as u8).collect();
+    let page: Vec<u8> = (0..4096u32).map(|at| ((at * at) >> 7) as u8).collect();
     for info in codecs() {
         let mut stream = Stream::new(&Codec::new(info.name, None).unwrap()).unwrap();
         let (mut object, mut back) = ([0; 2 * 4096 + 256], [0xa5; 4096]);
