@@ -288,9 +288,9 @@ mod tests {
             "zram0",
             "3.76x",
             "sda2",
-            " pages in, 0 out, 0 major faults\n",
-            "/app    256 MiB  184 MiB  64.0 MiB\n",
-            "  java 7  256 MiB  184 MiB  -\n",
+            " pages in, 0 out, 0 major faults",
+            "/app                     256 MiB        186 MiB  64.0 MiB\n",
+            "  java 7                 256 MiB        186 MiB         –\n",
             "q quit",
         ] {
             assert!(all.contains(wanted), "{wanted}\n{all}");
