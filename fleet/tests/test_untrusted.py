@@ -45,7 +45,6 @@ from zmeld_fleet import (
     places,
     reporting,
     schema,
-    validity,
 )
 from zmeld_fleet.analysis import Standout
 from zmeld_fleet.estimate import exact

@@ -29,7 +29,7 @@ def digest_of(file: pa.NativeFile, length: int) -> int:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """A file that gets its name when all of it is on the disk; no other user's link is followed."""
+    """A file gets its name when all of it is on the disk; no other user's link is followed."""
     part = path.with_name(f".{path.name}.part-{secrets.token_hex(8)}")
     try:
         with open(part, "xb") as file:
