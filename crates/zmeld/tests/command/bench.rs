@@ -12,6 +12,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::errors::{refuses, Nobody};
+use crate::full_disk::{cannot_mount, with_place};
 use crate::run::*;
 use crate::setup::{remove_doubtful, rounds, turn};
 
@@ -223,16 +224,23 @@ fn another_kernel_is_refused(folder: &Path, path: &Path, result: &Path) {
 #[test]
 fn a_full_disk_is_said_and_the_result_is_shown() {
     let Some(_turn) = turn() else { return };
+    if cannot_mount() {
+        return;
+    }
     let folder = folder();
     let path = write(folder.path(), "tiny.toml", recipe(100, 1).as_bytes());
+    let place = folder.path().join("full");
+    fs::create_dir(&place).unwrap();
     for option in ["--output", "--html"] {
-        let output = patiently(&["bench", "run", str(&path), option, "/dev/full"]);
+        let script = format!(
+            "head -c 16384 /dev/zero >\"$place\"/full 2>/dev/null
+            exec \"$zmeld\" bench run '{}' {option} \"$place\"/result",
+            path.display()
+        );
+        let output = until_idle(|| with_place(&place, 16, &script));
         let said = text(&output.stderr);
         assert_eq!(code(&output), 2, "{said}");
-        assert!(
-            said.contains("cannot write /dev/full: No space left"),
-            "{said}"
-        );
+        assert!(said.contains("No space left"), "{said}");
         assert!(
             text(&output.stdout).contains("zmeld bench: tiny"),
             "the result is lost"

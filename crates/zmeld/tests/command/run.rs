@@ -162,9 +162,14 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Runs an experiment, again and again while somebody else's runs.
 pub fn patiently(args: &[&str]) -> Output {
+    until_idle(|| run(args))
+}
+
+/// The same of any way to start it.
+pub fn until_idle(start: impl Fn() -> Output) -> Output {
     let begin = Instant::now();
     loop {
-        let output = run(args);
+        let output = start();
         let busy = text(&output.stderr).contains("another experiment");
         if !busy || begin.elapsed() > Duration::from_secs(1800) {
             return output;
