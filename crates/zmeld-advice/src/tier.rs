@@ -571,6 +571,21 @@ mod tests {
         assert!(said.contains(words), "{said}");
     }
 
+    #[test]
+    fn disk_swap_gets_zswap_where_the_kernel_has_it() {
+        let mut facts = facts();
+        facts.swaps.push(area("/dev/sda2", None));
+        let found = recommend(&facts, &Wish::default());
+        assert_eq!(
+            (found.kind, found.codec, found.sizing),
+            (TierKind::Zswap, None, None)
+        );
+        facts.machine.zswap = None;
+        let found = recommend(&facts, &Wish::default());
+        assert_eq!(found.kind, TierKind::Zram);
+        assert!(found.why.contains("no zswap"), "{}", found.why);
+    }
+
     /// By hand: a fifth of 8 GiB, rounded down to hundredths of RAM, holds 3.2 times as
     /// much of pages that were measured with its codec; z3fold keeps three in a page.
     #[test]
@@ -590,5 +605,19 @@ mod tests {
             assert_eq!((pool.measured, pool.ratio), (measured, ratio));
             assert_eq!(pool.holds_bytes, (limit as f64 * ratio) as u64);
         }
+    }
+
+    #[test]
+    fn without_zram_the_module_does() {
+        let mut facts = facts();
+        facts.machine.zram.presence = ModulePresence::Absent;
+        assert_eq!(recommend(&facts, &Wish::default()).kind, TierKind::Zram);
+        facts.machine.zmeld.presence = ModulePresence::Module;
+        assert_eq!(recommend(&facts, &Wish::default()).kind, TierKind::Zmeld);
+        let asked = Wish {
+            kind: Some(TierKind::Zram),
+            ..Wish::default()
+        };
+        assert_eq!(recommend(&facts, &asked).kind, TierKind::Zram);
     }
 }
