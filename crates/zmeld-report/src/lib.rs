@@ -25,7 +25,7 @@
 //!     .provenance("kernel", "6.12.48-amd64")
 //!     .section(
 //!         Section::new("Codecs")
-//!             .plot(Bars::new("What memory consists of", "size", Unit::Bytes).bar("zero", Estimate::exact(5e8)))
+//!             .plot(Bars::new("Memory", "size", Unit::Bytes).bar("zero", Estimate::exact(5e8)))
 //!             .table(codecs)
 //!             .advice(Tone::Good, "zstd saves most here: run `zmeld up --codec zstd`."),
 //!     );

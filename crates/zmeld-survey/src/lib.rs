@@ -43,7 +43,7 @@ pub use key::Key;
 pub use place::Place;
 pub use schedule::Schedule;
 pub use sketch::Estimate;
-pub use survey::{labels, survey, Limits, Survey, SurveyOptions};
+pub use survey::{labels, survey, Survey, SurveyOptions, SKETCH, SKETCH_MAX, SKETCH_MIN};
 
 /// The schema's name and version, as it stands in each row.
 pub const SCHEMA: &str = "zmeld.survey/2";

@@ -39,18 +39,13 @@ const SKIPPED: [SkipReason; 4] = [
 /// Of the owners with rows of their own, those that ordinary users can make.
 const USERS_MAX: usize = 24;
 
-/// What can be asked of a sketch's size.
-pub struct Limits;
-
-impl Limits {
-    /// The smallest sketch: its intervals are a quarter wide.
-    pub const SKETCH_MIN: u32 = 64;
-    /// The largest, for whoever wants every content of small machines: up to 1,600 a sketch
-    /// is within 64 KiB, at 40 bytes a row, uncompressed.
-    pub const SKETCH_MAX: u32 = 1 << 20;
-    /// What it is if nothing is asked for.
-    pub const SKETCH: u32 = 1024;
-}
+/// The smallest sketch that can be asked for: its intervals are a quarter wide.
+pub const SKETCH_MIN: u32 = 64;
+/// The largest, for whoever wants every content of small machines: up to 1,600 a sketch
+/// is within 64 KiB, at 40 bytes a row, uncompressed.
+pub const SKETCH_MAX: u32 = 1 << 20;
+/// What it is if nothing is asked for.
+pub const SKETCH: u32 = 1024;
 
 /// What a survey is asked for.
 #[derive(Debug, Clone)]

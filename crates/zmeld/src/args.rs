@@ -9,7 +9,7 @@ use clap_complete::Shell;
 use zmeld_config::{Bytes, Config, ConfigError, Span};
 use zmeld_linux::Host;
 use zmeld_store::CodecSpec;
-use zmeld_survey::Limits;
+use zmeld_survey::{SKETCH, SKETCH_MAX, SKETCH_MIN};
 
 use crate::exit::EXIT_CODES;
 
@@ -94,7 +94,7 @@ const NOT_IN_SURVEYS: [&str; 13] = [
 ];
 
 /// Contents that a sketch may keep.
-const SKETCHES: RangeInclusive<i64> = Limits::SKETCH_MIN as i64..=Limits::SKETCH_MAX as i64;
+const SKETCHES: RangeInclusive<i64> = SKETCH_MIN as i64..=SKETCH_MAX as i64;
 
 /// A survey: a small file that says what memory holds, for who runs many machines.
 #[derive(Args)]
@@ -127,7 +127,7 @@ pub struct SurveyArgs {
     pub every: Option<Span>,
 
     /// Contents that the sketch of each owner keeps
-    #[arg(long, value_name = "N", default_value_t = Limits::SKETCH, value_parser = clap::value_parser!(u32).range(SKETCHES), requires = "survey")]
+    #[arg(long, value_name = "N", default_value_t = SKETCH, value_parser = clap::value_parser!(u32).range(SKETCHES), requires = "survey")]
     pub sketch: u32,
 
     /// Print nothing but errors

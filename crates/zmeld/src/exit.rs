@@ -183,16 +183,13 @@ fn code(err: &anyhow::Error) -> u8 {
             return survey_code(err);
         }
         if let Some(err) = cause.downcast_ref::<zmeld_memory::Error>() {
-            return source_code(err);
+            return missing_or_wrong(err.is_missing());
         }
         if let Some(err) = cause.downcast_ref::<zmeld_setup::Error>() {
             return swap_code(err);
         }
         if let Some(err) = cause.downcast_ref::<zmeld_watch::Error>() {
-            return match err.is_missing() {
-                true => MISSING,
-                false => WRONG,
-            };
+            return missing_or_wrong(err.is_missing());
         }
         if let Some(err) = cause.downcast_ref::<zmeld_lab::Error>() {
             return lab_code(err);
@@ -204,7 +201,7 @@ fn code(err: &anyhow::Error) -> u8 {
 fn scan_code(err: &ScanError) -> u8 {
     match err {
         ScanError::Integrity { .. } => INTEGRITY,
-        ScanError::Source(err) => source_code(err),
+        ScanError::Source(err) => missing_or_wrong(err.is_missing()),
         ScanError::NotPermitted { .. } => MISSING,
         _ => WRONG,
     }
@@ -217,7 +214,7 @@ fn survey_code(err: &zmeld_survey::Error) -> u8 {
         Error::NotPermitted { .. } | Error::HiddenMachine => MISSING,
         Error::Interrupted => INTERRUPTED,
         Error::Scan(err) => scan_code(err),
-        Error::Memory(err) => source_code(err),
+        Error::Memory(err) => missing_or_wrong(err.is_missing()),
         _ => WRONG,
     }
 }
@@ -242,8 +239,8 @@ fn lab_code(err: &zmeld_lab::Error) -> u8 {
     }
 }
 
-fn source_code(err: &zmeld_memory::Error) -> u8 {
-    match err.is_missing() {
+fn missing_or_wrong(is_missing: bool) -> u8 {
+    match is_missing {
         true => MISSING,
         false => WRONG,
     }

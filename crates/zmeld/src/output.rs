@@ -67,6 +67,11 @@ pub fn print_as_it_is(text: &str) -> anyhow::Result<()> {
     }
 }
 
+/// A result as JSON, with its schema and this program's version.
+pub fn json<T: Serialize>((name, version): (&str, u32), body: &T) -> String {
+    Envelope::new(name, version, env!("CARGO_PKG_VERSION"), body).to_text()
+}
+
 /// Prints a result as it was asked for: as a document, its main table, or JSON.
 pub fn show<T: Serialize>(
     format: &Format,
@@ -76,8 +81,7 @@ pub fn show<T: Serialize>(
     body: &T,
 ) -> anyhow::Result<()> {
     if format.json {
-        let envelope = Envelope::new(schema.0, schema.1, env!("CARGO_PKG_VERSION"), body);
-        return print(&envelope.to_text());
+        return print(&json(schema, body));
     }
     if format.csv {
         return print(&table().to_csv());

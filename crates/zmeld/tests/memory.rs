@@ -35,7 +35,7 @@ for at in range({SURVEYED}): m[at * PAGE:at * PAGE + 900] = b'%09d' % at * 100
 say(1); wait()
 "
     );
-    // It ends, and counts, after all others.
+    // It ends last, since it would be the largest child that has ended.
     let mut holder = Script::start(&script);
     if let Some(holder) = &mut holder {
         holder.numbers();

@@ -13,7 +13,6 @@ use zmeld_linux::Host;
 use zmeld_migrate::import::import;
 use zmeld_observe::machine::Machine;
 use zmeld_observe::recommend::{recommend, Choice};
-use zmeld_report::schema::Envelope;
 use zmeld_report::text::inert;
 use zmeld_setup::journal::State;
 use zmeld_setup::Error;
@@ -230,8 +229,7 @@ fn show(args: &ShowArgs) -> anyhow::Result<Outcome> {
             config: &loaded.config,
             warnings: loaded.warnings.iter().map(Finding::to_string).collect(),
         };
-        let envelope = Envelope::new("zmeld.config", 1, env!("CARGO_PKG_VERSION"), &shown);
-        output::print(&envelope.to_text())?;
+        output::print(&output::json(("zmeld.config", 1), &shown))?;
         return Ok(Outcome::Done);
     }
     loaded.warnings.iter().for_each(output::say);

@@ -16,7 +16,6 @@ use zmeld_numa::replicate::{Replications, METRICS};
 use zmeld_numa::scenario::{Scenario, ScenarioText, REPLICATIONS_MAX};
 use zmeld_numa::study::{self, Reproduction};
 use zmeld_numa::time::MS;
-use zmeld_report::schema::Envelope;
 use zmeld_report::units::seconds;
 use zmeld_report::Document;
 use zmeld_statistics::mean::Interval;
@@ -140,8 +139,7 @@ fn show(output: &Output, page: &Document, body: &impl Serialize) -> anyhow::Resu
         output::write_page(file, page)?;
     }
     if output.json {
-        let envelope = Envelope::new("zmeld.numa", 1, env!("CARGO_PKG_VERSION"), body);
-        return output::print(&envelope.to_text());
+        return output::print(&output::json(("zmeld.numa", 1), body));
     }
     output::print_as_it_is(&page.to_text(&output::style()))
 }

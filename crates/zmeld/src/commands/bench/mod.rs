@@ -424,13 +424,8 @@ fn read_open<K: Kept>(path: &Path, file: &File) -> anyhow::Result<K> {
 }
 
 fn save<K: Kept>(path: &Path, kept: &K) -> anyhow::Result<()> {
-    let (schema, version) = K::SCHEMA;
-    let envelope = Envelope::new(schema, version, env!("CARGO_PKG_VERSION"), kept);
-    Ok(zmeld_linux::file::replace(
-        path,
-        envelope.to_text().as_bytes(),
-        None,
-    )?)
+    let text = output::json(K::SCHEMA, kept);
+    Ok(zmeld_linux::file::replace(path, text.as_bytes(), None)?)
 }
 
 fn experiment(args: &RunArgs) -> anyhow::Result<Outcome> {

@@ -9,7 +9,6 @@ use zmeld_lab::experiment::{take_back_left_behind, TakingBack};
 use zmeld_linux::command::Invocation;
 use zmeld_linux::{service, Host};
 use zmeld_observe::lately::uptime;
-use zmeld_report::schema::Envelope;
 use zmeld_setup::event::Event;
 use zmeld_setup::execute::{self, Done, Removal, Report, Skipped};
 use zmeld_setup::journal::{Journal, Owner, State};
@@ -368,9 +367,7 @@ fn print(
 ) -> anyhow::Result<Outcome> {
     if json {
         let body = RunBody { dry_run, report };
-        let schema = format!("zmeld.{command}");
-        let envelope = Envelope::new(&schema, 1, env!("CARGO_PKG_VERSION"), body);
-        output::print(&envelope.to_text())?;
+        output::print(&output::json((&format!("zmeld.{command}"), 1), &body))?;
     } else {
         let how = if dry_run { " --dry-run" } else { "" };
         let title = format!("zmeld {command}{how}");
