@@ -452,8 +452,9 @@ impl script::Case for Machine {
                 self.watcher = watcher(&self.host, config, what == "dry-watch");
             }
             "ask" => {
-                let seconds = Duration::from_secs(number(0));
-                self.watcher.ask(self.begin + seconds);
+                let seconds = words[1].parse().unwrap();
+                let then = self.begin + Duration::from_secs(seconds);
+                assert!(self.watcher.ask(words[0], then), "{place}");
             }
             "round" => return self.round(number(0)),
             // In the first round's writeback, of which the kernel leaves so much of the limit.

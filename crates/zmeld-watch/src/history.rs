@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::action::{Action, ActionKind};
 use super::limit;
 use crate::Error;
 use zmeld_linux::Host;
 use zmeld_observe::run_folder;
+
+/// What is done beside the rules: the day's writeback budget, and marking of all pages.
+pub(super) const BUDGET: &str = "budget";
+pub(super) const MARK: &str = "mark";
 
 const FILE: &str = "/run/zmeld/watch.json";
 
@@ -19,25 +22,14 @@ const FILE: &str = "/run/zmeld/watch.json";
 pub(super) struct History {
     /// The number that no other disk has had since boot; none before Linux 5.15.
     sequence: Option<String>,
-    /// When all its pages were marked idle, in seconds since boot as all times here; the kernel
-    /// cannot tell ages.
-    pub marked: Option<f64>,
     /// The kernel marks by age; unknown before the first try.
     pub marks_by_age: Option<bool>,
-    /// When each rule last acted.
-    pub recompressed: Option<f64>,
-    pub written_back: Option<f64>,
-    pub melded: Option<f64>,
-    /// When the day's writeback budget was given.
-    pub budget: Option<f64>,
-    /// What was asked for in the parts of an action that is not done.
+    /// When each rule had its last turn, when the day's writeback budget was given, and when all
+    /// pages were marked idle since the kernel cannot tell ages; in seconds since boot.
+    pub turns: BTreeMap<String, f64>,
+    /// Whose last turn was stopped, and how many pages had been asked for by then.
     #[serde(skip)]
-    pub recompressed_pages: u64,
-    #[serde(skip)]
-    pub written_pages: u64,
-    /// A pass was stopped by its time limit.
-    #[serde(skip)]
-    pub resume: bool,
+    pub parts: BTreeMap<&'static str, u64>,
 }
 
 impl History {
@@ -55,41 +47,30 @@ impl History {
         })
     }
 
-    pub fn note(&mut self, action: &Action, now: f64) {
-        match &action.kind {
-            ActionKind::MarkAll => self.marked = Some(now),
-            ActionKind::Recompress { .. } => {
-                self.recompressed = Some(now);
-                self.recompressed_pages = 0;
-            }
-            ActionKind::WriteBack { .. } => {
-                self.written_back = Some(now);
-                self.written_pages = 0;
-            }
-            ActionKind::Meld(_) => {
-                self.melded = Some(now);
-                self.resume = false;
-            }
-            ActionKind::Budget(_) => self.budget = Some(now),
-        }
+    /// When it last had its turn.
+    pub fn last(&self, turn: &str) -> Option<f64> {
+        self.turns.get(turn).copied()
+    }
+
+    pub fn note(&mut self, turn: &'static str, now: f64) {
+        self.turns.insert(turn.to_owned(), now);
+        self.parts.remove(turn);
     }
 
     /// It was done in part, and is due still.
-    pub fn note_part(&mut self, action: &Action, pages: u64, now: f64) {
-        match &action.kind {
-            ActionKind::Recompress { .. } => self.recompressed_pages += pages,
-            ActionKind::WriteBack { .. } => self.written_pages += pages,
-            _ => {
-                self.note(action, now);
-                self.resume = true;
-            }
-        }
+    pub fn note_part(&mut self, turn: &'static str, pages: u64) {
+        *self.parts.entry(turn).or_default() += pages;
     }
 
     /// Marks stay until a page is used, so they serve every rule; pages written since
     /// get theirs when the rule that waits longest has had its turn.
     pub fn forget_marks(&mut self, longest: Duration, now: f64) {
-        self.marked = self.marked.filter(|at| now - at < longest.as_secs_f64());
+        if self
+            .last(MARK)
+            .is_some_and(|at| now - at >= longest.as_secs_f64())
+        {
+            self.turns.remove(MARK);
+        }
     }
 }
 

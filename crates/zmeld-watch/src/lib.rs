@@ -15,25 +15,29 @@ mod history;
 mod limit;
 pub mod meld;
 pub mod reclaim;
+mod recompress;
+mod rule;
+mod writeback;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use zmeld_report::units::{bytes, percent};
+use zmeld_report::units::percent;
 
-use action::{Action, ActionKind, ActionResult, UNIT};
+use action::{Action, ActionResult, UNIT};
 
-use history::History;
+use history::{History, BUDGET, MARK};
 use reclaim::Reclaimer;
-use zmeld_config::{Config, Kind, PageFilter, Span, Watch};
+use rule::Rule;
+use zmeld_config::{Config, Kind, Span};
 use zmeld_guard::note::{SHORT, SHORT_FOR};
 use zmeld_linux::{Host, HostError};
 use zmeld_observe::applied::Applied;
 use zmeld_observe::lately::uptime;
 use zmeld_observe::run_folder;
-use zmeld_observe::{share, Device, Observation, Pressure};
+use zmeld_observe::{Device, Observation, Pressure};
 
 /// Why something was not done.
 #[derive(Debug, thiserror::Error)]
@@ -66,8 +70,6 @@ impl Error {
     }
 }
 
-/// A pass is stopped after so long and goes on in the next round.
-const PASS_TIME_MAX_MS: u64 = 1_000;
 /// A device with less than this has nothing worth an action.
 const STORED_MIN: u64 = 1 << 20;
 /// While memory is short, room is made so often at first, and at last.
@@ -87,6 +89,7 @@ pub struct Watcher {
     dry_run: bool,
     devices: BTreeMap<String, History>,
     holding: bool,
+    rules: Vec<Box<dyn Rule>>,
     reclaimer: Option<Reclaimer>,
     /// Some moment, and how long the machine was up then, in seconds.
     clock: Option<(Instant, f64)>,
@@ -113,6 +116,7 @@ impl Watcher {
         let rule = config.watch.reclaim.clone();
         Watcher {
             host,
+            rules: rule::all(&config.watch),
             config,
             dry_run,
             devices: BTreeMap::new(),
@@ -128,14 +132,18 @@ impl Watcher {
         }
     }
 
-    /// Every rule has one turn from `now` on, whenever it had the last.
-    pub fn ask(&mut self, now: Instant) {
+    /// That rule alone has one turn from `now` on, whenever it had the last; false where there
+    /// is no such rule.
+    pub fn ask(&mut self, rule: &str, now: Instant) -> bool {
         self.asked = Some(self.uptime(now));
+        self.reclaimer = None;
+        self.rules.retain(|it| it.name() == rule);
+        !self.rules.is_empty()
     }
 
     /// Whether there is any rule.
     pub fn has_rules(&self) -> bool {
-        self.config.watch.has_rules()
+        !self.rules.is_empty() || self.reclaimer.is_some()
     }
 
     /// Whether something was done in part in the last round, and another one should not be
@@ -231,15 +239,8 @@ impl Watcher {
 
     /// How long the rule that waits longest waits for idle pages.
     fn longest_idle(&self) -> Duration {
-        let watch = &self.config.watch;
-        let recompress = watch
-            .recompress
-            .as_ref()
-            .map(|it| (it.pages, it.idle_after));
-        let writeback = watch.writeback.as_ref().map(|it| (it.pages, it.idle_after));
-        let all = [recompress, writeback].into_iter().flatten();
-        let all = all.filter(|(which, _)| needs_idle(*which));
-        all.map(|(_, age)| age.duration()).max().unwrap_or_default()
+        let ages = self.rules.iter().filter_map(|rule| rule.idle_after());
+        ages.map(Span::duration).max().unwrap_or_default()
     }
 
     fn follow_devices(&mut self, seen: &Observation, now: f64, listener: &mut Listener<'_>) {
@@ -261,9 +262,10 @@ impl Watcher {
                 && limit::give_back_left(&self.host, &device.name).unwrap_or(false)
                 && !limit::is_on(&self.host, &device.name);
             let mut history = History::kept(&self.host, &device.name);
-            if history.budget.is_none() && !given_back {
+            let is_limited = device.writeback_limit_bytes.is_some();
+            if is_limited && history.last(BUDGET).is_none() && !given_back {
                 // A limit that stands already was given today, perhaps by us.
-                history.budget = device.writeback_limit_bytes.map(|_| now);
+                history.note(BUDGET, now);
             }
             self.devices.insert(device.name.clone(), history);
         }
@@ -304,145 +306,61 @@ impl Watcher {
         if device.in_memory_bytes() < STORED_MIN {
             return actions;
         }
-        let watch = &self.config.watch;
-        let is_turn = |last, every| self.is_turn(last, every, now);
-        let action = |reason, mark, kind| Action {
-            device: device.name.clone(),
-            reason,
-            mark,
-            kind,
-        };
         // After so long pages are told apart by marks that are made now.
         let mut marking = None;
-        let mut is_ready = |pages, idle_after: Span| match history.marks_by_age {
-            // The action marks by age itself, or finds out that it cannot.
-            None | Some(true) => true,
-            Some(false) if !needs_idle(pages) => true,
-            Some(false) if history.marked.is_none() => {
-                marking = marking.max(Some(idle_after));
-                false
+        for rule in &self.rules {
+            let (turn, part) = (rule.name(), history.parts.get(rule.name()).copied());
+            let Some(plan) = rule.plan(device, part, self.is_pressed) else {
+                continue;
+            };
+            let last = history.last(turn);
+            let is_asked = self
+                .asked
+                .is_some_and(|asked| last.is_none_or(|last| last < asked));
+            let is_turn = self.is_pressed || part.is_some() || is_asked;
+            if !is_turn && !has_passed(last, rule.every().duration(), now) {
+                continue;
             }
-            Some(false) => has_passed(history.marked, idle_after.duration(), now),
-        };
-        let mark = |pages, idle_after: Span| {
-            (needs_idle(pages) && history.marks_by_age != Some(false)).then_some(idle_after)
-        };
-        let held = device.held.unwrap_or_default();
-        let recompress = watch.recompress.as_ref().filter(|rule| {
-            !device.recompression.is_empty()
-                && is_turn(history.recompressed, rule.every)
-                && is_ready(rule.pages, rule.idle_after)
-        });
-        actions.extend(recompress.map(|rule| {
-            let reason = format!(
-                "{}; {} are compressed to {}",
-                self.due_every(rule.every),
-                bytes(device.in_memory_bytes()),
-                bytes(held.compressed_bytes)
-            );
-            let kind = ActionKind::Recompress {
-                rule: rule.clone(),
-                codecs: device.recompression.clone(),
-                pages_max: rule.max_pages.map_or(u64::MAX, |most| {
-                    most.saturating_sub(history.recompressed_pages)
-                }),
+            // Else the action marks by age itself, or finds out that it cannot.
+            let age = rule.idle_after();
+            if let (Some(age), Some(false)) = (age, history.marks_by_age) {
+                let marked = history.last(MARK);
+                if marked.is_none() {
+                    marking = marking.max(Some(age));
+                }
+                if marked.is_none_or(|at| now - at < age.seconds as f64) {
+                    continue;
+                }
+            }
+            let due = match (part, self.asked) {
+                (Some(_), _) => "its last turn was stopped by its time limit".to_owned(),
+                (None, Some(_)) => "asked for".to_owned(),
+                (None, None) => format!("due every {}", rule.every()),
             };
-            action(reason, mark(rule.pages, rule.idle_after), kind)
-        }));
-        let whole = match held.limit_bytes {
-            0 => device.size_bytes,
-            limit => limit,
-        };
-        let fill = share(held.memory_used_bytes, whole);
-        let writeback = watch.writeback.as_ref().filter(|rule| {
-            (self.is_pressed || fill >= rule.above.fraction())
-                && device.backing.is_some()
-                && is_turn(history.written_back, rule.every)
-                && is_ready(rule.pages, rule.idle_after)
-        });
-        actions.extend(writeback.map(|rule| {
-            let reason = format!(
-                "{}; it uses {} of its limit, the rule begins at {}",
-                self.due_every(rule.every),
-                percent(fill),
-                percent(rule.above.fraction())
-            );
-            let asked = history.written_pages.saturating_mul(UNIT);
-            let kind = ActionKind::WriteBack {
-                pages: rule.pages,
-                bytes_max: rule.at_most.0.saturating_sub(asked),
-            };
-            action(reason, mark(rule.pages, rule.idle_after), kind)
-        }));
-        if let Some(age) = marking {
-            let reason = format!(
+            actions.push(Action {
+                device: device.name.clone(),
+                turn,
+                reason: format!("{due}; {}", plan.why),
+                mark: age.filter(|_| history.marks_by_age != Some(false)),
+                what: plan.what,
+                act: plan.act,
+            });
+        }
+        actions.extend(marking.map(|age| Action {
+            device: device.name.clone(),
+            turn: MARK,
+            reason: format!(
                 "this kernel does not tell how old pages are: all are marked now, and those \
                  not used for {age} are the idle ones"
-            );
-            actions.push(action(reason, None, ActionKind::MarkAll));
-        }
-        actions.extend(self.meld_due(watch, device, history, now));
-        actions
-    }
-
-    fn is_turn(&self, last: Option<f64>, every: Span, now: f64) -> bool {
-        let is_asked = self
-            .asked
-            .is_some_and(|asked| last.is_none_or(|last| last < asked));
-        self.is_pressed || is_asked || has_passed(last, every.duration(), now)
-    }
-
-    /// Why it is a rule's turn.
-    fn due_every(&self, every: Span) -> String {
-        match self.asked {
-            Some(_) => "asked for".to_owned(),
-            None => format!("due every {every}"),
-        }
-    }
-
-    fn meld_due(
-        &self,
-        watch: &Watch,
-        device: &Device,
-        history: &History,
-        now: f64,
-    ) -> Option<Action> {
-        let rule = watch.meld.as_ref()?;
-        let melding = device.melding.as_ref()?;
-        let is_turn = history.resume || self.is_turn(history.melded, rule.every, now);
-        if !is_turn || melding.mode == "off" {
-            return None;
-        }
-        let least = rule.duplicates_min.fraction();
-        let reason = match (history.resume, melding.duplicates_sampled()) {
-            (true, _) => "the last pass was stopped by its time limit".to_owned(),
-            (false, Some(part)) => format!(
-                "{}; the last sample had {} of duplicates, from {} on it pays",
-                self.due_every(rule.every),
-                percent(part),
-                percent(least)
             ),
-            (false, None) => format!(
-                "{} stored and no pass yet; from {} of duplicates on it pays",
-                bytes(device.in_memory_bytes()),
-                percent(least)
-            ),
-        };
-        let threshold = (least * 1000.0).round().clamp(0.0, 1000.0);
-        let mut request = "start".to_owned();
-        if threshold > 0.0 {
-            request += &format!(" threshold={threshold}");
-        }
-        request += &format!(" time_ms={PASS_TIME_MAX_MS}");
-        if history.resume {
-            request += " resume";
-        }
-        Some(Action {
-            device: device.name.clone(),
-            reason,
             mark: None,
-            kind: ActionKind::Meld(request),
-        })
+            what: "mark all pages".to_owned(),
+            act: Box::new(|host, device, _| {
+                host.write(action::path(device, "idle"), "all")?;
+                Ok(ActionResult::Done("marked".to_owned()))
+            }),
+        }));
+        actions
     }
 
     /// The daily limit of a tier's writeback, given anew each day.
@@ -455,11 +373,18 @@ impl Watcher {
             return None;
         };
         let limit = ram.writeback.as_ref()?.daily_limit?;
-        has_passed(history.budget, DAY, now).then(|| Action {
+        has_passed(history.last(BUDGET), DAY, now).then(|| Action {
             device: device.name.clone(),
+            turn: BUDGET,
             reason: format!("the tier {} may write {limit} a day", tier.name),
             mark: None,
-            kind: ActionKind::Budget(limit.0),
+            what: format!("allow writeback of {limit}"),
+            act: Box::new(move |host, device, _| {
+                let units = (limit.0 / UNIT).to_string();
+                host.write(action::path(device, "writeback_limit"), &units)?;
+                host.write(action::path(device, "writeback_limit_enable"), "1")?;
+                Ok(ActionResult::Done("given".to_owned()))
+            }),
         })
     }
 
@@ -472,30 +397,26 @@ impl Watcher {
     ) {
         let history = self.devices.entry(action.device.clone()).or_default();
         if self.dry_run {
-            history.note(action, now);
+            history.note(action.turn, now);
             // Pages cannot be marked for later without marking them.
             history.marks_by_age = Some(true);
             listener(format!(
                 "would {}: {}, because {}",
-                action.device,
-                action.what(),
-                action.reason
+                action.device, action.what, action.reason
             ));
             return;
         }
         listener(format!(
             "{}: {}, because {}",
-            action.device,
-            action.what(),
-            action.reason
+            action.device, action.what, action.reason
         ));
         let done = match action.perform(&self.host, stop) {
             Ok(ActionResult::Done(text)) => {
-                history.note(action, now);
+                history.note(action.turn, now);
                 text
             }
             Ok(ActionResult::Stopped(text, pages)) => {
-                history.note_part(action, pages, now);
+                history.note_part(action.turn, pages);
                 self.has_more = true;
                 text
             }
@@ -506,8 +427,8 @@ impl Watcher {
             }
             Err(err) => {
                 // Not at once again, but when the rule is next due.
-                history.note(action, now);
-                format!("{} failed: {err}", action.what())
+                history.note(action.turn, now);
+                format!("{} failed: {err}", action.what)
             }
         };
         listener(format!("{}: {done}", action.device));
@@ -530,8 +451,4 @@ fn is_due(last: Option<Instant>, every: Duration, now: Instant) -> bool {
 /// The same of seconds since boot.
 fn has_passed(last: Option<f64>, every: Duration, now: f64) -> bool {
     last.is_none_or(|last| now - last >= every.as_secs_f64())
-}
-
-fn needs_idle(which: PageFilter) -> bool {
-    matches!(which, PageFilter::Idle | PageFilter::HugeIdle)
 }

@@ -1,16 +1,21 @@
-//! A melding pass on a zmeld device: starting it, stopping it, what came of it.
+//! `[watch.meld]`, and a melding pass on a zmeld device: starting it, stopping it, what came
+//! of it.
 //!
 //! The kernel runs the pass in the context of whoever asks for it: [`run`] returns
 //! when it is over. [`stop`], from another thread, ends it early; the device is
 //! consistent at any time, since a page is either melded or not.
 
 use zmeld_advice::module::ModulePresence;
+use zmeld_report::units::{bytes, count, percent};
 
+use crate::action::ActionResult;
+use crate::rule::{Plan, Rule};
 use crate::Error;
 use rustix::io::Errno;
+use zmeld_config::{MeldRule, PageFilter, Span};
 use zmeld_linux::{Host, HostError};
 use zmeld_observe::machine::Machine;
-use zmeld_observe::Melding;
+use zmeld_observe::{Device, Melding};
 
 /// The name of the device that a user means: `/dev/zmeld0`, `zmeld0`, or the only
 /// one that melds.
@@ -92,6 +97,80 @@ pub fn run(host: &Host, name: &str, request: &str) -> Result<Melding, Error> {
 /// When the device is gone.
 pub fn stop(host: &Host, name: &str) -> Result<(), HostError> {
     host.write(format!("/sys/block/{name}/meld"), "stop")
+}
+
+/// A pass is stopped after so long and goes on in the next round.
+const PASS_TIME_MAX_MS: u64 = 1_000;
+
+impl Rule for MeldRule {
+    fn name(&self) -> &'static str {
+        "meld"
+    }
+
+    fn every(&self) -> Span {
+        self.every
+    }
+
+    fn pages(&self) -> Option<(PageFilter, Span)> {
+        None
+    }
+
+    fn plan(&self, device: &Device, part: Option<u64>, _: bool) -> Option<Plan> {
+        let melding = device.melding.as_ref().filter(|it| it.mode != "off")?;
+        let least = self.duplicates_min.fraction();
+        let why = match melding.duplicates_sampled() {
+            Some(part) => format!(
+                "the last sample had {} of duplicates, from {} on it pays",
+                percent(part),
+                percent(least)
+            ),
+            None => format!(
+                "{} stored and no pass yet; from {} of duplicates on it pays",
+                bytes(device.in_memory_bytes()),
+                percent(least)
+            ),
+        };
+        let threshold = (least * 1000.0).round().clamp(0.0, 1000.0);
+        let mut request = "start".to_owned();
+        if threshold > 0.0 {
+            request += &format!(" threshold={threshold}");
+        }
+        request += &format!(" time_ms={PASS_TIME_MAX_MS}");
+        if part.is_some() {
+            request += " resume";
+        }
+        Some(Plan {
+            what: "meld identical pages".to_owned(),
+            why,
+            act: Box::new(move |host, device, _| pass(host, device, &request)),
+        })
+    }
+}
+
+fn pass(host: &Host, device: &str, request: &str) -> Result<ActionResult, Error> {
+    let melding = match run(host, device, request) {
+        Ok(melding) => melding,
+        Err(err @ Error::Host(_)) => return Err(err),
+        Err(err) => return Ok(ActionResult::Done(format!("not now: {err}"))),
+    };
+    let last = |name: &str| melding.counter(&format!("pass_{name}"));
+    let part = match melding.duplicates_sampled() {
+        Some(part) => format!("{} of the sample repeat", percent(part)),
+        None => "nothing to sample".to_owned(),
+    };
+    if last("below_threshold") != 0 {
+        return Ok(ActionResult::Done(format!("{part}: not worth a pass")));
+    }
+    let text = format!(
+        "{part}; melded {} pages, saved {} for {} of metadata",
+        count(last("pages_melded")),
+        bytes(last("bytes_saved")),
+        bytes(last("bytes_metadata"))
+    );
+    Ok(match last("stopped") != 0 {
+        true => ActionResult::Stopped(format!("{text}; stopped by the time limit"), 0),
+        false => ActionResult::Done(text),
+    })
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use rustix::process::{set_parent_process_death_signal, Signal};
-use zmeld_config::Watch;
 use zmeld_observe::{lately, Observation};
 use zmeld_watch::{is_short, Watcher};
 
@@ -42,7 +41,7 @@ pub struct WatchArgs {
 
     /// One round, then end; with RULE that rule's turn alone, due or not
     #[arg(long, value_name = "RULE", num_args = 0..=1)]
-    pub once: Option<Option<Rule>>,
+    pub once: Option<Option<String>>,
 
     /// Write metrics to this file each round
     #[arg(long, value_name = "FILE")]
@@ -56,41 +55,20 @@ pub struct WatchArgs {
     pub place: MachineArgs,
 }
 
-/// A rule that has a turn now and then.
-#[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
-pub enum Rule {
-    Recompress,
-    Writeback,
-    Meld,
-}
-
-/// Leaves that rule alone, which has to be there.
-fn keep_only(watch: &mut Watch, rule: Rule) -> anyhow::Result<()> {
-    watch.recompress.take_if(|_| rule != Rule::Recompress);
-    watch.writeback.take_if(|_| rule != Rule::Writeback);
-    watch.meld.take_if(|_| rule != Rule::Meld);
-    watch.reclaim = None;
-    if !watch.has_rules() {
-        let name = format!("{rule:?}").to_lowercase();
-        anyhow::bail!("--once {name}: /etc/zmeld.toml has no rule [watch.{name}]; write one");
-    }
-    Ok(())
-}
-
 pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     if args.with_parent {
         set_parent_process_death_signal(Some(Signal::TERM))?;
     }
-    let mut config = args.place.config()?;
-    let rule = args.once.flatten();
-    if let Some(rule) = rule {
-        keep_only(&mut config.watch, rule)?;
-    }
+    let config = args.place.config()?;
+    let rule = args.once.as_ref().and_then(Option::as_deref);
     let host = args.place.host();
     let textfile = args.textfile.clone().or(config.metrics.textfile.clone());
     let mut watcher = Watcher::new(host.clone(), config.clone(), args.dry_run, |host| {
         zmeld_setup::applied::read(host).ok()?
     });
+    if let Some(rule) = rule.filter(|rule| !watcher.ask(rule, Instant::now())) {
+        anyhow::bail!("--once {rule}: /etc/zmeld.toml has no rule [watch.{rule}]; write one");
+    }
     // The numbers of processes in another tree are those of others here.
     let is_here = args.place.root == Path::new("/");
     if config.watch.guard.is_some() && rule.is_none() {
@@ -109,9 +87,6 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     // Being stopped is how a watch ends, and no failure.
     let stop = progress::silent_interrupt_flag();
     let mut say = |line: String| log(&line);
-    if rule.is_some() {
-        watcher.ask(Instant::now());
-    }
     zmeld_linux::service::notify("READY=1");
     loop {
         let begin = Instant::now();

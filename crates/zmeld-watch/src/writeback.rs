@@ -1,0 +1,104 @@
+//! `[watch.writeback]`: pages that are not worth RAM go to the device's drive.
+
+use std::sync::atomic::AtomicBool;
+
+use zmeld_report::units::{bytes, percent};
+
+use crate::action::{path, stat, word, ActionResult, Pieces, UNIT};
+use crate::limit::LentLimit;
+use crate::rule::{Plan, Rule};
+use crate::Error;
+use zmeld_config::{PageFilter, Span, WritebackRule};
+use zmeld_linux::Host;
+use zmeld_observe::{share, Backed, Device};
+
+impl Rule for WritebackRule {
+    fn name(&self) -> &'static str {
+        "writeback"
+    }
+
+    fn every(&self) -> Span {
+        self.every
+    }
+
+    fn pages(&self) -> Option<(PageFilter, Span)> {
+        Some((self.pages, self.idle_after))
+    }
+
+    fn plan(&self, device: &Device, part: Option<u64>, is_pressed: bool) -> Option<Plan> {
+        device.backing.as_ref()?;
+        let held = device.held.unwrap_or_default();
+        let whole = match held.limit_bytes {
+            0 => device.size_bytes,
+            limit => limit,
+        };
+        let fill = share(held.memory_used_bytes, whole);
+        if !is_pressed && fill < self.above.fraction() {
+            return None;
+        }
+        let asked = part.unwrap_or(0).saturating_mul(UNIT);
+        let (pages, most) = (self.pages, self.at_most.0.saturating_sub(asked));
+        Some(Plan {
+            what: format!("write back {} pages, at most {}", word(pages), bytes(most)),
+            why: format!(
+                "it uses {} of its limit, the rule begins at {}",
+                percent(fill),
+                percent(self.above.fraction())
+            ),
+            act: Box::new(move |host, device, stop| write_back(host, device, pages, most, stop)),
+        })
+    }
+}
+
+/// The kernel's own limit bounds what one request writes. A limit that the day's
+/// budget set is shortened by what was written, and never lengthened.
+fn write_back(
+    host: &Host,
+    device: &str,
+    which: PageFilter,
+    bytes_max: u64,
+    stop: &AtomicBool,
+) -> Result<ActionResult, Error> {
+    let limited = host.read(path(device, "writeback_limit_enable"))? == "1";
+    let left = || -> Result<_, Error> {
+        Ok(match limited {
+            true => Some(host.read_u64(path(device, "writeback_limit"))?),
+            false => None,
+        })
+    };
+    if left()? == Some(0) || bytes_max < UNIT {
+        return Ok(ActionResult::Done(
+            "nothing: today's writeback budget is used up".to_owned(),
+        ));
+    }
+    let before = stat(host, device, "bd_stat", Backed::parse)?;
+    let mut pieces = Pieces::new(bytes_max / UNIT, stop);
+    let is_over = loop {
+        let left = left()?;
+        let units = pieces.next().min(left.unwrap_or(u64::MAX));
+        let lent = LentLimit::take(host, device, left, units)?;
+        let asked = host.write(path(device, "writeback"), word(which));
+        let rest = lent.give_back(host)?;
+        // The limit itself ends a request with an I/O error on some kernels.
+        if rest > 0 {
+            asked?;
+        }
+        // Less than it was allowed: there is no more.
+        if rest > 0 || pieces.is_all() || left == Some(units) {
+            break false;
+        }
+        if pieces.is_over() {
+            break true;
+        }
+    };
+    let after = stat(host, device, "bd_stat", Backed::parse)?;
+    let text = format!(
+        "wrote {}; {} are on the backing device",
+        bytes(after.written_bytes.saturating_sub(before.written_bytes)),
+        bytes(after.held_bytes)
+    );
+    Ok(match is_over {
+        true => ActionResult::Stopped(text, pieces.asked),
+        false => ActionResult::Done(text),
+    })
+}
