@@ -91,6 +91,7 @@ impl FromStr for Codec {
             },
         };
         if let Some(level) = level {
+            let level = level.strip_prefix("level=").unwrap_or(level);
             codec.level = Some(self::level(name, *levels, level)?);
         }
         if let Some(path) = dict {

@@ -209,8 +209,10 @@ impl<'t> Open<'t> {
 
     /// The value of a key that may stand in it.
     pub fn node(&self, name: &str) -> Option<&'t Node> {
+        // Of both spellings, that which was read last.
         let entries = &self.table.entries;
-        let entry = entries.get(name).or_else(|| entries.get(&old_name(name)))?;
+        let both = [entries.get(name), entries.get(&old_name(name))];
+        let entry = both.into_iter().flatten().max_by_key(|it| it.turn)?;
         self.takes(name).then_some(&entry.node)
     }
 

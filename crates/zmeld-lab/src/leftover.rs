@@ -66,8 +66,10 @@ impl Leftover {
                 }
             }
             Leftover::Swap(_) => arm::take_back_swap(host, how)?,
-            // Its file says whose the device is: it stays as long as that.
-            Leftover::Disk(device, _) if slow_disk::detach(device).is_err() => {}
+            // It may have become another's since, or has to stay with its file.
+            Leftover::Disk(device, _)
+                if !slow_disk::left_devices().iter().any(|(it, _)| it == device)
+                    || slow_disk::detach(device).is_err() => {}
             Leftover::Disk(_, folder) | Leftover::File(folder) => {
                 drop(fs::remove_dir_all(folder));
             }

@@ -22,7 +22,9 @@ impl<W: Send, F> Workers<'_, W, F> {
         F: Fn(&mut W, T, &dyn Fn(T)) + Sync,
     {
         scope.spawn(move |scope| {
-            if self.stop.load(Ordering::Relaxed) {
+            // After a panic nothing else begins.
+            let is_over = self.states.iter().any(Mutex::is_poisoned);
+            if is_over || self.stop.load(Ordering::Relaxed) {
                 return;
             }
             let number = rayon::current_thread_index().expect("a worker of the pool");

@@ -64,13 +64,9 @@ impl History {
 
     /// Marks stay until a page is used, so they serve every rule; pages written since
     /// get theirs when the rule that waits longest has had its turn.
-    pub fn forget_marks(&mut self, longest: Duration, now: f64) {
-        if self
-            .last(MARK)
-            .is_some_and(|at| now - at >= longest.as_secs_f64())
-        {
-            self.turns.remove(MARK);
-        }
+    pub fn forget_marks(&mut self, longest: Duration, now: f64) -> bool {
+        let is_over = |at| now - at >= longest.as_secs_f64();
+        self.last(MARK).is_some_and(is_over) && self.turns.remove(MARK).is_some()
     }
 }
 

@@ -164,7 +164,7 @@ impl Watcher {
         let now = self.uptime(now);
         self.has_more = false;
         self.follow_devices(seen, now, listener);
-        if self.is_too_busy(listener) {
+        if self.asked.is_none() && self.is_too_busy(listener) {
             return;
         }
         self.act(seen, now, stop, listener);
@@ -211,8 +211,9 @@ impl Watcher {
                 }
                 self.perform(&action, now, stop, listener);
             }
-            if let Some(history) = self.devices.get_mut(&device.name) {
-                history.forget_marks(longest, now);
+            let history = self.devices.get_mut(&device.name);
+            if history.is_some_and(|it| it.forget_marks(longest, now)) {
+                self.keep(listener);
             }
         }
     }
@@ -373,7 +374,11 @@ impl Watcher {
             return None;
         };
         let limit = ram.writeback.as_ref()?.daily_limit?;
-        has_passed(history.last(BUDGET), DAY, now).then(|| Action {
+        // A timer comes a little sooner some days, and an hour sooner on one of the year.
+        let day = self
+            .asked
+            .map_or(DAY, |_| DAY - Duration::from_secs(2 * 3600));
+        has_passed(history.last(BUDGET), day, now).then(|| Action {
             device: device.name.clone(),
             turn: BUDGET,
             reason: format!("the tier {} may write {limit} a day", tier.name),
@@ -432,6 +437,14 @@ impl Watcher {
             }
         };
         listener(format!("{}: {done}", action.device));
+        self.keep(listener);
+    }
+
+    /// What was done, for whoever watches next.
+    fn keep(&self, listener: &mut Listener<'_>) {
+        if self.dry_run {
+            return;
+        }
         if let Err(err) = history::keep(&self.host, &self.devices) {
             listener(format!("what was done cannot be noted: {err}"));
         }

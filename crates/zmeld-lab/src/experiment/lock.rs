@@ -1,6 +1,8 @@
 //! One experiment at a time on a machine: what another one has set up would look
 //! like what a killed one left, and both would measure each other.
 
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use zmeld_linux::lock::{self, Attempt, FileLock, Holder};
@@ -19,6 +21,14 @@ pub(super) fn take(host: &Host) -> Result<FileLock, Error> {
             "another experiment is running ({}): wait for it, or stop it with Ctrl-C",
             words(holder)
         ))),
+    }
+}
+
+/// Whether one runs, as far as who asks may know.
+pub(super) fn may_run() -> bool {
+    match File::open(path()) {
+        Err(err) => err.kind() == ErrorKind::PermissionDenied,
+        Ok(_) => running().is_some(),
     }
 }
 

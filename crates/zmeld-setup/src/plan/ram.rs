@@ -11,10 +11,12 @@ use crate::steps::{
     check_dictionary, AddDevice, LoadModule, MakeSwap, Mode, OpenCrypt, SetAttribute, SetValue,
     SwapOn, CODEC, LIMIT, PARAMETERS, SIZE,
 };
-use zmeld_config::{Codec, Encryption, MeldMode, Named, RamDevice, RamDriver, Tier, Writeback};
+use zmeld_config::{
+    Codec, Encryption, Finding, MeldMode, Named, RamDevice, RamDriver, Severity, Tier, Writeback,
+};
 use zmeld_observe::machine::{Feature, Machine};
 
-use super::{Draft, Steps};
+use super::{Draft, Group, Steps};
 
 /// The part of a plan that switches zswap off.
 pub(super) const ZSWAP_OFF: &str = "zswap-off";
@@ -49,8 +51,11 @@ impl Draft<'_> {
         {
             if driver == RamDriver::Zmeld {
                 let path = dictionary.display();
-                let what = format!("zmeld.ko takes no dictionary ({path}): a zram tier does");
-                return Err(Error::Refused { what });
+                let what = format!("zmeld.ko takes no dictionary, {path} is not used: zram does");
+                let about = Group::of_tier(tier.name.as_str());
+                self.problems
+                    .push(Finding::new(Severity::Warning, about, what));
+                continue;
             }
             if self.host.exists(dictionary) {
                 check_dictionary(self.host, dictionary)?;
@@ -253,6 +258,9 @@ fn codecs(
     steps: &mut Steps<'_>,
 ) -> Result<(), Error> {
     let parameters = |codec: &Codec, priority: u8, steps: &mut Steps<'_>| {
+        let mut codec = codec.clone();
+        // zmeld.ko takes none.
+        codec.dict.take_if(|_| device.driver == RamDriver::Zmeld);
         if let Some(parameters) = codec.parameters(priority) {
             steps.set(PARAMETERS, parameters, "how it is to compress");
         }

@@ -237,12 +237,11 @@ impl SetAttribute {
         if err.refused_with() != Some(ErrorKind::InvalidInput) {
             return err;
         }
-        let read = |attribute| host.read(path.replace(&self.attribute, attribute));
-        let takes = match (self.attribute.as_str(), read(&self.attribute)) {
+        let takes = match (self.attribute.as_str(), host.read(path)) {
             (SIZE | PARAMETERS, _) => {
-                let codecs = read(CODEC).unwrap_or_default();
-                let codec = chosen(&codecs).unwrap_or("the codec");
-                format!("{codec} does not take its level or dictionary: give another, or none")
+                "a codec does not take the level or the dictionary that it is \
+                                       given: give another, or none"
+                    .to_owned()
             }
             ("backing_dev", _) => "it takes a drive or a partition that nothing uses".to_owned(),
             (_, Ok(text)) => format!("this kernel has {}", short(&offered(&text).join(", "))),

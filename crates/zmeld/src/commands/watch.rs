@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use rustix::process::{set_parent_process_death_signal, Signal};
-use zmeld_observe::{lately, Observation};
+use zmeld_linux::lock::{Attempt, FileLock};
+use zmeld_linux::Host;
+use zmeld_observe::{lately, run_folder, Observation};
 use zmeld_watch::{is_short, Watcher};
 
 use super::metrics;
@@ -55,6 +57,21 @@ pub struct WatchArgs {
     pub place: MachineArgs,
 }
 
+/// Two would take each other's limits for those of a watch that was killed.
+fn only_one(host: &Host) -> anyhow::Result<FileLock> {
+    run_folder::make(host)?;
+    match FileLock::attempt(&host.path("/run/zmeld/watch"))? {
+        Attempt::Taken(lock) => Ok(lock),
+        Attempt::Held(holder) => anyhow::bail!(
+            "another zmeld watch is at work{}: stop it (systemctl stop zmeld-watch), or leave \
+             this to it",
+            holder
+                .pid
+                .map_or(String::new(), |pid| format!(" (process {pid})"))
+        ),
+    }
+}
+
 pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     if args.with_parent {
         set_parent_process_death_signal(Some(Signal::TERM))?;
@@ -84,6 +101,9 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
              --textfile"
         );
     }
+    let is_at_work = is_here && !args.dry_run && watcher.has_rules();
+    let _only = (is_at_work && rustix::process::geteuid().is_root()).then(|| only_one(&host));
+    let _only = _only.transpose()?;
     // Being stopped is how a watch ends, and no failure.
     let stop = progress::silent_interrupt_flag();
     let mut say = |line: String| log(&line);

@@ -29,10 +29,19 @@ pub const USUAL: [&str; 3] = ["lzo-rle", "lz4", "zstd"];
 /// How many pages of this program a codec is timed on.
 const TIMED_PAGES: usize = 512;
 
+/// A codec without its dictionary, which only the kernel's has.
+fn measured_as(codec: &Codec) -> String {
+    let codec = Codec {
+        dict: None,
+        ..codec.clone()
+    };
+    codec.to_string()
+}
+
 /// Scans the memory of all processes with the codecs that the kernel has.
 pub fn measured(codec: Option<&Codec>, machine: &Machine) -> anyhow::Result<CodecVerdict> {
     let names: Vec<String> = match codec {
-        Some(codec) => vec![codec.to_string()],
+        Some(codec) => vec![measured_as(codec)],
         None if machine.zram.codecs.is_empty() => USUAL.map(str::to_owned).to_vec(),
         // lz4hc and deflate take longer than a swapped page should.
         None => USUAL
@@ -127,7 +136,7 @@ pub fn swappiness(
 /// Pages a second that one processor decompresses, measured on the pages of this
 /// program.
 fn decompressed(codec: Option<&Codec>) -> anyhow::Result<f64> {
-    let name = codec.map_or_else(|| USUAL[0].to_owned(), Codec::to_string);
+    let name = codec.map_or_else(|| USUAL[0].to_owned(), measured_as);
     let spec: CodecSpec = match name.parse() {
         Ok(spec) => spec,
         // One that only the kernel has: the default stands in.

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use zmeld_linux::groups::Hierarchy;
+use zmeld_linux::groups::{Hierarchy, Version};
 use zmeld_linux::programs::{Program, Programs};
 use zmeld_linux::Host;
 use zmeld_observe::guarded::Guarded;
@@ -85,6 +85,9 @@ impl Look {
     }
 }
 
+/// More rows no terminal has.
+const ROWS_MAX: usize = 200;
+
 /// The groups, the one with the most first, each with its programs.
 fn in_swap(host: &Host, now: &Observation) -> Option<Vec<InSwap>> {
     let hierarchy = Hierarchy::find(host).ok()??;
@@ -92,26 +95,37 @@ fn in_swap(host: &Host, now: &Observation) -> Option<Vec<InSwap>> {
     for (group, program) in Programs::read(host, &hierarchy).ok()?.all {
         groups.entry(group).or_default().push(program);
     }
+    let (limit, usage) = match hierarchy.version {
+        Version::One => ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+        Version::Two => ("memory.max", "memory.current"),
+    };
     let room = |group: &Path| {
-        let limited = now.groups.iter().filter_map(|it| {
-            let free = it.memory_max_bytes?.saturating_sub(it.memory_bytes?);
-            let above = hierarchy.top.join(it.path.trim_start_matches('/'));
-            group.starts_with(above).then_some(free)
+        let above = group
+            .ancestors()
+            .take_while(|it| it.starts_with(&hierarchy.top));
+        let free = above.filter_map(|it| {
+            // Without a limit it says "max".
+            let limit = host.read_u64(it.join(limit)).ok()?;
+            Some(limit.saturating_sub(host.read_u64(it.join(usage)).ok()?))
         });
-        limited.fold(now.memory.available_bytes, u64::min)
+        free.fold(now.memory.available_bytes, u64::min)
     };
     let sum = |programs: &[Program]| programs.iter().map(|it| it.swapped_bytes).sum::<u64>();
     let mut groups: Vec<_> = groups.into_iter().collect();
     groups.sort_by_key(|(_, programs)| Reverse(sum(programs)));
     let mut rows = Vec::new();
     for (group, mut programs) in groups {
+        if rows.len() >= ROWS_MAX {
+            break;
+        }
         rows.push(InSwap {
             name: hierarchy.shown(&group),
             bytes: sum(&programs),
             room: Some(room(&group)),
         });
         programs.sort_by_key(|it| Reverse(it.swapped_bytes));
-        rows.extend(programs.into_iter().map(|it| InSwap {
+        let left = ROWS_MAX - rows.len();
+        rows.extend(programs.into_iter().take(left).map(|it| InSwap {
             name: format!("  {} {}", it.name, it.pid),
             bytes: it.swapped_bytes,
             room: None,
