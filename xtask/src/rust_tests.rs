@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::process::{output_of, unavailable, Log};
-use crate::step::{skip_lines, Rest, Tally};
+use crate::step::{skip_lines, Tally};
 use crate::workspace;
 
 /// Cargo in the workspace's top folder. The same profile for all of it, so
@@ -65,19 +65,16 @@ pub fn documentation(log: &Log) -> Result<Tally> {
     Tally::of_run(log, "documentation", &mut command, "broken, see above")
 }
 
-/// All tests of the workspace: built in front, since that takes all processors.
-pub fn tests(log: &Log) -> Result<Rest> {
-    log.must(&mut cargo(&["test", "--workspace", "--no-run"]))?;
-    Ok(Box::new(|log| {
-        let arguments = [
-            "test",
-            "--workspace",
-            "--no-fail-fast",
-            "--",
-            "--show-output",
-        ];
-        run_tests(log, "cargo test", &mut cargo(&arguments))
-    }))
+/// All tests of the workspace.
+pub fn tests(log: &Log) -> Result<Tally> {
+    let arguments = [
+        "test",
+        "--workspace",
+        "--no-fail-fast",
+        "--",
+        "--show-output",
+    ];
+    run_tests(log, "cargo test", &mut cargo(&arguments))
 }
 
 /// Experiments in virtual machines that boot this kernel.

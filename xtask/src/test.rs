@@ -141,6 +141,7 @@ const PLAIN: &[PlainStep] = &[
     (Usual, "format", "the code is formatted", rust_tests::format),
     (Usual, "core-sources", "the core has no conditions and names no kernel version", freestanding::sources),
     (Usual, "clippy", "no lint has anything to say", rust_tests::clippy),
+    (Usual, "cargo-test", "all tests that cargo runs", rust_tests::tests),
     (Usual, python::MANIFEST, "the manifest against Kubernetes' schemas", python::manifest),
     (Long, python::CONTAINER, "a survey in a container with the manifest's rights, and with one less", python::container),
     (Long, clean_root::STEP, "the README's command in a new Debian, and where nothing is allowed", clean_root::test),
@@ -177,8 +178,6 @@ fn steps<'a>(
         proofs::test(log, scope)
     });
     // What takes one processor stands together, so that nothing waits for both.
-    let about = "all tests that cargo runs";
-    steps.add_staged("cargo-test", about, 1, rust_tests::tests);
     let about = "zmeld-fleet: its style, its types, its tests; Spark where --long";
     let start = move |log: &Log| python::fleet(log, scope);
     steps.add_staged(python::FLEET, about, 1, start);
