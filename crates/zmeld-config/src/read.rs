@@ -160,7 +160,12 @@ impl<'t> Open<'t> {
             let (place, key) = (&entry.key_place, dotted(path, name));
             let mut new = known.iter().filter(|new| old_name(new) == *name);
             if let Some(new) = new.next() {
-                let what = format!("is called {new} by now, and is still taken");
+                if let Some(other) = table.entries.get(*new) {
+                    let what = format!("is {new} of {}, too; keep one of them", other.key_place);
+                    reader.wrong(place, &key, what);
+                    continue;
+                }
+                let what = format!("is the old name of {new}; it is still taken");
                 reader.add(Severity::Notice, place, &key, what);
                 let at = entry.node.place.clone();
                 reader.places.insert(dotted(path, new), at);
@@ -209,10 +214,8 @@ impl<'t> Open<'t> {
 
     /// The value of a key that may stand in it.
     pub fn node(&self, name: &str) -> Option<&'t Node> {
-        // Of both spellings, that which was read last.
         let entries = &self.table.entries;
-        let both = [entries.get(name), entries.get(&old_name(name))];
-        let entry = both.into_iter().flatten().max_by_key(|it| it.turn)?;
+        let entry = entries.get(name).or_else(|| entries.get(&old_name(name)))?;
         self.takes(name).then_some(&entry.node)
     }
 

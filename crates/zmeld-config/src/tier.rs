@@ -320,8 +320,10 @@ section! {
 }
 
 fn compressor(text: &str) -> Result<Option<String>, String> {
-    if text == "zword-dense" {
-        return Ok(Some(text.to_owned()));
+    match text {
+        "zword-dense" => return Ok(Some(text.to_owned())),
+        "zword:2" | "zword_dense" => return Err(format!("{text:?} is \"zword-dense\" in zswap")),
+        _ => {}
     }
     let codec: Codec = text.parse()?;
     if codec.level.is_some() || codec.dict.is_some() {

@@ -160,7 +160,6 @@ fn join(under: &mut Table, over: Table, path: &str, problems: &mut Vec<Finding>)
                     place: entry.node.place,
                 };
                 old.key_place = entry.key_place;
-                old.turn = entry.turn;
             }
         }
     }

@@ -112,8 +112,9 @@ impl Profile {
             },
             Profile::VmHost => (!host.exists(KVM)).then(|| format!("there is no {KVM}")),
             Profile::Desktop => (!is_there(host, "/user.slice")).then(|| {
-                "there is no control group /user.slice with the memory controller, of which \
-                 programs are ended one by one"
+                "programs are ended by their control groups of version 2, and there is no \
+                 /user.slice among those: boot with systemd.unified_cgroup_hierarchy=1, or leave \
+                 the profile out"
                     .to_owned()
             }),
             Profile::Server | Profile::Small => None,

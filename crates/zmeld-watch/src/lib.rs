@@ -100,6 +100,8 @@ pub struct Watcher {
     is_pressed: bool,
     /// Some action was done in part.
     has_more: bool,
+    /// Anything was begun.
+    has_acted: bool,
     /// Rules are due whose last turn was before then, in seconds since boot.
     asked: Option<f64>,
 }
@@ -128,6 +130,7 @@ impl Watcher {
             room_pause: ROOM_EVERY,
             is_pressed: false,
             has_more: false,
+            has_acted: false,
             asked: None,
         }
     }
@@ -139,6 +142,11 @@ impl Watcher {
         self.reclaimer = None;
         self.rules.retain(|it| it.name() == rule);
         !self.rules.is_empty()
+    }
+
+    /// Whether anything was begun so far, by what was due.
+    pub fn has_acted(&self) -> bool {
+        self.has_acted
     }
 
     /// Whether there is any rule.
@@ -400,6 +408,7 @@ impl Watcher {
         stop: &AtomicBool,
         listener: &mut Listener<'_>,
     ) {
+        self.has_acted = true;
         let history = self.devices.entry(action.device.clone()).or_default();
         if self.dry_run {
             history.note(action.turn, now);

@@ -1,5 +1,5 @@
 //! A rule of `[watch]` for compressed devices: each is a module of its own, and a line of
-//! [`all`].
+//! [`all`]. Its keys are in zmeld-config (`settings.rs`, `keys.rs`).
 
 use crate::action::Act;
 use zmeld_config::{PageFilter, Span, Watch};

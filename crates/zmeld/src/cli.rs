@@ -19,8 +19,9 @@ Examples:
     name = "zmeld",
     version,
     about = "Makes the memory of a Linux machine go further",
-    long_about = "zmeld says what compressing memory and melding identical pages would save on \
-                  this machine, with which codec, and what to do about it.",
+    long_about = "Makes the memory of a Linux machine go further: says what compressing memory \
+                  and melding identical pages would save, sets it up, watches it, and proves what \
+                  it gains.",
     after_help = EXAMPLES,
     after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"),
     max_term_width = 100

@@ -88,7 +88,7 @@ pub fn hierarchy(host: &Host) -> Result<Hierarchy, Error> {
         Err(err) => return Err(err.into()),
         Ok(_) => {
             "memory is not in control groups of version 2 here; boot with \
-             systemd.unified_cgroup_hierarchy=1, or remove the rule"
+             systemd.unified_cgroup_hierarchy=1"
         }
     };
     Err(Error::CannotReclaim {

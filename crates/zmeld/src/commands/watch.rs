@@ -31,6 +31,9 @@ The rules are [watch.recompress], [watch.writeback], [watch.meld] and
 is done at once while zmeld-guard says that memory is short. See
 docs/configuration.md. SIGTERM and Ctrl-C end it after what it is doing.";
 
+/// The rules that have a turn now and then; reclaim goes on all the time.
+const RULES: [&str; 3] = ["recompress", "writeback", "meld"];
+
 /// How soon a stop is heard, and a rule of its own pace has its turn.
 const TICK: Duration = Duration::from_millis(200);
 
@@ -42,7 +45,7 @@ pub struct WatchArgs {
     pub dry_run: bool,
 
     /// One round, then end; with RULE that rule's turn alone, due or not
-    #[arg(long, value_name = "RULE", num_args = 0..=1)]
+    #[arg(long, value_name = "RULE", num_args = 0..=1, value_parser = RULES)]
     pub once: Option<Option<String>>,
 
     /// Write metrics to this file each round
@@ -84,7 +87,7 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
         zmeld_setup::applied::read(host).ok()?
     });
     if let Some(rule) = rule.filter(|rule| !watcher.ask(rule, Instant::now())) {
-        anyhow::bail!("--once {rule}: /etc/zmeld.toml has no rule [watch.{rule}]; write one");
+        anyhow::bail!("--once {rule}: there is no [watch.{rule}] in the configuration; write one");
     }
     // The numbers of processes in another tree are those of others here.
     let is_here = args.place.root == Path::new("/");
@@ -133,7 +136,10 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
             continue;
         }
         if args.once.is_some() {
-            if config.watch.reclaim.is_some() {
+            if rule.is_some() && !watcher.has_acted() {
+                log("nothing to do: no device that is set up has anything for that rule");
+            }
+            if config.watch.reclaim.is_some() && rule.is_none() {
                 log("[watch.reclaim] does nothing in one round: its cost shows over time only");
             }
             break;

@@ -389,6 +389,10 @@ fn of_ordinary_user(measured: &CodecVerdict) -> &'static str {
 
 fn recommended(args: &TierArgs, profile: Option<Profile>, host: &Host) -> anyhow::Result<Wanted> {
     let machine = Machine::read(host)?;
+    let refused = |what| zmeld_setup::Error::Refused { what };
+    if let Some((profile, why)) = profile.and_then(|it| Some((it.name(), it.missing(host)?))) {
+        return Err(refused(format!("profile {profile}: {why}")).into());
+    }
     // What is on a disk is not compressed.
     let is_disk =
         args.kind == Some(TierKind::Disk) || (args.kind.is_none() && args.device.is_some());
@@ -408,7 +412,6 @@ fn recommended(args: &TierArgs, profile: Option<Profile>, host: &Host) -> anyhow
         place: args.device.clone(),
     };
     let found = recommend(&machine, &choice, &measured, &own_swaps(host));
-    let refused = |what| zmeld_setup::Error::Refused { what };
     let found = found.map_err(refused)?;
     let (mut config, mut comments) = (found.config, found.comments);
     if let Some(profile) = profile {

@@ -141,9 +141,10 @@ pub fn lines(look: &Look, style: &Style, rows: usize, interval: f64, held: bool)
     lines.push(String::new());
     let tiers = look.now.tiers();
     match tiers.is_empty() {
-        true => lines.push(cut(
-            "no swap, no zswap, no compressed device: zmeld plan says what would suit",
-        )),
+        true => {
+            lines.push(cut("no swap, no zswap, no compressed device"));
+            lines.push(cut("zmeld plan says what would suit"));
+        }
         false => {
             let table = side_by_side(&tiers).to_text(style);
             lines.extend(table.lines().map(str::to_owned));
@@ -161,8 +162,8 @@ pub fn lines(look: &Look, style: &Style, rows: usize, interval: f64, held: bool)
         lines.extend((body > 0).then(|| cut(&text)));
     }
     lines.resize(body, String::new());
-    let state = if held { ", held" } else { "" };
-    let help = format!("q quit  space hold  +/- faster, slower   every {interval} s{state}");
+    let state = if held { "held  " } else { "" };
+    let help = format!("{state}q quit  space hold  +/- faster, slower   every {interval} s");
     lines.extend((rows > 0).then(|| cut(&help)));
     lines
 }
