@@ -8,7 +8,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use zmeld_store::zword::{Level, Zword};
-use zmeld_zword::{lengths::layout, train};
+use zmeld_zword::lengths::layout;
+
+#[path = "../tests/support/train.rs"]
+mod train;
 
 const PAGE: usize = 4096;
 /// The first rounds settle how pages are parsed, on one page of so many.

@@ -3,7 +3,11 @@
 
 use zmeld_store::zword::{trained_lengths, Level, Zword};
 use zmeld_zword::lengths::{layout, BYTE_TOKENS, CONTEXTS, MASKS, SETS, WORD_LITERALS};
-use zmeld_zword::{decode, train, Lengths};
+use zmeld_zword::{decode, Lengths};
+
+#[allow(dead_code)]
+#[path = "support/train.rs"]
+mod train;
 
 const BLOCK: usize = 4096;
 

@@ -1,14 +1,13 @@
 //! zword from its description, `docs/zword.md`: a decoder that shares nothing
-//! with the C one, and the training of the tables.
+//! with the C one.
 //!
 //! The decoder is plain on purpose, bit by bit and step by step: it judges the
 //! other one in tests. An [`Observer`] is told of every symbol that it reads;
-//! that is how [`train`] counts.
+//! that is how training counts (the example `train_zword` of zmeld-store).
 
 pub mod code;
 pub mod decoder;
 pub mod lengths;
-pub mod train;
 
 pub use decoder::{decode, Observer};
 pub use lengths::Lengths;
