@@ -100,7 +100,6 @@ for round in 1 2; do
 	runs_away "with zmeld, $round"
 	same "$round: the tab has ended" yes $ended
 	ok "$round: the session, its shell and the editor live" lives
-	systemctl --quiet --user -M person@ stop app-gnome-browser-3.scope 2>/dev/null
 	sleep 12
 done
 ok "the guard ended it" sh -c "journalctl -o cat -u zmeld-guard.service |
