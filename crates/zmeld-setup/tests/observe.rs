@@ -70,12 +70,13 @@ impl script::Case for Root {
             "profile" => {
                 let (mut config, mut comments) = (Config::default(), Comments::new());
                 let profile = Profile::named(rest).unwrap();
-                if let Err(why) = profile.add_to(&host, &mut config, &mut comments) {
+                if let Err(why) = profile.check(&host) {
                     return Outcome {
                         errors: vec![(why, String::new())],
                         ..Outcome::default()
                     };
                 }
+                profile.add_to(&host, &mut config, &mut comments);
                 let text = config.to_toml(&comments);
                 let read = Config::from_text(Path::new("z.toml"), &text).unwrap();
                 assert_eq!(read.config, config, "{text}");

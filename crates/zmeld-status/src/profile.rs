@@ -91,7 +91,7 @@ impl Profile {
     }
 
     /// What the machine lacks for it.
-    pub fn missing(self, host: &Host) -> Option<String> {
+    fn missing(self, host: &Host) -> Option<String> {
         match self {
             Profile::Pi => {
                 let model = host.read_optional(MODEL).ok().flatten().unwrap_or_default();
@@ -121,19 +121,17 @@ impl Profile {
         }
     }
 
-    /// Adds it to a configuration.
+    /// Whether the machine can have it.
     ///
     /// # Errors
     /// What the machine lacks for it, in a sentence.
-    pub fn add_to(
-        self,
-        host: &Host,
-        config: &mut Config,
-        comments: &mut Comments,
-    ) -> Result<(), String> {
-        if let Some(missing) = self.missing(host) {
-            return Err(format!("profile {}: {missing}", self.name()));
-        }
+    pub fn check(self, host: &Host) -> Result<(), String> {
+        let missing = self.missing(host);
+        missing.map_or(Ok(()), |why| Err(format!("profile {}: {why}", self.name())))
+    }
+
+    /// Adds it to the configuration of a machine that can have it.
+    pub fn add_to(self, host: &Host, config: &mut Config, comments: &mut Comments) {
         let mut say = |key: &str, why: &str| comments.insert(key.to_owned(), why.to_owned());
         let head = format!("For a machine of the profile {}.", self.name());
         say("", &head);
@@ -146,7 +144,7 @@ impl Profile {
             ),
             Profile::Kubernetes => (&PODS, "what pods may use, their limits say"),
             // Their processor and their card have better things to do.
-            Profile::Small | Profile::Pi => return Ok(()),
+            Profile::Small | Profile::Pi => return,
         };
         let cannot = match reclaim::hierarchy(host) {
             Err(err) => Some(err.to_string()),
@@ -196,7 +194,6 @@ impl Profile {
             say("watch.meld", "guests of one image hold the same pages");
             config.watch.meld = Some(MeldRule::default());
         }
-        Ok(())
     }
 }
 

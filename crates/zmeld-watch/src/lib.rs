@@ -89,7 +89,7 @@ pub struct Watcher {
     dry_run: bool,
     devices: BTreeMap<String, History>,
     holding: bool,
-    rules: Vec<Box<dyn Rule>>,
+    rules: Vec<Rule>,
     reclaimer: Option<Reclaimer>,
     /// Some moment, and how long the machine was up then, in seconds.
     clock: Option<(Instant, f64)>,
@@ -140,7 +140,7 @@ impl Watcher {
     pub fn ask(&mut self, rule: &str, now: Instant) -> bool {
         self.asked = Some(self.uptime(now));
         self.reclaimer = None;
-        self.rules.retain(|it| it.name() == rule);
+        self.rules.retain(|it| it.name == rule);
         !self.rules.is_empty()
     }
 
@@ -248,7 +248,7 @@ impl Watcher {
 
     /// How long the rule that waits longest waits for idle pages.
     fn longest_idle(&self) -> Duration {
-        let ages = self.rules.iter().filter_map(|rule| rule.idle_after());
+        let ages = self.rules.iter().filter_map(|rule| rule.idle_after);
         ages.map(Span::duration).max().unwrap_or_default()
     }
 
@@ -318,8 +318,8 @@ impl Watcher {
         // After so long pages are told apart by marks that are made now.
         let mut marking = None;
         for rule in &self.rules {
-            let (turn, part) = (rule.name(), history.parts.get(rule.name()).copied());
-            let Some(plan) = rule.plan(device, part, self.is_pressed) else {
+            let (turn, part) = (rule.name, history.parts.get(rule.name).copied());
+            let Some(plan) = (rule.plan)(device, part, self.is_pressed) else {
                 continue;
             };
             let last = history.last(turn);
@@ -327,11 +327,11 @@ impl Watcher {
                 .asked
                 .is_some_and(|asked| last.is_none_or(|last| last < asked));
             let is_turn = self.is_pressed || part.is_some() || is_asked;
-            if !is_turn && !has_passed(last, rule.every().duration(), now) {
+            if !is_turn && !has_passed(last, rule.every.duration(), now) {
                 continue;
             }
             // Else the action marks by age itself, or finds out that it cannot.
-            let age = rule.idle_after();
+            let age = rule.idle_after;
             if let (Some(age), Some(false)) = (age, history.marks_by_age) {
                 let marked = history.last(MARK);
                 if marked.is_none() {
@@ -344,7 +344,7 @@ impl Watcher {
             let due = match (part, self.asked) {
                 (Some(_), _) => "its last turn was stopped by its time limit".to_owned(),
                 (None, Some(_)) => "asked for".to_owned(),
-                (None, None) => format!("due every {}", rule.every()),
+                (None, None) => format!("due every {}", rule.every),
             };
             actions.push(Action {
                 device: device.name.clone(),

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::action::path;
 use crate::Error;
 use zmeld_linux::Host;
 use zmeld_observe::run_folder::{self, FOLDER};
@@ -40,22 +41,22 @@ impl LentLimit {
             units,
         };
         run_folder::replace(host, file(device), 0o600, &lent)?;
-        host.write(attribute(device, "writeback_limit"), &units.to_string())?;
-        host.write(attribute(device, "writeback_limit_enable"), "1")?;
+        host.write(path(device, "writeback_limit"), &units.to_string())?;
+        host.write(path(device, "writeback_limit_enable"), "1")?;
         Ok(lent)
     }
 
     /// Puts back what was there, less what was written; gives what the request left
     /// of its limit.
     pub(super) fn give_back(&self, host: &Host) -> Result<u64, Error> {
-        let limit = attribute(&self.device, "writeback_limit");
+        let limit = path(&self.device, "writeback_limit");
         let rest = host.read_u64(&limit).unwrap_or(0);
         match self.left {
             Some(left) => {
                 let spent = self.units.saturating_sub(rest);
                 host.write(&limit, &left.saturating_sub(spent).to_string())?;
             }
-            None => host.write(attribute(&self.device, "writeback_limit_enable"), "0")?,
+            None => host.write(path(&self.device, "writeback_limit_enable"), "0")?,
         }
         // Where it stays, the next watch finds what it says given back already.
         let _ = std::fs::remove_file(host.path(file(&self.device)));
@@ -65,13 +66,13 @@ impl LentLimit {
 
 /// Gives back what a watch that was killed had lent of a device.
 pub(super) fn give_back_left(host: &Host, device: &str) -> Result<bool, Error> {
-    let path = file(device);
-    let Some(bytes) = run_folder::read(host, &path)? else {
+    let lent_file = file(device);
+    let Some(bytes) = run_folder::read(host, &lent_file)? else {
         return Ok(false);
     };
     let lent: Option<LentLimit> = serde_json::from_slice(&bytes).ok();
     let is_on = is_on(host, device);
-    let rest = host.read_u64(attribute(device, "writeback_limit"))?;
+    let rest = host.read_u64(path(device, "writeback_limit"))?;
     let sequence = sequence(host, device)?;
     // Not another device by that name, nor a limit that somebody set since.
     let ours = lent.filter(|lent| {
@@ -80,7 +81,7 @@ pub(super) fn give_back_left(host: &Host, device: &str) -> Result<bool, Error> {
     match ours {
         Some(lent) => lent.give_back(host).map(|_| true),
         None => {
-            let _ = std::fs::remove_file(host.path(&path));
+            let _ = std::fs::remove_file(host.path(&lent_file));
             Ok(false)
         }
     }
@@ -88,7 +89,7 @@ pub(super) fn give_back_left(host: &Host, device: &str) -> Result<bool, Error> {
 
 /// Whether writeback is limited.
 pub(super) fn is_on(host: &Host, device: &str) -> bool {
-    let text = host.read(attribute(device, "writeback_limit_enable"));
+    let text = host.read(path(device, "writeback_limit_enable"));
     text.is_ok_and(|text| text == "1")
 }
 
@@ -96,10 +97,6 @@ fn file(device: &str) -> PathBuf {
     PathBuf::from(FOLDER).join(format!("writeback-{device}.json"))
 }
 
-fn attribute(device: &str, name: &str) -> String {
-    format!("/sys/block/{device}/{name}")
-}
-
 pub(super) fn sequence(host: &Host, device: &str) -> Result<Option<String>, Error> {
-    Ok(host.read_optional(attribute(device, "diskseq"))?)
+    Ok(host.read_optional(path(device, "diskseq"))?)
 }

@@ -12,7 +12,7 @@ use crate::action::ActionResult;
 use crate::rule::{Plan, Rule};
 use crate::Error;
 use rustix::io::Errno;
-use zmeld_config::{MeldRule, PageFilter, Span};
+use zmeld_config::MeldRule;
 use zmeld_linux::{Host, HostError};
 use zmeld_observe::machine::Machine;
 use zmeld_observe::{Device, Melding};
@@ -102,49 +102,44 @@ pub fn stop(host: &Host, name: &str) -> Result<(), HostError> {
 /// A pass is stopped after so long and goes on in the next round.
 const PASS_TIME_MAX_MS: u64 = 1_000;
 
-impl Rule for MeldRule {
-    fn name(&self) -> &'static str {
-        "meld"
+pub(super) fn rule(rule: MeldRule) -> Rule {
+    Rule {
+        name: "meld",
+        every: rule.every,
+        idle_after: None,
+        plan: Box::new(move |device, part, _| plan(&rule, device, part)),
     }
+}
 
-    fn every(&self) -> Span {
-        self.every
+fn plan(rule: &MeldRule, device: &Device, part: Option<u64>) -> Option<Plan> {
+    let melding = device.melding.as_ref().filter(|it| it.mode != "off")?;
+    let least = rule.duplicates_min.fraction();
+    let why = match melding.duplicates_sampled() {
+        Some(part) => format!(
+            "the last sample had {} of duplicates, from {} on it pays",
+            percent(part),
+            percent(least)
+        ),
+        None => format!(
+            "{} stored and no pass yet; from {} of duplicates on it pays",
+            bytes(device.in_memory_bytes()),
+            percent(least)
+        ),
+    };
+    let threshold = (least * 1000.0).round().clamp(0.0, 1000.0);
+    let mut request = "start".to_owned();
+    if threshold > 0.0 {
+        request += &format!(" threshold={threshold}");
     }
-
-    fn pages(&self) -> Option<(PageFilter, Span)> {
-        None
+    request += &format!(" time_ms={PASS_TIME_MAX_MS}");
+    if part.is_some() {
+        request += " resume";
     }
-
-    fn plan(&self, device: &Device, part: Option<u64>, _: bool) -> Option<Plan> {
-        let melding = device.melding.as_ref().filter(|it| it.mode != "off")?;
-        let least = self.duplicates_min.fraction();
-        let why = match melding.duplicates_sampled() {
-            Some(part) => format!(
-                "the last sample had {} of duplicates, from {} on it pays",
-                percent(part),
-                percent(least)
-            ),
-            None => format!(
-                "{} stored and no pass yet; from {} of duplicates on it pays",
-                bytes(device.in_memory_bytes()),
-                percent(least)
-            ),
-        };
-        let threshold = (least * 1000.0).round().clamp(0.0, 1000.0);
-        let mut request = "start".to_owned();
-        if threshold > 0.0 {
-            request += &format!(" threshold={threshold}");
-        }
-        request += &format!(" time_ms={PASS_TIME_MAX_MS}");
-        if part.is_some() {
-            request += " resume";
-        }
-        Some(Plan {
-            what: "meld identical pages".to_owned(),
-            why,
-            act: Box::new(move |host, device, _| pass(host, device, &request)),
-        })
-    }
+    Some(Plan {
+        what: "meld identical pages".to_owned(),
+        why,
+        act: Box::new(move |host, device, _| pass(host, device, &request)),
+    })
 }
 
 fn pass(host: &Host, device: &str, request: &str) -> Result<ActionResult, Error> {

@@ -6,51 +6,46 @@ use std::sync::atomic::AtomicBool;
 use zmeld_report::units::bytes;
 
 use crate::action::{path, stat, word, ActionResult, Pieces};
-use crate::rule::{Plan, Rule};
+use crate::rule::{idle_after, Plan, Rule};
 use crate::Error;
-use zmeld_config::{PageFilter, RecompressRule, Span};
+use zmeld_config::RecompressRule;
 use zmeld_linux::Host;
 use zmeld_observe::{Device, MmStat};
 
-impl Rule for RecompressRule {
-    fn name(&self) -> &'static str {
-        "recompress"
+pub(super) fn rule(rule: RecompressRule) -> Rule {
+    Rule {
+        name: "recompress",
+        every: rule.every,
+        idle_after: idle_after(rule.pages, rule.idle_after),
+        plan: Box::new(move |device, part, _| plan(&rule, device, part)),
     }
+}
 
-    fn every(&self) -> Span {
-        self.every
+fn plan(rule: &RecompressRule, device: &Device, part: Option<u64>) -> Option<Plan> {
+    let (rule, codecs) = (rule.clone(), device.recompression.clone());
+    if codecs.is_empty() {
+        return None;
     }
-
-    fn pages(&self) -> Option<(PageFilter, Span)> {
-        Some((self.pages, self.idle_after))
-    }
-
-    fn plan(&self, device: &Device, part: Option<u64>, _: bool) -> Option<Plan> {
-        let (rule, codecs) = (self.clone(), device.recompression.clone());
-        if codecs.is_empty() {
-            return None;
-        }
-        let most = self
-            .max_pages
-            .map_or(u64::MAX, |most| most.saturating_sub(part.unwrap_or(0)));
-        let names: Vec<_> = codecs.values().map(String::as_str).collect();
-        let held = device.held.unwrap_or_default();
-        Some(Plan {
-            what: format!(
-                "recompress {} pages with {}",
-                word(self.pages),
-                names.join(", ")
-            ),
-            why: format!(
-                "{} are compressed to {}",
-                bytes(device.in_memory_bytes()),
-                bytes(held.compressed_bytes)
-            ),
-            act: Box::new(move |host, device, stop| {
-                recompress(host, device, &rule, &codecs, most, stop)
-            }),
-        })
-    }
+    let most = rule
+        .max_pages
+        .map_or(u64::MAX, |most| most.saturating_sub(part.unwrap_or(0)));
+    let names: Vec<_> = codecs.values().map(String::as_str).collect();
+    let held = device.held.unwrap_or_default();
+    Some(Plan {
+        what: format!(
+            "recompress {} pages with {}",
+            word(rule.pages),
+            names.join(", ")
+        ),
+        why: format!(
+            "{} are compressed to {}",
+            bytes(device.in_memory_bytes()),
+            bytes(held.compressed_bytes)
+        ),
+        act: Box::new(move |host, device, stop| {
+            recompress(host, device, &rule, &codecs, most, stop)
+        }),
+    })
 }
 
 fn recompress(

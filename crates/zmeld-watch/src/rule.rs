@@ -2,27 +2,24 @@
 //! [`all`]. Its keys are in zmeld-config (`settings.rs`, `keys.rs`).
 
 use crate::action::Act;
+use crate::{meld, recompress, writeback};
 use zmeld_config::{PageFilter, Span, Watch};
 use zmeld_observe::Device;
 
-pub(super) trait Rule {
+pub(super) struct Rule {
     /// Its table below `[watch]`.
-    fn name(&self) -> &'static str;
+    pub name: &'static str,
     /// Not more often than that.
-    fn every(&self) -> Span;
-    /// Which pages it is for and, where those are idle ones, their age.
-    fn pages(&self) -> Option<(PageFilter, Span)>;
-    /// What it would do on a device; none where nothing can come of it. `part`: its last turn
-    /// was stopped, when so many pages had been asked for. While memory is short (`is_pressed`)
-    /// it is not held back by limits of its own.
-    fn plan(&self, device: &Device, part: Option<u64>, is_pressed: bool) -> Option<Plan>;
-
+    pub every: Span,
     /// After how long its pages are idle, where it is for such.
-    fn idle_after(&self) -> Option<Span> {
-        let (pages, age) = self.pages()?;
-        matches!(pages, PageFilter::Idle | PageFilter::HugeIdle).then_some(age)
-    }
+    pub idle_after: Option<Span>,
+    pub plan: MakePlan,
 }
+
+/// What it would do on a device; none where nothing can come of it. With a part, its last turn
+/// was stopped, when so many pages had been asked for. While memory is short (true) it is not
+/// held back by limits of its own.
+pub(super) type MakePlan = Box<dyn Fn(&Device, Option<u64>, bool) -> Option<Plan>>;
 
 /// What a rule would do, for people; why, besides that it is its turn; and how.
 pub(super) struct Plan {
@@ -31,15 +28,17 @@ pub(super) struct Plan {
     pub act: Act,
 }
 
+/// The age of pages, where it is for idle ones.
+pub(super) fn idle_after(pages: PageFilter, age: Span) -> Option<Span> {
+    matches!(pages, PageFilter::Idle | PageFilter::HugeIdle).then_some(age)
+}
+
 /// Those that a configuration has, in the order in which they have their turns.
-pub(super) fn all(watch: &Watch) -> Vec<Box<dyn Rule>> {
-    fn boxed<R: Rule + Clone + 'static>(rule: &Option<R>) -> Option<Box<dyn Rule>> {
-        rule.clone().map(|rule| Box::new(rule) as Box<dyn Rule>)
-    }
+pub(super) fn all(watch: &Watch) -> Vec<Rule> {
     let all = [
-        boxed(&watch.recompress),
-        boxed(&watch.writeback),
-        boxed(&watch.meld),
+        watch.recompress.clone().map(recompress::rule),
+        watch.writeback.clone().map(writeback::rule),
+        watch.meld.clone().map(meld::rule),
     ];
     all.into_iter().flatten().collect()
 }

@@ -6,48 +6,48 @@ use zmeld_report::units::{bytes, percent};
 
 use crate::action::{path, stat, word, ActionResult, Pieces, UNIT};
 use crate::limit::LentLimit;
-use crate::rule::{Plan, Rule};
+use crate::rule::{idle_after, Plan, Rule};
 use crate::Error;
-use zmeld_config::{PageFilter, Span, WritebackRule};
+use zmeld_config::{PageFilter, WritebackRule};
 use zmeld_linux::Host;
 use zmeld_observe::{share, Backed, Device};
 
-impl Rule for WritebackRule {
-    fn name(&self) -> &'static str {
-        "writeback"
+pub(super) fn rule(rule: WritebackRule) -> Rule {
+    Rule {
+        name: "writeback",
+        every: rule.every,
+        idle_after: idle_after(rule.pages, rule.idle_after),
+        plan: Box::new(move |device, part, is_pressed| plan(&rule, device, part, is_pressed)),
     }
+}
 
-    fn every(&self) -> Span {
-        self.every
+fn plan(
+    rule: &WritebackRule,
+    device: &Device,
+    part: Option<u64>,
+    is_pressed: bool,
+) -> Option<Plan> {
+    device.backing.as_ref()?;
+    let held = device.held.unwrap_or_default();
+    let whole = match held.limit_bytes {
+        0 => device.size_bytes,
+        limit => limit,
+    };
+    let fill = share(held.memory_used_bytes, whole);
+    if !is_pressed && fill < rule.above.fraction() {
+        return None;
     }
-
-    fn pages(&self) -> Option<(PageFilter, Span)> {
-        Some((self.pages, self.idle_after))
-    }
-
-    fn plan(&self, device: &Device, part: Option<u64>, is_pressed: bool) -> Option<Plan> {
-        device.backing.as_ref()?;
-        let held = device.held.unwrap_or_default();
-        let whole = match held.limit_bytes {
-            0 => device.size_bytes,
-            limit => limit,
-        };
-        let fill = share(held.memory_used_bytes, whole);
-        if !is_pressed && fill < self.above.fraction() {
-            return None;
-        }
-        let asked = part.unwrap_or(0).saturating_mul(UNIT);
-        let (pages, most) = (self.pages, self.at_most.0.saturating_sub(asked));
-        Some(Plan {
-            what: format!("write back {} pages, at most {}", word(pages), bytes(most)),
-            why: format!(
-                "it uses {} of its limit, the rule begins at {}",
-                percent(fill),
-                percent(self.above.fraction())
-            ),
-            act: Box::new(move |host, device, stop| write_back(host, device, pages, most, stop)),
-        })
-    }
+    let asked = part.unwrap_or(0).saturating_mul(UNIT);
+    let (pages, most) = (rule.pages, rule.at_most.0.saturating_sub(asked));
+    Some(Plan {
+        what: format!("write back {} pages, at most {}", word(pages), bytes(most)),
+        why: format!(
+            "it uses {} of its limit, the rule begins at {}",
+            percent(fill),
+            percent(rule.above.fraction())
+        ),
+        act: Box::new(move |host, device, stop| write_back(host, device, pages, most, stop)),
+    })
 }
 
 /// The kernel's own limit bounds what one request writes. A limit that the day's

@@ -26,10 +26,8 @@ pub(super) fn take(host: &Host) -> Result<FileLock, Error> {
 
 /// Whether one runs, as far as who asks may know.
 pub(super) fn may_run() -> bool {
-    match File::open(path()) {
-        Err(err) => err.kind() == ErrorKind::PermissionDenied,
-        Ok(_) => running().is_some(),
-    }
+    let is_closed = |err: std::io::Error| err.kind() == ErrorKind::PermissionDenied;
+    File::open(path()).is_err_and(is_closed) || running().is_some()
 }
 
 fn words(holder: Holder) -> String {

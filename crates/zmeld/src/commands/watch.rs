@@ -105,8 +105,10 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
         );
     }
     let is_at_work = is_here && !args.dry_run && watcher.has_rules();
-    let _only = (is_at_work && rustix::process::geteuid().is_root()).then(|| only_one(&host));
-    let _only = _only.transpose()?;
+    let is_root = rustix::process::geteuid().is_root();
+    let _lock = (is_at_work && is_root)
+        .then(|| only_one(&host))
+        .transpose()?;
     // Being stopped is how a watch ends, and no failure.
     let stop = progress::silent_interrupt_flag();
     let mut say = |line: String| log(&line);

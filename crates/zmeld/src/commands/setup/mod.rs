@@ -390,9 +390,8 @@ fn of_ordinary_user(measured: &CodecVerdict) -> &'static str {
 fn recommended(args: &TierArgs, profile: Option<Profile>, host: &Host) -> anyhow::Result<Wanted> {
     let machine = Machine::read(host)?;
     let refused = |what| zmeld_setup::Error::Refused { what };
-    if let Some((profile, why)) = profile.and_then(|it| Some((it.name(), it.missing(host)?))) {
-        return Err(refused(format!("profile {profile}: {why}")).into());
-    }
+    let checked = profile.map_or(Ok(()), |profile| profile.check(host));
+    checked.map_err(refused)?;
     // What is on a disk is not compressed.
     let is_disk =
         args.kind == Some(TierKind::Disk) || (args.kind.is_none() && args.device.is_some());
@@ -415,8 +414,7 @@ fn recommended(args: &TierArgs, profile: Option<Profile>, host: &Host) -> anyhow
     let found = found.map_err(refused)?;
     let (mut config, mut comments) = (found.config, found.comments);
     if let Some(profile) = profile {
-        let added = profile.add_to(host, &mut config, &mut comments);
-        added.map_err(refused)?;
+        profile.add_to(host, &mut config, &mut comments);
     }
     // Which traps are meant holds for the machine, whatever tier is asked for. A file
     // that is wrong says nothing here.
