@@ -123,10 +123,6 @@ impl CTest {
         runs.flat_map(|run| words(run, seed)).collect()
     }
 
-    pub fn processors(&self) -> u32 {
-        1 + u32::from(matches!(self.name, "threads" | "changing"))
-    }
-
     /// Compiles it; what is left are its runs, of which each counts as one test.
     pub fn start(
         &self,

@@ -30,8 +30,8 @@ use crate::tools;
 use crate::vm;
 use crate::workspace;
 
-/// The kernels that are always tried: the newest, and stock ones.
-const USUAL: &[&str] = &["um", "6.1", "6.12"];
+/// The kernels that are always tried, the slowest first: stock ones, and the newest.
+const USUAL: &[&str] = &["6.12", "6.1", "um"];
 
 /// The kernels of a scope; the one that checks most is some twenty times slower.
 pub fn kernels(scope: TestScope) -> Vec<&'static str> {
@@ -243,9 +243,9 @@ enum TestSubject {
 
 impl TestSubject {
     const ALL: [TestSubject; 3] = [
-        TestSubject::Module,
-        TestSubject::Codec,
         TestSubject::CommandLine,
+        TestSubject::Codec,
+        TestSubject::Module,
     ];
 
     fn shown(self) -> &'static str {
@@ -300,7 +300,7 @@ impl GuestTest {
         }
     }
 
-    pub fn processors(&self, scope: TestScope) -> u32 {
+    fn processors(&self, scope: TestScope) -> u32 {
         // With two, this young part of the kernel panics now and then by itself
         // ("scheduling from the idle thread"); QEMU's guests have two.
         2 - u32::from(is_newest(self.kernel) && scope != TestScope::Long)

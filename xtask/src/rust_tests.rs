@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::process::{output_of, unavailable, Log};
-use crate::step::{skip_lines, Tally};
+use crate::step::{skip_lines, Rest, Tally};
 use crate::workspace;
 
 /// Cargo in the workspace's top folder. The same profile for all of it, so
@@ -66,15 +66,12 @@ pub fn documentation(log: &Log) -> Result<Tally> {
 }
 
 /// All tests of the workspace.
-pub fn tests(log: &Log) -> Result<Tally> {
-    let arguments = [
-        "test",
-        "--workspace",
-        "--no-fail-fast",
-        "--",
-        "--show-output",
-    ];
-    run_tests(log, "cargo test", &mut cargo(&arguments))
+pub fn tests(log: &Log) -> Result<Rest> {
+    log.must(&mut cargo(&["test", "--workspace", "--no-run"]))?;
+    Ok(Box::new(|log| {
+        let words = "test --workspace --no-fail-fast -- --show-output";
+        run_tests(log, "cargo test", cargo(&[]).args(words.split(' ')))
+    }))
 }
 
 /// Experiments in virtual machines that boot this kernel.

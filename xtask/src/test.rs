@@ -92,7 +92,7 @@ struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    /// One with nothing beside it, from that scope on.
+    /// One that is in front as a whole, from that scope on.
     fn add(
         &mut self,
         from: TestScope,
@@ -101,22 +101,18 @@ impl<'a> Steps<'a> {
         run: impl Fn(&Log) -> Result<Tally> + 'a,
     ) {
         if self.scope >= from {
-            self.push(name.into(), about, Action::Alone(Box::new(run)));
+            self.push(name.into(), about, Action::Whole(Box::new(run)));
         }
     }
 
-    /// One that runs beside others where it takes but one processor.
+    /// One that runs in the background once what it needs is built.
     fn add_staged(
         &mut self,
         name: impl Into<String>,
         about: &str,
-        processors: u32,
         start: impl Fn(&Log) -> Result<Rest> + 'a,
     ) {
-        match processors {
-            1 => self.push(name.into(), about, Action::Beside(Box::new(start))),
-            _ => self.add(Usual, name, about, move |log| start(log)?(log)),
-        }
+        self.push(name.into(), about, Action::Staged(Box::new(start)));
     }
 
     fn push(&mut self, name: String, about: &str, run: Action<'a>) {
@@ -141,7 +137,7 @@ const PLAIN: &[PlainStep] = &[
     (Usual, "format", "the code is formatted", rust_tests::format),
     (Usual, "core-sources", "the core has no conditions and names no kernel version", freestanding::sources),
     (Usual, "clippy", "no lint has anything to say", rust_tests::clippy),
-    (Usual, "cargo-test", "all tests that cargo runs", rust_tests::tests),
+    (Usual, "documentation", "it builds and no link is broken", rust_tests::documentation),
     (Usual, python::MANIFEST, "the manifest against Kubernetes' schemas", python::manifest),
     (Long, python::CONTAINER, "a survey in a container with the manifest's rights, and with one less", python::container),
     (Long, clean_root::STEP, "the README's command in a new Debian, and where nothing is allowed", clean_root::test),
@@ -149,7 +145,6 @@ const PLAIN: &[PlainStep] = &[
     (Long, package_tests::TWICE, "what `dist` makes is the same to the byte when it is made elsewhere", package_tests::twice),
     (Long, processors::STEP, "zword gives the same bytes on other processors, emulated", processors::test),
     (Long, processors::NARROW, "the store's C tests on i386 and armhf, emulated", processors::narrow),
-    (Usual, "documentation", "it builds and no link is broken", rust_tests::documentation),
 ];
 
 fn steps<'a>(
@@ -173,24 +168,24 @@ fn steps<'a>(
     steps.add(Usual, "c-warnings", about, |log| {
         freestanding::warnings(log, &environment.compiler)
     });
+    steps.add_staged("cargo-test", "all tests that cargo runs", rust_tests::tests);
+    // What takes all processors, between what is long and takes one.
+    kernels_and_builds(&mut steps, kernels);
+    let about = "zmeld-fleet: its style, its types, its tests; Spark where --long";
+    let start = move |log: &Log| python::fleet(log, scope);
+    steps.add_staged(python::FLEET, about, start);
     let about = "CBMC proves bounds of the codec and the core; larger blocks where --long";
     steps.add(Usual, proofs::STEP, about, move |log| {
         proofs::test(log, scope)
     });
-    // What takes one processor stands together, so that nothing waits for both.
-    let about = "zmeld-fleet: its style, its types, its tests; Spark where --long";
-    let start = move |log: &Log| python::fleet(log, scope);
-    steps.add_staged(python::FLEET, about, 1, start);
     for target in fuzz::targets()? {
         let name = target.clone();
         let start = move |log: &Log| fuzz::start(log, environment, &target, scope, seed);
-        steps.add_staged(name, "libFuzzer attacks", 1, start);
+        steps.add_staged(name, "libFuzzer attacks", start);
     }
-    let mut tests: Vec<_> = c_tests::TESTS.iter().collect();
-    tests.sort_by_key(|test| test.processors());
-    for test in tests {
+    for test in c_tests::TESTS {
         let start = move |log: &Log| test.start(log, environment, scope, seed);
-        steps.add_staged(test.step_name(), test.about, test.processors(), start);
+        steps.add_staged(test.step_name(), test.about, start);
     }
     let about = "faults put into the store are found by its tests; four, all where --long";
     steps.add(Usual, seeded::STEP, about, move |log| {
@@ -200,12 +195,11 @@ fn steps<'a>(
     Ok(steps.all)
 }
 
-/// The module in kernels, one kernel after the other.
-fn kernel_steps<'a>(steps: &mut Steps<'a>, seed: u64, kernels: &'a KernelCache) -> Result<()> {
-    let scope = steps.scope;
+/// Kernels, and the module built for each.
+fn kernels_and_builds<'a>(steps: &mut Steps<'a>, kernels: &'a KernelCache) {
     let about = "what kernels have is found by compiling, also in those not to be had";
     steps.add(Usual, kernel_features::STEP, about, kernel_features::test);
-    for name in kernel_tests::kernels(scope) {
+    for name in kernel_tests::kernels(steps.scope) {
         // A step of its own, since it may take minutes.
         let about = "that kernel is here, fetched or built";
         steps.add(Usual, format!("kernel-{name}"), about, move |log| {
@@ -227,21 +221,23 @@ fn kernel_steps<'a>(steps: &mut Steps<'a>, seed: u64, kernels: &'a KernelCache) 
     steps.add(Usual, signing::STEP, about, |log| {
         signing::test(log, &*kernels.take(log, "6.1")?)
     });
-    // The first one is short, and the other waits for it.
-    for name in ["um", "6.12"] {
-        let start = move |log: &Log| kernel_tests::machines(log, kernels, name);
-        let about = "experiments in machines of a given size";
-        steps.add_staged(format!("machine-{name}"), about, 1, start);
-    }
+}
+
+fn kernel_steps<'a>(steps: &mut Steps<'a>, seed: u64, kernels: &'a KernelCache) -> Result<()> {
+    let scope = steps.scope;
+    // What is long is begun early, so that nothing waits for it in the end.
+    let machine = |name| move |log: &Log| kernel_tests::machines(log, kernels, name);
+    let experiments = "experiments in machines of a given size";
+    steps.add_staged("machine-6.12", experiments, machine("6.12"));
     let about = "half an hour of swap in a kernel that watches for data races, none ours";
     steps.add(Long, kernel_tests::RACES, about, move |log| {
         kernel_tests::races(log, kernels, seed)
     });
     for test in kernel_tests::tests(scope)? {
         let (name, about) = (test.step_name(), test.about());
-        let processors = test.processors(scope);
         let start = move |log: &Log| test.start(log, kernels, scope, seed);
-        steps.add_staged(name, &about, processors, start);
+        steps.add_staged(name, &about, start);
     }
+    steps.add_staged("machine-um", experiments, machine("um"));
     Ok(())
 }
