@@ -134,7 +134,6 @@ const NEEDS: &[Need] = &[
     need("sparse", "sparse", "reads the module", &["module-"]),
     need("openssl", "openssl", "makes a key for the module", &["dkms"]),
     need("dkms", "dkms", "installs the module as users do", &["dkms"]),
-    need("mkfs.btrfs", "btrfs-progs", "checks what it reads, in guests", GUESTS),
     need("zramctl", "util-linux", "sets devices up in guests", GUESTS),
     need("qemu-system-x86_64", "qemu-system-x86", "runs Debian's kernels", QEMU),
     need("git", "git", "copies the checkout", &["clean-root", "packages"]),

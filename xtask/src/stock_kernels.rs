@@ -16,7 +16,7 @@ use crate::workspace;
 
 /// Modules of stock kernels that guests get, with what these depend on.
 const STOCK_MODULES: &str = "zram zsmalloc lz4 lz4hc lz4_compress lz4hc_compress zstd 842 \
-    842_compress 842_decompress lzo lzo-rle deflate ext4 btrfs loop dm-mod dm-crypt xts \
+    842_compress 842_decompress lzo lzo-rle deflate ext4 loop dm-mod dm-crypt xts \
     aesni-intel algif_skcipher zbud z3fold dm-flakey dm-delay dm-zero virtio_blk virtio_pci \
     crc32c_generic crc32c-intel xxhash_generic sha256_generic blake2b_generic";
 
