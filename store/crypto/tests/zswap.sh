@@ -29,6 +29,17 @@ for disk in /dev/vda /dev/ubda /dev/ubdb; do
 done
 total=$(awk '/^MemTotal:/ { print int($2 / 1024) }' /proc/meminfo)
 need=$((total * 11 / 10))
+limit=max
+# Where each page takes long, a small program that has a limit.
+[ "$SIZE" -ge 64 ] || { need=48 && limit=24M; }
+rounds=$((1 + (TIME >= 120)))
+memory_groups groups
+mkdir $GROUPS_TOP/whole $GROUPS_TOP/of
+echo $limit >$GROUPS_TOP/whole/memory.max
+echo 32M >$GROUPS_TOP/of/memory.max
+# In the group whose file comes first, with so many MiB.
+# shellcheck disable=SC2016
+IN_GROUP='echo 0 >"$0"; exec /guest/pages swap "$@"'
 
 # By name, as the kernel asks for it: it is in no list.
 if [ -e $ZSWAP/zpool ]; then
@@ -45,11 +56,12 @@ mkswap "$disk" >/dev/null
 ok swapon swapon "$disk"
 
 verified() { # NAME: by a program that needs more memory than there is
-	ok "a program gets its pages back, $1" /guest/pages swap $need 2 "$SEED" 10
+	ok "a program gets its pages back, $1" \
+		sh -c "$IN_GROUP" $GROUPS_TOP/whole/cgroup.procs $need $rounds "$SEED" 10
 }
 
 # Held still, so that its pages stay where they are.
-/guest/pages swap $need 2 "$SEED" 10 &
+sh -c "$IN_GROUP" $GROUPS_TOP/whole/cgroup.procs $need $rounds "$SEED" 10 &
 pages=$!
 n=0
 while [ $n -lt 300 ] && [ "$(count stored_pages)" -lt 2000 ]; do
@@ -81,7 +93,7 @@ beside_stop
 ok "zword-dense was one of them" grep -q 'driver *: zword-dense-scomp' /proc/crypto
 
 set_to compressor zword
-set_to max_pool_percent 5
+set_to max_pool_percent 1
 [ ! -e $ZSWAP/shrinker_enabled ] || echo Y >$ZSWAP/shrinker_enabled
 before=$(count written_back_pages)
 verified "a small pool, written back to disk"
@@ -99,9 +111,6 @@ if [ -e /sys/devices/system/cpu/cpu1/online ]; then
 	beside_stop
 fi
 set_to max_pool_percent 50
-memory_groups groups
-mkdir $GROUPS_TOP/of
-echo 32M >$GROUPS_TOP/of/memory.max
 grouped() { # FILE VALUE NAME: a program larger than its group, which has that value
 	if [ ! -e "$GROUPS_TOP/of/$1" ]; then
 		skip "a program gets its pages back, $3" "this kernel has no $1"
@@ -109,10 +118,8 @@ grouped() { # FILE VALUE NAME: a program larger than its group, which has that v
 	fi
 	before=$(cat "$GROUPS_TOP/of/$1")
 	echo "$2" >"$GROUPS_TOP/of/$1"
-	# shellcheck disable=SC2016
-	ok "a program gets its pages back, $3" sh -c '
-		echo 0 >"$0"
-		exec /guest/pages swap "$@"' $GROUPS_TOP/of/cgroup.procs 64 2 "$SEED" 10
+	ok "a program gets its pages back, $3" \
+		sh -c "$IN_GROUP" $GROUPS_TOP/of/cgroup.procs 64 $rounds "$SEED" 10
 	echo "$before" >"$GROUPS_TOP/of/$1"
 }
 grouped memory.zswap.max 4M "a group's share is full"
