@@ -60,8 +60,8 @@ impl CodecVerdict {
         match self {
             CodecVerdict::Not | CodecVerdict::Codec { .. } => None,
             CodecVerdict::TooLittle(found) => Some(format!(
-                "Too little to go by: {} of pages that could compress. From {} on, a codec and a \
-                 size follow from them",
+                "Too little to go by: only {} of pages could be measured, and it takes {} to \
+                 choose a codec and a size",
                 bytes(*found),
                 bytes(JUDGED_FROM)
             )),

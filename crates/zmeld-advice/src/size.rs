@@ -150,12 +150,16 @@ impl Sizing {
 
     /// What it comes to, in a sentence.
     pub fn words(&self) -> String {
+        let most = bytes(self.takes_at_most_bytes);
+        if !self.measured {
+            return format!("the device never takes more than {most}");
+        }
         format!(
-            "full of such pages it takes {}, its table included, and gains {}; it never takes more \
-             than {}",
+            "when it is full, the device holds {} of pages and takes {} of RAM for them and its \
+             table, a gain of {}; it never takes more than {most}",
+            bytes(self.takes_bytes.saturating_add_signed(self.gains_bytes)),
             bytes(self.takes_bytes),
-            signed(self.gains_bytes),
-            bytes(self.takes_at_most_bytes)
+            signed(self.gains_bytes)
         )
     }
 }
@@ -254,8 +258,8 @@ mod tests {
         assert!(found.gains_bytes.abs_diff(gains as i64) <= 1);
         assert_eq!(
             found.words(),
-            "full of such pages it takes 3.23 GiB, its table included, and gains 4.77 GiB; it \
-             never takes more than 4.03 GiB"
+            "when it is full, the device holds 8.00 GiB of pages and takes 3.23 GiB of RAM for \
+             them and its table, a gain of 4.77 GiB; it never takes more than 4.03 GiB"
         );
     }
 

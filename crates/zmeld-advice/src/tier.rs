@@ -173,24 +173,24 @@ impl Pool {
         };
         if let Some(room) = self.bounded_by_swap_bytes {
             return format!(
-                "with {} {basis}: the swap behind it has room for {}, and the pool holds no more \
-                 than that, takes {} for it ({} % of RAM are its limit, {}) and gains {}; a larger \
-                 swap on disk lets it hold more",
+                "with {}, {basis}: the pool holds no more than the swap behind it has room for, {}, \
+                 and takes {} of RAM for that, a gain of {}; its limit is {} ({} % of RAM), and a \
+                 larger swap on disk lets it hold more",
                 self.compressor,
                 bytes(room),
                 bytes(self.holds_bytes.saturating_sub(self.gains_bytes)),
-                self.limit_percent,
+                bytes(self.gains_bytes),
                 bytes(self.limit_bytes),
-                bytes(self.gains_bytes)
+                self.limit_percent
             );
         }
         format!(
-            "with {} {basis}: full of such pages the pool takes {} ({} % of RAM), which is its \
-             limit, holds {} and gains {}; what does not fit goes to disk",
+            "with {}, {basis}: when it is full, the pool holds {} of pages and takes {} of RAM for \
+             them (its limit, {} % of RAM), a gain of {}; what does not fit goes to disk",
             self.compressor,
+            bytes(self.holds_bytes),
             bytes(self.limit_bytes),
             self.limit_percent,
-            bytes(self.holds_bytes),
             bytes(self.gains_bytes)
         )
     }

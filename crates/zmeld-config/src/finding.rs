@@ -235,22 +235,22 @@ impl fmt::Display for FindingId {
 
 text_form!(FindingId);
 
-/// A configuration that cannot be used. Its text is the first problem, and how
-/// many there are.
+/// A configuration that cannot be used. Its text is the first error, and how many more
+/// there are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
-    /// All errors in the order of the files, at least one.
+    /// All that was found, in the order of the files and their lines: at least one error.
     pub problems: Vec<Finding>,
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.problems.as_slice() {
-            [] => f.write_str("the configuration is wrong"),
-            [one] => one.fmt(f),
-            [first, more @ ..] => {
-                write!(f, "{first} (and {} more: zmeld config check)", more.len())
-            }
+        let problems = self.problems.iter();
+        let mut errors = problems.filter(|it| it.severity == Severity::Critical);
+        match (errors.next(), errors.count()) {
+            (None, _) => f.write_str("the configuration is wrong"),
+            (Some(one), 0) => one.fmt(f),
+            (Some(first), more) => write!(f, "{first} (and {more} more: zmeld config check)"),
         }
     }
 }

@@ -121,6 +121,12 @@ impl Loaded {
         read::place(&self.places, key)
     }
 
+    /// What was found about it, in the order of the files and their lines.
+    pub fn in_order(&self, mut found: Vec<Finding>) -> Vec<Finding> {
+        sort(&mut found, &self.files);
+        found
+    }
+
     /// The same with the tiers of `found` where the files name none; see
     /// [`Config::completed`]. What the files alone were warned of is looked at again.
     pub fn completed(self, found: Config) -> Loaded {
@@ -250,19 +256,21 @@ impl Config {
     }
 
     fn loaded(
-        (understood, found): Understood,
+        (understood, mut found): Understood,
         sources: &[files::Source],
     ) -> Result<Loaded, ConfigError> {
-        let (errors, warnings) = sorted(found, sources);
+        let files: Vec<_> = sources.iter().map(|source| source.path.clone()).collect();
+        sort(&mut found, &files);
+        let is_wrong = found.iter().any(|it| it.severity == Severity::Critical);
         match understood {
-            Some((config, places)) if errors.is_empty() => Ok(Loaded {
+            Some((config, places)) if !is_wrong => Ok(Loaded {
                 config,
-                warnings,
-                files: sources.iter().map(|source| source.path.clone()).collect(),
+                warnings: found,
+                files,
                 left_out: Vec::new(),
                 places,
             }),
-            _ => Err(ConfigError { problems: errors }),
+            _ => Err(ConfigError { problems: found }),
         }
     }
 
@@ -333,18 +341,14 @@ fn understand((tree, wrong): (&tree::Table, Vec<Finding>)) -> Understood {
     (Some((config, places)), problems)
 }
 
-/// Errors and warnings, each in the order of the files.
-fn sorted(mut problems: Vec<Finding>, sources: &[files::Source]) -> (Vec<Finding>, Vec<Finding>) {
-    let turn = |problem: &Finding| {
+/// In the order of the files and their lines; what has no place comes first.
+fn sort(problems: &mut [Finding], files: &[PathBuf]) {
+    problems.sort_by_key(|problem| {
         problem.place.as_ref().map(|place| {
-            let file = sources.iter().position(|source| source.path == place.file);
+            let file = files.iter().position(|file| *file == place.file);
             (file, place.line, place.column)
         })
-    };
-    problems.sort_by_key(turn);
-    problems
-        .into_iter()
-        .partition(|problem| problem.severity == Severity::Critical)
+    });
 }
 
 /// What was most likely meant, or all that there is: the way out where a name is wrong.

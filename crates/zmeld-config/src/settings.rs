@@ -119,7 +119,7 @@ section! {
         every: Span = Span::seconds(600), always();
         /// Only objects of at least so many bytes, 0 to 4096.
         threshold: Bytes = Bytes(0), by(part_of_page);
-        /// At most so many pages at a time; without, no limit (`max_pages`, Linux 6.16).
+        /// At most so many pages at a time; without, no limit (`max_pages`, Linux 6.10).
         max_pages: Option<u64>, range(1, i64::MAX), without("no limit");
     }
 }

@@ -10,6 +10,9 @@ pub use zmeld_linux::text_form;
 /// What the kernel swaps by. Devices are sized in multiples of it.
 const PAGE: u64 = 4096;
 
+/// What is said of a text that is no size.
+const SUCH_AS: &str = r#"write "50%", "4GiB" or "min(50%, 4GiB)""#;
+
 /// How large something is: for RAM tiers, how much they hold *before*
 /// compression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
@@ -57,7 +60,12 @@ impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is not a size; write 50%, 4GiB or min(50%, 4GiB)");
+        let wrong = || format!("{text:?} is not a size; {SUCH_AS}");
+        // Bytes by themselves are no shares: what they look like is half of it.
+        let bytes = |part: &str| match part.parse::<Bytes>() {
+            Err(why) if why.contains("is not a size") => Err(wrong()),
+            other => other,
+        };
         // Which sizes there are helps who wrote none, not who wrote one too large.
         let share = |share: &str| match Percent::hundredths(share) {
             Some(_) => share.parse::<Percent>(),
@@ -66,14 +74,14 @@ impl FromStr for Size {
         if let Some(arguments) = text.strip_prefix("min(").and_then(|t| t.strip_suffix(')')) {
             let (one, other) = arguments.split_once(',').ok_or_else(wrong)?;
             let (one, other) = (one.trim(), other.trim());
-            let (percent, bytes) = if other.ends_with('%') {
+            let (percent, limit) = if other.ends_with('%') {
                 (other, one)
             } else {
                 (one, other)
             };
             let size = Size::Ram {
                 percent: share(percent)?,
-                at_most: Some(bytes.parse::<Bytes>()?),
+                at_most: Some(bytes(limit)?),
             };
             return size.checked(text);
         }
@@ -83,11 +91,7 @@ impl FromStr for Size {
                 at_most: None,
             }
         } else {
-            let starts = text.starts_with(|c: char| c.is_ascii_digit());
-            Size::Bytes(
-                text.parse::<Bytes>()
-                    .map_err(|why| if starts { why } else { wrong() })?,
-            )
+            Size::Bytes(bytes(text)?)
         };
         size.checked(text)
     }
@@ -103,7 +107,11 @@ impl Size {
             }
         };
         if nothing {
-            return Err(format!("{text:?} does not hold a single page of 4 KiB"));
+            let is_bare = text.ends_with(|c: char| c.is_ascii_digit());
+            let what = if is_bare { "a number of bytes, " } else { "" };
+            return Err(format!(
+                "{text:?} is {what}less than a page of 4 KiB; {SUCH_AS}"
+            ));
         }
         Ok(self)
     }
@@ -164,28 +172,19 @@ mod tests {
 
     #[test]
     fn what_is_no_amount_is_refused() {
-        for text in [
-            "",
-            "-1",
-            "4X",
-            "1e9",
-            "4GB",
-            "%",
-            "-5%",
-            "1001%",
-            "0",
-            "0%",
-            "4095",
-            "nan",
-            "1.G",
-            ".5G",
-            "99999999999T",
-            "min(50%)",
-            "min(50%, 50%)",
-            "max(1G, 50%)",
-            "١G",
+        let no_size = "|-1|4X|1e9|%|-5%|nan|1.G|.5G|min(50%)|min(50%, 50%)|max(1G, 50%)|١G";
+        for (texts, said) in [
+            (no_size, "is not a size; write \"50%\""),
+            ("50 percent|min(50%, half)", "is not a size; write \"50%\""),
+            ("0|50|0.5|4095", "is a number of bytes, less than a page"),
+            ("0%|1KiB", "is less than a page of 4 KiB; write \"50%\""),
+            ("4GB|1001%|99999999999T", ""),
         ] {
-            assert!(text.parse::<Size>().is_err(), "{text}");
+            for text in texts.split('|') {
+                let why = text.parse::<Size>().unwrap_err();
+                let is_told = why.starts_with(&format!("{text:?}")) && why.contains(said);
+                assert!(is_told, "{why}");
+            }
         }
         for text in ["", "5", "0s", "-1s", "99999999999s"] {
             assert!(text.parse::<Span>().is_err(), "{text}");

@@ -83,12 +83,16 @@ pub(super) fn text(value: impl Display) -> Written {
     Written::Value(Toml::String(value.to_string()))
 }
 
-/// A whole number needs no quotes: `size = 4294967296` is a size in bytes.
+/// A whole number needs no quotes: `size = 4294967296` is a size in bytes. What else is no
+/// text is refused in the words of the type, which show what one looks like.
 fn parsed<T: FromStr<Err = String>>(reader: &mut Reader, node: &Node, key: &str) -> Option<T> {
-    let tree::Value::Integer(number) = node.value else {
-        return reader.text(node, key, str::parse);
+    let written = match &node.value {
+        tree::Value::Integer(number) => number.to_string(),
+        tree::Value::Boolean(value) => value.to_string(),
+        tree::Value::Other(number) => number.trim_start_matches("the number ").to_owned(),
+        _ => return reader.text(node, key, str::parse),
     };
-    let parsed = number.to_string().parse();
+    let parsed = written.parse();
     parsed
         .map_err(|why| reader.wrong(&node.place, key, why))
         .ok()

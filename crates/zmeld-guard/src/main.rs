@@ -12,8 +12,9 @@ use zmeld_linux::Host;
 const HELP: &str = "\
 Usage: zmeld-guard [--dry-run] [--config FILE]
 
-Ends what [watch.guard] of /etc/zmeld.toml names before the machine stands still, and tells
-zmeld watch to make room before that; see docs/status.md. SIGTERM ends it.
+Ends what [watch.guard] of /etc/zmeld.toml names before the machine stands still,
+and tells zmeld watch to make room before that; see docs/status.md. SIGTERM ends
+it.
 
   --dry-run      only say what would be ended, and why
   --config FILE  this file in place of /etc/zmeld.toml and its drop-ins
@@ -75,4 +76,10 @@ fn log(text: &str) {
     let text = zmeld_linux::text::made_text(text.as_bytes()).replace('\n', " ");
     // Nobody may read it.
     let _ = writeln!(std::io::stderr(), "zmeld-guard: {text}");
+}
+
+#[test]
+fn no_line_of_the_help_is_wider_than_a_terminal() {
+    let wide = HELP.lines().find(|line| line.len() > 80);
+    assert_eq!(wide, None);
 }

@@ -2,15 +2,14 @@
 //!
 //! The kernel lets go of the lock with the last descriptor, however a program ends.
 //! The file is its owner's alone: whoever can open it can hold its lock, and so keep
-//! the owner out. The file stays; it holds the number of the process that has the lock,
-//! for the message of whoever waits.
+//! the owner out. The file stays, and is empty. Who has the lock `/proc/locks` tells.
 
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use rustix::fs::{flock, FlockOperation, OFlags};
+use rustix::fs::{flock, major, minor, FlockOperation, OFlags};
 use rustix::io::{fcntl_getfd, fcntl_setfd, Errno, FdFlags};
 
 /// A lock that is held until it is dropped.
@@ -46,10 +45,11 @@ impl FileLock {
         match lock(&file, FlockOperation::NonBlockingLockExclusive) {
             // Another one may have its name by now: see `FileLock::renew`.
             Ok(()) if !has_name(&file, path) => FileLock::attempt(path),
-            Ok(()) => Ok(Attempt::Taken(FileLock::signed(file))),
-            Err(Errno::WOULDBLOCK) => Ok(Attempt::Held(Holder {
-                pid: written_in(path),
-            })),
+            Ok(()) => Ok(Attempt::Taken(FileLock { file })),
+            // It may be free again by now.
+            Err(Errno::WOULDBLOCK) => {
+                Ok(Attempt::Held(holder(path).unwrap_or(Holder { pid: None })))
+            }
             Err(cause) => Err(cause.into()),
         }
     }
@@ -68,7 +68,7 @@ impl FileLock {
         let file = open(&part)?;
         lock(&file, FlockOperation::NonBlockingLockExclusive)?;
         fs::rename(&part, path)?;
-        *self = FileLock::signed(file);
+        *self = FileLock { file };
         Ok(())
     }
 
@@ -76,14 +76,7 @@ impl FileLock {
     pub fn wait(path: &Path) -> io::Result<FileLock> {
         let file = open(path)?;
         lock(&file, FlockOperation::LockExclusive)?;
-        Ok(FileLock::signed(file))
-    }
-
-    fn signed(mut file: File) -> FileLock {
-        // Only for a message.
-        let _ = file.set_len(0);
-        let _ = write!(file, "{}", std::process::id());
-        FileLock { file }
+        Ok(FileLock { file })
     }
 
     /// Passes the lock on to programs that are started: it is held until the last of
@@ -91,13 +84,6 @@ impl FileLock {
     pub fn pass_on(&self) -> io::Result<()> {
         let flags = fcntl_getfd(&self.file)?;
         Ok(fcntl_setfd(&self.file, flags & !FdFlags::CLOEXEC)?)
-    }
-}
-
-impl Drop for FileLock {
-    fn drop(&mut self) {
-        // Left behind, the number misleads nobody: the lock is what counts.
-        let _ = self.file.set_len(0);
     }
 }
 
@@ -133,17 +119,23 @@ fn has_name(file: &File, path: &Path) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-fn written_in(path: &Path) -> Option<u32> {
-    fs::read_to_string(path).ok()?.trim().parse().ok()
+/// Who has the lock on a file; nobody where there is no such file. Whoever asks needs no
+/// right to open it, and keeps nobody from the lock meanwhile.
+pub fn holder(path: &Path) -> Option<Holder> {
+    let file = fs::symlink_metadata(path).ok()?;
+    let (dev, inode) = (file.dev(), file.ino());
+    let wanted = format!("{:02x}:{:02x}:{inode}", major(dev), minor(dev));
+    holder_of(&wanted, &fs::read_to_string("/proc/locks").ok()?)
 }
 
-/// Who has the lock on a file; nobody where there is no such file, or who asks may not open
-/// it.
-pub fn holder(path: &Path) -> Option<Holder> {
-    let file = File::open(path).ok()?;
-    flock(&file, FlockOperation::NonBlockingLockShared).err()?;
-    Some(Holder {
-        pid: written_in(path),
+/// `2: FLOCK  ADVISORY  WRITE 31494 fe:00:9986779 0 EOF`; who waits for it has a line with
+/// `->` before the kind.
+fn holder_of(file: &str, locks: &str) -> Option<Holder> {
+    let mut lines = locks.lines().map(|line| line.split_whitespace().skip(1));
+    lines.find_map(|mut words| {
+        let is_it = words.next()? == "FLOCK" && words.clone().nth(3)? == file;
+        let pid = words.nth(2)?.parse().ok();
+        is_it.then_some(Holder { pid })
     })
 }
 
@@ -152,33 +144,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_is_told_of_the_first() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("lock");
-        assert_eq!(holder(&path), None);
-        let Attempt::Taken(first) = FileLock::attempt(&path).unwrap() else {
-            panic!("nobody has it");
-        };
-        let us = Holder {
-            pid: Some(std::process::id()),
-        };
-        let Attempt::Held(told) = FileLock::attempt(&path).unwrap() else {
-            panic!("it is held");
-        };
-        assert_eq!((told, holder(&path)), (us, Some(us)));
-        let mode = fs::metadata(&path).unwrap().mode();
-        assert_eq!(mode & 0o777, 0o600, "others can open and so lock it");
-        drop(first);
-        // A test beside this one may be starting a program: until that runs, it has
-        // the file open, too.
-        for _ in 0..1000 {
-            if holder(&path).is_none() {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-        assert_eq!(holder(&path), None);
-        drop(FileLock::wait(&path).unwrap());
+    fn who_has_a_lock_is_told_from_who_waits_and_from_other_locks() {
+        let locks = "1: POSIX  ADVISORY  WRITE 11 fe:00:7 0 EOF\n\
+                     2: FLOCK  ADVISORY  WRITE 12 fe:00:77 0 EOF\n\
+                     2: -> FLOCK  ADVISORY  WRITE 13 fe:00:7 0 EOF\n\
+                     3: FLOCK  ADVISORY  READ -1 fe:02:7 0 EOF\n4: FLOCK\n\n";
+        let pid = |file| holder_of(file, locks).map(|it| it.pid);
+        assert_eq!(pid("fe:00:77"), Some(Some(12)));
+        assert_eq!((pid("fe:00:7"), pid("fe:02:7")), (None, Some(None)));
     }
 
     #[test]
@@ -202,17 +175,5 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
         panic!("it is held");
-    }
-
-    #[test]
-    fn a_link_is_refused_and_what_it_leads_to_left_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let target = folder.path().join("target");
-        fs::write(&target, "untouched").unwrap();
-        let link = folder.path().join("lock");
-        std::os::unix::fs::symlink(&target, &link).unwrap();
-        assert!(FileLock::attempt(&link).is_err());
-        assert!(FileLock::wait(&link).is_err());
-        assert_eq!(fs::read_to_string(&target).unwrap(), "untouched");
     }
 }

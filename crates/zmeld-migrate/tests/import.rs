@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::Path;
 
-use zmeld_config::{Config, Severity};
+use zmeld_config::{Config, Finding, Severity};
 use zmeld_migrate::import::import;
 
 const RAM: u64 = 8 << 30;
@@ -36,18 +36,12 @@ fn each_set_up_becomes_a_configuration() {
         match Config::from_text(&expected, &text) {
             Ok(loaded) => assert_eq!(loaded.config, imported.config, "{}", case.display()),
             Err(err) => {
-                let said: Vec<_> = imported
-                    .config
-                    .check()
-                    .into_iter()
-                    .filter(|problem| problem.severity == Severity::Critical)
-                    .map(|problem| (problem.about, problem.what))
-                    .collect();
-                let read: Vec<_> = err
-                    .problems
-                    .into_iter()
-                    .map(|problem| (problem.about, problem.what))
-                    .collect();
+                let errors = |problems: Vec<Finding>| -> Vec<_> {
+                    let problems = problems.into_iter();
+                    let errors = problems.filter(|it| it.severity == Severity::Critical);
+                    errors.map(|it| (it.about, it.what)).collect()
+                };
+                let (read, said) = (errors(err.problems), errors(imported.config.check()));
                 assert_eq!(read, said, "{}", case.display());
             }
         }

@@ -246,41 +246,4 @@ mod tests {
         };
         assert!(recommend(&machine(), &choice, &nothing, &[]).is_ok());
     }
-
-    #[test]
-    fn a_device_that_ram_could_not_hold_gets_a_limit() {
-        let choice = Choice {
-            size: Some(Size::percent(200)),
-            ..Choice::default()
-        };
-        let found = recommend(&machine(), &choice, &CodecVerdict::Not, &[]).unwrap();
-        let Kind::Ram(device) = only_tier(&found.config) else {
-            panic!()
-        };
-        assert_eq!(device.memory_limit, Some(Size::percent(50)));
-        // What it comes to is told of the size that was asked for.
-        let sizing = found.recommendation.unwrap().sizing.unwrap();
-        assert_eq!(sizing.size_bytes, 8 << 30);
-        assert!(
-            sizing.takes_bytes <= sizing.takes_at_most_bytes,
-            "{sizing:?}"
-        );
-    }
-
-    #[test]
-    fn a_disk_tier_needs_a_place_and_others_take_none() {
-        let choice = |kind, place: Option<&str>| Choice {
-            kind,
-            place: place.map(|place| place.parse().unwrap()),
-            ..Choice::default()
-        };
-        let of = |kind, place| recommend(&machine(), &choice(kind, place), &CodecVerdict::Not, &[]);
-        assert!(of(Some(TierKind::Disk), None).is_err());
-        assert!(of(Some(TierKind::Zram), Some("/dev/sda")).is_err());
-        let config = of(None, Some("/swapfile")).unwrap().config;
-        let Kind::Disk(disk) = only_tier(&config) else {
-            panic!()
-        };
-        assert!(matches!(disk.source, Source::File { .. }));
-    }
 }

@@ -213,8 +213,8 @@ fn codec_advice(codec: &CodecResult, why: &str, to: Option<&Recommendation>) -> 
         ""
     };
     let figures = format!(
-        "{}x on these pages, pool overhead included ({}). At {SWAP_MB_PER_S:.0} MB/s swapped out and as \
-         much in it takes {:.0} % of a core.{unseen}",
+        "{}x on these pages, pool overhead included ({}). At {SWAP_MB_PER_S:.0} MB/s swapped out \
+         and as much swapped in, it takes {:.0} % of a core.{unseen}",
         size::tenths(codec.effective_ratio),
         why,
         100.0 * codec.cpu_share()
@@ -241,7 +241,7 @@ fn codec_advice(codec: &CodecResult, why: &str, to: Option<&Recommendation>) -> 
 fn size_advice(to: &Recommendation) -> Option<Advice> {
     let sizing = to.sizing.as_ref()?;
     let why = match sizing.held_back {
-        true => " More is not advised from so few pages: they are less than a quarter of RAM.",
+        true => " No larger one is advised: the pages that were measured are less than a quarter of RAM.",
         false => "",
     };
     let text = format!(
@@ -308,7 +308,7 @@ fn meld_advice(result: &ScanResult, measured: &CodecVerdict) -> Option<Advice> {
     };
     let least = meld::WORTH_OF_SCANNED * (pages.total * result.page_size) as f64;
     let text = if matches!(measured, CodecVerdict::TooLittle(_)) {
-        format!("Whether melding pays these few pages do not say: {figures}.")
+        format!("These few pages do not say whether melding pays: {figures}.")
     } else if share < meld::WORTH {
         format!(
             "Melding would not pay here: {figures}; it pays from {} on.",

@@ -301,7 +301,8 @@ impl<'a> Look<'a> {
             _ => true,
         };
         let group = plan.groups.iter().filter(|group| group.name == name);
-        let open = group.flat_map(|group| &group.steps).filter(|it| !it.done);
+        let steps = group.flat_map(|group| &group.steps);
+        let open = steps.filter(|it| it.is_open());
         let removed = plan.removed.iter().map(|&index| &self.records[index]);
         let removed = removed.filter(|it| it.group == name && it.is_change());
         let undone = removed.map(|record| &record.step);

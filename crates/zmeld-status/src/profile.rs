@@ -9,6 +9,7 @@ use zmeld_config::{
 };
 use zmeld_linux::groups::{outlook, Selection};
 use zmeld_linux::Host;
+use zmeld_report::units::bytes;
 use zmeld_watch::reclaim;
 
 /// A kind of machine.
@@ -128,6 +129,19 @@ impl Profile {
     pub fn check(self, host: &Host) -> Result<(), String> {
         let missing = self.missing(host);
         missing.map_or(Ok(()), |why| Err(format!("profile {}: {why}", self.name())))
+    }
+
+    /// What is said where the machine can have it, and has the RAM that another is for.
+    pub fn doubt(self, host: &Host, ram_bytes: u64) -> Option<String> {
+        let suits = Profile::of(host, ram_bytes).name();
+        let (name, small, ram) = (self.name(), bytes(SMALL_BYTES), bytes(ram_bytes));
+        let is_for = match self {
+            Profile::Small if ram_bytes > SMALL_BYTES => "at most",
+            Profile::Server if ram_bytes <= SMALL_BYTES => "more than",
+            _ => return None,
+        };
+        let what = format!("profile {name} is for {is_for} {small} of RAM, and this machine has");
+        Some(format!("{what} {ram}: --profile {suits} suits it"))
     }
 
     /// Adds it to the configuration of a machine that can have it.

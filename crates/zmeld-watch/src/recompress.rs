@@ -67,7 +67,7 @@ fn recompress(
         }
         // Until nothing more comes of it.
         while !is_over && !pieces.is_all() {
-            // Kernels before 6.13 pass that over and take all.
+            // Kernels before 6.10 pass that over and take all.
             let request = format!("{request} max_pages={}", pieces.next());
             host.write(path(device, "recompress"), &request)?;
             let now = stat(host, device, "mm_stat", MmStat::parse)?;

@@ -24,7 +24,7 @@ Examples:
                   it gains.",
     after_help = EXAMPLES,
     after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"),
-    max_term_width = 100
+    max_term_width = 80
 )]
 pub struct Cli {
     /// What to do
@@ -105,5 +105,24 @@ mod tests {
     fn the_definitions_are_sound() {
         strict().debug_assert();
         definition().debug_assert();
+    }
+
+    /// What is broken by hand is broken again where it does not fit, in the middle of a line.
+    fn fits(mut command: clap::Command) {
+        let rendered = [command.render_help(), command.render_long_help()];
+        let by_hand = [command.get_after_help(), command.get_after_long_help()];
+        for text in by_hand.into_iter().flatten().chain(&rendered) {
+            let text = text.to_string();
+            let wide = text.lines().find(|line| line.chars().count() > 80);
+            assert_eq!(wide, None, "{}", command.get_name());
+        }
+        command.get_subcommands().cloned().for_each(fits);
+    }
+
+    #[test]
+    fn no_line_of_any_help_is_wider_than_a_terminal() {
+        let mut all = definition();
+        all.build();
+        fits(all);
     }
 }

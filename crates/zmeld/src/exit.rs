@@ -14,7 +14,7 @@ pub enum Outcome {
     Done,
     /// Done, and a threshold that was asked for was missed.
     Missed,
-    /// Said what would be refused, which the run itself would end with.
+    /// Said what is wrong, or what the run itself would be refused for.
     Refused,
     /// Stopped by Ctrl-C or SIGTERM; the result so far was printed.
     Interrupted,

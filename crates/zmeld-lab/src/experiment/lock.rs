@@ -1,8 +1,6 @@
 //! One experiment at a time on a machine: what another one has set up would look
 //! like what a killed one left, and both would measure each other.
 
-use std::fs::File;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use zmeld_linux::lock::{self, Attempt, FileLock, Holder};
@@ -22,12 +20,6 @@ pub(super) fn take(host: &Host) -> Result<FileLock, Error> {
             words(holder)
         ))),
     }
-}
-
-/// Whether one runs, as far as who asks may know.
-pub(super) fn may_run() -> bool {
-    let is_closed = |err: std::io::Error| err.kind() == ErrorKind::PermissionDenied;
-    File::open(path()).is_err_and(is_closed) || running().is_some()
 }
 
 fn words(holder: Holder) -> String {

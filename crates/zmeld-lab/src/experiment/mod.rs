@@ -284,7 +284,7 @@ pub fn left_set_up(host: &Host) -> Result<Vec<String>, Error> {
 fn left(host: &Host, is_meant: fn(&Leftover) -> bool) -> Result<Vec<String>, Error> {
     let left = leftovers(host);
     // Looked at last: one may have begun meanwhile, and have begun to set up.
-    if lock::may_run() {
+    if running().is_some() {
         return Ok(Vec::new());
     }
     let left = left?.into_iter().filter(is_meant);

@@ -130,6 +130,17 @@ pub struct Planned {
     /// Whether it was done in an earlier run, and still holds; or it is a value that is
     /// as wanted already.
     pub done: bool,
+    /// Whether `zmeld up` passes it over: the kernel has no such codec, or has one that comes
+    /// before it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub passed_over: bool,
+}
+
+impl Planned {
+    /// Whether it changes the machine.
+    pub fn is_open(&self) -> bool {
+        !self.done && !self.passed_over
+    }
 }
 
 /// What a plan is made from, besides the configuration.
@@ -202,6 +213,7 @@ impl Group {
                 reason: String::new(),
                 before: record.before.clone(),
                 done: record.done,
+                passed_over: false,
             };
             match groups.iter_mut().find(|it| it.name == record.group) {
                 Some(group) => group.steps.push(planned),
@@ -541,8 +553,16 @@ impl<'a> Steps<'a> {
             // What is in place besides is known once all of the plan is: see
             // `Plan::compare`.
             done: is_so,
+            passed_over: false,
             reason: reason.into(),
             step,
         });
+    }
+
+    /// The steps from there on are passed over, or not.
+    fn pass_over(&mut self, begin: usize, is_so: bool) {
+        for planned in &mut self.steps[begin..] {
+            planned.passed_over = is_so;
+        }
     }
 }

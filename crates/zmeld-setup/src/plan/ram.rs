@@ -14,7 +14,7 @@ use crate::steps::{
 use zmeld_config::{
     Codec, Encryption, Finding, MeldMode, Named, RamDevice, RamDriver, Severity, Tier, Writeback,
 };
-use zmeld_observe::machine::{Feature, Machine};
+use zmeld_observe::machine::Machine;
 
 use super::{Draft, Group, Steps};
 
@@ -39,9 +39,6 @@ impl Draft<'_> {
             Step::AddDevice(AddDevice { driver }),
             "a device of its own: nobody else's is touched",
         );
-        let feature = self.machine.feature(driver.name());
-        // An experiment compares what it names; a machine is better off with another codec
-        // than without swap.
         let recompress = device.recompress.iter().map(|it| &it.codec);
         for dictionary in device
             .codec
@@ -61,11 +58,8 @@ impl Draft<'_> {
                 check_dictionary(self.host, dictionary)?;
             }
         }
-        codecs(
-            device,
-            Some(feature).filter(|_| self.options.only_named),
-            steps,
-        )?;
+        let there = &self.machine.feature(driver.name()).codecs;
+        codecs(device, there, self.options.only_named, steps)?;
         if let Some(backing) = backing {
             let set = Step::SetAttribute(SetAttribute::backing(backing));
             steps.add(set, "where pages that are not worth RAM go");
@@ -251,12 +245,23 @@ impl Draft<'_> {
     }
 }
 
-/// What pages are compressed with, and what they may be compressed with again.
+/// What pages are compressed with, and what they may be compressed with again. An experiment
+/// compares what it names; a machine is better off with another codec than without swap, so
+/// what is not `there` (all codecs, as far as a device shows them) is passed over.
 fn codecs(
     device: &RamDevice,
-    must_have: Option<&Feature>,
+    there: &[String],
+    must_have: bool,
     steps: &mut Steps<'_>,
 ) -> Result<(), Error> {
+    let is_missing = |codec: &Codec| !there.is_empty() && !there.contains(&codec.name);
+    let check = |codec: &Codec| match must_have && is_missing(codec) {
+        true => Err(Error::NoCodec {
+            codec: codec.name.clone(),
+            there: there.join(", "),
+        }),
+        false => Ok(()),
+    };
     let parameters = |codec: &Codec, priority: u8, steps: &mut Steps<'_>| {
         let mut codec = codec.clone();
         // zmeld.ko takes none.
@@ -266,36 +271,31 @@ fn codecs(
         }
     };
     if let Some(first) = device.codec.first() {
-        has_codec(must_have, first)?;
+        check(first)?;
     }
+    let mut is_found = false;
     for (at, codec) in device.codec.iter().enumerate() {
         let reason = match at {
             0 => "what pages are compressed with",
             _ => "only where the kernel has none of those before",
         };
+        let begin = steps.steps.len();
         steps.set(CODEC, &codec.name, reason);
         parameters(codec, 0, steps);
+        steps.pass_over(begin, is_found || is_missing(codec));
+        is_found |= there.contains(&codec.name);
     }
     for recompression in &device.recompress {
         let (priority, codec) = (recompression.priority, &recompression.codec);
-        has_codec(must_have, codec)?;
+        check(codec)?;
+        let begin = steps.steps.len();
         let again = SetAttribute::recompression(&codec.name, priority);
         let again = Step::SetAttribute(again);
         steps.add(again, "what pages may be compressed with again");
         parameters(codec, priority, steps);
+        steps.pass_over(begin, is_missing(codec));
     }
     Ok(())
-}
-
-/// Refuses a codec that the driver has not got, as far as a device shows.
-fn has_codec(must_have: Option<&Feature>, codec: &Codec) -> Result<(), Error> {
-    match must_have.map(|feature| &feature.codecs) {
-        Some(there) if !there.is_empty() && !there.contains(&codec.name) => Err(Error::NoCodec {
-            codec: codec.name.clone(),
-            there: there.join(", "),
-        }),
-        _ => Ok(()),
-    }
 }
 
 /// A driver that the kernel has not got, and what can be had.

@@ -72,7 +72,11 @@ fn of_plan(plan: &Plan) -> Vec<String> {
     let mut lines = as_lines::of_problems(&plan.problems);
     for group in &plan.groups {
         for it in &group.steps {
-            let what = if it.done { "done" } else { "open" };
+            let what = match it.done {
+                true => "done",
+                false if it.passed_over => "passed-over",
+                false => "open",
+            };
             let step = it.step.describe();
             lines.push(format!("{what} {}: {step} ({})", group.name, it.reason));
         }

@@ -31,6 +31,9 @@ ok "a program that others could replace is not enabled" refused /tmp/zmeld enabl
 ok "it says how to install it" grep -q 'install -m 755' /tmp/said
 ok "a codec that there is not is refused" refused zmeld enable --tier zram --codec nosuch
 ok "so is a profile that the machine cannot have" refused zmeld enable --profile pi
+zmeld enable --dry-run --tier zram --size 50% --codec lzo-rle >/tmp/said
+ok "a dry run says what would be written" grep -q 'has the configuration above' /tmp/said
+ok "and started" grep -q '^start .*zmeld' /tmp/said
 ok "nothing is half written" nothing_is_left
 
 ok "one line sets up, now and at every boot" \
@@ -45,6 +48,8 @@ cp /etc/zmeld.toml /tmp/kept
 
 ok "what is disabled is gone" zmeld disable
 ok "with all of it" nothing_is_left
+ok "a dry run names what would be renamed" sh -c 'zmeld enable --dry-run | grep -q "becomes /etc"'
+ok "and does not" nothing_is_left
 ok "but the configuration" cmp -s /etc/zmeld.toml.disabled /tmp/kept
 ok "which is enabled again" zmeld enable
 ok "as it was" cmp -s /etc/zmeld.toml /tmp/kept

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{bail, Context};
+use anyhow::bail;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use zmeld_advice::CodecVerdict;
@@ -100,10 +100,8 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
     let loaded = match args.load() {
         Ok(loaded) => loaded,
         Err(err) => {
-            // The first is the error of the command; the others go before it.
-            let (first, others) = err.problems.split_first().context("no problem is named")?;
-            others.iter().for_each(output::say);
-            bail!("{first}");
+            err.problems.iter().for_each(tell);
+            return Ok(Outcome::Refused);
         }
     };
     let files: Vec<_> = loaded
@@ -113,21 +111,13 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
         .collect();
     let count = loaded.config.tiers.len();
     let (findings, how) = look(&Host::at(&args.root), loaded)?;
-    let of = |severity| findings.iter().filter(move |it| it.severity == severity);
-    of(Severity::Warning)
-        .chain(of(Severity::Critical))
-        .for_each(output::say);
-    for notice in of(Severity::Notice) {
-        output::say(format_args!("notice: {notice}"));
-    }
+    findings.iter().for_each(tell);
     if files.is_empty() {
         output::print("nothing is configured: there is no /etc/zmeld.toml\n")?;
         return Ok(Outcome::Done);
     }
-    let (traps, refused) = (
-        of(Severity::Warning).count(),
-        of(Severity::Critical).count(),
-    );
+    let count_of = |severity| findings.iter().filter(|it| it.severity == severity).count();
+    let (traps, refused) = (count_of(Severity::Warning), count_of(Severity::Critical));
     let said_of_traps = match traps {
         0 => "no trap".to_owned(),
         1 => "1 trap".to_owned(),
@@ -146,6 +136,14 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
         0 => Outcome::Done,
         _ => Outcome::Missed,
     })
+}
+
+/// A line on standard error.
+fn tell(found: &Finding) {
+    match found.severity {
+        Severity::Notice => output::say(format_args!("notice: {found}")),
+        _ => output::say(found),
+    }
 }
 
 /// What a file without tiers asks for, where nothing can be measured: the tiers that are set
@@ -207,7 +205,7 @@ fn look(host: &Host, loaded: Loaded) -> anyhow::Result<(Vec<Finding>, &'static s
         place: loaded.place(&problem.about).cloned(),
         ..problem
     }));
-    Ok((findings, how))
+    Ok((loaded.in_order(findings), how))
 }
 
 /// The configuration as it was read.

@@ -4,7 +4,6 @@
 //! configuration, systemd's generator, and the services.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
@@ -22,17 +21,19 @@ use crate::output;
 
 const ENABLE_EXAMPLES: &str = "\
 Examples:
-  zmeld enable                  what /etc/zmeld.toml says, or what suits this machine
+  zmeld enable            what /etc/zmeld.toml says, or what suits this machine
+  zmeld enable --dry-run  only say what would be done
   zmeld enable --tier zram --size 50% --codec zstd
   zmeld enable --profile desktop
 
-zmeld plan, with the same options, shows it before. zmeld disable takes it back.";
+zmeld disable takes it back.";
 
 const DISABLE_EXAMPLES: &str = "\
 Examples:
   zmeld disable    put everything back as it was, now and at every boot
 
-/etc/zmeld.toml becomes /etc/zmeld.toml.disabled; zmeld enable takes it from there.";
+/etc/zmeld.toml becomes /etc/zmeld.toml.disabled. zmeld enable takes it from
+there.";
 
 #[derive(Args)]
 #[command(after_help = ENABLE_EXAMPLES, after_long_help = format!("{ENABLE_EXAMPLES}\n\n{EXIT_CODES}"))]
@@ -43,6 +44,10 @@ pub struct EnableArgs {
     /// What else the configuration gets
     #[command(flatten)]
     pub profile: ProfileArgs,
+
+    /// Only say what would be written, set up and started
+    #[arg(long, help_heading = "How")]
+    pub dry_run: bool,
 }
 
 #[derive(Args)]
@@ -65,10 +70,15 @@ pub fn enable(args: &EnableArgs) -> anyhow::Result<Outcome> {
     let host = by_root_under_systemd(
         "zmeld enable",
         "zmeld plan --toml --output /etc/zmeld.toml and rc-update add zmeld boot",
+        args.dry_run,
     )?;
     let program = installed()?;
     let generator = masked_or_found()?;
-    let wrote = configured(args)?;
+    let wrote = Wrote::of(args)?;
+    if args.dry_run {
+        return would_enable(args, &host, &wrote, &program, generator);
+    }
+    wrote.write(args)?;
     let set_up = || {
         let loaded = Config::load(host.root(), None)?;
         has_its_guard(&loaded.config, &program)?;
@@ -86,33 +96,17 @@ pub fn enable(args: &EnableArgs) -> anyhow::Result<Outcome> {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         symlink(&program, GENERATOR).with_context(|| format!("cannot link {GENERATOR}"))?;
     }
-    let made = units(
-        &loaded.config,
-        &Maker {
-            program: &program,
-            source: None,
-            install: false,
-        },
-    );
-    let services = made.iter().filter_map(|unit| unit.path.to_str());
-    let services: Vec<_> = services
-        .filter(|path| path.ends_with(".service") && !path.contains('/'))
-        .collect();
-    systemctl(&host, "daemon-reload", &[])?;
-    let (rules, tiers): (Vec<&str>, Vec<_>) =
-        services.into_iter().partition(|it| SERVICES.contains(it));
-    systemctl(&host, "start", &tiers)?;
-    systemctl(&host, "restart", &rules)?;
-    // One that the file does not ask for any more.
-    let ran = SERVICES.into_iter().filter(|it| !rules.contains(it));
-    let ran: Vec<_> = ran.filter(|it| is_active(&host, it)).collect();
-    systemctl(&host, "stop", &ran)?;
+    systemctl(&host, "daemon-reload", &[""; 0])?;
+    let [start, restart, stop] = services(&host, &loaded.config, &program);
+    for (verb, services) in [&start, &restart, &stop] {
+        systemctl(&host, verb, services)?;
+    }
     let files: Vec<_> = loaded
         .files
         .iter()
         .map(|it| it.display().to_string())
         .collect();
-    let ran: Vec<_> = tiers.into_iter().chain(rules).collect();
+    let ran = [start.1, restart.1].concat();
     output::print(&format!(
         "Enabled, now and at every boot, as {} says: {}.\nzmeld disable takes it back.\n",
         files.join(", "),
@@ -121,9 +115,68 @@ pub fn enable(args: &EnableArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
+/// What becomes of which services: those that are to run, those whose rules may have been
+/// changed, and those that the configuration does not ask for any more.
+fn services(host: &Host, config: &Config, program: &Path) -> [(&'static str, Vec<String>); 3] {
+    let maker = Maker {
+        program,
+        source: None,
+        install: false,
+    };
+    let made = units(config, &maker);
+    let services = made.iter().filter_map(|unit| unit.path.to_str());
+    let services = services.filter(|path| path.ends_with(".service") && !path.contains('/'));
+    let (rules, tiers): (Vec<String>, Vec<_>) = services
+        .map(str::to_owned)
+        .partition(|it| SERVICES.contains(&it.as_str()));
+    let ran = SERVICES.map(str::to_owned).into_iter();
+    let ran = ran.filter(|it| !rules.contains(it) && is_active(host, it));
+    let ran = ran.collect();
+    [("start", tiers), ("restart", rules), ("stop", ran)]
+}
+
+/// What `enable` would do: its own part, and before that the plan.
+fn would_enable(
+    args: &EnableArgs,
+    host: &Host,
+    wrote: &Wrote,
+    program: &Path,
+    generator: bool,
+) -> anyhow::Result<Outcome> {
+    let mut plan = PlanArgs {
+        toml: false,
+        output: None,
+        ..plan_of(args)
+    };
+    let file = match wrote {
+        Wrote::Nothing => "the configuration stays as it is".to_owned(),
+        Wrote::New => format!("{CONFIG} has the configuration above"),
+        Wrote::Renamed => {
+            plan.wanted.config = Some(DISABLED.into());
+            format!("{DISABLED} becomes {CONFIG}")
+        }
+    };
+    let (config, outcome) = setup::planned_for(&plan)?;
+    if outcome != Outcome::Done {
+        return Ok(outcome);
+    }
+    has_its_guard(&config, program)?;
+    let link = format!("\n{GENERATOR} leads to {}", program.display());
+    let link = if generator { "" } else { &link };
+    let services = services(host, &config, program).into_iter();
+    let services = services.filter(|(_, services)| !services.is_empty());
+    let services = services.map(|(verb, services)| format!("\n{verb} {}", services.join(" ")));
+    let services: String = services.collect();
+    output::print(&format!(
+        "\nThis would be done besides; nothing was changed:\n{file}{link}{services}\n"
+    ))?;
+    setup::as_the_run_would_end()
+}
+
 /// Takes it back, now and for every boot.
 pub fn disable(_: &DisableArgs) -> anyhow::Result<Outcome> {
-    let host = by_root_under_systemd("zmeld disable", "zmeld down and rc-update del zmeld boot")?;
+    let with_openrc = "zmeld down and rc-update del zmeld boot";
+    let host = by_root_under_systemd("zmeld disable", with_openrc, false)?;
     let is_there = Path::new(CONFIG).symlink_metadata().is_ok();
     if is_there && Path::new(DISABLED).symlink_metadata().is_ok() {
         bail!("{DISABLED} is there already, and {CONFIG} would take its place: move one away");
@@ -149,7 +202,7 @@ pub fn disable(_: &DisableArgs) -> anyhow::Result<Outcome> {
     }
     // What has nothing left to do.
     systemctl(&host, "stop", &["zmeld.service", "zmeld-tier-*.service"])?;
-    systemctl(&host, "daemon-reload", &[])?;
+    systemctl(&host, "daemon-reload", &[""; 0])?;
     for file in Config::load(host.root(), None)?.files {
         output::say(format_args!(
             "{} is still there: what it says is set up at the next boot",
@@ -159,8 +212,8 @@ pub fn disable(_: &DisableArgs) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-fn by_root_under_systemd(command: &str, with_openrc: &str) -> anyhow::Result<Host> {
-    if !rustix::process::geteuid().is_root() {
+fn by_root_under_systemd(command: &str, with_openrc: &str, dry: bool) -> anyhow::Result<Host> {
+    if !dry && !rustix::process::geteuid().is_root() {
         let what = command.to_owned();
         return Err(zmeld_setup::Error::Privilege { what }.into());
     }
@@ -218,7 +271,7 @@ fn masked_or_found() -> anyhow::Result<bool> {
     }
 }
 
-/// What was done to the configuration.
+/// What is done to the configuration, so that there is one.
 enum Wrote {
     Nothing,
     New,
@@ -226,6 +279,37 @@ enum Wrote {
 }
 
 impl Wrote {
+    fn of(args: &EnableArgs) -> anyhow::Result<Wrote> {
+        let asked = args.tier.is_given() || args.profile.profile.is_some();
+        if let Some(file) = Config::load(Path::new("/"), None)?.files.first() {
+            if asked {
+                bail!(
+                    "{} is there: change it and run zmeld enable without options, or zmeld \
+                     disable first",
+                    file.display()
+                );
+            }
+            return Ok(Wrote::Nothing);
+        }
+        match !asked && Path::new(DISABLED).symlink_metadata().is_ok() {
+            true => Ok(Wrote::Renamed),
+            false => Ok(Wrote::New),
+        }
+    }
+
+    fn write(&self, args: &EnableArgs) -> anyhow::Result<()> {
+        match self {
+            Wrote::Nothing => Ok(()),
+            Wrote::Renamed => {
+                fs::rename(DISABLED, CONFIG).with_context(|| format!("cannot rename {DISABLED}"))
+            }
+            Wrote::New => match setup::plan(&plan_of(args))? {
+                Outcome::Done => Ok(()),
+                _ => bail!("nothing was enabled"),
+            },
+        }
+    }
+
     fn undo(&self) -> anyhow::Result<()> {
         let undone = match self {
             Wrote::Nothing => Ok(()),
@@ -236,26 +320,8 @@ impl Wrote {
     }
 }
 
-/// Sees to it that there is a configuration.
-fn configured(args: &EnableArgs) -> anyhow::Result<Wrote> {
-    let asked = args.tier.is_given() || args.profile.profile.is_some();
-    if let Some(file) = Config::load(Path::new("/"), None)?.files.first() {
-        if asked {
-            bail!(
-                "{} is there: change it and run zmeld enable without options, or zmeld disable \
-                 first",
-                file.display()
-            );
-        }
-        return Ok(Wrote::Nothing);
-    }
-    if !asked {
-        match fs::rename(DISABLED, CONFIG) {
-            Ok(()) => return Ok(Wrote::Renamed),
-            Err(cause) if cause.kind() == ErrorKind::NotFound => {}
-            Err(cause) => return Err(cause).with_context(|| format!("cannot rename {DISABLED}")),
-        }
-    }
+/// The plan whose configuration is written.
+fn plan_of(args: &EnableArgs) -> PlanArgs {
     let mut plan = PlanArgs {
         profile: args.profile.clone(),
         toml: true,
@@ -264,10 +330,7 @@ fn configured(args: &EnableArgs) -> anyhow::Result<Wrote> {
         ..PlanArgs::default()
     };
     plan.wanted.tier = args.tier.clone();
-    match setup::plan(&plan)? {
-        Outcome::Done => Ok(Wrote::New),
-        _ => bail!("nothing was enabled"),
-    }
+    plan
 }
 
 fn is_active(host: &Host, service: &str) -> bool {
@@ -275,12 +338,12 @@ fn is_active(host: &Host, service: &str) -> bool {
     host.run(&asked).is_ok()
 }
 
-fn systemctl(host: &Host, verb: &str, units: &[&str]) -> anyhow::Result<()> {
+fn systemctl(host: &Host, verb: &str, units: &[impl AsRef<str>]) -> anyhow::Result<()> {
     if verb != "daemon-reload" && units.is_empty() {
         return Ok(());
     }
     // A start may wait for a drive, a stop for pages that come back.
     let asked = Invocation::new("systemctl").unlimited().arg(verb);
-    host.run(&asked.args(units.iter().copied()))?;
+    host.run(&asked.args(units.iter().map(AsRef::as_ref)))?;
     Ok(())
 }

@@ -14,14 +14,15 @@
 //! ```
 //!
 //! Of a run the lines are `code 2`, `out` with all words of its output, `err` or `notice`
-//! with each line of its errors, and `fine` where it succeeds and has no error.
+//! with each line of its errors, `said` with all of them in order, and `fine` where it
+//! succeeds and has no error.
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use crate::machine;
-use crate::run::{code, folder, text, zmeld};
+use crate::run::{code, folder, plain, text};
 use crate::script::{self, Outcome, Script};
 
 #[test]
@@ -52,23 +53,10 @@ impl Case {
     fn zmeld(&self, args: &str, more: &[&str]) -> Output {
         let args = args.replace('@', &format!("{}/", script::Case::root(self).display()));
         let words = args.split(' ').filter(|it| !it.is_empty());
-        let args: Vec<String> = words
-            .map(|it| it.replace('~', " ").replace("''", ""))
-            .collect();
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let plain = zmeld(&[&args, more].concat());
+        let args = words.map(|it| it.replace('~', " ").replace("''", ""));
         let mut command = Command::new("timeout");
-        command.arg("60").arg(plain.get_program());
-        command
-            .args(plain.get_args())
-            .stdin(std::process::Stdio::null());
-        for (name, value) in plain.get_envs() {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
-        command.output().unwrap()
+        command.args(["60", env!("CARGO_BIN_EXE_zmeld")]);
+        plain(command.args(args).args(more)).output().unwrap()
     }
 }
 
@@ -161,6 +149,7 @@ fn of_run(output: &Output) -> Outcome {
         }
     };
     lines.extend(err.lines().map(|line| format!("{} {line}", kind(line))));
+    lines.push(format!("said {}", err.replace('\n', " ")));
     lines.extend((code(output) == 0 && err.is_empty()).then(|| "fine".to_owned()));
     lines.into_iter().collect()
 }

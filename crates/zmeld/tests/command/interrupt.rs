@@ -1,4 +1,4 @@
-//! Ctrl-C.
+//! Ctrl-C and SIGTERM.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -8,6 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 
+use crate::machine::plant;
 use crate::run::*;
 
 /// A scan of standard input that is fed until it ends.
@@ -92,4 +93,24 @@ fn a_simulation_that_is_stopped_says_so() {
     assert_eq!(code, Some(130), "{err}");
     assert!(err.contains("stopped before there was a result"), "{err}");
     assert_eq!(out, "");
+}
+
+#[test]
+fn watch_ends_when_it_is_told_to() {
+    let (dir, _) = plant("7.2");
+    let figures = dir.path().join("figures.prom");
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let _ = fs::remove_file(&figures);
+        let mut child = zmeld(&["watch", "--root", str(dir.path())])
+            .args(["--textfile", str(&figures)])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        wait_until("no figures", || figures.exists());
+        send(&child, signal);
+        let status = child.wait().unwrap();
+        assert!(status.success(), "{signal}: {status}");
+        let text = fs::read_to_string(&figures).unwrap();
+        assert!(text.contains("zmeld_tier_stored_bytes{"), "{text}");
+    }
 }

@@ -1,6 +1,5 @@
 //! The built command, run as its users run it.
 
-mod adviser;
 mod bench;
 mod cases;
 mod errors;
@@ -12,7 +11,6 @@ mod live;
 mod machine;
 #[path = "../../../zmeld-memory/tests/common/mod.rs"]
 mod memory;
-mod observing;
 mod predictions;
 mod run;
 #[path = "../../../zmeld-setup/tests/script/mod.rs"]

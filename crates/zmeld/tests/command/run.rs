@@ -17,14 +17,18 @@ pub const PAGE: usize = 4096;
 /// The command in a plain environment: 80 columns, no colours, UTF-8.
 pub fn zmeld(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zmeld"));
+    plain(command.args(args));
     command
-        .args(args)
+}
+
+/// Gives a command that environment.
+pub fn plain(command: &mut Command) -> &mut Command {
+    command
         .stdin(Stdio::null())
         .env("COLUMNS", "80")
         .env("LC_ALL", "C.UTF-8")
         .env_remove("NO_COLOR")
-        .env_remove("CLICOLOR_FORCE");
-    command
+        .env_remove("CLICOLOR_FORCE")
 }
 
 pub fn run(args: &[&str]) -> Output {

@@ -38,8 +38,9 @@ Examples:
   zmeld bench run codecs --resume codecs.json        carry on after Ctrl-C
   zmeld bench size -- ./my-program --batch           with how little RAM it does
 
-An experiment limits memory by a control group and sets up swap, which needs root.
-Everything is taken back when it ends; if it is killed, the next one does that.";
+An experiment limits memory by a control group and sets up swap, which needs
+root. Everything is taken back when it ends; if it is killed, the next one does
+that.";
 
 /// Does it help my workload? Experiments under real memory pressure
 #[derive(Debug, Args)]

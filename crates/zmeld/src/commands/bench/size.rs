@@ -10,16 +10,17 @@ use crate::exit::{Outcome, EXIT_CODES};
 
 const EXAMPLES: &str = "\
 Examples:
-  zmeld bench size -- ./my-program --batch           every set-up that the kernel has
+  zmeld bench size -- ./my-job --batch           every set-up the kernel has
   zmeld bench size --set-ups disk,zram --html size.html -- 7zz b 1 -md22
   zmeld bench size --slowdown 20% --within 10% -- make -j2
-  zmeld bench size --basis machine -- ./my-program   its RAM holds the store as well
-  zmeld bench size --recipe vps-7zip                 a recipe's workload and set-ups
-  zmeld bench size --budget 20m --output size.json -- ./my-program
-  zmeld bench size --resume size.json -- ./my-program    carry on after Ctrl-C
+  zmeld bench size --basis machine -- ./my-job   its RAM holds the store as well
+  zmeld bench size --recipe vps-7zip             a recipe's workload and set-ups
+  zmeld bench size --budget 20m --output size.json -- ./my-job
+  zmeld bench size --resume size.json -- ./my-job    carry on after Ctrl-C
 
-The command is run again and again, so it has to take about as long each time, and to
-end by itself. Each limit is decided by the interval of its slowdown, not by one run.";
+The command is run again and again, so it has to take about as long each time,
+and to end by itself. Each limit is decided by the interval of its slowdown, not
+by one run.";
 
 /// Arguments of `zmeld bench size`.
 #[derive(Debug, Args)]

@@ -28,7 +28,7 @@ use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;
 
 pub use measure::USUAL;
-pub use run::{down, up};
+pub use run::{as_the_run_would_end, down, up};
 
 const PLAN_EXAMPLES: &str = "\
 Examples:
@@ -55,9 +55,9 @@ Examples:
   zmeld down --dry-run    only say what would be undone
   zmeld down --only disk  only the tier that is called disk
 
-It refuses where swapped pages do not fit back into RAM, or into a program's control
-group, and says how much is missing. After a stop, the next run carries on. What a
-killed experiment left is removed, too.";
+It refuses where swapped pages do not fit back into RAM, or into a program's
+control group, and says how much is missing. After a stop, the next run carries
+on. What a killed experiment left is removed, too.";
 
 /// What is wanted.
 #[derive(Args, Default)]
@@ -91,7 +91,7 @@ pub struct TierArgs {
     pub kind: Option<TierKind>,
 
     /// How much it holds before compression: 50%, 4GiB, min(50%, 4GiB)
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub size: Option<Size>,
 
     /// What pages are compressed with: NAME or NAME:LEVEL
@@ -416,12 +416,14 @@ fn recommended(args: &TierArgs, profile: Option<Profile>, host: &Host) -> anyhow
     if let Some(profile) = profile {
         profile.add_to(host, &mut config, &mut comments);
     }
+    let doubt = profile.and_then(|it| it.doubt(host, machine.ram_bytes));
     // Which traps are meant holds for the machine, whatever tier is asked for. A file
     // that is wrong says nothing here.
     if let Ok(loaded) = Config::load(host.root(), None) {
         config.accept = loaded.config.accept;
     }
     let mut problems = config.check();
+    problems.extend(doubt.map(mind));
     if let Some(problem) = problems.iter().find(|it| it.severity == Severity::Critical) {
         anyhow::bail!("{problem}");
     }
@@ -571,6 +573,11 @@ fn planned(
 
 /// `zmeld plan`.
 pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
+    planned_for(args).map(|(_, outcome)| outcome)
+}
+
+/// The same, and the configuration that is planned for.
+pub fn planned_for(args: &PlanArgs) -> anyhow::Result<(Config, Outcome)> {
     let host = Host::at(&args.root);
     let state = readable_state(&host)?;
     let wanted = match args.profile.profile {
@@ -609,7 +616,7 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
             // Nobody's configuration is overwritten, nor cut short.
             Some(path) => file::create(path, toml.as_bytes(), None)?,
         }
-        return Ok(outcome);
+        return Ok((wanted.config, outcome));
     }
     let body = report::PlanBody {
         origin: &wanted.origin(),
@@ -633,7 +640,7 @@ pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
         ("zmeld.plan", 1),
         &body,
     )?;
-    Ok(outcome)
+    Ok((wanted.config, outcome))
 }
 
 /// The state, which an ordinary user may not be able to read.

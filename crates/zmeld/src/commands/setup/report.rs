@@ -43,6 +43,7 @@ pub struct PlanBody<'a> {
 pub fn steps_table(plan: &Plan) -> Table {
     let groups = plan.groups.iter();
     let steps = groups.flat_map(|group| group.steps.iter().map(move |planned| (group, planned)));
+    let steps = steps.filter(|(_, planned)| !planned.passed_over);
     zmeld_report::table!("", for (number, (group, planned)) in (1u64..).zip(steps),
         where {
             let is_so = |before: &String| {
@@ -76,7 +77,7 @@ fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
         "All of this is set up: zmeld up would change nothing.".to_owned()
     } else {
         let steps = plan.groups.iter().flat_map(|group| &group.steps);
-        let left = steps.filter(|planned| !planned.done).count();
+        let left = steps.filter(|planned| planned.is_open()).count();
         match plan.undone.len() {
             0 if left == 1 => "zmeld up would take 1 step; zmeld down takes it back.".to_owned(),
             0 => format!("zmeld up would take {left} steps; zmeld down takes them back."),
@@ -89,29 +90,16 @@ fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
 fn outcome_section(body: &PlanBody<'_>) -> Option<Section> {
     let recommendation = body.recommendation?;
     let mut section = Section::new("What it comes to");
-    let (tone, text, measured) = if let Some(sizing) = &recommendation.sizing {
-        // Without a measurement there are no such pages to fill it with.
-        let (tone, text) = match body.expected_ratio {
-            Some(_) => (Tone::Good, format!("{}.", super::capital(&sizing.words()))),
-            None => {
-                let most = zmeld_report::units::bytes(sizing.takes_at_most_bytes);
-                (Tone::Neutral, format!("It never takes more than {most}."))
-            }
-        };
-        (tone, text, false)
-    } else {
-        let pool = recommendation.pool.as_ref()?;
-        let tone = match pool.measured {
-            true => Tone::Good,
-            false => Tone::Neutral,
-        };
-        let text = format!("{}.", super::capital(&pool.words()));
-        (tone, text, pool.measured)
+    let (text, measured) = match (&recommendation.sizing, &recommendation.pool) {
+        (Some(sizing), _) => (sizing.words(), sizing.measured),
+        (None, pool) => pool.as_ref().map(|pool| (pool.words(), pool.measured))?,
     };
-    if let Some(why) = body.unmeasured.as_ref().filter(|_| !measured) {
-        section = section.advice(Tone::Neutral, format!("{why}: the usual values are used."));
+    let tone = if measured { Tone::Good } else { Tone::Neutral };
+    if let Some(why) = &body.unmeasured {
+        let text = format!("{why}: pages are expected to get 2 times smaller.");
+        section = section.advice(Tone::Neutral, text);
     }
-    Some(section.advice(tone, text))
+    Some(section.advice(tone, format!("{}.", super::capital(&text))))
 }
 
 /// What to know before it is done.
