@@ -11,7 +11,7 @@ use zmeld_lab::experiment::result::Experiment;
 use zmeld_lab::size::SizeSearch;
 use zmeld_scan::ScanResult;
 
-use super::numa;
+use super::{bench, numa};
 use crate::exit::Outcome;
 use crate::output;
 
@@ -48,11 +48,7 @@ const PRINTED: &[Printed] = &[
     ("meld", "zmeld.meld/1", of::<super::meld::PassBody>),
     ("bench run", "zmeld.bench/2", of::<Experiment>),
     ("bench size", "zmeld.bench.size/2", of::<SizeSearch>),
-    (
-        "bench list",
-        "zmeld.bench.recipes/2",
-        of::<super::bench::Recipes>,
-    ),
+    ("bench list", "zmeld.bench.recipes/2", of::<bench::Recipes>),
     ("numa run", "zmeld.numa/1", of::<numa::RunBody>),
     ("numa compare", "zmeld.numa/1", of::<numa::CompareBody>),
     ("numa reproduce", "zmeld.numa/1", of::<numa::ReproduceBody>),
