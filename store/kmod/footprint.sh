@@ -2,29 +2,29 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
 # What a fault takes and how much a machine holds that is short of memory, with swap
-# on each of ARMS: none, DRIVER:CODEC[:LEVEL], or zswap:CODEC[:checked], in front of a disk.
+# on each of VARIANTS: none, DRIVER:CODEC[:LEVEL], or zswap:CODEC[:checked], in front of a disk.
 # `cargo xtask bench fault` and `cargo xtask bench zswap` run it.
 #
-#	PART=time     ROUNDS times, the arms in turn: a program that needs SIZE percent
+#	PART=time     ROUNDS times, the variants in turn: a program that needs SIZE percent
 #	              of the memory there is
 #	PART=pressure the same with a pool of a twentieth of memory that the shrinker writes back
-#	PART=largest  each arm: the largest program that ends well, to STEP MiB
+#	PART=largest  each variant: the largest program that ends well, to STEP MiB
 #
-# One line for each run: its arm, then NAME=NUMBER.
+# One line for each run: its variant, then NAME=NUMBER.
 
 available=$(awk '/^MemAvailable:/ { print int($2 / 1024) }' /proc/meminfo)
 total=$(awk '/^MemTotal:/ { print int($2 / 1024) }' /proc/meminfo)
 device=
 echo "machine total_mib=$total available_mib=$available"
 
-# The next arm's swap; `device` is its name, or nothing.
+# The next variant's swap; `device` is its name, or nothing.
 swap_on() {
-	arm=$1
+	variant=$1
 	device=
 	driver=
-	[ "$arm" != none ] || return 0
-	driver=${arm%%:*}
-	rest=${arm#*:}
+	[ "$variant" != none ] || return 0
+	driver=${variant%%:*}
+	rest=${variant#*:}
 	codec=${rest%%:*}
 	level=${rest#"$codec"}
 	if [ "$driver" = zswap ]; then
@@ -98,13 +98,13 @@ run() {
 timed() {
 	size=$((available * SIZE / 100))
 	for round in $(seq "$ROUNDS"); do
-		for arm in $ARMS; do
-			[ "$arm" != none ] || continue
-			swap_on "$arm"
+		for variant in $VARIANTS; do
+			[ "$variant" != none ] || continue
+			swap_on "$variant"
 			if run "$size" "$TOUCHES" "$round"; then
-				echo "$arm $PART round=$round size_mib=$size $(cat /tmp/line)"
+				echo "$variant $PART round=$round size_mib=$size $(cat /tmp/line)"
 			else
-				echo "$arm $PART round=$round size_mib=$size killed=1"
+				echo "$variant $PART round=$round size_mib=$size killed=1"
 			fi
 			swap_off
 		done
@@ -113,26 +113,26 @@ timed() {
 
 # Bisection: `low` ends well, `high` does not.
 largest() {
-	for arm in $ARMS; do
+	for variant in $VARIANTS; do
 		low=$((available / 2))
 		high=$((available * 6))
 		tried=0
 		while [ $((high - low)) -gt "$STEP" ]; do
 			middle=$(((low + high) / 2))
-			swap_on "$arm"
+			swap_on "$variant"
 			if run "$middle" "$TOUCHES" 1; then low=$middle; else high=$middle; fi
 			swap_off
 			tried=$((tried + 1))
 		done
-		echo "$arm largest mib=$low tried=$tried"
+		echo "$variant largest mib=$low tried=$tried"
 	done
 }
 
 ZSWAP=/sys/module/zswap/parameters
 COUNTS=/sys/kernel/debug/zswap
 driver=
-for arm in $ARMS; do
-	case $arm in
+for variant in $VARIANTS; do
+	case $variant in
 	none) ;;
 	zswap:*)
 		[ -d /tmp/group/of ] || {
@@ -141,7 +141,7 @@ for arm in $ARMS; do
 				mkdir /tmp/group/of || exit 3
 		}
 		;;
-	*) modprobe "${arm%%:*}" num_devices=1 || exit 3 ;;
+	*) modprobe "${variant%%:*}" num_devices=1 || exit 3 ;;
 	esac
 done
 modprobe -q virtio_pci

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
 # What a machine short of memory does with programs that run away and with others that
-# only take much, while ARM looks after it: kernel (nothing does), earlyoom, systemd-oomd,
-# nohang, or zmeld. `cargo xtask bench guard` runs it, once for each arm.
+# only take much, while VARIANT looks after it: kernel (nothing does), earlyoom, systemd-oomd,
+# nohang, or zmeld. `cargo xtask bench guard` runs it, once for each variant.
 #
 # Each of KINDS, ROUNDS times, with other seeds from SEED on: beside a program that holds
 # its memory and one that waits as a shell does. What did not end in LIMIT seconds is
-# ended. One line for each: the arm, the kind, then NAME=NUMBER:
+# ended. One line for each: the variant, the kind, then NAME=NUMBER:
 #
 #	round, seed
 #	ended		it is gone, of many groups half
@@ -16,7 +16,7 @@
 #	kernel_killed	of its processes
 #	others_lost	what the kernel killed besides, or else is gone
 #	wait_ms		the longest that the shell waited
-#	watcher_lost	ARM's own program is gone
+#	watcher_lost	VARIANT's own program is gone
 
 # shellcheck source-path=SCRIPTDIR
 . /guest/guest.sh
@@ -59,7 +59,7 @@ steady_start() {
 }
 
 watcher_start() {
-	case $ARM in
+	case $VARIANT in
 	kernel)
 		watcher=
 		return
@@ -74,7 +74,7 @@ watcher_start() {
 	esac
 	watcher=$!
 	# As their units set it.
-	case $ARM in
+	case $VARIANT in
 	earlyoom | nohang) echo -100 >/proc/$watcher/oom_score_adj ;;
 	*) echo -900 >/proc/$watcher/oom_score_adj ;;
 	esac
@@ -196,7 +196,7 @@ scenario() {
 		echo "# what holds its memory is gone"
 		[ $lost -gt 0 ] || lost=1
 	}
-	echo "$ARM $1 round=$2 seed=$3 ended=$ended seconds=$took code=$code kernel_killed=$own" \
+	echo "$VARIANT $1 round=$2 seed=$3 ended=$ended seconds=$took code=$code kernel_killed=$own" \
 		"others_lost=$lost wait_ms=$waited watcher_lost=$gone"
 	# On a busy host it takes long until all are gone.
 	for _ in $(seq 120); do

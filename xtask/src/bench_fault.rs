@@ -64,7 +64,7 @@ struct Subject {
     module: Flavour,
     /// Without swap, then what others are compared with: `DRIVER:CODEC[:LEVEL]`, or
     /// `zswap:CODEC[:checked]`.
-    arms: &'static [&'static str],
+    variants: &'static [&'static str],
     /// MiB of the disks behind them.
     disks: &'static [u64],
     parts: &'static [Part],
@@ -76,7 +76,7 @@ const DEVICES: Subject = Subject {
     name: "fault",
     title: "Swap on zram and on zmeld, short of memory",
     module: Flavour::Release,
-    arms: &[
+    variants: &[
         NONE,
         "zram:lzo-rle",
         "zram:lz4",
@@ -93,12 +93,12 @@ const DEVICES: Subject = Subject {
     bars: &[],
 };
 
-/// zword does not check its writes but where the arm says so.
+/// zword does not check its writes but where the variant says so.
 const ZSWAP: Subject = Subject {
     name: "zswap",
     title: "Swap through zswap, short of memory",
     module: Flavour::Codec,
-    arms: &[
+    variants: &[
         NONE,
         "zswap:lzo",
         ZSWAP_LZ4,
@@ -152,13 +152,13 @@ const ZSWAP_ZSTD: &str = "zswap:zstd";
 const ZSWAP_ZWORD: &str = "zswap:zword";
 const ZSWAP_CHECKED: &str = "zswap:zword:checked";
 
-/// What one arm may take at most of what another takes.
+/// What one variant may take at most of what another takes.
 struct Bar {
     what: &'static str,
     /// Its name in the guest's lines.
     figure: &'static str,
     part: &'static str,
-    arm: &'static str,
+    variant: &'static str,
     against: &'static str,
     at_most: f64,
 }
@@ -167,7 +167,7 @@ impl Bar {
     const fn new(
         what: &'static str,
         figure: &'static str,
-        arm: &'static str,
+        variant: &'static str,
         against: &'static str,
         at_most: f64,
     ) -> Bar {
@@ -175,7 +175,7 @@ impl Bar {
             what,
             figure,
             part: TIME.name,
-            arm,
+            variant,
             against,
             at_most,
         }
@@ -184,7 +184,7 @@ impl Bar {
     /// The ratio of each round, ascending.
     fn ratios(&self, runs: &[Run]) -> Vec<f64> {
         let (own, other) = (
-            of(runs, self.arm, self.part),
+            of(runs, self.variant, self.part),
             of(runs, self.against, self.part),
         );
         let pairs = own.iter().zip(&other);
@@ -236,7 +236,7 @@ fn run(options: &Options, subject: &Subject) -> Result<ExitCode> {
             files: vec![Addition::file("/guest/footprint", &program)?],
             variables: vec![
                 ("PART", part.name.to_owned()),
-                ("ARMS", subject.arms.join(" ")),
+                ("VARIANTS", subject.variants.join(" ")),
                 (
                     "ROUNDS",
                     options.rounds.unwrap_or(subject.rounds).to_string(),
@@ -274,8 +274,8 @@ fn run(options: &Options, subject: &Subject) -> Result<ExitCode> {
     Ok(bench_runs::show(subject.title, &provenance, &tables))
 }
 
-fn cells_of(arm: &str) -> [Cell; 2] {
-    let (driver, codec) = arm.split_once(':').unwrap_or((arm, ""));
+fn cells_of(variant: &str) -> [Cell; 2] {
+    let (driver, codec) = variant.split_once(':').unwrap_or((variant, ""));
     let codec = codec.replace(":checked", ", checked");
     [driver.into(), codec.replace(':', " level ").into()]
 }
@@ -285,13 +285,12 @@ fn time_table(runs: &[Run], subject: &Subject, part: &Part) -> Table {
         true => "The same with a pool of a twentieth of memory, written back to the disk",
         false => "A program that needs more memory than there is",
     };
-    let arms = subject
-        .arms
-        .iter()
-        .map(|arm| (*arm, of(runs, arm, part.name)));
-    let mut table = zmeld_report::table!(title, for (arm, own) in arms.filter(|(_, own)| !own.is_empty()),
+    let found = subject.variants.iter();
+    let found = found.map(|it| (*it, of(runs, it, part.name)));
+    let found = found.filter(|(_, own)| !own.is_empty());
+    let mut table = zmeld_report::table!(title, for (variant, own) in found,
         where {
-            let [driver, codec] = cells_of(arm);
+            let [driver, codec] = cells_of(variant);
             let number = |name: &str| median(&own, name).map_or(Cell::from("-"), Cell::from);
         }
         Column::text("swap") => driver,
@@ -318,20 +317,20 @@ fn time_table(runs: &[Run], subject: &Subject, part: &Part) -> Table {
 }
 
 fn largest_table(runs: &[Run], subject: &Subject) -> Table {
-    let largest = |arm: &str| median(&of(runs, arm, "largest"), "mib");
-    let beyond = |arm: &str| Some(largest(arm)? - largest(NONE)?);
-    let found = subject.arms.iter();
-    let found = found.filter_map(|&arm| Some((arm, largest(arm)?, beyond(arm)?)));
-    let mut table = zmeld_report::table!("The largest program that ends well", for (arm, mib, more) in found,
+    let largest = |variant: &str| median(&of(runs, variant, "largest"), "mib");
+    let beyond = |variant: &str| Some(largest(variant)? - largest(NONE)?);
+    let found = subject.variants.iter();
+    let found = found.filter_map(|&it| Some((it, largest(it)?, beyond(it)?)));
+    let mut table = zmeld_report::table!("The largest program that ends well", for (variant, mib, more) in found,
         where {
-            let [driver, codec] = cells_of(arm);
+            let [driver, codec] = cells_of(variant);
         }
         Column::text("swap") => driver,
         Column::text("codec") => codec,
         Column::number("MiB") => mib,
         Column::number("beyond RAM, MiB") => more,
         Column::ratio("of the first codec") =>
-            beyond(subject.arms[1]).map_or(f64::NAN, |reference| more / reference),
+            beyond(subject.variants[1]).map_or(f64::NAN, |reference| more / reference),
     );
     table.note(format!(
         "By bisection, to {STEP} MiB; it fills its memory and touches {} pages at random, in \

@@ -31,15 +31,16 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Only this one; may be repeated
-    #[arg(long = "arm", default_values_t = arms(), hide_default_value = true, value_parser = PossibleValuesParser::new(arms()))]
-    arms: Vec<String>,
+    #[arg(long = "variant", alias = "arm", default_values_t = variants(), hide_default_value = true, value_parser = PossibleValuesParser::new(variants()))]
+    variants: Vec<String>,
     /// Only this kind of program; may be repeated
     #[arg(long = "kind", default_values_t = kinds(), hide_default_value = true, value_parser = PossibleValuesParser::new(kinds()))]
     kinds: Vec<String>,
 }
 
-fn arms() -> Vec<String> {
-    ARMS.iter().map(|(name, _)| (*name).to_owned()).collect()
+fn variants() -> Vec<String> {
+    let names = VARIANTS.iter().map(|(name, _)| (*name).to_owned());
+    names.collect()
 }
 
 fn kinds() -> Vec<String> {
@@ -56,7 +57,7 @@ const LIMIT: u64 = 90;
 /// What a shell may wait, in ms.
 const WAIT_MAX: f64 = 5000.0;
 /// Who looks after the machine, and the packages that have it.
-const ARMS: &[(&str, &[&str])] = &[
+const VARIANTS: &[(&str, &[&str])] = &[
     ("kernel", &[]),
     ("earlyoom", &["earlyoom"]),
     ("systemd-oomd", &["systemd-oomd"]),
@@ -90,12 +91,12 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let source = workspace::root().join("xtask/guest/load.c");
     let program = module_build::guest_program(&log, kernel.recipe, &source)?;
     let mut runs = Vec::new();
-    for arm in &options.arms {
-        runs.extend(guest(&log, &kernel, options, arm, &program)?);
+    for variant in &options.variants {
+        runs.extend(guest(&log, &kernel, options, variant, &program)?);
     }
     let tables = [
-        runaway_table(&runs, &options.arms),
-        harmless_table(&runs, &options.arms),
+        runaway_table(&runs, &options.variants),
+        harmless_table(&runs, &options.variants),
     ];
     let memory = format!("{MEMORY} MiB, one processor, zram with lz4 of 60 %");
     let seeds = format!("from {}", options.seed);
@@ -113,7 +114,7 @@ fn guest(
     log: &Log,
     kernel: &Kernel,
     options: &Options,
-    arm: &str,
+    variant: &str,
     program: &Path,
 ) -> Result<Vec<Run>> {
     let root = workspace::root();
@@ -123,12 +124,12 @@ fn guest(
         Addition::file("/guest/guest.sh", &root.join("store/kmod/tests/guest.sh"))?,
     ];
     files.extend(command_line_files(log)?);
-    let packages = ARMS.iter().find(|(name, _)| *name == arm);
+    let packages = VARIANTS.iter().find(|(name, _)| *name == variant);
     let packages = packages.map_or(&[][..], |(_, packages)| packages);
     if !packages.is_empty() {
         let found = package_files(log, packages)?;
         if found.is_empty() {
-            eprintln!("SKIP: {arm}: its package cannot be had");
+            eprintln!("SKIP: {variant}: its package cannot be had");
             return Ok(Vec::new());
         }
         files.extend(found);
@@ -138,7 +139,7 @@ fn guest(
         load: false,
         files,
         variables: vec![
-            ("ARM", arm.to_owned()),
+            ("VARIANT", variant.to_owned()),
             ("KINDS", options.kinds.join(" ")),
             ("ROUNDS", options.rounds.to_string()),
             ("SEED", options.seed.to_string()),
@@ -154,7 +155,7 @@ fn guest(
         ..BootOptions::default()
     };
     let mut runs = bench_runs::runs(&bench_runs::boot(kernel, &boot)?);
-    runs.retain(|run| run.arm == arm);
+    runs.retain(|run| run.variant == variant);
     Ok(runs)
 }
 
@@ -175,8 +176,8 @@ fn has_lost(run: &Run) -> bool {
 /// What is counted of a kind's runs.
 type Counted = (&'static str, fn(&Run) -> bool);
 
-/// A row for each arm and kind: what is counted of its runs, and what the shell waited.
-fn table(title: &str, runs: &[Run], arms: &[String], kinds: &[&str], counted: &[Counted]) -> Table {
+/// A row for each variant and kind: what is counted of its runs, and what the shell waited.
+fn table(title: &str, runs: &[Run], by: &[String], kinds: &[&str], counted: &[Counted]) -> Table {
     let mut table = Table::new(title)
         .column(Column::text("looked after by"))
         .column(Column::text("kind"))
@@ -188,9 +189,9 @@ fn table(title: &str, runs: &[Run], arms: &[String], kinds: &[&str], counted: &[
         .column(Column::number("wait, s"))
         .column(Column::number("at most"))
         .column(Column::count("over 5 s"));
-    for arm in arms {
+    for variant in by {
         for kind in kinds {
-            let own = of(runs, arm, kind);
+            let own = of(runs, variant, kind);
             if own.is_empty() {
                 continue;
             }
@@ -201,14 +202,14 @@ fn table(title: &str, runs: &[Run], arms: &[String], kinds: &[&str], counted: &[
             let waits = waits(&own).map(|ms| Cell::from(ms / 1000.0));
             let long = own.iter().filter(|run| run.value("wait_ms") > WAIT_MAX);
             let long = std::iter::once(Cell::from(long.count() as u64));
-            let first = cells![arm.clone(), *kind, own.len() as u64];
+            let first = cells![variant.clone(), *kind, own.len() as u64];
             table.row(first.into_iter().chain(counts).chain(waits).chain(long));
         }
     }
     table
 }
 
-fn runaway_table(runs: &[Run], arms: &[String]) -> Table {
+fn runaway_table(runs: &[Run], variants: &[String]) -> Table {
     let counted: [Counted; 4] = [
         ("ended by it", |run| {
             run.value("ended") == 1.0 && run.value("kernel_killed") == 0.0
@@ -219,7 +220,7 @@ fn runaway_table(runs: &[Run], arms: &[String]) -> Table {
         ("stayed", |run| run.value("ended") != 1.0),
         ("others lost", has_lost),
     ];
-    let mut table = table("Programs that run away", runs, arms, RUNAWAYS, &counted);
+    let mut table = table("Programs that run away", runs, variants, RUNAWAYS, &counted);
     table.note(format!(
         "Stayed: after {LIMIT} s. By the kernel: it killed one of its processes at least. Others \
          lost: something else was killed or ended. Wait: the longest that a shell had to wait in a \
@@ -230,7 +231,7 @@ fn runaway_table(runs: &[Run], arms: &[String]) -> Table {
     table
 }
 
-fn harmless_table(runs: &[Run], arms: &[String]) -> Table {
+fn harmless_table(runs: &[Run], variants: &[String]) -> Table {
     let counted: [Counted; 4] = [
         ("done", |run| run.value("code") == 0.0),
         ("killed by the kernel", |run| {
@@ -242,5 +243,5 @@ fn harmless_table(runs: &[Run], arms: &[String]) -> Table {
         ("others lost", has_lost),
     ];
     let title = "Programs that take much and do no harm";
-    table(title, runs, arms, HARMLESS, &counted)
+    table(title, runs, variants, HARMLESS, &counted)
 }

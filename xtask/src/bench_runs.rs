@@ -54,9 +54,9 @@ pub fn timed_setting(kernel: &Kernel) -> String {
     )
 }
 
-/// A line of the guest's: an arm, what was done with it, and what came of it.
+/// A line of the guest's: a variant, what was done with it, and what came of it.
 pub struct Run {
-    pub arm: String,
+    pub variant: String,
     pub part: String,
     pub values: BTreeMap<String, f64>,
 }
@@ -65,14 +65,14 @@ impl Run {
     /// None: it is something else.
     pub fn of_line(line: &str) -> Option<Run> {
         let mut words = line.split_whitespace();
-        let arm = words.next()?.to_owned();
+        let variant = words.next()?.to_owned();
         let part = words.next().filter(|word| !word.contains('='))?.to_owned();
         let pairs = words.map(|word| {
             let (name, number) = word.split_once('=')?;
             Some((name.to_owned(), number.parse().ok()?))
         });
         Some(Run {
-            arm,
+            variant,
             part,
             values: pairs.collect::<Option<_>>()?,
         })
@@ -83,9 +83,9 @@ impl Run {
     }
 }
 
-pub fn of<'a>(runs: &'a [Run], arm: &str, part: &str) -> Vec<&'a Run> {
+pub fn of<'a>(runs: &'a [Run], variant: &str, part: &str) -> Vec<&'a Run> {
     runs.iter()
-        .filter(|run| run.arm == arm && run.part == part)
+        .filter(|run| run.variant == variant && run.part == part)
         .collect()
 }
 

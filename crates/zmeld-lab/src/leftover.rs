@@ -9,9 +9,9 @@ use zmeld_linux::Host;
 use zmeld_setup::event::Listener;
 use zmeld_setup::journal::{Owner, State};
 
-use crate::arm::{self, slow_disk};
 use crate::error::Error;
 use crate::limit;
+use crate::variant::{self, slow_disk};
 
 /// Something that was left; it is told in words.
 #[derive(Debug)]
@@ -65,7 +65,7 @@ impl Leftover {
                     limit::remove(group);
                 }
             }
-            Leftover::Swap(_) => arm::take_back_swap(host, how)?,
+            Leftover::Swap(_) => variant::take_back_swap(host, how)?,
             // It may have become another's since, or has to stay with its file.
             Leftover::Disk(device, _)
                 if !slow_disk::left_devices().iter().any(|(it, _)| it == device)

@@ -3,10 +3,10 @@
 //!
 //! | module | what belongs there |
 //! |---|---|
-//! | [`recipe`] | what is run, under which limit, with which arms; what was published |
+//! | [`recipe`] | what is run, under which limit, with which variants; what was published |
 //! | [`workload`] | workloads whose data are known and whose results are verified |
 //! | `limit` | a memory limit of its own for each run |
-//! | [`arm`] | the set-ups that are compared, by `zmeld-setup`; a disk as slow as wanted |
+//! | [`variant`] | the set-ups that are compared, by `zmeld-setup`; a disk as slow as wanted |
 //! | [`measure`] | what a run used, what the machine counted, memory over time |
 //! | [`vm`] | whole machines instead of limits: one booted for each run |
 //! | [`experiment`] | the order of runs, one run, the result |
@@ -18,7 +18,6 @@
 //!
 //! The crate prints nothing.
 
-pub mod arm;
 mod error;
 pub mod experiment;
 mod folder;
@@ -28,6 +27,7 @@ pub mod measure;
 mod name;
 pub mod recipe;
 pub mod size;
+pub mod variant;
 pub mod vm;
 pub mod workload;
 

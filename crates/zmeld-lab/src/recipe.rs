@@ -1,4 +1,4 @@
-//! Recipes: what is run, under which limit, with which arms, and what was
+//! Recipes: what is run, under which limit, with which variants, and what was
 //! published about it.
 
 use std::collections::BTreeSet;
@@ -8,8 +8,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::arm::{Arm, RunSize};
 use crate::error::Error;
+use crate::variant::{RunSize, Variant};
 use crate::vm::GuestSize;
 use zmeld_statistics::stopping::StoppingRule;
 use zmeld_statistics::Direction;
@@ -48,7 +48,7 @@ pub struct Recipe {
     /// When to stop repeating.
     #[serde(default = "stopping")]
     pub stopping: StoppingRule,
-    /// Runs of each arm before those that count.
+    /// Runs of each variant before those that count.
     #[serde(default = "one")]
     pub warm_ups: usize,
     /// Longer than that, a run is ended, seconds.
@@ -58,8 +58,8 @@ pub struct Recipe {
     #[serde(rename = "case")]
     pub cases: Vec<Case>,
     /// The set-ups.
-    #[serde(rename = "arm")]
-    pub arms: Vec<Arm>,
+    #[serde(rename = "variant", alias = "arm")]
+    pub variants: Vec<Variant>,
     /// The published figures.
     #[serde(default, rename = "published", skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<PublishedTable>,
@@ -174,8 +174,8 @@ built_in!(
 );
 
 impl Recipe {
-    /// A built-in recipe by its name, or a file by its path.
-    pub fn load(name: &str) -> Result<Recipe, Error> {
+    /// A built-in recipe by its name, or a file by its path. A key's old name is told to `notice`.
+    pub fn load(name: &str, notice: impl FnOnce(String)) -> Result<Recipe, Error> {
         if let Some((name, text)) = BUILT_IN.iter().find(|(known, _)| *known == name) {
             return Recipe::from_text(name, text);
         }
@@ -198,6 +198,14 @@ impl Recipe {
         if text.len() as u64 > BYTES_MAX {
             return Err(wrong("it is longer than any recipe".to_owned()));
         }
+        let keys: toml::Table = toml::from_str(&text).unwrap_or_default();
+        if keys.contains_key("arm") {
+            let old = "arm is the old name of variant";
+            if keys.contains_key("variant") {
+                return Err(wrong(format!("{old}; keep one of them")));
+            }
+            notice(format!("notice: {name}: {old}; it is still taken"));
+        }
         Recipe::from_text(name, &text)
     }
 
@@ -219,13 +227,13 @@ impl Recipe {
 
     /// Checks what can be checked without running it.
     pub fn check(&self) -> Result<(), String> {
-        if self.cases.is_empty() || self.arms.iter().all(|arm| arm.unlimited) {
-            return Err("an experiment needs a case and an arm".to_owned());
+        if self.cases.is_empty() || self.variants.iter().all(|variant| variant.unlimited) {
+            return Err("an experiment needs a case and a variant".to_owned());
         }
         self.times()?;
         self.names()?;
-        for arm in &self.arms {
-            arm.sound().map_err(|err| err.to_string())?;
+        for variant in &self.variants {
+            variant.sound().map_err(|err| err.to_string())?;
         }
         for case in &self.cases {
             case.sound()?;
@@ -264,19 +272,19 @@ impl Recipe {
         Ok(())
     }
 
-    /// Arms and cases go by their names.
+    /// Variants and cases go by their names.
     fn names(&self) -> Result<(), String> {
-        let swaps = |arm: &&Arm| arm.unlimited && (arm.swaps() || arm.slow_disk.is_some());
-        if let Some(arm) = self.arms.iter().find(swaps) {
+        let swaps = |it: &&Variant| it.unlimited && (it.swaps() || it.slow_disk.is_some());
+        if let Some(variant) = self.variants.iter().find(swaps) {
             return Err(format!(
-                "arm \"{}\" has no limit, so nothing is swapped: leave out its tiers",
-                arm.name
+                "variant \"{}\" has no limit, so nothing is swapped: leave out its tiers",
+                variant.name
             ));
         }
-        let arms = self.arms.iter().map(|arm| arm.name.as_str());
+        let variants = self.variants.iter().map(|variant| variant.name.as_str());
         let cases = self.cases.iter().map(|case| case.name.as_str());
         for (what, names) in [
-            ("arms", arms.collect::<Vec<_>>()),
+            ("variants", variants.collect::<Vec<_>>()),
             ("cases", cases.collect()),
         ] {
             let mut known = BTreeSet::new();
@@ -347,27 +355,27 @@ impl Case {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arm::SizeBases;
+    use crate::variant::SizeBases;
 
     #[test]
     fn built_in_recipes_are_sound() {
         for (name, text) in BUILT_IN {
             let recipe = Recipe::from_text(name, text).unwrap();
             assert_eq!(recipe.name, *name);
-            let compared = recipe.arms.iter().filter(|arm| !arm.unlimited).count();
+            let compared = recipe.variants.iter().filter(|it| !it.unlimited).count();
             let needed = zmeld_statistics::verdict::runs_needed(compared);
             assert!(recipe.stopping.runs_min >= needed, "{name}: {needed} runs");
             let full = recipe.clone().full();
             let written = serde_json::to_string(&full).unwrap();
             assert_eq!(serde_json::from_str::<Recipe>(&written).unwrap(), full);
             let host = zmeld_linux::Host::here();
-            for arm in &recipe.arms {
+            for variant in &recipe.variants {
                 let bases = SizeBases {
                     limit: 256 << 20,
                     footprint: 512 << 20,
                 };
                 // A kernel may lack a codec; that the recipe is wrong is another kind of error.
-                if let Err(err @ Error::Recipe { .. }) = arm.check(&host, bases) {
+                if let Err(err @ Error::Recipe { .. }) = variant.check(&host, bases) {
                     panic!("{name}: {err}");
                 }
             }

@@ -4,6 +4,7 @@
 //! should hold `Vec` and `BTreeMap`, not `HashMap`. Numbers that are not finite become `null`.
 
 use std::borrow::Cow;
+use std::ops::RangeInclusive;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -102,18 +103,18 @@ fn inert(json: &str) -> Cow<'_, str> {
 }
 
 impl<T: DeserializeOwned> Envelope<T> {
-    /// Reads a result of this name and version.
+    /// Reads a result of this name and of one of these versions.
     ///
     /// # Errors
     /// [`SchemaError`], which tells a wrong kind of file from a damaged one.
-    pub fn read(text: &str, name: &str, version: u32) -> Result<Self, SchemaError> {
-        let wanted = format!("{name}/{version}");
+    pub fn read(text: &str, name: &str, mut of: RangeInclusive<u32>) -> Result<Self, SchemaError> {
+        let wanted = format!("{name}/{}", of.end());
         let json = |source| SchemaError::Json {
             schema: wanted.clone(),
             source,
         };
         let SchemaOnly { schema: found } = serde_json::from_str(text).map_err(json)?;
-        if found != wanted {
+        if !of.any(|version| found == format!("{name}/{version}")) {
             return Err(SchemaError::Other { found, wanted });
         }
         serde_json::from_str(text).map_err(json)
@@ -181,15 +182,15 @@ mod tests {
     fn reading_checks_the_schema_first() {
         let text = envelope(0.5).to_text();
         assert_eq!(
-            Envelope::<SampleBody>::read(&text, "zmeld.scan", 1).unwrap(),
+            Envelope::<SampleBody>::read(&text, "zmeld.scan", 1..=2).unwrap(),
             envelope(0.5)
         );
-        let error = Envelope::<SampleBody>::read(&text, "zmeld.bench", 2).unwrap_err();
+        let error = Envelope::<SampleBody>::read(&text, "zmeld.scan", 2..=3).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "schema is \"zmeld.scan/1\"; this version reads \"zmeld.bench/2\""
+            "schema is \"zmeld.scan/1\"; this version reads \"zmeld.scan/3\""
         );
-        let error = Envelope::<SampleBody>::read("{", "zmeld.scan", 1).unwrap_err();
+        let error = Envelope::<SampleBody>::read("{", "zmeld.scan", 1..=1).unwrap_err();
         assert!(
             error
                 .to_string()

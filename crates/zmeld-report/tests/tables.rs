@@ -82,24 +82,24 @@ zstd -3 *           0.0 %  187 MB/s
 fn a_table_that_continues_below_repeats_what_names_its_rows() {
     let mut table = Table::new("")
         .column(Column::text("case"))
-        .column(Column::text("arm").names_row())
+        .column(Column::text("swap").names_row())
         .column(Column::count("runs"))
         .column(Column::bytes("swapped out"))
         .column(Column::seconds("elapsed"));
     table.row(cells!["small", "zram", 5u64, 1u64 << 30, 1.5]);
     table.row(cells!["small", "disk", 5u64, 1u64 << 31, 9.25]);
     let expected = "\
-case   arm   runs
+case   swap  runs
 ─────────────────
 small  zram     5
 small  disk     5
 
-case   arm   swapped out
+case   swap  swapped out
 ────────────────────────
 small  zram     1.00 GiB
 small  disk     2.00 GiB
 
-case   arm   elapsed
+case   swap  elapsed
 ────────────────────
 small  zram   1.50 s
 small  disk   9.25 s

@@ -48,8 +48,8 @@ impl Interval {
 /// The usual level.
 pub const LEVEL: f64 = 0.95;
 
-/// The level at which intervals of two arms may be compared by eye: where two
-/// such intervals have no point in common, the arms differ at the 5 % level
+/// The level at which intervals of two variants may be compared by eye: where two
+/// such intervals have no point in common, the variants differ at the 5 % level
 /// (Goldstein and Healy, The graphical presentation of a collection of means,
 /// 1995; for equal widths 2 Φ(1.96/√2) - 1). Two intervals of 95 % each would
 /// overlap at differences that are well established.
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arm_that_was_killed_has_an_infinite_interval() {
+    fn a_variant_that_was_killed_has_an_infinite_interval() {
         let killed = median_interval(&[f64::INFINITY; 5], LEVEL, 1);
         assert_eq!((killed.low, killed.high), (f64::INFINITY, f64::INFINITY));
         let half = median_interval(&[1.0, 1.0, 1.0, f64::INFINITY, f64::INFINITY], LEVEL, 1);

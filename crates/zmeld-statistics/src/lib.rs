@@ -2,12 +2,12 @@
 //!
 //! | module | what belongs there |
 //! |---|---|
-//! | `sample` | median, spread, outliers, drift of one arm's runs |
+//! | `sample` | median, spread, outliers, drift of one variant's runs |
 //! | `bootstrap` | the interval of a median; of any figure of programs and their pages |
 //! | `mean` | means and ratios of simulated figures, by Student's t |
 //! | `rank` | Mann-Whitney's U, exact where it can be |
 //! | `effect` | how much larger: Hodges-Lehmann ratio with its interval, Cliff's delta |
-//! | `verdict` | what may be said about arms that were run side by side |
+//! | `verdict` | what may be said about variants that were run side by side |
 //! | `stopping` | when to stop repeating |
 //! | `real` | numbers in JSON that may be infinite |
 //!

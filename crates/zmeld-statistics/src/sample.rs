@@ -1,4 +1,4 @@
-//! One arm's runs on their own: median, spread, outliers, drift.
+//! One variant's runs on their own: median, spread, outliers, drift.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +32,7 @@ const MAD_TO_DEVIATION: f64 = 1.482_602_218_505_602;
 /// Further from the median than so many such deviations is an outlier.
 const OUTLIER_DEVIATIONS: f64 = 3.5;
 
-/// How noisy the runs of one arm were. Only finite values are looked at.
+/// How noisy the runs of one variant were. Only finite values are looked at.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Noise {
     /// The spread over the median: 1.4826 times the median absolute deviation, a standard deviation that
@@ -46,7 +46,7 @@ pub struct Noise {
     pub drift: f64,
 }
 
-/// Looks at an arm's runs in the order in which they were made.
+/// Looks at a variant's runs in the order in which they were made.
 pub fn noise(samples: &[f64]) -> Noise {
     let finite: Vec<f64> = samples.iter().copied().filter(|x| x.is_finite()).collect();
     let middle = median(&finite);

@@ -1,7 +1,7 @@
 //! When to stop repeating.
 //!
 //! Never because a difference has become significant: whoever looks often enough
-//! sees one where there is none. Runs go on until the interval of every arm's
+//! sees one where there is none. Runs go on until the interval of every variant's
 //! median is narrow enough, or the runs or the time are used up. Width depends
 //! on the noise and not on who is ahead, though not wholly so in small samples;
 //! `tests/statistics.rs` measures how often a winner is named where there is
@@ -14,7 +14,7 @@ use crate::bootstrap::{median_interval, LEVEL};
 /// When enough is enough.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct StoppingRule {
-    /// At least so many runs of each arm.
+    /// At least so many runs of each variant.
     pub runs_min: usize,
     /// At most so many.
     pub runs_max: usize,
@@ -23,10 +23,10 @@ pub struct StoppingRule {
 }
 
 impl StoppingRule {
-    /// Whether these arms have been run often enough. An arm of which every run, or none, was killed has an interval
+    /// Whether these variants have been run often enough. One of which every run, or none, was killed has an interval
     /// without width.
-    pub fn is_enough<'a>(&self, arms: impl IntoIterator<Item = &'a [f64]>, seed: u64) -> bool {
-        arms.into_iter().all(|values| {
+    pub fn is_enough<'a>(&self, variants: impl IntoIterator<Item = &'a [f64]>, seed: u64) -> bool {
+        variants.into_iter().all(|values| {
             values.len() >= self.runs_max
                 || values.len() >= self.runs_min && self.is_tight(values, seed)
         })

@@ -1,10 +1,10 @@
-//! What may be said about arms that were run side by side.
+//! What may be said about variants that were run side by side.
 //!
-//! An arm is called better than another only where three things agree: the
+//! A variant is called better than another only where three things agree: the
 //! probability of such ranks without a difference, corrected for all pairs that
 //! are compared (Holm), is at most [`SIGNIFICANCE`]; the interval of the ratio
 //! does not hold 1; the comparison intervals of the two medians have no point in
-//! common. Where nothing was swapped in either arm, and none was killed, there
+//! common. Where nothing was swapped in either variant, and none was killed, there
 //! is nothing to compare: whatever the figures say is noise.
 
 use serde::{Deserialize, Serialize};
@@ -37,11 +37,11 @@ impl Direction {
     }
 }
 
-/// The runs of one arm.
+/// The runs of one variant.
 #[derive(Debug, Clone)]
-pub struct ArmRuns {
-    /// The arm.
-    pub arm: String,
+pub struct VariantRuns {
+    /// The variant.
+    pub variant: String,
     /// What was measured, in the order of the runs.
     pub values: Vec<f64>,
     /// Runs that did not finish.
@@ -50,16 +50,16 @@ pub struct ArmRuns {
     pub pressure: bool,
 }
 
-/// One arm on its own.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct ArmSummary {
-    /// The arm.
-    pub arm: String,
+/// One variant on its own.
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
+pub struct VariantSummary {
+    /// The variant.
+    pub variant: String,
     /// How many runs, warm-ups not counted.
     pub runs: usize,
     /// How many of them did not finish.
     pub unfinished: usize,
-    /// The median with its comparison interval (83.4 %): two arms whose intervals have no point in common differ.
+    /// The median with its comparison interval (83.4 %): those whose intervals have no point in common differ.
     pub median: Interval,
     /// The median with its interval at 95 %.
     pub median_95: Interval,
@@ -69,11 +69,11 @@ pub struct ArmSummary {
     pub pressure: bool,
 }
 
-/// What may be said about two arms.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(tag = "is", content = "arm", rename_all = "kebab-case")]
+/// What may be said about two variants.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[serde(tag = "is", content = "variant", rename_all = "kebab-case")]
 pub enum Verdict {
-    /// No memory pressure: nothing was swapped and nothing was killed in either arm.
+    /// No memory pressure: nothing was swapped and nothing was killed in either variant.
     Void,
     /// Even runs that differ in all of their ranks would prove nothing, with so many pairs to compare.
     TooFewRuns,
@@ -81,17 +81,17 @@ pub enum Verdict {
     Emulated,
     /// No difference could be shown; that is not to say that there is none.
     NoWinner,
-    /// This arm is the better one.
+    /// This variant is the better one.
     Better(String),
 }
 
-/// Two arms against each other.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+/// Two variants against each other.
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Comparison {
     /// The one that is compared with.
     pub base: String,
     /// The other one.
-    pub arm: String,
+    pub variant: String,
     /// The other over the base.
     pub effect: Effect,
     /// Mann-Whitney's probability after Holm's correction for all pairs of this judgement.
@@ -101,32 +101,32 @@ pub struct Comparison {
 }
 
 /// Everything that may be said about one case.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct Judgement {
-    /// The arms in their order.
-    pub arms: Vec<ArmSummary>,
-    /// All pairs, those with the first arm first.
+    /// The variants in their order.
+    pub variants: Vec<VariantSummary>,
+    /// All pairs, those with the first variant first.
     pub comparisons: Vec<Comparison>,
-    /// The arm that is better than every other one.
+    /// The variant that is better than every other one.
     pub winner: Option<String>,
     /// Whether all comparisons are void.
     pub void: bool,
 }
 
-/// Compares every arm with every other one.
-pub fn judge(arms: &[ArmRuns], direction: Direction, seed: u64) -> Judgement {
-    let summaries: Vec<ArmSummary> = arms.iter().map(|runs| summarise(runs, seed)).collect();
-    let pairs: Vec<(usize, usize)> = (0..arms.len())
-        .flat_map(|a| (a + 1..arms.len()).map(move |b| (a, b)))
+/// Compares every variant with every other one.
+pub fn judge(variants: &[VariantRuns], direction: Direction, seed: u64) -> Judgement {
+    let summaries: Vec<_> = variants.iter().map(|runs| summarise(runs, seed)).collect();
+    let pairs: Vec<(usize, usize)> = (0..variants.len())
+        .flat_map(|a| (a + 1..variants.len()).map(move |b| (a, b)))
         .collect();
     let effects: Vec<Effect> = pairs
         .iter()
-        .map(|&(a, b)| effect(&arms[a].values, &arms[b].values, LEVEL))
+        .map(|&(a, b)| effect(&variants[a].values, &variants[b].values, LEVEL))
         .collect();
     let p: Vec<f64> = effects.iter().map(|effect| effect.p).collect();
     let corrected = holm(&p);
     let least_p = |a: usize, b: usize| {
-        pairs.len() as f64 * p_least(arms[a].values.len(), arms[b].values.len())
+        pairs.len() as f64 * p_least(variants[a].values.len(), variants[b].values.len())
     };
     let comparisons: Vec<Comparison> = pairs
         .iter()
@@ -139,8 +139,8 @@ pub fn judge(arms: &[ArmRuns], direction: Direction, seed: u64) -> Judgement {
                 _ => verdict(two, &effect, p_corrected, direction),
             };
             Comparison {
-                base: two.0.arm.clone(),
-                arm: two.1.arm.clone(),
+                base: two.0.variant.clone(),
+                variant: two.1.variant.clone(),
                 effect,
                 p_corrected,
                 verdict,
@@ -149,7 +149,7 @@ pub fn judge(arms: &[ArmRuns], direction: Direction, seed: u64) -> Judgement {
         .collect();
     let mut judgement = Judgement {
         void: !comparisons.is_empty() && comparisons.iter().all(|c| c.verdict == Verdict::Void),
-        arms: summaries,
+        variants: summaries,
         comparisons,
         winner: None,
     };
@@ -159,28 +159,28 @@ pub fn judge(arms: &[ArmRuns], direction: Direction, seed: u64) -> Judgement {
 
 impl Judgement {
     fn name_winner(&mut self) {
-        let wins = |arm: &&ArmSummary| {
+        let wins = |it: &&VariantSummary| {
             let won = self
                 .comparisons
                 .iter()
-                .filter(|c| matches!(&c.verdict, Verdict::Better(by) if *by == arm.arm));
-            won.count() == self.arms.len() - 1
+                .filter(|c| matches!(&c.verdict, Verdict::Better(by) if *by == it.variant));
+            won.count() == self.variants.len() - 1
         };
-        let winner = (self.arms.len() > 1).then(|| self.arms.iter().find(wins));
-        self.winner = winner.flatten().map(|arm| arm.arm.clone());
+        let winner = (self.variants.len() > 1).then(|| self.variants.iter().find(wins));
+        self.winner = winner.flatten().map(|it| it.variant.clone());
     }
 
-    /// Takes back what was said by times and rates of an emulated machine: that one arm finishes and another does not
-    /// stays.
+    /// Takes back what was said by times and rates of an emulated machine: that one variant
+    /// finishes and another does not stays.
     pub fn without_times(&mut self) {
         for comparison in &mut self.comparisons {
             let finishes = |name: &str| {
-                let arm = self.arms.iter().find(|arm| arm.arm == name);
-                arm.is_some_and(|arm| arm.unfinished < arm.runs)
+                let summary = self.variants.iter().find(|it| it.variant == name);
+                summary.is_some_and(|it| it.unfinished < it.runs)
             };
             if matches!(comparison.verdict, Verdict::Better(_) | Verdict::NoWinner)
                 && finishes(&comparison.base)
-                && finishes(&comparison.arm)
+                && finishes(&comparison.variant)
             {
                 comparison.verdict = Verdict::Emulated;
             }
@@ -189,17 +189,17 @@ impl Judgement {
     }
 }
 
-/// How many runs of each of so many arms a verdict takes at least.
-pub fn runs_needed(arms: usize) -> usize {
-    let pairs = arms * arms.saturating_sub(1) / 2;
+/// How many runs of each of so many variants a verdict takes at least.
+pub fn runs_needed(variants: usize) -> usize {
+    let pairs = variants * variants.saturating_sub(1) / 2;
     (1..)
         .find(|&runs| pairs as f64 * p_least(runs, runs) <= SIGNIFICANCE)
         .unwrap_or(1)
 }
 
-fn summarise(runs: &ArmRuns, seed: u64) -> ArmSummary {
-    ArmSummary {
-        arm: runs.arm.clone(),
+fn summarise(runs: &VariantRuns, seed: u64) -> VariantSummary {
+    VariantSummary {
+        variant: runs.variant.clone(),
         runs: runs.values.len(),
         unfinished: runs.unfinished,
         median: median_interval(&runs.values, COMPARISON_LEVEL, seed),
@@ -210,22 +210,22 @@ fn summarise(runs: &ArmRuns, seed: u64) -> ArmSummary {
 }
 
 fn verdict(
-    (base, arm): (&ArmSummary, &ArmSummary),
+    (base, other): (&VariantSummary, &VariantSummary),
     effect: &Effect,
     p: f64,
     direction: Direction,
 ) -> Verdict {
-    if !base.pressure && !arm.pressure {
+    if !base.pressure && !other.pressure {
         return Verdict::Void;
     }
     let apart = effect.ratio.low > 1.0 || effect.ratio.high < 1.0;
-    if p > SIGNIFICANCE || !apart || base.median.overlaps(&arm.median) {
+    if p > SIGNIFICANCE || !apart || base.median.overlaps(&other.median) {
         return Verdict::NoWinner;
     }
-    let arm_is_larger = effect.ratio.low > 1.0;
-    Verdict::Better(match (direction, arm_is_larger) {
-        (Direction::Lower, false) | (Direction::Higher, true) => arm.arm.clone(),
-        (Direction::Lower, true) | (Direction::Higher, false) => base.arm.clone(),
+    let other_is_larger = effect.ratio.low > 1.0;
+    Verdict::Better(match (direction, other_is_larger) {
+        (Direction::Lower, false) | (Direction::Higher, true) => other.variant.clone(),
+        (Direction::Lower, true) | (Direction::Higher, false) => base.variant.clone(),
     })
 }
 
@@ -233,31 +233,35 @@ fn verdict(
 mod tests {
     use super::*;
 
-    fn runs(arm: &str, values: &[f64]) -> ArmRuns {
-        ArmRuns {
-            arm: arm.into(),
+    fn runs(variant: &str, values: &[f64]) -> VariantRuns {
+        VariantRuns {
+            variant: variant.into(),
             values: values.to_vec(),
             unfinished: values.iter().filter(|x| x.is_infinite()).count(),
             pressure: true,
         }
     }
 
+    fn judged(runs: &[VariantRuns]) -> Judgement {
+        judge(runs, Direction::Lower, 1)
+    }
+
     const BASE: [f64; 7] = [10.0, 10.1, 9.9, 10.2, 9.8, 10.05, 9.95];
 
     #[test]
     fn times_of_an_emulated_machine_make_no_winner_but_finishing_does() {
-        let runs = |arm: &str, value: f64, unfinished: usize| ArmRuns {
-            arm: arm.to_owned(),
+        let runs = |variant: &str, value: f64, unfinished: usize| VariantRuns {
+            variant: variant.to_owned(),
             values: (0..6).map(|at| value + f64::from(at) / 100.0).collect(),
             unfinished,
             pressure: true,
         };
-        let arms = [
+        let variants = [
             runs("fast", 1.0, 0),
             runs("slow", 2.0, 0),
             runs("killed", f64::INFINITY, 6),
         ];
-        let mut judgement = judge(&arms, Direction::Lower, 1);
+        let mut judgement = judged(&variants);
         assert_eq!(judgement.winner.as_deref(), Some("fast"));
         judgement.without_times();
         assert_eq!(judgement.winner, None);
@@ -270,61 +274,46 @@ mod tests {
                 &Verdict::Better("slow".into())
             ]
         );
-        let mut judgement = judge(&arms[1..], Direction::Lower, 1);
+        let mut judgement = judged(&variants[1..]);
         judgement.without_times();
         assert_eq!(judgement.winner.as_deref(), Some("slow"));
     }
 
     #[test]
     fn nothing_swapped_is_void_whatever_the_figures_say() {
-        let mut arms = [runs("none", &BASE), runs("zram", &BASE.map(|x| x * 2.0))];
-        arms[0].pressure = false;
-        arms[1].pressure = false;
-        let judgement = judge(&arms, Direction::Lower, 1);
+        let mut variants = [runs("none", &BASE), runs("zram", &BASE.map(|x| x * 2.0))];
+        variants[0].pressure = false;
+        variants[1].pressure = false;
+        let judgement = judged(&variants);
         assert!(judgement.void && judgement.winner.is_none());
-        arms[1].pressure = true;
-        assert_eq!(
-            judge(&arms, Direction::Lower, 1).winner.as_deref(),
-            Some("none")
-        );
-        let rates = judge(&arms, Direction::Higher, 1);
+        variants[1].pressure = true;
+        assert_eq!(judged(&variants).winner.as_deref(), Some("none"));
+        let rates = judge(&variants, Direction::Higher, 1);
         assert_eq!(rates.winner.as_deref(), Some("zram"));
     }
 
     #[test]
-    fn an_arm_that_survives_beats_one_that_is_killed() {
+    fn a_variant_that_survives_beats_one_that_is_killed() {
         let killed = [f64::INFINITY; 7];
-        let judgement = judge(
-            &[runs("none", &killed), runs("zram", &BASE)],
-            Direction::Lower,
-            1,
-        );
+        let judgement = judged(&[runs("none", &killed), runs("zram", &BASE)]);
         assert_eq!(judgement.winner.as_deref(), Some("zram"));
-        assert_eq!(judgement.arms[0].unfinished, 7);
-        let both = judge(
-            &[runs("a", &killed), runs("b", &killed)],
-            Direction::Lower,
-            1,
-        );
+        assert_eq!(judgement.variants[0].unfinished, 7);
+        let both = judged(&[runs("a", &killed), runs("b", &killed)]);
         assert_eq!(both.comparisons[0].verdict, Verdict::NoWinner);
     }
 
     #[test]
     fn three_runs_prove_nothing() {
-        let judgement = judge(
-            &[runs("a", &BASE[..3]), runs("b", &[1.0, 1.1, 1.2])],
-            Direction::Lower,
-            1,
-        );
+        let judgement = judged(&[runs("a", &BASE[..3]), runs("b", &[1.0, 1.1, 1.2])]);
         assert_eq!(judgement.comparisons[0].verdict, Verdict::TooFewRuns);
     }
 
     #[test]
-    fn the_more_arms_the_more_runs_a_verdict_takes() {
+    fn the_more_variants_the_more_runs_a_verdict_takes() {
         let needed: Vec<usize> = (1..=6).map(runs_needed).collect();
         // 2 / C(8, 4) = 0.029, 6 * 2 / C(10, 5) = 0.048, 10 of them 0.079.
         assert_eq!(needed, [1, 4, 5, 5, 6, 6]);
-        let arms: Vec<ArmRuns> = (0..5)
+        let variants: Vec<VariantRuns> = (0..5)
             .map(|at| {
                 runs(
                     &at.to_string(),
@@ -332,12 +321,9 @@ mod tests {
                 )
             })
             .collect();
-        let few = judge(&arms, Direction::Lower, 1);
-        assert!(few
-            .comparisons
-            .iter()
-            .all(|c| c.verdict == Verdict::TooFewRuns));
-        let enough = judge(&arms[..4], Direction::Lower, 1);
+        let few = judged(&variants).comparisons;
+        assert!(few.iter().all(|c| c.verdict == Verdict::TooFewRuns));
+        let enough = judged(&variants[..4]);
         assert_eq!(enough.winner.as_deref(), Some("0"));
     }
 }

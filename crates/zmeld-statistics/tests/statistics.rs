@@ -4,26 +4,23 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, LogNormal, Normal};
 use zmeld_statistics::stopping::StoppingRule;
-use zmeld_statistics::verdict::{judge, ArmRuns};
+use zmeld_statistics::verdict::{judge, VariantRuns};
 use zmeld_statistics::Direction;
 
-fn runs(arm: &str, values: Vec<f64>) -> ArmRuns {
-    ArmRuns {
-        arm: arm.into(),
+fn runs(variant: &str, values: Vec<f64>) -> VariantRuns {
+    VariantRuns {
+        variant: variant.into(),
         values,
         unfinished: 0,
         pressure: true,
     }
 }
 
-/// Whether any pair of these arms was said to differ.
-fn says_anything(arms: &[ArmRuns], seed: u64) -> bool {
+/// Whether any pair of these variants was said to differ.
+fn says_anything(variants: &[VariantRuns], seed: u64) -> bool {
     use zmeld_statistics::Verdict::Better;
-    let judgement = judge(arms, Direction::Lower, seed);
-    judgement
-        .comparisons
-        .iter()
-        .any(|c| matches!(c.verdict, Better(_)))
+    let comparisons = judge(variants, Direction::Lower, seed).comparisons;
+    comparisons.iter().any(|c| matches!(c.verdict, Better(_)))
 }
 
 /// The largest count that a true share of 5 % reaches in all but 1 of 1000 experiments of 500 trials.
@@ -34,7 +31,7 @@ const TRIALS: u64 = 500;
 fn no_difference_has_no_winner() {
     let normal = Normal::new(10.0, 0.5).unwrap();
     let skewed = LogNormal::new(2.0, 0.3).unwrap();
-    for arms in [2, 4] {
+    for variants in [2, 4] {
         for n in [5, 7, 15] {
             let mut random = ChaCha8Rng::seed_from_u64(n as u64);
             let mut draw = |long: bool| -> Vec<f64> {
@@ -51,15 +48,15 @@ fn no_difference_has_no_winner() {
             for long in [false, true] {
                 let wrong = (0..TRIALS)
                     .filter(|&seed| {
-                        let arms: Vec<_> = (0..arms)
+                        let variants: Vec<_> = (0..variants)
                             .map(|at| runs(&at.to_string(), draw(long)))
                             .collect();
-                        says_anything(&arms, seed)
+                        says_anything(&variants, seed)
                     })
                     .count();
                 assert!(
                     wrong <= FALSE_MAX,
-                    "{arms} arms, {n} runs, long tails {long}: {wrong} of {TRIALS}"
+                    "{variants} variants, {n} runs, long tails {long}: {wrong} of {TRIALS}"
                 );
             }
         }
@@ -75,8 +72,8 @@ fn ten_percent_is_found_in_fifteen_runs() {
     };
     let found = (0..TRIALS)
         .filter(|&seed| {
-            let arms = [runs("slow", draw(11.0)), runs("fast", draw(10.0))];
-            judge(&arms, Direction::Lower, seed).winner.as_deref() == Some("fast")
+            let variants = [runs("slow", draw(11.0)), runs("fast", draw(10.0))];
+            judge(&variants, Direction::Lower, seed).winner.as_deref() == Some("fast")
         })
         .count();
     assert!(found as f64 >= 0.95 * TRIALS as f64, "{found} of {TRIALS}");
@@ -84,7 +81,7 @@ fn ten_percent_is_found_in_fifteen_runs() {
 
 #[test]
 fn stopping_at_a_width_does_not_invent_winners() {
-    for (deviation, width, arms) in [
+    for (deviation, width, variants) in [
         (0.5, 0.05, 2),
         (0.5, 0.03, 2),
         (0.2, 0.02, 2),
@@ -100,25 +97,25 @@ fn stopping_at_a_width_does_not_invent_winners() {
         let mut stopped_at = 0;
         let wrong = (0..TRIALS)
             .filter(|&seed| {
-                let mut values = vec![Vec::new(); arms];
+                let mut values = vec![Vec::new(); variants];
                 while !rule.is_enough(values.iter().map(Vec::as_slice), seed) {
-                    for arm in &mut values {
-                        arm.push(law.sample(&mut random));
+                    for variant in &mut values {
+                        variant.push(law.sample(&mut random));
                     }
                 }
                 stopped_at += values[0].len();
-                let arms: Vec<_> = values
+                let variants: Vec<_> = values
                     .into_iter()
                     .enumerate()
                     .map(|(at, values)| runs(&at.to_string(), values))
                     .collect();
-                says_anything(&arms, seed)
+                says_anything(&variants, seed)
             })
             .count();
         let mean = stopped_at as f64 / TRIALS as f64;
         assert!(
             wrong <= FALSE_MAX,
-            "noise {deviation}, width {width}, {arms} arms: {wrong} of {TRIALS}, {mean} runs"
+            "noise {deviation}, width {width}, of {variants}: {wrong} of {TRIALS}, {mean} runs"
         );
     }
 }

@@ -46,13 +46,13 @@ fn recipe(touches: u64) -> String {
          stopping = {{ runs_min = 1, runs_max = 1, width = 0.5 }}\n\
          [[case]]\nname = \"a small machine\"\nmachine = {{ ram = \"{ram}MiB\", processors = {PROCESSORS} }}\n\
          workload = {{ kind = \"touch\", bytes = 134217728, touches = {touches} }}\n\
-         [[arm]]\nname = \"no swap\"\n\
-         [[arm]]\nname = \"zram\"\n\
+         [[variant]]\nname = \"no swap\"\n\
+         [[variant]]\nname = \"zram\"\n\
          tier.zram = {{ kind = \"zram\", codec = \"zstd\", size = \"100% of footprint\" }}\n\
-         [[arm]]\nname = \"disk\"\n\
+         [[variant]]\nname = \"disk\"\n\
          slow_disk = {{ size = \"192MiB\", read_mb_per_s = 40, write_mb_per_s = 40 }}\n\
          tier.disk = {{ kind = \"disk\", device = \"slow-disk\", format = true }}\n\
-         [[arm]]\nname = \"nowhere\"\n\
+         [[variant]]\nname = \"nowhere\"\n\
          tier.melding = {{ kind = \"zmeld\", size = \"64MiB\" }}\n"
     )
 }
@@ -96,11 +96,10 @@ fn has_machine(experiment: u32) -> bool {
 }
 
 /// An experiment whose first machine runs.
-fn started(recipe: &Path, arm: &str) -> Child {
+fn started(recipe: &Path, variant: &str) -> Child {
     let kernel = kernel();
-    let args = ["bench", "run", str(recipe), "--arm", arm, "--kernel"];
-    let mut command = zmeld(&args);
-    command.arg(&kernel);
+    let mut command = zmeld(&["bench", "run", str(recipe), "--variant", variant]);
+    command.arg("--kernel").arg(&kernel);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     wait_until("no machine was started", || {
@@ -114,14 +113,14 @@ fn started(recipe: &Path, arm: &str) -> Child {
 #[test]
 fn machines_of_a_given_size_make_the_runs_and_are_gone_afterwards() {
     let before = left_by_any();
-    arms_are_compared(&before);
+    variants_are_compared(&before);
     a_command_finds_the_files_of_this_machine(&before);
     what_is_not_used_goes_by_generations();
     ctrl_c_ends_the_machine(&before);
     what_a_killed_one_left_is_taken_back(&before);
 }
 
-fn arms_are_compared(before: &[String]) {
+fn variants_are_compared(before: &[String]) {
     let folder = folder();
     let path = write(folder.path(), "tiny.toml", recipe(4000).as_bytes());
     let result = folder.path().join("r.json");
@@ -138,7 +137,7 @@ fn arms_are_compared(before: &[String]) {
     assert_eq!(code(&output), 0, "{complained}");
     assert!(left(before).is_empty(), "left: {:?}", left(before));
     assert!(
-        complained.contains("arm nowhere is left out"),
+        complained.contains("variant nowhere is left out"),
         "{complained}"
     );
     assert!(
@@ -162,21 +161,21 @@ fn arms_are_compared(before: &[String]) {
         "{on}"
     );
     assert_ne!(on["kernel"], found["machine"]["kernel"]);
-    assert_eq!(case["skipped"][0]["arm"], "nowhere");
+    assert_eq!(case["skipped"][0]["variant"], "nowhere");
     let runs = found["runs"].as_array().unwrap();
     assert_eq!(runs.len(), 3);
     for run in runs {
-        let swaps = run["arm"] != "no swap";
+        let swaps = run["variant"] != "no swap";
         let expected = if swaps { "finished" } else { "out-of-memory" };
         assert_eq!(run["outcome"]["is"], expected, "{run}");
         assert_eq!(run["verified"], swaps);
         let swapped = run["swapped_max_bytes"].as_u64().unwrap();
         assert_eq!(swapped > 1 << 20, swaps, "{run}");
-        if run["arm"] == "zram" {
+        if run["variant"] == "zram" {
             let device = &run["devices"]["zram0"];
             assert!(device["memory_used_bytes"].as_f64().unwrap() > 0.0, "{run}");
         }
-        if run["arm"] == "disk" {
+        if run["variant"] == "disk" {
             let disk = if is_user_mode() { "ubda" } else { "vda" };
             assert!(run["devices"][disk].is_object(), "{run}");
         }
@@ -209,7 +208,7 @@ fn a_command_finds_the_files_of_this_machine(before: &[String]) {
          [[case]]\nname = \"files\"\n\
          machine = {{ ram = \"{ram}MiB\", files = \"host\" }}\n\
          workload = {{ kind = \"command\", reads = \"figures\", command = [\"sh\", \"-c\", \"{script}\"] }}\n\
-         [[arm]]\nname = \"no swap\"\n"
+         [[variant]]\nname = \"no swap\"\n"
     );
     let path = write(folder.path(), "files.toml", text_of_recipe.as_bytes());
     let result = folder.path().join("r.json");
@@ -255,7 +254,7 @@ print(f'swapped_kib={swapped[0]}')
          [[case]]\nname = \"idle\"\n\
          machine = {{ ram = \"256MiB\", files = \"host\", {clock} }}\n\
          workload = {{ kind = \"command\", reads = \"figures\", command = [\"python3\", \"-c\", {script:?}] }}\n\
-         [[arm]]\nname = \"reclaim\"\n\
+         [[variant]]\nname = \"reclaim\"\n\
          tier.zram = {{ kind = \"zram\", codec = \"lz4\", size = \"256MiB\" }}\n\
          watch.reclaim = {{ mechanism = \"lru_gen\", step = \"1%\", idle_after = \"30s\" }}\n"
     );
@@ -309,7 +308,7 @@ fn what_a_killed_one_left_is_taken_back(before: &[String]) {
         "nothing was left, so nothing is shown"
     );
     let quick = write(folder.path(), "quick.toml", recipe(10).as_bytes());
-    let output = run_with(&quick, &["--arm", "no swap"]);
+    let output = run_with(&quick, &["--variant", "no swap"]);
     let said = text(&output.stderr);
     assert_eq!(code(&output), 0, "{said}");
     assert!(

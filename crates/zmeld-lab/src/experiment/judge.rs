@@ -1,7 +1,7 @@
 //! From runs to verdicts.
 
 use crate::recipe::Metric;
-use zmeld_statistics::verdict::{self, ArmRuns};
+use zmeld_statistics::verdict::{self, VariantRuns};
 
 use super::result::{CaseJudgement, Experiment, MetricJudgement, Outcome, Run};
 
@@ -10,12 +10,12 @@ impl Experiment {
     pub fn judge(&mut self) {
         let judged = self.cases.iter().map(|facts| {
             let of = |metric: &Metric| {
-                let runs = self.arms_of(&facts.case).into_iter();
-                let runs = runs.map(|arm| self.runs_of(&facts.case, arm, metric));
+                let runs = self.variants_of(&facts.case).into_iter();
+                let runs = runs.map(|variant| self.runs_of(&facts.case, variant, metric));
                 let runs = runs.filter(|runs| !runs.values.is_empty());
-                let (unlimited, arms): (Vec<ArmRuns>, Vec<ArmRuns>) =
-                    runs.partition(|runs| self.is_unlimited(&runs.arm));
-                [unlimited, arms].map(|runs| verdict::judge(&runs, metric.better, self.seed))
+                let (unlimited, variants): (Vec<VariantRuns>, Vec<VariantRuns>) =
+                    runs.partition(|runs| self.is_unlimited(&runs.variant));
+                [unlimited, variants].map(|runs| verdict::judge(&runs, metric.better, self.seed))
             };
             let [alone, mut judgement] = of(&self.recipe.metric);
             if facts.is_emulated() {
@@ -29,21 +29,21 @@ impl Experiment {
                 also: also.collect(),
                 case: facts.case.clone(),
                 judgement,
-                baseline: alone.arms.into_iter().next(),
+                baseline: alone.variants.into_iter().next(),
             }
         });
         self.judgements = judged.collect();
     }
 
-    fn runs_of(&self, case: &str, arm: &str, metric: &Metric) -> ArmRuns {
+    fn runs_of(&self, case: &str, variant: &str, metric: &Metric) -> VariantRuns {
         let value = |run: &Run| match run.outcome {
             Outcome::Finished => run.figures.get(&metric.name).copied(),
             _ => None,
         };
-        let runs: Vec<&Run> = self.counted(case, arm).collect();
+        let runs: Vec<&Run> = self.counted(case, variant).collect();
         let unfinished = runs.iter().filter(|run| run.outcome != Outcome::Finished);
-        ArmRuns {
-            arm: arm.to_owned(),
+        VariantRuns {
+            variant: variant.to_owned(),
             values: runs
                 .iter()
                 .map(|run| value(run).unwrap_or_else(|| metric.better.worst()))

@@ -2,9 +2,9 @@
 
 use super::result::{CaseFacts, Experiment, Run};
 use super::{same, Lab};
-use crate::arm::Arm;
 use crate::error::Error;
 use crate::recipe::{Case, Recipe};
+use crate::variant::Variant;
 use crate::vm::host::{BootImage, MachineEnd};
 use crate::vm::{GuestFacts, GuestRequest};
 
@@ -31,7 +31,7 @@ impl Lab<'_> {
         &mut self,
         experiment: &mut Experiment,
         case: &Case,
-        arm: &Arm,
+        variant: &Variant,
         facts: &CaseFacts,
         block: usize,
     ) -> Result<Run, Error> {
@@ -40,7 +40,7 @@ impl Lab<'_> {
                 machine: None,
                 ..case.clone()
             }],
-            arms: vec![arm.clone()],
+            variants: vec![variant.clone()],
             ..experiment.recipe.clone()
         };
         let request = GuestRequest {
@@ -75,7 +75,7 @@ impl Lab<'_> {
             }
             MachineEnd::Ended(outcome) => Ok(Run {
                 case: case.name.clone(),
-                arm: arm.name.clone(),
+                variant: variant.name.clone(),
                 block,
                 warm_up: block < experiment.recipe.warm_ups,
                 outcome,

@@ -1,11 +1,11 @@
-//! Running a recipe: every arm of every case in turn, in an order drawn anew for
+//! Running a recipe: every variant of every case in turn, in an order drawn anew for
 //! each block, until the intervals are narrow or the budget is spent.
 //!
 //! | module | what belongs there |
 //! |---|---|
 //! | `result` | what is kept: everything needed to judge it and to run it again |
 //! | `lock` | one experiment at a time on a machine |
-//! | `run` | one run: arm, group, workload, measurements |
+//! | `run` | one run: variant, group, workload, measurements |
 //! | `machine` | one run in a virtual machine of its own |
 //! | `judge` | from runs to verdicts |
 //! | `size` | runs of the search for the least RAM |
@@ -29,7 +29,6 @@ use zmeld_linux::groups::Version;
 use zmeld_linux::lock::FileLock;
 use zmeld_linux::Host;
 
-use crate::arm::{self, size, RunSize, SizeBases};
 use crate::error::Error;
 use crate::folder::{self, Folder};
 pub use crate::leftover::TakingBack;
@@ -39,16 +38,17 @@ use crate::measure::machine::{memory, reclaim_daemons};
 use crate::measure::HostFacts;
 use crate::recipe::{Case, Recipe};
 use crate::size::SizeSearch;
+use crate::variant::{self, size, RunSize, SizeBases, Variant};
 use crate::vm::host::BootImage;
 use crate::vm::{GuestClock, World};
 pub use lock::running;
-use result::{CaseFacts, Experiment, Outcome, Run, SkippedArm};
+use result::{CaseFacts, Experiment, Outcome, Run, SkippedVariant};
 use run::MeasuredRun;
 
 /// What a run of a recipe is given besides the recipe.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Stop after so long, once every arm has one run that counts.
+    /// Stop after so long, once every variant has one run that counts.
     pub budget: Option<Duration>,
     /// This program, which is launcher, supervisor, built-in workload and `zmeld watch` as well.
     pub program: PathBuf,
@@ -64,7 +64,7 @@ pub enum Event<'a> {
     Note(&'a str),
     /// A run begins.
     Begins {
-        /// Of which arm and case, or with which limit.
+        /// Of which variant and case, or with which limit.
         what: String,
         /// Runs done.
         done: usize,
@@ -180,8 +180,8 @@ pub struct Lab<'a> {
     // What lies in it harms nobody, should it stay.
     folder: Folder,
     kswapd: Vec<u32>,
-    /// A disk that arms use as their slow disk.
-    pub(crate) disk: Option<arm::GuestDisk>,
+    /// A disk that variants use as their slow disk.
+    pub(crate) disk: Option<variant::GuestDisk>,
     /// What commands find, where that is not what this program does.
     pub(crate) world: Option<World>,
     /// What machines boot from, by case.
@@ -191,19 +191,19 @@ pub struct Lab<'a> {
 }
 
 impl Kept for Experiment {
-    const SCHEMA: (&'static str, u32) = ("zmeld.bench", 1);
+    const SCHEMA: (&'static str, u32) = ("zmeld.bench", 2);
 
     fn runs_made(&self) -> usize {
         self.runs.len()
     }
 
     fn is_complete(&self) -> bool {
-        let blocks = self.blocks();
+        let (blocks, variants) = (self.blocks(), self.recipe.variants.len());
         let is_over = |case: usize| {
-            let mut arms = (0..self.recipe.arms.len()).filter(|&arm| self.takes_part(case, arm));
+            let mut taking = (0..variants).filter(|&it| self.takes_part(case, it));
             self.facts(&self.recipe.cases[case].name).is_some()
                 && (self.is_enough(case)
-                    || arms.all(|arm| (0..blocks).all(|block| self.has(case, arm, block))))
+                    || taking.all(|it| (0..blocks).all(|block| self.has(case, it, block))))
         };
         !self.runs.is_empty() && (0..self.recipe.cases.len()).all(is_over)
     }
@@ -253,7 +253,7 @@ impl<'a> Lab<'a> {
         for text in &left {
             listener(Event::Note(text));
         }
-        arm::check_free(&host)?;
+        variant::check_free(&host)?;
         let folder = Folder::create_in(&std::env::temp_dir(), "")?;
         Ok(Lab {
             host,
@@ -374,7 +374,7 @@ impl Lab<'_> {
         }
         let begin = Instant::now();
         for block in 0..experiment.blocks() {
-            for (case, arm) in experiment.block(block) {
+            for (case, variant) in experiment.block(block) {
                 let over = self
                     .settings
                     .budget
@@ -384,12 +384,12 @@ impl Lab<'_> {
                     experiment.budget_spent |= over;
                     return Ok(());
                 }
-                if experiment.has(case, arm, block) || experiment.is_enough(case) {
+                if experiment.has(case, variant, block) || experiment.is_enough(case) {
                     continue;
                 }
-                let (case, arm) = (&recipe.cases[case], &recipe.arms[arm]);
+                let (case, variant) = (&recipe.cases[case], &recipe.variants[variant]);
                 self.tell(
-                    format!("{} ({})", arm.name, case.name),
+                    format!("{} ({})", variant.name, case.name),
                     experiment.progress(),
                 );
                 let facts = experiment.facts(&case.name).cloned().ok_or_else(|| {
@@ -397,15 +397,15 @@ impl Lab<'_> {
                 })?;
                 let begin = Instant::now();
                 let made = match &case.machine {
-                    Some(_) => self.in_machine(experiment, case, arm, &facts, block),
-                    None => self.run_once(&recipe, case, arm, &facts, block),
+                    Some(_) => self.in_machine(experiment, case, variant, &facts, block),
+                    None => self.run_once(&recipe, case, variant, &facts, block),
                 };
                 let mut run = match made {
                     Ok(run) => run,
                     // Planning looks at what can be seen without changing anything: that a module is not there shows
                     // when it is loaded. That a disk cannot be slowed down, when it is made.
                     Err(err) if err.is_missing() => {
-                        self.leave_out(experiment, &case.name, &arm.name, err.to_string());
+                        self.leave_out(experiment, &case.name, &variant.name, err.to_string());
                         continue;
                     }
                     Err(err) => return Err(err),
@@ -444,16 +444,17 @@ impl Lab<'_> {
         });
     }
 
-    fn leave_out(&mut self, experiment: &mut Experiment, case: &str, arm: &str, why: String) {
-        (self.listener)(Event::Note(&format!("arm {arm} is left out: {why}")));
+    fn leave_out(&mut self, experiment: &mut Experiment, case: &str, variant: &str, why: String) {
+        let note = format!("variant {variant} is left out: {why}");
+        (self.listener)(Event::Note(&note));
         let mut cases = experiment.cases.iter_mut();
         if let Some(facts) = cases.find(|facts| facts.case == case) {
-            let arm = arm.to_owned();
-            facts.skipped.push(SkippedArm { arm, why });
+            let variant = variant.to_owned();
+            facts.skipped.push(SkippedVariant { variant, why });
         }
     }
 
-    /// Measures what a case needs, and which arms this machine can have.
+    /// Measures what a case needs, and which variants this machine can have.
     fn facts(
         &mut self,
         experiment: &mut Experiment,
@@ -512,18 +513,19 @@ impl Lab<'_> {
             limit_bytes: limit,
             ..CaseFacts::new(case, footprint)
         });
-        for arm in &recipe.arms {
+        for variant in &recipe.variants {
             // Another kernel: what it lacks shows there.
-            if let Some(why) = self.lacks(arm, bases)?.filter(|_| case.machine.is_none()) {
-                self.leave_out(experiment, &case.name, &arm.name, why);
+            let lacks = self.lacks(variant, bases)?;
+            if let Some(why) = lacks.filter(|_| case.machine.is_none()) {
+                self.leave_out(experiment, &case.name, &variant.name, why);
             }
         }
         Ok(())
     }
 
-    /// What this machine lacks of an arm.
-    fn lacks(&self, arm: &arm::Arm, bases: SizeBases) -> Result<Option<String>, Error> {
-        match arm.check(&self.host, bases) {
+    /// What this machine lacks of a variant.
+    fn lacks(&self, variant: &Variant, bases: SizeBases) -> Result<Option<String>, Error> {
+        match variant.check(&self.host, bases) {
             Ok(()) => Ok(None),
             Err(err @ Error::Recipe { .. }) => Err(err),
             Err(err) => Ok(Some(err.to_string())),
@@ -566,7 +568,7 @@ impl Lab<'_> {
     fn others_swap(&mut self, recipe: &Recipe) -> Result<(), Error> {
         let areas = self.host.swaps()?;
         let here = recipe.cases.iter().any(|case| case.machine.is_none());
-        if areas.is_empty() || !here || !recipe.arms.iter().any(arm::Arm::swaps) {
+        if areas.is_empty() || !here || !recipe.variants.iter().any(Variant::swaps) {
             return Ok(());
         }
         let names: Vec<String> = areas
@@ -576,12 +578,12 @@ impl Lab<'_> {
         if areas.iter().any(|area| area.priority >= 100) {
             return Err(Error::Unsafe(format!(
                 "{} is swapped to with a priority of 100 or more, so that pages would go there and not to the \
-                 arms: give it a lower priority (swapoff, swapon --priority 10) while the experiment runs",
+                 variants: give it a lower priority (swapoff, swapon --priority 10) while the experiment runs",
                 names.join(", ")
             )));
         }
         (self.listener)(Event::Note(&format!(
-            "{} is swapped to already, with a lower priority than the arms: what does not fit into an arm goes there",
+            "{} is swapped to already, with a lower priority than the variants: what does not fit into one goes there",
             names.join(", ")
         )));
         Ok(())
@@ -591,7 +593,7 @@ impl Lab<'_> {
         &mut self,
         recipe: &Recipe,
         case: &Case,
-        arm: &arm::Arm,
+        variant: &Variant,
         facts: &CaseFacts,
         block: usize,
     ) -> Result<Run, Error> {
@@ -600,20 +602,20 @@ impl Lab<'_> {
             footprint: facts.footprint_bytes,
         };
         let group = Group::create(&self.hierarchy, "run")?;
-        let applied = arm.apply(&self.host, bases, &group, self.disk.as_ref())?;
+        let applied = variant.apply(&self.host, bases, &group, self.disk.as_ref())?;
         // So it is dropped first, on whichever path: pages of what still runs in it would
         // have to fit below its limit when its swap goes.
         let group = group;
-        let limit = facts.limit_bytes.filter(|_| !arm.unlimited);
+        let limit = facts.limit_bytes.filter(|_| !variant.unlimited);
         if let Some(limit) = limit {
-            group.limit(limit, arm.swaps())?;
+            group.limit(limit, variant.swaps())?;
         }
         let budget = limit.filter(|_| case.counts_store);
         let mut devices: Vec<String> = applied.devices().to_vec();
         let disk = self.disk.as_ref().and_then(|disk| disk.device.file_name());
         devices.extend(disk.map(|name| name.to_string_lossy().into_owned()));
         devices.extend(applied.disk());
-        let watch = arm.start_watch(&group, &self.settings.program, self.folder.path())?;
+        let watch = variant.start_watch(&group, &self.settings.program, self.folder.path())?;
         let mut measured = self.supervised(case, recipe.run_max_s, &group, budget, &devices)?;
         if let Some(watch) = watch {
             let figures = &mut measured.run.figures;
@@ -621,7 +623,7 @@ impl Lab<'_> {
         }
         drop(group);
         applied.undo()?;
-        Ok(measured.into_run(recipe, case, arm, block))
+        Ok(measured.into_run(recipe, case, &variant.name, block))
     }
 }
 

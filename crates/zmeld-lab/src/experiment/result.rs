@@ -1,4 +1,4 @@
-//! What is kept of an experiment: schema `zmeld.bench/1`. Everything needed to
+//! What is kept of an experiment: schema `zmeld.bench/2`. Everything needed to
 //! judge it and to run it again is in it.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::measure::{Counters, HostFacts, Series, WorkloadEnd};
 use crate::recipe::{Case, Metric, Recipe};
 use crate::vm::{self, GuestClock};
-use zmeld_statistics::verdict::{ArmSummary, Judgement};
+use zmeld_statistics::verdict::{Judgement, VariantSummary};
 
 /// An experiment, whole or in part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -32,7 +32,8 @@ pub struct Experiment {
     pub budget_spent: bool,
     /// What was found about each case before its runs.
     pub cases: Vec<CaseFacts>,
-    /// What may be said: computed from the runs.
+    /// What may be said: computed from the runs, never read.
+    #[serde(skip_deserializing)]
     pub judgements: Vec<CaseJudgement>,
     /// Every run in its order, warm-ups too.
     pub runs: Vec<Run>,
@@ -51,8 +52,8 @@ pub struct CaseFacts {
     pub footprint_measured: bool,
     /// The limit of its runs.
     pub limit_bytes: Option<u64>,
-    /// Arms that this machine cannot have.
-    pub skipped: Vec<SkippedArm>,
+    /// Variants that this machine cannot have.
+    pub skipped: Vec<SkippedVariant>,
     /// The machine that its runs are made on, where each has one of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on: Option<vm::GuestFacts>,
@@ -84,33 +85,34 @@ impl CaseFacts {
     }
 }
 
-/// An arm that this machine cannot have.
+/// A variant that this machine cannot have.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct SkippedArm {
+pub struct SkippedVariant {
     /// Which.
-    pub arm: String,
+    #[serde(alias = "arm")]
+    pub variant: String,
     /// What is missing.
     pub why: String,
 }
 
 /// What may be said about a case.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct CaseJudgement {
     /// Which.
     pub case: String,
     /// The verdicts.
     #[serde(flatten)]
     pub judgement: Judgement,
-    /// The arm without a limit, which is compared with none; absent where there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub baseline: Option<ArmSummary>,
+    /// The variant without a limit, which is compared with none; absent where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<VariantSummary>,
     /// The recipe's further metrics.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<MetricJudgement>,
 }
 
 /// What may be said about a further metric of a case.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, schemars::JsonSchema)]
 pub struct MetricJudgement {
     /// Which.
     pub metric: Metric,
@@ -164,8 +166,9 @@ pub fn unfinished<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> String {
 pub struct Run {
     /// The case.
     pub case: String,
-    /// The arm.
-    pub arm: String,
+    /// The variant.
+    #[serde(alias = "arm")]
+    pub variant: String,
     /// The block it belongs to, from 0; the first ones are warm-ups.
     pub block: usize,
     /// Whether it does not count.
@@ -191,7 +194,7 @@ pub struct Run {
     pub machine: Counters,
     /// The control group's counters at its end.
     pub group: BTreeMap<String, f64>,
-    /// The arm's devices at its end.
+    /// The variant's devices at its end.
     pub devices: BTreeMap<String, BTreeMap<String, f64>>,
     /// Memory and swap over time.
     pub series: Series,
@@ -236,48 +239,48 @@ impl Experiment {
         self.cases.iter().find(|facts| facts.case == case)
     }
 
-    /// Whether a case is run with an arm.
-    pub fn takes_part(&self, case: usize, arm: usize) -> bool {
-        let (case, arm) = (&self.recipe.cases[case], &self.recipe.arms[arm]);
-        if arm.unlimited && case.limit.is_none() {
+    /// Whether a case is run with a variant.
+    pub fn takes_part(&self, case: usize, variant: usize) -> bool {
+        let (case, variant) = (&self.recipe.cases[case], &self.recipe.variants[variant]);
+        if variant.unlimited && case.limit.is_none() {
             return false;
         }
         !self.facts(&case.name).is_some_and(|facts| {
-            facts.left_out.is_some() || facts.skipped.iter().any(|it| it.arm == arm.name)
+            facts.left_out.is_some() || facts.skipped.iter().any(|it| it.variant == variant.name)
         })
     }
 
-    /// The runs of a block, as indexes of cases and arms: every arm of every case once, in
+    /// The runs of a block, as indexes of cases and variants: every variant of every case once, in
     /// an order drawn from the seed and the block's number alone, so that an experiment that
     /// is carried on goes on in the same order.
     pub(super) fn block(&self, block: usize) -> Vec<(usize, usize)> {
-        let arms = self.recipe.arms.len();
+        let variants = self.recipe.variants.len();
         let cases = 0..self.recipe.cases.len();
         let mut all: Vec<(usize, usize)> = cases
-            .flat_map(|case| (0..arms).map(move |arm| (case, arm)))
+            .flat_map(|case| (0..variants).map(move |variant| (case, variant)))
             .collect();
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
         random.set_stream(block as u64);
         all.shuffle(&mut random);
-        all.retain(|&(case, arm)| self.takes_part(case, arm));
+        all.retain(|&(case, variant)| self.takes_part(case, variant));
         all
     }
 
-    /// The arms of a case, in the recipe's order.
-    pub fn arms_of(&self, case: &str) -> Vec<&str> {
+    /// The variants of a case, in the recipe's order.
+    pub fn variants_of(&self, case: &str) -> Vec<&str> {
         let Some(at) = self.recipe.cases.iter().position(|it| it.name == case) else {
             return Vec::new();
         };
-        (0..self.recipe.arms.len())
-            .filter(|&arm| self.takes_part(at, arm))
-            .map(|arm| self.recipe.arms[arm].name.as_str())
+        (0..self.recipe.variants.len())
+            .filter(|&variant| self.takes_part(at, variant))
+            .map(|variant| self.recipe.variants[variant].name.as_str())
             .collect()
     }
 
-    /// Whether an arm runs without the limit, and so is not compared.
-    pub fn is_unlimited(&self, arm: &str) -> bool {
-        let mut arms = self.recipe.arms.iter();
-        arms.any(|it| it.name == arm && it.unlimited)
+    /// Whether a variant runs without the limit, and so is not compared.
+    pub fn is_unlimited(&self, variant: &str) -> bool {
+        let mut variants = self.recipe.variants.iter();
+        variants.any(|it| it.name == variant && it.unlimited)
     }
 
     /// Blocks that the recipe asks for at most.
@@ -286,31 +289,31 @@ impl Experiment {
     }
 
     /// Whether a run was made already.
-    pub(super) fn has(&self, case: usize, arm: usize, block: usize) -> bool {
-        let (case, arm) = (&self.recipe.cases[case].name, &self.recipe.arms[arm].name);
-        self.runs
-            .iter()
-            .any(|run| run.case == *case && run.arm == *arm && run.block == block)
+    pub(super) fn has(&self, case: usize, variant: usize, block: usize) -> bool {
+        let recipe = &self.recipe;
+        let (case, variant) = (&recipe.cases[case].name, &recipe.variants[variant].name);
+        let is_it = |run: &Run| run.case == *case && run.variant == *variant && run.block == block;
+        self.runs.iter().any(is_it)
     }
 
     /// The runs that count, in their order.
-    pub fn counted<'a>(&'a self, case: &'a str, arm: &'a str) -> impl Iterator<Item = &'a Run> {
+    pub fn counted<'a>(&'a self, case: &'a str, variant: &'a str) -> impl Iterator<Item = &'a Run> {
         self.runs
             .iter()
-            .filter(move |run| !run.warm_up && run.case == case && run.arm == arm)
+            .filter(move |run| !run.warm_up && run.case == case && run.variant == variant)
     }
 
-    /// Whether a case has been run often enough. Decided between blocks only: within one, arms would differ in their
-    /// number of runs by what the last value was.
+    /// Whether a case has been run often enough. Decided between blocks only: within one, variants
+    /// would differ in their number of runs by what the last value was.
     pub(super) fn is_enough(&self, case: usize) -> bool {
         let case = &self.recipe.cases[case].name;
-        let arms = self.arms_of(case);
-        let runs = arms.iter().map(|arm| self.counted(case, arm).collect());
+        let variants = self.variants_of(case);
+        let runs = variants.iter().map(|it| self.counted(case, it).collect());
         let all: Vec<Vec<&Run>> = runs.collect();
         let even = all.windows(2).all(|two| two[0].len() == two[1].len());
-        let compared = arms.iter().zip(&all);
+        let compared = variants.iter().zip(&all);
         let values: Vec<Vec<f64>> = compared
-            .filter(|(arm, _)| !self.is_unlimited(arm))
+            .filter(|(variant, _)| !self.is_unlimited(variant))
             .map(|(_, runs)| runs.iter().map(|run| run.value).collect())
             .collect();
         let least = values.iter().map(Vec::len).min().unwrap_or(0);
@@ -328,11 +331,11 @@ impl Experiment {
         let mut known = true;
         for (at, case) in self.recipe.cases.iter().enumerate() {
             let enough = self.is_enough(at);
-            for arm in self.arms_of(&case.name) {
+            for variant in self.variants_of(&case.name) {
                 let times: Vec<f64> = self
                     .runs
                     .iter()
-                    .filter(|run| run.case == case.name && run.arm == arm)
+                    .filter(|run| run.case == case.name && run.variant == variant)
                     .map(|run| run.took_s.max(run.ended.usage.elapsed_s))
                     .collect();
                 of += if enough { times.len() } else { blocks };

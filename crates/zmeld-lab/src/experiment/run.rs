@@ -12,7 +12,6 @@ use zmeld_observe::{lately, Memory};
 
 use super::result::{Outcome, Run};
 use super::Lab;
-use crate::arm::Arm;
 use crate::error::Error;
 use crate::limit::Group;
 use crate::measure::machine::{device, held, memory, requests, zswap_bytes};
@@ -331,7 +330,7 @@ impl<'a> RunObserver<'a> {
         }
     }
 
-    /// What the arm's compressed pages take up in RAM, and of it what the kernel does not charge to the group, bytes.
+    /// Bytes of RAM that compressed pages take, and those that the kernel does not charge to the group.
     fn store(&self, memory: &Memory) -> (u64, u64) {
         let devices = self.devices.iter().filter_map(|name| held(name));
         let devices_bytes: u64 = devices.map(|held| held.memory_used_bytes).sum();
@@ -414,7 +413,7 @@ impl MeasuredRun {
         peak.map_or(0, |&bytes| bytes as u64)
     }
 
-    pub(super) fn into_run(self, recipe: &Recipe, case: &Case, arm: &Arm, block: usize) -> Run {
+    pub(super) fn into_run(self, recipe: &Recipe, case: &Case, variant: &str, block: usize) -> Run {
         let mut run = self.run;
         let mut metrics = std::iter::once(&recipe.metric).chain(&recipe.also);
         let absent = metrics.find(|metric| !run.figures.contains_key(&metric.name));
@@ -427,7 +426,7 @@ impl MeasuredRun {
         };
         Run {
             case: case.name.clone(),
-            arm: arm.name.clone(),
+            variant: variant.to_owned(),
             block,
             warm_up: block < recipe.warm_ups,
             ..run

@@ -11,12 +11,12 @@ use zmeld_report::units::{bytes, duration, seconds};
 
 use super::result::{CaseFacts, Outcome};
 use super::{all_left_out, failed, same, Event, Kept, Lab};
-use crate::arm::{Arm, SizeBases};
 use crate::error::Error;
 use crate::measure::HostFacts;
 use crate::recipe::{Case, Recipe};
 use crate::size::result::UNLIMITED_FIRST;
 use crate::size::{SizeRun, SizeSearch};
+use crate::variant::{SizeBases, Variant};
 
 /// After so many runs without a limit, one in every third round shows whether the machine is still as it was.
 const UNLIMITED_OFTEN: usize = 16;
@@ -24,7 +24,7 @@ const UNLIMITED_OFTEN: usize = 16;
 const GIVE_UP_S: f64 = 1.0;
 
 impl Kept for SizeSearch {
-    const SCHEMA: (&'static str, u32) = ("zmeld.bench.size", 1);
+    const SCHEMA: (&'static str, u32) = ("zmeld.bench.size", 2);
 
     fn runs_made(&self) -> usize {
         self.progress().0
@@ -119,7 +119,7 @@ impl Lab<'_> {
             footprint: search.footprint_bytes,
         };
         for at in 0..search.set_ups.len() {
-            if let Some(why) = self.lacks(&search.recipe.arms[at], bases)? {
+            if let Some(why) = self.lacks(&search.recipe.variants[at], bases)? {
                 self.leave_set_up_out(search, at, why);
             }
         }
@@ -137,9 +137,9 @@ impl Lab<'_> {
 
     fn try_unlimited(&mut self, search: &mut SizeSearch) -> Result<(), Error> {
         self.tell("without a limit".to_owned(), search.progress());
-        let arm = Arm::without_limit();
+        let variant = Variant::without_limit();
         let recipe = search.recipe.clone();
-        let Some(run) = self.tried(search, &recipe, &arm, search.peak_bytes, 0)? else {
+        let Some(run) = self.tried(search, &recipe, &variant, search.peak_bytes, 0)? else {
             return Ok(());
         };
         if run.outcome != Outcome::Finished {
@@ -159,15 +159,15 @@ impl Lab<'_> {
         let Some(limit) = search.next_limit(at) else {
             return Ok(());
         };
-        let arm = search.recipe.arms[at].clone();
-        let what = format!("{} with {}", arm.name, bytes(limit));
+        let variant = search.recipe.variants[at].clone();
+        let what = format!("{} with {}", variant.name, bytes(limit));
         self.tell(what, search.progress());
         let mut recipe = search.recipe.clone();
         if let Some(seconds) = search.unlimited_s() {
             let give_up = (seconds * search.question.give_up).max(GIVE_UP_S);
             recipe.run_max_s = recipe.run_max_s.min(give_up);
         }
-        match self.tried(search, &recipe, &arm, limit, round) {
+        match self.tried(search, &recipe, &variant, limit, round) {
             Ok(Some(run)) => search.add(at, limit, run),
             Ok(None) => return Ok(()),
             // That a module is not there shows when it is loaded.
@@ -184,7 +184,7 @@ impl Lab<'_> {
         &mut self,
         search: &SizeSearch,
         recipe: &Recipe,
-        arm: &Arm,
+        variant: &Variant,
         limit: u64,
         round: usize,
     ) -> Result<Option<SizeRun>, Error> {
@@ -197,7 +197,7 @@ impl Lab<'_> {
             ..CaseFacts::new(&case, search.footprint_bytes)
         };
         let begin = Instant::now();
-        let mut run = self.run_once(recipe, &case, arm, &facts, round)?;
+        let mut run = self.run_once(recipe, &case, variant, &facts, round)?;
         run.took_s = begin.elapsed().as_secs_f64();
         Ok((run.outcome != Outcome::Stopped).then(|| SizeRun::of(&run, &recipe.metric)))
     }

@@ -15,7 +15,7 @@ pub struct Sample {
     pub memory_bytes: u64,
     /// The group's pages in swap, before compression.
     pub swap_bytes: u64,
-    /// What the compressed devices of the arm, and zswap, take up in RAM.
+    /// What the compressed devices of the variant, and zswap, take up in RAM.
     pub store_bytes: u64,
     /// What the kernel says the machine could still give.
     pub available_bytes: u64,

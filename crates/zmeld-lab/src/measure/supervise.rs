@@ -50,7 +50,7 @@ impl Launch {
 }
 
 /// What a run used, as the kernel counts it for the workload and its descendants. The launcher's own few megabytes and
-/// hundreds of faults before it becomes the workload are in it, the same in every arm.
+/// hundreds of faults before it becomes the workload are in it, the same in every variant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Usage {
     /// From the moment at which the launcher becomes the workload, to the end.

@@ -4,7 +4,7 @@
 //! | module | what belongs there |
 //! |---|---|
 //! | [`search`] | which limit is tried next, and what the runs with it allow to be said |
-//! | [`result`] | what is kept: schema `zmeld.bench.size/1` |
+//! | [`result`] | what is kept: schema `zmeld.bench.size/2` |
 //! | [`report`] | what it looks like |
 //!
 //! Running it is `experiment::size`.

@@ -33,8 +33,8 @@ pub fn of_machine(document: Document, machine: &HostFacts) -> Document {
 
 /// Does nothing swap with it?
 fn swaps(search: &SizeSearch, set_up: &SetUp) -> bool {
-    let mut arms = search.recipe.arms.iter();
-    arms.any(|arm| arm.name == set_up.name && arm.swaps())
+    let mut variants = search.recipe.variants.iter();
+    variants.any(|variant| variant.name == set_up.name && variant.swaps())
 }
 
 /// An answer that is as close as was asked for is one figure, any other an interval.

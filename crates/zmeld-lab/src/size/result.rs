@@ -1,13 +1,13 @@
-//! What is kept of a search for the least RAM: schema `zmeld.bench.size/1`.
+//! What is kept of a search for the least RAM: schema `zmeld.bench.size/2`.
 
 use serde::{Deserialize, Serialize};
 
 use super::search::{Bracket, Rule, Verdict, FIRST_LOOK};
-use crate::arm::Arm;
 use crate::error::Error;
 use crate::experiment::result::{Outcome, Run};
 use crate::measure::HostFacts;
 use crate::recipe::{Case, Metric, Recipe};
+use crate::variant::Variant;
 use zmeld_statistics::sample::median;
 use zmeld_statistics::{Direction, Interval};
 
@@ -285,7 +285,7 @@ impl SizeSearch {
             ..case
         });
         recipe.cases = case.into_iter().collect();
-        recipe.arms.retain(|arm| !arm.unlimited);
+        recipe.variants.retain(|variant| !variant.unlimited);
         recipe.check().map_err(|problem| Error::Recipe {
             name: recipe.name.clone(),
             problem,
@@ -293,7 +293,7 @@ impl SizeSearch {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Ok(SizeSearch {
             workload: recipe.cases[0].workload.describe(),
-            set_ups: recipe.arms.iter().map(set_up).collect(),
+            set_ups: recipe.variants.iter().map(set_up).collect(),
             recipe,
             full,
             question,
@@ -442,9 +442,9 @@ impl SizeSearch {
     }
 }
 
-fn set_up(arm: &Arm) -> SetUp {
+fn set_up(variant: &Variant) -> SetUp {
     SetUp {
-        name: arm.name.clone(),
+        name: variant.name.clone(),
         left_out: None,
         steps: Vec::new(),
         least: None,
@@ -486,7 +486,7 @@ mod tests {
     }
 
     fn search() -> SizeSearch {
-        let recipe = Recipe::load("codecs").unwrap();
+        let recipe = Recipe::load("codecs", |_| ()).unwrap();
         let mut search = SizeSearch::new(recipe, false, question(), 1).unwrap();
         search.peak_bytes = 100 << 20;
         search.unlimited = vec![run(1.0); 8];

@@ -27,7 +27,7 @@ const MOUNTS: &[(&str, &str)] = &[
     ("cgroup2", "/sys/fs/cgroup"),
 ];
 
-/// What nobody asks for by name; compressed devices are loaded as arms ask for them.
+/// What nobody asks for by name; compressed devices are loaded as variants ask for them.
 const MODULES: &[&str] = &["virtio_pci", "virtio_blk"];
 
 /// Where the host's files are: as they are there, what is written over them, and both as one.
@@ -167,9 +167,9 @@ fn run(request: &GuestRequest, settings: &Settings) -> Result<Run, Error> {
         lab.world = Some(files.world.clone());
     }
     let recipe = &request.recipe;
-    let (Some(case), Some(arm)) = (recipe.cases.first(), recipe.arms.first()) else {
-        return Err(Error::Result("a request without a case or an arm".into()));
+    let (Some(case), Some(variant)) = (recipe.cases.first(), recipe.variants.first()) else {
+        return Err(Error::Result("a request without case or variant".into()));
     };
     let facts = CaseFacts::new(case, request.footprint_bytes);
-    lab.run_once(recipe, case, arm, &facts, request.block)
+    lab.run_once(recipe, case, variant, &facts, request.block)
 }

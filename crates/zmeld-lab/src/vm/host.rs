@@ -15,12 +15,12 @@ use super::{
     FilesHere, GuestAnswer, GuestClock, GuestFacts, GuestFiles, GuestRequest, GuestSize, BEGIN,
     END, FILE_MODULES, REQUEST,
 };
-use crate::arm::slow_disk::{bytes_per_s, DiskFile};
-use crate::arm::{self, SizeBases};
 use crate::error::Error;
 use crate::experiment::result::Outcome;
 use crate::measure::supervise::Launch;
 use crate::recipe::Case;
+use crate::variant::slow_disk::{bytes_per_s, DiskFile};
+use crate::variant::{self, SizeBases};
 use crate::workload::Workload;
 
 /// What guests need of a kernel that has it as modules. Codecs come when zram asks for them, by an alias.
@@ -28,7 +28,7 @@ const MODULES: &str = "\
     virtio_pci virtio_blk zram zmeld zsmalloc zbud z3fold lzo lzo-rle lz4 lz4hc \
     zstd deflate 842";
 
-/// Programs that arms are set up with, and the package that has each.
+/// Programs that variants are set up with, and the package that has each.
 const PROGRAMS: &[(&str, &str)] = &[
     ("kmod", "kmod"),
     ("mkswap", "util-linux"),
@@ -37,7 +37,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("wipefs", "util-linux"),
 ];
 
-/// So long a machine may take to boot and to set up an arm, besides its run.
+/// So long a machine may take to boot and to set up a variant, besides its run.
 const BOOT_MAX: Duration = Duration::from_secs(120);
 /// The same where its processor is imitated.
 const BOOT_EMULATED_MAX: Duration = Duration::from_secs(600);
@@ -133,7 +133,7 @@ impl BootImage {
             answer: answer.clone(),
         };
         request.answer = VirtualMachine::line_device(kind, &lines).to_owned();
-        request.disk = disk.as_ref().map(|_| arm::GuestDisk {
+        request.disk = disk.as_ref().map(|_| variant::GuestDisk {
             device: VirtualMachine::disk_device(kind).into(),
             // QEMU slows its disks down itself.
             is_fast: kind == KernelKind::UserMode,
@@ -305,7 +305,7 @@ fn reason(console: &str, complaints: &str) -> String {
     of_interest.unwrap_or("it said nothing").to_owned()
 }
 
-/// Packs zmeld, the programs of arms and workload, and the kernel's modules. Returns what they take up in memory.
+/// Packs zmeld, the programs of variant and workload, and modules. Returns what they take in memory.
 fn pack(
     case: &Case,
     files: GuestFiles,
@@ -364,13 +364,13 @@ fn stripped<'a>(program: &'a Path, to: &'a Path) -> &'a Path {
     }
 }
 
-/// The disk of the arm, if it has one.
+/// The disk of the variant, if it has one.
 fn disk(request: &GuestRequest, size: &GuestSize) -> Result<Option<(Disk, DiskFile)>, Error> {
     let Some(slow) = request
         .recipe
-        .arms
+        .variants
         .first()
-        .and_then(|arm| arm.slow_disk.as_ref())
+        .and_then(|variant| variant.slow_disk.as_ref())
     else {
         return Ok(None);
     };

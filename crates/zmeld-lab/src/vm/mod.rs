@@ -8,7 +8,7 @@
 //! | `guest` | there, as the first program: one run, its figures as the answer |
 //!
 //! What the guest's own programs take up is RAM on top of what was asked for. Its
-//! disk is the arm's slow disk, slowed down by QEMU.
+//! disk is the variant's slow disk, slowed down by QEMU.
 
 pub mod guest;
 pub(crate) mod host;
@@ -21,11 +21,11 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use zmeld_vm::{KernelKind, VirtualMachine};
 
-use crate::arm::GuestDisk;
 use crate::error::Error;
 use crate::experiment::result::Run;
 use crate::measure::HostFacts;
 use crate::recipe::Recipe;
+use crate::variant::GuestDisk;
 
 /// How large a machine is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -189,7 +189,7 @@ pub(crate) struct World {
 /// What the guest is asked to do.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct GuestRequest {
-    /// One case, without a limit of its own, and one arm.
+    /// One case, without a limit of its own, and one variant.
     pub(crate) recipe: Recipe,
     pub(crate) footprint_bytes: u64,
     pub(crate) block: usize,

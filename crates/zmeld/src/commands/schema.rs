@@ -11,7 +11,7 @@ use zmeld_lab::experiment::result::Experiment;
 use zmeld_lab::size::SizeSearch;
 use zmeld_scan::ScanResult;
 
-use super::numa;
+use super::{bench, numa};
 use crate::exit::Outcome;
 use crate::output;
 
@@ -46,13 +46,9 @@ const PRINTED: &[Printed] = &[
     ("status", "zmeld.status/1", of::<zmeld_status::page::Status>),
     ("config show", "zmeld.config/1", of::<super::config::Shown>),
     ("meld", "zmeld.meld/1", of::<super::meld::PassBody>),
-    ("bench run", "zmeld.bench/1", of::<Experiment>),
-    ("bench size", "zmeld.bench.size/1", of::<SizeSearch>),
-    (
-        "bench list",
-        "zmeld.bench.recipes/1",
-        of::<super::bench::Recipes>,
-    ),
+    ("bench run", "zmeld.bench/2", of::<Experiment>),
+    ("bench size", "zmeld.bench.size/2", of::<SizeSearch>),
+    ("bench list", "zmeld.bench.recipes/2", of::<bench::Recipes>),
     ("numa run", "zmeld.numa/1", of::<numa::RunBody>),
     ("numa compare", "zmeld.numa/1", of::<numa::CompareBody>),
     ("numa reproduce", "zmeld.numa/1", of::<numa::ReproduceBody>),

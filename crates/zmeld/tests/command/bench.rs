@@ -23,8 +23,8 @@ pub fn recipe(touches: u64, runs: usize) -> String {
          stopping = {{ runs_min = {runs}, runs_max = {runs}, width = 0.5 }}\n\
          [[case]]\nname = \"short of RAM\"\nlimit = \"70% of footprint\"\n\
          workload = {{ kind = \"touch\", bytes = 33554432, touches = {touches} }}\n\
-         [[arm]]\nname = \"no swap\"\n\
-         [[arm]]\nname = \"zram\"\n\
+         [[variant]]\nname = \"no swap\"\n\
+         [[variant]]\nname = \"zram\"\n\
          tier.zram = {{ kind = \"zram\", codec = \"lzo-rle\", size = \"100% of footprint\" }}\n"
     )
 }
@@ -125,11 +125,11 @@ fn what_could_starve_the_machine_is_refused() {
 }
 
 #[test]
-fn an_experiment_says_which_arm_is_ahead_and_leaves_nothing() {
+fn an_experiment_says_which_variant_is_ahead_and_leaves_nothing() {
     let Some(_turn) = turn() else { return };
     let folder = folder();
-    // And an arm without the limit, which shows what the limit costs.
-    let with_baseline = recipe(2000, 5) + "[[arm]]\nname = \"no limit\"\nunlimited = true\n";
+    // And a variant without the limit, which shows what the limit costs.
+    let with_baseline = recipe(2000, 5) + "[[variant]]\nname = \"no limit\"\nunlimited = true\n";
     let path = write(folder.path(), "tiny.toml", with_baseline.as_bytes());
     let (result, page) = (folder.path().join("r.json"), folder.path().join("r.html"));
     let before = machine();
@@ -140,7 +140,7 @@ fn an_experiment_says_which_arm_is_ahead_and_leaves_nothing() {
     assert_eq!(machine(), before, "something was left");
     let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(found, experiment(&result));
-    assert_eq!(found["schema"], "zmeld.bench/1");
+    assert_eq!(found["schema"], "zmeld.bench/2");
     crate::json::check(&found);
     assert_eq!(runs_of(&found), 15);
     is_judged(&found);
@@ -150,7 +150,7 @@ fn an_experiment_says_which_arm_is_ahead_and_leaves_nothing() {
     for more in [
         &["--", "true"][..],
         &["--limit", "60% of footprint"],
-        &["--arm", "zram"],
+        &["--variant", "zram"],
     ] {
         let mut args = vec!["bench", "run", str(&path), "--resume", str(&result)];
         args.extend(more);
@@ -164,10 +164,7 @@ fn an_experiment_says_which_arm_is_ahead_and_leaves_nothing() {
     };
     let csv = show("--csv");
     assert_eq!(csv.lines().count(), 16, "{csv}");
-    assert!(
-        csv.lines().next().unwrap().starts_with("case,arm,block"),
-        "{csv}"
-    );
+    assert!(csv.starts_with("case,variant,block"), "{csv}");
     assert!(show("--markdown").contains("| **zram** |"));
     assert_eq!(experiment(&result), found);
     // That takes no root.
@@ -185,17 +182,15 @@ fn an_experiment_says_which_arm_is_ahead_and_leaves_nothing() {
     another_kernel_is_refused(folder.path(), &path, &result);
 }
 
-/// The arm with zram is ahead of the one that is short of memory; each run says why.
+/// The variant with zram is ahead of the one that is short of memory; each run says why.
 fn is_judged(found: &Value) {
-    let baseline = &found["judgements"][0]["baseline"];
-    assert_eq!(
-        (&baseline["arm"], &baseline["runs"]),
-        (&"no limit".into(), &5.into())
-    );
-    assert_eq!(found["judgements"][0]["arms"].as_array().unwrap().len(), 2);
+    let judged = &found["judgements"][0];
+    assert_eq!(judged["baseline"]["variant"], "no limit");
+    assert_eq!(judged["baseline"]["runs"], 5);
+    assert_eq!(judged["variants"].as_array().unwrap().len(), 2);
     for run in found["runs"].as_array().unwrap() {
-        let zram = run["arm"] == "zram";
-        if run["arm"] == "no limit" {
+        let zram = run["variant"] == "zram";
+        if run["variant"] == "no limit" {
             assert_eq!(run["outcome"]["is"], "finished", "{run}");
             assert_eq!(run["swapped_max_bytes"], 0);
             continue;
@@ -205,7 +200,7 @@ fn is_judged(found: &Value) {
         assert_eq!(run["swapped_max_bytes"].as_u64().unwrap() > 1 << 20, zram);
         assert_eq!(run["verified"], zram);
     }
-    assert_eq!(found["judgements"][0]["winner"], "zram");
+    assert_eq!(judged["winner"], "zram");
 }
 
 /// With another kernel there is nothing to add.
@@ -546,11 +541,11 @@ fn the_store_of_zswap_is_measured_and_requests_are_those_of_the_run() {
     }
     let folder = folder();
     let text = recipe(20_000, 3).replace(
-        "[[arm]]\nname = \"zram\"\n",
-        "[[arm]]\nname = \"zswap\"\nslow_disk = { size = \"200% of footprint\" }\n\
+        "[[variant]]\nname = \"zram\"\n",
+        "[[variant]]\nname = \"zswap\"\nslow_disk = { size = \"200% of footprint\" }\n\
          tier.disk = { kind = \"disk\", device = \"slow-disk\", format = true }\n\
          tier.zswap = { kind = \"zswap\", compressor = \"lzo\" }\n\
-         [[arm]]\nname = \"zram\"\n",
+         [[variant]]\nname = \"zram\"\n",
     );
     let path = write(folder.path(), "zswap.toml", text.as_bytes());
     let page = folder.path().join("r.html");
@@ -571,7 +566,7 @@ fn the_store_of_zswap_is_measured_and_requests_are_those_of_the_run() {
             values.max().unwrap_or(0)
         };
         let (swap, store) = (most("swap_bytes"), most("store_bytes"));
-        match run["arm"].as_str().unwrap() {
+        match run["variant"].as_str().unwrap() {
             "no swap" => assert_eq!(store, 0, "{run}"),
             // Half of what a page holds compresses.
             _ => assert!(

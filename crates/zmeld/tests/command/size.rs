@@ -23,10 +23,10 @@ fn recipe(folder: &Path, touches: u64) -> std::path::PathBuf {
          stopping = {{ runs_min = 1, runs_max = 1, width = 0.5 }}\n\
          [[case]]\nname = \"touches\"\n\
          workload = {{ kind = \"touch\", bytes = {HELD}, touches = {touches} }}\n\
-         [[arm]]\nname = \"no swap\"\n\
-         [[arm]]\nname = \"zram lzo-rle\"\n\
+         [[variant]]\nname = \"no swap\"\n\
+         [[variant]]\nname = \"zram lzo-rle\"\n\
          tier.zram = {{ kind = \"zram\", codec = \"lzo-rle\", size = \"300% of footprint\" }}\n\
-         [[arm]]\nname = \"zram 842\"\n\
+         [[variant]]\nname = \"zram 842\"\n\
          tier.zram = {{ kind = \"zram\", codec = \"842\", size = \"300% of footprint\" }}\n"
     );
     write(folder, "tiny.toml", text.as_bytes())
@@ -80,7 +80,7 @@ fn the_least_ram_is_found_with_and_without_swap_and_nothing_is_left() {
     assert_eq!(machine(), before, "something was left");
     let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(found, kept(&result));
-    assert_eq!(found["schema"], "zmeld.bench.size/1");
+    assert_eq!(found["schema"], "zmeld.bench.size/2");
     crate::json::check(&found);
     // Without swap it needs what it holds, killed in every run with less. (Its footprint can be more: pages of its
     // program count for whoever reads them first.) How well zram does is the machine's affair, but with so much time
@@ -133,7 +133,7 @@ fn others_questions_are_refused(path: &Path, result: &Path) {
     for (more, word) in [
         (&["--slowdown", "10%"][..], "another question"),
         (&["--basis", "machine"], "counts_store"),
-        (&["--set-ups", "zram"], "another recipe.arm.1"),
+        (&["--set-ups", "zram"], "another recipe.variant.1"),
         (&["--", "true"], "another recipe."),
     ] {
         let mut args = vec!["bench", "size", "--recipe", str(path)];

@@ -79,8 +79,11 @@ struct RunArgs {
     /// At the published size, which may need a machine to match, and days
     #[arg(long, help_heading = "What is run")]
     full: bool,
-    /// Only this arm; may be given several times
+    /// Only this variant; may be given several times
     #[arg(long, value_name = "NAME", help_heading = "What is run")]
+    variant: Vec<String>,
+    /// The old name of --variant
+    #[arg(long, hide = true, conflicts_with = "variant")]
     arm: Vec<String>,
     /// Only this case; may be given several times
     #[arg(long, value_name = "NAME", help_heading = "What is run")]
@@ -102,7 +105,7 @@ struct RunArgs {
     /// Run this command instead of the recipe's workload
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
-    /// At most so many runs of each arm
+    /// At most so many runs of each variant
     #[arg(long, value_name = "N", help_heading = "How long", value_parser = clap::value_parser!(u16).range(1..))]
     runs: Option<u16>,
     #[command(flatten)]
@@ -281,16 +284,20 @@ fn workload(json: &str) -> anyhow::Result<Outcome> {
 
 /// The recipe as the arguments want it.
 fn recipe(args: &RunArgs) -> anyhow::Result<Recipe> {
-    let mut recipe = Recipe::load(&args.recipe)?;
+    let mut recipe = Recipe::load(&args.recipe, output::say)?;
     if !args.command.is_empty() {
-        let arms_of = recipe.name.clone();
+        let variants_of = recipe.name.clone();
         only_last_case(&mut recipe, &args.command)?;
         recipe.question = format!(
-            "Which set-up of the recipe {arms_of} suits `{}`?",
+            "Which set-up of the recipe {variants_of} suits `{}`?",
             recipe.name
         );
     }
-    pick(&mut recipe.arms, &args.arm, |arm| &arm.name, "arm")?;
+    if !args.arm.is_empty() {
+        output::say("notice: --arm is the old name of --variant; it is still taken");
+    }
+    let wanted = [&args.variant[..], &args.arm].concat();
+    pick(&mut recipe.variants, &wanted, |it| &it.name, "variant")?;
     pick(&mut recipe.cases, &args.case, |case| &case.name, "case")?;
     for case in &mut recipe.cases {
         if let Some(limit) = &args.limit {
@@ -419,8 +426,8 @@ fn read_open<K: Kept>(path: &Path, file: &File) -> anyhow::Result<K> {
         anyhow::bail!("{} is longer than any result", path.display());
     }
     let (schema, version) = K::SCHEMA;
-    let envelope =
-        Envelope::read(&text, schema, version).with_context(|| path.display().to_string())?;
+    let envelope = Envelope::read(&text, schema, version - 1..=version)
+        .with_context(|| path.display().to_string())?;
     Ok(envelope.body)
 }
 
@@ -468,7 +475,7 @@ fn list(args: &ListArgs) -> anyhow::Result<Outcome> {
         &args.format,
         || report::recipes(&recipes),
         || report::recipes_table(&recipes),
-        ("zmeld.bench.recipes", 1),
+        ("zmeld.bench.recipes", 2),
         &Recipes { recipes: &recipes },
     )?;
     Ok(Outcome::Done)

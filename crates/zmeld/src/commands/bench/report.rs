@@ -5,17 +5,18 @@ use std::fmt::Write;
 use zmeld_lab::experiment::result::{unfinished, CaseFacts, CaseJudgement, Experiment, Run};
 use zmeld_lab::recipe::{Metric, PublishedTable};
 use zmeld_lab::size::report::of_machine;
+use zmeld_lab::variant::Variant;
 use zmeld_lab::vm::{GuestClock, GuestFacts};
 use zmeld_lab::Recipe;
 use zmeld_report::plot::{Axis, Bars, Lines};
 use zmeld_report::units::{bytes, percent, ratio};
 use zmeld_report::{Cell, Column, Document, Estimate, Section, Table, Tone, Unit};
 use zmeld_statistics::sample::median;
-use zmeld_statistics::verdict::{ArmSummary, Judgement, SIGNIFICANCE};
+use zmeld_statistics::verdict::{Judgement, VariantSummary, SIGNIFICANCE};
 use zmeld_statistics::{Comparison, Direction, Interval, Verdict};
 
-const READING: &str = "Intervals in tables and plots are comparison intervals (83.4 %): where those of two arms have \
-                       no point in common, their medians differ at the 5 % level. A winner is named only if \
+const READING: &str = "Intervals in tables and plots are comparison intervals (83.4 %): where those of two variants \
+                       have no point in common, their medians differ at the 5 % level. A winner is named only if \
                        Mann-Whitney's test, corrected for all pairs (Holm), agrees.";
 
 fn unit(metric: &Metric) -> Unit {
@@ -49,7 +50,7 @@ fn estimate(interval: &Interval) -> Estimate {
 /// The answer for one case in a sentence.
 fn sentence(case: &CaseJudgement, experiment: &Experiment) -> (Tone, String) {
     let judgement = &case.judgement;
-    if judgement.arms.iter().all(|arm| arm.runs == 0) {
+    if judgement.variants.iter().all(|it| it.runs == 0) {
         return (Tone::Warning, "No run that counts was made.".to_owned());
     }
     if judgement.void {
@@ -59,23 +60,23 @@ fn sentence(case: &CaseJudgement, experiment: &Experiment) -> (Tone, String) {
     }
     let mut text = String::new();
     if let Some(winner) = &judgement.winner {
-        let _ = write!(text, "`{winner}` is ahead of every other arm.");
+        let _ = write!(text, "`{winner}` is ahead of every other variant.");
     }
-    for arm in judgement.arms.iter().filter(|arm| arm.unfinished > 0) {
+    for summary in judgement.variants.iter().filter(|it| it.unfinished > 0) {
         let _ = write!(
             text,
             " `{}` did not finish {} of {} runs ({}).",
-            arm.arm,
-            arm.unfinished,
-            arm.runs,
+            summary.variant,
+            summary.unfinished,
+            summary.runs,
             unfinished(
                 experiment
-                    .counted(&case.case, &arm.arm)
+                    .counted(&case.case, &summary.variant)
                     .map(|run| &run.outcome)
             )
         );
     }
-    if let Some(base) = judgement.arms.first().map(|arm| &arm.arm) {
+    if let Some(base) = judgement.variants.first().map(|it| &it.variant) {
         for comparison in judgement.comparisons.iter().filter(|c| c.base == *base) {
             let _ = write!(
                 text,
@@ -85,7 +86,7 @@ fn sentence(case: &CaseJudgement, experiment: &Experiment) -> (Tone, String) {
         }
     }
     if text.is_empty() {
-        text.push_str("Every run finished; there is no other arm to compare with.");
+        text.push_str("Every run finished; there is no other variant to compare with.");
     }
     let tone = if judgement.winner.is_some() {
         Tone::Good
@@ -99,14 +100,14 @@ fn sentence(case: &CaseJudgement, experiment: &Experiment) -> (Tone, String) {
 fn answer(experiment: &Experiment) -> String {
     let cases = experiment.judgements.iter();
     let judged: Vec<&CaseJudgement> = cases
-        .filter(|case| case.judgement.arms.iter().any(|arm| arm.runs > 0))
+        .filter(|case| case.judgement.variants.iter().any(|it| it.runs > 0))
         .collect();
     let mut clauses: Vec<(String, Vec<&str>)> = Vec::new();
     for case in &judged {
         let clause = match (&case.judgement.winner, case.judgement.void) {
             (_, true) => "nothing was swapped, so nothing can be said,".to_owned(),
-            (Some(winner), _) => format!("`{winner}` is ahead of every other arm"),
-            (None, _) => "no arm is shown to be ahead of all others".to_owned(),
+            (Some(winner), _) => format!("`{winner}` is ahead of every other variant"),
+            (None, _) => "no variant is shown to be ahead of all others".to_owned(),
         };
         match clauses.iter_mut().find(|(known, _)| *known == clause) {
             Some((_, cases)) => cases.push(&case.case),
@@ -127,7 +128,7 @@ fn answer(experiment: &Experiment) -> String {
     format!("Answer: {}.", parts.join("; "))
 }
 
-/// What the limit costs each arm, held against the arm without one.
+/// What the limit costs each variant, held against the variant without one.
 fn price(experiment: &Experiment, case: &CaseJudgement) -> Option<String> {
     let metric = &experiment.recipe.metric;
     let baseline = case.baseline.as_ref()?;
@@ -135,23 +136,23 @@ fn price(experiment: &Experiment, case: &CaseJudgement) -> Option<String> {
     if baseline.unfinished > 0 || !free.is_finite() || free <= 0.0 {
         return Some(format!(
             "Without a limit (`{}`) {} of {} runs finished: what the limit costs cannot be told.",
-            baseline.arm,
+            baseline.variant,
             baseline.runs - baseline.unfinished,
             baseline.runs
         ));
     }
-    let arms: Vec<String> = case
+    let variants: Vec<String> = case
         .judgement
-        .arms
+        .variants
         .iter()
-        .map(|arm| match most_unfinished(arm, metric) {
-            true => format!("`{}` does not finish most runs", arm.arm),
+        .map(|it| match most_unfinished(it, metric) {
+            true => format!("`{}` does not finish most runs", it.variant),
             false => {
-                let times = arm.median.value / free;
+                let times = it.median.value / free;
                 match metric.better {
-                    Direction::Lower => format!("`{}` takes {} of that", arm.arm, ratio(times)),
+                    Direction::Lower => format!("`{}` takes {} of that", it.variant, ratio(times)),
                     Direction::Higher => {
-                        format!("`{}` reaches {} of that", arm.arm, percent(times))
+                        format!("`{}` reaches {} of that", it.variant, percent(times))
                     }
                 }
             }
@@ -161,16 +162,16 @@ fn price(experiment: &Experiment, case: &CaseJudgement) -> Option<String> {
         "What the limit costs: without it, the median is {} ({}); under it, {}.",
         unit(metric).format(free),
         label(metric),
-        arms.join(", ")
+        variants.join(", ")
     ))
 }
 
-/// The one finishes and the other does not, as far as that is so: the median of an
-/// arm is that of a run that did not finish from half of them on.
+/// The one finishes and the other does not, as far as that is so: the median of a
+/// variant is that of a run that did not finish from half of them on.
 fn finishes(judgement: &Judgement, by: &str, other: &str) -> String {
     let runs = |name: &str| {
-        let arm = judgement.arms.iter().find(|arm| arm.arm == name);
-        arm.map_or((0, 0), |arm| (arm.runs - arm.unfinished, arm.runs))
+        let summary = judgement.variants.iter().find(|it| it.variant == name);
+        summary.map_or((0, 0), |it| (it.runs - it.unfinished, it.runs))
     };
     let ((won, of), (lost, of_lost)) = (runs(by), runs(other));
     if won == of && lost == 0 {
@@ -182,27 +183,26 @@ fn finishes(judgement: &Judgement, by: &str, other: &str) -> String {
 fn against(judgement: &Judgement, comparison: &Comparison, better: Direction) -> String {
     let Comparison {
         base,
-        arm,
+        variant,
         effect,
         p_corrected,
         verdict,
     } = comparison;
+    let two = format!("`{variant}` against `{base}`:");
     match verdict {
-        Verdict::Void => format!("`{arm}` against `{base}`: void, nothing was swapped."),
-        Verdict::Emulated => format!(
-            "`{arm}` against `{base}`: both finish; an emulated machine's times say no more than that."
-        ),
-        Verdict::TooFewRuns => format!("`{arm}` against `{base}`: too few runs to say anything."),
-        Verdict::NoWinner if *p_corrected <= SIGNIFICANCE => format!(
-            "`{arm}` against `{base}`: no difference could be shown (p {p_corrected:.2}, but the intervals overlap)."
-        ),
-        Verdict::NoWinner => {
-            format!("`{arm}` against `{base}`: no difference could be shown (p {p_corrected:.2}).")
+        Verdict::Void => format!("{two} void, nothing was swapped."),
+        Verdict::Emulated => {
+            format!("{two} both finish; an emulated machine's times say no more than that.")
         }
+        Verdict::TooFewRuns => format!("{two} too few runs to say anything."),
+        Verdict::NoWinner if *p_corrected <= SIGNIFICANCE => format!(
+            "{two} no difference could be shown (p {p_corrected:.2}, but the intervals overlap)."
+        ),
+        Verdict::NoWinner => format!("{two} no difference could be shown (p {p_corrected:.2})."),
         Verdict::Better(by) => {
             let value = effect.ratio.value;
             if !value.is_finite() || value == 0.0 {
-                return finishes(judgement, by, if by == arm { base } else { arm });
+                return finishes(judgement, by, if by == variant { base } else { variant });
             }
             let words = match better {
                 Direction::Lower if value < 1.0 => {
@@ -211,7 +211,7 @@ fn against(judgement: &Judgement, comparison: &Comparison, better: Direction) ->
                 Direction::Lower => format!("takes {} the time of", ratio(value)),
                 Direction::Higher => format!("is {} as fast as", ratio(value)),
             };
-            format!("`{arm}` {words} `{base}` (p {p_corrected:.3}).")
+            format!("`{variant}` {words} `{base}` (p {p_corrected:.3}).")
         }
     }
 }
@@ -221,37 +221,37 @@ fn median_of(runs: &[&Run], get: impl Fn(&Run) -> f64) -> f64 {
     median(&values)
 }
 
-/// One row an arm.
-fn arms_table(experiment: &Experiment, case: &CaseJudgement) -> Table {
+/// One row a variant.
+fn variants_table(experiment: &Experiment, case: &CaseJudgement) -> Table {
     let metric = &experiment.recipe.metric;
-    zmeld_report::table!(&case.case, for arm in case.baseline.iter().chain(&case.judgement.arms),
+    zmeld_report::table!(&case.case, for it in case.baseline.iter().chain(&case.judgement.variants),
         where {
-            let runs: Vec<&Run> = experiment.counted(&case.case, &arm.arm).collect();
+            let runs: Vec<&Run> = experiment.counted(&case.case, &it.variant).collect();
             let swapped = median_of(&runs, |run| run.swapped_max_bytes as f64);
             let store = median_of(&runs, |run| run.store_max_bytes() as f64);
         }
-        Column::text("arm") => arm.arm.as_str(),
-        Column::unit(&label(metric), unit(metric)).with_interval() => value_cell(arm, metric),
-        Column::text("finished") => format!("{} of {}", arm.runs - arm.unfinished, arm.runs),
+        Column::text("variant") => it.variant.as_str(),
+        Column::unit(&label(metric), unit(metric)).with_interval() => value_cell(it, metric),
+        Column::text("finished") => format!("{} of {}", it.runs - it.unfinished, it.runs),
         Column::seconds("system") => median_of(&runs, |run| run.ended.usage.system_s),
         Column::count("major faults") => median_of(&runs, |run| run.ended.usage.faults_major as f64),
         Column::bytes("in swap") => swapped,
         Column::bytes("store") => store,
-        ; strong if case.judgement.winner.as_deref() == Some(arm.arm.as_str())
+        ; strong if case.judgement.winner.as_deref() == Some(it.variant.as_str())
     )
 }
 
-fn value_cell(arm: &ArmSummary, metric: &Metric) -> Cell {
+fn value_cell(summary: &VariantSummary, metric: &Metric) -> Cell {
     // How many did not finish stands in another column.
-    match most_unfinished(arm, metric) {
+    match most_unfinished(summary, metric) {
         true => Cell::Empty,
-        false => Cell::Estimate(estimate(&arm.median)),
+        false => Cell::Estimate(estimate(&summary.median)),
     }
 }
 
 /// Whether the median is that of runs that did not finish: no figure.
-fn most_unfinished(arm: &ArmSummary, metric: &Metric) -> bool {
-    arm.unfinished > 0 && arm.median.value == metric.better.worst()
+fn most_unfinished(summary: &VariantSummary, metric: &Metric) -> bool {
+    summary.unfinished > 0 && summary.median.value == metric.better.worst()
 }
 
 /// Every run in a row.
@@ -261,7 +261,7 @@ pub fn runs_table(experiment: &Experiment) -> Table {
             let usage = &run.ended.usage;
         }
         Column::text("case") => run.case.as_str(),
-        Column::text("arm").names_row() => run.arm.as_str(),
+        Column::text("variant").names_row() => run.variant.as_str(),
         Column::count("block").names_row() => run.block,
         Column::text("warm-up") => if run.warm_up { "yes" } else { "no" },
         Column::text("outcome") => run.outcome.words(),
@@ -363,7 +363,7 @@ fn case_section(experiment: &Experiment, case: &CaseJudgement) -> Section {
             return section.advice(Tone::Warning, format!("This case was left out: {why}"));
         }
         let charges_zswap = experiment.machine.cgroup_version == 2
-            && recipe.arms.iter().any(zmeld_lab::arm::Arm::uses_zswap);
+            && recipe.variants.iter().any(Variant::uses_zswap);
         let counts_store = settings.is_some_and(|it| it.counts_store);
         section = section.paragraph(facts_line(facts, counts_store, charges_zswap));
         if let Some(on) = &facts.on {
@@ -377,12 +377,12 @@ fn case_section(experiment: &Experiment, case: &CaseJudgement) -> Section {
     }
     section = section
         .plot(bars(experiment, case))
-        .table(arms_table(experiment, case));
+        .table(variants_table(experiment, case));
     if !case.also.is_empty() {
         section = section.table(metrics_table(experiment, case));
     }
     for skipped in facts.iter().flat_map(|facts| &facts.skipped) {
-        let text = format!("`{}` was left out: {}", skipped.arm, skipped.why);
+        let text = format!("`{}` was left out: {}", skipped.variant, skipped.why);
         section = section.advice(Tone::Warning, text);
     }
     series(experiment, case)
@@ -390,25 +390,25 @@ fn case_section(experiment: &Experiment, case: &CaseJudgement) -> Section {
         .fold(section, Section::plot)
 }
 
-/// Every metric of a recipe that has more than one: each arm, and how it stands to the
+/// Every metric of a recipe that has more than one: each variant, and how it stands to the
 /// first.
 fn metrics_table(experiment: &Experiment, case: &CaseJudgement) -> Table {
     let first = std::iter::once((&experiment.recipe.metric, &case.judgement));
     let also = case.also.iter().map(|it| (&it.metric, &it.judgement));
-    let arms = first.chain(also).flat_map(|(metric, judgement)| {
-        let arms = judgement.arms.iter();
-        arms.map(move |arm| (metric, judgement, arm))
+    let rows = first.chain(also).flat_map(|(metric, judgement)| {
+        let variants = judgement.variants.iter();
+        variants.map(move |summary| (metric, judgement, summary))
     });
-    let mut table = zmeld_report::table!("All metrics", for (metric, judgement, arm) in arms,
+    let mut table = zmeld_report::table!("All metrics", for (metric, judgement, summary) in rows,
         where {
-            let base = judgement.arms.first().map(|arm| arm.arm.as_str());
+            let base = judgement.variants.first().map(|it| it.variant.as_str());
             let mut all = judgement.comparisons.iter();
-            let compared = all.find(|it| Some(it.base.as_str()) == base && it.arm == arm.arm);
+            let compared = all.find(|c| Some(&*c.base) == base && c.variant == summary.variant);
             let ratio = compared.map(|it| &it.effect.ratio);
         }
         Column::text("metric") => label(metric),
-        Column::text("arm").names_row() => arm.arm.as_str(),
-        Column::text("median") => unit(metric).format(arm.median.value),
+        Column::text("variant").names_row() => summary.variant.as_str(),
+        Column::text("median") => unit(metric).format(summary.median.value),
         Column::text("of the first").key("ratio") => ratio.map_or(String::new(), |it| {
             format!("{:.3} ({:.3} to {:.3})", it.value, it.low, it.high)
         }),
@@ -431,13 +431,14 @@ fn bars(experiment: &Experiment, case: &CaseJudgement) -> Bars {
         &label(metric),
         unit(metric),
     );
-    for arm in case.baseline.iter().chain(&case.judgement.arms) {
-        let name = match arm.unfinished {
-            0 => arm.arm.clone(),
-            lost => format!("{} ({lost} of {} unfinished)", arm.arm, arm.runs),
+    for summary in case.baseline.iter().chain(&case.judgement.variants) {
+        let (name, runs) = (&summary.variant, summary.runs);
+        let name = match summary.unfinished {
+            0 => name.clone(),
+            lost => format!("{name} ({lost} of {runs} unfinished)"),
         };
-        let value = match most_unfinished(arm, metric) {
-            false => estimate(&arm.median),
+        let value = match most_unfinished(summary, metric) {
+            false => estimate(&summary.median),
             true => Estimate::exact(f64::NAN),
         };
         bars = bars.bar(&name, value);
@@ -445,23 +446,23 @@ fn bars(experiment: &Experiment, case: &CaseJudgement) -> Bars {
     bars
 }
 
-/// Memory and swap over time, of the middle run of each arm.
+/// Memory and swap over time, of the middle run of each variant.
 fn series(experiment: &Experiment, case: &CaseJudgement) -> Vec<Lines> {
-    let arms = case.judgement.arms.iter();
-    let runs: Vec<(&str, &Run)> = arms
-        .filter_map(|arm| {
-            let mut runs: Vec<&Run> = experiment.counted(&case.case, &arm.arm).collect();
+    let variants = case.judgement.variants.iter();
+    let runs: Vec<(&str, &Run)> = variants
+        .filter_map(|it| {
+            let mut runs: Vec<&Run> = experiment.counted(&case.case, &it.variant).collect();
             runs.sort_by(|a, b| a.ended.usage.elapsed_s.total_cmp(&b.ended.usage.elapsed_s));
-            Some((arm.arm.as_str(), *runs.get(runs.len() / 2)?))
+            Some((it.variant.as_str(), *runs.get(runs.len() / 2)?))
         })
         .collect();
     type Get = fn(&zmeld_lab::measure::Sample) -> u64;
     let plot = |title: &str, get: Get| {
         let time = Axis::new("time", Unit::Seconds).from_zero();
         let lines = Lines::new(title, time, Axis::new("", Unit::Bytes).from_zero());
-        runs.iter().fold(lines, |lines, (arm, run)| {
+        runs.iter().fold(lines, |lines, (variant, run)| {
             let samples = run.series.samples.iter();
-            lines.series(arm, samples.map(|it| (it.at_s, get(it) as f64)))
+            lines.series(variant, samples.map(|it| (it.at_s, get(it) as f64)))
         })
     };
     let mut plots = vec![
@@ -535,12 +536,12 @@ pub fn recipes(recipes: &[Recipe]) -> Document {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zmeld_statistics::verdict::{judge, ArmRuns};
+    use zmeld_statistics::verdict::{judge, VariantRuns};
 
-    /// What is said of two arms of nine runs, of which so many did not finish.
+    /// What is said of two variants of nine runs, of which so many did not finish.
     fn said(unfinished: [usize; 2]) -> String {
-        let arm = |name: &str, unfinished: usize, base: f64| ArmRuns {
-            arm: name.to_owned(),
+        let variant = |name: &str, unfinished: usize, base: f64| VariantRuns {
+            variant: name.to_owned(),
             values: (0..9)
                 .map(|run| match run < unfinished {
                     true => f64::INFINITY,
@@ -550,16 +551,16 @@ mod tests {
             unfinished,
             pressure: true,
         };
-        let arms = [
-            arm("disk", unfinished[0], 9.0),
-            arm("zram", unfinished[1], 3.0),
+        let variants = [
+            variant("disk", unfinished[0], 9.0),
+            variant("zram", unfinished[1], 3.0),
         ];
-        let judgement = judge(&arms, Direction::Lower, 1);
+        let judgement = judge(&variants, Direction::Lower, 1);
         against(&judgement, &judgement.comparisons[0], Direction::Lower)
     }
 
     #[test]
-    fn an_arm_finishes_where_the_other_does_not_only_where_that_is_so() {
+    fn a_variant_finishes_where_the_other_does_not_only_where_that_is_so() {
         assert_eq!(said([9, 0]), "`zram` finishes where `disk` does not.");
         // One run of the one finished, or one of the other did not.
         assert_eq!(said([8, 0]), "`zram` finishes 9 of 9 runs, `disk` 1 of 9.");

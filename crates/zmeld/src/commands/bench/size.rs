@@ -7,6 +7,7 @@ use zmeld_lab::Recipe;
 
 use super::{only_last_case, pick, seed, KeepArgs};
 use crate::exit::{Outcome, EXIT_CODES};
+use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -102,14 +103,15 @@ fn asked(args: &SizeArgs) -> anyhow::Result<SizeSearch> {
             "no command: zmeld bench size -- COMMAND, or --recipe NAME for the workload of a recipe (zmeld bench list)"
         );
     }
-    let mut recipe = Recipe::load(args.recipe.as_deref().unwrap_or("size"))?;
+    let name = args.recipe.as_deref().unwrap_or("size");
+    let mut recipe = Recipe::load(name, output::say)?;
     only_last_case(&mut recipe, &args.command)?;
     if !args.command.is_empty() {
         recipe.run_max_s = 86_400.0;
     }
     recipe.cases[0].huge_pages &= !args.no_huge_pages;
-    recipe.arms.retain(|arm| !arm.unlimited);
-    pick(&mut recipe.arms, &args.set_ups, |arm| &arm.name, "set-up")?;
+    recipe.variants.retain(|it| !it.unlimited);
+    pick(&mut recipe.variants, &args.set_ups, |it| &it.name, "set-up")?;
     recipe.question = format!(
         "With how little RAM does `{}` still do its job?",
         recipe.cases[0].name
@@ -136,10 +138,10 @@ mod tests {
     #[test]
     fn set_ups_go_by_their_names_or_how_they_begin() {
         let picked = |wanted: &[&str]| {
-            let mut recipe = Recipe::load("size").unwrap();
+            let mut recipe = Recipe::load("size", |_| ()).unwrap();
             let wanted: Vec<String> = wanted.iter().map(|&name| name.to_owned()).collect();
-            pick(&mut recipe.arms, &wanted, |arm| &arm.name, "set-up").map(|()| {
-                let names = recipe.arms.iter().map(|arm| arm.name.clone());
+            pick(&mut recipe.variants, &wanted, |it| &it.name, "set-up").map(|()| {
+                let names = recipe.variants.iter().map(|it| it.name.clone());
                 names.collect::<Vec<_>>()
             })
         };

@@ -1,4 +1,4 @@
-//! Arms: the set-ups that are compared. What an arm swaps to is written as in
+//! Variants: the set-ups that are compared. What a variant swaps to is written as in
 //! `/etc/zmeld.toml` and set up, recorded and taken back by `zmeld-setup`; the
 //! only device made here is a disk that is slower than the one it stands on.
 //!
@@ -32,7 +32,7 @@ use watch::RunningWatch;
 /// One set-up.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Arm {
+pub struct Variant {
     /// Its name in tables.
     pub name: String,
     /// The tiers as in `/etc/zmeld.toml`; none: nothing may be swapped.
@@ -53,7 +53,7 @@ pub struct Arm {
     watch: watch::Written,
 }
 
-/// A run that has yet to be measured: what is wrong with an arm is wrong with its sizes, too.
+/// A run that has yet to be measured: what is wrong with a variant is wrong with its sizes, too.
 const STAND_IN: SizeBases = SizeBases {
     limit: 1 << 30,
     footprint: 1 << 30,
@@ -62,7 +62,7 @@ const STAND_IN: SizeBases = SizeBases {
 /// Stands for a disk that is not there yet.
 const ANY_DISK: &str = "/dev/loop0";
 
-/// Meant in every arm: an experiment's devices live for seconds, side by side on purpose.
+/// Meant in every variant: an experiment's devices live for seconds, side by side on purpose.
 const ACCEPTED: [FindingId; 6] = [
     FindingId::UnstableName,
     FindingId::LruInversion,
@@ -72,16 +72,16 @@ const ACCEPTED: [FindingId; 6] = [
     FindingId::SecondDevice,
 ];
 
-/// A disk that is there for the arm, in a machine of its own.
+/// A disk that is there for the variant, in a machine of its own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestDisk {
     /// `/dev/vda`.
     pub device: PathBuf,
-    /// Whether it has yet to be slowed down to what the arm says.
+    /// Whether it has yet to be slowed down to what the variant says.
     pub is_fast: bool,
 }
 
-/// What sizes in an arm may refer to, bytes.
+/// What sizes in a variant may refer to, bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct SizeBases {
     /// The memory limit of the run.
@@ -133,13 +133,13 @@ const PREFIX: &str = "lab-";
 /// How long another zmeld may hold the journal.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-impl Arm {
+impl Variant {
     /// One that runs without any limit, and swaps nothing.
-    pub(crate) fn without_limit() -> Arm {
-        Arm {
+    pub(crate) fn without_limit() -> Variant {
+        Variant {
             name: "no limit".to_owned(),
             unlimited: true,
-            ..Arm::default()
+            ..Variant::default()
         }
     }
 
@@ -174,7 +174,7 @@ impl Arm {
 
     fn wrong(&self, problem: String) -> Error {
         Error::Recipe {
-            name: format!("arm {}", self.name),
+            name: format!("variant {}", self.name),
             problem,
         }
     }
@@ -184,7 +184,7 @@ impl Arm {
         self.config(STAND_IN, Path::new(ANY_DISK))?;
         if let Some(key) = self.watch.keys().find(|key| *key != "reclaim") {
             return Err(self.wrong(format!(
-                "watch.{key} is nothing that an arm has: there is watch.reclaim"
+                "watch.{key} is nothing that a variant has: there is watch.reclaim"
             )));
         }
         let reclaim = self.watch.get("reclaim").and_then(toml::Value::as_table);
@@ -228,8 +228,8 @@ impl Arm {
         bases: SizeBases,
         group: &Group,
         disk: Option<&GuestDisk>,
-    ) -> Result<AppliedArm, Error> {
-        let mut applied = AppliedArm {
+    ) -> Result<AppliedVariant, Error> {
+        let mut applied = AppliedVariant {
             host: host.clone(),
             active: false,
             devices: Vec::new(),
@@ -244,7 +244,7 @@ impl Arm {
                 slow.throttle(&disk.device, group)?;
             }
         } else if let Some(disk) = &self.slow_disk {
-            let bytes = disk.bytes(&format!("arm {}", self.name), bases)?;
+            let bytes = disk.bytes(&format!("variant {}", self.name), bases)?;
             applied.disk = Some(disk.attach(bytes, group)?);
         }
         let made = applied.disk.as_ref().map(AttachedDisk::device);
@@ -267,7 +267,7 @@ impl Arm {
     }
 }
 
-/// An arm is what its recipe says, and nothing that would suit the machine.
+/// A variant is what its recipe says, and nothing that would suit the machine.
 fn just_that() -> Options {
     Options {
         only_named: true,
@@ -350,14 +350,14 @@ pub fn check_free(host: &Host) -> Result<(), Error> {
 
 /// A set-up that is in place; dropping it takes it back.
 #[derive(Debug)]
-pub struct AppliedArm {
+pub struct AppliedVariant {
     host: Host,
     active: bool,
     devices: Vec<String>,
     disk: Option<AttachedDisk>,
 }
 
-impl AppliedArm {
+impl AppliedVariant {
     /// The compressed devices that were made, `zram1`.
     pub fn devices(&self) -> &[String] {
         &self.devices
@@ -388,7 +388,7 @@ impl AppliedArm {
     }
 }
 
-impl Drop for AppliedArm {
+impl Drop for AppliedVariant {
     fn drop(&mut self) {
         // An error was or will be said where it can be: by undo, or by the next experiment.
         let _ = self.take_back();
@@ -400,7 +400,7 @@ fn resolve(
     value: &toml::Value,
     bases: SizeBases,
     disk: &Path,
-    arm: &str,
+    variant: &str,
 ) -> Result<toml::Value, Error> {
     Ok(match value {
         toml::Value::String(text) if text == "slow-disk" => {
@@ -408,7 +408,7 @@ fn resolve(
         }
         toml::Value::String(text) if text.contains(" of ") => {
             let bytes = size(text, bases).ok_or_else(|| Error::Recipe {
-                name: format!("arm {arm}"),
+                name: format!("variant {variant}"),
                 problem: format!(
                     "{text:?} is no size; write \"50% of limit\" or \"50% of footprint\""
                 ),
@@ -418,7 +418,7 @@ fn resolve(
         toml::Value::Table(table) => {
             let mut resolved = toml::Table::new();
             for (key, value) in table {
-                resolved.insert(key.clone(), resolve(value, bases, disk, arm)?);
+                resolved.insert(key.clone(), resolve(value, bases, disk, variant)?);
             }
             toml::Value::Table(resolved)
         }
@@ -534,25 +534,25 @@ mod tests {
 
     #[test]
     fn tiers_are_renamed_and_resolved() {
-        let arm: Arm = toml::from_str(
+        let variant: Variant = toml::from_str(
             "name = \"two\"\n[tier.fast]\nkind = \"zram\"\ncodec = \"lz4\"\nsize = \"50% of limit\"\n\
              [tier.disk]\nkind = \"disk\"\ndevice = \"slow-disk\"\nformat = true\n[slow_disk]\nsize = \"64MiB\"\n",
         )
         .unwrap();
-        let config = arm.config(BASES, Path::new("/dev/loop7")).unwrap();
+        let config = variant.config(BASES, Path::new("/dev/loop7")).unwrap();
         let text = config.to_toml(&Default::default());
         assert!(
             text.contains("[tier.lab-fast]") && text.contains("size = \"50MiB\""),
             "{text}"
         );
         assert!(text.contains("/dev/loop7"), "{text}");
-        assert!(arm.swaps() && !arm.uses_zswap());
-        let again: Arm = serde_json::from_str(&serde_json::to_string(&arm).unwrap()).unwrap();
-        assert_eq!(again, arm);
+        assert!(variant.swaps() && !variant.uses_zswap());
+        let written = serde_json::to_string(&variant).unwrap();
+        assert_eq!(serde_json::from_str::<Variant>(&written).unwrap(), variant);
     }
 
     #[test]
-    fn what_is_wrong_with_an_arm_is_said_when_it_is_read() {
+    fn what_is_wrong_with_a_variant_is_said_when_it_is_read() {
         for (rest, word) in [
             ("[tier.a]\nkind = \"zram\"\ncodec = \"lz5\"\n", "lz5"),
             (
@@ -561,8 +561,8 @@ mod tests {
             ),
             ("[tier.a]\nkind = \"zram\"\nsort = 1\n", "tier.lab-a.sort"),
         ] {
-            let read = toml::from_str::<Arm>(&format!("name = \"w\"\n{rest}"));
-            let err = read.map(|arm| arm.sound().unwrap_err().to_string());
+            let read = toml::from_str::<Variant>(&format!("name = \"w\"\n{rest}"));
+            let err = read.map(|variant| variant.sound().unwrap_err().to_string());
             let err = err.unwrap_or_else(|err| err.to_string());
             assert!(err.contains(word), "{err}");
         }

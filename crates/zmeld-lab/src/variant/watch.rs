@@ -1,4 +1,4 @@
-//! `zmeld watch` beside a run, with the rules of its arm: a process of its own, as it is
+//! `zmeld watch` beside a run, with the rules of its variant: a process of its own, as it is
 //! where it is installed.
 
 use std::fs::{self, File};
