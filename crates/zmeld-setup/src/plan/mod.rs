@@ -199,12 +199,12 @@ impl Group {
 
     /// The name that a tier's device is on record by while another takes its place.
     pub(crate) fn replaced(name: &str) -> String {
-        format!("{name}{REPLACED}")
+        format!("{name}.replaced")
     }
 
     /// The name of its group, of such a device that of its tier.
     pub fn current(name: &str) -> &str {
-        name.strip_suffix(REPLACED).unwrap_or(name)
+        name.strip_suffix(".replaced").unwrap_or(name)
     }
 
     /// What records tell of, as the parts of a plan.
@@ -234,8 +234,6 @@ impl Group {
         name.starts_with("tier.")
     }
 }
-
-const REPLACED: &str = ".replaced";
 
 /// Gives a device back to its tier, in other records, too, where none takes its place.
 pub(crate) fn revive(records: &mut [Record], others: &mut [Record]) {
