@@ -1,7 +1,8 @@
 //! Applying a plan, and taking it back.
 //!
 //! What a [`Plan`] finds in place is kept, other records are taken back, last first,
-//! and the plan's remaining steps are applied in order.
+//! and the plan's remaining steps are applied in order. The device that a new one replaces
+//! goes when all of them are ([`Plan::replaced`]): only where its swapoff fails does the run.
 //! So the same plan changes nothing, a changed one applies the difference, and a
 //! run that was killed is carried on.
 //!
@@ -19,11 +20,12 @@ use crate::error::Error;
 use crate::event::{Event, Listener};
 use crate::identity::Identity;
 use crate::journal::Journal;
-use crate::plan::{compare, holds, take_over, Group, OnUnreadable, Plan, Planned};
+use crate::plan::{compare, holds, revive, take_over, Group, OnUnreadable, Plan, Planned};
 pub use crate::plan::{Done, Skipped, StandIn};
 use crate::room::{self, PlannedCapacity};
 use crate::step::{Record, Step, StepContext};
 use crate::steps;
+use zmeld_advice::size::table_bytes;
 use zmeld_config::{Config, Kind};
 use zmeld_linux::Host;
 
@@ -107,11 +109,11 @@ fn apply(
     stop: &AtomicBool,
     listener: &mut Listener<'_>,
 ) -> Result<Report, Error> {
-    debug_assert_eq!(plan.records, journal.records());
+    debug_assert_eq!(plan.records.len(), journal.records().len());
     may_go_up(host, plan, listener)?;
     let mut run = Run::begin(host, journal, stop, plan.options.force, listener);
     run.only_named = plan.options.only_named;
-    run.report.kept = plan.records.len() - plan.removed.len();
+    run.report.kept = plan.records.len() - plan.removed.len() - plan.replaced.len();
     run.report.stand_ins = plan.stand_ins.clone();
     if let Err((group, err)) = run.carry_out(plan) {
         return Err(run.back_out(err, &group));
@@ -127,20 +129,16 @@ fn apply(
 pub fn may_go_up(host: &Host, plan: &Plan, listener: &mut Listener<'_>) -> Result<(), Error> {
     plan.refuse()?;
     let areas = areas_of(host, &plan.records, &plan.removed)?;
-    room::check(
-        host,
-        &areas,
-        PlannedCapacity::default(),
-        plan.options.force,
-        listener,
-    )?;
+    let force = plan.options.force;
+    room::check(host, &areas, PlannedCapacity::default(), force, listener)?;
     // Whose place the plan takes is switched off when zmeld's own areas are on, which
     // its pages may go to. What has come meanwhile is looked at again by then.
     let (mut all, coming) = taken_over(host, plan)?;
+    all.extend(areas_of(host, &plan.records, &plan.replaced)?);
     if !all.is_empty() {
         // What was in zmeld's own areas is in RAM, too, by then.
         all.extend(areas);
-        room::check(host, &all, coming, plan.options.force, listener)?;
+        room::check(host, &all, coming, force, listener)?;
     }
     Ok(())
 }
@@ -167,6 +165,7 @@ fn taken_over(host: &Host, plan: &Plan) -> Result<(Vec<PathBuf>, PlannedCapacity
                 let size = device.size.bytes(ram);
                 let limit = device.memory_limit.map_or(u64::MAX, |it| it.bytes(ram));
                 coming.in_ram_bytes = coming.in_ram_bytes.saturating_add(size.min(limit));
+                coming.tables_bytes += table_bytes(size, rustix::param::page_size() as u64);
             }
             // How large a drive is shows when it is on.
             Some(Kind::Disk(_)) => coming.on_disk_bytes = u64::MAX,
@@ -282,7 +281,8 @@ fn is_of_file(step: &Step) -> bool {
 /// The indexes of the records that [`down`] takes back, ascending.
 fn leaving(records: &[Record], only: Option<&[String]>) -> Vec<usize> {
     let named = |record: &Record| {
-        only.is_none_or(|only| only.iter().any(|tier| record.group == Group::of_tier(tier)))
+        let group = Group::current(&record.group);
+        only.is_none_or(|only| only.iter().any(|tier| group == Group::of_tier(tier)))
     };
     let any_tier_stays = records
         .iter()
@@ -401,8 +401,11 @@ impl Run<'_> {
     /// Takes back what the plan does not want, and applies the rest of it. An error
     /// comes with the part of the plan.
     fn carry_out(&mut self, plan: &Plan) -> Result<(), (String, Error)> {
-        if !plan.removed.is_empty() {
-            let noted = self.journal.change(|state| state.complete = false);
+        if !plan.removed.is_empty() || !plan.replaced.is_empty() {
+            let noted = self.journal.change(|state| {
+                state.complete = false;
+                state.records.clone_from(&plan.records);
+            });
             noted.map_err(|err| (String::from("state"), err))?;
         }
         for &index in plan.removed.iter().rev() {
@@ -427,6 +430,28 @@ impl Run<'_> {
                 result => result,
             };
             result.map_err(|err| (group.name.clone(), err))?;
+        }
+        self.retire(plan)
+    }
+
+    /// Takes back the devices whose places others have taken.
+    fn retire(&mut self, plan: &Plan) -> Result<(), (String, Error)> {
+        for &index in plan.replaced.iter().rev() {
+            let record = &plan.records[index];
+            let group = Group::current(&record.group);
+            let is_kept = self.report.skipped.iter().any(|it| it.group == group);
+            let at = self.journal.records().iter().position(|it| it == record);
+            let Some(at) = at.filter(|_| !is_kept) else {
+                continue;
+            };
+            match self.take_back(at) {
+                // No page is in it any more, and all are in the new one.
+                Err(err) if matches!(record.step, Step::AddDevice(_)) => {
+                    self.is_left = true;
+                    self.tell_left(&record.group, &err);
+                }
+                result => result.map_err(|err| (record.group.clone(), err))?,
+            }
         }
         Ok(())
     }
@@ -533,14 +558,18 @@ impl Run<'_> {
         self.report.not_undone.push(done);
     }
 
-    /// Takes back all of an optional group that failed, and goes on. What cannot be taken
-    /// back costs no other group its place either.
+    /// Takes back all of an optional group that failed, but for the device that it was to
+    /// replace, and goes on. What cannot be taken back costs no other group its place either.
     fn give_up(&mut self, group: &Group, err: &Error) -> Result<(), Error> {
         let count = self.journal.records().len();
         let force = std::mem::take(&mut self.force);
         let mut taken_back = Ok(());
+        let old = Group::replaced(&group.name);
+        let has_old = self.journal.records().iter().any(|it| it.group == old);
         for index in (0..count).rev() {
-            if taken_back.is_ok() && self.journal.records()[index].group == group.name {
+            let record = &self.journal.records()[index];
+            let is_shared = has_old && matches!(record.step, Step::LoadModule(_));
+            if taken_back.is_ok() && record.group == group.name && !is_shared {
                 taken_back = self.take_back(index);
             }
         }
@@ -607,8 +636,13 @@ impl Run<'_> {
             }
         }
         let removed = std::mem::take(&mut self.removed);
-        if !removed.is_empty() {
-            self.journal.change(|state| state.records.extend(removed))?;
+        let mut groups = self.journal.records().iter().map(|it| it.group.as_str());
+        if !removed.is_empty() || groups.any(|it| it != Group::current(it)) {
+            let found = &mut self.found;
+            self.journal.change(|state| {
+                state.records.extend(removed);
+                revive(&mut state.records, found);
+            })?;
         }
         let mut first = Ok(());
         let mut groups = Group::recorded(&self.found);
@@ -654,7 +688,8 @@ impl Run<'_> {
         let mut now: Vec<&Record> = self.journal.records().iter().collect();
         let mut missing = Vec::new();
         for before in &self.found {
-            let same = |it: &&Record| it.done && it.group == before.group && it.step == before.step;
+            let is_of = |it: &Record| Group::current(&it.group) == Group::current(&before.group);
+            let same = |it: &&Record| it.done && is_of(it) && it.step == before.step;
             match now.iter().position(same) {
                 Some(at) => drop(now.swap_remove(at)),
                 None => missing.push(format!("{}: {}", before.group, before.step.words())),
@@ -662,9 +697,9 @@ impl Run<'_> {
         }
         match (missing.is_empty(), now.is_empty()) {
             (true, true) => "nothing was changed".to_owned(),
-            (true, false) => "what an earlier run left half done is still there: zmeld down takes \
-                              it back"
-                .to_owned(),
+            (true, false) => {
+                "what a run left half done is still there: zmeld down takes it back".to_owned()
+            }
             (false, _) => format!("what is not as before: {}", missing.join("; ")),
         }
     }
@@ -678,6 +713,7 @@ impl Run<'_> {
         self.journal.change(|state| {
             state.complete = !is_left;
             state.config = config;
+            revive(&mut state.records, &mut []);
         })
     }
 }

@@ -15,8 +15,10 @@
 //! may have in swap is the least of its own share and its ancestors'. Which area
 //! a group's pages are in, the kernel does not tell: all of them count, as far as
 //! the areas hold that many. Room in other areas is there once for all groups.
-//! Compressed areas are room for groups, who are not charged for what is in them,
-//! and none for the machine, whose RAM it stays in.
+//! Compressed areas are room for groups, who are not charged for what is in them. The
+//! machine's RAM it stays in, compressed: what comes from a zram device is counted there with
+//! twice what it takes in that one's pool, and a page that is not in the pool as a whole.
+//! Codecs differ by less, and a pool that empties gives its memory back late.
 //!
 //! | version | memory | swap | limits |
 //! |---|---|---|---|
@@ -38,7 +40,7 @@ use crate::error::Error;
 pub use crate::error::SwapoffConflict;
 use crate::event::{Event, Listener};
 use zmeld_advice::ActiveSwap;
-use zmeld_linux::compressed::MmStat;
+use zmeld_linux::compressed::{Backed, MmStat};
 use zmeld_linux::counters::count;
 use zmeld_linux::groups::{Hierarchy, Version};
 use zmeld_linux::programs::Programs;
@@ -70,6 +72,8 @@ pub(crate) struct PlannedCapacity {
     pub in_ram_bytes: u64,
     /// Drives and files.
     pub on_disk_bytes: u64,
+    /// What the tables of such devices take of RAM.
+    pub tables_bytes: u64,
 }
 
 /// Refuses to switch areas off whose pages do not fit into RAM.
@@ -78,37 +82,56 @@ pub(crate) fn check_machine(
     areas: &[PathBuf],
     coming: PlannedCapacity,
 ) -> Result<(), Error> {
-    let mut swapped_bytes = 0u64;
-    let mut freed_bytes = 0u64;
-    let mut room_elsewhere = coming.on_disk_bytes;
+    let (mut swapped_bytes, mut packed_bytes, mut freed_bytes) = (0u64, 0u64, 0u64);
+    let (mut in_ram_bytes, mut on_disk_bytes) = (coming.in_ram_bytes, coming.on_disk_bytes);
     for swap in host.swaps()? {
         if areas.contains(&swap.path) {
-            swapped_bytes = swapped_bytes.saturating_add(swap.used_bytes);
             // The pool gives its pages back as slots are freed, but a page only
             // when the last object on it is gone: half of it is counted on.
             let pool = pool(host, &swap)?.unwrap_or_default();
+            swapped_bytes = swapped_bytes.saturating_add(swap.used_bytes);
+            packed_bytes = packed_bytes.saturating_add(packed(host, &swap, pool)?);
             freed_bytes = freed_bytes.saturating_add(pool.memory_used_bytes / 2);
-        } else if !swap.is_in_ram() {
-            let free = swap.size_bytes.saturating_sub(swap.used_bytes);
-            room_elsewhere = room_elsewhere.saturating_add(free);
+        } else {
+            let room = match swap.is_in_ram() {
+                true => &mut in_ram_bytes,
+                false => &mut on_disk_bytes,
+            };
+            *room = room.saturating_add(free(host, &swap)?);
         }
     }
     if swapped_bytes == 0 {
         return Ok(());
     }
-    let memory = machine::memory(host)?;
-    let room = memory
-        .available_bytes
-        .saturating_add(freed_bytes)
-        .saturating_add(room_elsewhere);
-    if swapped_bytes <= room {
+    let moved = swapped_bytes.min(in_ram_bytes);
+    let share = u128::from(packed_bytes) * u128::from(moved) / u128::from(swapped_bytes);
+    let to_ram = |bytes: u64| bytes.saturating_sub(on_disk_bytes);
+    let needed = to_ram(swapped_bytes).min(share as u64 + to_ram(swapped_bytes - moved));
+    let available_bytes = machine::memory(host)?.available_bytes;
+    let room = available_bytes.saturating_add(freed_bytes);
+    let needed = needed.saturating_add(coming.tables_bytes);
+    if needed <= room {
         return Ok(());
     }
     Err(Error::NoRam {
         areas: shown(areas),
         swapped_bytes,
-        missing_bytes: swapped_bytes - room,
+        missing_bytes: needed - room,
     })
+}
+
+/// What an area's pages take of RAM at most in another compressed area.
+fn packed(host: &Host, area: &SwapArea, pool: MmStat) -> Result<u64, Error> {
+    // What a zmeld device has melded is not in another.
+    let Some(name) = area.device().filter(|name| name.starts_with("zram")) else {
+        return Ok(area.used_bytes);
+    };
+    let backed = host.read_optional(format!("/sys/block/{name}/bd_stat"))?;
+    let backed = backed.and_then(|text| Backed::parse(&text));
+    let in_pool = pool.stored_bytes - backed.map_or(0, |it| it.held_bytes).min(pool.stored_bytes);
+    let whole = area.used_bytes.saturating_sub(in_pool);
+    let packed = whole.saturating_add(pool.memory_used_bytes.saturating_mul(2));
+    Ok(packed.min(area.used_bytes))
 }
 
 fn shown(areas: &[PathBuf]) -> String {
@@ -124,15 +147,15 @@ fn pool(host: &Host, area: &SwapArea) -> Result<Option<MmStat>, Error> {
     Ok(ActiveSwap::read(host, area)?.held)
 }
 
-/// What a compressed device may still take of RAM, even where nothing of it
-/// compresses; no bound for others.
-fn room_in_ram(host: &Host, area: &SwapArea) -> Result<u64, Error> {
+/// What an area can still hold, a compressed one even where nothing of it compresses.
+fn free(host: &Host, area: &SwapArea) -> Result<u64, Error> {
+    let free = area.size_bytes.saturating_sub(area.used_bytes);
     Ok(match pool(host, area)? {
         None if area.is_in_ram() => 0,
         Some(pool) if pool.limit_bytes > 0 => {
-            pool.limit_bytes.saturating_sub(pool.memory_used_bytes)
+            free.min(pool.limit_bytes.saturating_sub(pool.memory_used_bytes))
         }
-        _ => u64::MAX,
+        _ => free,
     })
 }
 
@@ -197,9 +220,7 @@ pub(crate) fn in_groups(
         if areas.contains(&swap.path) {
             leaving_bytes = leaving_bytes.saturating_add(swap.used_bytes);
         } else {
-            let free = swap.size_bytes.saturating_sub(swap.used_bytes);
-            let free = free.min(room_in_ram(host, &swap)?);
-            elsewhere_bytes = elsewhere_bytes.saturating_add(free);
+            elsewhere_bytes = elsewhere_bytes.saturating_add(free(host, &swap)?);
         }
     }
     if leaving_bytes == 0 {

@@ -303,7 +303,8 @@ impl<'a> Look<'a> {
         let group = plan.groups.iter().filter(|group| group.name == name);
         let steps = group.flat_map(|group| &group.steps);
         let open = steps.filter(|it| it.is_open());
-        let removed = plan.removed.iter().map(|&index| &self.records[index]);
+        let removed = plan.removed.iter().chain(&plan.replaced);
+        let removed = removed.map(|&index| &self.records[index]);
         let removed = removed.filter(|it| it.group == name && it.is_change());
         let undone = removed.map(|record| &record.step);
         (

@@ -7,10 +7,14 @@
 //! is not. What is recorded after it goes, the last first, and what is planned from there on
 //! is applied. A device is made anew where another of its attributes is missing or wrong,
 //! since those can be written only once and go with the device.
+//!
+//! A zram device that is made anew has a name of its own in the records until the new one is
+//! swapped to ([`Group::replaced`]), and goes then.
 
 use std::path::PathBuf;
 
 use serde::Serialize;
+use zmeld_config::RamDriver;
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::Host;
 use zmeld_report::units::bytes;
@@ -59,11 +63,11 @@ impl Leaving {
         match (self.bytes, self.seconds) {
             (0, _) => format!("{path} is switched off, and no page is in it."),
             (held, Some(seconds)) => format!(
-                "{} have to leave {path} first, which takes about {seconds} s.",
+                "{} have to leave {path}, which takes about {seconds} s.",
                 bytes(held)
             ),
             (held, None) => format!(
-                "{} have to leave {path} first, as fast as the drive gives them back.",
+                "{} have to leave {path}, as fast as the drive gives them back.",
                 bytes(held)
             ),
         }
@@ -84,16 +88,27 @@ impl Plan {
     /// Compares it with what is recorded and with the machine: says of each step whether
     /// it is in place, and what goes first. Changes nothing.
     pub(super) fn compare(&mut self, host: &Host, doubt: OnUnreadable) -> Result<(), Error> {
-        let records = &self.records;
         let mut removed = self.not_planned(host, doubt)?;
         let mut in_place = Vec::new();
+        let mut replaced: Vec<usize> = Vec::new();
         for group in &self.groups {
-            let found = compare(host, group, records, doubt)?;
+            let found = compare(host, group, &self.records, doubt)?;
+            let is_replaced = self.is_replaced(host, group, &found);
+            replaced.extend(found.removed.iter().filter(|_| is_replaced));
             in_place.push(found.in_place);
             removed.extend(found.removed);
         }
+        for index in replaced {
+            let group = &mut self.records[index].group;
+            *group = Group::replaced(group);
+        }
         removed.sort_unstable();
-        let undone = removed.iter().rev().map(|&index| &records[index]);
+        let records = &self.records;
+        let is_of = |it: &Group, at: usize| Group::replaced(&it.name) == records[at].group;
+        let goes_last = |&at: &usize| self.groups.iter().any(|it| is_of(it, at));
+        let (replaced, removed): (Vec<usize>, _) = removed.into_iter().partition(goes_last);
+        let undone = removed.iter().rev().chain(replaced.iter().rev());
+        let undone = undone.map(|&index| &records[index]);
         let undone: Vec<&Record> = undone.filter(|record| record.is_change()).collect();
         for (group, in_place) in self.groups.iter_mut().zip(in_place) {
             let mut kept = group
@@ -119,8 +134,28 @@ impl Plan {
         let off = steps::areas(host, records, undone.iter().copied()).flatten();
         self.leaving = off.map(|area| Leaving::new(&area)).collect();
         self.undone = undone.into_iter().map(Done::of).collect();
-        self.removed = removed;
+        (self.removed, self.replaced) = (removed, replaced);
         Ok(())
+    }
+
+    /// Whether the zram device that a part loses is swapped to until the new one is: it has
+    /// a number of its own, so that both are there for a while, where they share no drive.
+    fn is_replaced(&self, host: &Host, group: &Group, found: &Compared) -> bool {
+        let goes = found.removed.iter().map(|&index| &self.records[index]);
+        let comes = group.steps.iter().zip(&found.in_place);
+        let comes = comes.filter(|it| !it.1).map(|it| &it.0.step);
+        let mut steps = goes.clone().map(|it| &it.step).chain(comes);
+        let adds = |it: &&Step| matches!(it, Step::AddDevice(_));
+        let is_of_zram = |step: &Step| match step {
+            Step::AddDevice(add) => add.driver == RamDriver::Zram,
+            Step::SetAttribute(set) => set.with.is_none(),
+            step => matches!(step, Step::MakeSwap(_) | Step::SwapOn(_)),
+        };
+        let name = Group::replaced(&group.name);
+        let is_anew = steps.clone().filter(adds).count() == 2 && steps.all(is_of_zram);
+        let is_second = self.records.iter().any(|it| it.group == name);
+        let mut areas = steps::areas(host, &self.records, goes).flatten();
+        is_anew && !is_second && areas.next().is_some()
     }
 
     /// The indexes of the records that no part of the plan is for and that go.

@@ -87,16 +87,20 @@ pub struct Plan {
     pub problems: Vec<Finding>,
     /// The tiers that were asked for; none: all.
     pub only: Option<Vec<String>>,
-    /// What of earlier runs is taken back first, in order.
+    /// What of earlier runs is taken back, in order: first, and behind the steps a device
+    /// that another takes the place of.
     pub undone: Vec<Done>,
     /// What has to leave the areas that are switched off with that.
     pub leaving: Vec<Leaving>,
-    /// What was recorded when it was made.
+    /// What was recorded when it was made, by the names that it has while it is carried out.
     #[serde(skip)]
     pub records: Vec<Record>,
-    /// The indexes of those that are taken back, ascending.
+    /// The indexes of those that are taken back first, ascending.
     #[serde(skip)]
     pub removed: Vec<usize>,
+    /// The same of devices that are taken back once others are in their places.
+    #[serde(skip)]
+    pub replaced: Vec<usize>,
     /// Tiers for which another driver's device stands in.
     pub stand_ins: Vec<StandIn>,
     /// What it was made from besides.
@@ -204,6 +208,16 @@ impl Group {
         format!("tier.{tier}")
     }
 
+    /// The name that a tier's device is on record by while another takes its place.
+    pub(crate) fn replaced(name: &str) -> String {
+        format!("{name}.replaced")
+    }
+
+    /// The name of its group, of such a device that of its tier.
+    pub fn current(name: &str) -> &str {
+        name.strip_suffix(".replaced").unwrap_or(name)
+    }
+
     /// What records tell of, as the parts of a plan.
     pub(crate) fn recorded(records: &[Record]) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
@@ -230,6 +244,19 @@ impl Group {
     /// Whether a group of that name is a tier's.
     pub fn is_tier(name: &str) -> bool {
         name.starts_with("tier.")
+    }
+}
+
+/// Gives a device back to its tier, in other records, too, where none takes its place.
+pub(crate) fn revive(records: &mut [Record], others: &mut [Record]) {
+    let adds = |it: &&Record| matches!(it.step, Step::AddDevice(_));
+    let made = records.iter().filter(adds).map(|it| it.group.clone());
+    let made: Vec<String> = made.collect();
+    for record in records.iter_mut().chain(others) {
+        let tier = Group::current(&record.group);
+        if !made.iter().any(|it| it == tier) {
+            record.group = tier.to_owned();
+        }
     }
 }
 
@@ -352,6 +379,7 @@ impl Plan {
             leaving: Vec::new(),
             records: state.map_or(Vec::new(), |state| state.records.clone()),
             removed: Vec::new(),
+            replaced: Vec::new(),
             stand_ins,
             options: options.clone(),
             machine,
@@ -406,7 +434,7 @@ impl Plan {
             let mut tiers = only.iter().filter_map(|name| self.config.tier(name));
             tiers.any(|tier| is_it(&tier.kind))
         };
-        match group {
+        match Group::current(group) {
             // Of the tiers, those in RAM need it, and zswap does not suffer it.
             ram::ZSWAP_OFF => has(|kind| !matches!(kind, Kind::Disk(_))),
             take_over::GROUP => false,

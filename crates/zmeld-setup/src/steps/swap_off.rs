@@ -16,7 +16,6 @@ use super::swap_on::switch_off;
 use super::{thing, Thing};
 use crate::error::Error;
 use crate::identity::Identity;
-use crate::room::{self, PlannedCapacity};
 use crate::step::{Before, Record, Reversible, StepContext};
 use zmeld_config::Discard;
 use zmeld_linux::command::Invocation;
@@ -41,10 +40,6 @@ impl Reversible for SwapOff {
         let Some(swap) = context.host.swap_on(&self.path)? else {
             return Ok((None, None));
         };
-        // By force: swapoff fails then, or programs are killed.
-        if !context.force {
-            room::check_machine(context.host, &[swap.path], PlannedCapacity::default())?;
-        }
         let identity = Identity::of(context.host, &self.path)?;
         Ok((Some(swap.priority.to_string()), identity))
     }

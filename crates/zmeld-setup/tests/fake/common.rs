@@ -179,10 +179,17 @@ impl Machine {
     pub fn remove_doubtful(&self) {
         let is_doubtful = |note: &String| note.contains("a run that was stopped may have made it");
         if let Some(note) = self.notes().into_iter().find(is_doubtful) {
-            assert!(note.starts_with("/dev/zram1 is left"), "{note}");
-            assert_eq!(self.text("/sys/block/zram1/disksize"), "0\n");
+            let number = note
+                .trim_start_matches("/dev/zram")
+                .split(' ')
+                .next()
+                .unwrap();
+            assert_eq!(
+                self.text(&format!("/sys/block/zram{number}/disksize")),
+                "0\n"
+            );
             let control = "/sys/class/zram-control/hot_remove";
-            self.host().write(control, "1").unwrap();
+            self.host().write(control, number).unwrap();
         }
     }
 

@@ -155,6 +155,8 @@ fn killed_anywhere_on_the_way_down_it_goes_down_and_up() {
 fn killed_anywhere_while_changing_it_goes_on_with_either() {
     let less = config(LESS);
     let go_on = |machine: &Machine, at| {
+        let swaps = machine.text("/proc/swaps");
+        assert!(swaps.contains("/dev/zram"), "{at}: {swaps}");
         match at % 3 {
             0 => {
                 machine.up(&less)?;

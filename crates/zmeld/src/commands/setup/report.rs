@@ -4,9 +4,9 @@ use serde::Serialize;
 use zmeld_advice::size::tenths;
 use zmeld_advice::Recommendation;
 use zmeld_config::Severity;
-use zmeld_report::{cells, Column, Document, Section, Table, Tone};
-use zmeld_setup::execute::Report;
-use zmeld_setup::plan::Plan;
+use zmeld_report::{Column, Document, Section, Table, Tone};
+use zmeld_setup::execute::{Done, Report};
+use zmeld_setup::plan::{Group, Plan};
 use zmeld_setup::step::Step;
 
 /// What a plan is printed from. Schema `zmeld.plan/1`.
@@ -105,7 +105,8 @@ fn outcome_section(body: &PlanBody<'_>) -> Option<Section> {
 /// What to know before it is done.
 fn notes_section(body: &PlanBody<'_>) -> Option<Section> {
     let plan = body.plan;
-    if plan.problems.is_empty() && plan.skipped.is_empty() && body.experiment.is_none() {
+    let is_quiet = plan.problems.is_empty() && plan.skipped.is_empty();
+    if is_quiet && plan.leaving.is_empty() && body.experiment.is_none() {
         return None;
     }
     let mut section = Section::new("Please note");
@@ -123,6 +124,9 @@ fn notes_section(body: &PlanBody<'_>) -> Option<Section> {
     for skipped in &plan.skipped {
         let text = format!("{} is left out: {}", skipped.group, skipped.reason);
         section = section.advice(Tone::Neutral, text);
+    }
+    for leaving in &plan.leaving {
+        section = section.advice(Tone::Neutral, leaving.words());
     }
     Some(section)
 }
@@ -146,19 +150,18 @@ pub fn plan_document(body: &PlanBody<'_>) -> Document {
     {
         document = document.section(section);
     }
-    if !plan.undone.is_empty() {
-        let table = zmeld_report::table!("", for done in &plan.undone,
+    let taken_back = |title: &str, undone: Vec<&Done>| {
+        let table = zmeld_report::table!("", for done in &undone,
             Column::text("part") => done.group.as_str(),
             Column::text("what") => done.words.as_str(),
         );
-        let mut section = Section::new("Taken back first").table(table);
-        for leaving in &plan.leaving {
-            section = section.advice(Tone::Neutral, leaving.words());
-        }
-        document = document.section(section);
-    }
-    if count > 0 {
-        document = document.section(Section::new("Steps").table(steps_table(plan)));
+        (!undone.is_empty()).then(|| Section::new(title).table(table))
+    };
+    let (last, first) = plan.undone.iter().partition(|done| is_last(done));
+    let steps = (count > 0).then(|| Section::new("Steps").table(steps_table(plan)));
+    let first = taken_back("Taken back first", first);
+    for section in [first, steps, taken_back("Taken back last", last)] {
+        document = section.into_iter().fold(document, Document::section);
     }
     let mut configuration = Section::new("Configuration").code(body.toml);
     if let Some(profile) = body.profile {
@@ -180,26 +183,29 @@ pub struct RunBody<'a> {
     pub report: &'a Report,
 }
 
+/// Whether it is taken back behind the steps.
+fn is_last(done: &Done) -> bool {
+    done.group != Group::current(&done.group)
+}
+
 /// What was done, as a table; what is the same for all of it as the lead.
 pub fn run_document(title: &str, lead: &str, report: &Report, dry_run: bool) -> Document {
     let head = match dry_run {
         true => "What would be done",
         false => "What was done",
     };
-    let mut table = zmeld_report::table!(head, for done in &report.undone,
-        where {
-            let how = if dry_run { "to undo" } else { "undone" };
-        }
+    let how = if dry_run { "to undo" } else { "undone" };
+    let said = |how: &str, done: &Done| format!("{how}: {}", done.words);
+    let undone = report.undone.iter().map(|it| (it, said(how, it)));
+    let left = "left, being another's by now";
+    let left = report.not_undone.iter().map(|it| (it, said(left, it)));
+    let applied = report.applied.iter().map(|it| (it, it.words.clone()));
+    let mut rows: Vec<(&Done, String)> = undone.chain(left).chain(applied).collect();
+    rows.sort_by_key(|(done, _)| is_last(done));
+    let table = zmeld_report::table!(head, for (done, words) in rows,
         Column::text("part") => done.group.as_str(),
-        Column::text("what") => format!("{how}: {}", done.words),
+        Column::text("what") => words,
     );
-    for done in &report.not_undone {
-        let words = format!("left, being another's by now: {}", done.words);
-        table.row(cells![done.group.as_str(), words]);
-    }
-    for done in &report.applied {
-        table.row(cells![done.group.as_str(), done.words.as_str()]);
-    }
     let mut document = Document::new(title).lead(lead);
     let mut section = Section::new("");
     for left in &report.left {

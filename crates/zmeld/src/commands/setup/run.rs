@@ -342,7 +342,7 @@ fn of_an_experiment(found: Vec<String>) -> impl Iterator<Item = Done> {
 fn check_names(only: Option<&[String]>, state: &State) -> anyhow::Result<()> {
     let mut tiers: Vec<&str> = Vec::new();
     for record in &state.records {
-        let tier = record.group.strip_prefix("tier.");
+        let tier = Group::current(&record.group).strip_prefix("tier.");
         tiers.extend(tier.filter(|name| !tiers.contains(name)));
     }
     for name in only.unwrap_or_default() {
