@@ -180,6 +180,7 @@ const FLAGS: &[&str] = &[
     "dist",
     "dkms",
     "long",
+    "counted",
 ];
 
 #[derive(Clone, Default)]
@@ -383,6 +384,7 @@ impl GuestTest {
             programs: self.needs.programs.clone(),
             memory: self.needs.memory.unwrap_or(512),
             processors: self.processors(scope),
+            counts_time: self.needs.has("counted"),
             disks: self.needs.disks.clone(),
             ..BootOptions::default()
         };

@@ -45,6 +45,8 @@ pub struct BootOptions {
     pub append: String,
     /// Before all other programs of this machine, for what is timed.
     pub urgent: bool,
+    /// The guest's nanosecond is an instruction.
+    pub counts_time: bool,
     pub limit: Duration,
 }
 
@@ -66,6 +68,7 @@ impl Default for BootOptions {
             kept: None,
             append: String::new(),
             urgent: false,
+            counts_time: false,
             limit: Duration::from_secs(900),
         }
     }
@@ -302,7 +305,7 @@ fn command(
         append: format!("rdinit=/init ignore_loglevel {}", boot.append),
         qemu: Vec::new(),
         hardware: kind == KernelKind::Image && zmeld_vm::hardware_runs(&kernel.image, &kept),
-        counts_time: false,
+        counts_time: boot.counts_time,
     };
     let mut words = machine.command().into_iter();
     let mut command = Command::new(words.next().unwrap_or_default());

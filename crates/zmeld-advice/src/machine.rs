@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde::Serialize;
-use zmeld_linux::compressed::choices;
+use zmeld_linux::compressed::{choices, chosen};
 use zmeld_linux::crypto::{takes_unlisted, ZWORD};
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::swaps::{self, SwapArea};
@@ -42,6 +42,9 @@ pub struct Machine {
     /// How large an image the kernel aims at; none where it does not say.
     #[serde(skip)]
     pub image_bytes: Option<u64>,
+    /// Whether programs get folios below a huge page that can be read back from swap whole.
+    #[serde(skip)]
+    pub has_large_folios: bool,
 }
 
 /// A driver of compressed devices.
@@ -77,6 +80,7 @@ impl Machine {
                 .as_ref()
                 .and_then(|path| hibernation::size_bytes(host, Path::new(path))),
             image_bytes: host.number("/sys/power/image_size")?,
+            has_large_folios: has_large_folios(host)?,
             kernel,
             ram_bytes: memory.total_bytes,
             available_bytes: memory.available_bytes,
@@ -111,6 +115,23 @@ impl Machine {
     pub fn kernel_from(&self, major: u32, minor: u32) -> bool {
         KernelVersion::parse(&self.kernel).is_none_or(|it| it >= KernelVersion::new(major, minor))
     }
+}
+
+const FOLIOS: &str = "/sys/kernel/mm/transparent_hugepage";
+
+/// A kernel that can read them back counts them (`swpin`); a huge page comes back in pages.
+fn has_large_folios(host: &Host) -> Result<bool, HostError> {
+    let huge = host.number(format!("{FOLIOS}/hpage_pmd_size"))?;
+    let huge = format!("hugepages-{}kB", huge.unwrap_or(0) >> 10);
+    let mut sizes = host.list(FOLIOS)?;
+    sizes.retain(|size| *size != huge && host.exists(format!("{FOLIOS}/{size}/stats/swpin")));
+    for size in sizes {
+        let enabled = host.read_optional(format!("{FOLIOS}/{size}/enabled"))?;
+        if enabled.is_some_and(|text| chosen(&text) != Some("never")) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// `/proc/meminfo`.
@@ -160,5 +181,41 @@ impl Feature {
             presence,
             codecs,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Host) {
+        let dir = tempfile::tempdir().unwrap();
+        let host = Host::at(dir.path());
+        for (path, text) in files {
+            let path = host.path(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        (dir, host)
+    }
+
+    #[test]
+    fn folios_count_below_a_huge_page_and_where_they_come_back() {
+        for (size, enabled, stat, expected) in [
+            ("64", "[always] never", "swpin", true),
+            ("64", "always [never]", "swpin", false),
+            ("64", "[always] never", "swpout", false),
+            ("2048", "[inherit] never", "swpin", false),
+        ] {
+            let at = format!("{FOLIOS}/hugepages-{size}kB");
+            let (_dir, host) = tree(&[
+                (&format!("{FOLIOS}/hpage_pmd_size"), "2097152"),
+                (&format!("{at}/enabled"), enabled),
+                (&format!("{at}/stats/{stat}"), "0"),
+            ]);
+            assert_eq!(has_large_folios(&host).unwrap(), expected, "{at} {enabled}");
+        }
     }
 }

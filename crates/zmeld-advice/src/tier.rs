@@ -455,13 +455,17 @@ pub fn recommend(facts: &Facts, wish: &Wish) -> Recommendation {
         Pool::of(&zswap, machine.ram_bytes, room, measured)
     };
     let lacks_zword = zswap.is_some_and(|it| is_zswap && wish.codec.is_none() && !it.has_zword);
-    let zword = match lacks_zword {
-        true => "; the package zword-dkms makes its pages a tenth smaller than zstd does",
-        false => "",
-    };
+    let mut why = why + but;
+    if lacks_zword {
+        why += "; the package zword-dkms makes its pages a tenth smaller than zstd does";
+    }
+    if machine.has_large_folios && (is_zswap || zswap.is_some_and(|it| it.is_enabled)) {
+        why += "; a large folio comes back whole only from a device in RAM, where zswap was not \
+                touched since the boot and the kernel has no CONFIG_ZSWAP_DEFAULT_ON";
+    }
     Recommendation {
         kind,
-        why: why + but + zword,
+        why,
         codec: wish.codec.clone().or(codec),
         sizing,
         pool: zswap.filter(|_| is_zswap).and_then(pool),
@@ -580,6 +584,9 @@ mod tests {
             (found.kind, found.codec, found.sizing),
             (TierKind::Zswap, None, None)
         );
+        facts.machine.has_large_folios = true;
+        let why = recommend(&facts, &Wish::default()).why;
+        assert!(why.contains("a large folio"), "{why}");
         facts.machine.zswap = None;
         let found = recommend(&facts, &Wish::default());
         assert_eq!(found.kind, TierKind::Zram);

@@ -6,7 +6,7 @@
  *	pages verify DEVICE PAGES SEED DUPLICATES%
  *	pages random DEVICE PAGES SECONDS SEED JOBS [errors|faults]
  *	pages parts DEVICE PAGES SECONDS SEED JOBS
- *	pages swap MIB ROUNDS SEED DUPLICATES%
+ *	pages swap MIB ROUNDS SEED DUPLICATES% [STEP STRIDE COMMAND]
  *	pages nth-file PATH TEXT FIRST
  *	pages nth-page DEVICE PAGE SEED
  *	pages put PATH TEXT
@@ -20,7 +20,8 @@
  * keep that number only. `random` keeps one for each page and writes, reads and
  * discards; where errors are expected, a page may have its old or its new
  * contents after a failed write, and nothing else; with faults, the kernel's own
- * injection is let loose on the jobs. `nth-*` makes the first, the
+ * injection is let loose on the jobs. `swap` with STEP has all swapped out at last, runs
+ * COMMAND, and touches each STRIDEth page, an odd STEP apart. `nth-*` makes the first, the
  * second, the third ... allocation of an operation fail until none is left.
  * `lease` keeps a file from whoever opens it, until it is ended. `read` reads files
  * over and over, until it is ended.
@@ -45,6 +46,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -155,11 +157,13 @@ static int open_device(const char *path)
 	return fd;
 }
 
-static void wrong(uint64_t page, uint64_t content, const unsigned char *bytes)
+static void check(uint64_t page, uint64_t content, const unsigned char *bytes)
 {
 	uint64_t words[WORDS];
 	int at = 0;
 
+	if (is_content(bytes, content))
+		return;
 	make_page(words, content);
 	while (at < PAGE - 1 && bytes[at] == ((unsigned char *)words)[at])
 		at++;
@@ -187,8 +191,7 @@ static int fill(char **a, int write_it)
 		}
 		if (pread(fd, buffer, PAGE, page * PAGE) != PAGE)
 			fail("cannot read", a[0]);
-		if (!is_content(buffer, content))
-			wrong(page, content, buffer);
+		check(page, content, buffer);
 	}
 	return 0;
 }
@@ -213,7 +216,7 @@ static int do_read(struct job *job, uint64_t page, uint64_t count)
 		} else if (is_content(bytes, job->other[page + i])) {
 			job->content[page + i] = job->other[page + i];
 		} else {
-			wrong(job->first + page + i, job->content[page + i], bytes);
+			check(job->first + page + i, job->content[page + i], bytes);
 		}
 	}
 	return 1;
@@ -475,6 +478,24 @@ static int parts(char **a)
 	return wait_for_jobs();
 }
 
+/* Each page once: they are a power of two. */
+static void touch(unsigned char *memory, uint64_t pages, char **a)
+{
+	uint64_t step = strtoull(a[0], NULL, 0), stride = strtoull(a[1], NULL, 0);
+	struct rusage before, after;
+	clock_t began;
+
+	if (madvise(memory, pages * PAGE, MADV_PAGEOUT) || system(a[2]))
+		fail("cannot swap out, or run", a[2]);
+	getrusage(RUSAGE_SELF, &before);
+	began = clock();
+	for (uint64_t n = 0; n < pages / stride; n++)
+		(void)*(volatile unsigned char *)(memory + n * step * stride % pages * PAGE);
+	began = clock() - began;
+	getrusage(RUSAGE_SELF, &after);
+	printf("us=%ld faults=%ld\n", (long)began, after.ru_majflt - before.ru_majflt);
+}
+
 static int swap(char **a)
 {
 	uint64_t pages = strtoull(a[0], NULL, 0) * ((1 << 20) / PAGE), seed = strtoull(a[2], NULL, 0);
@@ -496,8 +517,7 @@ static int swap(char **a)
 			unsigned char *bytes = memory + page * PAGE;
 			uint64_t content = content_of(seed + age[page], page, duplicates);
 
-			if (!is_content(bytes, content))
-				wrong(page, content, bytes);
+			check(page, content, bytes);
 			if (next(&random) % 4)
 				continue;
 			age[page] = round * 1000 + random % 3;
@@ -505,12 +525,10 @@ static int swap(char **a)
 			make_page((uint64_t *)bytes, content);
 		}
 	}
-	for (uint64_t page = 0; page < pages; page++) {
-		uint64_t content = content_of(seed + age[page], page, duplicates);
-
-		if (!is_content(memory + page * PAGE, content))
-			wrong(page, content, memory + page * PAGE);
-	}
+	if (a[4])
+		touch(memory, pages, a + 4);
+	for (uint64_t page = 0; page < pages; page++)
+		check(page, content_of(seed + age[page], page, duplicates), memory + page * PAGE);
 	printf("# %llu pages, %u rounds\n", (unsigned long long)pages, rounds);
 	return 0;
 }
@@ -627,8 +645,7 @@ static int nth_page(char **a)
 			failed++;
 		if (pread(fd, buffer, PAGE, page * PAGE) != PAGE)
 			fail("cannot read", a[0]);
-		if (!is_content(buffer, old))
-			wrong(page, old, buffer);
+		check(page, old, buffer);
 		if (left && done == PAGE) {
 			printf("# page %llu: %d allocations, %d writes refused\n",
 			       (unsigned long long)page, n - 1, failed);
@@ -828,7 +845,7 @@ int main(int argc, char **argv)
 		return fill(a, 0);
 	if (!strcmp(what, "random") && count >= 5)
 		return random_jobs(count, a);
-	if (!strcmp(what, "swap") && count == 4)
+	if (!strcmp(what, "swap") && (count == 4 || count == 7))
 		return swap(a);
 	if (!strcmp(what, "parts") && count == 5)
 		return parts(a);
