@@ -30,14 +30,14 @@ fn read(text: &str) -> Config {
         .config
 }
 
-/// Each text, and below it the only line that is said of it; none where it is faultless.
+/// Each text, and below it the lines that are said of it; none where it is faultless.
 #[test]
 fn each_mistake_is_one_line_with_its_place_and_the_way_out() {
     let cases = include_str!("config/mistakes.txt").lines();
     let mut cases = cases.filter(|line| !line.starts_with('#')).peekable();
     while let Some(text) = cases.next() {
-        let line = cases.next_if(|line| line.starts_with("    "));
-        let expected: Vec<_> = line.iter().map(|line| line.trim_start()).collect();
+        let lines = std::iter::from_fn(|| cases.next_if(|line| line.starts_with("    ")));
+        let expected: Vec<_> = lines.map(|line| line.trim_start()).collect();
         assert_eq!(
             said(&(text.replace("\\n", "\n") + "\n")),
             expected,
