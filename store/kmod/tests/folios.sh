@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# guest: kernel=6.12,7.2,7.3 memory=512 disk=256 long counted
+# guest: kernel=7.2,7.3 memory=512 disk=256 long counted
 #
 # Memory in folios of 64 KiB is swapped out and touched: a folio comes back whole from zram
 # and zmeld until zswap is switched on or off for the first time, and in pages from then on.
