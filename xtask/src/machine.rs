@@ -45,7 +45,6 @@ pub struct BootOptions {
     pub append: String,
     /// Before all other programs of this machine, for what is timed.
     pub urgent: bool,
-    /// The guest's nanosecond is an instruction.
     pub counts_time: bool,
     pub limit: Duration,
 }

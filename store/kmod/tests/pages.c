@@ -491,9 +491,8 @@ static void touch(unsigned char *memory, uint64_t pages, char **a)
 	began = clock();
 	for (uint64_t n = 0; n < pages / stride; n++)
 		(void)*(volatile unsigned char *)(memory + n * step * stride % pages * PAGE);
-	began = clock() - began;
 	getrusage(RUSAGE_SELF, &after);
-	printf("us=%ld faults=%ld\n", (long)began, after.ru_majflt - before.ru_majflt);
+	printf("us=%ld faults=%ld\n", (long)(clock() - began), after.ru_majflt - before.ru_majflt);
 }
 
 static int swap(char **a)
