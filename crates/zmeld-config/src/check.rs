@@ -408,7 +408,8 @@ impl Check<'_> {
             let what = "0% reclaims nothing; write more, or enabled = false";
             self.error("watch.reclaim.step", what);
         }
-        for both in rule.groups.iter().filter(|it| rule.protect.contains(it)) {
+        let both = rule.groups.iter().filter(|it| rule.protect.contains(it));
+        for both in both.filter(|it| !it.matches("/")) {
             let what = format!(
                 "\"{both}\" is in groups, too, and nothing is reclaimed from it; remove it from \
                  one of them"
