@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::{bail, Context, Result};
 
 use crate::kernel_tests::{self, KernelCache};
-use crate::process::{self, output_of, Log};
+use crate::process::{self, output_of, unavailable, Log};
 use crate::step::Tally;
 use crate::tools;
 use crate::workspace;
@@ -193,36 +193,44 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The series fits the sources of user-mode Linux, and has the kernel's style.
+/// What the series is made of.
+pub fn files() -> Result<Vec<PathBuf>> {
+    let root = workspace::root();
+    let mut files = vec![root.join("xtask/src/kernel_patch.rs")];
+    for folder in ["store/zword", "store/crypto", "xtask/kernel-patch"] {
+        files.extend(workspace::all_files(&root.join(folder))?);
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Puts the series into the sources in that folder.
+pub fn put_in(log: &Log, tree: &Path) -> Result<()> {
+    let series = series_of(tree)?;
+    if !SERIES.contains(&&*series) {
+        unavailable!("zword's patches are not made for Linux {series}");
+    }
+    let patches = write(&series, tree, &workspace::work_folder(STEP)?.join(&series))?;
+    let mut apply = process::git();
+    // Not a part of a repository that the sources may be in.
+    apply.env("GIT_CEILING_DIRECTORIES", tree.parent().unwrap_or(tree));
+    log.must(apply.current_dir(tree).arg("apply").args(&patches[1..]))?;
+    Ok(())
+}
+
+/// The series has the kernel's style. Kernels that are built with it show the rest.
 pub fn test(log: &Log, kernels: &KernelCache) -> Result<Tally> {
     let kernel = kernels.take(log, "um")?;
     tools::need(&["perl"])?;
     let tree = kernel.source.as_deref();
     let tree = tree.context("user-mode Linux without its sources")?;
     let series = series_of(tree)?;
-    if !SERIES.contains(&&*series) {
-        let reason = format!("it is not made for Linux {series}");
-        return Ok(Tally::skip(STEP, &reason));
-    }
     let patches = write(&series, tree, &workspace::work_folder(STEP)?.join(&series))?;
-    let mut apply = process::git();
-    // Not a part of a repository that the sources may be in.
-    apply.env("GIT_CEILING_DIRECTORIES", tree.parent().unwrap_or(tree));
-    let texts: Vec<String> = patches
-        .iter()
-        .map(|it| workspace::read(it))
-        .collect::<Result<_>>()?;
-    let all = patches[0].with_file_name("all");
-    workspace::put(&all, texts.concat())?;
-    apply.current_dir(tree).args(["apply", "--check"]).arg(&all);
-    let mut tally = Tally::of_run(log, STEP, &mut apply, "does not apply, see above")?;
     let mut style = kernel_tests::style_check(&kernel)?;
     // Its neighbours in the menu of zram's codecs have no help.
     style.args(["--ignore", "CONFIG_DESCRIPTION"]);
     style.args(&patches[1..]);
-    let why = "checkpatch has a point, see above";
-    tally.add(Tally::of_run(log, STEP, &mut style, why)?);
-    Ok(tally)
+    Tally::of_run(log, STEP, &mut style, "checkpatch has a point, see above")
 }
 
 /// The patches, by number: a repository of the files in question, which git formats.

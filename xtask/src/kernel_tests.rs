@@ -514,7 +514,9 @@ pub fn tests(scope: TestScope) -> Result<Vec<GuestTest>> {
                 let upstream = test.needs.has("upstream")
                     && is_newest(kernel)
                     && (scope == TestScope::Long || is_short);
-                all.push(test.clone());
+                if !has_zword(kernel) {
+                    all.push(test.clone());
+                }
                 all.extend(upstream.then_some(GuestTest { upstream, ..test }));
             }
         }
@@ -533,7 +535,12 @@ pub fn races(log: &Log, kernels: &KernelCache, seed: u64) -> Result<Tally> {
 /// Whether a kernel runs all tests where time is long. The others show that nothing
 /// depends on a kernel's age, on preemption or on a processor, and are emulated.
 fn runs_all(kernel: &str) -> bool {
-    USUAL.contains(&kernel) || kernel == "um-debug"
+    USUAL.contains(&kernel) || is_newest(kernel)
+}
+
+/// Whether the kernel's own zram is tested, with zword in it.
+pub fn has_zword(kernel: &str) -> bool {
+    kernels::recipe(kernel).is_some_and(|recipe| recipe.has_zword)
 }
 
 fn is_newest(kernel: &str) -> bool {

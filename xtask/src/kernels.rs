@@ -15,6 +15,7 @@ use zmeld_linux::lock::{Attempt, FileLock};
 use crate::apt::Suite;
 use crate::debian;
 use crate::guest;
+use crate::kernel_patch;
 use crate::process::Log;
 use crate::stock_kernels;
 use crate::tools;
@@ -75,6 +76,8 @@ pub struct KernelRecipe {
     fragments: &'static [&'static str],
     /// Patches against its sources, for what goes wrong in them under our tests.
     fixes: &'static [&'static str],
+    /// With zword in its sources, by `kernel-patch`.
+    pub has_zword: bool,
 }
 
 impl KernelRecipe {
@@ -111,6 +114,16 @@ const fn user_mode(name: &'static str, checks: bool) -> KernelRecipe {
             false => &["um.config"],
         },
         fixes: &["um-out-of-memory.patch"],
+        has_zword: false,
+    }
+}
+
+const fn with_zword(name: &'static str, suite: &'static str) -> KernelRecipe {
+    KernelRecipe {
+        suite,
+        fragments: &["um.config", "um-zword.config"],
+        has_zword: true,
+        ..user_mode(name, false)
     }
 }
 
@@ -135,6 +148,7 @@ const fn stock(
         series,
         fragments: &[],
         fixes: &[],
+        has_zword: false,
     }
 }
 
@@ -142,6 +156,9 @@ const fn stock(
 pub const RECIPES: &[KernelRecipe] = &[
     user_mode("um", false),
     user_mode("um-debug", true),
+    with_zword("um-zword", "sid"),
+    with_zword("um-zword-6.12", "bookworm-backports"),
+    with_zword("um-zword-7.3", "trixie-backports"),
     WATCHING,
     stock("6.1", "bookworm", ("6.1", "amd64")),
     stock("6.12", "bookworm-backports", ("6.12", "amd64")),
@@ -282,15 +299,20 @@ fn configuration(recipe: &KernelRecipe) -> Result<String> {
         return Ok(String::new());
     }
     let mut hash = DefaultHasher::new();
-    for file in recipe.fragments.iter().chain(recipe.fixes) {
-        fs::read(guest_folder().join(file))?.hash(&mut hash);
+    let files = recipe.fragments.iter().chain(recipe.fixes);
+    let mut files: Vec<PathBuf> = files.map(|it| guest_folder().join(it)).collect();
+    if recipe.has_zword {
+        files.extend(kernel_patch::files()?);
+    }
+    for file in files {
+        fs::read(file)?.hash(&mut hash);
     }
     Ok(format!("{:016x}", hash.finish()))
 }
 
-/// The newest kernel's sources, unpacked, shared by both builds.
+/// A suite's newest kernel's sources, unpacked, shared by all builds.
 fn source(log: &Log, suite: &str) -> Result<PathBuf> {
-    let place = folder("source")?;
+    let place = source_folder(suite)?;
     let _held = lock(&place)?;
     workspace::kept(place.join("linux"), |unfinished| {
         let suite = Suite::open(log, suite, Arch::Amd64, &place.join("apt"))?;
@@ -315,9 +337,26 @@ fn source(log: &Log, suite: &str) -> Result<PathBuf> {
     })
 }
 
+fn source_folder(suite: &str) -> Result<PathBuf> {
+    match suite {
+        "sid" => folder("source"),
+        _ => folder(&format!("source-{suite}")),
+    }
+}
+
+/// The sources with zword in them; the files that stay are shared.
+fn patched(log: &Log, source: &Path, place: &Path) -> Result<PathBuf> {
+    let copy = place.join("source");
+    workspace::remove(&copy)?;
+    let mut link = Command::new("cp");
+    log.must(link.arg("-al").arg(source).arg(&copy))?;
+    kernel_patch::put_in(log, &copy)?;
+    Ok(copy)
+}
+
 /// Takes what is known to be wrong out of the sources, once. A newer kernel may have another remedy, which is noted.
 fn fix(log: &Log, recipe: &KernelRecipe, source: &Path) -> Result<()> {
-    let _held = lock(&folder("source")?)?;
+    let _held = lock(&source_folder(recipe.suite)?)?;
     for file in recipe.fixes {
         let applies = |options: &[&str]| -> Result<bool> {
             let mut patch = Command::new("patch");
@@ -349,6 +388,10 @@ fn build_from_source(log: &Log, recipe: &KernelRecipe, place: &Path) -> Result<S
     ])?;
     let source = source(log, recipe.suite)?;
     fix(log, recipe, &source)?;
+    let source = match recipe.has_zword {
+        true => patched(log, &source, place)?,
+        false => source,
+    };
     let build = place.join("build");
     fs::create_dir_all(&build)?;
     let make = || {

@@ -22,7 +22,8 @@ const DIED: u8 = 101;
 /// The script's output goes to standard output and its exit code is ours; 77: it cannot
 /// run here, and why; 100: the kernel complained; 101: the guest died. KERNEL is um
 /// (user-mode Linux from the newest linux-source), um-debug (the same with KASAN, lockdep,
-/// kmemleak and fault injection), kcsan (the newest linux-source in QEMU, watching for data
+/// kmemleak and fault injection), um-zword, um-zword-6.12 and um-zword-7.3 (with the patches of
+/// `kernel-patch`, which zram takes), kcsan (the newest linux-source in QEMU, watching for data
 /// races), or one of Debian's in QEMU: 6.1, 6.12, 7.2, 7.3; 6.12-rt and 7.3-rt with
 /// PREEMPT_RT; 6.1-arm64, 7.3-arm64, 6.12-arm64-16k and 7.3-arm64-16k for arm64, -16k with
 /// pages of 16 KiB. What is missing is fetched and built under target/kernels, once. Remove
