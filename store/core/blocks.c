@@ -20,7 +20,7 @@
 #include "store.h"
 
 #define BITS_A_WORD	64
-#define WORDS_A_TURN	4096
+#define WORDS_PER_BATCH	4096
 #define TRIES_MAX	64
 
 static u64 words_for(u64 blocks)
@@ -106,7 +106,7 @@ static u64 word_find(const struct zm_blocks *blocks, u64 from, u64 words)
 			return word;
 		if (++word == words)
 			word = 0;
-		if (i % WORDS_A_TURN == WORDS_A_TURN - 1)
+		if (i % WORDS_PER_BATCH == WORDS_PER_BATCH - 1)
 			zm_port_yield();
 	}
 	return words;
@@ -168,7 +168,7 @@ u64 zm_blocks_count_taken(const struct zm_store *store)
 	u64 words = words_for(zm_load64(&blocks->count)), taken = 0, word, i;
 
 	for (i = 0; i < words; i++) {
-		if (i % WORDS_A_TURN == 0)
+		if (i % WORDS_PER_BATCH == 0)
 			zm_port_yield();
 		for (word = zm_load64(&blocks->taken[i]); word;
 		     word &= word - 1)

@@ -14,7 +14,7 @@
  */
 #include "store.h"
 
-#define WORDS_A_TURN 1024
+#define WORDS_PER_BATCH 1024
 
 struct zm_check {
 	struct zm_store *store;
@@ -167,7 +167,7 @@ static int check_walk(struct zm_check *check, struct zm_stream *stream)
 	u64 index, faults;
 
 	for (index = 0; index < store->slot_count; index++) {
-		if (index % WORDS_A_TURN == 0 || level >= ZM_CHECK_CONTENTS)
+		if (index % WORDS_PER_BATCH == 0 || level >= ZM_CHECK_CONTENTS)
 			zm_port_yield();
 		if (zm_stop_wanted(&check->stop))
 			return -EINTR;
@@ -220,7 +220,7 @@ static void check_share_sum(struct zm_check *check, struct zm_share *share,
 /* Before each word of a long table. False: asked to stop. */
 static bool words_go_on(const struct zm_check *check, u64 i)
 {
-	if (i % WORDS_A_TURN)
+	if (i % WORDS_PER_BATCH)
 		return true;
 	zm_port_yield();
 	return !zm_stop_wanted(&check->stop);

@@ -18,7 +18,7 @@
 #include "pass.h"
 
 /* Between two looks at the stop where hardly any has a twin. */
-#define SUSPECTS_A_TURN 1024
+#define SUSPECTS_PER_BATCH 1024
 
 /* Whether a locked slot still is what the pass took it for. */
 static bool slot_still(struct zm_content content, u32 fingerprint)
@@ -67,22 +67,22 @@ static void pass_hold(struct zm_pass *pass, struct zm_share *share)
 	zm_share_lock(share);
 	zm_share_hold(pass->store, share);
 	zm_share_unlock(share);
-	pass->held = share;
+	pass->leader_share = share;
 }
 
 static void pass_let_go(struct zm_pass *pass)
 {
-	if (!pass->held)
+	if (!pass->leader_share)
 		return;
-	zm_share_lock(pass->held);
-	zm_share_put(pass->store, pass->held);
-	pass->held = NULL;
+	zm_share_lock(pass->leader_share);
+	zm_share_put(pass->store, pass->leader_share);
+	pass->leader_share = NULL;
 }
 
 enum outcome {
 	MELDED,		/* or shared already: the slot is done with */
 	DIFFERS,	/* a collision: it may have another twin */
-	UNLIKE,		/* made by two codecs: bytes tell nothing */
+	OTHER_CODEC,		/* made by two codecs: bytes tell nothing */
 	GONE,		/* the slot changed meanwhile */
 	BACKED,		/* the slot's page is not in the pool */
 	LEADER_GONE,	/* the first page changed meanwhile, or its share is full */
@@ -100,7 +100,7 @@ static bool leader_copy(struct zm_pass *pass, struct zm_content leader)
 /*
  * Compares a slot's stored bytes with the first page's copy; or, once these were
  * found to be one page, again with what was copied of its own: GONE where it has
- * others by now. UNLIKE: they are copied. pre: the slot is locked.
+ * others by now. OTHER_CODEC: they are copied. pre: the slot is locked.
  */
 static enum outcome leader_compare(struct zm_pass *pass,
 				   struct zm_content content, bool again)
@@ -113,7 +113,7 @@ static enum outcome leader_compare(struct zm_pass *pass,
 		return again ? GONE : DIFFERS;
 	case ZM_LOOK_BACKED:
 		return BACKED;
-	case ZM_LOOK_UNLIKE:
+	case ZM_LOOK_OTHER_CODEC:
 		break;
 	}
 	if (again)
@@ -121,7 +121,7 @@ static enum outcome leader_compare(struct zm_pass *pass,
 	/* The first page of packed is for comparisons. */
 	return zm_content_copy(pass->store, content,
 			       pass->stream->packed + ZM_PAGE_SIZE,
-			       &pass->other) ? UNLIKE : BACKED;
+			       &pass->other) ? OTHER_CODEC : BACKED;
 }
 
 /*
@@ -257,11 +257,11 @@ static enum outcome meld_next(struct zm_pass *pass, u64 index, u32 fingerprint,
 	if (!slot_still(content, fingerprint))
 		outcome = GONE;
 	else if (zm_state_kind(content.state) != ZM_KIND_SHARE ||
-		 zm_content_share(content) != pass->held)
+		 zm_content_share(content) != pass->leader_share)
 		outcome = leader_compare(pass, content, again);
 	else
 		goto unlock;	/* shares already */
-	if (outcome == MELDED && !slot_join(pass, slot, pass->held, &old))
+	if (outcome == MELDED && !slot_join(pass, slot, pass->leader_share, &old))
 		outcome = LEADER_GONE;
 unlock:
 	zm_slot_unlock(slot);
@@ -275,7 +275,7 @@ static enum outcome meld_try(struct zm_pass *pass, u64 leader, u64 follower,
 {
 	u32 fingerprint = zm_suspect_fingerprint(leader);
 
-	if (pass->held)
+	if (pass->leader_share)
 		return meld_next(pass, zm_suspect_slot(follower), fingerprint,
 				 again);
 	return meld_first(pass, zm_suspect_slot(leader),
@@ -286,7 +286,7 @@ static enum outcome meld_one(struct zm_pass *pass, u64 leader, u64 follower)
 {
 	enum outcome outcome = meld_try(pass, leader, follower, false);
 
-	if (outcome != UNLIKE)
+	if (outcome != OTHER_CODEC)
 		return outcome;
 	return copies_are_equal(pass) ?
 	       meld_try(pass, leader, follower, true) : DIFFERS;
@@ -329,7 +329,7 @@ static int pass_prepare(struct zm_pass *pass)
 {
 	if (!spare_is_ready(pass))
 		return -ENOMEM;
-	if (++pass->compared % ZM_COMPARED_A_TURN)
+	if (++pass->compared % ZM_COMPARED_PER_BATCH)
 		return 0;
 	return zm_pass_pause(pass);
 }
@@ -360,7 +360,7 @@ static int meld_leader(struct zm_pass *pass, struct group *group)
 			group->at[kept++] = group->at[i];
 			break;
 		case GONE:
-		case UNLIKE:	/* is not what becomes of a try */
+		case OTHER_CODEC:	/* is not what becomes of a try */
 			pass->result->raced++;
 			break;
 		case BACKED:
@@ -473,7 +473,7 @@ int zm_suspects_meld(struct zm_pass *pass)
 		u32 fingerprint = zm_suspect_fingerprint(suspects[i]);
 
 		if (i >= look_at) {
-			look_at = i + SUSPECTS_A_TURN;
+			look_at = i + SUSPECTS_PER_BATCH;
 			pass->store->resume.from = fingerprint;
 			if (zm_pass_pause(pass))
 				return -EINTR;

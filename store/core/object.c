@@ -317,7 +317,7 @@ static enum zm_look object_compare(struct zm_store *store,
 	bool equal;
 
 	if (object.priority != copy->priority && !both_raw)
-		return ZM_LOOK_UNLIKE;
+		return ZM_LOOK_OTHER_CODEC;
 	if (object.size != copy->size)
 		return ZM_LOOK_DIFFERS;
 	own = zm_port_pool_read_begin(store->pool, object.handle, object.size,

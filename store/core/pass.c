@@ -55,7 +55,7 @@
 #define HELD_BYTES	(2 * ZM_PAGE_SIZE)
 
 /* Whether a slot, looked at without its lock, may have a twin. */
-static inline bool slot_counts(const struct zm_slot *slot, u32 *fingerprint)
+static inline bool slot_may_have_twin(const struct zm_slot *slot, u32 *fingerprint)
 {
 	u32 state = zm_load32(&slot->state);
 
@@ -105,9 +105,9 @@ static int pass_find(struct zm_pass *pass)
 	int err = 0;
 
 	for (start = 0; start < pass->store->slot_count && !err; start = end) {
-		end = zm_turn_end(pass->store, start);
+		end = zm_batch_end(pass->store, start);
 		for (index = start; index < end; index++)
-			if (slot_counts(&slots[index], &fingerprint))
+			if (slot_may_have_twin(&slots[index], &fingerprint))
 				cell_note(cells, fingerprint);
 		err = zm_pass_pause(pass);
 	}
@@ -180,7 +180,7 @@ static int collect_turn(struct zm_pass *pass, u64 start, u64 stop, u64 from,
 	int err;
 
 	for (index = start; index < stop; index++) {
-		if (!slot_counts(&slots[index], &fingerprint) ||
+		if (!slot_may_have_twin(&slots[index], &fingerprint) ||
 		    !cell_repeats(cells, fingerprint) || fingerprint < from ||
 		    fingerprint >= *end || is_done(pass, fingerprint, index))
 			continue;
@@ -210,7 +210,7 @@ static int pass_collect(struct zm_pass *pass, u64 from, u64 *end)
 	pass->suspect_count = 0;
 	pass->resumed_first = false;
 	for (start = 0; start < pass->store->slot_count; start = stop) {
-		stop = zm_turn_end(pass->store, start);
+		stop = zm_batch_end(pass->store, start);
 		err = collect_turn(pass, start, stop, from, end);
 		if (!err)
 			err = zm_pass_pause(pass);

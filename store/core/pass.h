@@ -9,8 +9,8 @@
 #include "store.h"
 
 /* Between two looks at the stop: slots walked over, pages compared. */
-#define ZM_SLOTS_A_TURN		4096
-#define ZM_COMPARED_A_TURN	16
+#define ZM_SLOTS_PER_BATCH		4096
+#define ZM_COMPARED_PER_BATCH	16
 
 /* One fingerprint of one slot, sorted by fingerprint. */
 static inline u64 zm_suspect_make(u32 fingerprint, u64 slot)
@@ -73,7 +73,7 @@ struct zm_pass {
 	u64 compared;		/* pairs so far */
 
 	/* The group's first page, once it is known to have a twin. */
-	struct zm_share *held;	/* its share; the pass holds it */
+	struct zm_share *leader_share; /* the pass holds it */
 	struct zm_copy copy;	/* its stored bytes, in held_bytes */
 	struct zm_copy other;	/* another page's, where two codecs made them */
 	u8 *held_bytes;
@@ -85,11 +85,11 @@ struct zm_pass {
 #define ZM_FINGERPRINTS_END (1ull << 32)
 
 /* The slots of a turn: what is done between two looks at the stop. */
-static inline u64 zm_turn_end(const struct zm_store *store, u64 start)
+static inline u64 zm_batch_end(const struct zm_store *store, u64 start)
 {
 	u64 left = store->slot_count - start;
 
-	return start + (left < ZM_SLOTS_A_TURN ? left : ZM_SLOTS_A_TURN);
+	return start + (left < ZM_SLOTS_PER_BATCH ? left : ZM_SLOTS_PER_BATCH);
 }
 
 /* Lets others run. -EINTR: somebody wants the pass to stop. */

@@ -134,7 +134,7 @@ int zm_pass_sample(struct zm_pass *pass)
 		return -ENOMEM;
 	pass->result->memory_borrowed = bytes;
 	for (start = 0; start < store->slot_count && !err; start = end) {
-		end = zm_turn_end(store, start);
+		end = zm_batch_end(store, start);
 		count = sample_turn(pass, start, end, shift, sample, count);
 		err = zm_pass_pause(pass);
 	}

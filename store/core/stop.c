@@ -12,7 +12,7 @@
  */
 #include "store.h"
 
-#define SLOTS_A_TURN	1024
+#define SLOTS_PER_BATCH	1024
 
 u64 zm_pass_stops(struct zm_store *store)
 {
@@ -46,7 +46,7 @@ bool zm_stop_wanted(const struct zm_stop *stop)
 /* Before each slot of a walk over all: lets others run now and then, and looks. */
 bool zm_stop_between_slots(const struct zm_stop *stop, u64 index)
 {
-	if (index % SLOTS_A_TURN)
+	if (index % SLOTS_PER_BATCH)
 		return false;
 	zm_port_yield();
 	return zm_stop_wanted(stop);

@@ -59,7 +59,7 @@ static int store_fill(struct zm_store *store,
 	err = codecs_setup(store, options);
 	if (err)
 		return err;
-	store->counters = zm_port_lanes_create(sizeof(*store->counters));
+	store->counters = zm_port_percpu_create(sizeof(*store->counters));
 	if (!store->counters)
 		return -ENOMEM;
 	store->slots = zm_port_table_alloc(slots_bytes(store));
@@ -106,7 +106,7 @@ int zm_store_create(const struct zm_store_options *options,
 	return 0;
 }
 
-#define EMPTIED_A_TURN 256
+#define EMPTIED_PER_BATCH 256
 
 static void store_empty(struct zm_store *store)
 {
@@ -114,7 +114,7 @@ static void store_empty(struct zm_store *store)
 
 	/* Freeing is slow where the kernel checks what is freed. */
 	for (index = 0; index < store->slot_count; index++) {
-		if (index % EMPTIED_A_TURN == 0)
+		if (index % EMPTIED_PER_BATCH == 0)
 			zm_port_yield();
 		zm_content_release(store,
 				   zm_slot_content(&store->slots[index]));
@@ -144,7 +144,7 @@ void zm_store_destroy(struct zm_store *store)
 		zm_port_mutex_destroy(store->mode_mutex);
 	if (store->idle_mutex)
 		zm_port_mutex_destroy(store->idle_mutex);
-	zm_port_lanes_destroy(store->counters);
+	zm_port_percpu_destroy(store->counters);
 	zm_index_destroy(store->index);
 	zm_port_table_free(store->accessed, zm_access_bytes(store));
 	zm_port_table_free(store->slots, slots_bytes(store));
@@ -264,7 +264,7 @@ void zm_store_stats(struct zm_store *store, struct zm_stats *stats)
 			       stats->pages_same + stats->pages_shared +
 			       counter_shown(&c->shares_backed));
 	stats->memory_metadata = slots_bytes(store) + sizeof(*store) +
-				 zm_port_lanes_bytes(sizeof(*c)) +
+				 zm_port_percpu_bytes(sizeof(*c)) +
 				 zm_access_bytes(store) +
 				 zm_blocks_bytes(store) +
 				 zm_fingerprint_key_bytes() +

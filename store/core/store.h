@@ -187,7 +187,7 @@ void zm_room_release(struct zm_store *store, struct zm_room *room);
 enum zm_look {
 	ZM_LOOK_EQUAL,
 	ZM_LOOK_DIFFERS,
-	ZM_LOOK_UNLIKE,		/* made by different codecs: bytes tell nothing */
+	ZM_LOOK_OTHER_CODEC,		/* made by different codecs: bytes tell nothing */
 	ZM_LOOK_BACKED,		/* not in the pool */
 };
 
@@ -287,7 +287,7 @@ u64 zm_fingerprint_key_bytes(void);
 /* counter: of the first lane; it is this processor's that is added to. */
 static inline void zm_counter_add(u64 *counter, u64 value)
 {
-	zm_lane_add(counter, value);
+	zm_percpu_add(counter, value);
 }
 
 static inline void zm_count(u64 *counter)
@@ -306,7 +306,7 @@ static inline void zm_uncount(u64 *counter)
  */
 static inline u64 zm_counter_read(const u64 *counter)
 {
-	return zm_port_lanes_sum(counter);
+	return zm_port_percpu_sum(counter);
 }
 
 #endif /* ZMELD_CORE_STORE_H */

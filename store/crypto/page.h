@@ -13,7 +13,7 @@
 #ifndef ZWORD_CRYPTO_PAGE_H
 #define ZWORD_CRYPTO_PAGE_H
 
-#include <zm_home.h>
+#include <zm_platform.h>
 
 #include "../zword/zword.h"
 

@@ -12,7 +12,7 @@
 #include <linux/module.h>
 #include <linux/namei.h>
 
-#include <home.h>
+#include <start.h>
 
 #include "device.h"
 
@@ -232,7 +232,7 @@ static int __init zm_start(void)
 	err = parameters_check();
 	if (err)
 		return err;
-	err = zm_home_start();
+	err = zm_port_start();
 	if (err)
 		return err;
 	major = register_blkdev(0, zm_stem());
@@ -255,7 +255,7 @@ destroy_debug:
 	zm_debug_destroy();
 	unregister_blkdev(major, zm_stem());
 stop_home:
-	zm_home_stop();
+	zm_port_stop();
 	return err;
 }
 
@@ -265,7 +265,7 @@ static void __exit zm_stop(void)
 	devices_remove();
 	zm_debug_destroy();
 	unregister_blkdev(major, zm_stem());
-	zm_home_stop();
+	zm_port_stop();
 	idr_destroy(&devices);
 }
 

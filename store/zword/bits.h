@@ -9,7 +9,7 @@
 #ifndef ZWORD_BITS_H
 #define ZWORD_BITS_H
 
-#include <zm_home.h>
+#include <zm_platform.h>
 
 #define ZWORD_HIGH_BITS	0x8080808080808080ull
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * zword as a codec of the store, which zram does not have. Its tables stand once,
- * for all who have chosen it: the first one makes them or borrows what a home has
+ * for all who have chosen it: the first one makes them or borrows what a port has
  * (ZWORD_TABLES), the last one gives them back.
  *
- * Each home takes this once, behind its own memory and its own lock; see codec_*.h.
+ * Each port takes this once, behind its own memory and its own lock; see codec_*.h.
  */
 #ifndef ZWORD_CODEC_H
 #define ZWORD_CODEC_H

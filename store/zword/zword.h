@@ -28,7 +28,7 @@
 #ifndef ZWORD_H
 #define ZWORD_H
 
-#include <zm_home.h>
+#include <zm_platform.h>
 
 #include "zword_limits.h"
 

@@ -138,7 +138,7 @@ Complete enough to write a decoder from.",
 /// What is called otherwise in a kernel's tree.
 #[rustfmt::skip]
 const NAMES: &[(&str, &str)] = &[
-    ("#include <zm_home.h>", "#include \"home.h\""),
+    ("#include <zm_platform.h>", "#include \"platform.h\""),
     ("#include \"../zword/", "#include \""),
     ("#include \"library.h\"", "#include <linux/zword.h>"),
     ("#include \"compat.h\"", "#include <crypto/internal/scompress.h>"),

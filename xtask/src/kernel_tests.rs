@@ -122,7 +122,7 @@ fn is_read_by_sparse(recipe: &KernelRecipe) -> bool {
 }
 
 /// What checkpatch says of code that is written for one kernel, and for a kernel:
-/// the core has no BIT() and other homes have no XArray; libraries choose their
+/// the core has no BIT() and other ports have no XArray; libraries choose their
 /// own names; macros that print a field's name use it twice; kmalloc_obj() is newer
 /// than two kernels; what only sparse reads is empty for compilers. SPACING takes one
 /// pointer for a product.

@@ -272,7 +272,7 @@ pub fn provide(log: &Log, recipe: &'static KernelRecipe) -> Result<Kernel> {
         Kind::UserMode => (
             build.join("linux"),
             build,
-            Some(folder("source")?.join("linux")),
+            Some(source_folder(recipe.suite)?.join("linux")),
         ),
         Kind::Watching => (build.join("arch/x86/boot/bzImage"), build, None),
         Kind::Stock => (

@@ -126,8 +126,14 @@ fn has_large_folios(host: &Host) -> Result<bool, HostError> {
     let mut sizes = host.list(FOLIOS)?;
     sizes.retain(|size| *size != huge && host.exists(format!("{FOLIOS}/{size}/stats/swpin")));
     for size in sizes {
-        let enabled = host.read_optional(format!("{FOLIOS}/{size}/enabled"))?;
-        if enabled.is_some_and(|text| chosen(&text) != Some("never")) {
+        let is_given = |file: &str| -> Result<Option<bool>, HostError> {
+            let text = host.read_optional(format!("{FOLIOS}/{file}"))?;
+            let text = text.as_deref().and_then(chosen);
+            Ok(text.filter(|it| *it != "inherit").map(|it| it != "never"))
+        };
+        // None: as it is for huge pages.
+        let own = is_given(&format!("{size}/enabled"))?;
+        if own.map_or_else(|| is_given("enabled"), |own| Ok(Some(own)))? == Some(true) {
             return Ok(true);
         }
     }
@@ -207,7 +213,8 @@ mod tests {
             ("64", "[always] never", "swpin", true),
             ("64", "always [never]", "swpin", false),
             ("64", "[always] never", "swpout", false),
-            ("2048", "[inherit] never", "swpin", false),
+            ("2048", "[always] never", "swpin", false),
+            ("64", "[inherit] never", "swpin", false),
         ] {
             let at = format!("{FOLIOS}/hugepages-{size}kB");
             let (_dir, host) = tree(&[

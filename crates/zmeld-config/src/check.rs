@@ -1,4 +1,4 @@
-//! What can be known to be wrong without a machine: contradictions, and traps.
+//! What can be known to be wrong without a machine: contradictions, and warnings.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -62,8 +62,8 @@ impl Check<'_> {
         self.add(Severity::Critical, None, key, what.into());
     }
 
-    fn warning(&mut self, trap: FindingId, key: &str, what: impl Into<String>) {
-        self.add(Severity::Warning, Some(trap), key, what.into());
+    fn warning(&mut self, id: FindingId, key: &str, what: impl Into<String>) {
+        self.add(Severity::Warning, Some(id), key, what.into());
     }
 
     fn ram(&mut self, device: &RamDevice, key: &str) {
@@ -225,10 +225,10 @@ impl Check<'_> {
                  two",
                 ram.name
             );
-            let trap = Some(FindingId::ZramWithZswap);
+            let warning = Some(FindingId::ZramWithZswap);
             self.add(
                 Severity::Critical,
-                trap,
+                warning,
                 &format!("tier.{}", zswap.name),
                 what,
             );

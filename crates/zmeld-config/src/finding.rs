@@ -220,7 +220,7 @@ impl FromStr for FindingId {
             .ok_or_else(|| {
                 let names: Vec<_> = FindingId::ALL.iter().map(|id| id.name()).collect();
                 format!(
-                    "{text:?} is no trap that is known; {}",
+                    "{text:?} is no warning that is known; {}",
                     crate::choices(text, &names)
                 )
             })

@@ -20,7 +20,7 @@
 //! | `value`, `named` | how each type of value is read and written |
 //! | [`keys`] | every key, with its default |
 //! | `files`, `tree`, `read` | files to text, texts to one tree, the tree to a [`Config`] |
-//! | `check` | contradictions and traps |
+//! | `check` | contradictions and warnings |
 //! | `write` | back to a file, with comments |
 //! | [`finding`] | something that is wrong, and the catalogue of what is known by name |
 
@@ -86,7 +86,7 @@ pub struct Config {
     pub watch: Watch,
     /// Where figures are offered to a monitoring system.
     pub metrics: Metrics,
-    /// Traps that are meant: neither refused nor warned of.
+    /// Warnings that are meant: neither refused nor warned of.
     pub accept: Vec<FindingId>,
 }
 
@@ -147,7 +147,7 @@ impl Loaded {
 
 impl Config {
     /// What a configuration without tiers comes to: it says nothing of tiers, so they
-    /// stay those of `found` (what is set up, else what is recommended), with the traps
+    /// stay those of `found` (what is set up, else what is recommended), with the warnings
     /// that are accepted for them. All else that it says counts; where it tunes nothing,
     /// the tunables of `found` come along. Rules and figures never do: they are those of
     /// the file that is read.
@@ -161,7 +161,7 @@ impl Config {
         };
         let mut accept = self.accept;
         let meant = found.accept.into_iter();
-        let more: Vec<FindingId> = meant.filter(|trap| !accept.contains(trap)).collect();
+        let more: Vec<FindingId> = meant.filter(|warning| !accept.contains(warning)).collect();
         accept.extend(more);
         Config {
             tiers: found.tiers,

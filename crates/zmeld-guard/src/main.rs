@@ -12,9 +12,9 @@ use zmeld_linux::Host;
 const HELP: &str = "\
 Usage: zmeld-guard [--dry-run] [--config FILE]
 
-Ends what [watch.guard] of /etc/zmeld.toml names before the machine stands still,
-and tells zmeld watch to make room before that; see docs/status.md. SIGTERM ends
-it.
+Ends what [watch.guard] of /etc/zmeld.toml names before the machine stands
+still, and tells zmeld watch to make room before that; see docs/status.md.
+SIGTERM ends it.
 
   --dry-run      only say what would be ended, and why
   --config FILE  this file in place of /etc/zmeld.toml and its drop-ins

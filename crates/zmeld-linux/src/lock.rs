@@ -128,6 +128,13 @@ pub fn holder(path: &Path) -> Option<Holder> {
     holder_of(&wanted, &fs::read_to_string("/proc/locks").ok()?)
 }
 
+/// Whether somebody has the lock on a file, by the lock itself: `/proc/locks` leaves out who is in
+/// another PID namespace. Nobody else gets it meanwhile.
+pub fn is_taken(path: &Path) -> bool {
+    let file = OpenOptions::new().read(true).open(path);
+    file.is_ok_and(|it| lock(&it, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
+}
+
 /// `2: FLOCK  ADVISORY  WRITE 31494 fe:00:9986779 0 EOF`; who waits for it has a line with
 /// `->` before the kind.
 fn holder_of(file: &str, locks: &str) -> Option<Holder> {

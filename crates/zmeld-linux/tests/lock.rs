@@ -5,13 +5,13 @@ use std::os::unix::fs::{symlink, MetadataExt};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use zmeld_linux::lock::{holder, Attempt, FileLock, Holder};
+use zmeld_linux::lock::{holder, is_taken, Attempt, FileLock, Holder};
 
 #[test]
 fn the_second_is_told_of_the_first() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lock");
-    assert_eq!(holder(&path), None);
+    assert!(holder(&path).is_none() && !is_taken(&path));
     let Attempt::Taken(first) = FileLock::attempt(&path).unwrap() else {
         panic!("nobody has it");
     };
@@ -22,10 +22,11 @@ fn the_second_is_told_of_the_first() {
         panic!("it is held");
     };
     assert_eq!((told, holder(&path)), (us, Some(us)));
+    assert!(is_taken(&path));
     let mode = fs::metadata(&path).unwrap().mode();
     assert_eq!(mode & 0o777, 0o600, "others can open and so lock it");
     drop(first);
-    assert_eq!(holder(&path), None);
+    assert!(holder(&path).is_none() && !is_taken(&path));
     // Who asks keeps nobody from it.
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {

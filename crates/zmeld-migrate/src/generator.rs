@@ -61,7 +61,7 @@ pub fn generate(environment: &BootEnvironment, normal: &Path) -> GeneratorOutcom
         Ok(loaded) => loaded,
         Err(err) => return environment.failed(format!("{err}; no swap is set up")),
     };
-    // Traps are the business of `zmeld config check`, not of every boot.
+    // Warnings are the business of `zmeld config check`, not of every boot.
     let source = loaded.files.first().map(PathBuf::as_path);
     let units = units(
         &loaded.config,

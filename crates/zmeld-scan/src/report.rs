@@ -185,7 +185,7 @@ fn where_they_are(result: &ScanResult, asked: Asked) -> Vec<(String, String)> {
         add(words, bytes(pages * result.page_size) + remark);
     }
     if memory.padded > 0 {
-        add("filled up with zeros", "the last page".to_owned());
+        add("last page", "filled up with zeros".to_owned());
     }
     values
 }

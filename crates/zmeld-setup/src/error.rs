@@ -69,7 +69,7 @@ pub enum Error {
          them, or force it (zmeld up --force); the kernel kills programs where it does not fit"
     )]
     GroupsUnseen,
-    /// The plan would walk into a trap.
+    /// What a plan warns of is to be changed or accepted.
     #[error("{what}")]
     Refused { what: String },
     /// Parts of the plan cannot be.

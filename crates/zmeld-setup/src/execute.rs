@@ -22,9 +22,9 @@ use crate::identity::Identity;
 use crate::journal::Journal;
 use crate::plan::{compare, holds, revive, take_over, Group, OnUnreadable, Plan, Planned};
 pub use crate::plan::{Done, Skipped, StandIn};
-use crate::room::{self, PlannedCapacity};
 use crate::step::{Record, Step, StepContext};
 use crate::steps;
+use crate::swapoff_check::{self, PlannedCapacity};
 use zmeld_advice::size::table_bytes;
 use zmeld_config::{Config, Kind};
 use zmeld_linux::Host;
@@ -73,7 +73,7 @@ impl Report {
 /// this run has applied is taken back, and what it took back for it is applied again.
 ///
 /// # Errors
-/// The step that failed, and what became of the others; a trap that the plan
+/// The step that failed, and what became of the others; a warning that the plan
 /// walks into; pages that do not fit back into RAM or into their control group.
 pub fn up(
     host: &Host,
@@ -130,7 +130,7 @@ pub fn may_go_up(host: &Host, plan: &Plan, listener: &mut Listener<'_>) -> Resul
     plan.refuse()?;
     let areas = areas_of(host, &plan.records, &plan.removed)?;
     let force = plan.options.force;
-    room::check(host, &areas, PlannedCapacity::default(), force, listener)?;
+    swapoff_check::check(host, &areas, PlannedCapacity::default(), force, listener)?;
     // Whose place the plan takes is switched off when zmeld's own areas are on, which
     // its pages may go to. What has come meanwhile is looked at again by then.
     let (mut all, coming) = taken_over(host, plan)?;
@@ -138,7 +138,7 @@ pub fn may_go_up(host: &Host, plan: &Plan, listener: &mut Listener<'_>) -> Resul
     if !all.is_empty() {
         // What was in zmeld's own areas is in RAM, too, by then.
         all.extend(areas);
-        room::check(host, &all, coming, force, listener)?;
+        swapoff_check::check(host, &all, coming, force, listener)?;
     }
     Ok(())
 }
@@ -188,7 +188,7 @@ pub fn may_go_down(
     let mut leaving = leaving(records, removal.only);
     leaving.retain(|&index| !(removal.keep_files && is_of_file(&records[index].step)));
     let areas = areas_of(host, records, &leaving)?;
-    room::check(
+    swapoff_check::check(
         host,
         &areas,
         PlannedCapacity::default(),
@@ -225,7 +225,9 @@ pub fn down(
     for &index in leaving.iter().rev() {
         let group = &run.journal.records()[index].group;
         // What its steps before this one stand on; and with the last tier goes the rest.
-        let is_needed = |(failed, _): &(String, Error)| failed == group || !Group::is_tier(group);
+        let is_needed = |(failed, _): &(String, Error)| {
+            Group::current(failed) == Group::current(group) || !Group::is_tier(group)
+        };
         if failed.iter().any(is_needed) {
             continue;
         }

@@ -3,7 +3,7 @@
 //! | module | what it knows |
 //! |---|---|
 //! | [`applied`] | what was set up, by the names that the kernel uses |
-//! | [`plan`] | from a configuration and a machine to steps, with reasons and traps, and what of it is in place |
+//! | [`plan`] | from a configuration and a machine to steps, with reasons and warnings, and what of it is in place |
 //! | [`step`], [`steps`] | one change: checked, applied, verified, undone |
 //! | [`identity`] | which thing it is, whatever has its name by now |
 //! | [`journal`] | what was done, on disk before and after each step, and the lock |
@@ -23,8 +23,8 @@ pub mod execute;
 pub mod identity;
 pub mod journal;
 pub mod plan;
-pub mod room;
 pub mod step;
 pub mod steps;
+pub mod swapoff_check;
 
 pub use error::{Error, ErrorKind};

@@ -75,7 +75,7 @@ pub fn room_for(host: &Host, plan: &Plan) -> Vec<Finding> {
     problems
 }
 
-/// An error of the machine's alone says who refuses it; that of a trap has its way out.
+/// An error of the machine's alone says who refuses it; that of a warning has its way out.
 fn refused(problem: Finding) -> Finding {
     match (problem.severity, problem.id) {
         (Severity::Critical, None) => Finding {

@@ -127,7 +127,7 @@ impl Outstanding {
         }
     }
 
-    /// What a plan warns of that no trap is about: a codec that the kernel lacks, a file of
+    /// What a plan warns of that no warning is about: a codec that the kernel lacks, a file of
     /// another size.
     pub(crate) fn otherwise(&self) -> impl Iterator<Item = &Finding> {
         let problems = self.plan.iter().flat_map(|plan| &plan.problems);
@@ -228,7 +228,11 @@ impl<'a> Look<'a> {
     }
 
     fn is_ours(&self, group: &str) -> bool {
-        self.records.iter().any(|record| record.group == group)
+        let mut groups = self
+            .records
+            .iter()
+            .map(|record| Group::current(&record.group));
+        groups.any(|it| it == group)
     }
 
     fn not_planned(&mut self, group: &str, err: &Error) {
@@ -261,8 +265,9 @@ impl<'a> Look<'a> {
         let mut names: Vec<&str> = planned.collect();
         let planned = names.len();
         for done in &plan.undone {
-            if !names.contains(&done.group.as_str()) {
-                names.push(&done.group);
+            let name = Group::current(&done.group);
+            if !names.contains(&name) {
+                names.push(name);
             }
         }
         for (at, name) in names.into_iter().enumerate() {
@@ -305,7 +310,7 @@ impl<'a> Look<'a> {
         let open = steps.filter(|it| it.is_open());
         let removed = plan.removed.iter().chain(&plan.replaced);
         let removed = removed.map(|&index| &self.records[index]);
-        let removed = removed.filter(|it| it.group == name && it.is_change());
+        let removed = removed.filter(|it| Group::current(&it.group) == name && it.is_change());
         let undone = removed.map(|record| &record.step);
         (
             open.map(|planned| &planned.step).filter(is_told).collect(),

@@ -113,9 +113,8 @@ impl Profile {
             },
             Profile::VmHost => (!host.exists(KVM)).then(|| format!("there is no {KVM}")),
             Profile::Desktop => (!is_there(host, "/user.slice")).then(|| {
-                "programs are ended by their control groups of version 2, and there is no \
-                 /user.slice among those: boot with systemd.unified_cgroup_hierarchy=1, or leave \
-                 the profile out"
+                "the guard needs control groups of version 2 with /user.slice: under systemd, boot \
+                 with systemd.unified_cgroup_hierarchy=1, or leave the profile out"
                     .to_owned()
             }),
             Profile::Server | Profile::Small => None,
@@ -138,7 +137,10 @@ impl Profile {
         let is_for = match self {
             Profile::Small if ram_bytes > SMALL_BYTES => "at most",
             Profile::Server if ram_bytes <= SMALL_BYTES => "more than",
-            _ => return None,
+            _ => {
+                let lacks = reclaim::hierarchy(host).err();
+                return lacks.map(|why| format!("profile {name} adds nothing here: {why}"));
+            }
         };
         let what = format!("profile {name} is for {is_for} {small} of RAM, and this machine has");
         Some(format!("{what} {ram}: --profile {suits} suits it"))

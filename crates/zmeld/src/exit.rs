@@ -25,7 +25,7 @@ pub const EXIT_CODES: &str = "\
 Exit codes:
   0    done
   1    done, but a threshold that was asked for (--require-..., --check) was
-       missed, or config check found a trap
+       missed, or config check found a warning
   2    wrong use, or input that is wrong or cannot be read; or it cannot be
        done now: pages do not fit back, another run holds the lock; or a plan
        that zmeld up would refuse

@@ -6,6 +6,8 @@
 #[allow(dead_code)]
 #[path = "command/run.rs"]
 mod run;
+#[path = "../../zmeld-linux/tests/support/turn.rs"]
+mod turn;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -112,6 +114,7 @@ fn started(recipe: &Path, variant: &str) -> Child {
 /// One after the other: only one experiment runs at a time.
 #[test]
 fn machines_of_a_given_size_make_the_runs_and_are_gone_afterwards() {
+    let _turn = turn::turn().unwrap();
     let before = left_by_any();
     variants_are_compared(&before);
     a_command_finds_the_files_of_this_machine(&before);

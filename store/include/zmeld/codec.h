@@ -10,7 +10,7 @@
  *   context  the working memory of one processor, reused for every page (a new
  *            zstd context per page would halve its speed).
  *
- * Each home of the store (port/user, port/linux) brings its own tables under
+ * Each port of the store (port/user, port/linux) brings its own tables under
  * the same names. What one compresses, the other reads, and both produce what
  * the kernel's zram would: same formats, same defaults.
  *
@@ -25,7 +25,7 @@
 #ifndef ZMELD_CODEC_H
 #define ZMELD_CODEC_H
 
-#include <zm_home.h>
+#include <zm_platform.h>
 
 /* Level left to the codec: the one that the kernel's zram takes. */
 #define ZM_CODEC_LEVEL_DEFAULT	(-2147483647 - 1)
@@ -34,7 +34,7 @@ struct zm_codec_params {
 	int level;		/* in: a level or ZM_CODEC_LEVEL_DEFAULT */
 	/*
 	 * in: bytes of the pages that are compressed, for codecs that choose by it;
-	 * 0: the home's own. In user space pages of other machines are measured.
+	 * 0: the port's own. In user space pages of other machines are measured.
 	 */
 	u32 page_size;
 	void *prepared;		/* out: the codec's own, e.g. its tables */
@@ -111,7 +111,7 @@ static inline void zm_codec_release(const struct zm_codec_ops *ops,
 		ops->release(params);
 }
 
-/* All codecs of this home, in the order a list shows them. */
+/* All codecs of this port, in the order a list shows them. */
 extern const struct zm_codec_ops *const zm_codecs[];
 extern const size_t zm_codec_count;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * The port: everything the store's core needs from the place it runs in.
- * There are two homes, port/user and port/linux. The core calls nothing else
+ * There are two ports, port/user and port/linux. The core calls nothing else
  * (besides memcpy, memcmp, memset and memmove); `cargo xtask test` proves it by
  * the core's undefined symbols.
  *
@@ -11,7 +11,7 @@
 #ifndef ZMELD_PORT_H
 #define ZMELD_PORT_H
 
-#include <zm_home.h>
+#include <zm_platform.h>
 #include <zmeld/codec.h>
 
 /* Names an object in the pool. Never 0 for an object that exists. */
@@ -63,17 +63,17 @@ void zm_port_small_free(void *small, size_t size);
 
 /*
  * Zeroed counters of 64 bits, `size` bytes of them, in a lane for each processor;
- * what is returned stands for the first. zm_lane_add() of the home header adds to
+ * what is returned stands for the first. zm_percpu_add() of zm_platform.h adds to
  * the same counter in the lane of whoever runs, so that no two processors write
  * one cache line. NULL: no memory. May sleep.
  */
-void *zm_port_lanes_create(size_t size);
+void *zm_port_percpu_create(size_t size);
 /* pre: as created, or NULL. May sleep. */
-void zm_port_lanes_destroy(void *lanes);
+void zm_port_percpu_destroy(void *lanes);
 /* Bytes that lanes of that size take. Atomic. */
-u64 zm_port_lanes_bytes(size_t size);
+u64 zm_port_percpu_bytes(size_t size);
 /* The sum of a counter over all lanes, modulo 2^64. Atomic. */
-u64 zm_port_lanes_sum(const u64 *counter);
+u64 zm_port_percpu_sum(const u64 *counter);
 
 /* -- Pool: where objects are kept ----------------------------------------- */
 

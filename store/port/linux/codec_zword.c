@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* The codec zword, with this home's memory. */
+/* The codec zword, with this port's memory. */
 #include "codec_linux.h"
 
 #include "../../zword/linux_tables.h"

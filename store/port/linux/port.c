@@ -19,7 +19,7 @@
 
 #include <zmeld/port.h>
 
-#include "home.h"
+#include "start.h"
 
 /* -- Locks ------------------------------------------------------------------ */
 
@@ -110,23 +110,23 @@ void zm_port_small_free(void *small, size_t size)
 
 /* -- Counters -------------------------------------------------------------- */
 
-void *zm_port_lanes_create(size_t size)
+void *zm_port_percpu_create(size_t size)
 {
 	return (__force void *)(unsigned long)__alloc_percpu(size,
 							     SMP_CACHE_BYTES);
 }
 
-void zm_port_lanes_destroy(void *lanes)
+void zm_port_percpu_destroy(void *lanes)
 {
 	free_percpu((__force void __percpu *)(unsigned long)lanes);
 }
 
-u64 zm_port_lanes_bytes(size_t size)
+u64 zm_port_percpu_bytes(size_t size)
 {
 	return (u64)num_possible_cpus() * ALIGN(size, SMP_CACHE_BYTES);
 }
 
-u64 zm_port_lanes_sum(const u64 *counter)
+u64 zm_port_percpu_sum(const u64 *counter)
 {
 	u64 __percpu *lanes = (__force u64 __percpu *)(unsigned long)counter;
 	unsigned int cpu;
@@ -137,9 +137,9 @@ u64 zm_port_lanes_sum(const u64 *counter)
 	return sum;
 }
 
-/* -- The home's life ------------------------------------------------------- */
+/* -- The port's life ------------------------------------------------------- */
 
-int zm_home_start(void)
+int zm_port_start(void)
 {
 	int err;
 
@@ -154,7 +154,7 @@ int zm_home_start(void)
 	return err;
 }
 
-void zm_home_stop(void)
+void zm_port_stop(void)
 {
 	zm_streams_stop();
 	kmem_cache_destroy(small_cache);

@@ -28,7 +28,7 @@
 
 #include <zmeld/port.h>
 
-#include "home.h"
+#include "start.h"
 
 /* A place for one stream. */
 struct seat {

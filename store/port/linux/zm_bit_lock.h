@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The core's locks in the kernel: bit 0 of a word. zm_home.h includes it.
+ * The core's locks in the kernel: bit 0 of a word. zm_platform.h includes it.
  *
  * Where the kernel is a real-time one, zsmalloc's own locks sleep, and so must what
  * is held around them; who waits for a page that is being decompressed must not

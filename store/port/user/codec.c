@@ -2,7 +2,7 @@
 /*
  * The codecs of user space, under zram's names, and zword behind them.
  *
- * zram also offers 842, which neither home has: the kernel's does not check a
+ * zram also offers 842, which neither port has: the kernel's does not check a
  * damaged stream against the end of the page, and user space has none to rely on.
  * What it would do with some pages can be measured on a device of zram's.
  */

@@ -6,7 +6,7 @@
 #ifndef ZM_CODEC_BYTES_H
 #define ZM_CODEC_BYTES_H
 
-#include <zm_home.h>
+#include <zm_platform.h>
 
 static inline u32 load_le16(const u8 *at)
 {

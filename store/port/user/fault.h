@@ -6,7 +6,7 @@
 #ifndef ZM_USER_FAULT_H
 #define ZM_USER_FAULT_H
 
-#include <zm_home.h>
+#include <zm_platform.h>
 
 /* The nth allocation from now fails (1: the next); 0: none does. */
 void zm_fault_set(u64 nth);

@@ -16,7 +16,7 @@
 #ifndef ZM_USER_GEOMETRY_H
 #define ZM_USER_GEOMETRY_H
 
-#include <zm_home.h>
+#include <zm_platform.h>
 
 #define ZM_HANDLE_BYTES		8
 #define ZM_CLASSES_MAX		257	/* of 4 KiB pages 255, of larger ones 257 */

@@ -91,22 +91,22 @@ void zm_port_small_free(void *small, size_t size)
 
 /* -- Counters -------------------------------------------------------------- */
 
-void *zm_port_lanes_create(size_t size)
+void *zm_port_percpu_create(size_t size)
 {
 	return zm_fault_now() ? NULL : calloc(1, size);
 }
 
-void zm_port_lanes_destroy(void *lanes)
+void zm_port_percpu_destroy(void *lanes)
 {
 	free(lanes);
 }
 
-u64 zm_port_lanes_bytes(size_t size)
+u64 zm_port_percpu_bytes(size_t size)
 {
 	return size;
 }
 
-u64 zm_port_lanes_sum(const u64 *counter)
+u64 zm_port_percpu_sum(const u64 *counter)
 {
 	return zm_load64(counter);
 }

@@ -7,7 +7,7 @@
 #ifndef ZM_TESTS_PROOF_H
 #define ZM_TESTS_PROOF_H
 
-#include <zm_home.h>
+#include <zm_platform.h>
 
 /*
  * A proof; xtask reads this line. block, block_long: the bytes of zword's block, and

@@ -33,8 +33,13 @@ fn path() -> PathBuf {
     Path::new(FOLDER).join("experiment")
 }
 
-/// The process of the experiment that is running, in words, if one is: whoever changes the machine's swap meanwhile
-/// takes it away from under a workload.
+/// The process of the experiment that is running, in words, if one is.
 pub fn running() -> Option<String> {
     lock::holder(&path()).map(words)
+}
+
+/// The same for whoever changes the machine's swap, which would take it away from under a
+/// workload: by the lock itself, too.
+pub fn surely_running() -> Option<String> {
+    running().or_else(|| lock::is_taken(&path()).then(|| words(Holder { pid: None })))
 }

@@ -41,7 +41,7 @@ use crate::size::SizeSearch;
 use crate::variant::{self, size, RunSize, SizeBases, Variant};
 use crate::vm::host::BootImage;
 use crate::vm::{GuestClock, World};
-pub use lock::running;
+pub use lock::{running, surely_running};
 use result::{CaseFacts, Experiment, Outcome, Run, SkippedVariant};
 use run::MeasuredRun;
 

@@ -164,7 +164,9 @@ impl Variant {
                 resolve(tier, bases, disk, &self.name)?,
             );
         }
-        let accept = ACCEPTED.map(|trap| toml::Value::from(trap.name())).to_vec();
+        let accept = ACCEPTED
+            .map(|warning| toml::Value::from(warning.name()))
+            .to_vec();
         let table = toml::Table::from_iter([
             ("tier".to_owned(), toml::Value::Table(tiers)),
             ("accept".to_owned(), toml::Value::Array(accept)),

@@ -168,7 +168,8 @@ impl Plan {
             }
             // An optional tier that runs stays, though it could not be set up again now: the
             // stick with its key was pulled.
-            let skipped = self.skipped.iter().any(|it| it.group == *name);
+            let tier = Group::current(name);
+            let skipped = self.skipped.iter().any(|it| it.group == tier);
             let ours = self.records.iter().filter(|it| it.group == *name);
             let mut hold = ours.map(|it| holds(host, &self.records, it, doubt));
             let fails = |it: &Result<bool, Error>| !matches!(it, Ok(true));

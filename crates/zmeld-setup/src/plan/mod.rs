@@ -9,8 +9,8 @@ mod disk;
 mod ram;
 mod stand_in;
 pub(crate) mod take_over;
-mod traps;
 mod tunables;
+mod warnings;
 mod zswap;
 
 use std::path::PathBuf;
@@ -178,7 +178,7 @@ fn as_words<S: serde::Serializer>(step: &Step, serializer: S) -> Result<S::Ok, S
 struct ProblemLine {
     /// `error`: `zmeld up` refuses it; `warning`: it works, and will disappoint; `notice`.
     severity: &'static str,
-    /// The trap, by the name that `accept` takes; null where it is none.
+    /// The warning, by the name that `accept` takes; null where it is none.
     trap: Option<&'static str>,
     /// What is wrong, where, and the way out, in one line.
     text: String,
@@ -192,7 +192,7 @@ impl ProblemLine {
                 Severity::Warning => "warning",
                 Severity::Notice => "notice",
             },
-            trap: problem.id.map(|trap| trap.name()),
+            trap: problem.id.map(|it| it.name()),
             text: problem.to_string(),
         }
     }
@@ -361,7 +361,7 @@ impl Plan {
             let lacking = zmeld_observe::machine::lacks(draft.machine, draft.config);
             draft.problems.extend(lacking);
         }
-        draft.traps();
+        draft.warnings();
         let only = draft.options.only.clone();
         let Draft {
             groups,
@@ -403,10 +403,10 @@ impl Plan {
         Plan::make(host, config, state, &options).unwrap_or_else(|err| (Vec::new(), Err(err)))
     }
 
-    /// Refuses a plan that walks into a trap.
+    /// Refuses a plan that has a warning.
     ///
     /// # Errors
-    /// The first trap, and how many more there are.
+    /// The first one, and how many more there are.
     pub fn refuse(&self) -> Result<(), Error> {
         let mut errors = self
             .problems
@@ -528,7 +528,7 @@ impl Draft<'_> {
     fn recorded<'b>(&'b self, group: &'b str) -> impl Iterator<Item = &'b Record> {
         self.records
             .iter()
-            .filter(move |record| record.group == group)
+            .filter(move |record| Group::current(&record.group) == group)
     }
 }
 

@@ -277,7 +277,7 @@ fn codecs(
     for (at, codec) in device.codec.iter().enumerate() {
         let reason = match at {
             0 => "what pages are compressed with",
-            _ => "only where the kernel has none of those before",
+            _ => "the first of the list that the kernel has",
         };
         let begin = steps.steps.len();
         steps.set(CODEC, &codec.name, reason);

@@ -99,7 +99,7 @@ impl Draft<'_> {
         if found.config.in_ram().next().is_none() || ways.is_empty() {
             return;
         }
-        // No trap to accept: who accepts a second device is not told of one at boot.
+        // No warning to accept: who accepts a second device is not told of one at boot.
         self.problems.push(Finding::new(
             Severity::Warning,
             GROUP,
@@ -127,7 +127,7 @@ impl Draft<'_> {
         let ram = self.machine.ram_bytes;
         let page_size = rustix::param::page_size() as u64;
         for (tier, priority) in areas(config) {
-            let (trap, place) = match &tier.kind {
+            let (warning, place) = match &tier.kind {
                 Kind::Zswap(_) => (FindingId::ZramWithZswap, None),
                 Kind::Ram(device) => {
                     let limit = device.memory_limit.map_or(0, |limit| limit.bytes(ram));
@@ -165,7 +165,7 @@ impl Draft<'_> {
                 };
                 self.problem(
                     severity,
-                    trap,
+                    warning,
                     &group,
                     format!(
                         "{} is swapped to already ({}), and {comes} beside it: {what}; \

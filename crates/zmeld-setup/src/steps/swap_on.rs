@@ -12,8 +12,8 @@ use super::{pin, thing, Thing};
 use crate::error::Error;
 use crate::event::Event;
 use crate::identity::{self, Identity};
-use crate::room::{self, PlannedCapacity};
 use crate::step::{path_of, Before, DeviceRef, Record, Reversible, Step, StepContext};
+use crate::swapoff_check::{self, PlannedCapacity};
 use zmeld_config::Discard;
 use zmeld_linux::command::{self, Ending, Invocation};
 use zmeld_linux::swaps::SwapArea;
@@ -237,8 +237,8 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
     let is_guarded = !context.force && total_bytes > 0;
     let coming = PlannedCapacity::default();
     if is_guarded {
-        room::check_machine(context.host, &areas, coming)?;
-        room::refuse(room::in_groups(context.host, &areas, coming, 1)?.overfull)?;
+        swapoff_check::check_machine(context.host, &areas, coming)?;
+        swapoff_check::refuse(swapoff_check::in_groups(context.host, &areas, coming, 1)?.overfull)?;
     }
     let (host, stop) = (context.host, context.stop);
     let (ending, ended) = (Ending::default(), AtomicBool::new(false));
@@ -271,7 +271,7 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
             let begin = Instant::now();
             if is_guarded && overfull.is_empty() {
                 // What cannot be read now is looked at the next time.
-                let found = room::in_groups(host, &areas, coming, 2).unwrap_or_default();
+                let found = swapoff_check::in_groups(host, &areas, coming, 2).unwrap_or_default();
                 overfull = found.overfull;
             }
             if !overfull.is_empty() {
@@ -303,7 +303,7 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
     if host.swap_on(path)?.is_none() {
         return Ok(());
     }
-    room::refuse(overfull)?;
+    swapoff_check::refuse(overfull)?;
     if context.is_stopped() {
         let after = format!("{} is still swapped to", path.display());
         return Err(Error::Interrupted { after });

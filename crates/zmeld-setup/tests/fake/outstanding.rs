@@ -9,7 +9,7 @@ const ACCEPT: &str = "accept = [\"no-memory-limit\", \"read-ahead\"]\n";
 const RAM: &str = "[tier.fast]\nkind = \"zram\"\n";
 
 /// Rules are those of the file that is read, never of an earlier run with another one;
-/// tiers, tunables and the traps that are meant for them stay until a file says otherwise.
+/// tiers, tunables and the warnings that are meant for them stay until a file says otherwise.
 #[test]
 fn the_file_that_is_read_has_the_rules_and_what_is_set_up_stays() {
     let machine = machine("keys.txt", "every-key");

@@ -18,8 +18,8 @@ pub fn of_findings(found: &[Finding]) -> Outcome {
 /// A line for each problem.
 pub fn of_problems(problems: &[Finding]) -> Vec<String> {
     let line = |it: &Finding| {
-        let trap = it.name();
-        format!("{:?}[{trap}] {it}", it.severity)
+        let warning = it.name();
+        format!("{:?}[{warning}] {it}", it.severity)
     };
     problems.iter().map(line).collect()
 }

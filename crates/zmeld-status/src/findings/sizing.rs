@@ -54,7 +54,7 @@ pub(super) fn no_memory_limit(view: &View, _: &Swap, device: &Device) -> Option<
     let is_open = |device: &Device| device.held.unwrap_or_default().limit_bytes == 0;
     let open = view.compressed().filter(|(_, it)| is_open(it));
     let together: u64 = open.map(|(_, it)| it.size_bytes).sum();
-    // As large as the trap of a configuration has it: all of them, since each fills RAM.
+    // As large as the warning of a configuration has it: all of them, since each fills RAM.
     if !is_open(device) || ram == 0 || together < ram {
         return None;
     }

@@ -87,7 +87,7 @@ pub fn hierarchy(host: &Host) -> Result<Hierarchy, Error> {
         }
         Err(err) => return Err(err.into()),
         Ok(_) => {
-            "memory is not in control groups of version 2 here; boot with \
+            "memory is not in control groups of version 2 here; under systemd, boot with \
              systemd.unified_cgroup_hierarchy=1"
         }
     };

@@ -23,7 +23,7 @@ use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
-  zmeld config check               every mistake and trap, one line each
+  zmeld config check               every mistake and warning, one line each
   zmeld config check swap.toml     of one file
   zmeld config show                all files as one, as zmeld understands them
   zmeld config import              what other tools and fstab set up
@@ -40,7 +40,7 @@ pub struct ConfigArgs {
 /// What to do with a configuration.
 #[derive(Subcommand)]
 pub enum Action {
-    /// Name every mistake and every trap; exit with 1 for traps, 2 for mistakes
+    /// Name every mistake and every warning; exit with 1 for warnings, 2 for mistakes
     Check(FileArgs),
     /// Print all files as one
     Show(ShowArgs),
@@ -117,22 +117,22 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Done);
     }
     let count_of = |severity| findings.iter().filter(|it| it.severity == severity).count();
-    let (traps, refused) = (count_of(Severity::Warning), count_of(Severity::Critical));
-    let said_of_traps = match traps {
-        0 => "no trap".to_owned(),
-        1 => "1 trap".to_owned(),
-        count => format!("{count} traps"),
+    let (warnings, refused) = (count_of(Severity::Warning), count_of(Severity::Critical));
+    let said_of_warnings = match warnings {
+        0 => "no warning".to_owned(),
+        1 => "1 warning".to_owned(),
+        count => format!("{count} warnings"),
     };
     let found = match refused {
-        0 => format!("no mistake, {said_of_traps}"),
-        count => format!("{said_of_traps}, {count} that zmeld up refuses here"),
+        0 => format!("no mistake, {said_of_warnings}"),
+        count => format!("{said_of_warnings}, {count} more that zmeld up refuses here"),
     };
     let s = if count == 1 { "" } else { "s" };
     output::print(&format!(
         "{}: {count} tier{s}, {found}{how}\n",
         files.join(", ")
     ))?;
-    Ok(match traps + refused {
+    Ok(match warnings + refused {
         0 => Outcome::Done,
         _ => Outcome::Missed,
     })
@@ -169,7 +169,7 @@ fn completed(
 }
 
 /// What is found in a configuration that has no mistake, and what it was held against. Another
-/// machine's file may be checked here: what this one lacks is no mistake. A warning is a trap;
+/// machine's file may be checked here: what this one lacks is no mistake. A warning may be meant;
 /// what is critical `zmeld up` refuses there; a notice may be no fault.
 fn look(host: &Host, loaded: Loaded) -> anyhow::Result<(Vec<Finding>, &'static str)> {
     let Ok(machine) = Machine::read(host) else {
@@ -215,7 +215,7 @@ pub struct Shown<'a> {
     files: &'a [PathBuf],
     /// What they say together.
     config: &'a Config,
-    /// Traps, one line each.
+    /// Warnings, one line each.
     warnings: Vec<String>,
 }
 

@@ -69,7 +69,8 @@ const SERVICES: [&str; 2] = ["zmeld-watch.service", "zmeld-guard.service"];
 pub fn enable(args: &EnableArgs) -> anyhow::Result<Outcome> {
     let host = by_root_under_systemd(
         "zmeld enable",
-        "zmeld plan --toml --output /etc/zmeld.toml and rc-update add zmeld boot",
+        "zmeld plan --toml --output /etc/zmeld.toml, with these options, zmeld up and rc-update add \
+         zmeld boot",
         args.dry_run,
     )?;
     let program = installed()?;
@@ -152,6 +153,7 @@ fn would_enable(
         Wrote::Nothing => "the configuration stays as it is".to_owned(),
         Wrote::New => format!("{CONFIG} has the configuration above"),
         Wrote::Renamed => {
+            zmeld_linux::config_files::read_trusted(host.tree(), Path::new(DISABLED))?;
             plan.wanted.config = Some(DISABLED.into());
             format!("{DISABLED} becomes {CONFIG}")
         }

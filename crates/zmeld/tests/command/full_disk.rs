@@ -87,7 +87,7 @@ fn the_journal_does_not_fit_and_nothing_is_changed() {
         refused(&output, "/run/zmeld/state.json");
         assert!(kib < 64, "it needs more than {kib} KiB");
     }
-    assert!(failed > 1, "it failed {failed} times");
+    assert!(failed > 0, "it never failed");
 }
 
 /// What was there before stays, and nothing is there by half.

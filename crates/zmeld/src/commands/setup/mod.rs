@@ -417,7 +417,7 @@ fn recommended(args: &TierArgs, profile: Option<Profile>, host: &Host) -> anyhow
         profile.add_to(host, &mut config, &mut comments);
     }
     let doubt = profile.and_then(|it| it.doubt(host, machine.ram_bytes));
-    // Which traps are meant holds for the machine, whatever tier is asked for. A file
+    // Which warnings are meant holds for the machine, whatever tier is asked for. A file
     // that is wrong says nothing here.
     if let Ok(loaded) = Config::load(host.root(), None) {
         config.accept = loaded.config.accept;

@@ -105,7 +105,7 @@ fn prepare(
 /// What is set up while an experiment runs is the experiment's. Looked at under the journal's lock: an experiment that
 /// begins afterwards waits for it, and then finds what was set up.
 fn undisturbed() -> anyhow::Result<()> {
-    match zmeld_lab::experiment::running() {
+    match zmeld_lab::experiment::surely_running() {
         None => Ok(()),
         Some(who) => anyhow::bail!(
             "an experiment is running ({who}), whose swap this would take away: wait for it, or stop it with Ctrl-C"

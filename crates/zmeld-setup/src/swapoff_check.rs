@@ -82,7 +82,7 @@ pub(crate) fn check_machine(
     areas: &[PathBuf],
     coming: PlannedCapacity,
 ) -> Result<(), Error> {
-    let (mut swapped_bytes, mut packed_bytes, mut freed_bytes) = (0u64, 0u64, 0u64);
+    let (mut leaving, mut swapped_bytes, mut freed_bytes) = (Vec::new(), 0u64, 0u64);
     let (mut in_ram_bytes, mut on_disk_bytes) = (coming.in_ram_bytes, coming.on_disk_bytes);
     for swap in host.swaps()? {
         if areas.contains(&swap.path) {
@@ -90,7 +90,7 @@ pub(crate) fn check_machine(
             // when the last object on it is gone: half of it is counted on.
             let pool = pool(host, &swap)?.unwrap_or_default();
             swapped_bytes = swapped_bytes.saturating_add(swap.used_bytes);
-            packed_bytes = packed_bytes.saturating_add(packed(host, &swap, pool)?);
+            leaving.push((packed(host, &swap, pool)?, swap.used_bytes));
             freed_bytes = freed_bytes.saturating_add(pool.memory_used_bytes / 2);
         } else {
             let room = match swap.is_in_ram() {
@@ -103,10 +103,17 @@ pub(crate) fn check_machine(
     if swapped_bytes == 0 {
         return Ok(());
     }
-    let moved = swapped_bytes.min(in_ram_bytes);
-    let share = u128::from(packed_bytes) * u128::from(moved) / u128::from(swapped_bytes);
+    let moved = may_move(host, swapped_bytes)?.min(in_ram_bytes);
+    // Where there is not room for all, those that compress least are there.
+    leaving.sort_by(|(a, of_a), (b, of_b)| product(*b, *of_a).cmp(&product(*a, *of_b)));
+    let (mut share, mut left) = (0u64, moved);
+    for (packed_bytes, used_bytes) in leaving.into_iter().filter(|it| it.1 > 0) {
+        let here = used_bytes.min(left);
+        left -= here;
+        share += (product(packed_bytes, here) / u128::from(used_bytes)) as u64;
+    }
     let to_ram = |bytes: u64| bytes.saturating_sub(on_disk_bytes);
-    let needed = to_ram(swapped_bytes).min(share as u64 + to_ram(swapped_bytes - moved));
+    let needed = to_ram(swapped_bytes).min(share + to_ram(swapped_bytes - moved));
     let available_bytes = machine::memory(host)?.available_bytes;
     let room = available_bytes.saturating_add(freed_bytes);
     let needed = needed.saturating_add(coming.tables_bytes);
@@ -118,6 +125,38 @@ pub(crate) fn check_machine(
         swapped_bytes,
         missing_bytes: needed - room,
     })
+}
+
+fn product(a: u64, b: u64) -> u128 {
+    u128::from(a) * u128::from(b)
+}
+
+/// How much of what comes back may be swapped out again: nothing where programs' memory is not
+/// reclaimed, nor what groups may not have in swap or keep in memory.
+fn may_move(host: &Host, swapped_bytes: u64) -> Result<u64, Error> {
+    fn stays(host: &Host, group: &Path, depth: usize) -> Result<u64, Error> {
+        let number = |file: &str| host.number(group.join(file));
+        let swapped = number("memory.swap.current")?;
+        let (most, least) = (number("memory.swap.max")?, number("memory.min")?);
+        let over = swapped
+            .zip(most)
+            .map_or(0, |(held, most)| held.saturating_sub(most));
+        let mut below = 0u64;
+        if depth < DEPTH_MAX && (depth == 0 || swapped.unwrap_or(0) > 0) {
+            for folder in host.folders(group)? {
+                below = below.saturating_add(stays(host, &folder, depth + 1)?);
+            }
+        }
+        let kept = least.unwrap_or(0).min(swapped.unwrap_or(0));
+        Ok(below.max(over).max(kept))
+    }
+    if host.number("/proc/sys/vm/swappiness")? == Some(0) {
+        return Ok(0);
+    }
+    let hierarchy = Hierarchy::find(host).ok().flatten();
+    let hierarchy = hierarchy.filter(|it| it.version == Version::Two);
+    let stays = hierarchy.map_or(Ok(0), |it| stays(host, &it.top, 0))?;
+    Ok(swapped_bytes.saturating_sub(stays))
 }
 
 /// What an area's pages take of RAM at most in another compressed area.

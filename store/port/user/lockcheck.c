@@ -11,7 +11,7 @@
  */
 #include <zmeld/port.h>
 
-#include "held.h"
+#include "lockcheck.h"
 
 #if ZM_LOCKS_ARE_CHECKED
 

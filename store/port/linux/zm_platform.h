@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The kernel as the store's home: the types, atomics and slot lock that the
+ * The kernel as the store's port: the types, atomics and slot lock that the
  * core and its headers are written in, under the names that
- * port/user/zm_home.h lists.
+ * port/user/zm_platform.h lists.
  *
  * The words are plain u32 and u64, because they stand in structures that user
  * space shares; here those of 64 bits are worked on as atomic64_t, which has the
  * same size, so that machines of 32 bits do it in one piece as well.
  */
-#ifndef ZM_HOME_H
-#define ZM_HOME_H
+#ifndef ZM_PLATFORM_H
+#define ZM_PLATFORM_H
 
 #include <linux/atomic.h>
 #include <linux/compiler.h>
@@ -82,7 +82,7 @@ static inline u64 zm_add64(u64 *word, u64 value)
  * Whoever moves to another processor on the way adds to the lane of the one it
  * left: the addition is atomic, only not quite as cheap.
  */
-static inline void zm_lane_add(u64 *counter, u64 value)
+static inline void zm_percpu_add(u64 *counter, u64 value)
 {
 	u64 __percpu *lanes = (__force u64 __percpu *)(unsigned long)counter;
 
@@ -119,11 +119,11 @@ static inline void zm_put64(void *bytes, u64 word)
 	((struct zm_unaligned *)bytes)->word = word;
 }
 
-#include <zm_home_common.h>
+#include <zm_platform_common.h>
 
 static inline void zm_prefetch(const void *where)
 {
 	prefetch(where);
 }
 
-#endif /* ZM_HOME_H */
+#endif /* ZM_PLATFORM_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Locks that are held, looked after under the sanitizers; see held.c. */
-#ifndef ZM_USER_HELD_H
-#define ZM_USER_HELD_H
+/* Locks that are held, looked after under the sanitizers; see lockcheck.c. */
+#ifndef ZM_USER_LOCKCHECK_H
+#define ZM_USER_LOCKCHECK_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -52,4 +52,4 @@ void zm_held_between(void);
 
 #endif
 
-#endif /* ZM_USER_HELD_H */
+#endif /* ZM_USER_LOCKCHECK_H */

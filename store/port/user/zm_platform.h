@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * User space as the store's home: the types, atomics and slot lock that the
- * core and its headers are written in. The kernel's home brings the same names
+ * User space as the store's port: the types, atomics and slot lock that the
+ * core and its headers are written in. The kernel's port brings the same names
  * from linux/types.h, linux/atomic.h and their kin.
  *
- * What the core may take from a home header:
+ * What the core may take from a port header:
  *   u8 u16 u32 u64 s64 size_t bool, errno names, memcpy memcmp memset memmove;
  *   ZM_PAGE_SHIFT ZM_PAGE_SIZE ZM_FINGERPRINT_BITS (1 to 32) ZM_SHARE_SLOTS_MAX;
  *   zm_load32 zm_load64        relaxed reads of words that others may write;
  *   zm_set32 zm_set64          relaxed writes of such words;
  *   zm_add64 zm_max64          counters: relaxed read-modify-write;
- *   zm_lane_add                a counter in lanes, see port.h: relaxed;
+ *   zm_percpu_add                a counter in lanes, see port.h: relaxed;
  *   zm_publish zm_consume      a pointer, with what it points to;
  *   zm_bit_lock and kin        a spinning lock in bit 0 of a word: acquire and
  *                              release, no sleeping while it is held; each is
@@ -25,8 +25,8 @@
  *   zm_prefetch                a hint, no effect but speed;
  *   __always_inline noinline   as their names say.
  */
-#ifndef ZM_HOME_H
-#define ZM_HOME_H
+#ifndef ZM_PLATFORM_H
+#define ZM_PLATFORM_H
 
 #include <errno.h>
 #include <stdbool.h>
@@ -36,7 +36,7 @@
 
 #include <zmeld/lock.h>
 
-#include "held.h"
+#include "lockcheck.h"
 
 typedef uint8_t u8;
 typedef uint16_t u16;
@@ -61,7 +61,7 @@ typedef int64_t s64;
 #define zm_printf_like(words, first) \
 	__attribute__((format(printf, words, first)))
 
-/* Nobody counts locks by type here; held.h does it as the program runs. */
+/* Nobody counts locks by type here; lockcheck.h does it as the program runs. */
 #define zm_acquires(lock)
 #define zm_releases(lock)
 #define zm_must_hold(lock)
@@ -95,7 +95,7 @@ static inline u64 zm_add64(u64 *word, u64 value)
 }
 
 /* One lane: threads of user space are few, and nobody waits for them. */
-static inline void zm_lane_add(u64 *counter, u64 value)
+static inline void zm_percpu_add(u64 *counter, u64 value)
 {
 	zm_add64(counter, value);
 }
@@ -179,11 +179,11 @@ static inline void zm_put64(void *bytes, u64 word)
 	memcpy(bytes, &word, sizeof(word));
 }
 
-#include <zm_home_common.h>
+#include <zm_platform_common.h>
 
 static inline void zm_prefetch(const void *where)
 {
 	__builtin_prefetch(where);
 }
 
-#endif /* ZM_HOME_H */
+#endif /* ZM_PLATFORM_H */

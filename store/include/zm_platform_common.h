@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What both homes' zm_home.h have for the core, and take from here: it has conditions,
- * and the core and its headers have none. Behind a home's types.
+ * What both ports' zm_platform.h have for the core, and take from here: it has conditions,
+ * and the core and its headers have none. Behind a port's types.
  */
-#ifndef ZM_HOME_COMMON_H
-#define ZM_HOME_COMMON_H
+#ifndef ZM_PLATFORM_COMMON_H
+#define ZM_PLATFORM_COMMON_H
 
 /* Fewer in tests only, so that pages of one fingerprint abound. */
 #ifndef ZM_FINGERPRINT_BITS
@@ -51,4 +51,4 @@ static inline void zm_mul128_add(u64 *low, u64 *high, u64 a, u64 b)
 
 #endif
 
-#endif /* ZM_HOME_COMMON_H */
+#endif /* ZM_PLATFORM_COMMON_H */

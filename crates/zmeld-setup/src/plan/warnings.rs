@@ -1,4 +1,4 @@
-//! The traps that show with the machine in view. Contradictions, and what a
+//! The warnings that show with the machine in view. Contradictions, and what a
 //! configuration shows by itself, are found where it is read.
 
 use zmeld_advice::size::{holds, is_oversized, RATIO_ASSUMED};
@@ -10,18 +10,17 @@ use super::{Draft, Group};
 use zmeld_observe::{image, tunables};
 
 impl Draft<'_> {
-    pub(super) fn warn(&mut self, trap: FindingId, key: &str, what: String) {
-        self.problem(Severity::Warning, trap, key, what);
+    pub(super) fn warn(&mut self, id: FindingId, key: &str, what: String) {
+        self.problem(Severity::Warning, id, key, what);
     }
 
-    pub(super) fn problem(&mut self, severity: Severity, trap: FindingId, key: &str, what: String) {
-        if !self.config.accept.contains(&trap) {
-            self.problems
-                .push(Finding::new(severity, key, what).of(trap));
+    pub(super) fn problem(&mut self, severity: Severity, id: FindingId, key: &str, what: String) {
+        if !self.config.accept.contains(&id) {
+            self.problems.push(Finding::new(severity, key, what).of(id));
         }
     }
 
-    pub(super) fn traps(&mut self) {
+    pub(super) fn warnings(&mut self) {
         let config = self.config;
         let ram = self.machine.ram_bytes;
         let mut unlimited = Vec::new();
@@ -88,13 +87,9 @@ impl Draft<'_> {
     }
 
     /// What status would find.
-    fn found(&mut self, trap: FindingId, key: &str, found: Option<Finding>) {
+    fn found(&mut self, id: FindingId, key: &str, found: Option<Finding>) {
         if let Some(it) = found {
-            self.warn(
-                trap,
-                key,
-                format!("{} ({}); {}", it.what, it.why, it.remedy),
-            );
+            self.warn(id, key, format!("{} ({}); {}", it.what, it.why, it.remedy));
         }
     }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* What the codec needs of the kernel. */
-#ifndef ZWORD_HOME_H
-#define ZWORD_HOME_H
+#ifndef ZWORD_PLATFORM_H
+#define ZWORD_PLATFORM_H
 
 #include <linux/errno.h>
 #include <linux/kernel.h>
@@ -27,4 +27,4 @@ static inline bool zword_equal(const void *one, const void *other, size_t size)
 	return !memcmp(one, other, size);
 }
 
-#endif /* ZWORD_HOME_H */
+#endif /* ZWORD_PLATFORM_H */
