@@ -57,7 +57,6 @@ const LARGEST: Part = Part {
     touches: 10_000,
 };
 
-/// What is compared.
 struct Subject {
     name: &'static str,
     title: &'static str,

@@ -467,7 +467,6 @@ impl<'a> Engine<'a> {
         loads.min().map_or(0, |(_, _, cpu)| cpu)
     }
 
-    /// Counts a process as a processor's load.
     fn assign(&mut self, process: usize, to: usize) {
         self.processes[process].processor = to;
         self.processors[to].load += 1;
@@ -891,7 +890,6 @@ impl<'a> Engine<'a> {
         self.node_used[to] += 1;
     }
 
-    /// Frees a page's frame.
     fn release(&mut self, index: usize, slot: usize) {
         let process = &mut self.processes[index];
         let page = process.pages[slot];

@@ -203,7 +203,6 @@ impl Watcher {
         self.is_pressed = false;
     }
 
-    /// Does what is due on each device.
     fn act(
         &mut self,
         seen: &Observation,

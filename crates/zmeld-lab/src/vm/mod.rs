@@ -262,7 +262,6 @@ impl From<GuestRefusal> for Error {
 /// What a guest needs to have this machine's files, where its kernel has it as modules.
 const FILE_MODULES: &[&str] = &["9pnet_virtio", "9p", "overlay"];
 
-/// Where the guest finds its request.
 const REQUEST: &str = "/request.json";
 /// What comes before and after the answer there, so that half of one is not taken for a whole.
 const BEGIN: &str = "zmeld answers: ";

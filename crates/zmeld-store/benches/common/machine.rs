@@ -20,7 +20,6 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine, now.
     pub fn look() -> Machine {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = zmeld_linux::cpuinfo::model_name(&cpuinfo).unwrap_or("unknown");
@@ -48,7 +47,6 @@ impl Machine {
     }
 }
 
-/// The load average of the last minute.
 pub fn load() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let first = text.split_whitespace().next().unwrap_or_default();

@@ -7,7 +7,6 @@ use crate::command;
 use crate::input::Pages;
 use crate::machine::Machine;
 
-/// What was measured, and on what.
 pub struct Measured<'a> {
     /// Of the document.
     pub title: &'a str,
@@ -24,7 +23,6 @@ pub struct Measured<'a> {
 }
 
 impl Measured<'_> {
-    /// Prints all of it.
     pub fn show(self) {
         let mut document = Document::new(self.title)
             .provenance("processor", &self.machine.cpu)

@@ -80,12 +80,10 @@ impl Device {
         Ok(Device { file, own })
     }
 
-    /// Bytes of memory the device's pool holds.
     pub fn memory_used(&self) -> u64 {
         self.own.mm_stat(3)
     }
 
-    /// Empties the device.
     pub fn discard_all(&self) -> Result<(), String> {
         let path = self.own.node();
         let status = Command::new("blkdiscard")

@@ -71,7 +71,6 @@ const CUT: &str = "there are too many control groups to be told of by lru_gen, a
 /// What is said of a name in the rule that no group has.
 const NO_GROUP: &str = "no control group is called so now (systemd-cgls lists them)";
 
-/// Where a kernel says its version.
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
 
 /// Where the groups are that memory can be reclaimed from.
