@@ -47,14 +47,11 @@ impl Recording {
 
 /// One machine with its load and rules: everything but the policy. It must have been checked.
 #[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)] // Their names say what the fields are.
 pub struct SimulationCase {
-    /// The machine.
     pub machine: NumaMachine,
-    /// The scheduler.
     pub scheduler: Scheduler,
-    /// The processes.
     pub workload: Workload,
-    /// Settings of the policies.
     pub policy: PolicySettings,
 }
 

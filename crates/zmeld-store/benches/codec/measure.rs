@@ -20,9 +20,7 @@ const COLD_STEP: usize = 4;
 pub struct Taken {
     /// Stored bytes; a page that does not fit is stored raw.
     pub sizes: Vec<u32>,
-    /// To compress.
     pub compress: Vec<f64>,
-    /// To decompress.
     pub decompress: Vec<f64>,
     /// To decompress with cold caches, of some pages.
     pub cold: Vec<f64>,

@@ -5,15 +5,11 @@ use std::process::Command;
 
 /// What a reader must know of the machine.
 pub struct Machine {
-    /// The processor's name.
     pub cpu: String,
     /// Processors that this program may use.
     pub cpus: usize,
-    /// Its release.
     pub kernel: String,
-    /// What compiled the store's C.
     pub c_compiler: String,
-    /// What compiled the rest.
     pub rust_compiler: String,
     /// Programs that wanted to run in the minute before the start.
     pub load_at_start: f64,

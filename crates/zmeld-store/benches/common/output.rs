@@ -8,17 +8,12 @@ use crate::input::Pages;
 use crate::machine::Machine;
 
 pub struct Measured<'a> {
-    /// Of the document.
     pub title: &'a str,
-    /// Where.
     pub machine: &'a Machine,
-    /// Pages that were used.
     pub pages: &'a Pages,
-    /// How often.
     pub rounds: usize,
     /// What else a reader has to know.
     pub conditions: Vec<(&'static str, String)>,
-    /// What came of it.
     pub tables: Vec<Table>,
 }
 

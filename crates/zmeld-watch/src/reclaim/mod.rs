@@ -90,9 +90,7 @@ pub fn hierarchy(host: &Host) -> Result<Hierarchy, Error> {
              systemd.unified_cgroup_hierarchy=1"
         }
     };
-    Err(Error::CannotReclaim {
-        why: why.to_owned(),
-    })
+    Err(Error::CannotReclaim(why.to_owned()))
 }
 
 /// Why nothing can be reclaimed there: the kernel has neither `lru_gen` nor, in a group, the
@@ -528,7 +526,7 @@ impl Reclaimer {
         let why = lacking.unwrap_or_else(|| {
             "no control group is of that name, or all are protected; systemd-cgls lists them".into()
         });
-        Err(Error::CannotReclaim { why })
+        Err(Error::CannotReclaim(why))
     }
 
     /// Whether nothing may be reclaimed anywhere, and why.
