@@ -96,7 +96,6 @@ fn page_shift() -> String {
     }
 }
 
-/// The C files of a folder, sorted.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
         .expect("the folder is there")

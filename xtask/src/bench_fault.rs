@@ -57,7 +57,6 @@ const LARGEST: Part = Part {
     touches: 10_000,
 };
 
-/// What is compared.
 struct Subject {
     name: &'static str,
     title: &'static str,
@@ -69,7 +68,6 @@ struct Subject {
     disks: &'static [u64],
     parts: &'static [Part],
     rounds: u64,
-    bars: &'static [Bar],
 }
 
 const DEVICES: Subject = Subject {
@@ -90,7 +88,6 @@ const DEVICES: Subject = Subject {
     disks: &[],
     parts: &[TIME, LARGEST],
     rounds: 3,
-    bars: &[],
 };
 
 /// zword does not check its writes but where the variant says so.
@@ -110,91 +107,24 @@ const ZSWAP: Subject = Subject {
     disks: &[1536],
     parts: &[TIME, PRESSURE, LARGEST],
     rounds: 5,
-    bars: &[
-        Bar::new(
-            "pool bytes a page",
-            "page_bytes",
-            ZSWAP_ZWORD,
-            ZSWAP_ZSTD,
-            0.90,
-        ),
-        Bar::new("fill", "fill_s", ZSWAP_ZWORD, ZSWAP_ZSTD, 0.85),
-        Bar::new(
-            "fill, writes checked",
-            "fill_s",
-            ZSWAP_CHECKED,
-            ZSWAP_ZSTD,
-            1.10,
-        ),
-        Bar::new("mean fault", "mean_ns", ZSWAP_ZWORD, ZSWAP_ZSTD, 0.75),
-        Bar::new(
-            "pool bytes a page",
-            "page_bytes",
-            ZSWAP_ZWORD,
-            ZSWAP_LZ4,
-            0.62,
-        ),
-        Bar::new("mean fault", "mean_ns", ZSWAP_ZWORD, ZSWAP_LZ4, 1.15),
-        Bar {
-            part: PRESSURE.name,
-            ..Bar::new(
-                "99.9th, written back",
-                "p999_ns",
-                ZSWAP_ZWORD,
-                ZSWAP_ZSTD,
-                1.0,
-            )
-        },
-    ],
 };
 const ZSWAP_LZ4: &str = "zswap:lz4";
 const ZSWAP_ZSTD: &str = "zswap:zstd";
 const ZSWAP_ZWORD: &str = "zswap:zword";
 const ZSWAP_CHECKED: &str = "zswap:zword:checked";
 
-/// What one variant may take at most of what another takes.
-struct Bar {
-    what: &'static str,
-    /// Its name in the guest's lines.
-    figure: &'static str,
-    part: &'static str,
-    variant: &'static str,
-    against: &'static str,
-    at_most: f64,
-}
-
-impl Bar {
-    const fn new(
-        what: &'static str,
-        figure: &'static str,
-        variant: &'static str,
-        against: &'static str,
-        at_most: f64,
-    ) -> Bar {
-        Bar {
-            what,
-            figure,
-            part: TIME.name,
-            variant,
-            against,
-            at_most,
-        }
-    }
-
-    /// The ratio of each round, ascending.
-    fn ratios(&self, runs: &[Run]) -> Vec<f64> {
-        let (own, other) = (
-            of(runs, self.variant, self.part),
-            of(runs, self.against, self.part),
-        );
-        let pairs = own.iter().zip(&other);
-        let mut ratios: Vec<f64> = pairs
-            .map(|(own, other)| own.value(self.figure) / other.value(self.figure))
-            .collect();
-        ratios.sort_by(f64::total_cmp);
-        ratios
-    }
-}
+/// What one variant may take at most of what another takes: what that is, its name in the
+/// guest's lines, the part, the two variants, and the ratio.
+#[rustfmt::skip]
+const BARS: &[(&str, &str, Part, &str, &str, f64)] = &[
+    ("pool bytes a page", "page_bytes", TIME, ZSWAP_ZWORD, ZSWAP_ZSTD, 0.90),
+    ("fill", "fill_s", TIME, ZSWAP_ZWORD, ZSWAP_ZSTD, 0.85),
+    ("fill, writes checked", "fill_s", TIME, ZSWAP_CHECKED, ZSWAP_ZSTD, 1.10),
+    ("mean fault", "mean_ns", TIME, ZSWAP_ZWORD, ZSWAP_ZSTD, 0.75),
+    ("pool bytes a page", "page_bytes", TIME, ZSWAP_ZWORD, ZSWAP_LZ4, 0.62),
+    ("mean fault", "mean_ns", TIME, ZSWAP_ZWORD, ZSWAP_LZ4, 1.15),
+    ("99.9th, written back", "p999_ns", PRESSURE, ZSWAP_ZWORD, ZSWAP_ZSTD, 1.0),
+];
 
 /// What is needed where faults are timed, in percent of what is available.
 const SIZE_PERCENT: usize = 150;
@@ -261,7 +191,7 @@ fn run(options: &Options, subject: &Subject) -> Result<ExitCode> {
         time_table(&runs, subject, &TIME),
         time_table(&runs, subject, &PRESSURE),
         largest_table(&runs, subject),
-        bar_table(&runs, subject),
+        bar_table(&runs),
     ];
     let (time, largest) = (TIME.memory, LARGEST.memory);
     let memory = format!("{time} MiB for times, {largest} MiB for the largest program");
@@ -342,22 +272,31 @@ fn largest_table(runs: &[Run], subject: &Subject) -> Table {
 }
 
 /// Each bar with the ratio of every round: the middle, and the least and the most.
-fn bar_table(runs: &[Run], subject: &Subject) -> Table {
-    let bars = subject.bars.iter().map(|bar| (bar, bar.ratios(runs)));
+fn bar_table(runs: &[Run]) -> Table {
+    let bars = BARS
+        .iter()
+        .map(|(what, figure, part, own, against, at_most)| {
+            let (own, other) = (of(runs, own, part.name), of(runs, against, part.name));
+            let pairs = own.iter().zip(&other);
+            let ratios = pairs.map(|(own, other)| own.value(figure) / other.value(figure));
+            let mut ratios = Vec::from_iter(ratios);
+            ratios.sort_by(f64::total_cmp);
+            (*what, *against, *at_most, ratios)
+        });
     let mut table = zmeld_report::table!("zword beside others, round by round",
-        for (bar, ratios) in bars.filter(|(_, ratios)| !ratios.is_empty()),
+        for (what, against, at_most, ratios) in bars.filter(|(.., ratios)| !ratios.is_empty()),
         where {
-            let [_, codec] = cells_of(bar.against);
+            let [_, codec] = cells_of(against);
             let (least, most) = (ratios[0], ratios[ratios.len() - 1]);
-            let verdict = match (most <= bar.at_most, least > bar.at_most) {
+            let verdict = match (most <= at_most, least > at_most) {
                 (true, _) => "met",
                 (_, true) => "missed",
                 _ => "undecided",
             };
         }
-        Column::text("what") => bar.what,
+        Column::text("what") => what,
         Column::text("against") => codec,
-        Column::number("at most") => bar.at_most,
+        Column::number("at most") => at_most,
         Column::ratio("ratio") => ratios[ratios.len() / 2],
         Column::ratio("least") => least,
         Column::ratio("most") => most,

@@ -19,31 +19,15 @@ pub const NARROW: &str = "store-32-bits";
 const STRICT: &[&str] = &["-Wall", "-Wextra", "-Werror"];
 
 /// A kind of processor: its name, what compiles programs for it, what runs them.
-struct Processor {
-    name: &'static str,
-    compiler: &'static str,
-    emulator: &'static str,
-}
-
-const fn processor(
-    name: &'static str,
-    compiler: &'static str,
-    emulator: &'static str,
-) -> Processor {
-    Processor {
-        name,
-        compiler,
-        emulator,
-    }
-}
+struct Processor(&'static str, &'static str, &'static str);
 
 #[rustfmt::skip]
 const ALL: [Processor; 5] = [
-    processor("s390x: big endian, 64 bits", "s390x-linux-gnu-gcc", "qemu-s390x"),
-    processor("powerpc: big endian, 32 bits", "powerpc-linux-gnu-gcc", "qemu-ppc"),
-    processor("armhf: little endian, 32 bits", "arm-linux-gnueabihf-gcc", "qemu-arm"),
-    processor("arm64: little endian, 64 bits", "aarch64-linux-gnu-gcc", "qemu-aarch64"),
-    processor("i386: little endian, 32 bits", "i686-linux-gnu-gcc", "qemu-i386"),
+    Processor("s390x: big endian, 64 bits", "s390x-linux-gnu-gcc", "qemu-s390x"),
+    Processor("powerpc: big endian, 32 bits", "powerpc-linux-gnu-gcc", "qemu-ppc"),
+    Processor("armhf: little endian, 32 bits", "arm-linux-gnueabihf-gcc", "qemu-arm"),
+    Processor("arm64: little endian, 64 bits", "aarch64-linux-gnu-gcc", "qemu-aarch64"),
+    Processor("i386: little endian, 32 bits", "i686-linux-gnu-gcc", "qemu-i386"),
 ];
 /// Of each byte order and of 32 and 64 bits.
 const OF_EACH_KIND: &[&Processor] = &[&ALL[0], &ALL[1], &ALL[2], &ALL[3]];
@@ -51,12 +35,12 @@ const OF_32_BITS: [&Processor; 2] = [&ALL[4], &ALL[2]];
 
 impl Processor {
     fn need(&self) -> Result<()> {
-        tools::need(&[self.compiler, self.emulator])
+        tools::need(&[self.1, self.2])
     }
 
     /// What compiles our own sources for it, and links without shared libraries.
     fn strict_compiler(&self, includes: &[PathBuf]) -> Command {
-        let mut command = Command::new(self.compiler);
+        let mut command = Command::new(self.1);
         command.args(STRICT);
         add_store_flags(&mut command, includes);
         command
@@ -64,13 +48,13 @@ impl Processor {
 
     /// What compiles others' sources: no warnings, nothing that only an assembler knows.
     fn library_compiler(&self) -> Command {
-        let mut command = Command::new(self.compiler);
+        let mut command = Command::new(self.1);
         command.args(["-w", "-O2", "-DZSTD_DISABLE_ASM", "-DHAVE_UNISTD_H"]);
         command
     }
 
     fn run(&self) -> Command {
-        Command::new(self.emulator)
+        Command::new(self.2)
     }
 }
 
@@ -113,14 +97,14 @@ pub fn test(log: &Log) -> Result<Tally> {
     let mut tally = Tally::pass();
     for processor in OF_EACH_KIND {
         let ran = processor.need().and_then(|()| {
-            let program = folder.join(processor.emulator);
+            let program = folder.join(processor.2);
             compile(log, processor.strict_compiler(&[]), &sources, &program)?;
             let same = hashes(log, || {
                 let mut command = processor.run();
                 command.arg(&program);
                 command
             })? == expected;
-            let why = format!("{}: other bytes than on this machine", processor.name);
+            let why = format!("{}: other bytes than on this machine", processor.0);
             Ok(Tally::of(STEP, same, why))
         });
         tally.add(Tally::or_skip(STEP, ran)?);
@@ -167,7 +151,7 @@ pub fn narrow(log: &Log) -> Result<Tally> {
 }
 
 fn test_store_on(log: &Log, processor: &Processor) -> Result<Tally> {
-    let folder = format!("{NARROW}/{}", processor.emulator);
+    let folder = format!("{NARROW}/{}", processor.2);
     // The objects have the sources' names, so a folder is for one library.
     let objects_in = |name: &str, mut compiler: Command, sources: &[PathBuf]| {
         let folder = workspace::work_folder(&format!("{folder}/{name}"))?;
@@ -177,11 +161,11 @@ fn test_store_on(log: &Log, processor: &Processor) -> Result<Tally> {
         Ok::<Vec<PathBuf>, anyhow::Error>(sources.iter().map(object).collect())
     };
     let (mut includes, mut objects) = (Vec::new(), Vec::new());
-    for (name, library) in [("lz4", lz4()?), ("zstd", zstd()?), ("zlib", zlib()?)] {
+    for (name, (files, include)) in [("lz4", lz4()?), ("zstd", zstd()?), ("zlib", zlib()?)] {
         let mut compiler = processor.library_compiler();
-        compiler.arg("-I").arg(&library.include);
-        objects.extend(objects_in(name, compiler, &library.files)?);
-        includes.push(library.include);
+        compiler.arg("-I").arg(&include);
+        objects.extend(objects_in(name, compiler, &files)?);
+        includes.push(include);
     }
     let strict = || processor.strict_compiler(&includes);
     objects.extend(objects_in("store", strict(), &c_build::sources()?)?);
@@ -193,26 +177,21 @@ fn test_store_on(log: &Log, processor: &Processor) -> Result<Tally> {
         command.args(&objects).arg("-lpthread");
         log.must(command.arg("-o").arg(&program))?;
         let ran = log.run(processor.run().arg(&program).args(*arguments))?;
-        let why = format!("{}: {name}: {}", processor.name, ran.status);
+        let why = format!("{}: {name}: {}", processor.0, ran.status);
         tally.add(Tally::of(NARROW, ran.succeeded(), why));
         tally.add_skip_lines(NARROW, &ran.text);
     }
     Ok(tally)
 }
 
-/// The sources of a codec's library, where cargo keeps them: for processors that cargo
-/// builds nothing for.
-struct LibrarySources {
-    files: Vec<PathBuf>,
-    include: PathBuf,
-}
+/// The sources of a codec's library and the folder of its headers, where cargo keeps them: for
+/// processors that cargo builds nothing for.
+type LibrarySources = (Vec<PathBuf>, PathBuf);
 
 fn lz4() -> Result<LibrarySources> {
     let include = crate_folder("lz4-sys")?.join("liblz4/lib");
-    Ok(LibrarySources {
-        files: ["lz4.c", "lz4hc.c"].map(|name| include.join(name)).to_vec(),
-        include,
-    })
+    let files = ["lz4.c", "lz4hc.c"].map(|name| include.join(name));
+    Ok((files.to_vec(), include))
 }
 
 fn zstd() -> Result<LibrarySources> {
@@ -221,7 +200,7 @@ fn zstd() -> Result<LibrarySources> {
     for part in ["common", "compress", "decompress"] {
         files.extend(workspace::files(&include.join(part), "c")?);
     }
-    Ok(LibrarySources { files, include })
+    Ok((files, include))
 }
 
 /// Without files of its own format.
@@ -229,7 +208,7 @@ fn zlib() -> Result<LibrarySources> {
     let include = crate_folder("libz-sys")?.join("src/zlib");
     let mut files = workspace::files(&include, "c")?;
     files.retain(|file| !workspace::stem(file).starts_with("gz"));
-    Ok(LibrarySources { files, include })
+    Ok((files, include))
 }
 
 fn crate_folder(name: &str) -> Result<PathBuf> {

@@ -20,6 +20,8 @@ pub const STEP: &str = "dkms";
 
 /// The name in the certificate, by which `modinfo` tells the signer.
 const SIGNER: &str = "zmeld test key";
+const KEY: &str = "ours.key";
+const CERTIFICATE: &str = "ours.der";
 
 /// `dkms build` with a key of ours.
 pub fn test(log: &Log, kernel: &Kernel) -> Result<Tally> {
@@ -27,16 +29,12 @@ pub fn test(log: &Log, kernel: &Kernel) -> Result<Tally> {
     let place = workspace::work_folder("dkms")?;
     workspace::remove(&place)?;
     fs::create_dir_all(place.join("tree"))?;
-    let key = Key {
-        private: place.join("ours.key"),
-        certificate: place.join("ours.der"),
-    };
     let mut make_key = Command::new("openssl");
     make_key.args("req -new -x509 -nodes -days 2 -newkey rsa:2048 -outform DER".split(' '));
     make_key.args(["-subj", &format!("/CN={SIGNER}/")]);
-    make_key.arg("-keyout").arg(&key.private);
-    log.must(make_key.arg("-out").arg(&key.certificate))?;
-    let built = match dkms_build(log, kernel, &place, &key) {
+    make_key.arg("-keyout").arg(place.join(KEY));
+    log.must(make_key.arg("-out").arg(place.join(CERTIFICATE)))?;
+    let built = match dkms_build(log, kernel, &place) {
         Ok(built) => built,
         Err(error) => return Ok(Tally::fail(STEP, format!("{error:#}"))),
     };
@@ -48,13 +46,8 @@ pub fn test(log: &Log, kernel: &Kernel) -> Result<Tally> {
     Ok(tally)
 }
 
-struct Key {
-    private: PathBuf,
-    certificate: PathBuf,
-}
-
 /// The module that DKMS built and signed, in a tree of ours.
-fn dkms_build(log: &Log, kernel: &Kernel, place: &Path, key: &Key) -> Result<PathBuf> {
+fn dkms_build(log: &Log, kernel: &Kernel, place: &Path) -> Result<PathBuf> {
     let source = place.join("source");
     ZMELD.tree(&source, &package::module_version()?)?;
     let version = package::module_version()?;
@@ -66,8 +59,8 @@ fn dkms_build(log: &Log, kernel: &Kernel, place: &Path, key: &Key) -> Result<Pat
         command.arg("--sourcetree").arg(&source);
         // What the machine's own kernels have is not touched.
         command.env("sign_file", kernel.build.join("scripts/sign-file"));
-        command.env("mok_signing_key", &key.private);
-        command.env("mok_certificate", &key.certificate);
+        command.env("mok_signing_key", place.join(KEY));
+        command.env("mok_certificate", place.join(CERTIFICATE));
         command
     };
     log.must(&mut dkms("add"))?;

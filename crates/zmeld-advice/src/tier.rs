@@ -367,12 +367,10 @@ impl Facts {
 
 /// What a machine's owner decided.
 #[derive(Clone, Debug, Default)]
+#[allow(missing_docs)] // Their names say what the fields are.
 pub struct Wish {
-    /// The kind of tier.
     pub kind: Option<TierKind>,
-    /// The device's size.
     pub size_bytes: Option<u64>,
-    /// The codec.
     pub codec: Option<String>,
 }
 

@@ -6,6 +6,7 @@ use zmeld_linux::{FileError, HostError};
 
 /// Why an experiment could not be run.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The fields are in the message.
 #[non_exhaustive]
 pub enum Error {
     /// The system refused an operation on a file.
@@ -13,12 +14,7 @@ pub enum Error {
     File(#[from] FileError),
     /// A recipe that makes no sense.
     #[error("{name}: {problem}")]
-    Recipe {
-        /// The recipe or its file.
-        name: String,
-        /// What is wrong with it.
-        problem: String,
-    },
+    Recipe { name: String, problem: String },
     /// A privilege or a kernel feature is missing: what, and the way out.
     #[error("{0}")]
     Missing(String),
@@ -31,7 +27,6 @@ pub enum Error {
     /// A workload that failed by itself: not for want of memory.
     #[error("{what}")]
     Workload {
-        /// Which, and what it said.
         what: String,
         /// Whether its data came back wrong.
         integrity: bool,

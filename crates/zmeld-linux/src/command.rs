@@ -158,14 +158,12 @@ impl fmt::Display for Invocation {
 
 /// How a command ended.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[allow(missing_docs)] // Their names say what the fields are.
 pub struct Finished {
     /// Its exit code; none where a signal ended it.
     pub code: Option<i32>,
-    /// The signal that ended it.
     pub signal: Option<i32>,
-    /// Its standard output.
     pub output: String,
-    /// Its standard error.
     pub errors: String,
 }
 

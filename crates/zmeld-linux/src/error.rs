@@ -38,6 +38,7 @@ impl FileError {
 
 /// Why a machine did not say or do what it was asked for.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The fields are in the message.
 #[non_exhaustive]
 pub enum HostError {
     /// The system refused an operation on a file.
@@ -45,18 +46,11 @@ pub enum HostError {
     File(#[from] FileError),
     /// A file of the kernel does not say what it should.
     #[error("{} {problem}", path.display())]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
+    Malformed { path: PathBuf, problem: String },
     /// A file or folder that somebody else could have written, or that cannot be used.
     #[error("{}: {problem}{}{way_out}", path.display(), if way_out.is_empty() { "" } else { ": " })]
     NotOurs {
-        /// Which.
         path: PathBuf,
-        /// What is wrong with it.
         problem: String,
         /// What to do instead; empty where whoever asked knows.
         way_out: String,
@@ -67,17 +61,14 @@ pub enum HostError {
     /// A command came back with an error.
     #[error("{command} failed ({status}): {said}")]
     Command {
-        /// The command with its arguments.
         command: String,
         /// Its exit code, or the signal that ended it.
         status: String,
-        /// Its standard error, in one line.
         said: String,
     },
     /// A command that is needed is not installed.
     #[error("{program} is not installed: install {package}")]
     NotInstalled {
-        /// The program.
         program: String,
         /// The package that most distributions have it in.
         package: &'static str,

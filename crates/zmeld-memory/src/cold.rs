@@ -36,7 +36,6 @@ use crate::{Error, RegionKind, SkipReason, Skips};
 use zmeld_linux::smaps::Mapping;
 
 const IDLE_BITMAP: &str = "/sys/kernel/mm/page_idle/bitmap";
-/// How often a wait looks up.
 const TICK: Duration = Duration::from_millis(50);
 
 /// How exactly cold pages can be told.

@@ -11,6 +11,7 @@ use zmeld_linux::FileError;
 
 /// Why a source cannot be opened or read at all.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The fields are in the message.
 #[non_exhaustive]
 pub enum Error {
     /// The system refused an operation on a file, a device or a `/proc` entry.
@@ -18,80 +19,41 @@ pub enum Error {
     File(#[from] FileError),
     /// A source without a single byte.
     #[error("{} is empty: there is no page to read", path.display())]
-    Empty {
-        /// The empty file.
-        path: PathBuf,
-    },
+    Empty { path: PathBuf },
     /// A directory, a character device or a socket where pages were expected.
     #[error("{} is {what}: give a file, a block device, a dump or a pipe", path.display())]
-    NotReadable {
-        /// The path as given.
-        path: PathBuf,
-        /// What it is, with its article.
-        what: &'static str,
-    },
+    NotReadable { path: PathBuf, what: &'static str },
     /// An ELF header that is cut short or contradicts itself or the file.
     #[error("{}: {problem}", path.display())]
     Elf {
-        /// The dump.
         path: PathBuf,
         /// What is wrong, with the field as elf.h calls it: `p_filesz of segment 3: ...`.
         problem: String,
     },
     /// A dump whose pages are packed in a way that is not read here.
     #[error("{} is {format}, which is not read: take it again in ELF or raw form", path.display())]
-    Unsupported {
-        /// The dump.
-        path: PathBuf,
-        /// The format, with its article.
-        format: &'static str,
-    },
+    Unsupported { path: PathBuf, format: &'static str },
     /// A process that was asked for by number and is not there.
     #[error("there is no process {pid}: it may have ended")]
-    NoProcess {
-        /// The number asked for.
-        pid: i32,
-    },
+    NoProcess { pid: i32 },
     /// A kernel thread was asked for by number.
     #[error("process {pid} ({comm}) is a kernel thread: it has no memory of its own")]
-    KernelThread {
-        /// The number asked for.
-        pid: i32,
-        /// Its name.
-        comm: String,
-    },
+    KernelThread { pid: i32, comm: String },
     /// A control group that is not there.
     #[error("there is no control group {}: looked for {tried}", path.display())]
-    NoCgroup {
-        /// The path as given.
-        path: PathBuf,
-        /// Every place looked at.
-        tried: String,
-    },
+    NoCgroup { path: PathBuf, tried: String },
     /// A path that is not an active swap area.
     #[error("{} is not an active swap device; active: {}", path.display(), list_or_none(active))]
-    NotSwap {
-        /// The path as given.
-        path: PathBuf,
-        /// The swap areas of `/proc/swaps`.
-        active: Vec<String>,
-    },
+    NotSwap { path: PathBuf, active: Vec<String> },
     /// The caller lacks a privilege that this source cannot do without.
     #[error("{what} needs {privilege}")]
     Privilege {
-        /// What was asked for.
         what: String,
-        /// What it takes.
         privilege: &'static str,
     },
     /// The running kernel lacks a facility that this source cannot do without.
     #[error("{what} needs {feature}, which this kernel does not offer")]
-    KernelFeature {
-        /// What was asked for.
-        what: String,
-        /// The missing facility.
-        feature: &'static str,
-    },
+    KernelFeature { what: String, feature: &'static str },
 }
 
 impl Error {

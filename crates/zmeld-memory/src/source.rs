@@ -319,6 +319,7 @@ impl Skips {
 
 /// Something the reader of a result should know about how exact it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)] // Their names say what the fields are.
 #[non_exhaustive]
 pub enum Note {
     /// Physical frame numbers are hidden: sharing between processes is guessed
@@ -327,18 +328,10 @@ pub enum Note {
     /// `/proc` is mounted with `hidepid`: other users' processes are not even listed.
     ProcessesHidden,
     /// The kernel's `ptrace_scope` keeps even a user's own processes unreadable.
-    PtraceScope {
-        /// Its value.
-        scope: u32,
-    },
+    PtraceScope { scope: u32 },
     /// The used slots of a swap device that no process's page tables name:
     /// shared memory and tmpfs, and slots in transit.
-    SlotsUnattributed {
-        /// Slots that `/proc/swaps` says are used.
-        used: u64,
-        /// Slots found in page tables.
-        found: u64,
-    },
+    SlotsUnattributed { used: u64, found: u64 },
     /// zswap is on, so that what it holds is not on the device and the device
     /// has older bytes there.
     ZswapInFront,

@@ -46,7 +46,6 @@ fn segment(index: usize, name: &str) -> (usize, usize) {
     (HEADER_BYTES + index * ENTRY_BYTES + at, len)
 }
 
-/// Page `n` of the dump's data.
 fn page(n: usize) -> Vec<u8> {
     (0..PAGE).map(|i| (n * 31 + i / 5) as u8).collect()
 }

@@ -48,7 +48,6 @@ impl Machine {
         generate(&environment, &root.join("out"))
     }
 
-    /// What came of it, as lines.
     fn outcome(&self, ended: &GeneratorOutcome) -> Outcome {
         let mut lines = vec![ended.to_string()];
         let log = fs::read_to_string(self.0.path().join("dev/kmsg")).unwrap();
@@ -148,7 +147,6 @@ fn each_configuration_gives_its_units() {
 }
 
 impl Machine {
-    /// What systemd itself thinks of the units.
     fn is_accepted(&self) {
         let out = self.0.path().join("out");
         let files = tree(&out);

@@ -47,14 +47,11 @@ impl Recording {
 
 /// One machine with its load and rules: everything but the policy. It must have been checked.
 #[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)] // Their names say what the fields are.
 pub struct SimulationCase {
-    /// The machine.
     pub machine: NumaMachine,
-    /// The scheduler.
     pub scheduler: Scheduler,
-    /// The processes.
     pub workload: Workload,
-    /// Settings of the policies.
     pub policy: PolicySettings,
 }
 
@@ -467,7 +464,6 @@ impl<'a> Engine<'a> {
         loads.min().map_or(0, |(_, _, cpu)| cpu)
     }
 
-    /// Counts a process as a processor's load.
     fn assign(&mut self, process: usize, to: usize) {
         self.processes[process].processor = to;
         self.processors[to].load += 1;
@@ -891,7 +887,6 @@ impl<'a> Engine<'a> {
         self.node_used[to] += 1;
     }
 
-    /// Frees a page's frame.
     fn release(&mut self, index: usize, slot: usize) {
         let process = &mut self.processes[index];
         let page = process.pages[slot];

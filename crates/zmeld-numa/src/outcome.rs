@@ -84,20 +84,16 @@ impl Stalls {
 
 /// One process. Times in picoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // Their names say what the fields are.
 pub struct ProcessOutcome {
-    /// When it was submitted.
     pub arrival: u64,
-    /// When it ended.
     pub finish: u64,
     /// How long it would run alone with all memory local.
     pub ideal: u64,
     /// How long it made references.
     pub ran: u64,
-    /// References made.
     pub refs: u64,
-    /// Those to memory of other nodes.
     pub remote_refs: u64,
-    /// Time lost, by cause.
     pub stalls: Stalls,
 }
 
@@ -142,24 +138,18 @@ impl Timeline {
 
 /// Everything one simulation found.
 #[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)] // Their names say what the fields are.
 pub struct Outcome {
     /// From time 0 to the end of the last process, in picoseconds: the study's measure.
     pub total_time: u64,
-    /// References made by all processes.
     pub refs: u64,
-    /// Those to other nodes.
     pub remote_refs: u64,
     /// Accesses made: references and the accesses to new places that go with them.
     pub accesses: f64,
-    /// Time lost by all processes.
     pub stalls: Stalls,
-    /// Counters.
     pub counters: Counters,
-    /// Page size in bytes.
     pub page_bytes: u64,
-    /// Events handled.
     pub events: u64,
-    /// Each process.
     pub processes: Vec<ProcessOutcome>,
     /// Local share over time, if asked for.
     pub timeline: Timeline,

@@ -80,16 +80,13 @@ impl Default for ScenarioSpec {
 
 /// A scenario, checked.
 #[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)] // Their names say what the fields are.
 pub struct Scenario {
-    /// Its name.
     pub name: String,
-    /// Where random numbers start.
     pub seed: u64,
-    /// Replications of each point.
     pub replications: u64,
     /// Policies to be compared, the base first.
     pub policies: Vec<PolicyName>,
-    /// Machine, scheduler, workload, settings.
     pub case: SimulationCase,
     /// Parameters that were chosen, with the reasons.
     pub free: Vec<FreeParameter>,

@@ -123,24 +123,20 @@ impl Quantity {
 /// When processes are submitted.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "pattern", deny_unknown_fields)]
+#[allow(missing_docs)] // Their names say what the fields are.
 pub enum Arrivals {
     /// All at time 0.
     Together,
     /// One every `gap_ms`.
-    Steady {
-        /// Milliseconds between two.
-        gap_ms: f64,
-    },
+    Steady { gap_ms: f64 },
     /// With independent exponential gaps of this mean.
-    Poisson {
-        /// Mean milliseconds between two.
-        gap_ms: f64,
-    },
+    Poisson { gap_ms: f64 },
 }
 
 /// Where a new process is put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "place", deny_unknown_fields)]
+#[allow(missing_docs)] // Their names say what the fields are.
 pub enum StartNode {
     /// On the processor with the shortest queue (`exec` balancing); the lowest number wins.
     LeastLoaded,
@@ -149,10 +145,7 @@ pub enum StartNode {
     /// Round robin over the processors.
     InTurn,
     /// All on the first processor of one node, where the submitting shell runs.
-    OnNode {
-        /// The node.
-        node: usize,
-    },
+    OnNode { node: usize },
 }
 
 /// The most processes of a replication: each is kept with its plan and its figures, and
@@ -235,10 +228,9 @@ impl ReferenceCycle {
 
 /// One process, ready to be simulated. Times in picoseconds.
 #[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)] // Their names say what the fields are.
 pub struct ProcessPlan {
-    /// When it is submitted.
     pub arrival: u64,
-    /// References it makes before it ends.
     pub refs: u64,
     /// Time of a reference beyond its access to a resident page: computing and new places.
     pub rest: u64,
@@ -246,9 +238,7 @@ pub struct ProcessPlan {
     pub access: u64,
     /// Accesses to memory per reference: the one to a resident page and those to new places.
     pub accesses_per_ref: f64,
-    /// Resident pages.
     pub pages: usize,
-    /// How it visits them.
     pub round: ReferenceCycle,
     /// References between two renewals of the oldest page; 0 where pages are never renewed.
     pub renewal_refs: u64,

@@ -53,7 +53,6 @@ pub(super) fn since_boot<T: DeserializeOwned>(
     }
 }
 
-/// Notes it.
 pub(super) fn keep<T: Serialize>(
     host: &Host,
     file: &str,

@@ -13,12 +13,10 @@ use zmeld_config::{
 
 /// What the user decided.
 #[derive(Debug, Clone, Default)]
+#[allow(missing_docs)] // Their names say what the fields are.
 pub struct Choice {
-    /// The kind of tier.
     pub kind: Option<TierKind>,
-    /// Its size.
     pub size: Option<Size>,
-    /// Its codec.
     pub codec: Option<Codec>,
     /// Where a disk tier is: a device, or a file.
     pub place: Option<Location>,

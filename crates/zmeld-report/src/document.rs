@@ -28,7 +28,6 @@ impl Tone {
     }
 }
 
-/// One element of a section.
 #[derive(Debug, Clone)]
 pub(crate) enum Block {
     /// Running text; `code` between backticks.

@@ -35,24 +35,18 @@ pub struct Envelope<T> {
 
 /// Why a text is not the result that was asked for.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The fields are in the message.
 #[non_exhaustive]
 pub enum SchemaError {
     /// Not JSON, or a field is missing or of another type.
     #[error("not a {schema} result: {source}")]
     Json {
-        /// What was asked for.
         schema: String,
-        /// What is wrong with it, and where.
         source: serde_json::Error,
     },
     /// JSON of another kind, or of a version that this program does not read.
     #[error("schema is \"{found}\"; this version reads \"{wanted}\"")]
-    Other {
-        /// What the text says it is.
-        found: String,
-        /// What was asked for.
-        wanted: String,
-    },
+    Other { found: String, wanted: String },
 }
 
 #[derive(Deserialize)]

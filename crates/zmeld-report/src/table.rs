@@ -94,7 +94,6 @@ impl Cell {
     }
 }
 
-/// What a column holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Text,

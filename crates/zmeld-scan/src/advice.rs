@@ -73,7 +73,6 @@ impl CodecResult {
         SWAP_MB_PER_S / times.compress_mb_per_s + SWAP_MB_PER_S / times.decompress_mb_per_s
     }
 
-    /// Whether it saves enough.
     fn gains(&self) -> bool {
         self.pages_measured > 0 && 1.0 - 1.0 / self.effective_ratio >= GAIN_MIN
     }
@@ -195,7 +194,6 @@ fn same_filled_advice(result: &ScanResult) -> Advice {
     Advice::new(AdviceKind::Nothing, "codec", text.to_owned())
 }
 
-/// Why no codec is advised.
 fn no_codec(result: &ScanResult, measured: &CodecVerdict) -> Advice {
     let text = if offered(result).next().is_none() {
         "This kernel's zram has none of the codecs that were measured: try --codecs all.".to_owned()
@@ -373,7 +371,6 @@ pub(crate) fn others_processes(processes: u64, skipped_bytes: u64, is_root: bool
     Advice::new(AdviceKind::Warning, "privilege", text)
 }
 
-/// How more memory could be read.
 pub(crate) fn way_to_read(is_root: bool) -> &'static str {
     match is_root {
         false => "run zmeld as root",

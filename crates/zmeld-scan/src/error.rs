@@ -6,6 +6,7 @@ use crate::advice;
 
 /// Why a scan has no result.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // The fields are in the message.
 #[non_exhaustive]
 pub enum ScanError {
     /// The source cannot be read.
@@ -19,30 +20,17 @@ pub enum ScanError {
     Store(#[from] StoreError),
     /// A page did not come back as it was. This must never happen.
     #[error("{codec} did not give a page back as it was: do not use it, and please report this")]
-    Integrity {
-        /// The codec.
-        codec: String,
-    },
+    Integrity { codec: String },
     /// Every process that was asked for belongs to somebody else.
     #[error(
         "no memory could be read: {processes} {} not permitted to this user; {}",
         if *processes == 1 { "process is" } else { "processes are" },
         advice::way_to_read(*is_root)
     )]
-    NotPermitted {
-        /// How many there are.
-        processes: u64,
-        /// Whether root asked.
-        is_root: bool,
-    },
+    NotPermitted { processes: u64, is_root: bool },
     /// No kernel's pool has such pages.
     #[error(
         "{source_name} has pages of {found} bytes: pages are a power of two from 4096 to 65536"
     )]
-    PageSize {
-        /// The source.
-        source_name: String,
-        /// Its pages.
-        found: usize,
-    },
+    PageSize { source_name: String, found: usize },
 }

@@ -6,18 +6,15 @@ use zmeld_store::Geometry;
 /// stay exact up to 2^53.
 #[derive(Clone, Debug)]
 pub(crate) struct CompressionSums {
-    /// Pages.
     pub pages: f64,
     /// Bytes of their objects.
     pub bytes: f64,
     /// For the spread: sums of the squared weights, of these times the bytes,
     /// and of these times the squared bytes.
     moments: [f64; 3],
-    /// Pages kept raw.
     pub raw: f64,
     /// Objects in each size class.
     classes: Vec<f64>,
-    /// Bytes of a page.
     page_size: f64,
 }
 

@@ -55,7 +55,6 @@ pub(crate) struct SampleChoice {
     draw: u64,
 }
 
-/// What the samples say of one codec.
 pub(crate) struct SampleEstimate {
     pub contents: CompressionSums,
     pub repeats: CompressionSums,

@@ -112,7 +112,6 @@ struct ScanWorker {
     contents_measured: u64,
 }
 
-/// What all threads share.
 struct ScanShared<'a> {
     candidates: &'a [Candidate],
     pool: &'a PoolModel,
@@ -170,7 +169,6 @@ impl<'a> ScanShared<'a> {
         })
     }
 
-    /// Looks at every page once.
     fn first_reading(
         &self,
         source: &dyn Source,
@@ -385,7 +383,6 @@ fn notes(visit: &Visit, sample_only: bool) -> Vec<String> {
     notes
 }
 
-/// What was read.
 struct Reading {
     /// All of it a second time, and compressed.
     second: bool,
@@ -431,7 +428,6 @@ fn second_reading(
     })
 }
 
-/// What follows from a result.
 fn advise(result: &mut ScanResult, options: &ScanOptions, visit: &Visit) {
     let measured = advice::measured(result);
     result.recommendation = advice::recommendation(result, &measured, &options.own_swaps);
@@ -519,7 +515,6 @@ fn count_pages(
     pages
 }
 
-/// Median time of a fingerprint.
 fn fingerprint_time(page_size: usize) -> Result<u64, ScanError> {
     let key = FingerprintKey::new(&[0; 16])?;
     let page = vec![1; page_size];

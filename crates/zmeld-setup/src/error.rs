@@ -128,7 +128,6 @@ impl Error {
         HostError::not_ours(path, problem, way_out).into()
     }
 
-    /// Something that the running kernel lacks.
     pub(crate) fn feature(what: impl Into<String>, way_out: impl Into<String>) -> Error {
         Error::KernelFeature {
             what: what.into(),

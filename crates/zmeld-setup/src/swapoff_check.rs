@@ -198,7 +198,6 @@ fn free(host: &Host, area: &SwapArea) -> Result<u64, Error> {
     })
 }
 
-/// Refuses where there are such groups.
 pub(crate) fn refuse(groups: Vec<SwapoffConflict>) -> Result<(), Error> {
     match groups.is_empty() {
         true => Ok(()),

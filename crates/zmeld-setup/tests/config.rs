@@ -104,7 +104,6 @@ fn priorities_follow_the_order_unless_they_are_given() {
     }
 }
 
-/// A root folder.
 struct Root(tempfile::TempDir);
 
 impl script::Case for Root {

@@ -23,7 +23,6 @@ use zmeld_status::profile::Profile;
 
 const PAGE: u64 = 4096;
 
-/// A root folder.
 struct Root(tempfile::TempDir);
 
 impl script::Case for Root {

@@ -279,7 +279,6 @@ impl Machine {
         machine
     }
 
-    /// One with control groups.
     fn with_groups() -> Machine {
         let machine = Machine::within(tempfile::tempdir().unwrap());
         let mounts = "30 1 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw\n";

@@ -9,7 +9,6 @@ pub fn median(samples: &[f64]) -> f64 {
     median_of_sorted(&sorted)
 }
 
-/// The median of values in ascending order.
 pub(crate) fn median_of_sorted(sorted: &[f64]) -> f64 {
     let n = sorted.len();
     match n {

@@ -140,12 +140,10 @@ pub struct NoFit {
 /// The object is not what the codec made of a page of that size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{size} bytes are no {codec} object of a page of {page_size} bytes")]
+#[allow(missing_docs)] // The fields are in the message.
 pub struct Damaged {
-    /// The codec.
     pub codec: &'static str,
-    /// The object's size in bytes.
     pub size: usize,
-    /// The expected page's size in bytes.
     pub page_size: usize,
 }
 

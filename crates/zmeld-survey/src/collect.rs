@@ -79,7 +79,6 @@ impl PageCounts {
     }
 }
 
-/// What was learnt of an owner's pages.
 pub(crate) struct Collected {
     pub pages: PageCounts,
     pub sketch: Sketch<PoolBytes>,

@@ -86,7 +86,6 @@ const REQUIRED: usize = 5;
 /// Columns whose values hardly repeat.
 const CHANCE: [&str; 2] = ["hash_high", "hash_low"];
 
-/// What stands in a column.
 enum Cell<'a> {
     Null,
     Text(&'a str),

@@ -15,7 +15,6 @@ use crate::Error;
 /// Where the key is, unless another file is named.
 pub const PATH: &str = "/etc/zmeld/fleet.key";
 
-/// Bytes of the secret.
 const SECRET_BYTES: usize = 32;
 /// More than a key's file can have.
 const FILE_BYTES_MAX: u64 = 4096;
@@ -140,7 +139,6 @@ pub(crate) fn chance<const N: usize>() -> Result<[u8; N], Error> {
     }
 }
 
-/// Lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         write!(text, "{byte:02x}").expect("a string takes all");

@@ -87,7 +87,6 @@ fn host_name(host: &Host) -> Option<String> {
     text.lines().map(str::trim).find(is_name).map(str::to_owned)
 }
 
-/// Where a machine's id is.
 const IDS: [&str; 2] = ["/etc/machine-id", "/var/lib/dbus/machine-id"];
 
 /// What tells a machine from all others: the id of /etc/machine-id.
@@ -129,7 +128,6 @@ fn distribution(host: &Host) -> Option<String> {
     Some(quoted.unwrap_or(value).to_owned())
 }
 
-/// Which compressed places pages are swapped to.
 fn compressed_swap(host: &Host) -> String {
     let read = |path: String| host.read(path).unwrap_or_default();
     let mut found = Vec::new();

@@ -162,7 +162,6 @@ impl Owner {
     }
 }
 
-/// The control groups of a process.
 struct Groups {
     /// With the one of version 2 first, then those of version 1 that say the most.
     paths: Vec<String>,

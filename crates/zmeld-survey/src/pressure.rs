@@ -21,7 +21,6 @@ pub const SOME_PERCENT: f64 = 10.0;
 /// All tasks did.
 pub const FULL_PERCENT: f64 = 2.0;
 
-/// How often it is looked.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Looks now and then whether memory is short.

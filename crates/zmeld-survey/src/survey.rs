@@ -60,7 +60,6 @@ pub struct SurveyOptions {
     pub version: String,
 }
 
-/// Labels that a survey may carry.
 const LABELS_MAX: usize = 64;
 /// Characters of a label's name, and of its value.
 const LABEL_CHARACTERS_MAX: usize = 256;
@@ -100,7 +99,6 @@ pub fn labels(texts: &[String]) -> Result<Vec<(String, String)>, Error> {
     Ok(labels)
 }
 
-/// What was learnt of an owner.
 #[derive(Debug, Clone)]
 pub(crate) struct OwnerResult {
     pub owner: Owner,
@@ -151,7 +149,6 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// All owners together, as one.
     pub(crate) fn total(&self) -> OwnerResult {
         let mut counted = Counted::default();
         let mut pages = PageCounts::default();
@@ -193,7 +190,6 @@ fn melded(sketch: &Sketch<PoolBytes>) -> [Estimate; CODECS.len()] {
     std::array::from_fn(|codec| sketch.sum(|bytes| bytes[codec]))
 }
 
-/// An owner before it is read.
 struct Planned {
     owner: Owner,
     pids: BTreeSet<i32>,
@@ -342,7 +338,6 @@ pub fn survey(
 }
 
 impl Reading<'_> {
-    /// Owner after owner.
     fn all(&mut self, planned: Vec<Planned>, survey: &mut Survey) -> Result<(), Error> {
         for owner in planned {
             let (collected, visit) = self.collect(&owner.pids)?;
@@ -378,7 +373,6 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Reads the memory of those processes.
     fn collect(&mut self, pids: &BTreeSet<i32>) -> Result<(Collected, Visit), Error> {
         let part = self.live.part(pids, &self.seen);
         let seed = u64::from_ne_bytes(chance()?);

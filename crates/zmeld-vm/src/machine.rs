@@ -58,36 +58,26 @@ pub enum DiskWrites {
 
 /// What goes over a guest's two lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)] // Their names say what the fields are.
 pub enum Lines {
     /// The kernel's messages go to one file and what the guest writes to its line
     /// ([`VirtualMachine::line_device`]) to the other. User-mode Linux has them on standard
     /// error and standard output, and the caller has them written there.
-    ToFiles {
-        /// The kernel's messages.
-        messages: PathBuf,
-        /// What the guest writes.
-        answer: PathBuf,
-    },
+    ToFiles { messages: PathBuf, answer: PathBuf },
     /// The guest's line is standard input and output, and the kernel's messages go to a
     /// file; those of user-mode Linux are on standard error.
-    OfScript {
-        /// The kernel's messages.
-        messages: PathBuf,
-    },
+    OfScript { messages: PathBuf },
 }
 
 /// A machine.
 #[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)] // Their names say what the fields are.
 pub struct VirtualMachine {
     /// The kernel's image, or user-mode Linux.
     pub kernel: PathBuf,
-    /// Which of the two.
     pub kind: KernelKind,
-    /// The archive that it boots into.
     pub archive: PathBuf,
-    /// RAM, MiB.
     pub ram_mib: u64,
-    /// Processors.
     pub processors: u32,
     /// Its disks, the first of them [`VirtualMachine::disk_device`]. In user-mode Linux their rates are the caller's to limit.
     pub disks: Vec<Disk>,

@@ -94,12 +94,10 @@ pub(super) fn word(which: PageFilter) -> &'static str {
     }
 }
 
-/// An attribute of a device.
 pub(super) fn path(device: &str, attribute: &str) -> String {
     format!("/sys/block/{device}/{attribute}")
 }
 
-/// What a device's file of counters says.
 pub(super) fn stat<T>(
     host: &Host,
     device: &str,

@@ -70,7 +70,6 @@ impl History {
     }
 }
 
-/// Keeps what was done on each device.
 pub(super) fn keep(host: &Host, devices: &BTreeMap<String, History>) -> Result<(), Error> {
     Ok(run_folder::replace(host, FILE, 0o600, devices)?)
 }

@@ -46,12 +46,9 @@ pub enum Error {
     /// The machine did not say or do what it was asked for.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// Nothing can be reclaimed ahead of time on this machine.
-    #[error("nothing can be reclaimed: {why}")]
-    CannotReclaim {
-        /// Why, and the way out.
-        why: String,
-    },
+    /// Nothing can be reclaimed ahead of time on this machine: why, and the way out.
+    #[error("nothing can be reclaimed: {0}")]
+    CannotReclaim(String),
     /// A pass cannot be run as things are: why, and the way out.
     #[error("{0}")]
     Refused(String),
@@ -203,7 +200,6 @@ impl Watcher {
         self.is_pressed = false;
     }
 
-    /// Does what is due on each device.
     fn act(
         &mut self,
         seen: &Observation,

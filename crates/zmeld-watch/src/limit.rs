@@ -87,7 +87,6 @@ pub(super) fn give_back_left(host: &Host, device: &str) -> Result<bool, Error> {
     }
 }
 
-/// Whether writeback is limited.
 pub(super) fn is_on(host: &Host, device: &str) -> bool {
     let text = host.read(path(device, "writeback_limit_enable"));
     text.is_ok_and(|text| text == "1")

@@ -197,7 +197,6 @@ pub struct MachineArgs {
 }
 
 impl MachineArgs {
-    /// The machine.
     pub fn host(&self) -> Host {
         Host::at(&self.root)
     }

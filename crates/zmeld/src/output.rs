@@ -28,7 +28,6 @@ pub fn say(text: impl Display) {
     say_as("zmeld", text);
 }
 
-/// The same under another name.
 pub fn say_as(name: &str, text: impl Display) {
     let line = format!("{name}: {}\n", inert(&text.to_string()));
     // Where nobody listens there is nobody to tell.

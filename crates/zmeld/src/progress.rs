@@ -109,7 +109,6 @@ struct Shown {
 }
 
 impl Message {
-    /// Nothing yet.
     pub fn new() -> Message {
         Message {
             begin: Instant::now(),

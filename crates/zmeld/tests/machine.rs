@@ -86,7 +86,6 @@ fn left_by_any() -> Vec<String> {
     all
 }
 
-/// Whether an experiment's machine runs.
 fn has_machine(experiment: u32) -> bool {
     let folder = format!("/zmeld-lab-{experiment}-");
     let entries = fs::read_dir("/proc").unwrap().flatten();

@@ -46,7 +46,6 @@ pub fn machine(arch: Arch) -> &'static str {
     }
 }
 
-/// This machine's target.
 pub fn target() -> Result<Target> {
     if !tools::is_on_path("musl-gcc") {
         unavailable!("the package musl-tools has the compiler of C for it");

@@ -523,7 +523,6 @@ impl Lab<'_> {
         Ok(())
     }
 
-    /// What this machine lacks of a variant.
     fn lacks(&self, variant: &Variant, bases: SizeBases) -> Result<Option<String>, Error> {
         match variant.check(&self.host, bases) {
             Ok(()) => Ok(None),

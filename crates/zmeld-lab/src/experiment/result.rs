@@ -288,7 +288,6 @@ impl Experiment {
         self.recipe.warm_ups + self.recipe.stopping.runs_max
     }
 
-    /// Whether a run was made already.
     pub(super) fn has(&self, case: usize, variant: usize, block: usize) -> bool {
         let recipe = &self.recipe;
         let (case, variant) = (&recipe.cases[case].name, &recipe.variants[variant].name);

@@ -202,7 +202,6 @@ fn tail_of(path: &Path) -> String {
     String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
 }
 
-/// What a supervisor that has ended reports.
 fn reported(report: &Path, complained: &str) -> Result<WorkloadEnd, Error> {
     let text = fs::read(report).unwrap_or_default();
     serde_json::from_slice(&text).map_err(|_| Error::Workload {
@@ -284,7 +283,6 @@ fn finish(
     }
 }
 
-/// How a workload ended, in words.
 fn describe_end(ended: &WorkloadEnd) -> String {
     match (ended.code, ended.signal) {
         (Some(code), _) => format!("exit code {code}"),

@@ -46,7 +46,6 @@ fn amount(least: &Least) -> String {
     }
 }
 
-/// The answer in one sentence.
 fn answer(search: &SizeSearch) -> String {
     let name = &search.recipe.cases[0].name;
     let found = search.set_ups.iter();
@@ -100,7 +99,6 @@ fn slowdown(step: &Step) -> Cell {
     }
 }
 
-/// Every limit that was tried.
 fn steps_table(search: &SizeSearch) -> Table {
     let steps = search.set_ups.iter().flat_map(|set_up| {
         let mut steps: Vec<&Step> = set_up.steps.iter().collect();

@@ -308,7 +308,6 @@ impl SizeSearch {
         })
     }
 
-    /// The one case.
     pub(crate) fn case(&self) -> &Case {
         &self.recipe.cases[0]
     }

@@ -56,7 +56,6 @@ pub(crate) struct BootImage {
     size: GuestSize,
 }
 
-/// How a machine ended.
 pub(crate) enum MachineEnd {
     Answer(Box<GuestAnswer>, GuestFacts),
     /// It was ended, or its kernel found nothing to kill any more.

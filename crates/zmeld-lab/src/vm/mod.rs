@@ -178,11 +178,9 @@ pub struct GuestFacts {
 /// Files and an environment that are not the supervisor's own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct World {
-    /// The root folder.
     pub root: PathBuf,
     /// The working directory, below it.
     pub folder: PathBuf,
-    /// The environment: all of it.
     pub environment: BTreeMap<String, String>,
 }
 
@@ -193,11 +191,8 @@ pub(crate) struct GuestRequest {
     pub(crate) recipe: Recipe,
     pub(crate) footprint_bytes: u64,
     pub(crate) block: usize,
-    /// Where the answer goes.
     pub(crate) answer: String,
-    /// The disk, if there is one.
     pub(crate) disk: Option<GuestDisk>,
-    /// This machine's files, if it has them.
     pub(crate) files: Option<FilesHere>,
 }
 
@@ -262,7 +257,6 @@ impl From<GuestRefusal> for Error {
 /// What a guest needs to have this machine's files, where its kernel has it as modules.
 const FILE_MODULES: &[&str] = &["9pnet_virtio", "9p", "overlay"];
 
-/// Where the guest finds its request.
 const REQUEST: &str = "/request.json";
 /// What comes before and after the answer there, so that half of one is not taken for a whole.
 const BEGIN: &str = "zmeld answers: ";

@@ -67,7 +67,6 @@ impl PageContent {
         }
     }
 
-    /// Fills a page with them.
     pub(super) fn write(&self, to: &mut [u64], page: u64, version: u32) {
         let words = self.words(page, version);
         for (at, word) in to.iter_mut().enumerate() {
@@ -75,7 +74,6 @@ impl PageContent {
         }
     }
 
-    /// Whether a page holds them.
     pub(super) fn verify(
         &self,
         held: &[u64],

@@ -75,7 +75,6 @@ impl Group {
     }
 }
 
-/// Reads them.
 pub(super) struct Reader<'a> {
     pub host: &'a Host,
     pub hierarchy: &'a Hierarchy,

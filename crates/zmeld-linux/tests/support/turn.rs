@@ -109,7 +109,6 @@ impl Swap {
         Ok(self)
     }
 
-    /// The device or file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -122,7 +121,6 @@ impl Swap {
             .any(|line| line.split_whitespace().next() == Some(&path))
     }
 
-    /// Whether it is gone.
     fn remove(&self) -> bool {
         let path = self.path.to_string_lossy();
         if self.is_on() && !run("swapoff", &[&path]) {

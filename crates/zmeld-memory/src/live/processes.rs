@@ -155,7 +155,6 @@ fn resolve_cgroup(path: &Path) -> Result<PathBuf, Error> {
     })
 }
 
-/// What is mounted for this process.
 pub(crate) fn mounts() -> Vec<Mount> {
     let text = fs::read(zmeld_linux::mounts::PATH).unwrap_or_default();
     zmeld_linux::mounts::parse(&String::from_utf8_lossy(&text)).collect()

@@ -14,14 +14,12 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 
-/// Consecutive pages to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PageRange {
     pub(crate) address: u64,
     pub(crate) bytes: usize,
 }
 
-/// The process is gone, as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProcessGone;
 

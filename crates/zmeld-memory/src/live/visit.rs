@@ -90,7 +90,6 @@ pub(super) fn visit(
     Ok(visit)
 }
 
-/// What all workers share.
 struct VisitShared<'a> {
     live: &'a LiveMemory,
     page_size: u64,

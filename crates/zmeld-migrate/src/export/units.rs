@@ -96,7 +96,6 @@ pub fn wants_watch(config: &Config) -> bool {
     config.watch.has_rules() || config.metrics != Default::default()
 }
 
-/// What a tier needs beyond RAM.
 pub(crate) struct Drive {
     /// A block device that may come late.
     pub device: Option<Location>,
@@ -153,7 +152,6 @@ const LIFETIME: [&str; 3] = [
     "KillMode=process",
 ];
 
-/// A service that sets tiers up.
 struct Service {
     /// Without `.service`.
     name: String,

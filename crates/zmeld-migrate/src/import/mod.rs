@@ -81,7 +81,6 @@ pub enum Tool {
 }
 
 impl Tool {
-    /// Whether it makes compressed devices.
     fn is_for_ram(self) -> bool {
         matches!(self, Tool::ZramTools | Tool::ZramGenerator | Tool::RpiSwap)
     }

@@ -27,7 +27,6 @@ pub(super) const CONTROL: &str = "20-rpi-swap-zram0-ctrl.conf";
 
 const BY_DEFAULT: &str = "rpi-swap's default";
 
-/// Which keys a section has.
 const KNOWN: [(&str, &[&str]); 3] = [
     ("Main", &["Mechanism"]),
     (
@@ -53,7 +52,6 @@ const KNOWN: [(&str, &[&str]); 3] = [
     ),
 ];
 
-/// What it has zram-generator make.
 pub(super) enum ZramWanted {
     /// The package is not there: zram-generator's own files say all.
     NotAsked,

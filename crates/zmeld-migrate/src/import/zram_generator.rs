@@ -14,7 +14,6 @@ use zmeld_linux::HostError;
 /// From the weakest to the strongest.
 const DIRECTORIES: [&str; 4] = ["/usr/lib", "/usr/local/lib", "/etc", "/run"];
 
-/// The device that rpi-swap asks for.
 const RPI_DEVICE: &str = "zram0";
 
 /// Reads the files and adds a tier for each device that is swapped to.
@@ -69,7 +68,6 @@ fn is_drop_in(file: &Path) -> bool {
         .is_some_and(|folder| folder.extension().is_some_and(|end| end == "d"))
 }
 
-/// Why a section is no device.
 fn refusal(name: &str) -> Option<&'static str> {
     let number = name.strip_prefix("zram").unwrap_or_default();
     let is_device = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());

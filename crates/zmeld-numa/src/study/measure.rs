@@ -69,7 +69,6 @@ impl MeasuredPoint {
 
 const POLICIES: [PolicyName; 3] = [PolicyName::Linux, PolicyName::Full, PolicyName::OnDemand];
 
-/// Simulates a point.
 pub(super) fn measure(
     source: &ScenarioText,
     point: StudyPoint,

@@ -20,29 +20,22 @@ const LUKS: &str = "crypto_LUKS";
 
 /// Make a LUKS2 volume, unless there is one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)] // Their names say what the fields are.
 pub struct FormatLuks {
-    /// Where.
     pub device: DeviceRef,
-    /// The file with its key.
     pub key_file: PathBuf,
-    /// How it is to encrypt.
     pub cipher: Cipher,
 }
 
 /// How a mapping encrypts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[allow(missing_docs)] // Their names say what the fields are.
 pub enum Mode {
     /// As the volume's header says.
-    Luks {
-        /// The file with its key.
-        key_file: PathBuf,
-    },
+    Luks { key_file: PathBuf },
     /// Plain, with a random key.
-    Random {
-        /// With this cipher.
-        cipher: Cipher,
-    },
+    Random { cipher: Cipher },
 }
 
 /// Open a mapping.

@@ -26,7 +26,6 @@ use zmeld_status::against::against;
 use zmeld_status::findings::findings;
 use zmeld_status::outstanding::Outstanding;
 
-/// What happens at an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// The program is killed before it.
@@ -63,7 +62,6 @@ struct Inner {
     meanwhile: Option<Box<dyn FnOnce() + Send>>,
 }
 
-/// The machine.
 pub struct Machine {
     pub dir: tempfile::TempDir,
     notes: Mutex<Vec<String>>,
@@ -153,14 +151,12 @@ impl Machine {
         self.inner.add_disk(&mut inner, name, None);
     }
 
-    /// Somebody makes it a swap area.
     pub fn others_mkswap(&self, path: &str) {
         let other = "01234567-89ab-4cde-8f01-23456789abcd";
         let mkswap = Invocation::new("mkswap").args(["--uuid", other]);
         self.host().run(&mkswap.arg(self.path(path))).unwrap();
     }
 
-    /// Somebody makes it a swap area, and swaps to it.
     pub fn others_swap(&self, path: &str) {
         self.others_mkswap(path);
         self.host()
@@ -168,7 +164,6 @@ impl Machine {
             .unwrap();
     }
 
-    /// Somebody stops swapping to it.
     pub fn others_swapoff(&self, path: &str) {
         let swapoff = Invocation::new("swapoff").arg(self.path(path));
         self.host().run(&swapoff).unwrap();
@@ -212,7 +207,6 @@ impl Machine {
         String::from_utf8_lossy(&fs::read(self.path(path)).unwrap()).into_owned()
     }
 
-    /// What a device carries.
     pub fn carry(&self, path: &str, what: &str) {
         let signatures = &mut self.inner.inner.lock().unwrap().signatures;
         signatures.insert(self.path(path), what.to_owned());
@@ -236,7 +230,6 @@ impl Machine {
         fs::set_permissions(self.path(path), mode).unwrap();
     }
 
-    /// Where a file of the machine lies.
     pub fn path(&self, path: &str) -> PathBuf {
         self.dir.path().join(path.trim_start_matches('/'))
     }
@@ -246,7 +239,6 @@ impl Machine {
         self.inner.inner.lock().unwrap().offered.push((name, text));
     }
 
-    /// Swapon fails on it from now on.
     pub fn refuse_swapon(&self, path: &str) {
         self.inner.inner.lock().unwrap().refused = Some(self.path(path));
     }
@@ -262,12 +254,10 @@ impl Machine {
         move || *fake.silent.lock().unwrap() = Some(path)
     }
 
-    /// The arguments of the last swapon.
     pub fn last_swapon(&self) -> Vec<String> {
         self.inner.inner.lock().unwrap().swapped_on.clone()
     }
 
-    /// Swapoff fails on it from now on.
     pub fn fail_swapoff(&self, path: &str) {
         self.inner.inner.lock().unwrap().kept_on = Some(self.path(path));
     }
@@ -365,7 +355,6 @@ impl Machine {
         })
     }
 
-    /// What status finds.
     pub fn findings(&self, text: &str) -> Vec<Finding> {
         let now = Observation::read(&self.host(), rustix::param::page_size() as u64);
         findings(&now, &self.outstanding(text))
@@ -383,13 +372,11 @@ impl Machine {
         against(&host, &seen, config, state.as_ref())
     }
 
-    /// What is set up.
     pub fn applied(&self) -> Option<Applied> {
         zmeld_setup::applied::read(&self.host()).unwrap()
     }
 }
 
-/// The driver of a control file's device.
 fn driver_of(path: &Path) -> &'static str {
     match path.to_str().unwrap().contains("zmeld-control") {
         true => "zmeld",
@@ -768,7 +755,6 @@ impl Access for Fake {
     }
 }
 
-/// A configuration from its text.
 pub fn config(text: &str) -> Config {
     match Config::from_text(Path::new("test.toml"), text) {
         Ok(loaded) => loaded.config,

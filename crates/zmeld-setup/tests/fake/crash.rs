@@ -121,7 +121,6 @@ fn killed_at_each(
     operations
 }
 
-/// It goes up, and is up then.
 fn goes_up(machine: &Machine, wanted: &Config) -> Result<(), Error> {
     machine.up(wanted)?;
     assert!(machine.up(wanted)?.is_unchanged());
@@ -247,7 +246,6 @@ fn sorted(mut files: BTreeMap<PathBuf, String>) -> BTreeMap<PathBuf, String> {
     files
 }
 
-/// What is recorded is all done.
 fn is_complete(machine: &Machine) -> bool {
     let state = State::read(&machine.host()).unwrap().unwrap();
     state.records.iter().all(|record| record.done)

@@ -6,14 +6,12 @@ use std::path::Path;
 
 use zmeld_linux::Host;
 
-/// The machines that there are.
 pub const MACHINES: [(&str, &str); 3] = [
     ("6.1", include_str!("../machines/6.1.txt")),
     ("6.12", include_str!("../machines/6.12.txt")),
     ("7.2", include_str!("../machines/7.2.txt")),
 ];
 
-/// Paths with contents.
 pub fn files(text: &str) -> Vec<(String, String)> {
     text.split("== ")
         .skip(1)
@@ -24,7 +22,6 @@ pub fn files(text: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Writes a file below a root.
 pub fn put(root: &Path, path: &str, contents: impl AsRef<[u8]>) {
     let at = root.join(path.trim_start_matches('/'));
     fs::create_dir_all(at.parent().unwrap()).unwrap();

@@ -6,7 +6,6 @@ use zmeld_config::Finding;
 
 use crate::script::Outcome;
 
-/// A line for each finding.
 pub fn of_findings(found: &[Finding]) -> Outcome {
     let line = |it: &Finding| {
         let about = format!("{} {} {}", it.name(), it.severity.name(), it.about);
@@ -15,7 +14,6 @@ pub fn of_findings(found: &[Finding]) -> Outcome {
     found.iter().map(line).collect()
 }
 
-/// A line for each problem.
 pub fn of_problems(problems: &[Finding]) -> Vec<String> {
     let line = |it: &Finding| {
         let warning = it.name();

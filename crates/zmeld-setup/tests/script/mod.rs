@@ -43,7 +43,6 @@ pub trait Case {
     /// Does a step, with what stands behind its first word.
     fn step(&mut self, script: &Script, what: &str, rest: &str, place: &str) -> Outcome;
 
-    /// The machine's root folder.
     fn root(&self) -> PathBuf;
 
     /// What a step that fails leaves as it was.
@@ -78,7 +77,6 @@ pub trait Case {
         true
     }
 
-    /// The steps, in order.
     fn steps(&mut self, script: &Script, lines: &[Line]) {
         let mut lines = lines.iter().peekable();
         while let Some((number, step)) = lines.next() {

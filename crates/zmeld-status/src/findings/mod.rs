@@ -61,7 +61,6 @@ impl<'a> View<'a> {
             .filter_map(|swap| Some((swap, self.now.device_of(swap)?)))
     }
 
-    /// Whether zmeld set that area up.
     fn is_own(&self, swap: &Swap) -> bool {
         let applied = self.applied;
         applied.is_some_and(|applied| applied.tier_on(&swap.area.shown()).is_some())

@@ -1,5 +1,6 @@
 //! What zword is held against: its figures by another codec's, with intervals.
 
+use zmeld_report::{Column, Table};
 use zmeld_statistics::bootstrap::program_interval;
 
 use crate::program::{cold, compress, decompress, pool, stored, text_pool, Program};
@@ -14,17 +15,6 @@ fn verdict(at_most: f64, low: f64, high: f64) -> &'static str {
     } else {
         "missed"
     }
-}
-
-/// One line of the bar.
-pub struct Bar {
-    pub what: &'static str,
-    pub against: &'static str,
-    pub at_most: f64,
-    pub measured: f64,
-    pub low: f64,
-    pub high: f64,
-    pub verdict: &'static str,
 }
 
 /// What of a page is compared: its figure with one codec.
@@ -71,7 +61,7 @@ fn ratio(
 
 /// The lines of the bar, for one level of zword. The two lines of bytes are what the
 /// best codec that is published for pages reaches, less 15 %.
-pub fn bars(programs: &[Program], codec: usize) -> Vec<Bar> {
+pub fn bar_table(programs: &[Program], codec: usize) -> Table {
     type Line = (&'static str, Figure<'static>, Summary, usize, f64);
     let lines: [Line; 10] = [
         ("pool bytes", &pool, mean, ZSTD, 0.85),
@@ -85,17 +75,22 @@ pub fn bars(programs: &[Program], codec: usize) -> Vec<Bar> {
         ("compress, 99th", &compress, percentile_99, ZSTD, 0.7),
         ("decompress, 99th", &decompress, percentile_99, ZSTD, 0.7),
     ];
-    let bar = |(what, figure, summary, other, at_most): Line| {
-        let [measured, low, high] = ratio(programs, figure, summary, codec, other);
-        Bar {
-            what,
-            against: CODECS[other],
-            at_most,
-            measured,
-            low,
-            high,
-            verdict: verdict(at_most, low, high),
+    let mut table = zmeld_report::table!(&format!("The bar, {}", CODECS[codec]),
+        for (what, figure, summary, other, at_most) in lines,
+        where {
+            let [measured, low, high] = ratio(programs, figure, summary, codec, other);
         }
-    };
-    lines.into_iter().map(bar).collect()
+        Column::text("what") => what,
+        Column::text("against") => CODECS[other],
+        Column::ratio("at most") => at_most,
+        Column::ratio("measured") => measured,
+        Column::ratio("from") => low,
+        Column::ratio("to") => high,
+        Column::text("verdict") => verdict(at_most, low, high),
+    );
+    table.note(
+        "of programs that the tables never saw; from, to: 95 % of samples of these programs and, \
+         in each, of its pages; met: the whole interval is",
+    );
+    table
 }

@@ -23,11 +23,11 @@ use std::process::ExitCode;
 use zmeld_report::document::{Document, Section, Tone};
 use zmeld_store::CodecSpec;
 
-use bar::bars;
+use bar::bar_table;
 use command::{from, progress};
 use machine::Machine;
 use program::Program;
-use tables::{bar_table, program_table, rival_table, time_table};
+use tables::{program_table, rival_table, time_table};
 
 const ROUNDS: usize = 5;
 /// Of each program.
@@ -77,12 +77,6 @@ fn main() -> ExitCode {
     command::run("bench codec", run)
 }
 
-/// Everything that is printed.
-struct Results {
-    held_out: Vec<Program>,
-    trained: Vec<Program>,
-}
-
 impl Settings {
     fn codecs(&self) -> impl Iterator<Item = &'static str> {
         let rivals = if self.rivals { RIVALS } else { &[] };
@@ -90,7 +84,8 @@ impl Settings {
     }
 }
 
-fn measure_all(settings: &Settings) -> Result<Results, String> {
+/// The programs that training never saw, and those that it did.
+fn measure_all(settings: &Settings) -> Result<[Vec<Program>; 2], String> {
     let codecs = settings
         .codecs()
         .map(|spec| {
@@ -106,29 +101,26 @@ fn measure_all(settings: &Settings) -> Result<Results, String> {
         });
         each.collect::<Result<Vec<_>, String>>()
     };
-    let results = Results {
-        held_out: measured(&settings.held_out, false)?,
-        trained: measured(&settings.trained, true)?,
-    };
+    let programs = [
+        measured(&settings.held_out, false)?,
+        measured(&settings.trained, true)?,
+    ];
     progress("");
-    Ok(results)
+    Ok(programs)
 }
 
 fn run(settings: &Settings) -> Result<(), String> {
     let machine = Machine::look();
-    let results = measure_all(settings)?;
-    let pages = |programs: &[Program]| -> usize {
-        programs.iter().map(|program| program.is_text.len()).sum()
-    };
+    let [held_out, trained] = measure_all(settings)?;
     let codecs: Vec<_> = settings.codecs().collect();
     let mut section = Section::new("Figures")
-        .table(time_table(&codecs, &results.held_out))
-        .table(rival_table(&codecs, &results.held_out));
+        .table(time_table(&codecs, &held_out))
+        .table(rival_table(&codecs, &held_out));
     for codec in ZSTD + 1..CODECS.len() {
-        section = section.table(bar_table(codec, &bars(&results.held_out, codec)));
+        section = section.table(bar_table(&held_out, codec));
         let sets = [
-            ("Programs never seen", &results.held_out),
-            ("Programs of training", &results.trained),
+            ("Programs never seen", &held_out),
+            ("Programs of training", &trained),
         ];
         for (title, programs) in sets {
             if !programs.is_empty() {
@@ -139,14 +131,16 @@ fn run(settings: &Settings) -> Result<(), String> {
     if let Some(warning) = machine.warning() {
         section = section.advice(Tone::Warning, warning);
     }
-    let counted =
-        |programs: &[Program]| format!("{} pages of {} programs", pages(programs), programs.len());
+    let counted = |programs: &[Program]| {
+        let pages: usize = programs.iter().map(|program| program.is_text.len()).sum();
+        format!("{pages} pages of {} programs", programs.len())
+    };
     let document = Document::new("zword beside zram's codecs")
         .provenance("processor", &machine.cpu)
         .provenance("kernel", &machine.kernel)
         .provenance("C compiler", &machine.c_compiler)
-        .provenance("never seen", counted(&results.held_out))
-        .provenance("of training", counted(&results.trained))
+        .provenance("never seen", counted(&held_out))
+        .provenance("of training", counted(&trained))
         .provenance("rounds", settings.rounds.to_string())
         .section(section);
     command::print(&document);

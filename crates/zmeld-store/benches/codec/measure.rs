@@ -20,15 +20,12 @@ const COLD_STEP: usize = 4;
 pub struct Taken {
     /// Stored bytes; a page that does not fit is stored raw.
     pub sizes: Vec<u32>,
-    /// To compress.
     pub compress: Vec<f64>,
-    /// To decompress.
     pub decompress: Vec<f64>,
     /// To decompress with cold caches, of some pages.
     pub cold: Vec<f64>,
 }
 
-/// One codec at work.
 struct Work {
     stream: Stream,
     /// What is stored of each page; one that is as long as a page is raw.
@@ -45,7 +42,6 @@ fn medians(pages: Vec<Vec<f64>>) -> Vec<f64> {
     pages.iter().map(|times| median(times)).collect()
 }
 
-/// What reading the clock takes.
 fn clock_ns() -> f64 {
     let times: Vec<f64> = (0..1000)
         .map(|_| Instant::now().elapsed().as_nanos() as f64)

@@ -2,26 +2,9 @@
 
 use zmeld_report::{Column, Table};
 
-use crate::bar::{mean, percentile_99, Bar, Figure};
+use crate::bar::{mean, percentile_99, Figure};
 use crate::program::{cold, compress, decompress, pool, stored, Program};
 use crate::{CODECS, LZ4, LZO, ZSTD};
-
-pub fn bar_table(codec: usize, bars: &[Bar]) -> Table {
-    let mut table = zmeld_report::table!(&format!("The bar, {}", CODECS[codec]), for bar in bars,
-        Column::text("what") => bar.what,
-        Column::text("against") => bar.against,
-        Column::ratio("at most") => bar.at_most,
-        Column::ratio("measured") => bar.measured,
-        Column::ratio("from") => bar.low,
-        Column::ratio("to") => bar.high,
-        Column::text("verdict") => bar.verdict,
-    );
-    table.note(
-        "of programs that the tables never saw; from, to: 95 % of samples of these programs and, \
-         in each, of its pages; met: the whole interval is",
-    );
-    table
-}
 
 /// Each program by itself; the worst one, by pool bytes against zstd, is named.
 pub fn program_table(title: &str, programs: &[Program], codec: usize) -> Table {

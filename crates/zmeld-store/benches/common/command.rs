@@ -27,7 +27,6 @@ pub fn run<S: Parser>(name: &str, benchmark: impl FnOnce(&S) -> Result<(), Strin
     }
 }
 
-/// A number that is no less.
 pub fn from(least: u64) -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(least..)
 }
@@ -41,7 +40,6 @@ pub fn progress(what: &str) {
     }
 }
 
-/// Prints the document.
 pub fn print(document: &Document) {
     let style = Style::from_env(std::io::stdout().is_terminal(), None, |name| {
         std::env::var(name).ok()

@@ -65,12 +65,10 @@ impl Pages {
         })
     }
 
-    /// How many there are.
     pub fn count(&self) -> usize {
         self.bytes.len() / page_size()
     }
 
-    /// One page.
     pub fn page(&self, index: usize) -> &[u8] {
         &self.bytes[index * page_size()..][..page_size()]
     }

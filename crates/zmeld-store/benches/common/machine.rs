@@ -5,22 +5,17 @@ use std::process::Command;
 
 /// What a reader must know of the machine.
 pub struct Machine {
-    /// The processor's name.
     pub cpu: String,
     /// Processors that this program may use.
     pub cpus: usize,
-    /// Its release.
     pub kernel: String,
-    /// What compiled the store's C.
     pub c_compiler: String,
-    /// What compiled the rest.
     pub rust_compiler: String,
     /// Programs that wanted to run in the minute before the start.
     pub load_at_start: f64,
 }
 
 impl Machine {
-    /// This machine, now.
     pub fn look() -> Machine {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = zmeld_linux::cpuinfo::model_name(&cpuinfo).unwrap_or("unknown");
@@ -48,7 +43,6 @@ impl Machine {
     }
 }
 
-/// The load average of the last minute.
 pub fn load() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let first = text.split_whitespace().next().unwrap_or_default();

@@ -7,24 +7,17 @@ use crate::command;
 use crate::input::Pages;
 use crate::machine::Machine;
 
-/// What was measured, and on what.
 pub struct Measured<'a> {
-    /// Of the document.
     pub title: &'a str,
-    /// Where.
     pub machine: &'a Machine,
-    /// Pages that were used.
     pub pages: &'a Pages,
-    /// How often.
     pub rounds: usize,
     /// What else a reader has to know.
     pub conditions: Vec<(&'static str, String)>,
-    /// What came of it.
     pub tables: Vec<Table>,
 }
 
 impl Measured<'_> {
-    /// Prints all of it.
     pub fn show(self) {
         let mut document = Document::new(self.title)
             .provenance("processor", &self.machine.cpu)

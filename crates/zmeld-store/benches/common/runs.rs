@@ -3,7 +3,6 @@
 
 use zmeld_statistics::sample::median;
 
-/// All runs of one measurement.
 #[derive(Clone)]
 pub struct Runs {
     /// Pages that each run worked on.
@@ -13,7 +12,6 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// No runs yet.
     pub fn new(pages: usize) -> Runs {
         Runs {
             pages,
@@ -21,7 +19,6 @@ impl Runs {
         }
     }
 
-    /// The median run, in nanoseconds.
     pub fn median_ns(&self) -> f64 {
         median(&self.runs_ns)
     }

@@ -2,39 +2,21 @@
 
 use zmeld_report::{Column, Table};
 
-use crate::device::{Device, MELDING_OFF, ZRAM};
+use crate::device::{Device, MELDING_OFF, SIDES, ZRAM};
 use crate::input::Pages;
 use crate::runs::Runs;
 use crate::work::{Operation, Plan};
 
 /// A driver with a codec, and a level where it is not the codec's own.
-struct Contender {
-    side: usize,
-    codec: &'static str,
-    level: Option<u32>,
-}
-
-const fn contender(side: usize, codec: &'static str) -> Contender {
-    Contender {
-        side,
-        codec,
-        level: None,
-    }
-}
-
-const CONTENDERS: [Contender; 8] = [
-    contender(ZRAM, "lzo-rle"),
-    contender(ZRAM, "lz4"),
-    contender(ZRAM, "zstd"),
-    contender(MELDING_OFF, "lzo-rle"),
-    contender(MELDING_OFF, "lz4"),
-    contender(MELDING_OFF, "zstd"),
-    contender(MELDING_OFF, "zword"),
-    Contender {
-        side: MELDING_OFF,
-        codec: "zword",
-        level: Some(2),
-    },
+const CONTENDERS: [(usize, &str, Option<u32>); 8] = [
+    (ZRAM, "lzo-rle", None),
+    (ZRAM, "lz4", None),
+    (ZRAM, "zstd", None),
+    (MELDING_OFF, "lzo-rle", None),
+    (MELDING_OFF, "lz4", None),
+    (MELDING_OFF, "zstd", None),
+    (MELDING_OFF, "zword", None),
+    (MELDING_OFF, "zword", Some(2)),
 ];
 
 /// What pool bytes and speeds are compared with.
@@ -48,29 +30,12 @@ const MEASURED: [Operation; 5] = [
     Operation::Read,
 ];
 
-impl Contender {
-    fn driver(&self) -> &'static str {
-        if self.side == ZRAM {
-            "zram"
-        } else {
-            "zmeld"
-        }
-    }
-
-    fn codec(&self) -> String {
-        match self.level {
-            Some(level) => format!("{} level {level}", self.codec),
-            None => self.codec.to_owned(),
-        }
-    }
-}
-
 /// Speeds and memory of them all, the devices taking turns.
 pub fn measure(pages: &Pages, rounds: usize) -> Result<Table, String> {
     let count = pages.count();
     let devices: Vec<Device> = CONTENDERS
         .iter()
-        .map(|one| Device::make(one.side, one.codec, one.level, count))
+        .map(|&(side, codec, level)| Device::make(side, codec, level, count))
         .collect::<Result<_, _>>()?;
     let mut series = vec![vec![Runs::new(count); CONTENDERS.len()]; MEASURED.len()];
     let mut used = Vec::new();
@@ -92,9 +57,10 @@ fn table(pages: &Pages, series: &[Vec<Runs>], used: &[u64]) -> Table {
     let speed = |operation: usize, at: usize| series[operation][at].mb_per_s();
     let mut table = zmeld_report::table!(
         "Codecs beside each other, melding off, one job",
-        for (at, one) in CONTENDERS.iter().enumerate(),
-        Column::text("device") => one.driver(),
-        Column::text("codec") => one.codec(),
+        for (at, &(side, codec, level)) in CONTENDERS.iter().enumerate(),
+        Column::text("device") => SIDES[side].0,
+        Column::text("codec") =>
+            level.map_or(codec.to_owned(), |level| format!("{codec} level {level}")),
         Column::number("write") => speed(1, at),
         Column::number("singly") => speed(2, at),
         Column::number("read") => speed(3, at),

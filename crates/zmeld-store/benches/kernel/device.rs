@@ -5,37 +5,18 @@ use std::process::{Command, Stdio};
 
 use crate::zram;
 
-/// One of the things that are compared.
-pub struct Side {
-    /// The driver: also the start of its devices' names.
-    driver: &'static str,
-    /// What to write to meld_mode.
-    mode: Option<&'static str>,
-}
-
 /// The kernel's own driver, in [`SIDES`].
 pub const ZRAM: usize = 0;
 /// Our driver, which takes no fingerprints, in [`SIDES`].
 pub const MELDING_OFF: usize = 1;
 
-/// In the order of the tables' columns.
-pub const SIDES: [Side; 4] = [
-    Side {
-        driver: "zram",
-        mode: None,
-    },
-    Side {
-        driver: "zmeld",
-        mode: Some("off"),
-    },
-    Side {
-        driver: "zmeld",
-        mode: Some("manual"),
-    },
-    Side {
-        driver: "zmeld",
-        mode: Some("inline"),
-    },
+/// What is compared: a driver, whose devices' names begin with its own, and what to write to
+/// meld_mode. In the order of the tables' columns.
+pub const SIDES: [(&str, Option<&str>); 4] = [
+    ("zram", None),
+    ("zmeld", Some("off")),
+    ("zmeld", Some("manual")),
+    ("zmeld", Some("inline")),
 ];
 
 /// A device of our own, removed when dropped.
@@ -53,14 +34,14 @@ impl Device {
         level: Option<u32>,
         pages: usize,
     ) -> Result<Device, String> {
-        let side = &SIDES[side];
-        let own = zram::Device::of(side.driver)?;
+        let (driver, mode) = SIDES[side];
+        let own = zram::Device::of(driver)?;
         let size = (pages * zmeld_store::page_size()).to_string();
         let level = level.map(|level| format!("level={level}"));
         let settings = [
             ("comp_algorithm", Some(codec)),
             ("algorithm_params", level.as_deref()),
-            ("meld_mode", side.mode),
+            ("meld_mode", mode),
             ("disksize", Some(&size)),
         ];
         let node = own.node();
@@ -80,12 +61,10 @@ impl Device {
         Ok(Device { file, own })
     }
 
-    /// Bytes of memory the device's pool holds.
     pub fn memory_used(&self) -> u64 {
         self.own.mm_stat(3)
     }
 
-    /// Empties the device.
     pub fn discard_all(&self) -> Result<(), String> {
         let path = self.own.node();
         let status = Command::new("blkdiscard")

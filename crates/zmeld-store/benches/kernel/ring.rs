@@ -67,7 +67,6 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// A queue of `DEPTH` requests.
     pub fn new() -> Result<Ring, String> {
         let mut context: libc::c_ulong = 0;
         // SAFETY: the kernel writes one word, the context's number, to a word.

@@ -18,7 +18,6 @@ use crate::runs::Runs;
 /// Pages of one turn.
 const TURN: usize = 2048;
 
-/// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Sequential write to an empty device.
@@ -46,7 +45,6 @@ pub const OPERATIONS: [Operation; 6] = [
 ];
 
 impl Operation {
-    /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Operation::Fill => "write, empty",
@@ -63,7 +61,6 @@ impl Operation {
         !matches!(self, Operation::Read | Operation::Mixed)
     }
 
-    /// Whether it does nothing but write.
     fn writes(self) -> bool {
         matches!(
             self,

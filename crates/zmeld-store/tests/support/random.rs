@@ -4,7 +4,6 @@
 pub struct Random(pub u64);
 
 impl Random {
-    /// 64 bits.
     pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -12,7 +11,6 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// A number below a limit.
     pub fn below(&mut self, limit: usize) -> usize {
         (self.next() >> 33) as usize % limit
     }

@@ -55,7 +55,6 @@ impl Device {
         })
     }
 
-    /// Whether it melds identical pages.
     pub fn melds(&self) -> bool {
         self.attribute("meld").exists()
     }
@@ -64,7 +63,6 @@ impl Device {
         PathBuf::from(format!("/sys/block/{}{}/{name}", self.driver, self.id))
     }
 
-    /// Writes one of its attributes.
     pub fn set(&self, name: &str, value: &str) -> io::Result<()> {
         fs::write(self.attribute(name), value)
     }
@@ -97,7 +95,6 @@ impl Device {
             .open(self.node())
     }
 
-    /// Where it is.
     pub fn node(&self) -> PathBuf {
         PathBuf::from(format!("/dev/{}{}", self.driver, self.id))
     }

@@ -17,7 +17,6 @@ pub(super) const NO_SWAP_HERE: &str =
 /// For how long what came back counts.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// A group's counters at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reading {
     pub at: Instant,

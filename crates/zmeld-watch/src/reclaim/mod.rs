@@ -71,7 +71,6 @@ const CUT: &str = "there are too many control groups to be told of by lru_gen, a
 /// What is said of a name in the rule that no group has.
 const NO_GROUP: &str = "no control group is called so now (systemd-cgls lists them)";
 
-/// Where a kernel says its version.
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
 
 /// Where the groups are that memory can be reclaimed from.
@@ -91,9 +90,7 @@ pub fn hierarchy(host: &Host) -> Result<Hierarchy, Error> {
              systemd.unified_cgroup_hierarchy=1"
         }
     };
-    Err(Error::CannotReclaim {
-        why: why.to_owned(),
-    })
+    Err(Error::CannotReclaim(why.to_owned()))
 }
 
 /// Why nothing can be reclaimed there: the kernel has neither `lru_gen` nor, in a group, the
@@ -529,7 +526,7 @@ impl Reclaimer {
         let why = lacking.unwrap_or_else(|| {
             "no control group is of that name, or all are protected; systemd-cgls lists them".into()
         });
-        Err(Error::CannotReclaim { why })
+        Err(Error::CannotReclaim(why))
     }
 
     /// Whether nothing may be reclaimed anywhere, and why.

@@ -39,7 +39,6 @@ pub struct Report {
     machine: MachineFacts,
 }
 
-/// Measures, prints.
 pub fn run(args: &CodecsArgs) -> anyhow::Result<Outcome> {
     let stop = progress::interrupt_flag();
     let done = ScanProgress::default();
@@ -85,7 +84,6 @@ pub fn run(args: &CodecsArgs) -> anyhow::Result<Outcome> {
     })
 }
 
-/// Pages taken from the input.
 struct Picked {
     pages: Vec<u8>,
     /// Of those that are not same-filled, each so manieth is taken.

@@ -138,7 +138,6 @@ fn check(args: &FileArgs) -> anyhow::Result<Outcome> {
     })
 }
 
-/// A line on standard error.
 fn tell(found: &Finding) {
     match found.severity {
         Severity::Notice => output::say(format_args!("notice: {found}")),

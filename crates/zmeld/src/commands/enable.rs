@@ -65,7 +65,6 @@ const PACKAGED: [&str; 2] = [
 /// Those that may run with a configuration that was changed since.
 const SERVICES: [&str; 2] = ["zmeld-watch.service", "zmeld-guard.service"];
 
-/// Sets up, now and at every boot.
 pub fn enable(args: &EnableArgs) -> anyhow::Result<Outcome> {
     let host = by_root_under_systemd(
         "zmeld enable",
@@ -262,7 +261,6 @@ fn has_its_guard(config: &Config, program: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether systemd finds the generator.
 fn masked_or_found() -> anyhow::Result<bool> {
     match fs::read_link(GENERATOR) {
         Ok(to) if to == Path::new("/dev/null") => {

@@ -21,7 +21,6 @@ pub fn man(whole: &clap::Command) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Completions for a shell.
 pub fn completions(args: &CompletionsArgs, mut whole: clap::Command) -> anyhow::Result<Outcome> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut whole, "zmeld", &mut text);

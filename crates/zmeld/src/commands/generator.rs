@@ -36,7 +36,6 @@ pub fn arguments(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     words
 }
 
-/// The path of this program, for units.
 pub fn program() -> PathBuf {
     std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/usr/bin/zmeld"))
 }

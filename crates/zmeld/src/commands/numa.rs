@@ -120,7 +120,6 @@ struct ScenarioArgs {
     replications: Option<u64>,
 }
 
-/// Carries out a command.
 pub fn run(args: &NumaArgs) -> anyhow::Result<Outcome> {
     progress::end_on_interrupt("stopped before there was a result");
     let output = &args.output;
@@ -365,7 +364,6 @@ fn policies(output: &Output) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Reads the scenario that the arguments describe.
 fn scenario(args: &ScenarioArgs) -> anyhow::Result<Scenario> {
     let source = match &args.scenario {
         Some(file) => ScenarioText::read(file)?,

@@ -17,7 +17,6 @@ use crate::args::{ScanArgs, SourceArgs};
 use crate::exit::Outcome;
 use crate::{output, progress};
 
-/// Scans, prints, and compares with the thresholds.
 pub fn run(args: &ScanArgs) -> anyhow::Result<Outcome> {
     if let Some(path) = &args.survey.survey_new_key {
         return survey::new_key(path);
@@ -115,7 +114,6 @@ fn judge(result: &ScanResult, args: &ScanArgs) -> Outcome {
     outcome
 }
 
-/// The source that was asked for.
 fn open(args: &SourceArgs) -> anyhow::Result<Box<dyn Source>> {
     if let Some(path) = &args.file {
         let options = OpenOptions {
@@ -139,7 +137,6 @@ fn open(args: &SourceArgs) -> anyhow::Result<Box<dyn Source>> {
     }
 }
 
-/// The processes that were asked for.
 fn selection(args: &SourceArgs) -> Selection {
     if let Some(pid) = args.tree {
         Selection::Tree(pid)

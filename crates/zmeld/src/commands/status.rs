@@ -54,7 +54,6 @@ fn severity() -> impl TypedValueParser<Value = Severity> {
         .map(move |name| named(name).expect("one of them"))
 }
 
-/// Bytes of a page on this machine.
 pub fn page_size() -> u64 {
     rustix::param::page_size() as u64
 }

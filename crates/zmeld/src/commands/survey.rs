@@ -33,7 +33,6 @@ pub fn new_key(path: &Path) -> anyhow::Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Surveys once, or on and on.
 pub fn run(place: &str, selection: Selection, args: &ScanArgs) -> anyhow::Result<Outcome> {
     let Some(every) = args.survey.every else {
         return once(place, selection, args);
@@ -90,7 +89,6 @@ fn for_this_time(err: anyhow::Error) -> anyhow::Result<String> {
     }
 }
 
-/// Refuses to read memory all the time.
 fn often_enough(every: Span) -> anyhow::Result<()> {
     let tested = std::env::var_os("ZMELD_TEST_EVERY").is_some();
     if every < EVERY_MIN && !tested {
@@ -99,7 +97,6 @@ fn often_enough(every: Span) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a survey is asked for.
 struct Asked {
     options: SurveyOptions,
     key: Key,

@@ -105,7 +105,6 @@ fn killed(recipe: &Path, result: &Path) {
     child.wait().unwrap();
 }
 
-/// Runs that recipe to its end.
 fn runs_to_its_end(recipe: &Path) -> Output {
     let output = patiently(&["bench", "run", str(recipe)]);
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));

@@ -22,7 +22,6 @@ fn commands() -> &'static BTreeMap<String, Vec<String>> {
     })
 }
 
-/// Checks a result against its schema.
 pub fn check(value: &Value) {
     let schema = value["schema"].as_str().expect("a schema");
     let all = &commands()[schema];

@@ -155,7 +155,6 @@ pub fn str(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
-/// Waits for something that takes seconds.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {

@@ -39,7 +39,6 @@ pub fn calm(mut start: impl FnMut() -> Output) -> Output {
     panic!("memory was short for two minutes");
 }
 
-/// All files below a folder.
 pub fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -114,7 +113,6 @@ fn exact(pids: &str) -> serde_json::Value {
         .clone()
 }
 
-/// A survey of one process.
 fn survey_of<'a>(place: &'a Path, key: &'a Path, pid: &'a str) -> [&'a str; 7] {
     [
         "scan",

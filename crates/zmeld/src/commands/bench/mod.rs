@@ -231,7 +231,6 @@ struct ListArgs {
     format: Format,
 }
 
-/// Carries out a command.
 pub fn run(args: &BenchArgs) -> anyhow::Result<Outcome> {
     match &args.command {
         Command::Run(args) => experiment(args),

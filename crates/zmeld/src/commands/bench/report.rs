@@ -221,7 +221,6 @@ fn median_of(runs: &[&Run], get: impl Fn(&Run) -> f64) -> f64 {
     median(&values)
 }
 
-/// One row a variant.
 fn variants_table(experiment: &Experiment, case: &CaseJudgement) -> Table {
     let metric = &experiment.recipe.metric;
     zmeld_report::table!(&case.case, for it in case.baseline.iter().chain(&case.judgement.variants),
@@ -254,7 +253,6 @@ fn most_unfinished(summary: &VariantSummary, metric: &Metric) -> bool {
     summary.unfinished > 0 && summary.median.value == metric.better.worst()
 }
 
-/// Every run in a row.
 pub fn runs_table(experiment: &Experiment) -> Table {
     zmeld_report::table!("Runs", for run in &experiment.runs,
         where {
@@ -477,7 +475,6 @@ fn series(experiment: &Experiment, case: &CaseJudgement) -> Vec<Lines> {
     plots
 }
 
-/// The result.
 pub fn document(experiment: &Experiment) -> Document {
     let recipe = &experiment.recipe;
     let machine = &experiment.machine;
@@ -516,7 +513,6 @@ pub fn document(experiment: &Experiment) -> Document {
         )
 }
 
-/// One row a recipe.
 pub fn recipes_table(recipes: &[Recipe]) -> Table {
     zmeld_report::table!("", for recipe in recipes,
         Column::text("recipe") => recipe.name.as_str(),
@@ -525,7 +521,6 @@ pub fn recipes_table(recipes: &[Recipe]) -> Table {
     )
 }
 
-/// The recipes.
 pub fn recipes(recipes: &[Recipe]) -> Document {
     Document::new("Recipes")
         .section(Section::new("").table(recipes_table(recipes)).paragraph(

@@ -89,7 +89,6 @@ pub struct SizeArgs {
     keeping: KeepArgs,
 }
 
-/// Carries it out.
 pub fn run(args: &SizeArgs) -> anyhow::Result<Outcome> {
     let keeping = &args.keeping;
     let search = keeping.resumed(asked(args)?, |_, _| Ok(()))?;

@@ -108,7 +108,6 @@ pub struct TierArgs {
 }
 
 impl TierArgs {
-    /// Whether something is said of it.
     pub fn is_given(&self) -> bool {
         self.kind.is_some() || self.size.is_some() || self.codec.is_some() || self.device.is_some()
     }
@@ -236,7 +235,6 @@ impl Wanted {
     }
 }
 
-/// Where a configuration comes from.
 enum Origin {
     /// These files.
     Files(String),
@@ -571,7 +569,6 @@ fn planned(
     Ok((plan, refused))
 }
 
-/// `zmeld plan`.
 pub fn plan(args: &PlanArgs) -> anyhow::Result<Outcome> {
     planned_for(args).map(|(_, outcome)| outcome)
 }
@@ -658,7 +655,6 @@ mod tests {
     use super::*;
     use zmeld_advice::ModulePresence;
 
-    /// The last word of a scan.
     fn last_word(zram: ModulePresence) -> Advice {
         let root = tempfile::tempdir().unwrap();
         let mut machine = Machine {

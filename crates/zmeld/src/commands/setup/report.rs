@@ -39,7 +39,6 @@ pub struct PlanBody<'a> {
     pub plan: &'a Plan,
 }
 
-/// The steps with their reasons.
 pub fn steps_table(plan: &Plan) -> Table {
     let groups = plan.groups.iter();
     let steps = groups.flat_map(|group| group.steps.iter().map(move |planned| (group, planned)));
@@ -86,7 +85,6 @@ fn plan_lead(body: &PlanBody<'_>, count: usize) -> String {
     }
 }
 
-/// What the recommended tier takes and gains.
 fn outcome_section(body: &PlanBody<'_>) -> Option<Section> {
     let recommendation = body.recommendation?;
     let mut section = Section::new("What it comes to");
@@ -102,7 +100,6 @@ fn outcome_section(body: &PlanBody<'_>) -> Option<Section> {
     Some(section.advice(tone, format!("{}.", super::capital(&text))))
 }
 
-/// What to know before it is done.
 fn notes_section(body: &PlanBody<'_>) -> Option<Section> {
     let plan = body.plan;
     let is_quiet = plan.problems.is_empty() && plan.skipped.is_empty();
@@ -131,7 +128,6 @@ fn notes_section(body: &PlanBody<'_>) -> Option<Section> {
     Some(section)
 }
 
-/// All of a plan.
 pub fn plan_document(body: &PlanBody<'_>) -> Document {
     let plan = body.plan;
     let machine = &plan.machine;

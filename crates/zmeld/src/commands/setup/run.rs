@@ -24,7 +24,6 @@ use crate::{output, progress};
 const PATIENCE: Duration = Duration::from_secs(10);
 const PATIENCE_AT_BOOT: Duration = Duration::from_secs(280);
 
-/// Sets up what is wanted.
 pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
     let host = Host::here();
     if args.dry_run {
@@ -141,7 +140,6 @@ fn cleared(host: &Host) -> anyhow::Result<()> {
     )
 }
 
-/// What `up` would do.
 fn would_go_up(args: &UpArgs, host: &Host) -> anyhow::Result<Outcome> {
     let state = readable_state(host)?;
     let prepared = prepare(args, host, state.as_ref(), OnUnreadable::Recorded)?;
@@ -189,7 +187,6 @@ pub fn as_the_run_would_end() -> anyhow::Result<Outcome> {
     }
 }
 
-/// Takes back what was set up.
 pub fn down(args: &DownArgs) -> anyhow::Result<Outcome> {
     let host = Host::here();
     if args.boot && is_shutting_down(&host) {

@@ -50,7 +50,6 @@ struct InSwap {
 }
 
 impl Look {
-    /// Looks at a machine.
     pub fn at(host: &Host, before: Option<&Look>) -> Look {
         let now = Observation::read(host, page_size());
         let rates = before.map(|before| {
