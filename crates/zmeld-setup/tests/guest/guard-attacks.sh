@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# guest: kernel=um,6.12 memory=384 program=chrt
+# guest: kernel=um,6.12 memory=384 program=chrt urgent
 #
 # A user who does with groups of his own what he can against the guard, while programs of
 # his run away: a minute, with --long ten. Whoever is protected and the other user's program
