@@ -21,7 +21,7 @@ const TAIL_LINES: usize = 60;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TestScope {
-    /// Half an hour on two cores, from a clean checkout.
+    /// Under 40 minutes on two cores, from a clean checkout.
     Default,
     Long,
 }
