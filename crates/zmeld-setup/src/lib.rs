@@ -7,7 +7,7 @@
 //! | [`step`], [`steps`] | one change: checked, applied, verified, undone |
 //! | [`identity`] | which thing it is, whatever has its name by now |
 //! | [`journal`] | what was done, on disk before and after each step, and the lock |
-//! | [`room`] | whether what is swapped out fits back into RAM and into its control groups |
+//! | [`swapoff_check`] | whether what is swapped out fits back into RAM and into its control groups |
 //! | [`execute`] | up, down, and what happens when a step fails or a run is killed |
 //! | [`event`] | what happens, told as it happens |
 //! | [`error`] | what can go wrong, in one line each |

@@ -183,7 +183,7 @@ fn the_key_tables_are_those_of_the_keys() {
 }
 
 #[test]
-fn the_sample_is_a_configuration_without_a_trap() {
+fn the_sample_is_a_configuration_without_a_warning() {
     let path = Path::new("zmeld.toml");
     let sample = include_str!("../../../packaging/zmeld.toml");
     let loaded = Config::from_text(path, sample).unwrap_or_else(|err| panic!("{err}"));

@@ -36,6 +36,10 @@ daily_limit = "32MiB"
 [tunables]
 swappiness = 180
 
+[watch]
+# However busy this machine is.
+cpu_pressure_max = "100%"
+
 [watch.writeback]
 pages = "huge_idle"
 idle_after = "1s"
