@@ -18,16 +18,19 @@ pub const NARROW: &str = "store-32-bits";
 
 const STRICT: &[&str] = &["-Wall", "-Wextra", "-Werror"];
 
-/// A kind of processor: its name, what compiles programs for it, what runs them.
-struct Processor(&'static str, &'static str, &'static str);
+struct Processor {
+    name: &'static str,
+    compiler: &'static str,
+    emulator: &'static str,
+}
 
 #[rustfmt::skip]
 const ALL: [Processor; 5] = [
-    Processor("s390x: big endian, 64 bits", "s390x-linux-gnu-gcc", "qemu-s390x"),
-    Processor("powerpc: big endian, 32 bits", "powerpc-linux-gnu-gcc", "qemu-ppc"),
-    Processor("armhf: little endian, 32 bits", "arm-linux-gnueabihf-gcc", "qemu-arm"),
-    Processor("arm64: little endian, 64 bits", "aarch64-linux-gnu-gcc", "qemu-aarch64"),
-    Processor("i386: little endian, 32 bits", "i686-linux-gnu-gcc", "qemu-i386"),
+    Processor { name: "s390x: big endian, 64 bits", compiler: "s390x-linux-gnu-gcc", emulator: "qemu-s390x" },
+    Processor { name: "powerpc: big endian, 32 bits", compiler: "powerpc-linux-gnu-gcc", emulator: "qemu-ppc" },
+    Processor { name: "armhf: little endian, 32 bits", compiler: "arm-linux-gnueabihf-gcc", emulator: "qemu-arm" },
+    Processor { name: "arm64: little endian, 64 bits", compiler: "aarch64-linux-gnu-gcc", emulator: "qemu-aarch64" },
+    Processor { name: "i386: little endian, 32 bits", compiler: "i686-linux-gnu-gcc", emulator: "qemu-i386" },
 ];
 /// Of each byte order and of 32 and 64 bits.
 const OF_EACH_KIND: &[&Processor] = &[&ALL[0], &ALL[1], &ALL[2], &ALL[3]];
@@ -35,12 +38,12 @@ const OF_32_BITS: [&Processor; 2] = [&ALL[4], &ALL[2]];
 
 impl Processor {
     fn need(&self) -> Result<()> {
-        tools::need(&[self.1, self.2])
+        tools::need(&[self.compiler, self.emulator])
     }
 
     /// What compiles our own sources for it, and links without shared libraries.
     fn strict_compiler(&self, includes: &[PathBuf]) -> Command {
-        let mut command = Command::new(self.1);
+        let mut command = Command::new(self.compiler);
         command.args(STRICT);
         add_store_flags(&mut command, includes);
         command
@@ -48,13 +51,13 @@ impl Processor {
 
     /// What compiles others' sources: no warnings, nothing that only an assembler knows.
     fn library_compiler(&self) -> Command {
-        let mut command = Command::new(self.1);
+        let mut command = Command::new(self.compiler);
         command.args(["-w", "-O2", "-DZSTD_DISABLE_ASM", "-DHAVE_UNISTD_H"]);
         command
     }
 
     fn run(&self) -> Command {
-        Command::new(self.2)
+        Command::new(self.emulator)
     }
 }
 
@@ -97,14 +100,14 @@ pub fn test(log: &Log) -> Result<Tally> {
     let mut tally = Tally::pass();
     for processor in OF_EACH_KIND {
         let ran = processor.need().and_then(|()| {
-            let program = folder.join(processor.2);
+            let program = folder.join(processor.emulator);
             compile(log, processor.strict_compiler(&[]), &sources, &program)?;
             let same = hashes(log, || {
                 let mut command = processor.run();
                 command.arg(&program);
                 command
             })? == expected;
-            let why = format!("{}: other bytes than on this machine", processor.0);
+            let why = format!("{}: other bytes than on this machine", processor.name);
             Ok(Tally::of(STEP, same, why))
         });
         tally.add(Tally::or_skip(STEP, ran)?);
@@ -151,7 +154,7 @@ pub fn narrow(log: &Log) -> Result<Tally> {
 }
 
 fn test_store_on(log: &Log, processor: &Processor) -> Result<Tally> {
-    let folder = format!("{NARROW}/{}", processor.2);
+    let folder = format!("{NARROW}/{}", processor.emulator);
     // The objects have the sources' names, so a folder is for one library.
     let objects_in = |name: &str, mut compiler: Command, sources: &[PathBuf]| {
         let folder = workspace::work_folder(&format!("{folder}/{name}"))?;
@@ -177,7 +180,7 @@ fn test_store_on(log: &Log, processor: &Processor) -> Result<Tally> {
         command.args(&objects).arg("-lpthread");
         log.must(command.arg("-o").arg(&program))?;
         let ran = log.run(processor.run().arg(&program).args(*arguments))?;
-        let why = format!("{}: {name}: {}", processor.0, ran.status);
+        let why = format!("{}: {name}: {}", processor.name, ran.status);
         tally.add(Tally::of(NARROW, ran.succeeded(), why));
         tally.add_skip_lines(NARROW, &ran.text);
     }

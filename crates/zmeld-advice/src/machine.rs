@@ -125,15 +125,20 @@ fn has_large_folios(host: &Host) -> Result<bool, HostError> {
     let huge = format!("hugepages-{}kB", huge.unwrap_or(0) >> 10);
     let mut sizes = host.list(FOLIOS)?;
     sizes.retain(|size| *size != huge && host.exists(format!("{FOLIOS}/{size}/stats/swpin")));
+    let enabled = |folder: &str| -> Result<String, HostError> {
+        let text = host.read_optional(format!("{folder}/enabled"))?;
+        Ok(text
+            .as_deref()
+            .and_then(chosen)
+            .unwrap_or("never")
+            .to_owned())
+    };
     for size in sizes {
-        let is_given = |file: &str| -> Result<Option<bool>, HostError> {
-            let text = host.read_optional(format!("{FOLIOS}/{file}"))?;
-            let text = text.as_deref().and_then(chosen);
-            Ok(text.filter(|it| *it != "inherit").map(|it| it != "never"))
+        let given = match enabled(&format!("{FOLIOS}/{size}"))? {
+            own if own == "inherit" => enabled(FOLIOS)?,
+            own => own,
         };
-        // None: as it is for huge pages.
-        let own = is_given(&format!("{size}/enabled"))?;
-        if own.map_or_else(|| is_given("enabled"), |own| Ok(Some(own)))? == Some(true) {
+        if given != "never" {
             return Ok(true);
         }
     }

@@ -103,8 +103,10 @@ impl Reader {
         match node.value {
             Value::Integer(number) if (lowest..=highest).contains(&number) => Some(number),
             _ => {
-                let quotes = matches!(node.value, Value::String(_)).then_some(", without quotes");
-                let quotes = quotes.unwrap_or_default();
+                let quotes = match node.value {
+                    Value::String(_) => ", without quotes",
+                    _ => "",
+                };
                 let way_out = format!("write a whole number from {lowest} to {highest}{quotes}");
                 self.mistyped(node, key, &way_out);
                 None

@@ -62,10 +62,7 @@ impl FromStr for Size {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("{text:?} is not a size; {SUCH_AS}");
         // Bytes by themselves are no shares: what they look like is half of it.
-        let bytes = |part: &str| match part.parse::<Bytes>() {
-            Err(why) if why.contains("is not a size") => Err(wrong()),
-            other => other,
-        };
+        let bytes = |part: &str| Bytes::parse(part, wrong);
         // Which sizes there are helps who wrote none, not who wrote one too large.
         let share = |share: &str| match Percent::hundredths(share) {
             Some(_) => share.parse::<Percent>(),

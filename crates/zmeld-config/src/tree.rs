@@ -26,7 +26,7 @@ pub(super) enum Value {
     Integer(i64),
     Boolean(bool),
     /// What no key takes: floats, dates, integers beyond 64 bits.
-    Other(String),
+    Other(&'static str, String),
     Array(Vec<Node>),
     Table(Table),
 }
@@ -38,7 +38,7 @@ impl Value {
             Value::String(text) => format!("the text {text:?}"),
             Value::Integer(number) => format!("the number {number}"),
             Value::Boolean(value) => format!("{value}"),
-            Value::Other(text) => text.clone(),
+            Value::Other(kind, text) => format!("the {kind} {text}"),
             Value::Array(_) => "a list".to_owned(),
             Value::Table(_) => "a table".to_owned(),
         }
@@ -116,12 +116,12 @@ impl File<'_> {
             DeValue::String(text) => Value::String(text.to_string()),
             DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
                 .map_or_else(
-                    |_| Value::Other(format!("the number {number}")),
+                    |_| Value::Other("number", number.to_string()),
                     Value::Integer,
                 ),
             DeValue::Boolean(value) => Value::Boolean(*value),
-            DeValue::Float(number) => Value::Other(format!("the number {number}")),
-            DeValue::Datetime(date) => Value::Other(format!("the date {date}")),
+            DeValue::Float(number) => Value::Other("number", number.to_string()),
+            DeValue::Datetime(date) => Value::Other("date", date.to_string()),
             DeValue::Array(items) => {
                 let nodes = items.iter();
                 let nodes = nodes.map(|item| self.node(item.get_ref(), item.span().start));

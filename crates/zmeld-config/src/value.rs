@@ -89,7 +89,8 @@ fn parsed<T: FromStr<Err = String>>(reader: &mut Reader, node: &Node, key: &str)
     let written = match &node.value {
         tree::Value::Integer(number) => number.to_string(),
         tree::Value::Boolean(value) => value.to_string(),
-        tree::Value::Other(number) => number.trim_start_matches("the number ").to_owned(),
+        tree::Value::Other("number", number) => number.clone(),
+        tree::Value::Other(..) => node.value.is(),
         _ => return reader.text(node, key, str::parse),
     };
     let parsed = written.parse();

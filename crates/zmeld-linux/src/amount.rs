@@ -21,9 +21,18 @@ impl FromStr for Bytes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
+        Bytes::parse(text, || {
             format!("{text:?} is not a size; write a number with KiB, MiB, GiB or TiB, or bytes")
-        };
+        })
+    }
+}
+
+impl Bytes {
+    /// The same; what is no size at all is `wrong`.
+    ///
+    /// # Errors
+    /// That, a unit that may be two, or more than any machine has.
+    pub fn parse(text: &str, wrong: impl Fn() -> String) -> Result<Bytes, String> {
         let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
         let shift = match text[number.len()..].to_ascii_lowercase().as_str() {
             "" | "b" => 0,
@@ -40,7 +49,7 @@ impl FromStr for Bytes {
             }
             _ => return Err(wrong()),
         };
-        let bytes = decimal(number.trim_end(), 1 << shift).ok_or_else(wrong)?;
+        let bytes = decimal(number.trim_end(), 1 << shift).ok_or_else(&wrong)?;
         u64::try_from(bytes)
             .ok()
             .filter(|bytes| *bytes <= i64::MAX as u64)

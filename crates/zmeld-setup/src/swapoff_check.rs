@@ -103,6 +103,12 @@ pub(crate) fn check_machine(
     if swapped_bytes == 0 {
         return Ok(());
     }
+    let to_ram = |bytes: u64| bytes.saturating_sub(on_disk_bytes);
+    let available_bytes = machine::memory(host)?.available_bytes;
+    let room = available_bytes.saturating_add(freed_bytes);
+    if to_ram(swapped_bytes).saturating_add(coming.tables_bytes) <= room {
+        return Ok(());
+    }
     let moved = may_move(host, swapped_bytes)?.min(in_ram_bytes);
     // Where there is not room for all, those that compress least are there.
     leaving.sort_by(|(a, of_a), (b, of_b)| product(*b, *of_a).cmp(&product(*a, *of_b)));
@@ -112,10 +118,7 @@ pub(crate) fn check_machine(
         left -= here;
         share += (product(packed_bytes, here) / u128::from(used_bytes)) as u64;
     }
-    let to_ram = |bytes: u64| bytes.saturating_sub(on_disk_bytes);
     let needed = to_ram(swapped_bytes).min(share + to_ram(swapped_bytes - moved));
-    let available_bytes = machine::memory(host)?.available_bytes;
-    let room = available_bytes.saturating_add(freed_bytes);
     let needed = needed.saturating_add(coming.tables_bytes);
     if needed <= room {
         return Ok(());

@@ -127,7 +127,7 @@ impl Outstanding {
         }
     }
 
-    /// What a plan warns of that no warning is about: a codec that the kernel lacks, a file of
+    /// What a plan warns of and `accept` has no name for: a codec that the kernel lacks, a file of
     /// another size.
     pub(crate) fn otherwise(&self) -> impl Iterator<Item = &Finding> {
         let problems = self.plan.iter().flat_map(|plan| &plan.problems);

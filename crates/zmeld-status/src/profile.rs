@@ -130,16 +130,20 @@ impl Profile {
         missing.map_or(Ok(()), |why| Err(format!("profile {}: {why}", self.name())))
     }
 
-    /// What is said where the machine can have it, and has the RAM that another is for.
+    /// What is said where the machine can have it, and has the RAM that another is for, or
+    /// cannot reclaim.
     pub fn doubt(self, host: &Host, ram_bytes: u64) -> Option<String> {
         let suits = Profile::of(host, ram_bytes).name();
         let (name, small, ram) = (self.name(), bytes(SMALL_BYTES), bytes(ram_bytes));
         let is_for = match self {
             Profile::Small if ram_bytes > SMALL_BYTES => "at most",
             Profile::Server if ram_bytes <= SMALL_BYTES => "more than",
+            Profile::Small | Profile::Pi => return None,
             _ => {
-                let lacks = reclaim::hierarchy(host).err();
-                return lacks.map(|why| format!("profile {name} adds nothing here: {why}"));
+                let why = cannot_reclaim(host)?;
+                return Some(format!(
+                    "profile {name} reclaims nothing ahead of time: {why}"
+                ));
             }
         };
         let what = format!("profile {name} is for {is_for} {small} of RAM, and this machine has");
@@ -162,11 +166,7 @@ impl Profile {
             // Their processor and their card have better things to do.
             Profile::Small | Profile::Pi => return,
         };
-        let cannot = match reclaim::hierarchy(host) {
-            Err(err) => Some(err.to_string()),
-            Ok(hierarchy) => reclaim::no_mechanism(host, &hierarchy).map(str::to_owned),
-        };
-        if let Some(why) = cannot {
+        if let Some(why) = cannot_reclaim(host) {
             let head = format!("{head} Nothing is reclaimed ahead of time: {why}.");
             say("", &head);
         } else {
@@ -236,6 +236,13 @@ fn present(host: &Host, forms: &[&str]) -> Vec<GroupPattern> {
     };
     let is_one = |it: &GroupPattern| !found.unmatched.contains(&it.to_string());
     named.iter().filter(|it| is_one(it)).cloned().collect()
+}
+
+fn cannot_reclaim(host: &Host) -> Option<String> {
+    match reclaim::hierarchy(host) {
+        Err(err) => Some(err.to_string()),
+        Ok(hierarchy) => reclaim::no_mechanism(host, &hierarchy).map(str::to_owned),
+    }
 }
 
 fn is_there(host: &Host, group: &str) -> bool {
