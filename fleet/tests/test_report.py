@@ -15,7 +15,7 @@ import pytest
 
 from conftest import TOP
 from made import NOON, Machine, Owner, hash_of, object_of, program, read_rows, tags_of, write
-from zmeld_fleet import cli, documents, plots, render_text, reporting, results
+from zmeld_fleet import advice, cli, documents, plots, render_text, reporting, results
 from zmeld_fleet.document import Bars, Table
 from zmeld_fleet.estimate import Estimate
 from zmeld_fleet.schema import CODECS
@@ -267,6 +267,13 @@ def test_configurations_are_what_zmeld_takes(place, tmp_path, capsys, zmeld):
         command = [zmeld, "config", "check", str(path), "--root", str(tmp_path)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_sizes_and_limits_are_those_of_zmeld_plan():
+    for line in (TOP / "crates/zmeld-advice/src/sizes.txt").read_text().splitlines()[1:]:
+        ratio, measured, size, limit = map(float, line.split())
+        found = advice.size_percent(ratio, measured < advice.BASIS_MIN_PERCENT)
+        assert (found, advice.limit_percent(found, ratio)) == (size, limit), line
 
 
 def test_a_label_that_no_machine_has_is_one_line_with_those_there_are(tmp_path, capsys):

@@ -156,7 +156,7 @@ void zm_block_free(struct zm_store *store, u64 block)
 		zm_set64(word, zm_load64(word) & ~(1ull << block % BITS_A_WORD));
 		zm_add64(&blocks->used, (u64)-1);
 	} else {
-		zm_port_broken("a block is freed that is not taken");
+		zm_port_warn("a block is freed that is not taken");
 	}
 	zm_bit_unlock(&blocks->lock, 0, ZM_LOCK_BLOCKS);
 }

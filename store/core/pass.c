@@ -162,7 +162,7 @@ static bool is_done(struct zm_pass *pass, u32 fingerprint, u64 slot)
 static int suspect_add(struct zm_pass *pass, u64 suspect)
 {
 	if (pass->suspect_count >= pass->suspect_max) {
-		zm_port_broken("a pass has no room for a suspect");
+		zm_port_warn("a pass has no room for a suspect");
 		return -EUCLEAN;
 	}
 	pass->suspects[pass->suspect_count++] = suspect;

@@ -130,7 +130,7 @@ void zm_store_destroy(struct zm_store *store)
 	if ((store->counters &&
 	     zm_counter_read(&store->counters->held_orphaned)) ||
 	    zm_load64(&store->blocks.used))
-		zm_port_broken("a store ends while a page is on its way");
+		zm_port_warn("a store ends while a page is on its way");
 	zm_backing_detach(store);
 	if (store->streams)
 		zm_port_streams_destroy(store->streams, zm_share_free);

@@ -218,6 +218,12 @@ pub fn limit_percent(size_bytes: u64, ram_bytes: u64, ratio: f64) -> (u32, &'sta
     ((percent as u32).clamp(1, LIMIT_MAX_PERCENT), reason)
 }
 
+/// Whether devices without a limit can fill RAM: they are as large, or their pages, once
+/// compressed, take four fifths of it.
+pub fn fills_ram(size_bytes: u64, full_bytes: u64, ram_bytes: u64) -> bool {
+    size_bytes >= ram_bytes || full_bytes as f64 > 0.8 * ram_bytes as f64
+}
+
 /// Bytes of pages that `room` bytes of memory hold. A device that is larger than
 /// that promises more than memory can hold. `measured`: the ratio, where enough
 /// pages say one.
@@ -275,21 +281,16 @@ mod tests {
         assert_eq!(found.gains_bytes, (4 * GIB - table) as i64);
     }
 
+    /// The fleet's report has the same rule, and reads the same table.
     #[test]
     fn sizes_go_in_steps_and_what_is_not_measured_is_half() {
-        for (ratio, size, limit) in [
-            (None, 50, 30),
-            (Some(4.0), 100, 50),
-            (Some(2.4), 100, 50),
-            (Some(2.3), 75, 40),
-            (Some(1.8), 75, 50),
-            (Some(1.7), 50, 36),
-            (Some(1.2), 50, 50),
-            (Some(1.15), 25, 27),
-        ] {
-            let found = Sizing::advised(100 * GIB, 4096, ratio.and_then(basis));
-            let is = (found.size_percent, found.memory_limit_percent);
-            assert_eq!(is, (size, limit), "{ratio:?}");
+        let percent = |it: Sizing| (it.size_percent, it.memory_limit_percent);
+        assert_eq!(percent(Sizing::advised(100 * GIB, 4096, None)), (50, 30));
+        for line in include_str!("sizes.txt").lines().skip(1) {
+            let row: Vec<f64> = line.split_whitespace().flat_map(str::parse).collect();
+            let (ratio, bytes) = (row[0], GIB * row[1] as u64);
+            let found = Sizing::advised(100 * GIB, 4096, Some(Basis { ratio, bytes }));
+            assert_eq!(percent(found), (row[2] as u32, row[3] as u32), "{line}");
         }
     }
 

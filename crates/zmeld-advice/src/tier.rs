@@ -458,8 +458,9 @@ pub fn recommend(facts: &Facts, wish: &Wish) -> Recommendation {
         why += "; the package zword-dkms makes its pages a tenth smaller than zstd does";
     }
     if machine.has_large_folios && (is_zswap || zswap.is_some_and(|it| it.is_enabled)) {
-        why += "; a large folio comes back whole only from a device in RAM, where zswap was not \
-                touched since the boot and the kernel has no CONFIG_ZSWAP_DEFAULT_ON";
+        why +=
+            "; large folios are swapped in whole only from a device in RAM, and only where zswap \
+                was off since the boot";
     }
     Recommendation {
         kind,

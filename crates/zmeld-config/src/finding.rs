@@ -220,7 +220,7 @@ impl FromStr for FindingId {
             .ok_or_else(|| {
                 let names: Vec<_> = FindingId::ALL.iter().map(|id| id.name()).collect();
                 format!(
-                    "{text:?} is no warning that is known; {}",
+                    "{text:?} is not the name of a known warning or finding; {}",
                     crate::choices(text, &names)
                 )
             })

@@ -66,7 +66,7 @@ pub use tier::{
     TierName, Writeback, Zpool, Zswap,
 };
 pub use write::Comments;
-pub use zmeld_guard::Rule as GuardRule;
+pub use zmeld_guard::GuardRule;
 pub use zmeld_linux::groups::GroupPattern;
 
 /// All that is wanted of a machine's swap.

@@ -288,7 +288,7 @@ section! {
         encryption: Encryption;
         /// How much may be written a day, to spare flash.
         daily_limit: Option<Bytes>, without("no limit");
-        /// Pages are written as they are compressed (`compressed_writeback`, Linux 7.0).
+        /// Pages are written as they are compressed (`compressed_writeback`, Linux 7.1).
         compressed: bool;
         /// The RAM device is set up without it when the drive is missing.
         optional: bool;

@@ -21,7 +21,7 @@ use crate::event::{Event, Report};
 use crate::group::{Meter, Owner, Spared, TrackedGroup};
 use crate::guard_loop::GuardLoop;
 use crate::open::{touched, WINDOW};
-use crate::{is_due, Error, Rule};
+use crate::{is_due, Error, GuardRule};
 
 /// How often groups are chosen; while memory is short and there is some, since what runs
 /// away may have begun just now; and where one has to end and none is known.
@@ -169,7 +169,7 @@ pub(crate) struct Chosen {
 /// Who chooses them.
 pub(crate) fn choosing(
     host: Host,
-    rule: Rule,
+    rule: GuardRule,
 ) -> Result<impl FnMut(&mut Chosen) + Send + 'static, Error> {
     let (protect, shelter) = protected(&rule)?;
     let mut choosing = Choosing {
@@ -201,7 +201,7 @@ pub(crate) fn choosing(
 /// What it is chosen with.
 struct Choosing {
     host: Host,
-    rule: Rule,
+    rule: GuardRule,
     /// What the rule protects, and what is never ended.
     protect: Vec<GroupPattern>,
     /// What is protected no further than `protected_max`.
@@ -470,7 +470,7 @@ pub fn is_never_ended(pattern: &GroupPattern) -> bool {
 }
 
 /// What a rule comes to; none where that cannot be told.
-pub fn outlook(host: &Host, rule: &Rule) -> Option<Outlook> {
+pub fn outlook(host: &Host, rule: &GuardRule) -> Option<Outlook> {
     hierarchy(host).ok()?;
     let (protect, shelter) = protected(rule).ok()?;
     let mut found = groups::outlook(host, selection(rule, &protect, &shelter))?;
@@ -480,7 +480,7 @@ pub fn outlook(host: &Host, rule: &Rule) -> Option<Outlook> {
 
 /// What the rule protects, with what is never ended; and what is protected no further than
 /// `protected_max`.
-fn protected(rule: &Rule) -> Result<(Vec<GroupPattern>, Vec<GroupPattern>), Error> {
+fn protected(rule: &GuardRule) -> Result<(Vec<GroupPattern>, Vec<GroupPattern>), Error> {
     let never = NEVER.iter().map(|it| it.parse());
     let all = rule.protect.iter().cloned().map(Ok).chain(never);
     let shelter = rule.protect_sessions.then(|| SESSION.parse());
@@ -493,7 +493,7 @@ fn protected(rule: &Rule) -> Result<(Vec<GroupPattern>, Vec<GroupPattern>), Erro
 
 /// What the rule says of groups, with all that it protects.
 fn selection<'a>(
-    rule: &'a Rule,
+    rule: &'a GuardRule,
     protect: &'a [GroupPattern],
     shelter: &'a [GroupPattern],
 ) -> Selection<'a> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::choice::{add_hidden, choose, Cause, Choice};
-use crate::event::{Event, Gone, How, Victim};
+use crate::event::{EndedBy, Event, Gone, Victim};
 use crate::group::{Owner, TrackedGroup};
 use crate::guard_loop::{is_over, part, GuardLoop};
 use crate::memory::Sample;
@@ -187,22 +187,22 @@ impl GuardLoop {
             .retain(|(at, _)| now.duration_since(*at) < AGAIN);
         let is_again = self.ended_lately.iter().any(|(_, it)| *it == id);
         let how = match group.multiplies(now) {
-            true => How::Multiplies,
-            false if is_again => How::Again,
-            false => How::Told,
+            true => EndedBy::ForkBomb,
+            false if is_again => EndedBy::SecondTime,
+            false => EndedBy::Sigterm,
         };
         let buffer = &mut self.buffer;
         let (how, count) = match how {
-            How::Told => match group.tell(&mut self.ender, buffer) {
+            EndedBy::Sigterm => match group.tell(&mut self.ender, buffer) {
                 // Nobody was there any more: the next look takes the next one.
                 0 if group.is_empty(buffer) == Some(true) => return self.retire(group),
                 // Somebody is there and cannot be told: not the next one's fault.
-                0 => (How::Deaf, 0),
-                count => (How::Told, count),
+                0 => (EndedBy::NotSignalled, 0),
+                count => (EndedBy::Sigterm, count),
             },
             how => (how, group.count()),
         };
-        if how != How::Told {
+        if how != EndedBy::Sigterm {
             group.kill(&mut self.ender, false, buffer);
         }
         let mut victim = victim(&group, cause, sample, begin, now);
@@ -213,7 +213,7 @@ impl GuardLoop {
         self.ended_lately.push((now, id));
         self.endings.push(Ending {
             since: now,
-            killed: (how != How::Told).then_some(now),
+            killed: (how != EndedBy::Sigterm).then_some(now),
             victim: victim.clone(),
             group,
         });

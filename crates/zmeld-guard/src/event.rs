@@ -22,7 +22,7 @@ pub(crate) enum Event {
     Nothing(Cause, Sample, &'static str),
     /// This one would be ended, were it no dry run.
     Would(Victim),
-    Ends(Victim, How),
+    Ends(Victim, EndedBy),
     /// It was told to end and is killed now: its grace is over, or memory is.
     Killed(Arc<str>, Option<Span>, u64),
     Ended(Gone),
@@ -49,7 +49,7 @@ pub(crate) struct Victim {
 
 /// How it is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum EndedBy {
     /// By SIGTERM.
     Told,
     /// By SIGKILL: it has begun so many processes that they cannot be told one by one,
@@ -94,14 +94,16 @@ impl fmt::Display for Event {
                 };
                 write!(f, "ends {victim} (")?;
                 match how {
-                    How::Told => write!(f, "SIGTERM to {to})"),
-                    How::Multiplies => {
+                    EndedBy::Sigterm => write!(f, "SIGTERM to {to})"),
+                    EndedBy::ForkBomb => {
                         write!(f, "SIGKILL to {to}, which multiply)")
                     }
-                    How::Again => {
+                    EndedBy::SecondTime => {
                         write!(f, "SIGKILL to {to}, again within a minute)")
                     }
-                    How::Deaf => f.write_str("SIGKILL: none of its processes can be told)"),
+                    EndedBy::NotSignalled => {
+                        f.write_str("SIGKILL: none of its processes can be told)")
+                    }
                 }
             }
             Event::Killed(group, grace, headroom_bytes) => {

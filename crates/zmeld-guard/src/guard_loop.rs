@@ -23,7 +23,7 @@ use crate::log::Outbox;
 use crate::memory::{is_soon, is_too_soon, MemoryMonitor, Sample};
 use crate::open::touched;
 use crate::worker::{thread, Worker};
-use crate::{is_due, Error, Rule};
+use crate::{is_due, Error, GuardRule};
 
 /// How often it looks, at least and at most.
 pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -65,7 +65,7 @@ pub(crate) struct Seen {
 /// When the machine cannot be looked at, or a thread cannot be started.
 pub fn start(
     host: Host,
-    rule: Rule,
+    rule: GuardRule,
     dry_run: bool,
     say: impl FnMut(String) + Send + 'static,
 ) -> Result<(), Error> {
@@ -120,7 +120,7 @@ fn hurry(host: &Host) -> Result<(), HostError> {
 #[derive(Debug)]
 pub struct GuardLoop {
     pub(crate) host: Host,
-    pub(crate) rule: Rule,
+    pub(crate) rule: GuardRule,
     pub(crate) dry_run: bool,
     seen: Seen,
     pub(crate) outbox: Outbox,
@@ -177,7 +177,7 @@ impl GuardLoop {
     /// When the machine cannot be looked at, or a thread cannot be started.
     pub fn new(
         host: Host,
-        rule: Rule,
+        rule: GuardRule,
         dry_run: bool,
         by_threads: bool,
         say: impl FnMut(String) + Send + 'static,

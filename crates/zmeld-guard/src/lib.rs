@@ -42,7 +42,7 @@ mod worker;
 pub use choosing::{hierarchy, is_never_ended, outlook};
 pub use guard_loop::{start, GuardLoop};
 pub use note::Guarded;
-pub use rule::Rule;
+pub use rule::GuardRule;
 
 use std::time::{Duration, Instant};
 

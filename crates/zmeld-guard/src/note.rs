@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use zmeld_linux::groups::ProtectedGroup;
-use zmeld_linux::{file, own, Host};
+use zmeld_linux::{file, root_owned, Host};
 
 use crate::event::Event;
 use crate::guard_loop::Seen;
@@ -186,7 +186,7 @@ impl Recorder {
 
     fn put(&self, path: &str, bytes: &[u8]) -> Option<()> {
         let owner = self.host.root().metadata().map_or(0, |meta| meta.uid());
-        own::make_folder(&self.host.path(FOLDER), owner).ok()?;
+        root_owned::make_folder(&self.host.path(FOLDER), owner).ok()?;
         file::replace(&self.host.path(path), bytes, Some(0o644)).ok()
     }
 }

@@ -18,7 +18,7 @@ use crate::Error;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct Rule {
+pub struct GuardRule {
     /// Room is made where programs can take less than this share of RAM more, or
     /// where what they can take is gone within ten seconds at today's rate.
     pub room_below: Percent,
@@ -43,9 +43,9 @@ pub struct Rule {
     pub grace: Span,
 }
 
-impl Default for Rule {
+impl Default for GuardRule {
     fn default() -> Self {
-        Rule {
+        GuardRule {
             room_below: Percent::whole(10),
             end_below: Percent::whole(5),
             // systemd-oomd's limit for a group, there for 30 s.
@@ -64,7 +64,7 @@ impl Default for Rule {
 #[derive(Debug)]
 pub struct Wanted {
     /// None: nothing is to be guarded.
-    pub rule: Option<Rule>,
+    pub rule: Option<GuardRule>,
     /// `dry_run` of `[watch]`.
     pub dry_run: bool,
 }
@@ -114,7 +114,7 @@ impl Wanted {
             None => true,
             Some(_) => return Err(Error::Config("[watch.guard] enabled is no boolean".into())),
         };
-        let rule: Rule = table
+        let rule: GuardRule = table
             .try_into()
             .map_err(|err| Error::Config(format!("[watch.guard]: {}", err.message())))?;
         if let Some((key, why)) = rule.problems().into_iter().next() {
@@ -127,7 +127,7 @@ impl Wanted {
     }
 }
 
-impl Rule {
+impl GuardRule {
     /// What of it cannot be followed: the key, and why with a way out.
     pub fn problems(&self) -> Vec<(&'static str, String)> {
         let mut problems = Vec::new();

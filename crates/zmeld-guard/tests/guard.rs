@@ -30,7 +30,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use zmeld_guard::{GuardLoop, Rule};
+use zmeld_guard::{GuardLoop, GuardRule};
 use zmeld_linux::Host;
 
 #[path = "../../zmeld-setup/tests/script/mod.rs"]
@@ -393,7 +393,7 @@ fn meminfo(available_mib: u64, programs_mib: u64, more: &str) -> String {
     )
 }
 
-fn rule_of(text: &str) -> Rule {
+fn rule_of(text: &str) -> GuardRule {
     toml::from_str(text).unwrap()
 }
 

@@ -57,7 +57,7 @@ pub struct Recipe {
     /// The workloads and limits.
     #[serde(rename = "case")]
     pub cases: Vec<Case>,
-    /// The set-ups.
+    /// What is compared.
     #[serde(rename = "variant", alias = "arm")]
     pub variants: Vec<Variant>,
     /// The published figures.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{kill_process, kill_process_group, Pid, Signal};
 
-use crate::own;
+use crate::root_owned;
 use crate::shell::word;
 use crate::text::made_text;
 
@@ -246,7 +246,7 @@ fn lookup_path() -> String {
     if is_root() {
         let mut path = SYSTEM_PATH.to_owned();
         for folder in LOCAL.map(Path::new) {
-            let is_roots = |it: &Path| own::check_folder(it, 0).is_ok();
+            let is_roots = |it: &Path| root_owned::check_folder(it, 0).is_ok();
             if is_roots(folder) && folder.parent().is_some_and(is_roots) {
                 path.push_str(&format!(":{}", folder.display()));
             }
@@ -582,7 +582,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         std::fs::write(&path, "ours").unwrap();
-        let pinned = own::Pinned::open(dir.path(), &path, None).unwrap();
+        let pinned = root_owned::Pinned::open(dir.path(), &path, None).unwrap();
         std::fs::rename(&path, dir.path().join("away")).unwrap();
         std::fs::write(&path, "another").unwrap();
         let file = pinned.file().unwrap();

@@ -17,7 +17,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::FileError;
-use crate::own;
+use crate::root_owned;
 use crate::tree::Tree;
 
 /// From the strongest to the weakest.
@@ -71,7 +71,7 @@ fn check_owner(tree: &Tree, file: &Path) -> io::Result<()> {
         let is_safe = |below: &Metadata| meta.mode() & 0o1000 != 0 && below.uid() == meta.uid();
         let is_roots = meta.uid() == owner && below.as_ref().is_some_and(is_safe);
         if !is_roots {
-            own::check(path, &meta, owner).map_err(|err| {
+            root_owned::check(path, &meta, owner).map_err(|err| {
                 let way_out = "root does what it says, so nobody else may write it (chmod, chown)";
                 io::Error::other(format!("{err}; {way_out}"))
             })?;

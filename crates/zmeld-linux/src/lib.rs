@@ -8,7 +8,7 @@
 //! | [`command`] | commands, as they are run and as one would type them |
 //! | [`lock`] | a file that one program has at a time, and who has it |
 //! | [`file`](mod@file) | files written whole or not at all, through no other user's link |
-//! | [`own`] | folders and files that nobody else can have written |
+//! | [`root_owned`] | folders and files that nobody else can have written |
 //! | [`shell`] | words of a shell, written and read |
 //! | [`tree`] | the files of a tree that looks like a machine, and nothing outside of it |
 //! | [`text`] | other people's text, made unable to steer a terminal |
@@ -51,11 +51,11 @@ pub mod lru_gen;
 pub mod meminfo;
 pub mod mounts;
 pub mod octal;
-pub mod own;
 pub mod pressure;
 pub mod process;
 pub mod programs;
 pub mod release;
+pub mod root_owned;
 pub mod service;
 pub mod shell;
 pub mod smaps;

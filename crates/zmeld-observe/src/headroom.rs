@@ -4,7 +4,7 @@
 use serde::Serialize;
 use zmeld_linux::headroom::{ratio, Sum};
 
-use super::{Observation, TierKind, TierState};
+use super::{Observation, ObservedKind, TierState};
 
 /// What programs can take, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -33,15 +33,16 @@ impl Observation {
                 .used_bytes
                 .map(|used| tier.size_bytes.saturating_sub(used));
             match (tier.kind, free) {
-                (TierKind::Zram | TierKind::Zmeld, Some(free)) => match tier.judged_ratio() {
+                (ObservedKind::Zram | ObservedKind::Zmeld, Some(free)) => match tier.judged_ratio()
+                {
                     Some(ratio) => {
                         let left = tier.limit_bytes.map(|limit| limit.saturating_sub(used));
                         sum.compressed(free, ratio, left);
                     }
                     None => unknown.push(tier.name.clone()),
                 },
-                (TierKind::Disk | TierKind::EncryptedDisk, Some(free)) => sum.drive(free),
-                (TierKind::Zswap, _) => sum.pool(tier.size_bytes.saturating_sub(used)),
+                (ObservedKind::Disk | ObservedKind::EncryptedDisk, Some(free)) => sum.drive(free),
+                (ObservedKind::Zswap, _) => sum.pool(tier.size_bytes.saturating_sub(used)),
                 _ => {}
             }
         }

@@ -58,7 +58,7 @@ pub use lately::{Lately, Since};
 pub use reader::{Problem, Warning};
 pub use reclaimed::Reclaimed;
 pub use system::{Activity, Group, Hibernation, Memory, Tunables};
-pub use tier::{TierKind, TierState};
+pub use tier::{ObservedKind, TierState};
 pub use zmeld_linux::pressure::{Pressure, Stall};
 pub use zswap::Zswap;
 

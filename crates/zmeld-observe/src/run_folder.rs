@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Serialize;
-use zmeld_linux::own;
+use zmeld_linux::root_owned;
 
 use zmeld_linux::Host;
 use zmeld_linux::HostError;
@@ -30,7 +30,7 @@ const BYTES_MAX: u64 = 64 << 20;
 /// # Errors
 /// When it cannot be made, or somebody else may write it.
 pub fn make(host: &Host) -> Result<(), HostError> {
-    own::make_folder(&host.path(FOLDER), owner(host)).map_err(|err| told(host, err))
+    root_owned::make_folder(&host.path(FOLDER), owner(host)).map_err(|err| told(host, err))
 }
 
 /// The bytes of a file in it; none where it is not there.
@@ -46,7 +46,8 @@ pub fn read(host: &Host, path: impl AsRef<Path>) -> Result<Option<Vec<u8>>, Host
         Ok(name) => folder.join(name),
         Err(_) => host.path(path),
     };
-    let bytes = own::check_folder(&folder, owner).and_then(|_| own::read(&path, owner, BYTES_MAX));
+    let bytes = root_owned::check_folder(&folder, owner)
+        .and_then(|_| root_owned::read(&path, owner, BYTES_MAX));
     match bytes {
         Err(HostError::File(err)) if err.cause.kind() == io::ErrorKind::NotFound => Ok(None),
         bytes => bytes.map(Some).map_err(|err| told(host, err)),

@@ -11,7 +11,7 @@ use super::{Device, Observation, Swap};
 /// What kind of place a tier is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum TierKind {
+pub enum ObservedKind {
     /// A zram device used for swap.
     Zram,
     /// A zmeld device used for swap.
@@ -27,16 +27,16 @@ pub enum TierKind {
     EncryptedDisk,
 }
 
-impl TierKind {
+impl ObservedKind {
     /// Its name in a sentence.
     pub fn name(self) -> &'static str {
         match self {
-            TierKind::Zram => "zram",
-            TierKind::Zmeld => "zmeld",
-            TierKind::Device => "device",
-            TierKind::Zswap => "zswap",
-            TierKind::Disk => "disk",
-            TierKind::EncryptedDisk => "encrypted disk",
+            ObservedKind::Zram => "zram",
+            ObservedKind::Zmeld => "zmeld",
+            ObservedKind::Device => "device",
+            ObservedKind::Zswap => "zswap",
+            ObservedKind::Disk => "disk",
+            ObservedKind::EncryptedDisk => "encrypted disk",
         }
     }
 }
@@ -50,7 +50,7 @@ pub struct TierState {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub set_up_as: Option<String>,
     /// What it is.
-    pub kind: TierKind,
+    pub kind: ObservedKind,
     /// The codec that new pages are compressed with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub codec: Option<String>,
@@ -117,7 +117,7 @@ impl Observation {
         let mut tiers = self.tiers();
         for tier in &mut tiers {
             let part = applied.and_then(|applied| match tier.kind {
-                TierKind::Zswap => applied.zswap(),
+                ObservedKind::Zswap => applied.zswap(),
                 _ => {
                     let swap = self
                         .swaps
@@ -144,7 +144,7 @@ impl Observation {
         let limit = zswap.limit_bytes(&self.memory);
         Some(TierState {
             name: "zswap".to_owned(),
-            kind: TierKind::Zswap,
+            kind: ObservedKind::Zswap,
             codec: Some(zswap.compressor.clone()),
             size_bytes: limit,
             stored_bytes: Some(zswap.stored_bytes),
@@ -167,8 +167,8 @@ impl Observation {
         if let Some(device) = self.device_of(swap) {
             return TierState {
                 kind: match device.driver {
-                    RamDriver::Zram => TierKind::Zram,
-                    RamDriver::Zmeld => TierKind::Zmeld,
+                    RamDriver::Zram => ObservedKind::Zram,
+                    RamDriver::Zmeld => ObservedKind::Zmeld,
                 },
                 used_bytes: Some(area.used_bytes),
                 priority: Some(area.priority),
@@ -178,8 +178,8 @@ impl Observation {
         TierState {
             name: area.name().into_owned(),
             kind: match swap.stand.is_encrypted() {
-                true => TierKind::EncryptedDisk,
-                false => TierKind::Disk,
+                true => ObservedKind::EncryptedDisk,
+                false => ObservedKind::Disk,
             },
             size_bytes: area.size_bytes,
             used_bytes: Some(area.used_bytes),

@@ -567,7 +567,12 @@ impl script::Case for Machine {
             "check" => {
                 let of_machine = zmeld_observe::machine::Machine::read(&self.host).unwrap();
                 let config = config(&script.text(rest));
-                let told = zmeld_status::against::against(&self.host, &of_machine, &config, None);
+                let told = zmeld_status::config_check::config_check(
+                    &self.host,
+                    &of_machine,
+                    &config,
+                    None,
+                );
                 return as_lines::of_problems(&told).iter().collect();
             }
             "status" => {

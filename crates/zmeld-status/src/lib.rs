@@ -2,14 +2,14 @@
 //!
 //! | module | what it knows |
 //! |---|---|
-//! | [`against`](mod@against) | what a machine has against a configuration |
+//! | [`config_check`](mod@config_check) | what a machine has against a configuration |
 //! | [`outstanding`] | what `zmeld up` would change, for who only looks |
 //! | [`findings`] | what is wrong, how one can tell, and the way out |
 //! | [`page`] | all of it, and how people read it |
 //! | [`metrics`] | an observation as a monitoring system reads it |
 #![deny(missing_docs)]
 
-pub mod against;
+pub mod config_check;
 pub mod findings;
 pub mod metrics;
 pub mod outstanding;

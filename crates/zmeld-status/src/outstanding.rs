@@ -9,7 +9,7 @@ use std::path::Path;
 
 use zmeld_linux::Host;
 
-use crate::against::guarding;
+use crate::config_check::guarding;
 use zmeld_config::{Config, Encryption, Finding, FindingId, Severity, Source, Swappiness};
 use zmeld_observe::applied::Applied;
 use zmeld_setup::journal::State;

@@ -30,7 +30,7 @@ use action::{Action, ActionResult, UNIT};
 
 use history::{History, BUDGET, MARK};
 use reclaim::Reclaimer;
-use rule::Rule;
+use rule::WatchRule;
 use zmeld_config::{Config, Kind, Span};
 use zmeld_guard::note::{SHORT, SHORT_FOR};
 use zmeld_linux::{Host, HostError};
@@ -86,7 +86,7 @@ pub struct Watcher {
     dry_run: bool,
     devices: BTreeMap<String, History>,
     holding: bool,
-    rules: Vec<Rule>,
+    rules: Vec<WatchRule>,
     reclaimer: Option<Reclaimer>,
     /// Some moment, and how long the machine was up then, in seconds.
     clock: Option<(Instant, f64)>,

@@ -9,7 +9,7 @@ use zmeld_advice::module::ModulePresence;
 use zmeld_report::units::{bytes, count, percent};
 
 use crate::action::ActionResult;
-use crate::rule::{Plan, Rule};
+use crate::rule::{Plan, WatchRule};
 use crate::Error;
 use rustix::io::Errno;
 use zmeld_config::MeldRule;
@@ -102,8 +102,8 @@ pub fn stop(host: &Host, name: &str) -> Result<(), HostError> {
 /// A pass is stopped after so long and goes on in the next round.
 const PASS_TIME_MAX_MS: u64 = 1_000;
 
-pub(super) fn rule(rule: MeldRule) -> Rule {
-    Rule {
+pub(super) fn rule(rule: MeldRule) -> WatchRule {
+    WatchRule {
         name: "meld",
         every: rule.every,
         idle_after: None,

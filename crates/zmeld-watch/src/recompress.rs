@@ -6,14 +6,14 @@ use std::sync::atomic::AtomicBool;
 use zmeld_report::units::bytes;
 
 use crate::action::{path, stat, word, ActionResult, Pieces};
-use crate::rule::{idle_after, Plan, Rule};
+use crate::rule::{idle_after, Plan, WatchRule};
 use crate::Error;
 use zmeld_config::RecompressRule;
 use zmeld_linux::Host;
 use zmeld_observe::{Device, MmStat};
 
-pub(super) fn rule(rule: RecompressRule) -> Rule {
-    Rule {
+pub(super) fn rule(rule: RecompressRule) -> WatchRule {
+    WatchRule {
         name: "recompress",
         every: rule.every,
         idle_after: idle_after(rule.pages, rule.idle_after),

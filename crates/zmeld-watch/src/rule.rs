@@ -6,7 +6,7 @@ use crate::{meld, recompress, writeback};
 use zmeld_config::{PageFilter, Span, Watch};
 use zmeld_observe::Device;
 
-pub(super) struct Rule {
+pub(super) struct WatchRule {
     /// Its table below `[watch]`.
     pub name: &'static str,
     /// Not more often than that.
@@ -34,7 +34,7 @@ pub(super) fn idle_after(pages: PageFilter, age: Span) -> Option<Span> {
 }
 
 /// Those that a configuration has, in the order in which they have their turns.
-pub(super) fn all(watch: &Watch) -> Vec<Rule> {
+pub(super) fn all(watch: &Watch) -> Vec<WatchRule> {
     let all = [
         watch.recompress.clone().map(recompress::rule),
         watch.writeback.clone().map(writeback::rule),

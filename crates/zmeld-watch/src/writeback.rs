@@ -6,14 +6,14 @@ use zmeld_report::units::{bytes, percent};
 
 use crate::action::{path, stat, word, ActionResult, Pieces, UNIT};
 use crate::limit::LentLimit;
-use crate::rule::{idle_after, Plan, Rule};
+use crate::rule::{idle_after, Plan, WatchRule};
 use crate::Error;
 use zmeld_config::{PageFilter, WritebackRule};
 use zmeld_linux::Host;
 use zmeld_observe::{share, Backed, Device};
 
-pub(super) fn rule(rule: WritebackRule) -> Rule {
-    Rule {
+pub(super) fn rule(rule: WritebackRule) -> WatchRule {
+    WatchRule {
         name: "writeback",
         every: rule.every,
         idle_after: idle_after(rule.pages, rule.idle_after),

@@ -123,7 +123,7 @@ def limit_percent(size: int, ratio: float) -> int:
 def _written(
     kind: Kind, setup: Setup, melds: bool, reasons: list[str], page_size: int
 ) -> Configuration:
-    ratio = round((setup.ratio or 1.0) * 10.0) / 10.0
+    ratio = math.floor((setup.ratio or 1.0) * 10.0 + 0.5) / 10.0
     thin = kind.pages * page_size < kind.ram_bytes * BASIS_MIN_PERCENT / 100
     size = size_percent(ratio, thin)
     limit = limit_percent(size, ratio)
@@ -137,6 +137,6 @@ def _written(
     lines += [f'size = "{size}%"', f'memory_limit = "{limit}%"', f'codec = "{setup.codec}"']
     if melds:
         lines.append('meld = "auto"')
-    lines += ["", "[tunables]", "swappiness = 150", "page_cluster = 0", ""]
+    lines += ["", "[tunables]", 'swappiness = "auto"', ""]
     advice = f"{device}, {setup.codec}{', melded' if melds else ''}, {size}% of RAM"
     return Configuration(kind.name, setup, "\n".join(lines), reasons, advice)

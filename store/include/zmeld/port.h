@@ -193,6 +193,6 @@ void zm_port_encode_error(const char *codec);
  * A broken invariant: user space says so and aborts; the kernel warns once
  * and the caller fails the request. Atomic.
  */
-void zm_port_broken(const char *what);
+void zm_port_warn(const char *what);
 
 #endif /* ZMELD_PORT_H */

@@ -244,7 +244,7 @@ void zm_port_encode_error(const char *codec)
 			    codec);
 }
 
-void zm_port_broken(const char *what)
+void zm_port_warn(const char *what)
 {
 	WARN_ONCE(1, "zmeld: broken invariant: %s\n", what);
 }

@@ -82,7 +82,7 @@ void zm_held_wait(const u32 *word, enum zm_lock lock)
 	zm_held_between();
 	for (i = 0; i < list->count; i++)
 		if (!may_follow(&list->at[i], word, lock))
-			zm_port_broken("a lock is waited for out of order");
+			zm_port_warn("a lock is waited for out of order");
 }
 
 void zm_held_add(const u32 *word, enum zm_lock lock)
@@ -90,7 +90,7 @@ void zm_held_add(const u32 *word, enum zm_lock lock)
 	struct list *list = own();
 
 	if (list->count == HELD_MAX) {
-		zm_port_broken("a thread holds too many locks");
+		zm_port_warn("a thread holds too many locks");
 		return;
 	}
 	list->at[list->count++] = (struct held){ word, lock };
@@ -112,7 +112,7 @@ void zm_held_remove(const u32 *word)
 	u32 i = find(list, word);
 
 	if (i == list->count) {
-		zm_port_broken("a thread unlocks what it has not locked");
+		zm_port_warn("a thread unlocks what it has not locked");
 		return;
 	}
 	list->at[i] = list->at[--list->count];
@@ -121,19 +121,19 @@ void zm_held_remove(const u32 *word)
 void zm_held_expect(const u32 *word)
 {
 	if (find(own(), word) == own()->count)
-		zm_port_broken("a lock that has to be held is not");
+		zm_port_warn("a lock that has to be held is not");
 }
 
 void zm_held_may_sleep(void)
 {
 	if (zm_held_is_any())
-		zm_port_broken("what may sleep is called with a lock held");
+		zm_port_warn("what may sleep is called with a lock held");
 }
 
 void zm_held_may_wait(void)
 {
 	if (own()->count)
-		zm_port_broken("memory is waited for with a lock or a stream held");
+		zm_port_warn("memory is waited for with a lock or a stream held");
 }
 
 #endif

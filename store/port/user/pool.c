@@ -92,7 +92,7 @@ void zm_port_pool_destroy(struct zm_pool *pool)
 	u32 i;
 
 	if (zm_load64(&pool->pages_used))
-		zm_port_broken("a pool was destroyed with objects in it");
+		zm_port_warn("a pool was destroyed with objects in it");
 	for (i = 0; i < ZM_CLASSES_MAX; i++)
 		pthread_mutex_destroy(&pool->classes[i].lock);
 	pthread_mutex_destroy(&pool->lock);
@@ -204,7 +204,7 @@ void zm_port_pool_free(struct zm_pool *pool, struct zm_handle handle)
 	struct class *class = &pool->classes[object->class];
 
 	if (zm_load32(&object->readers))
-		zm_port_broken("an object was freed while it was read");
+		zm_port_warn("an object was freed while it was read");
 	pthread_mutex_lock(&class->lock);
 	class->objects--;
 	if (object->span == class->newest && !--class->newest_objects &&
@@ -239,7 +239,7 @@ const void *zm_port_pool_read_begin(struct zm_pool *pool,
 	__atomic_add_fetch(&object->readers, 1, __ATOMIC_RELAXED);
 	read = malloc(size);
 	if (!read)
-		zm_port_broken("no memory for a copy to read");
+		zm_port_warn("no memory for a copy to read");
 	return memcpy(read, object->bytes, size);
 }
 

@@ -279,7 +279,7 @@ void zm_port_mutex_unlock(struct zm_mutex *mutex)
 void zm_port_mutex_assert_held(struct zm_mutex *mutex)
 {
 	if (ZM_LOCKS_ARE_CHECKED && !pthread_mutex_trylock(&mutex->mutex))
-		zm_port_broken("a mutex that has to be held is not");
+		zm_port_warn("a mutex that has to be held is not");
 }
 
 /* User space is preempted anyway; yielding would only cost system calls. */
@@ -327,7 +327,7 @@ void zm_port_random(void *bytes, size_t size)
 		if (got < 0) {
 			if (errno == EINTR)
 				continue;
-			zm_port_broken("the system gives no random bytes");
+			zm_port_warn("the system gives no random bytes");
 			return;
 		}
 		at += got;
@@ -355,7 +355,7 @@ void zm_port_encode_error(const char *codec)
 	(void)codec;
 }
 
-void zm_port_broken(const char *what)
+void zm_port_warn(const char *what)
 {
 	fprintf(stderr, "zmeld store: broken invariant: %s\n", what);
 	abort();

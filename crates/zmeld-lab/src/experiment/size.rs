@@ -1,4 +1,4 @@
-//! The runs of a search for the least RAM: in each round one of every set-up that has no
+//! The runs of a search for the least RAM: in each round one of every variant that has no
 //! answer yet, with the limit that is its turn, and one without a limit, in an order drawn
 //! anew.
 
@@ -31,16 +31,16 @@ impl Kept for SizeSearch {
     }
 
     fn is_complete(&self) -> bool {
-        self.peak_bytes > 0 && (0..self.set_ups.len()).all(|at| self.next_limit(at).is_none())
+        self.peak_bytes > 0 && (0..self.variants.len()).all(|at| self.next_limit(at).is_none())
     }
 
     fn go_on_with(&mut self, asked: SizeSearch) -> Result<(), Error> {
         same("recipe", &self.recipe.compared(), &asked.recipe.compared())?;
         same("question", &self.question, &asked.question)?;
         let names = |of: &SizeSearch| -> Vec<String> {
-            of.set_ups.iter().map(|it| it.name.clone()).collect()
+            of.variants.iter().map(|it| it.name.clone()).collect()
         };
-        same("choice of set-ups", &names(self), &names(&asked))?;
+        same("choice of variants", &names(self), &names(&asked))?;
         self.recipe = asked.recipe;
         Ok(())
     }
@@ -60,7 +60,7 @@ impl Kept for SizeSearch {
 }
 
 impl Lab<'_> {
-    /// Searches until every set-up has its answer, the budget is spent, or it is stopped.
+    /// Searches until every variant has its answer, the budget is spent, or it is stopped.
     pub(super) fn search(&mut self, search: &mut SizeSearch) -> Result<(), Error> {
         let begin = Instant::now();
         self.others_swap(&search.recipe)?;
@@ -69,7 +69,7 @@ impl Lab<'_> {
         }
         // What is swapped out compresses to at most itself.
         self.fits(search.case(), search.peak_bytes)?;
-        self.leave_set_ups_out(search)?;
+        self.leave_variants_out(search)?;
         for round in 0.. {
             let turns = turns(search, round);
             if turns.is_empty() {
@@ -83,7 +83,7 @@ impl Lab<'_> {
                 }
                 match turn {
                     Turn::Unlimited => self.try_unlimited(search)?,
-                    Turn::SetUp(at) => self.try_set_up(search, at, round)?,
+                    Turn::Variant(at) => self.try_variant(search, at, round)?,
                 }
             }
         }
@@ -113,26 +113,26 @@ impl Lab<'_> {
     }
 
     /// Those that this machine cannot have.
-    fn leave_set_ups_out(&mut self, search: &mut SizeSearch) -> Result<(), Error> {
+    fn leave_variants_out(&mut self, search: &mut SizeSearch) -> Result<(), Error> {
         let bases = SizeBases {
             limit: search.peak_bytes,
             footprint: search.footprint_bytes,
         };
-        for at in 0..search.set_ups.len() {
+        for at in 0..search.variants.len() {
             if let Some(why) = self.lacks(&search.recipe.variants[at], bases)? {
-                self.leave_set_up_out(search, at, why);
+                self.leave_variant_out(search, at, why);
             }
         }
-        all_left_out(search.set_ups.iter().map(|it| it.left_out.as_deref()))
+        all_left_out(search.variants.iter().map(|it| it.left_out.as_deref()))
     }
 
-    fn leave_set_up_out(&mut self, search: &mut SizeSearch, at: usize, why: String) {
-        let set_up = &mut search.set_ups[at];
+    fn leave_variant_out(&mut self, search: &mut SizeSearch, at: usize, why: String) {
+        let variant = &mut search.variants[at];
         (self.listener)(Event::Note(&format!(
-            "set-up {} is left out: {why}",
-            set_up.name
+            "variant {} is left out: {why}",
+            variant.name
         )));
-        set_up.left_out = Some(why);
+        variant.left_out = Some(why);
     }
 
     fn try_unlimited(&mut self, search: &mut SizeSearch) -> Result<(), Error> {
@@ -150,7 +150,7 @@ impl Lab<'_> {
         Ok(())
     }
 
-    fn try_set_up(
+    fn try_variant(
         &mut self,
         search: &mut SizeSearch,
         at: usize,
@@ -171,7 +171,7 @@ impl Lab<'_> {
             Ok(Some(run)) => search.add(at, limit, run),
             Ok(None) => return Ok(()),
             // That a module is not there shows when it is loaded.
-            Err(err) if err.is_missing() => self.leave_set_up_out(search, at, err.to_string()),
+            Err(err) if err.is_missing() => self.leave_variant_out(search, at, err.to_string()),
             // Compressed pages that came back wrong are an error; a program that fails for want of memory is not.
             Err(err) => return Err(err),
         }
@@ -207,14 +207,14 @@ impl Lab<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
     Unlimited,
-    SetUp(usize),
+    Variant(usize),
 }
 
-/// The runs of a round; none: every set-up has its answer.
+/// The runs of a round; none: every variant has its answer.
 fn turns(search: &SizeSearch, round: usize) -> Vec<Turn> {
-    let open: Vec<Turn> = (0..search.set_ups.len())
+    let open: Vec<Turn> = (0..search.variants.len())
         .filter(|&at| search.next_limit(at).is_some())
-        .map(Turn::SetUp)
+        .map(Turn::Variant)
         .collect();
     let unlimited = search.unlimited.len();
     if open.is_empty() {

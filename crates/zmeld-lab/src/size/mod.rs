@@ -1,5 +1,5 @@
 //! How small a machine will do: the least RAM with which a workload still does its job,
-//! for each set-up.
+//! for each variant.
 //!
 //! | module | what belongs there |
 //! |---|---|
@@ -13,5 +13,5 @@ pub mod report;
 pub mod result;
 pub mod search;
 
-pub use result::{Basis, Least, Question, SetUp, SizeRun, SizeSearch, Step};
+pub use result::{Basis, Least, Question, SizeRun, SizeSearch, Step, VariantSearch};
 pub use search::Verdict;

@@ -6,7 +6,7 @@ use zmeld_report::{Cell, Column, Document, Estimate, Section, Table, Tone, Unit}
 use zmeld_statistics::effect::effect;
 use zmeld_statistics::sample::noise;
 
-use super::{Basis, Least, SetUp, SizeRun, SizeSearch, Step, Verdict};
+use super::{Basis, Least, SizeRun, SizeSearch, Step, VariantSearch, Verdict};
 use crate::experiment::result::unfinished;
 use crate::measure::HostFacts;
 
@@ -32,9 +32,9 @@ pub fn of_machine(document: Document, machine: &HostFacts) -> Document {
 }
 
 /// Does nothing swap with it?
-fn swaps(search: &SizeSearch, set_up: &SetUp) -> bool {
+fn swaps(search: &SizeSearch, of: &VariantSearch) -> bool {
     let mut variants = search.recipe.variants.iter();
-    variants.any(|variant| variant.name == set_up.name && variant.swaps())
+    variants.any(|variant| variant.name == of.name && variant.swaps())
 }
 
 /// An answer that is as close as was asked for is one figure, any other an interval.
@@ -48,34 +48,34 @@ fn amount(least: &Least) -> String {
 
 fn answer(search: &SizeSearch) -> String {
     let name = &search.recipe.cases[0].name;
-    let found = search.set_ups.iter();
-    let mut found: Vec<(bool, &Least, &SetUp)> = found
+    let found = search.variants.iter();
+    let mut found: Vec<(bool, &Least, &VariantSearch)> = found
         .filter_map(|it| Some((swaps(search, it), it.least.as_ref()?, it)))
         .collect();
     if found.is_empty() {
         return "There is no answer yet: no limit was decided.".to_owned();
     }
     found.sort_by_key(|&(swaps, least, _)| (!swaps, least.bytes));
-    let parts = found.iter().map(|(swaps, least, set_up)| match swaps {
-        true => format!("{} and {}", amount(least), set_up.name),
+    let parts = found.iter().map(|(swaps, least, variant)| match swaps {
+        true => format!("{} and {}", amount(least), variant.name),
         false => format!("{} without swap", amount(least)),
     });
     let parts = parts.collect::<Vec<_>>().join(", ");
     format!("`{name}` does with {parts}.")
 }
 
-/// One row a set-up.
+/// One row a variant.
 fn answers_table(search: &SizeSearch) -> Table {
-    let all = || search.set_ups.iter().filter(|it| it.left_out.is_none());
-    let found = all().filter_map(|set_up| set_up.least.filter(|least| !least.unlimited));
+    let all = || search.variants.iter().filter(|it| it.left_out.is_none());
+    let found = all().filter_map(|variant| variant.least.filter(|least| !least.unlimited));
     let best = found.map(|least| least.bytes).min();
-    let mut table = zmeld_report::table!("Least RAM", for set_up in all(),
+    let mut table = zmeld_report::table!("Least RAM", for variant in all(),
         where {
-            let least = set_up.least.as_ref();
-            let step = least.and_then(|least| set_up.step(least.bytes));
+            let least = variant.least.as_ref();
+            let step = least.and_then(|least| variant.step(least.bytes));
             let median = |get: fn(&SizeRun) -> f64| step.map(|step| step.median_of(get));
         }
-        Column::text("set-up").names_row() => set_up.name.as_str(),
+        Column::text("variant").names_row() => variant.name.as_str(),
         Column::bytes("least RAM").with_interval() => least.map(|least| {
             Estimate::new(least.bytes as f64, least.does_not_bytes as f64, least.bytes as f64)
         }),
@@ -100,13 +100,13 @@ fn slowdown(step: &Step) -> Cell {
 }
 
 fn steps_table(search: &SizeSearch) -> Table {
-    let steps = search.set_ups.iter().flat_map(|set_up| {
-        let mut steps: Vec<&Step> = set_up.steps.iter().collect();
+    let steps = search.variants.iter().flat_map(|variant| {
+        let mut steps: Vec<&Step> = variant.steps.iter().collect();
         steps.sort_by_key(|step| step.limit_bytes);
-        steps.into_iter().map(|step| (set_up.name.as_str(), step))
+        steps.into_iter().map(|step| (variant.name.as_str(), step))
     });
-    zmeld_report::table!("What was tried", for (set_up, step) in steps,
-        Column::text("set-up").names_row() => set_up,
+    zmeld_report::table!("What was tried", for (variant, step) in steps,
+        Column::text("variant").names_row() => variant,
         Column::bytes("limit").names_row() => step.limit_bytes,
         Column::text("does") => verdict(step.verdict),
         Column::ratio("time").with_interval() => slowdown(step),
@@ -131,13 +131,13 @@ fn findings(search: &SizeSearch) -> Vec<(Tone, String)> {
     let asked = &search.question;
     let of = |swapping: bool| {
         let fit = search
-            .set_ups
+            .variants
             .iter()
             .filter(move |it| swaps(search, it) == swapping);
         fit.filter_map(|it| Some((it, it.least?)))
     };
     let best = of(true).min_by_key(|(_, least)| least.bytes);
-    if let (Some((set_up, least)), Some((_, without))) = (best, of(false).next()) {
+    if let (Some((variant, least)), Some((_, without))) = (best, of(false).next()) {
         let (with_store, of_what) = match asked.basis {
             Basis::Group => (least.bytes + least.store_bytes, " with its store"),
             Basis::Machine => (least.bytes, ""),
@@ -145,19 +145,19 @@ fn findings(search: &SizeSearch) -> Vec<(Tone, String)> {
         let text = match with_store < without.does_not_bytes.max(1) {
             true => format!(
                 "{} saves {} against no swap: it takes {}{of_what}.",
-                set_up.name,
+                variant.name,
                 bytes(without.bytes - with_store),
                 bytes(with_store)
             ),
             false => format!(
-                "No set-up is shown to need less RAM than no swap: {} takes {}{of_what}.",
-                set_up.name,
+                "No variant is shown to need less RAM than no swap: {} takes {}{of_what}.",
+                variant.name,
                 bytes(with_store)
             ),
         };
         all.push((Tone::Neutral, text));
     }
-    let doubts = search.set_ups.iter().filter_map(|it| doubt(search, it));
+    let doubts = search.variants.iter().filter_map(|it| doubt(search, it));
     all.extend(doubts.map(|text| (Tone::Warning, text)));
     if let Some(text) = own_time(search) {
         all.push((Tone::Neutral, text));
@@ -181,7 +181,7 @@ fn findings(search: &SizeSearch) -> Vec<(Tone, String)> {
 fn own_time(search: &SizeSearch) -> Option<String> {
     let of =
         |runs: &mut dyn Iterator<Item = &SizeRun>| runs.map(|run| run.user_s).collect::<Vec<_>>();
-    let steps = search.set_ups.iter().flat_map(|it| &it.steps);
+    let steps = search.variants.iter().flat_map(|it| &it.steps);
     let with = of(&mut steps.flat_map(Step::finished));
     let without = of(&mut search.lately().iter());
     if !search.question.steady || with.len() < 3 || without.len() < 3 {
@@ -196,16 +196,16 @@ fn own_time(search: &SizeSearch) -> Option<String> {
     ))
 }
 
-/// What is not known of a set-up, and why.
-fn doubt(search: &SizeSearch, set_up: &SetUp) -> Option<String> {
-    if let Some(why) = &set_up.left_out {
-        return Some(format!("{} is left out: {why}", set_up.name));
+/// What is not known of a variant, and why.
+fn doubt(search: &SizeSearch, variant: &VariantSearch) -> Option<String> {
+    if let Some(why) = &variant.left_out {
+        return Some(format!("{} is left out: {why}", variant.name));
     }
-    let undecided = set_up.steps.iter();
+    let undecided = variant.steps.iter();
     let undecided = undecided.filter(|step| step.verdict == Verdict::Undecided);
     let undecided: Vec<String> = undecided.map(|step| bytes(step.limit_bytes)).collect();
-    let doubt = match set_up.least {
-        None if search.set_ups.iter().all(|it| it.steps.is_empty()) => return None,
+    let doubt = match variant.least {
+        None if search.variants.iter().all(|it| it.steps.is_empty()) => return None,
         None => "missing, no limit was decided".to_owned(),
         Some(least) if least.resolved && least.unlimited => format!(
             "no limit below {} (what is used without one) was shown to do",
@@ -221,10 +221,10 @@ fn doubt(search: &SizeSearch, set_up: &SetUp) -> Option<String> {
             percent(search.question.slowdown)
         ),
     };
-    Some(format!("{}: {doubt}.", set_up.name))
+    Some(format!("{}: {doubt}.", variant.name))
 }
 
-/// RAM against slowdown, a line for each set-up.
+/// RAM against slowdown, a line for each variant.
 fn plot(search: &SizeSearch) -> Lines {
     let of = match search.question.basis {
         Basis::Group => "RAM of the control group",
@@ -237,14 +237,14 @@ fn plot(search: &SizeSearch) -> Lines {
     );
     let peak = search.peak_bytes as f64;
     let asked = 1.0 + search.question.slowdown;
-    let steps = search.set_ups.iter().flat_map(|it| &it.steps);
+    let steps = search.variants.iter().flat_map(|it| &it.steps);
     let drawn = steps.filter(|step| step.slowdown.value.is_finite());
     let tops = drawn.clone().map(|step| step.slowdown.value);
     let top = tops.fold(asked, f64::max);
     let least = drawn.map(|step| step.limit_bytes as f64);
     let ends = [least.fold(peak, f64::min), peak];
-    for set_up in search.set_ups.iter().filter(|it| !it.steps.is_empty()) {
-        let mut points: Vec<(f64, Estimate)> = set_up
+    for variant in search.variants.iter().filter(|it| !it.steps.is_empty()) {
+        let mut points: Vec<(f64, Estimate)> = variant
             .steps
             .iter()
             .filter(|step| step.slowdown.value.is_finite())
@@ -252,7 +252,7 @@ fn plot(search: &SizeSearch) -> Lines {
             .collect();
         points.push((peak, Estimate::exact(1.0)));
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        lines = lines.band(&set_up.name, points);
+        lines = lines.band(&variant.name, points);
     }
     lines.series(
         &format!("allowed: {}", ratio(asked)),
@@ -273,13 +273,13 @@ fn within_reach(step: &Step, top: f64) -> Estimate {
 /// Every run in a row.
 pub fn runs_table(search: &SizeSearch) -> Table {
     let unlimited = search.unlimited.iter().map(|run| ("no limit", None, run));
-    let limited = search.set_ups.iter().flat_map(|set_up| {
-        let steps = set_up.steps.iter();
+    let limited = search.variants.iter().flat_map(|variant| {
+        let steps = variant.steps.iter();
         let runs = steps.flat_map(|step| step.runs.iter().map(move |run| (step.limit_bytes, run)));
-        runs.map(|(limit, run)| (set_up.name.as_str(), Some(limit), run))
+        runs.map(|(limit, run)| (variant.name.as_str(), Some(limit), run))
     });
-    zmeld_report::table!("Runs", for (set_up, limit, run) in unlimited.chain(limited),
-        Column::text("set-up").names_row() => set_up,
+    zmeld_report::table!("Runs", for (variant, limit, run) in unlimited.chain(limited),
+        Column::text("variant").names_row() => variant,
         Column::bytes("limit").names_row() => limit,
         Column::text("outcome") => run.outcome.words(),
         Column::number("cost") => run.cost,
@@ -324,7 +324,7 @@ pub fn document(search: &SizeSearch) -> Document {
     if search.interrupted {
         lead += " (Stopped by Ctrl-C: this is what was known by then.)";
     } else if search.budget_spent {
-        lead += " (The time ran out before every set-up had its answer.)";
+        lead += " (The time ran out before every variant had its answer.)";
     }
     let mut section = Section::new("");
     if search.peak_bytes > 0 {
@@ -338,9 +338,9 @@ pub fn document(search: &SizeSearch) -> Document {
         .lead(lead)
         .section(section)
         .section(Section::new("Limits").table(steps_table(search)));
-    let steps: usize = search.set_ups.iter().map(|it| it.steps.len()).sum();
+    let steps: usize = search.variants.iter().map(|it| it.steps.len()).sum();
     let runs: usize = search
-        .set_ups
+        .variants
         .iter()
         .flat_map(|it| &it.steps)
         .map(|step| step.runs.len())

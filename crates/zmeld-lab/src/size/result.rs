@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::search::{Bracket, Rule, Verdict, FIRST_LOOK};
+use super::search::{Bracket, LimitRule, Verdict, FIRST_LOOK};
 use crate::error::Error;
 use crate::experiment::result::{Outcome, Run};
 use crate::measure::HostFacts;
@@ -83,8 +83,8 @@ impl Question {
     }
 
     /// What decides a step.
-    pub fn rule(&self) -> Rule {
-        Rule {
+    pub fn rule(&self) -> LimitRule {
+        LimitRule {
             allowed: 1.0 + self.slowdown,
             runs_max: self.runs_max,
         }
@@ -94,7 +94,7 @@ impl Question {
 /// A search, whole or in part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct SizeSearch {
-    /// The workload and the set-ups; its one case has no limit.
+    /// The workload and the variants; its one case has no limit.
     pub recipe: Recipe,
     /// Whether at the published size.
     pub full: bool,
@@ -108,7 +108,7 @@ pub struct SizeSearch {
     pub began_unix_s: u64,
     /// Whether Ctrl-C ended it before its time.
     pub interrupted: bool,
-    /// Whether the time ran out before every set-up had its answer.
+    /// Whether the time ran out before every variant had its answer.
     pub budget_spent: bool,
     /// The workload and its data, in words.
     pub workload: String,
@@ -118,13 +118,14 @@ pub struct SizeSearch {
     pub peak_bytes: u64,
     /// Runs without a limit that count.
     pub unlimited: Vec<SizeRun>,
-    /// Each set-up.
-    pub set_ups: Vec<SetUp>,
+    /// Each variant.
+    #[serde(alias = "set_ups")]
+    pub variants: Vec<VariantSearch>,
 }
 
-/// What was found about one set-up.
+/// What was found about one variant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-pub struct SetUp {
+pub struct VariantSearch {
     /// Its name.
     pub name: String,
     /// Why it is not tried: what this machine lacks.
@@ -176,7 +177,7 @@ pub struct SizeRun {
     pub took_s: f64,
 }
 
-/// The least RAM of a set-up.
+/// The least RAM of a variant.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Least {
     /// The least that was shown to do.
@@ -236,7 +237,7 @@ impl Step {
     }
 }
 
-impl SetUp {
+impl VariantSearch {
     fn bracket(&self, peak_bytes: u64) -> Bracket {
         let steps = self.steps.iter();
         Bracket::of(
@@ -254,7 +255,7 @@ impl SetUp {
 }
 
 impl SizeSearch {
-    /// A search of which nothing was run: for the workload of a recipe's last case, with its set-ups.
+    /// A search of which nothing was run: for the workload of a recipe's last case, with its variants.
     ///
     /// # Errors
     /// A question that makes no sense; a recipe whose case is a machine.
@@ -293,7 +294,7 @@ impl SizeSearch {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Ok(SizeSearch {
             workload: recipe.cases[0].workload.describe(),
-            set_ups: recipe.variants.iter().map(set_up).collect(),
+            variants: recipe.variants.iter().map(untried).collect(),
             recipe,
             full,
             question,
@@ -341,28 +342,28 @@ impl SizeSearch {
         (!times.is_empty()).then(|| median(&times))
     }
 
-    /// The limit that a set-up is tried with next: one that is not decided yet, or a new one.
-    pub(crate) fn next_limit(&self, set_up: usize) -> Option<u64> {
-        let set_up = &self.set_ups[set_up];
-        if set_up.left_out.is_some() || self.peak_bytes == 0 {
+    /// The limit that a variant is tried with next: one that is not decided yet, or a new one.
+    pub(crate) fn next_limit(&self, variant: usize) -> Option<u64> {
+        let variant = &self.variants[variant];
+        if variant.left_out.is_some() || self.peak_bytes == 0 {
             return None;
         }
-        let open = set_up
+        let open = variant
             .steps
             .iter()
             .find(|step| step.verdict == Verdict::Open);
         if let Some(step) = open {
             return Some(step.limit_bytes);
         }
-        let bracket = set_up.bracket(self.peak_bytes);
+        let bracket = variant.bracket(self.peak_bytes);
         bracket.next(self.floor_bytes(), self.question.within)
     }
 
     /// Adds a run with a limit, and says what follows.
-    pub(crate) fn add(&mut self, set_up: usize, limit_bytes: u64, run: SizeRun) {
+    pub(crate) fn add(&mut self, variant: usize, limit_bytes: u64, run: SizeRun) {
         let unlimited = self.costs(self.lately());
         let rule = self.question.rule();
-        let steps = &mut self.set_ups[set_up].steps;
+        let steps = &mut self.variants[variant].steps;
         let at = match steps
             .iter()
             .position(|step| step.limit_bytes == limit_bytes)
@@ -379,8 +380,8 @@ impl SizeSearch {
             }
         };
         steps[at].runs.push(run);
-        let limited = self.costs(&self.set_ups[set_up].steps[at].runs);
-        let step = &mut self.set_ups[set_up].steps[at];
+        let limited = self.costs(&self.variants[variant].steps[at].runs);
+        let step = &mut self.variants[variant].steps[at];
         (step.verdict, step.slowdown) = rule.judge(&unlimited, &limited);
         self.find_answers();
     }
@@ -388,21 +389,21 @@ impl SizeSearch {
     /// What follows from the steps: computed anew.
     pub(crate) fn find_answers(&mut self) {
         let (peak, floor, within) = (self.peak_bytes, self.floor_bytes(), self.question.within);
-        for set_up in &mut self.set_ups {
-            let bracket = set_up.bracket(peak);
+        for variant in &mut self.variants {
+            let bracket = variant.bracket(peak);
             let (low, high) = bracket.ends();
-            let open = set_up
+            let open = variant
                 .steps
                 .iter()
                 .any(|step| step.verdict == Verdict::Open);
             let close = low > 0 && high as f64 <= low as f64 * (1.0 + within) + 4096.0;
             let at_floor = low == 0 && high <= floor;
-            let step = set_up.step(high);
+            let step = variant.step(high);
             let store_bytes = step.map_or(0, |step| {
                 let stores = step.runs.iter().map(|run| run.store_max_bytes);
                 stores.max().unwrap_or(0)
             });
-            set_up.least = bracket.is_known().then_some(Least {
+            variant.least = bracket.is_known().then_some(Least {
                 bytes: high,
                 does_not_bytes: low,
                 resolved: !open && (close || at_floor),
@@ -414,9 +415,10 @@ impl SizeSearch {
 
     /// Runs done, and about how many seconds the rest takes.
     pub(crate) fn progress(&self) -> (usize, Option<usize>, Option<f64>) {
-        let of_steps = |set_up: &SetUp| set_up.steps.iter().map(|s| s.runs.len()).sum::<usize>();
-        let done = self.unlimited.len() + self.set_ups.iter().map(of_steps).sum::<usize>();
-        let runs = self.set_ups.iter().flat_map(|set_up| &set_up.steps);
+        let of_steps =
+            |variant: &VariantSearch| variant.steps.iter().map(|s| s.runs.len()).sum::<usize>();
+        let done = self.unlimited.len() + self.variants.iter().map(of_steps).sum::<usize>();
+        let runs = self.variants.iter().flat_map(|variant| &variant.steps);
         let runs = runs.flat_map(|step| &step.runs).chain(&self.unlimited);
         let times: Vec<f64> = runs.map(|run| run.took_s).collect();
         if self.peak_bytes == 0 || times.is_empty() {
@@ -429,9 +431,9 @@ impl SizeSearch {
     /// About how many runs are left: most steps are decided at the first look or the second,
     /// beside one run without a limit each time.
     pub(crate) fn runs_left(&self) -> usize {
-        let open = (0..self.set_ups.len()).filter(|&at| self.next_limit(at).is_some());
+        let open = (0..self.variants.len()).filter(|&at| self.next_limit(at).is_some());
         let steps = open.map(|at| {
-            let (low, high) = self.set_ups[at].bracket(self.peak_bytes).ends();
+            let (low, high) = self.variants[at].bracket(self.peak_bytes).ends();
             let apart = high as f64 / low.max(self.floor_bytes()) as f64;
             let levels = apart.ln() / self.question.within.ln_1p();
             levels.log2().ceil().max(1.0) as usize
@@ -441,8 +443,8 @@ impl SizeSearch {
     }
 }
 
-fn set_up(variant: &Variant) -> SetUp {
-    SetUp {
+fn untried(variant: &Variant) -> VariantSearch {
+    VariantSearch {
         name: variant.name.clone(),
         left_out: None,
         steps: Vec::new(),
@@ -501,17 +503,17 @@ mod tests {
             assert_eq!(search.next_limit(0), Some(limit));
             search.add(0, limit, run(1.01));
         }
-        let least = search.set_ups[0].least.unwrap();
+        let least = search.variants[0].least.unwrap();
         assert_eq!((least.bytes, least.does_not_bytes), (limit, 0));
         assert!(!least.resolved && !least.unlimited && least.store_bytes == 7 << 20);
         while let Some(limit) = search.next_limit(0) {
             search.add(0, limit, run(f64::INFINITY));
         }
-        let least = search.set_ups[0].least.unwrap();
+        let least = search.variants[0].least.unwrap();
         assert!(least.resolved && least.bytes == 80 << 20, "{least:?}");
         assert!(least.does_not_bytes as f64 * 1.05 >= least.bytes as f64 - 4096.0);
-        // The other set-ups have nothing yet.
-        assert!(search.set_ups[1].least.is_none() && !search.is_complete());
+        // The other variants have nothing yet.
+        assert!(search.variants[1].least.is_none() && !search.is_complete());
     }
 
     #[test]
@@ -531,14 +533,14 @@ mod tests {
             for own_s in [1.1, 0.9, 1.0] {
                 search.add(0, 80 << 20, of(own_s, 0.17));
             }
-            verdicts.push(search.set_ups[0].steps[0].verdict);
-            let step = search.set_ups[0].steps[0].clone();
+            verdicts.push(search.variants[0].steps[0].verdict);
+            let step = search.variants[0].steps[0].clone();
             assert!(
                 !steady || (step.slowdown.value - 1.0675).abs() < 0.01,
                 "{step:?}"
             );
             search.add(0, 80 << 20, run(f64::INFINITY));
-            let costs = search.costs(&search.set_ups[0].steps[0].runs);
+            let costs = search.costs(&search.variants[0].steps[0].runs);
             assert!(costs[3].is_infinite());
         }
         assert_eq!(verdicts, [Verdict::Open, Verdict::DoesNot]);
@@ -550,7 +552,7 @@ mod tests {
         while let Some(limit) = search.next_limit(0) {
             search.add(0, limit, run(f64::INFINITY));
         }
-        let least = search.set_ups[0].least.unwrap();
+        let least = search.variants[0].least.unwrap();
         assert!(least.unlimited && least.resolved && least.bytes == 100 << 20);
     }
 }

@@ -42,14 +42,14 @@ pub enum Verdict {
 
 /// What decides a step.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rule {
+pub struct LimitRule {
     /// The largest ratio to an unlimited run that is allowed: 1.05.
     pub allowed: f64,
     /// At most so many runs.
     pub runs_max: usize,
 }
 
-impl Rule {
+impl LimitRule {
     /// The level of the interval at each look.
     pub fn level(&self) -> f64 {
         let looks = (FIRST_LOOK..=self.runs_max).filter(|&runs| self.is_look(runs));
@@ -161,7 +161,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
     const TOP: u64 = 300 * MIB;
     const FLOOR: u64 = 4 * MIB;
-    const RULE: Rule = Rule {
+    const RULE: LimitRule = LimitRule {
         allowed: 1.05,
         runs_max: 7,
     };

@@ -1,7 +1,7 @@
 //! The warnings that show with the machine in view. Contradictions, and what a
 //! configuration shows by itself, are found where it is read.
 
-use zmeld_advice::size::{holds, is_oversized, RATIO_ASSUMED};
+use zmeld_advice::size::{fills_ram, holds, is_oversized, limit_percent, RATIO_ASSUMED};
 use zmeld_report::units::bytes;
 
 use zmeld_config::{Finding, FindingId, Kind, Severity, Swappiness};
@@ -110,7 +110,7 @@ impl Draft<'_> {
         };
         let ratio = self.options.expected_ratio.unwrap_or(RATIO_ASSUMED);
         let full = size as f64 / ratio;
-        if full <= 0.8 * ram as f64 && size < ram {
+        if !fills_ram(size, full as u64, ram) {
             return;
         }
         let measured = match self.options.expected_ratio {
@@ -124,10 +124,11 @@ impl Draft<'_> {
         let what = format!(
             "nothing limits the memory that {} of pages{who} take: {} at a ratio of {ratio:.1} \
              ({measured}), more where they compress badly, and the machine has {}; add \
-             memory_limit = \"50%\", or make it smaller",
+             memory_limit = \"{}%\", or make it smaller",
             bytes(size),
             bytes(full as u64),
-            bytes(ram)
+            bytes(ram),
+            limit_percent(size, ram, ratio).0
         );
         self.problem(severity, FindingId::NoMemoryLimit, &key, what);
     }

@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use zmeld_linux::command::Invocation;
-use zmeld_linux::own::{self, Pinned};
+use zmeld_linux::root_owned::{self, Pinned};
 use zmeld_linux::shell;
 use zmeld_linux::{Host, HostError};
 
@@ -173,7 +173,7 @@ pub fn check_dictionary(host: &Host, path: &Path) -> Result<(), Error> {
         Some(meta) if meta.is_symlink() => {
             Err(Error::place(path, "it is a symbolic link", way_out))
         }
-        Some(meta) => own::check(path, &meta, owner(host)).map_err(said),
+        Some(meta) => root_owned::check(path, &meta, owner(host)).map_err(said),
         None => Ok(()),
     }
 }

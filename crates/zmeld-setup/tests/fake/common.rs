@@ -22,7 +22,7 @@ use zmeld_setup::execute::{self, Removal, Report};
 use zmeld_setup::journal::{Journal, Owner, State};
 use zmeld_setup::plan::{Options, Plan};
 use zmeld_setup::Error;
-use zmeld_status::against::against;
+use zmeld_status::config_check::config_check;
 use zmeld_status::findings::findings;
 use zmeld_status::outstanding::Outstanding;
 
@@ -365,11 +365,11 @@ impl Machine {
     }
 
     /// What a check of that configuration says besides.
-    pub fn against(&self, config: &Config) -> Vec<Finding> {
+    pub fn config_check(&self, config: &Config) -> Vec<Finding> {
         let host = self.host();
         let state = State::read(&host).unwrap();
         let seen = zmeld_observe::machine::Machine::read(&host).unwrap();
-        against(&host, &seen, config, state.as_ref())
+        config_check(&host, &seen, config, state.as_ref())
     }
 
     pub fn applied(&self) -> Option<Applied> {

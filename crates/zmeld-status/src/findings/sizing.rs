@@ -2,7 +2,7 @@
 
 use zmeld_report::units::{bytes, count, percent};
 
-use zmeld_advice::size::{holds, is_oversized, limit_percent, RATIO_ASSUMED};
+use zmeld_advice::size::{fills_ram, holds, is_oversized, limit_percent, RATIO_ASSUMED};
 use zmeld_advice::{Basis, Sizing};
 
 use super::{Finding, View};
@@ -53,13 +53,16 @@ pub(super) fn no_memory_limit(view: &View, _: &Swap, device: &Device) -> Option<
     let ram = view.now.memory.total_bytes;
     let is_open = |device: &Device| device.held.unwrap_or_default().limit_bytes == 0;
     let open = view.compressed().filter(|(_, it)| is_open(it));
-    let together: u64 = open.map(|(_, it)| it.size_bytes).sum();
-    // As large as the warning of a configuration has it: all of them, since each fills RAM.
-    if !is_open(device) || ram == 0 || together < ram {
+    let ratio = |device| measured_ratio(device).unwrap_or(RATIO_ASSUMED);
+    let (mut together, mut full) = (0u64, 0u64);
+    for (_, it) in open {
+        together = together.saturating_add(it.size_bytes);
+        full = full.saturating_add((it.size_bytes as f64 / ratio(it)) as u64);
+    }
+    if !is_open(device) || ram == 0 || !fills_ram(together, full, ram) {
         return None;
     }
-    let ratio = measured_ratio(device).unwrap_or(RATIO_ASSUMED);
-    let (limit, _) = limit_percent(device.size_bytes, ram, ratio);
+    let (limit, _) = limit_percent(device.size_bytes, ram, ratio(device));
     Some(Finding::of_machine(
         &device.name,
         "there is no limit to the RAM it may take: pages that do not compress can fill RAM with \

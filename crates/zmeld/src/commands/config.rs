@@ -16,7 +16,7 @@ use zmeld_observe::recommend::{recommend, Choice};
 use zmeld_report::text::inert;
 use zmeld_setup::journal::State;
 use zmeld_setup::Error;
-use zmeld_status::against::against;
+use zmeld_status::config_check::config_check;
 
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;
@@ -182,7 +182,7 @@ fn look(host: &Host, loaded: Loaded) -> anyhow::Result<(Vec<Finding>, &'static s
     let loaded = completed(host, &machine, loaded, state.as_ref())?;
     let found = match loaded.files.is_empty() {
         true => Vec::new(),
-        false => against(host, &machine, &loaded.config, state.as_ref()),
+        false => config_check(host, &machine, &loaded.config, state.as_ref()),
     };
     // Tiers that nobody asked for are no fault of the file.
     let is_of_file = |problem: &Finding| is_asked_for || loaded.place(&problem.about).is_some();

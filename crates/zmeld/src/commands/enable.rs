@@ -11,7 +11,7 @@ use anyhow::{bail, Context};
 use clap::Args;
 use zmeld_config::Config;
 use zmeld_linux::command::Invocation;
-use zmeld_linux::own::{self, Pinned};
+use zmeld_linux::root_owned::{self, Pinned};
 use zmeld_linux::{Host, HostError};
 use zmeld_migrate::export::units::{units, Maker};
 
@@ -230,7 +230,7 @@ fn installed() -> anyhow::Result<PathBuf> {
     let check = || -> Result<(), HostError> {
         let pinned = Pinned::open(Path::new("/"), &program, Some(0))?;
         match pinned.metadata()? {
-            Some(meta) => own::check(&program, &meta, 0),
+            Some(meta) => root_owned::check(&program, &meta, 0),
             None => Ok(()),
         }
     };

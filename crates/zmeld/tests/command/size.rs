@@ -35,13 +35,13 @@ fn recipe(folder: &Path, touches: u64) -> std::path::PathBuf {
 /// So much slower as nothing here is, and few steps.
 const GENEROUS: [&str; 6] = ["--slowdown", "900%", "--give-up", "50", "--within", "25%"];
 
-fn set_up<'a>(found: &'a Value, name: &str) -> &'a Value {
-    let all = found["set_ups"].as_array().unwrap();
+fn variant<'a>(found: &'a Value, name: &str) -> &'a Value {
+    let all = found["variants"].as_array().unwrap();
     all.iter().find(|it| it["name"] == name).unwrap()
 }
 
 fn runs_of(found: &Value) -> usize {
-    let all = found["set_ups"].as_array().unwrap().iter();
+    let all = found["variants"].as_array().unwrap().iter();
     let steps = all.flat_map(|it| it["steps"].as_array().unwrap());
     steps
         .map(|step| step["runs"].as_array().unwrap().len())
@@ -86,7 +86,7 @@ fn the_least_ram_is_found_with_and_without_swap_and_nothing_is_left() {
     // program count for whoever reads them first.) How well zram does is the machine's affair, but with so much time
     // it needs less.
     assert!(found["footprint_bytes"].as_u64().unwrap() >= HELD);
-    let (none, zram) = (set_up(&found, "no swap"), set_up(&found, "zram lzo-rle"));
+    let (none, zram) = (variant(&found, "no swap"), variant(&found, "zram lzo-rle"));
     let least = |of: &Value| of["least"]["bytes"].as_u64().unwrap();
     assert_eq!(none["least"]["resolved"], true, "{none}");
     assert!(least(none) >= HELD, "{none}");
@@ -98,7 +98,7 @@ fn the_least_ram_is_found_with_and_without_swap_and_nothing_is_left() {
     }
     assert!(least(zram) < least(none), "{zram}");
     assert!(zram["least"]["store_bytes"].as_u64().unwrap() > 0);
-    assert!(set_up(&found, "zram 842")["left_out"].is_string() || least(zram) > 0);
+    assert!(variant(&found, "zram 842")["left_out"].is_string() || least(zram) > 0);
     assert!(said.contains("without a limit: some "), "{said}");
     let page = fs::read_to_string(page).unwrap();
     assert!(
@@ -125,7 +125,7 @@ fn is_shown(path: &Path, result: &Path) {
     );
     args.push("--csv");
     let csv = text(&patiently(&args).stdout);
-    assert!(csv.starts_with("set_up,limit"), "{csv}");
+    assert!(csv.starts_with("variant,limit"), "{csv}");
     assert_eq!(fs::read(result).unwrap(), before);
 }
 
@@ -133,7 +133,7 @@ fn others_questions_are_refused(path: &Path, result: &Path) {
     for (more, word) in [
         (&["--slowdown", "10%"][..], "another question"),
         (&["--basis", "machine"], "counts_store"),
-        (&["--set-ups", "zram"], "another recipe.variant.1"),
+        (&["--variant", "zram"], "another recipe.variant.1"),
         (&["--", "true"], "another recipe."),
     ] {
         let mut args = vec!["bench", "size", "--recipe", str(path)];
@@ -154,7 +154,7 @@ fn ctrl_c_keeps_what_is_known_and_resume_carries_on() {
     let result = folder.path().join("r.json");
     let before = machine();
     let mut args = vec!["bench", "size", "--recipe", str(&path)];
-    args.extend(["--set-ups", "zram lzo-rle"]);
+    args.extend(["--variant", "zram lzo-rle"]);
     args.extend(GENEROUS);
     let starting = [&args[..], &["--output", str(&result)]].concat();
     let child = started(&starting, || result.exists() && runs_of(&kept(&result)) > 0);
@@ -177,7 +177,7 @@ fn ctrl_c_keeps_what_is_known_and_resume_carries_on() {
     let whole = kept(&result);
     assert_eq!(whole["interrupted"], false);
     assert!(runs_of(&whole) >= runs_of(&part).max(3));
-    let first = |found: &Value| set_up(found, "zram lzo-rle")["steps"][0]["runs"][0].clone();
+    let first = |found: &Value| variant(found, "zram lzo-rle")["steps"][0]["runs"][0].clone();
     assert_eq!(first(&whole), first(&part));
     assert_eq!(machine(), before, "something was left");
 }

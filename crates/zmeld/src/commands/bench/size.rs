@@ -11,11 +11,11 @@ use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
-  zmeld bench size -- ./my-job --batch           every set-up the kernel has
-  zmeld bench size --set-ups disk,zram --html size.html -- 7zz b 1 -md22
+  zmeld bench size -- ./my-job --batch           every variant the kernel has
+  zmeld bench size --variant disk,zram --html size.html -- 7zz b 1 -md22
   zmeld bench size --slowdown 20% --within 10% -- make -j2
   zmeld bench size --basis machine -- ./my-job   its RAM holds the store as well
-  zmeld bench size --recipe vps-7zip             a recipe's workload and set-ups
+  zmeld bench size --recipe vps-7zip             a recipe's workload and variants
   zmeld bench size --budget 20m --output size.json -- ./my-job
   zmeld bench size --resume size.json -- ./my-job    carry on after Ctrl-C
 
@@ -27,20 +27,21 @@ by one run.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct SizeArgs {
-    /// A recipe whose workload and set-ups are taken [default: the set-ups of "size"]
+    /// A recipe whose workload and variants are taken [default: the variants of "size"]
     #[arg(long, value_name = "NAME", help_heading = "What is run")]
     recipe: Option<String>,
     /// Its workload at the published size
     #[arg(long, requires = "recipe", help_heading = "What is run")]
     full: bool,
-    /// Only these set-ups: names, or how they begin, such as disk,zram
+    /// Only these variants: names, or how they begin, such as disk,zram
     #[arg(
         long,
+        alias = "set-ups",
         value_name = "LIST",
         value_delimiter = ',',
         help_heading = "What is run"
     )]
-    set_ups: Vec<String>,
+    variant: Vec<String>,
     /// Take huge pages from the command: small groups full of them are killed with swap free
     #[arg(long, help_heading = "What is run")]
     no_huge_pages: bool,
@@ -110,7 +111,12 @@ fn asked(args: &SizeArgs) -> anyhow::Result<SizeSearch> {
     }
     recipe.cases[0].huge_pages &= !args.no_huge_pages;
     recipe.variants.retain(|it| !it.unlimited);
-    pick(&mut recipe.variants, &args.set_ups, |it| &it.name, "set-up")?;
+    pick(
+        &mut recipe.variants,
+        &args.variant,
+        |it| &it.name,
+        "variant",
+    )?;
     recipe.question = format!(
         "With how little RAM does `{}` still do its job?",
         recipe.cases[0].name
@@ -135,11 +141,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn set_ups_go_by_their_names_or_how_they_begin() {
+    fn variants_go_by_their_names_or_how_they_begin() {
         let picked = |wanted: &[&str]| {
             let mut recipe = Recipe::load("size", |_| ()).unwrap();
             let wanted: Vec<String> = wanted.iter().map(|&name| name.to_owned()).collect();
-            pick(&mut recipe.variants, &wanted, |it| &it.name, "set-up").map(|()| {
+            pick(&mut recipe.variants, &wanted, |it| &it.name, "variant").map(|()| {
                 let names = recipe.variants.iter().map(|it| it.name.clone());
                 names.collect::<Vec<_>>()
             })

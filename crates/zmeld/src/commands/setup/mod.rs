@@ -21,7 +21,7 @@ use zmeld_observe::recommend::{recommend, Choice};
 use zmeld_scan::advice::{Advice, AdviceKind};
 use zmeld_setup::journal::State;
 use zmeld_setup::plan::{OnUnreadable, Options, Plan};
-use zmeld_status::against::{lacks_for_reclaim, room_for};
+use zmeld_status::config_check::{lacks_for_reclaim, room_for};
 use zmeld_status::profile::Profile;
 
 use crate::exit::{Outcome, EXIT_CODES};

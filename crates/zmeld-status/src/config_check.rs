@@ -16,7 +16,7 @@ use zmeld_watch::reclaim;
 /// What `zmeld up` would refuse on that machine, and what the plan would warn of,
 /// beside what the configuration shows by itself. What only root may look at is left
 /// out.
-pub fn against(
+pub fn config_check(
     host: &Host,
     machine: &Machine,
     config: &Config,
