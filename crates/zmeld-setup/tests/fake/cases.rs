@@ -160,7 +160,7 @@ impl script::Case for Case {
                 };
             }
             "check" => {
-                let problems = machine.against(&config(&text()));
+                let problems = machine.config_check(&config(&text()));
                 return as_lines::of_problems(&problems).iter().collect();
             }
             "status" => return as_lines::of_findings(&machine.findings(&text())),
