@@ -184,6 +184,7 @@ const FLAGS: &[&str] = &[
     "long",
     "counted",
     "urgent",
+    "reboots",
 ];
 
 #[derive(Clone, Default)]
@@ -389,6 +390,7 @@ impl GuestTest {
             processors: self.processors(scope),
             counts_time: self.needs.has("counted"),
             urgent: self.needs.has("urgent"),
+            reboots: self.needs.has("reboots"),
             disks: self.needs.disks.clone(),
             ..BootOptions::default()
         };

@@ -46,6 +46,8 @@ pub struct BootOptions {
     /// Before all other programs of this machine, for what is timed.
     pub urgent: bool,
     pub counts_time: bool,
+    /// Whether QEMU begins anew where its guest does.
+    pub reboots: bool,
     pub limit: Duration,
 }
 
@@ -68,6 +70,7 @@ impl Default for BootOptions {
             append: String::new(),
             urgent: false,
             counts_time: false,
+            reboots: false,
             limit: Duration::from_secs(900),
         }
     }
@@ -302,7 +305,10 @@ fn command(
         lines: lines(&folder.join("messages")),
         folder: folder.to_owned(),
         append: format!("rdinit=/init ignore_loglevel {}", boot.append),
-        qemu: Vec::new(),
+        qemu: match boot.reboots {
+            true => vec!["-action".to_owned(), "reboot=reset".to_owned()],
+            false => Vec::new(),
+        },
         hardware: kind == KernelKind::Image && zmeld_vm::hardware_runs(&kernel.image, &kept),
         counts_time: boot.counts_time,
     };

@@ -60,6 +60,8 @@ pub const NONE: &str = "there are no pages to measure with: cargo xtask pages ke
 pub const PAGE: usize = 4096;
 /// Pages kept of each program, drawn at random.
 const KEPT_PAGES: usize = 4096;
+/// With fewer, the program is not there, or did not get far.
+const FEWEST_PAGES: usize = 256;
 /// Swapped out, this is enough to draw from.
 const ENOUGH_BYTES: u64 = 200 << 20;
 const DEVICE_BYTES: u64 = 2 << 30;
@@ -297,8 +299,9 @@ fn collect(program: &Program) -> Result<usize> {
     drop(swap);
     fs::remove_dir_all(&place)?;
     ensure!(
-        !pages.is_empty(),
-        "nothing of it was swapped out, see target/pages/{}.log",
+        pages.len() >= FEWEST_PAGES,
+        "{} pages of it were swapped out, see target/pages/{}.log",
+        pages.len(),
         program.name
     );
     zmeld_linux::file::replace(&file_of(program), &pages.concat(), None)?;
