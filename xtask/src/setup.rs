@@ -255,7 +255,8 @@ fn describe(missing: &Missing, root: bool, apt: bool) -> Option<String> {
 fn apt_get(log: &Log, arguments: &[&str]) -> Result<bool> {
     let mut command = Command::new("apt-get");
     command.env("DEBIAN_FRONTEND", "noninteractive");
-    command.args(["-q", "-y", "-o", "Acquire::Retries=2"]);
+    let options = ["Acquire::Retries=2", "-o", "DPkg::Lock::Timeout=300"];
+    command.args(["-q", "-y", "-o"]).args(options);
     Ok(log.run(command.args(arguments))?.succeeded())
 }
 
