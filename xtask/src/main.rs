@@ -16,6 +16,8 @@ mod debian;
 mod dist;
 mod freestanding;
 mod fuzz;
+#[path = "../../crates/zmeld-linux/tests/support/group.rs"]
+mod group;
 mod guest;
 mod kernel_features;
 mod kernel_patch;

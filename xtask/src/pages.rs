@@ -11,10 +11,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure, Context, Result};
-use nix::sys::signal::{kill, Signal};
-use nix::unistd::Pid;
 use zmeld_linux::Host;
 
+use crate::group::Group;
 use crate::process::{run_in_front, was_interrupted};
 use crate::rust_tests::cargo;
 use crate::tools;
@@ -224,61 +223,17 @@ fn pages_of(swap: &Swap) -> Result<Vec<Vec<u8>>> {
     Ok(pages)
 }
 
-/// A control group of ours; its processes end with it.
-struct Group {
-    path: PathBuf,
-}
-
-impl Group {
-    fn new(limit_mib: u64) -> Result<Group> {
-        let one = Path::new("/sys/fs/cgroup/memory");
-        let (parent, limit) = match one.join("memory.limit_in_bytes").exists() {
-            true => (one, "memory.limit_in_bytes"),
-            false => (Path::new("/sys/fs/cgroup"), "memory.max"),
-        };
-        let path = parent.join(format!("zmeld-pages-{}", std::process::id()));
-        fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
-        let limit = path.join(limit);
-        let group = Group { path };
-        workspace::put(&limit, (limit_mib << 20).to_string())?;
-        Ok(group)
-    }
-
-    fn processes(&self) -> Vec<i32> {
-        let text = fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default();
-        text.lines().filter_map(|line| line.parse().ok()).collect()
-    }
-
-    fn signal(&self, signal: Signal) {
-        for process in self.processes() {
-            // It may have ended meanwhile.
-            let _ = kill(Pid::from_raw(process), signal);
-        }
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        for _ in 0..100 {
-            self.signal(Signal::SIGKILL);
-            if fs::remove_dir(&self.path).is_ok() {
-                return;
-            }
-            sleep(Duration::from_millis(100));
-        }
-    }
-}
-
 /// Runs one program until enough of it is swapped out; how many pages were kept.
 fn collect(program: &Program) -> Result<usize> {
     let _turn = turn().context("cannot wait for this machine's swap")?;
     let place = workspace::work_folder(&format!("pages/{}", program.name))?;
     workspace::empty_folder(&place)?;
     let swap = Swap::zram(DEVICE_BYTES, 100).map_err(anyhow::Error::msg)?;
-    let group = Group::new(program.limit_mib)?;
+    let group = Group::limited(program.limit_mib << 20);
+    let group = group.context("no control group with a memory limit can be made")?;
     let log = File::create(folder().join(format!("{}.log", program.name)))?;
     // The shell joins the group before it becomes the program.
-    let group_path = group.path.display();
+    let group_path = group.0.display();
     let script = format!("echo $$ > {group_path}/cgroup.procs\n{}", program.run);
     let mut child = Command::new("sh")
         .args(["-c", &script])
@@ -291,7 +246,7 @@ fn collect(program: &Program) -> Result<usize> {
         .process_group(0)
         .spawn()?;
     wait_for_swap(&swap, &group)?;
-    group.signal(Signal::SIGSTOP);
+    group.signal("STOP");
     sleep(Duration::from_millis(200));
     let pages = drawn(pages_of(&swap)?, &program.name);
     drop(group);

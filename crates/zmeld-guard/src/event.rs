@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use zmeld_linux::amount::{bytes_text as bytes, percent_text as percent, Span};
+use zmeld_linux::amount::{bytes_text, percent_text as percent, Span};
 use zmeld_linux::groups::ProtectedGroup;
 
 use crate::choice::Cause;
@@ -147,6 +147,10 @@ impl fmt::Display for Victim {
         }
         write!(f, "; {}", because(self.cause, &self.sample))
     }
+}
+
+fn bytes(bytes: u64) -> String {
+    bytes_text(bytes as f64)
 }
 
 fn because(cause: Cause, sample: &Sample) -> String {

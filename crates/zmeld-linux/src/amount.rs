@@ -213,27 +213,50 @@ impl fmt::Display for Span {
     }
 }
 
-/// As people read it, three digits: `1.23 GiB`, `12.3 MiB`, `123 B`.
-pub fn bytes_text(bytes: u64) -> String {
-    let mut value = bytes as f64;
-    let mut units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"].iter();
-    let mut unit = units.next().unwrap_or(&"");
+const IEC: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+
+/// The IEC unit in which a size is below 1024 after rounding, and its bytes.
+pub fn iec_unit(magnitude: f64) -> (f64, &'static str) {
     // What would be shown as 1024 is one of the next.
-    while value >= 1023.5 {
-        let Some(next) = units.next() else { break };
-        (value, unit) = (value / 1024.0, next);
-    }
-    match value {
-        _ if *unit == "B" => format!("{bytes} B"),
-        value if value < 9.995 => format!("{value:.2} {unit}"),
-        value if value < 99.95 => format!("{value:.1} {unit}"),
-        value => format!("{value:.0} {unit}"),
+    let is_enough = |power: &i32| magnitude < 1023.5 * 1024f64.powi(*power);
+    let power = (0..6).find(is_enough).unwrap_or(6);
+    (1024f64.powi(power), IEC[power as usize])
+}
+
+/// As people read it, three digits: `1.23 GiB`, `12.3 MiB`, `123 B`.
+pub fn bytes_text(bytes: f64) -> String {
+    let (scale, unit) = iec_unit(bytes.abs());
+    let decimals = match bytes.abs() / scale {
+        _ if scale == 1.0 => 0,
+        value if value < 9.995 => 2,
+        value if value < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{} {unit}", fixed(bytes / scale, decimals))
+}
+
+/// As people read it, of a fraction: `12.3 %`, and neither some as none nor most as all.
+pub fn percent_text(fraction: f64) -> String {
+    match fraction {
+        some if some > 0.0 && some < 0.0005 => "<0.1 %".into(),
+        most if (0.9995..1.0).contains(&most) => ">99.9 %".into(),
+        fraction => format!("{} %", fixed(fraction * 100.0, 1)),
     }
 }
 
-/// As people read it, of a fraction: `12.3 %`.
-pub fn percent_text(fraction: f64) -> String {
-    format!("{:.1} %", fraction * 100.0)
+/// From here on a plain decimal number is too long to read.
+pub const EXPONENT_FROM: f64 = 1e15;
+
+/// With so many decimals (an exponent where that is too long), and no minus in front of zero.
+pub fn fixed(value: f64, decimals: usize) -> String {
+    if value.abs() >= EXPONENT_FROM {
+        return format!("{value:.2e}");
+    }
+    let text = format!("{value:.decimals$}");
+    match text.strip_prefix('-') {
+        Some(digits) if digits.bytes().all(|b| matches!(b, b'0' | b'.')) => digits.into(),
+        _ => text,
+    }
 }
 
 /// For types whose serialised form is their text.

@@ -4,9 +4,8 @@ use std::ffi::OsString;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{mpsc, Arc, OnceLock};
@@ -90,14 +89,8 @@ impl Ending {
 #[derive(Debug, Clone)]
 pub struct Object {
     at: usize,
-    file: Arc<File>,
-}
-
-impl Object {
-    /// Where it lies by now.
-    pub fn path_now(&self) -> io::Result<PathBuf> {
-        std::fs::read_link(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
-    }
+    /// The file.
+    pub file: Arc<File>,
 }
 
 impl Invocation {

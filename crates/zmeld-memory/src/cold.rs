@@ -340,6 +340,8 @@ fn still_idle(bitmap: &Path, marked: &FrameSet) -> Result<FrameSet, Error> {
 mod tests {
     use super::*;
     use crate::{LiveOptions, Selection, Source};
+    use std::io::{Read, Write};
+    use std::process::{Command, Stdio};
     use std::sync::atomic::AtomicU64;
 
     /// The bitmap is a plain file here, so the test decides what was touched.
@@ -349,11 +351,18 @@ mod tests {
             println!("SKIP: frame numbers are for root");
             return;
         };
-        let mut child = std::process::Command::new("sleep")
-            .arg("60")
-            .spawn()
+        let mut cat = Command::new("cat");
+        let cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = cat.spawn().unwrap();
+        // Once it has answered it touches no other page.
+        child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        let mut answer = [0];
+        child
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut answer)
             .unwrap();
-        std::thread::sleep(Duration::from_millis(200));
         let pid = i32::try_from(child.id()).unwrap();
         let open = || LiveMemory::open(LiveOptions::new(Selection::Pids(vec![pid]))).unwrap();
         let stop = AtomicBool::new(false);

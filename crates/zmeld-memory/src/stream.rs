@@ -165,7 +165,9 @@ mod tests {
         let stop = AtomicBool::new(false);
         let visit = std::thread::scope(|scope| {
             let visit = scope.spawn(|| source.visit(1, &stop, &|_| {}).unwrap());
-            std::thread::sleep(std::time::Duration::from_millis(300));
+            while rustix::io::ioctl_fionread(&writer).unwrap() > 0 {
+                std::thread::yield_now();
+            }
             stop.store(true, Ordering::Relaxed);
             visit.join().unwrap()
         });

@@ -24,16 +24,13 @@
 
 use std::time::Duration;
 
+use zmeld_linux::amount::{bytes_text, fixed, iec_unit, percent_text, EXPONENT_FROM};
+
 /// Shown where there is no value.
 pub const MISSING: &str = "–";
 
 /// The narrow no-break space between groups of three digits.
 const GROUP: char = '\u{202f}';
-
-const IEC: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-
-/// From here on a plain decimal number is too long to read.
-const EXPONENT_FROM: f64 = 1e15;
 
 /// What a number means, and so how it is written and named in a file's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,8 +111,8 @@ impl Unit {
         match self {
             Unit::Number | Unit::Count => (1.0, String::new()),
             Unit::Bytes => {
-                let power = iec_power(v);
-                (1024f64.powi(power as i32), format!(" {}", IEC[power]))
+                let (scale, unit) = iec_unit(v);
+                (scale, format!(" {unit}"))
             }
             Unit::Fraction => (0.01, " %".into()),
             Unit::Ratio => (1.0, "x".into()),
@@ -179,18 +176,7 @@ pub fn bytes(value: u64) -> String {
 
 /// A size in bytes that was computed, and so need not be whole; may be negative.
 pub fn bytes_real(value: f64) -> String {
-    if let Some(special) = not_finite(value) {
-        return special;
-    }
-    let power = iec_power(value.abs());
-    if power == 0 {
-        return format!("{} B", fixed(value, 0));
-    }
-    format!(
-        "{} {}",
-        significant(value / 1024f64.powi(power as i32)),
-        IEC[power]
-    )
+    not_finite(value).unwrap_or_else(|| bytes_text(value))
 }
 
 /// A count, exact: `9999`, `12 345 678` (with narrow no-break spaces).
@@ -216,20 +202,7 @@ pub fn number(value: f64) -> String {
 
 /// A fraction in percent with one decimal: 0.128 is `12.8 %`.
 pub fn percent(fraction: f64) -> String {
-    if let Some(special) = not_finite(fraction) {
-        return special;
-    }
-    if fraction > 0.0 && fraction < 0.0005 {
-        return "<0.1 %".into();
-    }
-    if (0.9995..1.0).contains(&fraction) {
-        return ">99.9 %".into();
-    }
-    let percent = fraction * 100.0;
-    if percent.abs() >= EXPONENT_FROM {
-        return format!("{percent:.2e} %");
-    }
-    format!("{} %", grouped(&fixed(percent, 1)))
+    not_finite(fraction).unwrap_or_else(|| grouped(&percent_text(fraction)))
 }
 
 /// A factor: `2.31x`.
@@ -322,18 +295,6 @@ fn not_finite(value: f64) -> Option<String> {
     }
 }
 
-/// With so many decimals (an exponent where that is too long), and never a minus sign in front of zero.
-fn fixed(value: f64, decimals: usize) -> String {
-    if value.abs() >= EXPONENT_FROM {
-        return format!("{value:.2e}");
-    }
-    let text = format!("{value:.decimals$}");
-    match text.strip_prefix('-') {
-        Some(digits) if digits.bytes().all(|b| matches!(b, b'0' | b'.')) => digits.into(),
-        _ => text,
-    }
-}
-
 /// Three significant digits, or all of a longer integer part.
 fn significant(value: f64) -> String {
     let magnitude = value.abs();
@@ -381,18 +342,6 @@ fn grouped(text: &str) -> String {
     }
     out.push_str(fraction);
     out
-}
-
-/// The IEC unit in which a size is below 1024 after rounding.
-fn iec_power(magnitude: f64) -> usize {
-    let mut power = 0;
-    let mut value = magnitude;
-    // Values from 1000 to 1023 are shown whole, so they round to 1024 from 1023.5 on.
-    while value >= 1023.5 && power + 1 < IEC.len() {
-        value /= 1024.0;
-        power += 1;
-    }
-    power
 }
 
 /// Divisor and suffix for a time of `value` seconds, when the number to be divided has `per_second` in a second.

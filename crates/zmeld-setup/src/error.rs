@@ -8,6 +8,7 @@ use std::path::Path;
 
 use zmeld_linux::programs::Program;
 use zmeld_linux::HostError;
+use zmeld_report::units::bytes;
 
 use crate::plan::Refused;
 
@@ -43,10 +44,10 @@ pub enum Error {
     Locked { holder: String },
     /// The pages in swap do not fit into RAM.
     #[error(
-        "{} MiB in {areas} do not fit back into RAM: {} MiB are missing; end some programs, or add \
+        "{} in {areas} do not fit back into RAM: {} are missing; end some programs, or add \
          other swap first",
-        swapped_bytes >> 20,
-        missing_bytes.div_ceil(1 << 20)
+        bytes(*swapped_bytes),
+        bytes(*missing_bytes)
     )]
     NoRam {
         areas: String,
@@ -233,10 +234,10 @@ impl fmt::Display for SwapoffConflict {
         write!(
             f,
             "{} come back to the control group {}, which has room for {} below its limit of {}",
-            mib(self.swapped_bytes.div_ceil(1 << 20)),
+            bytes(self.swapped_bytes),
             self.group,
-            mib(self.room_bytes >> 20),
-            mib(self.limit_bytes >> 20),
+            bytes(self.room_bytes),
+            bytes(self.limit_bytes),
         )?;
         match &self.largest {
             Some(program) => write!(
@@ -244,13 +245,9 @@ impl fmt::Display for SwapoffConflict {
                 " (most of it: {}, process {}, {} in swap)",
                 program.name,
                 program.pid,
-                mib(program.swapped_bytes.div_ceil(1 << 20))
+                bytes(program.swapped_bytes)
             ),
             None => Ok(()),
         }
     }
-}
-
-fn mib(count: u64) -> String {
-    format!("{count} MiB")
 }

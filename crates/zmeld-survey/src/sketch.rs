@@ -216,12 +216,8 @@ mod tests {
     use super::*;
     use std::convert::Infallible;
 
-    /// SplitMix64.
-    fn mix(mut z: u64) -> u64 {
-        z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
+    fn mix(seed: u64) -> u64 {
+        fastrand::Rng::with_seed(seed).u64(..)
     }
 
     fn hash(trial: u64, content: u64) -> Hash {

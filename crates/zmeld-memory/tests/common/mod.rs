@@ -1,5 +1,8 @@
 //! Child processes with known memory, and what every test of live memory needs.
-#![allow(dead_code)] // each test file uses a part
+#![allow(dead_code, unused_imports)] // each test file uses a part
+
+#[path = "../../../zmeld-linux/tests/support/group.rs"]
+mod group;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -7,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::Mutex;
 
+pub use group::Group;
 use zmeld_memory::{LiveMemory, LiveOptions, RegionKind, Selection, Source, Visit};
 
 /// What every child script starts with: memory by mmap, pages that say which they are.
@@ -97,42 +101,6 @@ impl Script {
 impl Drop for Script {
     fn drop(&mut self) {
         self.kill();
-    }
-}
-
-/// A control group that goes with the test.
-pub struct Group(pub std::path::PathBuf);
-
-impl Group {
-    /// One whose memory is limited, version 1 or 2.
-    pub fn limited(bytes: usize) -> Option<Group> {
-        let name = format!("zmeld-test-{}", std::process::id());
-        ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"]
-            .iter()
-            .filter_map(|base| {
-                let path = std::path::Path::new(base).join(&name);
-                std::fs::create_dir(&path).is_ok().then_some(Group(path))
-            })
-            .find(|group| group.limit(bytes))
-    }
-
-    /// Sets another limit, if it has one.
-    pub fn limit(&self, bytes: usize) -> bool {
-        ["memory.limit_in_bytes", "memory.max"]
-            .iter()
-            .any(|file| std::fs::write(self.0.join(file), bytes.to_string()).is_ok())
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        for _ in 0..100 {
-            if std::fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-        eprintln!("could not remove {}", self.0.display());
     }
 }
 

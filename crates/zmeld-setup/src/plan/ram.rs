@@ -318,12 +318,12 @@ fn refuse_absurd(size: u64, table: u64, ram: u64) -> Result<(), Error> {
     }
     Err(Error::Refused {
         what: format!(
-            "to keep account of the pages of a device of {} GiB takes {} MiB of RAM before any \
-             is stored, and the machine has {} MiB: choose a smaller size, 4 times RAM (400%) is \
+            "to keep account of the pages of a device of {} takes {} of RAM before any \
+             is stored, and the machine has {}: choose a smaller size, 4 times RAM (400%) is \
              more than compression gives back",
-            size >> 30,
-            table >> 20,
-            ram >> 20
+            amount(size),
+            amount(table),
+            amount(ram)
         ),
     })
 }

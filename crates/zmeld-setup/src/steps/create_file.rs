@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::identity::Identity;
 use crate::step::{Before, Record, Reversible, StepContext};
 use zmeld_linux::Host;
+use zmeld_report::units::bytes;
 
 /// `f_type` of file systems that matter here (`linux/magic.h`, and the file
 /// systems that are not in it).
@@ -120,10 +121,10 @@ fn no_room(path: &Path, size_bytes: u64, room: u64, reserve: u64) -> Error {
     Error::place(
         path,
         format!(
-            "the file system has {} MiB free, of which {} MiB stay free, and the file takes {} MiB",
-            room >> 20,
-            reserve >> 20,
-            size_bytes >> 20
+            "the file system has {} free, of which {} stay free, and the file takes {}",
+            bytes(room),
+            bytes(reserve),
+            bytes(size_bytes)
         ),
         "make room or choose a smaller size",
     )
@@ -167,9 +168,9 @@ impl CreateFile {
 impl Reversible for CreateFile {
     fn describe(&self) -> String {
         format!(
-            "create {} with {} MiB",
+            "create {} with {}",
             self.path.display(),
-            self.size_bytes >> 20
+            bytes(self.size_bytes)
         )
     }
 
@@ -232,6 +233,6 @@ mod tests {
         assert_eq!(reserve(100 << 20), 5 << 20);
         assert_eq!(reserve(1 << 40), 1 << 30);
         let err = no_room(Path::new("/a"), 9 << 20, 9 << 20, 5 << 20).to_string();
-        assert!(err.contains("of which 5 MiB stay free"), "{err}");
+        assert!(err.contains("of which 5.00 MiB stay free"), "{err}");
     }
 }

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -600,7 +601,10 @@ impl Fake {
         };
         // Where what it is given lies by now.
         let last = match &invocation.object {
-            Some(object) => object.path_now().unwrap(),
+            Some(object) => {
+                let link = format!("/proc/self/fd/{}", object.file.as_raw_fd());
+                fs::read_link(link).unwrap()
+            }
             None => PathBuf::from(words.last().unwrap()),
         };
         // As a command opens a device.

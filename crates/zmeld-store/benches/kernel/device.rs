@@ -62,7 +62,7 @@ impl Device {
     }
 
     pub fn memory_used(&self) -> u64 {
-        self.own.mm_stat(3)
+        self.own.mm_stat().memory_used_bytes
     }
 
     pub fn discard_all(&self) -> Result<(), String> {

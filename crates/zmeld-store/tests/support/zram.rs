@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
+use zmeld_linux::compressed::{self, MmStat};
 use zmeld_linux::lock::FileLock;
 
 use crate::turn::{turn, TURN};
@@ -70,20 +71,12 @@ impl Device {
     /// The codecs of this kernel, as `comp_algorithm` lists them.
     pub fn algorithms(&self) -> io::Result<Vec<String>> {
         let list = fs::read_to_string(self.attribute("comp_algorithm"))?;
-        Ok(list
-            .split_whitespace()
-            .map(|name| name.trim_matches(['[', ']']).to_owned())
-            .collect())
+        Ok(compressed::choices(&list))
     }
 
-    /// A column of `mm_stat`, from 1.
-    pub fn mm_stat(&self, column: usize) -> u64 {
+    pub fn mm_stat(&self) -> MmStat {
         let stat = fs::read_to_string(self.attribute("mm_stat")).expect("mm_stat can be read");
-        let value = stat.split_whitespace().nth(column - 1);
-        value
-            .expect("mm_stat has columns")
-            .parse()
-            .expect("mm_stat holds numbers")
+        MmStat::parse(&stat).expect("mm_stat has columns")
     }
 
     /// For direct input and output.

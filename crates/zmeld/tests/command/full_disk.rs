@@ -170,7 +170,7 @@ fn a_swap_file_for_which_there_is_no_room_is_not_begun() {
     assert_eq!(code(&output), 2, "{said}");
     let line = said.lines().last().unwrap_or_default();
     assert!(
-        line.contains("the file takes 64 MiB") && line.contains("smaller size"),
+        line.contains("the file takes 64.0 MiB") && line.contains("smaller size"),
         "{said}"
     );
     assert_eq!(text(&output.stdout), "lost+found\n");

@@ -132,12 +132,14 @@ fn a_device_takes_what_was_predicted() {
         fill(&device, codec, &memory[start..start + bytes.len()]);
         // The kernel's lzo is followed to the byte.
         let off = if codec.starts_with("lzo") { 0.0 } else { 0.005 };
-        check(predicted, "compressed_bytes", device.mm_stat(2), off);
-        check(predicted, "memory_used_bytes", device.mm_stat(3), 0.01);
+        let stat = device.mm_stat();
+        check(predicted, "compressed_bytes", stat.compressed_bytes, off);
+        check(predicted, "memory_used_bytes", stat.memory_used_bytes, 0.01);
         if device.melds() {
             device.set("meld", "start").unwrap();
             device.set("compact", "1").unwrap();
-            let (bytes, memory) = (device.mm_stat(2), device.mm_stat(3));
+            let stat = device.mm_stat();
+            let (bytes, memory) = (stat.compressed_bytes, stat.memory_used_bytes);
             check(predicted, "melded_compressed_bytes", bytes, 0.005);
             check(predicted, "melded_memory_used_bytes", memory, 0.01);
         }

@@ -25,8 +25,8 @@ pub fn rounds(usual: u32) -> u32 {
 }
 
 /// How much a process of the test uses, and how much of it fits into its group.
-const HELD_BYTES: usize = 24 << 20;
-const GROUP_BYTES: usize = 12 << 20;
+const HELD_BYTES: u64 = 24 << 20;
+const GROUP_BYTES: u64 = 12 << 20;
 
 /// Why the machine cannot be changed by a test; nothing where it can.
 fn unfit() -> Option<String> {
@@ -114,7 +114,7 @@ a = private(len(numbers)); fill(a, {tag}, numbers); say(1)
 for line in sys.stdin: say(int(all(a[n * PAGE:(n + 1) * PAGE] == page({tag}, n) for n in numbers)))
 ",
             group.0.join("cgroup.procs"),
-            HELD_BYTES / PAGE
+            HELD_BYTES / PAGE as u64
         );
         let mut script = Script::start(&script).expect("checked before");
         script.numbers();
@@ -334,10 +334,7 @@ fn zswap_switched_off_brings_nothing_back_to_a_group() {
         used.and_then(|used| used.parse::<u64>().ok()).unwrap_or(0) << 10
     };
     let held = swapped();
-    assert!(
-        held >= HELD_BYTES as u64 / 4,
-        "{held} bytes are swapped out"
-    );
+    assert!(held >= HELD_BYTES / 4, "{held} bytes are swapped out");
     succeed(&["up", "--config", str(&bare)], "without zswap");
     assert_eq!(enabled().expect("a parameter").trim(), "N");
     // What is used meanwhile comes back; nothing else does.
