@@ -321,8 +321,8 @@ pub(super) struct Mounts(Vec<Mount>);
 
 impl Mounts {
     pub fn read(reader: &mut Reader) -> Mounts {
-        let text = reader.optional(mounts::PATH).unwrap_or_default();
-        Mounts(mounts::parse(&text).collect())
+        let read = mounts::read(reader.host(), mounts::PATH);
+        Mounts(reader.known(mounts::PATH, read).unwrap_or_default())
     }
 
     fn of_device(&self, name: &str) -> Option<Mounted> {
@@ -357,6 +357,13 @@ mod tests {
         assert_eq!(recompression.len(), 2);
     }
 
+    fn mounts(table: &str) -> Mounts {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("proc/self")).unwrap();
+        std::fs::write(dir.path().join("proc/self/mountinfo"), table).unwrap();
+        Mounts::read(&mut Reader::new(&zmeld_linux::Host::at(dir.path())))
+    }
+
     #[test]
     fn a_file_belongs_to_the_deepest_and_latest_mount() {
         let table = [
@@ -366,19 +373,18 @@ mod tests {
             ("/var", "/dev/d"),
         ];
         let table = table.map(|(point, source)| format!("1 1 8:1 / {point} rw - ext4 {source}\n"));
-        let mounts = Mounts(mounts::parse(&table.concat()).collect());
+        let all = mounts(&table.concat());
         for (file, source) in [
             ("/swap", "/dev/a"),
             ("/variable", "/dev/a"),
             ("/var x/s", "/dev/c"),
             ("/var/s", "/dev/d"),
         ] {
-            let found = mounts.of_file(Path::new(file)).unwrap();
+            let found = all.of_file(Path::new(file)).unwrap();
             assert_eq!(found.source, Path::new(source), "{file}");
         }
         let mount = "1 1 252:0 / /x rw - btrfs /dev/zram0 rw,discard=async\n";
-        let mounts = Mounts(mounts::parse(mount).collect());
-        assert!(mounts.of_device("zram0").unwrap().discards);
+        assert!(mounts(mount).of_device("zram0").unwrap().discards);
     }
 
     #[test]

@@ -63,12 +63,11 @@ fn size(mut file: &File) -> io::Result<u64> {
 
 /// The block device under the root directory; none where it is no device's.
 pub fn root_device(host: &Host) -> Result<Option<PathBuf>, HostError> {
-    let table = host.read(mounts::PATH)?;
+    let mut all = mounts::read(host, mounts::PATH)?.into_iter();
     // A later mount covers an earlier one.
-    let root = mounts::parse(&table)
-        .filter(|mount| mount.point == Path::new("/"))
-        .last();
-    let Some(root) = root else { return Ok(None) };
+    let Some(root) = all.rfind(|mount| mount.point == Path::new("/")) else {
+        return Ok(None);
+    };
     let node = format!("/sys/dev/block/{}:{}", root.device.0, root.device.1);
     // What has that number; btrfs has none that is a device's, but says what it was mounted
     // from.

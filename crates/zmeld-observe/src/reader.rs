@@ -114,11 +114,14 @@ impl<'a> Reader<'a> {
     /// The text of a file in zmeld's own folder, as long as nobody else can have
     /// written it.
     pub fn own(&mut self, path: &str) -> Option<String> {
-        match run_folder::read(self.host, path) {
-            Ok(bytes) => return Some(String::from_utf8_lossy(&bytes?).into_owned()),
-            Err(err) => self.warn(path, problem_of(path, err)),
-        }
-        None
+        let bytes = self.known(path, run_folder::read(self.host, path))??;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// What a file came to; none where it could not be used.
+    pub fn known<T>(&mut self, path: &str, read: Result<T, HostError>) -> Option<T> {
+        read.map_err(|err| self.warn(path, problem_of(path, err)))
+            .ok()
     }
 
     /// The first line, without blanks around it.

@@ -153,11 +153,11 @@ fn compressed_swap(host: &Host) -> String {
 /// shows its own groups only.
 pub(crate) fn unified_mount(host: &Host) -> Option<PathBuf> {
     let mounted = |path: &str| {
-        let text = host.read(path).ok()?;
-        let found = mounts::parse(&text).find(|mount| mount.kind == "cgroup2");
+        let mut all = mounts::read(host, path).ok()?.into_iter();
+        let found = all.find(|mount| mount.kind == "cgroup2");
         found.map(|mount| mount.point)
     };
-    let first = mounted("/proc/1/mountinfo").map(|point| {
+    let first = mounted(mounts::FIRST).map(|point| {
         let below = point.strip_prefix("/").unwrap_or(&point);
         Path::new(FIRST_ROOT).join(below)
     });

@@ -5,12 +5,9 @@
 //! any others, so that is an error and not the same as a machine without them.
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use crate::host::is_absent;
 use crate::mounts;
 use crate::{Host, HostError};
 
@@ -59,23 +56,10 @@ impl Hierarchy {
     /// # Errors
     /// When there are such groups, and none is seen ([`HostError::GroupsUnseen`]).
     pub fn find(host: &Host) -> Result<Option<Hierarchy>, HostError> {
-        // Line by line: any user may mount until the whole is longer than what is read of a
-        // file at once.
-        let failed = |cause| HostError::io("read", mounts::PATH, cause);
-        let lines = match File::open(host.path(mounts::PATH)) {
-            Ok(file) => Some(BufReader::new(file).split(b'\n')),
-            Err(cause) if is_absent(&cause) => None,
-            Err(cause) => return Err(failed(cause)),
-        };
-        let mut found = Vec::new();
-        for line in lines.into_iter().flatten() {
-            let line = String::from_utf8_lossy(&line.map_err(failed)?).into_owned();
-            let mut mount = mounts::parse(&line);
-            found.extend(mount.next().and_then(|mount| Hierarchy::of(host, mount)));
-        }
+        let all = mounts::read(host, mounts::PATH)?.into_iter();
         // One that shows all groups rather than a part of them.
-        let found = found
-            .into_iter()
+        let found = all
+            .filter_map(|mount| Hierarchy::of(host, mount))
             .min_by_key(|it| it.root.components().count());
         if found.is_none() && has_groups(host)? {
             return Err(HostError::GroupsUnseen);

@@ -10,7 +10,7 @@ use procfs::process::{Process, Status};
 
 use super::Selection;
 use zmeld_linux::groups::Hierarchy;
-use zmeld_linux::mounts::Mount;
+use zmeld_linux::mounts::{self, Mount};
 use zmeld_linux::Host;
 
 use crate::Error;
@@ -155,9 +155,8 @@ fn resolve_cgroup(path: &Path) -> Result<PathBuf, Error> {
     })
 }
 
-pub(crate) fn mounts() -> Vec<Mount> {
-    let text = fs::read(zmeld_linux::mounts::PATH).unwrap_or_default();
-    zmeld_linux::mounts::parse(&String::from_utf8_lossy(&text)).collect()
+pub(crate) fn all_mounts() -> Vec<Mount> {
+    mounts::read(&Host::here(), mounts::PATH).unwrap_or_default()
 }
 
 /// Adds the processes of a group and of all groups below it.
@@ -189,7 +188,7 @@ fn members(group: &Path, pids: &mut BTreeSet<i32>) -> Result<(), Error> {
 /// Does `/proc` hide the processes of other users from this one?
 pub(crate) fn proc_hides_processes() -> bool {
     !rustix::process::geteuid().is_root()
-        && mounts().iter().any(|mount| {
+        && all_mounts().iter().any(|mount| {
             mount.kind == "proc"
                 && mount.point == Path::new("/proc")
                 && mount.file_system_options.split(',').any(|option| {
