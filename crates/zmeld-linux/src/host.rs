@@ -10,9 +10,11 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use rustix::fs::{major, minor};
 
 use crate::command::{self, read_device, Ending, Finished, Invocation, ANSWERS_WITHIN};
 use crate::error::{FileError, HostError};
@@ -372,6 +374,19 @@ impl Host {
             .swaps()?
             .into_iter()
             .find(|swap| swap.path == real || swap.path == path))
+    }
+
+    /// Whether a loop device stands on this very file: a path can be made to name another one.
+    ///
+    /// # Errors
+    /// Those of [`Host::run`].
+    pub fn stands_on(&self, device: &Path, file: &Metadata) -> Result<bool, HostError> {
+        let losetup = Invocation::new("losetup").args(["--noheadings", "--output"]);
+        let losetup = losetup.args(["BACK-MAJ:MIN,BACK-INO"]);
+        let said = self.run(&losetup.arg(self.path(device)))?;
+        let (major, minor) = (major(file.dev()), minor(file.dev()));
+        let is = [format!("{major}:{minor}"), file.ino().to_string()];
+        Ok(said.split_whitespace().eq(is))
     }
 
     /// A path with its symbolic links resolved, as the machine names it; the
