@@ -59,7 +59,7 @@ impl LentLimit {
             None => host.write(path(&self.device, "writeback_limit_enable"), "0")?,
         }
         // Where it stays, the next watch finds what it says given back already.
-        let _ = std::fs::remove_file(host.path(file(&self.device)));
+        run_folder::remove(host, file(&self.device));
         Ok(rest)
     }
 }
@@ -81,7 +81,7 @@ pub(super) fn give_back_left(host: &Host, device: &str) -> Result<bool, Error> {
     match ours {
         Some(lent) => lent.give_back(host).map(|_| true),
         None => {
-            let _ = std::fs::remove_file(host.path(&lent_file));
+            run_folder::remove(host, &lent_file);
             Ok(false)
         }
     }
