@@ -343,11 +343,9 @@ impl Host {
         };
         swaps::parse(&text)
             .map(|area| {
-                let area = area.map_err(|wrong| {
-                    HostError::malformed(
-                        swaps::PATH,
-                        format!("has a line that is no swap area: {}", short(&wrong.line)),
-                    )
+                let area = area.map_err(|line| {
+                    let problem = format!("has a line that is no swap area: {}", short(line));
+                    HostError::malformed(swaps::PATH, problem)
                 })?;
                 Ok(self.with_its_path(area))
             })
@@ -357,7 +355,7 @@ impl Host {
     /// An area by the path that it has here. A device that was swapped on in another mount
     /// namespace (a service with `PrivateTmp=`) the kernel shows from its file system's root,
     /// `/zram2`.
-    pub fn with_its_path(&self, mut area: SwapArea) -> SwapArea {
+    fn with_its_path(&self, mut area: SwapArea) -> SwapArea {
         let below = area.path.strip_prefix("/").unwrap_or(&area.path);
         let here = Path::new("/dev").join(below);
         let is_here = || area.path.starts_with("/dev") || self.exists(&area.path);

@@ -15,9 +15,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use zmeld_linux::compressed::{is_on, ZSWAP};
 use zmeld_linux::smaps::Mapping;
 use zmeld_linux::swaps::SwapArea;
-use zmeld_linux::KernelVersion;
+use zmeld_linux::{Host, KernelVersion};
 
 use crate::file::Extent;
 use crate::live::frames::FrameSet;
@@ -32,13 +33,9 @@ use crate::{
 /// The active swap areas.
 ///
 /// # Errors
-/// When `/proc/swaps` cannot be read.
+/// Those of [`Host::swaps`].
 pub fn swap_areas() -> Result<Vec<SwapArea>, Error> {
-    let path = zmeld_linux::swaps::PATH;
-    let text = std::fs::read(path).map_err(|cause| Error::io("read", path, cause))?;
-    // A line that is none can be read from as little as an area that is not there.
-    let text = String::from_utf8_lossy(&text);
-    Ok(zmeld_linux::swaps::parse(&text).flatten().collect())
+    Ok(Host::here().swaps()?)
 }
 
 fn not_swap(path: &Path, areas: &[SwapArea]) -> Error {
@@ -107,9 +104,8 @@ impl SwapDevice {
         if used != found {
             notes.push(Note::SlotsUnattributed { used, found });
         }
-        if std::fs::read("/sys/module/zswap/parameters/enabled")
-            .is_ok_and(|text| text.starts_with(b"Y"))
-        {
+        let zswap = Host::here().read(format!("{ZSWAP}/enabled"));
+        if zswap.is_ok_and(|text| is_on(&text)) {
             notes.push(Note::ZswapInFront);
         }
         if !self.area.is_in_ram() && KernelVersion::running() >= Some(KernelVersion::new(6, 12)) {

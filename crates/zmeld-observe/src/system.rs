@@ -202,15 +202,8 @@ pub(super) fn activity(reader: &mut Reader) -> Activity {
 }
 
 pub(super) fn swaps(reader: &mut Reader) -> Vec<SwapArea> {
-    let text = reader.required(swaps::PATH).unwrap_or_default();
-    if let Some(line) = swaps::parse(&text).find_map(Result::err) {
-        let what = format!("line {} is no swap area", line.number);
-        reader.malformed(swaps::PATH, &what);
-    }
-    let areas = swaps::parse(&text).flatten();
-    areas
-        .map(|area| reader.host().with_its_path(area))
-        .collect()
+    let read = reader.host().swaps();
+    reader.known(swaps::PATH, read).unwrap_or_default()
 }
 
 pub(super) fn pressure(reader: &mut Reader) -> Option<Pressure> {
