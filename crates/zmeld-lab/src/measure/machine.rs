@@ -72,16 +72,6 @@ pub fn memory() -> Memory {
     Memory::parse(&fs::read_to_string("/proc/meminfo").unwrap_or_default())
 }
 
-/// What zswap's pool takes up in RAM now, the whole machine's, bytes.
-pub fn zswap_bytes(memory: &Memory) -> u64 {
-    let counter = || {
-        let text = fs::read_to_string("/sys/kernel/debug/zswap/pool_total_size").ok()?;
-        text.trim().parse().ok()
-    };
-    // Before Linux 5.19 only debugfs knows.
-    memory.zswap_bytes.or_else(counter).unwrap_or(0)
-}
-
 /// Counters by name: `vm_*` are those of `/proc/vmstat`, `stall_*_s` pressure, `kswapd_cpu_s` the reclaim daemon.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Counters(pub BTreeMap<String, f64>);
