@@ -4,6 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use zmeld_linux::boot::{boot_id, uptime};
 use zmeld_linux::groups::ProtectedGroup;
 use zmeld_linux::{file, own, Host};
 
@@ -169,13 +170,10 @@ impl Recorder {
         self.note.looks = seen.looks;
         self.note.late_us_max = seen.late_us_max;
         self.note.headroom_bytes = seen.headroom_bytes;
-        let read = |path: &str| self.host.read(path).unwrap_or_default();
-        let uptime = read("/proc/uptime");
-        let uptime = uptime.split_whitespace().next();
         let note = Note {
             schema: SCHEMA,
-            boot: read("/proc/sys/kernel/random/boot_id"),
-            uptime_s: uptime.and_then(|it| it.parse().ok()).unwrap_or(0.0),
+            boot: boot_id(&self.host).unwrap_or_default(),
+            uptime_s: uptime(&self.host).ok().flatten().unwrap_or(0.0),
             told: &self.note,
         };
         if let Ok(bytes) = serde_json::to_vec_pretty(&note) {

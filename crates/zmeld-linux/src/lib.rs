@@ -13,6 +13,7 @@
 //! | [`tree`] | the files of a tree that looks like a machine, and nothing outside of it |
 //! | [`text`] | other people's text, made unable to steer a terminal |
 //! | [`swaps`] | `/proc/swaps` |
+//! | [`boot`] | which boot this is, and how long ago |
 //! | [`compressed`] | what zram, zmeld and zswap say of themselves |
 //! | [`meminfo`] | `/proc/meminfo` |
 //! | [`mounts`] | `/proc/self/mountinfo` |
@@ -34,6 +35,7 @@
 //! | [`octal`] | the kernel's escapes in all of them |
 
 pub mod amount;
+pub mod boot;
 pub mod command;
 pub mod compressed;
 pub mod config_files;

@@ -3,11 +3,9 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::lately::{uptime, BOOT};
 use super::reader::Reader;
 use crate::run_folder;
-use zmeld_linux::Host;
-use zmeld_linux::HostError;
+use zmeld_linux::{boot, Host, HostError};
 
 /// A note that is older than two rounds and this is of a watch that runs no more.
 const STALE_S: f64 = 60.0;
@@ -32,6 +30,11 @@ pub(super) fn read<T: DeserializeOwned>(
     (old_s <= most_s).then_some(told)
 }
 
+/// Seconds since boot.
+pub(super) fn uptime(reader: &mut Reader) -> Option<f64> {
+    reader.known(boot::UPTIME, boot::uptime(reader.host()))?
+}
+
 /// What was noted there since the machine booted, and how long ago, in seconds.
 pub(super) fn since_boot<T: DeserializeOwned>(
     reader: &mut Reader,
@@ -39,11 +42,11 @@ pub(super) fn since_boot<T: DeserializeOwned>(
     schema: &str,
 ) -> Option<(T, f64)> {
     let text = reader.own(file)?;
-    let boot = reader.optional(BOOT).unwrap_or_default();
-    let uptime_s = uptime(reader.optional("/proc/uptime").as_deref())?;
+    let boot = reader.known(boot::ID, boot::boot_id(reader.host()));
+    let uptime_s = uptime(reader)?;
     match serde_json::from_str::<Note<T>>(&text) {
         Ok(note) if note.schema == schema => {
-            let is_of_boot = note.boot == boot.trim();
+            let is_of_boot = note.boot == boot.unwrap_or_default();
             is_of_boot.then_some((note.told, uptime_s - note.uptime_s))
         }
         _ => {
@@ -59,12 +62,12 @@ pub(super) fn keep<T: Serialize>(
     schema: &str,
     told: T,
 ) -> Result<(), HostError> {
-    let Some(uptime_s) = uptime(host.read_optional("/proc/uptime")?.as_deref()) else {
+    let Some(uptime_s) = boot::uptime(host)? else {
         return Ok(());
     };
     let note = Note {
         schema: schema.to_owned(),
-        boot: host.read_optional(BOOT)?.unwrap_or_default(),
+        boot: boot::boot_id(host)?,
         uptime_s,
         told,
     };

@@ -3,6 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use zmeld_linux::boot::uptime;
 use zmeld_linux::compressed::{chosen, is_on, ZSWAP};
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::pressure::Pressure;
@@ -52,8 +53,7 @@ impl Machine {
             ksm_pages_shared: host.read_u64("/sys/kernel/mm/ksm/pages_shared").ok(),
             ksm_pages_sharing: host.read_u64("/sys/kernel/mm/ksm/pages_sharing").ok(),
             stalls: text(crate::pressure::PATH).and_then(|it| Pressure::parse(&it)),
-            uptime_seconds: text("/proc/uptime")
-                .and_then(|text| text.split_whitespace().next()?.parse().ok()),
+            uptime_seconds: uptime(host).ok().flatten(),
         }
     }
 }

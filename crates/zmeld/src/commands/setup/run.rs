@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use zmeld_config::{Config, Finding, Kind, Location, Severity, Source};
 use zmeld_lab::experiment::{take_back_left_behind, TakingBack};
+use zmeld_linux::boot::uptime;
 use zmeld_linux::command::Invocation;
 use zmeld_linux::{service, Host};
-use zmeld_observe::lately::uptime;
 use zmeld_setup::event::Event;
 use zmeld_setup::execute::{self, Done, Removal, Report, Skipped};
 use zmeld_setup::journal::{Journal, Owner, State};
@@ -414,7 +414,7 @@ fn await_drives(host: &Host, config: &Config, only: Option<&[String]>) -> anyhow
 }
 
 fn since_boot(host: &Host) -> anyhow::Result<Duration> {
-    let seconds = uptime(host.read_optional("/proc/uptime")?.as_deref());
+    let seconds = uptime(host)?;
     let seconds = seconds.context("/proc/uptime does not say how long the machine has been up")?;
     Ok(Duration::try_from_secs_f64(seconds)?)
 }
