@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::reader::{Problem, Reader};
 use zmeld_linux::counters;
+use zmeld_linux::groups::hierarchy::NO_LIMIT;
 use zmeld_linux::groups::{Hierarchy, Version};
 use zmeld_linux::hibernation;
 use zmeld_linux::meminfo::{self, Meminfo};
@@ -345,14 +346,11 @@ fn group(reader: &mut Reader, folder: &str, path: &str) -> Option<Group> {
     })
 }
 
-/// What a group of version 1 without a limit shows: all but the last page of it.
-const UNLIMITED_V1: u64 = 1 << 62;
-
 fn group_v1(reader: &mut Reader, folder: &str, path: &str) -> Option<Group> {
     let events = reader.optional(&format!("{folder}/memory.oom_control"))?;
     let oom_kills = counted(Some(&events), "oom_kill");
     let limit = reader.number(&format!("{folder}/memory.limit_in_bytes"));
-    let memory_max_bytes = limit.filter(|limit| *limit < UNLIMITED_V1);
+    let memory_max_bytes = limit.filter(|limit| *limit < NO_LIMIT);
     if memory_max_bytes.is_none() && oom_kills == 0 {
         return None;
     }

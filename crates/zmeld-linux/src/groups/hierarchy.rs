@@ -24,6 +24,22 @@ pub enum Version {
 }
 
 impl Version {
+    /// A group's file with the limit of its memory.
+    pub fn limit_file(self) -> &'static str {
+        match self {
+            Version::One => "memory.limit_in_bytes",
+            Version::Two => "memory.max",
+        }
+    }
+
+    /// A group's file with the memory that it takes.
+    pub fn usage_file(self) -> &'static str {
+        match self {
+            Version::One => "memory.usage_in_bytes",
+            Version::Two => "memory.current",
+        }
+    }
+
     /// The path in a line of `/proc/PID/cgroup`, where it is of the memory controller.
     pub fn path_of(self, line: &[u8]) -> Option<&[u8]> {
         let mut words = line.splitn(3, |byte| *byte == b':');
@@ -38,6 +54,9 @@ impl Version {
         is_it.then_some(path)
     }
 }
+
+/// A limit of version 1 that is as high is none: the kernel shows all but the last page of it.
+pub const NO_LIMIT: u64 = 1 << 62;
 
 /// A mount that shows the groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,7 +92,7 @@ impl Hierarchy {
         let mut options = mount.file_system_options.split(',');
         let version = match mount.kind.as_str() {
             "cgroup" if options.any(|it| it == "memory") => {
-                read("memory.limit_in_bytes").map(|_| Version::One)
+                read(Version::One.limit_file()).map(|_| Version::One)
             }
             "cgroup2" => {
                 let controllers = read("cgroup.controllers")?;

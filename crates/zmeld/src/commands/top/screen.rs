@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use zmeld_linux::groups::{Hierarchy, Version};
+use zmeld_linux::groups::Hierarchy;
 use zmeld_linux::programs::{Program, Programs};
 use zmeld_linux::Host;
 use zmeld_observe::guarded::Guarded;
@@ -94,10 +94,8 @@ fn in_swap(host: &Host, now: &Observation) -> Option<Vec<InSwap>> {
     for (group, program) in Programs::read(host, &hierarchy).ok()?.all {
         groups.entry(group).or_default().push(program);
     }
-    let (limit, usage) = match hierarchy.version {
-        Version::One => ("memory.limit_in_bytes", "memory.usage_in_bytes"),
-        Version::Two => ("memory.max", "memory.current"),
-    };
+    let version = hierarchy.version;
+    let (limit, usage) = (version.limit_file(), version.usage_file());
     let room = |group: &Path| {
         let above = group
             .ancestors()
