@@ -20,7 +20,7 @@
 //! | [`release`] | a kernel's version |
 //! | [`error`] | what the machine refuses, with the file or the command |
 //! | [`counters`] | a name and a number a line, as in `/proc/vmstat` |
-//! | [`process`] | `/proc/PID/stat` |
+//! | [`process`] | `/proc/PID/stat`, `/proc/PID/status` |
 //! | [`smaps`] | `/proc/PID/smaps` |
 //! | [`lru_gen`] | since when pages were not used, by the kernel's generations |
 //! | [`pressure`] | `/proc/pressure/*` |

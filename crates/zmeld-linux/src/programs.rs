@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::groups::Hierarchy;
-use crate::{Host, HostError};
+use crate::{process, Host, HostError};
 
 /// A program with pages in swap.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,8 +78,8 @@ impl Programs {
 
 /// What a program has in swap, in bytes; none where that is nothing.
 fn swapped(host: &Host, pid: u32) -> Option<u64> {
-    let status = host.read(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|it| it.strip_prefix("VmSwap:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    let text = host.read(format!("/proc/{pid}/status")).ok()?;
+    let swapped = process::status(&text, "VmSwap")?.strip_suffix("kB")?;
+    let kib: u64 = swapped.trim().parse().ok()?;
     kib.checked_mul(1024).filter(|bytes| *bytes > 0)
 }

@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use zmeld_linux::Host;
+use zmeld_linux::{process, Host};
 
 use crate::against::guarding;
 use zmeld_config::{Config, Encryption, Finding, FindingId, Severity, Source, Swappiness};
@@ -201,7 +201,7 @@ fn is_watch_running(host: &Host) -> Option<bool> {
 /// is still its user's by the first.
 fn is_of_root(host: &Host, pid: &str) -> bool {
     let status = host.read(format!("/proc/{pid}/status")).unwrap_or_default();
-    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    let ids = process::status(&status, "Uid");
     ids.is_some_and(|ids| ids.split_whitespace().eq(["0"; 4]))
 }
 

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use serde_json::Value;
-use zmeld_linux::Host;
+use zmeld_linux::{process, Host};
 
 use crate::machine::of_host;
 
@@ -208,8 +208,8 @@ fn seen_from_above(path: &str) -> String {
 
 /// Whose a process is, by its status; nobody's where that cannot be read.
 fn uid_in(status: &str) -> u32 {
-    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-    let first = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    let ids = process::status(status, "Uid");
+    let first = ids.and_then(|ids| ids.split_whitespace().next()?.parse().ok());
     first.unwrap_or(u32::MAX)
 }
 
