@@ -90,12 +90,7 @@ pub fn partition(host: &Host) -> Option<PathBuf> {
             .join(value),
         Some(_) => return None,
         None if found.device.starts_with("/dev/") => PathBuf::from(&found.device),
-        None => {
-            // `8:2`: what has that number.
-            let node = Path::new("/sys/dev/block").join(&found.device);
-            let real = host.resolved(&node);
-            Path::new("/dev").join(real.file_name().filter(|_| real != node)?)
-        }
+        None => host.block_device(&found.device)?,
     };
     if !host.exists(&path) {
         return None;

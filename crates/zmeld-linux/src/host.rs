@@ -374,6 +374,14 @@ impl Host {
             .find(|swap| swap.path == real || swap.path == path))
     }
 
+    /// The block device of that number, `8:2`; none where there is none.
+    pub fn block_device(&self, number: &str) -> Option<PathBuf> {
+        let node = Path::new("/sys/dev/block").join(number);
+        let real = self.resolved(&node);
+        let name = real.file_name().filter(|_| real != node)?;
+        Some(Path::new("/dev").join(name))
+    }
+
     /// Whether a loop device stands on this very file: a path can be made to name another one.
     ///
     /// # Errors

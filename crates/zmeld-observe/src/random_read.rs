@@ -68,15 +68,10 @@ pub fn root_device(host: &Host) -> Result<Option<PathBuf>, HostError> {
     let Some(root) = all.rfind(|mount| mount.point == Path::new("/")) else {
         return Ok(None);
     };
-    let node = format!("/sys/dev/block/{}:{}", root.device.0, root.device.1);
-    // What has that number; btrfs has none that is a device's, but says what it was mounted
-    // from.
-    let real = host.resolved(Path::new(&node));
-    let name = real.file_name().filter(|_| real != Path::new(&node));
-    let path = match name {
-        Some(name) => Path::new("/dev").join(name),
-        None => root.source,
-    };
+    let (major, minor) = root.device;
+    // btrfs has a number that is no device's, but says what it was mounted from.
+    let path = host.block_device(&format!("{major}:{minor}"));
+    let path = path.unwrap_or(root.source);
     Ok((path.starts_with("/dev") && host.exists(&path)).then_some(path))
 }
 
