@@ -262,7 +262,7 @@ impl Watcher {
             // What a watch that was killed lent is no limit of anybody's.
             let given_back = !self.dry_run
                 && limit::give_back_left(&self.host, &device.name).unwrap_or(false)
-                && !limit::is_on(&self.host, &device.name);
+                && limit::is_on(&self.host, &device.name).is_ok_and(|is_on| !is_on);
             let mut history = History::kept(&self.host, &device.name);
             let is_limited = device.writeback_limit_bytes.is_some();
             if is_limited && history.last(BUDGET).is_none() && !given_back {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::action::path;
 use crate::Error;
-use zmeld_linux::Host;
+use zmeld_linux::{compressed, Host};
 use zmeld_observe::run_folder::{self, FOLDER};
 
 /// What a request changes of a device's limit, in units of 4 KiB.
@@ -71,7 +71,7 @@ pub(super) fn give_back_left(host: &Host, device: &str) -> Result<bool, Error> {
         return Ok(false);
     };
     let lent: Option<LentLimit> = serde_json::from_slice(&bytes).ok();
-    let is_on = is_on(host, device);
+    let is_on = is_on(host, device)?;
     let rest = host.read_u64(path(device, "writeback_limit"))?;
     let sequence = sequence(host, device)?;
     // Not another device by that name, nor a limit that somebody set since.
@@ -87,9 +87,9 @@ pub(super) fn give_back_left(host: &Host, device: &str) -> Result<bool, Error> {
     }
 }
 
-pub(super) fn is_on(host: &Host, device: &str) -> bool {
-    let text = host.read(path(device, "writeback_limit_enable"));
-    text.is_ok_and(|text| text == "1")
+pub(super) fn is_on(host: &Host, device: &str) -> Result<bool, Error> {
+    let text = host.read(path(device, "writeback_limit_enable"))?;
+    Ok(compressed::is_on(&text))
 }
 
 fn file(device: &str) -> PathBuf {

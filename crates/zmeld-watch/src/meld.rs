@@ -13,6 +13,7 @@ use crate::rule::{Plan, Rule};
 use crate::Error;
 use rustix::io::Errno;
 use zmeld_config::MeldRule;
+use zmeld_linux::compressed::is_on;
 use zmeld_linux::{Host, HostError};
 use zmeld_observe::machine::Machine;
 use zmeld_observe::{Device, Melding};
@@ -27,7 +28,7 @@ pub fn choose(host: &Host, wanted: Option<&str>) -> Result<String, Error> {
     let Some(wanted) = wanted else {
         let mut names = host.list("/sys/block")?;
         names.retain(|name| host.exists(at(name, "meld_stat")));
-        names.retain(|name| host.read(at(name, "initstate")).is_ok_and(|it| it == "1"));
+        names.retain(|name| host.read(at(name, "initstate")).is_ok_and(|it| is_on(&it)));
         return match names.len() {
             0 => Err(Error::Missing(format!(
                 "there is no device that melds. {}",
@@ -52,7 +53,7 @@ pub fn choose(host: &Host, wanted: Option<&str>) -> Result<String, Error> {
             melders(host)
         )));
     }
-    if host.read(at(name, "initstate"))? != "1" {
+    if !is_on(&host.read(at(name, "initstate"))?) {
         return Err(Error::Refused(format!(
             "{name} is not set up: it has no disksize, so there is nothing to meld"
         )));
@@ -65,7 +66,7 @@ fn melders(host: &Host) -> String {
     let zmeld =
         Machine::read(host).map_or(ModulePresence::Unknown, |machine| machine.zmeld.presence);
     let ksm = host.read_optional("/sys/kernel/mm/ksm/run").ok().flatten();
-    let melders = zmeld_advice::meld::melders(zmeld, ksm.map(|text| text.trim() == "1"));
+    let melders = zmeld_advice::meld::melders(zmeld, ksm.map(|text| is_on(&text)));
     melders.trim_end_matches('.').to_owned()
 }
 
