@@ -9,9 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use zmeld_linux::groups::{
-    self, Group, GroupPattern, Hierarchy, Outlook, Selection, Targets,
-};
+use zmeld_linux::groups::{self, Group, GroupPattern, Hierarchy, Outlook, Selection, Targets};
 use zmeld_linux::host::is_absent;
 use zmeld_linux::Host;
 

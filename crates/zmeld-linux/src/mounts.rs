@@ -3,7 +3,7 @@
 //! Not by the `procfs` crate, which leaves the escapes in paths and refuses the
 //! whole table for one line.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::PathBuf;
 
 use crate::host::is_absent;
@@ -14,10 +14,8 @@ pub const PATH: &str = "/proc/self/mountinfo";
 /// Those of the first process, the machine's.
 pub const FIRST: &str = "/proc/1/mountinfo";
 
-/// A longer line is passed over: paths and options are as long as who mounts likes.
-const LINE_MAX: u64 = 1 << 20;
 /// The kernel has 100,000 mounts at the most; what is longer is refused.
-const TABLE_MAX: u64 = 256 << 20;
+const BYTES_MAX: u64 = 64 << 20;
 
 /// A mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +39,7 @@ pub struct Mount {
 /// The mounts in [`PATH`] or [`FIRST`], in its order: a later one covers an earlier one of the
 /// same place. None where there is no such file; lines that are none are passed over.
 ///
-/// Read by lines: any user may mount until the whole is longer than [`Host::read`] takes.
+/// By lines: any user may mount until the whole is longer than what [`Host::read`] takes.
 ///
 /// # Errors
 /// When the file cannot be read, or is too long to be the kernel's.
@@ -51,25 +49,13 @@ pub fn read(host: &Host, path: &str) -> Result<Vec<Mount>, HostError> {
         Err(cause) if is_absent(&cause) => return Ok(Vec::new()),
         file => file.map_err(failed)?,
     };
-    let mut table = BufReader::new(file.take(TABLE_MAX));
-    let (mut mounts, mut line, mut is_rest) = (Vec::new(), Vec::new(), false);
-    loop {
-        line.clear();
-        let mut part = table.by_ref().take(LINE_MAX);
-        if part.read_until(b'\n', &mut line).map_err(failed)? == 0 {
-            break;
-        }
-        let is_cut = part.limit() == 0 && !line.ends_with(b"\n");
-        if !is_rest && !is_cut {
-            mounts.extend(mount(String::from_utf8_lossy(&line).trim_end()));
-        }
-        is_rest = is_cut;
+    let mut table = BufReader::new(file.take(BYTES_MAX));
+    let mut mounts = Vec::new();
+    for line in table.by_ref().split(b'\n') {
+        mounts.extend(mount(&String::from_utf8_lossy(&line.map_err(failed)?)));
     }
     match table.get_ref().limit() {
-        0 => Err(HostError::malformed(
-            path,
-            format!("is longer than {TABLE_MAX} bytes: it is not the kernel's"),
-        )),
+        0 => Err(failed(ErrorKind::FileTooLarge.into())),
         _ => Ok(mounts),
     }
 }
@@ -98,22 +84,15 @@ fn mount(line: &str) -> Option<Mount> {
 mod tests {
     use super::*;
 
-    /// The mounts of a tree whose table that is.
-    fn read_in(table: &[u8]) -> Vec<Mount> {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(dir.path().join("proc/self")).unwrap();
-        std::fs::write(dir.path().join("proc/self/mountinfo"), table).unwrap();
-        read(&Host::at(dir.path()), PATH).unwrap()
-    }
-
     #[test]
     fn mounts_are_read() {
-        let all = read_in(
-            b"36 35 98:0 /mnt\\0401 /mnt\\0402 rw,noatime master:1 shared:2 - ext3 /dev/root \
+        let text =
+            "36 35 98:0 /mnt\\0401 /mnt\\0402 rw,noatime master:1 shared:2 - ext3 /dev/root \
                     rw,errors=continue\n\
                     no mount\n\
-                    22 1 0:30 /@ / rw - btrfs /dev/sda1\n",
-        );
+                    22 1 0:30 /@ / rw - btrfs /dev/sda1\n";
+        let (_dir, host) = Host::planted(&[(PATH, text)]);
+        let all = read(&host, PATH).unwrap();
         assert_eq!(
             all[0],
             Mount {
@@ -132,14 +111,15 @@ mod tests {
     }
 
     #[test]
-    fn however_long_the_table_and_its_lines_are_the_last_mount_is_seen() {
-        let mut table = b"22 1 0:30 / /a rw - tmpfs a rw\n".repeat(200_000);
-        // Its rest is no line of its own.
-        table.resize(table.len() + LINE_MAX as usize, b'x');
-        table.extend(b"1 1 8:1 / /rest rw - ext4 /dev/b rw\n22 1 8:1 / /last rw - ext4 /dev/a rw");
-        let all = read_in(&table);
-        assert_eq!(all.len(), 200_001);
-        assert_eq!(all[200_000].point.as_os_str(), "/last");
+    fn a_table_that_users_made_long_is_read_and_an_endless_one_refused() {
+        let mut table = "22 1 0:30 / /a rw - tmpfs a rw\n".repeat(200_000);
+        table.push_str("22 1 8:1 / /last rw - ext4 /dev/a rw\n");
+        let (_dir, host) = Host::planted(&[(PATH, &table)]);
+        let last = read(&host, PATH).unwrap().pop().unwrap();
+        assert_eq!(last.point.as_os_str(), "/last");
+        let file = std::fs::File::options().write(true).open(host.path(PATH));
+        file.unwrap().set_len(2 * BYTES_MAX).unwrap();
+        assert!(read(&host, PATH).is_err());
     }
 
     #[test]

@@ -321,8 +321,8 @@ pub(super) struct Mounts(Vec<Mount>);
 
 impl Mounts {
     pub fn read(reader: &mut Reader) -> Mounts {
-        let read = mounts::read(reader.host(), mounts::PATH);
-        Mounts(reader.known(mounts::PATH, read).unwrap_or_default())
+        let all = mounts::read(reader.host(), mounts::PATH);
+        Mounts(reader.known(all).unwrap_or_default())
     }
 
     fn of_device(&self, name: &str) -> Option<Mounted> {
@@ -358,10 +358,8 @@ mod tests {
     }
 
     fn mounts(table: &str) -> Mounts {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(dir.path().join("proc/self")).unwrap();
-        std::fs::write(dir.path().join("proc/self/mountinfo"), table).unwrap();
-        Mounts::read(&mut Reader::new(&zmeld_linux::Host::at(dir.path())))
+        let (_dir, host) = zmeld_linux::Host::planted(&[(mounts::PATH, table)]);
+        Mounts::read(&mut Reader::new(&host))
     }
 
     #[test]

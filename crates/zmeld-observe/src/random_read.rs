@@ -81,19 +81,14 @@ mod tests {
 
     #[test]
     fn the_root_device_is_found_in_the_mount_table() {
-        let dir = tempfile::tempdir().unwrap();
-        let host = Host::at(dir.path());
-        std::fs::create_dir_all(host.path("/proc/self")).unwrap();
-        std::fs::create_dir_all(host.path("/dev")).unwrap();
-        std::fs::create_dir_all(host.path("/sys/dev/block")).unwrap();
-        std::fs::create_dir_all(host.path("/sys/devices/sda/sda1")).unwrap();
-        let mountinfo =
-            |text: &str| std::fs::write(host.path("/proc/self/mountinfo"), text).unwrap();
+        let (_dir, host) = Host::planted(&[("/sys/devices/sda/sda1/dev", "8:1")]);
+        let mountinfo = |text: &str| host.plant(mounts::PATH, text);
         mountinfo("22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/root rw\n");
         assert_eq!(root_device(&host).unwrap(), None);
+        std::fs::create_dir_all(host.path("/sys/dev/block")).unwrap();
         let device = host.path("/sys/dev/block/8:1");
         std::os::unix::fs::symlink("../../devices/sda/sda1", device).unwrap();
-        std::fs::write(host.path("/dev/sda1"), "").unwrap();
+        host.plant("/dev/sda1", "");
         assert_eq!(root_device(&host).unwrap(), Some("/dev/sda1".into()));
         mountinfo("22 1 0:30 /@ / rw - btrfs /dev/sda1 rw\n");
         assert_eq!(root_device(&host).unwrap(), Some("/dev/sda1".into()));

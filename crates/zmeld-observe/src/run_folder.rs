@@ -56,7 +56,12 @@ pub fn read(host: &Host, path: impl AsRef<Path>) -> Result<Option<Vec<u8>>, Host
 pub fn since_written(host: &Host, path: impl AsRef<Path>) -> Option<Duration> {
     read(host, &path).ok()??;
     let file = inside(host, path.as_ref()).ok()?;
-    file.symlink_metadata().ok()?.modified().ok()?.elapsed().ok()
+    file.symlink_metadata()
+        .ok()?
+        .modified()
+        .ok()?
+        .elapsed()
+        .ok()
 }
 
 /// Where it, or a file in it, is for this process: a link above it leads where it would on that

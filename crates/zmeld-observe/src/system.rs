@@ -12,7 +12,7 @@ use zmeld_linux::hibernation;
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::mounts;
 use zmeld_linux::pressure::Pressure;
-use zmeld_linux::swaps::{self, SwapArea};
+use zmeld_linux::swaps::SwapArea;
 
 /// Memory as `/proc/meminfo` has it, in bytes; a line that is missing is 0, except
 /// where its absence means something.
@@ -204,7 +204,7 @@ pub(super) fn activity(reader: &mut Reader) -> Activity {
 
 pub(super) fn swaps(reader: &mut Reader) -> Vec<SwapArea> {
     let read = reader.host().swaps();
-    reader.known(swaps::PATH, read).unwrap_or_default()
+    reader.known(read).unwrap_or_default()
 }
 
 pub(super) fn pressure(reader: &mut Reader) -> Option<Pressure> {
@@ -227,22 +227,17 @@ pub(super) fn tunables(reader: &mut Reader) -> Tunables {
 }
 
 pub(super) fn hibernation(reader: &mut Reader) -> Hibernation {
-    let line = reader.optional(hibernation::COMMAND_LINE);
-    let power = reader.optional(hibernation::POWER);
-    let states = reader.optional(hibernation::STATES);
-    let found = hibernation::resume(
-        &line.unwrap_or_default(),
-        power.as_deref(),
-        states.as_deref(),
-    );
-    let states = states.unwrap_or_default();
+    let host = reader.host();
+    let states = reader.optional(hibernation::STATES).unwrap_or_default();
+    let image = "/sys/power/image_size";
     Hibernation {
-        resume: found.map(|resume| resume.to_string()),
+        resume: reader
+            .known(hibernation::read(host))
+            .flatten()
+            .map(|it| it.to_string()),
         possible: states.split_whitespace().any(|state| state == "disk"),
-        image_bytes: reader
-            .optional("/sys/power/image_size")
-            .and_then(|text| text.trim().parse().ok()),
-        idle: zmeld_linux::hibernation::idle(reader.host()).ok().flatten(),
+        image_bytes: reader.known(host.number(image)).flatten(),
+        idle: hibernation::idle(host).ok().flatten(),
     }
 }
 

@@ -171,19 +171,14 @@ fn pass(host: &Host, device: &str, request: &str) -> Result<ActionResult, Error>
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]
     fn a_device_that_cannot_meld_is_refused_in_words() {
-        let dir = tempfile::tempdir().unwrap();
-        let host = Host::at(dir.path());
+        let (_dir, host) = Host::planted(&[]);
         let make = |name: &str, files: &[(&str, &str)]| {
-            let folder = dir.path().join("sys/block").join(name);
-            fs::create_dir_all(&folder).unwrap();
             for (file, text) in files {
-                fs::write(folder.join(file), text).unwrap();
+                host.plant(format!("/sys/block/{name}/{file}"), text);
             }
         };
         let refused = |name| choose(&host, name).unwrap_err();
@@ -193,12 +188,8 @@ mod tests {
         assert!(err.to_string().starts_with("zram0 is a plain zram device"));
         assert!(err.is_missing());
         // A kernel without modules is not told to load one.
-        let put = |path: &str, text: &str| {
-            fs::create_dir_all(dir.path().join("proc")).unwrap();
-            fs::write(dir.path().join(path), text).unwrap();
-        };
-        put("proc/meminfo", "MemTotal: 4096 kB\nMemFree: 1024 kB\n");
-        put("proc/swaps", "Filename Type Size Used Priority\n");
+        host.plant("/proc/meminfo", "MemTotal: 4096 kB\nMemFree: 1024 kB\n");
+        host.plant("/proc/swaps", "Filename Type Size Used Priority\n");
         let err = refused(Some("zram0")).to_string();
         assert!(err.contains("This kernel loads no modules"), "{err}");
         assert!(!err.contains("zmeld up"), "{err}");

@@ -267,20 +267,16 @@ mod tests {
 
     #[test]
     fn what_was_allocated_between_two_reads_is_no_swap() {
-        let root = tempfile::tempdir().unwrap();
-        let group = Group {
-            version: Version::One,
-            path: "/group".to_owned(),
-            memory: root.path().join("group"),
-        };
-        fs::create_dir(&group.memory).unwrap();
-        for (file, text) in [
+        let (root, _) = Host::planted(&[
             ("memory.usage_in_bytes", "4096\n"),
             ("memory.memsw.usage_in_bytes", "409600\n"),
             ("memory.stat", "rss 3000\nswap 0\n"),
-        ] {
-            fs::write(group.file(file), text).unwrap();
-        }
+        ]);
+        let group = Group {
+            version: Version::One,
+            path: "/group".to_owned(),
+            memory: root.path().to_owned(),
+        };
         assert_eq!(group.usage(), (4096, 0));
         assert_eq!(group.footprint(), 3000);
         fs::write(group.file("memory.stat"), "rss 3000\nswap 8192\n").unwrap();

@@ -500,9 +500,7 @@ mod tests {
                 &serde_json::to_string(&state).unwrap(),
             ),
         ] {
-            let path = root.path().join(file);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
+            Host::at(root.path()).plant(file, text);
         }
         let machine = Arc::new(Noting::default());
         let host = Host::with(root.path(), machine.clone());

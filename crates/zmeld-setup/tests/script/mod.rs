@@ -58,8 +58,7 @@ pub trait Case {
         match what {
             "put" => {
                 let end = if text.is_empty() { "" } else { "\n" };
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                fs::write(path, text.to_owned() + end).unwrap();
+                zmeld_linux::Host::at(self.root()).plant(path, text.to_owned() + end);
             }
             "edit" => {
                 let (from, to) = text.split_once(" -> ").unwrap();

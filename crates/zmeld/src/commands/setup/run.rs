@@ -472,14 +472,12 @@ mod tests {
     /// Two units of a boot, of which systemd has waited for each one's drive.
     #[test]
     fn a_missing_drive_is_waited_for_once() {
-        let root = tempfile::tempdir().unwrap();
-        std::fs::create_dir(root.path().join("proc")).unwrap();
-        let host = Host::at(root.path());
+        let (_dir, host) = Host::planted(&[]);
         let text = "[tier.d]\nkind = \"disk\"\ndevice = \"/dev/sdz1\"\ntimeout = \"1h\"\n";
         let config = Config::from_text("test".as_ref(), text).unwrap().config;
         // Counted from the call, it would be an hour.
         for (uptime, least) in [("3599.50 0.10", 500), ("9999.70 0.10", 0)] {
-            std::fs::write(root.path().join("proc/uptime"), uptime).unwrap();
+            host.plant("/proc/uptime", uptime);
             let begin = Instant::now();
             await_drives(&host, &config, None).unwrap();
             assert!(begin.elapsed() >= Duration::from_millis(least), "{uptime}");

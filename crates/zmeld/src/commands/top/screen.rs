@@ -242,8 +242,6 @@ fn guarded(guard: &Guarded) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use zmeld_linux::Host;
     use zmeld_report::text::widest;
 
@@ -251,12 +249,8 @@ mod tests {
 
     /// A machine with zram and a disk, and a program of a limited group in them.
     fn look(with_swap: bool) -> Look {
-        let dir = tempfile::tempdir().unwrap();
-        let put = |path: &str, text: &str| {
-            let at = dir.path().join(path);
-            fs::create_dir_all(at.parent().unwrap()).unwrap();
-            fs::write(at, text).unwrap();
-        };
+        let (_dir, host) = Host::planted(&[]);
+        let put = |path: &str, text: &str| host.plant(path, text);
         put("proc/meminfo", "MemTotal: 2097152 kB\nMemAvailable: 524288 kB\nSwapTotal: 1048572 kB\nSwapFree: 524288 kB\n");
         put("proc/pressure/memory", "some avg10=1.00 avg60=32.50 avg300=0.10 total=100\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=10\n");
         put("proc/vmstat", "pswpin 0\npswpout 0\npgmajfault 0\n");
@@ -281,7 +275,6 @@ mod tests {
                 "536870912 134217728 142606336 268435456 1 0 0 1024 9\n",
             );
         }
-        let host = Host::at(dir.path());
         let before = Look::at(&host, None);
         put("proc/vmstat", "pswpin 1\npswpout 0\npgmajfault 0\n");
         Look::at(&host, Some(&before))
