@@ -149,9 +149,9 @@ impl Host {
     pub fn planted(files: &[(&str, &str)]) -> (tempfile::TempDir, Host) {
         let dir = tempfile::tempdir().expect("a folder can be made");
         let host = Host::at(dir.path());
-        files
-            .iter()
-            .for_each(|(path, bytes)| host.plant(path, bytes));
+        for (path, text) in files {
+            host.plant(path, text);
+        }
         (dir, host)
     }
 
@@ -318,6 +318,12 @@ impl Host {
             Err(cause) if !is_absent(&cause) => Err(FileError::new("list", path, cause).into()),
             _ => Ok(()),
         }
+    }
+
+    /// The numbers of all processes.
+    pub fn processes(&self) -> Result<Vec<u32>, HostError> {
+        let names = self.list("/proc")?.into_iter();
+        Ok(names.filter_map(|name| name.parse().ok()).collect())
     }
 
     /// Writes a value into one of the kernel's files, which must be there.

@@ -34,13 +34,12 @@ impl Programs {
     /// Those of a machine.
     pub fn read(host: &Host, hierarchy: &Hierarchy) -> Result<Programs, HostError> {
         let mut all = Vec::new();
-        for name in host.list("/proc")? {
-            let Ok(pid) = name.parse() else { continue };
+        for pid in host.processes()? {
             // It may have ended meanwhile.
             let Some(swapped_bytes) = swapped(host, pid) else {
                 continue;
             };
-            let Some(group) = hierarchy.group_of(host, &name) else {
+            let Some(group) = hierarchy.group_of(host, &pid.to_string()) else {
                 continue;
             };
             let comm = host.read(format!("/proc/{pid}/comm")).unwrap_or_default();

@@ -30,14 +30,6 @@ use crate::{
     work, Batch, Error, FileSource, Note, Owner, Region, RegionId, RegionKind, Source, Visit,
 };
 
-/// The active swap areas.
-///
-/// # Errors
-/// Those of [`Host::swaps`].
-pub fn swap_areas() -> Result<Vec<SwapArea>, Error> {
-    Ok(Host::here().swaps()?)
-}
-
 fn not_swap(path: &Path, areas: &[SwapArea]) -> Error {
     let names = areas.iter().map(|area| area.path.display().to_string());
     Error::NotSwap {
@@ -67,7 +59,7 @@ impl SwapDevice {
     /// not read it or the page tables that say which slots are used.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
-        let areas = swap_areas()?;
+        let areas = Host::here().swaps()?;
         let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
         let Some(area) = areas
             .iter()
@@ -135,7 +127,7 @@ impl Source for SwapDevice {
         sink: &(dyn Fn(Batch<'_>) + Sync),
     ) -> Result<Visit, Error> {
         let types = slots_in_page_tables(threads, stop)?;
-        let areas = swap_areas()?;
+        let areas = Host::here().swaps()?;
         let index = areas
             .iter()
             .position(|area| area.path == self.area.path)
@@ -250,7 +242,8 @@ const TYPES: usize = 23;
 
 /// Reads all page tables; returns the types that occur, by number.
 fn slots_in_page_tables(threads: usize, stop: &AtomicBool) -> Result<Vec<TypeSlots>, Error> {
-    let slots_most = swap_areas()?
+    let slots_most = Host::here()
+        .swaps()?
         .iter()
         .map(|area| pages(area.size_bytes) + 1)
         .max()

@@ -55,13 +55,8 @@ pub fn read(host: &Host, path: impl AsRef<Path>) -> Result<Option<Vec<u8>>, Host
 /// have written it.
 pub fn since_written(host: &Host, path: impl AsRef<Path>) -> Option<Duration> {
     read(host, &path).ok()??;
-    let file = inside(host, path.as_ref()).ok()?;
-    file.symlink_metadata()
-        .ok()?
-        .modified()
-        .ok()?
-        .elapsed()
-        .ok()
+    let meta = inside(host, path.as_ref()).ok()?.symlink_metadata();
+    meta.ok()?.modified().ok()?.elapsed().ok()
 }
 
 /// Where it, or a file in it, is for this process: a link above it leads where it would on that

@@ -102,11 +102,7 @@ impl Group {
     }
 
     fn number(&self, file: &str) -> Option<f64> {
-        fs::read_to_string(self.memory.join(file))
-            .ok()?
-            .trim()
-            .parse()
-            .ok()
+        Host::here().read(self.file(file)).ok()?.parse().ok()
     }
 
     /// Memory and swap that it uses now, bytes.

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use zmeld_linux::{cpuinfo, process};
+use zmeld_linux::{cpuinfo, process, Host};
 use zmeld_observe::{Io, Memory, MmStat};
 
 use crate::limit::{keyed, stalls};
@@ -32,12 +32,7 @@ pub struct HostFacts {
 impl HostFacts {
     /// This machine.
     pub fn here(cgroup_version: u8) -> HostFacts {
-        let first = |path: &str| {
-            fs::read_to_string(path)
-                .unwrap_or_default()
-                .trim()
-                .to_owned()
-        };
+        let first = |path: &str| Host::here().read(path).unwrap_or_default();
         let info = first("/proc/cpuinfo");
         let processor = cpuinfo::model_name(&info).unwrap_or("unknown");
         let tunables = [
@@ -119,14 +114,11 @@ impl Counters {
 
 /// The processes named `kswapd0` and so on.
 pub fn reclaim_daemons() -> Vec<u32> {
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(|pid: &u32| {
-            fs::read_to_string(format!("/proc/{pid}/comm"))
-                .is_ok_and(|name| name.starts_with("kswapd"))
-        })
-        .collect()
+    let host = Host::here();
+    let mut pids = host.processes().unwrap_or_default();
+    let name = |pid: &u32| host.read(format!("/proc/{pid}/comm"));
+    pids.retain(|pid| name(pid).is_ok_and(|name| name.starts_with("kswapd")));
+    pids
 }
 
 /// User and system time.

@@ -74,10 +74,7 @@ fn look_up_with_parent(pid: i32) -> Option<(ChosenProcess, i32)> {
 /// The processes that a selection names, by number.
 pub(crate) fn choose(selection: &Selection) -> Result<Vec<ChosenProcess>, Error> {
     let mut chosen = match selection {
-        Selection::All => listed()?
-            .into_iter()
-            .filter_map(ChosenProcess::look_up)
-            .collect(),
+        Selection::All => listed()?.filter_map(ChosenProcess::look_up).collect(),
         Selection::Pids(pids) => {
             let pids: BTreeSet<i32> = pids.iter().copied().collect();
             pids.into_iter().map(named).collect::<Result<Vec<_>, _>>()?
@@ -106,11 +103,9 @@ fn named(pid: i32) -> Result<ChosenProcess, Error> {
     Ok(chosen)
 }
 
-fn listed() -> Result<Vec<i32>, Error> {
-    let entries = fs::read_dir("/proc").map_err(|cause| Error::io("list", "/proc", cause))?;
-    Ok(entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .collect())
+fn listed() -> Result<impl Iterator<Item = i32>, Error> {
+    let all = Host::here().processes()?.into_iter();
+    Ok(all.map(u32::cast_signed))
 }
 
 fn tree(root: i32) -> Result<Vec<ChosenProcess>, Error> {

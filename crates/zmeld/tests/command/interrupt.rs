@@ -40,8 +40,8 @@ pub fn await_handler(child: &Child) {
         if text.contains("\nState:\tZ") {
             return;
         }
-        let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-        let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+        let caught = zmeld_linux::process::status(&text, "SigCgt").unwrap();
+        let caught = u64::from_str_radix(caught, 16).unwrap();
         if caught & 1 << (Signal::SIGINT as u32 - 1) != 0 {
             return;
         }
