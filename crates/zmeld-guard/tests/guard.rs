@@ -395,7 +395,8 @@ fn rule_of(text: &str) -> Rule {
 
 /// Writes over what is there, as the kernel would: files that are open stay so.
 fn put(root: &Path, path: &str, text: &str) {
-    Host::at(root).plant(path, text);
+    let path = Path::new(path);
+    Host::at(root).plant(path.strip_prefix(root).unwrap_or(path), text);
 }
 
 #[test]
