@@ -110,8 +110,8 @@ impl Group {
         let memory = self.number(self.version.usage_file()).unwrap_or(0.0);
         let swap = match self.version {
             Version::Two => self.number("memory.swap.current"),
-            // Not from memory and swap together, which is another file: what is allocated between two reads would be
-            // taken for swap.
+            // Not from memory and swap together, which is another file: what is allocated between
+            // two reads would be taken for swap.
             Version::One => self.keyed("memory.stat").get("swap").copied(),
         };
         (memory as u64, swap.unwrap_or(0.0) as u64)
