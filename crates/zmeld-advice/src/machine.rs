@@ -197,20 +197,7 @@ impl Feature {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
-
-    fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Host) {
-        let dir = tempfile::tempdir().unwrap();
-        let host = Host::at(dir.path());
-        for (path, text) in files {
-            let path = host.path(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        (dir, host)
-    }
 
     #[test]
     fn folios_count_below_a_huge_page_and_where_they_come_back() {
@@ -222,7 +209,7 @@ mod tests {
             ("64", "[inherit] never", "swpin", false),
         ] {
             let at = format!("{FOLIOS}/hugepages-{size}kB");
-            let (_dir, host) = tree(&[
+            let (_dir, host) = Host::planted(&[
                 (&format!("{FOLIOS}/hpage_pmd_size"), "2097152"),
                 (&format!("{at}/enabled"), enabled),
                 (&format!("{at}/stats/{stat}"), "0"),

@@ -150,18 +150,17 @@ mod tests {
 
     #[test]
     fn a_module_is_where_the_index_has_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let host = Host::at(dir.path());
+        let (_dir, host) = Host::planted(&[]);
         let read = |name, dep| ModulePresence::read(&host, name, dep);
         assert_eq!(read("zram", Some(DEP)), ModulePresence::Impossible);
-        std::fs::create_dir_all(dir.path().join("proc/modules")).unwrap();
+        host.plant("/proc/modules", "");
         assert_eq!(read("zram", Some(DEP)), ModulePresence::Module);
         assert_eq!(read("zmeld", Some(DEP)), ModulePresence::Module);
         assert_eq!(read("meld", Some(DEP)), ModulePresence::Absent);
         let other = "a/b.ko: c/zsmalloc.ko\n";
         assert_eq!(read("zsmalloc", Some(other)), ModulePresence::Absent);
         assert_eq!(read("zram", None), ModulePresence::Unknown);
-        std::fs::create_dir_all(dir.path().join("sys/class/zram-control/hot_add")).unwrap();
+        host.plant("/sys/class/zram-control/hot_add", "");
         assert_eq!(read("zram", None), ModulePresence::Ready);
     }
 }

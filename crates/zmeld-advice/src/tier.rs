@@ -2,7 +2,7 @@
 //! there already.
 
 use serde::Serialize;
-use zmeld_linux::compressed::{chosen, is_on, MmStat, ZSWAP};
+use zmeld_linux::compressed::{chosen, is_on, pool_max_bytes, MmStat, ZSWAP};
 use zmeld_linux::crypto::{has_compressor, is_loadable, ZWORD};
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::{Host, HostError};
@@ -73,15 +73,14 @@ impl ZswapFacts {
         self.has_zword.then_some(ZWORD)
     }
 
-    /// What its pool may take, in bytes, as the kernel computes it.
-    fn limit_bytes(&self, ram_bytes: u64) -> Option<u64> {
-        Some(ram_bytes / 100 * self.max_pool_percent?.min(100))
+    fn pool_max_bytes(&self, ram_bytes: u64) -> Option<u64> {
+        Some(pool_max_bytes(ram_bytes, self.max_pool_percent?))
     }
 
     /// Whether swap is smaller than the pool in front of it may get: so little is no place
     /// for what the pool lets go of, and a device in RAM holds clearly more.
     pub fn is_held_back_by(&self, swap_bytes: u64, ram_bytes: u64) -> bool {
-        let limit = self.limit_bytes(ram_bytes);
+        let limit = self.pool_max_bytes(ram_bytes);
         !self.is_enabled && limit.is_some_and(|limit| swap_bytes < limit)
     }
 
@@ -135,7 +134,7 @@ impl Pool {
         let limit_percent = zswap.max_pool_percent?.min(100);
         let is_its = measured.codec() == Some(zswap.compressor.as_str());
         let ratio = measured.ratio().filter(|_| is_its);
-        let limit_bytes = zswap.limit_bytes(ram_bytes)?;
+        let limit_bytes = zswap.pool_max_bytes(ram_bytes)?;
         let counted = ratio.unwrap_or(RATIO_ASSUMED).max(1.0);
         let most = zswap.most_in_a_page();
         let bound = most.filter(|(_, most)| counted >= *most);

@@ -9,9 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use zmeld_linux::groups::{
-    self, Group, GroupPattern, Hierarchy, Outlook, Selection, Targets, Version,
-};
+use zmeld_linux::groups::{self, Group, GroupPattern, Hierarchy, Outlook, Selection, Targets};
 use zmeld_linux::host::is_absent;
 use zmeld_linux::Host;
 
@@ -330,12 +328,9 @@ impl Choosing {
 
     /// About what a group takes, page cache included.
     fn size(&self, hierarchy: &Hierarchy, group: &Group) -> u64 {
-        let files: &[&str] = match hierarchy.version {
-            Version::One => &["memory.usage_in_bytes"],
-            Version::Two => &["memory.current", "memory.swap.current"],
-        };
-        let read = |file: &&str| self.host.read_u64(group.path.join(file)).unwrap_or(0);
-        files.iter().map(read).sum()
+        let read = |file: &str| self.host.read_u64(group.path.join(file)).unwrap_or(0);
+        // Version 1 has no such file.
+        read(hierarchy.version.usage_file()).saturating_add(read("memory.swap.current"))
     }
 
     /// Whose groups may be ended: those who have some now, and those who may.

@@ -713,12 +713,8 @@ mod tests {
     /// tells most of them.
     #[test]
     fn a_group_of_many_processes_takes_no_longer_to_tell() {
-        let root = tempfile::tempdir().unwrap();
-        let put = |path: &str, text: &str| {
-            let path = root.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
+        let (_root, host) = Host::planted(&[]);
+        let put = |path: &str, text: &str| host.plant(path, text);
         let mut last = Command::new("sleep");
         let mut last = last.arg("60").stdout(Stdio::null()).spawn().unwrap();
         let mount = "30 1 0:26 / /cg rw shared:4 - cgroup2 cgroup2 rw\n";
@@ -730,7 +726,6 @@ mod tests {
             .map(|at| format!("{}\n", 5_000_000 + at))
             .collect();
         put("cg/a/cgroup.procs", &format!("{all}{}\n", last.id()));
-        let host = Host::at(root.path());
         let hierarchy = Hierarchy::find(&host).unwrap().unwrap();
         let group = TrackedGroup::open(
             &host,

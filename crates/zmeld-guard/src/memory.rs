@@ -12,7 +12,7 @@
 
 use std::time::{Duration, Instant};
 
-use zmeld_linux::compressed::{is_on, Backed, MmStat, ZSWAP};
+use zmeld_linux::compressed::{is_on, pool_max_bytes, Backed, MmStat, ZSWAP};
 use zmeld_linux::headroom::{self, Sum};
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::{pressure, Host};
@@ -305,7 +305,7 @@ fn pool_bytes(host: &Host) -> Option<u64> {
     let is_on = is_on(&host.read(format!("{ZSWAP}/enabled")).ok()?);
     let percent = host.read_u64(format!("{ZSWAP}/max_pool_percent"));
     let total = Meminfo::new(&host.read(meminfo::PATH).ok()?).total_bytes()?;
-    is_on.then_some(total / 100 * percent.ok()?.min(100))
+    is_on.then_some(pool_max_bytes(total, percent.ok()?))
 }
 
 /// A compressed device that is swapped to.

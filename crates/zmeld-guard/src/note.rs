@@ -4,6 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use zmeld_linux::boot::Note;
 use zmeld_linux::groups::ProtectedGroup;
 use zmeld_linux::{file, root_owned, Host};
 
@@ -76,15 +77,6 @@ pub struct EndedGroup {
     /// From the first signal to its end; absent where it does not end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<u64>,
-}
-
-/// The note in its file.
-#[derive(Serialize)]
-struct Note<'a> {
-    schema: &'a str,
-    boot: String,
-    uptime_s: f64,
-    told: &'a Guarded,
 }
 
 /// Notes what it is told.
@@ -169,16 +161,8 @@ impl Recorder {
         self.note.looks = seen.looks;
         self.note.late_us_max = seen.late_us_max;
         self.note.headroom_bytes = seen.headroom_bytes;
-        let read = |path: &str| self.host.read(path).unwrap_or_default();
-        let uptime = read("/proc/uptime");
-        let uptime = uptime.split_whitespace().next();
-        let note = Note {
-            schema: SCHEMA,
-            boot: read("/proc/sys/kernel/random/boot_id"),
-            uptime_s: uptime.and_then(|it| it.parse().ok()).unwrap_or(0.0),
-            told: &self.note,
-        };
-        if let Ok(bytes) = serde_json::to_vec_pretty(&note) {
+        let note = Note::new(&self.host, SCHEMA, &self.note).ok().flatten();
+        if let Some(Ok(bytes)) = note.map(|it| serde_json::to_vec_pretty(&it)) {
             // Who asks sees that it is old; the next one may succeed.
             let _ = self.put(FILE, &bytes);
         }

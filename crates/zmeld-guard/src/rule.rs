@@ -195,18 +195,14 @@ fn join(under: &mut Table, over: Table) {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use zmeld_linux::Host;
 
     use super::*;
 
     #[test]
     fn drop_ins_change_it_key_by_key_and_nothing_else_is_understood() {
-        let root = tempfile::tempdir().unwrap();
-        let put = |path: &str, text: &str| {
-            let path = root.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
+        let (root, host) = Host::planted(&[]);
+        let put = |path: &str, text: &str| host.plant(path, text);
         let load = || Wanted::load(root.path(), None);
         assert!(load().unwrap().rule.is_none());
         put("usr/lib/zmeld.toml", "[watch.guard]\nend = [\"/hidden\"]\n");

@@ -96,9 +96,7 @@ impl Process {
 
 impl Machine {
     fn new() -> Machine {
-        let dir = tempfile::tempdir().unwrap();
-        let host = Host::at(dir.path());
-        for (path, text) in [
+        let (dir, host) = Host::planted(&[
             (
                 "proc/self/mountinfo",
                 "30 1 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw\n",
@@ -108,10 +106,8 @@ impl Machine {
             ("proc/sys/kernel/random/boot_id", "boot-1\n"),
             ("proc/swaps", "Filename Type Size Used Priority\n"),
             ("sys/fs/cgroup/cgroup.controllers", "cpu memory\n"),
-        ] {
-            put(dir.path(), path, text);
-        }
-        put(dir.path(), "proc/meminfo", &meminfo(500, 400, ""));
+            ("proc/meminfo", &meminfo(500, 400, "")),
+        ]);
         let (guard, says) = guard(&host, "", false);
         let mut machine = Machine {
             dir,
@@ -391,9 +387,8 @@ fn rule_of(text: &str) -> GuardRule {
 
 /// Writes over what is there, as the kernel would: files that are open stay so.
 fn put(root: &Path, path: &str, text: &str) {
-    let path = root.join(path);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, text).unwrap();
+    let path = Path::new(path);
+    Host::at(root).plant(path.strip_prefix(root).unwrap_or(path), text);
 }
 
 #[test]

@@ -6,6 +6,12 @@ use serde::Serialize;
 /// Where zswap's parameters are.
 pub const ZSWAP: &str = "/sys/module/zswap/parameters";
 
+/// The most that zswap's pool may take of so much RAM, by its `max_pool_percent`, as the kernel
+/// computes it.
+pub fn pool_max_bytes(ram_bytes: u64, percent: u64) -> u64 {
+    ram_bytes / 100 * percent.min(100)
+}
+
 /// The word that is chosen of several, `lzo [lz4] zstd`, or the only one.
 pub fn chosen(text: &str) -> Option<&str> {
     let mut words = text.split_whitespace();

@@ -35,16 +35,16 @@ impl std::fmt::Display for Resume {
     }
 }
 
-/// What the three files come to; none where the machine does not hibernate. A kernel that
-/// does not say what it can do counts as one that can.
-pub fn resume(command_line: &str, power: Option<&str>, states: Option<&str>) -> Option<Resume> {
-    let can = |states: &str| states.split_whitespace().any(|state| state == "disk");
-    if !states.is_none_or(can) {
-        return None;
-    }
-    let words = || command_line.split_whitespace();
-    if words().any(|word| word == "noresume" || word == "nohibernate") {
-        return None;
+/// Where that machine resumes from; none where it does not hibernate. A kernel that does not
+/// say what it can do counts as one that can.
+pub fn read(host: &Host) -> Result<Option<Resume>, HostError> {
+    let line = host.read_optional(COMMAND_LINE)?.unwrap_or_default();
+    let (power, states) = (host.read_optional(POWER)?, host.read_optional(STATES)?);
+    let can = |states: String| states.split_whitespace().any(|state| state == "disk");
+    let words = || line.split_whitespace();
+    let never = words().any(|word| word == "noresume" || word == "nohibernate");
+    if never || !states.is_none_or(can) {
+        return Ok(None);
     }
     // The kernel takes the last.
     let named = words().rev().find_map(|word| word.strip_prefix("resume="));
@@ -53,21 +53,11 @@ pub fn resume(command_line: &str, power: Option<&str>, states: Option<&str>) -> 
         device: device.to_owned(),
         said_by,
     };
-    let power = || {
-        power
-            .map(str::trim)
-            .filter(|it| !it.is_empty() && *it != "0:0")
-    };
-    named
+    let power = power.filter(|it| !it.is_empty() && it != "0:0");
+    let power = || power.map(|device| found(&device, POWER));
+    Ok(named
         .map(|device| found(device, COMMAND_LINE))
-        .or_else(|| power().map(|device| found(device, POWER)))
-}
-
-/// Where that machine resumes from.
-pub fn read(host: &Host) -> Result<Option<Resume>, HostError> {
-    let line = host.read_optional(COMMAND_LINE)?.unwrap_or_default();
-    let (power, states) = (host.read_optional(POWER)?, host.read_optional(STATES)?);
-    Ok(resume(&line, power.as_deref(), states.as_deref()))
+        .or_else(power))
 }
 
 /// The swap partition that it hibernates to; none where that is not swap, or a file, or
@@ -90,12 +80,7 @@ pub fn partition(host: &Host) -> Option<PathBuf> {
             .join(value),
         Some(_) => return None,
         None if found.device.starts_with("/dev/") => PathBuf::from(&found.device),
-        None => {
-            // `8:2`: what has that number.
-            let node = Path::new("/sys/dev/block").join(&found.device);
-            let real = host.resolved(&node);
-            Path::new("/dev").join(real.file_name().filter(|_| real != node)?)
-        }
+        None => host.block_device(&found.device)?,
     };
     if !host.exists(&path) {
         return None;
@@ -140,13 +125,8 @@ mod tests {
 
     #[test]
     fn the_partition_that_is_resumed_from_is_found_by_any_of_its_names() {
-        let dir = tempfile::tempdir().unwrap();
-        let host = Host::at(dir.path());
-        let put = |path: &str, bytes: &[u8]| {
-            let path = dir.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, bytes).unwrap();
-        };
+        let (dir, host) = Host::planted(&[]);
+        let put = |path: &str, bytes: &[u8]| host.plant(path, bytes);
         let mut page = vec![0; 4096];
         page[4086..].copy_from_slice(b"SWAPSPACE2");
         put("dev/sda2", &page);
@@ -177,17 +157,18 @@ mod tests {
 
     #[test]
     fn the_last_word_of_the_command_line_counts_and_then_what_an_initramfs_said() {
-        for (line, power, states, device) in [
-            ("resume=/a resume=/b", Some("8:2"), None, Some("/b")),
-            ("quiet resume=", Some("8:2\n"), None, Some("8:2")),
-            ("resume=/dev/a nohibernate", Some("8:2"), None, None),
-            ("", Some(""), None, None),
-            ("resume=/dev/a", None, Some("mem disk"), Some("/dev/a")),
+        for (line, other, text, device) in [
+            ("resume=/a resume=/b", POWER, "8:2", Some("/b")),
+            ("quiet resume=", POWER, "8:2\n", Some("8:2")),
+            ("resume=/dev/a nohibernate", POWER, "8:2", None),
+            ("", POWER, "", None),
+            ("resume=/dev/a", STATES, "mem disk", Some("/dev/a")),
             // A kernel that cannot does not, whatever it was told.
-            ("resume=/dev/a", Some("8:2"), Some("freeze mem\n"), None),
+            ("resume=/dev/a", STATES, "freeze mem\n", None),
         ] {
-            let found = resume(line, power, states).map(|it| it.device);
-            assert_eq!(found.as_deref(), device, "{line} {power:?}");
+            let (_dir, host) = Host::planted(&[(COMMAND_LINE, line), (other, text)]);
+            let found = read(&host).unwrap().map(|it| it.device);
+            assert_eq!(found.as_deref(), device, "{line} {text}");
         }
     }
 }

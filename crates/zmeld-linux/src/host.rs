@@ -8,11 +8,13 @@
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use rustix::fs::{major, minor};
 
 use crate::command::{self, read_device, Ending, Finished, Invocation, ANSWERS_WITHIN};
 use crate::error::{FileError, HostError};
@@ -138,6 +140,30 @@ impl Host {
                 tree,
             },
         }
+    }
+
+    /// A machine of these files, in a folder for a time: what tests look at.
+    ///
+    /// # Panics
+    /// Where a file cannot be written.
+    pub fn planted(files: &[(&str, &str)]) -> (tempfile::TempDir, Host) {
+        let dir = tempfile::tempdir().expect("a folder can be made");
+        let host = Host::at(dir.path());
+        for (path, text) in files {
+            host.plant(path, text);
+        }
+        (dir, host)
+    }
+
+    /// Writes a file of such a machine, and makes the folders above it.
+    ///
+    /// # Panics
+    /// Where it cannot be written.
+    pub fn plant(&self, path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) {
+        let path = self.path(path);
+        let made = fs::create_dir_all(path.parent().unwrap_or(self.root()));
+        made.and_then(|()| fs::write(path, bytes))
+            .expect("it can be written");
     }
 
     /// A root directory and a way to get at it.
@@ -294,6 +320,12 @@ impl Host {
         }
     }
 
+    /// The numbers of all processes.
+    pub fn processes(&self) -> Result<Vec<u32>, HostError> {
+        let names = self.list("/proc")?.into_iter();
+        Ok(names.filter_map(|name| name.parse().ok()).collect())
+    }
+
     /// Writes a value into one of the kernel's files, which must be there.
     pub fn write(&self, path: impl AsRef<Path>, value: &str) -> Result<(), HostError> {
         let path = path.as_ref();
@@ -341,11 +373,9 @@ impl Host {
         };
         swaps::parse(&text)
             .map(|area| {
-                let area = area.map_err(|wrong| {
-                    HostError::malformed(
-                        swaps::PATH,
-                        format!("has a line that is no swap area: {}", short(&wrong.line)),
-                    )
+                let area = area.map_err(|line| {
+                    let problem = format!("has a line that is no swap area: {}", short(line));
+                    HostError::malformed(swaps::PATH, problem)
                 })?;
                 Ok(self.with_its_path(area))
             })
@@ -355,7 +385,7 @@ impl Host {
     /// An area by the path that it has here. A device that was swapped on in another mount
     /// namespace (a service with `PrivateTmp=`) the kernel shows from its file system's root,
     /// `/zram2`.
-    pub fn with_its_path(&self, mut area: SwapArea) -> SwapArea {
+    fn with_its_path(&self, mut area: SwapArea) -> SwapArea {
         let below = area.path.strip_prefix("/").unwrap_or(&area.path);
         let here = Path::new("/dev").join(below);
         let is_here = || area.path.starts_with("/dev") || self.exists(&area.path);
@@ -372,6 +402,27 @@ impl Host {
             .swaps()?
             .into_iter()
             .find(|swap| swap.path == real || swap.path == path))
+    }
+
+    /// The block device of that number, `8:2`; none where there is none.
+    pub fn block_device(&self, number: &str) -> Option<PathBuf> {
+        let node = Path::new("/sys/dev/block").join(number);
+        let real = self.resolved(&node);
+        let name = real.file_name().filter(|_| real != node)?;
+        Some(Path::new("/dev").join(name))
+    }
+
+    /// Whether a loop device stands on this very file: a path can be made to name another one.
+    ///
+    /// # Errors
+    /// Those of [`Host::run`].
+    pub fn stands_on(&self, device: &Path, file: &Metadata) -> Result<bool, HostError> {
+        let losetup = Invocation::new("losetup").args(["--noheadings", "--output"]);
+        let losetup = losetup.args(["BACK-MAJ:MIN,BACK-INO"]);
+        let said = self.run(&losetup.arg(self.path(device)))?;
+        let (major, minor) = (major(file.dev()), minor(file.dev()));
+        let is = [format!("{major}:{minor}"), file.ino().to_string()];
+        Ok(said.split_whitespace().eq(is))
     }
 
     /// A path with its symbolic links resolved, as the machine names it; the
@@ -422,21 +473,11 @@ pub fn is_absent(cause: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
-
-    fn tree() -> (tempfile::TempDir, Host) {
-        let dir = tempfile::tempdir().unwrap();
-        let host = Host::at(dir.path());
-        fs::create_dir_all(host.path("/sys/block/zram0")).unwrap();
-        (dir, host)
-    }
 
     #[test]
     fn files_are_read_below_the_root_and_named_without_it() {
-        let (_dir, host) = tree();
-        fs::write(host.path("/sys/block/zram0/disksize"), " 4096\n").unwrap();
+        let (_dir, host) = Host::planted(&[("/sys/block/zram0/disksize", " 4096\n")]);
         assert_eq!(host.read("/sys/block/zram0/disksize").unwrap(), "4096");
         assert_eq!(host.read_u64("/sys/block/zram0/disksize").unwrap(), 4096);
         assert_eq!(
@@ -454,9 +495,9 @@ mod tests {
 
     #[test]
     fn what_a_hostile_tree_says_stays_bounded_and_harmless() {
-        let (_dir, host) = tree();
         let at = "/sys/block/zram0/disksize";
-        fs::write(host.path(at), b"\x1b[2J\xff\x00 12\n").unwrap();
+        let (_dir, host) = Host::planted(&[]);
+        host.plant(at, b"\x1b[2J\xff\x00 12\n");
         assert_eq!(host.read(at).unwrap(), "?[2J\u{fffd}? 12");
         let err = host.read_u64(at).unwrap_err().to_string();
         assert!(!err.contains('\x1b') && err.contains("number"), "{err}");
@@ -474,7 +515,7 @@ mod tests {
 
     #[test]
     fn values_are_written_only_where_a_file_is() {
-        let (_dir, host) = tree();
+        let (_dir, host) = Host::planted(&[]);
         let at = "/sys/block/zram0/comp_algorithm";
         let err = host.write(at, "lz4").unwrap_err();
         assert_eq!(
@@ -482,31 +523,22 @@ mod tests {
             "cannot write \"lz4\" to /sys/block/zram0/comp_algorithm: No such file or directory"
         );
         assert!(!host.exists(at), "writing must not create a file");
-        fs::write(host.path(at), "").unwrap();
+        host.plant(at, "");
         host.write(at, "lz4").unwrap();
         assert_eq!(host.read(at).unwrap(), "lz4");
-    }
-
-    fn swapping(swaps: &str) -> (tempfile::TempDir, Host) {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir(dir.path().join("proc")).unwrap();
-        std::fs::write(dir.path().join("proc/swaps"), swaps).unwrap();
-        let host = Host::at(dir.path());
-        (dir, host)
     }
 
     const HEAD: &str = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
 
     #[test]
     fn an_area_is_found_by_a_link_and_where_another_namespace_swaps_to_it() {
-        let (dir, host) = swapping(&format!(
+        let swaps = format!(
             "{HEAD}/zram1 partition 1024 0 5\n/mapper/it partition 1024 0 4\n\
              /gone partition 1024 0 3\n/zram1 file 1024 0 2\n"
-        ));
-        std::fs::create_dir_all(dir.path().join("dev/mapper")).unwrap();
-        for name in ["dev/zram1", "dev/mapper/it"] {
-            std::fs::write(dir.path().join(name), "").unwrap();
-        }
+        );
+        let devices = [("/dev/zram1", ""), ("/dev/mapper/it", "")];
+        let (dir, host) = Host::planted(&devices);
+        host.plant(swaps::PATH, swaps);
         // As /dev/mapper has them.
         std::os::unix::fs::symlink("../zram1", dir.path().join("dev/mapper/link")).unwrap();
         let paths = host.swaps().unwrap().into_iter().map(|swap| swap.path);
@@ -521,7 +553,8 @@ mod tests {
 
     #[test]
     fn a_line_that_is_no_area_is_refused() {
-        let (_dir, wrong) = swapping(&format!("{HEAD}/dev/zram1 partition 1024 512\n"));
+        let swaps = format!("{HEAD}/dev/zram1 partition 1024 512\n");
+        let (_dir, wrong) = Host::planted(&[(swaps::PATH, &swaps)]);
         let err = wrong.swaps().unwrap_err().to_string();
         assert!(err.starts_with("/proc/swaps has a line"), "{err}");
     }

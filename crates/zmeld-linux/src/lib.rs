@@ -13,13 +13,14 @@
 //! | [`tree`] | the files of a tree that looks like a machine, and nothing outside of it |
 //! | [`text`] | other people's text, made unable to steer a terminal |
 //! | [`swaps`] | `/proc/swaps` |
+//! | [`boot`] | which boot this is, and how long ago |
 //! | [`compressed`] | what zram, zmeld and zswap say of themselves |
 //! | [`meminfo`] | `/proc/meminfo` |
 //! | [`mounts`] | `/proc/self/mountinfo` |
 //! | [`release`] | a kernel's version |
 //! | [`error`] | what the machine refuses, with the file or the command |
 //! | [`counters`] | a name and a number a line, as in `/proc/vmstat` |
-//! | [`process`] | `/proc/PID/stat` |
+//! | [`process`] | `/proc/PID/stat`, `/proc/PID/status` |
 //! | [`smaps`] | `/proc/PID/smaps` |
 //! | [`lru_gen`] | since when pages were not used, by the kernel's generations |
 //! | [`pressure`] | `/proc/pressure/*` |
@@ -34,6 +35,7 @@
 //! | [`octal`] | the kernel's escapes in all of them |
 
 pub mod amount;
+pub mod boot;
 pub mod command;
 pub mod compressed;
 pub mod config_files;

@@ -1,14 +1,21 @@
-//! `/proc/self/mountinfo`: what is mounted where.
+//! `/proc/PID/mountinfo`: what is mounted where.
 //!
 //! Not by the `procfs` crate, which leaves the escapes in paths and refuses the
 //! whole table for one line.
 
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::PathBuf;
 
-use crate::octal;
+use crate::host::is_absent;
+use crate::{octal, Host, HostError};
 
 /// Where the kernel lists this process's mounts.
 pub const PATH: &str = "/proc/self/mountinfo";
+/// Those of the first process, the machine's.
+pub const FIRST: &str = "/proc/1/mountinfo";
+
+/// The kernel has 100,000 mounts at the most; what is longer is refused.
+const BYTES_MAX: u64 = 64 << 20;
 
 /// A mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,10 +36,28 @@ pub struct Mount {
     pub file_system_options: String,
 }
 
-/// The mounts in the text of a mountinfo file, in its order: a later one covers
-/// an earlier one of the same place. Lines that are none are passed over.
-pub fn parse(text: &str) -> impl Iterator<Item = Mount> + '_ {
-    text.lines().filter_map(mount)
+/// The mounts in [`PATH`] or [`FIRST`], in its order: a later one covers an earlier one of the
+/// same place. None where there is no such file; lines that are none are passed over.
+///
+/// By lines: any user may mount until the whole is longer than what [`Host::read`] takes.
+///
+/// # Errors
+/// When the file cannot be read, or is too long to be the kernel's.
+pub fn read(host: &Host, path: &str) -> Result<Vec<Mount>, HostError> {
+    let failed = |cause| HostError::io("read", path, cause);
+    let file = match host.tree().open_file(path.as_ref()) {
+        Err(cause) if is_absent(&cause) => return Ok(Vec::new()),
+        file => file.map_err(failed)?,
+    };
+    let mut table = BufReader::new(file.take(BYTES_MAX));
+    let mut mounts = Vec::new();
+    for line in table.by_ref().split(b'\n') {
+        mounts.extend(mount(&String::from_utf8_lossy(&line.map_err(failed)?)));
+    }
+    match table.get_ref().limit() {
+        0 => Err(failed(ErrorKind::FileTooLarge.into())),
+        _ => Ok(mounts),
+    }
 }
 
 /// `36 35 98:0 /root /point rw,noatime master:1 - ext3 /dev/root rw,errors=continue`
@@ -66,7 +91,8 @@ mod tests {
                     rw,errors=continue\n\
                     no mount\n\
                     22 1 0:30 /@ / rw - btrfs /dev/sda1\n";
-        let all: Vec<Mount> = parse(text).collect();
+        let (_dir, host) = Host::planted(&[(PATH, text)]);
+        let all = read(&host, PATH).unwrap();
         assert_eq!(
             all[0],
             Mount {
@@ -85,9 +111,22 @@ mod tests {
     }
 
     #[test]
+    fn a_table_that_users_made_long_is_read_and_an_endless_one_refused() {
+        let mut table = "22 1 0:30 / /a rw - tmpfs a rw\n".repeat(200_000);
+        table.push_str("22 1 8:1 / /last rw - ext4 /dev/a rw\n");
+        let (_dir, host) = Host::planted(&[(PATH, &table)]);
+        let last = read(&host, PATH).unwrap().pop().unwrap();
+        assert_eq!(last.point.as_os_str(), "/last");
+        let file = std::fs::File::options().write(true).open(host.path(PATH));
+        file.unwrap().set_len(2 * BYTES_MAX).unwrap();
+        assert!(read(&host, PATH).is_err());
+    }
+
+    #[test]
     fn this_process_has_a_root() {
         let text = std::fs::read_to_string(PATH).unwrap();
-        assert!(parse(&text).any(|mount| mount.point.as_os_str() == "/"));
-        assert_eq!(parse(&text).count(), text.lines().count());
+        let all = read(&Host::here(), PATH).unwrap();
+        assert!(all.iter().any(|mount| mount.point.as_os_str() == "/"));
+        assert_eq!(all.len(), text.lines().count());
     }
 }

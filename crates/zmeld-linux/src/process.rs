@@ -1,4 +1,4 @@
-//! What `/proc/PID/stat` says of a process.
+//! What `/proc/PID/stat` and `/proc/PID/status` say of a process.
 
 /// The fields of `stat` from the third on, the state; none where it is none. The
 /// second, the program's name, may have anything in it, blanks and parentheses too.
@@ -23,6 +23,12 @@ pub fn processor_seconds(stat: &str) -> Option<f64> {
     let fields = fields(stat)?;
     let ticks = |at: usize| fields.get(at)?.parse::<f64>().ok();
     Some((ticks(11)? + ticks(12)?) / 100.0)
+}
+
+/// What `status` has behind a name, without blanks around it.
+pub fn status<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = text.lines();
+    lines.find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::groups::Hierarchy;
-use crate::{Host, HostError};
+use crate::{process, Host, HostError};
 
 /// A program with pages in swap.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,13 +34,12 @@ impl Programs {
     /// Those of a machine.
     pub fn read(host: &Host, hierarchy: &Hierarchy) -> Result<Programs, HostError> {
         let mut all = Vec::new();
-        for name in host.list("/proc")? {
-            let Ok(pid) = name.parse() else { continue };
+        for pid in host.processes()? {
             // It may have ended meanwhile.
             let Some(swapped_bytes) = swapped(host, pid) else {
                 continue;
             };
-            let Some(group) = hierarchy.group_of(host, &name) else {
+            let Some(group) = hierarchy.group_of(host, &pid.to_string()) else {
                 continue;
             };
             let comm = host.read(format!("/proc/{pid}/comm")).unwrap_or_default();
@@ -78,8 +77,8 @@ impl Programs {
 
 /// What a program has in swap, in bytes; none where that is nothing.
 fn swapped(host: &Host, pid: u32) -> Option<u64> {
-    let status = host.read(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|it| it.strip_prefix("VmSwap:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    let text = host.read(format!("/proc/{pid}/status")).ok()?;
+    let swapped = process::status(&text, "VmSwap")?.strip_suffix("kB")?;
+    let kib: u64 = swapped.trim().parse().ok()?;
     kib.checked_mul(1024).filter(|bytes| *bytes > 0)
 }

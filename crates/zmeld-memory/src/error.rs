@@ -7,7 +7,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use zmeld_linux::FileError;
+use zmeld_linux::HostError;
 
 /// Why a source cannot be opened or read at all.
 #[derive(Debug, thiserror::Error)]
@@ -16,7 +16,7 @@ use zmeld_linux::FileError;
 pub enum Error {
     /// The system refused an operation on a file, a device or a `/proc` entry.
     #[error(transparent)]
-    File(#[from] FileError),
+    Host(#[from] HostError),
     /// A source without a single byte.
     #[error("{} is empty: there is no page to read", path.display())]
     Empty { path: PathBuf },
@@ -61,7 +61,9 @@ impl Error {
     pub fn is_missing(&self) -> bool {
         match self {
             Error::Privilege { .. } | Error::KernelFeature { .. } => true,
-            Error::File(err) => err.cause.kind() == io::ErrorKind::PermissionDenied,
+            Error::Host(err) => err
+                .cause()
+                .is_some_and(|it| it.kind() == io::ErrorKind::PermissionDenied),
             _ => false,
         }
     }
@@ -71,7 +73,7 @@ impl Error {
         path: impl AsRef<Path>,
         cause: impl Into<io::Error>,
     ) -> Self {
-        FileError::new(action, path, cause).into()
+        HostError::io(action, path, cause).into()
     }
 }
 

@@ -41,4 +41,4 @@ pub use source::{
     Visit,
 };
 pub use stream::StreamSource;
-pub use swap::{swap_areas, SwapDevice};
+pub use swap::SwapDevice;

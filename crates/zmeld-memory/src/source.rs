@@ -328,7 +328,7 @@ pub enum Note {
     /// `/proc` is mounted with `hidepid`: other users' processes are not even listed.
     ProcessesHidden,
     /// The kernel's `ptrace_scope` keeps even a user's own processes unreadable.
-    PtraceScope { scope: u32 },
+    PtraceScope { scope: u64 },
     /// The used slots of a swap device that no process's page tables name:
     /// shared memory and tmpfs, and slots in transit.
     SlotsUnattributed { used: u64, found: u64 },

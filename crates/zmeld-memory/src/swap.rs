@@ -15,9 +15,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use zmeld_linux::compressed::{is_on, ZSWAP};
 use zmeld_linux::smaps::Mapping;
 use zmeld_linux::swaps::SwapArea;
-use zmeld_linux::KernelVersion;
+use zmeld_linux::{Host, KernelVersion};
 
 use crate::file::Extent;
 use crate::live::frames::FrameSet;
@@ -28,18 +29,6 @@ use crate::live::Selection;
 use crate::{
     work, Batch, Error, FileSource, Note, Owner, Region, RegionId, RegionKind, Source, Visit,
 };
-
-/// The active swap areas.
-///
-/// # Errors
-/// When `/proc/swaps` cannot be read.
-pub fn swap_areas() -> Result<Vec<SwapArea>, Error> {
-    let path = zmeld_linux::swaps::PATH;
-    let text = std::fs::read(path).map_err(|cause| Error::io("read", path, cause))?;
-    // A line that is none can be read from as little as an area that is not there.
-    let text = String::from_utf8_lossy(&text);
-    Ok(zmeld_linux::swaps::parse(&text).flatten().collect())
-}
 
 fn not_swap(path: &Path, areas: &[SwapArea]) -> Error {
     let names = areas.iter().map(|area| area.path.display().to_string());
@@ -70,7 +59,7 @@ impl SwapDevice {
     /// not read it or the page tables that say which slots are used.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
-        let areas = swap_areas()?;
+        let areas = Host::here().swaps()?;
         let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
         let Some(area) = areas
             .iter()
@@ -107,9 +96,8 @@ impl SwapDevice {
         if used != found {
             notes.push(Note::SlotsUnattributed { used, found });
         }
-        if std::fs::read("/sys/module/zswap/parameters/enabled")
-            .is_ok_and(|text| text.starts_with(b"Y"))
-        {
+        let zswap = Host::here().read(format!("{ZSWAP}/enabled"));
+        if zswap.is_ok_and(|text| is_on(&text)) {
             notes.push(Note::ZswapInFront);
         }
         if !self.area.is_in_ram() && KernelVersion::running() >= Some(KernelVersion::new(6, 12)) {
@@ -139,7 +127,7 @@ impl Source for SwapDevice {
         sink: &(dyn Fn(Batch<'_>) + Sync),
     ) -> Result<Visit, Error> {
         let types = slots_in_page_tables(threads, stop)?;
-        let areas = swap_areas()?;
+        let areas = Host::here().swaps()?;
         let index = areas
             .iter()
             .position(|area| area.path == self.area.path)
@@ -254,7 +242,8 @@ const TYPES: usize = 23;
 
 /// Reads all page tables; returns the types that occur, by number.
 fn slots_in_page_tables(threads: usize, stop: &AtomicBool) -> Result<Vec<TypeSlots>, Error> {
-    let slots_most = swap_areas()?
+    let slots_most = Host::here()
+        .swaps()?
         .iter()
         .map(|area| pages(area.size_bytes) + 1)
         .max()

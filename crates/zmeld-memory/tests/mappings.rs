@@ -13,9 +13,8 @@ const MAPPINGS: u64 = 20_000;
 /// The most memory that this program held, in KiB.
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
-    let kib = line.unwrap().split_whitespace().nth(1);
-    kib.unwrap().parse().unwrap()
+    let peak = zmeld_linux::process::status(&status, "VmHWM").unwrap();
+    peak.trim_end_matches(" kB").parse().unwrap()
 }
 
 /// Pages that are delivered of a process.

@@ -6,6 +6,7 @@ mod turn;
 
 use common::{is_root, live, page, see, Group, Script};
 use turn::Swap;
+use zmeld_linux::meminfo::Meminfo;
 use zmeld_memory::{Selection, SwapDevice};
 
 /// Swap is the machine's: one test at a time.
@@ -103,10 +104,9 @@ say(address(a)); wait()
         );
         // Taken from the process and not written yet.
         let memory = std::fs::read_to_string("/proc/meminfo").unwrap();
-        let cached = memory.lines().find_map(|it| it.strip_prefix("SwapCached:"));
-        let cached = cached.and_then(|it| it.trim().strip_suffix(" kB")?.parse().ok());
+        let cached = Meminfo::new(&memory).bytes("SwapCached").unwrap_or(0) as usize;
         assert!(
-            missing < 64 + cached.unwrap_or(0) / 4,
+            missing < 64 + cached / 4096,
             "{missing} pages are neither in RAM nor on the device"
         );
         let counted = &seen_device.visit.counted;

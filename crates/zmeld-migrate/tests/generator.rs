@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use zmeld_linux::Host;
 use zmeld_migrate::generator::{generate, BootEnvironment, GeneratorOutcome};
 
 #[path = "../../zmeld-setup/tests/script/mod.rs"]
@@ -30,15 +31,13 @@ struct Machine(tempfile::TempDir);
 
 impl Machine {
     fn new() -> Machine {
-        let machine = Machine(tempfile::tempdir().unwrap());
-        fs::create_dir(machine.0.path().join("dev")).unwrap();
-        machine
+        Machine(tempfile::tempdir().unwrap())
     }
 
     fn boot(&self, virtualization: Option<&str>, in_initrd: Option<&str>) -> GeneratorOutcome {
         let root = self.0.path();
         // The kernel's log takes what is appended to it.
-        fs::write(root.join("dev/kmsg"), "").unwrap();
+        Host::at(root).plant("/dev/kmsg", "");
         let environment = BootEnvironment {
             root: root.to_owned(),
             program: PathBuf::from("/usr/bin/zmeld"),
@@ -122,8 +121,7 @@ impl script::Case for Machine {
     fn step(&mut self, script: &Script, what: &str, rest: &str, place: &str) -> Outcome {
         match what {
             "file" => {
-                fs::create_dir_all(self.root().join("etc")).unwrap();
-                fs::write(self.root().join("etc/zmeld.toml"), script.text(rest)).unwrap();
+                Host::at(self.root()).plant("/etc/zmeld.toml", script.text(rest));
                 Outcome::default()
             }
             "boot" => {

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use zmeld_config::{Config, Finding, Severity};
+use zmeld_linux::Host;
 use zmeld_migrate::import::import;
 
 const RAM: u64 = 8 << 30;
@@ -62,9 +63,8 @@ fn a_machine_without_swap_gives_nothing() {
 /// another, and may be written over.
 #[test]
 fn a_volume_with_an_option_that_is_not_known_stays_as_it_is() {
-    let root = tempfile::tempdir().unwrap();
-    fs::create_dir(root.path().join("etc")).unwrap();
-    let put = |name: &str, text: &str| fs::write(root.path().join("etc").join(name), text).unwrap();
+    let (root, host) = Host::planted(&[]);
+    let put = |name: &str, text: &str| host.plant(format!("/etc/{name}"), text);
     put("fstab", "/dev/mapper/one none swap sw 0 0\n");
     let device = |key: &str, options: &str| {
         put("crypttab", &format!("one /dev/sdc1 {key} {options}\n"));
@@ -99,16 +99,11 @@ fn a_volume_with_an_option_that_is_not_known_stays_as_it_is() {
 
 #[test]
 fn files_that_cannot_be_read_are_named() {
-    let root = tempfile::tempdir().unwrap();
-    fs::create_dir(root.path().join("etc")).unwrap();
-    fs::write(root.path().join("etc/fstab"), vec![b'#'; (1 << 20) + 1]).unwrap();
+    let (root, host) = Host::planted(&[]);
+    host.plant("/etc/fstab", vec![b'#'; (1 << 20) + 1]);
     let err = import(root.path(), RAM).unwrap_err();
     assert_eq!(err.to_string(), "/etc/fstab is longer than 1 MiB");
-    fs::write(
-        root.path().join("etc/fstab"),
-        b"\xff\x00\x1b[2J none swap sw 0 0\n",
-    )
-    .unwrap();
+    host.plant("/etc/fstab", b"\xff\x00\x1b[2J none swap sw 0 0\n");
     let imported = import(root.path(), RAM).unwrap();
     assert_eq!(imported.left.len(), 1);
     assert!(!imported.to_toml().contains('\x1b'));

@@ -321,8 +321,8 @@ pub(super) struct Mounts(Vec<Mount>);
 
 impl Mounts {
     pub fn read(reader: &mut Reader) -> Mounts {
-        let text = reader.optional(mounts::PATH).unwrap_or_default();
-        Mounts(mounts::parse(&text).collect())
+        let all = mounts::read(reader.host(), mounts::PATH);
+        Mounts(reader.known(all).unwrap_or_default())
     }
 
     fn of_device(&self, name: &str) -> Option<Mounted> {
@@ -357,6 +357,11 @@ mod tests {
         assert_eq!(recompression.len(), 2);
     }
 
+    fn mounts(table: &str) -> Mounts {
+        let (_dir, host) = zmeld_linux::Host::planted(&[(mounts::PATH, table)]);
+        Mounts::read(&mut Reader::new(&host))
+    }
+
     #[test]
     fn a_file_belongs_to_the_deepest_and_latest_mount() {
         let table = [
@@ -366,19 +371,18 @@ mod tests {
             ("/var", "/dev/d"),
         ];
         let table = table.map(|(point, source)| format!("1 1 8:1 / {point} rw - ext4 {source}\n"));
-        let mounts = Mounts(mounts::parse(&table.concat()).collect());
+        let all = mounts(&table.concat());
         for (file, source) in [
             ("/swap", "/dev/a"),
             ("/variable", "/dev/a"),
             ("/var x/s", "/dev/c"),
             ("/var/s", "/dev/d"),
         ] {
-            let found = mounts.of_file(Path::new(file)).unwrap();
+            let found = all.of_file(Path::new(file)).unwrap();
             assert_eq!(found.source, Path::new(source), "{file}");
         }
         let mount = "1 1 252:0 / /x rw - btrfs /dev/zram0 rw,discard=async\n";
-        let mounts = Mounts(mounts::parse(mount).collect());
-        assert!(mounts.of_device("zram0").unwrap().discards);
+        assert!(mounts(mount).of_device("zram0").unwrap().discards);
     }
 
     #[test]

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::reader::Reader;
 use super::{note, Device, Group, Observation};
+use zmeld_linux::boot::uptime;
 use zmeld_linux::Host;
 use zmeld_linux::HostError;
 
@@ -30,7 +31,6 @@ const EXPERIMENT_KILLS: &str = "/run/zmeld/experiment-kills.json";
 const EXPERIMENT_SCHEMA: &str = "zmeld.experiment-kills/1";
 /// The counter of the same.
 const BY_EXPERIMENTS: &str = "oom_kill by experiments";
-pub(super) const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 /// What "lately" is, in seconds.
 pub const WINDOW_S: f64 = 3600.0;
 /// Notes are not closer to each other, in seconds.
@@ -165,7 +165,7 @@ pub(super) fn read(
 ) -> Lately {
     let can_limit = groups.is_some();
     let groups = groups.unwrap_or_default();
-    let uptime_s = uptime(reader.optional("/proc/uptime").as_deref());
+    let uptime_s = note::uptime(reader);
     let notes = Notes::read(reader);
     let mut counters = counters(kills, groups, devices);
     counters.insert(BY_EXPERIMENTS.to_owned(), experiment_kills(reader));
@@ -205,7 +205,7 @@ pub fn note_experiment(host: &Host, kills: u64) -> Result<(), HostError> {
 /// Notes the counters of an observation for those who ask later. Not for a tree that
 /// somebody else made: its links could lead anywhere.
 pub fn note(host: &Host, now: &Observation) -> Result<(), HostError> {
-    let Some(uptime_s) = uptime(host.read_optional("/proc/uptime")?.as_deref()) else {
+    let Some(uptime_s) = uptime(host)? else {
         return Ok(());
     };
     let mut notes = Notes::read(&mut Reader::new(host));
@@ -213,12 +213,6 @@ pub fn note(host: &Host, now: &Observation) -> Result<(), HostError> {
         true => note::keep(host, FILE, SCHEMA, notes),
         false => Ok(()),
     }
-}
-
-/// Seconds since boot, of what `/proc/uptime` says; none where that is no time.
-pub fn uptime(text: Option<&str>) -> Option<f64> {
-    let seconds: f64 = text?.split_whitespace().next()?.parse().ok()?;
-    (seconds.is_finite() && seconds >= 0.0).then_some(seconds)
 }
 
 fn counters(kills: Option<u64>, groups: &[Group], devices: &[Device]) -> Counters {

@@ -1,24 +1,15 @@
 //! What is noted in zmeld's folder for those who ask, as long as the machine is up.
 
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::lately::{uptime, BOOT};
 use super::reader::Reader;
 use crate::run_folder;
-use zmeld_linux::Host;
-use zmeld_linux::HostError;
+use zmeld_linux::boot::{self, Note};
+use zmeld_linux::{Host, HostError};
 
 /// A note that is older than two rounds and this is of a watch that runs no more.
 const STALE_S: f64 = 60.0;
-
-#[derive(Serialize, Deserialize)]
-struct Note<T> {
-    schema: String,
-    boot: String,
-    uptime_s: f64,
-    told: T,
-}
 
 /// What a watch that runs has noted there; `every_s`: how often it looks, in seconds.
 pub(super) fn read<T: DeserializeOwned>(
@@ -32,6 +23,11 @@ pub(super) fn read<T: DeserializeOwned>(
     (old_s <= most_s).then_some(told)
 }
 
+/// Seconds since boot.
+pub(super) fn uptime(reader: &mut Reader) -> Option<f64> {
+    reader.known(boot::uptime(reader.host()))?
+}
+
 /// What was noted there since the machine booted, and how long ago, in seconds.
 pub(super) fn since_boot<T: DeserializeOwned>(
     reader: &mut Reader,
@@ -39,11 +35,11 @@ pub(super) fn since_boot<T: DeserializeOwned>(
     schema: &str,
 ) -> Option<(T, f64)> {
     let text = reader.own(file)?;
-    let boot = reader.optional(BOOT).unwrap_or_default();
-    let uptime_s = uptime(reader.optional("/proc/uptime").as_deref())?;
+    let boot = reader.known(boot::boot_id(reader.host()));
+    let uptime_s = uptime(reader)?;
     match serde_json::from_str::<Note<T>>(&text) {
         Ok(note) if note.schema == schema => {
-            let is_of_boot = note.boot == boot.trim();
+            let is_of_boot = note.boot == boot.unwrap_or_default();
             is_of_boot.then_some((note.told, uptime_s - note.uptime_s))
         }
         _ => {
@@ -59,14 +55,8 @@ pub(super) fn keep<T: Serialize>(
     schema: &str,
     told: T,
 ) -> Result<(), HostError> {
-    let Some(uptime_s) = uptime(host.read_optional("/proc/uptime")?.as_deref()) else {
-        return Ok(());
-    };
-    let note = Note {
-        schema: schema.to_owned(),
-        boot: host.read_optional(BOOT)?.unwrap_or_default(),
-        uptime_s,
-        told,
-    };
-    run_folder::replace(host, file, 0o644, &note)
+    match Note::new(host, schema, told)? {
+        Some(note) => run_folder::replace(host, file, 0o644, &note),
+        None => Ok(()),
+    }
 }

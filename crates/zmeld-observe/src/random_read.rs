@@ -63,21 +63,15 @@ fn size(mut file: &File) -> io::Result<u64> {
 
 /// The block device under the root directory; none where it is no device's.
 pub fn root_device(host: &Host) -> Result<Option<PathBuf>, HostError> {
-    let table = host.read(mounts::PATH)?;
+    let mut all = mounts::read(host, mounts::PATH)?.into_iter();
     // A later mount covers an earlier one.
-    let root = mounts::parse(&table)
-        .filter(|mount| mount.point == Path::new("/"))
-        .last();
-    let Some(root) = root else { return Ok(None) };
-    let node = format!("/sys/dev/block/{}:{}", root.device.0, root.device.1);
-    // What has that number; btrfs has none that is a device's, but says what it was mounted
-    // from.
-    let real = host.resolved(Path::new(&node));
-    let name = real.file_name().filter(|_| real != Path::new(&node));
-    let path = match name {
-        Some(name) => Path::new("/dev").join(name),
-        None => root.source,
+    let Some(root) = all.rfind(|mount| mount.point == Path::new("/")) else {
+        return Ok(None);
     };
+    let (major, minor) = root.device;
+    // btrfs has a number that is no device's, but says what it was mounted from.
+    let path = host.block_device(&format!("{major}:{minor}"));
+    let path = path.unwrap_or(root.source);
     Ok((path.starts_with("/dev") && host.exists(&path)).then_some(path))
 }
 
@@ -87,19 +81,14 @@ mod tests {
 
     #[test]
     fn the_root_device_is_found_in_the_mount_table() {
-        let dir = tempfile::tempdir().unwrap();
-        let host = Host::at(dir.path());
-        std::fs::create_dir_all(host.path("/proc/self")).unwrap();
-        std::fs::create_dir_all(host.path("/dev")).unwrap();
-        std::fs::create_dir_all(host.path("/sys/dev/block")).unwrap();
-        std::fs::create_dir_all(host.path("/sys/devices/sda/sda1")).unwrap();
-        let mountinfo =
-            |text: &str| std::fs::write(host.path("/proc/self/mountinfo"), text).unwrap();
+        let (_dir, host) = Host::planted(&[("/sys/devices/sda/sda1/dev", "8:1")]);
+        let mountinfo = |text: &str| host.plant(mounts::PATH, text);
         mountinfo("22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/root rw\n");
         assert_eq!(root_device(&host).unwrap(), None);
+        std::fs::create_dir_all(host.path("/sys/dev/block")).unwrap();
         let device = host.path("/sys/dev/block/8:1");
         std::os::unix::fs::symlink("../../devices/sda/sda1", device).unwrap();
-        std::fs::write(host.path("/dev/sda1"), "").unwrap();
+        host.plant("/dev/sda1", "");
         assert_eq!(root_device(&host).unwrap(), Some("/dev/sda1".into()));
         mountinfo("22 1 0:30 /@ / rw - btrfs /dev/sda1 rw\n");
         assert_eq!(root_device(&host).unwrap(), Some("/dev/sda1".into()));

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 
 use rustix::io::Errno;
 use serde::Serialize;
@@ -76,7 +77,10 @@ impl<'a> Reader<'a> {
     /// Notes what is wrong with a file, once.
     pub fn warn(&mut self, path: &str, problem: Problem) {
         let path = path.to_owned();
-        let warning = Warning { path, problem };
+        self.add(Warning { path, problem });
+    }
+
+    fn add(&mut self, warning: Warning) {
         if !self.warnings.contains(&warning) {
             self.warnings.push(warning);
         }
@@ -106,7 +110,7 @@ impl<'a> Reader<'a> {
             }
             // A facility that is compiled in and switched off, as pressure can be.
             Err(err) if err.is(Errno::OPNOTSUPP) => {}
-            Err(err) => self.warn(path, problem_of(path, err)),
+            Err(err) => self.add(warning(err)),
         }
         None
     }
@@ -114,11 +118,13 @@ impl<'a> Reader<'a> {
     /// The text of a file in zmeld's own folder, as long as nobody else can have
     /// written it.
     pub fn own(&mut self, path: &str) -> Option<String> {
-        match run_folder::read(self.host, path) {
-            Ok(bytes) => return Some(String::from_utf8_lossy(&bytes?).into_owned()),
-            Err(err) => self.warn(path, problem_of(path, err)),
-        }
-        None
+        let bytes = self.known(run_folder::read(self.host, path))??;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// What was read; none where that could not be.
+    pub fn known<T>(&mut self, read: Result<T, HostError>) -> Option<T> {
+        read.map_err(|err| self.add(warning(err))).ok()
     }
 
     /// The first line, without blanks around it.
@@ -169,12 +175,22 @@ impl<'a> Reader<'a> {
 }
 
 /// What is wrong with a file that was not read.
-fn problem_of(path: &str, err: HostError) -> Problem {
-    match err {
+fn warning(err: HostError) -> Warning {
+    let (path, problem) = match err {
         HostError::File(err) => match err.cause.kind() {
-            io::ErrorKind::PermissionDenied => Problem::NotPermitted,
-            _ => Problem::Unreadable(words(&err.cause)),
+            io::ErrorKind::PermissionDenied => (err.path, Problem::NotPermitted),
+            _ => (err.path, Problem::Unreadable(words(&err.cause))),
         },
-        err => Problem::Malformed(err.to_string().replace(path, "it")),
-    }
+        HostError::Malformed { path, problem } => {
+            (path, Problem::Malformed(format!("it {problem}")))
+        }
+        HostError::NotOurs {
+            path,
+            problem,
+            way_out,
+        } => (path, Problem::Malformed(format!("{problem}: {way_out}"))),
+        err => (PathBuf::new(), Problem::Unreadable(err.to_string())),
+    };
+    let path = path.to_string_lossy().into_owned();
+    Warning { path, problem }
 }

@@ -2,6 +2,7 @@
 //! back, and what is lent. So it is root's, and nobody else may write it; where it
 //! is not so, nothing in it is believed.
 
+use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,8 @@ const BYTES_MAX: u64 = 64 << 20;
 /// # Errors
 /// When it cannot be made, or somebody else may write it.
 pub fn make(host: &Host) -> Result<(), HostError> {
-    root_owned::make_folder(&host.path(FOLDER), owner(host)).map_err(|err| told(host, err))
+    let folder = inside(host, Path::new(FOLDER))?;
+    root_owned::make_folder(&folder, owner(host)).map_err(|err| told(host, err))
 }
 
 /// The bytes of a file in it; none where it is not there.
@@ -39,16 +41,11 @@ pub fn make(host: &Host) -> Result<(), HostError> {
 /// When it cannot be read, or somebody else may have written it.
 pub fn read(host: &Host, path: impl AsRef<Path>) -> Result<Option<Vec<u8>>, HostError> {
     let owner = owner(host);
-    let Some(folder) = inside(host) else {
-        return Ok(None);
+    let bytes = || {
+        root_owned::check_folder(&inside(host, Path::new(FOLDER))?, owner)?;
+        root_owned::read(&inside(host, path.as_ref())?, owner, BYTES_MAX)
     };
-    let path = match path.as_ref().strip_prefix(FOLDER) {
-        Ok(name) => folder.join(name),
-        Err(_) => host.path(path),
-    };
-    let bytes = root_owned::check_folder(&folder, owner)
-        .and_then(|_| root_owned::read(&path, owner, BYTES_MAX));
-    match bytes {
+    match bytes() {
         Err(HostError::File(err)) if err.cause.kind() == io::ErrorKind::NotFound => Ok(None),
         bytes => bytes.map(Some).map_err(|err| told(host, err)),
     }
@@ -58,16 +55,23 @@ pub fn read(host: &Host, path: impl AsRef<Path>) -> Result<Option<Vec<u8>>, Host
 /// have written it.
 pub fn since_written(host: &Host, path: impl AsRef<Path>) -> Option<Duration> {
     read(host, &path).ok()??;
-    let written = host.path(path).symlink_metadata().ok()?.modified().ok()?;
-    written.elapsed().ok()
+    let meta = inside(host, path.as_ref()).ok()?.symlink_metadata();
+    meta.ok()?.modified().ok()?.elapsed().ok()
 }
 
-/// Where it is: a link above it leads where it would on that machine, and not out of the
-/// tree; none where that is nowhere. A link in its place is refused.
-fn inside(host: &Host) -> Option<PathBuf> {
-    let folder = Path::new(FOLDER);
-    let above = host.tree().resolved(folder.parent()?)?;
-    Some(host.path(above).join(folder.file_name()?))
+/// Where it, or a file in it, is for this process: a link above it leads where it would on that
+/// machine, and not out of the tree. A link in its place is refused.
+///
+/// # Errors
+/// When that link leads nowhere.
+fn inside(host: &Host, path: &Path) -> Result<PathBuf, HostError> {
+    let above = Path::new("/run");
+    let real = match host.tree().resolved(above) {
+        Some(real) => real,
+        None if host.tree().link(above).is_none() => above.to_path_buf(),
+        None => return Err(HostError::io("look at", above, io::ErrorKind::NotFound)),
+    };
+    Ok(host.path(real.join(path.strip_prefix(above).unwrap_or(path))))
 }
 
 /// Replaces a file in it, and makes the folder where it is not there.
@@ -89,8 +93,15 @@ pub fn write(host: &Host, path: &Path, mode: u32, value: &impl Serialize) -> Res
     let failed = |cause| HostError::io("write", path, cause);
     // By lines: people look into these files, too.
     let bytes = serde_json::to_vec_pretty(value).map_err(|err| failed(io::Error::other(err)))?;
-    zmeld_linux::file::replace(&host.path(path), &bytes, Some(mode))
+    zmeld_linux::file::replace(&inside(host, path)?, &bytes, Some(mode))
         .map_err(|err| failed(err.cause))
+}
+
+/// Removes a file in it, if it can be.
+pub fn remove(host: &Host, path: impl AsRef<Path>) {
+    if let Ok(file) = inside(host, path.as_ref()) {
+        let _ = fs::remove_file(file);
+    }
 }
 
 /// Whoever owns a tree may have written all of it; on a machine that is root.
@@ -125,7 +136,6 @@ pub fn foreign(host: &Host, err: HostError, way_out: impl FnOnce(&Path) -> Strin
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::os::unix::fs::symlink;
 
     use super::*;
@@ -139,12 +149,18 @@ mod tests {
         let run = tree.path().join("run");
         symlink(outside.path(), &run).unwrap();
         assert_eq!(read(&host, STATE).unwrap(), None);
+        assert!(replace(&host, STATE, 0o644, &"ours").is_err());
+        assert!(write(&host, STATE.as_ref(), 0o644, &"ours").is_err());
+        let state = outside.path().join("zmeld/state.json");
+        assert_eq!(fs::read(state).unwrap(), b"outside");
         // One that stays in it is followed, as on the machine itself.
         fs::remove_file(&run).unwrap();
         symlink("/var/run", &run).unwrap();
-        fs::create_dir_all(tree.path().join("var/run/zmeld")).unwrap();
-        fs::write(tree.path().join("var/run/zmeld/state.json"), "inside").unwrap();
-        assert_eq!(read(&host, STATE).unwrap().unwrap(), b"inside");
+        fs::create_dir_all(tree.path().join("var/run")).unwrap();
+        replace(&host, STATE, 0o644, &"inside").unwrap();
+        assert!(tree.path().join("var/run/zmeld/state.json").exists());
+        assert_eq!(read(&host, STATE).unwrap().unwrap(), b"\"inside\"");
+        assert!(since_written(&host, STATE).is_some());
         // One in its place is not.
         let folder = tree.path().join("var/run/zmeld");
         fs::rename(&folder, tree.path().join("other")).unwrap();

@@ -6,12 +6,13 @@ use serde::Serialize;
 
 use super::reader::{Problem, Reader};
 use zmeld_linux::counters;
+use zmeld_linux::groups::hierarchy::NO_LIMIT;
 use zmeld_linux::groups::{Hierarchy, Version};
 use zmeld_linux::hibernation;
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::mounts;
 use zmeld_linux::pressure::Pressure;
-use zmeld_linux::swaps::{self, SwapArea};
+use zmeld_linux::swaps::SwapArea;
 
 /// Memory as `/proc/meminfo` has it, in bytes; a line that is missing is 0, except
 /// where its absence means something.
@@ -202,15 +203,8 @@ pub(super) fn activity(reader: &mut Reader) -> Activity {
 }
 
 pub(super) fn swaps(reader: &mut Reader) -> Vec<SwapArea> {
-    let text = reader.required(swaps::PATH).unwrap_or_default();
-    if let Some(line) = swaps::parse(&text).find_map(Result::err) {
-        let what = format!("line {} is no swap area", line.number);
-        reader.malformed(swaps::PATH, &what);
-    }
-    let areas = swaps::parse(&text).flatten();
-    areas
-        .map(|area| reader.host().with_its_path(area))
-        .collect()
+    let read = reader.host().swaps();
+    reader.known(read).unwrap_or_default()
 }
 
 pub(super) fn pressure(reader: &mut Reader) -> Option<Pressure> {
@@ -233,22 +227,17 @@ pub(super) fn tunables(reader: &mut Reader) -> Tunables {
 }
 
 pub(super) fn hibernation(reader: &mut Reader) -> Hibernation {
-    let line = reader.optional(hibernation::COMMAND_LINE);
-    let power = reader.optional(hibernation::POWER);
-    let states = reader.optional(hibernation::STATES);
-    let found = hibernation::resume(
-        &line.unwrap_or_default(),
-        power.as_deref(),
-        states.as_deref(),
-    );
-    let states = states.unwrap_or_default();
+    let host = reader.host();
+    let states = reader.optional(hibernation::STATES).unwrap_or_default();
+    let image = "/sys/power/image_size";
     Hibernation {
-        resume: found.map(|resume| resume.to_string()),
+        resume: reader
+            .known(hibernation::read(host))
+            .flatten()
+            .map(|it| it.to_string()),
         possible: states.split_whitespace().any(|state| state == "disk"),
-        image_bytes: reader
-            .optional("/sys/power/image_size")
-            .and_then(|text| text.trim().parse().ok()),
-        idle: zmeld_linux::hibernation::idle(reader.host()).ok().flatten(),
+        image_bytes: reader.known(host.number(image)).flatten(),
+        idle: hibernation::idle(host).ok().flatten(),
     }
 }
 
@@ -352,14 +341,11 @@ fn group(reader: &mut Reader, folder: &str, path: &str) -> Option<Group> {
     })
 }
 
-/// What a group of version 1 without a limit shows: all but the last page of it.
-const UNLIMITED_V1: u64 = 1 << 62;
-
 fn group_v1(reader: &mut Reader, folder: &str, path: &str) -> Option<Group> {
     let events = reader.optional(&format!("{folder}/memory.oom_control"))?;
     let oom_kills = counted(Some(&events), "oom_kill");
     let limit = reader.number(&format!("{folder}/memory.limit_in_bytes"));
-    let memory_max_bytes = limit.filter(|limit| *limit < UNLIMITED_V1);
+    let memory_max_bytes = limit.filter(|limit| *limit < NO_LIMIT);
     if memory_max_bytes.is_none() && oom_kills == 0 {
         return None;
     }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use zmeld_linux::compressed::ZSWAP;
-use zmeld_linux::counters;
+use zmeld_linux::compressed::{pool_max_bytes, ZSWAP};
+use zmeld_linux::{counters, Host};
 
 use super::reader::Reader;
 use super::system::Memory;
@@ -49,7 +49,14 @@ const OF_GROUPS: &str = "/sys/fs/cgroup/memory.stat";
 impl Zswap {
     /// The most that its pool may take, in bytes.
     pub fn limit_bytes(&self, memory: &Memory) -> u64 {
-        memory.total_bytes / 100 * self.max_pool_percent.min(100)
+        pool_max_bytes(memory.total_bytes, self.max_pool_percent)
+    }
+
+    /// What its pool takes, in bytes, as far as the kernel tells.
+    pub fn pool_bytes(host: &Host, memory: &Memory) -> u64 {
+        // Before Linux 5.19 only debugfs knows.
+        let counter = || host.number(format!("{COUNTERS}/pool_total_size")).ok()?;
+        memory.zswap_bytes.or_else(counter).unwrap_or(0)
     }
 
     /// Reads it; `None` where the kernel has no zswap. `memory` has what it holds.
@@ -71,7 +78,6 @@ impl Zswap {
         let stored_bytes = memory
             .zswapped_bytes
             .or_else(|| Some(counter("stored_pages")?.saturating_mul(page_size)));
-        let memory_used_bytes = memory.zswap_bytes.or_else(|| counter("pool_total_size"));
         let incompressible_bytes = match counter("stored_incompressible_pages") {
             Some(pages) => Some(pages.saturating_mul(page_size)),
             None => reader
@@ -95,7 +101,7 @@ impl Zswap {
                 .exists(&at("shrinker_enabled"))
                 .then(|| reader.switch(&at("shrinker_enabled")).unwrap_or(false)),
             stored_bytes: stored_bytes.unwrap_or(0),
-            memory_used_bytes: memory_used_bytes.unwrap_or(0),
+            memory_used_bytes: Zswap::pool_bytes(reader.host(), memory),
             incompressible_bytes,
             counters,
         })

@@ -148,12 +148,8 @@ mod tests {
 
     #[test]
     fn swap_on_zram_says_what_it_holds() {
-        let dir = tempfile::tempdir().unwrap();
-        let put = |path: &str, text: &str| {
-            let path = dir.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
+        let (_dir, host) = Host::planted(&[]);
+        let put = |path: &str, text: &str| host.plant(path, text);
         put("proc/meminfo", "MemTotal: 8 kB\nMemFree: 8 kB\n");
         put(
             "proc/swaps",
@@ -165,7 +161,7 @@ mod tests {
             "sys/block/zram3/mm_stat",
             " 8192 300 4096 1048576 9 0 0 0 0\n",
         );
-        let found = MachineFacts::look(&Host::at(dir.path()));
+        let found = MachineFacts::look(&host);
         let zram = ZramInUse {
             codec: "lz4".to_owned(),
             data_bytes: 8192,

@@ -16,6 +16,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use zmeld_linux::boot::boot_id;
 use zmeld_linux::command;
 use zmeld_linux::lock::{Attempt, FileLock};
 
@@ -26,7 +27,6 @@ use zmeld_config::Config;
 use zmeld_linux::{Host, HostError};
 use zmeld_observe::run_folder::{self, EXPERIMENT_STATE, FOLDER, LOCK, STATE};
 
-const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 const SCHEMA: &str = "zmeld.state/1";
 
 /// Whose changes are written down. Each has a state of its own, so that nobody
@@ -108,17 +108,13 @@ impl State {
             ));
         }
         // Before a boot: nothing of it is there any more.
-        Ok((state.boot == boot(host)?).then_some(state))
+        Ok((state.boot == boot_id(host)?).then_some(state))
     }
 }
 
 fn understood<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Config, D::Error> {
     let value = serde_json::Value::deserialize(deserializer)?;
     Ok(serde_json::from_value(value).unwrap_or_default())
-}
-
-fn boot(host: &Host) -> Result<String, Error> {
-    Ok(host.read_optional(BOOT)?.unwrap_or_default())
 }
 
 /// The state, locked: nobody else changes it or the machine.
@@ -166,7 +162,7 @@ impl Journal {
             Some(state) => state,
             None => State {
                 schema: SCHEMA.to_owned(),
-                boot: boot(host)?,
+                boot: boot_id(host)?,
                 complete: true,
                 ..State::default()
             },

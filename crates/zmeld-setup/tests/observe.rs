@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use machine::{files, plant, put, MACHINES};
+use rustix::fs::{mkfifoat, Mode, CWD};
 use script::{Outcome, Script};
 use serde::Serialize;
 use zmeld_config::{Comments, Config, Named};
@@ -178,6 +179,10 @@ fn no_content_of_any_file_stops_an_observation() {
                 "{kernel}: nothing said of {path}"
             );
             fs::remove_dir(&at).unwrap();
+            // Nobody writes into it: who opens it waits for ever.
+            mkfifoat(CWD, &at, Mode::RWXU).unwrap();
+            look(&host);
+            fs::remove_file(&at).unwrap();
             put(dir.path(), &path, contents);
         }
     }

@@ -280,19 +280,17 @@ impl Machine {
     }
 
     fn with_groups() -> Machine {
-        let machine = Machine::within(tempfile::tempdir().unwrap());
         let mounts = "30 1 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw\n";
         let memory = "MemTotal: 4000 kB\nMemFree: 1000 kB\nSwapTotal: 1000 kB\nSwapFree: 900 kB\n";
-        for (path, text) in [
+        let files = [
             ("proc/self/mountinfo", mounts),
             ("proc/self/cgroup", "0::/system.slice/zmeld-watch.service\n"),
             ("proc/uptime", "1000.00 1.00\n"),
             ("proc/sys/kernel/random/boot_id", "boot-1\n"),
             ("proc/meminfo", memory),
             ("sys/fs/cgroup/cgroup.controllers", "cpu memory\n"),
-        ] {
-            machine.put(path, text);
-        }
+        ];
+        let machine = Machine::within(Host::planted(&files).0);
         for group in ["system.slice", "system.slice/zmeld-watch.service"] {
             machine.group(group, 100, 0);
         }

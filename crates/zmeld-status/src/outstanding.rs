@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use zmeld_linux::Host;
+use zmeld_linux::{process, Host};
 
 use crate::config_check::guarding;
 use zmeld_config::{Config, Encryption, Finding, FindingId, Severity, Source, Swappiness};
@@ -188,8 +188,7 @@ const LINE_MAX: usize = 4096;
 /// his own so. Where others' processes are hidden from this user, nobody can tell.
 fn is_watch_running(host: &Host) -> Option<bool> {
     host.read("/proc/1/comm").ok()?;
-    let names = host.list("/proc").ok()?;
-    let mut processes = names.iter().filter(|name| name.parse::<u32>().is_ok());
+    let mut processes = host.processes().ok()?.into_iter();
     Some(processes.any(|pid| {
         // Who starts a program makes its line as long as he likes.
         let command = host.read_start(Path::new(&format!("/proc/{pid}/cmdline")), LINE_MAX);
@@ -199,9 +198,9 @@ fn is_watch_running(host: &Host) -> Option<bool> {
 
 /// Whether all of a process's user ids are root's: one that runs with the rights of another
 /// is still its user's by the first.
-fn is_of_root(host: &Host, pid: &str) -> bool {
+fn is_of_root(host: &Host, pid: u32) -> bool {
     let status = host.read(format!("/proc/{pid}/status")).unwrap_or_default();
-    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    let ids = process::status(&status, "Uid");
     ids.is_some_and(|ids| ids.split_whitespace().eq(["0"; 4]))
 }
 

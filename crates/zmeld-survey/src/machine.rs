@@ -3,6 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use zmeld_linux::boot::uptime;
 use zmeld_linux::compressed::{chosen, is_on, ZSWAP};
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::pressure::Pressure;
@@ -52,8 +53,7 @@ impl Machine {
             ksm_pages_shared: host.read_u64("/sys/kernel/mm/ksm/pages_shared").ok(),
             ksm_pages_sharing: host.read_u64("/sys/kernel/mm/ksm/pages_sharing").ok(),
             stalls: text(crate::pressure::PATH).and_then(|it| Pressure::parse(&it)),
-            uptime_seconds: text("/proc/uptime")
-                .and_then(|text| text.split_whitespace().next()?.parse().ok()),
+            uptime_seconds: uptime(host).ok().flatten(),
         }
     }
 }
@@ -153,11 +153,11 @@ fn compressed_swap(host: &Host) -> String {
 /// shows its own groups only.
 pub(crate) fn unified_mount(host: &Host) -> Option<PathBuf> {
     let mounted = |path: &str| {
-        let text = host.read(path).ok()?;
-        let found = mounts::parse(&text).find(|mount| mount.kind == "cgroup2");
+        let mut all = mounts::read(host, path).ok()?.into_iter();
+        let found = all.find(|mount| mount.kind == "cgroup2");
         found.map(|mount| mount.point)
     };
-    let first = mounted("/proc/1/mountinfo").map(|point| {
+    let first = mounted(mounts::FIRST).map(|point| {
         let below = point.strip_prefix("/").unwrap_or(&point);
         Path::new(FIRST_ROOT).join(below)
     });
@@ -170,14 +170,6 @@ pub(crate) fn unified_mount(host: &Host) -> Option<PathBuf> {
 mod tests {
     use super::*;
     use std::fs;
-
-    fn put(root: &Path, files: &[(&str, &str)]) {
-        for (path, text) in files {
-            let path = root.join(path.trim_start_matches('/'));
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-    }
 
     #[test]
     fn what_the_kernel_does_not_say_is_absent() {
@@ -193,35 +185,30 @@ mod tests {
 
     #[test]
     fn a_machine_says_what_it_is() {
-        let dir = tempfile::tempdir().unwrap();
-        put(
-            dir.path(),
-            &[
-                (
-                    "/proc/meminfo",
-                    "MemTotal: 2048 kB\nSwapTotal: 100 kB\nSwapFree: 40 kB\n",
-                ),
-                ("/proc/sys/kernel/hostname", "web7\n"),
-                ("/proc/uptime", "12.50 3.00\n"),
-                (
-                    "/proc/pressure/memory",
-                    "some avg10=0.00 avg60=0.00 avg300=1.25 total=9\n\
+        let (_dir, host) = Host::planted(&[
+            (
+                "/proc/meminfo",
+                "MemTotal: 2048 kB\nSwapTotal: 100 kB\nSwapFree: 40 kB\n",
+            ),
+            ("/proc/sys/kernel/hostname", "web7\n"),
+            ("/proc/uptime", "12.50 3.00\n"),
+            (
+                "/proc/pressure/memory",
+                "some avg10=0.00 avg60=0.00 avg300=1.25 total=9\n\
                   full avg10=0.00 avg60=0.00 avg300=0.50 total=1\n",
-                ),
-                (
-                    "/proc/swaps",
-                    "Filename Type Size Used Priority\n\
+            ),
+            (
+                "/proc/swaps",
+                "Filename Type Size Used Priority\n\
                   /dev/zram0 partition 100 60 100\n/dev/sda2 partition 100 0 -2\n",
-                ),
-                ("/sys/block/zram0/comp_algorithm", "lzo [lz4] zstd\n"),
-                ("/sys/module/zswap/parameters/enabled", "Y\n"),
-                ("/sys/module/zswap/parameters/compressor", "zstd\n"),
-                ("/sys/kernel/mm/ksm/pages_shared", "5\n"),
-                ("/etc/os-release", "NAME=x\nPRETTY_NAME=\"Debian 12\"\n"),
-                ("/etc/machine-id", "0123456789ABCDEF0123456789abcdef\n"),
-            ],
-        );
-        let host = Host::at(dir.path());
+            ),
+            ("/sys/block/zram0/comp_algorithm", "lzo [lz4] zstd\n"),
+            ("/sys/module/zswap/parameters/enabled", "Y\n"),
+            ("/sys/module/zswap/parameters/compressor", "zstd\n"),
+            ("/sys/kernel/mm/ksm/pages_shared", "5\n"),
+            ("/etc/os-release", "NAME=x\nPRETTY_NAME=\"Debian 12\"\n"),
+            ("/etc/machine-id", "0123456789ABCDEF0123456789abcdef\n"),
+        ]);
         let machine = Machine::look(&host);
         assert_eq!(machine.compressed_swap, "zswap zstd + zram lz4");
         assert_eq!(machine.host.as_deref(), Some("web7"));
@@ -237,45 +224,29 @@ mod tests {
         assert_eq!(machine.distribution.as_deref(), Some("Debian 12"));
         assert_eq!(id(&host).unwrap(), "0123456789abcdef0123456789abcdef");
         // In a container with the host's processes, the host's id counts.
-        put(
-            dir.path(),
-            &[("/proc/1/root/etc/machine-id", &"a".repeat(32))],
-        );
+        host.plant("/proc/1/root/etc/machine-id", "a".repeat(32));
         assert_eq!(id(&host).unwrap(), "a".repeat(32));
     }
 
     #[test]
     fn in_a_container_names_and_groups_are_the_machines() {
-        let dir = tempfile::tempdir().unwrap();
-        let host = Host::at(dir.path());
-        let name = || Machine::look(&host).host;
         let groups = "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
-        put(
-            dir.path(),
-            &[
-                ("/proc/sys/kernel/hostname", "zmeld-survey-x7k2p\n"),
-                ("/proc/self/ns/uts", ""),
-                ("/proc/self/mountinfo", groups),
-            ],
-        );
+        let (dir, host) = Host::planted(&[
+            ("/proc/sys/kernel/hostname", "zmeld-survey-x7k2p\n"),
+            ("/proc/self/ns/uts", ""),
+            ("/proc/self/mountinfo", groups),
+        ]);
+        let name = || Machine::look(&host).host;
         // The first process is not to be looked at: an ordinary user, or hidden ones.
         assert_eq!(name().as_deref(), Some("zmeld-survey-x7k2p"));
         let own = unified_mount(&host);
         assert_eq!(own.as_deref(), Some(Path::new("/sys/fs/cgroup")));
         // It has a name of its own, which this kernel keeps to itself.
-        put(
-            dir.path(),
-            &[
-                ("/proc/1/ns/uts", ""),
-                ("/proc/1/mountinfo", groups),
-                ("/proc/1/root/sys/fs/cgroup/cgroup.procs", "1\n"),
-            ],
-        );
+        host.plant("/proc/1/ns/uts", "");
+        host.plant("/proc/1/mountinfo", groups);
+        host.plant("/proc/1/root/sys/fs/cgroup/cgroup.procs", "1\n");
         assert_eq!(name(), None);
-        put(
-            dir.path(),
-            &[("/proc/1/root/etc/hostname", "# set at boot\nnode7\n")],
-        );
+        host.plant("/proc/1/root/etc/hostname", "# set at boot\nnode7\n");
         assert_eq!(name().as_deref(), Some("node7"));
         let first = unified_mount(&host).unwrap();
         assert_eq!(first, Path::new("/proc/1/root/sys/fs/cgroup"));

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use serde_json::Value;
-use zmeld_linux::Host;
+use zmeld_linux::{process, Host};
 
 use crate::machine::of_host;
 
@@ -208,8 +208,8 @@ fn seen_from_above(path: &str) -> String {
 
 /// Whose a process is, by its status; nobody's where that cannot be read.
 fn uid_in(status: &str) -> u32 {
-    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-    let first = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    let ids = process::status(status, "Uid");
+    let first = ids.and_then(|ids| ids.split_whitespace().next()?.parse().ok());
     first.unwrap_or(u32::MAX)
 }
 
@@ -452,18 +452,18 @@ mod tests {
             assert_eq!(Pod::parse(none), None);
         }
     }
-    use std::fs;
     use OwnerKind::{Cgroup, Container, Scope, Service, User, Vm};
 
     fn owner(groups: &str, command: &[&str], uid: u32) -> Owner {
-        let dir = tempfile::tempdir().unwrap();
-        let folder = dir.path().join("proc/77");
-        fs::create_dir_all(&folder).unwrap();
-        let status = format!("Name:\tx\nUid:\t{uid}\t0\t0\t0\n");
-        fs::write(folder.join("cgroup"), groups).unwrap();
-        fs::write(folder.join("cmdline"), command.join("\0") + "\0").unwrap();
-        fs::write(folder.join("status"), status).unwrap();
-        Owner::of_process(&Host::at(dir.path()), 77).0
+        let (_dir, host) = Host::planted(&[
+            ("/proc/77/cgroup", groups),
+            ("/proc/77/cmdline", &(command.join("\0") + "\0")),
+            (
+                "/proc/77/status",
+                &format!("Name:\tx\nUid:\t{uid}\t0\t0\t0\n"),
+            ),
+        ]);
+        Owner::of_process(&host, 77).0
     }
 
     /// Groups, or a path alone in version 2's hierarchy, and whose they are.

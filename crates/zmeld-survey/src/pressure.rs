@@ -100,14 +100,12 @@ mod tests {
 
     #[test]
     fn short_memory_is_told_with_its_figure() {
-        let dir = tempfile::tempdir().unwrap();
-        let host = Host::at(dir.path());
+        let (_dir, host) = Host::planted(&[]);
         assert!(check(&host).is_ok() && !is_told(&host));
-        fs::create_dir_all(dir.path().join("proc/pressure")).unwrap();
         let say = |some: f64, full: f64| {
             let line = |kind, x| format!("{kind} avg10={x:.2} avg60=0.00 avg300=0.00 total=1\n");
             let text = line("some", some) + &line("full", full);
-            fs::write(dir.path().join("proc/pressure/memory"), text).unwrap();
+            host.plant("/proc/pressure/memory", text);
             check(&host).map_err(|err| err.to_string())
         };
         assert!(say(9.99, 1.99).is_ok() && is_told(&host));

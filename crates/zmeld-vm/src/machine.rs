@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
+use zmeld_linux::boot::boot_id;
 use zmeld_linux::command::Invocation;
 use zmeld_linux::{file, Host};
 
@@ -272,11 +273,11 @@ fn accelerator(hardware: bool, counts_time: bool) -> &'static [&'static str] {
 /// answer is `kept` in a file and good for this boot of the machine, and for this image. Takes 20 s at most, and no
 /// time where there is no such device.
 pub fn hardware_runs(kernel: &Path, kept: &Path) -> bool {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let boot = boot_id(&Host::here()).unwrap_or_default();
     let image = std::fs::metadata(kernel).and_then(|image| image.modified());
     let changed = image.ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
     let changed_ms = changed.map_or(0, |since| since.as_millis());
-    let question = format!("{} {} {changed_ms}", boot.trim(), kernel.display());
+    let question = format!("{} {} {changed_ms}", boot, kernel.display());
     let known = std::fs::read_to_string(kept).unwrap_or_default();
     match known.trim_end().rsplit_once(": ") {
         Some((asked, answer)) if asked == question => answer == "yes",

@@ -33,9 +33,9 @@ use reclaim::Reclaimer;
 use rule::WatchRule;
 use zmeld_config::{Config, Kind, Span};
 use zmeld_guard::note::{SHORT, SHORT_FOR};
+use zmeld_linux::boot::uptime;
 use zmeld_linux::{Host, HostError};
 use zmeld_observe::applied::Applied;
-use zmeld_observe::lately::uptime;
 use zmeld_observe::run_folder;
 use zmeld_observe::{Device, Observation, Pressure};
 
@@ -224,10 +224,7 @@ impl Watcher {
 
     /// How long the machine was up then, in seconds.
     fn uptime(&mut self, now: Instant) -> f64 {
-        let read = || {
-            let text = self.host.read_optional("/proc/uptime").ok().flatten();
-            (now, uptime(text.as_deref()).unwrap_or_default())
-        };
+        let read = || (now, uptime(&self.host).ok().flatten().unwrap_or_default());
         let (then, up) = *self.clock.get_or_insert_with(read);
         up + now.duration_since(then).as_secs_f64()
     }
@@ -265,7 +262,7 @@ impl Watcher {
             // What a watch that was killed lent is no limit of anybody's.
             let given_back = !self.dry_run
                 && limit::give_back_left(&self.host, &device.name).unwrap_or(false)
-                && !limit::is_on(&self.host, &device.name);
+                && limit::is_on(&self.host, &device.name).is_ok_and(|is_on| !is_on);
             let mut history = History::kept(&self.host, &device.name);
             let is_limited = device.writeback_limit_bytes.is_some();
             if is_limited && history.last(BUDGET).is_none() && !given_back {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::action::path;
 use crate::Error;
-use zmeld_linux::Host;
+use zmeld_linux::{compressed, Host};
 use zmeld_observe::run_folder::{self, FOLDER};
 
 /// What a request changes of a device's limit, in units of 4 KiB.
@@ -59,7 +59,7 @@ impl LentLimit {
             None => host.write(path(&self.device, "writeback_limit_enable"), "0")?,
         }
         // Where it stays, the next watch finds what it says given back already.
-        let _ = std::fs::remove_file(host.path(file(&self.device)));
+        run_folder::remove(host, file(&self.device));
         Ok(rest)
     }
 }
@@ -71,7 +71,7 @@ pub(super) fn give_back_left(host: &Host, device: &str) -> Result<bool, Error> {
         return Ok(false);
     };
     let lent: Option<LentLimit> = serde_json::from_slice(&bytes).ok();
-    let is_on = is_on(host, device);
+    let is_on = is_on(host, device)?;
     let rest = host.read_u64(path(device, "writeback_limit"))?;
     let sequence = sequence(host, device)?;
     // Not another device by that name, nor a limit that somebody set since.
@@ -81,15 +81,15 @@ pub(super) fn give_back_left(host: &Host, device: &str) -> Result<bool, Error> {
     match ours {
         Some(lent) => lent.give_back(host).map(|_| true),
         None => {
-            let _ = std::fs::remove_file(host.path(&lent_file));
+            run_folder::remove(host, &lent_file);
             Ok(false)
         }
     }
 }
 
-pub(super) fn is_on(host: &Host, device: &str) -> bool {
-    let text = host.read(path(device, "writeback_limit_enable"));
-    text.is_ok_and(|text| text == "1")
+pub(super) fn is_on(host: &Host, device: &str) -> Result<bool, Error> {
+    let text = host.read(path(device, "writeback_limit_enable"))?;
+    Ok(compressed::is_on(&text))
 }
 
 fn file(device: &str) -> PathBuf {

@@ -13,6 +13,7 @@ use crate::rule::{Plan, WatchRule};
 use crate::Error;
 use rustix::io::Errno;
 use zmeld_config::MeldRule;
+use zmeld_linux::compressed::is_on;
 use zmeld_linux::{Host, HostError};
 use zmeld_observe::machine::Machine;
 use zmeld_observe::{Device, Melding};
@@ -27,7 +28,7 @@ pub fn choose(host: &Host, wanted: Option<&str>) -> Result<String, Error> {
     let Some(wanted) = wanted else {
         let mut names = host.list("/sys/block")?;
         names.retain(|name| host.exists(at(name, "meld_stat")));
-        names.retain(|name| host.read(at(name, "initstate")).is_ok_and(|it| it == "1"));
+        names.retain(|name| host.read(at(name, "initstate")).is_ok_and(|it| is_on(&it)));
         return match names.len() {
             0 => Err(Error::Missing(format!(
                 "there is no device that melds. {}",
@@ -52,7 +53,7 @@ pub fn choose(host: &Host, wanted: Option<&str>) -> Result<String, Error> {
             melders(host)
         )));
     }
-    if host.read(at(name, "initstate"))? != "1" {
+    if !is_on(&host.read(at(name, "initstate"))?) {
         return Err(Error::Refused(format!(
             "{name} is not set up: it has no disksize, so there is nothing to meld"
         )));
@@ -65,7 +66,7 @@ fn melders(host: &Host) -> String {
     let zmeld =
         Machine::read(host).map_or(ModulePresence::Unknown, |machine| machine.zmeld.presence);
     let ksm = host.read_optional("/sys/kernel/mm/ksm/run").ok().flatten();
-    let melders = zmeld_advice::meld::melders(zmeld, ksm.map(|text| text.trim() == "1"));
+    let melders = zmeld_advice::meld::melders(zmeld, ksm.map(|text| is_on(&text)));
     melders.trim_end_matches('.').to_owned()
 }
 
@@ -170,19 +171,14 @@ fn pass(host: &Host, device: &str, request: &str) -> Result<ActionResult, Error>
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     #[test]
     fn a_device_that_cannot_meld_is_refused_in_words() {
-        let dir = tempfile::tempdir().unwrap();
-        let host = Host::at(dir.path());
+        let (_dir, host) = Host::planted(&[]);
         let make = |name: &str, files: &[(&str, &str)]| {
-            let folder = dir.path().join("sys/block").join(name);
-            fs::create_dir_all(&folder).unwrap();
             for (file, text) in files {
-                fs::write(folder.join(file), text).unwrap();
+                host.plant(format!("/sys/block/{name}/{file}"), text);
             }
         };
         let refused = |name| choose(&host, name).unwrap_err();
@@ -192,12 +188,8 @@ mod tests {
         assert!(err.to_string().starts_with("zram0 is a plain zram device"));
         assert!(err.is_missing());
         // A kernel without modules is not told to load one.
-        let put = |path: &str, text: &str| {
-            fs::create_dir_all(dir.path().join("proc")).unwrap();
-            fs::write(dir.path().join(path), text).unwrap();
-        };
-        put("proc/meminfo", "MemTotal: 4096 kB\nMemFree: 1024 kB\n");
-        put("proc/swaps", "Filename Type Size Used Priority\n");
+        host.plant("/proc/meminfo", "MemTotal: 4096 kB\nMemFree: 1024 kB\n");
+        host.plant("/proc/swaps", "Filename Type Size Used Priority\n");
         let err = refused(Some("zram0")).to_string();
         assert!(err.contains("This kernel loads no modules"), "{err}");
         assert!(!err.contains("zmeld up"), "{err}");

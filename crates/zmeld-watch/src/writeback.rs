@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use zmeld_report::units::{bytes, percent};
 
 use crate::action::{path, stat, word, ActionResult, Pieces, UNIT};
-use crate::limit::LentLimit;
+use crate::limit::{self, LentLimit};
 use crate::rule::{idle_after, Plan, WatchRule};
 use crate::Error;
 use zmeld_config::{PageFilter, WritebackRule};
@@ -59,7 +59,7 @@ fn write_back(
     bytes_max: u64,
     stop: &AtomicBool,
 ) -> Result<ActionResult, Error> {
-    let limited = host.read(path(device, "writeback_limit_enable"))? == "1";
+    let limited = limit::is_on(host, device)?;
     let left = || -> Result<_, Error> {
         Ok(match limited {
             true => Some(host.read_u64(path(device, "writeback_limit"))?),

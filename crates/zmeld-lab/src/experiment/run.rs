@@ -8,13 +8,13 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use zmeld_linux::Host;
-use zmeld_observe::{lately, Memory};
+use zmeld_observe::{lately, Memory, Zswap};
 
 use super::result::{Outcome, Run};
 use super::Lab;
 use crate::error::Error;
 use crate::limit::Group;
-use crate::measure::machine::{device, held, memory, requests, zswap_bytes};
+use crate::measure::machine::{device, held, memory, requests};
 use crate::measure::supervise::Launch;
 use crate::measure::{Counters, Sample, Series, WorkloadEnd};
 use crate::recipe::{Case, Recipe};
@@ -319,7 +319,7 @@ impl<'a> RunObserver<'a> {
             limited,
             budget,
             devices,
-            zswap_before_bytes: zswap_bytes(&memory()),
+            zswap_before_bytes: Zswap::pool_bytes(&Host::here(), &memory()),
             series: Series::default(),
             swapped_max_bytes: 0,
             footprint_bytes: 0,
@@ -336,7 +336,8 @@ impl<'a> RunObserver<'a> {
             Some(bytes) => (bytes, 0),
             // Only the machine's pool is known, and an experiment has the machine to itself.
             None => {
-                let pool = zswap_bytes(memory).saturating_sub(self.zswap_before_bytes);
+                let pool = Zswap::pool_bytes(&Host::here(), memory);
+                let pool = pool.saturating_sub(self.zswap_before_bytes);
                 (pool, pool)
             }
         };

@@ -70,32 +70,25 @@ impl Group {
     /// Limits memory. Without `swap`, nothing of the group may be swapped out.
     pub fn limit(&self, bytes: u64, swap: bool) -> Result<(), Error> {
         let bytes_text = bytes.to_string();
-        match self.version {
-            Version::Two => {
-                self.write("memory.swap.max", if swap { "max" } else { "0" })?;
-                self.write("memory.max", &bytes_text)
-            }
-            _ => {
-                self.write("memory.limit_in_bytes", &bytes_text)?;
-                // Memory and swap together: the same limit means no swap.
-                if !swap && self.memory.join("memory.memsw.limit_in_bytes").exists() {
-                    self.write("memory.memsw.limit_in_bytes", &bytes_text)?;
-                }
-                Ok(())
-            }
+        if self.version == Version::Two {
+            self.write("memory.swap.max", if swap { "max" } else { "0" })?;
         }
+        self.write(self.version.limit_file(), &bytes_text)?;
+        // Memory and swap together: the same limit means no swap.
+        let both = "memory.memsw.limit_in_bytes";
+        if self.version == Version::One && !swap && self.file(both).exists() {
+            self.write(both, &bytes_text)?;
+        }
+        Ok(())
     }
 
     /// Changes the limit of a running group. `false`: it cannot be reclaimed that far, yet.
     pub fn adjust(&self, bytes: u64) -> Result<bool, Error> {
-        let file = match self.version {
-            Version::Two => "memory.max",
-            _ => "memory.limit_in_bytes",
-        };
-        match fs::write(self.memory.join(file), bytes.to_string()) {
+        let file = self.file(self.version.limit_file());
+        match fs::write(&file, bytes.to_string()) {
             Ok(()) => Ok(true),
             Err(err) if err.kind() == io::ErrorKind::ResourceBusy => Ok(false),
-            Err(err) => Err(Error::io("write", self.memory.join(file), err)),
+            Err(err) => Err(Error::io("write", file, err)),
         }
     }
 
@@ -109,28 +102,19 @@ impl Group {
     }
 
     fn number(&self, file: &str) -> Option<f64> {
-        fs::read_to_string(self.memory.join(file))
-            .ok()?
-            .trim()
-            .parse()
-            .ok()
+        Host::here().read(self.file(file)).ok()?.parse().ok()
     }
 
     /// Memory and swap that it uses now, bytes.
     pub fn usage(&self) -> (u64, u64) {
-        match self.version {
-            Version::Two => (
-                self.number("memory.current").unwrap_or(0.0) as u64,
-                self.number("memory.swap.current").unwrap_or(0.0) as u64,
-            ),
-            _ => {
-                let memory = self.number("memory.usage_in_bytes").unwrap_or(0.0);
-                // Not from memory and swap together, which is another file: what is allocated between two reads would
-                // be taken for swap.
-                let swap = self.keyed("memory.stat").get("swap").copied();
-                (memory as u64, swap.unwrap_or(0.0) as u64)
-            }
-        }
+        let memory = self.number(self.version.usage_file()).unwrap_or(0.0);
+        let swap = match self.version {
+            Version::Two => self.number("memory.swap.current"),
+            // Not from memory and swap together, which is another file: what is allocated between
+            // two reads would be taken for swap.
+            Version::One => self.keyed("memory.stat").get("swap").copied(),
+        };
+        (memory as u64, swap.unwrap_or(0.0) as u64)
     }
 
     /// What zswap's pool holds of it now, bytes, which version 2 counts and charges to it; none in version 1.
@@ -279,20 +263,16 @@ mod tests {
 
     #[test]
     fn what_was_allocated_between_two_reads_is_no_swap() {
-        let root = tempfile::tempdir().unwrap();
-        let group = Group {
-            version: Version::One,
-            path: "/group".to_owned(),
-            memory: root.path().join("group"),
-        };
-        fs::create_dir(&group.memory).unwrap();
-        for (file, text) in [
+        let (root, _) = Host::planted(&[
             ("memory.usage_in_bytes", "4096\n"),
             ("memory.memsw.usage_in_bytes", "409600\n"),
             ("memory.stat", "rss 3000\nswap 0\n"),
-        ] {
-            fs::write(group.file(file), text).unwrap();
-        }
+        ]);
+        let group = Group {
+            version: Version::One,
+            path: "/group".to_owned(),
+            memory: root.path().to_owned(),
+        };
         assert_eq!(group.usage(), (4096, 0));
         assert_eq!(group.footprint(), 3000);
         fs::write(group.file("memory.stat"), "rss 3000\nswap 8192\n").unwrap();

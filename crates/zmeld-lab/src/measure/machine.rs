@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use zmeld_linux::{cpuinfo, process};
+use zmeld_linux::{cpuinfo, process, Host};
 use zmeld_observe::{Io, Memory, MmStat};
 
 use crate::limit::{keyed, stalls};
@@ -32,12 +32,7 @@ pub struct HostFacts {
 impl HostFacts {
     /// This machine.
     pub fn here(cgroup_version: u8) -> HostFacts {
-        let first = |path: &str| {
-            fs::read_to_string(path)
-                .unwrap_or_default()
-                .trim()
-                .to_owned()
-        };
+        let first = |path: &str| Host::here().read(path).unwrap_or_default();
         let info = first("/proc/cpuinfo");
         let processor = cpuinfo::model_name(&info).unwrap_or("unknown");
         let tunables = [
@@ -70,16 +65,6 @@ impl HostFacts {
 /// `/proc/meminfo` now.
 pub fn memory() -> Memory {
     Memory::parse(&fs::read_to_string("/proc/meminfo").unwrap_or_default())
-}
-
-/// What zswap's pool takes up in RAM now, the whole machine's, bytes.
-pub fn zswap_bytes(memory: &Memory) -> u64 {
-    let counter = || {
-        let text = fs::read_to_string("/sys/kernel/debug/zswap/pool_total_size").ok()?;
-        text.trim().parse().ok()
-    };
-    // Before Linux 5.19 only debugfs knows.
-    memory.zswap_bytes.or_else(counter).unwrap_or(0)
 }
 
 /// Counters by name: `vm_*` are those of `/proc/vmstat`, `stall_*_s` pressure, `kswapd_cpu_s` the reclaim daemon.
@@ -129,14 +114,11 @@ impl Counters {
 
 /// The processes named `kswapd0` and so on.
 pub fn reclaim_daemons() -> Vec<u32> {
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(|pid: &u32| {
-            fs::read_to_string(format!("/proc/{pid}/comm"))
-                .is_ok_and(|name| name.starts_with("kswapd"))
-        })
-        .collect()
+    let host = Host::here();
+    let mut pids = host.processes().unwrap_or_default();
+    let name = |pid: &u32| host.read(format!("/proc/{pid}/comm"));
+    pids.retain(|pid| name(pid).is_ok_and(|name| name.starts_with("kswapd")));
+    pids
 }
 
 /// User and system time.

@@ -471,7 +471,6 @@ mod tests {
     /// An experiment was killed while it swapped to a disk.
     #[test]
     fn what_does_not_fit_back_is_taken_back_by_force_alone() {
-        let root = tempfile::tempdir().unwrap();
         let state = State {
             schema: "zmeld.state/1".to_owned(),
             complete: true,
@@ -492,18 +491,9 @@ mod tests {
         };
         let swaps = "Filename Type Size Used Priority\n/dev/loop9 partition 1048576 524288 5\n";
         let memory = "MemTotal: 8388608 kB\nMemFree: 1024 kB\nMemAvailable: 1024 kB\n";
-        for (file, text) in [
-            ("proc/swaps", swaps),
-            ("proc/meminfo", memory),
-            (
-                "run/zmeld/experiment.json",
-                &serde_json::to_string(&state).unwrap(),
-            ),
-        ] {
-            let path = root.path().join(file);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
+        let (root, host) = Host::planted(&[("/proc/swaps", swaps), ("/proc/meminfo", memory)]);
+        let state = serde_json::to_string(&state).unwrap();
+        host.plant("/run/zmeld/experiment.json", state);
         let machine = Arc::new(Noting::default());
         let host = Host::with(root.path(), machine.clone());
         let ran = || machine.0.lock().unwrap().join("\n");

@@ -10,10 +10,9 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{major, minor};
 use serde::{Deserialize, Serialize};
 use zmeld_linux::command::Invocation;
-use zmeld_linux::{Host, HostError};
+use zmeld_linux::Host;
 
 use super::{size, SizeBases};
 use crate::error::Error;
@@ -52,6 +51,13 @@ const ENDING: &str = ".disk";
 const FILE: &str = "disk";
 
 const ROOT: &str = "/sys/fs/cgroup/blkio";
+/// What the block controller calls the rates, in version 1 and in version 2.
+const RATES: [(&str, &str); 4] = [
+    ("read_bps", "rbps"),
+    ("write_bps", "wbps"),
+    ("read_iops", "riops"),
+    ("write_iops", "wiops"),
+];
 
 impl SlowDisk {
     /// Its size; errors name `place`.
@@ -117,23 +123,16 @@ impl SlowDisk {
 
     /// Slows a disk down; in version 2 of control groups that goes with the group.
     pub(super) fn throttle(&self, device: &Path, group: &Group) -> Result<(), Error> {
-        let name = device
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        let path = PathBuf::from(format!("/sys/block/{name}/dev"));
-        let number = fs::read_to_string(&path).map_err(|err| Error::io("read", path, err))?;
-        let number = number.trim();
+        let number = number(device)?;
         let rates = [
-            ("read_bps", "rbps", bytes_per_s(self.read_mb_per_s)),
-            ("write_bps", "wbps", bytes_per_s(self.write_mb_per_s)),
-            ("read_iops", "riops", self.reads_per_s),
-            ("write_iops", "wiops", self.writes_per_s),
+            bytes_per_s(self.read_mb_per_s),
+            bytes_per_s(self.write_mb_per_s),
+            self.reads_per_s,
+            self.writes_per_s,
         ];
-        for (old, new, rate) in rates {
+        for ((old, new), rate) in RATES.into_iter().zip(rates) {
             let Some(rate) = rate else { continue };
-            let root = Path::new(ROOT).join(format!("blkio.throttle.{old}_device"));
+            let root = of_root(old);
             let (file, value) = match root.exists() {
                 true => (root, format!("{number} {rate}")),
                 false => (group.file("io.max"), format!("{number} {new}={rate}")),
@@ -197,45 +196,36 @@ impl Drop for AttachedDisk {
 
 /// Takes a device and its limits away.
 pub(crate) fn detach(device: &Path) -> Result<(), Error> {
-    let Some(name) = device.file_name() else {
+    if device.file_name().is_none() {
         return Ok(());
-    };
-    let number = fs::read_to_string(Path::new("/sys/block").join(name).join("dev"));
-    for rate in ["read_bps", "write_bps", "read_iops", "write_iops"] {
-        let file = Path::new(ROOT).join(format!("blkio.throttle.{rate}_device"));
-        let nothing = format!("{} 0", number.as_deref().unwrap_or("").trim());
+    }
+    let number = number(device).unwrap_or_default();
+    for (rate, _) in RATES {
         // There are none in version 2, and not each of them was set.
-        let _ = fs::write(file, nothing);
+        let _ = fs::write(of_root(rate), format!("{number} 0"));
     }
     losetup(&["--detach", &device.display().to_string()]).map(|_| ())
 }
 
-fn losetup(arguments: &[&str]) -> Result<String, Error> {
-    let invocation = Invocation::new("losetup").args(arguments);
-    let finished = Host::here().attempt(&invocation).map_err(|err| match err {
-        HostError::NotInstalled { .. } => {
-            let what = "losetup is not installed: install util-linux (mount on Debian)";
-            Error::Missing(what.to_owned())
-        }
-        err => err.into(),
-    })?;
-    if finished.code != Some(0) {
-        return Err(Error::Missing(format!(
-            "{invocation} failed: {}",
-            finished.errors.trim().replace('\n', "; ")
-        )));
-    }
-    Ok(finished.output)
+/// A device's numbers, `7:0`.
+fn number(device: &Path) -> Result<String, Error> {
+    let name = device.file_name().unwrap_or_default();
+    Ok(Host::here().read(Path::new("/sys/block").join(name).join("dev"))?)
 }
 
-/// Whether a loop device stands on this very file: a path can be made to name another one.
+/// The root group's file with the limits of a rate, in version 1.
+fn of_root(rate: &str) -> PathBuf {
+    Path::new(ROOT).join(format!("blkio.throttle.{rate}_device"))
+}
+
+fn losetup(arguments: &[&str]) -> Result<String, Error> {
+    let said = Host::here().run(&Invocation::new("losetup").args(arguments));
+    said.map_err(|err| Error::Missing(err.to_string()))
+}
+
 fn stands_on(device: &Path, file: &fs::Metadata) -> bool {
-    let device = device.display().to_string();
-    let said = losetup(&["--noheadings", "--output", "BACK-MAJ:MIN,BACK-INO", &device]);
-    let said = said.unwrap_or_default();
-    let (number, inode) = (file.dev(), file.ino().to_string());
-    let number = format!("{}:{}", major(number), minor(number));
-    said.split_whitespace().eq([number, inode])
+    let stands = Host::here().stands_on(device, file);
+    stands.unwrap_or_default()
 }
 
 /// Loop devices whose maker is gone, with the folders of their files.

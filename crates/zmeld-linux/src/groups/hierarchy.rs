@@ -5,12 +5,9 @@
 //! any others, so that is an error and not the same as a machine without them.
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use crate::host::is_absent;
 use crate::mounts;
 use crate::{Host, HostError};
 
@@ -27,6 +24,22 @@ pub enum Version {
 }
 
 impl Version {
+    /// A group's file with the limit of its memory.
+    pub fn limit_file(self) -> &'static str {
+        match self {
+            Version::One => "memory.limit_in_bytes",
+            Version::Two => "memory.max",
+        }
+    }
+
+    /// A group's file with the memory that it takes.
+    pub fn usage_file(self) -> &'static str {
+        match self {
+            Version::One => "memory.usage_in_bytes",
+            Version::Two => "memory.current",
+        }
+    }
+
     /// The path in a line of `/proc/PID/cgroup`, where it is of the memory controller.
     pub fn path_of(self, line: &[u8]) -> Option<&[u8]> {
         let mut words = line.splitn(3, |byte| *byte == b':');
@@ -41,6 +54,9 @@ impl Version {
         is_it.then_some(path)
     }
 }
+
+/// A limit of version 1 that is as high is none: the kernel shows all but the last page of it.
+pub const NO_LIMIT: u64 = 1 << 62;
 
 /// A mount that shows the groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,23 +75,10 @@ impl Hierarchy {
     /// # Errors
     /// When there are such groups, and none is seen ([`HostError::GroupsUnseen`]).
     pub fn find(host: &Host) -> Result<Option<Hierarchy>, HostError> {
-        // Line by line: any user may mount until the whole is longer than what is read of a
-        // file at once.
-        let failed = |cause| HostError::io("read", mounts::PATH, cause);
-        let lines = match File::open(host.path(mounts::PATH)) {
-            Ok(file) => Some(BufReader::new(file).split(b'\n')),
-            Err(cause) if is_absent(&cause) => None,
-            Err(cause) => return Err(failed(cause)),
-        };
-        let mut found = Vec::new();
-        for line in lines.into_iter().flatten() {
-            let line = String::from_utf8_lossy(&line.map_err(failed)?).into_owned();
-            let mut mount = mounts::parse(&line);
-            found.extend(mount.next().and_then(|mount| Hierarchy::of(host, mount)));
-        }
+        let all = mounts::read(host, mounts::PATH)?.into_iter();
         // One that shows all groups rather than a part of them.
-        let found = found
-            .into_iter()
+        let found = all
+            .filter_map(|mount| Hierarchy::of(host, mount))
             .min_by_key(|it| it.root.components().count());
         if found.is_none() && has_groups(host)? {
             return Err(HostError::GroupsUnseen);
@@ -89,7 +92,7 @@ impl Hierarchy {
         let mut options = mount.file_system_options.split(',');
         let version = match mount.kind.as_str() {
             "cgroup" if options.any(|it| it == "memory") => {
-                read("memory.limit_in_bytes").map(|_| Version::One)
+                read(Version::One.limit_file()).map(|_| Version::One)
             }
             "cgroup2" => {
                 let controllers = read("cgroup.controllers")?;

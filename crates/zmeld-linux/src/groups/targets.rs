@@ -277,16 +277,16 @@ fn protected_by_threads(
     if !rule.protect_real_time {
         return Ok(found);
     }
-    for process in host.list("/proc")? {
-        if process.parse::<u32>().is_err() || stop.load(Ordering::Relaxed) {
-            continue;
+    for process in host.processes()? {
+        if stop.load(Ordering::Relaxed) {
+            break;
         }
         // None of what ended meanwhile.
         let threads = or_gone(host.list(format!("/proc/{process}/task")))?;
         for thread in threads.unwrap_or_default() {
             let stat = or_gone(host.read(format!("/proc/{process}/task/{thread}/stat")))?;
             if stat.as_deref().is_some_and(is_real_time) {
-                protect(&process, IS_REAL_TIME);
+                protect(&process.to_string(), IS_REAL_TIME);
                 break;
             }
         }

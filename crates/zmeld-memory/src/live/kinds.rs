@@ -21,7 +21,7 @@ impl KindFilter {
         KindFilter {
             shared: options.shared,
             files: options.files,
-            memory_devices: processes::mounts()
+            memory_devices: processes::all_mounts()
                 .into_iter()
                 .filter(|mount| matches!(mount.kind.as_str(), "tmpfs" | "devtmpfs" | "ramfs"))
                 .map(|mount| mount.device)

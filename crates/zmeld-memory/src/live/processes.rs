@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use procfs::process::{Process, Status};
+use rustix::io::Errno;
 
 use super::Selection;
 use zmeld_linux::groups::Hierarchy;
-use zmeld_linux::mounts::Mount;
+use zmeld_linux::host::is_absent;
+use zmeld_linux::mounts::{self, Mount};
 use zmeld_linux::Host;
 
 use crate::Error;
@@ -73,18 +74,14 @@ fn look_up_with_parent(pid: i32) -> Option<(ChosenProcess, i32)> {
 /// The processes that a selection names, by number.
 pub(crate) fn choose(selection: &Selection) -> Result<Vec<ChosenProcess>, Error> {
     let mut chosen = match selection {
-        Selection::All => listed()?
-            .into_iter()
-            .filter_map(ChosenProcess::look_up)
-            .collect(),
+        Selection::All => listed()?.filter_map(ChosenProcess::look_up).collect(),
         Selection::Pids(pids) => {
             let pids: BTreeSet<i32> = pids.iter().copied().collect();
             pids.into_iter().map(named).collect::<Result<Vec<_>, _>>()?
         }
         Selection::Tree(root) => tree(*root)?,
         Selection::Cgroup(path) => {
-            let mut pids = BTreeSet::new();
-            members(&resolve_cgroup(path)?, &mut pids)?;
+            let pids = members(&Host::here(), resolve_cgroup(path)?)?;
             pids.into_iter()
                 .filter_map(ChosenProcess::look_up)
                 .collect()
@@ -106,11 +103,9 @@ fn named(pid: i32) -> Result<ChosenProcess, Error> {
     Ok(chosen)
 }
 
-fn listed() -> Result<Vec<i32>, Error> {
-    let entries = fs::read_dir("/proc").map_err(|cause| Error::io("list", "/proc", cause))?;
-    Ok(entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .collect())
+fn listed() -> Result<impl Iterator<Item = i32>, Error> {
+    let all = Host::here().processes()?.into_iter();
+    Ok(all.map(u32::cast_signed))
 }
 
 fn tree(root: i32) -> Result<Vec<ChosenProcess>, Error> {
@@ -155,41 +150,47 @@ fn resolve_cgroup(path: &Path) -> Result<PathBuf, Error> {
     })
 }
 
-pub(crate) fn mounts() -> Vec<Mount> {
-    let text = fs::read(zmeld_linux::mounts::PATH).unwrap_or_default();
-    zmeld_linux::mounts::parse(&String::from_utf8_lossy(&text)).collect()
+pub(crate) fn all_mounts() -> Vec<Mount> {
+    mounts::read(&Host::here(), mounts::PATH).unwrap_or_default()
 }
 
-/// Adds the processes of a group and of all groups below it.
-fn members(group: &Path, pids: &mut BTreeSet<i32>) -> Result<(), Error> {
-    match fs::read_to_string(group.join("cgroup.procs")) {
-        Ok(text) => pids.extend(
-            text.lines()
-                .filter_map(|line| line.trim().parse::<i32>().ok()),
-        ),
-        // A threaded group of version 2 lists threads only.
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::OPNOTSUPP.raw_os_error()) => {
-            let text = fs::read_to_string(group.join("cgroup.threads")).unwrap_or_default();
-            let group =
-                |thread: &str| Some(Process::new(thread.parse().ok()?).ok()?.status().ok()?.tgid);
-            pids.extend(text.lines().filter_map(|line| group(line.trim())));
+/// No path is longer for the system, its files' names included. Anybody may make groups below
+/// his own that are: those are left out.
+const PATH_MAX: usize = 4096 - "/cgroup.threads".len();
+
+/// The processes of a group and of the groups below it; of one that is removed meanwhile none.
+fn members(host: &Host, group: PathBuf) -> Result<BTreeSet<i32>, Error> {
+    let mut pids = BTreeSet::new();
+    let mut open = vec![group];
+    while let Some(group) = open.pop() {
+        let read = |file: &str| fs::read_to_string(group.join(file));
+        match read("cgroup.procs") {
+            Ok(text) => pids.extend(text.lines().filter_map(|line| line.parse::<i32>().ok())),
+            // A threaded group of version 2 lists threads only.
+            Err(cause) if Errno::from_io_error(&cause) == Some(Errno::OPNOTSUPP) => {
+                let text = read("cgroup.threads").unwrap_or_default();
+                let process =
+                    |id: &str| Some(Process::new(id.parse().ok()?).ok()?.status().ok()?.tgid);
+                pids.extend(text.lines().filter_map(process));
+            }
+            Err(cause) if is_absent(&cause) => continue,
+            Err(cause) => return Err(Error::io("read", group.join("cgroup.procs"), cause)),
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(cause) => return Err(Error::io("read", group.join("cgroup.procs"), cause)),
+        host.each_folder(&group, &mut |name| {
+            let below = group.join(name);
+            if below.as_os_str().len() < PATH_MAX {
+                open.push(below);
+            }
+            true
+        })?;
     }
-    let entries = fs::read_dir(group).map_err(|cause| Error::io("list", group, cause))?;
-    for entry in entries.flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            members(&entry.path(), pids)?;
-        }
-    }
-    Ok(())
+    Ok(pids)
 }
 
 /// Does `/proc` hide the processes of other users from this one?
 pub(crate) fn proc_hides_processes() -> bool {
     !rustix::process::geteuid().is_root()
-        && mounts().iter().any(|mount| {
+        && all_mounts().iter().any(|mount| {
             mount.kind == "proc"
                 && mount.point == Path::new("/proc")
                 && mount.file_system_options.split(',').any(|option| {
@@ -198,4 +199,34 @@ pub(crate) fn proc_hides_processes() -> bool {
                         .is_some_and(|value| !matches!(value, "0" | "off" | "1" | "noaccess"))
                 })
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    #[test]
+    fn groups_that_are_removed_or_too_deep_do_not_hide_the_others() {
+        let top = tempfile::tempdir().unwrap();
+        let below = top.path().join("below");
+        for (group, pid) in [(top.path(), "11\n"), (&below, "12\n13\n")] {
+            fs::create_dir_all(group).unwrap();
+            fs::write(group.join("cgroup.procs"), pid).unwrap();
+        }
+        // As one that is removed after it was listed.
+        fs::create_dir(top.path().join("gone")).unwrap();
+        // Deeper than any path leads.
+        let mut folder = fs::File::open(&below).unwrap();
+        for depth in 100..120 {
+            let inner = format!("/proc/self/fd/{}/{}", folder.as_raw_fd(), "a".repeat(250));
+            fs::create_dir(&inner).unwrap();
+            folder = fs::File::open(&inner).unwrap();
+            let inner = format!("/proc/self/fd/{}/cgroup.procs", folder.as_raw_fd());
+            fs::write(inner, format!("{depth}\n")).unwrap();
+        }
+        let found = members(&Host::here(), top.path().to_owned()).unwrap();
+        assert!([11, 12, 13, 100, 110].iter().all(|pid| found.contains(pid)));
+    }
 }

@@ -27,6 +27,7 @@ use crate::{
     Skips, Visit,
 };
 use zmeld_linux::smaps::{self, Mapping};
+use zmeld_linux::Host;
 
 /// Bytes read in one call, and the most in one batch: small enough to stay in
 /// a core's cache until the sink has looked at it.
@@ -217,10 +218,8 @@ impl<'a> VisitShared<'a> {
         if processes::proc_hides_processes() {
             notes.push(Note::ProcessesHidden);
         }
-        let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope")
-            .ok()
-            .and_then(|text| text.trim().parse().ok())
-            .unwrap_or(0);
+        let scope = Host::here().read_u64("/proc/sys/kernel/yama/ptrace_scope");
+        let scope = scope.unwrap_or(0);
         if scope > 0 && skipped.get(SkipReason::Permission).processes > 0 {
             notes.push(Note::PtraceScope { scope });
         }

@@ -283,17 +283,10 @@ fn is_made_of(host: &Host, device: &Path, file: &Path) -> Result<bool, Error> {
     }
     let device = host.resolved(device);
     let device = Path::new("/dev").join(device.file_name().unwrap_or_default());
-    let losetup = Invocation::new("losetup").args(["--noheadings", "--output"]);
-    let losetup = losetup.args(["BACK-MAJ:MIN,BACK-INO"]);
-    let said = match host
-        .run(&losetup.arg(host.path(device)))
-        .map_err(Error::from)
-    {
-        Err(err) if err.refused_with() == Some(ErrorKind::PermissionDenied) => return Ok(true),
-        said => said?,
-    };
     let meta = host.tree().metadata(file);
     let meta = meta.map_err(|err| Error::io("look at", file, err))?;
-    let is = Identity::file_of(&meta);
-    Ok(said.split_whitespace().eq(is.split_whitespace().take(2)))
+    match host.stands_on(&device, &meta).map_err(Error::from) {
+        Err(err) if err.refused_with() == Some(ErrorKind::PermissionDenied) => Ok(true),
+        said => said,
+    }
 }

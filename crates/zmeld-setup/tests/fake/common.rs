@@ -199,9 +199,7 @@ impl Machine {
     }
 
     pub fn put(&self, path: &str, text: &str) {
-        let path = self.path(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        self.host().plant(path, text);
     }
 
     pub fn text(&self, path: &str) -> String {

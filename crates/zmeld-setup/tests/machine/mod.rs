@@ -1,7 +1,6 @@
 //! Machines as directories: files under `tests/machines` name paths and contents.
 //! They are written after the formats in those kernels' sources.
 
-use std::fs;
 use std::path::Path;
 
 use zmeld_linux::Host;
@@ -23,9 +22,7 @@ pub fn files(text: &str) -> Vec<(String, String)> {
 }
 
 pub fn put(root: &Path, path: &str, contents: impl AsRef<[u8]>) {
-    let at = root.join(path.trim_start_matches('/'));
-    fs::create_dir_all(at.parent().unwrap()).unwrap();
-    fs::write(at, contents).unwrap();
+    Host::at(root).plant(path, contents);
 }
 
 /// The files of the machine of that kernel below a root.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 use serde_json::Value;
+use zmeld_linux::Host;
 
 use crate::errors::{refuses, Nobody};
 use crate::full_disk::{cannot_mount, with_place};
@@ -31,11 +32,8 @@ pub fn recipe(touches: u64, runs: usize) -> String {
 
 /// What an experiment could leave: swap areas, groups, loop devices and zram devices.
 pub fn machine() -> Vec<String> {
-    let mut all: Vec<String> = fs::read_to_string("/proc/swaps")
-        .unwrap()
-        .lines()
-        .filter_map(|line| Some(line.split_whitespace().next()?.to_owned()))
-        .collect();
+    let swaps = Host::here().swaps().unwrap();
+    let mut all: Vec<String> = swaps.iter().map(|it| it.shown().into_owned()).collect();
     for (folder, begin) in [
         ("/sys/fs/cgroup", "zmeld-lab-"),
         ("/sys/fs/cgroup/memory", "zmeld-lab-"),
@@ -390,13 +388,10 @@ impl Others {
         assert!(done("swapon", &arguments), "swapon {}", self.device);
     }
 
-    /// Its line in `/proc/swaps`, without what is used of it.
-    fn line(&self) -> Option<(String, String)> {
-        let swaps = fs::read_to_string("/proc/swaps").unwrap();
-        let mut lines = swaps.lines();
-        let line = lines.find(|line| line.starts_with(&format!("{} ", self.device)))?;
-        let words: Vec<&str> = line.split_whitespace().collect();
-        Some((words[2].to_owned(), words[4].to_owned()))
+    /// Its size and priority, where it is swapped to.
+    fn line(&self) -> Option<(u64, i32)> {
+        let area = Host::here().swap_on(self.device.as_ref()).unwrap()?;
+        Some((area.size_bytes, area.priority))
     }
 }
 

@@ -21,6 +21,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
+use zmeld_linux::Host;
+
 use crate::machine;
 use crate::run::{code, folder, plain, text};
 use crate::script::{self, Outcome, Script};
@@ -68,10 +70,8 @@ impl script::Case for Case {
     fn step(&mut self, script: &Script, what: &str, rest: &str, place: &str) -> Outcome {
         let root = self.root();
         let here = ["--root", root.to_str().unwrap()];
-        let configuration = root.join("etc/zmeld.toml");
         let configured = |text: &str| {
-            fs::create_dir_all(root.join("etc")).unwrap();
-            fs::write(&configuration, text).unwrap();
+            Host::at(&root).plant("/etc/zmeld.toml", text);
             Outcome::default()
         };
         match what {

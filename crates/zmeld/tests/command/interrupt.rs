@@ -38,8 +38,8 @@ pub fn await_handler(child: &Child) {
     let status = format!("/proc/{}/status", child.id());
     wait_until("it never listened", || {
         let text = fs::read_to_string(&status).unwrap();
-        let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-        let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+        let caught = zmeld_linux::process::status(&text, "SigCgt");
+        let caught = u64::from_str_radix(caught.unwrap(), 16).unwrap();
         text.contains("\nState:\tZ") || caught & 1 << (Signal::SIGINT as u32 - 1) != 0
     });
 }

@@ -5,6 +5,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use zmeld_linux::process;
 
 #[allow(dead_code)]
 #[path = "../../../zmeld-store/tests/support/random.rs"]
@@ -58,10 +59,8 @@ const PRIVILEGES: u64 = 1 << 6 | 1 << 7 | 1 << 21;
 /// that may become nobody else, nor mount, counts as any other user.
 pub fn is_root() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))
-        .and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok());
+    let effective = process::status(&status, "CapEff");
+    let effective = effective.and_then(|bits| u64::from_str_radix(bits, 16).ok());
     nix::unistd::geteuid().is_root() && effective.is_none_or(|bits| bits & PRIVILEGES == PRIVILEGES)
 }
 

@@ -11,6 +11,7 @@ use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use zmeld_linux::lock::FileLock;
+use zmeld_linux::Host;
 
 use crate::errors::refuses;
 use crate::memory::{Group, Script};
@@ -238,16 +239,9 @@ fn fifty_times_up_and_down_with_kills_leave_the_machine_as_it_was() {
             let again: serde_json::Value = serde_json::from_slice(&again.stdout).expect("JSON");
             assert_eq!(again["applied"], serde_json::json!([]), "{what}");
             let mut holder = Holder::new(round.into());
-            let swapped = fs::read_to_string("/proc/swaps").expect("swap");
-            let used = |line: &str| {
-                line.split_whitespace()
-                    .nth(3)
-                    .is_some_and(|used| used != "0")
-            };
-            assert!(
-                swapped.lines().skip(1).any(used),
-                "{what}: nothing was swapped: {swapped}"
-            );
+            let swaps = Host::here().swaps().expect("swap");
+            let is_used = swaps.iter().any(|it| it.used_bytes > 0);
+            assert!(is_used, "{what}: nothing was swapped: {swaps:?}");
             let status = json(&["status", "--json"]);
             assert!(status["schema"]
                 .as_str()
@@ -282,12 +276,7 @@ fn a_program_whose_group_cannot_take_its_pages_back_lives_on() {
     let (ram, other) = (sized("64MiB"), sized("80MiB"));
     succeed(&["up", "--config", str(&ram)], "up");
     let mut holder = Holder::new(7);
-    let swaps = || {
-        fs::read_to_string("/proc/swaps")
-            .expect("swap")
-            .lines()
-            .count()
-    };
+    let swaps = || Host::here().swaps().expect("swap").len();
     let up = swaps();
     for args in [&["down"][..], &["down", "--only", "fast"]] {
         let output = run(args);
@@ -328,10 +317,9 @@ fn zswap_switched_off_brings_nothing_back_to_a_group() {
     succeed(&["up", "--config", str(&cached)], "up");
     let mut holder = Holder::new(11);
     let swapped = || {
-        let list = fs::read_to_string("/proc/swaps").expect("swap");
-        let line = list.lines().find(|line| line.contains("swapfile"));
-        let used = line.and_then(|line| line.split_whitespace().nth(3));
-        used.and_then(|used| used.parse::<u64>().ok()).unwrap_or(0) << 10
+        let swaps = Host::here().swaps().expect("swap");
+        let files = swaps.iter().filter(|it| it.path.ends_with("swapfile"));
+        files.map(|it| it.used_bytes).sum::<u64>()
     };
     let held = swapped();
     assert!(held >= HELD_BYTES / 4, "{held} bytes are swapped out");

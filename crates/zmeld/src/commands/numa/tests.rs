@@ -1,32 +1,26 @@
 //! What no command shows: machines as the kernel describes them, and the published study.
 
-use std::fs;
-
+use zmeld_linux::Host;
 use zmeld_numa::machine::NumaMachine;
 use zmeld_numa::scenario::ScenarioText;
 use zmeld_numa::study;
 
 #[test]
 fn machines_are_read_from_sys() {
-    let dir = tempfile::tempdir().unwrap();
+    let (dir, host) = Host::planted(&[]);
     let dir = dir.path();
     for (node, distance, cpus) in [(0, "10 21", "0-2,5"), (1, "21 10", "3,4")] {
-        let node_dir = dir.join(format!("node{node}"));
-        fs::create_dir_all(&node_dir).unwrap();
-        fs::write(node_dir.join("distance"), format!("{distance}\n")).unwrap();
-        fs::write(node_dir.join("cpulist"), format!("{cpus}\n")).unwrap();
-        fs::write(
-            node_dir.join("meminfo"),
-            format!("Node {node} MemTotal:        4096 kB\n"),
-        )
-        .unwrap();
+        let put = |file, text| host.plant(format!("/node{node}/{file}"), text);
+        put("distance", format!("{distance}\n"));
+        put("cpulist", format!("{cpus}\n"));
+        put("meminfo", format!("Node {node} MemTotal:        4096 kB\n"));
     }
     let machine = NumaMachine::from_sysfs(dir).unwrap();
     assert_eq!(
         (machine.processors, machine.memory_pages),
         (vec![4, 2], vec![Some(1024), Some(1024)])
     );
-    fs::write(dir.join("node1/distance"), "21 10 10\n").unwrap();
+    host.plant("/node1/distance", "21 10 10\n");
     assert!(NumaMachine::from_sysfs(dir)
         .unwrap_err()
         .to_string()

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use zmeld_config::{Config, Finding, Kind, Location, Severity, Source};
 use zmeld_lab::experiment::{take_back_left_behind, TakingBack};
+use zmeld_linux::boot::uptime;
 use zmeld_linux::command::Invocation;
 use zmeld_linux::{service, Host};
-use zmeld_observe::lately::uptime;
 use zmeld_setup::event::Event;
 use zmeld_setup::execute::{self, Done, Removal, Report, Skipped};
 use zmeld_setup::journal::{Journal, Owner, State};
@@ -414,7 +414,7 @@ fn await_drives(host: &Host, config: &Config, only: Option<&[String]>) -> anyhow
 }
 
 fn since_boot(host: &Host) -> anyhow::Result<Duration> {
-    let seconds = uptime(host.read_optional("/proc/uptime")?.as_deref());
+    let seconds = uptime(host)?;
     let seconds = seconds.context("/proc/uptime does not say how long the machine has been up")?;
     Ok(Duration::try_from_secs_f64(seconds)?)
 }
@@ -472,14 +472,12 @@ mod tests {
     /// Two units of a boot, of which systemd has waited for each one's drive.
     #[test]
     fn a_missing_drive_is_waited_for_once() {
-        let root = tempfile::tempdir().unwrap();
-        std::fs::create_dir(root.path().join("proc")).unwrap();
-        let host = Host::at(root.path());
+        let (_dir, host) = Host::planted(&[]);
         let text = "[tier.d]\nkind = \"disk\"\ndevice = \"/dev/sdz1\"\ntimeout = \"1h\"\n";
         let config = Config::from_text("test".as_ref(), text).unwrap().config;
         // Counted from the call, it would be an hour.
         for (uptime, least) in [("3599.50 0.10", 500), ("9999.70 0.10", 0)] {
-            std::fs::write(root.path().join("proc/uptime"), uptime).unwrap();
+            host.plant("/proc/uptime", uptime);
             let begin = Instant::now();
             await_drives(&host, &config, None).unwrap();
             assert!(begin.elapsed() >= Duration::from_millis(least), "{uptime}");

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use zmeld_linux::groups::{Hierarchy, Version};
+use zmeld_linux::groups::Hierarchy;
 use zmeld_linux::programs::{Program, Programs};
 use zmeld_linux::Host;
 use zmeld_observe::guarded::Guarded;
@@ -94,10 +94,8 @@ fn in_swap(host: &Host, now: &Observation) -> Option<Vec<InSwap>> {
     for (group, program) in Programs::read(host, &hierarchy).ok()?.all {
         groups.entry(group).or_default().push(program);
     }
-    let (limit, usage) = match hierarchy.version {
-        Version::One => ("memory.limit_in_bytes", "memory.usage_in_bytes"),
-        Version::Two => ("memory.max", "memory.current"),
-    };
+    let version = hierarchy.version;
+    let (limit, usage) = (version.limit_file(), version.usage_file());
     let room = |group: &Path| {
         let above = group
             .ancestors()
@@ -244,8 +242,6 @@ fn guarded(guard: &Guarded) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use zmeld_linux::Host;
     use zmeld_report::text::widest;
 
@@ -253,12 +249,8 @@ mod tests {
 
     /// A machine with zram and a disk, and a program of a limited group in them.
     fn look(with_swap: bool) -> Look {
-        let dir = tempfile::tempdir().unwrap();
-        let put = |path: &str, text: &str| {
-            let at = dir.path().join(path);
-            fs::create_dir_all(at.parent().unwrap()).unwrap();
-            fs::write(at, text).unwrap();
-        };
+        let (_dir, host) = Host::planted(&[]);
+        let put = |path: &str, text: &str| host.plant(path, text);
         put("proc/meminfo", "MemTotal: 2097152 kB\nMemAvailable: 524288 kB\nSwapTotal: 1048572 kB\nSwapFree: 524288 kB\n");
         put("proc/pressure/memory", "some avg10=1.00 avg60=32.50 avg300=0.10 total=100\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=10\n");
         put("proc/vmstat", "pswpin 0\npswpout 0\npgmajfault 0\n");
@@ -283,7 +275,6 @@ mod tests {
                 "536870912 134217728 142606336 268435456 1 0 0 1024 9\n",
             );
         }
-        let host = Host::at(dir.path());
         let before = Look::at(&host, None);
         put("proc/vmstat", "pswpin 1\npswpout 0\npgmajfault 0\n");
         Look::at(&host, Some(&before))
