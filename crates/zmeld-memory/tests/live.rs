@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::io::Write;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -31,7 +32,10 @@ say(address(a), address(none), address(zero), address(untouched)); wait()
             .unwrap()
             .to_owned()
     };
-    std::thread::sleep(Duration::from_millis(300)); // it settles in its wait
+    let stat = format!("/proc/{}/stat", child.pid());
+    while !std::fs::read_to_string(&stat).unwrap().contains(") S") {
+        std::thread::sleep(Duration::from_millis(5)); // it settles in its wait
+    }
     let before = resident();
     for threads in [1, 3] {
         let seen = see(&live(Selection::Pids(vec![child.pid()])), threads);
@@ -150,10 +154,10 @@ os.read(r, 1); say(address(a), child); wait(); os.kill(child, 9)
 fn shared_memory_is_delivered_on_request() {
     let script = "
 s = mmap.mmap(-1, 300 * PAGE, flags=mmap.MAP_SHARED | mmap.MAP_ANONYMOUS); fill(s, 5, range(300))
-child = os.fork()
+r, w = os.pipe(); child = os.fork()
 if child == 0:
-    x = [s[n * PAGE] for n in range(300)]; time.sleep(600)
-time.sleep(0.3); say(address(s), child); wait(); os.kill(child, 9)
+    x = [s[n * PAGE] for n in range(300)]; os.write(w, b'x'); time.sleep(600)
+os.read(r, 1); say(address(s), child); wait(); os.kill(child, 9)
 ";
     let Some(mut parent) = Script::start(script) else {
         return;
@@ -293,27 +297,25 @@ hot = apart(400); fill(hot, 8, range(400))
 cold = apart(700); fill(cold, 9, range(700))
 half = apart(200); fill(half, 10, range(200))
 say(address(hot), address(cold), address(half))
-while True:
-    for n in range(400): x = hot[n * PAGE]
-    for n in range(100): x = half[n * PAGE]
-    time.sleep(0.01)
+while wait():
+    for turn in range(100):
+        for n in range(400): x = hot[n * PAGE], half[n % 100 * PAGE]
+        time.sleep(0.01)
+    say(1)
 ";
     let Some(mut child) = Script::start(script) else {
         return;
     };
     let at = child.numbers();
     let source = live(Selection::Pids(vec![child.pid()]));
-    let tracker = ColdTracker::start(&source).unwrap();
-    let mut ticks = 0;
     let begin = Instant::now();
-    let watched = tracker
-        .wait(
-            Duration::from_millis(1500),
-            &AtomicBool::new(false),
-            &mut |_| ticks += 1,
-        )
-        .unwrap();
-    assert!(ticks >= 5 && begin.elapsed() >= Duration::from_millis(1500));
+    let tracker = ColdTracker::start(&source).unwrap();
+    let input = child.child.stdin.as_mut().unwrap();
+    input.write_all(b"\n").unwrap();
+    child.numbers();
+    let (time, stop) = (Duration::from_millis(1500), AtomicBool::new(false));
+    let watched = tracker.wait(time, &stop, &mut |_| ()).unwrap();
+    assert!(begin.elapsed() >= time);
     let seen = see(&source.only_cold(watched), 2);
     let cold = seen.visit.cold.clone().unwrap();
     let total = cold.total();

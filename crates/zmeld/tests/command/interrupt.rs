@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::process::{Child, Stdio};
-use std::time::Duration;
+use std::sync::mpsc::channel;
 
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
@@ -20,11 +20,15 @@ fn endless(args: &[&str]) -> Child {
         .spawn()
         .unwrap();
     let mut input = child.stdin.take().unwrap();
+    let (fed, is_fed) = channel();
     std::thread::spawn(move || {
         let mut random = Random(5);
-        while input.write_all(&text_page(&mut random)).is_ok() {}
+        while input.write_all(&text_page(&mut random)).is_ok() {
+            let _ = fed.send(());
+        }
     });
-    std::thread::sleep(Duration::from_millis(700));
+    // More than a pipe holds.
+    assert_eq!(is_fed.iter().take(4096).count(), 4096);
     child
 }
 
@@ -35,19 +39,12 @@ fn send(child: &Child, signal: Signal) {
 /// Waits until SIGINT is no longer fatal to it, or it has ended.
 pub fn await_handler(child: &Child) {
     let status = format!("/proc/{}/status", child.id());
-    for _ in 0..3000 {
+    wait_until("it never listened", || {
         let text = fs::read_to_string(&status).unwrap();
-        if text.contains("\nState:\tZ") {
-            return;
-        }
         let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:"));
         let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
-        if caught & 1 << (Signal::SIGINT as u32 - 1) != 0 {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("it never listened");
+        text.contains("\nState:\tZ") || caught & 1 << (Signal::SIGINT as u32 - 1) != 0
+    });
 }
 
 fn finish(mut child: Child) -> (Option<i32>, String, String) {

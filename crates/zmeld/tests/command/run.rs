@@ -158,7 +158,7 @@ pub fn str(path: &Path) -> &str {
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
-        assert!(begin.elapsed() < Duration::from_secs(300), "{what}");
+        assert!(begin.elapsed() < Duration::from_secs(600), "{what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

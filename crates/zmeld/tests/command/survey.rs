@@ -29,14 +29,14 @@ pub fn key_in(folder: &Path) -> PathBuf {
 
 /// Runs a survey as soon as memory is not short, which other tests may make it.
 pub fn calm(mut start: impl FnMut() -> Output) -> Output {
-    for _ in 0..120 {
+    for _ in 0..1800 {
         let output = start();
         if output.status.code() != Some(75) {
             return output;
         }
         std::thread::sleep(Duration::from_secs(1));
     }
-    panic!("memory was short for two minutes");
+    panic!("memory was short for half an hour");
 }
 
 pub fn files(folder: &Path) -> Vec<PathBuf> {
@@ -413,7 +413,7 @@ fn every_goes_on_until_it_is_stopped() {
         .spawn()
         .unwrap();
     // Where memory is short it passes moments over.
-    let enough = (0..1200).any(|_| {
+    let enough = (0..18_000).any(|_| {
         std::thread::sleep(Duration::from_millis(100));
         surveys(place.path()).len() > 1
     });

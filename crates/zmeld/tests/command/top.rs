@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
 
 use nix::fcntl::{fcntl, FcntlArg, FdFlag};
 use nix::pty::{openpty, Winsize};
@@ -77,17 +76,8 @@ impl Screen {
 }
 
 fn end_of(child: &mut Child, what: &str) -> ExitStatus {
-    let begin = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status;
-        }
-        if begin.elapsed() > Duration::from_secs(20) {
-            child.kill().unwrap();
-            panic!("{what}: it does not end");
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    crate::run::wait_until(what, || child.try_wait().unwrap().is_some());
+    child.wait().unwrap()
 }
 
 #[test]
