@@ -140,7 +140,9 @@ pub fn is_taken(path: &Path) -> bool {
 fn holder_of(file: &str, locks: &str) -> Option<Holder> {
     let mut lines = locks.lines().map(|line| line.split_whitespace().skip(1));
     lines.find_map(|mut words| {
-        let is_it = words.next()? == "FLOCK" && words.clone().nth(3)? == file;
+        // Who looks whether it is taken has it for reading, for a moment.
+        let is_it = words.next()? == "FLOCK" && words.clone().nth(1)? == "WRITE";
+        let is_it = is_it && words.clone().nth(3)? == file;
         let pid = words.nth(2)?.parse().ok();
         is_it.then_some(Holder { pid })
     })
@@ -155,9 +157,10 @@ mod tests {
         let locks = "1: POSIX  ADVISORY  WRITE 11 fe:00:7 0 EOF\n\
                      2: FLOCK  ADVISORY  WRITE 12 fe:00:77 0 EOF\n\
                      2: -> FLOCK  ADVISORY  WRITE 13 fe:00:7 0 EOF\n\
-                     3: FLOCK  ADVISORY  READ -1 fe:02:7 0 EOF\n4: FLOCK\n\n";
+                     3: FLOCK  ADVISORY  WRITE -1 fe:02:7 0 EOF\n\
+                     4: FLOCK  ADVISORY  READ 14 fe:02:8 0 EOF\n5: FLOCK\n\n";
         let pid = |file| holder_of(file, locks).map(|it| it.pid);
-        assert_eq!(pid("fe:00:77"), Some(Some(12)));
+        assert_eq!((pid("fe:00:77"), pid("fe:02:8")), (Some(Some(12)), None));
         assert_eq!((pid("fe:00:7"), pid("fe:02:7")), (None, Some(None)));
     }
 
@@ -174,7 +177,7 @@ mod tests {
             Attempt::Held(_)
         ));
         drop(first);
-        for _ in 0..1000 {
+        for _ in 0..60_000 {
             if let Attempt::Taken(second) = FileLock::attempt(&path).unwrap() {
                 assert!(has_name(&second.file, &path) && !has_name(&inherited, &path));
                 return;

@@ -305,18 +305,17 @@ hot = apart(400); fill(hot, 8, range(400))
 cold = apart(700); fill(cold, 9, range(700))
 half = apart(200); fill(half, 10, range(200))
 say(address(hot), address(cold), address(half))
-while True:
-    for n in range(400): x = hot[n * PAGE]
-    for n in range(100): x = half[n * PAGE]
-    time.sleep(0.01)
+while wait():
+    for turn in range(100):
+        for n in range(400): x = hot[n * PAGE], half[n % 100 * PAGE]
+        time.sleep(0.01)
+    say(1)
 ";
     let Some(mut child) = Script::start(script) else {
         return;
     };
     let at = child.numbers();
     let source = live(Selection::Pids(vec![child.pid()]));
-    let tracker = ColdTracker::start(&source).unwrap();
-    let mut ticks = 0;
     let begin = Instant::now();
     let watched = tracker
         .wait(

@@ -9,7 +9,8 @@ pub struct Applied {
     pub config: Config,
     /// Whether the last run came to its end.
     pub complete: bool,
-    /// The tiers of which a step was begun, in the order in which that was done.
+    /// The tiers of which a step was begun, in the order in which that was done; twice for
+    /// one while a device of it is there beside the one that takes its place.
     pub tiers: Vec<AppliedTier>,
 }
 
@@ -28,9 +29,10 @@ pub struct AppliedTier {
 }
 
 impl Applied {
-    /// The tier of that name, if it is set up.
+    /// The tier of that name, if it is set up, as what is swapped to and newest has it.
     pub fn tier(&self, name: &str) -> Option<&AppliedTier> {
-        self.tiers.iter().find(|tier| tier.name == name)
+        let ours = self.tiers.iter().filter(|tier| tier.name == name);
+        ours.max_by_key(|tier| tier.area.is_some() && tier.lost.is_none())
     }
 
     /// The tier that the RAM device of that name was made for.

@@ -19,8 +19,8 @@ pub fn read(host: &Host) -> Result<Option<Applied>, Error> {
 pub fn applied(host: &Host, state: &State) -> Result<Applied, Error> {
     // A run that was killed has not written down what it was asked for.
     let groups = Group::recorded(&state.records).into_iter();
-    let tiers = groups.filter_map(|group| Some(group.name.strip_prefix("tier.")?.to_owned()));
-    let tiers = tiers.map(|name| applied_tier(host, &state.records, name));
+    let tiers = groups.filter(|group| Group::is_tier(&group.name));
+    let tiers = tiers.map(|group| applied_tier(host, &state.records, &group.name));
     Ok(Applied {
         config: state.config.clone(),
         complete: state.complete,
@@ -28,11 +28,10 @@ pub fn applied(host: &Host, state: &State) -> Result<Applied, Error> {
     })
 }
 
-fn applied_tier(host: &Host, records: &[Record], name: String) -> Result<AppliedTier, Error> {
-    let group = Group::of_tier(&name);
+fn applied_tier(host: &Host, records: &[Record], group: &str) -> Result<AppliedTier, Error> {
     let mut tier = AppliedTier {
-        device: added(host, records, &group)?,
-        name,
+        device: added(host, records, group)?,
+        name: Group::current(group).replacen("tier.", "", 1),
         area: None,
         lost: None,
     };
@@ -47,7 +46,7 @@ fn applied_tier(host: &Host, records: &[Record], name: String) -> Result<Applied
                 None
             }
             Area::Off => {
-                let path = path_of(host, records, &group, &step.device)?;
+                let path = path_of(host, records, group, &step.device)?;
                 let path = path.map(|path| host.resolved(&path));
                 tier.lost = Some(match &path {
                     Some(path) => format!("{} is not in /proc/swaps", path.display()),

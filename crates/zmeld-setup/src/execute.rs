@@ -409,10 +409,11 @@ impl Run<'_> {
                 state.records.clone_from(&plan.records);
             });
             noted.map_err(|err| (String::from("state"), err))?;
+            self.found = plan.records.clone();
+            self.found.retain(|it| it.done);
         }
         for &index in plan.removed.iter().rev() {
-            let group = self.journal.records()[index].group.clone();
-            self.take_back(index).map_err(|err| (group, err))?;
+            self.give_back(index)?;
         }
         let mut is_short = false;
         for group in &plan.groups {
@@ -446,16 +447,23 @@ impl Run<'_> {
             let Some(at) = at.filter(|_| !is_kept) else {
                 continue;
             };
-            match self.take_back(at) {
-                // No page is in it any more, and all are in the new one.
-                Err(err) if matches!(record.step, Step::AddDevice(_)) => {
-                    self.is_left = true;
-                    self.tell_left(&record.group, &err);
-                }
-                result => result.map_err(|err| (record.group.clone(), err))?,
-            }
+            self.give_back(at)?;
         }
         Ok(())
+    }
+
+    /// Takes a record back for the plan; a device that another is in the place of may stay.
+    fn give_back(&mut self, index: usize) -> Result<(), (String, Error)> {
+        let Record { group, step, .. } = self.journal.records()[index].clone();
+        match self.take_back(index) {
+            // No page is in it any more.
+            Err(err) if Group::current(&group) != group && matches!(step, Step::AddDevice(_)) => {
+                self.is_left = true;
+                self.tell_left(Group::current(&group), &err);
+                Ok(())
+            }
+            result => result.map_err(|err| (group, err)),
+        }
     }
 
     fn apply_group(&mut self, group: &Group) -> Result<(), Error> {

@@ -269,6 +269,14 @@ impl<'a> Look<'a> {
                 names.push(name);
             }
         }
+        for &at in plan.removed.iter().chain(&plan.replaced) {
+            let old = &self.records[at];
+            let made = old.outcome.as_ref();
+            if let Some(made) = made.filter(|_| Group::current(&old.group) != old.group) {
+                let what = "another device takes its place: zmeld up would take it back";
+                self.add(made.name.clone(), what, String::new());
+            }
+        }
         for (at, name) in names.into_iter().enumerate() {
             let (open, undone) = self.of_group(plan, name);
             let is_tier = Group::is_tier(name);
@@ -309,7 +317,7 @@ impl<'a> Look<'a> {
         let open = steps.filter(|it| it.is_open());
         let removed = plan.removed.iter().chain(&plan.replaced);
         let removed = removed.map(|&index| &self.records[index]);
-        let removed = removed.filter(|it| Group::current(&it.group) == name && it.is_change());
+        let removed = removed.filter(|it| it.group == name && it.is_change());
         let undone = removed.map(|record| &record.step);
         (
             open.map(|planned| &planned.step).filter(is_told).collect(),

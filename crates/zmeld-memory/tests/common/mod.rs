@@ -32,7 +32,7 @@ def protect(m, flags):
 def say(*values):
     print(*values, flush=True)
 def wait():
-    sys.stdin.readline()
+    return sys.stdin.readline()
 "#;
 
 /// The page that the prelude's `page(tag, n)` makes.

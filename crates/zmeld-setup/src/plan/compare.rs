@@ -9,7 +9,8 @@
 //! since those can be written only once and go with the device.
 //!
 //! A zram device that is made anew has a name of its own in the records until the new one is
-//! swapped to ([`Group::replaced`]), and goes then.
+//! swapped to ([`Group::replaced`]), and goes then. What is left of it goes first
+//! the next time, as `NAME.left`.
 
 use std::path::PathBuf;
 
@@ -89,6 +90,14 @@ impl Plan {
     /// it is in place, and what goes first. Changes nothing.
     pub(super) fn compare(&mut self, host: &Host, doubt: OnUnreadable) -> Result<(), Error> {
         let mut removed = self.not_planned(host, doubt)?;
+        for &at in &removed {
+            let name = self.records[at].group.clone();
+            if Group::current(&name) != name && !self.is_on(host, &name) {
+                let record = &mut self.records[at];
+                // No run that fails puts it back.
+                (record.group, record.done) = (format!("{}.left", Group::current(&name)), false);
+            }
+        }
         let mut in_place = Vec::new();
         let mut replaced: Vec<usize> = Vec::new();
         for group in &self.groups {
@@ -144,7 +153,7 @@ impl Plan {
         let goes = found.removed.iter().map(|&index| &self.records[index]);
         let comes = group.steps.iter().zip(&found.in_place);
         let comes = comes.filter(|it| !it.1).map(|it| &it.0.step);
-        let mut steps = goes.clone().map(|it| &it.step).chain(comes);
+        let mut steps = goes.map(|it| &it.step).chain(comes);
         let adds = |it: &&Step| matches!(it, Step::AddDevice(_));
         let is_of_zram = |step: &Step| match step {
             Step::AddDevice(add) => add.driver == RamDriver::Zram,
@@ -154,8 +163,14 @@ impl Plan {
         let name = Group::replaced(&group.name);
         let is_anew = steps.clone().filter(adds).count() == 2 && steps.all(is_of_zram);
         let is_second = self.records.iter().any(|it| it.group == name);
-        let mut areas = steps::areas(host, &self.records, goes).flatten();
-        is_anew && !is_second && areas.next().is_some()
+        is_anew && !is_second && self.is_on(host, &group.name)
+    }
+
+    /// Whether a device is swapped to that has this name on record.
+    fn is_on(&self, host: &Host, name: &str) -> bool {
+        let ours = self.records.iter().filter(|it| it.group == name);
+        let mut areas = steps::areas(host, &self.records, ours).flatten();
+        areas.next().is_some()
     }
 
     /// The indexes of the records that no part of the plan is for and that go.

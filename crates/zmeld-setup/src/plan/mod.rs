@@ -213,9 +213,9 @@ impl Group {
         format!("{name}.replaced")
     }
 
-    /// The name of its group, of such a device that of its tier.
+    /// The name of its group; of such a device, and of what is left of one, that of its tier.
     pub fn current(name: &str) -> &str {
-        name.strip_suffix(".replaced").unwrap_or(name)
+        name.trim_end_matches(".replaced").trim_end_matches(".left")
     }
 
     /// What records tell of, as the parts of a plan.
@@ -253,8 +253,8 @@ pub(crate) fn revive(records: &mut [Record], others: &mut [Record]) {
     let made = records.iter().filter(adds).map(|it| it.group.clone());
     let made: Vec<String> = made.collect();
     for record in records.iter_mut().chain(others) {
-        let tier = Group::current(&record.group);
-        if !made.iter().any(|it| it == tier) {
+        let tier = record.group.strip_suffix(".replaced");
+        if let Some(tier) = tier.filter(|tier| !made.iter().any(|it| it == tier)) {
             record.group = tier.to_owned();
         }
     }

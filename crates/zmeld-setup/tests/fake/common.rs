@@ -78,7 +78,7 @@ struct Fake {
 
 /// How long a run waits for the lock of its machine. Nobody else has it, but a program
 /// that another test starts meanwhile inherits it, and keeps it until it has ended.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(600);
 
 pub const MEMINFO: &str = "MemTotal: 4194304 kB\nMemFree: 1048576 kB\nMemAvailable: 2097152 kB\n\
     Buffers: 0 kB\nCached: 0 kB\nSwapCached: 0 kB\nActive: 0 kB\nInactive: 0 kB\nSwapTotal: 0 kB\n\
@@ -540,7 +540,8 @@ impl Fake {
             "hot_remove" => {
                 let driver = driver_of(path);
                 let device = self.root.join(format!("dev/{driver}{value}"));
-                if self.is_swap(&device) {
+                let held = self.inner.lock().unwrap().signatures.get(&device).cloned();
+                if self.is_swap(&device) || held.as_deref() == Some("mounted") {
                     return Err(errno(EBUSY));
                 }
                 fs::remove_dir_all(self.root.join(format!("sys/block/{driver}{value}")))?;
@@ -735,7 +736,7 @@ impl Access for Fake {
         let meanwhile = ending.map(|_| self.inner.lock().unwrap().meanwhile.take());
         if let (Some(ending), Some(Some(reversible))) = (ending, meanwhile) {
             reversible();
-            for _ in 0..2000 {
+            for _ in 0..120_000 {
                 if ending.is_asked() {
                     return Ok(Finished {
                         signal: Some(2),

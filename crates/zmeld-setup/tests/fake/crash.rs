@@ -155,7 +155,10 @@ fn killed_anywhere_while_changing_it_goes_on_with_either() {
     let less = config(LESS);
     let go_on = |machine: &Machine, at| {
         let swaps = machine.text("/proc/swaps");
-        assert!(swaps.contains("/dev/zram"), "{at}: {swaps}");
+        let applied = machine.applied().unwrap();
+        let area = applied.tier("fast").and_then(|it| it.area.as_deref());
+        assert!(swaps.contains(area.unwrap()), "{at}: {swaps}");
+        assert!(applied.tiers.iter().all(|it| !it.name.contains('.')));
         match at % 3 {
             0 => {
                 machine.up(&less)?;

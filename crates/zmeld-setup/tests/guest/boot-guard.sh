@@ -65,8 +65,8 @@ before=$(killed)
 runs_away() {
 	since=$(date +%s)
 	starts "$1" "$2"
-	ok "$1: it is gone" within 120 sh -c "! systemctl -q is-active $1.service"
-	ok "$1: the guard ended it" within 5 sh -c \
+	ok "$1: it is gone" within 300 sh -c "! systemctl -q is-active $1.service"
+	ok "$1: the guard ended it" within 300 sh -c \
 		"journalctl -o cat -u zmeld-guard.service --since=@$since | grep 'ends /apps.slice/$1.service'"
 	ok "$1: what holds its memory lives" active steady.service
 	same "$1: the kernel killed nothing" "$before" "$(killed)"
@@ -78,7 +78,7 @@ runs_away deaf 'trap "" TERM; exec tail /dev/zero'
 runs_away forks 'trap "tail /dev/zero & exit" TERM; tail /dev/zero & wait'
 
 kill -KILL "$guard"
-ok "killed, it comes back" within 30 sh -c \
+ok "killed, it comes back" within 300 sh -c \
 	"systemctl -q is-active zmeld-guard.service &&
 	[ \$(systemctl show --value -p MainPID zmeld-guard.service) != $guard ]"
 sleep 15

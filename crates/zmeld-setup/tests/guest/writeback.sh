@@ -70,15 +70,15 @@ ok "a second up changes nothing" sh -c \
 swap_out 40 10 20000000
 packed=$(field mm_stat 2)
 # The first round marks pages, a later one finds them marked still.
-timeout 40 zmeld watch --config /tmp/zmeld.toml --once
+timeout 400 zmeld watch --config /tmp/zmeld.toml --once
 sleep 2
-timeout 40 zmeld watch --config /tmp/zmeld.toml >/tmp/said 2>&1 &
+timeout 400 zmeld watch --config /tmp/zmeld.toml >/tmp/said 2>&1 &
 watch=$!
 n=0
 fired() {
 	[ "$(field bd_stat 3)" -gt 0 ] && { [ -z "$recompress" ] || grep -q recompress /tmp/said; }
 }
-while [ $n -lt 100 ] && ! fired; do
+while [ $n -lt 1500 ] && ! fired; do
 	sleep 0.2
 	n=$((n + 1))
 done

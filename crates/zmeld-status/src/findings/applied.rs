@@ -2,6 +2,7 @@
 //! silently decided otherwise.
 
 use super::{Finding, View};
+use zmeld_observe::applied::AppliedTier;
 use zmeld_setup::plan::StandIn;
 
 pub(super) fn not_applied(view: &View) -> Vec<Finding> {
@@ -60,13 +61,14 @@ pub(super) fn stand_in(view: &View) -> Vec<Finding> {
 /// A run that was killed, and nobody carried on.
 fn interrupted(view: &View) -> Option<Finding> {
     let applied = view.applied.filter(|applied| !applied.complete)?;
+    let is_tier = |it: &&AppliedTier| applied.tier(&it.name) == Some(it);
+    let begun = applied.tiers.iter().filter(is_tier).count();
     Some(Finding::of_machine(
         "zmeld up",
         "it was interrupted, and only a part is set up",
         format!(
-            "steps of {} of {} tiers were begun",
-            applied.tiers.len(),
-            view.wanted.tiers.len().max(applied.tiers.len())
+            "steps of {begun} of {} tiers were begun",
+            view.wanted.tiers.len().max(begun)
         ),
         "zmeld up carries on (zmeld plan says with what), zmeld down takes it back",
     ))

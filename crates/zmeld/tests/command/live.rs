@@ -13,7 +13,7 @@ fn an_ordinary_user_sees_their_own_and_is_told_what_root_adds() {
     assert!([0, 3].contains(&code(&output)), "{said}");
 
     // With a process of its own, nobody reads just that.
-    let script = "sleep 30 & own=$!; \"$0\" scan --codecs lz4 --json; kill $own";
+    let script = "sleep 600 & own=$!; \"$0\" scan --codecs lz4 --json; kill $own";
     let zmeld = nobody.place().join("zmeld");
     let mut shell = nobody.command("sh");
     let output = shell.args(["-c", script, str(&zmeld)]).output().unwrap();

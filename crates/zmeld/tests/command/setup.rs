@@ -15,7 +15,7 @@ use zmeld_linux::Host;
 
 use crate::errors::refuses;
 use crate::memory::{Group, Script};
-use crate::run::{code, folder, is_root, json, run, seed, str, text, write, zmeld, Random, PAGE};
+use crate::run::*;
 
 /// How often is killed; `ZMELD_KILLS` sets another number.
 pub fn rounds(usual: u32) -> u32 {
@@ -352,12 +352,9 @@ fn ctrl_c_reaches_zmeld_and_not_its_commands() {
         .spawn()
         .expect("the command starts");
     let group = nix::unistd::Pid::from_raw(command.id() as i32);
-    let begin = Instant::now();
+    let state = Path::new("/run/zmeld/state.json");
     // As a terminal does: to the whole group of processes, once something was begun.
-    while !Path::new("/run/zmeld/state.json").exists() && begin.elapsed() < Duration::from_secs(60)
-    {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until("nothing was begun", || state.exists());
     // It may be over by now.
     let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGINT);
     let output = command.wait_with_output().expect("it ends");

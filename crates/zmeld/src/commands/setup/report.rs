@@ -6,7 +6,7 @@ use zmeld_advice::Recommendation;
 use zmeld_config::Severity;
 use zmeld_report::{Column, Document, Section, Table, Tone};
 use zmeld_setup::execute::{Done, Report};
-use zmeld_setup::plan::{Group, Plan};
+use zmeld_setup::plan::Plan;
 use zmeld_setup::step::Step;
 
 /// What a plan is printed from. Schema `zmeld.plan/1`.
@@ -181,7 +181,7 @@ pub struct RunBody<'a> {
 
 /// Whether it is taken back behind the steps.
 fn is_last(done: &Done) -> bool {
-    done.group != Group::current(&done.group)
+    done.group.ends_with(".replaced")
 }
 
 /// What was done, as a table; what is the same for all of it as the lead.
