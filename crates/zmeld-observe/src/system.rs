@@ -12,7 +12,7 @@ use zmeld_linux::hibernation;
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::mounts;
 use zmeld_linux::pressure::Pressure;
-use zmeld_linux::swaps::SwapArea;
+use zmeld_linux::swaps::{self, SwapArea};
 
 /// Memory as `/proc/meminfo` has it, in bytes; a line that is missing is 0, except
 /// where its absence means something.
@@ -203,6 +203,9 @@ pub(super) fn activity(reader: &mut Reader) -> Activity {
 }
 
 pub(super) fn swaps(reader: &mut Reader) -> Vec<SwapArea> {
+    if !reader.exists(swaps::PATH) {
+        reader.warn(swaps::PATH, Problem::Missing);
+    }
     let read = reader.host().swaps();
     reader.known(read).unwrap_or_default()
 }
