@@ -353,12 +353,16 @@ fn sort(problems: &mut [Finding], files: &[PathBuf]) {
 
 /// What was most likely meant, or all that there is: the way out where a name is wrong.
 pub fn choices(wrong: &str, names: &[&str]) -> String {
-    let likeness = names
-        .iter()
-        .map(|name| (strsim::jaro_winkler(wrong, name), name));
-    let near = likeness.filter(|(likeness, _)| *likeness > 0.8);
-    match near.max_by(|one, other| one.0.total_cmp(&other.0)) {
-        Some((_, name)) => format!("did you mean {name:?}?"),
+    match meant(wrong, names.iter().copied()) {
+        Some(name) => format!("did you mean {name:?}?"),
         None => format!("there are: {}", names.join(", ")),
     }
+}
+
+/// The name that was most likely meant.
+fn meant<'n>(wrong: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let likeness = names.map(|name| (strsim::jaro_winkler(wrong, name), name));
+    let near = likeness.filter(|(likeness, _)| *likeness > 0.8);
+    let nearest = near.max_by(|one, other| one.0.total_cmp(&other.0));
+    nearest.map(|(_, name)| name)
 }
