@@ -553,8 +553,8 @@ fn planned(
             true => measure::swappiness(host, &wanted.config, state)?,
             false => None,
         },
-        // What is asked for here and now is had, or refused.
-        only_named: args.tier.kind.is_some(),
+        // A driver that is asked for here and now is had, or refused.
+        no_stand_ins: args.tier.kind.is_some(),
         at_boot: is_boot,
         ..options
     };
