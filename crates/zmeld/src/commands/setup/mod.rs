@@ -28,7 +28,7 @@ use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;
 
 pub use measure::USUAL;
-pub use run::{as_the_run_would_end, down, up};
+pub use run::{as_the_run_would_end, down, up, would_go_down};
 
 const PLAN_EXAMPLES: &str = "\
 Examples:
