@@ -7,7 +7,7 @@ use zmeld_linux::config_files;
 use zmeld_linux::tree::Tree;
 use zmeld_linux::FileError;
 
-use crate::finding::{ConfigError, FilePosition, Finding, Severity};
+use crate::finding::{ConfigError, FilePosition};
 
 #[derive(Debug, Clone)]
 pub(super) struct Source {
@@ -67,25 +67,14 @@ fn source(path: &Path, bytes: Vec<u8>) -> Result<Source, ConfigError> {
             let at = wrong.utf8_error().valid_up_to();
             let text = String::from_utf8_lossy(&wrong.into_bytes()[..at]).into_owned();
             let source = Source::new(path, text);
-            Err(error(
-                Some(source.place(at)),
-                "this is no UTF-8 text; save the file as UTF-8".to_owned(),
-            ))
+            let what = "this is no UTF-8 text; save the file as UTF-8";
+            Err(ConfigError::of(Some(source.place(at)), "", what))
         }
     }
 }
 
 fn unreadable(err: FileError) -> ConfigError {
-    error(None, err.to_string())
-}
-
-fn error(place: Option<FilePosition>, what: String) -> ConfigError {
-    ConfigError {
-        problems: vec![Finding {
-            place,
-            ..Finding::new(Severity::Critical, "", what)
-        }],
-    }
+    ConfigError::of(None, "", err.to_string())
 }
 
 #[cfg(test)]

@@ -243,6 +243,16 @@ pub struct ConfigError {
     pub problems: Vec<Finding>,
 }
 
+impl ConfigError {
+    /// One mistake alone.
+    pub fn of(place: Option<FilePosition>, about: &str, what: impl Into<String>) -> ConfigError {
+        let mut problem = Finding::new(Severity::Critical, about, what);
+        problem.place = place;
+        let problems = vec![problem];
+        ConfigError { problems }
+    }
+}
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let problems = self.problems.iter();

@@ -27,6 +27,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use section::keys_of;
@@ -351,14 +352,63 @@ fn sort(problems: &mut [Finding], files: &[PathBuf]) {
     });
 }
 
+/// Reads another file by serde, whose mistakes are told as those of a configuration.
+///
+/// # Errors
+/// The first mistake, with its place.
+pub fn from_toml<T: DeserializeOwned>(name: &Path, text: &str) -> Result<T, ConfigError> {
+    toml::from_str(text).map_err(|mut err: toml::de::Error| {
+        let found = err.message().to_owned();
+        let kind = found.split([':', '`']).next().unwrap_or_default();
+        let mut quoted = found.split(['`', '"']).skip(1).step_by(2);
+        let wrong = quoted.next().unwrap_or_default();
+        let way_out = choices(wrong, &Vec::from_iter(quoted));
+        let (is, needed) = found.split_once(", expected ").unwrap_or_default();
+        let is = is.split_once(": ").unwrap_or_default().1;
+        let needed = match needed {
+            "u32" | "u64" | "usize" => "a whole number",
+            "f64" => "a number",
+            it => it,
+        };
+        // Without its text, the error ends with the tables that it is in.
+        let at = err.span().map_or(0, |span| span.start);
+        err.set_input(None);
+        let said = err.to_string();
+        let tables = said.split_once("\nin `").map_or("", |it| it.1);
+        let tables = tables.trim_end_matches("`\n");
+        // What is wrong within a tagged table is noticed at its head.
+        let within = at + text[at..].find(wrong).unwrap_or(0);
+        let head = text[..within].rsplit(['\n', '{', ',']).next();
+        let key = head.and_then(|it| Some(it.split_once('=')?.0.trim()));
+        let key = key.filter(|it| tables.rsplit('.').next() != Some(it));
+        let key = key.unwrap_or_default();
+        let none = format!("{wrong:?} is none of its values; {way_out}");
+        let mistyped = format!("is the {is}; write {needed}");
+        let (at, key, what) = match kind.trim_end() {
+            "unknown field" => (within, wrong, format!("there is no such key; {way_out}")),
+            "unknown variant" => (within, key, none),
+            "invalid type" | "invalid value" => (within, key, mistyped),
+            "missing field" => (at, "", format!("has no {wrong}")),
+            _ => (at, "", found.clone()),
+        };
+        let place = files::Source::new(name, text.to_owned()).place(at);
+        let key = tree::dotted(tables, key);
+        ConfigError::of(Some(place), key.trim_end_matches('.'), what)
+    })
+}
+
 /// What was most likely meant, or all that there is: the way out where a name is wrong.
 pub fn choices(wrong: &str, names: &[&str]) -> String {
-    let likeness = names
-        .iter()
-        .map(|name| (strsim::jaro_winkler(wrong, name), name));
-    let near = likeness.filter(|(likeness, _)| *likeness > 0.8);
-    match near.max_by(|one, other| one.0.total_cmp(&other.0)) {
-        Some((_, name)) => format!("did you mean {name:?}?"),
+    match meant(wrong, names.iter().copied()) {
+        Some(name) => format!("did you mean {name:?}?"),
         None => format!("there are: {}", names.join(", ")),
     }
+}
+
+/// The name that was most likely meant.
+fn meant<'n>(wrong: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let likeness = names.map(|name| (strsim::jaro_winkler(wrong, name), name));
+    let near = likeness.filter(|(likeness, _)| *likeness > 0.8);
+    let nearest = near.max_by(|one, other| one.0.total_cmp(&other.0));
+    nearest.map(|(_, name)| name)
 }

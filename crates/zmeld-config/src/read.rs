@@ -180,7 +180,13 @@ impl<'t> Open<'t> {
                 reader.ignored(place, &key, way_out);
                 continue;
             }
-            let what = format!("there is no such key; {}", choices(name, &known));
+            // zswap calls a codec as the kernel does.
+            let like = match name.as_str() {
+                "compressor" => "codec",
+                "codec" => "compressor",
+                name => name,
+            };
+            let what = format!("there is no such key; {}", choices(like, &known));
             reader.wrong(place, &key, what);
         }
         Open {
@@ -276,15 +282,21 @@ fn tier(
     place: &FilePosition,
     name: TierName,
 ) -> Option<Tier> {
+    let mut meant = None;
     let kind = match table.entries.get("kind") {
-        Some(entry) => reader.text(&entry.node, &dotted(path, "kind"), TierKind::named),
+        Some(entry) => reader.text(&entry.node, &dotted(path, "kind"), |text| {
+            let names = TierKind::ALL.iter().map(|it| it.0);
+            meant = super::meant(text, names).and_then(|it| TierKind::named(it).ok());
+            TierKind::named(text)
+        }),
         None => {
             let what = "has no kind; write kind = \"zram\", \"zmeld\", \"zswap\" or \"disk\"";
             reader.wrong(place, path, what);
             None
         }
     };
-    let kind = kind?;
+    // A misspelt kind hides none of the tier's other mistakes.
+    let kind = kind.or(meant)?;
     let open = Open::new(reader, table, path, place, sections(kind));
     let mut tier = Tier {
         name,

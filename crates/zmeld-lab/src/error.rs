@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use zmeld_config::ConfigError;
 use zmeld_linux::{FileError, HostError};
 
 /// Why an experiment could not be run.
@@ -13,8 +14,8 @@ pub enum Error {
     #[error(transparent)]
     File(#[from] FileError),
     /// A recipe that makes no sense.
-    #[error("{name}: {problem}")]
-    Recipe { name: String, problem: String },
+    #[error(transparent)]
+    Recipe(#[from] ConfigError),
     /// A privilege or a kernel feature is missing: what, and the way out.
     #[error("{0}")]
     Missing(String),
@@ -43,6 +44,11 @@ impl From<HostError> for Error {
 }
 
 impl Error {
+    /// What is wrong with a recipe, or a part of it, of that name.
+    pub(crate) fn recipe(name: &str, problem: String) -> Error {
+        ConfigError::of(None, name, problem).into()
+    }
+
     /// Whether this machine lacks something that another one may have.
     pub fn is_missing(&self) -> bool {
         match self {

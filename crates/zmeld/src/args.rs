@@ -213,15 +213,15 @@ impl MachineArgs {
 /// How a result is printed; a table without any.
 #[derive(Args, Debug, Default)]
 pub struct Format {
-    /// JSON; zmeld schema describes it
+    /// Print JSON; zmeld schema describes it
     #[arg(long, group = "format", help_heading = "Output")]
     pub json: bool,
 
-    /// The table as CSV
+    /// Print the table as CSV
     #[arg(long, group = "format", help_heading = "Output")]
     pub csv: bool,
 
-    /// Markdown
+    /// Print Markdown
     #[arg(long, group = "format", help_heading = "Output")]
     pub markdown: bool,
 }

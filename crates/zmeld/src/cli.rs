@@ -39,7 +39,7 @@ pub enum Command {
     Scan(Box<ScanArgs>),
     /// How does each codec do on these pages, one page at a time?
     Codecs(CodecsArgs),
-    /// What would suit this machine, and what would up do about it?
+    /// What suits this machine, and what would zmeld up do?
     Plan(Box<crate::commands::setup::PlanArgs>),
     /// Set compressed swap up
     Up(Box<crate::commands::setup::UpArgs>),

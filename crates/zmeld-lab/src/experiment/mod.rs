@@ -495,10 +495,10 @@ impl Lab<'_> {
         };
         let limit = match &case.limit {
             None => None,
-            Some(text) => Some(size(text, whole).ok_or_else(|| Error::Recipe {
-                name: recipe.name.clone(),
-                problem: format!("{text:?} is no limit"),
-            })?),
+            Some(text) => Some(
+                size(text, whole)
+                    .ok_or_else(|| Error::recipe(&recipe.name, format!("{text:?} is no limit")))?,
+            ),
         };
         // What is swapped out compresses to at most itself.
         let needs = boot_image.unwrap_or(footprint.max(limit.unwrap_or(0)));
@@ -526,7 +526,7 @@ impl Lab<'_> {
     fn lacks(&self, variant: &Variant, bases: SizeBases) -> Result<Option<String>, Error> {
         match variant.check(&self.host, bases) {
             Ok(()) => Ok(None),
-            Err(err @ Error::Recipe { .. }) => Err(err),
+            Err(err @ Error::Recipe(_)) => Err(err),
             Err(err) => Ok(Some(err.to_string())),
         }
     }

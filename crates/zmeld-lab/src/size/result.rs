@@ -265,10 +265,7 @@ impl SizeSearch {
         question: Question,
         seed: u64,
     ) -> Result<SizeSearch, Error> {
-        let wrong = |problem: String| Error::Recipe {
-            name: recipe.name.clone(),
-            problem,
-        };
+        let wrong = |problem: String| Error::recipe(&recipe.name, problem);
         question.check().map_err(wrong)?;
         if question.steady && recipe.metric != Metric::default() {
             return Err(wrong(format!(
@@ -287,10 +284,8 @@ impl SizeSearch {
         });
         recipe.cases = case.into_iter().collect();
         recipe.variants.retain(|variant| !variant.unlimited);
-        recipe.check().map_err(|problem| Error::Recipe {
-            name: recipe.name.clone(),
-            problem,
-        })?;
+        let checked = recipe.check();
+        checked.map_err(|problem| Error::recipe(&recipe.name, problem))?;
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Ok(SizeSearch {
             workload: recipe.cases[0].workload.describe(),

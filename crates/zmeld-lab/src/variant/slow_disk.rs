@@ -62,10 +62,8 @@ const RATES: [(&str, &str); 4] = [
 impl SlowDisk {
     /// Its size; errors name `place`.
     pub(crate) fn bytes(&self, place: &str, bases: SizeBases) -> Result<u64, Error> {
-        size(&self.size, bases).ok_or_else(|| Error::Recipe {
-            name: place.to_owned(),
-            problem: format!("{:?} is no size of a disk", self.size),
-        })
+        let what = || format!("{:?} is no size of a disk", self.size);
+        size(&self.size, bases).ok_or_else(|| Error::recipe(place, what()))
     }
 
     /// Makes the file that it is.

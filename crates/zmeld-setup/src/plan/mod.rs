@@ -164,6 +164,8 @@ pub struct Options {
     /// just that; on a machine that is used, what is left out is made to fit, and zram
     /// stands in for a driver that cannot be had.
     pub only_named: bool,
+    /// Whether no other driver's device stands in, as where only what is named is set.
+    pub no_stand_ins: bool,
     /// What a step on record counts as that cannot be looked at.
     pub doubt: OnUnreadable,
     /// Whether what fails in one tier costs no other its place.
@@ -312,7 +314,7 @@ impl Plan {
                 });
             }
         }
-        let (effective, mut stand_ins) = match options.only_named {
+        let (effective, mut stand_ins) = match options.only_named || options.no_stand_ins {
             true => (config.clone(), Vec::new()),
             false => stand_in::with_stand_ins(host, config, &machine, state),
         };

@@ -59,7 +59,7 @@ impl Plan {
     /// Whether zram could stand in for what failed so.
     pub(crate) fn is_dispensable(&self, err: &Error) -> bool {
         let is_zmeld = |(module, _): (&str, &str)| module == RamDriver::Zmeld.name();
-        !self.options.only_named
+        !(self.options.only_named || self.options.no_stand_ins)
             && err.refused_module().is_some_and(is_zmeld)
             && has_zram(&self.machine)
     }

@@ -46,6 +46,9 @@ ok "a second time changes nothing" zmeld enable
 ok "up has nothing to do" sh -c 'zmeld up --json | grep -q "\"applied\": \[\]"'
 cp /etc/zmeld.toml /tmp/kept
 
+zmeld disable --dry-run >/tmp/said
+ok "a dry run says what would be renamed" grep -q '^/etc/zmeld.toml becomes /etc/zmeld.toml.disabled$' /tmp/said
+ok "nothing is disabled" active zmeld.service
 ok "what is disabled is gone" zmeld disable
 ok "with all of it" nothing_is_left
 ok "a dry run names what would be renamed" sh -c 'zmeld enable --dry-run | grep -q "becomes /etc"'

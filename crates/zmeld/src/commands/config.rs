@@ -72,7 +72,7 @@ pub struct ShowArgs {
     #[command(flatten)]
     pub file: FileArgs,
 
-    /// JSON; zmeld schema describes it
+    /// Print JSON; zmeld schema describes it
     #[arg(long)]
     pub json: bool,
 }

@@ -30,7 +30,8 @@ zmeld disable takes it back.";
 
 const DISABLE_EXAMPLES: &str = "\
 Examples:
-  zmeld disable    put everything back as it was, now and at every boot
+  zmeld disable            put everything back, now and at every boot
+  zmeld disable --dry-run  only say what would be done
 
 /etc/zmeld.toml becomes /etc/zmeld.toml.disabled. zmeld enable takes it from
 there.";
@@ -52,7 +53,11 @@ pub struct EnableArgs {
 
 #[derive(Args)]
 #[command(after_help = DISABLE_EXAMPLES, after_long_help = format!("{DISABLE_EXAMPLES}\n\n{EXIT_CODES}"))]
-pub struct DisableArgs {}
+pub struct DisableArgs {
+    /// Only say what would be undone, stopped and renamed
+    #[arg(long)]
+    pub dry_run: bool,
+}
 
 const CONFIG: &str = "/etc/zmeld.toml";
 const DISABLED: &str = "/etc/zmeld.toml.disabled";
@@ -64,6 +69,9 @@ const PACKAGED: [&str; 2] = [
 ];
 /// Those that may run with a configuration that was changed since.
 const SERVICES: [&str; 2] = ["zmeld-watch.service", "zmeld-guard.service"];
+/// Those that have nothing left to do once all is taken down.
+const LEFT: [&str; 2] = ["zmeld.service", "zmeld-tier-*.service"];
+const BESIDES: &str = "\nThis would be done besides; nothing was changed:\n";
 
 pub fn enable(args: &EnableArgs) -> anyhow::Result<Outcome> {
     let host = by_root_under_systemd(
@@ -168,16 +176,14 @@ fn would_enable(
     let services = services.filter(|(_, services)| !services.is_empty());
     let services = services.map(|(verb, services)| format!("\n{verb} {}", services.join(" ")));
     let services: String = services.collect();
-    output::print(&format!(
-        "\nThis would be done besides; nothing was changed:\n{file}{link}{services}\n"
-    ))?;
+    output::print(&format!("{BESIDES}{file}{link}{services}\n"))?;
     setup::as_the_run_would_end()
 }
 
 /// Takes it back, now and for every boot.
-pub fn disable(_: &DisableArgs) -> anyhow::Result<Outcome> {
+pub fn disable(args: &DisableArgs) -> anyhow::Result<Outcome> {
     let with_openrc = "zmeld down and rc-update del zmeld boot";
-    let host = by_root_under_systemd("zmeld disable", with_openrc, false)?;
+    let host = by_root_under_systemd("zmeld disable", with_openrc, args.dry_run)?;
     let is_there = Path::new(CONFIG).symlink_metadata().is_ok();
     if is_there && Path::new(DISABLED).symlink_metadata().is_ok() {
         bail!("{DISABLED} is there already, and {CONFIG} would take its place: move one away");
@@ -186,6 +192,17 @@ pub fn disable(_: &DisableArgs) -> anyhow::Result<Outcome> {
         .into_iter()
         .filter(|service| is_active(&host, service))
         .collect();
+    let link = fs::read_link(GENERATOR);
+    let is_linked = link.is_ok_and(|to| to.file_name().is_some_and(|it| it == "zmeld"));
+    if args.dry_run {
+        setup::would_go_down(&DownArgs::default(), &host)?;
+        let stop = [&ran[..], &LEFT].concat().join(" ");
+        let file = is_there.then(|| format!("\n{CONFIG} becomes {DISABLED}"));
+        let link = is_linked.then(|| format!("\n{GENERATOR} is removed"));
+        let more = [file, link].map(Option::unwrap_or_default).concat();
+        output::print(&format!("{BESIDES}stop {stop}{more}\n"))?;
+        return setup::as_the_run_would_end();
+    }
     systemctl(&host, "stop", &ran)?;
     match setup::down(&DownArgs::default()) {
         Ok(Outcome::Done) => {}
@@ -198,11 +215,10 @@ pub fn disable(_: &DisableArgs) -> anyhow::Result<Outcome> {
         fs::rename(CONFIG, DISABLED).with_context(|| format!("cannot rename {CONFIG}"))?;
         output::print(&format!("{CONFIG} is {DISABLED} now.\n"))?;
     }
-    if fs::read_link(GENERATOR).is_ok_and(|to| to.file_name().is_some_and(|it| it == "zmeld")) {
+    if is_linked {
         fs::remove_file(GENERATOR).with_context(|| format!("cannot remove {GENERATOR}"))?;
     }
-    // What has nothing left to do.
-    systemctl(&host, "stop", &["zmeld.service", "zmeld-tier-*.service"])?;
+    systemctl(&host, "stop", &LEFT)?;
     systemctl(&host, "daemon-reload", &[""; 0])?;
     for file in Config::load(host.root(), None)?.files {
         output::say(format_args!(

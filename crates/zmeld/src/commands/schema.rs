@@ -66,7 +66,13 @@ pub fn run(args: &SchemaArgs) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Done);
     }
     let Some(printed) = PRINTED.iter().find(|(command, ..)| *command == wanted) else {
-        bail!("{wanted:?} prints no JSON; zmeld schema lists the commands that do");
+        let all = PRINTED.iter().map(|it| it.0);
+        let begin: Vec<_> = all.filter(|it| it.starts_with(&wanted)).collect();
+        let there = match begin[..] {
+            [] => "zmeld schema lists the commands that do".to_owned(),
+            _ => format!("there are: {}", begin.join(", ")),
+        };
+        bail!("{wanted:?} prints no JSON; {there}");
     };
     let text = serde_json::to_string_pretty(&schema(printed))?;
     output::print(&format!("{text}\n"))?;

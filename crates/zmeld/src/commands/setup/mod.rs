@@ -28,16 +28,16 @@ use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;
 
 pub use measure::USUAL;
-pub use run::{as_the_run_would_end, down, up};
+pub use run::{as_the_run_would_end, down, up, would_go_down};
 
 const PLAN_EXAMPLES: &str = "\
 Examples:
-  zmeld plan                            what suits this machine, and why
-  zmeld plan --tier zram --size 100%    another choice
-  zmeld plan --toml --output /etc/zmeld.toml   keep it as the configuration
-  zmeld plan --config FILE --json       what up would do with that file
+  zmeld plan                                  what suits this machine, and why
+  zmeld plan --tier zram --size 100%          what up would do with that tier
+  zmeld plan --config FILE                    what up would do with that file
+  zmeld plan --toml --output /etc/zmeld.toml  keep it as the configuration
 
-Nothing is changed.";
+Nothing is changed on the machine.";
 
 const UP_EXAMPLES: &str = "\
 Examples:
@@ -70,12 +70,12 @@ pub struct WantedArgs {
     #[command(flatten)]
     pub tier: TierArgs,
 
-    /// Only these tiers of the configuration (commas between them)
-    #[arg(long, value_name = "TIERS", value_delimiter = ',')]
+    /// Only the tiers of the configuration that are called so (commas between them)
+    #[arg(long, value_name = "TIERS", value_delimiter = ',', value_parser = tier_name)]
     pub only: Option<Vec<String>>,
 
-    /// Put it in the place of compressed swap that another tool set up; zmeld down
-    /// gives the place back
+    /// Replace compressed swap that another tool set up; zmeld down switches that on
+    /// again
     #[arg(long)]
     pub take_over: bool,
 }
@@ -84,17 +84,17 @@ pub struct WantedArgs {
 #[derive(Args, Clone, Default)]
 #[command(next_help_heading = "What is wanted")]
 pub struct TierArgs {
-    /// A tier of this kind, whatever the configuration says: the kernel's compressed device
-    /// in RAM, zmeld's own, which melds identical pages, a compressed cache in front of the
-    /// disk swap there is, or swap on a partition or in a file
+    /// A tier of this kind, whatever the configuration says: zram is the kernel's compressed
+    /// device in RAM; zmeld is zmeld's own, which melds identical pages; zswap is a compressed
+    /// cache in front of swap on a disk; disk is swap on a partition or in a file
     #[arg(long = "tier", id = "tier", value_parser = names::<TierKind>(), value_name = "KIND")]
     pub kind: Option<TierKind>,
 
-    /// How much it holds before compression: 50%, 4GiB, min(50%, 4GiB)
+    /// How much the tier holds before compression: 50% (of RAM), 4GiB, min(50%, 4GiB)
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub size: Option<Size>,
 
-    /// What pages are compressed with: NAME or NAME:LEVEL
+    /// What pages are compressed with: a name, or NAME:LEVEL as in zstd:3
     #[arg(long, value_name = "CODEC")]
     pub codec: Option<Codec>,
 
@@ -102,7 +102,7 @@ pub struct TierArgs {
     #[arg(long, value_name = "PATH")]
     pub device: Option<Location>,
 
-    /// Measure no codecs on the memory of the processes
+    /// Do not measure codecs on the memory of all processes, which takes up to 10 s
     #[arg(long)]
     pub no_scan: bool,
 }
@@ -117,10 +117,15 @@ impl TierArgs {
 #[derive(Args, Clone, Default)]
 #[command(next_help_heading = "What is wanted")]
 pub struct ProfileArgs {
-    /// Add what suits such a machine: reclaim, the guard, which control groups are
-    /// left alone
+    /// Add what zmeld watch and zmeld-guard are to do on such a machine, and which control
+    /// groups they leave alone
     #[arg(long, value_name = "NAME", value_parser = names::<Profile>())]
     pub profile: Option<Profile>,
+}
+
+/// A tier by its name, or by that of its table.
+fn tier_name(text: &str) -> Result<String, std::convert::Infallible> {
+    Ok(text.strip_prefix("tier.").unwrap_or(text).to_owned())
 }
 
 fn names<T: Named + Send + Sync>() -> impl TypedValueParser<Value = T> {
@@ -131,7 +136,7 @@ fn names<T: Named + Send + Sync>() -> impl TypedValueParser<Value = T> {
 #[derive(Args, Default)]
 #[command(after_help = PLAN_EXAMPLES, after_long_help = format!("{PLAN_EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct PlanArgs {
-    /// Plan for the machine below this directory, without a measurement
+    /// Read the files of another machine below this directory, and measure nothing
     #[arg(long, value_name = "DIR", default_value = "/", hide_short_help = true)]
     pub root: PathBuf,
 
@@ -144,11 +149,11 @@ pub struct PlanArgs {
     #[command(flatten)]
     pub format: crate::args::Format,
 
-    /// Print only the configuration
+    /// Print only the configuration, as a file for /etc/zmeld.toml
     #[arg(long, group = "format", help_heading = "Output")]
     pub toml: bool,
 
-    /// Write the configuration to this file, which must not be there yet
+    /// Write what --toml prints to this file, which must not be there yet
     #[arg(long, value_name = "FILE", requires = "toml", help_heading = "Output")]
     pub output: Option<PathBuf>,
 }
@@ -173,7 +178,7 @@ pub struct UpArgs {
     #[arg(long, help_heading = "How")]
     pub boot: bool,
 
-    /// JSON; zmeld schema describes it
+    /// Print JSON; zmeld schema describes it
     #[arg(long, help_heading = "Output")]
     pub json: bool,
 }
@@ -182,7 +187,7 @@ pub struct UpArgs {
 #[command(after_help = DOWN_EXAMPLES, after_long_help = format!("{DOWN_EXAMPLES}\n\n{EXIT_CODES}"))]
 pub struct DownArgs {
     /// Only these tiers (commas between them)
-    #[arg(long, value_name = "TIERS", value_delimiter = ',')]
+    #[arg(long, value_name = "TIERS", value_delimiter = ',', value_parser = tier_name)]
     pub only: Option<Vec<String>>,
 
     /// Only say what would be undone
@@ -203,7 +208,7 @@ pub struct DownArgs {
     #[arg(long)]
     pub boot: bool,
 
-    /// JSON; zmeld schema describes it
+    /// Print JSON; zmeld schema describes it
     #[arg(long)]
     pub json: bool,
 }
@@ -553,8 +558,8 @@ fn planned(
             true => measure::swappiness(host, &wanted.config, state)?,
             false => None,
         },
-        // What is asked for here and now is had, or refused.
-        only_named: args.tier.kind.is_some(),
+        // A driver that is asked for here and now is had, or refused.
+        no_stand_ins: args.tier.kind.is_some(),
         at_boot: is_boot,
         ..options
     };

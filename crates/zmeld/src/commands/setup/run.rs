@@ -194,7 +194,8 @@ pub fn down(args: &DownArgs) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Done);
     }
     if args.dry_run {
-        return would_go_down(args, &host);
+        would_go_down(args, &host)?;
+        return as_the_run_would_end();
     }
     undisturbed()?;
     let mut report = match args.experiment {
@@ -286,7 +287,7 @@ fn taken_down(args: &DownArgs, host: &Host) -> anyhow::Result<Report> {
     Ok(result?)
 }
 
-fn would_go_down(args: &DownArgs, host: &Host) -> anyhow::Result<Outcome> {
+pub fn would_go_down(args: &DownArgs, host: &Host) -> anyhow::Result<Outcome> {
     undisturbed()?;
     let only = args.only.as_deref();
     let mut undone = Vec::new();
@@ -323,8 +324,7 @@ fn would_go_down(args: &DownArgs, host: &Host) -> anyhow::Result<Outcome> {
         true => "Nothing is set up.",
         false => "This would be undone; nothing was changed.",
     };
-    print("down", lead, args.json, true, &report)?;
-    as_the_run_would_end()
+    print("down", lead, args.json, true, &report)
 }
 
 fn of_an_experiment(found: Vec<String>) -> impl Iterator<Item = Done> {
