@@ -42,7 +42,7 @@ use crate::event::{Event, Listener};
 use zmeld_advice::ActiveSwap;
 use zmeld_linux::compressed::{Backed, MmStat};
 use zmeld_linux::counters::count;
-use zmeld_linux::groups::{Hierarchy, Version};
+use zmeld_linux::groups::hierarchy::{Hierarchy, Version, NO_LIMIT};
 use zmeld_linux::programs::Programs;
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::{Host, HostError};
@@ -53,8 +53,6 @@ use zmeld_observe::run_folder::owner;
 const DEPTH_MAX: usize = 64;
 /// What is charged ahead on each processor, and page tables.
 const MARGIN_BYTES: u64 = 1 << 20;
-/// A limit above is none: the kernel writes the largest number of pages.
-const NO_LIMIT: u64 = 1 << 60;
 
 /// What switching areas off meets.
 #[derive(Debug, Clone, Default)]
@@ -135,30 +133,32 @@ fn product(a: u64, b: u64) -> u128 {
 }
 
 /// How much of what comes back may be swapped out again: nothing where programs' memory is not
-/// reclaimed, nor what groups may not have in swap or keep in memory.
+/// reclaimed, nor what groups may not have in swap or keep in memory, of which the kernel
+/// spares no more than `kept` above them.
 fn may_move(host: &Host, swapped_bytes: u64) -> Result<u64, Error> {
-    fn stays(host: &Host, group: &Path, depth: usize) -> Result<u64, Error> {
+    fn stays(host: &Host, group: &Path, kept: u64, depth: usize) -> Result<u64, Error> {
         let number = |file: &str| host.number(group.join(file));
         let swapped = number("memory.swap.current")?;
         let (most, least) = (number("memory.swap.max")?, number("memory.min")?);
+        let kept = least.map_or(kept, |least| least.min(kept));
         let over = swapped
             .zip(most)
             .map_or(0, |(held, most)| held.saturating_sub(most));
         let mut below = 0u64;
         if depth < DEPTH_MAX && (depth == 0 || swapped.unwrap_or(0) > 0) {
             for folder in host.folders(group)? {
-                below = below.saturating_add(stays(host, &folder, depth + 1)?);
+                below = below.saturating_add(stays(host, &folder, kept, depth + 1)?);
             }
         }
-        let kept = least.unwrap_or(0).min(swapped.unwrap_or(0));
-        Ok(below.max(over).max(kept))
+        let own = least.and(swapped).map_or(0, |held| held.min(kept));
+        Ok(below.max(over).max(own))
     }
     if host.number("/proc/sys/vm/swappiness")? == Some(0) {
         return Ok(0);
     }
     let hierarchy = Hierarchy::find(host).ok().flatten();
     let hierarchy = hierarchy.filter(|it| it.version == Version::Two);
-    let stays = hierarchy.map_or(Ok(0), |it| stays(host, &it.top, 0))?;
+    let stays = hierarchy.map_or(Ok(0), |it| stays(host, &it.top, u64::MAX, 0))?;
     Ok(swapped_bytes.saturating_sub(stays))
 }
 
@@ -389,11 +389,8 @@ impl Look<'_> {
     /// The user who set a group's limit himself, so that it may not keep root from
     /// switching swap off; none where it is root's.
     fn limit_of_user(&self, group: &Path) -> Option<u32> {
-        let file = match self.hierarchy.version {
-            Version::One => "memory.limit_in_bytes",
-            Version::Two => "memory.max",
-        };
-        let meta = self.host.tree().metadata(&group.join(file)).ok()?;
+        let file = group.join(self.hierarchy.version.limit_file());
+        let meta = self.host.tree().metadata(&file).ok()?;
         Some(meta.uid()).filter(|uid| *uid != 0 && *uid != owner(self.host))
     }
 
