@@ -11,7 +11,7 @@ mod turn;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Output};
 
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
@@ -63,7 +63,7 @@ fn recipe(touches: u64) -> String {
 fn run_with(recipe: &Path, more: &[&str]) -> Output {
     let kernel = kernel();
     let args = ["bench", "run", str(recipe), "--kernel", str(&kernel)];
-    patiently(&[&args[..], more].concat())
+    run(&[&args[..], more].concat())
 }
 
 /// Files of experiments that were not there before.
@@ -97,17 +97,13 @@ fn has_machine(experiment: u32) -> bool {
 }
 
 /// An experiment whose first machine runs.
-fn started(recipe: &Path, variant: &str) -> Child {
+fn first_machine(recipe: &Path, variant: &str) -> Child {
     let kernel = kernel();
-    let mut command = zmeld(&["bench", "run", str(recipe), "--variant", variant]);
-    command.arg("--kernel").arg(&kernel);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    wait_until("no machine was started", || {
-        assert!(child.try_wait().unwrap().is_none(), "it has ended");
-        has_machine(child.id())
-    });
-    child
+    let args = ["bench", "run", str(recipe), "--variant", variant];
+    started(
+        &[&args[..], &["--kernel", str(&kernel)]].concat(),
+        has_machine,
+    )
 }
 
 /// One after the other: only one experiment runs at a time.
@@ -289,7 +285,7 @@ print(f'swapped_kib={swapped[0]}')
 fn ctrl_c_ends_the_machine(before: &[String]) {
     let folder = folder();
     let path = write(folder.path(), "long.toml", recipe(100_000_000).as_bytes());
-    let child = started(&path, "disk");
+    let child = first_machine(&path, "disk");
     let experiment = child.id();
     kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -301,7 +297,7 @@ fn ctrl_c_ends_the_machine(before: &[String]) {
 fn what_a_killed_one_left_is_taken_back(before: &[String]) {
     let folder = folder();
     let path = write(folder.path(), "long.toml", recipe(100_000_000).as_bytes());
-    let mut child = started(&path, "disk");
+    let mut child = first_machine(&path, "disk");
     child.kill().unwrap();
     child.wait().unwrap();
     wait_until("the machine lives on", || !has_machine(child.id()));

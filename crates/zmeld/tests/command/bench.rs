@@ -61,38 +61,10 @@ fn runs_of(experiment: &Value) -> usize {
     experiment["runs"].as_array().map_or(0, Vec::len)
 }
 
-/// Starts an experiment or a search, again while somebody else's runs, and waits until it
-/// has come that far.
-pub fn started(args: &[&str], is_far: impl Fn() -> bool) -> Child {
-    let begin = Instant::now();
-    loop {
-        let mut child = spawned(args);
-        while child.try_wait().unwrap().is_none() {
-            if is_far() {
-                return child;
-            }
-            assert!(
-                begin.elapsed() < Duration::from_secs(1800),
-                "no run was made"
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let said = text(&child.wait_with_output().unwrap().stderr);
-        assert!(said.contains("another experiment"), "{said}");
-        std::thread::sleep(Duration::from_secs(2));
-    }
-}
-
-fn spawned(args: &[&str]) -> Child {
-    let mut command = zmeld(args);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().unwrap()
-}
-
 /// An experiment of which so many runs are kept.
 fn begun(recipe: &Path, result: &Path, runs: usize) -> Child {
     let args = ["bench", "run", str(recipe), "--output", str(result)];
-    started(&args, || {
+    started(&args, |_| {
         result.exists() && runs_of(&experiment(result)) >= runs
     })
 }
@@ -106,7 +78,7 @@ fn killed(recipe: &Path, result: &Path) {
 }
 
 fn runs_to_its_end(recipe: &Path) -> Output {
-    let output = patiently(&["bench", "run", str(recipe)]);
+    let output = run(&["bench", "run", str(recipe)]);
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
     output
 }
@@ -134,7 +106,7 @@ fn an_experiment_says_which_variant_is_ahead_and_leaves_nothing() {
     let before = machine();
     let mut args = vec!["bench", "run", str(&path), "--json"];
     args.extend(["--output", str(&result), "--html", str(&page)]);
-    let output = patiently(&args);
+    let output = run(&args);
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
     assert_eq!(machine(), before, "something was left");
     let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -157,7 +129,7 @@ fn an_experiment_says_which_variant_is_ahead_and_leaves_nothing() {
     }
     // Nothing is left to do: what is there is shown in each form.
     let show = |form: &str| {
-        let output = patiently(&["bench", "run", str(&path), "--resume", str(&result), form]);
+        let output = run(&["bench", "run", str(&path), "--resume", str(&result), form]);
         assert_eq!(code(&output), 0, "{}", text(&output.stderr));
         text(&output.stdout)
     };
@@ -231,7 +203,7 @@ fn a_full_disk_is_said_and_the_result_is_shown() {
             exec \"$zmeld\" bench run '{}' {option} \"$place\"/result",
             path.display()
         );
-        let output = until_idle(|| with_place(&place, 16, &script));
+        let output = with_place(&place, 16, &script);
         let said = text(&output.stderr);
         assert_eq!(code(&output), 2, "{said}");
         assert!(said.contains("No space left"), "{said}");
@@ -275,7 +247,7 @@ fn ctrl_c_keeps_what_is_done_and_resume_carries_on() {
     refused("");
     refused("1000");
     chown(&result, Some(0), None).unwrap();
-    let output = patiently(&resume);
+    let output = run(&resume);
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
     let whole = experiment(&result);
     assert_eq!(
@@ -490,7 +462,7 @@ fn an_experiment_leaves_what_zmeld_up_set_up_alone() {
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
     let set_up = machine();
     assert_ne!(set_up, before);
-    let output = patiently(&["bench", "run", str(&quick)]);
+    let output = run(&["bench", "run", str(&quick)]);
     let line = text(&output.stderr);
     let now = machine();
     assert_eq!(code(&run(&["down"])), 0);
@@ -549,7 +521,7 @@ fn the_store_of_zswap_is_measured_and_requests_are_those_of_the_run() {
     let path = write(folder.path(), "zswap.toml", text.as_bytes());
     let page = folder.path().join("r.html");
     let before = machine();
-    let output = patiently(&["bench", "run", str(&path), "--json", "--html", str(&page)]);
+    let output = run(&["bench", "run", str(&path), "--json", "--html", str(&page)]);
     let said = crate::run::text(&output.stderr);
     assert_eq!(code(&output), 0, "{said}");
     assert_eq!(machine(), before, "something was left");

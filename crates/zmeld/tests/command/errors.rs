@@ -1,7 +1,6 @@
 //! Every wrong input gets one line that names it, and the documented exit code.
 
 use std::fs::{self, File};
-use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -45,20 +44,11 @@ fn a_reader_that_leaves_is_no_error_and_a_full_disk_is() {
         // What was asked for is told, whoever reads the rest.
         (&missed, 1),
     ] {
-        let mut child = zmeld(args)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = spawned(args);
         drop(child.stdout.take());
-        let mut said = String::new();
-        child
-            .stderr
-            .take()
-            .unwrap()
-            .read_to_string(&mut said)
-            .unwrap();
-        assert_eq!(child.wait().unwrap().code(), Some(expected), "{args:?}");
+        let output = child.wait_with_output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(code(&output), expected, "{args:?}");
         assert_eq!(said.is_empty(), expected == 0, "{args:?}: {said}");
 
         if expected != 0 {

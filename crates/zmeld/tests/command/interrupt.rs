@@ -1,9 +1,8 @@
 //! Ctrl-C and SIGTERM.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::process::{Child, Stdio};
-use std::time::Duration;
 
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
@@ -19,12 +18,14 @@ fn endless(args: &[&str]) -> Child {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
+    await_handler(&child);
     let mut input = child.stdin.take().unwrap();
-    std::thread::spawn(move || {
-        let mut random = Random(5);
-        while input.write_all(&text_page(&mut random)).is_ok() {}
-    });
-    std::thread::sleep(Duration::from_millis(700));
+    let mut random = Random(5);
+    // More than a pipe holds, so that some of it was read.
+    for _ in 0..64 {
+        input.write_all(&text_page(&mut random)).unwrap();
+    }
+    std::thread::spawn(move || while input.write_all(&text_page(&mut random)).is_ok() {});
     child
 }
 
@@ -35,36 +36,18 @@ fn send(child: &Child, signal: Signal) {
 /// Waits until SIGINT is no longer fatal to it, or it has ended.
 pub fn await_handler(child: &Child) {
     let status = format!("/proc/{}/status", child.id());
-    for _ in 0..3000 {
+    wait_until("it never listened", || {
         let text = fs::read_to_string(&status).unwrap();
-        if text.contains("\nState:\tZ") {
-            return;
-        }
         let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:"));
         let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
-        if caught & 1 << (Signal::SIGINT as u32 - 1) != 0 {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("it never listened");
+        text.contains("\nState:\tZ") || caught & 1 << (Signal::SIGINT as u32 - 1) != 0
+    });
 }
 
-fn finish(mut child: Child) -> (Option<i32>, String, String) {
-    let (mut out, mut err) = (String::new(), String::new());
-    child
-        .stdout
-        .take()
-        .unwrap()
-        .read_to_string(&mut out)
-        .unwrap();
-    child
-        .stderr
-        .take()
-        .unwrap()
-        .read_to_string(&mut err)
-        .unwrap();
-    (child.wait().unwrap().code(), out, err)
+fn finish(child: Child) -> (Option<i32>, String, String) {
+    let output = child.wait_with_output().unwrap();
+    let (said, errors) = (text(&output.stdout), text(&output.stderr));
+    (output.status.code(), said, errors)
 }
 
 #[test]
@@ -81,12 +64,7 @@ fn the_first_interrupt_prints_what_there_is() {
 
 #[test]
 fn a_simulation_that_is_stopped_says_so() {
-    let child = zmeld(&["numa", "reproduce", "--replications", "100000"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let child = spawned(&["numa", "reproduce", "--replications", "100000"]);
     await_handler(&child);
     send(&child, Signal::SIGINT);
     let (code, out, err) = finish(child);

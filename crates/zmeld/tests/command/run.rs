@@ -1,7 +1,7 @@
 //! Running the command, and pages whose composition is known.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -158,25 +158,25 @@ pub fn str(path: &Path) -> &str {
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
-        assert!(begin.elapsed() < Duration::from_secs(300), "{what}");
-        std::thread::sleep(Duration::from_millis(10));
+        assert!(begin.elapsed() < Duration::from_secs(600), "{what}");
+        let pause = begin.elapsed() / 10;
+        std::thread::sleep(pause.clamp(Duration::from_millis(10), Duration::from_secs(1)));
     }
 }
 
-/// Runs an experiment, again and again while somebody else's runs.
-pub fn patiently(args: &[&str]) -> Output {
-    until_idle(|| run(args))
+/// What it says is kept.
+pub fn spawned(args: &[&str]) -> Child {
+    let mut command = zmeld(args);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
 }
 
-/// The same of any way to start it.
-pub fn until_idle(start: impl Fn() -> Output) -> Output {
-    let begin = Instant::now();
-    loop {
-        let output = start();
-        let busy = text(&output.stderr).contains("another experiment");
-        if !busy || begin.elapsed() > Duration::from_secs(1800) {
-            return output;
-        }
-        std::thread::sleep(Duration::from_secs(2));
-    }
+/// Starts an experiment or a search, and waits until that process has come so far.
+pub fn started(args: &[&str], mut is_far: impl FnMut(u32) -> bool) -> Child {
+    let mut child = spawned(args);
+    wait_until("no run was made", || {
+        assert!(child.try_wait().unwrap().is_none(), "it has ended");
+        is_far(child.id())
+    });
+    child
 }

@@ -7,7 +7,7 @@ use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::bench::{experiment as kept, machine, started};
+use crate::bench::{experiment as kept, machine};
 use crate::errors::refuses;
 use crate::run::*;
 use crate::setup::turn;
@@ -56,7 +56,7 @@ fn a_command_that_fails_without_a_limit_has_no_least_ram() {
         ("false", "without any limit: exit code 1"),
         ("/nonexistent/program", "/nonexistent/program"),
     ] {
-        let output = patiently(&["bench", "size", "--", command]);
+        let output = run(&["bench", "size", "--", command]);
         let line = text(&output.stderr);
         assert!(code(&output) != 0 && output.stdout.is_empty(), "{line}");
         assert!(line.contains(word), "{line}");
@@ -74,7 +74,7 @@ fn the_least_ram_is_found_with_and_without_swap_and_nothing_is_left() {
     let mut args = vec!["bench", "size", "--recipe", str(&path), "--json"];
     args.extend(GENEROUS);
     args.extend(["--output", str(&result), "--html", str(&page)]);
-    let output = patiently(&args);
+    let output = run(&args);
     let said = text(&output.stderr);
     assert_eq!(code(&output), 0, "{said}");
     assert_eq!(machine(), before, "something was left");
@@ -98,7 +98,8 @@ fn the_least_ram_is_found_with_and_without_swap_and_nothing_is_left() {
     }
     assert!(least(zram) < least(none), "{zram}");
     assert!(zram["least"]["store_bytes"].as_u64().unwrap() > 0);
-    assert!(set_up(&found, "zram 842")["left_out"].is_string() || least(zram) > 0);
+    let of_842 = set_up(&found, "zram 842");
+    assert!(of_842["left_out"].is_string() || least(of_842) > 0);
     assert!(said.contains("without a limit: some "), "{said}");
     let page = fs::read_to_string(page).unwrap();
     assert!(
@@ -114,7 +115,7 @@ fn is_shown(path: &Path, result: &Path) {
     let mut args = vec!["bench", "size", "--recipe", str(path)];
     args.extend(["--resume", str(result)]);
     args.extend(GENEROUS);
-    let output = patiently(&args);
+    let output = run(&args);
     let said = text(&output.stdout);
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
     assert!(said.contains("'touches' does with "), "{said}");
@@ -124,7 +125,7 @@ fn is_shown(path: &Path, result: &Path) {
         "{said}"
     );
     args.push("--csv");
-    let csv = text(&patiently(&args).stdout);
+    let csv = text(&run(&args).stdout);
     assert!(csv.starts_with("set_up,limit"), "{csv}");
     assert_eq!(fs::read(result).unwrap(), before);
 }
@@ -157,7 +158,9 @@ fn ctrl_c_keeps_what_is_known_and_resume_carries_on() {
     args.extend(["--set-ups", "zram lzo-rle"]);
     args.extend(GENEROUS);
     let starting = [&args[..], &["--output", str(&result)]].concat();
-    let child = started(&starting, || result.exists() && runs_of(&kept(&result)) > 0);
+    let child = started(&starting, |_| {
+        result.exists() && runs_of(&kept(&result)) > 0
+    });
     // Meanwhile another one is refused.
     refuses(
         &["bench", "size", "--", "true"],
@@ -172,7 +175,7 @@ fn ctrl_c_keeps_what_is_known_and_resume_carries_on() {
     let part = kept(&result);
     assert_eq!(part["interrupted"], true);
     args.extend(["--resume", str(&result)]);
-    let output = patiently(&args);
+    let output = run(&args);
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
     let whole = kept(&result);
     assert_eq!(whole["interrupted"], false);

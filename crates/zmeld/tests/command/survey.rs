@@ -6,7 +6,6 @@ use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
 
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
@@ -29,14 +28,15 @@ pub fn key_in(folder: &Path) -> PathBuf {
 
 /// Runs a survey as soon as memory is not short, which other tests may make it.
 pub fn calm(mut start: impl FnMut() -> Output) -> Output {
-    for _ in 0..120 {
-        let output = start();
-        if output.status.code() != Some(75) {
-            return output;
+    let mut output = start();
+    wait_until("memory is short", || {
+        let is_short = output.status.code() == Some(75);
+        if is_short {
+            output = start();
         }
-        std::thread::sleep(Duration::from_secs(1));
-    }
-    panic!("memory was short for two minutes");
+        !is_short
+    });
+    output
 }
 
 pub fn files(folder: &Path) -> Vec<PathBuf> {
@@ -413,14 +413,10 @@ fn every_goes_on_until_it_is_stopped() {
         .spawn()
         .unwrap();
     // Where memory is short it passes moments over.
-    let enough = (0..1200).any(|_| {
-        std::thread::sleep(Duration::from_millis(100));
-        surveys(place.path()).len() > 1
-    });
+    wait_until("one survey at most", || surveys(place.path()).len() > 1);
     let _ = kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM);
     let output = child.wait_with_output().unwrap();
     let said = text(&output.stderr);
-    assert!(enough, "{said}");
     assert!(matches!(code(&output), 0 | 130), "{said}");
     assert!(said.contains("the next survey is in"), "{said}");
     for file in surveys(place.path()) {

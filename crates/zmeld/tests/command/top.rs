@@ -4,13 +4,14 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
 
 use nix::fcntl::{fcntl, FcntlArg, FdFlag};
 use nix::pty::{openpty, Winsize};
 use nix::sys::signal::{kill, Signal};
 use nix::sys::termios::{tcgetattr, Termios};
 use nix::unistd::Pid;
+
+use crate::run::wait_until;
 
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l";
@@ -77,17 +78,8 @@ impl Screen {
 }
 
 fn end_of(child: &mut Child, what: &str) -> ExitStatus {
-    let begin = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status;
-        }
-        if begin.elapsed() > Duration::from_secs(20) {
-            child.kill().unwrap();
-            panic!("{what}: it does not end");
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until(what, || child.try_wait().unwrap().is_some());
+    child.wait().unwrap()
 }
 
 #[test]
