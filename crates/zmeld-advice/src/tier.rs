@@ -454,7 +454,9 @@ pub fn recommend(facts: &Facts, wish: &Wish) -> Recommendation {
     let lacks_zword = zswap.is_some_and(|it| is_zswap && wish.codec.is_none() && !it.has_zword);
     let mut why = why + but;
     if lacks_zword {
-        why += "; the package zword-dkms makes its pages a tenth smaller than zstd does";
+        why +=
+            "; the package zword-dkms makes most programs' pages a tenth smaller than zstd does \
+                (zmeld scan --codecs zword,zstd)";
     }
     if machine.has_large_folios && (is_zswap || zswap.is_some_and(|it| it.is_enabled)) {
         why +=
@@ -584,7 +586,7 @@ mod tests {
         );
         facts.machine.has_large_folios = true;
         let why = recommend(&facts, &Wish::default()).why;
-        assert!(why.contains("a large folio"), "{why}");
+        assert!(why.contains("large folios"), "{why}");
         facts.machine.zswap = None;
         let found = recommend(&facts, &Wish::default());
         assert_eq!(found.kind, TierKind::Zram);

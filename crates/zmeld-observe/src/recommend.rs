@@ -84,10 +84,13 @@ pub fn recommend(
             // zswap takes the codecs of the crypto interface, which a scan does
             // not ask: the kernel's own choice stays unless one was asked for, or
             // zword is there, which is denser and no slower to read.
-            let asked = choice.codec.as_ref().map(|codec| codec.name.as_str());
-            let zword = || zswap?.compressor_to_name();
+            let asked = choice
+                .codec
+                .as_ref()
+                .map(|codec| zmeld_config::tier::compressor(&codec.to_string()));
+            let zword = || zswap?.compressor_to_name().map(str::to_owned);
             Kind::Zswap(Zswap {
-                compressor: asked.or_else(zword).map(str::to_owned),
+                compressor: asked.transpose()?.flatten().or_else(zword),
                 zpool: zswap.and_then(|it| it.wants_zsmalloc.then_some(Zpool::Zsmalloc)),
                 shrinker: has_shrinker.then_some(true),
                 ..Zswap::default()

@@ -6,6 +6,7 @@ use serde::Serialize;
 use zmeld_linux::compressed::{pool_max_bytes, ZSWAP};
 use zmeld_linux::{counters, Host};
 
+use super::device::ENCODE_ERRORS;
 use super::reader::Reader;
 use super::system::Memory;
 
@@ -37,12 +38,14 @@ pub struct Zswap {
     /// (6.18) or does not tell this user (7.1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub incompressible_bytes: Option<u64>,
-    /// The counters in debugfs, by name (`/sys/kernel/debug/zswap`); empty where
-    /// only root may read them.
+    /// The counters in debugfs, by name (`/sys/kernel/debug/zswap`), with `encode_errors` of
+    /// zword.ko; empty where only root may read them.
     pub counters: BTreeMap<String, u64>,
 }
 
 const COUNTERS: &str = "/sys/kernel/debug/zswap";
+/// Pages that zword.ko encoded wrongly, for whichever zswap or zram it did.
+const OF_ZWORD: &str = "/sys/kernel/debug/zword/encode_errors";
 /// What all control groups come to, which anybody may read.
 const OF_GROUPS: &str = "/sys/fs/cgroup/memory.stat";
 
@@ -65,13 +68,16 @@ impl Zswap {
             return None;
         }
         let at = |name: &str| format!("{ZSWAP}/{name}");
-        let counters: BTreeMap<String, u64> = reader
-            .names(COUNTERS)
+        let names = reader.names(COUNTERS).into_iter();
+        let mut paths: BTreeMap<String, String> = names
+            .map(|name| (name.clone(), format!("{COUNTERS}/{name}")))
+            .collect();
+        if reader.exists(OF_ZWORD) {
+            paths.insert(ENCODE_ERRORS.to_owned(), OF_ZWORD.to_owned());
+        }
+        let counters: BTreeMap<String, u64> = paths
             .into_iter()
-            .filter_map(|name| {
-                let value = reader.number(&format!("{COUNTERS}/{name}"))?;
-                Some((name, value))
-            })
+            .filter_map(|(name, path)| Some((name, reader.number(&path)?)))
             .collect();
         let counter = |name: &str| counters.get(name).copied();
         // Before Linux 5.19 only debugfs knows.

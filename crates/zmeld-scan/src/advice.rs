@@ -264,7 +264,7 @@ fn better_elsewhere(result: &ScanResult, measured: &CodecVerdict) -> Option<Advi
         .max_by(|a, b| a.effective_ratio.total_cmp(&b.effective_ratio))?;
     let why = match there.codec.starts_with("zword") {
         true => {
-            "this kernel's zram has none of it (the package zmeld-dkms brings a device with it)"
+            "this kernel's zram has none of it (the packages zmeld-dkms and zword-dkms bring it)"
         }
         false => "this kernel's zram is built without it",
     };

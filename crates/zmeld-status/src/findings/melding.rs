@@ -9,17 +9,9 @@ use zmeld_observe::{Device, ENCODE_ERRORS, MISMATCHES};
 /// the compressed memory it saves.
 const DUPLICATES_WORTH: f64 = zmeld_advice::meld::WORTH;
 
-/// Pages that a device counts as wrong.
-fn wrong(device: &Device, counter: &str, what: &str, how: &str, remedy: String) -> Option<Finding> {
-    let pages = device.melding.as_ref()?.counter(counter);
-    let found = || {
-        Finding::of_machine(
-            &device.name,
-            what,
-            format!("{} {how}", count(pages)),
-            remedy,
-        )
-    };
+/// Pages that a device, or zswap's codec, counts as wrong.
+fn wrong(name: &str, pages: u64, what: &str, how: &str, remedy: String) -> Option<Finding> {
+    let found = || Finding::of_machine(name, what, format!("{} {how}", count(pages)), remedy);
     (pages > 0).then(found)
 }
 
@@ -27,8 +19,8 @@ fn wrong(device: &Device, counter: &str, what: &str, how: &str, remedy: String) 
 /// damaged.
 pub(super) fn mismatch(_: &View, device: &Device) -> Option<Finding> {
     wrong(
-        device,
-        MISMATCHES,
+        &device.name,
+        device.melding.as_ref()?.counter(MISMATCHES),
         "pages did not come back as they were written; reads of them failed",
         "pages did not have their fingerprint",
         format!(
@@ -40,19 +32,36 @@ pub(super) fn mismatch(_: &View, device: &Device) -> Option<Finding> {
 
 /// A codec encoded pages to bytes that do not give them back. `check_writes` kept them
 /// from being used.
-pub(super) fn encode_errors(_: &View, device: &Device) -> Option<Finding> {
-    wrong(
-        device,
-        ENCODE_ERRORS,
-        "a codec encoded pages wrongly; they were kept as they are",
-        "pages did not decode to what they were",
-        format!(
-            "leave check_writes on; dmesg names the codec: choose another one, or a newer \
-             zmeld.ko, then swapoff /dev/{0} (or umount it) and set it up anew; if that does not \
-             end it, test the RAM (memtest86+)",
-            device.name
-        ),
-    )
+pub(super) fn encode_errors(view: &View) -> Vec<Finding> {
+    let of = |name: &str, pages: u64, module: &str, anew: String| {
+        wrong(
+            name,
+            pages,
+            "a codec encoded pages wrongly; they were kept as they are",
+            "pages did not decode to what they were",
+            format!(
+                "leave check_writes on; dmesg names the codec: choose another one, or a newer \
+                 {module}, {anew}; if that does not end it, test the RAM (memtest86+)"
+            ),
+        )
+    };
+    let of_device = |it: &Device| {
+        let pages = it.melding.as_ref()?.counter(ENCODE_ERRORS);
+        let anew = format!(
+            "then swapoff /dev/{} (or umount it) and set it up anew",
+            it.name
+        );
+        of(&it.name, pages, "zmeld.ko", anew)
+    };
+    let in_zswap = view
+        .now
+        .zswap
+        .as_ref()
+        .and_then(|it| it.counters.get(ENCODE_ERRORS));
+    let anew = "with a restart".to_owned();
+    let found = in_zswap.and_then(|pages| of("zswap", *pages, "zword.ko", anew));
+    let devices = view.now.devices.iter().filter_map(of_device);
+    devices.chain(found).collect()
 }
 
 pub(super) fn unused(_: &View, device: &Device) -> Option<Finding> {

@@ -121,7 +121,7 @@ macro_rules! rules {
 
 rules! {
     VerifyMismatch, Critical, Device melding::mismatch;
-    EncodeErrors, Critical, Device melding::encode_errors;
+    EncodeErrors, Critical, All melding::encode_errors;
     FailedWrites, Critical, Device sizing::failed_writes;
     NotEncrypted, Critical, All applied::in_plain;
     OomKills, Critical, All pressure::oom_kills;

@@ -15,7 +15,7 @@ Examples:
   zmeld bench size --variant disk,zram --html size.html -- 7zz b 1 -md22
   zmeld bench size --slowdown 20% --within 10% -- make -j2
   zmeld bench size --basis machine -- ./my-job   its RAM holds the store as well
-  zmeld bench size --recipe vps-7zip             a recipe's workload and variants
+  zmeld bench size --recipe vps-7zip             its workload and variants
   zmeld bench size --budget 20m --output size.json -- ./my-job
   zmeld bench size --resume size.json -- ./my-job    carry on after Ctrl-C
 
