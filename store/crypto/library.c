@@ -20,8 +20,8 @@ module_param(check_writes, bool, 0644);
 MODULE_PARM_DESC(check_writes,
 		 "Decode and compare each page before it counts as compressed (Y)");
 
-static struct zword_tables *tables;
-static struct dentry *debug;
+static struct zword_tables *tables __ro_after_init;
+static struct dentry *debug __ro_after_init;
 static atomic_t encode_errors;
 
 struct zword_context *zword_context_new(void)
@@ -44,11 +44,11 @@ int zword_page_encode(int level, struct zword_context *context, const u8 *src,
 	};
 	int err = zword_page_compress(&manner, context, src, slen, dst, dlen);
 
-	if (err == -EIO) {
+	if (err == -EIO || err == ZWORD_PAGE_KEPT_RAW) {
 		atomic_inc(&encode_errors);
-		pr_warn_once("a page was not given back by what it was encoded to; it was not taken, and nothing is lost\n");
+		pr_warn_once("a page was not given back by what it was encoded to; it is kept as it is, and nothing is lost\n");
 	}
-	return err;
+	return err < 0 ? err : 0;
 }
 
 int zword_page_decode(struct zword_context *context, const u8 *src,

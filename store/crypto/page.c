@@ -21,16 +21,17 @@ int zword_page_compress(const struct zword_manner *manner,
 			struct zword_context *context, const u8 *src,
 			unsigned int src_size, u8 *dst, unsigned int *dst_size)
 {
+	size_t size;
 	u32 tries;
 
 	if (src_size != ZM_PAGE_SIZE)
 		return -EINVAL;
 	for (tries = 0; tries < TRIES; tries++) {
-		size_t size = *dst_size;
-		int err = zword_compress(manner->tables, &context->work,
-					 manner->level, src, src_size, dst,
-					 &size);
+		int err;
 
+		size = *dst_size;
+		err = zword_compress(manner->tables, &context->work,
+				     manner->level, src, src_size, dst, &size);
 		if (err)
 			return err;
 		if (!manner->is_checked ||
@@ -39,7 +40,12 @@ int zword_page_compress(const struct zword_manner *manner,
 			return 0;
 		}
 	}
-	return -EIO;
+	size = *dst_size;
+	if (zword_compress(manner->tables, &context->work, ZWORD_LEVEL_RAW, src,
+			   src_size, dst, &size))
+		return -EIO;
+	*dst_size = (unsigned int)size;
+	return ZWORD_PAGE_KEPT_RAW;
 }
 
 int zword_page_decompress(const struct zword_tables *tables,

@@ -46,10 +46,13 @@ struct zword_manner {
 	bool is_checked;
 };
 
+/* What was encoded did not give the page back; the object has the page as it is. */
+#define ZWORD_PAGE_KEPT_RAW	1
+
 /*
- * *dst_size: in the capacity, out the bytes written. 0; -EINVAL: no page;
- * -ENOSPC: it takes more than the capacity; -EIO: what was encoded does not give
- * the page back.
+ * *dst_size: in the capacity, out the bytes written. 0, or ZWORD_PAGE_KEPT_RAW;
+ * -EINVAL: no page; -ENOSPC: it takes more than the capacity; -EIO: what was encoded
+ * does not give the page back, and there is no room for it as it is.
  */
 int zword_page_compress(const struct zword_manner *manner,
 			struct zword_context *context, const u8 *src,

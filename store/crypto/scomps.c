@@ -3,7 +3,7 @@
  * zword as synchronous compressors (scomp) of the kernel's crypto API, by name:
  *
  *	zword        level 1, quick
- *	zword-dense  level 2, a tenth less memory in five times the time
+ *	zword-dense  level 2, a twentieth less memory in five times the time
  */
 #include <linux/err.h>
 #include <linux/module.h>

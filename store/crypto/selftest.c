@@ -55,6 +55,7 @@ static int zword_at_load page_try(struct trial *trial, int level, u32 number)
 	const struct zword_manner manner = {
 		.tables = trial->tables,
 		.level = level,
+		.is_checked = number % 2,
 	};
 	unsigned int size = 2 * ZM_PAGE_SIZE, at;
 	int err;

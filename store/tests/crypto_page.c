@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * What zword.ko promises the kernel's crypto API, in user space: whole pages alone, no
- * byte past the capacity, damaged objects refused, an encoding that does not give its
- * page back refused where writes are checked, and a self-test that finds wrong tables.
+ * byte past the capacity, an encoding that does not give its page back used nowhere
+ * where writes are checked, and a self-test that finds wrong tables.
  */
 #include "harness.h"
 
@@ -92,8 +92,9 @@ static void wrong_encodings_are_found(u8 *page, u8 *object)
 	struct zword_manner manner = { .tables = tables, .level = 1 };
 	struct zword_context *context = contexts[manner.level];
 	struct zword_word_encoder *encoder = &tables->word_encoder[0];
-	unsigned int size, found = 0, taken = 0;
+	unsigned int size, back = ZM_PAGE_SIZE, found = 0, taken = 0;
 	void *memory = malloc(zword_selftest_size());
+	u8 *out = malloc(ZM_PAGE_SIZE);
 	u32 number, set, k;
 
 	for (set = 0; set < ZWORD_SETS; set++)
@@ -107,9 +108,25 @@ static void wrong_encodings_are_found(u8 *page, u8 *object)
 					      ZM_PAGE_SIZE, object, &size);
 		size = 2 * ZM_PAGE_SIZE;
 		manner.is_checked = true;
-		found += zword_page_compress(&manner, context, page,
-					     ZM_PAGE_SIZE, object,
-					     &size) == -EIO;
+		switch (zword_page_compress(&manner, context, page,
+					    ZM_PAGE_SIZE, object, &size)) {
+		case ZWORD_PAGE_KEPT_RAW:
+			found++;
+			if (zword_page_decompress(tables, context, object, size,
+						  out, &back) ||
+			    memcmp(out, page, ZM_PAGE_SIZE))
+				DIE("page %u does not come back as it is", number);
+			size = ZM_PAGE_SIZE;
+			if (zword_page_compress(&manner, context, page,
+						ZM_PAGE_SIZE, object,
+						&size) != -EIO)
+				DIE("page %u is kept without room", number);
+			break;
+		case 0:
+			break;
+		default:
+			DIE("page %u is refused", number);
+		}
 	}
 	if (taken != TEST_PAGES || !found)
 		DIE("%u of %u pages were taken unchecked, %u found wrong", taken,
@@ -117,6 +134,7 @@ static void wrong_encodings_are_found(u8 *page, u8 *object)
 	if (zword_selftest(tables, memory) != -EIO)
 		DIE("the self-test takes wrong tables");
 	free(memory);
+	free(out);
 	printf("crypto_page: %u pages, %u wrong encodings found\n", TEST_PAGES,
 	       found);
 }

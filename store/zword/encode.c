@@ -350,7 +350,7 @@ static u32 block_encode(struct job *job, int level, u32 useful)
 	job->has_best = false;
 	if (level >= ZWORD_LEVEL_ALL)
 		all_try(job);
-	else
+	else if (level > ZWORD_LEVEL_RAW)
 		likely_try(job);
 	if (job->best >= useful)
 		return raw_write(job->page + job->from, job->dst,

@@ -75,10 +75,11 @@ extern const u8 zword_lengths[] zword_data_at_load;
 extern const size_t zword_lengths_size;
 
 /*
- * The effort: the mode that a glance at a block and at parts of it speaks for,
- * parsed quickly; or all three, the best of them parsed thoroughly. What comes out
- * is the same format.
+ * The effort: none, each block is kept as it is; the mode that a glance at a block
+ * and at parts of it speaks for, parsed quickly; or all three, the best of them
+ * parsed thoroughly. What comes out is the same format.
  */
+#define ZWORD_LEVEL_RAW		0
 #define ZWORD_LEVEL_GLANCE	1
 #define ZWORD_LEVEL_ALL		2
 

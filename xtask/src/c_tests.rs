@@ -62,6 +62,7 @@ pub const TESTS: &[CTest] = &[
     test("round_trip", AsBuilt, ROUND_TRIP, "pages that know zword's limits come back, at both levels"),
     test("round_trip", Address, ROUND_TRIP_CHECKED, "the same under the address and undefined-behaviour sanitizers"),
     test("crypto_page", Address, PLAIN, "what zword.ko promises the kernel's crypto API"),
+    test("crypto_page", Pages64K, PLAIN, "the same with pages of 64 KiB"),
     test("small_scope", Blocks64, SMALL, "zword with blocks of 64 bytes: all pages of few letters come back"),
     test("small_scope", Blocks128, SMALL, "the same with blocks of 128 bytes"),
     test("small_reads", Reads64, ["80 S", "5000 S"], "pages that change at any one of zword's reads are some page"),

@@ -42,7 +42,12 @@ submitter, and the maintainer in MAINTAINERS.
 zword compresses pages of memory: words are predicted from words some
 strides back, and what differs is coded by static, trained codes. It
 has no dictionary to load, allocates nothing and uses no SIMD. zswap
-takes it through the crypto API, zram by a backend.";
+takes it through the crypto API, zram by a backend.
+
+In zswap its pool takes 0.83 of the bytes of zstd's, a fault 0.61 of its
+time (user-mode Linux, without checks; bytes and times of five rounds).
+crypto/testmgr.c has no vectors of whole pages, and zword takes nothing
+else: it tests itself when it starts.";
 
 struct Part {
     message: &'static str,
@@ -138,6 +143,8 @@ Complete enough to write a decoder from.",
 /// What is called otherwise in a kernel's tree.
 #[rustfmt::skip]
 const NAMES: &[(&str, &str)] = &[
+    ("Made by `cargo xtask train zword`; docs/zword.md says what stands where.",
+     "Lengths of codes, trained on pages that programs had in swap."),
     ("#include <zm_platform.h>", "#include \"platform.h\""),
     ("#include \"../zword/", "#include \""),
     ("#include \"library.h\"", "#include <linux/zword.h>"),
@@ -440,16 +447,16 @@ mod tests {
     #[test]
     fn nothing_of_the_store_is_left_in_a_kernel() {
         let work = workspace::work_folder("unit/kernel-patch").unwrap();
-        for part in PARTS {
+        for (part, series) in PARTS.iter().flat_map(|part| SERIES.map(|series| (part, series))) {
             workspace::empty_folder(&work).unwrap();
             let part = Part {
                 edits: &[],
                 ..*part
             };
-            apply(&part, "6.12", &work).unwrap();
+            apply(&part, series, &work).unwrap();
             for file in workspace::all_files(&work).unwrap() {
                 let text = workspace::read(&file).unwrap();
-                for word in "zm_ ZM_ zmeld ../ ZWORD_AT_LOAD _ARGUMENTS CONTEXTS_BY".split(' ') {
+                for word in "zm_ ZM_ zmeld ../ ZWORD_AT_LOAD _ARGUMENTS CONTEXTS_BY cargo xtask".split(' ') {
                     assert!(!text.contains(word), "{word} in {}", file.display());
                 }
             }
