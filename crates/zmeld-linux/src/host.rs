@@ -146,6 +146,7 @@ impl Host {
     ///
     /// # Panics
     /// Where a file cannot be written.
+    #[doc(hidden)]
     pub fn planted(files: &[(&str, &str)]) -> (tempfile::TempDir, Host) {
         let dir = tempfile::tempdir().expect("a folder can be made");
         let host = Host::at(dir.path());
@@ -159,6 +160,7 @@ impl Host {
     ///
     /// # Panics
     /// Where it cannot be written.
+    #[doc(hidden)]
     pub fn plant(&self, path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) {
         let path = self.path(path);
         let made = fs::create_dir_all(path.parent().unwrap_or(self.root()));
