@@ -447,7 +447,8 @@ mod tests {
     #[test]
     fn nothing_of_the_store_is_left_in_a_kernel() {
         let work = workspace::work_folder("unit/kernel-patch").unwrap();
-        for (part, series) in PARTS.iter().flat_map(|part| SERIES.map(|series| (part, series))) {
+        let each = |part| SERIES.map(|series| (part, series));
+        for (part, series) in PARTS.iter().flat_map(each) {
             workspace::empty_folder(&work).unwrap();
             let part = Part {
                 edits: &[],
@@ -456,7 +457,9 @@ mod tests {
             apply(&part, series, &work).unwrap();
             for file in workspace::all_files(&work).unwrap() {
                 let text = workspace::read(&file).unwrap();
-                for word in "zm_ ZM_ zmeld ../ ZWORD_AT_LOAD _ARGUMENTS CONTEXTS_BY cargo xtask".split(' ') {
+                for word in
+                    "zm_ ZM_ zmeld ../ ZWORD_AT_LOAD _ARGUMENTS CONTEXTS_BY cargo xtask".split(' ')
+                {
                     assert!(!text.contains(word), "{word} in {}", file.display());
                 }
             }

@@ -4,6 +4,7 @@
 struct module;
 
 #define __init
+#define __ro_after_init
 #define __exit
 #define THIS_MODULE ((struct module *)0)
 #define READ_ONCE(value) (value)
