@@ -46,7 +46,7 @@ int zword_page_encode(int level, struct zword_context *context, const u8 *src,
 
 	if (err == -EIO || err == ZWORD_PAGE_KEPT_RAW) {
 		atomic_inc(&encode_errors);
-		pr_warn_once("a page was not given back by what it was encoded to; it is kept as it is, and nothing is lost\n");
+		pr_warn_once("a page was not given back by what it was encoded to; that is not used, and nothing is lost\n");
 	}
 	return err < 0 ? err : 0;
 }

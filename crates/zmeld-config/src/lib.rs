@@ -377,8 +377,10 @@ pub fn from_toml<T: DeserializeOwned>(name: &Path, text: &str) -> Result<T, Conf
         let tables = said.split_once("\nin `").map_or("", |it| it.1);
         let tables = tables.trim_end_matches("`\n");
         // What is wrong within a tagged table is noticed at its head.
-        let within = at + text[at..].find(wrong).unwrap_or(0);
-        let head = text[..within].rsplit(['\n', '{', ',']).next();
+        let within = at + text.get(at..).and_then(|it| it.find(wrong)).unwrap_or(0);
+        let head = text
+            .get(..within)
+            .and_then(|it| it.rsplit(['\n', '{', ',']).next());
         let key = head.and_then(|it| Some(it.split_once('=')?.0.trim()));
         let key = key.filter(|it| tables.rsplit('.').next() != Some(it));
         let key = key.unwrap_or_default();

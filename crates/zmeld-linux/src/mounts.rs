@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::PathBuf;
 
 use crate::host::is_absent;
+use crate::text::inert;
 use crate::{octal, Host, HostError};
 
 /// Where the kernel lists this process's mounts.
@@ -52,7 +53,9 @@ pub fn read(host: &Host, path: &str) -> Result<Vec<Mount>, HostError> {
     let mut table = BufReader::new(file.take(BYTES_MAX));
     let mut mounts = Vec::new();
     for line in table.by_ref().split(b'\n') {
-        mounts.extend(mount(&String::from_utf8_lossy(&line.map_err(failed)?)));
+        mounts.extend(mount(&inert(&String::from_utf8_lossy(
+            &line.map_err(failed)?,
+        ))));
     }
     match table.get_ref().limit() {
         0 => Err(failed(ErrorKind::FileTooLarge.into())),

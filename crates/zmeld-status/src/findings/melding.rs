@@ -37,7 +37,7 @@ pub(super) fn encode_errors(view: &View) -> Vec<Finding> {
         wrong(
             name,
             pages,
-            "a codec encoded pages wrongly; they were kept as they are",
+            "a codec encoded pages wrongly; what it made was not used",
             "pages did not decode to what they were",
             format!(
                 "leave check_writes on; dmesg names the codec: choose another one, or a newer \
@@ -59,7 +59,7 @@ pub(super) fn encode_errors(view: &View) -> Vec<Finding> {
         .as_ref()
         .and_then(|it| it.counters.get(ENCODE_ERRORS));
     let anew = "with a restart".to_owned();
-    let found = in_zswap.and_then(|pages| of("zswap", *pages, "zword.ko", anew));
+    let found = in_zswap.and_then(|pages| of("zword", *pages, "zword.ko", anew));
     let devices = view.now.devices.iter().filter_map(of_device);
     devices.chain(found).collect()
 }
