@@ -100,6 +100,10 @@ module_load num_devices=1
 # 5000 bytes are a whole page, or two.
 two=$(((5000 + PAGE - 1) / PAGE * PAGE))
 table | sed "s/CODEC/$(codecs | awk '{ print $1 }')/; s/TWO/$two/" >/tmp/table
+# Before 6.19 zram takes a recompression that names no priority and finds nothing to do.
+if [ "$DEVICE" = zram ] && ! has writeback_batch_size; then
+	sed -i '/^set|recompress|type=idle/d' /tmp/table
+fi
 while IFS='|' read -r state attribute input error after; do
 	row
 done </tmp/table
