@@ -53,9 +53,8 @@ pub fn read(host: &Host, path: &str) -> Result<Vec<Mount>, HostError> {
     let mut table = BufReader::new(file.take(BYTES_MAX));
     let mut mounts = Vec::new();
     for line in table.by_ref().split(b'\n') {
-        mounts.extend(mount(&inert(&String::from_utf8_lossy(
-            &line.map_err(failed)?,
-        ))));
+        let line = line.map_err(failed)?;
+        mounts.extend(mount(&inert(&String::from_utf8_lossy(&line))));
     }
     match table.get_ref().limit() {
         0 => Err(failed(ErrorKind::FileTooLarge.into())),

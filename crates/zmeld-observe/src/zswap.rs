@@ -69,15 +69,12 @@ impl Zswap {
         }
         let at = |name: &str| format!("{ZSWAP}/{name}");
         let names = reader.names(COUNTERS).into_iter();
-        let mut paths: BTreeMap<String, String> = names
-            .map(|name| (name.clone(), format!("{COUNTERS}/{name}")))
-            .collect();
-        if reader.exists(OF_ZWORD) {
-            paths.insert(ENCODE_ERRORS.to_owned(), OF_ZWORD.to_owned());
-        }
+        let paths = names.map(|name| (format!("{COUNTERS}/{name}"), name));
+        let of_zword = reader.exists(OF_ZWORD);
+        let of_zword = of_zword.then(|| (OF_ZWORD.to_owned(), ENCODE_ERRORS.to_owned()));
         let counters: BTreeMap<String, u64> = paths
-            .into_iter()
-            .filter_map(|(name, path)| Some((name, reader.number(&path)?)))
+            .chain(of_zword)
+            .filter_map(|(path, name)| Some((name, reader.number(&path)?)))
             .collect();
         let counter = |name: &str| counters.get(name).copied();
         // Before Linux 5.19 only debugfs knows.

@@ -222,8 +222,7 @@ fn losetup(arguments: &[&str]) -> Result<String, Error> {
 }
 
 fn stands_on(device: &Path, file: &fs::Metadata) -> bool {
-    let stands = Host::here().stands_on(device, file);
-    stands.unwrap_or_default()
+    Host::here().stands_on(device, file).unwrap_or_default()
 }
 
 /// Loop devices whose maker is gone, with the folders of their files.
