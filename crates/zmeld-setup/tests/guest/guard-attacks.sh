@@ -208,8 +208,6 @@ same "the kernel killed nothing of theirs" 0 "$(killed $THEIRS/memory.events)"
 kill $attacks
 sleep 12
 sed 's/^/# /' /run/zmeld/guard.json | grep -E 'looks|late|total|"group"|took|why' | head -60
-late=$(sed -n 's/.*"late_us_max": *\([0-9]*\).*/\1/p' /run/zmeld/guard.json)
-ok "no look came later than 0.3 s: $late us" test "${late:-999999}" -le 300000
 ended=$(ended_total)
 ok "the guard ended some of them: $ended" test "${ended:-0}" -gt 2
 zmeld status >/tmp/status
