@@ -406,10 +406,16 @@ impl GuestTest {
         if self.subject == TestSubject::CommandLine && !has_package {
             boot.files.extend(command_line_files(log)?);
         }
+        let codec_of_zram = self.upstream && self.kernel == OLDEST.0;
         if self.upstream {
+            let codec = if codec_of_zram { "zword" } else { "" };
             boot.variables.push(("DEVICE", "zram".into()));
-        } else if self.needs.has("module") || self.subject != TestSubject::CommandLine {
+            boot.variables.push(("CODEC", codec.into()));
+        }
+        let of_module = self.needs.has("module") || self.subject != TestSubject::CommandLine;
+        if codec_of_zram || of_module && !self.upstream {
             let flavour = match self.subject {
+                _ if codec_of_zram => Flavour::Codec,
                 TestSubject::Codec => Flavour::Codec,
                 _ if self.needs.has("small-blocks") => Flavour::SmallBlocks,
                 _ => Flavour::Release,
@@ -515,11 +521,11 @@ pub fn tests(scope: TestScope) -> Result<Vec<GuestTest>> {
                 let Some(test) = test.filter(|test| test.is_run(scope)) else {
                     continue;
                 };
-                // The reference is the newest zram; on others it differs.
+                // The reference is the newest zram; on others it differs. The oldest has zword.ko.
                 let is_short = matches!(test.name.as_str(), "attributes" | "backing");
                 let upstream = test.needs.has("upstream")
-                    && is_newest(kernel)
-                    && (scope == TestScope::Long || is_short);
+                    && (is_newest(kernel) || kernel == OLDEST.0)
+                    && (scope == TestScope::Long || is_newest(kernel) && is_short);
                 if !has_zword(kernel) {
                     all.push(test.clone());
                 }

@@ -3,8 +3,8 @@
 #
 # What the guest tests share; sourced. DEVICE is the stem of the names: zmeld, or
 # zram for the kernel's own, on which every test of zram's interface has to pass,
-# too. SEED makes random numbers, TIME is how many seconds a long part takes, and
-# SIZE how many MiB devices have.
+# too. CODEC is zram's, where a module brings it. SEED makes random numbers, TIME is
+# how many seconds a long part takes, and SIZE how many MiB devices have.
 
 : "${DEVICE:=zmeld}" "${SEED:=1}" "${TIME:=5}" "${SIZE:=64}"
 SYS=/sys/block/${DEVICE}0
@@ -119,6 +119,10 @@ skip() {
 }
 
 end() {
+	if [ -n "$CODEC" ]; then
+		same "no page was encoded wrongly" 0 "$(cat /sys/kernel/debug/zword/encode_errors)"
+		ok "the codec can be unloaded" rmmod "$CODEC"
+	fi
 	echo "1..$checks"
 	[ "$failures" -eq 0 ]
 	exit
@@ -127,7 +131,8 @@ end() {
 # module_load [PARAMETER=VALUE]...: anew.
 module_load() {
 	module_unload
-	modprobe "$DEVICE" "$@"
+	modprobe "$DEVICE" "$@" || return
+	[ -z "$CODEC" ] || same "comp_algorithm $CODEC" 0 "$(put comp_algorithm "$CODEC")"
 }
 
 module_unload() {
