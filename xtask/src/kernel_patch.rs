@@ -207,6 +207,7 @@ pub fn files() -> Result<Vec<PathBuf>> {
     for folder in ["store/zword", "store/crypto", "xtask/kernel-patch"] {
         files.extend(workspace::all_files(&root.join(folder))?);
     }
+    files.retain(|file| !file.iter().any(|part| part == "tests"));
     files.sort();
     Ok(files)
 }
