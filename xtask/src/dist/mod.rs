@@ -62,7 +62,12 @@ impl Package {
 
     fn fill(&self, text: &str, version: &str) -> String {
         match self.dkms {
-            Some(dkms) => dkms.fill(text, version),
+            Some(dkms) => {
+                let installed = include_str!("../../../packaging/dkms/installed.sh");
+                let initramfs = include_str!("../../../packaging/dkms/initramfs.sh");
+                let text = text.replace("@INSTALLED@\n", installed);
+                dkms.fill(&text.replace("@INITRAMFS@\n", initramfs), version)
+            }
             None => text
                 .replace("@VERSION@", version)
                 .replace(
