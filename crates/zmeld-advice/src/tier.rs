@@ -261,14 +261,33 @@ pub enum TierKind {
 }
 
 impl TierKind {
+    /// All of them, by what the configuration calls them.
+    pub const NAMES: [(&'static str, TierKind); 4] = [
+        ("zram", TierKind::Zram),
+        ("zmeld", TierKind::Zmeld),
+        ("zswap", TierKind::Zswap),
+        ("disk", TierKind::Disk),
+    ];
+
     /// Its name in the configuration.
     pub fn name(self) -> &'static str {
-        match self {
-            TierKind::Zram => "zram",
-            TierKind::Zmeld => "zmeld",
-            TierKind::Zswap => "zswap",
-            TierKind::Disk => "disk",
-        }
+        let known = Self::NAMES.into_iter().find(|(_, kind)| *kind == self);
+        known.map_or("", |(name, _)| name)
+    }
+
+    /// Whether it is a device in RAM.
+    pub fn is_in_ram(self) -> bool {
+        matches!(self, TierKind::Zram | TierKind::Zmeld)
+    }
+
+    /// Whether it is a cache in front of swap areas.
+    pub fn is_in_front(self) -> bool {
+        self == TierKind::Zswap
+    }
+
+    /// Whether its pages are not in RAM.
+    pub fn is_on_disk(self) -> bool {
+        self == TierKind::Disk
     }
 }
 
@@ -426,8 +445,7 @@ pub fn recommend(facts: &Facts, wish: &Wish) -> Recommendation {
             }
         },
     };
-    let in_ram = matches!(kind, TierKind::Zram | TierKind::Zmeld);
-    let is_zswap = kind == TierKind::Zswap;
+    let (in_ram, is_zswap) = (kind.is_in_ram(), kind.is_in_front());
     let measured = &facts.measured;
     // zswap takes the codecs of the crypto interface, which nobody asked.
     let codec = measured.codec().filter(|_| in_ram).map(str::to_owned);

@@ -15,14 +15,8 @@ pub(super) fn check(config: &Config, places: &Places) -> Vec<Finding> {
         problems: Vec::new(),
     };
     for tier in &config.tiers {
-        let key = format!("tier.{}", tier.name);
-        match &tier.kind {
-            Kind::Ram(device) => check.ram(device, &key),
-            Kind::Disk(disk) => check.disk(disk, tier.optional, &key),
-            Kind::Zswap(_) => {}
-        }
+        tier.kind.check(tier, config, &mut check);
     }
-    check.tiers_together(config);
     check.places_twice(config);
     check.priorities(config);
     check.encryption_together(config);
@@ -35,7 +29,7 @@ pub(super) fn check(config: &Config, places: &Places) -> Vec<Finding> {
     check.problems
 }
 
-struct Check<'a> {
+pub struct Check<'a> {
     places: &'a Places,
     accept: &'a [FindingId],
     problems: Vec<Finding>,
@@ -47,7 +41,7 @@ pub const GUARDS_NOTHING: &str =
      that may be ended (end = [\"/user.slice\"]), add [watch.reclaim], or remove [watch.guard]";
 
 impl Check<'_> {
-    fn add(&mut self, severity: Severity, id: Option<FindingId>, key: &str, what: String) {
+    pub fn add(&mut self, severity: Severity, id: Option<FindingId>, key: &str, what: String) {
         if id.is_some_and(|id| self.accept.contains(&id)) {
             return;
         }
@@ -58,110 +52,15 @@ impl Check<'_> {
         });
     }
 
-    fn error(&mut self, key: &str, what: impl Into<String>) {
+    pub fn error(&mut self, key: &str, what: impl Into<String>) {
         self.add(Severity::Critical, None, key, what.into());
     }
 
-    fn warning(&mut self, id: FindingId, key: &str, what: impl Into<String>) {
+    pub fn warning(&mut self, id: FindingId, key: &str, what: impl Into<String>) {
         self.add(Severity::Warning, Some(id), key, what.into());
     }
 
-    fn ram(&mut self, device: &RamDevice, key: &str) {
-        self.recompression(device, key);
-        for (at, codec) in device.codec.iter().enumerate() {
-            let name = &codec.name;
-            if device.codec[..at].iter().any(|it| it.name == *name) {
-                let what = format!("{name} is listed twice; the second is never used, remove it");
-                self.error(&format!("{key}.codec[{at}]"), what);
-            }
-        }
-        if let Some(limit) = &device.memory_limit {
-            let is_more = |percent: Percent| percent > Percent::whole(100);
-            let is_above_ram = matches!(
-                *limit,
-                Size::Ram { percent, at_most: None } if is_more(percent)
-            );
-            if is_above_ram {
-                let what = format!("{limit} is more than all of RAM; write at most 100%");
-                self.error(&format!("{key}.memory_limit"), what);
-            }
-        }
-        if let Some(writeback) = &device.writeback {
-            let key = format!("{key}.writeback.device");
-            self.device(&writeback.device, &key);
-            self.overwritten(&writeback.device, &key, "the backing device");
-        }
-    }
-
-    fn recompression(&mut self, device: &RamDevice, key: &str) {
-        let list = &device.recompress;
-        let key = format!("{key}.recompress");
-        if list.len() > 3 {
-            let what = format!("zram takes 3 more codecs, not {}; remove some", list.len());
-            self.error(&key, what);
-            return;
-        }
-        for (at, Recompression { priority, codec }) in list.iter().enumerate() {
-            let key = format!("{key}[{at}]");
-            let before = &list[..at];
-            if device.codec.contains(codec) {
-                let why = "is what the pages are compressed with already";
-                self.error(
-                    &key,
-                    format!("{codec} {why}; choose another codec or level"),
-                );
-            }
-            if before.iter().any(|other| other.priority == *priority) {
-                let why = "is taken by another codec of the list; give each its own, 1 to 3";
-                self.error(&key, format!("priority {priority} {why}"));
-            }
-            if before.iter().any(|other| other.codec == *codec) {
-                self.error(&key, format!("{codec} is listed twice"));
-            }
-        }
-    }
-
-    fn disk(&mut self, disk: &DiskSwap, optional: bool, key: &str) {
-        match &disk.source {
-            Source::Device(device) => {
-                let key = format!("{key}.device");
-                self.device(device, &key);
-                if let Encryption::Random { .. } = disk.encryption {
-                    self.overwritten(device, &key, "the area");
-                }
-            }
-            Source::File { path, .. } => {
-                self.file(path, &format!("{key}.file"));
-                if disk.encryption != Encryption::None {
-                    let what = "is for devices; put the file on an encrypted file system, or use \
-                                a partition";
-                    self.error(&format!("{key}.encryption"), what);
-                }
-            }
-        }
-        if let Encryption::Luks { key_file, .. } = &disk.encryption {
-            if in_ram(key_file) || key_file.starts_with("/dev") {
-                let what = format!(
-                    "{} does not outlive a reboot, and without it the volume stays shut; put it \
-                     below /etc",
-                    key_file.display()
-                );
-                self.error(&format!("{key}.key_file"), what);
-            }
-        }
-        if disk.hibernation && disk.encryption_is_random() {
-            let what = "the key is new at each boot, so the image could not be read back; use \
-                        encryption = \"luks\" or hibernate elsewhere";
-            self.error(&format!("{key}.hibernation"), what);
-        }
-        if disk.hibernation && optional {
-            let what = "the image of hibernation is on a drive that may be missing; it is lost \
-                        with it";
-            self.warning(FindingId::Hibernation, &format!("{key}.optional"), what);
-        }
-    }
-
-    fn device(&mut self, device: &Location, key: &str) {
+    pub fn device(&mut self, device: &Location, key: &str) {
         let Location::Path(path) = device else { return };
         let shown = path.display();
         if !path.starts_with("/dev") || path == Path::new("/dev") {
@@ -174,23 +73,8 @@ impl Check<'_> {
         }
     }
 
-    fn file(&mut self, path: &Path, key: &str) {
-        let shown = path.display();
-        let mut no_place = ["/dev", "/proc", "/sys"].iter();
-        if no_place.any(|no| path.starts_with(no)) {
-            let way_out = format!("for a device write device = \"{shown}\"");
-            self.error(key, format!("{shown} is no place for a file; {way_out}"));
-        } else if in_ram(path) {
-            let what = format!(
-                "{shown} is often kept in RAM, where a swap file cannot be; put it on a disk, such \
-                 as /var/swap"
-            );
-            self.warning(FindingId::FileInRam, key, what);
-        }
-    }
-
     /// A device of which nothing is kept, found again by its name alone.
-    fn overwritten(&mut self, device: &Location, key: &str, what: &str) {
+    pub fn overwritten(&mut self, device: &Location, key: &str, what: &str) {
         match device {
             Location::Tag { tag, .. } if !device.outlives_its_contents() => {
                 let what = format!(
@@ -210,56 +94,30 @@ impl Check<'_> {
         }
     }
 
-    fn tiers_together(&mut self, config: &Config) {
-        let zswaps = config.tiers.iter();
-        let mut zswaps = zswaps.filter(|it| matches!(it.kind, Kind::Zswap(_)));
-        let Some(zswap) = zswaps.next() else { return };
-        for second in zswaps {
-            let what = "the kernel has one zswap; put its settings into one tier";
-            self.error(&format!("tier.{}", second.name), what);
-        }
-        if let Some((ram, _)) = config.in_ram().next() {
-            let what = format!(
-                "zswap compresses the pages first and passes on what is left, so that tier.{} \
-                 holds pages that were compressed before and its figures mislead; keep one of the \
-                 two",
-                ram.name
-            );
-            let warning = Some(FindingId::ZramWithZswap);
-            self.add(
-                Severity::Critical,
-                warning,
-                &format!("tier.{}", zswap.name),
-                what,
-            );
-        }
-    }
-
     fn places_twice(&mut self, config: &Config) {
         // A tag is a link, and `//` is `/`.
         let mut seen: BTreeMap<PathBuf, String> = BTreeMap::new();
         for tier in &config.tiers {
-            let of_device = |device: &Location| (device.path(), device.to_string());
-            let ((place, shown), key) = match &tier.kind {
-                Kind::Disk(disk) => match &disk.source {
-                    Source::Device(device) => (of_device(device), "device"),
-                    Source::File { path, .. } => {
-                        ((path.clone(), path.display().to_string()), "file")
-                    }
-                },
-                Kind::Ram(device) => match &device.writeback {
-                    Some(writeback) => (of_device(&writeback.device), "writeback.device"),
-                    None => continue,
-                },
-                Kind::Zswap(_) => continue,
+            let Some(Place {
+                table,
+                device,
+                path,
+                ..
+            }) = tier.kind.place()
+            else {
+                continue;
             };
-            let key = format!("tier.{}.{key}", tier.name);
-            if let Some(other) = seen.get(&place) {
+            let (shown, key) = match device {
+                Some(device) => (device.to_string(), "device"),
+                None => (path.display().to_string(), "file"),
+            };
+            let key = format!("tier.{}.{table}{key}", tier.name);
+            if let Some(other) = seen.get(&path) {
                 let what =
                     format!("{shown} is used by {other} already; each needs a place of its own");
                 self.error(&key, what);
             } else {
-                seen.insert(place, key);
+                seen.insert(path, key);
             }
         }
     }
@@ -268,21 +126,21 @@ impl Check<'_> {
         let areas = config.areas();
         for pair in areas.windows(2) {
             let ((one, _, high), (other, _, low)) = (&pair[0], &pair[1]);
-            let is_disk = |tier: &Tier| matches!(tier.kind, Kind::Disk(_));
             let (one_name, name) = (&one.name, &other.name);
-            let what = if high == low && is_disk(one) != is_disk(other) && *high >= 0 {
-                format!(
+            let what =
+                if high == low && one.kind.is_on_disk() != other.kind.is_on_disk() && *high >= 0 {
+                    format!(
                     "tier.{one_name} and tier.{name} share priority {high}, so that pages go to \
                      RAM and to disk in turn; give the disk a lower one"
                 )
-            } else if high < low {
-                format!(
+                } else if high < low {
+                    format!(
                     "tier.{name} is filled first (priority {low}, tier.{one_name} has {high}), \
                      though it stands below it; exchange the tiers or the priorities"
                 )
-            } else {
-                continue;
-            };
+                } else {
+                    continue;
+                };
             let key = format!("tier.{name}.priority");
             self.warning(FindingId::Priorities, &key, what);
         }
@@ -293,19 +151,17 @@ impl Check<'_> {
         let mut encrypted = None;
         let mut readable = Vec::new();
         for tier in &config.tiers {
-            let (encryption, key) = match &tier.kind {
-                Kind::Disk(disk) if matches!(disk.source, Source::Device(_)) => {
-                    (&disk.encryption, "encryption")
+            let place = tier.kind.place().filter(|it| it.device.is_some());
+            match place {
+                None => {}
+                Some(Place {
+                    encryption: Encryption::None,
+                    table,
+                    ..
+                }) => {
+                    readable.push(format!("tier.{}.{table}encryption", tier.name));
                 }
-                Kind::Ram(device) => match &device.writeback {
-                    Some(writeback) => (&writeback.encryption, "writeback.encryption"),
-                    None => continue,
-                },
-                _ => continue,
-            };
-            match encryption {
-                Encryption::None => readable.push(format!("tier.{}.{key}", tier.name)),
-                _ => encrypted = Some(&tier.name),
+                Some(_) => encrypted = Some(&tier.name),
             }
         }
         let Some(encrypted) = encrypted else { return };
@@ -472,7 +328,7 @@ fn is_of_all_services(pattern: &GroupPattern) -> bool {
 }
 
 /// Folders that are in RAM, or are on many machines.
-fn in_ram(path: &Path) -> bool {
+pub(super) fn in_ram(path: &Path) -> bool {
     ["/tmp", "/run", "/dev/shm", "/var/run"]
         .iter()
         .any(|folder| path.starts_with(folder))

@@ -5,6 +5,8 @@
 
 use std::sync::LazyLock;
 
+use zmeld_advice::TierKind;
+
 use super::section::{Keys, Line, Written};
 use super::tier::OPTIONAL;
 use super::*;
@@ -116,9 +118,9 @@ pub static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
     described(Config::default().rows());
     described(OPTIONAL.lines(&false));
     described(Swap::default().rows());
-    described(RamDevice::default().rows());
-    described(Zswap::default().rows());
-    described(DiskSwap::default().rows());
+    for (_, kind) in TierKind::NAMES {
+        described(Kind::bare(kind).lines());
+    }
     described(Writeback::default().rows());
     described(Recompression::default().rows());
     described(Tunables::default().rows());

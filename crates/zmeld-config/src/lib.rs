@@ -63,8 +63,8 @@ pub use settings::{
 };
 pub use size::{Bytes, Percent, Size, Span};
 pub use tier::{
-    CheckWrites, Discard, DiskSwap, Kind, MeldMode, RamDevice, RamDriver, Source, Swap, Tier,
-    TierName, Writeback, Zpool, Zswap,
+    CheckWrites, Discard, DiskSwap, Kind, MeldMode, Place, RamDevice, RamDriver, Source, Swap,
+    Tier, TierName, TierType, Writeback, Zpool, Zswap,
 };
 pub use write::Comments;
 pub use zmeld_guard::GuardRule;
@@ -280,28 +280,25 @@ impl Config {
         self.tiers.iter().find(|tier| tier.name.as_str() == name)
     }
 
+    /// The tiers of one kind, with their settings.
+    pub fn each<T: TierType>(&self) -> impl Iterator<Item = (&Tier, &T)> {
+        let tiers = self.tiers.iter();
+        tiers.filter_map(|tier| Some((tier, tier.kind.get()?)))
+    }
+
     /// The tiers in RAM.
     pub fn in_ram(&self) -> impl Iterator<Item = (&Tier, &RamDevice)> {
-        self.tiers.iter().filter_map(|tier| match &tier.kind {
-            Kind::Ram(device) => Some((tier, device)),
-            _ => None,
-        })
+        self.each()
     }
 
     /// The tiers on drives and in files.
     pub fn disks(&self) -> impl Iterator<Item = (&Tier, &DiskSwap)> {
-        self.tiers.iter().filter_map(|tier| match &tier.kind {
-            Kind::Disk(disk) => Some((tier, disk)),
-            _ => None,
-        })
+        self.each()
     }
 
     /// The zswap tier: there is at most one.
     pub fn zswap(&self) -> Option<&Zswap> {
-        self.tiers.iter().find_map(|tier| match &tier.kind {
-            Kind::Zswap(zswap) => Some(zswap),
-            _ => None,
-        })
+        self.each().next().map(|(_, zswap)| zswap)
     }
 
     /// Every swap area with the priority it gets, in the order of the tiers.
@@ -314,7 +311,9 @@ impl Config {
         let mut next = 100;
         let mut areas = Vec::new();
         for tier in &self.tiers {
-            let Some(swap) = tier.swap() else { continue };
+            let Some(swap) = tier.kind.swap() else {
+                continue;
+            };
             let priority = swap.priority.unwrap_or(next);
             if priority >= 0 {
                 next = next.min((priority - 10).max(0));

@@ -7,7 +7,7 @@ use zmeld_advice::TierKind;
 
 use super::named::Named;
 use super::section::{Keys, Row};
-use super::tier::{sections, OPTIONAL};
+use super::tier::OPTIONAL;
 use super::tree::{dotted, Node, Table, Value, TIERS};
 use super::value::Limits;
 use super::*;
@@ -297,18 +297,14 @@ fn tier(
     };
     // A misspelt kind hides none of the tier's other mistakes.
     let kind = kind.or(meant)?;
-    let open = Open::new(reader, table, path, place, sections(kind));
     let mut tier = Tier {
         name,
         optional: false,
         kind: Kind::bare(kind),
     };
+    let open = Open::new(reader, table, path, place, tier.kind.sections());
     OPTIONAL.take(reader, &open, &mut tier.optional);
-    match &mut tier.kind {
-        Kind::Ram(device) => device.take(reader, &open),
-        Kind::Zswap(zswap) => zswap.take(reader, &open),
-        Kind::Disk(disk) => disk.take(reader, &open),
-    }
+    tier.kind.take(reader, &open);
     // A tier that is switched off is checked all the same.
     open.is_enabled(reader).then_some(tier)
 }

@@ -7,7 +7,7 @@ use toml::Value;
 
 use super::keys::Section;
 use super::section::{Keys, Line, Written};
-use super::tier::{sections, OPTIONAL};
+use super::tier::OPTIONAL;
 use super::*;
 
 /// What a comment above a key or a table says, by the key with its tables:
@@ -135,13 +135,9 @@ impl Writer<'_> {
 
     fn tier(&mut self, tier: &Tier) {
         let path = format!("tier.{}", tier.name);
-        let kind = tier.kind.kind();
-        let mut lines = match &tier.kind {
-            Kind::Ram(device) => device.lines(),
-            Kind::Zswap(zswap) => zswap.lines(),
-            Kind::Disk(disk) => disk.lines(),
-        };
-        lines.retain(|line| sections(kind).contains(&line.key.section));
+        let mut lines = tier.kind.lines();
+        let sections = tier.kind.sections();
+        lines.retain(|line| sections.contains(&line.key.section));
         // It stands with what else is said of how an area is swapped to.
         if let Some(at) = lines
             .iter()
@@ -153,7 +149,7 @@ impl Writer<'_> {
             }
         }
         self.header(&path);
-        self.line(&path, "kind", &kind.name().into());
+        self.line(&path, "kind", &tier.kind.called().name().into());
         self.values(&path, &lines);
         self.tables(&path, &lines);
     }

@@ -1,6 +1,6 @@
 //! What `zmeld up` set up, by the names that the kernel uses.
 
-use zmeld_config::{Config, Kind};
+use zmeld_config::{Config, Zswap};
 
 /// What was set up since the machine booted.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -56,9 +56,7 @@ impl Applied {
 
     /// The tier that is zswap.
     pub fn zswap(&self) -> Option<&AppliedTier> {
-        self.tiers.iter().find(|tier| {
-            let tier = self.config.tier(&tier.name);
-            tier.is_some_and(|tier| matches!(tier.kind, Kind::Zswap(_)))
-        })
+        let of = |tier: &&AppliedTier| self.config.tier(&tier.name)?.kind.get::<Zswap>();
+        self.tiers.iter().find(|tier| of(tier).is_some())
     }
 }

@@ -2,9 +2,9 @@
 //! the guard acts by ([`zmeld_linux::headroom`]).
 
 use serde::Serialize;
-use zmeld_linux::headroom::{ratio, Sum};
+use zmeld_linux::headroom::Sum;
 
-use super::{Observation, ObservedKind, TierState};
+use super::{Observation, TierState};
 
 /// What programs can take, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -28,22 +28,8 @@ impl Observation {
         let mut sum = Sum::new(memory.available_bytes, memory.anonymous_bytes);
         let mut unknown = Vec::new();
         for tier in tiers {
-            let used = tier.memory_used_bytes.unwrap_or(0);
-            let free = tier
-                .used_bytes
-                .map(|used| tier.size_bytes.saturating_sub(used));
-            match (tier.kind, free) {
-                (ObservedKind::Zram | ObservedKind::Zmeld, Some(free)) => match tier.judged_ratio()
-                {
-                    Some(ratio) => {
-                        let left = tier.limit_bytes.map(|limit| limit.saturating_sub(used));
-                        sum.compressed(free, ratio, left);
-                    }
-                    None => unknown.push(tier.name.clone()),
-                },
-                (ObservedKind::Disk | ObservedKind::EncryptedDisk, Some(free)) => sum.drive(free),
-                (ObservedKind::Zswap, _) => sum.pool(tier.size_bytes.saturating_sub(used)),
-                _ => {}
+            if !tier.kind.answers().add_room(tier, &mut sum) {
+                unknown.push(tier.name.clone());
             }
         }
         Headroom {
@@ -53,16 +39,5 @@ impl Observation {
             disk_bytes: sum.disk_bytes(),
             unknown,
         }
-    }
-}
-
-impl TierState {
-    fn judged_ratio(&self) -> Option<f64> {
-        let elsewhere = [self.same_filled_bytes, self.writeback_bytes];
-        let elsewhere = elsewhere.into_iter().flatten();
-        let elsewhere = elsewhere.fold(0, u64::saturating_add);
-        let pages = self.stored_bytes?.saturating_sub(elsewhere);
-        let is_enough = pages >= zmeld_advice::codec::JUDGED_FROM;
-        ratio(pages, self.memory_used_bytes?).filter(|_| is_enough)
     }
 }

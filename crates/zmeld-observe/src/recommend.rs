@@ -2,13 +2,13 @@
 //! `zmeld-advice` says, as a configuration.
 
 use zmeld_advice::{
-    self as advice, CodecVerdict, Facts, Recommendation, Sizing, SwapKinds, TierKind, Wish,
+    self as advice, CodecVerdict, Facts, Recommendation, SwapKinds, TierKind, Wish,
 };
 
 use crate::machine::Machine;
+use crate::tier::{self, Basis};
 use zmeld_config::{
-    Codec, Comments, Config, DiskSwap, Kind, Location, MeldMode, RamDevice, RamDriver, Size,
-    Source, Swappiness, Tier, TierName, Zpool, Zswap,
+    Codec, Comments, Config, DiskSwap, Kind, Location, Size, Source, Swappiness, Tier, TierName,
 };
 
 /// What the user decided.
@@ -61,47 +61,26 @@ pub fn recommend(
     );
     let kind = advised.kind;
     check_choice(choice, kind, measured)?;
-    let (name, why) = match kind {
-        TierKind::Zram | TierKind::Zmeld => ("fast", &*advised.why),
-        TierKind::Zswap => ("cache", &*advised.why),
-        TierKind::Disk if choice.kind.is_none() => ("disk", "a place is given"),
-        TierKind::Disk => ("disk", "as asked for"),
+    let name = tier::of(kind).name();
+    let why = match choice.kind {
+        None if choice.place.is_some() => "a place is given",
+        _ => &*advised.why,
     };
     let mut config = Config::default();
-    let mut comments = Comments::from([(format!("tier.{name}"), why.to_owned())]);
     let resumed_from = advised.swaps_to.clone();
-    // A device has a size, and only a disk tier has a place.
-    let tier = match (&advised.sizing, choice.place.clone()) {
-        (Some(sizing), _) => ram(choice.size, &advised, sizing, &mut comments),
-        (None, Some(Location::Path(path))) if !path.starts_with("/dev") => {
-            let size = choice.size;
-            disk(Source::File { path, size }, false)
-        }
-        (None, Some(device)) => disk(Source::Device(device), false),
-        (None, None) => {
-            let zswap = machine.zswap.as_ref();
-            let has_shrinker = zswap.is_some_and(|it| it.has_shrinker);
-            // zswap takes the codecs of the crypto interface, which a scan does
-            // not ask: the kernel's own choice stays unless one was asked for, or
-            // zword is there, which is denser and no slower to read.
-            let asked = choice
-                .codec
-                .as_ref()
-                .map(|codec| zmeld_config::tier::compressor(&codec.to_string()));
-            let zword = || zswap?.compressor_to_name().map(str::to_owned);
-            Kind::Zswap(Zswap {
-                compressor: asked.transpose()?.flatten().or_else(zword),
-                zpool: zswap.and_then(|it| it.wants_zsmalloc.then_some(Zpool::Zsmalloc)),
-                shrinker: has_shrinker.then_some(true),
-                ..Zswap::default()
-            })
-        }
+    let mut basis = Basis {
+        machine,
+        choice,
+        advised: &advised,
+        comments: Comments::from([(format!("tier.{name}"), why.to_owned())]),
     };
-    let recommendation = (kind != TierKind::Disk).then_some(advised);
+    let tier = tier::of(kind).recommended(&mut basis)?;
+    let mut comments = basis.comments;
+    let recommendation = (!kind.is_on_disk()).then_some(advised);
     let name: TierName = name.parse()?;
     let kinds = SwapKinds {
-        in_ram: matches!(tier, Kind::Ram(_)),
-        on_disk: matches!(tier, Kind::Disk(_))
+        in_ram: kind.is_in_ram(),
+        on_disk: kind.is_on_disk()
             || resumed_from.is_some()
             || facts.swaps.iter().any(|it| !it.area.is_in_ram()),
         // Whether it spins makes no difference to what is set here.
@@ -113,7 +92,11 @@ pub fn recommend(
         config.tiers.push(Tier {
             name: "disk".parse()?,
             optional: false,
-            kind: disk(Source::Device(path.parse()?), true),
+            kind: Kind::from(DiskSwap {
+                source: Source::Device(path.parse()?),
+                hibernation: true,
+                ..DiskSwap::default()
+            }),
         });
     }
     config.tiers.push(Tier {
@@ -133,73 +116,27 @@ pub fn recommend(
 /// Refuses choices that contradict each other, and a device of pages that do not
 /// compress unless it was asked for by name.
 fn check_choice(choice: &Choice, kind: TierKind, measured: &CodecVerdict) -> Result<(), String> {
-    if let (None, TierKind::Zram | TierKind::Zmeld, CodecVerdict::NothingToGain(_)) =
-        (choice.kind, kind, measured)
+    if let (None, true, CodecVerdict::NothingToGain(_)) = (choice.kind, kind.is_in_ram(), measured)
     {
         return Err(format!(
             "{}; use a disk tier (--tier disk --device ...), or --tier zram all the same",
             measured.why_none().unwrap_or_default()
         ));
     }
-    if choice.place.is_some() != (kind == TierKind::Disk) {
-        let what = match kind {
-            TierKind::Disk => "a disk tier needs --device: a partition, or a file and --size",
-            _ => "--device is for --tier disk",
+    if choice.place.is_some() != kind.is_on_disk() {
+        let what = match kind.is_on_disk() {
+            true => "a disk tier needs --device: a partition, or a file and --size",
+            false => "--device is for --tier disk",
         };
         return Err(what.to_owned());
     }
     Ok(())
 }
 
-fn ram(
-    size: Option<Size>,
-    advised: &Recommendation,
-    sizing: &Sizing,
-    comments: &mut Comments,
-) -> Kind {
-    let mut say = |key: &str, text: String| comments.insert(format!("tier.fast.{key}"), text);
-    if sizing.measured {
-        let times = advice::size::tenths(sizing.ratio);
-        say(
-            "codec",
-            format!("pages of this machine get {times} times smaller"),
-        );
-    }
-    let size = size.unwrap_or_else(|| {
-        say("size", sizing.why());
-        Size::percent(sizing.size_percent)
-    });
-    let why = sizing.limit_why;
-    say(
-        "memory_limit",
-        format!("{why}; what compresses worse does not fill RAM"),
-    );
-    let (driver, meld) = match advised.kind {
-        TierKind::Zmeld => (RamDriver::Zmeld, MeldMode::Auto),
-        _ => (RamDriver::Zram, MeldMode::Off),
-    };
-    let codec = advised.codec.as_ref().and_then(|codec| codec.parse().ok());
-    Kind::Ram(RamDevice {
-        driver,
-        size,
-        memory_limit: Some(Size::percent(sizing.memory_limit_percent)),
-        codec: codec.into_iter().collect(),
-        meld,
-        ..RamDevice::default()
-    })
-}
-
-fn disk(source: Source, hibernation: bool) -> Kind {
-    Kind::Disk(DiskSwap {
-        source,
-        hibernation,
-        ..DiskSwap::default()
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use zmeld_config::RamDevice;
 
     fn machine() -> Machine {
         Machine {
@@ -224,9 +161,7 @@ mod tests {
         };
         let found = recommend(&machine(), &Choice::default(), &found, &[]).unwrap();
         let config = found.config;
-        let Kind::Ram(device) = only_tier(&config) else {
-            panic!()
-        };
+        let device = only_tier(&config).get::<RamDevice>().unwrap();
         assert_eq!(device.codec, [Codec::new("zstd")]);
         assert_eq!(device.size, Size::percent(100));
         assert_eq!(device.memory_limit, Some(Size::percent(50)));

@@ -6,7 +6,7 @@
 use serde::Serialize;
 use zmeld_advice::codec::{CodecVerdict, JUDGED_FROM};
 use zmeld_advice::meld;
-use zmeld_advice::{size, tier, Facts, Machine, Recommendation, TierKind, Wish};
+use zmeld_advice::{size, tier, Facts, Machine, Recommendation, Wish};
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_store::SHARE_BYTES;
 
@@ -218,7 +218,7 @@ fn codec_advice(codec: &CodecResult, why: &str, to: Option<&Recommendation>) -> 
         100.0 * codec.cpu_share()
     );
     match to {
-        Some(to) if to.kind == TierKind::Zswap => Advice::new(
+        Some(to) if to.kind.is_in_front() => Advice::new(
             AdviceKind::Note,
             "codec",
             format!(

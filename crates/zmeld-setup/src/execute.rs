@@ -25,8 +25,7 @@ pub use crate::plan::{Done, Skipped, StandIn};
 use crate::step::{Record, Step, StepContext};
 use crate::steps;
 use crate::swapoff_check::{self, PlannedCapacity};
-use zmeld_advice::size::table_bytes;
-use zmeld_config::{Config, Kind};
+use zmeld_config::Config;
 use zmeld_linux::Host;
 
 /// What a run has done.
@@ -157,19 +156,8 @@ fn taken_over(host: &Host, plan: &Plan) -> Result<(Vec<PathBuf>, PlannedCapacity
             new |= matches!(planned.step, Step::SwapOn(_));
         }
         let name = group.name.strip_prefix("tier.").filter(|_| new);
-        match name
-            .and_then(|name| plan.config.tier(name))
-            .map(|it| &it.kind)
-        {
-            Some(Kind::Ram(device)) => {
-                let size = device.size.bytes(ram);
-                let limit = device.memory_limit.map_or(u64::MAX, |it| it.bytes(ram));
-                coming.in_ram_bytes = coming.in_ram_bytes.saturating_add(size.min(limit));
-                coming.tables_bytes += table_bytes(size, rustix::param::page_size() as u64);
-            }
-            // How large a drive is shows when it is on.
-            Some(Kind::Disk(_)) => coming.on_disk_bytes = u64::MAX,
-            Some(Kind::Zswap(_)) | None => {}
+        if let Some(tier) = name.and_then(|name| plan.config.tier(name)) {
+            crate::plan::tier::of(&tier.kind).add_capacity(ram, &mut coming);
         }
     }
     Ok((others, coming))

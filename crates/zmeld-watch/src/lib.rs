@@ -31,7 +31,7 @@ use action::{Action, ActionResult, UNIT};
 use history::{History, BUDGET, MARK};
 use reclaim::Reclaimer;
 use rule::WatchRule;
-use zmeld_config::{Config, Kind, Span};
+use zmeld_config::{Config, RamDevice, Span};
 use zmeld_guard::note::{SHORT, SHORT_FOR};
 use zmeld_linux::boot::uptime;
 use zmeld_linux::{Host, HostError};
@@ -371,10 +371,12 @@ impl Watcher {
         // By the journal: a device of another tool may have the same priority.
         let applied = (self.applied)(&self.host)?;
         let tier = self.config.tier(&applied.tier_of(&device.name)?.name)?;
-        let Kind::Ram(ram) = &tier.kind else {
-            return None;
-        };
-        let limit = ram.writeback.as_ref()?.daily_limit?;
+        let limit = tier
+            .kind
+            .get::<RamDevice>()?
+            .writeback
+            .as_ref()?
+            .daily_limit?;
         // A timer comes a little sooner some days, and an hour sooner on one of the year.
         let day = self
             .asked

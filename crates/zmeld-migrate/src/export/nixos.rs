@@ -69,10 +69,9 @@ impl Module<'_> {
     /// RAM devices that zram-generator makes.
     fn ram(&mut self) {
         let config = self.config;
-        let ram = config.tiers.iter().filter_map(|tier| match &tier.kind {
-            Kind::Ram(device) if by_zram_generator(device) => Some((tier, device)),
-            _ => None,
-        });
+        let ram = config
+            .in_ram()
+            .filter(|(_, device)| by_zram_generator(device));
         let ram: Vec<_> = ram.collect();
         if ram.is_empty() {
             return;
@@ -115,10 +114,7 @@ impl Module<'_> {
 
     fn disks(&mut self) {
         let config = self.config;
-        let disks = config.tiers.iter().filter_map(|tier| match &tier.kind {
-            Kind::Disk(disk) if !is_luks(disk) => Some((tier, disk)),
-            _ => None,
-        });
+        let disks = config.disks().filter(|(_, disk)| !is_luks(disk));
         let disks: Vec<_> = disks.collect();
         if !disks.is_empty() {
             self.line("swapDevices = [");
@@ -127,10 +123,8 @@ impl Module<'_> {
             }
             self.line("];\n");
         }
-        for tier in &config.tiers {
-            if let Kind::Disk(disk) = &tier.kind {
-                self.hibernation(tier, disk);
-            }
+        for (tier, disk) in config.disks() {
+            self.hibernation(tier, disk);
         }
     }
 
@@ -260,11 +254,12 @@ impl Module<'_> {
     /// What NixOS has no option for, done by zmeld with a configuration of just that.
     fn zmeld(&mut self) {
         let config = self.config;
-        let is_left = |tier: &&Tier| match &tier.kind {
-            Kind::Ram(device) => !by_zram_generator(device),
-            Kind::Disk(disk) => is_luks(disk),
-            Kind::Zswap(_) => false,
+        let has_option = |kind: &Kind| {
+            kind.get::<RamDevice>().is_some_and(by_zram_generator)
+                || kind.get::<DiskSwap>().is_some_and(|disk| !is_luks(disk))
+                || kind.get::<Zswap>().is_some()
         };
+        let is_left = |tier: &&Tier| !has_option(&tier.kind);
         let mut tiers: Vec<Tier> = config.tiers.iter().filter(is_left).cloned().collect();
         let has_rules = wants_watch(config) || config.watch.guard.is_some();
         let auto = config.tunables.swappiness == Some(Swappiness::Auto);
@@ -274,10 +269,8 @@ impl Module<'_> {
         // Priorities follow from all the tiers together.
         for tier in &mut tiers {
             let priority = Some(self.priority(tier));
-            match &mut tier.kind {
-                Kind::Ram(device) => device.swap.priority = priority,
-                Kind::Disk(disk) => disk.swap.priority = priority,
-                Kind::Zswap(_) => {}
+            if let Some(swap) = tier.kind.swap_mut() {
+                swap.priority = priority;
             }
         }
         let mut rest = Config {

@@ -14,7 +14,7 @@
 
 use std::path::{Path, PathBuf};
 
-use zmeld_config::{Config, DiskSwap, Encryption, Kind, Location, RamDevice, Source, Span, Tier};
+use zmeld_config::{Config, Location, Place, Span, Tier};
 
 /// A file or link below a directory of units.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,16 +65,16 @@ pub fn units(config: &Config, maker: &Maker<'_>) -> Vec<Unit> {
     let without_drive: Vec<&Tier> = config
         .tiers
         .iter()
-        .filter(|tier| drive(tier).is_none())
+        .filter(|tier| tier.kind.place().is_none())
         .collect();
     if !without_drive.is_empty() || config.tunables != Default::default() {
         maker.service(&mut units, &ram_service(config, &without_drive));
     }
     for tier in &config.tiers {
-        if let Some(drive) = drive(tier) {
-            let service = drive_service(tier, &drive);
-            if let Some(device) = &drive.device {
-                maker.device(&mut units, device, &service, drive.timeout, tier.optional);
+        if let Some(place) = tier.kind.place() {
+            let service = drive_service(tier, &place);
+            if let Some(device) = place.device {
+                maker.device(&mut units, device, &service, place.timeout, tier.optional);
             }
             maker.service(&mut units, &service);
         }
@@ -94,53 +94,6 @@ pub fn units(config: &Config, maker: &Maker<'_>) -> Vec<Unit> {
 /// Whether `zmeld watch` has something to do.
 pub fn wants_watch(config: &Config) -> bool {
     config.watch.has_rules() || config.metrics != Default::default()
-}
-
-pub(crate) struct Drive {
-    /// A block device that may come late.
-    pub device: Option<Location>,
-    /// The tier can do without the device.
-    pub dispensable: bool,
-    /// How long it is waited for.
-    pub timeout: Span,
-    /// Paths whose file systems have to be mounted.
-    pub mounts: Vec<PathBuf>,
-}
-
-/// What a tier needs beyond RAM, if anything.
-pub(crate) fn drive(tier: &Tier) -> Option<Drive> {
-    match &tier.kind {
-        Kind::Ram(RamDevice {
-            writeback: Some(writeback),
-            ..
-        }) => Some(Drive {
-            device: Some(writeback.device.clone()),
-            dispensable: writeback.optional,
-            timeout: writeback.timeout,
-            mounts: Vec::new(),
-        }),
-        Kind::Ram(_) | Kind::Zswap(_) => None,
-        Kind::Disk(disk) => Some(disk_drive(disk)),
-    }
-}
-
-fn disk_drive(disk: &DiskSwap) -> Drive {
-    let mut mounts = Vec::new();
-    let mut device = None;
-    match &disk.source {
-        Source::Device(location) => device = Some(location.clone()),
-        // The file may have to be made: its folder is what has to be there.
-        Source::File { path, .. } => mounts.extend(path.parent().map(Path::to_owned)),
-    }
-    if let Encryption::Luks { key_file, .. } = &disk.encryption {
-        mounts.push(key_file.clone());
-    }
-    Drive {
-        device,
-        dispensable: false,
-        timeout: disk.timeout,
-        mounts,
-    }
 }
 
 /// How long a service may take to end. While pages come back into RAM, `zmeld down` asks for
@@ -174,11 +127,8 @@ fn ram_service(config: &Config, tiers: &[&Tier]) -> Service {
     };
     let mut unit = Vec::new();
     // A dictionary is read when the device is made.
-    let dictionaries = tiers.iter().filter_map(|tier| match &tier.kind {
-        Kind::Ram(device) => Some(dictionaries(device)),
-        _ => None,
-    });
-    unit.extend(dictionaries.flatten().map(mounted));
+    let dictionaries = tiers.iter().flat_map(|tier| tier.kind.files());
+    unit.extend(dictionaries.map(mounted));
     let optional = !tiers.is_empty() && tiers.iter().all(|tier| tier.optional);
     Service {
         name: "zmeld".to_owned(),
@@ -190,23 +140,14 @@ fn ram_service(config: &Config, tiers: &[&Tier]) -> Service {
     }
 }
 
-fn dictionaries(device: &RamDevice) -> impl Iterator<Item = &Path> {
-    let codecs = device
-        .recompress
-        .iter()
-        .map(|recompression| &recompression.codec)
-        .chain(&device.codec);
-    codecs.filter_map(|codec| codec.dict.as_deref())
-}
-
-fn drive_service(tier: &Tier, drive: &Drive) -> Service {
+fn drive_service(tier: &Tier, place: &Place<'_>) -> Service {
     let mut unit = vec!["After=zmeld.service".to_owned()];
-    let device = drive.device.as_ref().map(device_unit);
+    let device = place.device.map(device_unit);
     if let Some(device) = device.filter(|it| it.len() <= UNIT_NAME_MAX) {
         // A tier that may be missing is passed over without a failed unit. One
         // that may not be is tried all the same, so that zmeld says what is
         // missing; and so is one that can do without the device.
-        let need = if tier.optional && !drive.dispensable {
+        let need = if tier.optional && !place.is_dispensable {
             "Requires"
         } else {
             "Wants"
@@ -214,24 +155,22 @@ fn drive_service(tier: &Tier, drive: &Drive) -> Service {
         unit.push(format!("{need}={device}"));
         unit.push(format!("After={device}"));
     }
-    unit.extend(drive.mounts.iter().map(|path| mounted(path)));
-    if let Kind::Ram(device) = &tier.kind {
-        unit.extend(dictionaries(device).map(mounted));
-    }
+    let files = tier.kind.files();
+    unit.extend(files.iter().map(|path| mounted(path)));
     Service {
         name: format!("zmeld-tier-{}", tier.name),
         description: format!("Swap tier {} of zmeld", tier.name),
         unit,
         tiers: vec![tier.name.to_string()],
         timeout: DRIVE_TIMEOUT,
-        detached: tier.optional || drive.dispensable || comes_after_swap(drive),
+        detached: tier.optional || place.is_dispensable || comes_after_swap(&files),
     }
 }
 
 /// Whether a file lies where systemd mounts only after all swap is on (`tmp.mount`):
 /// swap that waited for it, and that the boot waits for, would be a cycle.
-fn comes_after_swap(drive: &Drive) -> bool {
-    drive.mounts.iter().any(|path| path.starts_with("/tmp"))
+fn comes_after_swap(files: &[&Path]) -> bool {
+    files.iter().any(|path| path.starts_with("/tmp"))
 }
 
 fn mounted(path: &Path) -> String {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use zmeld_linux::octal::unescape;
 
 use super::{lines, Imported, Line, Tool};
-use zmeld_config::{Cipher, Discard, DiskSwap, Encryption, Kind, Location, Source, Span};
+use zmeld_config::{Cipher, Discard, DiskSwap, Encryption, Location, Source, Span};
 use zmeld_linux::HostError;
 
 const FSTAB: &str = "/etc/fstab";
@@ -99,7 +99,7 @@ fn area(device: &str, options: &str, line: &Line, volumes: &[Volume], into: &mut
     };
     let name = path.map_or("disk".into(), |name| name.to_string_lossy());
     let name = name.into_owned();
-    into.add(&name, optional || may_fail, Kind::Disk(disk), comment);
+    into.add(&name, optional || may_fail, disk, comment);
 }
 
 /// Reads the options into a tier: whether the boot goes on without it. None where it is

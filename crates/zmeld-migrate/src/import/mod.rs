@@ -56,7 +56,7 @@ pub fn import(root: &Path, ram_bytes: u64) -> Result<Imported, HostError> {
     fstab::import(root, &mut imported)?;
     // Areas without a priority come last, in their order, as the kernel has it.
     imported.config.tiers.sort_by_key(|tier| {
-        let priority = tier.swap().and_then(|swap| swap.priority);
+        let priority = tier.kind.swap().and_then(|swap| swap.priority);
         std::cmp::Reverse(priority.unwrap_or(-1))
     });
     if !imported.files.is_empty() {
@@ -137,8 +137,7 @@ impl Imported {
             head.push_str("\n    ");
             head.push_str(way);
         }
-        let in_ram = |tier: &Tier| matches!(tier.kind, Kind::Ram(_));
-        if self.config.tiers.iter().any(in_ram) {
+        if self.config.in_ram().next().is_some() {
             head.push_str("\nWhat is swapped to now gives its place to zmeld up --take-over.");
         }
         if !self.left.is_empty() {
@@ -152,7 +151,13 @@ impl Imported {
     }
 
     /// Adds a tier under a name that is not taken yet.
-    fn add(&mut self, name: &str, optional: bool, kind: Kind, comment: String) -> TierName {
+    fn add(
+        &mut self,
+        name: &str,
+        optional: bool,
+        kind: impl Into<Kind>,
+        comment: String,
+    ) -> TierName {
         let clean: String = name
             .chars()
             .map(|c| {
@@ -182,7 +187,7 @@ impl Imported {
         self.config.tiers.push(Tier {
             name: name.clone(),
             optional,
-            kind,
+            kind: kind.into(),
         });
         name
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::ini::{self, get, Section, Sections};
 use super::{expression, lines, Imported, Line, Tool};
-use zmeld_config::{DiskSwap, Kind, Source};
+use zmeld_config::{DiskSwap, Source};
 use zmeld_linux::tree::Tree;
 use zmeld_linux::HostError;
 
@@ -214,7 +214,7 @@ fn swap_file(file: &Section, ram_bytes: u64, by_default: &Line, into: &mut Impor
         ..DiskSwap::default()
     };
     let comment = get(file, "Path").map_or(by_default, |(_, line)| line);
-    let tier = into.add("file", false, Kind::Disk(disk), comment.to_string());
+    let tier = into.add("file", false, disk, comment.to_string());
     into.comment(&tier, "size", line.to_string());
 }
 

@@ -6,7 +6,7 @@ use super::ini::{self, get, Section, Sections};
 use super::rpi_swap::{self, ZramWanted};
 use super::{expression, lines, Imported, Line, Tool};
 use zmeld_config::{
-    Bytes, Codec, Discard, Kind, PageFilter, RamDevice, RecompressRule, Recompression, Size, Swap,
+    Bytes, Codec, Discard, PageFilter, RamDevice, RecompressRule, Recompression, Size, Swap,
     Writeback,
 };
 use zmeld_linux::HostError;
@@ -161,7 +161,7 @@ fn device(name: &str, section: &Section, ram_bytes: u64, into: &mut Imported) {
             into.left(line, "this key is not known");
         }
     }
-    let tier = into.add(name, false, Kind::Ram(device), head.to_string());
+    let tier = into.add(name, false, device, head.to_string());
     for (key, comment) in comments {
         into.comment(&tier, key, comment);
     }

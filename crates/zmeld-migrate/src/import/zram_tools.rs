@@ -5,7 +5,7 @@ use std::path::Path;
 use zmeld_linux::shell;
 
 use super::{lines, Imported, Line, Tool};
-use zmeld_config::{Bytes, Codec, Kind, Percent, RamDevice, Size, Swap};
+use zmeld_config::{Bytes, Codec, Percent, RamDevice, Size, Swap};
 use zmeld_linux::HostError;
 
 const FILE: &str = "/etc/default/zramswap";
@@ -79,7 +79,7 @@ pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), HostError> 
         },
         ..RamDevice::default()
     };
-    let tier = into.add("zram", false, Kind::Ram(device), FILE.to_owned());
+    let tier = into.add("zram", false, device, FILE.to_owned());
     into.comment(&tier, "size", size_comment);
     into.comment(&tier, "codec", codec_comment);
     into.comment(&tier, "priority", priority_comment);

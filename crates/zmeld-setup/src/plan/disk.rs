@@ -8,6 +8,7 @@ use crate::steps::{
     carries, check_device, check_file, check_key_file, check_owner, check_place, is_unwritten,
     signatures, CreateFile, FormatLuks, MakeSwap, SwapOn,
 };
+use crate::swapoff_check::PlannedCapacity;
 use zmeld_config::{
     Discard, DiskSwap, Encryption, Finding, FindingId, Location, Severity, Size, Source, Tier,
 };
@@ -16,65 +17,66 @@ use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::HostError;
 use zmeld_report::units::bytes;
 
+use super::tier::PlannedTier;
 use super::{Draft, Steps};
 
-impl Draft<'_> {
-    pub(super) fn disk(
-        &mut self,
+impl PlannedTier for DiskSwap {
+    fn plan(
+        &self,
+        draft: &mut Draft<'_>,
         tier: &Tier,
-        disk: &DiskSwap,
         priority: i16,
         steps: &mut Steps<'_>,
     ) -> Result<(), Error> {
-        let path = match &disk.source {
-            Source::Device(location) => self.device(location, steps.name)?,
+        let path = match &self.source {
+            Source::Device(location) => draft.device(location, steps.name)?,
             Source::File { path, .. } => {
                 // That something is missing, or not seen by this user, is said below.
                 if let Err(err @ Error::Host(HostError::NotOurs { .. })) =
-                    check_owner(self.host, path)
+                    check_owner(draft.host, path)
                 {
                     return Err(err);
                 }
                 path.clone()
             }
         };
-        let ours = self.recorded(steps.name).next().is_some();
-        if let Some(active) = self.host.swap_on(&path)?.filter(|_| !ours) {
-            if disk.encryption != Encryption::None {
+        let ours = draft.recorded(steps.name).next().is_some();
+        if let Some(active) = draft.host.swap_on(&path)?.filter(|_| !ours) {
+            if self.encryption != Encryption::None {
                 return Err(in_plain(&path));
             }
-            self.warn_of_priority(steps.name, &path, &active, priority);
-            if let Source::File { size, .. } = &disk.source {
-                self.warn_of_size(steps.name, &path, size.as_ref());
+            draft.warn_of_priority(steps.name, &path, &active, priority);
+            if let Source::File { size, .. } = &self.source {
+                draft.warn_of_size(steps.name, &path, size.as_ref());
             }
             return Ok(());
         }
         let device = DeviceRef::Path(path.clone());
-        if let Source::File { size, .. } = &disk.source {
-            self.file(&path, size.as_ref(), steps)?;
+        if let Source::File { size, .. } = &self.source {
+            draft.file(&path, size.as_ref(), steps)?;
         }
         let created = steps
             .steps
             .iter()
             .any(|it| matches!(it.step, Step::CreateFile(_)));
-        let makes_header = match &disk.encryption {
-            Encryption::None => disk.format || created || self.was_begun(disk, steps.name),
+        let makes_header = match &self.encryption {
+            Encryption::None => self.format || created || draft.was_begun(self, steps.name),
             _ => true,
         };
         if !ours && !created && makes_header {
-            let keeps = match &disk.encryption {
+            let keeps = match &self.encryption {
                 Encryption::None => "swap",
                 Encryption::Luks { .. } => "crypto_LUKS",
                 Encryption::Random { .. } => "",
             };
-            self.may_be_lost(&path, keeps)?;
+            draft.may_be_lost(&path, keeps)?;
         }
-        let area = match &disk.encryption {
+        let area = match &self.encryption {
             Encryption::None => device,
             encryption => {
                 if let Encryption::Luks { key_file, cipher } = encryption {
-                    check_key_file(self.host, key_file)?;
-                    if disk.format {
+                    check_key_file(draft.host, key_file)?;
+                    if self.format {
                         let format = FormatLuks {
                             device: device.clone(),
                             key_file: key_file.clone(),
@@ -82,12 +84,12 @@ impl Draft<'_> {
                         };
                         steps.add(Step::FormatLuks(format), "unless it is one already");
                     } else if !ours {
-                        self.must_carry(&path, "crypto_LUKS")?;
+                        draft.must_carry(&path, "crypto_LUKS")?;
                     }
                 }
                 let name = format!("zmeld-{}", tier.name);
-                let discards = disk.swap.discard != Discard::None;
-                self.open(encryption, name.clone(), device, discards, steps);
+                let discards = self.swap.discard != Discard::None;
+                draft.open(encryption, name.clone(), device, discards, steps);
                 DeviceRef::Mapped(name)
             }
         };
@@ -98,17 +100,24 @@ impl Draft<'_> {
             };
             steps.add(Step::MakeSwap(make), "unless it is one already");
         } else if !ours {
-            self.must_carry(&path, "swap")?;
+            draft.must_carry(&path, "swap")?;
         }
         let on = SwapOn {
             device: area,
             priority,
-            discard: disk.swap.discard,
+            discard: self.swap.discard,
         };
         steps.add(Step::SwapOn(on), "what RAM cannot hold goes here");
         Ok(())
     }
 
+    /// How large a drive is shows when it is on.
+    fn add_capacity(&self, _: u64, coming: &mut PlannedCapacity) {
+        coming.on_disk_bytes = u64::MAX;
+    }
+}
+
+impl Draft<'_> {
     /// Whether zmeld would have made the file, and whoever did wrote nothing into it before
     /// it was made a swap area.
     fn was_begun(&self, disk: &DiskSwap, group: &str) -> bool {

@@ -9,6 +9,7 @@ mod disk;
 mod ram;
 mod stand_in;
 pub(crate) mod take_over;
+pub(crate) mod tier;
 mod tunables;
 mod warnings;
 mod zswap;
@@ -21,7 +22,7 @@ use crate::error::Error;
 use crate::journal::State;
 use crate::step::{Record, Step};
 use crate::steps::{self, SetAttribute};
-use zmeld_config::{Config, Finding, FindingId, Kind, Severity, Tier};
+use zmeld_config::{Config, Finding, FindingId, Severity, Tier};
 use zmeld_linux::Host;
 use zmeld_observe::machine::Machine;
 
@@ -432,13 +433,12 @@ impl Plan {
         let Some(only) = &self.only else {
             return true;
         };
-        let has = |is_it: fn(&Kind) -> bool| {
-            let mut tiers = only.iter().filter_map(|name| self.config.tier(name));
-            tiers.any(|tier| is_it(&tier.kind))
-        };
         match Group::current(group) {
             // Of the tiers, those in RAM need it, and zswap does not suffer it.
-            ram::ZSWAP_OFF => has(|kind| !matches!(kind, Kind::Disk(_))),
+            ram::ZSWAP_OFF => {
+                let mut tiers = only.iter().filter_map(|name| self.config.tier(name));
+                tiers.any(|tier| !tier.kind.is_on_disk())
+            }
             take_over::GROUP => false,
             group if Group::is_tier(group) => only.iter().any(|it| group == Group::of_tier(it)),
             _ => true,
@@ -464,17 +464,17 @@ fn named(config: &Config, options: &Options, refused: &Refused) -> Vec<String> {
 /// The tiers with the priorities of their areas; zswap, which is none, last:
 /// it takes pages as soon as it is switched on, and needs somewhere to write.
 fn areas(config: &Config) -> Vec<(&Tier, i16)> {
-    let zswap = |tier: &&Tier| matches!(tier.kind, Kind::Zswap(_));
+    let in_front = |tier: &&Tier| tier.kind.swap().is_none();
     let areas = config
         .areas()
         .into_iter()
         .map(|(tier, _, priority)| (tier, priority));
     areas
-        .chain(config.tiers.iter().filter(zswap).map(|tier| (tier, 0)))
+        .chain(config.tiers.iter().filter(in_front).map(|tier| (tier, 0)))
         .collect()
 }
 
-struct Draft<'a> {
+pub(crate) struct Draft<'a> {
     host: &'a Host,
     /// What is planned: what was asked for, with stand-ins.
     config: &'a Config,
@@ -499,11 +499,7 @@ impl Draft<'_> {
     fn tier(&mut self, tier: &Tier, priority: i16) -> Result<(), Error> {
         let name = Group::of_tier(tier.name.as_str());
         let mut steps = Steps::new(&name, self.records);
-        let result = match &tier.kind {
-            Kind::Ram(device) => self.ram(tier, device, priority, &mut steps),
-            Kind::Disk(disk) => self.disk(tier, disk, priority, &mut steps),
-            Kind::Zswap(zswap) => self.zswap(zswap, &mut steps),
-        };
+        let result = tier::of(&tier.kind).plan(self, tier, priority, &mut steps);
         match result {
             Ok(()) if steps.steps.is_empty() => {}
             Ok(()) => self.groups.push(steps.group(tier.optional)),
@@ -534,7 +530,7 @@ impl Draft<'_> {
     }
 }
 
-struct Steps<'a> {
+pub(crate) struct Steps<'a> {
     name: &'a str,
     records: &'a [Record],
     steps: Vec<Planned>,

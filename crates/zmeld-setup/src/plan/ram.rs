@@ -2,7 +2,7 @@
 
 use zmeld_advice::module::missing;
 use zmeld_advice::size::table_bytes;
-use zmeld_advice::ModulePresence;
+use zmeld_advice::{CompressedPlace, ModulePresence};
 use zmeld_report::units::bytes as amount;
 
 use crate::error::Error;
@@ -11,36 +11,39 @@ use crate::steps::{
     check_dictionary, AddDevice, LoadModule, MakeSwap, Mode, OpenCrypt, SetAttribute, SetValue,
     SwapOn, CODEC, LIMIT, PARAMETERS, SIZE,
 };
+use crate::swapoff_check::PlannedCapacity;
 use zmeld_config::{
-    Codec, Encryption, Finding, MeldMode, Named, RamDevice, RamDriver, Severity, Tier, Writeback,
+    Codec, Encryption, Finding, FindingId, MeldMode, Named, RamDevice, RamDriver, Severity, Tier,
+    Writeback,
 };
 use zmeld_observe::machine::Machine;
 
+use super::tier::{Beside, PlannedTier};
 use super::{Draft, Group, Steps};
 
 /// The part of a plan that switches zswap off.
 pub(super) const ZSWAP_OFF: &str = "zswap-off";
 
-impl Draft<'_> {
-    pub(super) fn ram(
-        &mut self,
+impl PlannedTier for RamDevice {
+    fn plan(
+        &self,
+        draft: &mut Draft<'_>,
         tier: &Tier,
-        device: &RamDevice,
         priority: i16,
         steps: &mut Steps<'_>,
     ) -> Result<(), Error> {
-        let driver = device.driver;
-        self.load(driver, steps)?;
-        let backing = match &device.writeback {
-            Some(writeback) => self.backing(tier, writeback, steps)?,
+        let driver = self.driver;
+        draft.load(driver, steps)?;
+        let backing = match &self.writeback {
+            Some(writeback) => draft.backing(tier, writeback, steps)?,
             None => None,
         };
         steps.add(
             Step::AddDevice(AddDevice { driver }),
             "a device of its own: nobody else's is touched",
         );
-        let recompress = device.recompress.iter().map(|it| &it.codec);
-        for dictionary in device
+        let recompress = self.recompress.iter().map(|it| &it.codec);
+        for dictionary in self
             .codec
             .iter()
             .chain(recompress)
@@ -50,32 +53,33 @@ impl Draft<'_> {
                 let path = dictionary.display();
                 let what = format!("zmeld.ko takes no dictionary, {path} is not used: zram does");
                 let about = Group::of_tier(tier.name.as_str());
-                self.problems
+                draft
+                    .problems
                     .push(Finding::new(Severity::Warning, about, what));
                 continue;
             }
-            if self.host.exists(dictionary) {
-                check_dictionary(self.host, dictionary)?;
+            if draft.host.exists(dictionary) {
+                check_dictionary(draft.host, dictionary)?;
             }
         }
-        let there = &self.machine.feature(driver.name()).codecs;
-        codecs(device, there, self.options.only_named, steps)?;
+        let there = &draft.machine.feature(driver.name()).codecs;
+        codecs(self, there, draft.options.only_named, steps)?;
         if let Some(backing) = backing {
             let set = Step::SetAttribute(SetAttribute::backing(backing));
             steps.add(set, "where pages that are not worth RAM go");
-            if device.writeback.as_ref().is_some_and(|it| it.compressed) {
+            if self.writeback.as_ref().is_some_and(|it| it.compressed) {
                 steps.set("compressed_writeback", 1, "written as they are compressed");
             }
         }
-        self.sizes(device, steps)?;
-        if device.meld != MeldMode::Off {
+        draft.sizes(self, steps)?;
+        if self.meld != MeldMode::Off {
             steps.set(
                 "meld_mode",
-                device.meld.name(),
+                self.meld.name(),
                 "when identical pages are melded",
             );
         }
-        if let Some(check_writes) = device.check_writes {
+        if let Some(check_writes) = self.check_writes {
             steps.set(
                 "check_writes",
                 check_writes.name(),
@@ -90,13 +94,31 @@ impl Draft<'_> {
         let on = SwapOn {
             device: DeviceRef::Added,
             priority,
-            discard: device.swap.discard,
+            discard: self.swap.discard,
         };
         steps.add(Step::SwapOn(on), "the fastest tier is filled first");
-        self.zswap_off();
+        draft.zswap_off();
         Ok(())
     }
 
+    fn add_capacity(&self, ram_bytes: u64, coming: &mut PlannedCapacity) {
+        let size = self.size.bytes(ram_bytes);
+        let limit = self.memory_limit;
+        let limit = limit.map_or(u64::MAX, |it| it.bytes(ram_bytes));
+        coming.in_ram_bytes = coming.in_ram_bytes.saturating_add(size.min(limit));
+        coming.tables_bytes += table_bytes(size, rustix::param::page_size() as u64);
+    }
+
+    fn beside(&self, ram_bytes: u64, priority: i16) -> Beside {
+        let limit = self.memory_limit.map_or(0, |limit| limit.bytes(ram_bytes));
+        let size = self.size.bytes(ram_bytes);
+        let page_size = rustix::param::page_size() as u64;
+        let place = CompressedPlace::device(i32::from(priority), size, limit, page_size);
+        Some((FindingId::SecondDevice, Some(place)))
+    }
+}
+
+impl Draft<'_> {
     /// The driver, unless it is there by itself.
     fn load(&self, driver: RamDriver, steps: &mut Steps<'_>) -> Result<(), Error> {
         let feature = self.machine.feature(driver.name());

@@ -14,7 +14,7 @@ use zmeld_linux::Host;
 use crate::error::Error;
 use crate::journal::State;
 use zmeld_config::{
-    Codec, Config, Finding, FindingId, Kind, MeldMode, RamDevice, RamDriver, Severity, Tier,
+    Codec, Config, Finding, FindingId, MeldMode, RamDevice, RamDriver, Severity, Tier,
 };
 use zmeld_observe::machine::{Feature, Machine};
 
@@ -86,13 +86,10 @@ pub(super) fn with_stand_ins(
     };
     for tier in &mut config.tiers {
         let Tier { name, kind, .. } = tier;
-        let Kind::Ram(device) = kind else {
-            continue;
-        };
-        if device.driver != RamDriver::Zmeld {
-            continue;
+        match kind.get_mut::<RamDevice>() {
+            Some(device) if device.driver == RamDriver::Zmeld => replace(device, &machine.zram),
+            _ => continue,
         }
-        replace(device, &machine.zram);
         all.push(StandIn {
             tier: name.to_string(),
             asked: RamDriver::Zmeld.name(),

@@ -8,10 +8,10 @@ use zmeld_advice::{beside, ActiveSwap, CompressedPlace};
 use crate::error::Error;
 use crate::step::Step;
 use crate::steps::SwapOff;
-use zmeld_config::{Discard, Finding, FindingId, Kind, Severity};
+use zmeld_config::{Discard, Finding, Severity};
 use zmeld_migrate::import::{import, Imported};
 
-use super::{areas, Draft, Group, Steps};
+use super::{areas, tier, Draft, Group, Steps};
 
 /// The part of a plan.
 pub(crate) const GROUP: &str = "take-over";
@@ -126,19 +126,12 @@ impl Draft<'_> {
         let config = self.config;
         let ram = self.machine.ram_bytes;
         let page_size = rustix::param::page_size() as u64;
-        for (tier, priority) in areas(config) {
-            let (warning, place) = match &tier.kind {
-                Kind::Zswap(_) => (FindingId::ZramWithZswap, None),
-                Kind::Ram(device) => {
-                    let limit = device.memory_limit.map_or(0, |limit| limit.bytes(ram));
-                    let size = device.size.bytes(ram);
-                    let place =
-                        CompressedPlace::device(i32::from(priority), size, limit, page_size);
-                    (FindingId::SecondDevice, Some(place))
-                }
-                Kind::Disk(_) => continue,
+        for (asked, priority) in areas(config) {
+            let planned = tier::of(&asked.kind);
+            let Some((warning, place)) = planned.beside(ram, priority) else {
+                continue;
             };
-            if !self.asked_for(tier) {
+            if !self.asked_for(asked) {
                 continue;
             }
             // What was asked for does not help where the tier could fail.
@@ -148,13 +141,8 @@ impl Draft<'_> {
                     "no tier is certain to take its place: one that is not optional takes it over"
                 }
             };
-            let group = Group::of_tier(tier.name.as_str());
-            let is_on = || self.machine.zswap.as_ref().is_some_and(|it| it.is_enabled);
-            let stands = match tier.kind {
-                Kind::Zswap(_) => self.recorded(&group).next().is_some() && is_on(),
-                _ => !self.areas_of(self.recorded(&group)).is_empty(),
-            };
-            let (severity, comes) = match stands {
+            let group = Group::of_tier(asked.name.as_str());
+            let (severity, comes) = match planned.stands(self, &group) {
                 true => (Severity::Warning, "this tier is"),
                 false => (Severity::Critical, "this tier would come"),
             };

@@ -4,7 +4,7 @@
 use zmeld_advice::size::{fills_ram, holds, is_oversized, limit_percent, RATIO_ASSUMED};
 use zmeld_report::units::bytes;
 
-use zmeld_config::{Finding, FindingId, Kind, Severity, Swappiness};
+use zmeld_config::{Finding, FindingId, Severity, Swappiness};
 
 use super::{Draft, Group};
 use zmeld_observe::{image, tunables};
@@ -49,14 +49,11 @@ impl Draft<'_> {
         // As the recommendation has it: there is little that could be upside down.
         let other = other.filter(|_| !self.machine.has_little_disk_swap());
         for (tier, _, priority) in &areas {
-            let Kind::Ram(device) = &tier.kind else {
-                continue;
-            };
-            if device.writeback.is_some() || !self.asked_for(tier) {
+            if tier.kind.place().is_some() || !self.asked_for(tier) {
                 continue;
             }
             let is_below = |(it, _, disk): &&(&zmeld_config::Tier, _, i16)| {
-                matches!(it.kind, Kind::Disk(_)) && disk < priority
+                it.kind.is_on_disk() && disk < priority
             };
             let below = areas.iter().find(is_below);
             let below = below.map(|(disk, ..)| Group::of_tier(disk.name.as_str()));

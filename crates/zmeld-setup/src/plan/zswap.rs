@@ -3,47 +3,54 @@
 use crate::error::Error;
 use crate::step::Step;
 use crate::steps::SetValue;
-use zmeld_config::{FindingId, Zswap};
+use zmeld_config::{FindingId, Tier, Zswap};
 use zmeld_linux::compressed::ZSWAP;
 use zmeld_linux::crypto::{compressors, has_compressor, ZWORD};
 
+use super::tier::{Beside, PlannedTier};
 use super::{Draft, Steps};
 
 const COMPRESSOR: &str = "compressor";
 
-impl Draft<'_> {
-    pub(super) fn zswap(&mut self, zswap: &Zswap, steps: &mut Steps<'_>) -> Result<(), Error> {
-        if self.machine.zswap.is_none() {
+impl PlannedTier for Zswap {
+    fn plan(
+        &self,
+        draft: &mut Draft<'_>,
+        _: &Tier,
+        _: i16,
+        steps: &mut Steps<'_>,
+    ) -> Result<(), Error> {
+        if draft.machine.zswap.is_none() {
             return Err(Error::feature(
                 "this tier needs zswap",
                 "use a zram tier where the kernel has zram, or boot one that was built with \
                           zswap",
             ));
         }
-        let on_disk = self.machine.swaps.iter().any(|swap| !swap.is_in_ram());
-        if self.config.disks().next().is_none() && !on_disk {
+        let on_disk = draft.machine.swaps.iter().any(|swap| !swap.is_in_ram());
+        if draft.config.disks().next().is_none() && !on_disk {
             return Err(Error::Refused {
                 what: "zswap is a cache in front of swap on a disk, and there is none: add a disk \
                        tier beside it, or use a zram tier where the kernel has zram"
                     .to_owned(),
             });
         }
-        for parameter in zswap.parameters() {
+        for parameter in self.parameters() {
             let name = parameter.name;
             let path = format!("{ZSWAP}/{name}");
-            let Some(now) = self.host.read_optional(&path)? else {
-                self.warn(
+            let Some(now) = draft.host.read_optional(&path)? else {
+                draft.warn(
                     FindingId::UnusedRule,
                     &format!("{}.{name}", steps.name),
                     format!(
                         "kernel {} has no choice of it; remove it",
-                        self.machine.kernel
+                        draft.machine.kernel
                     ),
                 );
                 continue;
             };
             if name == COMPRESSOR && now.trim() != parameter.value {
-                self.check_compressor(&parameter.value)?;
+                draft.check_compressor(&parameter.value)?;
             }
             steps.add_over(
                 Step::SetValue(SetValue::new(path, parameter.value)),
@@ -54,6 +61,17 @@ impl Draft<'_> {
         Ok(())
     }
 
+    fn beside(&self, _: u64, _: i16) -> Beside {
+        Some((FindingId::ZramWithZswap, None))
+    }
+
+    fn stands(&self, draft: &Draft<'_>, group: &str) -> bool {
+        let zswap = draft.machine.zswap.as_ref();
+        draft.recorded(group).next().is_some() && zswap.is_some_and(|it| it.is_enabled)
+    }
+}
+
+impl Draft<'_> {
     /// The kernel refuses one that it neither has nor can load.
     fn check_compressor(&self, wanted: &str) -> Result<(), Error> {
         let Some(known) = self.host.read_optional("/proc/crypto")? else {

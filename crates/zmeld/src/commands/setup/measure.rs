@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::param::page_size;
 use zmeld_advice::CodecVerdict;
-use zmeld_config::{Codec, Config, Kind, Source, Swappiness};
+use zmeld_config::{Codec, Config, Swappiness, Tier};
 use zmeld_linux::Host;
 use zmeld_memory::{LiveMemory, LiveOptions, Selection};
 use zmeld_observe::machine::Machine;
@@ -112,20 +112,16 @@ pub fn swappiness(
             Err(_) => return Ok(None),
         },
     };
-    let swap_pages_per_s = match config.tiers.first().map(|tier| &tier.kind) {
-        Some(Kind::Ram(device)) => decompressed(device.codec.first())?,
-        Some(Kind::Zswap(zswap)) => {
-            let codec = zswap.compressor.as_deref().map(Codec::new);
-            decompressed(codec.as_ref())?
-        }
-        Some(Kind::Disk(disk)) => match &disk.source {
-            Source::Device(location) => {
-                pages_per_second(host, &location.path()).unwrap_or(files_pages_per_s)
-            }
+    let Some(Tier { kind, .. }) = config.tiers.first() else {
+        return Ok(None);
+    };
+    let swap_pages_per_s = match kind.place().filter(|_| kind.is_on_disk()) {
+        None => decompressed(kind.codec().as_ref())?,
+        Some(place) => match place.device {
+            Some(device) => pages_per_second(host, &device.path()).unwrap_or(files_pages_per_s),
             // In the file system it is as fast as the file system.
-            Source::File { .. } => files_pages_per_s,
+            None => files_pages_per_s,
         },
-        None => return Ok(None),
     };
     Ok(Some(MeasuredReads {
         swap_pages_per_s,

@@ -13,7 +13,7 @@ use anyhow::Context;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::Args;
 use zmeld_advice::{CodecVerdict, Facts, Recommendation, TierKind, Wish};
-use zmeld_config::{Codec, Comments, Config, Finding, Kind, Location, Named, Severity, Size};
+use zmeld_config::{Codec, Comments, Config, Finding, Location, Named, RamDevice, Severity, Size};
 use zmeld_linux::{file, Host};
 use zmeld_observe::applied::Applied;
 use zmeld_observe::machine::Machine;
@@ -350,13 +350,8 @@ fn of_file(config: Config, origin: Origin) -> Wanted {
 
 /// `--size` and `--codec` over what the first tier says that has them.
 fn override_tier(config: &mut Config, args: &TierArgs) -> anyhow::Result<()> {
-    let first = config
-        .tiers
-        .iter_mut()
-        .find_map(|tier| match &mut tier.kind {
-            Kind::Ram(device) => Some(device),
-            _ => None,
-        });
+    let mut tiers = config.tiers.iter_mut();
+    let first = tiers.find_map(|tier| tier.kind.get_mut::<RamDevice>());
     match first {
         Some(device) => {
             device.size = args.size.unwrap_or(device.size);
@@ -396,8 +391,9 @@ fn recommended(args: &TierArgs, profile: Option<Profile>, host: &Host) -> anyhow
     let checked = profile.map_or(Ok(()), |profile| profile.check(host));
     checked.map_err(refused)?;
     // What is on a disk is not compressed.
-    let is_disk =
-        args.kind == Some(TierKind::Disk) || (args.kind.is_none() && args.device.is_some());
+    let is_disk = args
+        .kind
+        .map_or(args.device.is_some(), TierKind::is_on_disk);
     let measured = match args.no_scan || is_disk || !is_here(host) {
         true => CodecVerdict::Not,
         false => {
@@ -449,10 +445,7 @@ fn will_be_zswap(args: &TierArgs, machine: &Machine, own_swaps: &[String]) -> Op
     let zswap = machine.zswap.as_ref()?;
     let facts = Facts::new(machine, 0, &CodecVerdict::Not, own_swaps);
     let advised = zmeld_advice::recommend(&facts, &Wish::default()).kind;
-    let is_it = match args.kind {
-        Some(tier) => tier == TierKind::Zswap,
-        None => advised == TierKind::Zswap,
-    };
+    let is_it = args.kind.unwrap_or(advised).is_in_front();
     let compressor = zswap.compressor_to_name().unwrap_or(&zswap.compressor);
     compressor.parse().ok().filter(|_| is_it)
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use zmeld_config::{Config, Finding, Kind, Location, Severity, Source};
+use zmeld_config::{Config, Finding, Location, Severity};
 use zmeld_lab::experiment::{take_back_left_behind, TakingBack};
 use zmeld_linux::boot::uptime;
 use zmeld_linux::command::Invocation;
@@ -423,19 +423,9 @@ fn since_boot(host: &Host) -> anyhow::Result<Duration> {
 fn drives<'a>(config: &'a Config, only: Option<&[String]>) -> Vec<(&'a Location, Duration)> {
     let asked = |name: &str| only.is_none_or(|only| only.iter().any(|it| it == name));
     let tiers = config.tiers.iter().filter(|tier| asked(tier.name.as_str()));
-    tiers
-        .filter_map(|tier| match &tier.kind {
-            Kind::Disk(disk) => match &disk.source {
-                Source::Device(location) => Some((location, disk.timeout.duration())),
-                Source::File { .. } => None,
-            },
-            Kind::Ram(device) => {
-                let writeback = device.writeback.as_ref()?;
-                Some((&writeback.device, writeback.timeout.duration()))
-            }
-            Kind::Zswap(_) => None,
-        })
-        .collect()
+    let places = tiers.filter_map(|tier| tier.kind.place());
+    let waited = places.filter_map(|place| Some((place.device?, place.timeout.duration())));
+    waited.collect()
 }
 
 /// What happens, on standard error: notes at once, and a line while pages come

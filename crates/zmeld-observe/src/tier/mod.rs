@@ -1,12 +1,21 @@
-//! All places where pages can be, as one table.
+//! All places where pages can be, as one table, and what is recommended of each kind.
+//!
+//! A kind of tier is a module that answers as an [`ObservedTier`].
 
 use serde::Serialize;
-use zmeld_config::RamDriver;
-use zmeld_linux::headroom::ratio;
+use zmeld_advice::{Recommendation, TierKind};
+use zmeld_config::{Comments, Kind, RamDriver};
+use zmeld_linux::headroom::{ratio, Sum};
 
 use crate::applied::Applied;
+use crate::machine::Machine;
+use crate::recommend::Choice;
 
-use super::{Device, Observation, Swap};
+use super::{Device, Melding, Observation, Swap};
+
+mod disk;
+mod ram;
+mod zswap;
 
 /// What kind of place a tier is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, schemars::JsonSchema)]
@@ -94,21 +103,74 @@ pub struct TierState {
     pub priority: Option<i32>,
 }
 
+/// What is asked of a kind of tier.
+pub(crate) trait ObservedTier {
+    /// What takes pages before swap areas do.
+    fn in_front(&self, _: &Observation) -> Option<TierState> {
+        None
+    }
+
+    /// A swap area, where it is of this kind.
+    fn area(&self, _: &Observation, _: &Swap) -> Option<TierState> {
+        None
+    }
+
+    /// What is set up and not swapped to.
+    fn unused(&self, _: &Observation) -> Vec<TierState> {
+        Vec::new()
+    }
+
+    /// Adds the room that such a tier has; whether that is known.
+    fn add_room(&self, tier: &TierState, sum: &mut Sum) -> bool;
+
+    /// What a recommended one is called.
+    fn name(&self) -> &'static str;
+
+    /// A recommended one, with comments that say why it is so.
+    fn recommended(&self, basis: &mut Basis<'_>) -> Result<Kind, String>;
+}
+
+/// What a recommended tier follows from.
+pub(crate) struct Basis<'a> {
+    pub machine: &'a Machine,
+    pub choice: &'a Choice,
+    pub advised: &'a Recommendation,
+    pub comments: Comments,
+}
+
+/// All kinds. An area is of the first that takes it.
+const KINDS: [&dyn ObservedTier; 3] = [&zswap::InFront, &ram::Ram, &disk::Disk];
+
+/// What answers for a kind.
+pub(crate) fn of(kind: TierKind) -> &'static dyn ObservedTier {
+    match kind {
+        TierKind::Zram | TierKind::Zmeld => &ram::Ram,
+        TierKind::Zswap => &zswap::InFront,
+        TierKind::Disk => &disk::Disk,
+    }
+}
+
+impl ObservedKind {
+    pub(crate) fn answers(self) -> &'static dyn ObservedTier {
+        match self {
+            ObservedKind::Zram | ObservedKind::Zmeld | ObservedKind::Device => &ram::Ram,
+            ObservedKind::Zswap => &zswap::InFront,
+            ObservedKind::Disk | ObservedKind::EncryptedDisk => &disk::Disk,
+        }
+    }
+}
+
 impl Observation {
     /// The tiers in the order in which a page being swapped out meets them: zswap,
     /// then swap by falling priority; at last devices that are not swap.
     pub fn tiers(&self) -> Vec<TierState> {
-        let mut tiers = Vec::new();
-        tiers.extend(self.zswap_tier());
         let mut swaps: Vec<&Swap> = self.swaps.iter().collect();
         swaps.sort_by_key(|swap| std::cmp::Reverse(swap.area.priority));
-        tiers.extend(swaps.into_iter().map(|swap| self.swap_tier(swap)));
-        let others = self
-            .devices
-            .iter()
-            .filter(|device| device.initialised && self.swap_on(device).is_none());
-        tiers.extend(others.map(|device| self.device_tier(device)));
-        tiers
+        let area = |swap: &Swap| KINDS.iter().find_map(|kind| kind.area(self, swap));
+        let in_front = KINDS.iter().filter_map(|kind| kind.in_front(self));
+        let areas = swaps.into_iter().filter_map(area);
+        let unused = KINDS.iter().flat_map(|kind| kind.unused(self));
+        in_front.chain(areas).chain(unused).collect()
     }
 
     /// The same, with the names that the configuration has for what `zmeld up` set
@@ -119,100 +181,13 @@ impl Observation {
             let part = applied.and_then(|applied| match tier.kind {
                 ObservedKind::Zswap => applied.zswap(),
                 _ => {
-                    let swap = self
-                        .swaps
-                        .iter()
-                        .find(|swap| swap.area.name() == tier.name)?;
+                    let mut swaps = self.swaps.iter();
+                    let swap = swaps.find(|swap| swap.area.name() == tier.name)?;
                     applied.tier_on(&swap.area.shown())
                 }
             });
             tier.set_up_as = part.map(|part| part.name.clone());
         }
         tiers
-    }
-
-    fn zswap_tier(&self) -> Option<TierState> {
-        let zswap = self.zswap.as_ref()?;
-        // Switched off, it still holds what went in before.
-        if !zswap.enabled && zswap.stored_bytes == 0 {
-            return None;
-        }
-        let pages = |name: &str| {
-            let pages = zswap.counters.get(name)?;
-            Some(pages.saturating_mul(self.page_size))
-        };
-        let limit = zswap.limit_bytes(&self.memory);
-        Some(TierState {
-            name: "zswap".to_owned(),
-            kind: ObservedKind::Zswap,
-            codec: Some(zswap.compressor.clone()),
-            size_bytes: limit,
-            stored_bytes: Some(zswap.stored_bytes),
-            memory_used_bytes: Some(zswap.memory_used_bytes),
-            ratio: ratio(zswap.stored_bytes, zswap.memory_used_bytes),
-            same_filled_bytes: pages("same_filled_pages"),
-            incompressible_bytes: zswap.incompressible_bytes,
-            writeback_bytes: self
-                .activity
-                .zswap_written_back_pages
-                .map(|pages| pages.saturating_mul(self.page_size))
-                .or_else(|| pages("written_back_pages")),
-            limit_bytes: Some(limit),
-            ..TierState::default()
-        })
-    }
-
-    fn swap_tier(&self, swap: &Swap) -> TierState {
-        let area = &swap.area;
-        if let Some(device) = self.device_of(swap) {
-            return TierState {
-                kind: match device.driver {
-                    RamDriver::Zram => ObservedKind::Zram,
-                    RamDriver::Zmeld => ObservedKind::Zmeld,
-                },
-                used_bytes: Some(area.used_bytes),
-                priority: Some(area.priority),
-                ..self.device_tier(device)
-            };
-        }
-        TierState {
-            name: area.name().into_owned(),
-            kind: match swap.stand.is_encrypted() {
-                true => ObservedKind::EncryptedDisk,
-                false => ObservedKind::Disk,
-            },
-            size_bytes: area.size_bytes,
-            used_bytes: Some(area.used_bytes),
-            priority: Some(area.priority),
-            ..TierState::default()
-        }
-    }
-
-    fn device_tier(&self, device: &Device) -> TierState {
-        let held = device.held;
-        let pages = |pages: u64| pages.saturating_mul(self.page_size);
-        TierState {
-            name: device.name.clone(),
-            codec: Some(device.codec.clone()).filter(|codec| !codec.is_empty()),
-            size_bytes: device.size_bytes,
-            stored_bytes: held.map(|held| held.stored_bytes),
-            compressed_bytes: held.map(|held| held.compressed_bytes),
-            memory_used_bytes: held.map(|held| held.memory_used_bytes),
-            metadata_bytes: Some(device.metadata_bytes(self.page_size)),
-            ratio: held.and_then(|held| ratio(device.in_memory_bytes(), held.memory_used_bytes)),
-            same_filled_bytes: held.map(|held| pages(held.same_filled_pages)),
-            incompressible_bytes: held.map(|held| pages(held.incompressible_pages)),
-            melded_bytes: device
-                .melding
-                .as_ref()
-                .filter(|melding| melding.is_told())
-                .map(super::Melding::melded_bytes),
-            writeback_bytes: device
-                .backing
-                .as_ref()
-                .and(device.backed.map(|backed| backed.held_bytes)),
-            limit_bytes: held.map(|held| held.limit_bytes).filter(|&limit| limit > 0),
-            ..TierState::default()
-        }
     }
 }

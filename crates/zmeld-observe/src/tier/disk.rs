@@ -1,0 +1,52 @@
+//! Swap on drives and in files, with whatever else nobody takes.
+
+use zmeld_config::{DiskSwap, Location, Source};
+
+use super::*;
+
+pub struct Disk;
+
+impl ObservedTier for Disk {
+    fn area(&self, _: &Observation, swap: &Swap) -> Option<TierState> {
+        let area = &swap.area;
+        Some(TierState {
+            name: area.name().into_owned(),
+            kind: match swap.stand.is_encrypted() {
+                true => ObservedKind::EncryptedDisk,
+                false => ObservedKind::Disk,
+            },
+            size_bytes: area.size_bytes,
+            used_bytes: Some(area.used_bytes),
+            priority: Some(area.priority),
+            ..TierState::default()
+        })
+    }
+
+    fn add_room(&self, tier: &TierState, sum: &mut Sum) -> bool {
+        sum.drive(tier.size_bytes.saturating_sub(tier.used_bytes.unwrap_or(0)));
+        true
+    }
+
+    fn name(&self) -> &'static str {
+        "disk"
+    }
+
+    fn recommended(&self, basis: &mut Basis<'_>) -> Result<Kind, String> {
+        let place = basis
+            .choice
+            .place
+            .clone()
+            .ok_or("a disk tier needs --device")?;
+        let source = match place {
+            Location::Path(path) if !path.starts_with("/dev") => Source::File {
+                path,
+                size: basis.choice.size,
+            },
+            device => Source::Device(device),
+        };
+        Ok(Kind::from(DiskSwap {
+            source,
+            ..DiskSwap::default()
+        }))
+    }
+}
