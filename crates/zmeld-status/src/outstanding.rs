@@ -273,7 +273,7 @@ impl<'a> Look<'a> {
             let old = &self.records[at];
             let made = old.outcome.as_ref();
             if let Some(made) = made.filter(|_| Group::current(&old.group) != old.group) {
-                let what = "another device takes its place: zmeld up would take it back";
+                let what = "its tier has another device, or is gone: zmeld up would take it back";
                 self.add(made.name.clone(), what, String::new());
             }
         }
