@@ -37,8 +37,8 @@ pub use file::FileSource;
 pub use live::{LiveMemory, LiveOptions, Member, SeenFrames, Selection};
 pub use open::{open_path, OpenOptions};
 pub use source::{
-    Batch, Counted, Note, Owner, Region, RegionId, RegionKind, SkipReason, Skipped, Skips, Source,
-    Visit,
+    Batch, Counted, Note, Owner, Region, RegionId, RegionKind, Sink, SkipReason, Skipped, Skips,
+    Source, Visit,
 };
 pub use stream::StreamSource;
 pub use swap::SwapDevice;

@@ -384,6 +384,9 @@ pub struct Visit {
     pub cold: Option<ColdReport>,
 }
 
+/// Takes the pages that a source delivers, from several threads at once.
+pub type Sink<'a> = &'a (dyn Fn(Batch<'_>) + Sync);
+
 /// Where pages come from.
 pub trait Source: Send + Sync {
     /// The source in a few words, for a heading: `process 1234 and its children`.
@@ -409,10 +412,5 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// Only when nothing sensible can be said at all; a part that cannot be
     /// read is counted in [`Visit::skipped`].
-    fn visit(
-        &self,
-        threads: usize,
-        stop: &AtomicBool,
-        sink: &(dyn Fn(Batch<'_>) + Sync),
-    ) -> Result<Visit, Error>;
+    fn visit(&self, threads: usize, stop: &AtomicBool, sink: Sink<'_>) -> Result<Visit, Error>;
 }
