@@ -636,11 +636,8 @@ fn all_left_out<'a>(why: impl Iterator<Item = Option<&'a str>>) -> Result<(), Er
 
 /// A workload that does not do its job without a limit.
 fn failed(case: &Case, outcome: &Outcome) -> Error {
-    Error::Workload {
-        what: match outcome {
-            Outcome::Failed(why) => format!("without any limit: {why}"),
-            other => format!("{}: {other:?} without any limit", case.workload.describe()),
-        },
-        integrity: false,
-    }
+    Error::Workload(match outcome {
+        Outcome::Failed(why) => format!("without any limit: {why}"),
+        other => format!("{}: {other:?} without any limit", case.workload.describe()),
+    })
 }

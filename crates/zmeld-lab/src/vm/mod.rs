@@ -246,10 +246,8 @@ impl From<GuestRefusal> for Error {
         let what = format!("in the virtual machine: {}", refusal.what);
         match refusal.missing {
             true => Error::Missing(what),
-            false => Error::Workload {
-                what,
-                integrity: refusal.integrity,
-            },
+            false if refusal.integrity => Error::Integrity(what),
+            false => Error::Workload(what),
         }
     }
 }
