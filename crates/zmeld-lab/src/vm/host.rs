@@ -373,7 +373,7 @@ fn disk(request: &GuestRequest, size: &GuestSize) -> Result<Option<(Disk, DiskFi
     };
     let file = slow.create(slow.bytes(&request.recipe.name, bases)?)?;
     let disk = Disk {
-        file: file.path().to_owned(),
+        file: file.path.clone(),
         read_bytes_per_s: bytes_per_s(slow.read_mb_per_s),
         write_bytes_per_s: bytes_per_s(slow.write_mb_per_s),
         reads_per_s: slow.reads_per_s,
