@@ -166,9 +166,7 @@ impl Document {
             }
             parts.extend(section.blocks.iter().map(|block| block_text(block, style)));
         }
-        if !self.provenance.is_empty() {
-            parts.push(values_text(&self.provenance, style));
-        }
+        parts.push(values_text(&self.provenance, style));
         parts.retain(|part| !part.is_empty());
         parts.join("\n")
     }
@@ -194,9 +192,7 @@ impl Document {
             }
             parts.extend(section.blocks.iter().map(block_markdown));
         }
-        if !self.provenance.is_empty() {
-            parts.push(values_markdown(&self.provenance));
-        }
+        parts.push(values_markdown(&self.provenance));
         parts.retain(|part| !part.is_empty());
         parts.join("\n")
     }
@@ -291,7 +287,8 @@ fn block_markdown(block: &Block) -> String {
             .map(|point| format!("- {}\n", markdown_paragraph(point)))
             .collect(),
         Block::Code(code) => {
-            let fence = "`".repeat(longest_run(code, '`').max(2) + 1);
+            let runs = code.split(|c| c != '`').map(str::len);
+            let fence = "`".repeat(runs.max().unwrap_or(0).max(2) + 1);
             let lines: Vec<_> = code.lines().map(text::inert).collect();
             format!("{fence}\n{}\n{fence}\n", lines.join("\n"))
         }
@@ -326,13 +323,4 @@ fn values_markdown(values: &[(String, String)]) -> String {
         format!("- {name}: {value}\n")
     };
     values.iter().map(line).collect()
-}
-
-fn longest_run(text: &str, wanted: char) -> usize {
-    let (mut longest, mut run) = (0, 0);
-    for c in text.chars() {
-        run = if c == wanted { run + 1 } else { 0 };
-        longest = longest.max(run);
-    }
-    longest
 }
