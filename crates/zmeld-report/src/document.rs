@@ -90,9 +90,13 @@ impl Section {
         ))
     }
 
-    /// Adds points.
+    /// Adds points, where there are any.
     pub fn list<T: Into<String>>(self, points: impl IntoIterator<Item = T>) -> Self {
-        self.block(Block::List(points.into_iter().map(Into::into).collect()))
+        let points: Vec<String> = points.into_iter().map(Into::into).collect();
+        match points.is_empty() {
+            true => self,
+            false => self.block(Block::List(points)),
+        }
     }
 
     /// Adds commands or file contents; line feeds are kept.
@@ -143,9 +147,10 @@ impl Document {
         self
     }
 
-    /// Adds a section.
+    /// Adds a section, unless there is nothing below its heading.
     pub fn section(mut self, section: Section) -> Self {
-        self.sections.push(section);
+        let is_empty = section.blocks.is_empty();
+        self.sections.extend((!is_empty).then_some(section));
         self
     }
 
@@ -198,7 +203,7 @@ impl Document {
     }
 }
 
-fn bold_lines(text: &str, style: &Style) -> String {
+pub(crate) fn bold_lines(text: &str, style: &Style) -> String {
     text::wrap(text, style.width)
         .into_iter()
         .map(|line| style.bold(&line) + "\n")
