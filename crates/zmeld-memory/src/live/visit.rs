@@ -17,7 +17,7 @@ use super::frames::{HeadFinder, PageFlags, SeenFrames};
 use super::kinds::KindFilter;
 use super::pagemap::{self, PagemapEntry, PIECE_PAGES};
 use super::processes::{self, ChosenProcess};
-use super::reader::{self, PageRange};
+use super::reader;
 use super::LiveMemory;
 use crate::buffer::Buffer;
 use crate::cold::{ColdPages, ColdSet};
@@ -565,9 +565,10 @@ impl<'a> LiveWorker<'a> {
             return;
         }
         let page_size = self.page_size();
-        let stretches = self.runs.iter().map(|run| PageRange {
-            address: visited.mapping.start + run.first_page * page_size as u64,
-            bytes: run.pages * page_size,
+        let start = visited.mapping.start;
+        let stretches = self.runs.iter().map(|run| {
+            let address = start + run.first_page * page_size as u64;
+            (address, run.pages * page_size)
         });
         let pages = self.maybe_shared.len();
         self.failed.clear();
