@@ -116,12 +116,6 @@ impl RegionKind {
     }
 }
 
-impl fmt::Display for RegionKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 /// What a region is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Region {

@@ -350,7 +350,7 @@ impl<'a> Engine<'a> {
             by_node.push(first..first + count);
             first += count;
         }
-        let scan = policy.scan();
+        let scan = policy.scan;
         let scan_every = scan.map_or(0, |scan| scan.every);
         let process = |plan| Process::new(plan, scan_every);
         let pairs = if detail.traffic { nodes * nodes } else { 0 };

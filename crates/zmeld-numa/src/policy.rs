@@ -169,7 +169,8 @@ pub struct Policy {
     name: PolicyName,
     nodes: usize,
     copy: WholeCopy,
-    scan: Option<ScanRequest>,
+    /// The scan of each process, if the policy scans.
+    pub(crate) scan: Option<ScanRequest>,
     unfiltered_scans: u32,
 }
 
@@ -200,11 +201,6 @@ impl Policy {
             PolicyName::Autonuma => scans <= self.unfiltered_scans || again,
             _ => false,
         }
-    }
-
-    /// The scan of each process, if the policy scans.
-    pub(crate) fn scan(&self) -> Option<ScanRequest> {
-        self.scan
     }
 
     /// Whether the scheduler must leave processes where they started.
