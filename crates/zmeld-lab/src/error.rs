@@ -26,12 +26,11 @@ pub enum Error {
     #[error(transparent)]
     Swap(#[from] zmeld_setup::Error),
     /// A workload that failed by itself: not for want of memory.
-    #[error("{what}")]
-    Workload {
-        what: String,
-        /// Whether its data came back wrong.
-        integrity: bool,
-    },
+    #[error("{0}")]
+    Workload(String),
+    /// A workload whose data came back wrong.
+    #[error("{0}")]
+    Integrity(String),
     /// A result that cannot be carried on.
     #[error("{0}")]
     Result(String),

@@ -14,31 +14,14 @@ use tempfile::TempDir;
 use crate::error::Error;
 use crate::name::{self, is_left_behind};
 
-/// One that is there; dropping it removes it with all in it.
-#[derive(Debug)]
-pub(crate) struct Folder(TempDir);
-
-impl Folder {
-    /// Makes one in `place`. Its name is drawn at random, so that nobody can be there first, and ends with `ending`.
-    pub(crate) fn create_in(place: &Path, ending: &str) -> Result<Folder, Error> {
-        let made = tempfile::Builder::new()
-            .prefix(&name::own("-"))
-            .suffix(ending)
-            .permissions(Permissions::from_mode(0o700))
-            .tempdir_in(place);
-        Ok(Folder(made.map_err(|err| {
-            Error::io("create a folder in", place, err)
-        })?))
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    /// Dropping it leaves it there.
-    pub(crate) fn keep(&mut self) {
-        self.0.disable_cleanup(true);
-    }
+/// Makes one in `place`. Its name is drawn at random, so that nobody can be there first, and ends with `ending`.
+pub(crate) fn create_in(place: &Path, ending: &str) -> Result<TempDir, Error> {
+    let made = tempfile::Builder::new()
+        .prefix(&name::own("-"))
+        .suffix(ending)
+        .permissions(Permissions::from_mode(0o700))
+        .tempdir_in(place);
+    made.map_err(|err| Error::io("create a folder in", place, err))
 }
 
 /// Those in `place` that end with `ending` and whose maker is gone.

@@ -33,3 +33,8 @@ pub mod workload;
 
 pub use error::Error;
 pub use recipe::Recipe;
+
+/// Whether a file need not say it.
+fn is_default<T: Default + PartialEq>(it: &T) -> bool {
+    *it == T::default()
+}

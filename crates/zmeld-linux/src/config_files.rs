@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::Metadata;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -106,10 +106,7 @@ pub fn read_trusted(tree: &Tree, path: &Path) -> Result<Option<Vec<u8>>, FileErr
 /// The bytes of one.
 pub fn read(tree: &Tree, path: &Path) -> Result<Vec<u8>, FileError> {
     let failed = |cause: io::Error| FileError::new("read", path, cause);
-    let mut bytes = Vec::new();
-    let file = tree.open_file(path).map_err(failed)?;
-    let read = file.take(LENGTH_MAX + 1).read_to_end(&mut bytes);
-    read.map_err(failed)?;
+    let bytes = tree.read(path, LENGTH_MAX + 1).map_err(failed)?;
     match bytes.len() as u64 > LENGTH_MAX {
         true => Err(failed(io::Error::other("it is longer than 1 MiB"))),
         false => Ok(bytes),

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::buffer::Buffer;
 use crate::{
-    work, Batch, Counted, Error, Owner, Region, RegionId, RegionKind, SkipReason, Skips, Source,
-    Visit,
+    work, Batch, Counted, Error, Owner, Region, RegionId, RegionKind, Sink, SkipReason, Skips,
+    Source, Visit,
 };
 
 /// Bytes in a worker's buffer, and in a batch at most.
@@ -128,7 +128,7 @@ pub(crate) struct Extent {
 
 struct FileWorker<'a> {
     source: &'a FileSource,
-    sink: &'a (dyn Fn(Batch<'_>) + Sync),
+    sink: Sink<'a>,
     buffer: Buffer,
     counted: Counted,
     skipped: Skips,
@@ -222,12 +222,7 @@ impl Source for FileSource {
         Some(pages.sum())
     }
 
-    fn visit(
-        &self,
-        threads: usize,
-        stop: &AtomicBool,
-        sink: &(dyn Fn(Batch<'_>) + Sync),
-    ) -> Result<Visit, Error> {
+    fn visit(&self, threads: usize, stop: &AtomicBool, sink: Sink<'_>) -> Result<Visit, Error> {
         let piece = BATCH_BYTES.next_multiple_of(self.page_size) as u64;
         // Taken from the end, so the file is read roughly front to back.
         let workers = work::run(

@@ -35,10 +35,10 @@ pub use cold::{ColdPages, ColdPagesFound, ColdReport, ColdTracker, Coldness};
 pub use error::Error;
 pub use file::FileSource;
 pub use live::{LiveMemory, LiveOptions, Member, SeenFrames, Selection};
-pub use open::{open_path, OpenOptions};
+pub use open::open_path;
 pub use source::{
-    Batch, Counted, Note, Owner, Region, RegionId, RegionKind, SkipReason, Skipped, Skips, Source,
-    Visit,
+    Batch, Counted, Note, Owner, Region, RegionId, RegionKind, Sink, SkipReason, Skipped, Skips,
+    Source, Visit,
 };
 pub use stream::StreamSource;
 pub use swap::SwapDevice;

@@ -6,15 +6,6 @@ use std::path::Path;
 use crate::file::{open_for_reading, read_at_most};
 use crate::{elf, Error, FileSource, Source, StreamSource};
 
-/// How to read a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OpenOptions {
-    /// Bytes in a page, a power of two.
-    pub page_size: usize,
-    /// Read the bytes as they are, whatever the file looks like.
-    pub raw: bool,
-}
-
 /// How dumps begin whose pages cannot be read as they lie in the file.
 const PACKED: [(&str, &[u8]); 11] = [
     ("a compressed kdump", b"KDUMP   "),
@@ -31,28 +22,23 @@ const PACKED: [(&str, &[u8]); 11] = [
 ];
 
 /// Opens a path: `-` is standard input, a pipe is a stream, an ELF core is a
-/// dump, and everything else is read as it is. With [`OpenOptions::raw`] dumps
-/// are read as plain files too.
+/// dump, and everything else is read as it is. `page_size` is a power of two;
+/// with `raw` dumps are read as plain files too.
 ///
 /// # Errors
 /// When the path cannot be read, is empty, is a damaged ELF core, or is a dump
 /// of a packed format (the error names the way out).
-pub fn open_path(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Box<dyn Source>, Error> {
-    let path = path.as_ref();
-    let page_size = options.page_size;
+pub fn open_path(path: &Path, page_size: usize, raw: bool) -> Result<Box<dyn Source>, Error> {
     if path == Path::new("-") {
         return Ok(Box::new(StreamSource::stdin(page_size)?));
     }
     let metadata = std::fs::metadata(path).map_err(|cause| Error::io("open", path, cause))?;
     if metadata.file_type().is_fifo() {
         let pipe = std::fs::File::open(path).map_err(|cause| Error::io("open", path, cause))?;
-        return Ok(Box::new(StreamSource::of_file(
-            &path.display().to_string(),
-            pipe,
-            page_size,
-        )));
+        let name = path.display().to_string();
+        return Ok(Box::new(StreamSource::of_file(&name, pipe, page_size)));
     }
-    if !options.raw {
+    if !raw {
         let mut start = [0; 64];
         let file = open_for_reading(path)?;
         let got =

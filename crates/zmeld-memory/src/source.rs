@@ -116,12 +116,6 @@ impl RegionKind {
     }
 }
 
-impl fmt::Display for RegionKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 /// What a region is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Region {
@@ -384,6 +378,9 @@ pub struct Visit {
     pub cold: Option<ColdReport>,
 }
 
+/// Takes the pages that a source delivers, from several threads at once.
+pub type Sink<'a> = &'a (dyn Fn(Batch<'_>) + Sync);
+
 /// Where pages come from.
 pub trait Source: Send + Sync {
     /// The source in a few words, for a heading: `process 1234 and its children`.
@@ -409,10 +406,5 @@ pub trait Source: Send + Sync {
     /// # Errors
     /// Only when nothing sensible can be said at all; a part that cannot be
     /// read is counted in [`Visit::skipped`].
-    fn visit(
-        &self,
-        threads: usize,
-        stop: &AtomicBool,
-        sink: &(dyn Fn(Batch<'_>) + Sync),
-    ) -> Result<Visit, Error>;
+    fn visit(&self, threads: usize, stop: &AtomicBool, sink: Sink<'_>) -> Result<Visit, Error>;
 }

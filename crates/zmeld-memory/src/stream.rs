@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
 use crate::buffer::Buffer;
-use crate::{Batch, Error, Owner, Region, RegionId, RegionKind, Source, Visit};
+use crate::{Batch, Error, Owner, Region, RegionId, RegionKind, Sink, Source, Visit};
 
 /// Bytes in the one buffer that batches are cut from.
 const BATCH_BYTES: usize = 1 << 20;
@@ -80,12 +80,7 @@ impl Source for StreamSource {
         false
     }
 
-    fn visit(
-        &self,
-        _threads: usize,
-        stop: &AtomicBool,
-        sink: &(dyn Fn(Batch<'_>) + Sync),
-    ) -> Result<Visit, Error> {
+    fn visit(&self, _threads: usize, stop: &AtomicBool, sink: Sink<'_>) -> Result<Visit, Error> {
         let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         let mut buffer = Buffer::new(BATCH_BYTES.next_multiple_of(self.page_size));
         let mut visit = Visit::default();

@@ -27,7 +27,7 @@ use crate::live::processes::{self, ChosenProcess};
 use crate::live::visit::frame_numbers_visible;
 use crate::live::Selection;
 use crate::{
-    work, Batch, Error, FileSource, Note, Owner, Region, RegionId, RegionKind, Source, Visit,
+    work, Batch, Error, FileSource, Note, Owner, Region, RegionId, RegionKind, Sink, Source, Visit,
 };
 
 fn not_swap(path: &Path, areas: &[SwapArea]) -> Error {
@@ -120,12 +120,7 @@ impl Source for SwapDevice {
         Some(pages(self.area.used_bytes))
     }
 
-    fn visit(
-        &self,
-        threads: usize,
-        stop: &AtomicBool,
-        sink: &(dyn Fn(Batch<'_>) + Sync),
-    ) -> Result<Visit, Error> {
+    fn visit(&self, threads: usize, stop: &AtomicBool, sink: Sink<'_>) -> Result<Visit, Error> {
         let types = slots_in_page_tables(threads, stop)?;
         let areas = Host::here().swaps()?;
         let index = areas

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::Mutex;
 
 use proptest::prelude::*;
-use zmeld_memory::{open_path, Error, FileSource, OpenOptions, Owner, SkipReason, Source};
+use zmeld_memory::{open_path, Error, FileSource, Owner, SkipReason, Source};
 
 const PAGE: usize = 4096;
 
@@ -105,11 +105,7 @@ fn a_whole_core() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("core");
     fs::write(&path, core()).unwrap();
-    let options = OpenOptions {
-        page_size: PAGE,
-        raw: false,
-    };
-    let source = open_path(&path, &options).unwrap();
+    let source = open_path(&path, PAGE, false).unwrap();
     assert_eq!(source.expected_pages(), Some(6));
     let (pages, visit) = read_all(&*source);
     let mut last = page(5);
@@ -124,11 +120,7 @@ fn a_whole_core() {
         segment: 1,
     };
     assert_eq!(visit.regions[0].owner, owner);
-    let raw = OpenOptions {
-        raw: true,
-        ..options
-    };
-    let raw = open_path(&path, &raw).unwrap();
+    let raw = open_path(&path, PAGE, true).unwrap();
     assert_eq!(raw.expected_pages(), Some(8));
 }
 
@@ -202,27 +194,16 @@ fn memory_shown_twice_is_delivered_once() {
 fn packed_dumps_are_refused_with_the_way_out() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("dump");
-    let options = OpenOptions {
-        page_size: PAGE,
-        raw: false,
-    };
     for magic in [&b"KDUMP   "[..], b"LibvirtQemudSave"] {
         let mut bytes = magic.to_vec();
         bytes.resize(2 * PAGE, 0);
         fs::write(&path, &bytes).unwrap();
-        let Err(error) = open_path(&path, &options) else {
+        let Err(error) = open_path(&path, PAGE, false) else {
             panic!("{magic:?} was taken")
         };
         assert!(matches!(error, Error::Unsupported { .. }), "{error}");
         assert_eq!(error.to_string().lines().count(), 1);
-        assert!(open_path(
-            &path,
-            &OpenOptions {
-                raw: true,
-                ..options
-            }
-        )
-        .is_ok());
+        assert!(open_path(&path, PAGE, true).is_ok());
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::Mutex;
 
-use zmeld_memory::{open_path, FileSource, OpenOptions, SkipReason, Source};
+use zmeld_memory::{open_path, FileSource, SkipReason, Source};
 
 #[test]
 fn every_byte_of_a_file_once_for_any_page_size() {
@@ -72,14 +72,7 @@ fn a_named_pipe_is_a_stream() {
     }
     let to = path.clone();
     let writer = std::thread::spawn(move || std::fs::write(to, vec![5; 10_000]).unwrap());
-    let source = open_path(
-        &path,
-        &OpenOptions {
-            page_size: 4096,
-            raw: false,
-        },
-    )
-    .unwrap();
+    let source = open_path(&path, 4096, false).unwrap();
     assert_eq!(source.expected_pages(), None);
     let visit = source.visit(1, &AtomicBool::new(false), &|_| {}).unwrap();
     writer.join().unwrap();

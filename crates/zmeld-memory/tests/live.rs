@@ -78,7 +78,7 @@ say(1); wait()
             .map(|region| region.kind)
             .collect();
         for kind in [RegionKind::Heap, RegionKind::Stack, RegionKind::PrivateFile] {
-            assert!(kinds.contains(&kind), "{kind} in {kinds:?}");
+            assert!(kinds.contains(&kind), "{kind:?} in {kinds:?}");
         }
     }
     assert_eq!(before, resident());

@@ -17,7 +17,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use crate::machine::NumaMachine;
 use crate::outcome::{Counters, MoveReason, Outcome, ProcessOutcome, Stalls, Timeline};
-use crate::policy::{HintingFault, OnMove, Policy, PolicyName, PolicySettings, ScanRequest};
+use crate::policy::{OnMove, Policy, PolicyName, PolicySettings, ScanRequest};
 use crate::scheduler::{Domains, Scheduler};
 use crate::time::{from_ns, US};
 use crate::workload::{ProcessPlan, Workload};
@@ -175,13 +175,6 @@ struct Processor {
     looked_until: u64,
 }
 
-/// References that fit into a stretch, and what they take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct ReferenceRun {
-    refs: u64,
-    time: u64,
-}
-
 struct Engine<'a> {
     case: &'a SimulationCase,
     plans: &'a [ProcessPlan],
@@ -261,9 +254,9 @@ impl Process<'_> {
     }
 
     /// The fewest references that take `budget` or longer, but at most `limit`, stopping before a page that faults.
-    fn stretch(&self, distances: &[u32], pace: u64, budget: u64, limit: u64) -> ReferenceRun {
+    fn stretch(&self, distances: &[u32], pace: u64, budget: u64, limit: u64) -> (u64, u64) {
         if budget == 0 || limit == 0 {
-            return ReferenceRun { refs: 0, time: 0 };
+            return (0, 0);
         }
         let visits = &self.plan.round.visits;
         let (mut visit, mut skip) = (self.visit, self.in_visit);
@@ -283,12 +276,12 @@ impl Process<'_> {
                 refs += rounds * self.plan.round.refs;
                 time += rounds * round_cost;
                 if refs == limit {
-                    return ReferenceRun { refs, time };
+                    return (refs, time);
                 }
             }
             let page = &self.pages[visit];
             if page.node == NOWHERE || page.inaccessible {
-                return ReferenceRun { refs, time };
+                return (refs, time);
             }
             let cost = ref_cost(self.plan, distances[usize::from(page.node)], pace);
             let take = u64::from(visits[visit] - skip)
@@ -297,7 +290,7 @@ impl Process<'_> {
             refs += take;
             time += take * cost;
             if time >= budget || refs == limit {
-                return ReferenceRun { refs, time };
+                return (refs, time);
             }
             skip = 0;
             visit = (visit + 1) % visits.len();
@@ -357,7 +350,7 @@ impl<'a> Engine<'a> {
             by_node.push(first..first + count);
             first += count;
         }
-        let scan = policy.scan();
+        let scan = policy.scan;
         let scan_every = scan.map_or(0, |scan| scan.every);
         let process = |plan| Process::new(plan, scan_every);
         let pairs = if detail.traffic { nodes * nodes } else { 0 };
@@ -658,13 +651,13 @@ impl<'a> Engine<'a> {
         if process.plan.renewal_refs > 0 {
             limit = limit.min(process.renewal_left);
         }
-        let stretch = process.stretch(distances, self.pace, budget, limit);
+        let (refs, time) = process.stretch(distances, self.pace, budget, limit);
         let processor = &mut self.processors[cpu];
         processor.start = from;
-        processor.planned = stretch.refs;
+        processor.planned = refs;
         processor.generation = processor.generation.wrapping_add(1);
         let kind = EventKind::Batch(cpu, processor.generation);
-        self.push(from + stretch.time, kind);
+        self.push(from + time, kind);
     }
 
     /// Makes the references of the batch in progress, up to the end of the one under way at `now`.
@@ -680,20 +673,19 @@ impl<'a> Engine<'a> {
         let (node, start, planned) = (processor.node, processor.start, processor.planned);
         let distances = &self.case.machine.slit[node];
         let process = &mut self.processes[current];
-        let stretch = process.stretch(distances, self.pace, now - start, planned);
-        if stretch.refs == 0 {
+        let (refs, time) = process.stretch(distances, self.pace, now - start, planned);
+        if refs == 0 {
             return start;
         }
         let record = self.detail.traffic;
         let mut remote = 0;
         // What the same references take locally, and what they take where the pages are, both undisturbed.
-        let local_time =
-            stretch.refs * ref_cost(process.plan, crate::machine::LOCAL_DISTANCE, PACE);
+        let local_time = refs * ref_cost(process.plan, crate::machine::LOCAL_DISTANCE, PACE);
         let mut calm_time = 0;
         let traffic = &mut self.traffic;
         let nodes = self.node_used.len();
         let (pages, plan) = (&process.pages, process.plan);
-        process.each_reference(stretch.refs, |slot, refs| {
+        process.each_reference(refs, |slot, refs| {
             let at = usize::from(pages[slot].node);
             if at != node {
                 remote += refs;
@@ -703,23 +695,22 @@ impl<'a> Engine<'a> {
                 traffic[node * nodes + at] += refs;
             }
         });
-        process.advance(stretch.refs);
-        process.outcome.refs += stretch.refs;
+        process.advance(refs);
+        process.outcome.refs += refs;
         process.outcome.remote_refs += remote;
         process.outcome.stalls.remote += calm_time - local_time;
-        process.outcome.stalls.held_back += stretch.time - calm_time;
-        process.outcome.ran += stretch.time;
+        process.outcome.stalls.held_back += time - calm_time;
+        process.outcome.ran += time;
         if process.plan.renewal_refs > 0 {
-            process.renewal_left -= stretch.refs;
+            process.renewal_left -= refs;
         }
-        process.scan_left = process.scan_left.saturating_sub(stretch.time);
-        let accesses = stretch.refs as f64 * process.plan.accesses_per_ref;
-        self.timeline
-            .add(start + stretch.time, accesses, remote as f64);
+        process.scan_left = process.scan_left.saturating_sub(time);
+        let accesses = refs as f64 * process.plan.accesses_per_ref;
+        self.timeline.add(start + time, accesses, remote as f64);
         let processor = &mut self.processors[cpu];
-        processor.slice_left = processor.slice_left.saturating_sub(stretch.time);
-        processor.planned -= stretch.refs;
-        processor.start = start + stretch.time;
+        processor.slice_left = processor.slice_left.saturating_sub(time);
+        processor.planned -= refs;
+        processor.start = start + time;
         processor.start
     }
 
@@ -800,11 +791,8 @@ impl<'a> Engine<'a> {
             let wanted = self.policy.place(slot, here);
             let node = self.room_near(wanted).unwrap_or(wanted);
             self.counters.pages_touched += 1;
-            if node == wanted {
-                self.counters.numa_hit += 1;
-            } else {
-                self.counters.numa_miss += 1;
-            }
+            self.counters.numa_hit += u64::from(node == wanted);
+            self.counters.numa_miss += u64::from(node != wanted);
             self.put_page(index, slot, node);
             self.processes[index].faulting -= 1;
             self.processes[index].outcome.stalls.faulting += cost;
@@ -813,22 +801,15 @@ impl<'a> Engine<'a> {
         let process = &mut self.processes[index];
         process.pages[slot].inaccessible = false;
         process.faulting -= 1;
-        let hinting = self.scan.is_some();
-        if hinting {
+        let is_local = usize::from(page.node) == here;
+        if self.scan.is_some() {
             self.counters.numa_hint_faults += 1;
-            if usize::from(page.node) == here {
-                self.counters.numa_hint_faults_local += 1;
-            }
+            self.counters.numa_hint_faults_local += u64::from(is_local);
         } else {
             self.counters.next_touch_faults += 1;
         }
-        let fault = HintingFault {
-            page_node: usize::from(page.node),
-            here,
-            last_here: (page.hinted != NOWHERE).then_some(usize::from(page.hinted)),
-            scans: process.scans,
-        };
-        let migrates = self.policy.migrates(&fault);
+        let again = usize::from(page.hinted) == here;
+        let migrates = !is_local && self.policy.migrates(again, process.scans);
         process.pages[slot].hinted = here as u16;
         process.outcome.stalls.faulting += cost;
         if migrates && self.free(here) != Some(0) {

@@ -11,18 +11,6 @@ use crate::error::{within, Error};
 use crate::machine::NumaMachine;
 use crate::time::from_ms;
 
-/// A fault on a page that was made inaccessible, by a scan or at a move.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct HintingFault {
-    pub page_node: usize,
-    /// The node of the processor that faults.
-    pub here: usize,
-    /// The node of the previous fault on this page, if any.
-    pub last_here: Option<usize>,
-    /// Scans of this process so far.
-    pub scans: u32,
-}
-
 /// What happens to a process's pages when the scheduler moves it to another node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnMove {
@@ -56,19 +44,7 @@ pub(crate) struct ScanRequest {
 }
 
 /// The policies by name.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    Hash,
-    PartialOrd,
-    Ord,
-    Serialize,
-    Deserialize,
-    schemars::JsonSchema,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PolicyName {
     /// Pages never move.
@@ -193,7 +169,8 @@ pub struct Policy {
     name: PolicyName,
     nodes: usize,
     copy: WholeCopy,
-    scan: Option<ScanRequest>,
+    /// The scan of each process, if the policy scans.
+    pub(crate) scan: Option<ScanRequest>,
     unfiltered_scans: u32,
 }
 
@@ -216,21 +193,14 @@ impl Policy {
         }
     }
 
-    /// Whether the page that faulted moves to the node that faulted.
-    pub(crate) fn migrates(&self, fault: &HintingFault) -> bool {
-        fault.page_node != fault.here
-            && match self.name {
-                PolicyName::OnDemand => true,
-                PolicyName::Autonuma => {
-                    fault.scans <= self.unfiltered_scans || fault.last_here == Some(fault.here)
-                }
-                _ => false,
-            }
-    }
-
-    /// The scan of each process, if the policy scans.
-    pub(crate) fn scan(&self) -> Option<ScanRequest> {
-        self.scan
+    /// Whether a page of another node moves to the one that faulted. `again`: the hinting fault on it before came
+    /// from there, too; `scans`: of the process so far.
+    pub(crate) fn migrates(&self, again: bool, scans: u32) -> bool {
+        match self.name {
+            PolicyName::OnDemand => true,
+            PolicyName::Autonuma => scans <= self.unfiltered_scans || again,
+            _ => false,
+        }
     }
 
     /// Whether the scheduler must leave processes where they started.

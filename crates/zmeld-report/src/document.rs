@@ -90,9 +90,13 @@ impl Section {
         ))
     }
 
-    /// Adds points.
+    /// Adds points, where there are any.
     pub fn list<T: Into<String>>(self, points: impl IntoIterator<Item = T>) -> Self {
-        self.block(Block::List(points.into_iter().map(Into::into).collect()))
+        let points: Vec<String> = points.into_iter().map(Into::into).collect();
+        match points.is_empty() {
+            true => self,
+            false => self.block(Block::List(points)),
+        }
     }
 
     /// Adds commands or file contents; line feeds are kept.
@@ -143,9 +147,10 @@ impl Document {
         self
     }
 
-    /// Adds a section.
+    /// Adds a section, unless there is nothing below its heading.
     pub fn section(mut self, section: Section) -> Self {
-        self.sections.push(section);
+        let is_empty = section.blocks.is_empty();
+        self.sections.extend((!is_empty).then_some(section));
         self
     }
 
@@ -166,9 +171,7 @@ impl Document {
             }
             parts.extend(section.blocks.iter().map(|block| block_text(block, style)));
         }
-        if !self.provenance.is_empty() {
-            parts.push(values_text(&self.provenance, style));
-        }
+        parts.push(values_text(&self.provenance, style));
         parts.retain(|part| !part.is_empty());
         parts.join("\n")
     }
@@ -194,15 +197,13 @@ impl Document {
             }
             parts.extend(section.blocks.iter().map(block_markdown));
         }
-        if !self.provenance.is_empty() {
-            parts.push(values_markdown(&self.provenance));
-        }
+        parts.push(values_markdown(&self.provenance));
         parts.retain(|part| !part.is_empty());
         parts.join("\n")
     }
 }
 
-fn bold_lines(text: &str, style: &Style) -> String {
+pub(crate) fn bold_lines(text: &str, style: &Style) -> String {
     text::wrap(text, style.width)
         .into_iter()
         .map(|line| style.bold(&line) + "\n")
@@ -291,7 +292,8 @@ fn block_markdown(block: &Block) -> String {
             .map(|point| format!("- {}\n", markdown_paragraph(point)))
             .collect(),
         Block::Code(code) => {
-            let fence = "`".repeat(longest_run(code, '`').max(2) + 1);
+            let runs = code.split(|c| c != '`').map(str::len);
+            let fence = "`".repeat(runs.max().unwrap_or(0).max(2) + 1);
             let lines: Vec<_> = code.lines().map(text::inert).collect();
             format!("{fence}\n{}\n{fence}\n", lines.join("\n"))
         }
@@ -326,13 +328,4 @@ fn values_markdown(values: &[(String, String)]) -> String {
         format!("- {name}: {value}\n")
     };
     values.iter().map(line).collect()
-}
-
-fn longest_run(text: &str, wanted: char) -> usize {
-    let (mut longest, mut run) = (0, 0);
-    for c in text.chars() {
-        run = if c == wanted { run + 1 } else { 0 };
-        longest = longest.max(run);
-    }
-    longest
 }

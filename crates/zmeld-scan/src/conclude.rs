@@ -74,7 +74,9 @@ pub(crate) fn codec_result(
     let melded_used = contents.memory_used(geometry) + shared;
     let page = u64::from(geometry.page_size());
     let ratio = (pages.compressible() * page) as f64 / compressed.max(1) as f64;
-    let credited = credited_pages(pages, pool) * page;
+    // What a device would be given: not zeros where the kernel keeps those.
+    let kept = u64::from(pool.swap_keeps_zeros) * pages.zero;
+    let credited = (pages.total - kept) * page;
     let at_scale = all.memory_at_scale(geometry);
     let melded_at_scale = contents.memory_at_scale(geometry) + shared as f64;
     let effective = credited as f64 / at_scale.max(1.0);
@@ -96,15 +98,6 @@ pub(crate) fn codec_result(
         melded_effective_ratio: melded_effective,
         times: CodecTimes::of(&measured.compress, &measured.decompress, geometry),
         gains: gains(machine.ram_bytes, page, credited, at_scale, melded_at_scale),
-    }
-}
-
-/// Pages that a device would be given: not zeros where the kernel keeps those.
-fn credited_pages(pages: &PageCounts, pool: &PoolModel) -> u64 {
-    if pool.swap_keeps_zeros {
-        pages.total - pages.zero
-    } else {
-        pages.total
     }
 }
 

@@ -34,12 +34,9 @@ pub fn document(result: &ScanResult, asked: Asked, plots: bool) -> Document {
         }
         document = document.section(duplicate_section(result));
     }
-    if result.cold.is_some() {
-        document = document.section(cold_section(result));
-    }
-    if !result.skipped.is_empty() || !result.notes.is_empty() {
-        document = document.section(limits_section(result));
-    }
+    document = document
+        .section(cold_section(result))
+        .section(limits_section(result));
     if !plots {
         document = document.section(advice_section(result));
     }

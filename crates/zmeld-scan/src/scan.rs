@@ -224,10 +224,8 @@ impl<'a> ScanShared<'a> {
     }
 
     fn failed(&self) -> Result<(), ScanError> {
-        match self.failure.lock().expect("no panic").take() {
-            Some(err) => Err(err),
-            None => Ok(()),
-        }
+        let failure = self.failure.lock().expect("no panic").take();
+        failure.map_or(Ok(()), Err)
     }
 
     /// First reading: every page is hashed; the sample's are compressed.
@@ -276,10 +274,8 @@ impl<'a> ScanShared<'a> {
             return Ok(());
         }
         let group = sorted.find(self.hash(page));
-        let Some(first) = group.first() else {
-            return Ok(());
-        };
-        if first.origin.place() != origin.place() {
+        let is_first = |first: &PageRecord| first.origin.place() == origin.place();
+        if !group.first().is_some_and(is_first) {
             return Ok(());
         }
         let pages = counter.pages(group);
@@ -317,12 +313,8 @@ pub fn scan(
     let visit = shared.first_reading(source, options.threads, expected)?;
     let sorted = shared.sort(options.threads);
     let counter = Counter::new(&visit.regions);
-    let reading = second_reading(source, options, &mut shared, &visit, &sorted, &counter)?;
-    let Reading {
-        second,
-        full,
-        stopped,
-    } = reading;
+    let (second, full, stopped) =
+        second_reading(source, options, &mut shared, &visit, &sorted, &counter)?;
 
     let workers = std::mem::take(shared.idle_workers());
     let pages = count_pages(&workers, &sorted, &counter);
@@ -383,17 +375,9 @@ fn notes(visit: &Visit, sample_only: bool) -> Vec<String> {
     notes
 }
 
-struct Reading {
-    /// All of it a second time, and compressed.
-    second: bool,
-    /// Every distinct content was compressed.
-    full: bool,
-    /// It was stopped before its end.
-    stopped: bool,
-}
-
 /// Reads again what is to be compressed and was not: everything, where that is asked
-/// for, or a larger sample.
+/// for, or a larger sample. Whether all was read and compressed a second time, whether every
+/// distinct content was compressed, and whether it was stopped before its end.
 fn second_reading(
     source: &dyn Source,
     options: &ScanOptions,
@@ -401,7 +385,7 @@ fn second_reading(
     visit: &Visit,
     sorted: &SortedContents,
     counter: &Counter<'_>,
-) -> Result<Reading, ScanError> {
+) -> Result<(bool, bool, bool), ScanError> {
     // A sample of everything needs no second reading.
     let sampled_all = shared.sampler.is_complete();
     let again = !sampled_all && !visit.interrupted && source.can_revisit();
@@ -421,11 +405,7 @@ fn second_reading(
         enlarge_sample(source, options, shared, sorted)?;
     }
     let stopped = is_stopped(shared.stop);
-    Ok(Reading {
-        second,
-        full: !stopped && (second || sampled_all),
-        stopped,
-    })
+    Ok((second, !stopped && (second || sampled_all), stopped))
 }
 
 fn advise(result: &mut ScanResult, options: &ScanOptions, visit: &Visit) {

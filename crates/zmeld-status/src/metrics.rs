@@ -19,7 +19,7 @@ pub struct Family {
     pub kind: &'static str,
     /// What it is, in a line.
     pub help: &'static str,
-    samples: fn(&View) -> Vec<Sample>,
+    samples: fn(&View) -> Vec<String>,
 }
 
 struct View<'a> {
@@ -28,63 +28,58 @@ struct View<'a> {
     findings: &'a [Finding],
 }
 
-type Labels = Vec<(&'static str, String)>;
-
-struct Sample {
-    labels: Labels,
-    value: f64,
+/// What follows a metric's name: its labels, whose values are other people's text, and the number.
+fn sample(value: f64, labels: &[(&str, &str)]) -> String {
+    let escape = |text: &str| {
+        text.replace('\\', "\\\\")
+            .replace('"', "\\\"")
+            .replace('\n', "\\n")
+    };
+    let pairs = labels.iter();
+    let pairs: Vec<_> = pairs
+        .map(|(name, text)| format!("{name}=\"{}\"", escape(text)))
+        .collect();
+    match pairs.is_empty() {
+        true => format!(" {value}"),
+        false => format!("{{{}}} {value}", pairs.join(",")),
+    }
 }
 
-fn whole(value: Option<u64>) -> Vec<Sample> {
-    let labels = Vec::new();
-    let value = value.map(|value| value as f64);
-    let sample = value.map(|value| Sample { value, labels });
-    sample.into_iter().collect()
-}
-
-fn per_tier(view: &View, value: impl Fn(&TierState) -> Option<f64>) -> Vec<Sample> {
-    view.tiers
-        .iter()
-        .filter_map(|tier| {
-            Some(Sample {
-                value: value(tier)?,
-                labels: vec![
-                    ("tier", tier.name.clone()),
-                    ("kind", tier.kind.name().replace(' ', "_")),
-                ],
-            })
-        })
+fn whole(value: Option<u64>) -> Vec<String> {
+    value
+        .map(|value| sample(value as f64, &[]))
+        .into_iter()
         .collect()
 }
 
-fn tier_bytes(view: &View, value: fn(&TierState) -> Option<u64>) -> Vec<Sample> {
+fn per_tier(view: &View, value: impl Fn(&TierState) -> Option<f64>) -> Vec<String> {
+    let of = |tier: &TierState| {
+        let kind = tier.kind.name().replace(' ', "_");
+        Some(sample(
+            value(tier)?,
+            &[("tier", &tier.name), ("kind", &kind)],
+        ))
+    };
+    view.tiers.iter().filter_map(of).collect()
+}
+
+fn tier_bytes(view: &View, value: fn(&TierState) -> Option<u64>) -> Vec<String> {
     per_tier(view, |tier| value(tier).map(|bytes| bytes as f64))
 }
 
-fn per_device(view: &View, value: fn(&Device) -> Option<u64>) -> Vec<Sample> {
+fn per_device(view: &View, value: fn(&Device) -> Option<u64>) -> Vec<String> {
     let devices = view.now.devices.iter().filter(|device| device.initialised);
-    devices
-        .filter_map(|device| {
-            Some(Sample {
-                value: value(device)? as f64,
-                labels: vec![("device", device.name.clone())],
-            })
-        })
-        .collect()
+    let of = |it: &Device| Some(sample(value(it)? as f64, &[("device", &it.name)]));
+    devices.filter_map(of).collect()
 }
 
 /// Of groups that are reclaimed from, those that gave most: anybody makes many.
 const GROUPS_MAX: usize = 64;
 
-fn per_group(view: &View, value: fn(&ReclaimedGroup) -> f64) -> Vec<Sample> {
+fn per_group(view: &View, value: fn(&ReclaimedGroup) -> f64) -> Vec<String> {
     let groups = view.now.reclaim.iter().flat_map(|it| &it.groups);
-    groups
-        .take(GROUPS_MAX)
-        .map(|group| Sample {
-            labels: vec![("cgroup", group.group.clone())],
-            value: value(group),
-        })
-        .collect()
+    let of = |it: &ReclaimedGroup| sample(value(it), &[("cgroup", &it.group)]);
+    groups.take(GROUPS_MAX).map(of).collect()
 }
 
 fn melding(device: &Device, counter: &str) -> Option<u64> {
@@ -93,16 +88,11 @@ fn melding(device: &Device, counter: &str) -> Option<u64> {
     told.then(|| melding.counter(counter))
 }
 
-fn stall(view: &View, value: fn(&zmeld_observe::Stall) -> f64) -> Vec<Sample> {
-    let Some(pressure) = &view.now.pressure else {
-        return Vec::new();
-    };
-    [("some", pressure.some), ("full", pressure.full)]
-        .iter()
-        .map(|(who, stall)| Sample {
-            labels: vec![("stalled", (*who).to_owned())],
-            value: value(stall),
-        })
+fn stall(view: &View, value: fn(&zmeld_observe::Stall) -> f64) -> Vec<String> {
+    let pressure = view.now.pressure.iter();
+    let stalls = pressure.flat_map(|it| [("some", it.some), ("full", it.full)]);
+    stalls
+        .map(|(who, stall)| sample(value(&stall), &[("stalled", who)]))
         .collect()
 }
 
@@ -188,10 +178,10 @@ families! {
     "zmeld_device_encode_errors_total" counter "Pages that a codec encoded wrongly, kept as they are." =>
         |view| per_device(view, |device| melding(device, "encode_errors"));
     "zmeld_device_sampled_duplicate_ratio" gauge "Share of duplicates in the last sample, 0 to 1." =>
-        |view| view.now.devices.iter().filter_map(|device| Some(Sample {
-            value: device.melding.as_ref()?.duplicates_sampled()?,
-            labels: vec![("device", device.name.clone())],
-        })).collect();
+        |view| view.now.devices.iter().filter_map(|device| {
+            let part = device.melding.as_ref()?.duplicates_sampled()?;
+            Some(sample(part, &[("device", &device.name)]))
+        }).collect();
     "zmeld_swap_in_pages_total" counter "Pages read from swap devices since boot." =>
         |view| whole(view.now.activity.swap_in_pages);
     "zmeld_swap_out_pages_total" counter "Pages written to swap devices since boot." =>
@@ -215,10 +205,8 @@ families! {
     "zmeld_unattributed_oom_kills_lately" gauge "Processes killed in the last hour by the machine, or at the limit of a control group that is gone." =>
         |view| whole(Some(view.now.lately.unattributed_oom_kills));
     "zmeld_group_oom_kills_lately" gauge "Processes killed in the last hour at the limit of a control group." =>
-        |view| view.now.lately.group_oom_kills.iter().map(|(path, kills)| Sample {
-            labels: vec![("cgroup", path.clone())],
-            value: *kills as f64,
-        }).collect();
+        |view| view.now.lately.group_oom_kills.iter()
+            .map(|(path, kills)| sample(*kills as f64, &[("cgroup", path)])).collect();
     "zmeld_reclaim_memory_bytes" gauge "RAM of a control group that zmeld watch reclaims from ahead of time." =>
         |view| per_group(view, |group| group.memory_bytes as f64);
     "zmeld_reclaimed_bytes_total" counter "Reclaimed ahead of time from a control group since zmeld watch began." =>
@@ -228,19 +216,15 @@ families! {
     "zmeld_reclaim_stalled_seconds_total" counter "Time in which tasks of such a control group waited for memory." =>
         |view| per_group(view, |group| group.stalled_us as f64 / 1e6);
     "zmeld_reclaim_info" gauge "1 for each such control group, with what memory is reclaimed by there." =>
-        |view| view.now.reclaim.iter().flat_map(|it| &it.groups).take(GROUPS_MAX).map(|group| Sample {
-            labels: vec![("cgroup", group.group.clone()), ("mechanism", group.mechanism.clone())],
-            value: 1.0,
+        |view| view.now.reclaim.iter().flat_map(|it| &it.groups).take(GROUPS_MAX).map(|it| {
+            sample(1.0, &[("cgroup", &it.group), ("mechanism", &it.mechanism)])
         }).collect();
     "zmeld_guard_short" gauge "1 while zmeld-guard says that memory is short." =>
         |view| whole(view.now.guard.as_ref().map(|guard| u64::from(guard.is_short)));
     "zmeld_guard_ended_total" counter "Control groups that zmeld-guard ended for want of memory since it began." =>
         |view| whole(view.now.guard.as_ref().map(|guard| guard.ended_total));
     "zmeld_guard_late_seconds_max" gauge "How much later than it should have the guard looked, at most." =>
-        |view| view.now.guard.iter().map(|guard| Sample {
-            labels: Vec::new(),
-            value: guard.late_us_max as f64 / 1e6,
-        }).collect();
+        |view| view.now.guard.iter().map(|it| sample(it.late_us_max as f64 / 1e6, &[])).collect();
     "zmeld_finding" gauge "How often zmeld status finds this now; 0: not at all." =>
         |view| crate::findings::RULES.iter().flat_map(|rule| {
             let count = |severity: Severity| {
@@ -251,15 +235,14 @@ families! {
             let mut told = vec![(rule.severity, count(rule.severity))];
             let lesser = SEVERITIES.iter().filter(|severity| **severity < rule.severity);
             told.extend(lesser.map(|it| (*it, count(*it))).filter(|(_, count)| *count > 0));
-            told.into_iter().map(|(severity, count)| Sample {
-                labels: vec![("id", rule.id.name().to_owned()), ("severity", severity.name().to_owned())],
-                value: count as f64,
+            told.into_iter().map(|(it, count)| {
+                sample(count as f64, &[("id", rule.id.name()), ("severity", it.name())])
             })
         }).collect();
     "zmeld_findings" gauge "Findings of zmeld status, by severity." =>
-        |view| SEVERITIES.iter().map(|severity| Sample {
-            labels: vec![("severity", severity.name().to_owned())],
-            value: view.findings.iter().filter(|f| f.severity == *severity).count() as f64,
+        |view| SEVERITIES.iter().map(|severity| {
+            let found = view.findings.iter().filter(|f| f.severity == *severity).count();
+            sample(found as f64, &[("severity", severity.name())])
         }).collect();
 }
 
@@ -282,29 +265,10 @@ pub fn render(now: &Observation, findings: &[Finding]) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "# HELP {name} {}\n# TYPE {name} {kind}", family.help);
         for sample in samples {
-            let _ = writeln!(text, "{name}{} {}", labels(&sample.labels), sample.value);
+            let _ = writeln!(text, "{name}{sample}");
         }
     }
     text
-}
-
-fn labels(labels: &[(&'static str, String)]) -> String {
-    if labels.is_empty() {
-        return String::new();
-    }
-    let pairs: Vec<_> = labels
-        .iter()
-        .map(|(name, value)| format!("{name}=\"{}\"", escape(value)))
-        .collect();
-    format!("{{{}}}", pairs.join(","))
-}
-
-/// Names of files are other people's text.
-fn escape(value: &str) -> String {
-    value
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
 }
 
 #[cfg(test)]
@@ -326,7 +290,7 @@ mod tests {
 
     #[test]
     fn labels_hold_any_text() {
-        let shown = labels(&[("tier", "a\"b\\c\nd".to_owned())]);
-        assert_eq!(shown, "{tier=\"a\\\"b\\\\c\\nd\"}");
+        let shown = sample(1.0, &[("tier", "a\"b\\c\nd")]);
+        assert_eq!(shown, "{tier=\"a\\\"b\\\\c\\nd\"} 1");
     }
 }

@@ -70,8 +70,7 @@ pub fn document(status: &Status) -> Document {
                 .table(side_by_side(&status.tiers)),
         );
     }
-    let is_judged = status.accounting.compressed_pages_bytes >= JUDGED_FROM;
-    if is_judged && !status.differences.is_empty() {
+    if status.accounting.compressed_pages_bytes >= JUDGED_FROM {
         document = document.section(differences(status));
     }
     document = document.section(pressure(&status.observation));
@@ -92,10 +91,8 @@ pub fn document(status: &Status) -> Document {
     ] {
         problems.extend(problem.iter().map(|problem| format!("{what}: {problem}")));
     }
-    if !problems.is_empty() {
-        document = document.section(Section::new("What could not be read").list(problems));
-    }
-    document.section(findings(status))
+    let unread = Section::new("What could not be read").list(problems);
+    document.section(unread).section(findings(status))
 }
 
 fn lead(status: &Status) -> String {
@@ -303,10 +300,7 @@ fn reclaimed(reclaim: &Reclaimed) -> Section {
         notes.extend(why.map(|why| format!("{} backs off: {why}", group.group)));
     }
     notes.extend(left_alone(&reclaim.protected, &reclaim.unmatched));
-    match notes.is_empty() {
-        true => section,
-        false => section.list(notes),
-    }
+    section.list(notes)
 }
 
 fn mechanisms(groups: &[ReclaimedGroup]) -> Vec<String> {
@@ -358,10 +352,7 @@ fn guarded(guard: &Guarded) -> Section {
     let watched = guard.watched.iter().take(GROUPS_SHOWN);
     notes.extend(watched.map(|group| format!("{group} may be ended")));
     notes.extend(left_alone(&guard.protected, &guard.unmatched));
-    match notes.is_empty() {
-        true => section,
-        false => section.list(notes),
-    }
+    section.list(notes)
 }
 
 /// The groups that a rule is not for, and why.

@@ -220,18 +220,11 @@ fn patterns(forms: &[&str]) -> Vec<GroupPattern> {
 /// Those of which there is a group.
 fn present(host: &Host, forms: &[&str]) -> Vec<GroupPattern> {
     let named = patterns(forms);
-    let found = outlook(
-        host,
-        Selection {
-            named: &named,
-            protect: &[],
-            protect_says: "",
-            protect_real_time: false,
-            shelter: &[],
-            protect_cut_off: false,
-        },
-    );
-    let Some(found) = found else {
+    let selection = Selection {
+        named: &named,
+        ..Selection::default()
+    };
+    let Some(found) = outlook(host, selection) else {
         return Vec::new();
     };
     let is_one = |it: &GroupPattern| !found.unmatched.contains(&it.to_string());

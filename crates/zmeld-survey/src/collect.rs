@@ -152,7 +152,7 @@ impl Collector {
 
     /// Puts sizes in the place of all pages that are kept.
     fn measure(&mut self, objects: &mut Objects) -> Result<(), Error> {
-        let all = self.sketch.contents_mut().chain(self.drawn.drawn_mut());
+        let all = self.sketch.contents_mut().chain(&mut self.drawn.drawn);
         for sampled in all {
             if let Sampled::Page(page) = sampled {
                 *sampled = Sampled::Measured(objects.measure(page)?);
@@ -164,8 +164,8 @@ impl Collector {
 
     /// What was learnt; the samples are measured now.
     pub fn finish(self, objects: &mut Objects) -> Result<Collected, Error> {
-        debug_assert_eq!(self.drawn.seen(), self.pages.rest());
-        let drawn = self.drawn.finish().into_iter();
+        debug_assert_eq!(self.drawn.seen, self.pages.rest());
+        let drawn = self.drawn.drawn.into_iter();
         Ok(Collected {
             pages: self.pages,
             drawn: drawn

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use serde_json::Value;
+use zmeld_linux::octal::unescape_bytes;
 use zmeld_linux::{process, Host};
 
 use crate::machine::of_host;
@@ -405,25 +406,11 @@ fn user_of_slice(part: &str) -> Option<u32> {
 
 /// A name without systemd's escapes: `\x2d` is a dash.
 fn unescape(name: &str) -> String {
-    let mut bytes = Vec::with_capacity(name.len());
-    let mut rest = name.as_bytes();
-    while let Some((&byte, after)) = rest.split_first() {
-        let code = after
-            .get(1..3)
-            .filter(|_| byte == b'\\' && after[0] == b'x');
-        let code = code.and_then(|digits| std::str::from_utf8(digits).ok());
-        match code.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(code) => {
-                bytes.push(code);
-                rest = &after[3..];
-            }
-            None => {
-                bytes.push(byte);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    let hex = |code: &[u8]| {
+        let digits = std::str::from_utf8(code.strip_prefix(b"x")?).ok()?;
+        u8::from_str_radix(digits, 16).ok()
+    };
+    String::from_utf8_lossy(&unescape_bytes(name.as_bytes(), hex)).into_owned()
 }
 
 #[cfg(test)]

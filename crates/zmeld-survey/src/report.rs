@@ -145,20 +145,18 @@ pub fn document(result: &SurveyResult) -> Document {
             count(more as u64)
         ));
     }
-    let mut document = Document::new("zmeld scan --survey")
-        .lead(lead)
-        .section(Section::new("File").code(result.file.as_str()))
-        .section(owners)
-        .section(Section::new("All together").table(total_table(total)));
-    let limits = limits(result);
-    if !limits.is_empty() {
-        document = document.section(Section::new("Limits").list(limits));
-    }
-    document.section(Section::new("Cost").paragraph(format!(
+    let cost = format!(
         "It took {}, {} of one processor.",
         seconds(result.seconds),
         seconds(result.cpu_seconds)
-    )))
+    );
+    Document::new("zmeld scan --survey")
+        .lead(lead)
+        .section(Section::new("File").code(result.file.as_str()))
+        .section(owners)
+        .section(Section::new("All together").table(total_table(total)))
+        .section(Section::new("Limits").list(limits(result)))
+        .section(Section::new("Cost").paragraph(cost))
 }
 
 fn limits(result: &SurveyResult) -> Vec<String> {

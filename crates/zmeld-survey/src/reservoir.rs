@@ -6,9 +6,11 @@ use crate::sketch::Estimate;
 /// A sample of what comes by.
 pub(crate) struct Reservoir<T> {
     size: usize,
-    seen: u64,
+    /// How many came by.
+    pub seen: u64,
     chance: fastrand::Rng,
-    drawn: Vec<T>,
+    /// What is drawn.
+    pub drawn: Vec<T>,
 }
 
 impl<T> Reservoir<T> {
@@ -32,21 +34,6 @@ impl<T> Reservoir<T> {
         let at = self.chance.u64(0..self.seen) as usize;
         let place = self.drawn.get_mut(at)?;
         Some(std::mem::replace(place, make()))
-    }
-
-    /// How many came by.
-    pub fn seen(&self) -> u64 {
-        self.seen
-    }
-
-    /// What is drawn, to be changed.
-    pub fn drawn_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.drawn.iter_mut()
-    }
-
-    /// What was drawn.
-    pub fn finish(self) -> Vec<T> {
-        self.drawn
     }
 }
 
@@ -83,8 +70,8 @@ mod tests {
             for i in 0..hits.len() {
                 reservoir.add(|| i);
             }
-            assert_eq!(reservoir.seen(), 50);
-            for i in reservoir.finish() {
+            assert_eq!(reservoir.seen, 50);
+            for i in reservoir.drawn {
                 hits[i] += 1;
             }
         }
@@ -102,7 +89,7 @@ mod tests {
             for i in 0..20_000 {
                 reservoir.add(|| value(i));
             }
-            let drawn = reservoir.finish();
+            let drawn = reservoir.drawn;
             let found = sum(20_000, 3001.0, drawn.iter().copied());
             covered += u32::from(found.low <= exact && exact <= found.high);
         }

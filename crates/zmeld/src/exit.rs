@@ -231,9 +231,7 @@ fn lab_code(err: &zmeld_lab::Error) -> u8 {
     use zmeld_lab::Error;
     match err {
         err if err.is_missing() => MISSING,
-        Error::Workload {
-            integrity: true, ..
-        } => INTEGRITY,
+        Error::Integrity(_) => INTEGRITY,
         Error::Swap(err) => swap_code(err),
         _ => WRONG,
     }

@@ -25,12 +25,13 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 use serde::Serialize;
 use serde_json::Value;
+use tempfile::TempDir;
 use zmeld_linux::groups::Version;
 use zmeld_linux::lock::FileLock;
 use zmeld_linux::Host;
 
 use crate::error::Error;
-use crate::folder::{self, Folder};
+use crate::folder;
 pub use crate::leftover::TakingBack;
 use crate::leftover::{leftovers, Leftover};
 use crate::limit::{self, Group, Hierarchy};
@@ -178,7 +179,7 @@ pub struct Lab<'a> {
     settings: &'a Settings,
     stop: &'a AtomicBool,
     // What lies in it harms nobody, should it stay.
-    folder: Folder,
+    folder: TempDir,
     kswapd: Vec<u32>,
     /// A disk that variants use as their slow disk.
     pub(crate) disk: Option<variant::GuestDisk>,
@@ -254,7 +255,7 @@ impl<'a> Lab<'a> {
             listener(Event::Note(text));
         }
         variant::check_free(&host)?;
-        let folder = Folder::create_in(&std::env::temp_dir(), "")?;
+        let folder = folder::create_in(&std::env::temp_dir(), "")?;
         Ok(Lab {
             host,
             hierarchy,
@@ -610,7 +611,7 @@ impl Lab<'_> {
             group.limit(limit, variant.swaps())?;
         }
         let budget = limit.filter(|_| case.counts_store);
-        let mut devices: Vec<String> = applied.devices().to_vec();
+        let mut devices = applied.devices.clone();
         let disk = self.disk.as_ref().and_then(|disk| disk.device.file_name());
         devices.extend(disk.map(|name| name.to_string_lossy().into_owned()));
         devices.extend(applied.disk());
@@ -636,11 +637,8 @@ fn all_left_out<'a>(why: impl Iterator<Item = Option<&'a str>>) -> Result<(), Er
 
 /// A workload that does not do its job without a limit.
 fn failed(case: &Case, outcome: &Outcome) -> Error {
-    Error::Workload {
-        what: match outcome {
-            Outcome::Failed(why) => format!("without any limit: {why}"),
-            other => format!("{}: {other:?} without any limit", case.workload.describe()),
-        },
-        integrity: false,
-    }
+    Error::Workload(match outcome {
+        Outcome::Failed(why) => format!("without any limit: {why}"),
+        other => format!("{}: {other:?} without any limit", case.workload.describe()),
+    })
 }

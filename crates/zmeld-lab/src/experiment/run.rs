@@ -93,10 +93,14 @@ impl Lab<'_> {
             // Where it cannot be noted, status blames the machine: no reason to stop.
             let _ = lately::note_experiment(&Host::here(), kills);
         }
-        let (outcome, report) = match cause {
-            Some(cause) => (cause, WorkloadReport::default()),
-            None if killed => (Outcome::OutOfMemory, WorkloadReport::default()),
+        let finished = match cause {
+            Some(cause) => Err(cause),
+            None if killed => Err(Outcome::OutOfMemory),
             None => finish(workload, &ended, &said, &complained)?,
+        };
+        let (outcome, report) = match finished {
+            Ok(report) => (Outcome::Finished, report),
+            Err(outcome) => (outcome, WorkloadReport::default()),
         };
         let mut figures = report.figures;
         figures.insert("elapsed_s".to_owned(), ended.usage.elapsed_s);
@@ -204,22 +208,19 @@ fn tail_of(path: &Path) -> String {
 
 fn reported(report: &Path, complained: &str) -> Result<WorkloadEnd, Error> {
     let text = fs::read(report).unwrap_or_default();
-    serde_json::from_slice(&text).map_err(|_| Error::Workload {
-        what: format!(
-            "the supervisor ended without a report: {}",
-            complained.trim()
-        ),
-        integrity: false,
+    serde_json::from_slice(&text).map_err(|_| {
+        let said = complained.trim();
+        Error::Workload(format!("the supervisor ended without a report: {said}"))
     })
 }
 
-/// What a workload that ended by itself says.
+/// What a workload that ended by itself says, or how it ended where it did not finish.
 fn finish(
     workload: &Workload,
     ended: &WorkloadEnd,
     said: &str,
     complained: &str,
-) -> Result<(Outcome, WorkloadReport), Error> {
+) -> Result<Result<WorkloadReport, Outcome>, Error> {
     let what = || {
         let line = complained
             .lines()
@@ -233,10 +234,7 @@ fn finish(
         )
     };
     if ended.code == Some(4) && !matches!(workload, Workload::Command(_)) {
-        return Err(Error::Workload {
-            what: what(),
-            integrity: true,
-        });
+        return Err(Error::Integrity(what()));
     }
     // Where no swap stands behind it, the kernel may refuse what it would have to take back later.
     let lacked_memory = match workload {
@@ -244,7 +242,7 @@ fn finish(
         _ => ended.code != Some(0) && complained.contains("memory allocation of "),
     };
     if lacked_memory {
-        return Ok((Outcome::OutOfMemory, WorkloadReport::default()));
+        return Ok(Err(Outcome::OutOfMemory));
     }
     if ended.code != Some(0) {
         return match (ended.code, workload) {
@@ -257,30 +255,25 @@ fn finish(
                     None => what(),
                 }))
             }
-            _ => Ok((
-                Outcome::Failed(format!("{}, {}", describe_end(ended), what())),
-                WorkloadReport::default(),
-            )),
+            _ => {
+                let end = describe_end(ended);
+                Ok(Err(Outcome::Failed(format!("{end}, {}", what()))))
+            }
         };
     }
-    match workload {
+    Ok(match workload {
         Workload::Command(command) => {
             let (figures, verified) = command.reads.read(&format!("{said}\n{complained}"));
-            let report = WorkloadReport {
+            Ok(WorkloadReport {
                 measured_s: ended.usage.elapsed_s,
                 figures,
                 verified,
-            };
-            Ok((Outcome::Finished, report))
+            })
         }
-        _ => match serde_json::from_str(said) {
-            Ok(report) => Ok((Outcome::Finished, report)),
-            Err(err) => Ok((
-                Outcome::Failed(format!("{}: {err}", what())),
-                WorkloadReport::default(),
-            )),
-        },
-    }
+        _ => {
+            serde_json::from_str(said).map_err(|err| Outcome::Failed(format!("{}: {err}", what())))
+        }
+    })
 }
 
 fn describe_end(ended: &WorkloadEnd) -> String {
@@ -453,11 +446,8 @@ mod tests {
             signal,
             usage: Default::default(),
         };
-        let said = |ended: &WorkloadEnd| match finish(&workload, ended, "", "no such table\n")
-            .unwrap()
-            .0
-        {
-            Outcome::Failed(why) => why,
+        let said = |ended: &WorkloadEnd| match finish(&workload, ended, "", "no such table\n") {
+            Ok(Err(Outcome::Failed(why))) => why,
             other => panic!("{other:?}"),
         };
         let why = said(&ended(Some(3), None));

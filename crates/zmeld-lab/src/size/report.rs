@@ -339,18 +339,10 @@ pub fn document(search: &SizeSearch) -> Document {
         .section(section)
         .section(Section::new("Limits").table(steps_table(search)));
     let steps: usize = search.variants.iter().map(|it| it.steps.len()).sum();
-    let runs: usize = search
-        .variants
-        .iter()
-        .flat_map(|it| &it.steps)
-        .map(|step| step.runs.len())
-        .sum();
+    let (unlimited, seed) = (search.unlimited.len(), search.seed);
+    let limited = search.progress().0 - unlimited;
     of_machine(document, &search.machine).provenance(
         "runs",
-        format!(
-            "{runs} with {steps} limits, {} without, seed {}",
-            search.unlimited.len(),
-            search.seed
-        ),
+        format!("{limited} with {steps} limits, {unlimited} without, seed {seed}"),
     )
 }

@@ -46,12 +46,8 @@ pub struct Question {
     /// Whether what a program computes itself counts in each run as in the middle of those without a limit, so that only
     /// the kernel's part and waiting are compared: these are what a limit changes, and others' work on the machine
     /// disturbs them far less.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub steady: bool,
-}
-
-fn is_false(what: &bool) -> bool {
-    !what
 }
 
 impl Question {
@@ -124,7 +120,7 @@ pub struct SizeSearch {
 }
 
 /// What was found about one variant.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct VariantSearch {
     /// Its name.
     pub name: String,
@@ -197,18 +193,14 @@ impl SizeRun {
     pub(crate) fn of(run: &Run, metric: &Metric) -> SizeRun {
         let finished = run.outcome == Outcome::Finished;
         let cost = match metric.better {
-            _ if !finished => f64::INFINITY,
             Direction::Lower => run.value,
             Direction::Higher => 1.0 / run.value,
         };
+        let cost = Some(cost).filter(|cost| finished && cost.is_finite());
         let usage = &run.ended.usage;
         SizeRun {
             outcome: run.outcome.clone(),
-            cost: if cost.is_finite() {
-                cost
-            } else {
-                f64::INFINITY
-            },
+            cost: cost.unwrap_or(f64::INFINITY),
             elapsed_s: usage.elapsed_s,
             system_s: usage.system_s,
             user_s: usage.user_s,
@@ -286,6 +278,10 @@ impl SizeSearch {
         recipe.variants.retain(|variant| !variant.unlimited);
         let checked = recipe.check();
         checked.map_err(|problem| Error::recipe(&recipe.name, problem))?;
+        let untried = |variant: &Variant| VariantSearch {
+            name: variant.name.clone(),
+            ..VariantSearch::default()
+        };
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         Ok(SizeSearch {
             workload: recipe.cases[0].workload.describe(),
@@ -435,15 +431,6 @@ impl SizeSearch {
         });
         let most = steps.clone().max().unwrap_or(0);
         (steps.sum::<usize>() + most) * (FIRST_LOOK + 1)
-    }
-}
-
-fn untried(variant: &Variant) -> VariantSearch {
-    VariantSearch {
-        name: variant.name.clone(),
-        left_out: None,
-        steps: Vec::new(),
-        least: None,
     }
 }
 

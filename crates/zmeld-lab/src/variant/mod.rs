@@ -42,7 +42,7 @@ pub struct Variant {
     /// Runs without the case's limit, as what the others are held against: the
     /// difference is what the limit costs. It swaps nothing and takes part in no
     /// comparison.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub unlimited: bool,
     /// A disk made for the run; a tier uses it with `device = "slow-disk"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -204,10 +204,8 @@ impl Variant {
         own: &Path,
         folder: &Path,
     ) -> Result<Option<RunningWatch>, Error> {
-        match self.watch.is_empty() {
-            true => Ok(None),
-            false => Ok(Some(watch::start(&self.watch, group, own, folder)?)),
-        }
+        let start = || watch::start(&self.watch, group, own, folder);
+        (!self.watch.is_empty()).then(start).transpose()
     }
 
     /// Whether this machine can have it: plans and changes nothing.
@@ -246,7 +244,7 @@ impl Variant {
             let bytes = disk.bytes(&format!("variant {}", self.name), bases)?;
             applied.disk = Some(disk.attach(bytes, group)?);
         }
-        let made = applied.disk.as_ref().map(AttachedDisk::device);
+        let made = applied.disk.as_ref().map(|disk| disk.device.as_path());
         let there = disk.map(|disk| disk.device.as_path());
         let disk = there.or(made).unwrap_or(Path::new(""));
         let config = self.config(bases, disk)?;
@@ -352,19 +350,15 @@ pub fn check_free(host: &Host) -> Result<(), Error> {
 pub struct AppliedVariant {
     host: Host,
     active: bool,
-    devices: Vec<String>,
+    /// The compressed devices that were made, `zram1`.
+    pub devices: Vec<String>,
     disk: Option<AttachedDisk>,
 }
 
 impl AppliedVariant {
-    /// The compressed devices that were made, `zram1`.
-    pub fn devices(&self) -> &[String] {
-        &self.devices
-    }
-
     /// The disk that was made, `loop0`.
     pub fn disk(&self) -> Option<String> {
-        let name = self.disk.as_ref()?.device().file_name()?;
+        let name = self.disk.as_ref()?.device.file_name()?;
         Some(name.to_string_lossy().into_owned())
     }
 

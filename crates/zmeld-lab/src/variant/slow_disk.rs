@@ -11,12 +11,13 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
 use zmeld_linux::command::Invocation;
 use zmeld_linux::Host;
 
 use super::{size, SizeBases};
 use crate::error::Error;
-use crate::folder::{self, Folder};
+use crate::folder;
 use crate::limit::Group;
 
 /// How large and how slow. Without a rate it is as fast as what it stands on.
@@ -78,7 +79,7 @@ impl SlowDisk {
             )));
         }
         // Pages of all programs go there, where anybody may look for it.
-        let folder = Folder::create_in(&self.folder, ENDING)?;
+        let folder = folder::create_in(&self.folder, ENDING)?;
         let path = folder.path().join(FILE);
         let made = OpenOptions::new()
             .write(true)
@@ -101,17 +102,17 @@ impl SlowDisk {
             "--find",
             "--show",
             "--direct-io=on",
-            &attached.file.path().display().to_string(),
+            &attached.file.path.display().to_string(),
         ])?;
         attached.device = PathBuf::from(said.trim());
         let device = attached.device.clone();
         let meta = attached.file.made.metadata();
-        let meta = meta.map_err(|err| Error::io("look at", attached.file.path(), err))?;
+        let meta = meta.map_err(|err| Error::io("look at", &attached.file.path, err))?;
         if !stands_on(&device, &meta) {
             return Err(Error::Unsafe(format!(
                 "{} was replaced while a disk was made of it: others can rename what lies in {}, so name another \
                  folder in the recipe",
-                attached.file.path().display(),
+                attached.file.path.display(),
                 self.folder.display()
             )));
         }
@@ -157,29 +158,17 @@ pub(crate) fn bytes_per_s(mb_per_s: Option<f64>) -> Option<u64> {
 /// experiment.
 #[derive(Debug)]
 pub(crate) struct DiskFile {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     made: File,
-    folder: Folder,
-}
-
-impl DiskFile {
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
+    folder: TempDir,
 }
 
 /// A disk that is there; dropping it removes it.
 #[derive(Debug)]
 pub(super) struct AttachedDisk {
-    device: PathBuf,
+    pub(super) device: PathBuf,
     // Last: it goes when nothing uses it any more.
     file: DiskFile,
-}
-
-impl AttachedDisk {
-    pub(super) fn device(&self) -> &Path {
-        &self.device
-    }
 }
 
 impl Drop for AttachedDisk {
@@ -187,7 +176,7 @@ impl Drop for AttachedDisk {
         // What fails here is tried again by the next experiment.
         if detach(&self.device).is_err() {
             // Its name says whose the device is.
-            self.file.folder.keep();
+            self.file.folder.disable_cleanup(true);
         }
     }
 }
@@ -279,9 +268,9 @@ mod tests {
             return;
         };
         let mode = |path: &Path| fs::symlink_metadata(path).unwrap().mode() & 0o7777;
-        assert_eq!(mode(file.path()), 0o600);
-        assert_eq!(mode(file.path().parent().unwrap()), 0o700);
-        assert_eq!(fs::metadata(file.path()).unwrap().len(), 1 << 20);
+        assert_eq!(mode(&file.path), 0o600);
+        assert_eq!(mode(file.path.parent().unwrap()), 0o700);
+        assert_eq!(fs::metadata(&file.path).unwrap().len(), 1 << 20);
         drop(file);
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
     }

@@ -99,13 +99,7 @@ fn prepare() -> Result<GuestRequest, String> {
 fn answer(request: &GuestRequest, settings: &Settings) -> Result<(), String> {
     let run = run(request, settings).map_err(|err| GuestRefusal {
         missing: err.is_missing(),
-        integrity: matches!(
-            err,
-            Error::Workload {
-                integrity: true,
-                ..
-            }
-        ),
+        integrity: matches!(err, Error::Integrity(_)),
         what: err.to_string(),
     });
     let answer = GuestAnswer {

@@ -75,23 +75,23 @@ impl BootImage {
             Some(path) => Kernel::at(path),
             None => Kernel::installed(),
         }
-        .map_err(|err| missing(format!("{err} (--kernel)")))?;
+        .map_err(|err| Error::Missing(format!("{err} (--kernel)")))?;
         if kernel.kind == KernelKind::UserMode && size.clock == GuestClock::Instructions {
-            return Err(missing(
+            return Err(Error::Missing(
                 "the instructions of user-mode Linux are not counted: name an image for QEMU (--kernel), or \
                  clock=real"
                     .to_owned(),
             ));
         }
         if kernel.kind == KernelKind::Image && on_path(zmeld_vm::PROGRAM).is_none() {
-            return Err(missing(format!(
+            return Err(Error::Missing(format!(
                 "{} is not installed: install qemu-system-x86",
                 zmeld_vm::PROGRAM
             )));
         }
         let path = folder.join("machine.cpio");
         let programs_bytes = pack(case, size.files, &kernel, own, folder, &path)
-            .map_err(|err| missing(err.to_string()))?;
+            .map_err(|err| Error::Missing(err.to_string()))?;
         Ok(BootImage {
             hardware: kernel.kind == KernelKind::Image
                 && size.clock == GuestClock::Real
@@ -207,7 +207,9 @@ impl BootImage {
         let packed = archive
             .file(REQUEST, &text, false)
             .and_then(|()| archive.finish());
-        packed.map(|_| ()).map_err(|err| missing(err.to_string()))
+        packed
+            .map(|_| ())
+            .map_err(|err| Error::Missing(err.to_string()))
     }
 
     fn answered(
@@ -240,19 +242,11 @@ impl BootImage {
             return Ok(MachineEnd::Ended(Outcome::OutOfMemory));
         }
         let why = reason(&console, &complaints);
-        Err(Error::Workload {
-            what: format!(
-                "the virtual machine ended without an answer: {why} (kernel {}, {} MiB)",
-                self.kernel.release,
-                self.ram_mib()
-            ),
-            integrity: false,
-        })
+        let (release, mib) = (&self.kernel.release, self.ram_mib());
+        Err(Error::Workload(format!(
+            "the virtual machine ended without an answer: {why} (kernel {release}, {mib} MiB)"
+        )))
     }
-}
-
-fn missing(what: String) -> Error {
-    Error::Missing(what)
 }
 
 /// Waits until QEMU ends by itself (`None`), or ends it.
@@ -379,7 +373,7 @@ fn disk(request: &GuestRequest, size: &GuestSize) -> Result<Option<(Disk, DiskFi
     };
     let file = slow.create(slow.bytes(&request.recipe.name, bases)?)?;
     let disk = Disk {
-        file: file.path().to_owned(),
+        file: file.path.clone(),
         read_bytes_per_s: bytes_per_s(slow.read_mb_per_s),
         write_bytes_per_s: bytes_per_s(slow.write_mb_per_s),
         reads_per_s: slow.reads_per_s,

@@ -37,10 +37,10 @@ pub struct GuestSize {
     #[serde(default = "one")]
     pub processors: u32,
     /// What a command finds there.
-    #[serde(default, skip_serializing_if = "GuestFiles::is_copied")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub files: GuestFiles,
     /// How its time passes.
-    #[serde(default, skip_serializing_if = "GuestClock::is_real")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub clock: GuestClock,
 }
 
@@ -58,12 +58,6 @@ pub enum GuestClock {
     Instructions,
 }
 
-impl GuestClock {
-    fn is_real(&self) -> bool {
-        *self == GuestClock::Real
-    }
-}
-
 /// What a command finds in a machine.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
@@ -75,12 +69,6 @@ pub enum GuestFiles {
     Copied,
     /// All files of this machine, as they are here. What it writes stays in the machine's RAM.
     Host,
-}
-
-impl GuestFiles {
-    fn is_copied(&self) -> bool {
-        *self == GuestFiles::Copied
-    }
 }
 
 fn one() -> u32 {
@@ -171,7 +159,7 @@ pub struct GuestFacts {
     #[serde(default)]
     pub user_mode: bool,
     /// How its time passed.
-    #[serde(default, skip_serializing_if = "GuestClock::is_real")]
+    #[serde(default, skip_serializing_if = "crate::is_default")]
     pub clock: GuestClock,
 }
 
@@ -246,10 +234,8 @@ impl From<GuestRefusal> for Error {
         let what = format!("in the virtual machine: {}", refusal.what);
         match refusal.missing {
             true => Error::Missing(what),
-            false => Error::Workload {
-                what,
-                integrity: refusal.integrity,
-            },
+            false if refusal.integrity => Error::Integrity(what),
+            false => Error::Workload(what),
         }
     }
 }

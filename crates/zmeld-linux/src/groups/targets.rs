@@ -27,7 +27,7 @@ const IS_REAL_TIME: &str = "a thread of it is real-time";
 const IS_SESSION: &str = "a desktop's shell is in it";
 
 /// What a rule says of groups.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Selection<'a> {
     /// For these, with what is below them.
     pub named: &'a [GroupPattern],

@@ -124,13 +124,12 @@ impl PageFlags {
 
     /// Is this frame a page of zeros that the kernel maps wherever untouched memory is read?
     pub(crate) fn is_zero_page(&self, frame: u64) -> bool {
-        self.read(frame)
-            .is_some_and(|flags| flags >> KPF_ZERO_PAGE & 1 == 1)
+        self.has(frame, KPF_ZERO_PAGE)
     }
 
-    fn is_tail(&self, frame: u64) -> bool {
-        self.read(frame)
-            .is_some_and(|flags| flags >> KPF_COMPOUND_TAIL & 1 == 1)
+    fn has(&self, frame: u64, flag: u32) -> bool {
+        let flags = self.read(frame);
+        flags.is_some_and(|flags| flags >> flag & 1 == 1)
     }
 
     fn read(&self, frame: u64) -> Option<u64> {
@@ -151,7 +150,7 @@ pub(crate) struct HeadFinder {
 impl HeadFinder {
     pub(crate) fn head_of(&mut self, flags: &PageFlags, frame: u64) -> u64 {
         let mut head = frame;
-        while head > 0 && flags.is_tail(head) {
+        while head > 0 && flags.has(head, KPF_COMPOUND_TAIL) {
             head -= 1;
             if head == self.frame {
                 head = self.head;

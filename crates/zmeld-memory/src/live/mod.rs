@@ -22,7 +22,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
 use crate::cold::ColdPagesFound;
-use crate::{Batch, Error, Source, Visit};
+use crate::{Error, Sink, Source, Visit};
 use processes::ChosenProcess;
 
 pub use frames::SeenFrames;
@@ -187,12 +187,7 @@ impl Source for LiveMemory {
         Some(kib * 1024 / self.page_size as u64)
     }
 
-    fn visit(
-        &self,
-        threads: usize,
-        stop: &AtomicBool,
-        sink: &(dyn Fn(Batch<'_>) + Sync),
-    ) -> Result<Visit, Error> {
+    fn visit(&self, threads: usize, stop: &AtomicBool, sink: Sink<'_>) -> Result<Visit, Error> {
         visit::visit(self, threads, stop, sink)
     }
 }

@@ -15,28 +15,21 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PageRange {
-    pub(crate) address: u64,
-    pub(crate) bytes: usize,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProcessGone;
 
-/// Reads all stretches, one behind the other, into `out`, which they fill
-/// exactly. `failed` is told the index in `out` of each page that could not be
+/// Reads all stretches, of an address and so many bytes, one behind the other, into
+/// `out`, which they fill exactly. `failed` is told the index in `out` of each page that could not be
 /// read; its bytes are left as they were.
 pub(crate) fn read(
     mem: &File,
-    stretches: impl Iterator<Item = PageRange>,
+    stretches: impl Iterator<Item = (u64, usize)>,
     page_size: usize,
     out: &mut [u8],
     mut failed: impl FnMut(usize),
 ) -> Result<(), ProcessGone> {
     let mut at = 0;
-    for stretch in stretches {
-        let end = at + stretch.bytes;
-        let mut address = stretch.address;
+    for (mut address, bytes) in stretches {
+        let end = at + bytes;
         while at < end {
             let read = match mem.read_at(&mut out[at..end], address) {
                 // The address space has ended.
@@ -76,10 +69,7 @@ mod tests {
             (page as u64, 1),
             (address + 3 * page as u64, 4),
         ]
-        .map(|(address, pages)| PageRange {
-            address,
-            bytes: pages * page,
-        });
+        .map(|(address, pages)| (address, pages * page));
         let mem = File::open("/proc/self/mem").unwrap();
         read(&mem, stretches.into_iter(), page, &mut out, |at| {
             failed.push(at)

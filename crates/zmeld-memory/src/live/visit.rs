@@ -17,13 +17,13 @@ use super::frames::{HeadFinder, PageFlags, SeenFrames};
 use super::kinds::KindFilter;
 use super::pagemap::{self, PagemapEntry, PIECE_PAGES};
 use super::processes::{self, ChosenProcess};
-use super::reader::{self, PageRange};
+use super::reader;
 use super::LiveMemory;
 use crate::buffer::Buffer;
 use crate::cold::{ColdPages, ColdSet};
 use crate::work;
 use crate::{
-    Batch, ColdReport, Counted, Error, Note, Owner, Region, RegionId, RegionKind, SkipReason,
+    Batch, ColdReport, Counted, Error, Note, Owner, Region, RegionId, RegionKind, Sink, SkipReason,
     Skips, Visit,
 };
 use zmeld_linux::smaps::{self, Mapping};
@@ -43,7 +43,7 @@ pub(super) fn visit(
     live: &LiveMemory,
     threads: usize,
     stop: &AtomicBool,
-    sink: &(dyn Fn(Batch<'_>) + Sync),
+    sink: Sink<'_>,
 ) -> Result<Visit, Error> {
     let shared = VisitShared::new(live);
     let workers = work::run(
@@ -251,7 +251,7 @@ struct RegionRun {
 struct LiveWorker<'a> {
     shared: &'a VisitShared<'a>,
     stop: &'a AtomicBool,
-    sink: &'a (dyn Fn(Batch<'_>) + Sync),
+    sink: Sink<'a>,
     counted: Counted,
     skipped: Skips,
     /// Processes counted as read when they were opened, and then not read.
@@ -268,11 +268,7 @@ struct LiveWorker<'a> {
 }
 
 impl<'a> LiveWorker<'a> {
-    fn new(
-        shared: &'a VisitShared<'a>,
-        stop: &'a AtomicBool,
-        sink: &'a (dyn Fn(Batch<'_>) + Sync),
-    ) -> Self {
+    fn new(shared: &'a VisitShared<'a>, stop: &'a AtomicBool, sink: Sink<'a>) -> Self {
         LiveWorker {
             shared,
             stop,
@@ -569,9 +565,10 @@ impl<'a> LiveWorker<'a> {
             return;
         }
         let page_size = self.page_size();
-        let stretches = self.runs.iter().map(|run| PageRange {
-            address: visited.mapping.start + run.first_page * page_size as u64,
-            bytes: run.pages * page_size,
+        let start = visited.mapping.start;
+        let stretches = self.runs.iter().map(|run| {
+            let address = start + run.first_page * page_size as u64;
+            (address, run.pages * page_size)
         });
         let pages = self.maybe_shared.len();
         self.failed.clear();

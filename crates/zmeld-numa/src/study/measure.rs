@@ -30,7 +30,15 @@ pub struct MeasuredPoint {
 }
 
 impl MeasuredPoint {
-    fn of(point: StudyPoint, runs: &Replications) -> Self {
+    /// Runs it. The points differ in a few settings of one scenario.
+    pub(super) fn run(
+        source: &ScenarioText,
+        point: StudyPoint,
+        seed: u64,
+        replications: u64,
+    ) -> Result<Self, Error> {
+        let scenario = source.with(&point.settings())?;
+        let runs = Replications::run(&scenario.case, &POLICIES, seed, replications);
         let gain = |policy| {
             runs.gain(policy, PolicyName::Linux)
                 .expect("the study runs this policy")
@@ -41,7 +49,7 @@ impl MeasuredPoint {
                 .expect("the study runs linux")
         };
         let full = gain(PolicyName::Full);
-        Self {
+        Ok(Self {
             point,
             linux_s: mean("total_ms").scaled(0.001),
             on_demand_gain: gain(PolicyName::OnDemand),
@@ -55,7 +63,7 @@ impl MeasuredPoint {
             },
             node_moves: mean("node_moves").value,
             local_share: mean("local_share").value,
-        }
+        })
     }
 
     /// One of its two compared numbers.
@@ -68,16 +76,3 @@ impl MeasuredPoint {
 }
 
 const POLICIES: [PolicyName; 3] = [PolicyName::Linux, PolicyName::Full, PolicyName::OnDemand];
-
-pub(super) fn measure(
-    source: &ScenarioText,
-    point: StudyPoint,
-    seed: u64,
-    replications: u64,
-) -> Result<MeasuredPoint, Error> {
-    let scenario = source.with(&point.settings())?;
-    Ok(MeasuredPoint::of(
-        point,
-        &Replications::run(&scenario.case, &POLICIES, seed, replications),
-    ))
-}

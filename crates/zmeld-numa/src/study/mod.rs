@@ -71,7 +71,7 @@ pub fn reproduce(
     let all = points();
     let mut measured = Vec::with_capacity(all.len());
     for &point in &all {
-        measured.push(measure::measure(source, point, seed, replications)?);
+        measured.push(MeasuredPoint::run(source, point, seed, replications)?);
         progress(measured.len(), all.len());
     }
     let find = |point: StudyPoint| {

@@ -27,16 +27,16 @@ impl Table {
         String::from_utf8(bytes).expect("cells are UTF-8")
     }
 
-    /// Every field of a row: the column's place, the field's name, and which part of the cell it holds.
-    fn fields(&self) -> impl Iterator<Item = (usize, String, Part)> + '_ {
+    /// Every field of a row: the column's place, the field's name, and how the part of the cell that it holds is
+    /// called: a value, or the `_low` or `_high` end of an interval.
+    fn fields(&self) -> impl Iterator<Item = (usize, String, &'static str)> + '_ {
         self.columns.iter().enumerate().flat_map(|(at, column)| {
-            let parts: &[Part] = match self.writes_interval(at, column) {
-                true => &[Part::Value, Part::Low, Part::High],
-                false => &[Part::Value],
+            let parts: &[&str] = match self.writes_interval(at, column) {
+                true => &["", "_low", "_high"],
+                false => &[""],
             };
-            parts
-                .iter()
-                .map(move |part| (at, format!("{}{}", column.key, part.suffix()), *part))
+            let field = move |part: &&'static str| (at, format!("{}{part}", column.key), *part);
+            parts.iter().map(field)
         })
     }
 
@@ -49,36 +49,19 @@ impl Table {
     }
 }
 
-#[derive(Clone, Copy)]
-enum Part {
-    Value,
-    Low,
-    High,
-}
-
-impl Part {
-    fn suffix(self) -> &'static str {
-        match self {
-            Part::Value => "",
-            Part::Low => "_low",
-            Part::High => "_high",
-        }
-    }
-}
-
-fn raw(cell: &Cell, part: Part) -> String {
+fn raw(cell: &Cell, part: &str) -> String {
     let real = |value: f64| match value.is_finite() {
         // As in JSON: 187.0, 1e300.
         true => serde_json::json!(value).to_string(),
         false => String::new(),
     };
     match (cell, part) {
-        (Cell::Text(text), Part::Value) => text.clone(),
-        (Cell::Whole(value), Part::Value) => value.to_string(),
-        (Cell::Real(value), Part::Value) => real(*value),
-        (Cell::Estimate(estimate), Part::Value) => real(estimate.value),
-        (Cell::Estimate(estimate), Part::Low) => real(estimate.low),
-        (Cell::Estimate(estimate), Part::High) => real(estimate.high),
+        (Cell::Text(text), "") => text.clone(),
+        (Cell::Whole(value), "") => value.to_string(),
+        (Cell::Real(value), "") => real(*value),
+        (Cell::Estimate(estimate), "") => real(estimate.value),
+        (Cell::Estimate(estimate), "_low") => real(estimate.low),
+        (Cell::Estimate(estimate), "_high") => real(estimate.high),
         _ => String::new(),
     }
 }

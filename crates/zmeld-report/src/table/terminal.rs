@@ -4,6 +4,7 @@
 //! table continues below with the columns that name its rows repeated. Numbers are never broken.
 
 use super::{Kind, Table};
+use crate::document::bold_lines;
 use crate::text;
 use crate::Style;
 
@@ -16,10 +17,7 @@ impl Table {
     pub fn to_text(&self, style: &Style) -> String {
         let mut out = String::new();
         if !self.title.is_empty() {
-            for line in text::wrap(&text::running(&self.title), style.width) {
-                out.push_str(&style.bold(&line));
-                out.push('\n');
-            }
+            out += &bold_lines(&text::running(&self.title), style);
         }
         if !self.columns.is_empty() {
             Layout::new(self, style).write(&mut out);

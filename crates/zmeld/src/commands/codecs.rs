@@ -1,17 +1,18 @@
 //! `zmeld codecs`.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Mutex;
 
 use rustix::param::page_size;
 use serde::Serialize;
-use zmeld_memory::{open_path, OpenOptions, Source};
+use zmeld_memory::{open_path, Source};
 use zmeld_report::units::count;
 use zmeld_report::{Column, Document, Section, Table};
 use zmeld_scan::kernel::PoolModel;
 use zmeld_scan::machine::MachineFacts;
 use zmeld_scan::{measure_pages, Candidate, CodecReport, ScanProgress};
-use zmeld_store::codec::codecs;
+use zmeld_store::codec::{codecs, CodecInfo};
 use zmeld_store::{fill_word, CodecSpec};
 
 use crate::args::CodecsArgs;
@@ -94,20 +95,11 @@ struct Picked {
 }
 
 fn open_all(args: &CodecsArgs, page_size: usize) -> anyhow::Result<Vec<Box<dyn Source>>> {
-    let options = OpenOptions {
-        page_size,
-        raw: args.raw,
-    };
-    if args
-        .paths
-        .iter()
-        .filter(|path| path.as_os_str() == "-")
-        .count()
-        > 1
-    {
+    let streams = args.paths.iter().filter(|path| path.as_os_str() == "-");
+    if streams.count() > 1 {
         anyhow::bail!("standard input can be read only once: give \"-\" once");
     }
-    let open = |path| Ok(open_path(path, &options)?);
+    let open = |path: &PathBuf| Ok(open_path(path, page_size, args.raw)?);
     args.paths.iter().map(open).collect()
 }
 
@@ -168,34 +160,26 @@ fn pick(
 
 /// Each codec at the levels that differ enough to be told apart.
 fn every_level() -> Vec<CodecSpec> {
-    let levels = |name: &str| -> &[i32] {
-        match name {
+    let levels = |name: &str| -> Vec<Option<i32>> {
+        let levels: &[i32] = match name {
             "lz4" => &[1, 2, 4, 8, 16],
             "lz4hc" => &[3, 6, 9, 12],
             "zstd" => &[-5, -1, 1, 2, 3, 5, 7, 9, 12, 15, 19],
             "deflate" => &[1, 3, 6, 9],
             "zword" => &[1, 2],
-            _ => &[],
-        }
-    };
-    let mut specs = Vec::new();
-    for codec in codecs() {
-        let wanted = levels(codec.name);
-        let spec = |level| CodecSpec {
-            name: codec.name,
-            level,
+            _ => return vec![None],
         };
-        if wanted.is_empty() {
-            specs.push(spec(None));
-        }
-        specs.extend(
-            wanted
-                .iter()
-                .filter(|level| (codec.level_min..=codec.level_max).contains(level))
-                .map(|&level| spec(Some(level))),
-        );
-    }
-    specs
+        levels.iter().copied().map(Some).collect()
+    };
+    let specs = |codec: CodecInfo| {
+        let (name, there) = (codec.name, codec.level_min..=codec.level_max);
+        let mut levels = levels(name);
+        levels.retain(|level| level.is_none_or(|level| there.contains(&level)));
+        levels
+            .into_iter()
+            .map(move |level| CodecSpec { name, level })
+    };
+    codecs().into_iter().flat_map(specs).collect()
 }
 
 fn table(report: &Report) -> Table {

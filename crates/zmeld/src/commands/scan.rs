@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::param::page_size;
 use zmeld_memory::{
-    open_path, ColdTracker, LiveMemory, LiveOptions, OpenOptions, Selection, Source, SwapDevice,
+    open_path, ColdTracker, LiveMemory, LiveOptions, Selection, Source, SwapDevice,
 };
 use zmeld_scan::report;
 use zmeld_scan::{Candidate, ScanOptions, ScanProgress, ScanResult};
@@ -116,11 +116,8 @@ fn judge(result: &ScanResult, args: &ScanArgs) -> Outcome {
 
 fn open(args: &SourceArgs) -> anyhow::Result<Box<dyn Source>> {
     if let Some(path) = &args.file {
-        let options = OpenOptions {
-            page_size: args.page_size.unwrap_or_else(page_size),
-            raw: args.raw,
-        };
-        return Ok(open_path(path, &options)?);
+        let page_size = args.page_size.unwrap_or_else(page_size);
+        return Ok(open_path(path, page_size, args.raw)?);
     }
     if let Some(device) = &args.swap {
         return Ok(Box::new(SwapDevice::open(device)?));

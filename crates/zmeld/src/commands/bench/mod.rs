@@ -272,11 +272,9 @@ fn workload(json: &str) -> anyhow::Result<Outcome> {
             output::print(&serde_json::to_string(&finished)?)?;
             Ok(Outcome::Done)
         }
-        Err(err @ WorkloadError::Wrong(_)) => Err(zmeld_lab::Error::Workload {
-            what: err.to_string(),
-            integrity: true,
+        Err(err @ WorkloadError::Wrong(_)) => {
+            Err(zmeld_lab::Error::Integrity(err.to_string()).into())
         }
-        .into()),
         Err(err) => Err(err.into()),
     }
 }
