@@ -125,18 +125,16 @@ fn ram_service(config: &Config, tiers: &[&Tier]) -> Service {
     } else {
         format!("Compressed swap of zmeld: {}", names.join(", "))
     };
-    let mut unit = Vec::new();
     // A dictionary is read when the device is made.
-    let dictionaries = tiers.iter().flat_map(|tier| tier.kind.files());
-    unit.extend(dictionaries.map(mounted));
+    let files: Vec<&Path> = tiers.iter().flat_map(|tier| tier.kind.files()).collect();
     let optional = !tiers.is_empty() && tiers.iter().all(|tier| tier.optional);
     Service {
         name: "zmeld".to_owned(),
         description,
-        unit,
+        unit: files.iter().map(|path| mounted(path)).collect(),
         tiers: names,
         timeout: RAM_TIMEOUT,
-        detached: optional && config.tunables == Default::default(),
+        detached: optional && config.tunables == Default::default() || comes_after_swap(&files),
     }
 }
 

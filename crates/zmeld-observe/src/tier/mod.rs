@@ -1,6 +1,6 @@
 //! All places where pages can be, as one table, and what is recommended of each kind.
 //!
-//! A kind of tier is a module that answers as an [`ObservedTier`].
+//! A kind of tier is a module that answers as an `ObservedTier`.
 
 use serde::Serialize;
 use zmeld_advice::{Recommendation, TierKind};
