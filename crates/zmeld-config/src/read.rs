@@ -290,7 +290,8 @@ fn tier(
             TierKind::named(text)
         }),
         None => {
-            let what = "has no kind; write kind = \"zram\", \"zmeld\", \"zswap\" or \"disk\"";
+            let names = TierKind::NAMES.map(|(name, _)| format!("{name:?}"));
+            let what = format!("has no kind; write kind = {}", names.join(" or "));
             reader.wrong(place, path, what);
             None
         }

@@ -149,7 +149,7 @@ impl Writer<'_> {
             }
         }
         self.header(&path);
-        self.line(&path, "kind", &tier.kind.called().name().into());
+        self.line(&path, "kind", &tier.kind.kind().name().into());
         self.values(&path, &lines);
         self.tables(&path, &lines);
     }

@@ -6,7 +6,7 @@ use zmeld_advice::{
 };
 
 use crate::machine::Machine;
-use crate::tier::{self, Basis};
+use crate::tier::{self, Inputs};
 use zmeld_config::{
     Codec, Comments, Config, DiskSwap, Kind, Location, Size, Source, Swappiness, Tier, TierName,
 };
@@ -64,18 +64,19 @@ pub fn recommend(
     let name = tier::of(kind).name();
     let why = match choice.kind {
         None if choice.place.is_some() => "a place is given",
+        _ if kind.is_on_disk() => "as asked for",
         _ => &*advised.why,
     };
     let mut config = Config::default();
     let resumed_from = advised.swaps_to.clone();
-    let mut basis = Basis {
+    let mut inputs = Inputs {
         machine,
         choice,
         advised: &advised,
         comments: Comments::from([(format!("tier.{name}"), why.to_owned())]),
     };
-    let tier = tier::of(kind).recommended(&mut basis)?;
-    let mut comments = basis.comments;
+    let tier = tier::of(kind).recommended(&mut inputs)?;
+    let mut comments = inputs.comments;
     let recommendation = (!kind.is_on_disk()).then_some(advised);
     let name: TierName = name.parse()?;
     let kinds = SwapKinds {

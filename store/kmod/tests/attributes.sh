@@ -142,7 +142,7 @@ put reset 1 >/dev/null
 
 # So does each at another level.
 for row in lz4:8 lz4hc:3 zstd:-5 zstd:9 deflate:1 zword:2; do
-	has algorithm_params || break
+	[ -z "$CODEC" ] || break
 	case " $(codecs) " in
 	*" ${row%%:*} "*) ;;
 	*) continue ;;
@@ -159,8 +159,11 @@ done
 device_new mem_limit=1M
 /guest/pages fill "$DEV" 100 "$SEED" 0
 ok "a full device refuses" sh -c "! /guest/pages fill $DEV $PAGES 7 0 >/dev/null"
-# 6.1's zram puts what follows a refused page in its place, with any codec.
-[ -n "$CODEC" ] || ok "and keeps serving" sh -c "/guest/pages random $DEV $PAGES 2 $SEED 1 errors"
+if [ -z "$CODEC" ]; then
+	ok "and keeps serving" sh -c "/guest/pages random $DEV $PAGES 2 $SEED 1 errors"
+else
+	skip "and keeps serving" "6.1's zram puts what follows a refused page in its place, with any codec"
+fi
 put reset 1 >/dev/null
 
 # Control class.

@@ -92,7 +92,7 @@ const FILE_SIZE: Row<Option<Size>> =
     Row::new(Section::Disk, "size").without("the file has to be there");
 
 impl TierType for DiskSwap {
-    fn called(&self) -> TierKind {
+    fn kind(&self) -> TierKind {
         TierKind::Disk
     }
 

@@ -1,7 +1,7 @@
 //! The tiers: where swapped pages live.
 //!
 //! A kind of tier is a module: its settings, which are a table of keys, and what it answers
-//! as a [`TierType`]. Its line in `kinds!` makes it known. Nothing else asks which it is.
+//! as a [`TierType`]. Its line in `kinds!` makes it known, and its name in `TierKind`.
 
 use std::any::Any;
 use std::fmt;
@@ -41,7 +41,7 @@ pub struct Tier {
 
 /// What is asked of a tier's settings, whatever its kind.
 pub trait TierType: Any {
-    /// Those of which nothing is said.
+    /// Settings with each key at its default.
     fn bare(_: TierKind) -> Self
     where
         Self: Default + Sized,
@@ -50,7 +50,7 @@ pub trait TierType: Any {
     }
 
     /// What the file calls it.
-    fn called(&self) -> TierKind;
+    fn kind(&self) -> TierKind;
 
     /// Where its keys stand.
     fn sections(&self) -> &'static [Section];
@@ -65,7 +65,8 @@ pub trait TierType: Any {
         None
     }
 
-    /// What its pages are compressed with; none where that is the kernel's choice.
+    /// What its pages are compressed with; none where that is the kernel's choice, or they
+    /// are not.
     fn codec(&self) -> Option<Codec> {
         None
     }
@@ -75,7 +76,7 @@ pub trait TierType: Any {
         None
     }
 
-    /// Whether it is no more than that place.
+    /// Whether it is swap on a drive or in a file: its pages are not in RAM.
     fn is_on_disk(&self) -> bool {
         false
     }
@@ -150,7 +151,7 @@ text_form!(TierName);
 /// The kinds: the enum, and who answers for each of them.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident($settings:ty), $($called:ident)|*;)*) => {
-        /// What a tier is. It answers as its settings do.
+        /// What a tier is.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
         #[serde(rename_all = "lowercase")]
         pub enum Kind {

@@ -134,7 +134,7 @@ impl TierType for RamDevice {
         }
     }
 
-    fn called(&self) -> TierKind {
+    fn kind(&self) -> TierKind {
         match self.driver {
             RamDriver::Zram => TierKind::Zram,
             RamDriver::Zmeld => TierKind::Zmeld,
@@ -212,7 +212,10 @@ fn recompression(device: &RamDevice, key: &str, check: &mut Check<'_>) {
     let list = &device.recompress;
     let key = format!("{key}.recompress");
     if list.len() > 3 {
-        let what = format!("zram takes 3 more codecs, not {}; remove some", list.len());
+        let what = format!(
+            "a device takes 3 more codecs, not {}; remove some",
+            list.len()
+        );
         check.error(&key, what);
         return;
     }

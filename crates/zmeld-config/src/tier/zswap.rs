@@ -10,9 +10,9 @@ section! {
         compressor: Option<String>, by(compressor), kernel("compressor", "what pages are compressed with");
         /// The pool, where the kernel still has a choice (up to 6.17).
         zpool: Option<Zpool>, kernel("zpool", "how compressed pages are kept");
-        /// How much of RAM it may use.
+        /// How much of RAM it may use, in percent.
         max_pool_percent: Option<u8>, range(1, 100), kernel("max_pool_percent", "how much of RAM they may take");
-        /// Once full, it takes pages again below this share of its limit.
+        /// Once full, it takes pages again below so many percent of its limit.
         accept_threshold_percent: Option<u8>, range(0, 100), kernel("accept_threshold_percent", "when pages are taken again after it was full");
         /// Whether it writes cold pages to disk before it is full.
         shrinker: Option<bool>, kernel("shrinker_enabled", "cold pages go to disk before it is full");
@@ -43,7 +43,7 @@ pub fn compressor(text: &str) -> Result<Option<String>, String> {
 
 impl Zswap {
     /// What is given, and that zswap is on, in the order in which it takes effect:
-    /// the codec first, for the others hold for a pool that is made with it.
+    /// compressor and zpool, which make a new pool, come first.
     pub fn parameters(&self) -> Vec<KernelValue> {
         let mut parameters = kernel_values(self);
         parameters.push(KernelValue {
@@ -58,9 +58,9 @@ impl Zswap {
 named! {
     /// zswap's pool.
     pub enum Zpool {
-        /// Two objects a page.
+        /// At most two objects a page.
         Zbud = "zbud",
-        /// Three objects a page.
+        /// At most three objects a page.
         Z3fold = "z3fold",
         /// As zram's pool.
         Zsmalloc = "zsmalloc",
@@ -68,7 +68,7 @@ named! {
 }
 
 impl TierType for Zswap {
-    fn called(&self) -> TierKind {
+    fn kind(&self) -> TierKind {
         TierKind::Zswap
     }
 

@@ -31,8 +31,8 @@ impl ObservedTier for Disk {
         "disk"
     }
 
-    fn recommended(&self, basis: &mut Basis<'_>) -> Result<Kind, String> {
-        let place = basis
+    fn recommended(&self, inputs: &mut Inputs<'_>) -> Result<Kind, String> {
+        let place = inputs
             .choice
             .place
             .clone()
@@ -40,7 +40,7 @@ impl ObservedTier for Disk {
         let source = match place {
             Location::Path(path) if !path.starts_with("/dev") => Source::File {
                 path,
-                size: basis.choice.size,
+                size: inputs.choice.size,
             },
             device => Source::Device(device),
         };

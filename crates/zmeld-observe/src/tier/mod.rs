@@ -63,7 +63,7 @@ pub struct TierState {
     /// The codec that new pages are compressed with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub codec: Option<String>,
-    /// How much can be written to it.
+    /// How much can be written to it; of zswap, how much RAM its pool may take.
     pub size_bytes: u64,
     /// Used as `/proc/swaps` counts it; absent where it is not swap.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -120,25 +120,25 @@ pub(crate) trait ObservedTier {
         Vec::new()
     }
 
-    /// Adds the room that such a tier has; whether that is known.
+    /// Adds the room that such a tier has; false where its ratio is not known yet.
     fn add_room(&self, tier: &TierState, sum: &mut Sum) -> bool;
 
-    /// What a recommended one is called.
+    /// The name that a recommended one gets in the configuration.
     fn name(&self) -> &'static str;
 
     /// A recommended one, with comments that say why it is so.
-    fn recommended(&self, basis: &mut Basis<'_>) -> Result<Kind, String>;
+    fn recommended(&self, basis: &mut Inputs<'_>) -> Result<Kind, String>;
 }
 
 /// What a recommended tier follows from.
-pub(crate) struct Basis<'a> {
+pub(crate) struct Inputs<'a> {
     pub machine: &'a Machine,
     pub choice: &'a Choice,
     pub advised: &'a Recommendation,
     pub comments: Comments,
 }
 
-/// All kinds. An area is of the first that takes it.
+/// All kinds. An area is of the first that takes it: a disk takes any.
 const KINDS: [&dyn ObservedTier; 3] = [&zswap::InFront, &ram::Ram, &disk::Disk];
 
 /// What answers for a kind.
@@ -151,7 +151,7 @@ pub(crate) fn of(kind: TierKind) -> &'static dyn ObservedTier {
 }
 
 impl ObservedKind {
-    pub(crate) fn answers(self) -> &'static dyn ObservedTier {
+    pub(crate) fn tier_type(self) -> &'static dyn ObservedTier {
         match self {
             ObservedKind::Zram | ObservedKind::Zmeld | ObservedKind::Device => &ram::Ram,
             ObservedKind::Zswap => &zswap::InFront,

@@ -44,14 +44,14 @@ impl ObservedTier for Ram {
         "fast"
     }
 
-    fn recommended(&self, basis: &mut Basis<'_>) -> Result<Kind, String> {
-        let sizing = basis
+    fn recommended(&self, inputs: &mut Inputs<'_>) -> Result<Kind, String> {
+        let sizing = inputs
             .advised
             .sizing
             .as_ref()
             .ok_or("a device needs a size")?;
         let mut say =
-            |key: &str, text: String| basis.comments.insert(format!("tier.fast.{key}"), text);
+            |key: &str, text: String| inputs.comments.insert(format!("tier.fast.{key}"), text);
         if sizing.measured {
             let times = tenths(sizing.ratio);
             say(
@@ -59,7 +59,7 @@ impl ObservedTier for Ram {
                 format!("pages of this machine get {times} times smaller"),
             );
         }
-        let size = basis.choice.size.unwrap_or_else(|| {
+        let size = inputs.choice.size.unwrap_or_else(|| {
             say("size", sizing.why());
             Size::percent(sizing.size_percent)
         });
@@ -68,11 +68,11 @@ impl ObservedTier for Ram {
             "memory_limit",
             format!("{why}; what compresses worse does not fill RAM"),
         );
-        let (driver, meld) = match basis.advised.kind {
+        let (driver, meld) = match inputs.advised.kind {
             TierKind::Zmeld => (RamDriver::Zmeld, MeldMode::Auto),
             _ => (RamDriver::Zram, MeldMode::Off),
         };
-        let codec = basis
+        let codec = inputs
             .advised
             .codec
             .as_ref()

@@ -49,13 +49,13 @@ impl ObservedTier for InFront {
         "cache"
     }
 
-    fn recommended(&self, basis: &mut Basis<'_>) -> Result<Kind, String> {
-        let zswap = basis.machine.zswap.as_ref();
+    fn recommended(&self, inputs: &mut Inputs<'_>) -> Result<Kind, String> {
+        let zswap = inputs.machine.zswap.as_ref();
         let has_shrinker = zswap.is_some_and(|it| it.has_shrinker);
         // zswap takes the codecs of the crypto interface, which a scan does
         // not ask: the kernel's own choice stays unless one was asked for, or
         // zword is there, which is denser and no slower to read.
-        let asked = basis.choice.codec.as_ref();
+        let asked = inputs.choice.codec.as_ref();
         let asked = asked.map(|codec| compressor(&codec.to_string()));
         let zword = || zswap?.compressor_to_name().map(str::to_owned);
         let zpool = zswap.and_then(|it| it.wants_zsmalloc.then_some(Zpool::Zsmalloc));

@@ -18,7 +18,7 @@ use zmeld_config::{
 };
 use zmeld_observe::machine::Machine;
 
-use super::tier::{Beside, PlannedTier};
+use super::tier::{Conflict, PlannedTier};
 use super::{Draft, Group, Steps};
 
 /// The part of a plan that switches zswap off.
@@ -109,7 +109,7 @@ impl PlannedTier for RamDevice {
         coming.tables_bytes += table_bytes(size, rustix::param::page_size() as u64);
     }
 
-    fn beside(&self, ram_bytes: u64, priority: i16) -> Beside {
+    fn conflict(&self, ram_bytes: u64, priority: i16) -> Conflict {
         let limit = self.memory_limit.map_or(0, |limit| limit.bytes(ram_bytes));
         let size = self.size.bytes(ram_bytes);
         let page_size = rustix::param::page_size() as u64;

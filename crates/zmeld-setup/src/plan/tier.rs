@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::swapoff_check::PlannedCapacity;
 
 /// The warning that a tier is worth beside other swap, and its place where it is an area.
-pub(super) type Beside = Option<(FindingId, Option<CompressedPlace>)>;
+pub(super) type Conflict = Option<(FindingId, Option<CompressedPlace>)>;
 
 pub(crate) trait PlannedTier {
     /// Plans its steps.
@@ -25,12 +25,12 @@ pub(crate) trait PlannedTier {
 
     /// What it is beside compressed swap of somebody else: the warning, and its place among
     /// swap areas where it is one. None: they do not get in each other's way.
-    fn beside(&self, _ram_bytes: u64, _priority: i16) -> Beside {
+    fn conflict(&self, _ram_bytes: u64, _priority: i16) -> Conflict {
         None
     }
 
     /// Whether it is on, as an earlier run set it up.
-    fn stands(&self, draft: &Draft<'_>, group: &str) -> bool {
+    fn is_active(&self, draft: &Draft<'_>, group: &str) -> bool {
         !draft.areas_of(draft.recorded(group)).is_empty()
     }
 }

@@ -9,7 +9,7 @@ use zmeld_report::units::count;
 use crate::error::Error;
 use crate::step::Step;
 use crate::steps::SetValue;
-use zmeld_config::{Finding, FindingId, Severity, Source, Swappiness};
+use zmeld_config::{Finding, FindingId, Severity, Swappiness};
 use zmeld_observe::is_spinning;
 
 use super::{Draft, Steps};
@@ -129,9 +129,11 @@ impl Draft<'_> {
         let others = others
             .into_iter()
             .map(|area| (area.path.clone(), area.is_file));
-        let tiers = self.config.disks().map(|(_, disk)| match &disk.source {
-            Source::Device(location) => (self.host.resolved(&location.path()), false),
-            Source::File { path, .. } => (path.clone(), true),
+        let tiers = self.config.tiers.iter().filter(|it| it.kind.is_on_disk());
+        let tiers = tiers.filter_map(|tier| tier.kind.place());
+        let tiers = tiers.map(|place| match place.device {
+            Some(_) => (self.host.resolved(&place.path), false),
+            None => (place.path, true),
         });
         for (path, is_file) in others.chain(tiers) {
             kinds.on_disk = true;

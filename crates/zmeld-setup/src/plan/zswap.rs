@@ -7,7 +7,7 @@ use zmeld_config::{FindingId, Tier, Zswap};
 use zmeld_linux::compressed::ZSWAP;
 use zmeld_linux::crypto::{compressors, has_compressor, ZWORD};
 
-use super::tier::{Beside, PlannedTier};
+use super::tier::{Conflict, PlannedTier};
 use super::{Draft, Steps};
 
 const COMPRESSOR: &str = "compressor";
@@ -28,7 +28,8 @@ impl PlannedTier for Zswap {
             ));
         }
         let on_disk = draft.machine.swaps.iter().any(|swap| !swap.is_in_ram());
-        if draft.config.disks().next().is_none() && !on_disk {
+        let has_disk = draft.config.tiers.iter().any(|it| it.kind.is_on_disk());
+        if !has_disk && !on_disk {
             return Err(Error::Refused {
                 what: "zswap is a cache in front of swap on a disk, and there is none: add a disk \
                        tier beside it, or use a zram tier where the kernel has zram"
@@ -61,11 +62,11 @@ impl PlannedTier for Zswap {
         Ok(())
     }
 
-    fn beside(&self, _: u64, _: i16) -> Beside {
+    fn conflict(&self, _: u64, _: i16) -> Conflict {
         Some((FindingId::ZramWithZswap, None))
     }
 
-    fn stands(&self, draft: &Draft<'_>, group: &str) -> bool {
+    fn is_active(&self, draft: &Draft<'_>, group: &str) -> bool {
         let zswap = draft.machine.zswap.as_ref();
         draft.recorded(group).next().is_some() && zswap.is_some_and(|it| it.is_enabled)
     }
