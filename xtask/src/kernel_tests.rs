@@ -410,7 +410,11 @@ impl GuestTest {
         }
         let codec_of_zram = self.upstream && self.kernel == OLDEST;
         if self.upstream {
-            let codec = if codec_of_zram { "zword" } else { "" };
+            let codec = match &*self.name {
+                _ if !codec_of_zram => "",
+                "swap" => "zword-dense",
+                _ => "zword",
+            };
             boot.variables.push(("DEVICE", "zram".into()));
             boot.variables.push(("CODEC", codec.into()));
         }

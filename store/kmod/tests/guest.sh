@@ -121,7 +121,7 @@ skip() {
 end() {
 	if [ -n "$CODEC" ]; then
 		same "no page was encoded wrongly" 0 "$(cat /sys/kernel/debug/zword/encode_errors)"
-		ok "the codec can be unloaded" rmmod "$CODEC"
+		ok "the codec can be unloaded" rmmod zword
 	fi
 	echo "1..$checks"
 	[ "$failures" -eq 0 ]

@@ -61,7 +61,7 @@ ok "beside each other" wait $second
 exec 3<"$DEV"
 same "hot_remove of an open device" EBUSY "$(/guest/pages put "$CONTROL/hot_remove" 0)"
 ok "unloading is refused" sh -c "! rmmod $DEVICE 2>/dev/null"
-[ -z "$CODEC" ] || ok "that of its codec, too" sh -c "! rmmod $CODEC 2>/dev/null"
+[ -z "$CODEC" ] || ok "that of its codec, too" sh -c "! rmmod zword 2>/dev/null"
 exec 3<&-
 
 # Attributes read while the device goes.
