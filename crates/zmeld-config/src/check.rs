@@ -15,7 +15,8 @@ pub(super) fn check(config: &Config, places: &Places) -> Vec<Finding> {
         problems: Vec::new(),
     };
     for tier in &config.tiers {
-        tier.kind.check(tier, config, &mut check);
+        let key = format!("tier.{}", tier.name);
+        tier.kind.check(&key, tier, config, &mut check);
     }
     check.places_twice(config);
     check.priorities(config);

@@ -124,12 +124,8 @@ fn check_choice(choice: &Choice, kind: TierKind, measured: &CodecVerdict) -> Res
             measured.why_none().unwrap_or_default()
         ));
     }
-    if choice.place.is_some() != kind.is_on_disk() {
-        let what = match kind.is_on_disk() {
-            true => "a disk tier needs --device: a partition, or a file and --size",
-            false => "--device is for --tier disk",
-        };
-        return Err(what.to_owned());
+    if choice.place.is_some() && !kind.is_on_disk() {
+        return Err("--device is for --tier disk".to_owned());
     }
     Ok(())
 }

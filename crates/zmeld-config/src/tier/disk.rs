@@ -123,10 +123,6 @@ impl TierType for DiskSwap {
         })
     }
 
-    fn is_on_disk(&self) -> bool {
-        true
-    }
-
     /// The file may have to be made: its folder is what has to be there.
     fn files(&self) -> Vec<&Path> {
         let mut files = Vec::new();
@@ -139,8 +135,7 @@ impl TierType for DiskSwap {
         files
     }
 
-    fn check(&self, tier: &Tier, _: &Config, check: &mut Check<'_>) {
-        let key = format!("tier.{}", tier.name);
+    fn check(&self, key: &str, tier: &Tier, _: &Config, check: &mut Check<'_>) {
         match &self.source {
             Source::Device(device) => {
                 let key = format!("{key}.device");

@@ -78,7 +78,7 @@ pub trait TierType: Any {
 
     /// Whether it is swap on a drive or in a file: its pages are not in RAM.
     fn is_on_disk(&self) -> bool {
-        false
+        self.kind().is_on_disk()
     }
 
     /// Files and folders that have to be there before it is set up.
@@ -86,8 +86,8 @@ pub trait TierType: Any {
         Vec::new()
     }
 
-    /// Finds what is wrong with it, and with others beside it.
-    fn check(&self, tier: &Tier, config: &Config, check: &mut Check<'_>);
+    /// Finds what is wrong with it, and with others beside it. `key` is the tier's.
+    fn check(&self, key: &str, tier: &Tier, config: &Config, check: &mut Check<'_>);
 }
 
 /// Where pages leave RAM.

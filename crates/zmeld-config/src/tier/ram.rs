@@ -179,9 +179,8 @@ impl TierType for RamDevice {
         codecs.filter_map(|codec| codec.dict.as_deref()).collect()
     }
 
-    fn check(&self, tier: &Tier, _: &Config, check: &mut Check<'_>) {
-        let key = format!("tier.{}", tier.name);
-        recompression(self, &key, check);
+    fn check(&self, key: &str, _: &Tier, _: &Config, check: &mut Check<'_>) {
+        recompression(self, key, check);
         for (at, codec) in self.codec.iter().enumerate() {
             let name = &codec.name;
             if self.codec[..at].iter().any(|it| it.name == *name) {

@@ -80,12 +80,11 @@ impl TierType for Zswap {
         self.compressor.as_deref().map(Codec::new)
     }
 
-    fn check(&self, tier: &Tier, config: &Config, check: &mut Check<'_>) {
-        let key = format!("tier.{}", tier.name);
+    fn check(&self, key: &str, tier: &Tier, config: &Config, check: &mut Check<'_>) {
         let first = config.each::<Zswap>().next();
         if first.is_some_and(|(first, _)| first.name != tier.name) {
             let what = "the kernel has one zswap; put its settings into one tier";
-            check.error(&key, what);
+            check.error(key, what);
         } else if let Some((ram, _)) = config.in_ram().next() {
             let what = format!(
                 "zswap compresses the pages first and passes on what is left, so that tier.{} \
@@ -96,7 +95,7 @@ impl TierType for Zswap {
             check.add(
                 Severity::Critical,
                 Some(FindingId::ZramWithZswap),
-                &key,
+                key,
                 what,
             );
         }

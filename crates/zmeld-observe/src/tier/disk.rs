@@ -32,11 +32,8 @@ impl ObservedTier for Disk {
     }
 
     fn recommended(&self, inputs: &mut Inputs<'_>) -> Result<Kind, String> {
-        let place = inputs
-            .choice
-            .place
-            .clone()
-            .ok_or("a disk tier needs --device")?;
+        let place = inputs.choice.place.clone();
+        let place = place.ok_or("a disk tier needs --device: a partition, or a file and --size")?;
         let source = match place {
             Location::Path(path) if !path.starts_with("/dev") => Source::File {
                 path,

@@ -127,7 +127,7 @@ pub(crate) trait ObservedTier {
     fn name(&self) -> &'static str;
 
     /// A recommended one, with comments that say why it is so.
-    fn recommended(&self, basis: &mut Inputs<'_>) -> Result<Kind, String>;
+    fn recommended(&self, inputs: &mut Inputs<'_>) -> Result<Kind, String>;
 }
 
 /// What a recommended tier follows from.

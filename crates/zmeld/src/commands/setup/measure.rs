@@ -117,11 +117,11 @@ pub fn swappiness(
     };
     let swap_pages_per_s = match kind.place().filter(|_| kind.is_on_disk()) {
         None => decompressed(kind.codec().as_ref())?,
-        Some(place) => match place.device {
-            Some(device) => pages_per_second(host, &device.path()).unwrap_or(files_pages_per_s),
-            // In the file system it is as fast as the file system.
-            None => files_pages_per_s,
-        },
+        Some(place) if place.device.is_some() => {
+            pages_per_second(host, &place.path).unwrap_or(files_pages_per_s)
+        }
+        // In the file system it is as fast as the file system.
+        Some(_) => files_pages_per_s,
     };
     Ok(Some(MeasuredReads {
         swap_pages_per_s,
