@@ -57,6 +57,15 @@ const KERNELS: &[&str] = &["kernel-", "module-", "guest-", "machine-", "dkms", "
 const GUESTS: &[&str] = &["guest-", "machine-", "kcsan"];
 /// Guests, and tests on the machine itself.
 const DEVICES: &[&str] = &["guest-", "machine-", "cargo-test", "kcsan"];
+/// Where modules are listed or loaded.
+const MODULES: &[&str] = &[
+    "kernel-",
+    "module-",
+    "guest-",
+    "machine-",
+    "cargo-test",
+    "kcsan",
+];
 const QEMU: &[&str] = &["guest-6", "guest-7", "machine-6", "kcsan"];
 const PROCESSORS: &[&str] = &["processors"];
 const NARROW: &[&str] = &["processors", "store-32-bits"];
@@ -94,7 +103,7 @@ const NEEDS: &[Need] = &[
     need("dmsetup", "dmsetup", "makes disks that are slow or fail", DEVICES),
     need("mkfs.ext4", "e2fsprogs", "makes file systems", DEVICES),
     need("busybox", "busybox-static", "is the guests' shell", DEVICES),
-    need("depmod", "kmod", "finds and loads modules", DEVICES),
+    need("depmod", "kmod", "finds and loads modules", MODULES),
     need("shellcheck", "shellcheck", "reads the services of OpenRC", COMMANDS),
     need("nix-instantiate", "nix-bin", "reads exported NixOS modules", COMMANDS),
     need("systemd-analyze", "systemd", "reads units", COMMANDS),
