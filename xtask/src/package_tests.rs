@@ -162,11 +162,8 @@ fn within(root: &Path, packages: &Path, script: &str, arguments: &[&str]) -> Com
     let guests = workspace::root().join("xtask/guest");
     let mounts = [
         (packages, "/packages", ""),
-        (Path::new("/run/zmeld"), "/run/zmeld", ""),
         (&guests, "/tmp/scripts", ""),
     ];
-    // It is there whether or not anything of zmeld's ever ran.
-    let _ = fs::create_dir_all("/run/zmeld");
     let script = format!("/tmp/scripts/{script}");
     debian::enter(root, &mounts, &[&["sh", &script], arguments].concat())
 }

@@ -42,7 +42,7 @@ const fn need(
 /// here.
 const LIBFUZZER: &str = "libFuzzer";
 
-const COMMANDS: &[&str] = &["cargo-test"];
+const COMMANDS: &[&str] = &["cargo-test", "alone"];
 const C: &[&str] = &[
     "c-", "codec-", "model-", "pass-", "threads-", "fuzz_", "seeded",
 ];
@@ -56,7 +56,7 @@ const FUZZ: &[&str] = &["fuzz_"];
 const KERNELS: &[&str] = &["kernel-", "module-", "guest-", "machine-", "dkms", "checkpatch", "kernel-patch", "kcsan"];
 const GUESTS: &[&str] = &["guest-", "machine-", "kcsan"];
 /// Guests, and tests on the machine itself.
-const DEVICES: &[&str] = &["guest-", "machine-", "cargo-test", "kcsan"];
+const DEVICES: &[&str] = &["guest-", "machine-", "cargo-test", "alone", "kcsan"];
 const QEMU: &[&str] = &["guest-6", "guest-7", "machine-6", "kcsan"];
 const PROCESSORS: &[&str] = &["processors"];
 const NARROW: &[&str] = &["processors", "store-32-bits"];
@@ -137,7 +137,7 @@ const NEEDS: &[Need] = &[
     need("zramctl", "util-linux", "sets devices up in guests", GUESTS),
     need("qemu-system-x86_64", "qemu-system-x86", "runs Debian's kernels", QEMU),
     need("git", "git", "copies the checkout", &["clean-root", "packages"]),
-    need("unshare", "util-linux", "mounts where nobody else sees it", &["cargo-test", "clean-root", "packages"]),
+    need("unshare", "util-linux", "mounts where nobody else sees it", &["cargo-test", "alone", "clean-root", "packages"]),
     need("debootstrap", "debootstrap", "makes a Debian", DEBIANS),
     need("musl-gcc", "musl-tools", "compiles the static program", &["packages", "kubernetes-run"]),
     need("rpmbuild", "rpm", "makes packages", &["packages"]),
