@@ -89,6 +89,7 @@ const NEEDS: &[Need] = &[
     need("perl", "perl", "checks the kernel's style", &["checkpatch", "kernel-patch"]),
     need("kill", "procps", "ends commands half-way", COMMANDS),
     need("setpriv", "util-linux", "becomes an ordinary user", COMMANDS),
+    need("setfacl", "acl", "opens a device to others", COMMANDS),
     need("losetup", "mount", "makes disks of files", DEVICES),
     need("cryptsetup", "cryptsetup-bin", "encrypts swap", DEVICES),
     need("dmsetup", "dmsetup", "makes disks that are slow or fail", DEVICES),
