@@ -160,10 +160,7 @@ pub fn life(log: &Log) -> Result<Tally> {
 /// A script of `xtask/guest` in a Debian, with that folder of packages.
 fn within(root: &Path, packages: &Path, script: &str, arguments: &[&str]) -> Command {
     let guests = workspace::root().join("xtask/guest");
-    let mounts = [
-        (packages, "/packages", ""),
-        (&guests, "/tmp/scripts", ""),
-    ];
+    let mounts = [(packages, "/packages", ""), (&guests, "/tmp/scripts", "")];
     let script = format!("/tmp/scripts/{script}");
     debian::enter(root, &mounts, &[&["sh", &script], arguments].concat())
 }
