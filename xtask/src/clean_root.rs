@@ -76,11 +76,10 @@ fn check_out(log: &Log, root: &Root) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command in the copy's checkout. What the machine's other tests must know of,
-/// since the kernel is the same, is shared: `/run/zmeld`, and whose turn it is.
+/// Runs a command in the copy's checkout. Whose turn it is, the machine's other tests must
+/// know, since the kernel is the same.
 fn enter(log: &Log, root: &Path, words: &[&str]) -> Result<FinishedProgram> {
     log.must(&mut cargo(&["fetch"]))?;
-    fs::create_dir_all("/run/zmeld")?;
     let mut sysroot = Command::new("rustc");
     sysroot
         .current_dir(workspace::root())
@@ -89,7 +88,6 @@ fn enter(log: &Log, root: &Path, words: &[&str]) -> Result<FinishedProgram> {
     let mounts = [
         (Path::new(&toolchain), "/opt/rust", "ro"),
         (&registry, "/root/.cargo/registry", "ro"),
-        (Path::new("/run/zmeld"), "/run/zmeld", ""),
         (Path::new(TURN), TURN, ""),
     ];
     log.run(&mut debian::enter(root, &mounts, &[BEFORE, words].concat()))

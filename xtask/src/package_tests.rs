@@ -160,13 +160,7 @@ pub fn life(log: &Log) -> Result<Tally> {
 /// A script of `xtask/guest` in a Debian, with that folder of packages.
 fn within(root: &Path, packages: &Path, script: &str, arguments: &[&str]) -> Command {
     let guests = workspace::root().join("xtask/guest");
-    let mounts = [
-        (packages, "/packages", ""),
-        (Path::new("/run/zmeld"), "/run/zmeld", ""),
-        (&guests, "/tmp/scripts", ""),
-    ];
-    // It is there whether or not anything of zmeld's ever ran.
-    let _ = fs::create_dir_all("/run/zmeld");
+    let mounts = [(packages, "/packages", ""), (&guests, "/tmp/scripts", "")];
     let script = format!("/tmp/scripts/{script}");
     debian::enter(root, &mounts, &[&["sh", &script], arguments].concat())
 }

@@ -42,7 +42,7 @@ const fn need(
 /// here.
 const LIBFUZZER: &str = "libFuzzer";
 
-const COMMANDS: &[&str] = &["cargo-test"];
+const COMMANDS: &[&str] = &["cargo-test", "alone"];
 const C: &[&str] = &[
     "c-", "codec-", "model-", "pass-", "threads-", "fuzz_", "seeded",
 ];
@@ -56,16 +56,10 @@ const FUZZ: &[&str] = &["fuzz_"];
 const KERNELS: &[&str] = &["kernel-", "module-", "guest-", "machine-", "dkms", "checkpatch", "kernel-patch", "kcsan"];
 const GUESTS: &[&str] = &["guest-", "machine-", "kcsan"];
 /// Guests, and tests on the machine itself.
-const DEVICES: &[&str] = &["guest-", "machine-", "cargo-test", "kcsan"];
+const DEVICES: &[&str] = &["guest-", "machine-", "cargo-test", "alone", "kcsan"];
 /// Where modules are listed or loaded.
-const MODULES: &[&str] = &[
-    "kernel-",
-    "module-",
-    "guest-",
-    "machine-",
-    "cargo-test",
-    "kcsan",
-];
+#[rustfmt::skip]
+const MODULES: &[&str] = &["kernel-", "module-", "guest-", "machine-", "cargo-test", "alone", "kcsan"];
 const QEMU: &[&str] = &["guest-6", "guest-7", "machine-6", "kcsan"];
 const PROCESSORS: &[&str] = &["processors"];
 const NARROW: &[&str] = &["processors", "store-32-bits"];
@@ -98,6 +92,7 @@ const NEEDS: &[Need] = &[
     need("perl", "perl", "checks the kernel's style", &["checkpatch", "kernel-patch"]),
     need("kill", "procps", "ends commands half-way", COMMANDS),
     need("setpriv", "util-linux", "becomes an ordinary user", COMMANDS),
+    need("setfacl", "acl", "opens a device to others", COMMANDS),
     need("losetup", "mount", "makes disks of files", DEVICES),
     need("cryptsetup", "cryptsetup-bin", "encrypts swap", DEVICES),
     need("dmsetup", "dmsetup", "makes disks that are slow or fail", DEVICES),
@@ -146,7 +141,7 @@ const NEEDS: &[Need] = &[
     need("zramctl", "util-linux", "sets devices up in guests", GUESTS),
     need("qemu-system-x86_64", "qemu-system-x86", "runs Debian's kernels", QEMU),
     need("git", "git", "copies the checkout", &["clean-root", "packages"]),
-    need("unshare", "util-linux", "mounts where nobody else sees it", &["cargo-test", "clean-root", "packages"]),
+    need("unshare", "util-linux", "mounts where nobody else sees it", &["cargo-test", "alone", "clean-root", "packages"]),
     need("debootstrap", "debootstrap", "makes a Debian", DEBIANS),
     need("musl-gcc", "musl-tools", "compiles the static program", &["packages", "kubernetes-run"]),
     need("rpmbuild", "rpm", "makes packages", &["packages"]),

@@ -169,6 +169,10 @@ fn steps<'a>(
         freestanding::warnings(log, &environment.compiler)
     });
     steps.add_staged("cargo-test", "all tests that cargo runs", rust_tests::tests);
+    let about = "tests of this machine, each alone where zmeld never ran; all where --long";
+    steps.add(Usual, rust_tests::ALONE, about, move |log| {
+        rust_tests::alone(log, scope, seed)
+    });
     // What takes all processors, between what is long and takes one.
     kernels_and_builds(&mut steps, kernels);
     let about = "zmeld-fleet: its style, its types, its tests; Spark where --long";

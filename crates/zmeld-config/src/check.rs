@@ -182,11 +182,11 @@ impl Check<'_> {
             _ => None,
         });
         let limits: Vec<_> = limits.collect();
-        let sum: f64 = limits.iter().map(|it| it.1.fraction() * 100.0).sum();
+        let sum: Percent = limits.iter().map(|it| it.1).sum();
         // A single limit above 100 % was reported where it stands.
         let is_several = config.in_ram().count() > 1;
-        if let (Some((name, _)), true) = (limits.last(), sum > 100.0 && is_several) {
-            let what = format!("the limits add up to {sum}% of RAM; 100% is all there is");
+        if let (Some((name, _)), true) = (limits.last(), sum > Percent::whole(100) && is_several) {
+            let what = format!("the limits add up to {sum} of RAM; 100% is all there is");
             self.error(&format!("tier.{name}.memory_limit"), what);
         }
     }

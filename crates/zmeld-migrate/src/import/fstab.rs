@@ -63,11 +63,8 @@ fn area(device: &str, options: &str, line: &Line, volumes: &[Volume], into: &mut
                 }
                 None => {
                     comment = format!("{comment}\n{} stays as it is", volume.line);
-                    if let Some(option) = &volume.unknown {
-                        into.left(
-                            &volume.line,
-                            &format!("option {option:?}: it stays as it is"),
-                        );
+                    if let Some(unknown) = &volume.unknown {
+                        into.left(&volume.line, &format!("{unknown}: it stays as it is"));
                     }
                     device.to_owned()
                 }
@@ -150,7 +147,7 @@ struct Volume {
     device: String,
     /// Nothing where it asks for a passphrase or does what zmeld does not.
     encryption: Option<Encryption>,
-    /// The option that zmeld would have to do and does not.
+    /// What zmeld would have to do and does not: an option, a key on another device.
     unknown: Option<String>,
     discards: bool,
     may_fail: bool,
@@ -164,6 +161,13 @@ const KNOWN: [&str; 4] = ["discard", "nofail", "noearly", ""];
 const KNOWN_OF_RANDOM: [&str; 5] = ["swap", "plain", "cipher", "size", "hash"];
 /// Those of a LUKS volume, whose header says the rest.
 const KNOWN_OF_LUKS: [&str; 1] = ["luks"];
+
+/// What is to be said of a key that is a path on another device, as `/keyfile:LABEL=keydev`.
+fn elsewhere(key: &str) -> Option<String> {
+    let (_, device) = key.rsplit_once(':')?;
+    let is_tag = matches!(device.parse(), Ok(Location::Tag { .. }));
+    (is_tag || device.starts_with("/dev/")).then(|| format!("its key is on {device}"))
+}
 
 fn volumes(root: &Path) -> Result<Vec<Volume>, HostError> {
     let mut volumes = Vec::new();
@@ -203,11 +207,13 @@ fn volumes(root: &Path) -> Result<Vec<Volume>, HostError> {
             let is_wrong = **option != "size" && name == "size" && key_size.is_none();
             is_zmelds && (is_wrong || !known.contains(&name) && !KNOWN.contains(&name))
         });
+        let unknown = unknown.map(|option| format!("option {option:?}"));
+        let unknown = unknown.or_else(|| elsewhere(key).filter(|_| is_zmelds));
         volumes.push(Volume {
             name: name.clone(),
             device: device.clone(),
             encryption: Some(encryption).filter(|_| is_zmelds && unknown.is_none()),
-            unknown: unknown.map(|option| (*option).to_owned()),
+            unknown,
             may_fail: options.contains(&"nofail"),
             discards: options.contains(&"discard"),
             line,
