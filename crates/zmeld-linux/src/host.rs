@@ -25,7 +25,7 @@ use crate::tree::Tree;
 
 /// More than the kernel says in any file that is read here (`/proc/swaps`,
 /// `zoneinfo` of a large machine); what is longer is refused.
-const READ_MAX: u64 = 4 << 20;
+pub(crate) const READ_MAX: u64 = 4 << 20;
 
 /// What a machine lets one do. The real one is [`Direct`]; tests put another in
 /// its place, to see every operation and to stop at any of them. One that says nothing
@@ -274,11 +274,7 @@ impl Host {
     /// The number in a file that may not be there, `max` the largest one; none where it holds
     /// none.
     pub fn number(&self, path: impl AsRef<Path>) -> Result<Option<u64>, HostError> {
-        let text = self.read_optional(path)?;
-        Ok(text.and_then(|text| match text.as_str() {
-            "max" => Some(u64::MAX),
-            text => text.parse().ok(),
-        }))
+        Ok(self.read_optional(path)?.as_deref().and_then(number))
     }
 
     /// The number in a file.
@@ -464,6 +460,14 @@ impl Host {
                 FileError::new("run", &invocation.program, cause).into()
             }
         })
+    }
+}
+
+/// The number that a file holds, `max` the largest one.
+pub(crate) fn number(text: &str) -> Option<u64> {
+    match text {
+        "max" => Some(u64::MAX),
+        text => text.parse().ok(),
     }
 }
 

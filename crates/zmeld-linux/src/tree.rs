@@ -5,14 +5,14 @@
 //! is the tree's own `/etc/passwd`. Only regular files are read, since a pipe would be
 //! waited for and a device may do something. The tree `/` is the machine itself.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{openat2, Mode, OFlags, ResolveFlags};
+use rustix::fs::{openat, openat2, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 /// A directory of the kernel has fewer names than that.
@@ -80,16 +80,12 @@ impl Tree {
     /// # Errors
     /// What the system says; that it is no regular file.
     pub fn open_file(&self, path: &Path) -> io::Result<File> {
-        let check = |meta: Metadata| match meta.is_file() {
-            true => Ok(()),
-            false => Err(io::Error::other("it is not a file")),
-        };
-        check(self.metadata(path)?)?;
-        // What has taken its place meanwhile is not waited for either.
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = File::from(self.open(path, flags)?);
-        check(file.metadata()?)?;
-        Ok(file)
+        open_regular(|flags| self.open(path, flags))
+    }
+
+    /// A directory, held open.
+    pub fn folder(&self, path: &Path) -> io::Result<Folder> {
+        Ok(Folder(self.open(path, OFlags::RDONLY | OFlags::DIRECTORY)?))
     }
 
     /// The bytes of a regular file, at most so many.
@@ -149,16 +145,65 @@ impl Tree {
         path: &Path,
         take: &mut dyn FnMut(OsString, bool) -> bool,
     ) -> io::Result<()> {
+        let (mut count, mut is_too_many) = (0, false);
+        self.folder(path)?.visit(&mut |name, is_folder| {
+            is_too_many = count == NAMES_MAX && !self.is_here();
+            count += 1;
+            !is_too_many && take(name, is_folder)
+        })?;
+        match is_too_many {
+            true => Err(io::Error::other(format!(
+                "it has more than {NAMES_MAX} names: it is no machine's"
+            ))),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A directory that is held open: what is in it is opened by name, however long the path
+/// to it is, and through no link.
+#[derive(Debug)]
+pub struct Folder(OwnedFd);
+
+impl Folder {
+    fn open(&self, name: impl rustix::path::Arg, flags: OFlags) -> io::Result<OwnedFd> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(openat(&self.0, name, flags, Mode::empty())?)
+    }
+
+    /// A directory in it; "not a directory" where a link has that name.
+    pub fn below(&self, name: &OsStr) -> io::Result<Folder> {
+        Ok(Folder(self.open(name, OFlags::RDONLY | OFlags::DIRECTORY)?))
+    }
+
+    /// The directory that it is in.
+    pub fn above(&self) -> io::Result<Folder> {
+        Ok(Folder(self.open("..", OFlags::RDONLY | OFlags::DIRECTORY)?))
+    }
+
+    /// The numbers of its file system and of itself.
+    pub fn id(&self) -> io::Result<(u64, u64)> {
+        let stat = rustix::fs::fstat(&self.0)?;
+        Ok((stat.st_dev, stat.st_ino))
+    }
+
+    /// What is said of a file in it.
+    pub fn metadata(&self, name: &str) -> io::Result<Metadata> {
+        File::from(self.open(name, OFlags::PATH)?).metadata()
+    }
+
+    /// A regular file in it, opened to be read; another is refused before it is opened.
+    pub fn open_file(&self, name: &str) -> io::Result<File> {
+        open_regular(|flags| self.open(name, flags))
+    }
+
+    /// The names in it one by one, and whether each is a directory itself, as long as `take`
+    /// says true.
+    pub fn visit(&self, take: &mut dyn FnMut(OsString, bool) -> bool) -> io::Result<()> {
         // By its descriptor it is the one that was opened.
-        let held = self.open(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
-        let opened = format!("/proc/self/fd/{}", held.as_raw_fd());
-        for (count, entry) in fs::read_dir(opened)?.enumerate() {
+        let opened = format!("/proc/self/fd/{}", self.0.as_raw_fd());
+        for entry in fs::read_dir(opened)? {
             let entry = entry?;
-            if count == NAMES_MAX && !self.is_here() {
-                return Err(io::Error::other(format!(
-                    "it has more than {NAMES_MAX} names: it is no machine's"
-                )));
-            }
             let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
             if !take(entry.file_name(), is_folder) {
                 break;
@@ -166,6 +211,18 @@ impl Tree {
         }
         Ok(())
     }
+}
+
+fn open_regular(open: impl Fn(OFlags) -> io::Result<OwnedFd>) -> io::Result<File> {
+    let check = |meta: Metadata| match meta.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::other("it is not a file")),
+    };
+    check(File::from(open(OFlags::PATH)?).metadata()?)?;
+    // What has taken its place meanwhile is not waited for either.
+    let file = File::from(open(OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)?);
+    check(file.metadata()?)?;
+    Ok(file)
 }
 
 #[cfg(test)]

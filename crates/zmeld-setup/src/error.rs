@@ -70,6 +70,12 @@ pub enum Error {
          them, or force it (zmeld up --force); the kernel kills programs where it does not fit"
     )]
     GroupsUnseen,
+    /// What control groups have in swap could not be looked at.
+    #[error(
+        "{source}, so that nobody can tell whether what is in swap fits back into control groups: \
+         try again, or force it (zmeld down --force)"
+    )]
+    GroupsUnread { source: HostError },
     /// What a plan warns of is to be changed or accepted.
     #[error("{what}")]
     Refused { what: String },
