@@ -43,11 +43,19 @@ fn discarded(view: &View, swap: &Swap) -> Remedy {
         Some(Discard::Pages | Discard::Both) => "--discard",
         _ => "--discard=once",
     };
-    let place = match swap.area.priority {
-        // What the kernel chose it would choose anew, below all others; 0 is above those.
-        ..0 if view.now.swaps.len() > 1 => 0,
-        ..0 => return view.switched_anew(swap, discard),
-        priority => priority,
+    let is = swap.area.priority;
+    let others = view.now.swaps.iter().map(|it| it.area.priority);
+    let others: Vec<i32> = others.filter(|it| *it != is).collect();
+    let place = match is {
+        0.. => is,
+        // The kernel puts it below all others again; 0 is above those that it places.
+        _ if others.iter().all(|it| *it > is) => return view.switched_anew(swap, discard),
+        _ if others.iter().all(|it| *it < is || *it > 0) => 0,
+        _ => {
+            let area = swap.area.shown();
+            return format!("swapoff {area}, and swapon --discard=once all areas in their order")
+                .into();
+        }
     };
     view.switched_anew(swap, &format!("{discard} --priority {place}"))
 }
