@@ -369,6 +369,14 @@ impl Host {
         )
     }
 
+    /// Whether a command is known to be missing: the folders of root's commands are there, and
+    /// none has it.
+    pub fn lacks_program(&self, name: &str) -> bool {
+        let folders = command::SYSTEM_PATH.split(':').map(Path::new);
+        let mut there = folders.filter(|it| self.exists(it)).peekable();
+        there.peek().is_some() && !there.any(|it| self.exists(it.join(name)))
+    }
+
     /// Runs a command whose exit code is an answer.
     pub fn attempt(&self, invocation: &Invocation) -> Result<Finished, HostError> {
         self.started(invocation, self.access.run(invocation, None))

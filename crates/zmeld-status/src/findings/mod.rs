@@ -12,11 +12,14 @@
 //! | `applied` | what was asked for and is not so |
 //! | `pressure` | how hard the machine is at it |
 //! | `melding` | identical pages; damaged ones |
+//!
+//! `remedy` has the commands that several of them name.
 
 mod applied;
 mod combination;
 mod melding;
 mod pressure;
+mod remedy;
 mod sizing;
 mod upkeep;
 
@@ -25,6 +28,7 @@ use zmeld_advice::SwapKinds;
 use crate::outstanding::Outstanding;
 use zmeld_config::Config;
 pub use zmeld_config::{Finding, FindingId, Severity};
+use zmeld_config::Remedy;
 use zmeld_observe::applied::Applied;
 use zmeld_observe::{Device, Observation, Swap};
 

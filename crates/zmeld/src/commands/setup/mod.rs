@@ -412,6 +412,9 @@ fn recommended(args: &TierArgs, profile: Option<Profile>, host: &Host) -> anyhow
     let found = recommend(&machine, &choice, &measured, &own_swaps(host));
     let found = found.map_err(refused)?;
     let (mut config, mut comments) = (found.config, found.comments);
+    if config.zswap().is_some() {
+        keep_disks(host, &mut config, &mut comments);
+    }
     if let Some(profile) = profile {
         profile.add_to(host, &mut config, &mut comments);
     }
@@ -438,6 +441,26 @@ fn recommended(args: &TierArgs, profile: Option<Profile>, host: &Host) -> anyhow
         measured,
         recommendation: found.recommendation,
     })
+}
+
+/// zswap stands in front of swap on a disk: what zmeld swaps to stays.
+fn keep_disks(host: &Host, config: &mut Config, comments: &mut Comments) {
+    let applied = zmeld_setup::applied::read(host).ok().flatten();
+    let Some(applied) = applied else { return };
+    for (tier, _, priority) in applied.config.areas().into_iter().rev() {
+        let name = tier.name.as_str();
+        if !tier.kind.is_on_disk() || config.tier(name).is_some() {
+            continue;
+        }
+        let why = "it is set up already, and zswap stands in front of it";
+        comments.insert(format!("tier.{name}"), why.to_owned());
+        let mut tier = tier.clone();
+        if let Some(swap) = tier.kind.swap_mut() {
+            // No page has to leave it.
+            swap.priority = Some(priority);
+        }
+        config.tiers.insert(0, tier);
+    }
 }
 
 /// The codec of zswap, where that is what will be recommended.
