@@ -19,6 +19,7 @@ use zmeld_migrate::import::{import, Imported};
 #[path = "../../../zmeld-setup/tests/script/mod.rs"]
 mod script;
 mod zram_generator;
+mod zram_tools;
 
 use script::{Outcome, Script};
 
@@ -355,7 +356,7 @@ fn is_one_in(random: &mut ChaCha8Rng, count: u32) -> bool {
 
 #[test]
 fn each_case_is_imported() {
-    for judge in [&zram_generator::JUDGE] {
+    for judge in [&zram_generator::JUDGE, &zram_tools::JUDGE] {
         cases(judge, None);
     }
 }
@@ -364,4 +365,10 @@ fn each_case_is_imported() {
 #[ignore = "it needs zram-generator: cargo xtask test --only world"]
 fn zram_generator() {
     judge(&zram_generator::JUDGE);
+}
+
+#[test]
+#[ignore = "it needs zram-tools: cargo xtask test --only world"]
+fn zram_tools() {
+    judge(&zram_tools::JUDGE);
 }
