@@ -240,8 +240,9 @@ fn swap_options(options: &str) -> SwapOptions<'_> {
             None => (option, None),
         };
         match (name, value) {
-            ("defaults" | "sw" | "auto", None) => {}
+            ("defaults" | "sw", None) => {}
             ("nofail", None) => found.may_fail = true,
+            ("fail", None) => found.may_fail = false,
             ("discard", _) if has_discard => found.wrong.push((option, "it is not the first")),
             ("pri", _) if has_priority => found.wrong.push((option, "it is not the first")),
             ("discard", value) => {
@@ -317,6 +318,14 @@ impl std::fmt::Display for Line {
 
 /// More than any of these files is long.
 const LENGTH_MAX: u64 = 1 << 20;
+
+const COMMAND_LINE: &str = "/proc/cmdline";
+
+/// The kernel's command line; an unreadable one is empty.
+fn command_line(root: &Path) -> String {
+    let line = Tree::new(root).read(Path::new(COMMAND_LINE), LENGTH_MAX);
+    String::from_utf8_lossy(&line.unwrap_or_default()).into_owned()
+}
 
 /// The bytes of a file of the machine; nothing if there is no such file.
 fn bytes(root: &Path, path: &Path) -> Result<Option<Vec<u8>>, HostError> {

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use super::expression::{self, Failure};
 use super::ini::{self, get, Entry, Rules, Section, Sections};
 use super::rpi_swap::{self, ZramWanted};
-use super::{bytes, swap_options, Imported, Line, Tool};
+use super::{bytes, command_line, swap_options, Imported, Line, Tool, COMMAND_LINE};
 use zmeld_config::{
     Bytes, Codec, Discard, PageFilter, RamDevice, RecompressRule, Recompression, Size, Swap,
     Writeback,
@@ -18,8 +18,6 @@ use zmeld_linux::HostError;
 const DIRECTORIES: [&str; 4] = ["/usr/lib", "/usr/local/lib", "/etc", "/run"];
 
 const FIRST: &str = "zram0";
-
-const COMMAND_LINE: &str = "/proc/cmdline";
 
 const MIB: u64 = 1 << 20;
 
@@ -77,7 +75,7 @@ fn read(
         into,
     )?;
     let mut said = Said::default();
-    let is_asked_for = match switch(root)? {
+    let is_asked_for = match switch(root) {
         Some((word, false)) => {
             if !files.is_empty() || matches!(rpi, ZramWanted::Device(_)) {
                 let line = Line::of_tool(Path::new(COMMAND_LINE), &word);
@@ -132,22 +130,17 @@ fn read(
 }
 
 /// `systemd.zram` on the kernel's command line, and whether it asks for a device.
-fn switch(root: &Path) -> Result<Option<(String, bool)>, HostError> {
-    // What is there is none of a regular file's size.
-    let line = match Tree::new(root).read(Path::new(COMMAND_LINE), 1 << 16) {
-        Ok(line) => line,
-        Err(_) => return Ok(None),
-    };
-    let line = String::from_utf8_lossy(&line);
-    let found = line.split_whitespace().rev().find_map(|word| {
+fn switch(root: &Path) -> Option<(String, bool)> {
+    let line = command_line(root);
+    let mut words = line.split_whitespace().rev();
+    words.find_map(|word| {
         let is_on = match word.strip_prefix("systemd.zram")? {
             "" | "=1" | "=yes" | "=true" | "=on" => true,
             "=0" | "=no" | "=false" | "=off" => false,
             _ => return None,
         };
         Some((word.to_owned(), is_on))
-    });
-    Ok(found)
+    })
 }
 
 /// What rpi-swap asks for, over what weaker files said.

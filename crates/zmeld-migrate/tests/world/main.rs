@@ -18,6 +18,7 @@ use zmeld_migrate::import::{import, Imported};
 
 #[path = "../../../zmeld-setup/tests/script/mod.rs"]
 mod script;
+mod systemd;
 mod zram_generator;
 mod zram_tools;
 
@@ -152,19 +153,31 @@ fn ours(imported: &Imported, ram_bytes: u64) -> Areas {
                 area.insert("writeback", back.unwrap_or_default());
             }
             Kind::Disk(disk) => {
-                name = match &disk.source {
-                    Source::File { path, .. } => path.display().to_string(),
-                    Source::Device(device) => location(device),
+                let device = match &disk.source {
+                    Source::File { path, .. } => path.clone(),
+                    Source::Device(device) => device.path(),
                 };
+                let device: PathBuf = device.components().collect();
+                let device = device.display().to_string();
                 let encryption = match &disk.encryption {
                     Encryption::None => String::new(),
-                    Encryption::Luks { key_file, .. } => format!("luks {}", key_file.display()),
-                    Encryption::Random { cipher } => {
-                        format!("random {} {}", cipher.name, cipher.key_size)
+                    Encryption::Luks { key_file, .. } => {
+                        format!("luks {} {device}", key_file.display())
                     }
+                    Encryption::Random { cipher } => {
+                        format!("random {} {} {device}", cipher.name, cipher.key_size)
+                    }
+                };
+                // An encrypted one is what is below the volume that fstab names.
+                let comment = &imported.comments[&format!("tier.{}", tier.name)];
+                let named = comment.split_whitespace().nth(1).unwrap_or_default();
+                name = match encryption.is_empty() {
+                    true => device,
+                    false => named.to_owned(),
                 };
                 area.insert("encryption", encryption);
                 area.insert("format", disk.format.to_string());
+                area.insert("timeout", disk.timeout.to_string());
             }
             other => panic!("nothing becomes {other:?}"),
         }
@@ -176,8 +189,11 @@ fn ours(imported: &Imported, ram_bytes: u64) -> Areas {
 /// Whether two attributes are the same: a share of RAM is rounded otherwise than its tool
 /// rounds, which takes whole MiB of RAM.
 fn is_equal(attribute: &str, theirs: &str, ours: &str, ram_bytes: u64) -> bool {
-    if !matches!(attribute, "size" | "limit") {
-        return theirs == ours;
+    match attribute {
+        "size" | "limit" => {}
+        // The volume stays as it is.
+        "encryption" if ours.is_empty() => return true,
+        _ => return theirs == ours,
     }
     let number = |text: &str| text.parse::<u64>().expect("a number");
     let (theirs, ours) = (number(theirs), number(ours));
@@ -356,7 +372,7 @@ fn is_one_in(random: &mut ChaCha8Rng, count: u32) -> bool {
 
 #[test]
 fn each_case_is_imported() {
-    for judge in [&zram_generator::JUDGE, &zram_tools::JUDGE] {
+    for judge in [&zram_generator::JUDGE, &zram_tools::JUDGE, &systemd::JUDGE] {
         cases(judge, None);
     }
 }
@@ -371,4 +387,10 @@ fn zram_generator() {
 #[ignore = "it needs zram-tools: cargo xtask test --only world"]
 fn zram_tools() {
     judge(&zram_tools::JUDGE);
+}
+
+#[test]
+#[ignore = "it needs systemd's generators: cargo xtask test --only world"]
+fn systemd() {
+    judge(&systemd::JUDGE);
 }
