@@ -77,10 +77,14 @@ impl Check<'_> {
     /// A device of which nothing is kept, found again by its name alone.
     pub fn overwritten(&mut self, device: &Location, key: &str, what: &str) {
         match device {
-            Location::Tag { tag, .. } if !device.outlives_its_contents() => {
+            _ if !device.outlives_its_contents() => {
+                let tag = match device {
+                    Location::Tag { tag, .. } => format!("PART{tag}="),
+                    Location::Path(_) => "PARTUUID=".to_owned(),
+                };
                 let what = format!(
                     "{device} is written over with {what}, so the device would not be found \
-                     again; use PART{tag}= or a path below /dev/disk/by-id"
+                     again; use {tag} or a path below /dev/disk/by-id"
                 );
                 self.error(key, what);
             }
