@@ -49,7 +49,8 @@ const C: &[&str] = &[
 /// The same, and what only looks whether something compiles.
 #[rustfmt::skip]
 const C_COMPILER: &[&str] = &["c-", "codec-", "round_trip-", "model-", "pass-", "threads-", "fuzz_", "features", "seeded"];
-const FLEET: &[&str] = &["fleet", "kubernetes"];
+const FLEET: &[&str] = &["fleet", "kubernetes", "dumps"];
+const DUMPS: &[&str] = &["dumps"];
 const FUZZ: &[&str] = &["fuzz_"];
 /// A guest's kernel is made by the first step that asks for it.
 #[rustfmt::skip]
@@ -107,8 +108,14 @@ const NEEDS: &[Need] = &[
     need("zsh", "zsh", "reads its completions", COMMANDS),
     need("fish", "fish", "reads its completions", COMMANDS),
     // The Python package.
-    need("python3", "python3", "runs zmeld-fleet, reads manifests", FLEET),
+    need("python3", "python3", "runs zmeld-fleet, reads manifests and dumps", FLEET),
     need("python3 ensurepip", "python3-venv", "installs what these need", FLEET),
+    need("gcore", "gdb", "makes a core of a process", DUMPS),
+    need("makedumpfile", "makedumpfile", "puts a flattened dump together", DUMPS),
+    need("zstd", "zstd", "compresses dumps", DUMPS),
+    need("lz4", "lz4", "compresses dumps", DUMPS),
+    need("bzip2", "bzip2", "compresses dumps", DUMPS),
+    need("xz", "xz-utils", "compresses dumps", DUMPS),
     need("podman", "podman", "makes an image and runs it", &["kubernetes-run"]),
     need("runc", "runc", "runs containers", &["kubernetes-run"]),
     need("conmon", "conmon", "runs containers", &["kubernetes-run"]),

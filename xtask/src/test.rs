@@ -138,6 +138,7 @@ const PLAIN: &[PlainStep] = &[
     (Usual, "core-sources", "the core has no conditions and names no kernel version", freestanding::sources),
     (Usual, "clippy", "no lint has anything to say", rust_tests::clippy),
     (Usual, "documentation", "it builds and no link is broken", rust_tests::documentation),
+    (Usual, python::DUMPS, "pages of dumps, counted by readers that are not ours", python::dumps),
     (Usual, python::MANIFEST, "the manifest against Kubernetes' schemas", python::manifest),
     (Long, python::CONTAINER, "a survey in a container with the manifest's rights, and with one less", python::container),
     (Long, clean_root::STEP, "the README's command in a new Debian, and where nothing is allowed", clean_root::test),

@@ -54,7 +54,7 @@ pub enum Owner {
     Dump {
         /// The dump.
         path: PathBuf,
-        /// Index of the program header.
+        /// Index of the program header, or of the range.
         segment: u32,
     },
     /// Standard input or another stream.
@@ -182,6 +182,8 @@ pub struct Counted {
     pub swap_slots: u64,
     /// Last pages of a file that were filled up with zeros.
     pub padded: u64,
+    /// Pages that are holes in a file, which nobody ever wrote; in no other count.
+    pub never_written: u64,
     /// Processes read, at least in part.
     pub processes: u64,
 }
@@ -202,6 +204,7 @@ impl Counted {
         self.locked += other.locked;
         self.swap_slots += other.swap_slots;
         self.padded += other.padded;
+        self.never_written += other.never_written;
         self.processes += other.processes;
     }
 }

@@ -20,7 +20,7 @@ use zmeld_linux::smaps::Mapping;
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::{Host, KernelVersion};
 
-use crate::file::Extent;
+use crate::file::{Extent, Layout};
 use crate::live::frames::FrameSet;
 use crate::live::pagemap::{self, PIECE_PAGES};
 use crate::live::processes::{self, ChosenProcess};
@@ -144,13 +144,16 @@ impl Source for SwapDevice {
         };
         let file = self.file.try_clone();
         let file = file.map_err(|cause| Error::io("read", &self.area.path, cause))?;
-        let mut source = FileSource::new(&self.area.path, file, self.page_size);
-        source.regions.push(Region {
-            owner: Owner::Device(self.area.path.clone()),
-            kind: RegionKind::SwapDevice,
-            start: 0,
-        });
-        source.extents = self.extents(named);
+        let layout = Layout {
+            regions: vec![Region {
+                owner: Owner::Device(self.area.path.clone()),
+                kind: RegionKind::SwapDevice,
+                start: 0,
+            }],
+            extents: self.extents(named),
+            ..Layout::default()
+        };
+        let source = FileSource::new(&self.area.path, file, self.page_size, layout);
         let delivered = AtomicU64::new(0);
         let mut visit = source.visit(threads, stop, &|batch| {
             self.deliver_used(named, batch, &|batch| {
