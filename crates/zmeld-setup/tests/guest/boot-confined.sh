@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# guest: kernel=um,6.12 memory=640 systemd long
+# guest: kernel=6.12 memory=640 systemd long
 #
 # The watch and the guard with what their units leave them: few capabilities, no network,
 # few system calls. They work on what belongs to another user all the same.
