@@ -13,6 +13,7 @@ use crate::debian::{self, Root};
 use crate::process::{output_of, FinishedProgram, Log};
 use crate::rust_tests::cargo;
 use crate::step::Tally;
+use crate::tools;
 use crate::turn::TURN;
 use crate::workspace;
 
@@ -41,6 +42,7 @@ const BEFORE: &[&str] = &[
 
 /// All tests of cargo in the clean Debian, and again where nothing is allowed.
 pub fn test(log: &Log) -> Result<Tally> {
+    tools::need_not_set_up()?;
     let base = debian::base(log, "clean", None, PACKAGES)?;
     let root = debian::copy(log, &base, STEP)?;
     check_out(log, &root)?;

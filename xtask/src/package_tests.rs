@@ -51,6 +51,7 @@ const DKMS_IMAGE_MIB: u64 = 4096;
 /// did then is in the log.
 pub fn image_with_dkms(log: &Log, releases: &[String; 2]) -> Result<PathBuf> {
     tools::need_root("packages are installed")?;
+    tools::need_not_set_up()?;
     let [now, next] = releases;
     let base = dkms_base(log, now, next)?;
     let release = release()?;

@@ -24,12 +24,17 @@ pub enum Owner {
     Other,
 }
 
-/// Sees to it that `/run` is a test's own. Without root there is nothing to see to.
-pub fn enter(owner: Owner) {
+/// Sees to it that `/run` is a test's own; false without root, for whom there is nothing to
+/// see to, and in a chroot, where mounts would be seen outside.
+pub fn enter(owner: Owner) -> bool {
     let mark = fs::read_to_string(MARK).ok();
     let is = |mark: &String| owner == Owner::Other || mark.starts_with("turn");
-    if is_root() && !mark.as_ref().is_some_and(is) {
-        mount_own(owner).expect("/run can be mounted");
+    if !is_root() || mark.as_ref().is_some_and(is) {
+        return is_root();
+    }
+    match mount_own(owner) {
+        Err(cause) if cause.kind() == io::ErrorKind::InvalidInput => false,
+        made => made.map(|()| true).expect("/run can be mounted"),
     }
 }
 
@@ -79,11 +84,4 @@ fn mount_own(owner: Owner) -> io::Result<()> {
     };
     fs::write(mark, format!("{of} {}", if set_up { SET_UP } else { "" }))?;
     Ok(bind(&own, Path::new("/run"), MsFlags::MS_REC)?)
-}
-
-/// Removes what zmeld has noted, in a `/run` that is a test's own.
-pub fn clear() {
-    if Path::new(MARK).exists() {
-        let _ = fs::remove_dir_all("/run/zmeld");
-    }
 }

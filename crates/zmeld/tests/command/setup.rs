@@ -54,17 +54,19 @@ fn unfit() -> Option<String> {
 /// was killed has noted in `/run` is taken back.
 pub fn alone() -> FileLock {
     let held = crate::turn::turn().expect("the lock can be taken");
-    own_run::enter(own_run::Owner::Turn);
-    for (noted, down) in [
-        ("state", &["down"][..]),
-        ("experiment", &["down", "--experiment"]),
-    ] {
-        if is_root() && Path::new(&format!("/run/zmeld/{noted}.json")).exists() {
-            eprintln!("a test that did not come to its end is taken back: {down:?}");
-            succeed(down, "left by a test");
+    if own_run::enter(own_run::Owner::Turn) {
+        let noted = |name: &str| Path::new("/run/zmeld").join(name).exists();
+        for (name, down) in [
+            ("state.json", "down"),
+            ("experiment.json", "down --experiment"),
+        ] {
+            if noted(name) {
+                eprintln!("a test that did not come to its end is taken back");
+                succeed(&Vec::from_iter(down.split(' ')), "left by a test");
+            }
         }
+        let _ = fs::remove_dir_all("/run/zmeld");
     }
-    own_run::clear();
     held
 }
 
