@@ -5,7 +5,7 @@
 //! as long. So this process begins the same command once more, passes on signals, and ends with
 //! it: when the other one has ended but for a thread that waits, too.
 
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 use std::{fs, io};
@@ -34,6 +34,8 @@ pub fn run() -> io::Result<Option<ExitCode>> {
     let parent = getppid().map(|pid| pid.as_raw_nonzero().to_string());
     if std::env::var(FOR).ok().is_some_and(|it| Some(it) == parent) {
         set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+        // Else it is called by the link that it was begun by.
+        let _ = fs::write("/proc/self/comm", "zmeld");
         return Ok(None);
     }
     let passed = [
@@ -47,6 +49,7 @@ pub fn run() -> io::Result<Option<ExitCode>> {
     let signals = SignalFd::with_flags(&passed, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
     // What is begun has no signal blocked.
     let mut begun = Command::new("/proc/self/exe");
+    begun.arg0(std::env::args_os().next().unwrap_or_default());
     begun.args(std::env::args_os().skip(1));
     let mut child = begun.env(FOR, std::process::id().to_string()).spawn()?;
     loop {
@@ -107,12 +110,20 @@ fn code(status: ExitStatus) -> ExitCode {
 
 fn await_listener(child: &Child, signal: Signal) {
     let begin = Instant::now();
-    while begin.elapsed() < READY_WITHIN {
+    loop {
         let path = format!("/proc/{}/status", child.id());
         let text = fs::read_to_string(path).unwrap_or_default();
-        let caught = process::status(&text, "SigCgt").unwrap_or("0");
-        let caught = u64::from_str_radix(caught, 16).unwrap_or(0);
-        if caught & 1 << (signal as u32 - 1) != 0 {
+        let has = |name| {
+            let signals = process::status(&text, name).unwrap_or("0");
+            let signals = u64::from_str_radix(signals, 16).unwrap_or(0);
+            signals & 1 << (signal as u32 - 1) != 0
+        };
+        // What a shell begins in the background ignores it until it listens.
+        let patience = match has("SigIgn") {
+            true => READY_WITHIN * 20,
+            false => READY_WITHIN,
+        };
+        if has("SigCgt") || begin.elapsed() >= patience {
             return;
         }
         std::thread::sleep(Duration::from_millis(5));
