@@ -31,9 +31,14 @@ const OF_TERMINAL: i32 = 0x80;
 
 /// Does the command in a process apart, unless this is that one already: none.
 pub fn run() -> io::Result<Option<ExitCode>> {
-    let parent = getppid().map(|pid| pid.as_raw_nonzero().to_string());
-    if std::env::var(FOR).ok().is_some_and(|it| Some(it) == parent) {
+    if let Ok(parent) = std::env::var(FOR) {
+        // A command that this one runs is another one.
+        std::env::remove_var(FOR);
         set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+        let now = getppid().map(|pid| pid.as_raw_nonzero().to_string());
+        if now != Some(parent) {
+            return Err(io::Error::other("whoever began this has ended"));
+        }
         // Else it is called by the link that it was begun by.
         let _ = fs::write("/proc/self/comm", "zmeld");
         return Ok(None);
