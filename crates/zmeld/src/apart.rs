@@ -31,7 +31,16 @@ const OF_TERMINAL: i32 = 0x80;
 
 /// Does the command in a process apart, unless this is that one already: none.
 pub fn run() -> io::Result<Option<ExitCode>> {
+    let passed = [
+        Signal::SIGINT,
+        Signal::SIGTERM,
+        Signal::SIGHUP,
+        Signal::SIGCHLD,
+    ];
+    let passed: SigSet = passed.into_iter().collect();
     if let Ok(parent) = std::env::var(FOR) {
+        // That one has them blocked, and so had this.
+        passed.thread_unblock()?;
         // A command that this one runs is another one.
         std::env::remove_var(FOR);
         set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
@@ -43,16 +52,8 @@ pub fn run() -> io::Result<Option<ExitCode>> {
         let _ = fs::write("/proc/self/comm", "zmeld");
         return Ok(None);
     }
-    let passed = [
-        Signal::SIGINT,
-        Signal::SIGTERM,
-        Signal::SIGHUP,
-        Signal::SIGCHLD,
-    ];
-    let passed: SigSet = passed.into_iter().collect();
     passed.thread_block()?;
     let signals = SignalFd::with_flags(&passed, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-    // What is begun has no signal blocked.
     let mut begun = Command::new("/proc/self/exe");
     begun.arg0(std::env::args_os().next().unwrap_or_default());
     begun.args(std::env::args_os().skip(1));
