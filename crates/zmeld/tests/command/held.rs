@@ -159,6 +159,8 @@ fn a_scan_names_the_process_that_nobody_can_read_and_reads_the_others() {
 
 #[test]
 fn what_plans_and_what_watches_goes_on_beside_it() {
+    // Beside an experiment nothing is set up.
+    let _turn = setup::alone();
     let Some(_held) = Held::new(1) else { return };
     let folder = folder();
     let figures = folder.path().join("figures.prom");
