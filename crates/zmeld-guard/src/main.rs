@@ -67,9 +67,16 @@ fn run(dry_run: bool, file: Option<PathBuf>) -> Result<ExitCode, zmeld_guard::Er
     let dry_run = dry_run || wanted.dry_run;
     let is_root = rustix::process::geteuid().is_root();
     let is_at_work = is_root && !dry_run;
-    let _lock = is_at_work
-        .then(|| zmeld_guard::note::lock(&host))
-        .transpose()?;
+    let lock = is_at_work.then(|| zmeld_guard::note::lock(&host));
+    let _lock = match lock.transpose() {
+        Err(err @ zmeld_guard::Error::CannotGuard { .. }) => return Err(err),
+        // It guards all the same, though status cannot tell that it does.
+        Err(err) => {
+            log(&err.to_string());
+            None
+        }
+        Ok(lock) => lock,
+    };
     zmeld_guard::start(host, rule, dry_run, |text| log(&text))?;
     zmeld_linux::service::notify("READY=1");
     loop {

@@ -102,6 +102,11 @@ const LEFT_MAX: u32 = 256;
 /// Threads that wait for a process and were left behind.
 static LEFT: AtomicU32 = AtomicU32::new(0);
 
+/// Whether threads are left that wait, so that this process may not end as a whole.
+pub fn are_left() -> bool {
+    LEFT.load(Ordering::Relaxed) > 0
+}
+
 type Job = Box<dyn FnOnce() + Send>;
 
 /// Does what may wait for another process, and goes on without it where that holds it up.

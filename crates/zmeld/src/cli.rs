@@ -1,6 +1,8 @@
 //! Every command, option and help text, once. The man page and the shell
 //! completions are made from the same definitions.
 
+use std::path::Path;
+
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::args::{CodecsArgs, CompletionsArgs, ScanArgs};
@@ -76,6 +78,20 @@ pub enum Command {
     Man,
     /// Write shell completions to standard output
     Completions(CompletionsArgs),
+}
+
+impl Command {
+    /// Whether it may read the memory of processes, which may not let go of it.
+    pub fn reads_processes(&self) -> bool {
+        match self {
+            Command::Scan(args) => args.source.file.is_none(),
+            Command::Plan(args) => args.root == Path::new("/") && !args.wanted.tier.no_scan,
+            // A boot measures nothing.
+            Command::Up(args) => !args.boot && !args.wanted.tier.no_scan,
+            Command::Enable(args) => !args.tier.no_scan,
+            _ => false,
+        }
+    }
 }
 
 /// The whole command line as clap knows it, for the man page and completions.

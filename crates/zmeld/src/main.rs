@@ -3,6 +3,7 @@
 //!
 //! | module | what belongs there |
 //! |---|---|
+//! | `apart` | what reads other processes' memory, in a process of its own |
 //! | `cli` | every command once; the man page and the completions come from it |
 //! | `args` | options that several commands have, and how values are read |
 //! | `commands` | one file a command: arguments to a plan, the plan run, the result shown |
@@ -14,6 +15,7 @@
 // harmless and a closed pipe is no panic.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod apart;
 mod args;
 mod cli;
 mod commands;
@@ -34,6 +36,13 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(err) => return exit::refuse(&err, cli::definition(), &arguments),
     };
+    if cli.command.reads_processes() {
+        match apart::run() {
+            Ok(None) => {}
+            Ok(Some(code)) => return code,
+            Err(err) => return exit::conclude(Err(err.into())),
+        }
+    }
     let result = match cli.command {
         Command::Scan(args) => commands::scan::run(&args),
         Command::Codecs(args) => commands::codecs::run(&args),
@@ -56,5 +65,7 @@ fn main() -> ExitCode {
         Command::Man => commands::generate::man(&cli::definition()),
         Command::Completions(args) => commands::generate::completions(&args, cli::definition()),
     };
-    exit::conclude(result)
+    let code = exit::conclude(result);
+    apart::leave();
+    code
 }

@@ -254,7 +254,7 @@ impl<'a> Lab<'a> {
         for text in &left {
             listener(Event::Note(text));
         }
-        variant::check_free(&host)?;
+        variant::check_free(&host, stop)?;
         let folder = folder::create_in(&std::env::temp_dir(), "")?;
         Ok(Lab {
             host,
@@ -602,7 +602,7 @@ impl Lab<'_> {
             footprint: facts.footprint_bytes,
         };
         let group = Group::create(&self.hierarchy, "run")?;
-        let applied = variant.apply(&self.host, bases, &group, self.disk.as_ref())?;
+        let applied = variant.apply(&self.host, bases, &group, self.disk.as_ref(), self.stop)?;
         // So it is dropped first, on whichever path: pages of what still runs in it would
         // have to fit below its limit when its swap goes.
         let group = group;

@@ -225,6 +225,7 @@ impl Variant {
         bases: SizeBases,
         group: &Group,
         disk: Option<&GuestDisk>,
+        stop: &AtomicBool,
     ) -> Result<AppliedVariant, Error> {
         let mut applied = AppliedVariant {
             host: host.clone(),
@@ -248,7 +249,7 @@ impl Variant {
         let there = disk.map(|disk| disk.device.as_path());
         let disk = there.or(made).unwrap_or(Path::new(""));
         let config = self.config(bases, disk)?;
-        let mut journal = journal(host)?;
+        let mut journal = journal(host, stop)?;
         free(host)?;
         let plan = Plan::new(host, &config, Some(journal.state()), &just_that())?;
         applied.active = true;
@@ -281,15 +282,9 @@ fn devices(records: &[Record]) -> Vec<String> {
 }
 
 /// The experiments' own journal: what `zmeld up` set up is written down elsewhere.
-fn journal(host: &Host) -> Result<Journal, Error> {
+fn journal(host: &Host, stop: &AtomicBool) -> Result<Journal, Error> {
     let owner = Owner::Experiment;
-    Ok(Journal::lock(
-        host,
-        owner,
-        PATIENCE,
-        &AtomicBool::new(false),
-        &mut |_| (),
-    )?)
+    Ok(Journal::lock(host, owner, PATIENCE, stop, &mut |_| ())?)
 }
 
 /// Looked at under the journal's lock.
@@ -306,7 +301,7 @@ fn free(host: &Host) -> Result<(), Error> {
 
 /// Takes back what an experiment that was killed swaps to.
 pub(crate) fn take_back_swap(host: &Host, how: &mut TakingBack<'_>) -> Result<(), Error> {
-    let mut journal = journal(host)?;
+    let mut journal = journal(host, how.stop)?;
     let removal = Removal {
         force: how.force,
         ..Removal::default()
@@ -346,8 +341,8 @@ fn stays_on(err: SwapError) -> SwapError {
 }
 
 /// Refuses to begin where `zmeld up` has set swap up.
-pub fn check_free(host: &Host) -> Result<(), Error> {
-    let _held = journal(host)?;
+pub fn check_free(host: &Host, stop: &AtomicBool) -> Result<(), Error> {
+    let _held = journal(host, stop)?;
     free(host)
 }
 
@@ -376,7 +371,7 @@ impl AppliedVariant {
     fn take_back(&mut self) -> Result<(), Error> {
         if self.active {
             self.active = false;
-            let mut journal = journal(&self.host)?;
+            let mut journal = journal(&self.host, &AtomicBool::new(false))?;
             // An experiment that is stopped is to leave nothing: this runs to its end.
             let never = AtomicBool::new(false);
             let all = Removal::default();

@@ -3,7 +3,7 @@
 Run by root, which mounts a file system of this program's own and becomes an ordinary user. A page
 fault on its file reads with mmap_lock held where the read before it failed; this read is never
 answered, and mmap() in another thread waits to write that lock. Whoever wants it now waits too.
-Says the numbers of the processes that are held, one a line, and ends with its standard input.
+Says the numbers of the processes that are held, in a line, and ends with its standard input.
 """
 import ctypes, ctypes.util, errno, mmap, os, signal, struct, sys, threading, time
 
@@ -19,7 +19,8 @@ libc = ctypes.CDLL(None, use_errno=True)
 def checked(result):
     if result < 0:
         number = ctypes.get_errno()
-        sys.exit(f"SKIP: {os.strerror(number)}")
+        print(f"SKIP: {os.strerror(number)}", flush=True)
+        sys.exit()
 
 
 def attributes(node):
@@ -83,7 +84,11 @@ def hold(path):
     libc.memcpy(place, mapped, 1)
 
 
-device = os.open("/dev/fuse", os.O_RDWR)
+try:
+    device = os.open("/dev/fuse", os.O_RDWR)
+except OSError as error:
+    print(f"SKIP: /dev/fuse: {error.strerror}", flush=True)
+    sys.exit()
 folder = os.fsencode(sys.argv[2])
 CLONE_NEWNS, MS_REC, MS_PRIVATE = 0x20000, 0x4000, 1 << 18
 checked(libc.unshare(CLONE_NEWNS))

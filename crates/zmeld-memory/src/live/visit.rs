@@ -32,8 +32,9 @@ use zmeld_linux::smaps::{self, Mapping};
 use zmeld_linux::Host;
 
 /// Bytes read in one call, and the most in one batch: small enough to stay in
-/// a core's cache until the sink has looked at it.
-const BATCH_BYTES: usize = 256 << 10;
+/// a core's cache until the sink has looked at it, large enough that the thread
+/// which reads it is seldom waited for.
+const BATCH_BYTES: usize = 512 << 10;
 /// In mappings larger than this, looking stops once as many pages are found as
 /// smaps says are there: sanitizers and runtimes reserve terabytes.
 const SPARSE_PAGES: u64 = 64 << 10;

@@ -30,7 +30,7 @@ fn endless(args: &[&str]) -> Child {
     child
 }
 
-fn send(child: &Child, signal: Signal) {
+pub fn send(child: &Child, signal: Signal) {
     kill(Pid::from_raw(child.id() as i32), signal).unwrap();
 }
 
@@ -39,9 +39,12 @@ pub fn await_handler(child: &Child) {
     let status = format!("/proc/{}/status", child.id());
     wait_until("it never listened", || {
         let text = fs::read_to_string(&status).unwrap();
-        let caught = zmeld_linux::process::status(&text, "SigCgt");
-        let caught = u64::from_str_radix(caught.unwrap(), 16).unwrap();
-        text.contains("\nState:\tZ") || caught & 1 << (Signal::SIGINT as u32 - 1) != 0
+        // What has it blocked passes it on.
+        ["SigCgt", "SigBlk"].iter().any(|name| {
+            let signals = zmeld_linux::process::status(&text, name);
+            let signals = u64::from_str_radix(signals.unwrap(), 16).unwrap();
+            text.contains("\nState:\tZ") || signals & 1 << (Signal::SIGINT as u32 - 1) != 0
+        })
     });
 }
 

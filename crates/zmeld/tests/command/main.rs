@@ -4,6 +4,7 @@ mod bench;
 mod cases;
 mod errors;
 mod full_disk;
+mod held;
 mod interrupt;
 mod json;
 mod live;

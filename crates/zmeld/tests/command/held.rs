@@ -1,0 +1,220 @@
+//! Beside a process of another user whose memory nobody can read: each command ends, and says so
+//! where it is left out. Needs root and FUSE.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::interrupt::{await_handler, send};
+use crate::run::*;
+use crate::setup;
+
+/// Long after this, a command does not end at all.
+const NEVER: Duration = Duration::from_secs(300);
+
+/// Processes that hold up whoever reads them, until it is dropped.
+struct Held {
+    server: Child,
+    pids: Vec<String>,
+    /// Where its file system is.
+    _folder: tempfile::TempDir,
+}
+
+impl Held {
+    fn new(how_many: usize) -> Option<Held> {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+        let script = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../zmeld-linux/tests/support/held.py"
+        );
+        let mut python = Command::new("python3");
+        python.args([script, &how_many.to_string(), str(folder.path())]);
+        let python = python.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let Some(mut server) = is_root().then(|| python.spawn().ok()).flatten() else {
+            println!("SKIP: not root, or no python3");
+            return None;
+        };
+        let mut line = String::new();
+        let said = server.stdout.take().unwrap();
+        BufReader::new(said).read_line(&mut line).unwrap();
+        if let Some(reason) = line.strip_prefix("SKIP: ") {
+            println!("SKIP: no FUSE: {reason}");
+            return None;
+        }
+        let pids: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let held = Held {
+            server,
+            pids,
+            _folder: folder,
+        };
+        assert_eq!(held.pids.len(), how_many, "{line}");
+        for pid in &held.pids {
+            assert!(!held.is_readable(pid), "it holds nobody up");
+        }
+        Some(held)
+    }
+
+    /// Whether its command line comes at all.
+    fn is_readable(&self, pid: &str) -> bool {
+        let mut cat = Command::new("timeout");
+        cat.args(["--signal=KILL", "1", "cat"]);
+        let read = cat.arg(format!("/proc/{pid}/cmdline")).output().unwrap();
+        read.status.success()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+fn ended(mut child: Child, what: &str) -> Output {
+    let begin = Instant::now();
+    // Its output is short.
+    while child.try_wait().unwrap().is_none() {
+        if begin.elapsed() > NEVER {
+            let _ = child.kill();
+            panic!("{what} does not end");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.wait_with_output().unwrap()
+}
+
+/// What the command says, into a file: a pipe may be full before it ends.
+fn run_to_end(args: &[&str]) -> (Option<i32>, String, String) {
+    let (out, err) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+    let mut command = zmeld(args);
+    command.stdout(out.try_clone().unwrap());
+    command.stderr(err.try_clone().unwrap());
+    let status = ended(command.spawn().unwrap(), &args.join(" ")).status;
+    let text = |mut file: fs::File| {
+        use std::io::{Read, Seek};
+        let mut text = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut text).unwrap();
+        text
+    };
+    (status.code(), text(out), text(err))
+}
+
+fn to_json((code, out, err): (Option<i32>, String, String)) -> Value {
+    assert_eq!(code, Some(0), "{err}");
+    serde_json::from_str(&out).expect("JSON")
+}
+
+#[test]
+fn a_scan_names_the_process_that_nobody_can_read_and_reads_the_others() {
+    let Some(held) = Held::new(3) else { return };
+    let is_named = |found: &Value| {
+        let notes = found["notes"].to_string();
+        held.pids
+            .iter()
+            .all(|pid| notes.contains(&format!("({pid})")))
+    };
+    let found = to_json(run_to_end(&["scan", "--codecs", "lz4", "--json"]));
+    assert!(is_named(&found), "{}", found["notes"]);
+    let skipped = found["skipped"].as_array().unwrap();
+    let skipped = skipped
+        .iter()
+        .find(|it| it["reason"] == "held up by the process itself");
+    let skipped = skipped.expect("it is counted");
+    assert!(skipped["processes"].as_u64().unwrap() >= 3, "{skipped}");
+    assert!(skipped["pages"].as_u64().unwrap() >= 3 * 256, "{skipped}");
+    assert!(found["memory"]["processes"].as_u64().unwrap() > 3);
+
+    let folder = folder();
+    let key = write(folder.path(), "fleet.key", "5a".repeat(32).as_bytes());
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+    let pids = format!("{},{}", held.pids.join(","), std::process::id());
+    let place = str(folder.path());
+    let survey = [
+        "scan",
+        "--survey",
+        place,
+        "--key",
+        str(&key),
+        "--pid",
+        &pids,
+        "--json",
+    ];
+    let found = to_json(run_to_end(&survey));
+    assert!(is_named(&found), "{}", found["notes"]);
+    assert_eq!(
+        (&found["held_processes"], &found["refused_processes"]),
+        (&3.into(), &0.into())
+    );
+
+    let (code, _, err) = run_to_end(&["scan", "--pid", &pids, "--cold", "1"]);
+    assert_eq!(code, Some(0), "{err}");
+}
+
+#[test]
+fn what_plans_and_what_watches_goes_on_beside_it() {
+    // Beside an experiment nothing is set up.
+    let _turn = setup::alone();
+    let Some(_held) = Held::new(1) else { return };
+    let folder = folder();
+    let figures = folder.path().join("figures.prom");
+    let text = "[watch]\ninterval = \"1s\"\n[watch.reclaim]\n[watch.guard]\nend = [\"/none\"]\n";
+    let config = write(folder.path(), "watch.toml", text.as_bytes());
+    for args in [
+        &["plan"][..],
+        &["up", "--dry-run", "--tier", "zram"],
+        &["down", "--dry-run"],
+        &["status", "--config", str(&config)],
+        &["metrics", "--config", str(&config)],
+    ] {
+        let (code, _, err) = run_to_end(args);
+        assert!(
+            code.is_some_and(|code| code < 2),
+            "{args:?}: {code:?} {err}"
+        );
+    }
+    let watch = [
+        "watch",
+        "--dry-run",
+        "--config",
+        str(&config),
+        "--textfile",
+        str(&figures),
+    ];
+    let mut watch = zmeld(&watch).stderr(Stdio::null()).spawn().unwrap();
+    for _ in 0..3 {
+        wait_until("the watch hangs", || fs::remove_file(&figures).is_ok());
+    }
+    send(&watch, Signal::SIGTERM);
+    assert!(watch.wait().unwrap().success());
+}
+
+/// The lock is free while `up` measures; what it sets up `down` takes back.
+#[test]
+fn a_machine_is_set_up_beside_it() {
+    let Some(_lock) = setup::turn() else { return };
+    let Some(_held) = Held::new(1) else { return };
+    let before = setup::machine();
+    for args in [&["up", "--tier", "zram", "--size", "16MiB"][..], &["down"]] {
+        let (code, _, err) = run_to_end(args);
+        assert_eq!(code, Some(0), "{args:?}: {err}");
+    }
+    assert_eq!(setup::machine(), before);
+}
+
+#[test]
+fn ctrl_c_ends_a_scan_that_waits_for_it() {
+    let Some(_held) = Held::new(1) else { return };
+    let mut scan = zmeld(&["scan", "--codecs", "lz4"]);
+    scan.stdout(Stdio::null()).stderr(Stdio::null());
+    let scan = scan.spawn().unwrap();
+    await_handler(&scan);
+    send(&scan, Signal::SIGINT);
+    assert_eq!(ended(scan, "a scan").status.code(), Some(130));
+}
