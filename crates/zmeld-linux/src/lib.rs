@@ -61,6 +61,7 @@ pub mod root_owned;
 pub mod service;
 pub mod shell;
 pub mod smaps;
+pub mod swap_header;
 pub mod swaps;
 pub mod text;
 pub mod tree;

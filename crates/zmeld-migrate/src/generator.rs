@@ -71,11 +71,12 @@ pub fn generate(environment: &BootEnvironment, normal: &Path) -> GeneratorOutcom
             install: false,
         },
     );
-    if let (true, Some(problem)) = (units.is_empty(), loaded.left_out.first()) {
+    let left_out = loaded.left_out.values().next();
+    if let (true, Some(problem)) = (units.is_empty(), left_out) {
         return environment.failed(format!("{problem}; no swap is set up"));
     }
-    for problem in &loaded.left_out {
-        environment.log(&format!("{problem}; its tier is left out"));
+    for (part, problem) in &loaded.left_out {
+        environment.log(&format!("{problem}; {part} is left out"));
     }
     if units.is_empty() {
         return GeneratorOutcome::None("nothing is configured");

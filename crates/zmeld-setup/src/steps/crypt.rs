@@ -97,7 +97,9 @@ impl Reversible for FormatLuks {
     }
 
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
-        has_header(context, &self.device, record, LUKS)
+        has_header(context, &self.device, record, |path| {
+            Ok(signatures(context.host, path)? == [LUKS])
+        })
     }
 
     fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {

@@ -75,7 +75,9 @@ impl Reversible for SwapOn {
 
     fn apply(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
         let path = context.path(&self.device)?;
-        let mut swapon = Invocation::new("swapon");
+        // As systemd does: a header that another page size was made for is made anew, with its
+        // UUID and label.
+        let mut swapon = Invocation::new("swapon").arg("--fixpgsz");
         if self.priority >= 0 {
             swapon = swapon.args(["--priority", &self.priority.to_string()]);
         }

@@ -650,8 +650,13 @@ impl Fake {
             "swapon" => {
                 inner.swapped_on = words.clone();
                 let is_refused = inner.refused.as_ref() == Some(&last);
-                if is_refused || inner.signatures.get(&last).map(String::as_str) != Some("swap") {
-                    return Err("read swap header failed".to_owned());
+                match inner.signatures.get(&last).map(String::as_str) {
+                    Some("swap") if !is_refused => {}
+                    // It rewrites the signature of what was suspended.
+                    Some("swsuspend") => {
+                        inner.signatures.insert(last.clone(), "swap".to_owned());
+                    }
+                    _ => return Err("read swap header failed".to_owned()),
                 }
                 if self.is_swap(&last) {
                     return Err("Device or resource busy".to_owned());

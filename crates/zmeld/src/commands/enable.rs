@@ -69,8 +69,9 @@ const PACKAGED: [&str; 2] = [
 ];
 /// Those that may run with a configuration that was changed since.
 const SERVICES: [&str; 2] = ["zmeld-watch.service", "zmeld-guard.service"];
-/// Those that have nothing left to do once all is taken down.
-const LEFT: [&str; 2] = ["zmeld.service", "zmeld-tier-*.service"];
+/// Those that have nothing left to do once all is taken down: patterns, since systemctl fails
+/// for the name of a unit that is not there, and passes over a pattern.
+const LEFT: [&str; 2] = ["zmeld.service*", "zmeld-tier-*.service"];
 const BESIDES: &str = "\nThis would be done besides; nothing was changed:\n";
 
 pub fn enable(args: &EnableArgs) -> anyhow::Result<Outcome> {
@@ -218,8 +219,8 @@ pub fn disable(args: &DisableArgs) -> anyhow::Result<Outcome> {
     if is_linked {
         fs::remove_file(GENERATOR).with_context(|| format!("cannot remove {GENERATOR}"))?;
     }
-    systemctl(&host, "stop", &LEFT)?;
     systemctl(&host, "daemon-reload", &[""; 0])?;
+    systemctl(&host, "stop", &LEFT)?;
     for file in Config::load(host.root(), None)?.files {
         output::say(format_args!(
             "{} is still there: what it says is set up at the next boot",
