@@ -356,11 +356,19 @@ impl Machine {
 
     pub fn down_with(&self, removal: Removal<'_>, stop: &AtomicBool) -> Result<Report, Error> {
         let host = self.host();
-        let mut journal = Journal::lock(&host, Owner::Setup, PATIENCE, &mut |_| {})?;
+        let (mut journal, left) = match removal.force {
+            true => Journal::lock_by_force(&host, Owner::Setup, PATIENCE, &mut |_| {})?,
+            false => (
+                Journal::lock(&host, Owner::Setup, PATIENCE, &mut |_| {})?,
+                vec![],
+            ),
+        };
         let mut notes = self.notes.lock().unwrap_or_else(|notes| notes.into_inner());
-        execute::down(&host, &mut journal, removal, stop, &mut |event| {
+        let mut report = execute::down(&host, &mut journal, removal, stop, &mut |event| {
             note(event, &mut notes);
-        })
+        })?;
+        report.left.extend(left);
+        Ok(report)
     }
 
     pub fn findings(&self, text: &str) -> Vec<Finding> {
