@@ -44,6 +44,7 @@ pub mod cpuinfo;
 pub mod crypto;
 pub mod error;
 pub mod file;
+pub mod fstab;
 pub mod groups;
 pub mod headroom;
 pub mod hibernation;

@@ -11,6 +11,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use zmeld_linux::error::words;
+use zmeld_linux::fstab::Fstab;
+use zmeld_linux::tree::Tree;
 
 use crate::export::units::{units, Content, Maker, Unit};
 use zmeld_config::Config;
@@ -68,6 +70,7 @@ pub fn generate(environment: &BootEnvironment, normal: &Path) -> GeneratorOutcom
         &Maker {
             program: &environment.program,
             source,
+            fstab: &Fstab::read(&Tree::new(&environment.root)),
             install: false,
         },
     );

@@ -11,6 +11,7 @@ use anyhow::{bail, Context};
 use clap::Args;
 use zmeld_config::Config;
 use zmeld_linux::command::Invocation;
+use zmeld_linux::fstab::Fstab;
 use zmeld_linux::root_owned::{self, Pinned};
 use zmeld_linux::{Host, HostError};
 use zmeld_migrate::export::units::{units, Maker};
@@ -130,6 +131,7 @@ fn services(host: &Host, config: &Config, program: &Path) -> [(&'static str, Vec
     let maker = Maker {
         program,
         source: None,
+        fstab: &Fstab::read(host.tree()),
         install: false,
     };
     let made = units(config, &maker);
