@@ -716,7 +716,7 @@ mod tests {
         let (_root, host) = Host::planted(&[]);
         let put = |path: &str, text: &str| host.plant(path, text);
         let mut last = Command::new("sleep");
-        let mut last = last.arg("60").stdout(Stdio::null()).spawn().unwrap();
+        let mut last = last.arg("infinity").stdout(Stdio::null()).spawn().unwrap();
         let mount = "30 1 0:26 / /cg rw shared:4 - cgroup2 cgroup2 rw\n";
         put("proc/self/mountinfo", mount);
         put("cg/cgroup.controllers", "memory\n");

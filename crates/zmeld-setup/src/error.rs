@@ -26,6 +26,9 @@ pub enum Error {
     /// The running kernel lacks something.
     #[error("{what}, which this kernel does not offer: {way_out}")]
     KernelFeature { what: String, way_out: String },
+    /// The machine lacks something.
+    #[error("{what}: {way_out}")]
+    Lacks { what: String, way_out: &'static str },
     /// The kernel did not take a module.
     #[error(
         "{group} needs the module {module} ({said}), which this kernel does not offer: {way_out}"
@@ -112,6 +115,7 @@ impl Error {
         match self {
             Error::Privilege { .. }
             | Error::KernelFeature { .. }
+            | Error::Lacks { .. }
             | Error::ModuleRefused { .. }
             | Error::NoCodec { .. } => ErrorKind::Missing,
             Error::Step { source, .. } => source.kind(),

@@ -12,7 +12,8 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -190,15 +191,16 @@ impl Journal {
     /// Waits for other runs, at most `patience`, and reads what its owner's left.
     ///
     /// # Errors
-    /// When another run does not end, when the directory cannot be made, or when
+    /// When another run does not end, or `stop` is set meanwhile, when the directory cannot be made, or when
     /// the state cannot be understood.
     pub fn lock(
         host: &Host,
         owner: Owner,
         patience: Duration,
+        stop: &AtomicBool,
         listener: &mut Listener<'_>,
     ) -> Result<Journal, Error> {
-        let mut journal = Journal::empty(host, owner, patience, listener)?;
+        let mut journal = Journal::empty(host, owner, patience, stop, listener)?;
         if let Some(state) = State::read_of(host, owner)? {
             journal.state = state;
         }
@@ -209,13 +211,14 @@ impl Journal {
         host: &Host,
         owner: Owner,
         patience: Duration,
+        stop: &AtomicBool,
         listener: &mut Listener<'_>,
     ) -> Result<Journal, Error> {
         run_folder::make(host).map_err(|err| match err {
             HostError::File(err) => denied("create", FOLDER, err.cause),
             err => err.into(),
         })?;
-        let lock = wait(host, patience, listener)?;
+        let lock = wait(host, patience, stop, listener)?;
         lock.pass_on()
             .map_err(|cause| Error::io("pass on", LOCK, cause))?;
         // What a run that was killed was about to rename. Where it cannot be
@@ -238,9 +241,10 @@ impl Journal {
         host: &Host,
         owner: Owner,
         patience: Duration,
+        stop: &AtomicBool,
         listener: &mut Listener<'_>,
     ) -> Result<(Journal, Vec<String>), Error> {
-        let mut journal = Journal::empty(host, owner, patience, listener)?;
+        let mut journal = Journal::empty(host, owner, patience, stop, listener)?;
         let state = State::read_of(host, owner);
         let Err(_) = state else {
             journal.state = state?.unwrap_or(journal.state.clone());
@@ -313,7 +317,12 @@ fn denied(action: &'static str, path: &str, cause: io::Error) -> Error {
     }
 }
 
-fn wait(host: &Host, patience: Duration, listener: &mut Listener<'_>) -> Result<FileLock, Error> {
+fn wait(
+    host: &Host,
+    patience: Duration,
+    stop: &AtomicBool,
+    listener: &mut Listener<'_>,
+) -> Result<FileLock, Error> {
     let begin = Instant::now();
     let mut told = false;
     loop {
@@ -322,11 +331,15 @@ fn wait(host: &Host, patience: Duration, listener: &mut Listener<'_>) -> Result<
             Attempt::Taken(lock) => return Ok(lock),
             Attempt::Held(holder) => holder,
         };
-        let is_alive = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
-        let holder = match holder.pid.filter(is_alive) {
+        let holder = match holder.pid {
             Some(pid) => format!("(process {pid})"),
             None => "(or a command of one that was killed)".to_owned(),
         };
+        if stop.load(Ordering::SeqCst) {
+            return Err(Error::Interrupted {
+                after: format!("while another run had the lock {holder}; nothing was changed"),
+            });
+        }
         if begin.elapsed() >= patience {
             return Err(Error::Locked { holder });
         }

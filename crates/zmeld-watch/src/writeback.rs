@@ -72,7 +72,7 @@ fn write_back(
         ));
     }
     let before = stat(host, device, "bd_stat", Backed::parse)?;
-    let mut pieces = Pieces::new(bytes_max / UNIT, stop);
+    let mut pieces = Pieces::new(host, bytes_max / UNIT, stop);
     let is_over = loop {
         let left = left()?;
         let units = pieces.next().min(left.unwrap_or(u64::MAX));

@@ -115,8 +115,11 @@ impl Reversible for SwapOn {
     }
 
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
+        // Somebody may have switched it off and on since, with another priority.
+        let has_priority =
+            |it: &SwapArea| self.priority < 0 || it.priority == i32::from(self.priority);
         let area = self.area(context.host, context.records, record)?;
-        Ok(record.done && matches!(area, Area::Ours(_)))
+        Ok(record.done && matches!(area, Area::Ours(swap) if has_priority(&swap)))
     }
 
     fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
