@@ -110,8 +110,8 @@ pub struct Loaded {
     /// The files that it was read from, in the order in which they were merged,
     /// as the machine itself names them. None: nothing is configured.
     pub files: Vec<PathBuf>,
-    /// Tiers that a boot goes on without: what is wrong with each.
-    pub left_out: Vec<Finding>,
+    /// Tiers and other parts that a boot goes on without, by their keys: what is wrong with each.
+    pub left_out: BTreeMap<String, Finding>,
     /// Where each key stands.
     places: BTreeMap<String, FilePosition>,
 }
@@ -188,10 +188,11 @@ impl Config {
     }
 
     /// [`Config::load`] for a boot, which is better off with some of its swap than with
-    /// none: a tier in which something is wrong is left out ([`Loaded::left_out`]).
+    /// none: a tier, rule or section in which something is wrong is left out
+    /// ([`Loaded::left_out`]).
     ///
     /// # Errors
-    /// What is wrong and in no tier.
+    /// What is wrong and in none, as a file that is no TOML: it may say how a tier is encrypted.
     pub fn load_at_boot(root: &Path, file: Option<&Path>) -> Result<Loaded, ConfigError> {
         let sources = files::read(root, file)?;
         let (mut tree, wrong) = tree::merge(&sources);
@@ -201,26 +202,25 @@ impl Config {
             let before = left_out.len();
             let errors = found.iter().filter(|it| it.severity == Severity::Critical);
             for error in errors {
-                let tier = error.about.strip_prefix("tier.");
-                let Some(tier) = tier.and_then(|it| it.split('.').next()) else {
+                let Some(part) = tree.part(&error.about) else {
                     return Self::loaded((None, found), &sources);
                 };
-                left_out
-                    .entry(tier.to_owned())
-                    .or_insert_with(|| error.clone());
+                left_out.entry(part).or_insert_with(|| error.clone());
             }
             if left_out.len() == before {
                 break;
             }
-            tree.remove_tiers(|name| left_out.contains_key(name));
+            left_out.keys().for_each(|part| tree.remove(part));
             (understood, found) = understand((&tree, Vec::new()));
         }
         if let Some((config, _)) = &mut understood {
             // It asked for some.
-            config.without_tiers |= config.tiers.is_empty() && !left_out.is_empty();
+            let mut parts = left_out.keys();
+            config.without_tiers |=
+                config.tiers.is_empty() && parts.any(|it| it.starts_with("tier."));
         }
         let mut loaded = Self::loaded((understood, found), &sources)?;
-        loaded.left_out = left_out.into_values().collect();
+        loaded.left_out = left_out;
         Ok(loaded)
     }
 
@@ -268,7 +268,7 @@ impl Config {
                 config,
                 warnings: found,
                 files,
-                left_out: Vec::new(),
+                left_out: BTreeMap::new(),
                 places,
             }),
             _ => Err(ConfigError { problems: found }),

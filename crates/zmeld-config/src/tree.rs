@@ -51,11 +51,34 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Takes the tiers of these names out.
-    pub fn remove_tiers(&mut self, is_one: impl Fn(&str) -> bool) {
-        let tiers = self.entries.get_mut(TIERS).map(|it| &mut it.node.value);
-        if let Some(Value::Table(tiers)) = tiers {
-            tiers.entries.retain(|name, _| !is_one(name));
+    /// The smallest part that can be left out whole and that a key is in: a tier, a rule, or
+    /// what is no table of tables. None where it is in none.
+    pub fn part(&self, key: &str) -> Option<String> {
+        let mut names = key.split('.');
+        let (first, second) = (names.next()?, names.next());
+        let entry = self.entries.get(first)?;
+        let below = match &entry.node.value {
+            Value::Table(table) => second.and_then(|name| table.entries.get_key_value(name)),
+            _ => None,
+        };
+        match below {
+            Some((name, below)) if matches!(below.node.value, Value::Table(_)) => {
+                Some(dotted(first, name))
+            }
+            // All tiers are too much.
+            _ => (first != TIERS).then(|| first.to_owned()),
+        }
+    }
+
+    /// Takes a part out.
+    pub fn remove(&mut self, part: &str) {
+        let Some((first, second)) = part.split_once('.') else {
+            self.entries.remove(part);
+            return;
+        };
+        if let Some(Value::Table(table)) = self.entries.get_mut(first).map(|it| &mut it.node.value)
+        {
+            table.entries.remove(second);
         }
     }
 }

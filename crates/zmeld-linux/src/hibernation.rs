@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::swap_header::{SwapHeader, PAGE_MAX};
 use crate::{Host, HostError};
 
 /// Where the kernel was told, and what an initramfs told it.
@@ -14,8 +15,6 @@ pub const POWER: &str = "/sys/power/resume";
 pub const STATES: &str = "/sys/power/state";
 /// Where a swap file begins on its drive, in pages; 0 where it is a partition.
 const OFFSET: &str = "/sys/power/resume_offset";
-/// The first bytes of an area, up to the end of its first page, whatever its size.
-const HEADER_BYTES: usize = 64 << 10;
 
 /// Where a machine resumes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,9 +85,7 @@ pub fn partition(host: &Host) -> Option<PathBuf> {
         return None;
     }
     let meta = host.tree().metadata(&path).ok()?;
-    let start = host
-        .read_header(&path, &meta, HEADER_BYTES)
-        .unwrap_or_default();
+    let start = host.read_header(&path, &meta, PAGE_MAX).unwrap_or_default();
     // Who may not read it cannot tell.
     (start.is_empty() || is_swap(&start)).then_some(path)
 }
@@ -113,10 +110,7 @@ pub fn size_bytes(host: &Host, partition: &Path) -> Option<u64> {
 /// Whether it begins as a swap area does. One that holds an image is marked otherwise, and
 /// nobody swaps to it.
 fn is_swap(bytes: &[u8]) -> bool {
-    [4 << 10, 16 << 10, 64 << 10].iter().any(|page| {
-        let mark = bytes.get(page - 10..*page);
-        mark.is_some_and(|mark| mark == b"SWAPSPACE2")
-    })
+    SwapHeader::parse(bytes).is_some_and(|it| !it.is_suspended)
 }
 
 #[cfg(test)]

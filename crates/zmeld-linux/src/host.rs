@@ -93,7 +93,7 @@ impl Access for Below {
 }
 
 /// Writes with one system call.
-fn store(mut file: File, value: &[u8]) -> io::Result<()> {
+pub(crate) fn store(mut file: File, value: &[u8]) -> io::Result<()> {
     let written = file.write(value)?;
     match written == value.len() {
         true => Ok(()),

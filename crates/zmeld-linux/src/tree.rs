@@ -197,6 +197,11 @@ impl Folder {
         open_regular(|flags| self.open(name, flags))
     }
 
+    /// Opens one of the kernel's files in it to be written.
+    pub fn open_to_write(&self, name: &str) -> io::Result<File> {
+        Ok(self.open(name, OFlags::WRONLY | OFlags::NONBLOCK)?.into())
+    }
+
     /// The names in it one by one, and whether each is a directory itself, as long as `take`
     /// says true.
     pub fn visit(&self, take: &mut dyn FnMut(OsString, bool) -> bool) -> io::Result<()> {

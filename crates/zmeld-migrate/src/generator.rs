@@ -11,6 +11,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use zmeld_linux::error::words;
+use zmeld_linux::fstab::Fstab;
+use zmeld_linux::tree::Tree;
 
 use crate::export::units::{units, Content, Maker, Unit};
 use zmeld_config::Config;
@@ -68,14 +70,16 @@ pub fn generate(environment: &BootEnvironment, normal: &Path) -> GeneratorOutcom
         &Maker {
             program: &environment.program,
             source,
+            fstab: &Fstab::read(&Tree::new(&environment.root)),
             install: false,
         },
     );
-    if let (true, Some(problem)) = (units.is_empty(), loaded.left_out.first()) {
+    let left_out = loaded.left_out.values().next();
+    if let (true, Some(problem)) = (units.is_empty(), left_out) {
         return environment.failed(format!("{problem}; no swap is set up"));
     }
-    for problem in &loaded.left_out {
-        environment.log(&format!("{problem}; its tier is left out"));
+    for (part, problem) in &loaded.left_out {
+        environment.log(&format!("{problem}; {part} is left out"));
     }
     if units.is_empty() {
         return GeneratorOutcome::None("nothing is configured");

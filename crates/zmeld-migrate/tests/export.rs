@@ -117,6 +117,7 @@ fn units_read_the_file_that_they_were_made_from() {
         let maker = units::Maker {
             program: Path::new("/usr/bin/zmeld"),
             source: file,
+            fstab: &Default::default(),
             install: true,
         };
         let units = units::units(&config, &maker).into_iter();

@@ -96,7 +96,10 @@ fn differences(name: &str, text: &str) -> Vec<String> {
                 )
                 .replace("--only fast", &format!("--only {tier}"))
                 .replace("StartSec=90s", "StartSec=5min")
-                .replace("Before=", "After=zmeld.service\nBefore=")
+                .replace(
+                    "Before=",
+                    "After=systemd-remount-fs.service\nAfter=zmeld.service\nBefore=",
+                )
         }
         _ if name.ends_with(".conf") => "[Unit]\n".to_owned(),
         _ => PLAIN.to_owned(),
@@ -160,9 +163,30 @@ impl Machine {
             let text = text.replace("/usr/bin/zmeld-guard", "/bin/true");
             fs::write(unit, text.replace("/usr/bin/zmeld", "/bin/true")).unwrap();
         }
-        if !units.is_empty() {
-            analyze(&VERIFY, &out, &units);
+        if units.is_empty() {
+            return;
         }
+        // Beside what systemd itself makes of the same machine.
+        let beside = self.0.path().join("beside");
+        for (generator, variable, table) in GENERATORS {
+            let folder = &beside;
+            fs::create_dir_all(folder).unwrap();
+            let ran = Command::new(Path::new(FOLDER).join(generator))
+                .args([folder, folder, folder])
+                .env(variable, self.0.path().join(table))
+                .env("SYSTEMD_PROC_CMDLINE", "")
+                .env("SYSTEMD_LOG_TARGET", "console")
+                .output();
+            match ran {
+                Ok(ran) => assert!(ran.status.success(), "{ran:?}"),
+                Err(_) => eprintln!("SKIP: {generator} is not installed"),
+            }
+        }
+        analyze(&VERIFY, &out, &units);
+        for target in ["swap.target", "default.target"] {
+            assert!(!has_cycle(&[&out, &beside], target), "{units:?}");
+        }
+        fs::remove_dir_all(beside).unwrap();
         let runs_on = |unit: &&PathBuf| ON.iter().any(|name| unit.ends_with(name));
         for unit in units.iter().filter(runs_on) {
             analyze(&RATE, &out, std::slice::from_ref(unit));
@@ -170,12 +194,33 @@ impl Machine {
     }
 }
 
+const FOLDER: &str = "/usr/lib/systemd/system-generators";
+const GENERATORS: [(&str, &str, &str); 2] = [
+    ("systemd-fstab-generator", "SYSTEMD_FSTAB", "etc/fstab"),
+    (
+        "systemd-cryptsetup-generator",
+        "SYSTEMD_CRYPTTAB",
+        "etc/crypttab",
+    ),
+];
+
 /// The services that go on, as root.
 const ON: [&str; 2] = ["zmeld-watch.service", "zmeld-guard.service"];
 /// systemd rates what a service may do, from 250 on without running it; 10.0 is all.
 const RATE: [&str; 4] = ["security", "--offline=yes", "--no-pager", "--threshold=30"];
 
 const VERIFY: [&str; 3] = ["verify", "--man=no", "--recursive-errors=no"];
+
+/// Whether systemd, starting that unit with what is in those folders, meets a cycle, which it
+/// breaks by leaving something out.
+fn has_cycle(folders: &[&Path], unit: &str) -> bool {
+    let folders = folders.iter().map(|it| format!("{}:", it.display()));
+    let mut command = Command::new("systemd-analyze");
+    command.args(["verify", "--man=no", unit]);
+    command.env("SYSTEMD_UNIT_PATH", folders.collect::<String>());
+    let output = command.output();
+    output.is_ok_and(|it| String::from_utf8_lossy(&it.stderr).contains("ordering cycle"))
+}
 
 /// What systemd prints of these units in that folder, with which it has to be content; none,
 /// and a word about it, where it is not installed.

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::rand::{getrandom, GetRandomFlags};
 use serde::{Deserialize, Serialize};
 use zmeld_linux::host::is_absent;
+use zmeld_linux::swap_header::SwapHeader;
 use zmeld_linux::Host;
 
 use crate::error::Error;
@@ -240,12 +241,9 @@ fn block_folder(host: &Host, path: &Path, meta: &Metadata) -> Option<PathBuf> {
     Some(Path::new("/sys/block").join(name))
 }
 
-/// `union swap_header` of the kernel's `include/linux/swap.h`.
-fn swap_uuid(page: &[u8]) -> Option<String> {
-    const UUID_AT: usize = 1024 + 12;
-    let is_swap = page.ends_with(b"SWAPSPACE2");
-    let bytes = page.get(UUID_AT..UUID_AT + 16).filter(|_| is_swap)?;
-    Some(uuid(bytes.try_into().ok()?))
+fn swap_uuid(start: &[u8]) -> Option<String> {
+    let header = SwapHeader::parse(start).filter(|it| !it.is_suspended);
+    header.map(|it| uuid(&it.uuid))
 }
 
 /// The first header of LUKS, in both of its versions.

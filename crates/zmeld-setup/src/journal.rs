@@ -12,6 +12,7 @@
 
 use std::fs;
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -94,7 +95,7 @@ impl State {
                 path,
                 format!(
                     "is not a state that this version wrote ({err}): use the zmeld that set swap \
-                     up, or undo it by hand and remove the file"
+                     up, or {BY_FORCE}"
                 ),
             )
         })?;
@@ -102,7 +103,8 @@ impl State {
             return Err(Error::malformed(
                 path,
                 format!(
-                    "is {}, and this version reads {SCHEMA}: use the zmeld that set swap up",
+                    "is {}, and this version reads {SCHEMA}: use the zmeld that set swap up, or \
+                     {BY_FORCE}",
                     zmeld_linux::text::short(&state.schema)
                 ),
             ));
@@ -110,7 +112,56 @@ impl State {
         // Before a boot: nothing of it is there any more.
         Ok((state.boot == boot_id(host)?).then_some(state))
     }
+
+    /// What is known of a state that cannot be understood, and of the rest, in words, what is
+    /// left: the steps that are none of this version's, and, where no step can be told from
+    /// another, what is swapped to and mapped.
+    ///
+    /// # Errors
+    /// What cannot be looked at.
+    pub fn salvage(host: &Host, owner: Owner) -> Result<(State, Vec<String>), Error> {
+        // What somebody else may have written is not believed.
+        let bytes = run_folder::read(host, owner.state());
+        let bytes = bytes.ok().flatten().unwrap_or_default();
+        let told: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let (mut state, mut left) = (State::new(host)?, Vec::new());
+        if told["boot"].as_str().is_some_and(|boot| boot != state.boot) {
+            return Ok((state, left));
+        }
+        let Some(records) = told["records"].as_array() else {
+            let areas = host.swaps()?.into_iter();
+            left.extend(areas.map(|it| format!("{} is swapped to", it.path.display())));
+            let mapped = host.list("/dev/mapper")?.into_iter();
+            let mapped = mapped.filter(|name| name.starts_with("zmeld-"));
+            left.extend(mapped.map(|name| format!("/dev/mapper/{name} is open")));
+            return Ok((state, left));
+        };
+        for told in records {
+            match serde_json::from_value(told.clone()) {
+                Ok(record) => state.records.push(record),
+                Err(_) => {
+                    let step = zmeld_linux::text::short(&told["step"].to_string());
+                    let group = told["group"].as_str().unwrap_or("a part that is not named");
+                    let step = format!("{group}: a step of another version, {step}");
+                    left.push(step.replace(char::is_control, "?"));
+                }
+            }
+        }
+        Ok((state, left))
+    }
+
+    fn new(host: &Host) -> Result<State, Error> {
+        Ok(State {
+            schema: SCHEMA.to_owned(),
+            boot: boot_id(host)?,
+            complete: true,
+            ..State::default()
+        })
+    }
 }
+
+/// The way out where a state is not understood.
+const BY_FORCE: &str = "zmeld down --force, which takes back what it understands";
 
 fn understood<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Config, D::Error> {
     let value = serde_json::Value::deserialize(deserializer)?;
@@ -149,6 +200,20 @@ impl Journal {
         stop: &AtomicBool,
         listener: &mut Listener<'_>,
     ) -> Result<Journal, Error> {
+        let mut journal = Journal::empty(host, owner, patience, stop, listener)?;
+        if let Some(state) = State::read_of(host, owner)? {
+            journal.state = state;
+        }
+        Ok(journal)
+    }
+
+    fn empty(
+        host: &Host,
+        owner: Owner,
+        patience: Duration,
+        stop: &AtomicBool,
+        listener: &mut Listener<'_>,
+    ) -> Result<Journal, Error> {
         run_folder::make(host).map_err(|err| match err {
             HostError::File(err) => denied("create", FOLDER, err.cause),
             err => err.into(),
@@ -159,21 +224,43 @@ impl Journal {
         // What a run that was killed was about to rename. Where it cannot be
         // removed, writing says why.
         let _ = zmeld_linux::file::remove_parts(&host.path(owner.state()));
-        let state = match State::read_of(host, owner)? {
-            Some(state) => state,
-            None => State {
-                schema: SCHEMA.to_owned(),
-                boot: boot_id(host)?,
-                complete: true,
-                ..State::default()
-            },
-        };
         Ok(Journal {
             host: host.clone(),
             owner,
-            state,
+            state: State::new(host)?,
             lock,
         })
+    }
+
+    /// Where the state is not understood, what is known of it takes its place
+    /// ([`State::salvage`]), and its file is kept beside. What is left is given in words.
+    ///
+    /// # Errors
+    /// Those of [`Journal::lock`]; that the file cannot be kept.
+    pub fn lock_by_force(
+        host: &Host,
+        owner: Owner,
+        patience: Duration,
+        stop: &AtomicBool,
+        listener: &mut Listener<'_>,
+    ) -> Result<(Journal, Vec<String>), Error> {
+        let mut journal = Journal::empty(host, owner, patience, stop, listener)?;
+        let state = State::read_of(host, owner);
+        let Err(_) = state else {
+            journal.state = state?.unwrap_or(journal.state.clone());
+            return Ok((journal, Vec::new()));
+        };
+        let (state, mut left) = State::salvage(host, owner)?;
+        let path = PathBuf::from(owner.state());
+        let aside = path.with_extension("json.unread");
+        let kept = fs::rename(host.path(&path), host.path(&aside));
+        kept.map_err(|cause| Error::io("move aside", &path, cause))?;
+        journal.change(|it| *it = state)?;
+        left.push(format!(
+            "{} has the state that was not understood",
+            aside.display()
+        ));
+        Ok((journal, left))
     }
 
     /// What was done so far.

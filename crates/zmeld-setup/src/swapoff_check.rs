@@ -303,6 +303,22 @@ pub(crate) fn in_groups(
     coming: PlannedCapacity,
     margin_part: u64,
 ) -> Result<Findings, Error> {
+    look(host, areas, coming, margin_part, false)
+}
+
+/// Lifts limits of users' own that keep swap on: no program of theirs is left whose end makes room,
+/// or they are full of files in RAM. What is lifted is told.
+pub(crate) fn lift(host: &Host, areas: &[PathBuf]) -> Result<Vec<String>, Error> {
+    Ok(look(host, areas, PlannedCapacity::default(), 1, true)?.told)
+}
+
+fn look(
+    host: &Host,
+    areas: &[PathBuf],
+    coming: PlannedCapacity,
+    margin_part: u64,
+    lifts: bool,
+) -> Result<Findings, Error> {
     let mut leaving_bytes = 0u64;
     let mut elsewhere_bytes = coming.in_ram_bytes.saturating_add(coming.on_disk_bytes);
     for swap in host.swaps()? {
@@ -332,6 +348,7 @@ pub(crate) fn in_groups(
         ram_bytes: machine::memory(host)?.total_bytes,
         is_swapping: host.number("/proc/sys/vm/swappiness")? != Some(0),
         margin_part,
+        lifts,
         findings: Findings::default(),
     };
     look.through(Walk::new(host, &hierarchy.top))
@@ -363,6 +380,8 @@ struct Look<'a> {
     /// Programs' memory is swapped out at all (version 2).
     is_swapping: bool,
     margin_part: u64,
+    /// Users' own limits are lifted where there is no room.
+    lifts: bool,
     findings: Findings,
 }
 
@@ -450,6 +469,9 @@ impl Look<'_> {
             .is_some_and(|room| room.saturating_add(usage.cache / 2) < self.margin(0));
         if is_tight || room < needed {
             let uid = self.limit_of_user(group)?;
+            if uid.is_some() && self.lifts {
+                self.lift(group)?;
+            }
             if uid.is_some() && self.findings.told.len() >= TOLD_MAX {
                 self.findings.untold += 1;
                 return Ok(0);
@@ -463,6 +485,10 @@ impl Look<'_> {
             };
             match uid {
                 None => self.findings.overfull.push(overfull),
+                Some(uid) if self.lifts => self.findings.told.push(format!(
+                    "{overfull}: that limit, the user's own (uid {uid}), is lifted, since swap \
+                     cannot be switched off below it"
+                )),
                 Some(uid) => self.findings.told.push(format!(
                     "{overfull}: that limit is the user's own (uid {uid}), and keeps no swap on; \
                      a program of it may be killed"
@@ -480,6 +506,19 @@ impl Look<'_> {
         let meta = group.metadata(self.hierarchy.version.limit_file())?;
         let uid = meta.map(|it| it.uid());
         Ok(uid.filter(|uid| *uid != 0 && *uid != owner(self.host)))
+    }
+
+    fn lift(&self, group: &OpenGroup) -> Result<(), HostError> {
+        let version = self.hierarchy.version;
+        match version {
+            Version::One => {
+                // Of memory and swap together first: it is no smaller.
+                group.write("memory.memsw.limit_in_bytes", "-1")?;
+                group.write(version.limit_file(), "-1")?;
+            }
+            Version::Two => drop(group.write(version.limit_file(), "max")?),
+        }
+        Ok(())
     }
 
     /// What the kernel charges ahead, and what moves between two reads.

@@ -135,7 +135,8 @@ impl script::Case for Root {
                     Ok(loaded) => {
                         let tiers = loaded.config.tiers.iter();
                         let tiers = tiers.map(|tier| format!("tier {}", tier.name));
-                        let left = loaded.left_out.iter().map(|it| format!("left {it}"));
+                        let left = loaded.left_out.iter();
+                        let left = left.map(|(part, it)| format!("left {part}: {it}"));
                         tiers.chain(left).collect()
                     }
                     Err(err) => Outcome {

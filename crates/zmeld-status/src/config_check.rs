@@ -2,6 +2,7 @@
 
 use zmeld_config::{Config, Finding, FindingId, GroupPattern, Mechanism, ReclaimRule, Severity};
 use zmeld_guard as guard;
+use zmeld_linux::fstab::Fstab;
 use zmeld_linux::groups::{outlook, Outlook};
 use zmeld_linux::Host;
 use zmeld_observe::machine::{kept_free, Machine};
@@ -46,8 +47,25 @@ pub fn config_check(
             problems.extend(kept_free(machine, config).map(refused));
         }
     }
+    problems.extend(late(host, config));
     of_rules(host, config, &mut problems);
     problems
+}
+
+/// Tiers that the boot does not wait for, though it is to: a file of theirs is not there yet.
+fn late(host: &Host, config: &Config) -> Vec<Finding> {
+    let fstab = Fstab::read(host.tree());
+    let tiers = config.tiers.iter().filter(|tier| !tier.optional);
+    let late = tiers.filter_map(|tier| {
+        let path = tier.kind.files().into_iter().find(|it| fstab.is_late(it))?;
+        let what = format!(
+            "{} is there only after swap is on at boot (a mount from the network or in RAM): the \
+             boot does not wait for this tier; put the file elsewhere, or write optional = true",
+            path.display()
+        );
+        Some(mind(&format!("tier.{}", tier.name), what))
+    });
+    late.collect()
 }
 
 /// What the switching off of a plan that would be carried out meets: an error is what

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use crate::host::{is_absent, number, READ_MAX};
+use crate::host::{is_absent, number, store, READ_MAX};
 use crate::text::made_text;
 use crate::tree::Folder;
 use crate::{Host, HostError};
@@ -79,6 +79,16 @@ impl OpenGroup {
     /// Those of [`OpenGroup::read`].
     pub fn number(&self, file: &str) -> Result<Option<u64>, HostError> {
         Ok(self.read(file)?.as_deref().and_then(number))
+    }
+
+    /// Writes a value into one of its files; false where it has no such file.
+    ///
+    /// # Errors
+    /// When the kernel does not take it.
+    pub fn write(&self, file: &str, value: &str) -> Result<bool, HostError> {
+        let open = self.folder.open_to_write(file);
+        let written = open.and_then(|open| store(open, value.as_bytes()));
+        Ok(self.unless_absent("write", file, written)?.is_some())
     }
 
     /// What is said of one of its files; none where it has no such file.

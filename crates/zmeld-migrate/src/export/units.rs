@@ -15,6 +15,7 @@
 use std::path::{Path, PathBuf};
 
 use zmeld_config::{Config, Location, Place, Span, Tier};
+use zmeld_linux::fstab::Fstab;
 
 /// A file or link below a directory of units.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub struct Maker<'a> {
     /// The main file of the configuration. Exported units read it when they run; those of
     /// the generator, and those without it, read `/etc/zmeld.toml` and its drop-ins.
     pub source: Option<&'a Path>,
+    /// What is mounted at boot where the units are for.
+    pub fstab: &'a Fstab,
     /// They are exported, with an `[Install]` section, and not the generator's, with links.
     pub install: bool,
 }
@@ -67,12 +70,25 @@ pub fn units(config: &Config, maker: &Maker<'_>) -> Vec<Unit> {
         .iter()
         .filter(|tier| tier.kind.place().is_none())
         .collect();
+    // The boot waits for no service that waits for what comes after swap.
+    let is_late = |files: &[&Path]| files.iter().any(|path| maker.fstab.is_late(path));
+    let files: Vec<&Path> = without_drive
+        .iter()
+        .flat_map(|it| it.kind.files())
+        .collect();
+    let is_ram_late = is_late(&files);
     if !without_drive.is_empty() || config.tunables != Default::default() {
-        maker.service(&mut units, &ram_service(config, &without_drive));
+        let mut service = ram_service(config, &without_drive);
+        service.detached |= is_ram_late;
+        maker.service(&mut units, &service);
     }
     for tier in &config.tiers {
         if let Some(place) = tier.kind.place() {
-            let service = drive_service(tier, &place);
+            let mut service = drive_service(tier, &place);
+            service.detached |= is_late(&tier.kind.files());
+            if !is_ram_late {
+                service.unit.insert(0, "After=zmeld.service".to_owned());
+            }
             if let Some(device) = place.device {
                 maker.device(&mut units, device, &service, place.timeout, tier.optional);
             }
@@ -134,12 +150,13 @@ fn ram_service(config: &Config, tiers: &[&Tier]) -> Service {
         unit: files.iter().map(|path| mounted(path)).collect(),
         tiers: names,
         timeout: RAM_TIMEOUT,
-        detached: optional && config.tunables == Default::default() || comes_after_swap(&files),
+        detached: optional && config.tunables == Default::default(),
     }
 }
 
 fn drive_service(tier: &Tier, place: &Place<'_>) -> Service {
-    let mut unit = vec!["After=zmeld.service".to_owned()];
+    // As systemd orders its own: a file is swapped to once its file system may be written.
+    let mut unit = vec!["After=systemd-remount-fs.service".to_owned()];
     let device = place.device.map(device_unit);
     if let Some(device) = device.filter(|it| it.len() <= UNIT_NAME_MAX) {
         // A tier that may be missing is passed over without a failed unit. One
@@ -161,14 +178,8 @@ fn drive_service(tier: &Tier, place: &Place<'_>) -> Service {
         unit,
         tiers: vec![tier.name.to_string()],
         timeout: DRIVE_TIMEOUT,
-        detached: tier.optional || place.is_dispensable || comes_after_swap(&files),
+        detached: tier.optional || place.is_dispensable,
     }
-}
-
-/// Whether a file lies where systemd mounts only after all swap is on (`tmp.mount`):
-/// swap that waited for it, and that the boot waits for, would be a cycle.
-fn comes_after_swap(files: &[&Path]) -> bool {
-    files.iter().any(|path| path.starts_with("/tmp"))
 }
 
 fn mounted(path: &Path) -> String {

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::step::{DeviceRef, Record, Step};
 use crate::steps::{
     carries, check_device, check_file, check_key_file, check_owner, check_place, is_unwritten,
-    signatures, CreateFile, FormatLuks, MakeSwap, SwapOn,
+    refuse_cut, signatures, swap_signatures, CreateFile, FormatLuks, MakeSwap, SwapOn,
 };
 use crate::swapoff_check::PlannedCapacity;
 use zmeld_config::{
@@ -64,12 +64,11 @@ impl PlannedTier for DiskSwap {
             _ => true,
         };
         if !ours && !created && makes_header && !is_plain {
-            let keeps = match &self.encryption {
-                Encryption::None => "swap",
-                Encryption::Luks { .. } => "crypto_LUKS",
-                Encryption::Random { .. } => "",
-            };
-            draft.may_be_lost(&path, keeps)?;
+            match &self.encryption {
+                Encryption::None => draft.may_become_swap(&path, &tier.name.to_string())?,
+                Encryption::Luks { .. } => draft.may_be_lost(&path, "crypto_LUKS")?,
+                Encryption::Random { .. } => draft.may_be_lost(&path, "")?,
+            }
         }
         let area = match &self.encryption {
             Encryption::None => device,
@@ -106,7 +105,7 @@ impl PlannedTier for DiskSwap {
             };
             steps.add(Step::MakeSwap(make), "unless it is one already");
         } else if !ours {
-            draft.must_carry(&path, "swap")?;
+            draft.must_be_swap(&path, &tier.name.to_string())?;
         }
         let on = SwapOn {
             device: area,
@@ -257,6 +256,21 @@ impl Draft<'_> {
         }
     }
 
+    /// The same for a swap area without encryption.
+    fn may_become_swap(&self, path: &Path, label: &str) -> Result<(), Error> {
+        match swap_signatures(self.host, path, label) {
+            Ok(found) if found == ["swap"] => refuse_cut(self.host, path),
+            _ => self.may_be_lost(path, "swap"),
+        }
+    }
+
+    fn must_be_swap(&self, path: &Path, label: &str) -> Result<(), Error> {
+        match swap_signatures(self.host, path, label) {
+            Ok(found) if found == ["swap"] => refuse_cut(self.host, path),
+            _ => self.must_carry(path, "swap"),
+        }
+    }
+
     /// What is only to be used has to be what it is used as.
     fn must_carry(&self, path: &Path, wanted: &str) -> Result<(), Error> {
         // Who may not look at it can plan all the same: swapon takes nothing else.
@@ -266,6 +280,15 @@ impl Draft<'_> {
         };
         if found == [wanted] {
             return Ok(());
+        }
+        if found == ["swsuspend"] {
+            let problem = "it holds the image of a hibernated system";
+            let way_out = format!(
+                "resume that system, or, if the image is not needed, name the device by its UUID \
+                 (blkid {0}), or run mkswap {0}",
+                shell::path(path)
+            );
+            return Err(Error::place(path, problem, way_out));
         }
         let problem = match found.is_empty() {
             true => format!("carries nothing that wipefs knows, and {wanted} is expected"),

@@ -13,10 +13,20 @@ use crate::identity::{stands_on, Identity};
 use crate::step::{Before, DeviceRef, Record, Reversible, StepContext};
 use zmeld_config::Cipher;
 use zmeld_linux::command::Invocation;
+use zmeld_linux::hibernation::size_bytes;
 use zmeld_linux::Host;
 
 /// How `wipefs` calls a LUKS volume.
 const LUKS: &str = "crypto_LUKS";
+
+/// Where signatures of file systems, volumes and arrays stand, as `wipefs` knows them: so much of
+/// a device's begin (VMFS has one at 2 MiB) and of its end. What a random key makes of pages would
+/// look like one by chance, some day, and the device be refused at every boot from then on.
+const BEGIN_BYTES: u64 = 4 << 20;
+const END_BYTES: u64 = 1 << 20;
+/// A smaller device is not worth that.
+const SMALL_BYTES: u64 = 16 << 20;
+const SECTOR: u64 = 512;
 
 /// Make a LUKS2 volume, unless there is one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,7 +107,9 @@ impl Reversible for FormatLuks {
     }
 
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
-        has_header(context, &self.device, record, LUKS)
+        has_header(context, &self.device, record, |path| {
+            Ok(signatures(context.host, path)? == [LUKS])
+        })
     }
 
     fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
@@ -166,10 +178,18 @@ impl Reversible for OpenCrypt {
                 open.args(["--type", "luks", "--key-file"])
                     .arg(context.host.path(key_file))
             }
-            Mode::Random { cipher } => open
-                .args(["--type", "plain", "--key-file", "/dev/urandom"])
-                .args(["--cipher", &cipher.name])
-                .args(["--key-size", &cipher.key_size.to_string()]),
+            Mode::Random { cipher } => {
+                let size = size_bytes(context.host, &device).filter(|it| *it >= SMALL_BYTES);
+                if let Some(size) = size {
+                    let sectors = (size - BEGIN_BYTES - END_BYTES) / SECTOR;
+                    open = open
+                        .args(["--offset", &(BEGIN_BYTES / SECTOR).to_string()])
+                        .args(["--size", &sectors.to_string()]);
+                }
+                open.args(["--type", "plain", "--key-file", "/dev/urandom"])
+                    .args(["--cipher", &cipher.name])
+                    .args(["--key-size", &cipher.key_size.to_string()])
+            }
         };
         let open = open.arg(context.host.path(device));
         context.host.run(&open.arg(self.name.as_str()))?;

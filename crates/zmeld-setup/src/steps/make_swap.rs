@@ -9,7 +9,9 @@ use super::{before_header, has_header, pin, refuse_to_lose, wipe};
 use crate::error::Error;
 use crate::step::{Before, DeviceRef, Record, Reversible, Step, StepContext};
 use zmeld_linux::command::Invocation;
+use zmeld_linux::swap_header::{self, SwapHeader};
 use zmeld_linux::{shell, Host};
+use zmeld_report::units::bytes;
 
 /// `mkswap` has room for so many bytes of a label.
 const LABEL_MAX: usize = 15;
@@ -54,6 +56,43 @@ pub fn signatures(host: &Host, path: &Path) -> Result<Vec<String>, Error> {
     Ok(types)
 }
 
+/// The same, where the area of a hibernation that was not resumed is the swap area that
+/// `swapon` makes of it again: where it is named by its own UUID or label, or has the label that
+/// zmeld gives it, or is a file. Any other device's image may be another system's.
+pub(crate) fn swap_signatures(host: &Host, path: &Path, label: &str) -> Result<Vec<String>, Error> {
+    let found = signatures(host, path)?;
+    if found != ["swsuspend"] {
+        return Ok(found);
+    }
+    let named = ["/dev/disk/by-uuid", "/dev/disk/by-label"];
+    let has_label =
+        || SwapHeader::read(host, path).is_some_and(|header| header.label == short_label(label));
+    let is_it = named.iter().any(|it| path.starts_with(it)) || pin::is_file(path) || has_label();
+    Ok(match is_it {
+        true => vec![IS_SWAP.to_owned()],
+        false => found,
+    })
+}
+
+/// Refuses an area that was cut behind its header.
+pub(crate) fn refuse_cut(host: &Host, path: &Path) -> Result<(), Error> {
+    let Some((is, header)) = swap_header::cut_to(host, path) else {
+        return Ok(());
+    };
+    let problem = format!(
+        "its swap header is of an area of {}, and it has {}",
+        bytes(header.size_bytes),
+        bytes(is)
+    );
+    let way_out = format!("mkswap {} makes it anew", shell::path(path));
+    Err(Error::place(path, problem, way_out))
+}
+
+/// As `mkswap` takes it.
+fn short_label(label: &str) -> String {
+    label.chars().take(LABEL_MAX).collect()
+}
+
 /// Whether a mapping shows nothing that was there before: its key is new.
 fn is_fresh(context: &StepContext<'_>, device: &DeviceRef) -> bool {
     let DeviceRef::Mapped(name) = device else {
@@ -64,13 +103,6 @@ fn is_fresh(context: &StepContext<'_>, device: &DeviceRef) -> bool {
         Step::OpenCrypt(open) => open.name == *name && matches!(open.mode, Mode::Random { .. }),
         _ => false,
     })
-}
-
-impl MakeSwap {
-    /// As `mkswap` takes it.
-    fn short_label(&self) -> String {
-        self.label.chars().take(LABEL_MAX).collect()
-    }
 }
 
 impl Reversible for MakeSwap {
@@ -87,8 +119,11 @@ impl Reversible for MakeSwap {
         }
         let found = match is_added {
             true => Vec::new(),
-            false => signatures(context.host, &path)?,
+            false => swap_signatures(context.host, &path, &self.label)?,
         };
+        if found == [IS_SWAP] {
+            refuse_cut(context.host, &path)?;
+        }
         let (before, identity) =
             before_header(context.host, &path, &found, IS_SWAP, |it| &mut it.swap)?;
         let fresh = is_fresh(context, &self.device).then(|| FRESH.to_owned());
@@ -100,7 +135,7 @@ impl Reversible for MakeSwap {
             return Ok(());
         }
         let path = context.path(&self.device)?;
-        let mut mkswap = Invocation::new("mkswap").args(["--label", &self.short_label()]);
+        let mut mkswap = Invocation::new("mkswap").args(["--label", &short_label(&self.label)]);
         if let Some(uuid) = record.identity.as_ref().and_then(|it| it.swap.as_ref()) {
             mkswap = mkswap.args(["--uuid", uuid]);
         }
@@ -120,7 +155,9 @@ impl Reversible for MakeSwap {
     }
 
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
-        has_header(context, &self.device, record, IS_SWAP)
+        has_header(context, &self.device, record, |path| {
+            Ok(swap_signatures(context.host, path, &self.label)? == [IS_SWAP])
+        })
     }
 
     fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {

@@ -19,6 +19,7 @@ pub(crate) use create_file::is_unwritten;
 pub use create_file::{check_file, check_place, CreateFile};
 pub use crypt::{FormatLuks, Mode, OpenCrypt};
 pub use load_module::LoadModule;
+pub(crate) use make_swap::{refuse_cut, swap_signatures};
 pub use make_swap::{signatures, MakeSwap};
 pub use pin::{check_device, check_dictionary, check_key_file, check_owner};
 pub use set_attribute::SetAttribute;
@@ -104,14 +105,14 @@ fn has_header(
     context: &StepContext<'_>,
     device: &DeviceRef,
     record: &Record,
-    kind: &str,
+    has: impl Fn(&Path) -> Result<bool, Error>,
 ) -> Result<bool, Error> {
     let Some(path) = context.path_of(device)?.filter(|_| record.done) else {
         return Ok(false);
     };
     let is_same = matches!(thing(context.host, &path, record)?, Thing::Same);
     // A device of the plan's own is nobody else's to change.
-    Ok(is_same && (*device == DeviceRef::Added || signatures(context.host, &path)? == [kind]))
+    Ok(is_same && (*device == DeviceRef::Added || has(&path)?))
 }
 
 /// Takes a header of that kind back, where nothing else is there by now.

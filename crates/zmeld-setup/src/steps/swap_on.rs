@@ -27,7 +27,8 @@ const TELL_EVERY: Duration = Duration::from_millis(200);
 /// of a process are back.
 const HEEDS_WITHIN: Duration = Duration::from_secs(60);
 /// How often swapoff is tried where it met a group that is full by its user's own limit: the
-/// kernel ends it with a program of the group, and the rest comes back the next time.
+/// kernel ends it with a program of the group, and the rest comes back the next time, without
+/// that limit where it still does not fit.
 const TRIES: usize = 5;
 /// How often the control groups, and whether to stop, are looked at meanwhile.
 const GUARD_EVERY: Duration = Duration::from_millis(20);
@@ -75,7 +76,9 @@ impl Reversible for SwapOn {
 
     fn apply(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
         let path = context.path(&self.device)?;
-        let mut swapon = Invocation::new("swapon");
+        // As systemd does: a header that another page size was made for is made anew, with its
+        // UUID and label.
+        let mut swapon = Invocation::new("swapon").arg("--fixpgsz");
         if self.priority >= 0 {
             swapon = swapon.args(["--priority", &self.priority.to_string()]);
         }
@@ -244,6 +247,13 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
     let is_guarded = !context.force && total_bytes > 0;
     for at in 1..=TRIES {
         let mut may_kill = context.force;
+        if at > 1 {
+            let lifted = swapoff_check::lift(context.host, &areas)?;
+            lifted
+                .iter()
+                .for_each(|text| context.tell(Event::Note { text }));
+            may_kill |= !lifted.is_empty();
+        }
         if is_guarded {
             swapoff_check::check_machine(context.host, &areas, coming)?;
             let found = swapoff_check::in_groups(context.host, &areas, coming, 1)?;

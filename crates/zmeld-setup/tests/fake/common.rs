@@ -362,17 +362,20 @@ impl Machine {
 
     pub fn down_with(&self, removal: Removal<'_>, stop: &AtomicBool) -> Result<Report, Error> {
         let host = self.host();
-        let mut journal = Journal::lock(
-            &host,
-            Owner::Setup,
-            PATIENCE,
-            &AtomicBool::new(false),
-            &mut |_| {},
-        )?;
+        let never = AtomicBool::new(false);
+        let (mut journal, left) = match removal.force {
+            true => Journal::lock_by_force(&host, Owner::Setup, PATIENCE, &never, &mut |_| {})?,
+            false => (
+                Journal::lock(&host, Owner::Setup, PATIENCE, &never, &mut |_| {})?,
+                vec![],
+            ),
+        };
         let mut notes = self.notes.lock().unwrap_or_else(|notes| notes.into_inner());
-        execute::down(&host, &mut journal, removal, stop, &mut |event| {
+        let mut report = execute::down(&host, &mut journal, removal, stop, &mut |event| {
             note(event, &mut notes);
-        })
+        })?;
+        report.left.extend(left);
+        Ok(report)
     }
 
     pub fn findings(&self, text: &str) -> Vec<Finding> {
@@ -662,8 +665,13 @@ impl Fake {
             "swapon" => {
                 inner.swapped_on = words.clone();
                 let is_refused = inner.refused.as_ref() == Some(&last);
-                if is_refused || inner.signatures.get(&last).map(String::as_str) != Some("swap") {
-                    return Err("read swap header failed".to_owned());
+                match inner.signatures.get(&last).map(String::as_str) {
+                    Some("swap") if !is_refused => {}
+                    // It rewrites the signature of what was suspended.
+                    Some("swsuspend") => {
+                        inner.signatures.insert(last.clone(), "swap".to_owned());
+                    }
+                    _ => return Err("read swap header failed".to_owned()),
                 }
                 if self.is_swap(&last) {
                     return Err("Device or resource busy".to_owned());

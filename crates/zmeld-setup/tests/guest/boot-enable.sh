@@ -80,5 +80,17 @@ kill -KILL "$pages"
 wait "$pages"
 ok "then it is disabled" zmeld disable
 ok "and all is gone" nothing_is_left
+
+# Without a tier in RAM there is no zmeld.service to stop.
+(umask 077 && dd if=/dev/zero of=/root/area bs=1M count=32 2>/dev/null)
+loop=$(losetup --find --show /root/area)
+printf '[tier.d]\nkind = "disk"\ndevice = "%s"\nformat = true\n' "$loop" >/etc/zmeld.toml
+rm /etc/zmeld.toml.disabled
+ok "a drive alone is enabled" zmeld enable
+ok "and swapped to" swaps_on "$loop"
+ok "then it is disabled" zmeld disable
+ok "and all is gone again" nothing_is_left
+ok "with its unit" [ -z "$(systemctl cat zmeld-tier-d.service 2>/dev/null)" ]
+losetup --detach "$loop"
 nothing_failed
 end

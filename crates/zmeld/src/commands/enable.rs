@@ -11,6 +11,7 @@ use anyhow::{bail, Context};
 use clap::Args;
 use zmeld_config::Config;
 use zmeld_linux::command::Invocation;
+use zmeld_linux::fstab::Fstab;
 use zmeld_linux::root_owned::{self, Pinned};
 use zmeld_linux::{Host, HostError};
 use zmeld_migrate::export::units::{units, Maker};
@@ -69,8 +70,9 @@ const PACKAGED: [&str; 2] = [
 ];
 /// Those that may run with a configuration that was changed since.
 const SERVICES: [&str; 2] = ["zmeld-watch.service", "zmeld-guard.service"];
-/// Those that have nothing left to do once all is taken down.
-const LEFT: [&str; 2] = ["zmeld.service", "zmeld-tier-*.service"];
+/// Those that have nothing left to do once all is taken down: patterns, since systemctl fails
+/// for the name of a unit that is not there, and passes over a pattern.
+const LEFT: [&str; 2] = ["zmeld.service*", "zmeld-tier-*.service"];
 const BESIDES: &str = "\nThis would be done besides; nothing was changed:\n";
 
 pub fn enable(args: &EnableArgs) -> anyhow::Result<Outcome> {
@@ -129,6 +131,7 @@ fn services(host: &Host, config: &Config, program: &Path) -> [(&'static str, Vec
     let maker = Maker {
         program,
         source: None,
+        fstab: &Fstab::read(host.tree()),
         install: false,
     };
     let made = units(config, &maker);
@@ -218,8 +221,8 @@ pub fn disable(args: &DisableArgs) -> anyhow::Result<Outcome> {
     if is_linked {
         fs::remove_file(GENERATOR).with_context(|| format!("cannot remove {GENERATOR}"))?;
     }
-    systemctl(&host, "stop", &LEFT)?;
     systemctl(&host, "daemon-reload", &[""; 0])?;
+    systemctl(&host, "stop", &LEFT)?;
     for file in Config::load(host.root(), None)?.files {
         output::say(format_args!(
             "{} is still there: what it says is set up at the next boot",

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{bail, Context};
 use clap::{Args, ValueEnum};
 use zmeld_config::Config;
-use zmeld_linux::file;
+use zmeld_linux::fstab::Fstab;
+use zmeld_linux::{file, Host};
 use zmeld_migrate::export::{nixos, units};
 
 use super::config::{ram_bytes, FileArgs};
@@ -77,6 +78,7 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<Outcome> {
                 &units::Maker {
                     program: &program,
                     source: file.as_deref(),
+                    fstab: &Fstab::read(Host::here().tree()),
                     install: true,
                 },
             );

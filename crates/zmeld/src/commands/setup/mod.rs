@@ -322,8 +322,9 @@ fn wanted(
         wanted.problems.retain(|it| it.id.is_none());
         wanted.problems.splice(0..0, loaded.warnings);
         let left_out = loaded.left_out.into_iter();
-        wanted.problems.extend(left_out.map(|it| Finding {
+        wanted.problems.extend(left_out.map(|(part, it)| Finding {
             severity: Severity::Warning,
+            what: format!("{}; {part} is left out", it.what),
             ..it
         }));
         wanted.problems.extend(empty);

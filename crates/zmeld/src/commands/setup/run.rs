@@ -223,10 +223,17 @@ pub fn down(args: &DownArgs) -> anyhow::Result<Outcome> {
         return as_the_run_would_end();
     }
     undisturbed()?;
+    let mut left = Vec::new();
+    if args.force && args.only.is_none() {
+        // What an experiment left is read by the experiments.
+        let line = Message::of_long_work();
+        left = lock_to_take_back(&host, Owner::Experiment, args, &line)?.1;
+    }
     let mut report = match args.experiment {
         true => Report::default(),
         false => taken_down(args, &host)?,
     };
+    report.left.append(&mut left);
     if args.only.is_none() {
         let mut taken = Vec::new();
         if !zmeld_lab::experiment::left_behind(&host)?.is_empty() {
@@ -280,22 +287,44 @@ fn down_lead(report: &Report, experiment: bool) -> &'static str {
     }
 }
 
-/// The journal, as soon as nobody else has it: at a boot others take their time.
-fn lock(host: &Host, is_boot: bool, line: &Message) -> Result<Journal, zmeld_setup::Error> {
-    let patience = match is_boot {
+/// How long others are waited for: at a boot they take their time.
+fn patience(is_boot: bool) -> Duration {
+    match is_boot {
         true => PATIENCE_AT_BOOT,
         false => PATIENCE,
-    };
+    }
+}
+
+/// The journal, as soon as nobody else has it.
+fn lock(host: &Host, is_boot: bool, line: &Message) -> Result<Journal, zmeld_setup::Error> {
     let stop = progress::interrupt_flag();
     let listener = &mut |event: Event<'_>| tell(line, event);
-    Journal::lock(host, Owner::Setup, patience, stop, listener)
+    Journal::lock(host, Owner::Setup, patience(is_boot), stop, listener)
+}
+
+/// The journal to take back from, and what is left of one that is not understood.
+fn lock_to_take_back(
+    host: &Host,
+    owner: Owner,
+    args: &DownArgs,
+    line: &Message,
+) -> Result<(Journal, Vec<String>), zmeld_setup::Error> {
+    let (patience, stop) = (patience(args.boot), progress::interrupt_flag());
+    let listener = &mut |event: Event<'_>| tell(line, event);
+    match args.force {
+        true => Journal::lock_by_force(host, owner, patience, stop, listener),
+        false => Ok((
+            Journal::lock(host, owner, patience, stop, listener)?,
+            Vec::new(),
+        )),
+    }
 }
 
 fn taken_down(args: &DownArgs, host: &Host) -> anyhow::Result<Report> {
     let stop = progress::interrupt_flag();
     let only = args.only.as_deref();
     let line = Message::of_long_work();
-    let mut journal = lock(host, args.boot, &line)?;
+    let (mut journal, left) = lock_to_take_back(host, Owner::Setup, args, &line)?;
     // One that began meanwhile waits for this lock.
     undisturbed()?;
     if !args.boot {
@@ -309,8 +338,14 @@ fn taken_down(args: &DownArgs, host: &Host) -> anyhow::Result<Report> {
     let result = execute::down(host, &mut journal, removal, stop, &mut |event| {
         tell(&line, event)
     });
+    if result.is_err() {
+        let left = left.iter();
+        left.for_each(|it| line.say(&format!("this is not as it was before: {it}")));
+    }
     drop(line);
-    Ok(result?)
+    let mut report = result?;
+    report.left.extend(left);
+    Ok(report)
 }
 
 pub fn would_go_down(args: &DownArgs, host: &Host) -> anyhow::Result<Outcome> {
@@ -318,7 +353,10 @@ pub fn would_go_down(args: &DownArgs, host: &Host) -> anyhow::Result<Outcome> {
     let only = args.only.as_deref();
     let mut undone = Vec::new();
     if !args.experiment {
-        let state = readable_state(host)?.unwrap_or_default();
+        let state = match readable_state(host) {
+            Err(_) if args.force => State::salvage(host, Owner::Setup)?.0,
+            state => state?.unwrap_or_default(),
+        };
         check_names(only, &state)?;
         let removal = Removal {
             only,
