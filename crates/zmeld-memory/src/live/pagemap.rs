@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use zmeld_linux::smaps::{self, Mapping};
@@ -12,6 +13,8 @@ use crate::file::read_at_most;
 
 /// Pages whose page-table entries are looked at together.
 pub(crate) const PIECE_PAGES: u64 = 16 << 10;
+/// As many as are read as easily as one.
+const TABLE_PAGES: u64 = 512;
 
 /// What the page table says of one page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +69,28 @@ pub(crate) fn read(
     Ok(filled / 8)
 }
 
+/// Of these pages the next ones to look at, at most [`PIECE_PAGES`]; none where all that are
+/// left are only reserved.
+pub(crate) fn next_piece(file: &File, pages: &Range<u64>) -> Option<Range<u64>> {
+    let page_size = rustix::param::page_size() as u64;
+    let few = pages.start..pages.end.min(pages.start + TABLE_PAGES);
+    if few.is_empty() || few == *pages {
+        return (!few.is_empty()).then_some(few);
+    }
+    let addresses = pages.start * page_size..pages.end * page_size;
+    let (from, until) = match zmeld_store::populated(file, addresses, PIECE_PAGES) {
+        Ok(None) => return None,
+        // Others are often near.
+        Ok(Some(found)) => {
+            let from = found.start / page_size;
+            (from, (found.end / page_size).max(from + TABLE_PAGES))
+        }
+        // Kernels before 6.7 do not tell it.
+        Err(_) => (pages.start, u64::MAX),
+    };
+    Some(from..until.min(from + PIECE_PAGES).min(pages.end))
+}
+
 /// The entries that [`read`] left in the buffer.
 pub(crate) fn entries(buffer: &[u8]) -> impl Iterator<Item = PagemapEntry> + '_ {
     buffer
@@ -96,17 +121,20 @@ pub(crate) fn walk(
         return;
     };
     for mapping in &mappings {
-        let (mut page, end) = (mapping.start / page_size, mapping.end / page_size);
+        let mut pages = mapping.start / page_size..mapping.end / page_size;
         let mut left = expected(mapping);
-        while page < end && left > 0 && !stop.load(Ordering::Relaxed) {
-            let count = PIECE_PAGES.min(end - page);
-            if read(&file, page, count as usize, buffer).is_err() {
+        while left > 0 && !stop.load(Ordering::Relaxed) {
+            let Some(piece) = next_piece(&file, &pages) else {
+                break;
+            };
+            let count = (piece.end - piece.start) as usize;
+            if read(&file, piece.start, count, buffer).is_err() {
                 break;
             }
             for entry in entries(buffer) {
                 left = left.saturating_sub(u64::from(each(entry)));
             }
-            page += count;
+            pages.start = piece.end;
         }
     }
 }

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::frames::{HeadFinder, PageFlags, SeenFrames};
 use super::kinds::KindFilter;
-use super::pagemap::{self, PagemapEntry, PIECE_PAGES};
+use super::pagemap::{self, PagemapEntry};
 use super::processes::{self, ChosenProcess};
 use super::reader;
 use super::LiveMemory;
@@ -33,7 +33,8 @@ use zmeld_linux::Host;
 /// a core's cache until the sink has looked at it.
 const BATCH_BYTES: usize = 256 << 10;
 /// In mappings larger than this, looking stops once as many pages are found as
-/// smaps says are there: sanitizers and runtimes reserve terabytes.
+/// smaps says are there: sanitizers and runtimes reserve terabytes, and kernels before 6.7
+/// do not tell where their pages are.
 const SPARSE_PAGES: u64 = 64 << 10;
 /// Mappings of a process that are known at a time: it may have a million of them, each
 /// with a name of 4 KiB.
@@ -55,7 +56,9 @@ pub(super) fn visit(
             VisitTask::Process(chosen) => worker.open(chosen).into_iter().for_each(more),
             VisitTask::Mappings(rest) => worker.mappings(rest).into_iter().for_each(more),
             VisitTask::MappingPart(piece) => {
-                let (now, later) = piece.split();
+                let Some((now, later)) = piece.split(shared.page_size) else {
+                    return;
+                };
                 if let Some(later) = later {
                     more(VisitTask::MappingPart(later));
                 }
@@ -144,20 +147,22 @@ struct MappingPart {
 }
 
 impl MappingPart {
-    fn split(self) -> (MappingPart, Option<MappingPart>) {
-        let middle = self.until.min(self.from + PIECE_PAGES);
-        let later = (middle < self.until).then(|| MappingPart {
+    /// What is looked at now, and what later; none where all that is left is only reserved.
+    fn split(self, page_size: u64) -> Option<(MappingPart, Option<MappingPart>)> {
+        let MappingVisit {
+            process, mapping, ..
+        } = &*self.visited;
+        let first = mapping.start / page_size;
+        let pages = first + self.from..first + self.until;
+        let piece = pagemap::next_piece(&process.pagemap, &pages)?;
+        let part = |from: u64, until: u64| MappingPart {
             visited: Arc::clone(&self.visited),
-            from: middle,
-            until: self.until,
-        });
-        (
-            MappingPart {
-                until: middle,
-                ..self
-            },
-            later,
-        )
+            from,
+            until,
+        };
+        let (from, until) = (piece.start - first, piece.end - first);
+        let later = (until < self.until).then(|| part(until, self.until));
+        Some((part(from, until), later))
     }
 }
 
