@@ -12,6 +12,7 @@ use rustix::mm::MlockAllFlags;
 use rustix::process::{getrlimit, setrlimit, Resource};
 use zmeld_linux::amount::Percent;
 use zmeld_linux::command::Invocation;
+use zmeld_linux::service::Watchdog;
 use zmeld_linux::{Host, HostError};
 
 use crate::choice::{Cause, Figures};
@@ -87,8 +88,10 @@ pub fn start(
             guard.outbox.say(Event::Failed(why.into()));
         }
         let mut planned = Instant::now();
+        let mut watchdog = Watchdog::of_manager();
         loop {
             let now = Instant::now();
+            watchdog.ping(now);
             // From look to look, what it did in the last one included.
             let late = now.saturating_duration_since(planned).as_micros();
             let late = u64::try_from(late).unwrap_or(u64::MAX);

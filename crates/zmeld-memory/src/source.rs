@@ -215,6 +215,8 @@ impl Counted {
 pub enum SkipReason {
     /// The process belongs to another user or protects itself; root could read it.
     Permission,
+    /// The process holds up whoever looks at its memory, for ever as far as one can tell.
+    Held,
     /// The process or the mapping went away while it was being read.
     Vanished,
     /// A mapping that may not be read (PROT_NONE: guards, reserves, sandboxes).
@@ -245,6 +247,7 @@ impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             SkipReason::Permission => "not permitted to this user",
+            SkipReason::Held => "held up by the process itself",
             SkipReason::Vanished => "gone before it could be read",
             SkipReason::NoAccess => "mapped without access",
             SkipReason::KernelPages => "the kernel's own pages in a process",
@@ -326,6 +329,8 @@ pub enum Note {
     ProcessesHidden,
     /// The kernel's `ptrace_scope` keeps even a user's own processes unreadable.
     PtraceScope { scope: u64 },
+    /// Processes that hold up whoever reads their memory, the first of them named.
+    Held { named: Vec<String>, more: u64 },
     /// The used slots of a swap device that no process's page tables name:
     /// shared memory and tmpfs, and slots in transit.
     SlotsUnattributed { used: u64, found: u64 },
@@ -335,6 +340,49 @@ pub enum Note {
     /// The kernel drops pages of zeros before the device sees them (6.12 and
     /// newer), so that their slots may show older bytes on a disk.
     ZeroSlotsNotWritten,
+}
+
+/// No more processes are named that hold their readers up.
+const NAMED_MAX: usize = 16;
+
+impl Note {
+    /// Adds what another reading noted.
+    pub fn add(notes: &mut Vec<Note>, note: &Note) {
+        let (
+            Note::Held { named, more },
+            Some(Note::Held {
+                named: all,
+                more: count,
+            }),
+        ) = (
+            note,
+            notes.iter_mut().find(|it| matches!(it, Note::Held { .. })),
+        )
+        else {
+            if !notes.contains(note) {
+                notes.push(note.clone());
+            }
+            return;
+        };
+        *count += more;
+        for name in named
+            .iter()
+            .filter(|it| !all.contains(it))
+            .collect::<Vec<_>>()
+        {
+            match all.len() < NAMED_MAX {
+                true => all.push(name.clone()),
+                false => *count += 1,
+            }
+        }
+    }
+
+    pub(crate) fn held(pid: i32, comm: &str) -> Note {
+        Note::Held {
+            named: vec![format!("{comm} ({pid})")],
+            more: 0,
+        }
+    }
 }
 
 impl fmt::Display for Note {
@@ -350,6 +398,13 @@ impl fmt::Display for Note {
                 f,
                 "kernel.yama.ptrace_scope is {scope}: even one's own processes can be read by root only"
             ),
+            Note::Held { named, more } => {
+                write!(f, "not read, since whoever does is held up: {}", named.join(", "))?;
+                match more {
+                    0 => Ok(()),
+                    more => write!(f, " and {more} more"),
+                }
+            }
             Note::SlotsUnattributed { used, found } => write!(
                 f,
                 "{used} slots are used and {found} of them are named by page tables; the rest is shared memory or in transit"

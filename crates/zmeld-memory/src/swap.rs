@@ -10,12 +10,14 @@
 //! which would show what it read earlier. Slot 0 is the header, never a page.
 
 use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use zmeld_linux::compressed::{is_on, ZSWAP};
+use zmeld_linux::others::{is_held, PatientReader};
 use zmeld_linux::smaps::Mapping;
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::{Host, KernelVersion};
@@ -27,7 +29,8 @@ use crate::live::processes::{self, ChosenProcess};
 use crate::live::visit::frame_numbers_visible;
 use crate::live::Selection;
 use crate::{
-    work, Batch, Error, FileSource, Note, Owner, Region, RegionId, RegionKind, Sink, Source, Visit,
+    work, Batch, Error, FileSource, Note, Owner, Region, RegionId, RegionKind, Sink, SkipReason,
+    Skips, Source, Visit,
 };
 
 fn not_swap(path: &Path, areas: &[SwapArea]) -> Error {
@@ -121,7 +124,7 @@ impl Source for SwapDevice {
     }
 
     fn visit(&self, threads: usize, stop: &AtomicBool, sink: Sink<'_>) -> Result<Visit, Error> {
-        let types = slots_in_page_tables(threads, stop)?;
+        let (types, held, held_notes) = slots_in_page_tables(threads, stop)?;
         let areas = Host::here().swaps()?;
         let index = areas
             .iter()
@@ -165,6 +168,8 @@ impl Source for SwapDevice {
         visit.counted.delivered = delivered.into_inner();
         visit.counted.swap_slots = used;
         visit.notes = self.notes(used, named.count);
+        visit.skipped.add(&held);
+        visit.notes.extend(held_notes);
         Ok(visit)
     }
 }
@@ -239,7 +244,10 @@ impl TypeSlots {
 const TYPES: usize = 23;
 
 /// Reads all page tables; returns the types that occur, by number.
-fn slots_in_page_tables(threads: usize, stop: &AtomicBool) -> Result<Vec<TypeSlots>, Error> {
+fn slots_in_page_tables(
+    threads: usize,
+    stop: &AtomicBool,
+) -> Result<(Vec<TypeSlots>, Skips, Vec<Note>), Error> {
     let slots_most = Host::here()
         .swaps()?
         .iter()
@@ -249,13 +257,14 @@ fn slots_in_page_tables(threads: usize, stop: &AtomicBool) -> Result<Vec<TypeSlo
     let found: Mutex<Vec<Option<TypeSlots>>> = Mutex::new((0..TYPES).map(|_| None).collect());
     let chosen = processes::choose(&Selection::All)?;
     let users = chosen.iter().filter(|process| !process.kernel_thread);
+    let held = Mutex::new((Skips::default(), Vec::new()));
     work::run(
         threads,
         stop,
         users,
-        Vec::new,
-        |buffer, process: &ChosenProcess, _| {
-            each_slot(process, buffer, stop, &mut |number, slots| {
+        || (PatientReader::default(), Vec::new()),
+        |(reader, buffer), process: &ChosenProcess, _| {
+            let read = each_slot(process, reader, buffer, stop, &mut |number, slots| {
                 let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
                 let Some(cell) = found.get_mut(number) else {
                     return;
@@ -266,26 +275,29 @@ fn slots_in_page_tables(threads: usize, stop: &AtomicBool) -> Result<Vec<TypeSlo
                     entry.last = entry.last.max(slot);
                 }
             });
+            if is_held(&read) {
+                let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+                held.0.process(SkipReason::Held, 0);
+                Note::add(&mut held.1, &Note::held(process.pid, &process.comm));
+            }
         },
     );
-    Ok(found
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner)
-        .into_iter()
-        .flatten()
-        .collect())
+    let (skips, notes) = held.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok((found.into_iter().flatten().collect(), skips, notes))
 }
 
 /// Tells `found` the slots that a process's page tables name, by type, some at a time.
 fn each_slot(
     process: &ChosenProcess,
+    reader: &mut PatientReader,
     buffer: &mut Vec<u8>,
     stop: &AtomicBool,
     found: &mut dyn FnMut(usize, &[u64]),
-) {
+) -> io::Result<()> {
     let mut by_type: Vec<Vec<u64>> = vec![Vec::new(); 32];
     let swapped = |mapping: &Mapping| mapping.swap;
-    pagemap::walk(process, stop, buffer, swapped, |entry| {
+    let read = pagemap::walk(process, reader, stop, buffer, swapped, |entry| {
         let (number, slot) = entry.slot();
         // Before 6.15 the marker of a guard region has no bit of its own.
         let is_slot = entry.swapped() && usize::from(number) < TYPES;
@@ -304,6 +316,7 @@ fn each_slot(
             found(number, slots);
         }
     }
+    read
 }
 
 /// The type that belongs to area number `index`, if any occurs. The kernel numbers areas in the

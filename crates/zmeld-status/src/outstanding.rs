@@ -7,13 +7,15 @@
 
 use std::path::Path;
 
-use zmeld_linux::{process, shell, Host};
+use zmeld_guard::note::LOCK as GUARD_LOCK;
+use zmeld_linux::{shell, Host};
 
 use crate::config_check::guarding;
 use zmeld_config::{
     Config, Encryption, Finding, FindingId, Remedy, Severity, Source, Swappiness, Tier,
 };
 use zmeld_observe::applied::Applied;
+use zmeld_observe::run_folder::{is_locked, WATCH_LOCK};
 use zmeld_setup::journal::State;
 use zmeld_setup::plan::{in_plain, Group, Plan, Refused};
 use zmeld_setup::step::{Record, Step};
@@ -48,6 +50,8 @@ pub struct Outstanding {
     /// Whether a `zmeld watch` runs, where rules want one; none where they do not, or
     /// where that cannot be told.
     pub is_watched: Option<bool>,
+    /// The same of `zmeld-guard` and its rule.
+    pub is_guarded: Option<bool>,
     /// What `zmeld up` would carry out; none where nothing can be planned.
     pub plan: Option<Plan>,
     /// Devices that are to be encrypted and are swapped to as they are.
@@ -96,7 +100,9 @@ impl Outstanding {
             };
         }
         let rules = wanted.watch.has_rules();
-        let is_watched = rules.then(|| is_watch_running(host)).flatten();
+        let is_watched = rules.then(|| is_locked(host, WATCH_LOCK)).flatten();
+        let guard = wanted.watch.guard.is_some();
+        let is_guarded = guard.then(|| is_locked(host, GUARD_LOCK)).flatten();
         let (not_planned, plan) = Plan::look(host, &wanted, state.as_ref(), false);
         let mut look = Look {
             host,
@@ -124,6 +130,7 @@ impl Outstanding {
             remedy,
             is_by_file: file.is_some_and(Config::says_of_tiers),
             is_watched,
+            is_guarded,
             in_plain: not_encrypted(host, &wanted, &not_planned, plan.as_ref()),
             plan,
             guard: guarding(host, &wanted),
@@ -218,36 +225,6 @@ fn encrypted_instead(path: &Path, refused: Option<String>) -> Remedy {
     let words = commands.join(", ");
     let words = format!("take {area} out of what switches it on (/etc/fstab), then {words}");
     Remedy::run(commands).said(words)
-}
-
-/// No more is read of how a program was started.
-const LINE_MAX: usize = 4096;
-
-/// Whether a process of root's is `zmeld watch` and acts by its rules: anybody may call
-/// his own so. Where others' processes are hidden from this user, nobody can tell.
-fn is_watch_running(host: &Host) -> Option<bool> {
-    host.read("/proc/1/comm").ok()?;
-    let mut processes = host.processes().ok()?.into_iter();
-    Some(processes.any(|pid| {
-        // Who starts a program makes its line as long as he likes.
-        let command = host.read_start(Path::new(&format!("/proc/{pid}/cmdline")), LINE_MAX);
-        command.is_ok_and(|line| is_watch(&line)) && is_of_root(host, pid)
-    }))
-}
-
-/// Whether all of a process's user ids are root's: one that runs with the rights of another
-/// is still its user's by the first.
-fn is_of_root(host: &Host, pid: u32) -> bool {
-    let status = host.read(format!("/proc/{pid}/status")).unwrap_or_default();
-    let ids = process::status(&status, "Uid");
-    ids.is_some_and(|ids| ids.split_whitespace().eq(["0"; 4]))
-}
-
-fn is_watch(command: &[u8]) -> bool {
-    let words: Vec<&[u8]> = command.split(|byte| *byte == 0).collect();
-    let program = words[0].rsplit(|it| *it == b'/').next();
-    let has = |word: &str| words.contains(&word.as_bytes());
-    program == Some(b"zmeld") && has("watch") && !has("--once") && !has("--dry-run")
 }
 
 struct Look<'a> {

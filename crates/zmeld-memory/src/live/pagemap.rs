@@ -5,7 +5,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
+use zmeld_linux::others::{LockedFile, PatientReader};
 use zmeld_linux::smaps::{self, Mapping};
 
 use super::processes::ChosenProcess;
@@ -71,24 +73,36 @@ pub(crate) fn read(
 
 /// Of these pages the next ones to look at, at most [`PIECE_PAGES`]; none where all that are
 /// left are only reserved.
-pub(crate) fn next_piece(file: &File, pages: &Range<u64>) -> Option<Range<u64>> {
-    let page_size = rustix::param::page_size() as u64;
+///
+/// # Errors
+/// When the process holds that up.
+pub(crate) fn next_piece(
+    reader: &mut PatientReader,
+    file: &Arc<File>,
+    pages: &Range<u64>,
+) -> io::Result<Option<Range<u64>>> {
     let few = pages.start..pages.end.min(pages.start + TABLE_PAGES);
-    if few.is_empty() || few == *pages {
-        return (!few.is_empty()).then_some(few);
+    if few == *pages {
+        return Ok((!few.is_empty()).then_some(few));
     }
-    let addresses = pages.start * page_size..pages.end * page_size;
-    let (from, until) = match zmeld_store::populated(file, addresses, PIECE_PAGES) {
-        Ok(None) => return None,
+    let page_size = rustix::param::page_size() as u64;
+    let (file, addresses) = (
+        Arc::clone(file),
+        pages.start * page_size..pages.end * page_size,
+    );
+    let populated = reader.run(move || zmeld_store::populated(&file, addresses, PIECE_PAGES));
+    let (from, until) = match populated {
+        Ok(None) => return Ok(None),
         // Others are often near.
         Ok(Some(found)) => {
             let from = found.start / page_size;
             (from, (found.end / page_size).max(from + TABLE_PAGES))
         }
+        Err(err) if err.kind() == io::ErrorKind::TimedOut => return Err(err),
         // Kernels before 6.7 do not tell it.
         Err(_) => (pages.start, u64::MAX),
     };
-    Some(from..until.min(from + PIECE_PAGES).min(pages.end))
+    Ok(Some(from..until.min(from + PIECE_PAGES).min(pages.end)))
 }
 
 /// The entries that [`read`] left in the buffer.
@@ -98,43 +112,64 @@ pub(crate) fn entries(buffer: &[u8]) -> impl Iterator<Item = PagemapEntry> + '_ 
         .map(|word| PagemapEntry(u64::from_ne_bytes(word.try_into().expect("eight bytes"))))
 }
 
-/// The mappings of a process; `None` if it is gone or may not be looked at.
-pub(crate) fn mappings(process: &ChosenProcess) -> Option<Vec<Mapping>> {
-    let mut text = Vec::new();
-    let mut smaps = process.open()?.open_relative("smaps").ok()?;
-    smaps.read_to_end(&mut text).ok()?;
-    Some(smaps::parse(&text, rustix::param::page_size() as u64))
+/// The mappings of a process, where it is there, may be looked at and holds nobody up.
+pub(crate) fn mappings(
+    process: &ChosenProcess,
+    reader: &mut PatientReader,
+) -> io::Result<Vec<Mapping>> {
+    let [mut smaps] = process.open(reader, [LockedFile::Smaps])?;
+    let text = reader.run(move || {
+        let mut text = Vec::new();
+        smaps.read_to_end(&mut text).map(|_| text)
+    })?;
+    Ok(smaps::parse(&text, rustix::param::page_size() as u64))
+}
+
+/// [`read`], unless the process holds it up.
+pub(crate) fn read_patiently(
+    reader: &mut PatientReader,
+    file: &Arc<File>,
+    first: u64,
+    count: usize,
+    buffer: &mut Vec<u8>,
+) -> io::Result<usize> {
+    let (file, mut taken) = (Arc::clone(file), std::mem::take(buffer));
+    let (got, taken) = reader.run(move || Ok((read(&file, first, count, &mut taken), taken)))?;
+    *buffer = taken;
+    got
 }
 
 /// Tells `each` the page-table entries of a process: of each mapping until as many as `expected` were what `each`
 /// looks for.
+///
+/// # Errors
+/// When it ends, may not be looked at or holds that up.
 pub(crate) fn walk(
     process: &ChosenProcess,
+    reader: &mut PatientReader,
     stop: &AtomicBool,
     buffer: &mut Vec<u8>,
     expected: impl Fn(&Mapping) -> u64,
     mut each: impl FnMut(PagemapEntry) -> bool,
-) {
+) -> io::Result<()> {
     let page_size = rustix::param::page_size() as u64;
-    let file = || process.open()?.open_relative("pagemap").ok();
-    let (Some(mappings), Some(file)) = (mappings(process), file()) else {
-        return;
-    };
+    let mappings = mappings(process, reader)?;
+    let [file] = process.open(reader, [LockedFile::Pagemap])?;
+    let file = Arc::new(file);
     for mapping in &mappings {
         let mut pages = mapping.start / page_size..mapping.end / page_size;
         let mut left = expected(mapping);
         while left > 0 && !stop.load(Ordering::Relaxed) {
-            let Some(piece) = next_piece(&file, &pages) else {
+            let Some(piece) = next_piece(reader, &file, &pages)? else {
                 break;
             };
             let count = (piece.end - piece.start) as usize;
-            if read(&file, piece.start, count, buffer).is_err() {
-                break;
-            }
+            read_patiently(reader, &file, piece.start, count, buffer)?;
             for entry in entries(buffer) {
                 left = left.saturating_sub(u64::from(each(entry)));
             }
             pages.start = piece.end;
         }
     }
+    Ok(())
 }

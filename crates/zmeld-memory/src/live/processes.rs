@@ -1,6 +1,7 @@
 //! Which processes a scan of live memory looks at.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use rustix::io::Errno;
 use super::Selection;
 use zmeld_linux::groups::{Hierarchy, Walk};
 use zmeld_linux::mounts::{self, Mount};
+use zmeld_linux::others::{LockedFile, OtherProcess, PatientReader};
 use zmeld_linux::Host;
 
 use crate::Error;
@@ -44,10 +46,17 @@ impl ChosenProcess {
         Some(chosen)
     }
 
-    /// Opens the process again, if it is still the same one.
-    pub(crate) fn open(&self) -> Option<Process> {
-        let process = Process::new(self.pid).ok()?;
-        (process.stat().ok()?.starttime == self.start_time).then_some(process)
+    /// Opens files of the process, if it is still the same one.
+    pub(crate) fn open<const FILES: usize>(
+        &self,
+        reader: &mut PatientReader,
+        files: [LockedFile; FILES],
+    ) -> io::Result<[File; FILES]> {
+        let process = OtherProcess::find(self.pid, self.start_time)?;
+        reader.run(move || {
+            let opened: Result<Vec<File>, _> = files.iter().map(|it| process.open(*it)).collect();
+            Ok(opened?.try_into().expect("as many"))
+        })
     }
 }
 

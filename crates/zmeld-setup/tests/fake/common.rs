@@ -333,7 +333,13 @@ impl Machine {
     /// As the command does it: zram stands in where the kernel does not take the module.
     pub fn up_with(&self, config: &Config, options: &Options) -> Result<Report, Error> {
         let host = self.host();
-        let mut journal = Journal::lock(&host, Owner::Setup, PATIENCE, &mut |_| {})?;
+        let mut journal = Journal::lock(
+            &host,
+            Owner::Setup,
+            PATIENCE,
+            &AtomicBool::new(false),
+            &mut |_| {},
+        )?;
         let state = journal.state().clone();
         let plan = match options.at_boot {
             true => Plan::make(&host, config, Some(&state), options)?.1?,
@@ -356,7 +362,13 @@ impl Machine {
 
     pub fn down_with(&self, removal: Removal<'_>, stop: &AtomicBool) -> Result<Report, Error> {
         let host = self.host();
-        let mut journal = Journal::lock(&host, Owner::Setup, PATIENCE, &mut |_| {})?;
+        let mut journal = Journal::lock(
+            &host,
+            Owner::Setup,
+            PATIENCE,
+            &AtomicBool::new(false),
+            &mut |_| {},
+        )?;
         let mut notes = self.notes.lock().unwrap_or_else(|notes| notes.into_inner());
         execute::down(&host, &mut journal, removal, stop, &mut |event| {
             note(event, &mut notes);

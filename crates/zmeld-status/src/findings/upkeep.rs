@@ -232,8 +232,7 @@ pub(super) fn no_watch(view: &View) -> Vec<Finding> {
         let rules = view.wanted.watch.rules().join(", ");
         found.push(missing("zmeld watch", "zmeld-watch", &rules));
     }
-    // It keeps a note while it runs.
-    if view.wanted.watch.guard.is_some() && view.now.guard.is_none() {
+    if view.outstanding.is_guarded == Some(false) {
         found.push(missing("zmeld-guard", "zmeld-guard", "guard"));
     }
     found

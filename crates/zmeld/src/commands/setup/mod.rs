@@ -552,21 +552,20 @@ fn as_command(to: &Recommendation) -> String {
     command
 }
 
-/// The plan for what is wanted, made with `options` and what the arguments say. At boot
-/// also what cannot be planned of it.
-fn planned(
+/// What its plan is made with: `options`, what the arguments say, and what is measured.
+fn measured(
     wanted: &Wanted,
     args: &WantedArgs,
     host: &Host,
     state: Option<&State>,
     options: Options,
     occasion: Occasion,
-) -> anyhow::Result<(Plan, Option<zmeld_setup::Error>)> {
+) -> anyhow::Result<Options> {
     let is_boot = occasion == Occasion::Boot;
     // A tier that a boot goes on without is none any more, whatever the unit says.
     let is_there = |name: &String| !is_boot || wanted.config.tier(name).is_some();
     let only = args.only.clone();
-    let options = Options {
+    Ok(Options {
         only: only.map(|only| only.into_iter().filter(is_there).collect()),
         take_over: args.take_over,
         expected_ratio: wanted.measured.ratio(),
@@ -578,7 +577,17 @@ fn planned(
         no_stand_ins: args.tier.kind.is_some(),
         at_boot: is_boot,
         ..options
-    };
+    })
+}
+
+/// The plan for what is wanted, and at boot what cannot be planned of it. Nothing is measured.
+fn planned(
+    wanted: &Wanted,
+    host: &Host,
+    state: Option<&State>,
+    options: Options,
+) -> anyhow::Result<(Plan, Option<zmeld_setup::Error>)> {
+    let is_boot = options.at_boot;
     let (refused, plan) = Plan::make(host, &wanted.config, state, &options)?;
     // What is wrong with one tier costs a machine no other at boot.
     let (mut plan, refused) = match (zmeld_setup::Error::planned(refused), plan) {
@@ -608,14 +617,9 @@ pub fn planned_for(args: &PlanArgs) -> anyhow::Result<(Config, Outcome)> {
         doubt: OnUnreadable::Recorded,
         ..Options::default()
     };
-    let (mut plan, _) = planned(
-        &wanted,
-        &args.wanted,
-        &host,
-        state.as_ref(),
-        options,
-        Occasion::Asked,
-    )?;
+    let (asked, state) = (&args.wanted, state.as_ref());
+    let options = measured(&wanted, asked, &host, state, options, Occasion::Asked)?;
+    let (mut plan, _) = planned(&wanted, &host, state, options)?;
     let of_room = room_for(&host, &plan);
     plan.problems.extend(of_room);
     plan.problems.extend(lacks_for_reclaim(&host, &plan.config));
