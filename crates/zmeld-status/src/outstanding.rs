@@ -343,8 +343,9 @@ impl<'a> Look<'a> {
 
     /// What would be done to a group; what a device that is made anew has again is not told.
     fn difference(&self, name: &str, open: &[&Step], undone: &[&Step]) -> String {
-        let again =
-            |step: &&&Step| !undone.contains(step) || self.other_priority(name, step).is_some();
+        let again = |step: &&&Step| {
+            !undone.contains(step) || self.other_priority(name, step).is_some()
+        };
         let mut would: Vec<String> = open
             .iter()
             .filter(again)

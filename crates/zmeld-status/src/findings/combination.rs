@@ -152,8 +152,9 @@ fn zswap_instead(view: &View, swap: &Swap, device: &Device, disk: &Swap) -> Reme
         (Some(_), true) => zswap().said(format!(
             "{writeback}, or use zswap in front of the disk instead"
         )),
-        (Some(_), false) => zswap()
-            .said("use zswap in front of the disk instead (this kernel's zram has no writeback)"),
+        (Some(_), false) => zswap().said(
+            "use zswap in front of the disk instead (this kernel's zram has no writeback)",
+        ),
         (None, true) => format!("{writeback} (this kernel has no zswap)").into(),
         (None, false) => format!(
             "swapoff {}, where nothing needs it (this kernel has neither zswap nor zram's \

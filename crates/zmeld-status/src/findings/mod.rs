@@ -27,8 +27,8 @@ use zmeld_advice::SwapKinds;
 
 use crate::outstanding::Outstanding;
 use zmeld_config::Config;
-use zmeld_config::Remedy;
 pub use zmeld_config::{Finding, FindingId, Severity};
+use zmeld_config::Remedy;
 use zmeld_observe::applied::Applied;
 use zmeld_observe::{Device, Observation, Swap};
 
