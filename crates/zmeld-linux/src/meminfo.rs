@@ -35,10 +35,15 @@ impl<'a> Meminfo<'a> {
         self.bytes("MemTotal").filter(|bytes| *bytes > 0)
     }
 
-    /// What could be had without swapping; what is free where the kernel does not
-    /// say it.
+    /// What could be had without swapping. Kernels before 3.14 do not say it: there
+    /// what is free, and what holds copies of files and can be dropped.
     pub fn available_bytes(&self) -> Option<u64> {
-        self.bytes("MemAvailable").or_else(|| self.bytes("MemFree"))
+        let dropped = ["Active(file)", "Inactive(file)", "SReclaimable"];
+        let sum = || {
+            let dropped = dropped.iter().filter_map(|name| self.bytes(name));
+            Some(dropped.fold(self.bytes("MemFree")?, u64::saturating_add))
+        };
+        self.bytes("MemAvailable").or_else(sum)
     }
 }
 
@@ -57,6 +62,10 @@ mod tests {
         // A count of pages is no size.
         assert_eq!(memory.bytes("HugePages_Total"), None);
         assert_eq!(memory.available_bytes(), Some(7 << 10));
+        let text = format!("{text}Active(file): 2 kB\nInactive(file): 3 kB\nSReclaimable: 4 kB\n");
+        assert_eq!(Meminfo::new(&text).available_bytes(), Some(16 << 10));
+        let text = format!("{text}MemAvailable: 5 kB\n");
+        assert_eq!(Meminfo::new(&text).available_bytes(), Some(5 << 10));
     }
 
     #[test]

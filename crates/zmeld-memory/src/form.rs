@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use zmeld_linux::shell;
+
 use crate::{elf, lime, Error};
 
 /// So many of the first bytes tell the form.
@@ -81,7 +83,7 @@ const PACKED: [(&str, &[u8], &str); 17] = [
 pub(crate) fn recognise(start: &[u8], name: &Path, file: Option<&Path>) -> Result<Form, Error> {
     let packed = PACKED.iter().find(|(_, magic, _)| start.starts_with(magic));
     if let Some(&(format, _, way_out)) = packed {
-        let path = file.map_or_else(|| "FILE".to_owned(), shell_word);
+        let path = file.map_or_else(|| "FILE".to_owned(), shell::path);
         return Err(Error::Unsupported {
             path: name.to_path_buf(),
             format,
@@ -93,14 +95,4 @@ pub(crate) fn recognise(start: &[u8], name: &Path, file: Option<&Path>) -> Resul
         start if start.starts_with(lime::MAGIC) => Form::Lime,
         _ => Form::Plain,
     })
-}
-
-/// A path as a shell takes it.
-fn shell_word(path: &Path) -> String {
-    let path = path.display().to_string();
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%:,".contains(c);
-    match path.chars().all(is_plain) {
-        true => path,
-        false => format!("'{}'", path.replace('\'', r"'\''")),
-    }
 }

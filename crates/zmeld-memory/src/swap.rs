@@ -299,7 +299,9 @@ fn each_slot(
     let swapped = |mapping: &Mapping| mapping.swap;
     let read = pagemap::walk(process, reader, stop, buffer, swapped, |entry| {
         let (number, slot) = entry.slot();
-        if entry.swapped() {
+        // Before 6.15 the marker of a guard region has no bit of its own.
+        let is_slot = entry.swapped() && usize::from(number) < TYPES;
+        if is_slot {
             let slots = &mut by_type[usize::from(number)];
             slots.push(slot);
             if slots.len() >= PIECE_PAGES as usize {
@@ -307,7 +309,7 @@ fn each_slot(
                 slots.clear();
             }
         }
-        entry.swapped()
+        is_slot
     });
     for (number, slots) in by_type.iter().enumerate() {
         if !slots.is_empty() {

@@ -8,9 +8,67 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{is_root, live, page, page_size, see, Group, Script};
+use zmeld_linux::KernelVersion;
 use zmeld_memory::{
     ColdTracker, Coldness, LiveMemory, LiveOptions, Note, RegionKind, Selection, SkipReason, Source,
 };
+
+/// As sanitizers and runtimes do: 16 TiB, with pages at both ends and one between.
+#[test]
+fn terabytes_that_are_only_reserved_are_not_walked() {
+    let script = "
+a = mmap.mmap(-1, 16 << 40, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)
+a.madvise(15)
+for n in (5, (1 << 31) + 7, (16 << 40) // PAGE - 1): a[n * PAGE:(n + 1) * PAGE] = page(1, n & 255)
+say(address(a)); wait()
+";
+    let Some(mut child) = Script::start(script) else {
+        return;
+    };
+    let at = child.numbers()[0];
+    let last = (16 << 40) / page_size() as u64 - 1;
+    let bytes_read = || {
+        let text = std::fs::read_to_string("/proc/self/io").unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("rchar: "));
+        line.unwrap().parse::<u64>().unwrap()
+    };
+    for threads in [1, 3] {
+        let before = bytes_read();
+        let seen = see(&live(Selection::Pids(vec![child.pid()])), threads);
+        let pages = seen.at(at, last + 1);
+        assert_eq!(
+            pages.keys().copied().collect::<Vec<_>>(),
+            [5, (1 << 31) + 7, last]
+        );
+        assert!(pages.iter().all(|(n, it)| it.1 == page(1, n & 255)));
+        // Their entries in the page table are 32 GiB.
+        let told = KernelVersion::running() >= Some(KernelVersion::new(6, 7));
+        assert!(!told || bytes_read() - before < 1 << 30);
+    }
+}
+
+#[test]
+fn guard_regions_are_neither_read_nor_taken_for_swap() {
+    let script = "
+a = private(1000); a.madvise(15); fill(a, 1, range(1000))
+refused = ctypes.CDLL(None).madvise(ctypes.c_void_p(address(a)), ctypes.c_size_t(400 * PAGE), 102)
+say(-refused, address(a)); wait()
+";
+    let Some(mut child) = Script::start(script) else {
+        return;
+    };
+    let said = child.numbers();
+    if said[0] != 0 {
+        println!("SKIP: this kernel has no guard regions");
+        return;
+    }
+    let seen = see(&live(Selection::Pids(vec![child.pid()])), 2);
+    let pages = seen.at(said[1], 1000);
+    assert!(pages.keys().copied().eq(400..1000));
+    assert!(pages.iter().all(|(n, it)| it.1 == page(1, *n)));
+    assert_eq!(seen.visit.counted.anon_swapped, 0);
+    assert_eq!(seen.visit.skipped.get(SkipReason::ReadFailed).pages, 0);
+}
 
 #[test]
 fn every_present_page_once_and_nothing_else_is_touched() {

@@ -11,6 +11,8 @@ use crate::error::{within, Error};
 
 /// The distance of a node to itself in every SLIT: one local access costs 10 tenths of a local access.
 pub const LOCAL_DISTANCE: u32 = 10;
+/// What a SLIT has for memory that a processor cannot reach.
+pub const UNREACHABLE: u32 = 255;
 /// The most nodes a machine may have: a page's node is kept in 16 bits and the largest number means "nowhere".
 pub const NODES_MAX: usize = 4096;
 
@@ -69,8 +71,10 @@ pub struct NumaMachine {
     /// What it stands for, in a sentence.
     pub about: String,
     /// Distances between nodes, from a processor's node (rows) to the memory's: square, 10 on the diagonal, 10 to 254
-    /// elsewhere.
+    /// elsewhere, 255 where it cannot be reached.
     pub slit: Vec<Vec<u32>>,
+    /// What the kernel calls each node, which may leave numbers out; else 0, 1 and so on.
+    pub node_numbers: Vec<usize>,
     /// Processors of each node; 0 for a node of memory only.
     pub processors: Vec<usize>,
     /// Page size in bytes.
@@ -87,8 +91,11 @@ impl NumaMachine {
     /// # Errors
     /// The first distance that breaks a rule, by row and column counted from 0; lists whose length is not the number of
     /// nodes, no processor at all, costs that are not positive.
-    pub fn check(self) -> Result<Self, Error> {
+    pub fn check(mut self) -> Result<Self, Error> {
         let nodes = self.slit.len();
+        if self.node_numbers.len() != nodes {
+            self.node_numbers = (0..nodes).collect();
+        }
         let failed = |why: String| Err(wrong(&self.name, why));
         if !(1..=NODES_MAX).contains(&nodes) {
             return failed(format!(
@@ -105,8 +112,10 @@ impl NumaMachine {
             for (column, &found) in distances.iter().enumerate() {
                 let rule = match row == column {
                     true if found != LOCAL_DISTANCE => "a node's distance to itself is 10",
-                    // The SLIT keeps a byte, and 255 means unreachable.
-                    false if !(LOCAL_DISTANCE..=254).contains(&found) => "distances are 10 to 254",
+                    // The SLIT keeps a byte.
+                    false if !(LOCAL_DISTANCE..=UNREACHABLE).contains(&found) => {
+                        "distances are 10 to 254, and 255 for what cannot be reached"
+                    }
                     _ => continue,
                 };
                 return failed(format!(
@@ -138,6 +147,24 @@ impl NumaMachine {
             within(what, value, least..=f64::MAX).map_err(|(_, why)| wrong(&self.name, why))?;
         }
         Ok(self)
+    }
+
+    /// Checks that each processor reaches the memory of each node, as a simulation takes it.
+    ///
+    /// # Errors
+    /// The first two nodes of which that is not so.
+    pub fn check_reachable(&self) -> Result<(), Error> {
+        for (from, row) in self.slit.iter().enumerate() {
+            if let Some(to) = row.iter().position(|&it| it == UNREACHABLE) {
+                let (from, to) = (self.node_numbers[from], self.node_numbers[to]);
+                let why = format!(
+                    "node {to} is unreachable from node {from} (distance 255), and pages are simulated \
+                     on all nodes: give a scenario with the others' distances (machine.slit)"
+                );
+                return Err(wrong(&self.name, why));
+            }
+        }
+        Ok(())
     }
 
     /// Nodes.
@@ -191,7 +218,7 @@ impl NumaMachine {
             .collect();
         ids.sort_unstable();
         let (mut rows, mut processors, mut memory_pages) = (Vec::new(), Vec::new(), Vec::new());
-        for id in ids {
+        for id in &ids {
             let dir = nodes_dir.join(format!("node{id}"));
             let file = |name: &str| dir.join(name);
             let distances = read(&file("distance"))?;
@@ -210,6 +237,7 @@ impl NumaMachine {
             name: "host".into(),
             about: "this machine as the kernel describes it".into(),
             slit: rows,
+            node_numbers: ids,
             processors,
             page_bytes: 4096,
             memory_pages,
@@ -251,6 +279,7 @@ pub fn presets() -> Vec<NumaMachine> {
             name: name.into(),
             about: about.into(),
             slit: rows.iter().map(|row| row.to_vec()).collect(),
+            node_numbers: (0..rows.len()).collect(),
             processors: processors.to_vec(),
             page_bytes: 4096,
             memory_pages: vec![None; processors.len()],

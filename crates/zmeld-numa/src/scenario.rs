@@ -205,6 +205,7 @@ impl ScenarioText {
                 name: format!("machine (line {line})"),
                 about: "given by the scenario".into(),
                 slit: Vec::new(),
+                node_numbers: vec![],
                 processors: vec![],
                 page_bytes: 4096,
                 memory_pages: vec![],
@@ -236,7 +237,9 @@ impl ScenarioText {
         }
         let costs = machine.costs.changed(&spec.costs);
         machine.costs = costs.map_err(|why| self.wrong("machine.costs", ("", why)))?;
-        machine.check().map_err(failed)
+        let machine = machine.check().map_err(failed)?;
+        machine.check_reachable().map_err(failed)?;
+        Ok(machine)
     }
 }
 

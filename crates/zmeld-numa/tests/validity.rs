@@ -40,6 +40,7 @@ fn two_nodes() -> NumaMachine {
         name: "test".into(),
         about: String::new(),
         slit: vec![vec![10, 25], vec![25, 10]],
+        node_numbers: Vec::new(),
         processors: vec![1, 1],
         page_bytes: 4096,
         memory_pages: vec![None, None],

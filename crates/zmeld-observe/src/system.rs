@@ -47,7 +47,7 @@ impl Memory {
         Memory {
             total_bytes: or_none("MemTotal"),
             free_bytes: or_none("MemFree"),
-            available_bytes: or_none("MemAvailable"),
+            available_bytes: memory.available_bytes().unwrap_or(0),
             anonymous_bytes: or_none("AnonPages"),
             swap_total_bytes: or_none("SwapTotal"),
             swap_free_bytes: or_none("SwapFree"),

@@ -5,6 +5,7 @@
 //! - [`Codec`] and [`Stream`]: the codecs by themselves, as zram uses them.
 //! - [`Geometry`]: how much memory the kernel's pool takes for objects.
 //! - [`zword`]: the codec of our own, with tables of the caller's.
+//! - [`populated`]: where a process has pages, by an ioctl of its pagemap.
 //! - [`fill_word`] and [`FingerprintKey`]: what the store looks at in a page.
 //!
 //! This is the only crate of zmeld with `unsafe` code: each block says why it
@@ -14,12 +15,14 @@
 
 pub mod codec;
 mod geometry;
+mod pagemap;
 mod raw;
 mod store;
 pub mod zword;
 
 pub use codec::{Codec, CodecError, CodecInfo, CodecSpec, Damaged, NoFit, Stream};
 pub use geometry::{BadGeometry, ChainRule, Geometry};
+pub use pagemap::populated;
 pub use store::{
     fill_word, page_size, FingerprintKey, MeldMode, MeldResult, Stats, Store, StoreError,
     SHARE_BYTES,

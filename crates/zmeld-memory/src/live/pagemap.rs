@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
@@ -14,6 +15,8 @@ use crate::file::read_at_most;
 
 /// Pages whose page-table entries are looked at together.
 pub(crate) const PIECE_PAGES: u64 = 16 << 10;
+/// As many as are read as easily as one.
+const TABLE_PAGES: u64 = 512;
 
 /// What the page table says of one page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +71,40 @@ pub(crate) fn read(
     Ok(filled / 8)
 }
 
+/// Of these pages the next ones to look at, at most [`PIECE_PAGES`]; none where all that are
+/// left are only reserved.
+///
+/// # Errors
+/// When the process holds that up.
+pub(crate) fn next_piece(
+    reader: &mut PatientReader,
+    file: &Arc<File>,
+    pages: &Range<u64>,
+) -> io::Result<Option<Range<u64>>> {
+    let few = pages.start..pages.end.min(pages.start + TABLE_PAGES);
+    if few == *pages {
+        return Ok((!few.is_empty()).then_some(few));
+    }
+    let page_size = rustix::param::page_size() as u64;
+    let (file, addresses) = (
+        Arc::clone(file),
+        pages.start * page_size..pages.end * page_size,
+    );
+    let populated = reader.run(move || zmeld_store::populated(&file, addresses, PIECE_PAGES));
+    let (from, until) = match populated {
+        Ok(None) => return Ok(None),
+        // Others are often near.
+        Ok(Some(found)) => {
+            let from = found.start / page_size;
+            (from, (found.end / page_size).max(from + TABLE_PAGES))
+        }
+        Err(err) if err.kind() == io::ErrorKind::TimedOut => return Err(err),
+        // Kernels before 6.7 do not tell it.
+        Err(_) => (pages.start, u64::MAX),
+    };
+    Ok(Some(from..until.min(from + PIECE_PAGES).min(pages.end)))
+}
+
 /// The entries that [`read`] left in the buffer.
 pub(crate) fn entries(buffer: &[u8]) -> impl Iterator<Item = PagemapEntry> + '_ {
     buffer
@@ -120,15 +157,18 @@ pub(crate) fn walk(
     let [file] = process.open(reader, [LockedFile::Pagemap])?;
     let file = Arc::new(file);
     for mapping in &mappings {
-        let (mut page, end) = (mapping.start / page_size, mapping.end / page_size);
+        let mut pages = mapping.start / page_size..mapping.end / page_size;
         let mut left = expected(mapping);
-        while page < end && left > 0 && !stop.load(Ordering::Relaxed) {
-            let count = PIECE_PAGES.min(end - page);
-            read_patiently(reader, &file, page, count as usize, buffer)?;
+        while left > 0 && !stop.load(Ordering::Relaxed) {
+            let Some(piece) = next_piece(reader, &file, &pages)? else {
+                break;
+            };
+            let count = (piece.end - piece.start) as usize;
+            read_patiently(reader, &file, piece.start, count, buffer)?;
             for entry in entries(buffer) {
                 left = left.saturating_sub(u64::from(each(entry)));
             }
-            page += count;
+            pages.start = piece.end;
         }
     }
     Ok(())

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::frames::{HeadFinder, PageFlags, SeenFrames};
 use super::kinds::KindFilter;
-use super::pagemap::{self, PagemapEntry, PIECE_PAGES};
+use super::pagemap::{self, PagemapEntry};
 use super::processes::{self, ChosenProcess};
 use super::reader;
 use super::LiveMemory;
@@ -36,7 +36,8 @@ use zmeld_linux::Host;
 /// which reads it is seldom waited for.
 const BATCH_BYTES: usize = 512 << 10;
 /// In mappings larger than this, looking stops once as many pages are found as
-/// smaps says are there: sanitizers and runtimes reserve terabytes.
+/// smaps says are there: sanitizers and runtimes reserve terabytes, and kernels before 6.7
+/// do not tell where their pages are.
 const SPARSE_PAGES: u64 = 64 << 10;
 /// Mappings of a process that are known at a time: it may have a million of them, each
 /// with a name of 4 KiB.
@@ -58,7 +59,9 @@ pub(super) fn visit(
             VisitTask::Process(chosen) => worker.open(chosen).into_iter().for_each(more),
             VisitTask::Mappings(rest) => worker.mappings(rest).into_iter().for_each(more),
             VisitTask::MappingPart(piece) => {
-                let (now, later) = piece.split();
+                let Some((now, later)) = worker.split(piece) else {
+                    return;
+                };
                 if let Some(later) = later {
                     more(VisitTask::MappingPart(later));
                 }
@@ -149,24 +152,6 @@ struct MappingPart {
     /// Page indices within the mapping.
     from: u64,
     until: u64,
-}
-
-impl MappingPart {
-    fn split(self) -> (MappingPart, Option<MappingPart>) {
-        let middle = self.until.min(self.from + PIECE_PAGES);
-        let later = (middle < self.until).then(|| MappingPart {
-            visited: Arc::clone(&self.visited),
-            from: middle,
-            until: self.until,
-        });
-        (
-            MappingPart {
-                until: middle,
-                ..self
-            },
-            later,
-        )
-    }
 }
 
 impl Mappings {
@@ -466,17 +451,37 @@ impl<'a> LiveWorker<'a> {
         }
     }
 
+    /// What is looked at now, and what later; none where no page is left to be found.
+    fn split(&mut self, part: MappingPart) -> Option<(MappingPart, Option<MappingPart>)> {
+        let (visited, page_size) = (part.visited, self.shared.page_size);
+        let (process, mapping) = (&visited.process, &visited.mapping);
+        let sparse = mapping.pages(page_size) > SPARSE_PAGES;
+        if process.given_up.load(Ordering::Relaxed)
+            || sparse && visited.found.load(Ordering::Relaxed) >= mapping.rss
+        {
+            return None;
+        }
+        let first = mapping.start / page_size;
+        let pages = first + part.from..first + part.until;
+        let piece = pagemap::next_piece(&mut self.reader, &process.pagemap, &pages);
+        if piece.is_err() {
+            self.give_up(process, reason_of(&piece), 0);
+        }
+        let piece = piece.ok()??;
+        let of = |from: u64, until: u64| MappingPart {
+            visited: Arc::clone(&visited),
+            from: from - first,
+            until: until - first,
+        };
+        let later = (piece.end < pages.end).then(|| of(piece.end, pages.end));
+        Some((of(piece.start, piece.end), later))
+    }
+
     /// Looks at the page-table entries of a piece, reads and delivers.
     fn piece(&mut self, piece: &MappingPart) {
         let visited = &*piece.visited;
         let process = &*visited.process;
         let mapping = &visited.mapping;
-        let sparse = mapping.pages(self.shared.page_size) > SPARSE_PAGES;
-        if process.given_up.load(Ordering::Relaxed)
-            || sparse && visited.found.load(Ordering::Relaxed) >= mapping.rss
-        {
-            return;
-        }
         let first = mapping.start / self.shared.page_size + piece.from;
         let count = usize::try_from(piece.until - piece.from).expect("a piece fits in memory");
         let mut entries = std::mem::take(&mut self.entries);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::machine::{presets, NumaMachine};
+use crate::machine::{presets, NumaMachine, UNREACHABLE};
 use crate::policy::ALL;
 use zmeld_report::{Cell, Column, Document, Section};
 
@@ -34,10 +34,14 @@ pub fn machines() -> Document {
 pub fn machine(machine: &NumaMachine) -> Document {
     let nodes = zmeld_report::table!("Nodes", for node in 0..machine.nodes(),
         where {
-            let row: Vec<String> = machine.slit[node].iter().map(u32::to_string).collect();
+            let row = machine.slit[node].iter().map(|&distance| match distance {
+                UNREACHABLE => "unreachable".to_owned(),
+                distance => distance.to_string(),
+            });
+            let row: Vec<String> = row.collect();
             let memory = machine.memory_pages[node].map(|pages| pages * machine.page_bytes);
         }
-        Column::text("node") => node.to_string(),
+        Column::text("node") => machine.node_numbers[node].to_string(),
         Column::count("processors") => machine.processors[node] as u64,
         Column::bytes("memory") => memory.map_or_else(|| Cell::from("any"), Cell::from),
         Column::text("distances") => row.join(" "),

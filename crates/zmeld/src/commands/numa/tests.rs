@@ -2,6 +2,7 @@
 
 use zmeld_linux::Host;
 use zmeld_numa::machine::NumaMachine;
+use zmeld_numa::pages::lists;
 use zmeld_numa::scenario::ScenarioText;
 use zmeld_numa::study;
 
@@ -25,6 +26,33 @@ fn machines_are_read_from_sys() {
         .unwrap_err()
         .to_string()
         .contains("row 1: 3 columns"));
+}
+
+/// The kernel leaves out the numbers of what is not there, and 255 is no distance.
+#[test]
+fn nodes_have_the_kernels_numbers_and_some_are_unreachable() {
+    let (dir, host) = Host::planted(&[]);
+    for (node, distance) in [(0, "10 20 255"), (9, "20 10 40"), (11, "255 40 10")] {
+        let put = |file, text| host.plant(format!("/node{node}/{file}"), text);
+        put("distance", format!("{distance}\n"));
+        put("cpulist", format!("{node}\n"));
+        put("meminfo", format!("Node {node} MemTotal:        4096 kB\n"));
+    }
+    let machine = NumaMachine::from_sysfs(dir.path()).unwrap();
+    assert_eq!(machine.node_numbers, [0, 9, 11]);
+    let page = lists::machine(&machine).to_text(&zmeld_report::Style::plain(80));
+    let rows: Vec<&str> = page.lines().filter(|it| it.contains("MiB")).collect();
+    assert_eq!(rows.len(), 3, "{page}");
+    for (row, (number, distances)) in rows.iter().zip([
+        ("0", "10 20 unreachable"),
+        ("9", "20 10 40"),
+        ("11", "unreachable 40 10"),
+    ]) {
+        assert_eq!(row.split_whitespace().next(), Some(number));
+        assert!(row.trim_end().ends_with(distances), "{row}");
+    }
+    let refused = machine.check_reachable().unwrap_err().to_string();
+    assert!(refused.contains("node 11 is unreachable from node 0"));
 }
 
 #[test]
