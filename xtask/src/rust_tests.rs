@@ -87,7 +87,7 @@ pub fn machines(log: &Log, name: &str, image: &Path) -> Result<Tally> {
     run_tests(log, name, &mut command)
 }
 
-fn run_tests(log: &Log, name: &str, command: &mut Command) -> Result<Tally> {
+pub fn run_tests(log: &Log, name: &str, command: &mut Command) -> Result<Tally> {
     let ran = log.run(command)?;
     Ok(read_results(&ran.text).whole(name, &ran))
 }

@@ -23,6 +23,7 @@ use crate::setup;
 use crate::signing;
 use crate::step::TestScope::{Default as Usual, Long};
 use crate::step::{run_all, Action, Rest, Step, Tally, TestScope};
+use crate::world;
 
 /// Run all tests that this machine can run and name those that it cannot, with the reason
 ///
@@ -169,6 +170,10 @@ fn steps<'a>(
         freestanding::warnings(log, &environment.compiler)
     });
     steps.add_staged("cargo-test", "all tests that cargo runs", rust_tests::tests);
+    let about = "what others wrote judges: imports by the tools themselves; more where --long";
+    steps.add(Usual, world::STEP, about, move |log| {
+        world::test(log, scope, seed)
+    });
     // What takes all processors, between what is long and takes one.
     kernels_and_builds(&mut steps, kernels);
     let about = "zmeld-fleet: its style, its types, its tests; Spark where --long";
