@@ -190,7 +190,7 @@ fn is_equal(attribute: &str, theirs: &str, ours: &str, ram_bytes: u64) -> bool {
     }
     let number = |text: &str| text.parse::<u64>().expect("a number");
     let (theirs, ours) = (number(theirs), number(ours));
-    let slack = if ram_bytes % (1 << 20) == 0 {
+    let slack = if ram_bytes.is_multiple_of(1 << 20) {
         4096
     } else {
         1 << 20
