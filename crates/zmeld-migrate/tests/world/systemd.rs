@@ -8,7 +8,7 @@ use std::process::Command;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::{is_one_in, one, put, Areas, Judge, Theirs};
+use super::{damaged, is_one_in, one, put, Areas, Judge, Theirs};
 
 pub const JUDGE: Judge = Judge {
     name: "systemd",
@@ -207,7 +207,7 @@ fn grammar(random: &mut ChaCha8Rng, root: &Path) {
         let before = one(random, &["", "", "", "", " ", "\t", "#", "# ", ";"]);
         text += &format!("{before}{line}\n");
     }
-    put(root, "etc/fstab", &text);
+    put(root, "etc/fstab", &damaged(random, text));
     let mut text = String::new();
     for _ in 0..random.random_range(0..4) {
         let name = one(random, &["c", "d", "vg-swap", "c"]);
@@ -233,7 +233,7 @@ fn grammar(random: &mut ChaCha8Rng, root: &Path) {
         };
     }
     if !text.is_empty() {
-        put(root, "etc/crypttab", &text);
+        put(root, "etc/crypttab", &damaged(random, text));
     }
     if is_one_in(random, 20) {
         let word = one(random, &["systemd.swap=0", "systemd.swap=no systemd.swap=yes", "fstab=no", "systemd.swap", "fstab=0"]);

@@ -10,7 +10,7 @@ use std::process::Command;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::{is_one_in, one, put, Areas, Judge, Theirs};
+use super::{damaged, is_one_in, one, put, Areas, Judge, Theirs};
 
 pub const JUDGE: Judge = Judge {
     name: "zram-generator",
@@ -285,14 +285,15 @@ fn file(random: &mut ChaCha8Rng) -> String {
             text += &line(random);
         }
     }
-    match random.random_range(0..40) {
+    let text = match random.random_range(0..40) {
         0 => text.replace('\n', "\r\n"),
         1 => text + "zram-size = ram \\",
         2 => text + "[zram3",
         3 => text + "nonsense\n",
         4 => text.trim_end().to_owned(),
         _ => text,
-    }
+    };
+    damaged(random, text)
 }
 
 fn line(random: &mut ChaCha8Rng) -> String {

@@ -10,7 +10,7 @@ use std::process::Command;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::{is_one_in, one, put, Areas, Judge, Theirs};
+use super::{damaged, is_one_in, one, put, Areas, Judge, Theirs};
 
 pub const JUDGE: Judge = Judge {
     name: "zram-tools",
@@ -121,5 +121,5 @@ fn grammar(random: &mut ChaCha8Rng, root: &Path) {
     if is_one_in(random, 20) {
         text = text.replace('\n', "\r\n");
     }
-    put(root, FILE, &text);
+    put(root, FILE, &damaged(random, text));
 }
