@@ -45,6 +45,7 @@ mod tools;
 mod turn;
 mod vm;
 mod workspace;
+mod world;
 
 use std::process::ExitCode;
 

@@ -155,7 +155,7 @@ pub fn container(log: &Log) -> Result<Tally> {
 }
 
 /// Dumps, counted by readers that are not ours.
-pub const DUMPS: &str = "dumps";
+pub const DUMPS: &str = "world-dumps";
 
 pub fn dumps(log: &Log) -> Result<Tally> {
     let scripts = workspace::root().join("xtask/dumps");

@@ -152,7 +152,7 @@ pub fn alone(log: &Log, scope: TestScope, seed: u64) -> Result<Tally> {
     Ok(tally)
 }
 
-fn run_tests(log: &Log, name: &str, command: &mut Command) -> Result<Tally> {
+pub fn run_tests(log: &Log, name: &str, command: &mut Command) -> Result<Tally> {
     let ran = log.run(command)?;
     Ok(read_results(&ran.text).whole(name, &ran))
 }

@@ -49,8 +49,9 @@ const C: &[&str] = &[
 /// The same, and what only looks whether something compiles.
 #[rustfmt::skip]
 const C_COMPILER: &[&str] = &["c-", "codec-", "round_trip-", "model-", "pass-", "threads-", "fuzz_", "features", "seeded"];
-const FLEET: &[&str] = &["fleet", "kubernetes", "dumps"];
-const DUMPS: &[&str] = &["dumps"];
+const WORLD: &[&str] = &["world"];
+const FLEET: &[&str] = &["fleet", "kubernetes", "world-dumps"];
+const DUMPS: &[&str] = &["world-dumps"];
 const FUZZ: &[&str] = &["fuzz_"];
 /// A guest's kernel is made by the first step that asks for it.
 #[rustfmt::skip]
@@ -107,6 +108,10 @@ const NEEDS: &[Need] = &[
     need("bash", "bash", "reads its completions", COMMANDS),
     need("zsh", "zsh", "reads its completions", COMMANDS),
     need("fish", "fish", "reads its completions", COMMANDS),
+    // What others wrote.
+    need("/lib/systemd/system-generators/systemd-fstab-generator", "systemd", "judges imports of fstab", WORLD),
+    need("unshare", "util-linux", "keeps judges from the machine", WORLD),
+    need("bash", "bash", "runs the script of zram-tools", WORLD),
     // The Python package.
     need("python3", "python3", "runs zmeld-fleet, reads manifests and dumps", FLEET),
     need("python3 ensurepip", "python3-venv", "installs what these need", FLEET),

@@ -23,6 +23,7 @@ use crate::setup;
 use crate::signing;
 use crate::step::TestScope::{Default as Usual, Long};
 use crate::step::{run_all, Action, Rest, Step, Tally, TestScope};
+use crate::world;
 
 /// Run all tests that this machine can run and name those that it cannot, with the reason
 ///
@@ -173,6 +174,10 @@ fn steps<'a>(
     let about = "tests of this machine, each alone where zmeld never ran; all where --long";
     steps.add(Usual, rust_tests::ALONE, about, move |log| {
         rust_tests::alone(log, scope, seed)
+    });
+    let about = "what others wrote judges: imports by the tools themselves; more where --long";
+    steps.add(Usual, world::STEP, about, move |log| {
+        world::test(log, scope, seed)
     });
     // What takes all processors, between what is long and takes one.
     kernels_and_builds(&mut steps, kernels);

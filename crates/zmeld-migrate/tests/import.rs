@@ -75,7 +75,7 @@ fn a_volume_with_an_option_that_is_not_known_stays_as_it_is() {
     const RANDOM: &str = "swap,cipher=aes-xts-plain64,size=256";
     for (key, known, unknown) in [
         ("/dev/urandom", RANDOM, "offset=1024"),
-        ("/dev/urandom", "swap", "size=large"),
+        ("/dev/urandom", "swap,cipher=aes-xts-plain64", "size=large"),
         ("/etc/key", "luks", "header=/boot/header"),
         ("/etc/key", "noearly", "tcrypt"),
         // That is plain dm-crypt, too.

@@ -60,7 +60,11 @@ pub(super) fn bytes(text: &str, ram_bytes: u64, variables: &[String]) -> Result<
 pub(super) fn size(text: &str, bytes: u64, ram_bytes: u64) -> Found {
     let near = |size: &Size| {
         // zram-generator takes whole MiB of RAM.
-        let slack = if ram_bytes % MIB == 0 { PAGE } else { MIB };
+        let slack = if ram_bytes.is_multiple_of(MIB) {
+            PAGE
+        } else {
+            MIB
+        };
         let share = (bytes / ram_bytes.max(1)).max(1);
         size.bytes(ram_bytes).abs_diff(bytes) <= slack * share
     };

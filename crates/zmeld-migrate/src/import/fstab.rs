@@ -41,19 +41,23 @@ pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), HostError> 
         if more.get(3).is_some_and(|more| !more.starts_with('#')) {
             into.left(&line, "what stands behind its sixth field is not read");
         }
-        if let Ok(location) = device.parse::<Location>() {
-            let path: PathBuf = location.path().components().collect();
-            if path.components().any(|part| part == Component::ParentDir) {
-                into.left(&line, "its path leads upwards, and systemd refuses it");
-                continue;
-            }
-            if let Some(number) = seen.get(&path) {
-                let why = format!("line {number} has it already, and systemd takes that one");
+        let path: PathBuf = match device.parse::<Location>() {
+            Ok(location) => location.path().components().collect(),
+            Err(why) => {
                 into.left(&line, &why);
                 continue;
             }
-            seen.insert(path, line.number);
+        };
+        if path.components().any(|part| part == Component::ParentDir) {
+            into.left(&line, "its path leads upwards, and systemd refuses it");
+            continue;
         }
+        if let Some(number) = seen.get(&path) {
+            let why = format!("line {number} has it already, and systemd takes that one");
+            into.left(&line, &why);
+            continue;
+        }
+        seen.insert(path, line.number);
         let options = more.first().map_or("", String::as_str);
         area(device, options, &line, &volumes, into);
     }

@@ -161,8 +161,8 @@ fn size(section: &Section, by_default: &Line, into: &mut Imported) -> (String, L
     let mut said = by_default;
     let mut factor = "1";
     if let Some((value, line)) = get(section, "RamMultiplier") {
-        let is_plain = |c: char| c.is_ascii_digit() || c == '.';
-        if value.chars().all(is_plain) && value.parse::<f64>().is_ok() {
+        let is_whole = |part: &str| !part.is_empty() && part.bytes().all(|it| it.is_ascii_digit());
+        if value.splitn(2, '.').all(is_whole) {
             (factor, said) = (value, line);
         } else {
             into.left(line, "it is no number, and rpi-swap takes 1");
@@ -198,12 +198,16 @@ fn swap_file(file: &Section, ram_bytes: u64, by_default: &Line, into: &mut Impor
         Ok(bytes) => expression::size(&text, bytes, ram_bytes),
         Err(Failure::Wrong(why) | Failure::Unknown(why)) => return into.left(&line, &why),
     };
-    let share = get(file, "MaxDiskPercent").filter(|(value, _)| !value.is_empty());
-    if let Some((_, line)) = share {
-        into.left(
-            line,
-            "zmeld makes a file of the size that it is told, or none",
+    // A fixed size is not held against what is free.
+    let is_fixed = text.parse::<u32>().is_ok();
+    let share = get(file, "MaxDiskPercent").map_or(("50", by_default), |found| found);
+    if !is_fixed && !share.0.is_empty() {
+        let why = format!(
+            "rpi-swap takes at most {} % of what is free on the disk; zmeld makes a file of the \
+             size that it is told, or none",
+            share.0
         );
+        into.left(share.1, &why);
     }
     let source = Source::File {
         path: PathBuf::from(path),

@@ -164,11 +164,15 @@ fn take(entry: Entry, said: &mut Said, into: &mut Imported) -> Result<(), Refuse
         line,
     } = entry;
     let Some(name) = section else {
-        let (key, _) = says.unwrap_or_default();
+        let (key, value) = says.unwrap_or_default();
         let why = match key.split_once('!') {
+            Some(("set", _)) if value.is_empty() => {
+                return Err((line, "there is no command".to_owned()));
+            }
             Some(("set", variable)) => {
                 said.variables.push(variable.to_owned());
-                "zram-generator runs this command for a variable; zmeld runs none"
+                "zram-generator runs this command for a variable, and makes no device at all where \
+                 that fails; zmeld runs none"
             }
             Some(_) => "zram-generator has no such operation, and ignores it",
             None => "it stands before any section, and zram-generator ignores it",

@@ -38,6 +38,9 @@ pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), HostError> 
     Ok(())
 }
 
+/// Where each key came from.
+type Comments = [(&'static str, String); 3];
+
 /// The line for which there is no device, and what is wrong with it.
 type Refused = (Line, String);
 
@@ -94,10 +97,7 @@ fn variable(line: &str) -> Option<(String, Option<String>)> {
 }
 
 /// The device as its script makes it, with where each key came from.
-fn device(
-    variables: &Variables,
-    into: &mut Imported,
-) -> Result<(RamDevice, [(&'static str, String); 3]), Refused> {
+fn device(variables: &Variables, into: &mut Imported) -> Result<(RamDevice, Comments), Refused> {
     // What is empty counts as not set.
     let get = |name: &str| match variables.get(name) {
         None => Ok(None),

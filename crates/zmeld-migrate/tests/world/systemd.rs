@@ -8,10 +8,11 @@ use std::process::Command;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::{is_one_in, one, put, Areas, Judge, Theirs, Tools};
+use super::{damaged, is_one_in, one, put, Areas, Judge, Theirs};
 
 pub const JUDGE: Judge = Judge {
     name: "systemd",
+    program: "/lib/systemd/system-generators",
     cases: "world/fstab.txt",
     theirs,
     grammar,
@@ -44,18 +45,18 @@ export SYSTEMD_FSTAB=/machine/etc/fstab SYSTEMD_SYSROOT_FSTAB=/none SYSTEMD_IN_I
 export SYSTEMD_CRYPTTAB=/machine/etc/crypttab SYSTEMD_LOG_TARGET=console
 export SYSTEMD_PROC_CMDLINE="$(cat machine/proc/cmdline || echo quiet)"
 for generator in fstab cryptsetup; do
-    chroot . /lib/systemd/system-generators/systemd-$generator-generator /units /units /units || true
+    chroot . "$3/systemd-$generator-generator" /units /units /units || true
 done
 "#;
 
-fn theirs(_: &Tools, root: &Path) -> Theirs {
+fn theirs(generators: &Path, root: &Path) -> Theirs {
     let place = tempfile::tempdir().expect("a folder can be made");
     for folder in ["new", "units"] {
         fs::create_dir(place.path().join(folder)).expect("it can be made");
     }
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-euc", RUN, "sh"]);
-    let output = command.args([root, place.path()]).output();
+    let output = command.args([root, place.path(), generators]).output();
     let output = output.expect("unshare is there");
     assert!(output.status.success(), "{output:?}");
     Theirs {
@@ -206,7 +207,7 @@ fn grammar(random: &mut ChaCha8Rng, root: &Path) {
         let before = one(random, &["", "", "", "", " ", "\t", "#", "# ", ";"]);
         text += &format!("{before}{line}\n");
     }
-    put(root, "etc/fstab", &text);
+    put(root, "etc/fstab", &damaged(random, text));
     let mut text = String::new();
     for _ in 0..random.random_range(0..4) {
         let name = one(random, &["c", "d", "vg-swap", "c"]);
@@ -232,7 +233,7 @@ fn grammar(random: &mut ChaCha8Rng, root: &Path) {
         };
     }
     if !text.is_empty() {
-        put(root, "etc/crypttab", &text);
+        put(root, "etc/crypttab", &damaged(random, text));
     }
     if is_one_in(random, 20) {
         let word = one(random, &["systemd.swap=0", "systemd.swap=no systemd.swap=yes", "fstab=no", "systemd.swap", "fstab=0"]);

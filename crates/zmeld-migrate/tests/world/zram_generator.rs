@@ -10,10 +10,11 @@ use std::process::Command;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::{is_one_in, one, put, Areas, Judge, Theirs, Tools};
+use super::{damaged, is_one_in, one, put, Areas, Judge, Theirs};
 
 pub const JUDGE: Judge = Judge {
     name: "zram-generator",
+    program: "bin/zram-generator",
     cases: "world/zram-generator.txt",
     theirs,
     grammar,
@@ -54,7 +55,7 @@ for unit in "$3"/units/dev-zram*.swap; do
 done
 "#;
 
-fn theirs(tools: &Tools, root: &Path) -> Theirs {
+fn theirs(program: &Path, root: &Path) -> Theirs {
     let place = tempfile::tempdir().expect("a folder can be made");
     for folder in ["units", "sys"] {
         fs::create_dir(place.path().join(folder)).expect("it can be made");
@@ -62,7 +63,7 @@ fn theirs(tools: &Tools, root: &Path) -> Theirs {
     put(place.path(), "log", "");
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-euc", RUN, "sh"]);
-    command.arg(tools.0.join("bin/zram-generator"));
+    command.arg(program);
     let output = command.args([root, place.path()]).output();
     let output = output.expect("unshare is there");
     assert!(output.status.success(), "{output:?}");
@@ -284,14 +285,15 @@ fn file(random: &mut ChaCha8Rng) -> String {
             text += &line(random);
         }
     }
-    match random.random_range(0..40) {
+    let text = match random.random_range(0..40) {
         0 => text.replace('\n', "\r\n"),
         1 => text + "zram-size = ram \\",
         2 => text + "[zram3",
         3 => text + "nonsense\n",
         4 => text.trim_end().to_owned(),
         _ => text,
-    }
+    };
+    damaged(random, text)
 }
 
 fn line(random: &mut ChaCha8Rng) -> String {

@@ -10,10 +10,11 @@ use std::process::Command;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::{is_one_in, one, put, Areas, Judge, Theirs, Tools};
+use super::{damaged, is_one_in, one, put, Areas, Judge, Theirs};
 
 pub const JUDGE: Judge = Judge {
     name: "zram-tools",
+    program: "zram-tools/usr/sbin/zramswap",
     cases: "world/zram-tools.txt",
     theirs,
     grammar,
@@ -49,7 +50,7 @@ echo "$2" >"$PLACE/priority"
 
 const CODECS: [&str; 7] = ["lzo", "lzo-rle", "lz4", "lz4hc", "zstd", "deflate", "842"];
 
-fn theirs(tools: &Tools, root: &Path) -> Theirs {
+fn theirs(program: &Path, root: &Path) -> Theirs {
     let place = tempfile::tempdir().expect("a folder can be made");
     let place = place.path();
     put(place, "sys/zram0/disksize", "");
@@ -66,7 +67,7 @@ fn theirs(tools: &Tools, root: &Path) -> Theirs {
     if root.join(FILE).exists() {
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-euc", RUN, "sh"]);
-        command.arg(tools.0.join("zram-tools/usr/sbin/zramswap"));
+        command.arg(program);
         command.args([root, place]);
         command.output().expect("unshare is there");
         let written = |file: &str| fs::read_to_string(place.join(file)).unwrap_or_default();
@@ -120,5 +121,5 @@ fn grammar(random: &mut ChaCha8Rng, root: &Path) {
     if is_one_in(random, 20) {
         text = text.replace('\n', "\r\n");
     }
-    put(root, FILE, &text);
+    put(root, FILE, &damaged(random, text));
 }
