@@ -84,7 +84,10 @@ fn variable(line: &str) -> Option<(String, Option<String>)> {
         return None;
     };
     let (name, value) = word.split_once('=')?;
-    let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    // A name in quotes is a command's.
+    let begin = line.strip_prefix("export").unwrap_or(line).trim_start();
+    let is_name = begin.starts_with(&format!("{name}="));
+    let is_name = is_name && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     // What ends a command outside of quotes.
     let is_one = !value.contains([';', '&', '|', '<', '>', '(', ')']) || value.starts_with("$(");
     let is_plain = |text: &&str| {

@@ -164,7 +164,7 @@ fn areas(units: &Path) -> Areas {
             let span = value(&timeout, "JobRunningTimeoutSec").unwrap_or_default();
             let said = match &*span {
                 "90" | "90s" => "90s",
-                "1min" => "1min",
+                "1min" | "1m" => "1min",
                 "5s" | "5" => "5s",
                 other => other,
             };

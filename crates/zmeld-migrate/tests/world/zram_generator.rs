@@ -173,7 +173,9 @@ fn ignored(log: &str) -> Vec<String> {
             .or_else(|| between(line, "outside-of-section operation ", ", ignoring"))
             .or_else(|| between(line, "Ignoring section \"", "\""))
     });
-    found.filter(|it| !it.is_empty()).collect()
+    // What an escape stood for is not in its line.
+    let is_plain = |it: &String| !it.is_empty() && !it.contains(char::is_control);
+    found.filter(is_plain).collect()
 }
 
 const FOLDERS: [&str; 4] = ["usr/lib", "usr/local/lib", "etc", "run"];
