@@ -54,6 +54,12 @@ held() {
 	within 60 swapped "$2"
 }
 
+# none_of NAMES: of these findings.
+none_of() {
+	left=$(found | grep -E "^($(echo "$1" | tr " " "|")) ")
+	same "none of $1" "" "$left"
+}
+
 # unchanged: a second `zmeld up` does nothing.
 unchanged() {
 	zmeld up --json --no-scan >/tmp/said && [ "$(jq '.applied + .undone | length' /tmp/said)" -eq 0 ]
@@ -99,6 +105,7 @@ file() {
 
 # clean: as it was before the row.
 clean() {
+	[ -z "$pages" ] || given_back
 	zmeld down --force >/tmp/down 2>&1 || sed 's/^/# down: /' /tmp/down
 	awk 'NR > 1 { print $1 }' /proc/swaps | while read -r area; do swapoff "$area"; done
 	for it in /sys/block/zram*; do
@@ -145,9 +152,6 @@ row() {
 		ok "$what: words say what to do" [ -n "$words" ]
 	fi
 	ok "$what: something is still swapped to" [ -n "$(areas)" ]
-	if [ -n "$pages" ]; then
-		given_back
-	fi
 	printf '%s | %s | %s | %s\n' "$1" "$2" "$(paste -sd';' /tmp/commands)" "$result" >>$TABLE
 }
 
@@ -236,6 +240,51 @@ for order in "of priority 100 before a disk" "before a disk" "below a disk"; do
 	clean
 done
 stale=
+
+# Limits, all at once: the pages get no smaller, and most of them were refused.
+fast() {
+	printf '[tier.fast]\nkind = "zram"\n%b\n' "$1" >/etc/zmeld.toml
+	zmeld up --no-scan >/dev/null 2>&1
+	SYS=$(ls -d /sys/block/zram*)
+	device=/dev/${SYS##*/}
+}
+
+fast 'size = "128MiB"\nmemory_limit = "20MiB"'
+held 60 17000
+row failed-writes "own zram with a limit that its pages do not fit below"
+given_back
+held 60 50000
+none_of "near-limit failed-writes oversized not-applied"
+printf '[tier.fast]\nmemory_limit = "8MiB"\n' >/etc/zmeld.toml.d/zz-small.toml
+ok "a limit below what it takes is refused" sh -c '! zmeld up >/tmp/said 2>&1'
+ok "and told with what it takes" grep -q 'each write to it would fail' /tmp/said
+given_back
+clean
+
+zmeld up --tier zram --size 128MiB --no-scan >/dev/null
+SYS=$(ls -d /sys/block/zram*)
+printf 20M >"$SYS/mem_limit"
+held 60 17000
+row near-limit "zram of up --tier, whose limit somebody lowered"
+clean
+
+zram 128M --priority 100
+printf 20M >"$SYS/mem_limit"
+held 60 17000
+row near-limit "zram of another with a small limit"
+given_back
+held 60 50000
+none_of "near-limit failed-writes oversized"
+given_back
+clean
+
+fast 'size = "96MiB"\nmemory_limit = "20MiB"'
+row oversized "own zram, larger than its limit holds"
+clean
+
+zram 2G --priority 100
+row no-memory-limit "zram of another without a limit"
+clean
 
 sed 's/^/# | /' $TABLE
 end

@@ -11,7 +11,7 @@ const SOME_HIGH_PERCENT: f64 = 20.0;
 /// Percent of the last minute in which all did.
 const FULL_HIGH_PERCENT: f64 = 5.0;
 /// From this share of RAM on that can be had, the machine is not short of it.
-const AVAILABLE_ENOUGH: f64 = 0.2;
+pub(super) const AVAILABLE_ENOUGH: f64 = 0.2;
 /// From this share of its limit on, a group waits for its own memory.
 const AT_LIMIT: f64 = 0.9;
 
