@@ -15,7 +15,8 @@ use zmeld_observe::{share, Device, Group, Swap};
 const NEARLY_FULL: f64 = 0.9;
 
 /// What helps where compressing more does not.
-const MORE: &str = "end programs, or add a disk tier to the configuration ([tier.NAME] with kind = \
+const MORE: &str =
+    "end programs, or add a disk tier to the configuration ([tier.NAME] with kind = \
                     \"disk\"; zmeld up --tier disk would set up that alone)";
 
 /// Writes that the device refused lately (no memory, or the limit), and reads that it
@@ -124,6 +125,76 @@ pub(super) fn oversized(view: &View, _: &Swap, device: &Device) -> Option<Findin
     ))
 }
 
+/// From this ratio on, compressing gives more than it costs.
+const RATIO_WORTH: f64 = 1.1;
+
+/// Pages that do not get smaller take as much RAM as they left.
+pub(super) fn incompressible(view: &View, _: &Swap, device: &Device) -> Option<Finding> {
+    let ratio = measured_ratio(device).filter(|ratio| *ratio < RATIO_WORTH)?;
+    let held = device.held.unwrap_or_default();
+    let has_disk = view.disks().next().is_some();
+    Some(Finding::of_machine(
+        &device.name,
+        "its pages do not compress: they take as much RAM as they had before",
+        format!(
+            "{} of pages take {}, a ratio of {ratio:.2}",
+            bytes(device.in_memory_bytes()),
+            bytes(held.memory_used_bytes)
+        ),
+        match (&device.backing, has_disk) {
+            (Some(_), _) => format!("echo huge > /sys/block/{}/writeback", device.name),
+            (None, true) => {
+                "zswap in front of the disk, which writes such pages there (zmeld plan \
+                             --tier zswap)"
+                    .to_owned()
+            }
+            (None, false) => format!("swap on a disk instead: {MORE}"),
+        },
+    ))
+}
+
+/// zswap's pool is nearly full: what comes then goes to the disk at once.
+fn pool_near_limit(view: &View) -> Option<Finding> {
+    let zswap = view.now.zswap.as_ref().filter(|zswap| zswap.enabled)?;
+    let limit = zswap.limit_bytes(&view.now.memory);
+    let fill = share(zswap.memory_used_bytes, limit);
+    if limit == 0 || fill < NEARLY_FULL {
+        return None;
+    }
+    // Two thirds full from then on.
+    let is = zswap.max_pool_percent;
+    let wanted = is.saturating_add((is / 2).max(1));
+    let own = view.applied.and_then(|applied| applied.zswap());
+    Some(Finding::of_machine(
+        "zswap",
+        "its pool is close to its limit: pages go to the disk from then on",
+        format!(
+            "{} of {} ({}); max_pool_percent {}",
+            bytes(zswap.memory_used_bytes),
+            bytes(limit),
+            percent(fill),
+            zswap.max_pool_percent
+        ),
+        match own {
+            _ if wanted > u64::from(LIMIT_MAX_PERCENT) => {
+                format!("nothing, where the disk is fast enough; else {MORE}").into()
+            }
+            Some(own) => view.set_up(
+                &own.name,
+                &format!("[tier.{}]\nmax_pool_percent = {wanted}\n", own.name),
+                format!(
+                    "max_pool_percent = {wanted} in tier.{}, then zmeld up",
+                    own.name
+                ),
+            ),
+            None => Remedy::run([format!(
+                "echo {wanted} > /sys/module/zswap/parameters/max_pool_percent"
+            )])
+            .and(", and zswap.max_pool_percent on the kernel's command line"),
+        },
+    ))
+}
+
 /// What a device is to become, so that no rule about its size or limit finds it again: one
 /// answer for all of them.
 struct Fit {
@@ -144,7 +215,7 @@ impl Fit {
         // Other pages than today's were in it, too.
         let taken = held.memory_used_bytes.max(held.memory_used_max_bytes);
         let needed = taken as f64 / (NEARLY_FULL * limit_bytes(1).max(1) as f64);
-        let percent = percent.max(needed as u32 + 1);
+        let percent = percent.max((needed as u32).saturating_add(1));
         if percent <= LIMIT_MAX_PERCENT
             && !is_oversized(device.size_bytes, limit_bytes(percent), measured)
         {
@@ -173,7 +244,8 @@ impl Fit {
             let text = format!("[tier.{name}]\n{}\n", keys.join("\n"));
             return view.set_up(name, &text, words);
         }
-        let setting = "the setting of the tool that made it (zram-generator: zram-resident-limit), \
+        let setting =
+            "the setting of the tool that made it (zram-generator: zram-resident-limit), \
                        or zmeld up --take-over";
         if self.size_percent.is_some() {
             return format!("{}: {setting}", keys.join(" and ")).into();
@@ -227,10 +299,11 @@ pub(super) fn near_limit(view: &View) -> Vec<Finding> {
             ));
         }
     }
+    found.extend(pool_near_limit(view));
     // What was refused already has a finding of its own.
     let quiet = |group: &&Group| view.now.lately.refused(group) == 0;
     let groups = view.now.groups.iter().filter(quiet);
-    found.extend(groups.filter_map(group_near_limit));
+    found.extend(groups.filter_map(|group| group_near_limit(view, group)));
     let all_full = !view.now.swaps.is_empty()
         && view
             .now
@@ -255,7 +328,7 @@ pub(super) fn near_limit(view: &View) -> Vec<Finding> {
 
 /// A group that has nearly all of the swap that it may have: what is over stays in its
 /// RAM, and past its limit there the kernel kills its programs.
-fn group_near_limit(group: &Group) -> Option<Finding> {
+fn group_near_limit(view: &View, group: &Group) -> Option<Finding> {
     let limit = group.swap_max_bytes.filter(|limit| *limit > 0)?;
     let fill = share(group.swap_bytes, limit);
     if fill < NEARLY_FULL || super::is_experiment(&group.path) {
@@ -276,10 +349,7 @@ fn group_near_limit(group: &Group) -> Option<Finding> {
             bytes(limit),
             percent(fill)
         ),
-        format!(
-            "raise memory.swap.max of {} (systemd: MemorySwapMax=)",
-            group.path
-        ),
+        view.raise_limit(&group.path, true),
     ))
 }
 
@@ -301,10 +371,7 @@ pub(super) fn group_refused(view: &View) -> Vec<Finding> {
                     bytes(group.swap_bytes),
                     group.swap_max_bytes.map_or("no limit".to_owned(), bytes)
                 ),
-                format!(
-                    "raise memory.swap.max of {} (systemd: MemorySwapMax=)",
-                    group.path
-                ),
+                view.raise_limit(&group.path, true),
             )
         })
         .collect()
