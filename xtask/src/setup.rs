@@ -99,6 +99,7 @@ const NEEDS: &[Need] = &[
     need("cryptsetup", "cryptsetup-bin", "encrypts swap", DEVICES),
     need("dmsetup", "dmsetup", "makes disks that are slow or fail", DEVICES),
     need("mkfs.ext4", "e2fsprogs", "makes file systems", DEVICES),
+    need("jq", "jq", "reads findings in guests", DEVICES),
     need("busybox", "busybox-static", "is the guests' shell", DEVICES),
     need("depmod", "kmod", "finds and loads modules", MODULES),
     need("shellcheck", "shellcheck", "reads the services of OpenRC", COMMANDS),

@@ -22,7 +22,7 @@ pub const BASIS_MIN_PERCENT: u32 = 25;
 const STEPS: [u32; 4] = [100, 75, 50, 25];
 /// Memory that the pool may take at most, in percent of RAM: the rest is for pages
 /// that are not swapped out.
-const LIMIT_MAX_PERCENT: u32 = 50;
+pub const LIMIT_MAX_PERCENT: u32 = 50;
 /// Room above what is expected, so that other pages than today's do not meet the
 /// limit at once.
 const MARGIN: f64 = 1.2;

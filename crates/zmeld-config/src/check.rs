@@ -20,7 +20,6 @@ pub(super) fn check(config: &Config, places: &Places) -> Vec<Finding> {
     }
     check.places_twice(config);
     check.priorities(config);
-    check.encryption_together(config);
     check.limits_together(config);
     check.hibernation(config);
     check.watch(config);
@@ -71,6 +70,12 @@ impl Check<'_> {
         } else if is_ram_device(path) {
             let what = format!("{shown} is in RAM itself; name a drive, or use kind = \"zram\"");
             self.error(key, what);
+        } else if path.starts_with("/dev/zvol") {
+            let what = format!(
+                "{shown} is a volume of ZFS, which takes memory to write a page: swap on it can \
+                 stop the machine when memory is short; use a partition beside the pool"
+            );
+            self.warning(FindingId::Zvol, key, what);
         }
     }
 
@@ -148,34 +153,6 @@ impl Check<'_> {
                 };
             let key = format!("tier.{name}.priority");
             self.warning(FindingId::Priorities, &key, what);
-        }
-    }
-
-    /// One drive on which pages are readable makes the others' encryption vain.
-    fn encryption_together(&mut self, config: &Config) {
-        let mut encrypted = None;
-        let mut readable = Vec::new();
-        for tier in &config.tiers {
-            let place = tier.kind.place().filter(|it| it.device.is_some());
-            match place {
-                None => {}
-                Some(Place {
-                    encryption: Encryption::None,
-                    table,
-                    ..
-                }) => {
-                    readable.push(format!("tier.{}.{table}encryption", tier.name));
-                }
-                Some(_) => encrypted = Some(&tier.name),
-            }
-        }
-        let Some(encrypted) = encrypted else { return };
-        for key in readable {
-            let what = format!(
-                "pages are written here as they are, while those of tier.{encrypted} are \
-                 encrypted; add encryption = \"random\""
-            );
-            self.warning(FindingId::ReadableCopy, &key, what);
         }
     }
 
@@ -353,6 +330,7 @@ fn is_stable(path: &Path) -> bool {
         "/dev/disk/by-partlabel",
         "/dev/disk/by-path",
         "/dev/mapper",
+        "/dev/zvol",
     ];
     // A volume group's directory: /dev/GROUP/VOLUME.
     let volume = path.components().count() == 4 && !path.starts_with("/dev/disk");

@@ -99,6 +99,15 @@ impl Remedy {
         Remedy { words, ..self }
     }
 
+    /// The same with what they are for in front; where they are several, they follow by themselves.
+    pub fn that(self, words: &str) -> Remedy {
+        let words = match &self.commands[..] {
+            [one] => format!("{words}: {one}"),
+            _ => words.to_owned(),
+        };
+        self.said(words)
+    }
+
     /// The same with what is worth knowing beside it.
     pub fn and(mut self, words: &str) -> Remedy {
         self.words += words;
@@ -252,6 +261,11 @@ catalogue! {
     OomKills = "oom-kills",
     GroupOomKills = "group-oom-kills",
     EqualPriority = "equal-priority",
+    ConfigurationUnread = "configuration-unread",
+    ReadableFile = "readable-file",
+    Zvol = "zvol",
+    UnusedZswap = "unused-zswap",
+    Incompressible = "incompressible",
     NotApplied = "not-applied",
     StandIn = "stand-in",
     Oversized = "oversized",

@@ -87,6 +87,15 @@ impl BlockStack {
         below.iter().find(is_ram)
     }
 
+    /// The RAM-backed device that a swap file, or a device below layers, stands on.
+    pub fn ram_below(&self) -> Option<&Layer> {
+        let is_ram = |layer: &&Layer| matches!(layer.kind, LayerKind::Compressed | LayerKind::Ram);
+        match self.file_system {
+            Some(_) => self.layers.iter().find(is_ram),
+            None => self.hidden_ram(),
+        }
+    }
+
     /// Whether it ends on a drive that spins. A virtual machine's disk calls itself
     /// spinning, whatever its host has.
     pub fn is_spinning(&self) -> bool {

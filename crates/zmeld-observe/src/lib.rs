@@ -11,6 +11,7 @@
 //! | `zswap` | zswap's parameters and counters |
 //! | `disk` | what lies under a swap area, down to the drive |
 //! | [`lately`] | what happened in the last hour, and in which control group |
+//! | [`facts`] | what a way out can name here |
 //! | [`guarded`] | what its guard saw and did |
 //! | [`reclaimed`] | what `zmeld watch` reclaimed ahead of time |
 //! | `accounting` | where RAM is: programs, compression, what is left |
@@ -26,6 +27,7 @@ pub mod damon;
 mod device;
 pub mod difference;
 mod disk;
+pub mod facts;
 pub mod guarded;
 pub mod headroom;
 pub mod image;
@@ -42,6 +44,7 @@ pub mod tier;
 pub mod tunables;
 mod zswap;
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Instant;
 
@@ -52,6 +55,7 @@ pub use damon::DamonReclaim;
 pub use device::{Backed, Device, Io, Melding, MmStat, Mounted, ENCODE_ERRORS, MISMATCHES};
 pub use difference::Difference;
 pub use disk::{BlockStack, Layer, LayerKind};
+pub use facts::{Facts, Services};
 pub use guarded::Guarded;
 pub use headroom::Headroom;
 pub use lately::{Lately, Since};
@@ -108,6 +112,9 @@ pub struct Observation {
     pub damon_reclaim: Vec<DamonReclaim>,
     /// What could not be read.
     pub warnings: Vec<Warning>,
+    /// What a way out can name.
+    #[serde(skip)]
+    pub facts: Facts,
     /// When it was read.
     #[serde(skip)]
     pub at: Instant,
@@ -121,6 +128,9 @@ pub struct Swap {
     pub area: SwapArea,
     /// What is below it.
     pub stand: BlockStack,
+    /// Of a file, whether somebody but root may read or write it, or it is not root's.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_others: bool,
 }
 
 impl Observation {
@@ -138,6 +148,7 @@ impl Observation {
             .into_iter()
             .map(|area| Swap {
                 stand: BlockStack::read(&mut reader, &area, &mounts),
+                is_others: area.is_file && is_others(host, &area.path),
                 area,
             })
             .collect();
@@ -163,6 +174,7 @@ impl Observation {
             guard,
             other_guards: guarded::others(&reader),
             damon_reclaim: DamonReclaim::read(host),
+            facts: Facts::read(host),
             warnings: reader.warnings,
             at,
         }
@@ -197,9 +209,25 @@ impl Observation {
     }
 }
 
+/// Whether a file is for others than root. What cannot be looked at is not.
+fn is_others(host: &Host, path: &Path) -> bool {
+    let meta = host.tree().metadata(path);
+    meta.is_ok_and(|meta| meta.mode() & 0o077 != 0 || meta.uid() != 0)
+}
+
 /// Whether a swap area, or a place for one, is on a drive that spins. What cannot be
 /// read is on none.
 pub fn is_spinning(host: &Host, path: &Path, is_file: bool) -> bool {
+    below(host, path, is_file).is_spinning()
+}
+
+/// Whether what is written to a device is unreadable on the drive.
+pub fn is_encrypted(host: &Host, device: &Path) -> bool {
+    // A name below /dev/mapper, or a volume's, leads to the kernel's own.
+    below(host, &host.resolved(device), false).is_encrypted()
+}
+
+fn below(host: &Host, path: &Path, is_file: bool) -> BlockStack {
     let mut reader = Reader::new(host);
     let mounts = Mounts::read(&mut reader);
     let area = SwapArea {
@@ -207,7 +235,7 @@ pub fn is_spinning(host: &Host, path: &Path, is_file: bool) -> bool {
         is_file,
         ..SwapArea::default()
     };
-    BlockStack::read(&mut reader, &area, &mounts).is_spinning()
+    BlockStack::read(&mut reader, &area, &mounts)
 }
 
 /// `part` of `whole` as a fraction; 0 of nothing is 0.

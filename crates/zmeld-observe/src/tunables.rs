@@ -4,8 +4,25 @@
 use zmeld_advice::SwapKinds;
 use zmeld_config::Finding;
 
+/// A tunable that does not suit, and what does.
+pub struct Unfit {
+    /// What is said of it, without a way out.
+    pub finding: Finding,
+    /// The key of `[tunables]`, and its value.
+    pub fits: (&'static str, u8),
+}
+
+impl Unfit {
+    /// Its way out in words, for a plan.
+    pub fn in_words(self) -> Finding {
+        let (key, fits) = self.fits;
+        self.finding
+            .with(format!("{key} = {fits} in [tunables] of /etc/zmeld.toml"))
+    }
+}
+
 /// That swappiness does not fit the kind of swap.
-pub fn swappiness(kinds: SwapKinds, value: u64) -> Option<Finding> {
+pub fn swappiness(kinds: SwapKinds, value: u64) -> Option<Unfit> {
     let (what, so, fits) = if kinds.swappiness_min().is_some_and(|it| value < it.into()) {
         (
             "it is low for swap in RAM: caches are dropped, and read from disk again, before \
@@ -28,7 +45,7 @@ pub fn swappiness(kinds: SwapKinds, value: u64) -> Option<Finding> {
 }
 
 /// That neighbours are read ahead, which pays on disks: from RAM each page costs decompressing.
-pub fn read_ahead(kinds: SwapKinds, value: u64) -> Option<Finding> {
+pub fn read_ahead(kinds: SwapKinds, value: u64) -> Option<Unfit> {
     let fits = kinds.page_cluster().filter(|fits| value > (*fits).into())?;
     let what = "swap in RAM is read ahead: pages are decompressed that nobody asked for";
     let why = format!(
@@ -38,10 +55,9 @@ pub fn read_ahead(kinds: SwapKinds, value: u64) -> Option<Finding> {
     Some(unfit("page-cluster", what, why, ("page_cluster", fits)))
 }
 
-fn unfit(name: &str, what: &str, why: String, (key, fits): (&str, u8)) -> Finding {
-    let remedy = format!(
-        "{key} = {fits} in [tunables] of /etc/zmeld.toml, then zmeld up; until the next boot: \
-         sysctl vm.{name}={fits}"
-    );
-    Finding::of_machine(format!("vm.{name}"), what, why, remedy)
+fn unfit(name: &str, what: &str, why: String, fits: (&'static str, u8)) -> Unfit {
+    Unfit {
+        finding: Finding::of_machine(format!("vm.{name}"), what, why, ""),
+        fits,
+    }
 }

@@ -185,7 +185,7 @@ fn in_vain(key: &str, pattern: &str, so: &str) -> Finding {
 }
 
 fn no_group(key: &str, so: &str, why: String) -> Finding {
-    let found = Finding::of_machine(key, so, why, "systemd-cgls lists the groups");
+    let found = Finding::of_machine(key, so, why, "name one that is there, or remove it");
     Finding {
         severity: Severity::Warning,
         ..found.of(FindingId::UnusedRule)

@@ -124,7 +124,10 @@ impl Outstanding {
             }
         }
         let plan = plan.ok();
-        let remedy = remedy(plan.as_ref().filter(|_| !look.is_refused));
+        let remedy = match made_anew(host, applied.as_ref()) {
+            Some(remedy) => remedy,
+            None => remedy(plan.as_ref().filter(|_| !look.is_refused)),
+        };
         Outstanding {
             changes: look.changes,
             remedy,
@@ -158,6 +161,10 @@ fn remedy(plan: Option<&Plan>) -> Remedy {
     let Some(plan) = plan else {
         return REFUSED.into();
     };
+    // Without tiers in the file zmeld up takes one that suits the machine.
+    if plan.config.tiers.is_empty() && !plan.machine.compressed.is_empty() {
+        return take_over();
+    }
     let refused = plan.problems.iter();
     let mut refused = refused.filter(|it| it.severity == Severity::Critical);
     let is_beside = |id| matches!(id, FindingId::SecondDevice | FindingId::ZramWithZswap);
@@ -168,6 +175,20 @@ fn remedy(plan: Option<&Plan>) -> Remedy {
         true => Remedy::run(["zmeld up"])
             .and(", once zmeld plan says that what is swapped out fits back"),
     }
+}
+
+/// A device of zmeld's that somebody else made a swap area anew: it leaves that first.
+fn made_anew(host: &Host, applied: Option<&Applied>) -> Option<Remedy> {
+    let lost = applied?.tiers.iter().filter(|tier| tier.lost.is_some());
+    let devices = lost.filter_map(|tier| Some(Path::new("/dev").join(tier.device.as_ref()?)));
+    let on = devices.filter_map(|path| host.swap_on(&path).ok()?);
+    let mut commands: Vec<String> = on
+        .map(|area| format!("swapoff {}", shell::path(&area.path)))
+        .collect();
+    (!commands.is_empty()).then(|| {
+        commands.push("zmeld up".to_owned());
+        Remedy::run(commands)
+    })
 }
 
 /// How zmeld's tiers get the place of another tool's.
@@ -345,9 +366,17 @@ impl<'a> Look<'a> {
     fn difference(&self, name: &str, open: &[&Step], undone: &[&Step]) -> String {
         let again =
             |step: &&&Step| !undone.contains(step) || self.other_priority(name, step).is_some();
+        // What a device has that is made anew for another reason.
+        let is_so = |step: &&&Step| match (step, self.device(name)) {
+            (Step::SetAttribute(set), Some(device)) => {
+                set.in_effect(self.host, device).as_deref() == Some(set.value.as_str())
+            }
+            _ => false,
+        };
         let mut would: Vec<String> = open
             .iter()
             .filter(again)
+            .filter(|step| !is_so(step))
             .map(|step| self.words(name, step))
             .collect();
         let is_replaced = |step: &Step| open.iter().any(|it| it.replaces(step));

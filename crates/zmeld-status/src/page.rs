@@ -14,7 +14,7 @@ use zmeld_report::text;
 use zmeld_report::units::{bytes, count, percent};
 use zmeld_report::{Cell, Column, Document, Section, Table, Tone};
 
-use crate::findings::{findings as find, Finding, Severity};
+use crate::findings::{findings as find, Finding, FindingId, Severity};
 use crate::outstanding::Outstanding;
 
 /// The JSON of `zmeld.status/1`.
@@ -48,17 +48,32 @@ impl Status {
         let outstanding = Outstanding::read(host, config.as_ref().ok().copied());
         let observation = Observation::read(host, rustix::param::page_size() as u64);
         let tiers = observation.named_tiers(outstanding.applied.as_ref());
+        let mut findings = find(&observation, &outstanding);
+        if let Err(why) = &config {
+            findings.insert(0, unread(why));
+        }
         Status {
             accounting: observation.accounting(),
             headroom: observation.headroom(&tiers),
             tiers,
             differences: observation.differences(),
-            findings: find(&observation, &outstanding),
+            findings,
             observation,
             configuration_problem: config.err(),
             journal_problem: outstanding.journal_problem,
         }
     }
+}
+
+/// Nothing of what the file asks for is set up, watched or compared.
+fn unread(why: &str) -> Finding {
+    Finding::of_machine(
+        "configuration",
+        "it cannot be used: at the next boot, and at the next zmeld up, nothing of it counts",
+        why,
+        "zmeld config check names each mistake",
+    )
+    .of(FindingId::ConfigurationUnread)
 }
 
 /// As a document.
@@ -403,17 +418,29 @@ fn findings(status: &Status) -> Section {
         return section.paragraph("None.");
     }
     status.findings.iter().fold(section, |section, finding| {
-        section.advice(
+        let why = match finding.why.as_str() {
+            "" => String::new(),
+            why => format!(" ({why})"),
+        };
+        let section = section.advice(
             tone(finding.severity),
             format!(
-                "[{}] {}: {} ({}). Do: {}",
+                "[{}] {}: {}{why}. Do: {}",
                 finding.name(),
                 finding.about,
                 finding.what,
-                finding.why,
                 finding.remedy
             ),
-        )
+        );
+        match finding.commands.join("\n") {
+            commands
+                if commands.is_empty()
+                    || finding.remedy.contains(&finding.commands.join(" && ")) =>
+            {
+                section
+            }
+            commands => section.code(commands),
+        }
     })
 }
 

@@ -12,6 +12,7 @@ impl ObservedTier for Disk {
         Some(TierState {
             name: area.name().into_owned(),
             kind: match swap.stand.is_encrypted() {
+                _ if swap.stand.ram_below().is_some() => ObservedKind::OnRam,
                 true => ObservedKind::EncryptedDisk,
                 false => ObservedKind::Disk,
             },
@@ -23,6 +24,10 @@ impl ObservedTier for Disk {
     }
 
     fn add_room(&self, tier: &TierState, sum: &mut Sum) -> bool {
+        // What stands on RAM again frees as little as it takes there.
+        if tier.kind == ObservedKind::OnRam {
+            return true;
+        }
         sum.drive(tier.size_bytes.saturating_sub(tier.used_bytes.unwrap_or(0)));
         true
     }

@@ -34,6 +34,8 @@ pub enum ObservedKind {
     Disk,
     /// Swap on an encrypted drive.
     EncryptedDisk,
+    /// Swap in a file, or below layers, that stands on RAM again.
+    OnRam,
 }
 
 impl ObservedKind {
@@ -46,6 +48,7 @@ impl ObservedKind {
             ObservedKind::Zswap => "zswap",
             ObservedKind::Disk => "disk",
             ObservedKind::EncryptedDisk => "encrypted disk",
+            ObservedKind::OnRam => "on RAM",
         }
     }
 }
@@ -155,7 +158,7 @@ impl ObservedKind {
         match self {
             ObservedKind::Zram | ObservedKind::Zmeld | ObservedKind::Device => &ram::Ram,
             ObservedKind::Zswap => &zswap::InFront,
-            ObservedKind::Disk | ObservedKind::EncryptedDisk => &disk::Disk,
+            ObservedKind::Disk | ObservedKind::EncryptedDisk | ObservedKind::OnRam => &disk::Disk,
         }
     }
 }

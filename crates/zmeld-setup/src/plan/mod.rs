@@ -389,6 +389,8 @@ impl Plan {
             machine,
         };
         let compared = plan.compare(host, options.doubt);
+        let limits = plan.limits_in_use(host);
+        plan.problems.extend(limits);
         Ok((refused, compared.map(|()| plan)))
     }
 

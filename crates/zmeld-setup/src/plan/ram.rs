@@ -6,7 +6,7 @@ use zmeld_advice::{CompressedPlace, ModulePresence};
 use zmeld_report::units::bytes as amount;
 
 use crate::error::Error;
-use crate::step::{DeviceRef, Record, Step};
+use crate::step::{added, DeviceRef, Record, Step};
 use crate::steps::{
     check_dictionary, AddDevice, LoadModule, MakeSwap, Mode, OpenCrypt, SetAttribute, SetValue,
     SwapOn, CODEC, LIMIT, PARAMETERS, SIZE,
@@ -16,10 +16,12 @@ use zmeld_config::{
     Codec, Encryption, Finding, FindingId, MeldMode, Named, RamDevice, RamDriver, Severity, Tier,
     Writeback,
 };
+use zmeld_linux::compressed::MmStat;
+use zmeld_linux::Host;
 use zmeld_observe::machine::Machine;
 
 use super::tier::{Conflict, PlannedTier};
-use super::{Draft, Group, Steps};
+use super::{Draft, Group, Plan, Planned, Steps};
 
 /// The part of a plan that switches zswap off.
 pub(super) const ZSWAP_OFF: &str = "zswap-off";
@@ -115,6 +117,42 @@ impl PlannedTier for RamDevice {
         let page_size = rustix::param::page_size() as u64;
         let place = CompressedPlace::device(i32::from(priority), size, limit, page_size);
         Some((FindingId::SecondDevice, Some(place)))
+    }
+}
+
+impl Plan {
+    /// Limits below what a device in use takes already, which would refuse each write from
+    /// then on.
+    pub(super) fn limits_in_use(&self, host: &Host) -> Vec<Finding> {
+        let found = self.groups.iter().filter_map(|group| {
+            let adds = |it: &Planned| it.done && matches!(it.step, Step::AddDevice(_));
+            let limits = |it: &Planned| match &it.step {
+                Step::SetAttribute(set) if set.attribute == LIMIT && it.is_open() => {
+                    set.value.parse::<u64>().ok()
+                }
+                _ => None,
+            };
+            let limit = group.steps.iter().find_map(limits)?;
+            group.steps.iter().find(|it| adds(it))?;
+            let device = added(host, &self.records, &group.name).ok()??;
+            let stat = host.read(format!("/sys/block/{device}/mm_stat")).ok()?;
+            let used = MmStat::parse(&stat)?.memory_used_bytes;
+            let tier = group.name.strip_prefix("tier.")?;
+            (limit < used).then(|| {
+                Finding::new(
+                    Severity::Critical,
+                    format!("{}.memory_limit", group.name),
+                    format!(
+                        "{device} takes {} for its pages now: with {} each write to it would fail, \
+                         and what is to be swapped out would stay in RAM; write more, or empty it \
+                         first: zmeld down --only {tier}, then zmeld up",
+                        amount(used),
+                        amount(limit)
+                    ),
+                )
+            })
+        });
+        found.collect()
     }
 }
 

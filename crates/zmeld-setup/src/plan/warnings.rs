@@ -4,9 +4,12 @@
 use zmeld_advice::size::{fills_ram, holds, is_oversized, limit_percent, RATIO_ASSUMED};
 use zmeld_report::units::bytes;
 
-use zmeld_config::{Finding, FindingId, Severity, Swappiness};
+use std::path::Path;
+
+use zmeld_config::{Encryption, Finding, FindingId, Severity, Swappiness};
 
 use super::{Draft, Group};
+use zmeld_observe::tunables::Unfit;
 use zmeld_observe::{image, tunables};
 
 impl Draft<'_> {
@@ -33,11 +36,62 @@ impl Draft<'_> {
             }
         }
         self.too_large(&unlimited);
+        self.readable_copies();
         self.hibernation();
         self.lru_inversion();
         if !self.options.only_named {
             self.unfit_tunables();
         }
+    }
+
+    /// One drive on which pages are readable makes the others' encryption vain. What lies below
+    /// a device, or crypttab opens it from, is looked at.
+    fn readable_copies(&mut self) {
+        let (mut encrypted, mut readable) = (None, Vec::new());
+        for tier in &self.config.tiers {
+            let place = tier.kind.place();
+            let Some(place) = place.filter(|it| it.device.is_some() && self.asked_for(tier)) else {
+                continue;
+            };
+            let is_own = *place.encryption != Encryption::None;
+            if is_own || self.is_encrypted_below(&place.path) {
+                encrypted = encrypted.or(Some(&tier.name));
+            } else {
+                readable.push((
+                    format!("tier.{}.{}encryption", tier.name, place.table),
+                    place,
+                ));
+            }
+        }
+        let Some(encrypted) = encrypted else { return };
+        let resume = self.machine.resume_from.as_deref().map(Path::new);
+        for (key, place) in readable {
+            let resolved = self.host.resolved(&place.path);
+            let holds_image = self.machine.hibernation.is_some()
+                && (resume.is_none() || resume == Some(&*resolved));
+            let how = match holds_image && place.table.is_empty() {
+                true => "luks",
+                false => "random",
+            };
+            let what = format!(
+                "pages are written here as they are, while those of tier.{encrypted} are \
+                 encrypted; add encryption = \"{how}\""
+            );
+            self.warn(FindingId::ReadableCopy, &key, what);
+        }
+    }
+
+    /// Whether a device is encrypted by itself: dm-crypt is below it, or crypttab opens it.
+    fn is_encrypted_below(&self, path: &Path) -> bool {
+        let table = self.host.read_optional("/etc/crypttab").ok().flatten();
+        let name = path.strip_prefix("/dev/mapper").ok();
+        let is_listed = |table: &str| {
+            let mut names = table
+                .lines()
+                .filter_map(|line| line.split_whitespace().next());
+            names.any(|it| name == Some(Path::new(it)))
+        };
+        table.is_some_and(|it| is_listed(&it)) || zmeld_observe::is_encrypted(self.host, path)
     }
 
     /// A RAM device that fills before a disk does, with nothing that moves its cold pages on:
@@ -79,6 +133,7 @@ impl Draft<'_> {
             Some(Swappiness::Value(value)) => tunables::swappiness(kinds, value.into()),
             _ => None,
         };
+        let (pages, swappiness) = (pages.map(Unfit::in_words), swappiness.map(Unfit::in_words));
         self.found(FindingId::ReadAhead, "tunables.page_cluster", pages);
         self.found(FindingId::Swappiness, "tunables.swappiness", swappiness);
     }

@@ -145,15 +145,14 @@ fn zswap_instead(view: &View, swap: &Swap, device: &Device, disk: &Swap) -> Reme
     let writeback = "give the device a writeback partition and a [watch] writeback rule";
     match (&view.now.zswap, device.can_write_back) {
         // Where it is on, a device that writes back would still be behind it.
-        (Some(now), _) if now.enabled => zswap().said(
-            "use zswap in front of the disk, without the device (zmeld plan says with what, once \
-             it is configured so)",
-        ),
-        (Some(_), true) => zswap().said(format!(
+        (Some(now), _) if now.enabled => {
+            zswap().that("use zswap in front of the disk, without the device")
+        }
+        (Some(_), true) => zswap().that(&format!(
             "{writeback}, or use zswap in front of the disk instead"
         )),
         (Some(_), false) => zswap()
-            .said("use zswap in front of the disk instead (this kernel's zram has no writeback)"),
+            .that("use zswap in front of the disk instead (this kernel's zram has no writeback)"),
         (None, true) => format!("{writeback} (this kernel has no zswap)").into(),
         (None, false) => format!(
             "swapoff {}, where nothing needs it (this kernel has neither zswap nor zram's \
@@ -223,6 +222,94 @@ pub(super) fn equal_priority(view: &View, area: &Swap, device: &Device) -> Optio
             }
         },
     ))
+}
+
+/// A compressed device that is filled only once a disk is full.
+pub(super) fn below_disk(view: &View, area: &Swap, device: &Device) -> Option<Finding> {
+    let above = view
+        .disks()
+        .find(|disk| disk.area.priority > area.area.priority)?;
+    let is_meant = has_little_disk_swap(view) || device.backing.is_some();
+    let priority = above.area.priority.saturating_add(10).clamp(0, 32_767);
+    let remedy = match view.applied.and_then(|it| it.tier_on(&area.area.shown())) {
+        // Above the disk by priority alone it would be the next finding.
+        _ if !is_meant && !view.wanted.accept.contains(&FindingId::LruInversion) => {
+            zswap_instead(view, area, device, above)
+        }
+        Some(tier) => view.set_up(
+            &tier.name,
+            &format!("[tier.{}]\npriority = {priority}\n", tier.name),
+            format!("priority = {priority} in tier.{}, then zmeld up", tier.name),
+        ),
+        None => view.switched_anew(area, &format!("--priority {priority}")),
+    };
+    Some(Finding::of_machine(
+        &device.name,
+        format!(
+            "{} is filled first, and {} only once that is full: pages go to the slower one",
+            above.area.shown(),
+            device.name
+        ),
+        format!(
+            "priorities {} and {}",
+            above.area.priority, area.area.priority
+        ),
+        remedy,
+    ))
+}
+
+/// Swap in a file, or below layers, that stands on RAM: pages take RAM to leave it.
+pub(super) fn file_in_ram(view: &View) -> Vec<Finding> {
+    let found = view.now.swaps.iter().filter_map(|swap| {
+        let ram = swap.stand.ram_below()?;
+        let file_system = swap.stand.file_system.as_ref()?;
+        Some(Finding::of_machine(
+            swap.area.shown(),
+            format!(
+                "it is a file on {}, which is in RAM: what is swapped out there stays in RAM, and \
+                 a file system is between",
+                ram.name
+            ),
+            format!("{file_system} on {}", ram.name),
+            view.switched_off(swap),
+        ))
+    });
+    found.collect()
+}
+
+/// Swap on a volume of ZFS, which takes memory for what it writes.
+pub(super) fn zvol(view: &View) -> Vec<Finding> {
+    let is_zvol = |swap: &&Swap| {
+        let number = swap.area.device().and_then(|it| it.strip_prefix("zd"));
+        number.is_some_and(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let found = view.now.swaps.iter().filter(is_zvol).map(|swap| {
+        Finding::of_machine(
+            swap.area.shown(),
+            "it is a volume of ZFS, which takes memory to write a page: the machine can stand \
+             still when memory is short",
+            format!("{} is swapped to", swap.area.shown()),
+            "swap on a partition beside the pool, or on a compressed device (zmeld plan)",
+        )
+    });
+    found.collect()
+}
+
+/// zswap is a cache in front of swap, and there is none.
+pub(super) fn unused_zswap(view: &View) -> Option<Finding> {
+    let zswap = view.now.zswap.as_ref().filter(|zswap| zswap.enabled)?;
+    view.now.swaps.is_empty().then(|| {
+        Finding::of_machine(
+            "zswap",
+            "it is on, and there is no swap that it could stand in front of: it takes no page",
+            format!(
+                "enabled Y, {} held; /proc/swaps is empty",
+                bytes(zswap.stored_bytes)
+            ),
+            Remedy::run(["echo N > /sys/module/zswap/parameters/enabled"])
+                .and(", or swap on a disk: a disk tier in the configuration, zmeld up"),
+        )
+    })
 }
 
 /// What is in RAM is not there after power-off: an image needs swap on a drive.

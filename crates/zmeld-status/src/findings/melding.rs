@@ -2,7 +2,7 @@
 
 use zmeld_report::units::{count, percent};
 
-use super::{Finding, View};
+use super::{Finding, Remedy, View};
 use zmeld_observe::{Device, ENCODE_ERRORS, MISMATCHES};
 
 /// From this share of sampled duplicates on, a pass is worth it: about that share of
@@ -80,8 +80,11 @@ pub(super) fn unused(_: &View, device: &Device) -> Option<Finding> {
             melding.mode
         ),
         match melding.mode.as_str() {
-            "off" => format!("echo manual > /sys/block/{}/meld_mode", device.name),
-            _ => format!("zmeld meld {}", device.name),
+            "off" => Remedy::run([
+                format!("echo manual > /sys/block/{}/meld_mode", device.name),
+                format!("zmeld meld {}", device.name),
+            ]),
+            _ => Remedy::run([format!("zmeld meld {}", device.name)]),
         },
     ))
 }

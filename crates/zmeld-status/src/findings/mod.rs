@@ -74,7 +74,7 @@ impl<'a> View<'a> {
         self.now
             .swaps
             .iter()
-            .filter(|swap| self.now.device_of(swap).is_none())
+            .filter(|swap| self.now.device_of(swap).is_none() && swap.stand.ram_below().is_none())
     }
 
     fn kinds(&self) -> SwapKinds {
@@ -134,6 +134,11 @@ rules! {
     SecondDevice, Warning, All combination::second_device;
     LruInversion, Warning, Area combination::lru_inversion;
     EqualPriority, Warning, Area combination::equal_priority;
+    Priorities, Warning, Area combination::below_disk;
+    ReadableFile, Warning, All upkeep::readable_file;
+    Zvol, Warning, All combination::zvol;
+    FileInRam, Warning, All combination::file_in_ram;
+    Incompressible, Warning, Area sizing::incompressible;
     Hibernation, Warning, One combination::hibernation;
     NotApplied, Warning, All applied::not_applied;
     StandIn, Warning, All applied::stand_in;
@@ -150,6 +155,7 @@ rules! {
     UnusedRule, Notice, All upkeep::nothing_fires;
     TwoGuards, Notice, All upkeep::two_guards;
     TwoReclaimers, Notice, All upkeep::two_reclaimers;
+    UnusedZswap, Notice, One combination::unused_zswap;
     Swappiness, Notice, One pressure::swappiness;
     ReadAhead, Notice, One pressure::read_ahead;
     DuplicatesUnused, Notice, Device melding::unused;

@@ -1,17 +1,19 @@
 //! How hard the machine is at it, and the settings that decide about that.
 
+use std::path::Path;
+
 use zmeld_report::units::{bytes, count};
 
-use super::{is_experiment, Finding, Severity, View};
+use super::{is_experiment, Finding, Remedy, Severity, View};
 use zmeld_linux::command::Invocation;
-use zmeld_observe::{share, tunables, Group, Pressure};
+use zmeld_observe::{share, tunables, Group, Pressure, Services};
 
 /// Percent of the last minute in which some task waited for memory.
 const SOME_HIGH_PERCENT: f64 = 20.0;
 /// Percent of the last minute in which all did.
 const FULL_HIGH_PERCENT: f64 = 5.0;
 /// From this share of RAM on that can be had, the machine is not short of it.
-const AVAILABLE_ENOUGH: f64 = 0.2;
+pub(super) const AVAILABLE_ENOUGH: f64 = 0.2;
 /// From this share of its limit on, a group waits for its own memory.
 const AT_LIMIT: f64 = 0.9;
 
@@ -68,9 +70,9 @@ pub(super) fn group_oom_kills(view: &View) -> Vec<Finding> {
                     limit.map_or("none".to_owned(), bytes)
                 ),
                 format!(
-                    "raise its memory.max (systemd: MemoryMax=) or its swap (MemorySwapMax=); {} \
-                     shows what is in it",
-                    Invocation::new("systemd-cgls").arg(path)
+                    "{}, or that of its swap; {} lists its programs",
+                    view.raise_limit(path, false),
+                    programs_of(view, path)
                 ),
             )
         })
@@ -90,7 +92,8 @@ fn waited(pressure: &Pressure) -> String {
 /// Tasks wait for memory more than they should: the machine's, or that of a control
 /// group that is at its limit while the machine has memory.
 pub(super) fn high(view: &View) -> Vec<Finding> {
-    let mut found: Vec<Finding> = view.now.groups.iter().filter_map(group_waits).collect();
+    let waits = |group| group_waits(view, group);
+    let mut found: Vec<Finding> = view.now.groups.iter().filter_map(waits).collect();
     let memory = &view.now.memory;
     let has_memory = share(memory.available_bytes, memory.total_bytes) >= AVAILABLE_ENOUGH;
     let Some(pressure) = view.now.pressure.filter(is_high) else {
@@ -115,14 +118,33 @@ pub(super) fn high(view: &View) -> Vec<Finding> {
                 bytes(memory.available_bytes),
                 bytes(memory.total_bytes)
             ),
-            "raise its limit (systemd: MemoryMax=); systemd-cgtop --order=memory shows what \
-             groups use",
+            match view.now.facts.services {
+                Services::Systemd => {
+                    "raise its limit (MemoryMax=); systemd-cgtop --order=memory shows what groups \
+                     use"
+                    .to_owned()
+                }
+                _ => format!("raise its limit; {}", view.now.facts.list_groups()),
+            },
         ));
     }
     found
 }
 
-fn group_waits(group: &Group) -> Option<Finding> {
+/// The command that lists a group's programs here.
+fn programs_of(view: &View, path: &str) -> String {
+    let facts = &view.now.facts;
+    let file = facts.limit_file(path, false);
+    let folder = file.as_deref().and_then(Path::parent);
+    let list = folder.map(|it| Invocation::new("cat").arg(it.join("cgroup.procs")));
+    match (facts.services, list) {
+        (Services::Systemd, _) | (_, None) => Invocation::new("systemd-cgls").arg(path),
+        (_, Some(list)) => list,
+    }
+    .to_string()
+}
+
+fn group_waits(view: &View, group: &Group) -> Option<Finding> {
     let pressure = group.pressure.filter(is_high)?;
     if is_experiment(&group.path) {
         return None;
@@ -139,22 +161,44 @@ fn group_waits(group: &Group) -> Option<Finding> {
                 bytes(used),
                 bytes(limit)
             ),
-            "raise its memory.max (systemd: MemoryMax=), or give it less to do",
+            format!(
+                "{}, or give it less to do",
+                view.raise_limit(&group.path, false)
+            ),
         )
     })
 }
 
 /// Swappiness that does not fit the kind of swap.
 pub(super) fn swappiness(view: &View) -> Option<Finding> {
-    tunables::swappiness(view.kinds(), view.now.tunables.swappiness?)
+    let found = tunables::swappiness(view.kinds(), view.now.tunables.swappiness?)?;
+    Some(tuned(view, found))
+}
+
+/// A tunable goes with the tiers: without any of zmeld's, the machine's own file sets it.
+fn tuned(view: &View, found: tunables::Unfit) -> Finding {
+    let (key, fits) = found.fits;
+    let name = &found.finding.about;
+    let now = format!("sysctl -q -w {name}={fits}");
+    let remedy = match view.wanted.tiers.is_empty() {
+        true => Remedy::run([now]).and(&format!(
+            ", and {name} = {fits} in a file of /etc/sysctl.d for the next boots"
+        )),
+        false => view.set_up(
+            key,
+            &format!("[tunables]\n{key} = {fits}\n"),
+            format!("{key} = {fits} in [tunables], then zmeld up"),
+        ),
+    };
+    found.finding.clone().with(remedy)
 }
 
 /// Reading neighbours ahead where all swap is in RAM.
 pub(super) fn read_ahead(view: &View) -> Option<Finding> {
-    let mut found = tunables::read_ahead(view.kinds(), view.now.tunables.page_cluster?)?;
+    let found = tunables::read_ahead(view.kinds(), view.now.tunables.page_cluster?)?;
     let mut own = view.compressed().filter(|(swap, _)| view.is_own(swap));
     if own.next().is_some() && view.wanted.tunables.page_cluster.is_none() {
-        found = found.with(view.outstanding.remedy.clone());
+        return Some(found.finding.with(view.outstanding.remedy.clone()));
     }
-    Some(found)
+    Some(tuned(view, found))
 }

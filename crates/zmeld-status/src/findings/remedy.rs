@@ -2,7 +2,7 @@
 
 use super::{Remedy, View};
 use zmeld_linux::shell;
-use zmeld_observe::Swap;
+use zmeld_observe::{Services, Swap};
 use zmeld_report::units::bytes;
 
 /// Drop-ins of this folder are read last, and key by key.
@@ -24,11 +24,41 @@ impl View<'_> {
         commands
     }
 
+    /// How a control group gets a higher limit on this machine, of its memory or of its swap.
+    pub(super) fn raise_limit(&self, group: &str, of_swap: bool) -> String {
+        let facts = &self.now.facts;
+        let file = facts.limit_file(group, of_swap);
+        let file = file.map_or("its limit".to_owned(), |it| shell::path(&it));
+        let property = match of_swap {
+            true => "MemorySwapMax",
+            false => "MemoryMax",
+        };
+        match facts.services {
+            Services::Systemd => format!("raise {file} (of a unit: {property}=)"),
+            _ => format!("raise {file}"),
+        }
+    }
+
     /// The same, and set up.
     pub(super) fn set_up(&self, name: &str, text: &str, words: String) -> Remedy {
         let mut commands = self.configured(name, text);
         commands.push("zmeld up".to_owned());
         Remedy::run(commands).said(words)
+    }
+
+    /// Has an area switched off, where another is left to swap to.
+    pub(super) fn switched_off(&self, swap: &Swap) -> Remedy {
+        let area = shell::path(&swap.area.path);
+        let used = swap.area.used_bytes;
+        let is_last = self.now.swaps.len() == 1;
+        match used < self.now.memory.available_bytes && !is_last {
+            true => Remedy::run([format!("swapoff {area}")])
+                .and(", and take it out of what switches it on (/etc/fstab)"),
+            false => format!(
+                "swap on a drive, or on a compressed device itself (zmeld plan); then swapoff {area}"
+            )
+            .into(),
+        }
     }
 
     /// Has an area switched off and on again with these options of swapon.

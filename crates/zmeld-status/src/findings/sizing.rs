@@ -2,23 +2,39 @@
 
 use zmeld_report::units::{bytes, count, percent};
 
-use zmeld_advice::size::{fills_ram, holds, is_oversized, limit_percent, RATIO_ASSUMED};
+use zmeld_advice::size::{
+    fills_ram, holds, is_oversized, limit_percent, LIMIT_MAX_PERCENT, RATIO_ASSUMED,
+};
 use zmeld_advice::{Basis, Sizing};
 
-use super::{Finding, View};
+use super::pressure::AVAILABLE_ENOUGH;
+use super::{Finding, Remedy, View};
 use zmeld_observe::{share, Device, Group, Swap};
 
 /// A device this full, by its limit or its size, is soon no help any more.
 const NEARLY_FULL: f64 = 0.9;
 
+/// What helps where compressing more does not.
+const MORE: &str =
+    "end programs, or add a disk tier to the configuration ([tier.NAME] with kind = \
+                    \"disk\"; zmeld up --tier disk would set up that alone)";
+
 /// Writes that the device refused lately (no memory, or the limit), and reads that it
 /// ever did: those lost pages.
 pub(super) fn failed_writes(view: &View, device: &Device) -> Option<Finding> {
-    let failed_writes = view.now.lately.failed_writes(device);
+    let held = device.held.unwrap_or_default();
+    let memory = &view.now.memory;
+    // The limit that they failed at was raised since; and it was not for want of memory.
+    let is_raised = held.limit_bytes > 0
+        && share(held.memory_used_max_bytes, held.limit_bytes) < NEARLY_FULL
+        && share(memory.available_bytes, memory.total_bytes) >= AVAILABLE_ENOUGH;
+    let failed_writes = match is_raised {
+        true => 0,
+        false => view.now.lately.failed_writes(device),
+    };
     if failed_writes == 0 && device.io.failed_reads == 0 {
         return None;
     }
-    let held = device.held.unwrap_or_default();
     let limit = match held.limit_bytes {
         0 => "no limit".to_owned(),
         limit => format!("a limit of {}", bytes(limit)),
@@ -42,8 +58,9 @@ pub(super) fn failed_writes(view: &View, device: &Device) -> Option<Finding> {
             0 => format!(
                 "make the device smaller than what compresses into RAM, and see dmesg | grep {}",
                 device.name
-            ),
-            limit => other_limit(view, device, limit.saturating_add(limit / 2)),
+            )
+            .into(),
+            _ => Fit::of(view, device).remedy(view, device),
         },
     ))
 }
@@ -62,7 +79,6 @@ pub(super) fn no_memory_limit(view: &View, _: &Swap, device: &Device) -> Option<
     if !is_open(device) || ram == 0 || !fills_ram(together, full, ram) {
         return None;
     }
-    let (limit, _) = limit_percent(device.size_bytes, ram, ratio(device));
     Some(Finding::of_machine(
         &device.name,
         "there is no limit to the RAM it may take: pages that do not compress can fill RAM with \
@@ -72,7 +88,7 @@ pub(super) fn no_memory_limit(view: &View, _: &Swap, device: &Device) -> Option<
             bytes(device.size_bytes),
             percent(share(together, ram))
         ),
-        other_limit(view, device, ram / 100 * u64::from(limit)),
+        Fit::of(view, device).remedy(view, device),
     ))
 }
 
@@ -105,33 +121,142 @@ pub(super) fn oversized(view: &View, _: &Swap, device: &Device) -> Option<Findin
             if measured.is_some() { "" } else { " (assumed)" },
             bytes(holds(room, measured))
         ),
-        smaller(view, device, measured),
+        Fit::of(view, device).remedy(view, device),
     ))
 }
 
-/// How a device gets another limit, so that it has it after the next boot too.
-fn other_limit(view: &View, device: &Device, limit_bytes: u64) -> String {
-    let ram = view.now.memory.total_bytes.max(1);
-    let now = format!(
-        "until the next boot: echo {} > /sys/block/{}/mem_limit",
-        limit_bytes / view.now.page_size * view.now.page_size,
-        device.name
-    );
-    match view.applied.and_then(|it| it.tier_of(&device.name)) {
-        Some(tier) => {
-            let percent = (u128::from(limit_bytes) * 100)
-                .div_ceil(u128::from(ram))
-                .max(1);
-            format!(
-                "memory_limit = \"{}%\" in tier.{} of /etc/zmeld.toml, then zmeld up; {now}",
-                percent.min(100),
-                tier.name
-            )
-        }
-        None => format!(
-            "the setting of the tool that made it (zram-generator: zram-resident-limit), or zmeld \
-             up --take-over; {now}"
+/// From this ratio on, compressing gives more than it costs.
+const RATIO_WORTH: f64 = 1.1;
+
+/// Pages that do not get smaller take as much RAM as they left.
+pub(super) fn incompressible(view: &View, _: &Swap, device: &Device) -> Option<Finding> {
+    let ratio = measured_ratio(device).filter(|ratio| *ratio < RATIO_WORTH)?;
+    let held = device.held.unwrap_or_default();
+    let has_disk = view.disks().next().is_some();
+    Some(Finding::of_machine(
+        &device.name,
+        "its pages do not compress: they take as much RAM as they had before",
+        format!(
+            "{} of pages take {}, a ratio of {ratio:.2}",
+            bytes(device.in_memory_bytes()),
+            bytes(held.memory_used_bytes)
         ),
+        match (&device.backing, has_disk) {
+            (Some(_), _) => format!("echo huge > /sys/block/{}/writeback", device.name),
+            (None, true) => {
+                "zswap in front of the disk, which writes such pages there (zmeld plan \
+                             --tier zswap)"
+                    .to_owned()
+            }
+            (None, false) => format!("swap on a disk instead: {MORE}"),
+        },
+    ))
+}
+
+/// zswap's pool is nearly full: what comes then goes to the disk at once.
+fn pool_near_limit(view: &View) -> Option<Finding> {
+    let zswap = view.now.zswap.as_ref().filter(|zswap| zswap.enabled)?;
+    let limit = zswap.limit_bytes(&view.now.memory);
+    let fill = share(zswap.memory_used_bytes, limit);
+    if limit == 0 || fill < NEARLY_FULL {
+        return None;
+    }
+    // Two thirds full from then on.
+    let is = zswap.max_pool_percent;
+    let wanted = is.saturating_add((is / 2).max(1));
+    let own = view.applied.and_then(|applied| applied.zswap());
+    Some(Finding::of_machine(
+        "zswap",
+        "its pool is close to its limit: pages go to the disk from then on",
+        format!(
+            "{} of {} ({}); max_pool_percent {}",
+            bytes(zswap.memory_used_bytes),
+            bytes(limit),
+            percent(fill),
+            zswap.max_pool_percent
+        ),
+        match own {
+            _ if wanted > u64::from(LIMIT_MAX_PERCENT) => {
+                format!("nothing, where the disk is fast enough; else {MORE}").into()
+            }
+            Some(own) => view.set_up(
+                &own.name,
+                &format!("[tier.{}]\nmax_pool_percent = {wanted}\n", own.name),
+                format!(
+                    "max_pool_percent = {wanted} in tier.{}, then zmeld up",
+                    own.name
+                ),
+            ),
+            None => Remedy::run([format!(
+                "echo {wanted} > /sys/module/zswap/parameters/max_pool_percent"
+            )])
+            .and(", and zswap.max_pool_percent on the kernel's command line"),
+        },
+    ))
+}
+
+/// What a device is to become, so that no rule about its size or limit finds it again: one
+/// answer for all of them.
+struct Fit {
+    /// In percent of RAM, where it has to be made anew for it.
+    size_percent: Option<u32>,
+    limit_percent: u32,
+}
+
+impl Fit {
+    /// A limit that holds what it takes when it is full, as far as its pages show; where half of
+    /// RAM does not, the size and limit that `zmeld plan` would give it.
+    fn of(view: &View, device: &Device) -> Fit {
+        let ram = view.now.memory.total_bytes;
+        let held = device.held.unwrap_or_default();
+        let measured = measured_ratio(device);
+        let (percent, _) = limit_percent(device.size_bytes, ram, measured.unwrap_or(RATIO_ASSUMED));
+        let limit_bytes = |percent: u32| ram / 100 * u64::from(percent);
+        // Other pages than today's were in it, too.
+        let taken = held.memory_used_bytes.max(held.memory_used_max_bytes);
+        let needed = taken as f64 / (NEARLY_FULL * limit_bytes(1).max(1) as f64);
+        let percent = percent.max((needed as u32).saturating_add(1));
+        if percent <= LIMIT_MAX_PERCENT
+            && !is_oversized(device.size_bytes, limit_bytes(percent), measured)
+        {
+            return Fit {
+                size_percent: None,
+                limit_percent: percent,
+            };
+        }
+        let bytes = device.in_memory_bytes();
+        let basis = measured.map(|ratio| Basis { ratio, bytes });
+        let advised = Sizing::advised(ram, view.now.page_size, basis);
+        Fit {
+            size_percent: Some(advised.size_percent),
+            limit_percent: advised.memory_limit_percent,
+        }
+    }
+
+    /// How a device becomes that, so that it is so after the next boot, too.
+    fn remedy(&self, view: &View, device: &Device) -> Remedy {
+        let size = self.size_percent.map(|it| format!("size = \"{it}%\""));
+        let limit = format!("memory_limit = \"{}%\"", self.limit_percent);
+        let keys: Vec<String> = size.into_iter().chain([limit]).collect();
+        if let Some(tier) = view.applied.and_then(|it| it.tier_of(&device.name)) {
+            let name = &tier.name;
+            let words = format!("{} in tier.{name}, then zmeld up", keys.join(" and "));
+            let text = format!("[tier.{name}]\n{}\n", keys.join("\n"));
+            return view.set_up(name, &text, words);
+        }
+        let setting =
+            "the setting of the tool that made it (zram-generator: zram-resident-limit), \
+                       or zmeld up --take-over";
+        if self.size_percent.is_some() {
+            return format!("{}: {setting}", keys.join(" and ")).into();
+        }
+        let limit = view.now.memory.total_bytes / 100 * u64::from(self.limit_percent);
+        let limit = limit / view.now.page_size * view.now.page_size;
+        let now = format!("echo {limit} > /sys/block/{}/mem_limit", device.name);
+        Remedy::run([now.clone()]).said(format!(
+            "{} of RAM: {setting}; until the next boot: {now}",
+            percent(f64::from(self.limit_percent) / 100.0)
+        ))
     }
 }
 
@@ -140,24 +265,6 @@ fn measured_ratio(device: &Device) -> Option<f64> {
     let stored = device.in_memory_bytes();
     let used = device.held.unwrap_or_default().memory_used_bytes;
     (stored >= super::JUDGED_FROM && used > 0).then(|| share(stored, used))
-}
-
-/// What `zmeld plan` would give a machine with such pages; a higher limit where the
-/// size is not too large for that.
-fn smaller(view: &View, device: &Device, measured: Option<f64>) -> String {
-    let ram = view.now.memory.total_bytes;
-    let bytes = device.in_memory_bytes();
-    let basis = measured.map(|ratio| Basis { ratio, bytes });
-    let advised = Sizing::advised(ram, view.now.page_size, basis);
-    if device.size_bytes <= advised.size_bytes {
-        let ratio = advised.ratio;
-        let (limit, _) = limit_percent(device.size_bytes, ram, ratio);
-        return format!("memory_limit = \"{limit}%\" in its tier, then zmeld up");
-    }
-    format!(
-        "size = \"{}%\" and memory_limit = \"{}%\" in its tier, then zmeld up",
-        advised.size_percent, advised.memory_limit_percent
-    )
 }
 
 /// Nearly at the memory limit, or nearly all slots taken.
@@ -177,22 +284,26 @@ pub(super) fn near_limit(view: &View) -> Vec<Finding> {
                     percent(fill)
                 ),
                 match &device.backing {
-                    Some(_) => format!(
-                        "echo all > /sys/block/{0}/idle; echo idle > /sys/block/{0}/writeback",
-                        device.name
-                    ),
-                    None => {
-                        let limit = held.limit_bytes.saturating_add(held.limit_bytes / 4);
-                        other_limit(view, device, limit)
-                    }
+                    Some(_) if device.writeback_limit_bytes != Some(0) => Remedy::run([
+                        format!("echo all > /sys/block/{}/idle", device.name),
+                        format!("echo idle > /sys/block/{}/writeback", device.name),
+                    ]),
+                    _ => match Fit::of(view, device) {
+                        Fit {
+                            size_percent: Some(_),
+                            ..
+                        } => format!("half of RAM is in it: {MORE}").into(),
+                        fit => fit.remedy(view, device),
+                    },
                 },
             ));
         }
     }
+    found.extend(pool_near_limit(view));
     // What was refused already has a finding of its own.
     let quiet = |group: &&Group| view.now.lately.refused(group) == 0;
     let groups = view.now.groups.iter().filter(quiet);
-    found.extend(groups.filter_map(group_near_limit));
+    found.extend(groups.filter_map(|group| group_near_limit(view, group)));
     let all_full = !view.now.swaps.is_empty()
         && view
             .now
@@ -209,7 +320,7 @@ pub(super) fn near_limit(view: &View) -> Vec<Finding> {
                 bytes(memory.swap_free_bytes),
                 bytes(memory.swap_total_bytes)
             ),
-            "end programs, or add a disk tier: zmeld plan --tier disk --device ...",
+            MORE,
         ));
     }
     found
@@ -217,7 +328,7 @@ pub(super) fn near_limit(view: &View) -> Vec<Finding> {
 
 /// A group that has nearly all of the swap that it may have: what is over stays in its
 /// RAM, and past its limit there the kernel kills its programs.
-fn group_near_limit(group: &Group) -> Option<Finding> {
+fn group_near_limit(view: &View, group: &Group) -> Option<Finding> {
     let limit = group.swap_max_bytes.filter(|limit| *limit > 0)?;
     let fill = share(group.swap_bytes, limit);
     if fill < NEARLY_FULL || super::is_experiment(&group.path) {
@@ -238,10 +349,7 @@ fn group_near_limit(group: &Group) -> Option<Finding> {
             bytes(limit),
             percent(fill)
         ),
-        format!(
-            "raise memory.swap.max of {} (systemd: MemorySwapMax=)",
-            group.path
-        ),
+        view.raise_limit(&group.path, true),
     ))
 }
 
@@ -263,10 +371,7 @@ pub(super) fn group_refused(view: &View) -> Vec<Finding> {
                     bytes(group.swap_bytes),
                     group.swap_max_bytes.map_or("no limit".to_owned(), bytes)
                 ),
-                format!(
-                    "raise memory.swap.max of {} (systemd: MemorySwapMax=)",
-                    group.path
-                ),
+                view.raise_limit(&group.path, true),
             )
         })
         .collect()

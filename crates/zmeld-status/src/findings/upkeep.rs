@@ -4,7 +4,8 @@ use zmeld_report::units::{bytes, count};
 
 use super::{Finding, Severity, View};
 use zmeld_config::{Discard, Remedy, GUARDS_NOTHING};
-use zmeld_observe::{share, DamonReclaim, Device, Swap};
+use zmeld_linux::shell;
+use zmeld_observe::{share, DamonReclaim, Device, Services, Swap};
 
 /// Slots that swap has given back and the device has not.
 const STALE_SHARE: f64 = 0.1;
@@ -60,6 +61,21 @@ fn discarded(view: &View, swap: &Swap) -> Remedy {
     view.switched_anew(swap, &format!("{discard} --priority {place}"))
 }
 
+/// A swap file that others may read: it holds what programs had in memory.
+pub(super) fn readable_file(view: &View) -> Vec<Finding> {
+    let others = view.now.swaps.iter().filter(|swap| swap.is_others);
+    let found = others.map(|swap| {
+        let file = shell::path(&swap.area.path);
+        Finding::of_machine(
+            swap.area.shown(),
+            "others than root may read it: it holds what all programs had in memory",
+            "its mode is not 600, or it is not root's",
+            Remedy::run([format!("chown 0 {file}"), format!("chmod 600 {file}")]),
+        )
+    });
+    found.collect()
+}
+
 /// Swap on something that stands on RAM, through layers that stop discards.
 pub(super) fn discard_blocked(view: &View) -> Vec<Finding> {
     let blocked = |swap: &Swap| {
@@ -93,6 +109,7 @@ pub(super) fn mounted_without_discard(_: &View, device: &Device) -> Option<Findi
         .as_ref()
         .filter(|mounted| !mounted.discards)?;
     let held = device.held?;
+    let at = shell::word(&mounted.at);
     Some(Finding::of_machine(
         &device.name,
         format!(
@@ -106,7 +123,11 @@ pub(super) fn mounted_without_discard(_: &View, device: &Device) -> Option<Findi
             bytes(held.stored_bytes),
             bytes(held.memory_used_bytes)
         ),
-        format!("fstrim {0} (or mount -o remount,discard {0})", mounted.at),
+        Remedy::run([
+            format!("mount -o remount,discard {at}"),
+            format!("fstrim {at}"),
+        ])
+        .and(" (and discard among its options in /etc/fstab)"),
     ))
 }
 
@@ -121,7 +142,11 @@ pub(super) fn two_guards(view: &View) -> Vec<Finding> {
                 other,
                 "it ends programs when memory is short, as [watch.guard] does",
                 format!("{other} runs, and [watch.guard] end names groups"),
-                format!("systemctl disable --now {other}, or remove [watch.guard]"),
+                match view.now.facts.services {
+                    Services::Systemd => Remedy::run([format!("systemctl disable --now {other}")])
+                        .and(", or remove [watch.guard]"),
+                    _ => format!("end {other}, or remove [watch.guard]").into(),
+                },
             )
         })
         .collect()
@@ -206,7 +231,10 @@ fn guarded_in_vain(view: &View) -> Vec<Finding> {
             "watch.guard",
             gap.what.as_str(),
             format!("{}: {}", gap.about, gap.why).trim_end_matches(": "),
-            "another name: systemd-cgls lists the groups; or remove it",
+            format!(
+                "another name: {}; or remove it",
+                view.now.facts.list_groups()
+            ),
         )
     })
     .collect()
@@ -219,12 +247,21 @@ pub(super) fn no_watch(view: &View) -> Vec<Finding> {
             name,
             format!("there are rules, and no {name} runs that carries them out"),
             format!("rules: {rules}; no process is {name}"),
-            format!(
-                "systemctl daemon-reload && systemctl start {unit}.service, where zmeld's \
-                 generator makes the unit at each boot; systemctl enable --now {unit}.service \
-                 where it is installed or exported; rc-update add {unit} default && rc-service \
-                 {unit} start with OpenRC"
-            ),
+            match view.now.facts.services {
+                Services::Systemd => format!(
+                    "systemctl daemon-reload && systemctl start {unit}.service, where zmeld's \
+                     generator makes the unit at each boot; systemctl enable --now {unit}.service \
+                     where it is installed or exported"
+                )
+                .into(),
+                Services::OpenRc => Remedy::run([
+                    format!("rc-update add {unit} default"),
+                    format!("rc-service {unit} start"),
+                ]),
+                Services::Unknown => {
+                    format!("have {name} started at each boot, and kept running").into()
+                }
+            },
         )
     };
     let mut found = Vec::new();

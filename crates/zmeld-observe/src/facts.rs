@@ -1,0 +1,63 @@
+//! What a machine has that a way out can name: how services are started, and which files its
+//! control groups have.
+
+use std::path::PathBuf;
+
+use zmeld_linux::groups::{Hierarchy, Version};
+use zmeld_linux::Host;
+
+/// What starts services.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Services {
+    /// systemd.
+    Systemd,
+    /// OpenRC.
+    OpenRc,
+    /// Neither, or another.
+    Unknown,
+}
+
+/// What a way out can name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// What starts services.
+    pub services: Services,
+    /// Where the memory controller's groups are, and whose files they have.
+    pub groups: Option<(Version, PathBuf)>,
+}
+
+impl Facts {
+    /// Those of a machine; what cannot be read is not there.
+    pub fn read(host: &Host) -> Facts {
+        let hierarchy = Hierarchy::find(host).ok().flatten();
+        Facts {
+            services: match () {
+                _ if host.exists("/run/systemd/system") => Services::Systemd,
+                _ if host.exists("/run/openrc") => Services::OpenRc,
+                _ => Services::Unknown,
+            },
+            groups: hierarchy.map(|it| (it.version, it.top)),
+        }
+    }
+
+    /// The file with a group's limit of memory, or with that of its swap (version 1: of both
+    /// together).
+    pub fn limit_file(&self, group: &str, of_swap: bool) -> Option<PathBuf> {
+        let (version, top) = self.groups.as_ref()?;
+        let file = match (version, of_swap) {
+            (version, false) => version.limit_file(),
+            (Version::One, true) => "memory.memsw.limit_in_bytes",
+            (Version::Two, true) => "memory.swap.max",
+        };
+        Some(top.join(group.trim_start_matches('/')).join(file))
+    }
+
+    /// What lists the groups here.
+    pub fn list_groups(&self) -> String {
+        match (self.services, &self.groups) {
+            (Services::Systemd, _) => "systemd-cgls lists the groups".to_owned(),
+            (_, Some((_, top))) => format!("find {} -type d lists the groups", top.display()),
+            (_, None) => "no groups are mounted".to_owned(),
+        }
+    }
+}
