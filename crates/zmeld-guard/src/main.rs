@@ -12,11 +12,13 @@ use zmeld_linux::Host;
 const HELP: &str = "\
 Usage: zmeld-guard [--dry-run] [--config FILE]
 
-Ends what [watch.guard] of /etc/zmeld.toml names before the machine stands
-still, and tells zmeld watch to make room before that; see docs/status.md.
-SIGTERM ends it.
+Before the machine stands still, ends what the kernel's OOM killer would end,
+a process at a time, of the user or service that holds most, as [watch.guard]
+of /etc/zmeld.toml says; tells zmeld watch to make room before that. See
+docs/status.md. SIGTERM ends it.
 
-  --dry-run      only say what would be ended, and why
+  --dry-run      list who holds memory and what would go first of each, then
+                 only say what would be ended, and why
   --config FILE  this file in place of /etc/zmeld.toml and its drop-ins
   --version      print the version";
 
@@ -64,7 +66,13 @@ fn run(dry_run: bool, file: Option<PathBuf>) -> Result<ExitCode, zmeld_guard::Er
         log("this is a fault of zmeld, please report it");
         std::process::abort();
     }));
-    zmeld_guard::start(host, rule, dry_run || wanted.dry_run, |text| log(&text))?;
+    let dry_run = dry_run || wanted.dry_run;
+    if dry_run {
+        zmeld_guard::overview(&host, &rule)?
+            .iter()
+            .for_each(|line| log(line));
+    }
+    zmeld_guard::start(host, rule, dry_run, |text| log(&text))?;
     zmeld_linux::service::notify("READY=1");
     loop {
         std::thread::park();
