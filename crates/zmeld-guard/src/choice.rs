@@ -74,20 +74,22 @@ pub(crate) fn choose_owner(
 ) -> Verdict {
     let went = went_bytes(owners);
     let least = equal_share(owners).max(1);
-    let is_blamed = |it: &OwnerFigures| {
-        let is_shielded = it.is_shielded && it.holds_bytes < least;
-        let is_kept = matches!(it.right, Right::Kept(_)) || is_shielded;
-        is_kept && it.took_bytes > went / 2 && it.took_bytes >= can_bytes / BLAMED_PART
-    };
-    if let Some(place) = owners.iter().position(is_blamed) {
-        return Verdict::Blamed(place);
-    }
     let may = owners.iter().enumerate().filter(|(place, it)| {
         let may = !matches!(it.right, Right::Kept(_)) && it.holds_bytes >= least;
         may && (!is_stall || it.is_stalled) && has_some(*place)
     });
     let first = may.min_by_key(|(_, it)| (it.right, Reverse(it.holds_bytes)));
-    first.map_or(Verdict::Nobody, |(place, _)| Verdict::Pays(place))
+    let first = first.map(|(place, _)| place);
+    let is_blamed = |place: usize, it: &OwnerFigures| {
+        let is_kept = matches!(it.right, Right::Kept(_)) || it.is_shielded && first != Some(place);
+        is_kept && it.took_bytes > went / 2 && it.took_bytes >= can_bytes / BLAMED_PART
+    };
+    let blamed = (0..owners.len()).find(|place| is_blamed(*place, &owners[*place]));
+    match (blamed, first) {
+        (Some(place), _) => Verdict::Blamed(place),
+        (_, Some(place)) => Verdict::Pays(place),
+        _ => Verdict::Nobody,
+    }
 }
 
 /// What a process is judged by; those of an owner stand in the order in which they go.

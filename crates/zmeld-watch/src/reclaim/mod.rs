@@ -124,7 +124,6 @@ pub fn selection(rule: &ReclaimRule) -> Selection<'_> {
         protect: &rule.protect,
         protect_says: "as [watch.reclaim] protect says",
         protect_real_time: rule.protect_real_time,
-        shelter: &[],
         protect_cut_off: true,
     }
 }
