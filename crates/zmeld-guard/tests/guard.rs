@@ -262,12 +262,12 @@ impl Machine {
         self.put(
             "proc/meminfo",
             &format!(
-                "MemTotal: 1024000 kB\nMemFree: 0 kB\nMemAvailable: {} kB\nAnonPages: {} kB\n\
-                 Shmem: {} kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n{}\n",
+                "{}\nMemTotal: 1024000 kB\nMemFree: 0 kB\nMemAvailable: {} kB\nAnonPages: {} kB\n\
+                 Shmem: {} kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n",
+                self.line.replace("\\n", "\n"),
                 available << 10,
                 programs << 10,
-                files << 10,
-                self.line
+                files << 10
             ),
         );
     }
