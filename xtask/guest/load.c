@@ -162,7 +162,7 @@ static void leak(uint64_t seed, uint64_t rate, unsigned int step)
 }
 
 /* The same, up to so much, which is looked at then. */
-static int grow(uint64_t seed, uint64_t mib, uint64_t rate)
+static void grow(uint64_t seed, uint64_t mib, uint64_t rate)
 {
 	uint8_t *memory = take(mib * MIB);
 	double began = seconds();
@@ -468,7 +468,7 @@ static int run(const char *kind, uint64_t seed, uint64_t mib, const char *file)
 	else if (!strcmp(kind, "hold"))
 		return hold(seed, mib * MIB);
 	else if (!strcmp(kind, "grow"))
-		return grow(seed, mib, strtoull(file, NULL, 10));
+		grow(seed, mib, strtoull(file, NULL, 10));
 	fprintf(stderr, "# load: there is no %s\n", kind);
 	return 2;
 }

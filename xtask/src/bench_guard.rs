@@ -99,7 +99,14 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let mut runs = Vec::new();
     for variant in &options.variants {
         for is_situation in [false, true] {
-            runs.extend(guest(&log, &kernel, options, variant, is_situation, &program)?);
+            runs.extend(guest(
+                &log,
+                &kernel,
+                options,
+                variant,
+                is_situation,
+                &program,
+            )?);
         }
     }
     let tables = [
@@ -128,7 +135,12 @@ fn guest(
     program: &Path,
 ) -> Result<Vec<Run>> {
     let own = |kind: &&String| SITUATIONS.contains(&kind.as_str()) == is_situation;
-    let kinds: Vec<&str> = options.kinds.iter().filter(own).map(String::as_str).collect();
+    let kinds: Vec<&str> = options
+        .kinds
+        .iter()
+        .filter(own)
+        .map(String::as_str)
+        .collect();
     if kinds.is_empty() {
         return Ok(Vec::new());
     }
@@ -164,7 +176,11 @@ fn guest(
             ("LIMIT", LIMIT.to_string()),
         ],
         programs: vec!["chrt".to_owned()],
-        memory: if is_situation { SITUATION_MEMORY } else { MEMORY },
+        memory: if is_situation {
+            SITUATION_MEMORY
+        } else {
+            MEMORY
+        },
         // What waits, waits for memory and not for others' programs.
         processors: 1,
         urgent: true,

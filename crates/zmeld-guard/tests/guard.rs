@@ -45,7 +45,6 @@ use script::{Outcome, Script};
 const MIB: u64 = 1 << 20;
 const TERM: i32 = 15;
 const KILL: i32 = 9;
-const MANY_GROUPS: usize = 8_300;
 const GROUPS: &str = "sys/fs/cgroup";
 
 /// What the guard says.
