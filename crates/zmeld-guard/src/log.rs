@@ -125,8 +125,8 @@ fn run_on_end(command: &[String], gone: &Gone) {
         return;
     };
     let victim = &gone.victim;
-    // What this process has against the kernel's killer is not inherited.
-    let script = "echo 0 >/proc/self/oom_score_adj; exec \"$@\"";
+    // What this process has against the kernel's killer, and its priority, is not inherited.
+    let script = "echo 0 >/proc/self/oom_score_adj; exec nice -n 20 \"$@\"";
     let mut run = Command::new("/bin/sh");
     run.args(["-c", script, program])
         .args(command)

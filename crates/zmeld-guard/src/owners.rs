@@ -26,8 +26,9 @@ use crate::{Error, GuardRule};
 pub(crate) const OWNERS_MAX: usize = 512;
 /// Owners are no deeper.
 const DEPTH_MAX: usize = 8;
-/// Of an owner so many groups are passed over: a name shields nobody.
+/// Of an owner so many groups are passed over, and so many of all: a name shields nobody.
 const PASSED_MAX: usize = 32;
+const PASSED_ALL: usize = 1024;
 /// What is needed to get at the machine, whatever the configuration says of it. Paths: of a name
 /// alone anybody could call a group of his own.
 const NEVER: [&str; 17] = [
@@ -445,7 +446,9 @@ impl Finder {
                 }
                 let is_passed = groups.standing(path, &shown, uid) == Standing::Passed;
                 passed_at = is_passed.then_some(depth);
-                let is_one_more = is_passed && found.passed.len() - first < PASSED_MAX;
+                let is_one_more = is_passed
+                    && found.passed.len() - first < PASSED_MAX
+                    && found.passed.len() < PASSED_ALL;
                 let meter =
                     is_one_more.then(|| Meter::open(&self.host, hierarchy.version, &memory));
                 if let Some(meter) = meter.flatten() {

@@ -43,7 +43,9 @@ pub(crate) struct Group {
     pub shown: Arc<str>,
     /// None of what is in no owner's group.
     pub directory: Option<PathBuf>,
+    /// The user who owns it; his groups have logins of root's in them.
     owner: u32,
+    is_of_user: bool,
     /// Whether the kernel would end all of it, too (`memory.oom.group`).
     pub is_whole: bool,
     /// How many processes whoever went through it last met.
@@ -172,7 +174,7 @@ pub(crate) fn list_owner(groups: &Groups, owner: &Arc<Place>, into: &mut Vec<Pro
         };
         held += process.gives_bytes;
         let is_login =
-            process.group.owner != u32::MAX && status.uid == 0 && LOGINS.contains(&&*status.name);
+            process.group.is_of_user && status.uid == 0 && LOGINS.contains(&&*status.name);
         if !is_login {
             into.push(process);
             // What is behind it in memory is decided once all are known.
@@ -250,6 +252,7 @@ fn open_group(groups: &Groups, owner: &Place, walked: &Walked) -> Group {
             id: id(&walked.path),
             shown: "".into(),
             directory: None,
+            is_of_user: true,
             owner: u32::MAX,
             is_whole: false,
             left: AtomicUsize::new(0),
@@ -274,6 +277,7 @@ fn open_group(groups: &Groups, owner: &Place, walked: &Walked) -> Group {
         id: id(directory),
         shown: groups.shown(directory).into(),
         owner: groups.uid(top),
+        is_of_user: groups.uid(top) != u32::MAX,
         is_whole: whole.is_some(),
         directory: Some(directory.to_owned()),
         left: AtomicUsize::new(0),

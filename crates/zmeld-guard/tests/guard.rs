@@ -476,3 +476,124 @@ fn each_case_comes_out_as_it_says() {
 fn on_each_tree_they_are_ended_whom_a_person_would_end() {
     script::run("trees.txt", Machine::new);
 }
+
+/// While memory is short a look takes none, nor does waiting for one that was told to end.
+#[test]
+fn who_looks_neither_takes_nor_frees_memory() {
+    let mut machine = Machine::new();
+    machine.add(
+        "user.slice/user-1000.slice/session-1.scope",
+        "deaf*20:40:0:1000",
+    );
+    machine.add("system.slice/a.service", "other:50");
+    machine.write();
+    let rule = rule_of("grace = \"1s\"");
+    let mut guard = GuardLoop::new(machine.host.clone(), rule, false, true, |_| {}).unwrap();
+    let mut now = machine.now;
+    let begin = Instant::now();
+    let noted = machine.dir.path().join("run/zmeld/guard.json");
+    let has_ended =
+        || fs::read_to_string(&noted).is_ok_and(|it| it.contains("\"process\": \"deaf"));
+    while !has_ended() {
+        now += Duration::from_millis(200);
+        let taken = allocation_counter::measure(|| {
+            guard.look(now);
+        });
+        assert_eq!(
+            (taken.count_total, taken.count_current),
+            (0, 0),
+            "{:?}",
+            begin.elapsed()
+        );
+        machine.reap();
+        if begin.elapsed() > Duration::from_secs(1) {
+            machine.available = Some(30);
+        }
+        machine.write();
+        assert!(begin.elapsed() < Duration::from_secs(300));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(machine.processes.contains_key("other"));
+}
+
+/// What it starts is nobody's, and knows what was ended.
+#[test]
+fn what_is_told_of_an_end_runs_as_nobody() {
+    use std::os::unix::fs::PermissionsExt;
+    let mut machine = Machine::new();
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    let told = folder.path().join("told");
+    let script = format!(
+        "echo $ZMELD_PROCESS $ZMELD_OWNER $(id -u) $(nice) $(cat /proc/self/oom_score_adj) >{}",
+        told.display()
+    );
+    machine.rule(
+        &format!("on_end = [\"/bin/sh\", \"-c\", \"{script}\"]"),
+        false,
+    );
+    machine.add("system.slice/a.service", "leak:800");
+    machine.available = Some(40);
+    machine.looks(4, Duration::from_secs(1));
+    let user = if rustix::process::geteuid().is_root() {
+        65534
+    } else {
+        rustix::process::geteuid().as_raw()
+    };
+    let said = fs::read_to_string(&told).unwrap();
+    assert!(
+        said.starts_with(&format!("leak /system.slice/a.service {user} ")),
+        "{said}"
+    );
+    assert!(said.ends_with(" 0\n"), "{said}");
+}
+
+/// Whoever makes groups makes finding them take as long as he likes.
+#[test]
+fn finding_that_hangs_keeps_it_from_nothing() {
+    let mut machine = Machine::new();
+    machine.add("system.slice/a.service", "deaf:400");
+    machine.add("system.slice/b.service", "other:50");
+    machine.available = Some(20);
+    machine.write();
+    let groups = machine.dir.path().join(GROUPS);
+    let say = move |text: String| {
+        if text.contains("ends deaf") {
+            // Nobody writes into it: whoever looks for processes waits.
+            let pipe = groups.join("system.slice/a.service/cgroup.procs");
+            fs::remove_file(&pipe).unwrap();
+            Command::new("mkfifo").arg(pipe).status().unwrap();
+        }
+    };
+    start(&machine, "grace = \"1s\"", say);
+    let deaf = &mut machine.processes.get_mut("deaf").unwrap().child;
+    assert_eq!(deaf.wait().unwrap().signal(), Some(KILL));
+}
+
+/// Its unit may take 128 MiB.
+#[test]
+fn many_groups_of_long_names_take_little_memory_and_hide_nobody() {
+    let mut machine = Machine::new();
+    let long = ["a".repeat(250), "b".repeat(250), "c".repeat(250)].join("/");
+    let own = "user.slice/user-1000.slice/user@1000.service";
+    let many = machine.dir.path().join(format!("{GROUPS}/{own}/{long}"));
+    for number in 0..8_300 {
+        fs::create_dir_all(many.join(format!("{number}-{}", "d".repeat(150)))).unwrap();
+    }
+    machine.add(own, "runaway:600:0:1000");
+    machine.add(
+        "user.slice/user-1001.slice/session-1.scope",
+        "other:200:0:1001",
+    );
+    machine.available = Some(30);
+    let taken = allocation_counter::measure(|| {
+        machine.looks(4, Duration::from_secs(1));
+    });
+    assert!(taken.bytes_max < 32 * MIB, "{} MiB", taken.bytes_max / MIB);
+    assert_eq!(
+        machine.ended.keys().collect::<Vec<_>>(),
+        ["runaway"],
+        "{:?}",
+        machine.said
+    );
+}

@@ -57,9 +57,9 @@ groups_of() {
 # new GROUP: one that counts memory, with those above it.
 new() {
 	at=$GROUPS_TOP
-	for name in $(echo "$1" | tr / ' '); do
+	for part in $(echo "$1" | tr / ' '); do
 		[ ! -e $at/cgroup.subtree_control ] || echo +memory >$at/cgroup.subtree_control 2>/dev/null
-		at=$at/$name
+		at=$at/$part
 		[ -d $at ] || mkdir $at
 	done
 }
@@ -217,22 +217,23 @@ left() {
 
 situation() {
 	bystanders='' runaways='' config='' answers=''
-	name=$1
-	[ "$name" = new ] && name=new_one
+	story=$1
+	[ "$story" = new ] && story=new_one
 	watched=user.slice
 	case $1 in
 	service | unnamed) watched=system.slice ;;
 	pod) watched=kubepods.slice ;;
 	esac
-	"$name" stand
+	"$story" stand
 	: >/tmp/said
 	watcher_start
-	sleep 12
+	sleep 6
 	before=$(killed)
-	"$name" run
+	"$story" run
 	now
 	began=$now
 	of=$(echo "$runaways" | wc -w)
+	[ "$of" -gt 0 ] || exit 1
 	# Of many, until no more are ended.
 	is_over() {
 		left "$runaways"
