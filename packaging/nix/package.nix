@@ -22,7 +22,8 @@ rustPlatform.buildRustPackage {
   '';
   meta = {
     description = "Makes the memory of a Linux machine go further";
-    license = lib.licenses.gpl2Plus;
+    # Of the program as it is linked (docs/packages.md).
+    license = lib.licenses.gpl3Plus;
     platforms = [ "x86_64-linux" "aarch64-linux" ];
     mainProgram = "zmeld";
   };

@@ -79,8 +79,8 @@ rpm_install() { rpm -i --nodeps "$1"/zmeld-[0-9]*.x86_64.rpm; }
 rpm_upgrade() { rpm -U --nodeps "$1"/zmeld-[0-9]*.x86_64.rpm; }
 rpm_verify() { rpm -V --nodeps zmeld; }
 rpm_remove() { rpm -e zmeld; }
-# It knows no purge, and leaves what an administrator wrote.
-rpm_purge() { rm /etc/zmeld.toml; }
+# It knows no purge, and leaves what an administrator wrote: docs/packages.md has this line.
+rpm_purge() { rm -rf /etc/zmeld.toml* /etc/zmeld /var/lib/zmeld; }
 
 program() {
 	check 'zmeld is installed' run "$1_install" /packages
@@ -145,6 +145,12 @@ END
 	swaps | cmp -s - /tmp/swaps-before
 	check 'all other swap is as before' test $? = 0
 	check 'the configuration is still there' cmp -s /etc/zmeld.toml /tmp/zmeld.toml
+	# What the configuration, a survey and `zmeld disable` leave.
+	mkdir -p /etc/zmeld /etc/zmeld.toml.d /var/lib/zmeld/surveys/unsent
+	for file in zmeld/fleet.key zmeld/survey-upload.env zmeld.toml.disabled zmeld.toml.d/1.toml; do
+		echo secret >"/etc/$file"
+	done
+	echo survey >/var/lib/zmeld/surveys/one.parquet
 	check 'it is purged' run "$1_purge"
 	everything >/tmp/after
 	check 'purging leaves nothing' run diff /tmp/before /tmp/after

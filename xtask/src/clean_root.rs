@@ -13,6 +13,7 @@ use crate::debian::{self, Root};
 use crate::process::{output_of, FinishedProgram, Log};
 use crate::rust_tests::cargo;
 use crate::step::Tally;
+use crate::tools;
 use crate::turn::TURN;
 use crate::workspace;
 
@@ -41,6 +42,7 @@ const BEFORE: &[&str] = &[
 
 /// All tests of cargo in the clean Debian, and again where nothing is allowed.
 pub fn test(log: &Log) -> Result<Tally> {
+    tools::need_not_set_up()?;
     let base = debian::base(log, "clean", None, PACKAGES)?;
     let root = debian::copy(log, &base, STEP)?;
     check_out(log, &root)?;
@@ -76,11 +78,10 @@ fn check_out(log: &Log, root: &Root) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command in the copy's checkout. What the machine's other tests must know of,
-/// since the kernel is the same, is shared: `/run/zmeld`, and whose turn it is.
+/// Runs a command in the copy's checkout. Whose turn it is, the machine's other tests must
+/// know, since the kernel is the same.
 fn enter(log: &Log, root: &Path, words: &[&str]) -> Result<FinishedProgram> {
     log.must(&mut cargo(&["fetch"]))?;
-    fs::create_dir_all("/run/zmeld")?;
     let mut sysroot = Command::new("rustc");
     sysroot
         .current_dir(workspace::root())
@@ -89,7 +90,6 @@ fn enter(log: &Log, root: &Path, words: &[&str]) -> Result<FinishedProgram> {
     let mounts = [
         (Path::new(&toolchain), "/opt/rust", "ro"),
         (&registry, "/root/.cargo/registry", "ro"),
-        (Path::new("/run/zmeld"), "/run/zmeld", ""),
         (Path::new(TURN), TURN, ""),
     ];
     log.run(&mut debian::enter(root, &mounts, &[BEFORE, words].concat()))

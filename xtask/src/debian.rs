@@ -36,6 +36,8 @@ pub const PACKAGES: &str =
 /// `--` is there, too, at the second place, and may be read alone where the third word is ro.
 const ENTER: &str = r#"
 set -e
+# A place of its own among the mounts, so that who is in it may mount.
+mount --bind "$root" "$root"
 while [ "$1" != -- ]; do
 	if [ -d "$1" ]; then mkdir -p "$root$2"; else touch "$1" "$root$2"; fi
 	mount --bind "$1" "$root$2"

@@ -304,7 +304,12 @@ fn command(
         disks,
         lines: lines(&folder.join("messages")),
         folder: folder.to_owned(),
-        append: format!("rdinit=/init ignore_loglevel {}", boot.append),
+        // A busy machine may keep a processor of the guest's waiting for longer than the 20 s
+        // that its watchdog gives it by default.
+        append: format!(
+            "rdinit=/init ignore_loglevel watchdog_thresh=60 {}",
+            boot.append
+        ),
         qemu: match boot.reboots {
             true => vec!["-action".to_owned(), "reboot=reset".to_owned()],
             false => Vec::new(),

@@ -51,6 +51,7 @@ const DKMS_IMAGE_MIB: u64 = 4096;
 /// did then is in the log.
 pub fn image_with_dkms(log: &Log, releases: &[String; 2]) -> Result<PathBuf> {
     tools::need_root("packages are installed")?;
+    tools::need_not_set_up()?;
     let [now, next] = releases;
     let base = dkms_base(log, now, next)?;
     let release = release()?;
@@ -160,13 +161,7 @@ pub fn life(log: &Log) -> Result<Tally> {
 /// A script of `xtask/guest` in a Debian, with that folder of packages.
 fn within(root: &Path, packages: &Path, script: &str, arguments: &[&str]) -> Command {
     let guests = workspace::root().join("xtask/guest");
-    let mounts = [
-        (packages, "/packages", ""),
-        (Path::new("/run/zmeld"), "/run/zmeld", ""),
-        (&guests, "/tmp/scripts", ""),
-    ];
-    // It is there whether or not anything of zmeld's ever ran.
-    let _ = fs::create_dir_all("/run/zmeld");
+    let mounts = [(packages, "/packages", ""), (&guests, "/tmp/scripts", "")];
     let script = format!("/tmp/scripts/{script}");
     debian::enter(root, &mounts, &[&["sh", &script], arguments].concat())
 }

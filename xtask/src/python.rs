@@ -1,5 +1,5 @@
-//! What is in Python: the package `fleet/` with its style, its types and its tests, and what
-//! looks after surveys in Kubernetes. Each has an environment of its own with the packages
+//! What is in Python: the package `fleet/` with its style, its types and its tests, what
+//! looks after surveys in Kubernetes, and what reads dumps. Each has an environment of its own with the packages
 //! that a lock names, and no others.
 
 use std::fs;
@@ -154,6 +154,18 @@ pub fn container(log: &Log) -> Result<Tally> {
     Ok(Tally::of_tap(CONTAINER, &log.run(&mut command)?.text))
 }
 
+/// Dumps, counted by readers that are not ours.
+pub const DUMPS: &str = "dumps";
+
+pub fn dumps(log: &Log) -> Result<Tally> {
+    let scripts = workspace::root().join("xtask/dumps");
+    let programs = environment(log, &scripts.join("requirements.lock"), "dumps-venv")?;
+    let mut judge = Command::new(programs.join("python"));
+    judge.arg(scripts.join("judge.py"));
+    judge.args([&zmeld(log)?, &workspace::work_folder("dumps")?]);
+    Ok(Tally::of_tap(DUMPS, &log.run(&mut judge)?.text))
+}
+
 fn manifests() -> PathBuf {
     workspace::root().join("packaging/kubernetes")
 }
@@ -187,6 +199,7 @@ mod tests {
         for lock in [
             "fleet/requirements.lock",
             "fleet/requirements-long.lock",
+            "xtask/dumps/requirements.lock",
             "xtask/kubernetes/requirements.lock",
         ] {
             let text = fs::read_to_string(workspace::root().join(lock)).unwrap();

@@ -1,13 +1,14 @@
 //! What cargo checks and tests.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Result;
 
 use crate::process::{output_of, unavailable, Log};
-use crate::step::{skip_lines, Rest, Tally};
-use crate::workspace;
+use crate::step::{skip_lines, Rest, Tally, TestScope};
+use crate::{tools, workspace};
 
 /// Cargo in the workspace's top folder. The same profile for all of it, so
 /// that the libraries are compiled once.
@@ -85,6 +86,70 @@ pub fn machines(log: &Log, name: &str, image: &Path) -> Result<Tally> {
     command.args(["--", "--show-output"]);
     command.env("ZMELD_TEST_KERNEL", image);
     run_tests(log, name, &mut command)
+}
+
+pub const ALONE: &str = "alone";
+
+/// The programs of tests that look at this machine, or change it.
+const LIVE: [&str; 3] = ["command", "swap", "turn"];
+
+/// So many, where not `--long`.
+const DRAWN: usize = 12;
+
+/// Runs a program where nothing of zmeld's is in `/run`, `/var/lib` and `/etc`, as on a new
+/// machine, and fails where something of that is left.
+const NEW: &str = r#"
+set -e
+mount -t tmpfs -o mode=755 run /run
+mkdir /run/new
+for place in /etc /var/lib; do
+	ls -d "$place"/zmeld* >/dev/null 2>&1 || continue
+	mkdir -p "/run/new$place" "/run/new/work$place"
+	mount -t overlay -o "lowerdir=$place,upperdir=/run/new$place,workdir=/run/new/work$place" new "$place"
+	rm -rf "$place"/zmeld*
+done
+"$@"
+left=$(ls -d /run/zmeld* /var/lib/zmeld* /etc/zmeld* 2>/dev/null | grep -vx /run/zmeld-tests) || exit 0
+echo "left behind: $left"
+exit 1
+"#;
+
+/// Each of these tests alone, in an order of the seed.
+pub fn alone(log: &Log, scope: TestScope, seed: u64) -> Result<Tally> {
+    tools::need(&["unshare"])?;
+    if !tools::is_root() {
+        unavailable!("only root may mount");
+    }
+    let of = |program: &str| {
+        let mut command = cargo(&["test", "--workspace", "--test", program]);
+        command.args(["--", "--show-output"]);
+        command
+    };
+    let mut tests = Vec::new();
+    for program in LIVE {
+        let list = log.must(of(program).args(["--list", "--format", "terse"]))?;
+        let names = list.lines().filter_map(|line| line.strip_suffix(": test"));
+        tests.extend(names.map(|name| (program, name.to_owned())));
+    }
+    tests.sort_by_cached_key(|test| {
+        let mut hash = DefaultHasher::new();
+        (seed, test).hash(&mut hash);
+        hash.finish()
+    });
+    if scope == TestScope::Default {
+        tests.truncate(DRAWN);
+    }
+    log.note(&format!("in the order of seed {seed}"))?;
+    let mut tally = Tally::default();
+    for (program, name) in tests {
+        let test = of(program);
+        let mut command = Command::new("unshare");
+        command.current_dir(workspace::root());
+        command.args(["--mount", "--propagation", "private", "sh", "-c", NEW, "sh"]);
+        command.arg(test.get_program()).args(test.get_args());
+        tally.add(run_tests(log, &name, command.args(["--exact", &name]))?);
+    }
+    Ok(tally)
 }
 
 fn run_tests(log: &Log, name: &str, command: &mut Command) -> Result<Tally> {

@@ -42,21 +42,25 @@ const fn need(
 /// here.
 const LIBFUZZER: &str = "libFuzzer";
 
-const COMMANDS: &[&str] = &["cargo-test"];
+const COMMANDS: &[&str] = &["cargo-test", "alone"];
 const C: &[&str] = &[
     "c-", "codec-", "model-", "pass-", "threads-", "fuzz_", "seeded",
 ];
 /// The same, and what only looks whether something compiles.
 #[rustfmt::skip]
 const C_COMPILER: &[&str] = &["c-", "codec-", "round_trip-", "model-", "pass-", "threads-", "fuzz_", "features", "seeded"];
-const FLEET: &[&str] = &["fleet", "kubernetes"];
+const FLEET: &[&str] = &["fleet", "kubernetes", "dumps"];
+const DUMPS: &[&str] = &["dumps"];
 const FUZZ: &[&str] = &["fuzz_"];
 /// A guest's kernel is made by the first step that asks for it.
 #[rustfmt::skip]
 const KERNELS: &[&str] = &["kernel-", "module-", "guest-", "machine-", "dkms", "checkpatch", "kernel-patch", "kcsan"];
 const GUESTS: &[&str] = &["guest-", "machine-", "kcsan"];
 /// Guests, and tests on the machine itself.
-const DEVICES: &[&str] = &["guest-", "machine-", "cargo-test", "kcsan"];
+const DEVICES: &[&str] = &["guest-", "machine-", "cargo-test", "alone", "kcsan"];
+/// Where modules are listed or loaded.
+#[rustfmt::skip]
+const MODULES: &[&str] = &["kernel-", "module-", "guest-", "machine-", "cargo-test", "alone", "kcsan"];
 const QEMU: &[&str] = &["guest-6", "guest-7", "machine-6", "kcsan"];
 const PROCESSORS: &[&str] = &["processors"];
 const NARROW: &[&str] = &["processors", "store-32-bits"];
@@ -89,12 +93,13 @@ const NEEDS: &[Need] = &[
     need("perl", "perl", "checks the kernel's style", &["checkpatch", "kernel-patch"]),
     need("kill", "procps", "ends commands half-way", COMMANDS),
     need("setpriv", "util-linux", "becomes an ordinary user", COMMANDS),
+    need("setfacl", "acl", "opens a device to others", COMMANDS),
     need("losetup", "mount", "makes disks of files", DEVICES),
     need("cryptsetup", "cryptsetup-bin", "encrypts swap", DEVICES),
     need("dmsetup", "dmsetup", "makes disks that are slow or fail", DEVICES),
     need("mkfs.ext4", "e2fsprogs", "makes file systems", DEVICES),
     need("busybox", "busybox-static", "is the guests' shell", DEVICES),
-    need("depmod", "kmod", "finds and loads modules", DEVICES),
+    need("depmod", "kmod", "finds and loads modules", MODULES),
     need("shellcheck", "shellcheck", "reads the services of OpenRC", COMMANDS),
     need("nix-instantiate", "nix-bin", "reads exported NixOS modules", COMMANDS),
     need("systemd-analyze", "systemd", "reads units", COMMANDS),
@@ -103,8 +108,14 @@ const NEEDS: &[Need] = &[
     need("zsh", "zsh", "reads its completions", COMMANDS),
     need("fish", "fish", "reads its completions", COMMANDS),
     // The Python package.
-    need("python3", "python3", "runs zmeld-fleet, reads manifests", FLEET),
+    need("python3", "python3", "runs zmeld-fleet, reads manifests and dumps", FLEET),
     need("python3 ensurepip", "python3-venv", "installs what these need", FLEET),
+    need("gcore", "gdb", "makes a core of a process", DUMPS),
+    need("makedumpfile", "makedumpfile", "puts a flattened dump together", DUMPS),
+    need("zstd", "zstd", "compresses dumps", DUMPS),
+    need("lz4", "lz4", "compresses dumps", DUMPS),
+    need("bzip2", "bzip2", "compresses dumps", DUMPS),
+    need("xz", "xz-utils", "compresses dumps", DUMPS),
     need("podman", "podman", "makes an image and runs it", &["kubernetes-run"]),
     need("runc", "runc", "runs containers", &["kubernetes-run"]),
     need("conmon", "conmon", "runs containers", &["kubernetes-run"]),
@@ -137,7 +148,7 @@ const NEEDS: &[Need] = &[
     need("zramctl", "util-linux", "sets devices up in guests", GUESTS),
     need("qemu-system-x86_64", "qemu-system-x86", "runs Debian's kernels", QEMU),
     need("git", "git", "copies the checkout", &["clean-root", "packages"]),
-    need("unshare", "util-linux", "mounts where nobody else sees it", &["cargo-test", "clean-root", "packages"]),
+    need("unshare", "util-linux", "mounts where nobody else sees it", &["cargo-test", "alone", "clean-root", "packages"]),
     need("debootstrap", "debootstrap", "makes a Debian", DEBIANS),
     need("musl-gcc", "musl-tools", "compiles the static program", &["packages", "kubernetes-run"]),
     need("rpmbuild", "rpm", "makes packages", &["packages"]),

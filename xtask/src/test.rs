@@ -138,6 +138,7 @@ const PLAIN: &[PlainStep] = &[
     (Usual, "core-sources", "the core has no conditions and names no kernel version", freestanding::sources),
     (Usual, "clippy", "no lint has anything to say", rust_tests::clippy),
     (Usual, "documentation", "it builds and no link is broken", rust_tests::documentation),
+    (Usual, python::DUMPS, "pages of dumps, counted by readers that are not ours", python::dumps),
     (Usual, python::MANIFEST, "the manifest against Kubernetes' schemas", python::manifest),
     (Long, python::CONTAINER, "a survey in a container with the manifest's rights, and with one less", python::container),
     (Long, clean_root::STEP, "the README's command in a new Debian, and where nothing is allowed", clean_root::test),
@@ -169,6 +170,10 @@ fn steps<'a>(
         freestanding::warnings(log, &environment.compiler)
     });
     steps.add_staged("cargo-test", "all tests that cargo runs", rust_tests::tests);
+    let about = "tests of this machine, each alone where zmeld never ran; all where --long";
+    steps.add(Usual, rust_tests::ALONE, about, move |log| {
+        rust_tests::alone(log, scope, seed)
+    });
     // What takes all processors, between what is long and takes one.
     kernels_and_builds(&mut steps, kernels);
     let about = "zmeld-fleet: its style, its types, its tests; Spark where --long";

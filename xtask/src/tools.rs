@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -36,6 +36,14 @@ pub fn need(programs: &[&str]) -> Result<()> {
 pub fn need_root(what: &str) -> Result<()> {
     if !is_root() {
         unavailable!("{what}: only root may");
+    }
+    Ok(())
+}
+
+/// What sets swap up in a Debian of its own does not see what zmeld did on this machine.
+pub fn need_not_set_up() -> Result<()> {
+    if Path::new("/run/zmeld/state.json").exists() {
+        unavailable!("zmeld has set this machine up: zmeld down first");
     }
     Ok(())
 }

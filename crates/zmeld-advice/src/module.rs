@@ -110,6 +110,37 @@ pub fn why_no_zmeld(host: &Host, kernel: &str) -> (String, String) {
     )
 }
 
+/// What a machine lacks to encrypt a drive, and the way to it; none where it lacks nothing, as
+/// far as one can tell. `kernel`: its release.
+pub fn lacks_encryption(host: &Host, kernel: &str) -> Option<(String, &'static str)> {
+    if host.lacks_program("cryptsetup") {
+        return Some((
+            "cryptsetup, which is not installed".to_owned(),
+            "install it, or leave encryption out",
+        ));
+    }
+    let read = |path: &str| host.read_optional(path).ok().flatten();
+    let listed = |list: &str| {
+        let list = read(&format!("/lib/modules/{kernel}/{list}"))?;
+        Some(list.lines().any(|line| is_of(line, "dm_crypt")))
+    };
+    let can_load = host.exists("/proc/modules") && listed("modules.dep") != Some(false);
+    // What is built in needs the device mapper, which is listed there.
+    let may_be_in = || {
+        let misc = read("/proc/misc");
+        misc.is_none_or(|it| it.lines().any(|line| line.ends_with(" device-mapper")))
+    };
+    let is_there = can_load
+        || host.exists("/sys/module/dm_crypt")
+        || listed("modules.builtin").unwrap_or_else(may_be_in);
+    (!is_there).then(|| {
+        (
+            "dm-crypt, which this kernel has not got".to_owned(),
+            "use a kernel that has it, or leave encryption out",
+        )
+    })
+}
+
 impl ModulePresence {
     /// Whether it can make devices, once its module is loaded.
     pub fn is_there(self) -> bool {
@@ -147,6 +178,33 @@ mod tests {
 
     const DEP: &str = "kernel/drivers/block/zram/zram.ko.zst: kernel/mm/zsmalloc.ko.zst\n\
                        kernel/mm/zsmalloc.ko.zst:\nupdates/dkms/zmeld.ko:\n";
+
+    #[test]
+    fn what_encryption_needs_is_missing_only_where_that_is_known() {
+        let lists = |dep: &str, builtin: &str| {
+            let (_dir, host) = Host::planted(&[
+                ("/proc/misc", "200 tun\n"),
+                ("/lib/modules/6/modules.dep", dep),
+                ("/lib/modules/6/modules.builtin", builtin),
+            ]);
+            host.plant("/proc/modules", "");
+            lacks_encryption(&host, "6").is_some()
+        };
+        assert!(!lists("kernel/drivers/md/dm-crypt.ko.xz:\n", ""));
+        assert!(!lists("", "kernel/drivers/md/dm-crypt.ko\n"));
+        assert!(lists("", "kernel/drivers/md/dm-mod.ko\n"));
+        let (_dir, host) = Host::planted(&[]);
+        let lacks = || lacks_encryption(&host, "6").map(|it| it.0);
+        assert_eq!(lacks(), None);
+        host.plant("/proc/misc", "200 tun\n");
+        assert!(lacks().unwrap().starts_with("dm-crypt"));
+        host.plant("/proc/misc", " 236 device-mapper\n");
+        assert_eq!(lacks(), None);
+        host.plant("/usr/sbin/wipefs", "");
+        assert!(lacks().unwrap().starts_with("cryptsetup"));
+        host.plant("/usr/sbin/cryptsetup", "");
+        assert_eq!(lacks(), None);
+    }
 
     #[test]
     fn a_module_is_where_the_index_has_it() {

@@ -72,10 +72,14 @@ impl Check<'_> {
     /// A device of which nothing is kept, found again by its name alone.
     pub fn overwritten(&mut self, device: &Location, key: &str, what: &str) {
         match device {
-            Location::Tag { tag, .. } if !device.outlives_its_contents() => {
+            _ if !device.outlives_its_contents() => {
+                let tag = match device {
+                    Location::Tag { tag, .. } => format!("PART{tag}="),
+                    Location::Path(_) => "PARTUUID=".to_owned(),
+                };
                 let what = format!(
                     "{device} is written over with {what}, so the device would not be found \
-                     again; use PART{tag}= or a path below /dev/disk/by-id"
+                     again; use {tag} or a path below /dev/disk/by-id"
                 );
                 self.error(key, what);
             }
@@ -177,11 +181,11 @@ impl Check<'_> {
             _ => None,
         });
         let limits: Vec<_> = limits.collect();
-        let sum: f64 = limits.iter().map(|it| it.1.fraction() * 100.0).sum();
+        let sum: Percent = limits.iter().map(|it| it.1).sum();
         // A single limit above 100 % was reported where it stands.
         let is_several = config.in_ram().count() > 1;
-        if let (Some((name, _)), true) = (limits.last(), sum > 100.0 && is_several) {
-            let what = format!("the limits add up to {sum}% of RAM; 100% is all there is");
+        if let (Some((name, _)), true) = (limits.last(), sum > Percent::whole(100) && is_several) {
+            let what = format!("the limits add up to {sum} of RAM; 100% is all there is");
             self.error(&format!("tier.{name}.memory_limit"), what);
         }
     }

@@ -49,6 +49,28 @@ impl Default for Cipher {
     }
 }
 
+impl Cipher {
+    /// Why the kernel would not take it, where that is known: its name is none, or it has
+    /// no key of that size.
+    pub fn problem(&self) -> Option<String> {
+        let Cipher { name, key_size } = self;
+        if let Err(why) = cipher_name(name) {
+            return Some(why);
+        }
+        let is_block_cipher = ["aes-", "serpent-", "twofish-", "camellia-"]
+            .iter()
+            .any(|block| name.starts_with(block));
+        let sizes = match name.contains("-xts-") {
+            true => [256, 384, 512],
+            false => [128, 192, 256],
+        };
+        let [least, middle, most] = sizes;
+        (is_block_cipher && !sizes.contains(key_size)).then(|| {
+            format!("{name} has no key of {key_size} bits; write {least}, {middle} or {most}")
+        })
+    }
+}
+
 named! {
     enum Name {
         None = "none",
@@ -80,6 +102,16 @@ impl Setting for Encryption {
             return None;
         }
         check(reader, open, keys.encryption);
+        if let (true, Some(problem)) = (keys.encryption != Name::None, cipher.problem()) {
+            let key = if open.node("key_size").is_some() {
+                "key_size"
+            } else {
+                "cipher"
+            };
+            if let Some(node) = open.node(key) {
+                reader.wrong(&node.place, &open.key(key), problem);
+            }
+        }
         match keys.encryption {
             Name::None => None,
             Name::Random => Some(Encryption::Random { cipher }),

@@ -65,11 +65,60 @@ pub struct Finding {
     /// The numbers that say so.
     #[serde(rename = "evidence")]
     pub why: String,
-    /// What to do: a command, or a line of the configuration.
+    /// What to do, a sentence.
     pub remedy: String,
+    /// What does that on this machine: lines for root's shell, each only after the one before
+    /// it succeeded. None where somebody has to choose, or nothing here can do it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<String>,
     /// Where a file says so.
     #[serde(skip)]
     pub place: Option<FilePosition>,
+}
+
+/// The way out of what is wrong.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remedy {
+    words: String,
+    commands: Vec<String>,
+}
+
+impl Remedy {
+    /// These commands, which are all that there is to say.
+    pub fn run<S: Into<String>>(commands: impl IntoIterator<Item = S>) -> Remedy {
+        let commands: Vec<String> = commands.into_iter().map(Into::into).collect();
+        Remedy {
+            words: commands.join(" && "),
+            commands,
+        }
+    }
+
+    /// The same in words, which say more than the commands.
+    pub fn said(self, words: impl Into<String>) -> Remedy {
+        let words = words.into();
+        Remedy { words, ..self }
+    }
+
+    /// The same with what is worth knowing beside it.
+    pub fn and(mut self, words: &str) -> Remedy {
+        self.words += words;
+        self
+    }
+}
+
+impl From<String> for Remedy {
+    fn from(words: String) -> Remedy {
+        Remedy {
+            words,
+            commands: Vec::new(),
+        }
+    }
+}
+
+impl From<&str> for Remedy {
+    fn from(words: &str) -> Remedy {
+        Remedy::from(words.to_owned())
+    }
 }
 
 fn as_name<S: Serializer>(id: &Option<FindingId>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -96,16 +145,28 @@ impl Finding {
         about: impl Into<String>,
         what: impl Into<String>,
         why: impl Into<String>,
-        remedy: impl Into<String>,
+        remedy: impl Into<Remedy>,
     ) -> Finding {
-        Finding {
+        let found = Finding {
             id: None,
             severity: Severity::Critical,
             about: about.into(),
             what: what.into(),
             why: why.into(),
-            remedy: remedy.into(),
+            remedy: String::new(),
+            commands: Vec::new(),
             place: None,
+        };
+        found.with(remedy)
+    }
+
+    /// The same with that way out.
+    pub fn with(self, remedy: impl Into<Remedy>) -> Finding {
+        let Remedy { words, commands } = remedy.into();
+        Finding {
+            remedy: words,
+            commands,
+            ..self
         }
     }
 

@@ -52,7 +52,7 @@ mod write;
 
 pub use codec::{Codec, Recompression};
 pub use encryption::{Cipher, Encryption};
-pub use finding::{ConfigError, FilePosition, Finding, FindingId, Severity};
+pub use finding::{ConfigError, FilePosition, Finding, FindingId, Remedy, Severity};
 pub use location::Location;
 pub use named::Named;
 pub use reclaim::{Mechanism, ReclaimRule};

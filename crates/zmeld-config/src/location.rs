@@ -42,7 +42,9 @@ impl Location {
 
     /// Whether the name lasts when all of the device is overwritten.
     pub fn outlives_its_contents(&self) -> bool {
-        !matches!(self, Location::Tag { tag, .. } if TAGS[..2].contains(&tag.as_str()))
+        let path = self.path();
+        let mut lost = TAGS[..2].iter().map(|tag| tag.to_lowercase());
+        !lost.any(|tag| path.starts_with(format!("/dev/disk/by-{tag}")))
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::mm::MlockAllFlags;
 use rustix::process::{getpid, getrlimit, pidfd_open, setrlimit, PidfdFlags, Resource};
 use zmeld_linux::command::Invocation;
+use zmeld_linux::service::Watchdog;
 use zmeld_linux::{Host, HostError};
 
 use crate::choice::{equal_share, OwnerFigures, ProcessFigures, Right, AT_ONCE_MAX, LARGEST_MAX};
@@ -88,8 +89,10 @@ pub fn start(
             guard.outbox.say(Event::Failed(why.into()));
         }
         let mut planned = Instant::now();
+        let mut watchdog = Watchdog::of_manager();
         loop {
             let now = Instant::now();
+            watchdog.ping(now);
             // From look to look, what it did in the last one included.
             let late = now.saturating_duration_since(planned).as_micros();
             let late = u64::try_from(late).unwrap_or(u64::MAX);

@@ -72,6 +72,11 @@ fn run(dry_run: bool, file: Option<PathBuf>) -> Result<ExitCode, zmeld_guard::Er
             .iter()
             .for_each(|line| log(line));
     }
+    let is_root = rustix::process::geteuid().is_root();
+    let is_at_work = is_root && !dry_run;
+    let _lock = is_at_work
+        .then(|| zmeld_guard::note::lock(&host))
+        .transpose()?;
     zmeld_guard::start(host, rule, dry_run, |text| log(&text))?;
     zmeld_linux::service::notify("READY=1");
     loop {

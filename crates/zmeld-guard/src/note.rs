@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use zmeld_linux::boot::Note;
-use zmeld_linux::{file, root_owned, Host};
+use zmeld_linux::lock::{Attempt, FileLock};
+use zmeld_linux::{file, root_owned, Host, HostError};
 
 use crate::event::Event;
 use crate::guard_loop::Seen;
-use crate::is_due;
+use crate::{is_due, Error};
 
 /// Where zmeld's notes are: root's alone.
 pub const FOLDER: &str = "/run/zmeld";
@@ -19,6 +20,8 @@ pub const FILE: &str = "/run/zmeld/guard.json";
 pub const SHORT: &str = "/run/zmeld/short";
 /// It is written anew while memory stays short.
 pub const SHORT_FOR: Duration = Duration::from_secs(15);
+/// Locked by the guard while it is at work.
+pub const LOCK: &str = "/run/zmeld/guard";
 /// What is noted there.
 pub const SCHEMA: &str = "zmeld.guard/2";
 /// A note of a guard that runs is not much older, in seconds.
@@ -80,6 +83,33 @@ pub struct Ended {
     /// From the first signal to its end; absent where it does not end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<u64>,
+}
+
+/// Takes the lock by which others know that a guard is at work, to be held as long as it is.
+///
+/// # Errors
+/// When another one is; when the lock cannot be taken.
+pub fn lock(host: &Host) -> Result<FileLock, Error> {
+    make_folder(host)?;
+    let path = host.path(LOCK);
+    match FileLock::attempt(&path).map_err(|cause| HostError::io("lock", LOCK, cause))? {
+        Attempt::Taken(lock) => Ok(lock),
+        Attempt::Held(holder) => {
+            let who = holder.pid.map(|pid| format!(" (process {pid})"));
+            Err(Error::CannotGuard {
+                why: format!(
+                    "another zmeld-guard is at work{}: stop it (systemctl stop zmeld-guard), or \
+                     leave this to it",
+                    who.unwrap_or_default()
+                ),
+            })
+        }
+    }
+}
+
+fn make_folder(host: &Host) -> Result<(), HostError> {
+    let owner = host.root().metadata().map_or(0, |meta| meta.uid());
+    root_owned::make_folder(&host.path(FOLDER), owner)
 }
 
 /// Notes what it is told.
@@ -173,8 +203,7 @@ impl Recorder {
     }
 
     fn put(&self, path: &str, bytes: &[u8]) -> Option<()> {
-        let owner = self.host.root().metadata().map_or(0, |meta| meta.uid());
-        root_owned::make_folder(&self.host.path(FOLDER), owner).ok()?;
+        make_folder(&self.host).ok()?;
         file::replace(&self.host.path(path), bytes, Some(0o644)).ok()
     }
 }

@@ -127,8 +127,10 @@ impl Groups {
             let found = systemd.find(|it| host.exists(it.join("user.slice/cgroup.procs")));
             lists = found.unwrap_or(lists);
         }
+        let own = hierarchy.as_ref().map(|it| it.group_of(host, "self"));
+        let own = own.transpose()?;
         Ok(Groups {
-            own: hierarchy.as_ref().and_then(|it| it.group_of(host, "self")),
+            own: own.flatten(),
             host: host.clone(),
             lists,
             hierarchy,

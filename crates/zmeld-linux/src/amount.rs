@@ -1,6 +1,7 @@
 //! Amounts and their text forms, as configurations have them: bytes, shares, times.
 
 use std::fmt;
+use std::iter::Sum;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -129,6 +130,12 @@ impl Percent {
     pub fn of(self, of: u64) -> u64 {
         let part = u128::from(of) * u128::from(self.0) / 10_000;
         u64::try_from(part).unwrap_or(u64::MAX)
+    }
+}
+
+impl Sum for Percent {
+    fn sum<I: Iterator<Item = Percent>>(all: I) -> Percent {
+        Percent(all.fold(0, |sum, it| sum.saturating_add(it.0)))
     }
 }
 

@@ -22,7 +22,7 @@ use crate::text::made_text;
 const OUTPUT_MAX: u64 = 1 << 20;
 
 /// Where the system has its commands; the last is NixOS's.
-const SYSTEM_PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin";
+pub(crate) const SYSTEM_PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin";
 /// Where a machine's own are, in folders that a group may write on some.
 const LOCAL: [&str; 2] = ["/usr/local/sbin", "/usr/local/bin"];
 

@@ -13,6 +13,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use rustix::fs::{major, minor};
 
@@ -41,6 +42,11 @@ pub trait Access: Send + Sync {
     /// Runs a command to its end, or until `ending` says so.
     fn run(&self, _: &Invocation, _ending: Option<&Ending>) -> io::Result<Finished> {
         Err(io::ErrorKind::PermissionDenied.into())
+    }
+
+    /// The time by which it is measured how long something took.
+    fn now(&self) -> Instant {
+        Instant::now()
     }
 }
 
@@ -104,6 +110,10 @@ struct Reading(Arc<dyn Access>);
 impl Access for Reading {
     fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
         self.0.read(path, limit)
+    }
+
+    fn now(&self) -> Instant {
+        self.0.now()
     }
 }
 
@@ -183,6 +193,11 @@ impl Host {
             tree: self.tree.clone(),
             access: Arc::new(Reading(self.access.clone())),
         }
+    }
+
+    /// The time by which it is measured how long something took on this machine.
+    pub fn now(&self) -> Instant {
+        self.access.now()
     }
 
     /// The root directory.
@@ -352,6 +367,14 @@ impl Host {
             invocation,
             self.started(invocation, self.access.run(invocation, Some(ending)))?,
         )
+    }
+
+    /// Whether a command is known to be missing: the folders of root's commands are there, and
+    /// none has it.
+    pub fn lacks_program(&self, name: &str) -> bool {
+        let folders = command::SYSTEM_PATH.split(':').map(Path::new);
+        let mut there = folders.filter(|it| self.exists(it)).peekable();
+        there.peek().is_some() && !there.any(|it| self.exists(it.join(name)))
     }
 
     /// Runs a command whose exit code is an answer.

@@ -53,6 +53,7 @@ pub mod lru_gen;
 pub mod meminfo;
 pub mod mounts;
 pub mod octal;
+pub mod others;
 pub mod pressure;
 pub mod process;
 pub mod programs;

@@ -2,15 +2,21 @@
 //!
 //! The kernel lets go of the lock with the last descriptor, however a program ends.
 //! The file is its owner's alone: whoever can open it can hold its lock, and so keep
-//! the owner out. The file stays, and is empty. Who has the lock `/proc/locks` tells.
+//! the owner out. The file stays. Who has the lock is written in it, with when that process began:
+//! one that was killed leaves its number there. `/proc/locks` is not read, which any user can
+//! make as long as he likes.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
-use rustix::fs::{flock, major, minor, FlockOperation, OFlags};
+use rustix::fs::{flock, FlockOperation, OFlags};
 use rustix::io::{fcntl_getfd, fcntl_setfd, Errno, FdFlags};
+
+use crate::process;
 
 /// A lock that is held until it is dropped.
 #[derive(Debug)]
@@ -21,7 +27,8 @@ pub struct FileLock {
 /// Who has a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holder {
-    /// The process, where that is known.
+    /// The process that took it, where it is known and lives. A command that inherited the lock may
+    /// have it longer.
     pub pid: Option<u32>,
 }
 
@@ -42,16 +49,30 @@ impl FileLock {
     /// link is none.
     pub fn attempt(path: &Path) -> io::Result<Attempt> {
         let file = open(path)?;
-        match lock(&file, FlockOperation::NonBlockingLockExclusive) {
-            // Another one may have its name by now: see `FileLock::renew`.
-            Ok(()) if !has_name(&file, path) => FileLock::attempt(path),
-            Ok(()) => Ok(Attempt::Taken(FileLock { file })),
-            // It may be free again by now.
-            Err(Errno::WOULDBLOCK) => {
-                Ok(Attempt::Held(holder(path).unwrap_or(Holder { pid: None })))
+        loop {
+            match lock(&file, FlockOperation::NonBlockingLockExclusive) {
+                // Another one may have its name by now: see `FileLock::renew`.
+                Ok(()) if !has_name(&file, path) => return FileLock::attempt(path),
+                Ok(()) => return Ok(Attempt::Taken(FileLock::held(file)?)),
+                Err(Errno::WOULDBLOCK) => {}
+                Err(cause) => return Err(cause.into()),
             }
-            Err(cause) => Err(cause.into()),
+            // Who asks whether it is taken shares it for a moment: that is nobody who has it.
+            match lock(&file, FlockOperation::NonBlockingLockShared) {
+                Ok(()) => thread::sleep(AGAIN),
+                Err(Errno::WOULDBLOCK) => return Ok(Attempt::Held(named_in(&file))),
+                Err(cause) => return Err(cause.into()),
+            }
         }
+    }
+
+    /// With this process written in its file.
+    fn held(file: File) -> io::Result<FileLock> {
+        let began = began(std::process::id()).unwrap_or_default();
+        let text = format!("{} {began}\n", std::process::id());
+        file.set_len(0)?;
+        file.write_all_at(text.as_bytes(), 0)?;
+        Ok(FileLock { file })
     }
 
     /// Puts another file in the place of this one, locked as well. What was started with
@@ -67,8 +88,9 @@ impl FileLock {
         }
         let file = open(&part)?;
         lock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        let renewed = FileLock::held(file)?;
         fs::rename(&part, path)?;
-        *self = FileLock { file };
+        *self = renewed;
         Ok(())
     }
 
@@ -76,7 +98,7 @@ impl FileLock {
     pub fn wait(path: &Path) -> io::Result<FileLock> {
         let file = open(path)?;
         lock(&file, FlockOperation::LockExclusive)?;
-        Ok(FileLock { file })
+        FileLock::held(file)
     }
 
     /// Passes the lock on to programs that are started: it is held until the last of
@@ -86,6 +108,16 @@ impl FileLock {
         Ok(fcntl_setfd(&self.file, flags & !FdFlags::CLOEXEC)?)
     }
 }
+
+impl Drop for FileLock {
+    /// What has inherited it is another process.
+    fn drop(&mut self) {
+        let _ = self.file.set_len(0);
+    }
+}
+
+/// How soon a lock is tried again that somebody shares.
+const AGAIN: Duration = Duration::from_micros(50);
 
 fn open(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
@@ -119,33 +151,38 @@ fn has_name(file: &File, path: &Path) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// Who has the lock on a file; nobody where there is no such file. Whoever asks needs no
-/// right to open it, and keeps nobody from the lock meanwhile.
-pub fn holder(path: &Path) -> Option<Holder> {
-    let file = fs::symlink_metadata(path).ok()?;
-    let (dev, inode) = (file.dev(), file.ino());
-    let wanted = format!("{:02x}:{:02x}:{inode}", major(dev), minor(dev));
-    holder_of(&wanted, &fs::read_to_string("/proc/locks").ok()?)
+/// Who has the lock on a file; nobody where there is no such file. Whoever asks keeps nobody from
+/// it.
+///
+/// # Errors
+/// When this user may not open it: then it cannot be told.
+pub fn holder(path: &Path) -> io::Result<Option<Holder>> {
+    let flags = OFlags::NOFOLLOW.bits() as i32;
+    let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    match lock(&file, FlockOperation::NonBlockingLockShared) {
+        Ok(()) => Ok(None),
+        Err(Errno::WOULDBLOCK) => Ok(Some(named_in(&file))),
+        Err(cause) => Err(cause.into()),
+    }
 }
 
-/// Whether somebody has the lock on a file, by the lock itself: `/proc/locks` leaves out who is in
-/// another PID namespace. Nobody else gets it meanwhile.
-pub fn is_taken(path: &Path) -> bool {
-    let file = OpenOptions::new().read(true).open(path);
-    file.is_ok_and(|it| lock(&it, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
+/// Who is written in the file, unless that process has ended: its number may be another's by now.
+fn named_in(file: &File) -> Holder {
+    let mut bytes = [0; 64];
+    let read = file.read_at(&mut bytes, 0).unwrap_or(0);
+    let text = String::from_utf8_lossy(&bytes[..read]);
+    let named = text.trim_end().split_once(' ');
+    let named = named.and_then(|(pid, time)| Some((pid.parse().ok()?, time.parse().ok()?)));
+    Holder {
+        pid: named.filter(|it| began(it.0) == Some(it.1)).map(|it| it.0),
+    }
 }
 
-/// `2: FLOCK  ADVISORY  WRITE 31494 fe:00:9986779 0 EOF`; who waits for it has a line with
-/// `->` before the kind.
-fn holder_of(file: &str, locks: &str) -> Option<Holder> {
-    let mut lines = locks.lines().map(|line| line.split_whitespace().skip(1));
-    lines.find_map(|mut words| {
-        // Who looks whether it is taken has it for reading, for a moment.
-        let is_it = words.next()? == "FLOCK" && words.clone().nth(1)? == "WRITE";
-        let is_it = is_it && words.clone().nth(3)? == file;
-        let pid = words.nth(2)?.parse().ok();
-        is_it.then_some(Holder { pid })
-    })
+fn began(pid: u32) -> Option<u64> {
+    process::began(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
 #[cfg(test)]
@@ -153,15 +190,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_a_lock_is_told_from_who_waits_and_from_other_locks() {
-        let locks = "1: POSIX  ADVISORY  WRITE 11 fe:00:7 0 EOF\n\
-                     2: FLOCK  ADVISORY  WRITE 12 fe:00:77 0 EOF\n\
-                     2: -> FLOCK  ADVISORY  WRITE 13 fe:00:7 0 EOF\n\
-                     3: FLOCK  ADVISORY  WRITE -1 fe:02:7 0 EOF\n\
-                     4: FLOCK  ADVISORY  READ 14 fe:02:8 0 EOF\n5: FLOCK\n\n";
-        let pid = |file| holder_of(file, locks).map(|it| it.pid);
-        assert_eq!((pid("fe:00:77"), pid("fe:02:8")), (Some(Some(12)), None));
-        assert_eq!((pid("fe:00:7"), pid("fe:02:7")), (None, Some(None)));
+    fn a_number_that_is_anothers_by_now_is_not_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let held = FileLock::wait(&path).unwrap();
+        let us = std::process::id();
+        let named = || holder(&path).unwrap().map(|it| it.pid);
+        assert_eq!(named(), Some(Some(us)));
+        // As one that was killed leaves it, whose command has the lock still.
+        for left in [
+            format!("{us} 1\n"),
+            "4194304 7\n".into(),
+            "x".into(),
+            String::new(),
+        ] {
+            fs::write(&path, &left).unwrap();
+            assert_eq!(named(), Some(None), "{left}");
+        }
+        drop(held);
+        assert_eq!(named(), None);
     }
 
     #[test]

@@ -1,5 +1,9 @@
 //! What `/proc/PID/stat` and `/proc/PID/status` say of a process.
 
+use rustix::io::Errno;
+
+use crate::HostError;
+
 /// The fields of `stat` from the third on, the state; none where it is none. The
 /// second, the program's name, may have anything in it, blanks and parentheses too.
 pub fn fields(stat: &str) -> Option<Vec<&str>> {
@@ -29,6 +33,17 @@ pub fn processor_seconds(stat: &str) -> Option<f64> {
 pub fn status<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = text.lines();
     lines.find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim()))
+}
+
+/// What was read of a process, none where it has ended; another error is one.
+///
+/// # Errors
+/// What was refused otherwise.
+pub fn unless_gone<T>(read: Result<T, HostError>) -> Result<Option<T>, HostError> {
+    match read {
+        Err(err) if err.is_absent() || err.is(Errno::SRCH) => Ok(None),
+        read => read.map(Some),
+    }
 }
 
 #[cfg(test)]

@@ -4,11 +4,17 @@
 //! group was removed since, it comes back to the group that its program is in now,
 //! whose own counter says nothing of it: what the programs have is added up beside.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::groups::Hierarchy;
+use rustix::io::Errno;
+
+use crate::groups::{Hierarchy, Walk};
 use crate::{process, Host, HostError};
+
+/// No kernel names a group of a longer path (`/proc/PID/cgroup`), its end included.
+const NAMED_MAX: usize = 4096;
 
 /// A program with pages in swap.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,61 +30,109 @@ pub struct Program {
 /// All of them, and what their groups come to.
 #[derive(Debug, Default)]
 pub struct Programs {
-    /// Each with the folder of the group that it is in.
+    /// Each with the folder of the group that it is in, sorted by that; in a group that is too
+    /// deep to be named it counts in the one above that can be.
     pub all: Vec<(PathBuf, Program)>,
-    /// What those of a group and of the groups below it have in swap, in bytes.
-    sums: BTreeMap<PathBuf, u64>,
+    /// What those up to each place have in swap, in bytes.
+    sums: Vec<u64>,
 }
 
 impl Programs {
     /// Those of a machine.
+    ///
+    /// # Errors
+    /// What cannot be looked at, but for programs that ended meanwhile.
     pub fn read(host: &Host, hierarchy: &Hierarchy) -> Result<Programs, HostError> {
         let mut all = Vec::new();
+        let mut unnamed = HashMap::new();
         for pid in host.processes()? {
-            // It may have ended meanwhile.
-            let Some(swapped_bytes) = swapped(host, pid) else {
+            let Some(swapped_bytes) = process::unless_gone(swapped(host, pid))?.flatten() else {
                 continue;
             };
-            let Some(group) = hierarchy.group_of(host, &pid.to_string()) else {
-                continue;
-            };
-            let comm = host.read(format!("/proc/{pid}/comm")).unwrap_or_default();
+            let comm = process::unless_gone(host.read(format!("/proc/{pid}/comm")))?;
             let program = Program {
                 // Anybody chooses the name of his own.
-                name: comm.replace(char::is_control, "?"),
+                name: comm.unwrap_or_default().replace(char::is_control, "?"),
                 pid,
                 swapped_bytes,
             };
-            all.push((group, program));
-        }
-        let mut sums: BTreeMap<PathBuf, u64> = BTreeMap::new();
-        for (group, program) in &all {
-            let above = group.ancestors();
-            for group in above.take_while(|it| it.starts_with(&hierarchy.top)) {
-                let sum = sums.entry(group.to_path_buf()).or_default();
-                *sum = sum.saturating_add(program.swapped_bytes);
+            match process::unless_gone(hierarchy.group_of(host, &pid.to_string())) {
+                Ok(group) => all.extend(group.flatten().map(|group| (group, program))),
+                Err(err) if err.is(Errno::NAMETOOLONG) => {
+                    unnamed.insert(pid, program);
+                }
+                Err(err) => return Err(err),
             }
         }
-        Ok(Programs { all, sums })
+        if !unnamed.is_empty() {
+            place(host, hierarchy, unnamed, &mut all)?;
+        }
+        all.sort_by(|one, other| one.0.cmp(&other.0));
+        let mut sum = 0u64;
+        let sums = all.iter().map(|(_, program)| {
+            sum = sum.saturating_add(program.swapped_bytes);
+            sum
+        });
+        Ok(Programs {
+            sums: sums.collect(),
+            all,
+        })
     }
 
     /// What those of a group and of the groups below it have in swap, in bytes.
     pub fn of_tree(&self, group: &Path) -> u64 {
-        self.sums.get(group).copied().unwrap_or(0)
+        let Range { start, end } = self.places(group);
+        let upto = |place: usize| place.checked_sub(1).map_or(0, |at| self.sums[at]);
+        upto(end) - upto(start)
     }
 
     /// Of a group and of those below it, the one with the most in swap.
     pub fn largest(&self, group: &Path) -> Option<Program> {
-        let below = self.all.iter().filter(|(of, _)| of.starts_with(group));
+        let below = self.all[self.places(group)].iter();
         let largest = below.max_by_key(|(_, program)| program.swapped_bytes);
         largest.map(|(_, program)| program.clone())
     }
+
+    /// Where those of a group and of the groups below it stand.
+    fn places(&self, group: &Path) -> Range<usize> {
+        let start = self.all.partition_point(|(of, _)| **of < *group);
+        let below = self.all[start..].partition_point(|(of, _)| of.starts_with(group));
+        start..start + below
+    }
+}
+
+/// Finds programs whose groups the kernel does not name. One that is not found counts at the
+/// top.
+fn place(
+    host: &Host,
+    hierarchy: &Hierarchy,
+    mut unnamed: HashMap<u32, Program>,
+    all: &mut Vec<(PathBuf, Program)>,
+) -> Result<(), HostError> {
+    let is_named = |group: &&Path| hierarchy.kernel_path(group).as_os_str().len() < NAMED_MAX;
+    let mut walk = Walk::new(host, &hierarchy.top);
+    while !unnamed.is_empty() && walk.next()? {
+        let members = walk.group().read("cgroup.procs")?.unwrap_or_default();
+        let above = || walk.group().path().ancestors().find(is_named);
+        for program in members
+            .lines()
+            .filter_map(|it| unnamed.remove(&it.parse().ok()?))
+        {
+            let group = above().unwrap_or(&hierarchy.top);
+            all.push((group.to_path_buf(), program));
+        }
+        walk.descend()?;
+    }
+    all.extend(unnamed.into_values().map(|it| (hierarchy.top.clone(), it)));
+    Ok(())
 }
 
 /// What a program has in swap, in bytes; none where that is nothing.
-fn swapped(host: &Host, pid: u32) -> Option<u64> {
-    let text = host.read(format!("/proc/{pid}/status")).ok()?;
-    let swapped = process::status(&text, "VmSwap")?.strip_suffix("kB")?;
-    let kib: u64 = swapped.trim().parse().ok()?;
-    kib.checked_mul(1024).filter(|bytes| *bytes > 0)
+fn swapped(host: &Host, pid: u32) -> Result<Option<u64>, HostError> {
+    let text = host.read(format!("/proc/{pid}/status"))?;
+    let swapped = process::status(&text, "VmSwap").and_then(|it| it.strip_suffix("kB"));
+    let kib = swapped.and_then(|it| it.trim().parse::<u64>().ok());
+    Ok(kib
+        .and_then(|kib| kib.checked_mul(1024))
+        .filter(|it| *it > 0))
 }

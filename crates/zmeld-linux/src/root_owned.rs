@@ -6,6 +6,7 @@
 //! works on is held open meanwhile ([`Pinned`]).
 
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
@@ -13,7 +14,9 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{fadvise, linkat, openat, unlinkat, Advice, AtFlags, Mode, OFlags, SeekFrom, CWD};
+use rustix::fs::{
+    fadvise, getxattr, linkat, openat, unlinkat, Advice, AtFlags, Mode, OFlags, SeekFrom, CWD,
+};
 use rustix::io::Errno;
 
 use crate::HostError;
@@ -118,6 +121,80 @@ pub fn check(path: &Path, meta: &Metadata, owner: u32) -> Result<(), HostError> 
         ));
     }
     Ok(())
+}
+
+/// Who but its owner, root and the groups of these numbers may open what is there, by its mode and
+/// its access control list.
+pub fn opened_to(path: &Path, meta: &Metadata, groups: &[u32]) -> io::Result<Option<Other>> {
+    let mut bytes = [0; ACL_BYTES_MAX];
+    let bytes = match getxattr(path, ACL, &mut bytes) {
+        Ok(length) => &bytes[..length],
+        // It has none, or its file system knows none.
+        Err(Errno::NODATA | Errno::NOTSUP) => &[],
+        Err(errno) => return Err(errno.into()),
+    };
+    let entries = bytes.get(4..).unwrap_or_default().chunks_exact(8);
+    let entries = entries.map(|entry| AclEntry {
+        tag: u16::from_le_bytes([entry[0], entry[1]]),
+        may: u32::from(u16::from_le_bytes([entry[2], entry[3]])),
+        id: u32::from_le_bytes([entry[4], entry[5], entry[6], entry[7]]),
+    });
+    let mut entries = Vec::from_iter(entries);
+    // With a list, the mode has its mask where the group's rights are.
+    let mask = (meta.mode() >> 3) & 7;
+    if entries.is_empty() {
+        entries.push(AclEntry {
+            tag: ACL_GROUP_OBJ,
+            may: mask,
+            id: 0,
+        });
+    }
+    let others = meta.mode() & 7 != 0;
+    let listed = entries.into_iter().filter(|it| it.may & mask != 0);
+    let mut listed = listed.filter_map(|it| match it.tag {
+        ACL_USER if it.id != 0 => Some(Other::User(it.id)),
+        ACL_GROUP => Some(Other::Group(it.id)),
+        ACL_GROUP_OBJ => Some(Other::Group(meta.gid())),
+        _ => None,
+    });
+    let passes = |it: &Other| matches!(it, Other::Group(id) if *id == 0 || groups.contains(id));
+    let first = listed.find(|it| !passes(it));
+    Ok(others.then_some(Other::All).or(first))
+}
+
+/// Somebody who may open a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Other {
+    /// Everybody.
+    All,
+    /// The user of that number.
+    User(u32),
+    /// The group of that number.
+    Group(u32),
+}
+
+impl fmt::Display for Other {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Other::All => write!(f, "everybody"),
+            Other::User(id) => write!(f, "the user {id}"),
+            Other::Group(id) => write!(f, "the group {id}"),
+        }
+    }
+}
+
+/// The list, whose form is `linux/posix_acl_xattr.h`: a version, then entries.
+const ACL: &str = "system.posix_acl_access";
+/// No attribute is longer.
+const ACL_BYTES_MAX: usize = 65536;
+const ACL_USER: u16 = 0x02;
+const ACL_GROUP_OBJ: u16 = 0x04;
+const ACL_GROUP: u16 = 0x08;
+
+struct AclEntry {
+    tag: u16,
+    may: u32,
+    id: u32,
 }
 
 /// A name in a folder, and the file that has it, both held open: whoever renames

@@ -22,6 +22,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,9 +31,10 @@ use std::time::{Duration, Instant};
 use crate::live::frames::{FrameSet, HeadFinder, PageFlags};
 use crate::live::kinds::KindFilter;
 use crate::live::processes::ChosenProcess;
-use crate::live::visit::frame_numbers_visible;
+use crate::live::visit::{frame_numbers_visible, skip_reason};
 use crate::live::{pagemap, LiveMemory};
 use crate::{Error, RegionKind, SkipReason, Skips};
+use zmeld_linux::others::{LockedFile, PatientReader};
 use zmeld_linux::smaps::Mapping;
 
 const IDLE_BITMAP: &str = "/sys/kernel/mm/page_idle/bitmap";
@@ -188,8 +190,10 @@ impl ColdTracker {
 
     fn start_idle(live: &LiveMemory, bitmap: &Path, flags: &PageFlags) -> Result<Self, Error> {
         let marked = FrameSet::of_machine();
+        let mut reader = PatientReader::default();
         for process in live.readable() {
-            mark(process, flags, &marked);
+            // One that is gone or holds its readers up is found so again by the visit.
+            let _ = mark(process, &mut reader, flags, &marked);
         }
         let file = OpenOptions::new()
             .write(true)
@@ -212,25 +216,27 @@ impl ColdTracker {
         let mut tracker = Self::new(live, ColdMethod::Referenced);
         let mut skipped = Skips::default();
         let mut refused = None;
+        let mut reader = PatientReader::default();
         tracker.chosen.retain(|process| {
-            let path = format!("/proc/{}/clear_refs", process.pid);
-            match OpenOptions::new()
-                .write(true)
-                .open(&path)
-                .and_then(|file| file.write_all_at(b"1", 0))
-            {
-                Ok(()) => true,
-                Err(cause) if cause.kind() == std::io::ErrorKind::PermissionDenied => {
-                    let pages = process.resident.anonymous * 1024 / live.page_size as u64;
-                    skipped.process(SkipReason::Permission, pages);
-                    refused = Some(Error::io("write", path, cause));
-                    false
-                }
-                Err(_) => {
-                    skipped.process(SkipReason::Vanished, 0);
-                    false
-                }
+            let opened = process.open(&mut reader, [LockedFile::ClearRefs]);
+            let reset = |[file]: [File; 1]| reader.run(move || file.write_all_at(b"1", 0));
+            let Err(cause) = opened.and_then(reset) else {
+                return true;
+            };
+            let reason = skip_reason(&cause);
+            let pages = match reason {
+                SkipReason::Vanished => 0,
+                _ => process.resident.anonymous * 1024 / live.page_size as u64,
+            };
+            // One that holds its readers up the visit meets again, and counts.
+            if reason != SkipReason::Held {
+                skipped.process(reason, pages);
             }
+            if reason == SkipReason::Permission {
+                let path = LockedFile::ClearRefs.path(process.pid);
+                refused = Some(Error::io("write", path, cause));
+            }
+            false
         });
         if let (true, Some(error)) = (tracker.chosen.is_empty(), refused) {
             return Err(error);
@@ -278,9 +284,10 @@ impl ColdTracker {
     fn look_at_mappings(self, waited: Duration) -> ColdPagesFound {
         let mut pages: BTreeMap<RegionKind, ColdPages> = BTreeMap::new();
         let mut untouched = HashMap::new();
+        let mut reader = PatientReader::default();
         for process in &self.chosen {
             // One that is gone is found so again by the visit.
-            let Some(mappings) = pagemap::mappings(process) else {
+            let Ok(mappings) = pagemap::mappings(process, &mut reader) else {
                 continue;
             };
             let mut cold = Vec::new();
@@ -307,17 +314,29 @@ impl ColdTracker {
 }
 
 /// Adds the frames (heads of compound pages) that a process maps.
-fn mark(process: &ChosenProcess, flags: &PageFlags, marked: &FrameSet) {
+fn mark(
+    process: &ChosenProcess,
+    reader: &mut PatientReader,
+    flags: &PageFlags,
+    marked: &FrameSet,
+) -> io::Result<()> {
     let mut heads = HeadFinder::default();
     let expected = |mapping: &Mapping| if mapping.flags.device { 0 } else { mapping.rss };
     let never = AtomicBool::new(false);
-    pagemap::walk(process, &never, &mut Vec::new(), expected, |entry| {
-        let is_there = entry.present() && entry.frame() != 0;
-        if is_there {
-            marked.insert(heads.head_of(flags, entry.frame()));
-        }
-        is_there
-    });
+    pagemap::walk(
+        process,
+        reader,
+        &never,
+        &mut Vec::new(),
+        expected,
+        |entry| {
+            let is_there = entry.present() && entry.frame() != 0;
+            if is_there {
+                marked.insert(heads.head_of(flags, entry.frame()));
+            }
+            is_there
+        },
+    )
 }
 
 /// Reads the bitmap's words of the marked frames; what is still set stayed idle.

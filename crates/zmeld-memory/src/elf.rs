@@ -7,85 +7,98 @@
 //! machine's memory mapped twice); those pages are delivered once, and a second showing
 //! that cuts pages differently is an error.
 
-use std::fs::File;
+use std::cmp::Reverse;
 use std::path::Path;
 
-use object::elf::{FileHeader32, FileHeader64, ET_CORE, PT_LOAD};
+use object::elf::{FileHeader32, FileHeader64, ET_CORE, PN_XNUM, PT_LOAD};
 use object::read::elf::{FileHeader, ProgramHeader};
-use object::{Endianness, FileKind, ReadCache};
+use object::{Endianness, FileKind, ReadRef};
 
-use crate::file::{open_pages, Extent};
-use crate::{Error, FileSource, Owner, RegionId, RegionKind, SkipReason};
+use crate::file::Layout;
+use crate::{Error, Owner, RegionKind, SkipReason};
 
 /// A table of more segments is no dump's.
 const SEGMENTS_MAX: u32 = 1 << 22;
 
-impl FileSource {
-    /// Opens an ELF core or memory dump and checks its headers. Pages are cut from each
-    /// segment's first byte on.
-    ///
-    /// # Errors
-    /// [`Error::Elf`] for a header that is cut short or lies.
-    pub fn open_core(path: impl AsRef<Path>, page_size: usize) -> Result<Self, Error> {
-        let path = path.as_ref();
-        let (file, bytes) = open_pages(path)?;
-        let cache = ReadCache::new(&file);
-        let segments = match FileKind::parse(&cache) {
-            Ok(FileKind::Elf32) => segments::<FileHeader32<Endianness>>(&cache, bytes),
-            Ok(FileKind::Elf64) => segments::<FileHeader64<Endianness>>(&cache, bytes),
-            Ok(_) => Err("not an ELF file".to_owned()),
-            Err(err) => Err(err.to_string()),
-        };
-        let segments = segments.map_err(|problem| broken(path, problem))?;
-        let mut core = FileSource::new(path, file, page_size);
-        let page = page_size as u64;
-        let mut by_offset: Vec<&Segment> = segments.iter().filter(|s| s.file_bytes > 0).collect();
-        by_offset.sort_by_key(|segment| (segment.offset, segment.index));
-        let mut end = 0; // of the bytes that are spoken for
-        for segment in by_offset {
-            let mut from = 0; // bytes of the segment shown by another already
-            if segment.offset < end {
-                if (end - segment.offset) % page != 0 && end < segment.offset + segment.file_bytes {
-                    let problem = format!(
-                        "p_offset of segment {}: it overlaps another by {} bytes, which is not a whole number of pages",
-                        segment.index,
-                        end - segment.offset
-                    );
-                    return Err(broken(path, problem));
-                }
-                from = (end - segment.offset).min(segment.file_bytes);
-                core.shown_again += from.div_ceil(page);
+/// Where the pages of an ELF core of so many bytes lie, from each segment's first byte on; of
+/// the bytes, `data` has at least the header and the table of segments.
+pub(crate) fn layout<'data>(
+    data: impl ReadRef<'data>,
+    bytes: u64,
+    path: &Path,
+    page_size: usize,
+) -> Result<Layout, Error> {
+    let segments = match FileKind::parse(data) {
+        Ok(FileKind::Elf32) => segments::<FileHeader32<Endianness>>(data, bytes),
+        Ok(FileKind::Elf64) => segments::<FileHeader64<Endianness>>(data, bytes),
+        Ok(_) => Err("not an ELF file".to_owned()),
+        Err(err) => Err(err.to_string()),
+    };
+    let segments = segments.map_err(|problem| Error::dump(path, problem))?;
+    let mut core = Layout::default();
+    let page = page_size as u64;
+    let mut by_offset: Vec<&Segment> = segments.iter().filter(|s| s.file_bytes > 0).collect();
+    // Of those that begin together the longest shows what the others do.
+    by_offset.sort_by_key(|it| (it.offset, Reverse(it.file_bytes), it.index));
+    let mut end = 0; // of the bytes that are spoken for
+    for segment in by_offset {
+        let mut from = 0; // bytes of the segment shown by another already
+        if segment.offset < end {
+            if (end - segment.offset) % page != 0 && end < segment.offset + segment.file_bytes {
+                let problem = format!(
+                    "p_offset of segment {}: it overlaps another by {} bytes, which is not a whole number of pages",
+                    segment.index,
+                    end - segment.offset
+                );
+                return Err(Error::dump(path, problem));
             }
-            end = end.max(segment.offset + segment.file_bytes);
-            core.add_segment(segment, from);
+            from = (end - segment.offset).min(segment.file_bytes);
+            core.shown_again += from.div_ceil(page);
         }
-        for segment in segments.iter().filter(|s| s.memory_bytes > s.file_bytes) {
-            let missing = segment.memory_bytes.div_ceil(page) - segment.file_bytes.div_ceil(page);
-            if missing > 0 {
-                core.skipped.region(SkipReason::NotInDump, missing);
-            }
+        end = end.max(segment.offset + segment.file_bytes);
+        if from < segment.file_bytes {
+            let owner = Owner::Dump {
+                path: path.to_path_buf(),
+                segment: segment.index,
+            };
+            let (offset, bytes) = (segment.offset + from, segment.file_bytes - from);
+            core.add(owner, RegionKind::Dump, offset, bytes, from / page);
         }
-        Ok(core)
     }
+    for segment in segments.iter().filter(|s| s.memory_bytes > s.file_bytes) {
+        let missing = segment.memory_bytes.div_ceil(page) - segment.file_bytes.div_ceil(page);
+        if missing > 0 {
+            core.skipped.region(SkipReason::NotInDump, missing);
+        }
+    }
+    Ok(core)
+}
 
-    fn add_segment(&mut self, segment: &Segment, from: u64) {
-        if from == segment.file_bytes {
-            return;
-        }
-        let region =
-            RegionId(u32::try_from(self.regions.len()).expect("fewer segments than SEGMENTS_MAX"));
-        let owner = Owner::Dump {
-            path: self.path.clone(),
-            segment: segment.index,
-        };
-        let extent = Extent {
-            region,
-            offset: segment.offset + from,
-            bytes: segment.file_bytes - from,
-            first_page: from / self.page_size as u64,
-        };
-        self.add(owner, RegionKind::Dump, extent);
+/// How many bytes of a core [`layout`] has to know of which the first are these; what cannot
+/// be told from a wrong header is its to tell.
+pub(crate) fn head_bytes(start: &[u8]) -> u64 {
+    match FileKind::parse(start) {
+        Ok(FileKind::Elf32) => table_end::<FileHeader32<Endianness>>(start),
+        Ok(FileKind::Elf64) => table_end::<FileHeader64<Endianness>>(start),
+        _ => None,
     }
+    .unwrap_or(0)
+}
+
+fn table_end<H: FileHeader<Endian = Endianness>>(start: &[u8]) -> Option<u64> {
+    let header = H::parse(start).ok()?;
+    let endian = header.endian().ok()?;
+    // More segments than the header has room for are counted by the first section's header.
+    if header.e_phnum(endian) == PN_XNUM {
+        let section = header.e_shoff(endian).into();
+        let end = section.saturating_add(header.e_shentsize(endian).into());
+        if end > start.len() as u64 {
+            return Some(end);
+        }
+    }
+    let count = header.phnum(endian, start).ok()?;
+    let bytes = u64::from(count) * u64::from(header.e_phentsize(endian));
+    Some(header.e_phoff(endian).into().saturating_add(bytes))
 }
 
 /// Is this the start of an ELF file of type core?
@@ -99,13 +112,6 @@ pub(crate) fn is_core(start: &[u8]) -> bool {
         }
 }
 
-fn broken(path: &Path, problem: String) -> Error {
-    Error::Elf {
-        path: path.to_path_buf(),
-        problem,
-    }
-}
-
 /// A PT_LOAD program header.
 #[derive(Debug)]
 struct Segment {
@@ -116,11 +122,12 @@ struct Segment {
 }
 
 /// The segments that hold memory, of a file of so many bytes.
-fn segments<H: FileHeader<Endian = Endianness>>(
-    file: &ReadCache<&File>,
+fn segments<'data, H: FileHeader<Endian = Endianness>>(
+    file: impl ReadRef<'data>,
     bytes: u64,
 ) -> Result<Vec<Segment>, String> {
-    let text = |err: object::Error| err.to_string();
+    let end = file.len().unwrap_or(bytes);
+    let text = |err: object::Error| format!("{err}, in what ends at {end:#x}");
     let header = H::parse(file).map_err(text)?;
     let endian = header.endian().map_err(text)?;
     let kind = header.e_type(endian);
@@ -168,8 +175,8 @@ impl Segment {
         let end = offset.checked_add(file_bytes);
         if end.is_none_or(|end| file_bytes > 0 && end > bytes) {
             return Err(format!(
-                "{file_bytes:#x} bytes from {offset:#x} do not fit in the file, which ends at \
-                 {bytes:#x}: it was cut short, or the header lies"
+                "{file_bytes:#x} bytes from {offset:#x} do not fit in the file, which ends at {bytes:#x}: {}",
+                Error::CUT_SHORT
             ));
         }
         if file_bytes > memory_bytes {

@@ -23,16 +23,21 @@ pub enum Error {
     /// A directory, a character device or a socket where pages were expected.
     #[error("{} is {what}: give a file, a block device, a dump or a pipe", path.display())]
     NotReadable { path: PathBuf, what: &'static str },
-    /// An ELF header that is cut short or contradicts itself or the file.
-    #[error("{}: {problem}", path.display())]
-    Elf {
+    /// A dump that is cut short, or whose headers contradict themselves or the file.
+    #[error("{}: {problem}; take the dump again, or read it as plain bytes with --raw", path.display())]
+    Dump {
         path: PathBuf,
-        /// What is wrong, with the field as elf.h calls it: `p_filesz of segment 3: ...`.
+        /// What is wrong and where, with the field as elf.h calls it: `p_filesz of segment 3: ...`.
         problem: String,
     },
-    /// A dump whose pages are packed in a way that is not read here.
-    #[error("{} is {format}, which is not read: take it again in ELF or raw form", path.display())]
-    Unsupported { path: PathBuf, format: &'static str },
+    /// What is packed in a way that is not read here.
+    #[error("{} is {format}, which is not read: {way_out}", path.display())]
+    Unsupported {
+        path: PathBuf,
+        format: &'static str,
+        /// A command that makes of it what is read, or what to do instead.
+        way_out: String,
+    },
     /// A process that was asked for by number and is not there.
     #[error("there is no process {pid}: it may have ended")]
     NoProcess { pid: i32 },
@@ -65,6 +70,17 @@ impl Error {
                 .cause()
                 .is_some_and(|it| it.kind() == io::ErrorKind::PermissionDenied),
             _ => false,
+        }
+    }
+
+    /// Why a dump ends before its end.
+    pub(crate) const CUT_SHORT: &str =
+        "it was cut short (by ulimit -c, a full disk, a broken copy), or the header lies";
+
+    pub(crate) fn dump(path: &Path, problem: String) -> Self {
+        Error::Dump {
+            path: path.to_path_buf(),
+            problem,
         }
     }
 

@@ -1,16 +1,21 @@
 //! A regular file or a block device, read as pages: from its first byte on, or a memory
-//! dump segment by segment.
+//! dump segment by segment. Holes are counted, not read.
 
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom};
+use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use object::ReadCache;
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+
 use crate::buffer::Buffer;
+use crate::form::{self, Form, START_BYTES};
 use crate::{
-    work, Batch, Counted, Error, Owner, Region, RegionId, RegionKind, Sink, SkipReason, Skips,
-    Source, Visit,
+    elf, lime, work, Batch, Counted, Error, Owner, Region, RegionId, RegionKind, Sink, SkipReason,
+    Skips, Source, Visit,
 };
 
 /// Bytes in a worker's buffer, and in a batch at most.
@@ -19,15 +24,81 @@ const BATCH_BYTES: usize = 1 << 20;
 /// The pages of a file, a block device, or a memory dump.
 #[derive(Debug)]
 pub struct FileSource {
-    pub(crate) path: PathBuf,
-    pub(crate) file: File,
-    pub(crate) page_size: usize,
+    path: PathBuf,
+    file: File,
+    page_size: usize,
+    layout: Layout,
+}
+
+/// Where the pages of a file or a stream lie.
+#[derive(Debug, Default)]
+pub(crate) struct Layout {
     pub(crate) regions: Vec<Region>,
+    /// Of dumps in the order of their offsets, none of which overlap.
     pub(crate) extents: Vec<Extent>,
     /// Pages that a dump does not hold.
     pub(crate) skipped: Skips,
     /// Pages that a dump shows once more.
     pub(crate) shown_again: u64,
+}
+
+/// A stretch of a file that becomes pages of one region.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Extent {
+    pub(crate) region: RegionId,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+    /// Index within the region of the page at `offset`.
+    pub(crate) first_page: u64,
+}
+
+impl Layout {
+    /// All of a file as it is.
+    fn plain(path: &Path, bytes: u64) -> Layout {
+        let mut layout = Layout::default();
+        let owner = Owner::File(path.to_path_buf());
+        layout.add(owner, RegionKind::File, 0, bytes, 0);
+        layout
+    }
+
+    /// Adds a region that is one extent.
+    pub(crate) fn add(
+        &mut self,
+        owner: Owner,
+        kind: RegionKind,
+        offset: u64,
+        bytes: u64,
+        first_page: u64,
+    ) {
+        let number = u32::try_from(self.regions.len()).expect("fewer regions than are numbered");
+        self.extents.push(Extent {
+            region: RegionId(number),
+            offset,
+            bytes,
+            first_page,
+        });
+        self.regions.push(Region {
+            owner,
+            kind,
+            start: 0,
+        });
+    }
+
+    pub(crate) fn kind(&self, region: RegionId) -> RegionKind {
+        self.regions[region.0 as usize].kind
+    }
+}
+
+impl Extent {
+    /// What is left of it behind so many bytes, which are whole pages or all.
+    fn behind(self, bytes: u64, page_size: usize) -> Extent {
+        Extent {
+            offset: self.offset + bytes,
+            bytes: self.bytes - bytes,
+            first_page: self.first_page + bytes / page_size as u64,
+            ..self
+        }
+    }
 }
 
 impl FileSource {
@@ -37,53 +108,73 @@ impl FileSource {
     /// When it cannot be opened, is empty, or is neither.
     pub fn open(path: impl AsRef<Path>, page_size: usize) -> Result<Self, Error> {
         let path = path.as_ref();
-        let (file, bytes) = open_pages(path)?;
-        let mut source = FileSource::new(path, file, page_size);
-        source.add(
-            Owner::File(path.to_path_buf()),
-            RegionKind::File,
-            Extent {
-                region: RegionId(0),
-                offset: 0,
-                bytes,
-                first_page: 0,
-            },
-        );
-        Ok(source)
+        Self::of_file(path, open_for_reading(path)?, page_size, true)
     }
 
-    /// One without pages.
-    pub(crate) fn new(path: &Path, file: File, page_size: usize) -> Self {
+    /// An open one, by what its first bytes say that it is; with `raw` as it is.
+    pub(crate) fn of_file(
+        path: &Path,
+        file: File,
+        page_size: usize,
+        raw: bool,
+    ) -> Result<Self, Error> {
+        let failed = |cause| Error::io("read", path, cause);
+        let bytes = size(&file).map_err(failed)?;
+        if bytes == 0 {
+            return Err(Error::Empty {
+                path: path.to_path_buf(),
+            });
+        }
+        let mut start = [0; START_BYTES];
+        let form = match raw {
+            true => Form::Plain,
+            false => {
+                let got = read_at_most(&file, &mut start, 0).map_err(failed)?;
+                form::recognise(&start[..got], path, Some(path))?
+            }
+        };
+        let layout = match form {
+            Form::Plain => Layout::plain(path, bytes),
+            Form::Elf => elf::layout(&ReadCache::new(&file), bytes, path, page_size)?,
+            Form::Lime => lime::layout(&file, bytes, path)?,
+        };
+        Ok(Self::new(path, file, page_size, layout))
+    }
+
+    pub(crate) fn new(path: &Path, file: File, page_size: usize, layout: Layout) -> Self {
         FileSource {
             path: path.to_path_buf(),
             file,
             page_size,
-            regions: Vec::new(),
-            extents: Vec::new(),
-            skipped: Skips::default(),
-            shown_again: 0,
+            layout,
         }
     }
 
-    /// Adds a region that is one extent.
-    pub(crate) fn add(&mut self, owner: Owner, kind: RegionKind, extent: Extent) {
-        self.regions.push(Region {
-            owner,
-            kind,
-            start: 0,
-        });
-        self.extents.push(extent);
-    }
-}
-
-/// Opens what pages are cut from; how many bytes it has, at least one.
-pub(crate) fn open_pages(path: &Path) -> Result<(File, u64), Error> {
-    let file = open_for_reading(path)?;
-    match size(&file).map_err(|cause| Error::io("measure", path, cause))? {
-        0 => Err(Error::Empty {
-            path: path.to_path_buf(),
-        }),
-        bytes => Ok((file, bytes)),
+    /// How many bytes of an extent's start are a hole, and how many behind them are none: of
+    /// whole pages both, up to the extent's end.
+    fn hole_and_data(&self, extent: Extent) -> (u64, u64) {
+        let Extent { offset, bytes, .. } = extent;
+        // What swap writes, the file system does not see.
+        let is_swap = self.layout.kind(extent.region) == RegionKind::SwapDevice;
+        let (page, end) = (self.page_size as u64, offset + bytes);
+        let seek = |to| rustix::fs::seek(&self.file, to);
+        let data = match seek(SeekFrom::Data(offset)) {
+            _ if is_swap => return (0, bytes),
+            Ok(data) => data.clamp(offset, end),
+            // Nothing but a hole is left, unless the file has become shorter.
+            Err(Errno::NXIO) if size(&self.file).is_ok_and(|size| size >= end) => end,
+            // Not every file system and no block device knows.
+            Err(_) => return (0, bytes),
+        };
+        if data == end {
+            return (bytes, 0);
+        }
+        let hole = (data - offset) / page * page;
+        let until = seek(SeekFrom::Hole(data))
+            .unwrap_or(end)
+            .clamp(data + 1, end);
+        let until = (until - offset).next_multiple_of(page).min(bytes);
+        (hole, until - hole)
     }
 }
 
@@ -112,18 +203,8 @@ pub(crate) fn open_for_reading(path: &Path) -> Result<File, Error> {
 }
 
 /// Bytes in a regular file or block device.
-fn size(mut file: &File) -> io::Result<u64> {
-    file.seek(SeekFrom::End(0))
-}
-
-/// A stretch of a file that becomes pages of one region.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Extent {
-    pub(crate) region: RegionId,
-    pub(crate) offset: u64,
-    pub(crate) bytes: u64,
-    /// Index within the region of the page at `offset`.
-    pub(crate) first_page: u64,
+fn size(file: &File) -> io::Result<u64> {
+    Ok(rustix::fs::seek(file, SeekFrom::End(0))?)
 }
 
 struct FileWorker<'a> {
@@ -183,7 +264,7 @@ impl FileWorker<'_> {
         self.counted.delivered += ((until - from) / page_size) as u64;
         (self.sink)(Batch {
             region: extent.region,
-            kind: self.source.regions[extent.region.0 as usize].kind,
+            kind: self.source.layout.kind(extent.region),
             first_page: extent.first_page + (from / page_size) as u64,
             bytes: &self.buffer.bytes()[from..until],
             maybe_shared: None,
@@ -207,7 +288,11 @@ pub(crate) fn read_at_most(file: &File, buffer: &mut [u8], offset: u64) -> io::R
 
 impl Source for FileSource {
     fn describe(&self) -> String {
-        let is_dump = self.regions.iter().any(|it| it.kind == RegionKind::Dump);
+        let is_dump = self
+            .layout
+            .regions
+            .iter()
+            .any(|it| it.kind == RegionKind::Dump);
         let what = if is_dump { "the memory dump " } else { "" };
         format!("{what}{}", self.path.display())
     }
@@ -217,9 +302,15 @@ impl Source for FileSource {
     }
 
     fn expected_pages(&self) -> Option<u64> {
-        let page_size = self.page_size as u64;
-        let pages = self.extents.iter().map(|it| it.bytes.div_ceil(page_size));
-        Some(pages.sum())
+        let mut pages = 0;
+        for mut extent in self.layout.extents.iter().copied() {
+            while extent.bytes > 0 {
+                let (hole, data) = self.hole_and_data(extent);
+                pages += data.div_ceil(self.page_size as u64);
+                extent = extent.behind(hole + data, self.page_size);
+            }
+        }
+        Some(pages)
     }
 
     fn visit(&self, threads: usize, stop: &AtomicBool, sink: Sink<'_>) -> Result<Visit, Error> {
@@ -228,7 +319,7 @@ impl Source for FileSource {
         let workers = work::run(
             threads,
             stop,
-            self.extents.iter().rev().copied(),
+            self.layout.extents.iter().rev().map(|&extent| (extent, 0)),
             || FileWorker {
                 source: self,
                 sink,
@@ -236,22 +327,25 @@ impl Source for FileSource {
                 counted: Counted::default(),
                 skipped: Skips::default(),
             },
-            |worker, mut extent: Extent, more| {
-                if extent.bytes > piece {
-                    more(Extent {
-                        offset: extent.offset + piece,
-                        bytes: extent.bytes - piece,
-                        first_page: extent.first_page + piece / self.page_size as u64,
-                        ..extent
-                    });
-                    extent.bytes = piece;
+            // Of each extent the first so many bytes are known to be no hole.
+            |worker, (mut extent, mut data): (Extent, u64), more| {
+                if data == 0 {
+                    let (hole, known) = self.hole_and_data(extent);
+                    worker.counted.never_written += hole.div_ceil(self.page_size as u64);
+                    extent = extent.behind(hole, self.page_size);
+                    data = known;
                 }
-                worker.read(extent);
+                let bytes = data.min(piece);
+                if extent.bytes > bytes {
+                    let rest = extent.behind(bytes, self.page_size);
+                    more((rest, data - bytes));
+                }
+                worker.read(Extent { bytes, ..extent });
             },
         );
         let mut visit = Visit {
-            regions: self.regions.clone(),
-            skipped: self.skipped.clone(),
+            regions: self.layout.regions.clone(),
+            skipped: self.layout.skipped.clone(),
             interrupted: stop.load(Ordering::Relaxed),
             ..Visit::default()
         };
@@ -259,7 +353,7 @@ impl Source for FileSource {
             visit.counted.add(&worker.counted);
             visit.skipped.add(&worker.skipped);
         }
-        visit.counted.shared_again = self.shown_again;
+        visit.counted.shared_again = self.layout.shown_again;
         Ok(visit)
     }
 }

@@ -10,8 +10,8 @@
 //! | live memory of processes | [`LiveMemory`] | those present in RAM, each physical page once |
 //! | an active swap device or swap file | [`SwapDevice`] | its used slots |
 //! | a regular file, a block device, a raw memory image | [`FileSource`] | all |
-//! | an ELF core, a memory dump in ELF form | [`FileSource::open_core`] | those the dump holds |
-//! | standard input, a pipe | [`StreamSource`] | all, as they arrive |
+//! | an ELF core, a memory dump in ELF or LiME form | [`FileSource`] | those the dump holds |
+//! | standard input, a pipe | [`StreamSource`] | the same, as they arrive |
 //!
 //! [`open_path`] picks the source for a path by what the file is.
 //!
@@ -24,6 +24,8 @@ mod cold;
 mod elf;
 mod error;
 mod file;
+mod form;
+mod lime;
 mod live;
 mod open;
 mod source;

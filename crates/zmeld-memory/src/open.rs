@@ -1,60 +1,43 @@
 //! Picks the source for a path by what the file is.
 
+use std::fs::File;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use crate::file::{open_for_reading, read_at_most};
-use crate::{elf, Error, FileSource, Source, StreamSource};
+use crate::file::open_for_reading;
+use crate::{Error, FileSource, Source, StreamSource};
 
-/// How dumps begin whose pages cannot be read as they lie in the file.
-const PACKED: [(&str, &[u8]); 11] = [
-    ("a compressed kdump", b"KDUMP   "),
-    ("a diskdump", b"DISKDUMP"),
-    ("a flattened kdump", b"makedumpfile\0\0\0\0"),
-    ("a QEMU migration or savevm stream", b"QEVM"),
-    ("a libvirt save image", b"LibvirtQemudSave"),
-    ("an unfinished libvirt save image", b"LibvirtQemudPart"),
-    ("a LiME dump", b"EMiL"),
-    ("a Windows crash dump", b"PAGEDUMP"),
-    ("a Windows crash dump", b"PAGEDU64"),
-    ("a VMware suspend state", b"\xd2\xbe\xd2\xbe"),
-    ("a VMware suspend state", b"\xd3\xbe\xd3\xbe"),
-];
-
-/// Opens a path: `-` is standard input, a pipe is a stream, an ELF core is a
-/// dump, and everything else is read as it is. `page_size` is a power of two;
-/// with `raw` dumps are read as plain files too.
+/// Opens a path: `-` is standard input, a pipe is a stream, ELF cores and LiME dumps are read
+/// by their ranges, and everything else as it is. `page_size` is a power of two; with `raw`
+/// dumps are read as plain files too.
 ///
 /// # Errors
-/// When the path cannot be read, is empty, is a damaged ELF core, or is a dump
-/// of a packed format (the error names the way out).
+/// When the path cannot be read, is empty, is a damaged dump, or is packed (the error names
+/// the way out). Of a stream the form is told, and refused, when it is visited.
 pub fn open_path(path: &Path, page_size: usize, raw: bool) -> Result<Box<dyn Source>, Error> {
+    let stream = |name: &Path, file| -> Box<dyn Source> {
+        Box::new(StreamSource::of_file(name, file, page_size, raw))
+    };
     if path == Path::new("-") {
-        return Ok(Box::new(StreamSource::stdin(page_size)?));
+        let name = Path::new("standard input");
+        // A descriptor of its own: what `Stdin` has buffered would not be polled.
+        let input = std::io::stdin().as_fd().try_clone_to_owned();
+        let input = File::from(input.map_err(|cause| Error::io("read", name, cause))?);
+        // A file that nobody has begun to read can be read at any offset.
+        let is_file = input
+            .metadata()
+            .is_ok_and(|it| it.is_file() && it.len() > 0);
+        if is_file && rustix::fs::tell(&input) == Ok(0) {
+            return Ok(Box::new(FileSource::of_file(name, input, page_size, raw)?));
+        }
+        return Ok(stream(name, input));
     }
     let metadata = std::fs::metadata(path).map_err(|cause| Error::io("open", path, cause))?;
     if metadata.file_type().is_fifo() {
-        let pipe = std::fs::File::open(path).map_err(|cause| Error::io("open", path, cause))?;
-        let name = path.display().to_string();
-        return Ok(Box::new(StreamSource::of_file(&name, pipe, page_size)));
+        let pipe = File::open(path).map_err(|cause| Error::io("open", path, cause))?;
+        return Ok(stream(path, pipe));
     }
-    if !raw {
-        let mut start = [0; 64];
-        let file = open_for_reading(path)?;
-        let got =
-            read_at_most(&file, &mut start, 0).map_err(|cause| Error::io("read", path, cause))?;
-        let start = &start[..got];
-        for (format, magic) in PACKED {
-            if start.starts_with(magic) {
-                return Err(Error::Unsupported {
-                    path: path.to_path_buf(),
-                    format,
-                });
-            }
-        }
-        if elf::is_core(start) {
-            return Ok(Box::new(FileSource::open_core(path, page_size)?));
-        }
-    }
-    Ok(Box::new(FileSource::open(path, page_size)?))
+    let file = open_for_reading(path)?;
+    Ok(Box::new(FileSource::of_file(path, file, page_size, raw)?))
 }

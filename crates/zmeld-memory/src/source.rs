@@ -54,7 +54,7 @@ pub enum Owner {
     Dump {
         /// The dump.
         path: PathBuf,
-        /// Index of the program header.
+        /// Index of the program header, or of the range.
         segment: u32,
     },
     /// Standard input or another stream.
@@ -182,6 +182,8 @@ pub struct Counted {
     pub swap_slots: u64,
     /// Last pages of a file that were filled up with zeros.
     pub padded: u64,
+    /// Pages that are holes in a file, which nobody ever wrote; in no other count.
+    pub never_written: u64,
     /// Processes read, at least in part.
     pub processes: u64,
 }
@@ -202,6 +204,7 @@ impl Counted {
         self.locked += other.locked;
         self.swap_slots += other.swap_slots;
         self.padded += other.padded;
+        self.never_written += other.never_written;
         self.processes += other.processes;
     }
 }
@@ -212,6 +215,8 @@ impl Counted {
 pub enum SkipReason {
     /// The process belongs to another user or protects itself; root could read it.
     Permission,
+    /// The process holds up whoever looks at its memory, for ever as far as one can tell.
+    Held,
     /// The process or the mapping went away while it was being read.
     Vanished,
     /// A mapping that may not be read (PROT_NONE: guards, reserves, sandboxes).
@@ -242,6 +247,7 @@ impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             SkipReason::Permission => "not permitted to this user",
+            SkipReason::Held => "held up by the process itself",
             SkipReason::Vanished => "gone before it could be read",
             SkipReason::NoAccess => "mapped without access",
             SkipReason::KernelPages => "the kernel's own pages in a process",
@@ -323,6 +329,8 @@ pub enum Note {
     ProcessesHidden,
     /// The kernel's `ptrace_scope` keeps even a user's own processes unreadable.
     PtraceScope { scope: u64 },
+    /// Processes that hold up whoever reads their memory, the first of them named.
+    Held { named: Vec<String>, more: u64 },
     /// The used slots of a swap device that no process's page tables name:
     /// shared memory and tmpfs, and slots in transit.
     SlotsUnattributed { used: u64, found: u64 },
@@ -332,6 +340,49 @@ pub enum Note {
     /// The kernel drops pages of zeros before the device sees them (6.12 and
     /// newer), so that their slots may show older bytes on a disk.
     ZeroSlotsNotWritten,
+}
+
+/// No more processes are named that hold their readers up.
+const NAMED_MAX: usize = 16;
+
+impl Note {
+    /// Adds what another reading noted.
+    pub fn add(notes: &mut Vec<Note>, note: &Note) {
+        let (
+            Note::Held { named, more },
+            Some(Note::Held {
+                named: all,
+                more: count,
+            }),
+        ) = (
+            note,
+            notes.iter_mut().find(|it| matches!(it, Note::Held { .. })),
+        )
+        else {
+            if !notes.contains(note) {
+                notes.push(note.clone());
+            }
+            return;
+        };
+        *count += more;
+        for name in named
+            .iter()
+            .filter(|it| !all.contains(it))
+            .collect::<Vec<_>>()
+        {
+            match all.len() < NAMED_MAX {
+                true => all.push(name.clone()),
+                false => *count += 1,
+            }
+        }
+    }
+
+    pub(crate) fn held(pid: i32, comm: &str) -> Note {
+        Note::Held {
+            named: vec![format!("{comm} ({pid})")],
+            more: 0,
+        }
+    }
 }
 
 impl fmt::Display for Note {
@@ -347,6 +398,13 @@ impl fmt::Display for Note {
                 f,
                 "kernel.yama.ptrace_scope is {scope}: even one's own processes can be read by root only"
             ),
+            Note::Held { named, more } => {
+                write!(f, "not read, since whoever does is held up: {}", named.join(", "))?;
+                match more {
+                    0 => Ok(()),
+                    more => write!(f, " and {more} more"),
+                }
+            }
             Note::SlotsUnattributed { used, found } => write!(
                 f,
                 "{used} slots are used and {found} of them are named by page tables; the rest is shared memory or in transit"

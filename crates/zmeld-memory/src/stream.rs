@@ -1,19 +1,26 @@
 //! Standard input or another stream: read once, in order, of unknown length.
+//!
+//! A dump is recognised as in a file, and read by its ranges. What stands between them is
+//! passed over.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read};
-use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::io::{self, ErrorKind, Read};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 
 use crate::buffer::Buffer;
-use crate::{Batch, Error, Owner, Region, RegionId, RegionKind, Sink, Source, Visit};
+use crate::file::{Extent, Layout};
+use crate::form::{self, Form, START_BYTES};
+use crate::{elf, lime, Batch, Error, Owner, RegionKind, Sink, Source, Visit};
 
 /// Bytes in the one buffer that batches are cut from.
 const BATCH_BYTES: usize = 1 << 20;
+
+/// So much of a dump is kept at most to find its table of segments.
+const HEAD_MAX: u64 = 256 << 20;
 
 /// So long a silent stream is waited for before it is asked again whether to stop.
 const PATIENCE: Timespec = Timespec {
@@ -23,37 +30,184 @@ const PATIENCE: Timespec = Timespec {
 
 /// A stream of pages. It can be visited once: a second visit finds it empty.
 pub struct StreamSource {
-    name: String,
+    name: PathBuf,
     stream: Mutex<File>,
     page_size: usize,
+    raw: bool,
 }
 
 impl StreamSource {
-    /// Standard input.
-    ///
-    /// # Errors
-    /// When there is no standard input.
-    pub fn stdin(page_size: usize) -> Result<Self, Error> {
-        let name = "standard input";
-        // A descriptor of its own: what `Stdin` has buffered would not be polled.
-        let input = std::io::stdin().as_fd().try_clone_to_owned();
-        let input = input.map_err(|cause| Error::io("read", name, cause))?;
-        Ok(Self::of_file(name, File::from(input), page_size))
-    }
-
     /// A pipe or a terminal, which may be silent for long: the visit can be
-    /// stopped then too.
-    pub fn of_file(name: &str, file: File, page_size: usize) -> Self {
+    /// stopped then too. With `raw` dumps are read as plain bytes.
+    pub fn of_file(name: &Path, file: File, page_size: usize, raw: bool) -> Self {
         StreamSource {
-            name: name.to_owned(),
+            name: name.to_path_buf(),
             stream: Mutex::new(file),
             page_size,
+            raw,
         }
     }
 }
 
+/// What was read of a stream, and how far.
+struct Input<'a> {
+    name: &'a Path,
+    file: &'a File,
+    stop: &'a AtomicBool,
+    /// What was read ahead.
+    head: Vec<u8>,
+    at: u64,
+}
+
+impl Input<'_> {
+    /// At least the first so many bytes, before any other was taken; fewer only at the end of
+    /// the stream or when stopped.
+    fn head(&mut self, bytes: usize) -> Result<&[u8], Error> {
+        let had = self.head.len();
+        if had < bytes {
+            self.head.resize(bytes, 0);
+            let got = fill(self.file, &mut self.head[had..], self.stop);
+            let got = got.map_err(|cause| Error::io("read", self.name, cause))?;
+            self.head.truncate(had + got);
+        }
+        Ok(&self.head)
+    }
+
+    /// Fills the buffer; less only at the end of the stream or when stopped.
+    fn take(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
+        let at = usize::try_from(self.at).unwrap_or(usize::MAX);
+        let known = self.head.get(at..).unwrap_or_default();
+        let known = &known[..known.len().min(buffer.len())];
+        buffer[..known.len()].copy_from_slice(known);
+        let got = fill(self.file, &mut buffer[known.len()..], self.stop);
+        let got = known.len() + got.map_err(|cause| Error::io("read", self.name, cause))?;
+        self.at += got as u64;
+        Ok(got)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// A visit under way.
+struct StreamVisit<'a> {
+    input: Input<'a>,
+    buffer: Buffer,
+    page_size: usize,
+    layout: Layout,
+    sink: Sink<'a>,
+    visit: Visit,
+}
+
+impl StreamVisit<'_> {
+    fn read(&mut self, form: Form) -> Result<(), Error> {
+        let name = self.input.name;
+        match form {
+            Form::Plain => {
+                self.layout
+                    .add(Owner::Stdin, RegionKind::Stdin, 0, u64::MAX, 0);
+                self.extent(self.layout.extents[0])?;
+            }
+            Form::Elf => {
+                self.layout = self.segments()?;
+                for at in 0..self.layout.extents.len() {
+                    self.extent(self.layout.extents[at])?;
+                }
+            }
+            Form::Lime => loop {
+                let at = self.input.at;
+                let mut header = [0; lime::HEADER_BYTES];
+                let got = self.input.take(&mut header)?;
+                if got == 0 || self.input.is_stopped() {
+                    break;
+                }
+                lime::next_range(&mut self.layout, &header[..got], at, u64::MAX, name)?;
+                self.extent(self.layout.extents[self.layout.extents.len() - 1])?;
+            },
+        }
+        // Who writes is not told that nobody reads.
+        self.pass(u64::MAX)
+    }
+
+    /// The segments of a core whose table stands in front.
+    fn segments(&mut self) -> Result<Layout, Error> {
+        let Input { name, stop, .. } = self.input;
+        loop {
+            let head = self.input.head(START_BYTES)?;
+            let (known, wanted) = (head.len(), elf::head_bytes(head));
+            if wanted > HEAD_MAX {
+                let problem = format!(
+                    "its headers end at {wanted:#x}, too far for a stream: write it to a file"
+                );
+                return Err(Error::dump(name, problem));
+            }
+            let head = self.input.head(wanted as usize)?;
+            if stop.load(Ordering::Relaxed) {
+                return Ok(Layout::default());
+            } else if head.len() == known {
+                return elf::layout(head, u64::MAX, name, self.page_size);
+            }
+        }
+    }
+
+    /// Reads on up to an offset.
+    fn pass(&mut self, offset: u64) -> Result<(), Error> {
+        while self.input.at < offset {
+            let left = offset - self.input.at;
+            let want = left.min(self.buffer.len() as u64) as usize;
+            if self.input.take(&mut self.buffer.bytes_mut()[..want])? == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Delivers the pages of an extent; one of a dump has to be whole.
+    fn extent(&mut self, extent: Extent) -> Result<(), Error> {
+        let page_size = self.page_size;
+        let kind = self.layout.kind(extent.region);
+        self.pass(extent.offset)?;
+        let end = extent.offset.saturating_add(extent.bytes);
+        let mut first_page = extent.first_page;
+        while self.input.at < end && !self.input.is_stopped() {
+            let want = (end - self.input.at).min(self.buffer.len() as u64) as usize;
+            let got = self.input.take(&mut self.buffer.bytes_mut()[..want])?;
+            let mut whole = got.next_multiple_of(page_size);
+            if got < want && self.input.is_stopped() {
+                whole = got / page_size * page_size; // not the end of the stream
+            } else if got < want && kind == RegionKind::Dump {
+                let problem = format!(
+                    "its pages end at {end:#x}, and the stream at {:#x}: {}",
+                    self.input.at,
+                    Error::CUT_SHORT
+                );
+                return Err(Error::dump(self.input.name, problem));
+            } else if whole != got {
+                self.buffer.bytes_mut()[got..whole].fill(0);
+                self.visit.counted.padded += 1;
+            }
+            if whole > 0 {
+                (self.sink)(Batch {
+                    region: extent.region,
+                    kind,
+                    first_page,
+                    bytes: &self.buffer.bytes()[..whole],
+                    maybe_shared: None,
+                });
+            }
+            first_page += (whole / page_size) as u64;
+            self.visit.counted.delivered += (whole / page_size) as u64;
+            if got < want {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Reads when there is something; otherwise, after a while, it says that it was interrupted.
-fn read(mut file: &File, buffer: &mut [u8]) -> std::io::Result<usize> {
+fn read(mut file: &File, buffer: &mut [u8]) -> io::Result<usize> {
     let mut waiting = [PollFd::new(file, PollFlags::IN)];
     if poll(&mut waiting, Some(&PATIENCE))? == 0 {
         return Err(ErrorKind::Interrupted.into());
@@ -63,7 +217,7 @@ fn read(mut file: &File, buffer: &mut [u8]) -> std::io::Result<usize> {
 
 impl Source for StreamSource {
     fn describe(&self) -> String {
-        self.name.clone()
+        self.name.display().to_string()
     }
 
     fn page_size(&self) -> usize {
@@ -82,59 +236,44 @@ impl Source for StreamSource {
 
     fn visit(&self, _threads: usize, stop: &AtomicBool, sink: Sink<'_>) -> Result<Visit, Error> {
         let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut buffer = Buffer::new(BATCH_BYTES.next_multiple_of(self.page_size));
-        let mut visit = Visit::default();
-        let mut first_page = 0;
-        loop {
-            if stop.load(Ordering::Relaxed) {
-                visit.interrupted = true;
-                break;
-            }
-            let mut filled = fill(&stream, buffer.bytes_mut(), stop)
-                .map_err(|cause| Error::io("read", &self.name, cause))?;
-            let partial = filled % self.page_size;
-            let ended = filled < buffer.len();
-            if partial != 0 && stop.load(Ordering::Relaxed) {
-                filled -= partial; // stopped in the middle of a page, not at the end of the stream
-            } else if partial != 0 {
-                let whole = filled.next_multiple_of(self.page_size);
-                buffer.bytes_mut()[filled..whole].fill(0);
-                filled = whole;
-                visit.counted.padded += 1;
-            }
-            if filled > 0 {
-                let bytes = &buffer.bytes()[..filled];
-                sink(Batch {
-                    region: RegionId(0),
-                    kind: RegionKind::Stdin,
-                    first_page,
-                    bytes,
-                    maybe_shared: None,
-                });
-                first_page += (filled / self.page_size) as u64;
-            }
-            if ended {
-                visit.interrupted = stop.load(Ordering::Relaxed);
-                break;
-            }
-        }
-        if first_page == 0 && !visit.interrupted {
+        let mut input = Input {
+            name: &self.name,
+            file: &stream,
+            stop,
+            head: Vec::new(),
+            at: 0,
+        };
+        let form = match self.raw {
+            true => Form::Plain,
+            false => form::recognise(input.head(START_BYTES)?, &self.name, None)?,
+        };
+        let mut reading = StreamVisit {
+            input,
+            buffer: Buffer::new(BATCH_BYTES.next_multiple_of(self.page_size)),
+            page_size: self.page_size,
+            layout: Layout::default(),
+            sink,
+            visit: Visit::default(),
+        };
+        reading.read(form)?;
+        let StreamVisit {
+            layout, mut visit, ..
+        } = reading;
+        visit.interrupted = stop.load(Ordering::Relaxed);
+        if form == Form::Plain && visit.counted.delivered == 0 && !visit.interrupted {
             return Err(Error::Empty {
-                path: PathBuf::from(&self.name),
+                path: self.name.clone(),
             });
         }
-        visit.counted.delivered = first_page;
-        visit.regions.push(Region {
-            owner: Owner::Stdin,
-            kind: RegionKind::Stdin,
-            start: 0,
-        });
+        visit.counted.shared_again = layout.shown_again;
+        visit.regions = layout.regions;
+        visit.skipped = layout.skipped;
         Ok(visit)
     }
 }
 
 /// Fills the buffer; less only at the end of the stream or when stopped.
-fn fill(stream: &File, buffer: &mut [u8], stop: &AtomicBool) -> std::io::Result<usize> {
+fn fill(stream: &File, buffer: &mut [u8], stop: &AtomicBool) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() && !stop.load(Ordering::Relaxed) {
         match read(stream, &mut buffer[filled..]) {
@@ -156,7 +295,7 @@ mod tests {
         let (reader, mut writer) = std::io::pipe().unwrap();
         std::io::Write::write_all(&mut writer, &[7; 5000]).unwrap();
         let file = File::from(std::os::fd::OwnedFd::from(reader));
-        let source = StreamSource::of_file("pipe", file, 4096);
+        let source = StreamSource::of_file(Path::new("pipe"), file, 4096, false);
         let stop = AtomicBool::new(false);
         let visit = std::thread::scope(|scope| {
             let visit = scope.spawn(|| source.visit(1, &stop, &|_| {}).unwrap());
@@ -175,7 +314,7 @@ mod tests {
         let data: Vec<u8> = (0..3_000_001_u32).map(|i| (i / 11) as u8).collect();
         let (reader, mut writer) = std::io::pipe().unwrap();
         let file = File::from(std::os::fd::OwnedFd::from(reader));
-        let source = StreamSource::of_file("pipe", file, 4096);
+        let source = StreamSource::of_file(Path::new("pipe"), file, 4096, false);
         let sent = data.clone();
         // In pieces of a prime size.
         let writer = std::thread::spawn(move || {

@@ -10,24 +10,27 @@
 //! which would show what it read earlier. Slot 0 is the header, never a page.
 
 use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use zmeld_linux::compressed::{is_on, ZSWAP};
+use zmeld_linux::others::{is_held, PatientReader};
 use zmeld_linux::smaps::Mapping;
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::{Host, KernelVersion};
 
-use crate::file::Extent;
+use crate::file::{Extent, Layout};
 use crate::live::frames::FrameSet;
 use crate::live::pagemap::{self, PIECE_PAGES};
 use crate::live::processes::{self, ChosenProcess};
 use crate::live::visit::frame_numbers_visible;
 use crate::live::Selection;
 use crate::{
-    work, Batch, Error, FileSource, Note, Owner, Region, RegionId, RegionKind, Sink, Source, Visit,
+    work, Batch, Error, FileSource, Note, Owner, Region, RegionId, RegionKind, Sink, SkipReason,
+    Skips, Source, Visit,
 };
 
 fn not_swap(path: &Path, areas: &[SwapArea]) -> Error {
@@ -121,7 +124,7 @@ impl Source for SwapDevice {
     }
 
     fn visit(&self, threads: usize, stop: &AtomicBool, sink: Sink<'_>) -> Result<Visit, Error> {
-        let types = slots_in_page_tables(threads, stop)?;
+        let (types, held, held_notes) = slots_in_page_tables(threads, stop)?;
         let areas = Host::here().swaps()?;
         let index = areas
             .iter()
@@ -144,13 +147,16 @@ impl Source for SwapDevice {
         };
         let file = self.file.try_clone();
         let file = file.map_err(|cause| Error::io("read", &self.area.path, cause))?;
-        let mut source = FileSource::new(&self.area.path, file, self.page_size);
-        source.regions.push(Region {
-            owner: Owner::Device(self.area.path.clone()),
-            kind: RegionKind::SwapDevice,
-            start: 0,
-        });
-        source.extents = self.extents(named);
+        let layout = Layout {
+            regions: vec![Region {
+                owner: Owner::Device(self.area.path.clone()),
+                kind: RegionKind::SwapDevice,
+                start: 0,
+            }],
+            extents: self.extents(named),
+            ..Layout::default()
+        };
+        let source = FileSource::new(&self.area.path, file, self.page_size, layout);
         let delivered = AtomicU64::new(0);
         let mut visit = source.visit(threads, stop, &|batch| {
             self.deliver_used(named, batch, &|batch| {
@@ -162,6 +168,8 @@ impl Source for SwapDevice {
         visit.counted.delivered = delivered.into_inner();
         visit.counted.swap_slots = used;
         visit.notes = self.notes(used, named.count);
+        visit.skipped.add(&held);
+        visit.notes.extend(held_notes);
         Ok(visit)
     }
 }
@@ -236,7 +244,10 @@ impl TypeSlots {
 const TYPES: usize = 23;
 
 /// Reads all page tables; returns the types that occur, by number.
-fn slots_in_page_tables(threads: usize, stop: &AtomicBool) -> Result<Vec<TypeSlots>, Error> {
+fn slots_in_page_tables(
+    threads: usize,
+    stop: &AtomicBool,
+) -> Result<(Vec<TypeSlots>, Skips, Vec<Note>), Error> {
     let slots_most = Host::here()
         .swaps()?
         .iter()
@@ -246,13 +257,14 @@ fn slots_in_page_tables(threads: usize, stop: &AtomicBool) -> Result<Vec<TypeSlo
     let found: Mutex<Vec<Option<TypeSlots>>> = Mutex::new((0..TYPES).map(|_| None).collect());
     let chosen = processes::choose(&Selection::All)?;
     let users = chosen.iter().filter(|process| !process.kernel_thread);
+    let held = Mutex::new((Skips::default(), Vec::new()));
     work::run(
         threads,
         stop,
         users,
-        Vec::new,
-        |buffer, process: &ChosenProcess, _| {
-            each_slot(process, buffer, stop, &mut |number, slots| {
+        || (PatientReader::default(), Vec::new()),
+        |(reader, buffer), process: &ChosenProcess, _| {
+            let read = each_slot(process, reader, buffer, stop, &mut |number, slots| {
                 let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
                 let Some(cell) = found.get_mut(number) else {
                     return;
@@ -263,26 +275,29 @@ fn slots_in_page_tables(threads: usize, stop: &AtomicBool) -> Result<Vec<TypeSlo
                     entry.last = entry.last.max(slot);
                 }
             });
+            if is_held(&read) {
+                let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
+                held.0.process(SkipReason::Held, 0);
+                Note::add(&mut held.1, &Note::held(process.pid, &process.comm));
+            }
         },
     );
-    Ok(found
-        .into_inner()
-        .unwrap_or_else(PoisonError::into_inner)
-        .into_iter()
-        .flatten()
-        .collect())
+    let (skips, notes) = held.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok((found.into_iter().flatten().collect(), skips, notes))
 }
 
 /// Tells `found` the slots that a process's page tables name, by type, some at a time.
 fn each_slot(
     process: &ChosenProcess,
+    reader: &mut PatientReader,
     buffer: &mut Vec<u8>,
     stop: &AtomicBool,
     found: &mut dyn FnMut(usize, &[u64]),
-) {
+) -> io::Result<()> {
     let mut by_type: Vec<Vec<u64>> = vec![Vec::new(); 32];
     let swapped = |mapping: &Mapping| mapping.swap;
-    pagemap::walk(process, stop, buffer, swapped, |entry| {
+    let read = pagemap::walk(process, reader, stop, buffer, swapped, |entry| {
         let (number, slot) = entry.slot();
         if entry.swapped() {
             let slots = &mut by_type[usize::from(number)];
@@ -299,6 +314,7 @@ fn each_slot(
             found(number, slots);
         }
     }
+    read
 }
 
 /// The type that belongs to area number `index`, if any occurs. The kernel numbers areas in the

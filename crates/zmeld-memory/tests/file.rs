@@ -3,7 +3,8 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Mutex;
 
 use zmeld_memory::{open_path, FileSource, SkipReason, Source};
@@ -77,4 +78,32 @@ fn a_named_pipe_is_a_stream() {
     let visit = source.visit(1, &AtomicBool::new(false), &|_| {}).unwrap();
     writer.join().unwrap();
     assert_eq!((visit.counted.delivered, visit.counted.padded), (3, 1));
+}
+
+/// Two pages and a half of data in a tebibyte, one of them in part, at no page's boundary.
+#[test]
+fn holes_are_counted_and_not_read() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let written = [
+        (1 << 39, 4096),
+        ((1 << 39) + 40_000, 8192),
+        ((1 << 40) - 9, 9),
+    ];
+    for (at, bytes) in written {
+        file.as_file().write_all_at(&vec![7; bytes], at).unwrap();
+    }
+    let source = FileSource::open(file.path(), 4096).unwrap();
+    let delivered = AtomicU64::new(0);
+    let visit = source
+        .visit(2, &AtomicBool::new(false), &|batch| {
+            let sevens = batch.bytes.iter().filter(|&&byte| byte == 7);
+            delivered.fetch_add(sevens.count() as u64, Ordering::Relaxed);
+        })
+        .unwrap();
+    assert_eq!(delivered.into_inner(), 4096 + 8192 + 9);
+    let counted = visit.counted;
+    assert_eq!(counted.delivered + counted.never_written, 1 << 28);
+    assert_eq!(source.expected_pages(), Some(counted.delivered));
+    // A file system may know only larger blocks than a page.
+    assert!(counted.delivered < 100, "{}", counted.delivered);
 }

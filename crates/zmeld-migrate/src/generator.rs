@@ -163,16 +163,18 @@ impl BootEnvironment {
     }
 }
 
-/// `zmeld=0` is ours, `systemd.swap=0` is for all swap; the last of each counts.
+/// `zmeld=0` is ours, `systemd.swap=0` is for all swap.
 fn is_switched_off(command_line: &str) -> bool {
-    let switch = |name: &str| {
-        let last = command_line
-            .split_whitespace()
-            // What follows is for init, not for us.
-            .take_while(|word| *word != "--")
-            .filter_map(|word| word.strip_prefix(name)?.strip_prefix('='))
-            .last();
-        matches!(last, Some("0" | "no" | "off" | "false" | "n" | "f"))
-    };
-    switch("zmeld") || switch("systemd.swap")
+    is_off(command_line, "zmeld") || is_off(command_line, "systemd.swap")
+}
+
+/// Whether that word of the kernel's command line says no; the last of each counts.
+pub(crate) fn is_off(command_line: &str, name: &str) -> bool {
+    let last = command_line
+        .split_whitespace()
+        // What follows is for init, not for us.
+        .take_while(|word| *word != "--")
+        .filter_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+        .last();
+    matches!(last, Some("0" | "no" | "off" | "false" | "n" | "f"))
 }

@@ -163,8 +163,17 @@ impl Machine {
         if !units.is_empty() {
             analyze(&VERIFY, &out, &units);
         }
+        let runs_on = |unit: &&PathBuf| ON.iter().any(|name| unit.ends_with(name));
+        for unit in units.iter().filter(runs_on) {
+            analyze(&RATE, &out, std::slice::from_ref(unit));
+        }
     }
 }
+
+/// The services that go on, as root.
+const ON: [&str; 2] = ["zmeld-watch.service", "zmeld-guard.service"];
+/// systemd rates what a service may do, from 250 on without running it; 10.0 is all.
+const RATE: [&str; 4] = ["security", "--offline=yes", "--no-pager", "--threshold=30"];
 
 const VERIFY: [&str; 3] = ["verify", "--man=no", "--recursive-errors=no"];
 
@@ -185,6 +194,14 @@ fn analyze(words: &[&str], folder: &Path, units: &[PathBuf]) -> Option<String> {
         "{output:?}"
     );
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn systemd_rates_the_services_that_go_on_at_3_at_most() {
+    let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd");
+    for name in ON {
+        analyze(&RATE, &packaging, &[packaging.join(name)]);
+    }
 }
 
 /// The service that surveys and the one that sends surveys on: systemd reads both, and only
@@ -210,9 +227,7 @@ fn systemd_accepts_the_services_for_surveys_and_one_of_them_has_no_network() {
         if analyze(&VERIFY, folder.path(), &units).is_none() {
             return;
         }
-        // systemd rates units that do not run from 250 on.
-        let security = ["security", "--offline=yes", "--no-pager"];
-        let said = analyze(&security, folder.path(), &units).unwrap();
+        let said = analyze(&RATE[..3], folder.path(), &units).unwrap();
         let line = said.lines().find(|line| line.contains("PrivateNetwork="));
         assert!(line.is_some_and(|line| line.contains(network)), "{said}");
     }

@@ -93,6 +93,16 @@ fn a_volume_with_an_option_that_is_not_known_stays_as_it_is() {
             );
         }
     }
+    for place in ["LABEL=keydev", "UUID=12-34", "/dev/sdd1"] {
+        let (left, is_opened, _) = device(&format!("/etc/key:{place}"), "luks");
+        let said = format!("its key is on {place}: it stays as it is");
+        assert!(
+            left.iter().any(|it| it.ends_with(&said)) && !is_opened,
+            "{left:?}"
+        );
+    }
+    let (left, is_opened, _) = device("/etc/a:key", "luks");
+    assert!(left.is_empty() && is_opened, "{left:?}");
     let (_, _, text) = device("/etc/key", "luks,nofail");
     assert!(text.contains("optional = true"), "{text}");
 }

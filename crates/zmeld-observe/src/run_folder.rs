@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Serialize;
-use zmeld_linux::root_owned;
+use zmeld_linux::{lock, root_owned};
 
 use zmeld_linux::Host;
 use zmeld_linux::HostError;
@@ -22,6 +22,9 @@ pub const STATE: &str = "/run/zmeld/state.json";
 pub const EXPERIMENT_STATE: &str = "/run/zmeld/experiment.json";
 /// What is locked.
 pub const LOCK: &str = "/run/zmeld/lock";
+
+/// Locked by the watch while it is at work.
+pub const WATCH_LOCK: &str = "/run/zmeld/watch";
 
 /// No record is longer.
 const BYTES_MAX: u64 = 64 << 20;
@@ -57,6 +60,12 @@ pub fn since_written(host: &Host, path: impl AsRef<Path>) -> Option<Duration> {
     read(host, &path).ok()??;
     let meta = inside(host, path.as_ref()).ok()?.symlink_metadata();
     meta.ok()?.modified().ok()?.elapsed().ok()
+}
+
+/// Whether somebody has the lock on a file in it; none where this user may not ask.
+pub fn is_locked(host: &Host, path: impl AsRef<Path>) -> Option<bool> {
+    let holder = lock::holder(&inside(host, path.as_ref()).ok()?);
+    holder.ok().map(|holder| holder.is_some())
 }
 
 /// Where it, or a file in it, is for this process: a link above it leads where it would on that

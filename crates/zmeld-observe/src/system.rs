@@ -1,13 +1,11 @@
 //! What `/proc` says of memory, swap and pressure.
 
-use std::path::Path;
-
 use serde::Serialize;
 
 use super::reader::{Problem, Reader};
 use zmeld_linux::counters;
 use zmeld_linux::groups::hierarchy::NO_LIMIT;
-use zmeld_linux::groups::{Hierarchy, Version};
+use zmeld_linux::groups::{Hierarchy, Version, Walk};
 use zmeld_linux::hibernation;
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::mounts;
@@ -260,39 +258,33 @@ pub(super) fn groups(reader: &mut Reader) -> Option<Vec<Group>> {
             return Some(Vec::new());
         }
     };
-    let mut found = Vec::new();
-    let top = hierarchy.top.to_string_lossy().into_owned();
-    match hierarchy.version {
-        Version::One => walk(reader, &top, &mut found, group_v1),
-        Version::Two => walk(reader, &top, &mut found, group),
-    }
-    Some(found)
-}
-
-/// Looks at all groups below a mount, as far as is reasonable.
-fn walk(
-    reader: &mut Reader,
-    mount: &str,
-    found: &mut Vec<Group>,
-    look: fn(&mut Reader, &str, &str) -> Option<Group>,
-) {
-    let mut queue = std::collections::VecDeque::from([(String::new(), 0)]);
-    let mut seen = 0;
-    while let Some((path, depth)) = queue.pop_front() {
+    let look = match hierarchy.version {
+        Version::One => group_v1,
+        Version::Two => group,
+    };
+    let (mut found, mut seen) = (Vec::new(), 0);
+    let top = hierarchy.top.to_string_lossy();
+    let mut walk = Walk::new(reader.host(), &hierarchy.top);
+    loop {
+        match reader.known(walk.next()) {
+            Some(true) => {}
+            Some(false) => break,
+            None => continue,
+        }
+        let (path, depth) = (walk.group().path(), walk.group().depth());
         seen += 1;
         if seen > GROUPS_MAX {
-            reader.warn(mount, Problem::Truncated(GROUPS_MAX));
+            reader.warn(&top, Problem::Truncated(GROUPS_MAX));
             break;
         }
-        let folder = format!("{mount}{path}");
-        found.extend(look(reader, &folder, &path));
+        let path = path.to_string_lossy();
+        let below = path.strip_prefix(&*top).unwrap_or(&path);
+        found.extend(look(reader, &path, below));
         if depth < GROUP_DEPTH_MAX {
-            let below = reader.host().folders(Path::new(&folder));
-            let below = below.unwrap_or_default();
-            let names = below.iter().filter_map(|it| it.file_name()?.to_str());
-            queue.extend(names.map(|name| (format!("{path}/{name}"), depth + 1)));
+            reader.known(walk.descend());
         }
     }
+    Some(found)
 }
 
 /// The number behind a name in a file of such lines.

@@ -24,7 +24,7 @@ pub fn document(result: &ScanResult, asked: Asked, plots: bool) -> Document {
     if plots {
         document = document.section(advice_section(result));
     }
-    if result.pages.total > 0 {
+    if result.pages.total > 0 || result.memory.never_written > 0 {
         document = document.section(memory_section(result, asked, plots));
     }
     if result.pages.compressible() > 0 {
@@ -172,6 +172,7 @@ fn where_they_are(result: &ScanResult, asked: Asked) -> Vec<(String, String)> {
         (memory.ksm, "melded by KSM already", ""),
         (memory.locked, "locked in RAM", " (swap never takes it)"),
         (memory.swap_slots, "slots of swap in use", ""),
+        (memory.never_written, "holes, never written", " (not read)"),
     ];
     let mut values = Vec::new();
     let mut add = |words: &str, value: String| values.push((words.to_owned(), value));

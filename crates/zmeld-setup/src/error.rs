@@ -26,6 +26,9 @@ pub enum Error {
     /// The running kernel lacks something.
     #[error("{what}, which this kernel does not offer: {way_out}")]
     KernelFeature { what: String, way_out: String },
+    /// The machine lacks something.
+    #[error("{what}: {way_out}")]
+    Lacks { what: String, way_out: &'static str },
     /// The kernel did not take a module.
     #[error(
         "{group} needs the module {module} ({said}), which this kernel does not offer: {way_out}"
@@ -70,6 +73,12 @@ pub enum Error {
          them, or force it (zmeld up --force); the kernel kills programs where it does not fit"
     )]
     GroupsUnseen,
+    /// What control groups have in swap could not be looked at.
+    #[error(
+        "{source}, so that nobody can tell whether what is in swap fits back into control groups: \
+         try again, or force it (zmeld down --force)"
+    )]
+    GroupsUnread { source: HostError },
     /// What a plan warns of is to be changed or accepted.
     #[error("{what}")]
     Refused { what: String },
@@ -106,6 +115,7 @@ impl Error {
         match self {
             Error::Privilege { .. }
             | Error::KernelFeature { .. }
+            | Error::Lacks { .. }
             | Error::ModuleRefused { .. }
             | Error::NoCodec { .. } => ErrorKind::Missing,
             Error::Step { source, .. } => source.kind(),

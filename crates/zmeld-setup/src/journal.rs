@@ -12,7 +12,7 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -140,19 +140,20 @@ impl Journal {
     /// Waits for other runs, at most `patience`, and reads what its owner's left.
     ///
     /// # Errors
-    /// When another run does not end, when the directory cannot be made, or when
+    /// When another run does not end, or `stop` is set meanwhile, when the directory cannot be made, or when
     /// the state cannot be understood.
     pub fn lock(
         host: &Host,
         owner: Owner,
         patience: Duration,
+        stop: &AtomicBool,
         listener: &mut Listener<'_>,
     ) -> Result<Journal, Error> {
         run_folder::make(host).map_err(|err| match err {
             HostError::File(err) => denied("create", FOLDER, err.cause),
             err => err.into(),
         })?;
-        let lock = wait(host, patience, listener)?;
+        let lock = wait(host, patience, stop, listener)?;
         lock.pass_on()
             .map_err(|cause| Error::io("pass on", LOCK, cause))?;
         // What a run that was killed was about to rename. Where it cannot be
@@ -229,7 +230,12 @@ fn denied(action: &'static str, path: &str, cause: io::Error) -> Error {
     }
 }
 
-fn wait(host: &Host, patience: Duration, listener: &mut Listener<'_>) -> Result<FileLock, Error> {
+fn wait(
+    host: &Host,
+    patience: Duration,
+    stop: &AtomicBool,
+    listener: &mut Listener<'_>,
+) -> Result<FileLock, Error> {
     let begin = Instant::now();
     let mut told = false;
     loop {
@@ -238,11 +244,15 @@ fn wait(host: &Host, patience: Duration, listener: &mut Listener<'_>) -> Result<
             Attempt::Taken(lock) => return Ok(lock),
             Attempt::Held(holder) => holder,
         };
-        let is_alive = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
-        let holder = match holder.pid.filter(is_alive) {
+        let holder = match holder.pid {
             Some(pid) => format!("(process {pid})"),
             None => "(or a command of one that was killed)".to_owned(),
         };
+        if stop.load(Ordering::SeqCst) {
+            return Err(Error::Interrupted {
+                after: format!("while another run had the lock {holder}; nothing was changed"),
+            });
+        }
         if begin.elapsed() >= patience {
             return Err(Error::Locked { holder });
         }

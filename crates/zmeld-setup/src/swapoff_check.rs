@@ -34,7 +34,7 @@
 //! switching zswap off brings none of them back.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::error::Error;
 pub use crate::error::SwapoffConflict;
@@ -43,14 +43,15 @@ use zmeld_advice::ActiveSwap;
 use zmeld_linux::compressed::{Backed, MmStat};
 use zmeld_linux::counters::count;
 use zmeld_linux::groups::hierarchy::{Hierarchy, Version, NO_LIMIT};
+use zmeld_linux::groups::walk::{OpenGroup, Walk};
 use zmeld_linux::programs::Programs;
 use zmeld_linux::swaps::SwapArea;
 use zmeld_linux::{Host, HostError};
 use zmeld_observe::machine;
 use zmeld_observe::run_folder::owner;
 
-/// Deeper than anybody nests.
-const DEPTH_MAX: usize = 64;
+/// So many limits of users' own are told, and how many more there are.
+const TOLD_MAX: usize = 8;
 /// What is charged ahead on each processor, and page tables.
 const MARGIN_BYTES: u64 = 1 << 20;
 
@@ -61,6 +62,8 @@ pub(crate) struct Findings {
     pub overfull: Vec<SwapoffConflict>,
     /// What keeps nothing from it and is told: limits of users' own.
     pub told: Vec<String>,
+    /// So many more of those.
+    untold: usize,
 }
 
 /// What areas that are on by then, and are not yet, can take, in bytes.
@@ -136,30 +139,69 @@ fn product(a: u64, b: u64) -> u128 {
 /// reclaimed, nor what groups may not have in swap or keep in memory, of which the kernel
 /// spares no more than `kept` above them.
 fn may_move(host: &Host, swapped_bytes: u64) -> Result<u64, Error> {
-    fn stays(host: &Host, group: &Path, kept: u64, depth: usize) -> Result<u64, Error> {
-        let number = |file: &str| host.number(group.join(file));
-        let swapped = number("memory.swap.current")?;
-        let (most, least) = (number("memory.swap.max")?, number("memory.min")?);
-        let kept = least.map_or(kept, |least| least.min(kept));
-        let over = swapped
-            .zip(most)
-            .map_or(0, |(held, most)| held.saturating_sub(most));
-        let mut below = 0u64;
-        if depth < DEPTH_MAX && (depth == 0 || swapped.unwrap_or(0) > 0) {
-            for folder in host.folders(group)? {
-                below = below.saturating_add(stays(host, &folder, kept, depth + 1)?);
+    /// A group above the one that is looked at.
+    struct Above {
+        kept: u64,
+        /// What stays of its own, and of all below it.
+        own: u64,
+        below: u64,
+    }
+    fn leave(above: &mut Vec<Above>, depth: usize) -> u64 {
+        let mut stays = 0;
+        while above.len() > depth {
+            stays = above.pop().map_or(0, |it| it.own.max(it.below));
+            if let Some(above) = above.last_mut() {
+                above.below = above.below.saturating_add(stays);
             }
         }
-        let own = least.and(swapped).map_or(0, |held| held.min(kept));
-        Ok(below.max(over).max(own))
+        stays
     }
     if host.number("/proc/sys/vm/swappiness")? == Some(0) {
         return Ok(0);
     }
-    let hierarchy = Hierarchy::find(host).ok().flatten();
-    let hierarchy = hierarchy.filter(|it| it.version == Version::Two);
-    let stays = hierarchy.map_or(Ok(0), |it| stays(host, &it.top, u64::MAX, 0))?;
-    Ok(swapped_bytes.saturating_sub(stays))
+    let hierarchy = match Hierarchy::find(host) {
+        // Nobody can tell what stays.
+        Err(HostError::GroupsUnseen) => return Ok(0),
+        found => found?.filter(|it| it.version == Version::Two),
+    };
+    let Some(hierarchy) = hierarchy else {
+        return Ok(swapped_bytes);
+    };
+    let mut above = Vec::new();
+    let mut walk = Walk::new(host, &hierarchy.top);
+    while walk.next()? {
+        let group = walk.group();
+        leave(&mut above, group.depth());
+        let swapped = group.number("memory.swap.current")?;
+        let (most, least) = (
+            group.number("memory.swap.max")?,
+            group.number("memory.min")?,
+        );
+        let kept = above.last().map_or(u64::MAX, |it: &Above| it.kept);
+        let kept = least.map_or(kept, |least| least.min(kept));
+        let over = swapped
+            .zip(most)
+            .map_or(0, |(held, most)| held.saturating_sub(most));
+        let own = least.and(swapped).map_or(0, |held| held.min(kept));
+        let below = match swapped.unwrap_or(0) {
+            0 if group.depth() > 0 => 0,
+            // All of a group that is not looked into may stay.
+            held if !descend(&mut walk)? => held,
+            _ => 0,
+        };
+        let own = own.max(over);
+        above.push(Above { kept, own, below });
+    }
+    Ok(swapped_bytes.saturating_sub(leave(&mut above, 0)))
+}
+
+/// Has the walk enter the groups below, where what they take is counted at all; whether it
+/// will enter each.
+fn descend(walk: &mut Walk<'_>) -> Result<bool, HostError> {
+    // Of version 2; there is no such file on version 1, where each group's is.
+    let controllers = walk.group().read("cgroup.subtree_control")?;
+    let are_counted = controllers.is_none_or(|all| all.split(' ').any(|it| it == "memory"));
+    Ok(!are_counted || walk.descend()?)
 }
 
 /// What an area's pages take of RAM at most in another compressed area.
@@ -238,6 +280,12 @@ pub(crate) fn check(
         found => found?,
     };
     found.told.into_iter().for_each(&mut tell);
+    if found.untold > 0 {
+        let untold = found.untold;
+        tell(format!(
+            "{untold} more groups have too little room below limits of users' own"
+        ));
+    }
     if !force {
         return refuse(found.overfull);
     }
@@ -274,18 +322,20 @@ pub(crate) fn in_groups(
     let Some(hierarchy) = hierarchy else {
         return Ok(Findings::default());
     };
-    let mut look = Look {
+    let programs = Programs::read(host, &hierarchy);
+    let look = Look {
         host,
-        programs: &Programs::read(host, &hierarchy)?,
+        programs: &programs.map_err(|source| Error::GroupsUnread { source })?,
         hierarchy: &hierarchy,
         leaving_bytes,
         elsewhere_bytes,
         ram_bytes: machine::memory(host)?.total_bytes,
+        is_swapping: host.number("/proc/sys/vm/swappiness")? != Some(0),
         margin_part,
         findings: Findings::default(),
     };
-    look.descend(&hierarchy.top, 0)?;
-    Ok(look.findings)
+    look.through(Walk::new(host, &hierarchy.top))
+        .map_err(|source| Error::GroupsUnread { source })
 }
 
 /// What a group uses and may use, in bytes.
@@ -310,41 +360,74 @@ struct Look<'a> {
     /// Less what the groups so far need of it.
     elsewhere_bytes: u64,
     ram_bytes: u64,
+    /// Programs' memory is swapped out at all (version 2).
+    is_swapping: bool,
     margin_part: u64,
     findings: Findings,
 }
 
+/// A group above the one that is looked at.
+struct Above {
+    /// What other areas had room for before it, and what it needs of that.
+    elsewhere: u64,
+    needed: u64,
+    /// What may be swapped out of it beside what is (version 2).
+    swap_room: i128,
+}
+
 impl Look<'_> {
-    /// Looks at a group and at those below it.
-    fn descend(&mut self, group: &Path, depth: usize) -> Result<(), Error> {
-        let counted = self.counted(group)?;
-        let of_programs = self.programs.of_tree(group);
-        let is_top = depth == 0 && counted.is_none();
-        if !is_top && counted.unwrap_or(0) == 0 && of_programs == 0 {
-            return Ok(());
-        }
-        let swapped = counted.unwrap_or(0).max(of_programs);
-        let elsewhere = self.elsewhere_bytes;
-        let needed = self.judge(group, swapped)?;
-        if depth < DEPTH_MAX {
-            for folder in self.host.folders(group)? {
-                self.descend(&folder, depth + 1)?;
+    /// Looks at the groups; of one without swap at no more.
+    fn through(mut self, mut walk: Walk<'_>) -> Result<Findings, HostError> {
+        let mut above: Vec<Above> = Vec::new();
+        while walk.next()? {
+            let group = walk.group();
+            self.leave(&mut above, group.depth());
+            let counted = self.counted(group)?;
+            let of_programs = self.programs.of_tree(group.path());
+            let is_top = group.depth() == 0 && counted.is_none();
+            if !is_top && counted.unwrap_or(0) == 0 && of_programs == 0 {
+                continue;
             }
+            let swapped = counted.unwrap_or(0).max(of_programs);
+            let over = above.last().map_or(i128::MAX, |it| it.swap_room);
+            let swap_room = over.min(self.swap_room(group)?);
+            let elsewhere = self.elsewhere_bytes;
+            let needed = self.judge(group, swapped, swap_room)?;
+            if !descend(&mut walk)? {
+                self.findings.told.push(format!(
+                    "the control group {} has more groups below it than are looked at: its own \
+                     limits count, theirs do not",
+                    self.hierarchy.named(walk.group().path())
+                ));
+            }
+            above.push(Above {
+                elsewhere,
+                needed,
+                swap_room,
+            });
         }
-        // What groups below have moved elsewhere makes room here too.
-        let needed_below = elsewhere.saturating_sub(self.elsewhere_bytes);
-        self.elsewhere_bytes = elsewhere.saturating_sub(needed.max(needed_below));
-        Ok(())
+        self.leave(&mut above, 0);
+        Ok(self.findings)
+    }
+
+    /// Done with groups of that depth and below.
+    fn leave(&mut self, above: &mut Vec<Above>, depth: usize) {
+        while above.len() > depth {
+            let Some(it) = above.pop() else { return };
+            // What groups below have moved elsewhere makes room here too.
+            let needed_below = it.elsewhere.saturating_sub(self.elsewhere_bytes);
+            self.elsewhere_bytes = it.elsewhere.saturating_sub(it.needed.max(needed_below));
+        }
     }
 
     /// Holds a group's pages in swap against its limits; gives how many bytes of
     /// other areas it needs for that.
-    fn judge(&mut self, group: &Path, swapped: u64) -> Result<u64, Error> {
+    fn judge(&mut self, group: &OpenGroup, swapped: u64, room: i128) -> Result<u64, HostError> {
         let coming = swapped.min(self.leaving_bytes);
         if coming == 0 {
             return Ok(0);
         }
-        let usage = &self.usage(group)?;
+        let usage = &self.usage(group, room)?;
         // More than RAM is no limit: the machine's own comes first.
         let ram = self.ram_bytes;
         let limit = usage.limit.filter(|limit| *limit < ram.min(NO_LIMIT));
@@ -366,14 +449,19 @@ impl Look<'_> {
             .together_room
             .is_some_and(|room| room.saturating_add(usage.cache / 2) < self.margin(0));
         if is_tight || room < needed {
+            let uid = self.limit_of_user(group)?;
+            if uid.is_some() && self.findings.told.len() >= TOLD_MAX {
+                self.findings.untold += 1;
+                return Ok(0);
+            }
             let overfull = SwapoffConflict {
-                group: self.hierarchy.shown(group),
+                group: self.hierarchy.named(group.path()),
                 swapped_bytes: coming,
                 room_bytes: if is_tight { 0 } else { room },
                 limit_bytes: limit,
-                largest: self.programs.largest(group),
+                largest: self.programs.largest(group.path()),
             };
-            match self.limit_of_user(group) {
+            match uid {
                 None => self.findings.overfull.push(overfull),
                 Some(uid) => self.findings.told.push(format!(
                     "{overfull}: that limit is the user's own (uid {uid}), and keeps no swap on; \
@@ -388,10 +476,10 @@ impl Look<'_> {
 
     /// The user who set a group's limit himself, so that it may not keep root from
     /// switching swap off; none where it is root's.
-    fn limit_of_user(&self, group: &Path) -> Option<u32> {
-        let file = group.join(self.hierarchy.version.limit_file());
-        let meta = self.host.tree().metadata(&file).ok()?;
-        Some(meta.uid()).filter(|uid| *uid != 0 && *uid != owner(self.host))
+    fn limit_of_user(&self, group: &OpenGroup) -> Result<Option<u32>, HostError> {
+        let meta = group.metadata(self.hierarchy.version.limit_file())?;
+        let uid = meta.map(|it| it.uid());
+        Ok(uid.filter(|uid| *uid != 0 && *uid != owner(self.host)))
     }
 
     /// What the kernel charges ahead, and what moves between two reads.
@@ -399,71 +487,53 @@ impl Look<'_> {
         MARGIN_BYTES.saturating_add(limit / 64) / self.margin_part
     }
 
-    fn number(&self, group: &Path, file: &str) -> Result<Option<u64>, Error> {
-        Ok(self.host.number(group.join(file))?)
-    }
-
     /// What the kernel counts of a group's pages in swap; none where it does not.
-    fn counted(&self, group: &Path) -> Result<Option<u64>, Error> {
+    fn counted(&self, group: &OpenGroup) -> Result<Option<u64>, HostError> {
         if self.hierarchy.version == Version::Two {
-            return self.number(group, "memory.swap.current");
+            return group.number("memory.swap.current");
         }
-        let stat = self.stat(group)?;
+        let stat = group.read("memory.stat")?.unwrap_or_default();
         let is_counted = stat.lines().any(|line| line.starts_with("total_swap "));
         Ok(is_counted.then(|| count(&stat, "total_swap")))
     }
 
-    fn stat(&self, group: &Path) -> Result<String, Error> {
-        let stat = self.host.read_optional(group.join("memory.stat"))?;
-        Ok(stat.unwrap_or_default())
+    /// What may be swapped out of a group beside what is, by its own share of swap (version 2).
+    fn swap_room(&self, group: &OpenGroup) -> Result<i128, HostError> {
+        let most = match self.hierarchy.version {
+            Version::One => None,
+            Version::Two => group.number("memory.swap.max")?,
+        };
+        let Some(most) = most else {
+            return Ok(i128::MAX);
+        };
+        let swapped = group.number("memory.swap.current")?.unwrap_or(0);
+        Ok(i128::from(most) - i128::from(swapped))
     }
 
-    fn usage(&self, group: &Path) -> Result<Usage, Error> {
-        let stat = self.stat(group)?;
-        match self.hierarchy.version {
-            Version::One => self.usage_one(group, &stat),
-            Version::Two => self.usage_two(group, &stat),
-        }
-    }
-
-    fn usage_two(&self, group: &Path, stat: &str) -> Result<Usage, Error> {
-        let mut swap_room = i128::MAX;
-        let above = group.ancestors();
-        for group in above.take_while(|it| it.starts_with(&self.hierarchy.top)) {
-            let Some(max) = self.number(group, "memory.swap.max")? else {
-                continue;
-            };
-            let swapped = self.number(group, "memory.swap.current")?.unwrap_or(0);
-            swap_room = swap_room.min(i128::from(max) - i128::from(swapped));
-        }
-        let swappiness = self.number(Path::new("/proc/sys/vm"), "swappiness")?;
-        let cache = count(stat, "inactive_file") + count(stat, "active_file");
-        Ok(Usage {
-            used: self.number(group, "memory.current")?.unwrap_or(0),
-            cache,
-            limit: self.number(group, "memory.max")?,
-            swap_room: (swappiness != Some(0)).then_some(swap_room),
-            together_room: None,
-        })
-    }
-
-    fn usage_one(&self, group: &Path, stat: &str) -> Result<Usage, Error> {
-        let swappiness = self.number(group, "memory.swappiness")?;
-        let together = self
-            .number(group, "memory.memsw.limit_in_bytes")?
-            .filter(|limit| *limit < NO_LIMIT);
-        let together_room = match together {
+    fn usage(&self, group: &OpenGroup, swap_room: i128) -> Result<Usage, HostError> {
+        let version = self.hierarchy.version;
+        let stat = group.read("memory.stat")?.unwrap_or_default();
+        let cache = |list: &str| match version {
+            Version::One => count(&stat, &format!("total_{list}")),
+            Version::Two => count(&stat, list),
+        };
+        let is_swapping = match version {
+            Version::One => group.number("memory.swappiness")? != Some(0),
+            Version::Two => self.is_swapping,
+        };
+        let together = group.number("memory.memsw.limit_in_bytes")?;
+        let together_room = match together.filter(|limit| *limit < NO_LIMIT) {
             Some(limit) => {
-                let used = self.number(group, "memory.memsw.usage_in_bytes")?;
+                let used = group.number("memory.memsw.usage_in_bytes")?;
                 Some(limit.saturating_sub(used.unwrap_or(0)))
             }
             None => None,
         };
         Ok(Usage {
-            used: self.number(group, "memory.usage_in_bytes")?.unwrap_or(0),
-            cache: count(stat, "total_inactive_file") + count(stat, "total_active_file"),
-            limit: self.number(group, "memory.limit_in_bytes")?,
-            swap_room: (swappiness != Some(0)).then_some(i128::MAX),
+            used: group.number(version.usage_file())?.unwrap_or(0),
+            cache: cache("inactive_file") + cache("active_file"),
+            limit: group.number(version.limit_file())?,
+            swap_room: is_swapping.then_some(swap_room),
             together_room,
         })
     }

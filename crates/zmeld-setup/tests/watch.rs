@@ -12,7 +12,7 @@ use std::fs;
 use std::io;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -33,10 +33,19 @@ use zmeld_watch::Watcher;
 const MIB: u64 = 1 << 20;
 
 /// Reclaims down to what a group's file `in_use` says, and does what a tier's device is told.
-#[derive(Default)]
 struct Kernel {
     /// The watch is told to stop.
     stop: AtomicBool,
+    began: Instant,
+    /// So long took what is slow: nothing else takes any time.
+    took_ms: AtomicU64,
+}
+
+impl Kernel {
+    fn take(&self, ms: &str) {
+        let ms = ms.trim().parse().unwrap();
+        self.took_ms.fetch_add(ms, Ordering::Relaxed);
+    }
 }
 
 impl Access for Kernel {
@@ -47,7 +56,7 @@ impl Access for Kernel {
         let slow = fs::read_to_string(path.with_file_name("slow_read"));
         if let (Ok(slow), true) = (slow, limit > 1 && path.ends_with("debug/lru_gen")) {
             let (ms, length) = slow.split_once(' ').unwrap();
-            std::thread::sleep(Duration::from_millis(ms.parse().unwrap()));
+            self.take(ms);
             append(&path.with_file_name("reads"), "")?;
             bytes.truncate(length.trim().parse().unwrap());
             bytes.resize(limit as usize, b'\n');
@@ -59,7 +68,7 @@ impl Access for Kernel {
         let name = path.file_name().unwrap().to_str().unwrap();
         let value = std::str::from_utf8(value).unwrap();
         match name {
-            "lru_gen" => return generations(path, value),
+            "lru_gen" => return generations(self, path, value),
             "memory.reclaim" => return reclaim(path, value.parse().unwrap()),
             _ => of_device(path, name, value)?,
         }
@@ -72,6 +81,10 @@ impl Access for Kernel {
 
     fn run(&self, _: &Invocation, _: Option<&Ending>) -> io::Result<Finished> {
         unreachable!("watch runs no commands")
+    }
+
+    fn now(&self) -> Instant {
+        self.began + Duration::from_millis(self.took_ms.load(Ordering::Relaxed))
     }
 }
 
@@ -128,7 +141,7 @@ fn reclaim(path: &Path, wanted: u64) -> io::Result<()> {
 }
 
 /// Does what is ordered of generations, and notes it in `orders` beside that file.
-fn generations(path: &Path, order: &str) -> io::Result<()> {
+fn generations(kernel: &Kernel, path: &Path, order: &str) -> io::Result<()> {
     let invalid = Err(io::Error::from_raw_os_error(22));
     let mut groups = lru_gen::parse(&fs::read(path)?, |_| true);
     let words: Vec<&str> = order.split(' ').collect();
@@ -155,7 +168,7 @@ fn generations(path: &Path, order: &str) -> io::Result<()> {
         "+" => {
             assert_eq!(words[4..], ["1", "1"]);
             if let Ok(ms) = fs::read_to_string(path.with_file_name("slow_walk")) {
-                std::thread::sleep(Duration::from_millis(ms.trim().parse().unwrap()));
+                kernel.take(&ms);
             }
             generations.push(Generation {
                 number: youngest + 1,
@@ -260,14 +273,18 @@ fn watcher(host: &Host, config: Config, dry_run: bool) -> Watcher {
 
 impl Machine {
     fn within(dir: tempfile::TempDir) -> Machine {
-        let kernel = Arc::new(Kernel::default());
+        let kernel = Arc::new(Kernel {
+            stop: AtomicBool::new(false),
+            began: Instant::now(),
+            took_ms: AtomicU64::new(0),
+        });
         let host = Host::with(dir.path(), kernel.clone());
         Machine {
             watcher: watcher(&host, Config::default(), false),
             dir,
+            begin: kernel.began,
             kernel,
             host,
-            begin: Instant::now(),
             had: BTreeMap::new(),
         }
     }

@@ -7,13 +7,17 @@
 
 use std::path::Path;
 
-use zmeld_linux::{process, Host};
+use zmeld_guard::note::LOCK as GUARD_LOCK;
+use zmeld_linux::{shell, Host};
 
 use crate::config_check::guarding;
-use zmeld_config::{Config, Encryption, Finding, FindingId, Severity, Source, Swappiness};
+use zmeld_config::{
+    Config, Encryption, Finding, FindingId, Remedy, Severity, Source, Swappiness, Tier,
+};
 use zmeld_observe::applied::Applied;
+use zmeld_observe::run_folder::{is_locked, WATCH_LOCK};
 use zmeld_setup::journal::State;
-use zmeld_setup::plan::{Group, Plan};
+use zmeld_setup::plan::{in_plain, Group, Plan, Refused};
 use zmeld_setup::step::{Record, Step};
 use zmeld_setup::Error;
 
@@ -40,10 +44,14 @@ pub struct Outstanding {
     /// Each thing, in the order of the plan.
     pub changes: Vec<Finding>,
     /// What brings it about, or says why nothing does.
-    pub remedy: &'static str,
+    pub remedy: Remedy,
+    /// Whether the tiers are those of a file: else those of a `zmeld up --tier` count.
+    pub is_by_file: bool,
     /// Whether a `zmeld watch` runs, where rules want one; none where they do not, or
     /// where that cannot be told.
     pub is_watched: Option<bool>,
+    /// The same of `zmeld-guard` and its rule.
+    pub is_guarded: Option<bool>,
     /// What `zmeld up` would carry out; none where nothing can be planned.
     pub plan: Option<Plan>,
     /// Devices that are to be encrypted and are swapped to as they are.
@@ -57,7 +65,8 @@ impl Outstanding {
     pub fn of(wanted: &Config) -> Outstanding {
         Outstanding {
             wanted: wanted.clone(),
-            remedy: "zmeld up",
+            remedy: Remedy::run(["zmeld up"]),
+            is_by_file: wanted.says_of_tiers(),
             ..Outstanding::default()
         }
     }
@@ -91,7 +100,9 @@ impl Outstanding {
             };
         }
         let rules = wanted.watch.has_rules();
-        let is_watched = rules.then(|| is_watch_running(host)).flatten();
+        let is_watched = rules.then(|| is_locked(host, WATCH_LOCK)).flatten();
+        let guard = wanted.watch.guard.is_some();
+        let is_guarded = guard.then(|| is_locked(host, GUARD_LOCK)).flatten();
         let (not_planned, plan) = Plan::look(host, &wanted, state.as_ref(), false);
         let mut look = Look {
             host,
@@ -117,8 +128,10 @@ impl Outstanding {
         Outstanding {
             changes: look.changes,
             remedy,
+            is_by_file: file.is_some_and(Config::says_of_tiers),
             is_watched,
-            in_plain: in_plain(host, &wanted),
+            is_guarded,
+            in_plain: not_encrypted(host, &wanted, &not_planned, plan.as_ref()),
             plan,
             guard: guarding(host, &wanted),
             wanted,
@@ -140,25 +153,43 @@ impl Outstanding {
 }
 
 /// What carries out a plan. Whether pages fit back is known once it is to be.
-fn remedy(plan: Option<&Plan>) -> &'static str {
+fn remedy(plan: Option<&Plan>) -> Remedy {
     const REFUSED: &str = "zmeld plan says why zmeld up refuses it";
-    let Some(plan) = plan else { return REFUSED };
+    let Some(plan) = plan else {
+        return REFUSED.into();
+    };
     let refused = plan.problems.iter();
     let mut refused = refused.filter(|it| it.severity == Severity::Critical);
     let is_beside = |id| matches!(id, FindingId::SecondDevice | FindingId::ZramWithZswap);
     match refused.clone().all(|it| it.id.is_some_and(is_beside)) {
-        false => REFUSED,
-        true if refused.next().is_some() => TAKE_OVER,
-        true if plan.leaving.is_empty() => "zmeld up",
-        true => "zmeld up, once zmeld plan says that what is swapped out fits back",
+        false => REFUSED.into(),
+        true if refused.next().is_some() => take_over(),
+        true if plan.leaving.is_empty() => Remedy::run(["zmeld up"]),
+        true => Remedy::run(["zmeld up"])
+            .and(", once zmeld plan says that what is swapped out fits back"),
     }
 }
 
 /// How zmeld's tiers get the place of another tool's.
-pub(crate) const TAKE_OVER: &str =
-    "zmeld up --take-over puts zmeld's in its place (zmeld plan --take-over says with what)";
+pub(crate) fn take_over() -> Remedy {
+    Remedy::run(["zmeld up --take-over"])
+        .and(" puts zmeld's in its place (zmeld plan --take-over says with what)")
+}
 
-fn in_plain(host: &Host, config: &Config) -> Vec<Finding> {
+fn not_encrypted(
+    host: &Host,
+    config: &Config,
+    not_planned: &Refused,
+    plan: Option<&Plan>,
+) -> Vec<Finding> {
+    let refused = |tier: &Tier| {
+        let group = Group::of_tier(tier.name.as_str());
+        let mut errors = not_planned.iter().filter(|it| it.0 == group);
+        let mut skipped = plan.iter().flat_map(|it| &it.skipped);
+        let reason = skipped.find(|it| it.group == group);
+        let reason = reason.map(|it| it.reason.clone());
+        errors.next().map(|it| it.1.to_string()).or(reason)
+    };
     let found = config.disks().filter_map(|(tier, disk)| {
         let Source::Device(location) = &disk.source else {
             return None;
@@ -171,44 +202,29 @@ fn in_plain(host: &Host, config: &Config) -> Vec<Finding> {
                 tier.name.as_str(),
                 "its pages are to be encrypted, and are written as they are",
                 format!("{shown} is swapped to without encryption"),
-                format!(
-                    "take {shown} out of what switches it on (/etc/fstab), then swapoff {shown}, \
-                     wipefs --all {shown}, zmeld up"
-                ),
+                encrypted_instead(&path, refused(tier)),
             )
         })
     });
     found.collect()
 }
 
-/// No more is read of how a program was started.
-const LINE_MAX: usize = 4096;
-
-/// Whether a process of root's is `zmeld watch` and acts by its rules: anybody may call
-/// his own so. Where others' processes are hidden from this user, nobody can tell.
-fn is_watch_running(host: &Host) -> Option<bool> {
-    host.read("/proc/1/comm").ok()?;
-    let mut processes = host.processes().ok()?.into_iter();
-    Some(processes.any(|pid| {
-        // Who starts a program makes its line as long as he likes.
-        let command = host.read_start(Path::new(&format!("/proc/{pid}/cmdline")), LINE_MAX);
-        command.is_ok_and(|line| is_watch(&line)) && is_of_root(host, pid)
-    }))
-}
-
-/// Whether all of a process's user ids are root's: one that runs with the rights of another
-/// is still its user's by the first.
-fn is_of_root(host: &Host, pid: u32) -> bool {
-    let status = host.read(format!("/proc/{pid}/status")).unwrap_or_default();
-    let ids = process::status(&status, "Uid");
-    ids.is_some_and(|ids| ids.split_whitespace().eq(["0"; 4]))
-}
-
-fn is_watch(command: &[u8]) -> bool {
-    let words: Vec<&[u8]> = command.split(|byte| *byte == 0).collect();
-    let program = words[0].rsplit(|it| *it == b'/').next();
-    let has = |word: &str| words.contains(&word.as_bytes());
-    program == Some(b"zmeld") && has("watch") && !has("--once") && !has("--dry-run")
+/// Has what is swapped to as it is encrypted, where the plan refuses it for that alone: nothing
+/// would be swapped to else.
+fn encrypted_instead(path: &Path, refused: Option<String>) -> Remedy {
+    let plain = in_plain(path).to_string();
+    if let Some(other) = refused.filter(|it| *it != plain) {
+        return format!("leave it on until zmeld up can encrypt it: {other}").into();
+    }
+    let area = shell::path(path);
+    let commands = [
+        format!("swapoff {area}"),
+        format!("wipefs --all {area}"),
+        "zmeld up".to_owned(),
+    ];
+    let words = commands.join(", ");
+    let words = format!("take {area} out of what switches it on (/etc/fstab), then {words}");
+    Remedy::run(commands).said(words)
 }
 
 struct Look<'a> {
@@ -327,7 +343,8 @@ impl<'a> Look<'a> {
 
     /// What would be done to a group; what a device that is made anew has again is not told.
     fn difference(&self, name: &str, open: &[&Step], undone: &[&Step]) -> String {
-        let again = |step: &&&Step| !undone.contains(step);
+        let again =
+            |step: &&&Step| !undone.contains(step) || self.other_priority(name, step).is_some();
         let mut would: Vec<String> = open
             .iter()
             .filter(again)
@@ -349,7 +366,7 @@ impl<'a> Look<'a> {
             Step::SetAttribute(set) => self
                 .device(group)
                 .and_then(|device| set.in_effect(self.host, device)),
-            _ => None,
+            step => self.other_priority(group, step),
         };
         let Some(is) = is else { return step.words() };
         // Two sizes may round alike.
@@ -358,6 +375,14 @@ impl<'a> Look<'a> {
             false => step.words(),
         };
         format!("{words} (in effect {is})")
+    }
+
+    /// The priority of a tier's area, where it is another than a step would give it.
+    fn other_priority(&self, group: &str, step: &Step) -> Option<String> {
+        let Step::SwapOn(on) = step else { return None };
+        let area = self.applied?.tier(tier_of(group))?.area.as_ref()?;
+        let is = self.host.swap_on(Path::new(area)).ok()??.priority;
+        (on.priority >= 0 && is != i32::from(on.priority)).then(|| is.to_string())
     }
 
     /// Why a tier's area is not there any more, where it was.

@@ -2,9 +2,11 @@
 //! command line.
 
 use std::fmt;
+use std::io;
 
 use serde_json::Value;
 use zmeld_linux::octal::unescape_bytes;
+use zmeld_linux::others::{LockedFile, PatientReader};
 use zmeld_linux::{process, Host};
 
 use crate::machine::of_host;
@@ -139,12 +141,21 @@ impl Owner {
 
     /// The owner of a process, as far as it can be told, and the control group that its
     /// memory is charged to.
-    pub fn of_process(host: &Host, pid: i32) -> (Owner, Option<String>) {
+    pub fn of_process(
+        host: &Host,
+        pid: i32,
+        reader: &mut PatientReader,
+    ) -> (Owner, Option<String>) {
         let read = |name: &str| {
             host.read_bytes(format!("/proc/{pid}/{name}"))
                 .unwrap_or_default()
         };
-        let command = read("cmdline");
+        let here = host.clone();
+        let command = move || Ok(here.read_bytes(LockedFile::CommandLine.path(pid)));
+        let command = reader
+            .run(command)
+            .and_then(|it| it.map_err(io::Error::other));
+        let command = command.unwrap_or_default();
         let words: Vec<String> = command
             .split(|&byte| byte == 0)
             .map(|word| String::from_utf8_lossy(word).into_owned())
@@ -450,7 +461,7 @@ mod tests {
                 &format!("Name:\tx\nUid:\t{uid}\t0\t0\t0\n"),
             ),
         ]);
-        Owner::of_process(&host, 77).0
+        Owner::of_process(&host, 77, &mut PatientReader::default()).0
     }
 
     /// Groups, or a path alone in version 2's hierarchy, and whose they are.

@@ -44,6 +44,8 @@ pub struct SurveyResult {
     cpu_seconds: f64,
     /// Processes that this user may not read.
     refused_processes: u64,
+    /// Processes that hold up whoever reads their memory, so that they were left out.
+    held_processes: u64,
     /// Each owner, the largest first.
     owners: Vec<SurveyOwner>,
     /// All of them together, as one.
@@ -121,6 +123,7 @@ impl SurveyResult {
             seconds: survey.elapsed.as_secs_f64(),
             cpu_seconds: survey.cpu.as_secs_f64(),
             refused_processes: survey.refused,
+            held_processes: survey.held,
             owners: survey.owners.iter().map(SurveyOwner::new).collect(),
             total: SurveyOwner::new(&survey.total()),
             notes: survey.notes.iter().map(ToString::to_string).collect(),

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use nix::time::{clock_gettime, ClockId};
+use zmeld_linux::others::PatientReader;
 use zmeld_linux::pressure::Pressure;
 use zmeld_linux::Host;
 use zmeld_memory::{
@@ -29,8 +30,9 @@ use crate::Error;
 const OWNERS_MAX: usize = 63;
 
 /// Why pages count as skipped: they are memory that this survey should have read.
-const SKIPPED: [SkipReason; 4] = [
+const SKIPPED: [SkipReason; 5] = [
     SkipReason::Permission,
+    SkipReason::Held,
     SkipReason::Vanished,
     SkipReason::ReadFailed,
     SkipReason::TooManyRegions,
@@ -142,6 +144,8 @@ pub struct Survey {
     pub(crate) owners: Vec<OwnerResult>,
     /// Processes that this user may not read.
     pub refused: u64,
+    /// Processes that hold up whoever reads them.
+    pub(crate) held: u64,
     /// Whether the kernel says who waits for memory; where not, nothing gave way.
     pub(crate) is_pressure_told: bool,
     /// What limits how exact this is.
@@ -202,8 +206,9 @@ struct Planned {
 /// Who is there, the largest first; the small ones are one.
 fn plan(host: &Host, live: &LiveMemory) -> Vec<Planned> {
     let mut owners: BTreeMap<String, Planned> = BTreeMap::new();
+    let mut reader = PatientReader::default();
     for member in live.members() {
-        let (owner, group) = Owner::of_process(host, member.pid);
+        let (owner, group) = Owner::of_process(host, member.pid, &mut reader);
         let planned = owners.entry(owner.id.clone()).or_insert_with(|| Planned {
             owner,
             pids: BTreeSet::new(),
@@ -328,6 +333,7 @@ pub fn survey(
         interrupted: false,
         owners: Vec::new(),
         refused: 0,
+        held: 0,
         is_pressure_told,
         notes: Vec::new(),
     };
@@ -346,10 +352,9 @@ impl Reading<'_> {
                 break;
             }
             survey.refused += visit.skipped.get(SkipReason::Permission).processes;
+            survey.held += visit.skipped.get(SkipReason::Held).processes;
             for note in &visit.notes {
-                if !survey.notes.contains(note) {
-                    survey.notes.push(note.clone());
-                }
+                Note::add(&mut survey.notes, note);
             }
             let is_there = visit.counted.processes > 0 || collected.pages.all > 0;
             let found = self.result(owner, collected, &visit)?;

@@ -17,6 +17,7 @@ const PIECE: Duration = Duration::from_millis(250);
 const PIECE_FIRST: u64 = 4096;
 
 pub(super) struct Pieces<'a> {
+    host: &'a Host,
     stop: &'a AtomicBool,
     end: Instant,
     began: Instant,
@@ -26,10 +27,11 @@ pub(super) struct Pieces<'a> {
     most: u64,
 }
 
-impl Pieces<'_> {
-    pub fn new(most: u64, stop: &AtomicBool) -> Pieces<'_> {
-        let now = Instant::now();
+impl<'a> Pieces<'a> {
+    pub fn new(host: &'a Host, most: u64, stop: &'a AtomicBool) -> Pieces<'a> {
+        let now = host.now();
         Pieces {
+            host,
             stop,
             end: now + TURN,
             began: now,
@@ -40,7 +42,7 @@ impl Pieces<'_> {
     }
 
     pub fn next(&mut self) -> u64 {
-        self.began = Instant::now();
+        self.began = self.host.now();
         let pages = self.pages.min(self.most - self.asked);
         self.asked += pages;
         pages
@@ -48,11 +50,12 @@ impl Pieces<'_> {
 
     /// The last piece was done: whether it is another one's turn now.
     pub fn is_over(&mut self) -> bool {
-        let took = self.began.elapsed().max(Duration::from_millis(1));
+        let now = self.host.now();
+        let took = (now - self.began).max(Duration::from_millis(1));
         let times = PIECE.as_secs_f64() / took.as_secs_f64();
         let pages = self.pages as f64 * times.clamp(0.25, 4.0);
         self.pages = (pages as u64).max(64);
-        self.stop.load(Ordering::Relaxed) || Instant::now() >= self.end
+        self.stop.load(Ordering::Relaxed) || now >= self.end
     }
 
     pub fn is_all(&self) -> bool {

@@ -57,7 +57,7 @@ fn recompress(
     stop: &AtomicBool,
 ) -> Result<ActionResult, Error> {
     let before = stat(host, device, "mm_stat", MmStat::parse)?;
-    let mut pieces = Pieces::new(pages_max, stop);
+    let mut pieces = Pieces::new(host, pages_max, stop);
     let (mut after, mut is_over) = (before, false);
     for (priority, codec) in codecs {
         // Kernels before 7.1 know no priority here and pass it over.

@@ -75,7 +75,7 @@ fn write_back(
         return Ok(ActionResult::Done(nothing.to_owned()));
     }
     let before = stat(host, device, "bd_stat", Backed::parse)?;
-    let mut pieces = Pieces::new(bytes_max / UNIT, stop);
+    let mut pieces = Pieces::new(host, bytes_max / UNIT, stop);
     let is_over = loop {
         let left = left()?;
         let units = pieces.next().min(left.unwrap_or(u64::MAX));

@@ -4,6 +4,9 @@
 
 // Of what the other tests use, only a part is needed.
 #[allow(dead_code)]
+#[path = "command/own_run.rs"]
+mod own_run;
+#[allow(dead_code)]
 #[path = "command/run.rs"]
 mod run;
 #[path = "../../zmeld-linux/tests/support/turn.rs"]

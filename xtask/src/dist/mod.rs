@@ -453,6 +453,53 @@ mod tests {
         assert_eq!(said, format!("1.2.3 zmeld-1.2.3.tar.xz {sum}"));
     }
 
+    /// Sources, and packages of sources, are under version 2 of the GPL or later; what has the
+    /// linked program is under version 3 or later (docs/packages.md).
+    #[test]
+    fn every_package_says_the_licence_of_what_is_in_it() {
+        const SOURCES: &str = "GPL-2.0-or-later";
+        const LINKED: &str = "GPL-3.0-or-later";
+        let fields = [
+            ("Cargo.toml", "license = ", vec![SOURCES]),
+            ("fleet/pyproject.toml", "license = ", vec![SOURCES]),
+            ("packaging/rpm/dkms.spec", "License:", vec![SOURCES]),
+            ("packaging/rpm/zmeld.spec", "License:", vec![LINKED]),
+            // All of them, and of the program alone.
+            ("packaging/arch/PKGBUILD", "license=", vec![SOURCES, LINKED]),
+            (
+                "packaging/nix/kernel-module.nix",
+                "license =",
+                vec!["lib.licenses.gpl2Plus"],
+            ),
+            (
+                "packaging/nix/package.nix",
+                "license =",
+                vec!["lib.licenses.gpl3Plus"],
+            ),
+            (
+                "packaging/kubernetes/Containerfile",
+                "org.opencontainers.image.licenses=",
+                vec![LINKED],
+            ),
+        ];
+        for (file, field, licences) in fields {
+            let text = fs::read_to_string(workspace::root().join(file)).unwrap();
+            let said = text
+                .lines()
+                .filter_map(|line| line.trim().strip_prefix(field));
+            let bare = |it: &str| it.trim_matches(|c| " \"();".contains(c)).to_owned();
+            assert_eq!(Vec::from_iter(said.map(bare)), licences, "{file}");
+        }
+        for entry in fs::read_dir(workspace::root().join("crates")).unwrap() {
+            let manifest = entry.unwrap().path().join("Cargo.toml");
+            let text = fs::read_to_string(&manifest).unwrap();
+            assert!(
+                text.contains("\nlicense.workspace = true\n"),
+                "{manifest:?}"
+            );
+        }
+    }
+
     /// Without nixpkgs: what it would be given is made up, so that names and paths of
     /// ours are all that is tried.
     #[test]

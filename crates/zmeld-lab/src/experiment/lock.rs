@@ -22,7 +22,7 @@ pub(super) fn take(host: &Host) -> Result<FileLock, Error> {
     }
 }
 
-/// Whom the kernel names took the lock and lives: what it starts does not inherit it.
+/// What an experiment starts does not inherit the lock.
 fn words(holder: Holder) -> String {
     match holder.pid {
         Some(pid) => format!("process {pid}"),
@@ -34,13 +34,22 @@ fn path() -> PathBuf {
     Path::new(FOLDER).join("experiment")
 }
 
-/// The process of the experiment that is running, in words, if one is.
-pub fn running() -> Option<String> {
-    lock::holder(&path()).map(words)
+/// Whether an experiment is running.
+#[derive(Debug)]
+pub enum Running {
+    /// None is.
+    No,
+    /// This process has one, in words.
+    Yes(String),
+    /// Only root may ask.
+    Unknown,
 }
 
-/// The same for whoever changes the machine's swap, which would take it away from under a
-/// workload: by the lock itself, too.
-pub fn surely_running() -> Option<String> {
-    running().or_else(|| lock::is_taken(&path()).then(|| words(Holder { pid: None })))
+/// Whether one is running, by its lock.
+pub fn running() -> Running {
+    match lock::holder(&path()) {
+        Ok(None) => Running::No,
+        Ok(Some(holder)) => Running::Yes(words(holder)),
+        Err(_) => Running::Unknown,
+    }
 }

@@ -42,7 +42,7 @@ use crate::size::SizeSearch;
 use crate::variant::{self, size, RunSize, SizeBases, Variant};
 use crate::vm::host::BootImage;
 use crate::vm::{GuestClock, World};
-pub use lock::{running, surely_running};
+pub use lock::{running, Running};
 use result::{CaseFacts, Experiment, Outcome, Run, SkippedVariant};
 use run::MeasuredRun;
 
@@ -285,7 +285,7 @@ pub fn left_set_up(host: &Host) -> Result<Vec<String>, Error> {
 fn left(host: &Host, is_meant: fn(&Leftover) -> bool) -> Result<Vec<String>, Error> {
     let left = leftovers(host);
     // Looked at last: one may have begun meanwhile, and have begun to set up.
-    if running().is_some() {
+    if matches!(running(), Running::Yes(_)) {
         return Ok(Vec::new());
     }
     let left = left?.into_iter().filter(is_meant);

@@ -283,7 +283,13 @@ fn devices(records: &[Record]) -> Vec<String> {
 /// The experiments' own journal: what `zmeld up` set up is written down elsewhere.
 fn journal(host: &Host) -> Result<Journal, Error> {
     let owner = Owner::Experiment;
-    Ok(Journal::lock(host, owner, PATIENCE, &mut |_| ())?)
+    Ok(Journal::lock(
+        host,
+        owner,
+        PATIENCE,
+        &AtomicBool::new(false),
+        &mut |_| (),
+    )?)
 }
 
 /// Looked at under the journal's lock.

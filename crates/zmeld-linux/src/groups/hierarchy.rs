@@ -110,21 +110,23 @@ impl Hierarchy {
 
     /// The directory of a process's group; `self` is this one. Byte by byte, since a
     /// group's name need not be text. None where the mount does not show it.
-    pub fn group_of(&self, host: &Host, process: &str) -> Option<PathBuf> {
-        let text = host.read_bytes(format!("/proc/{process}/cgroup")).ok()?;
+    ///
+    /// # Errors
+    /// When the kernel does not tell it: one is too deep to be named, or the process has ended.
+    pub fn group_of(&self, host: &Host, process: &str) -> Result<Option<PathBuf>, HostError> {
+        let text = host.read_bytes(format!("/proc/{process}/cgroup"))?;
         let mut lines = text.split(|byte| *byte == b'\n');
-        let path = lines.find_map(|line| self.version.path_of(line))?;
-        let below = Path::new(OsStr::from_bytes(path))
-            .strip_prefix(&self.root)
-            .ok()?;
-        if below.components().any(|it| it == Component::ParentDir) {
-            return None;
-        }
+        let path = lines.find_map(|line| self.version.path_of(line));
+        let path = path.map(|path| Path::new(OsStr::from_bytes(path)));
+        let below = path.and_then(|path| path.strip_prefix(&self.root).ok());
+        let is_shown = |it: &&Path| it.components().all(|it| it != Component::ParentDir);
         // `join` would leave a slash at the end.
-        Some(match below.as_os_str().is_empty() {
-            true => self.top.clone(),
-            false => self.top.join(below),
-        })
+        Ok(below
+            .filter(is_shown)
+            .map(|below| match below.as_os_str().is_empty() {
+                true => self.top.clone(),
+                false => self.top.join(below),
+            }))
     }
 
     /// A group's path as the kernel tells it of a process (`/proc/PID/cgroup`).
@@ -143,7 +145,22 @@ impl Hierarchy {
             path => format!("/{path}"),
         }
     }
+
+    /// The same in a sentence: of a path that is too long for one, its begin and its end.
+    pub fn named(&self, group: &Path) -> String {
+        let shown = self.shown(group);
+        let count = shown.chars().count();
+        if count <= 2 * NAMED_CHARS {
+            return shown;
+        }
+        let begin: String = shown.chars().take(NAMED_CHARS).collect();
+        let end: String = shown.chars().skip(count - NAMED_CHARS).collect();
+        format!("{begin}...{end}")
+    }
 }
+
+/// So much of a path's begin and of its end is shown in a sentence.
+const NAMED_CHARS: usize = 120;
 
 /// Whether there are groups that the memory controller could limit: any but the
 /// root, which has no limits.

@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::hierarchy::Hierarchy;
@@ -215,7 +214,8 @@ fn protected_by_threads(
     host.read_bytes("/proc/self/cgroup")?;
     let mut found = HashMap::new();
     let mut protect = |process: &str, why| {
-        let group = hierarchy.group_of(host, process);
+        // Of one too deep to be named no more is looked at.
+        let group = hierarchy.group_of(host, process).ok().flatten();
         if let Some(group) = group.filter(|group| *group != hierarchy.top) {
             found.entry(group).or_insert(why);
         }
@@ -229,9 +229,10 @@ fn protected_by_threads(
             break;
         }
         // None of what ended meanwhile.
-        let threads = or_gone(host.list(format!("/proc/{process}/task")))?;
+        let threads = process::unless_gone(host.list(format!("/proc/{process}/task")))?;
         for thread in threads.unwrap_or_default() {
-            let stat = or_gone(host.read(format!("/proc/{process}/task/{thread}/stat")))?;
+            let stat =
+                process::unless_gone(host.read(format!("/proc/{process}/task/{thread}/stat")))?;
             if stat.as_deref().is_some_and(is_real_time) {
                 protect(&process.to_string(), IS_REAL_TIME);
                 break;
@@ -239,14 +240,6 @@ fn protected_by_threads(
         }
     }
     Ok(found)
-}
-
-/// None where the process has ended: another error is one.
-fn or_gone<T>(read: Result<T, HostError>) -> Result<Option<T>, HostError> {
-    match read {
-        Err(err) if err.is_absent() || err.is(Errno::SRCH) => Ok(None),
-        read => read.map(Some),
-    }
 }
 
 /// Whether a thread has a real-time policy, the 41st field of its `stat`.

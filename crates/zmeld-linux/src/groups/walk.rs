@@ -117,6 +117,7 @@ struct Above {
 pub struct Walk<'a> {
     host: &'a Host,
     top: &'a Path,
+    is_begun: bool,
     at: Option<OpenGroup>,
     above: Vec<Above>,
     /// Those below the one that is open.
@@ -131,6 +132,7 @@ impl<'a> Walk<'a> {
         Walk {
             host,
             top,
+            is_begun: false,
             at: None,
             above: Vec::new(),
             below: Vec::new(),
@@ -153,7 +155,7 @@ impl<'a> Walk<'a> {
     /// When it is there and cannot be opened. The walk can go on without it.
     #[allow(clippy::should_implement_trait)] // What it gives is borrowed.
     pub fn next(&mut self) -> Result<bool, HostError> {
-        if self.at.is_none() {
+        if !std::mem::replace(&mut self.is_begun, true) {
             return self.begin();
         }
         loop {

@@ -17,7 +17,7 @@ use zmeld_linux::lock::FileLock;
 pub const TURN: &str = "/tmp/zmeld-host-memory.lock";
 
 /// Holds a file for each swap area that is there: the boot that it is of, and its path.
-const NOTES: &str = "/run/zmeld-tests";
+pub const NOTES: &str = "/run/zmeld-tests";
 
 /// Waits until nobody else changes them; it is our turn until this is dropped.
 pub fn turn() -> io::Result<FileLock> {

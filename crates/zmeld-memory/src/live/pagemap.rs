@@ -4,7 +4,9 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 
+use zmeld_linux::others::{LockedFile, PatientReader};
 use zmeld_linux::smaps::{self, Mapping};
 
 use super::processes::ChosenProcess;
@@ -73,40 +75,61 @@ pub(crate) fn entries(buffer: &[u8]) -> impl Iterator<Item = PagemapEntry> + '_ 
         .map(|word| PagemapEntry(u64::from_ne_bytes(word.try_into().expect("eight bytes"))))
 }
 
-/// The mappings of a process; `None` if it is gone or may not be looked at.
-pub(crate) fn mappings(process: &ChosenProcess) -> Option<Vec<Mapping>> {
-    let mut text = Vec::new();
-    let mut smaps = process.open()?.open_relative("smaps").ok()?;
-    smaps.read_to_end(&mut text).ok()?;
-    Some(smaps::parse(&text, rustix::param::page_size() as u64))
+/// The mappings of a process, where it is there, may be looked at and holds nobody up.
+pub(crate) fn mappings(
+    process: &ChosenProcess,
+    reader: &mut PatientReader,
+) -> io::Result<Vec<Mapping>> {
+    let [mut smaps] = process.open(reader, [LockedFile::Smaps])?;
+    let text = reader.run(move || {
+        let mut text = Vec::new();
+        smaps.read_to_end(&mut text).map(|_| text)
+    })?;
+    Ok(smaps::parse(&text, rustix::param::page_size() as u64))
+}
+
+/// [`read`], unless the process holds it up.
+pub(crate) fn read_patiently(
+    reader: &mut PatientReader,
+    file: &Arc<File>,
+    first: u64,
+    count: usize,
+    buffer: &mut Vec<u8>,
+) -> io::Result<usize> {
+    let (file, mut taken) = (Arc::clone(file), std::mem::take(buffer));
+    let (got, taken) = reader.run(move || Ok((read(&file, first, count, &mut taken), taken)))?;
+    *buffer = taken;
+    got
 }
 
 /// Tells `each` the page-table entries of a process: of each mapping until as many as `expected` were what `each`
 /// looks for.
+///
+/// # Errors
+/// When it ends, may not be looked at or holds that up.
 pub(crate) fn walk(
     process: &ChosenProcess,
+    reader: &mut PatientReader,
     stop: &AtomicBool,
     buffer: &mut Vec<u8>,
     expected: impl Fn(&Mapping) -> u64,
     mut each: impl FnMut(PagemapEntry) -> bool,
-) {
+) -> io::Result<()> {
     let page_size = rustix::param::page_size() as u64;
-    let file = || process.open()?.open_relative("pagemap").ok();
-    let (Some(mappings), Some(file)) = (mappings(process), file()) else {
-        return;
-    };
+    let mappings = mappings(process, reader)?;
+    let [file] = process.open(reader, [LockedFile::Pagemap])?;
+    let file = Arc::new(file);
     for mapping in &mappings {
         let (mut page, end) = (mapping.start / page_size, mapping.end / page_size);
         let mut left = expected(mapping);
         while page < end && left > 0 && !stop.load(Ordering::Relaxed) {
             let count = PIECE_PAGES.min(end - page);
-            if read(&file, page, count as usize, buffer).is_err() {
-                break;
-            }
+            read_patiently(reader, &file, page, count as usize, buffer)?;
             for entry in entries(buffer) {
                 left = left.saturating_sub(u64::from(each(entry)));
             }
             page += count;
         }
     }
+    Ok(())
 }

@@ -1,7 +1,8 @@
 //! Which processes a scan of live memory looks at.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs;
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,9 +10,9 @@ use procfs::process::{Process, Status};
 use rustix::io::Errno;
 
 use super::Selection;
-use zmeld_linux::groups::Hierarchy;
-use zmeld_linux::host::is_absent;
+use zmeld_linux::groups::{Hierarchy, Walk};
 use zmeld_linux::mounts::{self, Mount};
+use zmeld_linux::others::{LockedFile, OtherProcess, PatientReader};
 use zmeld_linux::Host;
 
 use crate::Error;
@@ -45,10 +46,17 @@ impl ChosenProcess {
         Some(chosen)
     }
 
-    /// Opens the process again, if it is still the same one.
-    pub(crate) fn open(&self) -> Option<Process> {
-        let process = Process::new(self.pid).ok()?;
-        (process.stat().ok()?.starttime == self.start_time).then_some(process)
+    /// Opens files of the process, if it is still the same one.
+    pub(crate) fn open<const FILES: usize>(
+        &self,
+        reader: &mut PatientReader,
+        files: [LockedFile; FILES],
+    ) -> io::Result<[File; FILES]> {
+        let process = OtherProcess::find(self.pid, self.start_time)?;
+        reader.run(move || {
+            let opened: Result<Vec<File>, _> = files.iter().map(|it| process.open(*it)).collect();
+            Ok(opened?.try_into().expect("as many"))
+        })
     }
 }
 
@@ -81,7 +89,7 @@ pub(crate) fn choose(selection: &Selection) -> Result<Vec<ChosenProcess>, Error>
         }
         Selection::Tree(root) => tree(*root)?,
         Selection::Cgroup(path) => {
-            let pids = members(&Host::here(), resolve_cgroup(path)?)?;
+            let pids = members(&Host::here(), &resolve_cgroup(path)?)?;
             pids.into_iter()
                 .filter_map(ChosenProcess::look_up)
                 .collect()
@@ -154,35 +162,31 @@ pub(crate) fn all_mounts() -> Vec<Mount> {
     mounts::read(&Host::here(), mounts::PATH).unwrap_or_default()
 }
 
-/// No path is longer for the system, its files' names included. Anybody may make groups below
-/// his own that are: those are left out.
-const PATH_MAX: usize = 4096 - "/cgroup.threads".len();
-
 /// The processes of a group and of the groups below it; of one that is removed meanwhile none.
-fn members(host: &Host, group: PathBuf) -> Result<BTreeSet<i32>, Error> {
+///
+/// # Errors
+/// When some of them cannot be looked at.
+fn members(host: &Host, group: &Path) -> Result<BTreeSet<i32>, Error> {
     let mut pids = BTreeSet::new();
-    let mut open = vec![group];
-    while let Some(group) = open.pop() {
-        let read = |file: &str| fs::read_to_string(group.join(file));
-        match read("cgroup.procs") {
-            Ok(text) => pids.extend(text.lines().filter_map(|line| line.parse::<i32>().ok())),
+    let mut walk = Walk::new(host, group);
+    while walk.next()? {
+        let group = walk.group();
+        match group.read("cgroup.procs") {
+            Ok(text) => pids.extend(text.unwrap_or_default().lines().flat_map(str::parse::<i32>)),
             // A threaded group of version 2 lists threads only.
-            Err(cause) if Errno::from_io_error(&cause) == Some(Errno::OPNOTSUPP) => {
-                let text = read("cgroup.threads").unwrap_or_default();
+            Err(err) if err.is(Errno::OPNOTSUPP) => {
+                let text = group.read("cgroup.threads")?.unwrap_or_default();
                 let process =
                     |id: &str| Some(Process::new(id.parse().ok()?).ok()?.status().ok()?.tgid);
                 pids.extend(text.lines().filter_map(process));
             }
-            Err(cause) if is_absent(&cause) => continue,
-            Err(cause) => return Err(Error::io("read", group.join("cgroup.procs"), cause)),
+            Err(err) => return Err(err.into()),
         }
-        host.each_folder(&group, &mut |name| {
-            let below = group.join(name);
-            if below.as_os_str().len() < PATH_MAX {
-                open.push(below);
-            }
-            true
-        })?;
+        if !walk.descend()? {
+            let path = walk.group().path();
+            let cause = io::Error::other("there are more groups below it than are looked at");
+            return Err(Error::io("list", path, cause));
+        }
     }
     Ok(pids)
 }
@@ -203,12 +207,13 @@ pub(crate) fn proc_hides_processes() -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::fd::AsRawFd;
 
     use super::*;
 
     #[test]
-    fn groups_that_are_removed_or_too_deep_do_not_hide_the_others() {
+    fn groups_that_are_removed_or_deeper_than_any_path_hide_no_process() {
         let top = tempfile::tempdir().unwrap();
         let below = top.path().join("below");
         for (group, pid) in [(top.path(), "11\n"), (&below, "12\n13\n")] {
@@ -226,7 +231,9 @@ mod tests {
             let inner = format!("/proc/self/fd/{}/cgroup.procs", folder.as_raw_fd());
             fs::write(inner, format!("{depth}\n")).unwrap();
         }
-        let found = members(&Host::here(), top.path().to_owned()).unwrap();
-        assert!([11, 12, 13, 100, 110].iter().all(|pid| found.contains(pid)));
+        let found = members(&Host::here(), top.path()).unwrap();
+        assert!(found
+            .into_iter()
+            .eq([11, 12, 13].into_iter().chain(100..120)));
     }
 }

@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -26,6 +27,7 @@ use crate::{
     Batch, ColdReport, Counted, Error, Note, Owner, Region, RegionId, RegionKind, Sink, SkipReason,
     Skips, Visit,
 };
+use zmeld_linux::others::{LockedFile, PatientReader};
 use zmeld_linux::smaps::{self, Mapping};
 use zmeld_linux::Host;
 
@@ -98,6 +100,8 @@ struct VisitShared<'a> {
     seen: Arc<SeenFrames>,
     flags: Option<PageFlags>,
     regions: Mutex<Vec<Region>>,
+    /// Processes that hold their readers up.
+    held: Mutex<Vec<Note>>,
     kinds: KindFilter,
 }
 
@@ -111,17 +115,20 @@ enum VisitTask<'a> {
 struct OpenProcess {
     pid: i32,
     comm: Arc<str>,
-    mem: File,
-    pagemap: File,
-    /// Gone: counted once, and nothing more is read.
+    mem: Arc<File>,
+    pagemap: Arc<File>,
+    /// Gone, or it holds its readers up: counted once, and nothing more is read.
     given_up: AtomicBool,
 }
 
 /// The mappings of a process that were not looked at yet.
 struct Mappings {
     process: Arc<OpenProcess>,
-    smaps: smaps::Reader<BufReader<File>>,
+    /// None while a thread has it, and for ever where that is held up.
+    smaps: Option<SmapsReader>,
 }
+
+type SmapsReader = smaps::Reader<BufReader<File>>;
 
 /// A mapping that is being visited. The two kinds of page in it (the process's
 /// own, and those of the file or shared object) are two regions.
@@ -163,14 +170,21 @@ impl MappingPart {
 
 impl Mappings {
     /// The next ones; none behind the last.
-    fn some(&mut self) -> io::Result<Vec<Mapping>> {
-        let mut some = Vec::new();
-        while some.len() < MAPPINGS_AT_ONCE {
-            let Some(mapping) = self.smaps.next_mapping()? else {
-                break;
-            };
-            some.push(mapping);
-        }
+    fn some(&mut self, reader: &mut PatientReader) -> io::Result<Vec<Mapping>> {
+        let Some(mut smaps) = self.smaps.take() else {
+            return Ok(Vec::new());
+        };
+        let (smaps, some) = reader.run(move || {
+            let mut some = Vec::new();
+            while some.len() < MAPPINGS_AT_ONCE {
+                let Some(mapping) = smaps.next_mapping()? else {
+                    break;
+                };
+                some.push(mapping);
+            }
+            Ok((smaps, some))
+        })?;
+        self.smaps = Some(smaps);
         Ok(some)
     }
 }
@@ -184,6 +198,7 @@ impl<'a> VisitShared<'a> {
             flags: seen.are_told().then(PageFlags::open).flatten(),
             seen,
             regions: Mutex::default(),
+            held: Mutex::default(),
             kinds: KindFilter::new(&live.options),
         }
     }
@@ -211,7 +226,8 @@ impl<'a> VisitShared<'a> {
     }
 
     fn notes(&self, skipped: &Skips) -> Vec<Note> {
-        let mut notes = Vec::new();
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut notes = held.clone();
         if !self.seen.are_told() {
             notes.push(Note::NoFrameNumbers);
         }
@@ -258,8 +274,10 @@ struct LiveWorker<'a> {
     given_up: u64,
     cold: BTreeMap<RegionKind, ColdPages>,
     heads: HeadFinder,
+    reader: PatientReader,
     entries: Vec<u8>,
-    buffer: Buffer,
+    /// None while a thread has it that is held up.
+    buffer: Option<Buffer>,
     /// What the buffer will hold, in order.
     runs: Vec<RegionRun>,
     /// Per page of the buffer: mapped more than once, or failed to be read.
@@ -278,8 +296,9 @@ impl<'a> LiveWorker<'a> {
             given_up: 0,
             cold: BTreeMap::new(),
             heads: HeadFinder::default(),
+            reader: PatientReader::default(),
             entries: Vec::new(),
-            buffer: Buffer::new(BATCH_BYTES.next_multiple_of(shared.live.page_size)),
+            buffer: None,
             runs: Vec::new(),
             maybe_shared: Vec::new(),
             failed: Vec::new(),
@@ -297,46 +316,50 @@ impl<'a> LiveWorker<'a> {
                 self.counted.processes += 1;
                 work
             }
-            Err(reason) => {
+            Err(err) => {
+                let reason = skip_reason(&err);
                 let pages = match reason {
-                    SkipReason::Permission => {
+                    SkipReason::Permission | SkipReason::Held => {
                         chosen.resident.anonymous * 1024 / self.shared.page_size
                     }
                     _ => 0,
                 };
                 self.skipped.process(reason, pages);
+                if reason == SkipReason::Held {
+                    self.note_held(chosen.pid, &chosen.comm);
+                }
                 Vec::new()
             }
         }
     }
 
-    fn try_open<'w>(&mut self, chosen: &ChosenProcess) -> Result<Vec<VisitTask<'w>>, SkipReason> {
-        let process = chosen.open().ok_or(SkipReason::Vanished)?;
-        let open = |name| {
-            process
-                .open_relative(name)
-                .map_err(|error| skip_reason(&error))
-        };
-        let smaps = BufReader::new(open("smaps")?);
-        let pagemap = open("pagemap")?;
-        let mem = open("mem")?;
+    fn note_held(&self, pid: i32, comm: &str) {
+        let mut held = self.shared.held.lock();
+        let held = held.as_mut().unwrap_or_else(|poisoned| poisoned.get_mut());
+        Note::add(held, &Note::held(pid, comm));
+    }
+
+    fn try_open<'w>(&mut self, chosen: &ChosenProcess) -> io::Result<Vec<VisitTask<'w>>> {
+        let files = [LockedFile::Smaps, LockedFile::Pagemap, LockedFile::Mem];
+        let [smaps, pagemap, mem] = chosen.open(&mut self.reader, files)?;
         let process = Arc::new(OpenProcess {
             pid: chosen.pid,
             comm: Arc::clone(&chosen.comm),
-            mem,
-            pagemap,
+            mem: Arc::new(mem),
+            pagemap: Arc::new(pagemap),
             given_up: AtomicBool::new(false),
         });
         let mut mappings = Box::new(Mappings {
             process,
-            smaps: smaps::Reader::new(smaps, self.shared.page_size),
+            smaps: Some(smaps::Reader::new(
+                BufReader::new(smaps),
+                self.shared.page_size,
+            )),
         });
-        let first = mappings.some().map_err(|error| match error.kind() {
-            io::ErrorKind::PermissionDenied => SkipReason::Permission,
-            _ => SkipReason::Vanished,
-        })?;
+        let first = mappings.some(&mut self.reader)?;
         if first.is_empty() {
-            return Err(SkipReason::Vanished); // a process that is exiting has no memory any more
+            // A process that is exiting has no memory any more.
+            return Err(io::ErrorKind::NotFound.into());
         }
         Ok(self.work(mappings, first))
     }
@@ -347,18 +370,19 @@ impl<'a> LiveWorker<'a> {
         if process.given_up.load(Ordering::Relaxed) {
             return Vec::new();
         }
-        match mappings.some() {
+        match mappings.some(&mut self.reader) {
             Ok(some) if !some.is_empty() => self.work(mappings, some),
             // That was all, unless the process ended, whose page tables read as nothing.
             Ok(_) => {
-                let got = pagemap::read(&process.pagemap, 0, 1, &mut self.entries);
-                if !matches!(got, Ok(1)) {
-                    self.give_up(&process, 0);
+                let entries = &mut self.entries;
+                match pagemap::read_patiently(&mut self.reader, &process.pagemap, 0, 1, entries) {
+                    Ok(1) => {}
+                    got => self.give_up(&process, reason_of(&got), 0),
                 }
                 Vec::new()
             }
-            Err(_) => {
-                self.give_up(&process, 0);
+            err => {
+                self.give_up(&process, reason_of(&err), 0);
                 Vec::new()
             }
         }
@@ -455,10 +479,11 @@ impl<'a> LiveWorker<'a> {
         let first = mapping.start / self.shared.page_size + piece.from;
         let count = usize::try_from(piece.until - piece.from).expect("a piece fits in memory");
         let mut entries = std::mem::take(&mut self.entries);
-        let got = pagemap::read(&process.pagemap, first, count, &mut entries);
+        let reader = &mut self.reader;
+        let got = pagemap::read_patiently(reader, &process.pagemap, first, count, &mut entries);
         if !matches!(got, Ok(got) if got > 0) {
             // The page tables of a process that ended read as nothing.
-            self.give_up(process, 0);
+            self.give_up(process, reason_of(&got), 0);
             entries.clear();
         }
         let mut found = 0;
@@ -468,7 +493,7 @@ impl<'a> LiveWorker<'a> {
             }
             found += 1;
             if self.gather(visited, page, entry)
-                && self.maybe_shared.len() * self.page_size() == self.buffer.len()
+                && self.maybe_shared.len() * self.page_size() == self.batch_bytes()
             {
                 self.flush(visited);
                 if self.stop.load(Ordering::Relaxed) || process.given_up.load(Ordering::Relaxed) {
@@ -483,6 +508,10 @@ impl<'a> LiveWorker<'a> {
 
     fn page_size(&self) -> usize {
         self.shared.live.page_size
+    }
+
+    fn batch_bytes(&self) -> usize {
+        BATCH_BYTES.next_multiple_of(self.page_size())
     }
 
     /// Steps 1 to 3 for one page; true if it is to be read.
@@ -570,52 +599,72 @@ impl<'a> LiveWorker<'a> {
             let address = start + run.first_page * page_size as u64;
             (address, run.pages * page_size)
         });
+        let stretches: Vec<(u64, usize)> = stretches.collect();
         let pages = self.maybe_shared.len();
-        self.failed.clear();
-        self.failed.resize(pages, false);
-        let failed = &mut self.failed;
-        let out = &mut self.buffer.bytes_mut()[..pages * page_size];
-        match reader::read(&visited.process.mem, stretches, page_size, out, |at| {
-            failed[at] = true
-        }) {
-            Ok(()) => self.deliver_runs(visited),
-            Err(reader::ProcessGone) => self.give_up(&visited.process, pages),
+        let mem = Arc::clone(&visited.process.mem);
+        let mut failed = std::mem::take(&mut self.failed);
+        let mut buffer = self.buffer.take().unwrap_or_else(|| new_buffer(page_size));
+        let read = self.reader.run(move || {
+            failed.clear();
+            failed.resize(pages, false);
+            let out = &mut buffer.bytes_mut()[..pages * page_size];
+            let read = reader::read(&mem, stretches.into_iter(), page_size, out, |at| {
+                failed[at] = true
+            });
+            Ok((read, buffer, failed))
+        });
+        match read {
+            Ok((read, buffer, failed)) => {
+                self.failed = failed;
+                match read {
+                    Ok(()) => self.deliver_runs(visited, buffer.bytes()),
+                    Err(reader::ProcessGone) => {
+                        self.give_up(&visited.process, SkipReason::Vanished, pages);
+                    }
+                }
+                self.buffer = Some(buffer);
+            }
+            err => self.give_up(&visited.process, reason_of(&err), pages),
         }
         self.runs.clear();
         self.maybe_shared.clear();
     }
 
-    /// The process ended: counted once, with the pages that were about to be read.
-    fn give_up(&mut self, process: &OpenProcess, pages: usize) {
+    /// Nothing more of it is read: counted once, with the pages that were about to be.
+    fn give_up(&mut self, process: &OpenProcess, reason: SkipReason, pages: usize) {
         if process.given_up.swap(true, Ordering::Relaxed) {
-            self.skipped.pages(SkipReason::Vanished, pages as u64);
+            self.skipped.pages(reason, pages as u64);
         } else {
-            self.skipped.process(SkipReason::Vanished, pages as u64);
+            self.skipped.process(reason, pages as u64);
             self.given_up += 1;
+            if reason == SkipReason::Held {
+                self.note_held(process.pid, &process.comm);
+            }
         }
     }
 
-    fn deliver_runs(&mut self, visited: &MappingVisit) {
+    fn deliver_runs(&mut self, visited: &MappingVisit, bytes: &[u8]) {
         let mut at = 0;
         for index in 0..self.runs.len() {
             let run = self.runs[index];
             // Cut the run at pages that failed or turned out to be of zeros.
             let mut good = 0;
             for page in 0..run.pages {
-                if self.is_deliverable(at + page, run.kind == visited.own_kind) {
+                let own = run.kind == visited.own_kind;
+                if self.is_deliverable(at + page, own, bytes) {
                     good += 1;
                 } else {
-                    self.deliver(visited, run, at, page - good, page);
+                    self.deliver(visited, run, at, page - good..page, bytes);
                     good = 0;
                 }
             }
-            self.deliver(visited, run, at, run.pages - good, run.pages);
+            self.deliver(visited, run, at, run.pages - good..run.pages, bytes);
             at += run.pages;
         }
     }
 
     /// After reading: counts a page that must not be delivered after all.
-    fn is_deliverable(&mut self, at: usize, own: bool) -> bool {
+    fn is_deliverable(&mut self, at: usize, own: bool, bytes: &[u8]) -> bool {
         if self.failed[at] {
             self.skipped.pages(SkipReason::ReadFailed, 1);
             return false;
@@ -624,7 +673,7 @@ impl<'a> LiveWorker<'a> {
         // taken for the kernel's page of zeros. Either way they cost nothing more.
         if own && self.shared.flags.is_none() && self.maybe_shared[at] {
             let page_size = self.page_size();
-            if is_zero(&self.buffer.bytes()[at * page_size..(at + 1) * page_size]) {
+            if is_zero(&bytes[at * page_size..(at + 1) * page_size]) {
                 self.counted.zero_mapped += 1;
                 self.counted.anon_present -= 1;
                 return false;
@@ -633,15 +682,19 @@ impl<'a> LiveWorker<'a> {
         true
     }
 
-    /// Hands pages `from..until` of a run, which starts at page `at` of the buffer, to the sink.
+    /// Hands some pages of a run, which starts at page `at` of the buffer, to the sink.
     fn deliver(
         &mut self,
         visited: &MappingVisit,
         run: RegionRun,
         at: usize,
-        from: usize,
-        until: usize,
+        pages: Range<usize>,
+        bytes: &[u8],
     ) {
+        let Range {
+            start: from,
+            end: until,
+        } = pages;
         if from == until {
             return;
         }
@@ -664,7 +717,7 @@ impl<'a> LiveWorker<'a> {
             region,
             kind: run.kind,
             first_page: run.first_page + from as u64,
-            bytes: &self.buffer.bytes()[(at + from) * page_size..(at + until) * page_size],
+            bytes: &bytes[(at + from) * page_size..(at + until) * page_size],
             maybe_shared: self
                 .shared
                 .seen
@@ -675,12 +728,23 @@ impl<'a> LiveWorker<'a> {
     }
 }
 
-fn skip_reason(error: &procfs::ProcError) -> SkipReason {
-    match error {
-        procfs::ProcError::PermissionDenied(_) => SkipReason::Permission,
-        procfs::ProcError::Io(error, _) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            SkipReason::Permission
-        }
+fn new_buffer(page_size: usize) -> Buffer {
+    Buffer::new(BATCH_BYTES.next_multiple_of(page_size))
+}
+
+pub(crate) fn skip_reason(err: &io::Error) -> SkipReason {
+    match err.kind() {
+        io::ErrorKind::PermissionDenied => SkipReason::Permission,
+        io::ErrorKind::TimedOut => SkipReason::Held,
+        _ => SkipReason::Vanished,
+    }
+}
+
+/// Why nothing came, which is that the process has ended where that is no error.
+fn reason_of<T>(result: &io::Result<T>) -> SkipReason {
+    let err = result.as_ref().err();
+    match err.map(skip_reason) {
+        Some(SkipReason::Held) => SkipReason::Held,
         _ => SkipReason::Vanished,
     }
 }

@@ -1,10 +1,12 @@
 //! Swap lines of `/etc/fstab`, after fstab(5) and systemd.swap(5), and the
 //! volumes under them in `/etc/crypttab`.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
 use zmeld_linux::octal::unescape;
 
-use super::{lines, Imported, Line, Tool};
+use super::{bytes, command_line, swap_options, Imported, Line, Tool, COMMAND_LINE};
+use crate::generator::is_off;
 use zmeld_config::{Cipher, Discard, DiskSwap, Encryption, Location, Source, Span};
 use zmeld_linux::HostError;
 
@@ -14,19 +16,70 @@ const CRYPTTAB: &str = "/etc/crypttab";
 /// Reads both files and adds a tier for each swap line.
 pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), HostError> {
     let volumes = volumes(root)?;
-    for line in lines(root, Path::new(FSTAB))?.unwrap_or_default() {
-        let fields: Vec<String> = line.text.split_whitespace().map(unescape).collect();
+    let kernels = command_line(root);
+    let off = ["fstab", "systemd.swap"]
+        .into_iter()
+        .find(|word| is_off(&kernels, word));
+    // What has a line already, which systemd takes, whatever it is named there.
+    let mut seen: BTreeMap<PathBuf, usize> = BTreeMap::new();
+    for (line, fields) in table(root, FSTAB, |c| c == ' ' || c == '\t')? {
         let [device, _, kind, more @ ..] = fields.as_slice() else {
             continue;
         };
         if kind != "swap" {
             continue;
         }
+        if let Some(word) = off {
+            let off = Line::of_tool(Path::new(COMMAND_LINE), word);
+            into.left(
+                &off,
+                "it keeps systemd from taking swap lines of /etc/fstab",
+            );
+            return Ok(());
+        }
         into.found(Tool::Fstab, Path::new(FSTAB));
+        if more.get(3).is_some_and(|more| !more.starts_with('#')) {
+            into.left(&line, "what stands behind its sixth field is not read");
+        }
+        if let Ok(location) = device.parse::<Location>() {
+            let path: PathBuf = location.path().components().collect();
+            if path.components().any(|part| part == Component::ParentDir) {
+                into.left(&line, "its path leads upwards, and systemd refuses it");
+                continue;
+            }
+            if let Some(number) = seen.get(&path) {
+                let why = format!("line {number} has it already, and systemd takes that one");
+                into.left(&line, &why);
+                continue;
+            }
+            seen.insert(path, line.number);
+        }
         let options = more.first().map_or("", String::as_str);
         area(device, options, &line, &volumes, into);
     }
     Ok(())
+}
+
+/// The lines of a table, with their fields.
+fn table(
+    root: &Path,
+    file: &str,
+    is_between: impl Fn(char) -> bool + Copy,
+) -> Result<Vec<(Line, Vec<String>)>, HostError> {
+    let text = bytes(root, Path::new(file))?.unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let lines = (1..).zip(text.split('\n')).map(|(number, text)| {
+        let text = text.trim_matches(is_between);
+        let fields = text.split(is_between).filter(|field| !field.is_empty());
+        let line = Line {
+            file: file.into(),
+            number,
+            text: text.to_owned(),
+        };
+        (line, fields.map(unescape).collect())
+    });
+    let is_said = |(line, _): &(Line, Vec<String>)| !line.text.starts_with('#');
+    Ok(lines.filter(is_said).collect())
 }
 
 fn area(device: &str, options: &str, line: &Line, volumes: &[Volume], into: &mut Imported) {
@@ -51,23 +104,23 @@ fn area(device: &str, options: &str, line: &Line, volumes: &[Volume], into: &mut
         let volume = device
             .strip_prefix("/dev/mapper/")
             .and_then(|name| volumes.iter().find(|volume| volume.name == name));
+        may_fail = volume.is_some_and(|volume| volume.may_fail);
         let named = match volume {
             Some(volume) => match &volume.encryption {
                 Some(known) => {
                     encryption = known.clone();
                     discards = volume.discards;
-                    may_fail = volume.may_fail;
+                    if let Some(what) = volume.remark {
+                        into.left(&volume.line, what);
+                    }
                     comment = format!("{comment}\n{}", volume.line);
                     into.found(Tool::Crypttab, Path::new(CRYPTTAB));
                     volume.device.clone()
                 }
                 None => {
                     comment = format!("{comment}\n{} stays as it is", volume.line);
-                    if let Some(option) = &volume.unknown {
-                        into.left(
-                            &volume.line,
-                            &format!("option {option:?}: it stays as it is"),
-                        );
+                    if let Some(why) = &volume.unknown {
+                        into.left(&volume.line, &format!("{why}: it stays as it is"));
                     }
                     device.to_owned()
                 }
@@ -110,33 +163,39 @@ fn read_options(
     disk: &mut DiskSwap,
     into: &mut Imported,
 ) -> Option<bool> {
-    let mut optional = false;
+    let mut known = swap_options(options);
+    disk.swap.discard = known.discard;
     // Without one the kernel chooses, below all that are given.
-    disk.swap.priority = Some(-1);
-    for option in options.split(',').filter(|option| !option.is_empty()) {
+    disk.swap.priority = Some(known.priority.unwrap_or(-1));
+    let mut is_at_boot = true;
+    let mut others = Vec::new();
+    for option in std::mem::take(&mut known.others) {
         match option.split_once('=').unwrap_or((option, "")) {
-            ("defaults" | "sw" | "auto" | "x-initrd.mount", "") => {}
-            ("noauto", "") => {
-                into.left(line, "noauto: it is not set up at boot");
-                return None;
-            }
-            ("nofail", "") => optional = true,
-            ("pri", value) => match value.parse::<i16>() {
-                Ok(priority @ -1..) => disk.swap.priority = Some(priority),
-                _ => into.left(line, "a priority is a number from -1 to 32767"),
-            },
-            ("discard", "") => disk.swap.discard = Discard::Both,
-            ("discard", "once") => disk.swap.discard = Discard::Once,
-            ("discard", "pages") => disk.swap.discard = Discard::Pages,
+            ("noauto", "") => is_at_boot = false,
+            ("auto", "") => is_at_boot = true,
+            ("x-initrd.mount", "") => {}
             ("x-systemd.device-timeout", value) => match timeout(value) {
                 Some(span) => disk.timeout = span,
                 None => into.left(line, "its time-out has no counterpart"),
             },
             ("x-systemd.makefs", "") => disk.format = true,
-            _ => into.left(line, &format!("option {option:?}")),
+            _ => others.push(option),
         }
     }
-    Some(optional)
+    if !is_at_boot {
+        into.left(line, "noauto: it is not set up at boot");
+        return None;
+    }
+    if disk.format && matches!(disk.source, Source::File { .. }) {
+        into.left(
+            line,
+            "systemd makes swap space of no file, and does not set it up",
+        );
+        return None;
+    }
+    known.others = others;
+    known.note(line, into);
+    Some(known.may_fail)
 }
 
 /// systemd's bare number is seconds.
@@ -150,8 +209,10 @@ struct Volume {
     device: String,
     /// Nothing where it asks for a passphrase or does what zmeld does not.
     encryption: Option<Encryption>,
-    /// The option that zmeld would have to do and does not.
+    /// What zmeld would have to do and does not: an option, a key on another device.
     unknown: Option<String>,
+    /// What is otherwise here.
+    remark: Option<&'static str>,
     discards: bool,
     may_fail: bool,
     line: Line,
@@ -165,30 +226,59 @@ const KNOWN_OF_RANDOM: [&str; 5] = ["swap", "plain", "cipher", "size", "hash"];
 /// Those of a LUKS volume, whose header says the rest.
 const KNOWN_OF_LUKS: [&str; 1] = ["luks"];
 
+/// What is to be said of a key that is a path on another device, as `/keyfile:LABEL=keydev`.
+fn elsewhere(key: &str) -> Option<String> {
+    let (_, device) = key.rsplit_once(':')?;
+    let is_tag = matches!(device.parse(), Ok(Location::Tag { .. }));
+    (is_tag || device.starts_with("/dev/")).then(|| format!("its key is on {device}"))
+}
+
+/// What systemd takes where crypttab has a size and no cipher, and the other way round.
+const CIPHER: &str = "aes-cbc-essiv:sha256";
+const KEY_SIZE: u16 = 256;
+
 fn volumes(root: &Path) -> Result<Vec<Volume>, HostError> {
     let mut volumes = Vec::new();
-    for line in lines(root, Path::new(CRYPTTAB))?.unwrap_or_default() {
-        let fields: Vec<String> = line.text.split_whitespace().map(unescape).collect();
+    for (line, fields) in table(root, CRYPTTAB, |c| c.is_ascii_whitespace() || c == '\x0b')? {
         let [name, device, more @ ..] = fields.as_slice() else {
             continue;
         };
         let key = more.first().map_or("none", String::as_str);
         let options: Vec<&str> = more.get(1).map_or("", String::as_str).split(',').collect();
+        // The last one counts.
         let value = |key: &str| {
-            options
-                .iter()
-                .find_map(|option| option.strip_prefix(key)?.strip_prefix('='))
+            let mut options = options.iter().rev();
+            options.find_map(|option| option.strip_prefix(key)?.strip_prefix('='))
         };
         let random = ["/dev/urandom", "/dev/random", "/dev/hwrng"].contains(&key);
-        let standard = Cipher::default();
-        let key_size = value("size").and_then(|size| size.parse().ok());
-        let cipher = Cipher {
-            name: value("cipher").map_or(standard.name, str::to_owned),
-            key_size: key_size.unwrap_or(standard.key_size),
-        };
-        let (encryption, known) = if random && options.contains(&"swap") {
+        let is_random = random && options.contains(&"swap");
+        let (mut remark, mut unknown) = (None, None);
+        let (encryption, known) = if is_random {
+            let (name, size) = (value("cipher"), value("size"));
+            let is_bare = name.is_none() && size.is_none();
+            let cipher = match size.map_or(Ok(KEY_SIZE), str::parse) {
+                _ if is_bare => {
+                    remark = Some(
+                        "no cipher is named: what systemd takes then is aes-cbc-essiv:sha256 \
+                         with 256 bits, and zmeld aes-xts-plain64 with 512",
+                    );
+                    Cipher::default()
+                }
+                Ok(key_size) => Cipher {
+                    name: name.unwrap_or(CIPHER).to_owned(),
+                    key_size,
+                },
+                Err(_) => {
+                    unknown = Some(format!(
+                        "option {:?}",
+                        format!("size={}", size.unwrap_or(""))
+                    ));
+                    Cipher::default()
+                }
+            };
+            unknown = unknown.or_else(|| cipher.problem());
             (Encryption::Random { cipher }, &KNOWN_OF_RANDOM[..])
-        } else if key.starts_with('/') && !random && !options.contains(&"plain") {
+        } else if key.starts_with('/') && !key.starts_with("/dev/") && !options.contains(&"plain") {
             let luks = Encryption::Luks {
                 key_file: PathBuf::from(key),
                 cipher: Cipher::default(),
@@ -198,16 +288,22 @@ fn volumes(root: &Path) -> Result<Vec<Volume>, HostError> {
             (Encryption::None, &[][..])
         };
         let is_zmelds = encryption != Encryption::None;
-        let unknown = options.iter().find(|option| {
+        let mut other = options.iter().filter(|option| {
             let name = option.split_once('=').map_or(**option, |(name, _)| name);
-            let is_wrong = **option != "size" && name == "size" && key_size.is_none();
-            is_zmelds && (is_wrong || !known.contains(&name) && !KNOWN.contains(&name))
+            !known.contains(&name) && !KNOWN.contains(&name)
         });
+        unknown = unknown.or_else(|| other.next().map(|option| format!("option {option:?}")));
+        unknown = unknown.or_else(|| elsewhere(key));
+        if device.starts_with('/') && !device.starts_with("/dev/") {
+            unknown = Some("zmeld encrypts no file".to_owned());
+        }
+        unknown = unknown.filter(|_| is_zmelds);
         volumes.push(Volume {
             name: name.clone(),
             device: device.clone(),
             encryption: Some(encryption).filter(|_| is_zmelds && unknown.is_none()),
-            unknown: unknown.map(|option| (*option).to_owned()),
+            unknown,
+            remark,
             may_fail: options.contains(&"nofail"),
             discards: options.contains(&"discard"),
             line,

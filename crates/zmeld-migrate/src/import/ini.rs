@@ -1,8 +1,10 @@
-//! Files of sections, as systemd's tools read them: one main file, then drop-ins.
+//! Files of sections, one main file and its drop-ins, as two libraries read them.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use ini::Ini;
 
 use super::{Imported, Line};
 use zmeld_linux::tree::Tree;
@@ -14,6 +16,20 @@ pub(super) type Section = BTreeMap<String, (String, Line)>;
 /// All sections by their names. One without keys has the empty one, as they all do.
 pub(super) type Sections = BTreeMap<String, Section>;
 
+/// Whose rules say which files are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rules {
+    /// systemd's `conf_files_list`: links are followed.
+    Systemd,
+    /// zram-generator's liboverdrop: hidden files and links are passed over.
+    ZramGenerator,
+}
+
+/// Whether a link hides the weaker files of its name.
+fn is_mask(tree: &Tree, file: &Path) -> bool {
+    tree.link(file).as_deref() == Some(Path::new("/dev/null"))
+}
+
 /// The strongest main file, then the drop-ins by their names.
 ///
 /// `directories` go from the weakest to the strongest; `name` is the main file in each.
@@ -21,13 +37,15 @@ pub(super) fn files(
     root: &Path,
     directories: &[&str],
     name: &str,
+    rules: Rules,
+    into: &mut Imported,
 ) -> Result<Vec<PathBuf>, HostError> {
     let tree = Tree::new(root);
     let mut main = None;
     let mut drop_ins = BTreeMap::new();
     for directory in directories {
         let file = Path::new(directory).join(name);
-        if tree.metadata(&file).is_ok() {
+        if tree.metadata(&file).is_ok() || is_mask(&tree, &file) {
             main = Some(file);
         }
         let folder = Path::new(directory).join(format!("{name}.d"));
@@ -36,19 +54,99 @@ pub(super) fn files(
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => continue,
             Err(cause) => return Err(HostError::io("list", folder, cause)),
         };
-        for (name, _) in entries {
-            if Path::new(&name)
-                .extension()
-                .is_some_and(|end| end == "conf")
-            {
-                drop_ins.insert(name.clone(), folder.join(&name));
+        for (name, is_folder) in entries {
+            let file = folder.join(&name);
+            let is_link = tree.link(&file).is_some();
+            if is_folder || file.extension().is_none_or(|end| end != "conf") {
+                continue;
+            }
+            if is_mask(&tree, &file) {
+                drop_ins.remove(&name);
+            } else if rules == Rules::Systemd || !is_link && !is_hidden(&file) {
+                drop_ins.insert(name, file);
+            } else {
+                let what = "a link or a hidden file, which zram-generator passes over";
+                into.left.push(format!("{}: {what}", file.display()));
             }
         }
     }
     Ok(main.into_iter().chain(drop_ins.into_values()).collect())
 }
 
-/// Adds what the lines say; `refusal` says why a section is passed over, if it is.
+fn is_hidden(file: &Path) -> bool {
+    let name = file.file_name().unwrap_or_default();
+    name.as_encoded_bytes().starts_with(b".")
+}
+
+/// What one line of a file says, or several that belong together.
+pub(super) struct Entry {
+    /// None before the first section.
+    pub section: Option<String>,
+    /// None for the head of a section.
+    pub says: Option<(String, String)>,
+    pub line: Line,
+}
+
+/// A section that no file has: where it is read as one, what stands before it is at its end.
+const END: &str = "[the end of what was said before]";
+
+/// More lines are no value of anybody's.
+const LINES_MAX: usize = 256;
+
+/// What zram-generator's library reads in that text.
+///
+/// # Errors
+/// The line for which it reads nothing, and why.
+pub(super) fn entries(path: &Path, text: &str) -> Result<Vec<Entry>, (Line, String)> {
+    let of = |number: usize, text: &str| Line {
+        file: path.to_owned(),
+        number,
+        text: text.split_whitespace().collect::<Vec<_>>().join(" "),
+    };
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if let Err(err) = Ini::load_from_str(text) {
+        let line = text.lines().nth(err.line).unwrap_or_default();
+        return Err((of(err.line + 1, line), err.msg));
+    }
+    let mut entries = Vec::new();
+    let (mut section, mut open, mut begin) = (None, String::new(), 1);
+    for (number, line) in (1..).zip(text.split_inclusive('\n')) {
+        open.push_str(line);
+        let end = if line.ends_with('\n') { "" } else { "\n" };
+        let end_name = END.trim_matches(['[', ']']);
+        let read = Ini::load_from_str(&format!("{open}{end}{END}")).ok();
+        let read = read.filter(|read| read.section(Some(end_name)).is_some());
+        let Some(read) = read else {
+            if number - begin >= LINES_MAX {
+                let why = format!("it goes on for more than {LINES_MAX} lines");
+                return Err((of(begin, open.lines().next().unwrap_or_default()), why));
+            }
+            continue;
+        };
+        for (name, keys) in read.iter().filter(|(name, _)| *name != Some(end_name)) {
+            let mut add = |says: Option<(&str, &str)>, section: &Option<String>| {
+                entries.push(Entry {
+                    section: section.clone(),
+                    says: says.map(|(key, value)| (key.to_owned(), value.to_owned())),
+                    line: of(begin, &open),
+                });
+            };
+            if let Some(name) = name {
+                section = Some(name.to_owned());
+                add(None, &section);
+            }
+            for says in keys.iter() {
+                add(Some(says), &section);
+            }
+        }
+        open.clear();
+        begin = number + 1;
+    }
+    Ok(entries)
+}
+
+/// Adds what the lines say as systemd reads them (systemd.syntax); `refusal` says why a
+/// section is passed over, if it is.
 pub(super) fn read(
     lines: Vec<Line>,
     sections: &mut Sections,
@@ -56,9 +154,15 @@ pub(super) fn read(
     refusal: impl Fn(&str) -> Option<&'static str>,
 ) {
     let mut current: Option<String> = None;
-    for line in lines {
+    let mut is_before_all = true;
+    let mut lines = lines.into_iter();
+    while let Some(mut line) = lines.next() {
+        while let Some(begin) = line.text.strip_suffix('\\') {
+            let rest = lines.next().map_or(String::new(), |line| line.text);
+            line.text = format!("{begin} {rest}");
+        }
         if let Some(name) = line.text.strip_prefix('[') {
-            current = None;
+            (current, is_before_all) = (None, false);
             let Some(name) = name.strip_suffix(']') else {
                 into.left(
                     &line,
@@ -77,15 +181,15 @@ pub(super) fn read(
             current = Some(name);
             continue;
         }
-        let Some(name) = &current else { continue };
-        match line.text.split_once('=') {
-            Some((key, value)) => {
+        let section = current.as_ref().and_then(|name| sections.get_mut(name));
+        match (line.text.split_once('='), section) {
+            (Some((key, value)), Some(section)) => {
                 let (key, value) = (key.trim().to_owned(), value.trim().to_owned());
-                if let Some(section) = sections.get_mut(name) {
-                    section.insert(key, (value, line));
-                }
+                section.insert(key, (value, line));
             }
-            None => into.left(&line, "it is neither a section nor KEY = VALUE"),
+            (None, _) => into.left(&line, "it is neither a section nor KEY = VALUE"),
+            (_, None) if is_before_all => into.left(&line, "it stands in no section"),
+            (_, None) => {}
         }
     }
 }

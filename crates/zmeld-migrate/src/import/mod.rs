@@ -15,7 +15,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use zmeld_config::{Comments, Config, Kind, Tier, TierName};
+use zmeld_config::{Comments, Config, Discard, Kind, Tier, TierName};
 use zmeld_linux::tree::Tree;
 use zmeld_linux::HostError;
 
@@ -213,6 +213,74 @@ impl Imported {
     }
 }
 
+/// What systemd has `swapon` told by the options of a swap unit.
+struct SwapOptions<'o> {
+    discard: Discard,
+    /// None where none is given.
+    priority: Option<i16>,
+    may_fail: bool,
+    /// What was not understood, with the reason; other options, which may be known elsewhere.
+    wrong: Vec<(&'o str, &'static str)>,
+    others: Vec<&'o str>,
+}
+
+/// Reads them: of two the first counts, as for `swapon`.
+fn swap_options(options: &str) -> SwapOptions<'_> {
+    let mut found = SwapOptions {
+        discard: Discard::None,
+        priority: None,
+        may_fail: false,
+        wrong: Vec::new(),
+        others: Vec::new(),
+    };
+    let (mut has_discard, mut has_priority) = (false, false);
+    for option in options.split(',').filter(|option| !option.is_empty()) {
+        let (name, value) = match option.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (option, None),
+        };
+        match (name, value) {
+            ("defaults" | "sw", None) => {}
+            ("nofail", None) => found.may_fail = true,
+            ("fail", None) => found.may_fail = false,
+            ("discard", _) if has_discard => found.wrong.push((option, "it is not the first")),
+            ("pri", _) if has_priority => found.wrong.push((option, "it is not the first")),
+            ("discard", value) => {
+                has_discard = true;
+                match value {
+                    None => found.discard = Discard::Both,
+                    Some("once") => found.discard = Discard::Once,
+                    Some("pages") => found.discard = Discard::Pages,
+                    Some(_) => found.wrong.push((option, "there is no such discarding")),
+                }
+            }
+            ("pri", value) => {
+                has_priority = true;
+                match value.and_then(|value| value.parse::<i16>().ok()) {
+                    Some(priority @ -1..) => found.priority = Some(priority),
+                    _ => found
+                        .wrong
+                        .push((option, "a priority is a number from -1 to 32767")),
+                }
+            }
+            _ => found.others.push(option),
+        }
+    }
+    found
+}
+
+impl SwapOptions<'_> {
+    /// Names what was not taken.
+    fn note(&self, line: &Line, into: &mut Imported) {
+        for (option, why) in &self.wrong {
+            into.left(line, &format!("option {option:?}: {why}"));
+        }
+        for option in &self.others {
+            into.left(line, &format!("option {option:?}"));
+        }
+    }
+}
+
 /// A line of another tool's file.
 #[derive(Debug, Clone)]
 struct Line {
@@ -251,9 +319,16 @@ impl std::fmt::Display for Line {
 /// More than any of these files is long.
 const LENGTH_MAX: u64 = 1 << 20;
 
-/// The lines of a file of the machine, without comments and blank lines; nothing
-/// if there is no such file.
-fn lines(root: &Path, path: &Path) -> Result<Option<Vec<Line>>, HostError> {
+const COMMAND_LINE: &str = "/proc/cmdline";
+
+/// The kernel's command line; an unreadable one is empty.
+fn command_line(root: &Path) -> String {
+    let line = Tree::new(root).read(Path::new(COMMAND_LINE), LENGTH_MAX);
+    String::from_utf8_lossy(&line.unwrap_or_default()).into_owned()
+}
+
+/// The bytes of a file of the machine; nothing if there is no such file.
+fn bytes(root: &Path, path: &Path) -> Result<Option<Vec<u8>>, HostError> {
     let tree = Tree::new(root);
     let failed = |cause| HostError::io("read", path, cause);
     let metadata = match tree.metadata(path) {
@@ -269,6 +344,15 @@ fn lines(root: &Path, path: &Path) -> Result<Option<Vec<Line>>, HostError> {
     if bytes.len() as u64 > LENGTH_MAX {
         return Err(HostError::malformed(path, "is longer than 1 MiB"));
     }
+    Ok(Some(bytes))
+}
+
+/// The lines of a file of the machine, without comments and blank lines; nothing
+/// if there is no such file.
+fn lines(root: &Path, path: &Path) -> Result<Option<Vec<Line>>, HostError> {
+    let Some(bytes) = bytes(root, path)? else {
+        return Ok(None);
+    };
     let text = String::from_utf8_lossy(&bytes);
     let lines = text.lines().enumerate().filter_map(|(at, line)| {
         let line = line.trim();

@@ -5,7 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::ini::{self, get, Section, Sections};
+use super::expression::Failure;
+use super::ini::{self, get, Rules, Section, Sections};
 use super::{expression, lines, Imported, Line, Tool};
 use zmeld_config::{DiskSwap, Source};
 use zmeld_linux::tree::Tree;
@@ -67,7 +68,7 @@ pub(super) fn import(
     ram_bytes: u64,
     into: &mut Imported,
 ) -> Result<ZramWanted, HostError> {
-    let files = ini::files(root, &DIRECTORIES, FILE)?;
+    let files = ini::files(root, &DIRECTORIES, FILE, Rules::Systemd, into)?;
     let tree = Tree::new(root);
     let generator = GENERATORS
         .iter()
@@ -192,10 +193,10 @@ fn swap_file(file: &Section, ram_bytes: u64, by_default: &Line, into: &mut Impor
         return into.left(line, "it is no absolute path, so there is no file here");
     }
     let (text, line) = size(file, by_default, into);
-    let found = match expression::size(&text, ram_bytes) {
-        Ok(Some(found)) => found,
-        Ok(None) => return into.left(&line, "its size is 0, so there is no file"),
-        Err(why) => return into.left(&line, &why),
+    let found = match expression::bytes(&text, ram_bytes, &[]) {
+        Ok(0) => return into.left(&line, "its size is 0, so there is no file"),
+        Ok(bytes) => expression::size(&text, bytes, ram_bytes),
+        Err(Failure::Wrong(why) | Failure::Unknown(why)) => return into.left(&line, &why),
     };
     let share = get(file, "MaxDiskPercent").filter(|(value, _)| !value.is_empty());
     if let Some((_, line)) = share {

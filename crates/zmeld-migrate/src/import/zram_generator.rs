@@ -1,20 +1,42 @@
-//! `zram-generator.conf`, after zram-generator.conf(5).
+//! `zram-generator.conf`, as zram-generator itself reads it: with its libraries, and with
+//! nothing made where it gives up.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
-use super::ini::{self, get, Section, Sections};
+use super::expression::{self, Failure};
+use super::ini::{self, get, Entry, Rules, Section, Sections};
 use super::rpi_swap::{self, ZramWanted};
-use super::{expression, lines, Imported, Line, Tool};
+use super::{bytes, command_line, swap_options, Imported, Line, Tool, COMMAND_LINE};
 use zmeld_config::{
     Bytes, Codec, Discard, PageFilter, RamDevice, RecompressRule, Recompression, Size, Swap,
     Writeback,
 };
+use zmeld_linux::tree::Tree;
 use zmeld_linux::HostError;
 
 /// From the weakest to the strongest.
 const DIRECTORIES: [&str; 4] = ["/usr/lib", "/usr/local/lib", "/etc", "/run"];
 
-const RPI_DEVICE: &str = "zram0";
+const FIRST: &str = "zram0";
+
+const MIB: u64 = 1 << 20;
+
+/// The least that can be swapped to.
+const SWAP_MIN: u64 = 40 << 10;
+
+/// For so many bytes of a device zram takes at least one byte of RAM at once.
+const BYTES_PER_BYTE: u64 = 256;
+
+/// The line for which zram-generator makes no device at all, and what is wrong with it.
+type Refused = (Line, String);
+
+/// What all files say together.
+#[derive(Default)]
+struct Said {
+    devices: Sections,
+    /// Those whose values commands would tell.
+    variables: Vec<String>,
+}
 
 /// Reads the files and adds a tier for each device that is swapped to.
 pub(super) fn import(
@@ -23,8 +45,47 @@ pub(super) fn import(
     rpi: ZramWanted,
     into: &mut Imported,
 ) -> Result<(), HostError> {
-    let mut sections = Sections::new();
-    let mut files = ini::files(root, &DIRECTORIES, "systemd/zram-generator.conf")?;
+    let before = into.clone();
+    let refused = match read(root, &rpi, into)? {
+        Ok(said) => devices(&said, ram_bytes, into).err(),
+        Err(refused) => Some(refused),
+    };
+    if let Some((line, why)) = refused {
+        let left = std::mem::take(&mut into.left);
+        *into = Imported { left, ..before };
+        into.left(
+            &line,
+            &format!("{why}; zram-generator makes no device at all for that"),
+        );
+    }
+    Ok(())
+}
+
+/// What the files say, and the kernel's command line.
+fn read(
+    root: &Path,
+    rpi: &ZramWanted,
+    into: &mut Imported,
+) -> Result<Result<Said, Refused>, HostError> {
+    let mut files = ini::files(
+        root,
+        &DIRECTORIES,
+        "systemd/zram-generator.conf",
+        Rules::ZramGenerator,
+        into,
+    )?;
+    let mut said = Said::default();
+    let is_asked_for = match switch(root) {
+        Some((word, false)) => {
+            if !files.is_empty() || matches!(rpi, ZramWanted::Device(_)) {
+                let line = Line::of_tool(Path::new(COMMAND_LINE), &word);
+                into.left(&line, "it keeps zram-generator from making any device");
+            }
+            return Ok(Ok(said));
+        }
+        Some((word, true)) => Some(word),
+        None => None,
+    };
     if !matches!(rpi, ZramWanted::NotAsked) {
         files.retain(|file| !file.ends_with(rpi_swap::CONTROL));
     }
@@ -32,33 +93,60 @@ pub(super) fn import(
     let before =
         |file: &PathBuf| !is_drop_in(file) || file.file_name() < Some(rpi_swap::CONTROL.as_ref());
     let place = files.iter().take_while(|file| before(file)).count();
-    for (at, file) in files.iter().enumerate() {
+    for at in 0..=files.len() {
         if at == place {
-            add(&rpi, &mut sections);
+            add(rpi, &mut said.devices);
         }
-        if let Some(lines) = lines(root, file)? {
-            ini::read(lines, &mut sections, into, refusal);
+        let Some(file) = files.get(at) else { continue };
+        let of_file = |why: &str| (Line::of_tool(file, ""), why.to_owned());
+        let Some(text) = bytes(root, file)? else {
+            match Tree::new(root).metadata(file) {
+                Ok(it) if it.is_dir() => return Ok(Err(of_file("it is a directory"))),
+                _ => continue,
+            }
+        };
+        let Ok(text) = String::from_utf8(text) else {
+            return Ok(Err(of_file("it is no UTF-8")));
+        };
+        let entries = match ini::entries(file, &text) {
+            Ok(entries) => entries,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        for entry in entries {
+            if let Err(refused) = take(entry, &mut said, into) {
+                return Ok(Err(refused));
+            }
         }
-    }
-    if place == files.len() {
-        add(&rpi, &mut sections);
     }
     if matches!(rpi, ZramWanted::Nothing) {
-        sections.remove(RPI_DEVICE);
+        said.devices.remove(FIRST);
     }
-    for (name, section) in &sections {
-        if let Some((_, line)) = section.values().next() {
-            into.found(Tool::ZramGenerator, &line.file.clone());
-        }
-        device(name, section, ram_bytes, into);
+    if let Some(word) = is_asked_for {
+        let line = Line::of_tool(Path::new(COMMAND_LINE), &word);
+        let head = || Section::from([(String::new(), (String::new(), line))]);
+        said.devices.entry(FIRST.to_owned()).or_insert_with(head);
     }
-    Ok(())
+    Ok(Ok(said))
+}
+
+/// `systemd.zram` on the kernel's command line, and whether it asks for a device.
+fn switch(root: &Path) -> Option<(String, bool)> {
+    let line = command_line(root);
+    let mut words = line.split_whitespace().rev();
+    words.find_map(|word| {
+        let is_on = match word.strip_prefix("systemd.zram")? {
+            "" | "=1" | "=yes" | "=true" | "=on" => true,
+            "=0" | "=no" | "=false" | "=off" => false,
+            _ => return None,
+        };
+        Some((word.to_owned(), is_on))
+    })
 }
 
 /// What rpi-swap asks for, over what weaker files said.
 fn add(rpi: &ZramWanted, sections: &mut Sections) {
     if let ZramWanted::Device(device) = rpi {
-        let section = sections.entry(RPI_DEVICE.to_owned()).or_default();
+        let section = sections.entry(FIRST.to_owned()).or_default();
         section.extend(device.clone());
     }
 }
@@ -68,100 +156,180 @@ fn is_drop_in(file: &Path) -> bool {
         .is_some_and(|folder| folder.extension().is_some_and(|end| end == "d"))
 }
 
-fn refusal(name: &str) -> Option<&'static str> {
+/// Takes what a line says.
+fn take(entry: Entry, said: &mut Said, into: &mut Imported) -> Result<(), Refused> {
+    let Entry {
+        section,
+        says,
+        line,
+    } = entry;
+    let Some(name) = section else {
+        let (key, _) = says.unwrap_or_default();
+        let why = match key.split_once('!') {
+            Some(("set", variable)) => {
+                said.variables.push(variable.to_owned());
+                "zram-generator runs this command for a variable; zmeld runs none"
+            }
+            Some(_) => "zram-generator has no such operation, and ignores it",
+            None => "it stands before any section, and zram-generator ignores it",
+        };
+        into.left(&line, why);
+        return Ok(());
+    };
     let number = name.strip_prefix("zram").unwrap_or_default();
-    let is_device = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    (!is_device).then_some("it is no device, and zram-generator ignores it too")
+    if number.parse::<u64>().is_err() {
+        if says.is_none() {
+            into.left(&line, "it is no device, and zram-generator ignores it too");
+        }
+        return Ok(());
+    }
+    let device = said.devices.entry(name).or_default();
+    let Some((key, value)) = says else {
+        device.entry(String::new()).or_insert((String::new(), line));
+        return Ok(());
+    };
+    match checked(&key, &value) {
+        Ok(None) => into.left(&line, "this key is not known"),
+        Ok(Some((key, value))) => {
+            device.insert(key.to_owned(), (value, line));
+        }
+        Err(why) => return Err((line, why)),
+    }
+    Ok(())
 }
 
-/// The keys of a device; the empty one stands for the section itself.
-const KNOWN: [&str; 13] = [
-    "",
-    "host-memory-limit",
-    "memory-limit",
-    "zram-size",
-    "zram-fraction",
-    "max-zram-size",
-    "zram-resident-limit",
-    "compression-algorithm",
-    "writeback-device",
-    "swap-priority",
-    "mount-point",
-    "fs-type",
-    "options",
-];
-
-/// Whether it is no swap, or not for a machine of that much RAM; that is noted.
-fn is_left_out(name: &str, section: &Section, ram_bytes: u64, into: &mut Imported) -> bool {
-    for key in ["mount-point", "fs-type"] {
-        match get(section, key) {
-            Some((value, line)) if !(key == "fs-type" && value == "swap") => {
-                into.left(line, &format!("{name} is a file system, not swap"));
-                into.has_mount = true;
-                return true;
+/// The key by the name that it has today with its value; none where zram-generator does not
+/// know it.
+fn checked<'k>(key: &'k str, value: &str) -> Result<Option<(&'k str, String)>, String> {
+    let is_limit = || value == "none" || value.parse::<u64>().is_ok();
+    let (key, is_right, what) = match key {
+        "host-memory-limit" | "memory-limit" => (
+            "host-memory-limit",
+            is_limit(),
+            "a limit is a whole number of MiB or none",
+        ),
+        "max-zram-size" => (key, is_limit(), "a limit is a whole number of MiB or none"),
+        "zram-size" | "zram-resident-limit" => (
+            key,
+            expression::is_expression(value),
+            "its arithmetic is not understood",
+        ),
+        "writeback-device" | "mount-point" => {
+            let path = Path::new(value);
+            let is_above = path.components().any(|it| it == Component::ParentDir);
+            if path.is_absolute() && !is_above {
+                let path: PathBuf = path.components().collect();
+                return Ok(Some((key, path.to_string_lossy().into_owned())));
             }
-            _ => {}
+            (key, false, "its path is not absolute, or leads upwards")
+        }
+        "swap-priority" => (
+            key,
+            matches!(value.parse::<i32>(), Ok(-1..=0x7fff)),
+            "a priority is a number from -1 to 32767",
+        ),
+        "zram-fraction" => (
+            key,
+            value.parse::<f64>().is_ok_and(|share| share >= 0.0),
+            "it is no share of RAM",
+        ),
+        "compression-algorithm" | "fs-type" | "options" => (key, true, ""),
+        _ => return Ok(None),
+    };
+    match is_right {
+        true => Ok(Some((key, value.to_owned()))),
+        false => Err(what.to_owned()),
+    }
+}
+
+/// Adds a tier for each device. Nothing of it counts where there is an error.
+fn devices(said: &Said, ram_bytes: u64, into: &mut Imported) -> Result<(), Refused> {
+    for (name, section) in &said.devices {
+        let Some((_, head)) = section.values().next() else {
+            continue;
+        };
+        let head = get(section, "").map_or(head, |(_, line)| line);
+        into.found(Tool::ZramGenerator, &head.file.clone());
+        if is_of_another_machine(name, section, ram_bytes, into) {
+            continue;
+        }
+        let size = size(name, section, ram_bytes, said, into)?;
+        let limit = limit(section, ram_bytes, said, into)?;
+        let number = name.trim_start_matches("zram");
+        if number.parse::<u64>().map(|it| it.to_string()).as_deref() != Ok(number) {
+            into.left(head, &format!("there is never a /dev/{name}"));
+        } else if let (false, Some(size)) = (is_file_system(name, section, into), size) {
+            device(name, head, section, (size, limit), into);
         }
     }
-    let limit = get(section, "host-memory-limit").or(get(section, "memory-limit"));
-    let Some((value, line)) = limit.filter(|(value, _)| *value != "none") else {
-        return false;
-    };
-    match value.parse::<f64>() {
-        Ok(limit) if ram_bytes as f64 > limit * 1_048_576.0 => {
-            let why = format!("this machine has more RAM, so there is no {name}");
-            into.left(line, &why);
-            return true;
-        }
-        Ok(_) => into.left(line, "this machine has less RAM; the condition is dropped"),
-        Err(_) => into.left(line, "it is no number of megabytes"),
+    Ok(())
+}
+
+/// Whether it is no swap; that is noted.
+fn is_file_system(name: &str, section: &Section, into: &mut Imported) -> bool {
+    let mount = get(section, "mount-point");
+    let other = get(section, "fs-type").filter(|(kind, _)| *kind != "swap");
+    if let Some((_, line)) = mount.or(other) {
+        into.left(line, &format!("{name} is a file system, not swap"));
+        into.has_mount = true;
+        return true;
     }
     false
 }
 
-fn device(name: &str, section: &Section, ram_bytes: u64, into: &mut Imported) {
-    let Some((_, head)) = section.values().next() else {
-        return;
+/// Whether there is no such device on a machine of that much RAM; that is noted.
+fn is_of_another_machine(
+    name: &str,
+    section: &Section,
+    ram_bytes: u64,
+    into: &mut Imported,
+) -> bool {
+    let limit = get(section, "host-memory-limit");
+    let Some((Ok(limit), line)) = limit.map(|(value, line)| (value.parse::<u64>(), line)) else {
+        return false;
     };
-    let head = get(section, "").map_or(head, |(_, line)| line);
-    if is_left_out(name, section, ram_bytes, into) {
-        return;
+    let is_more = ram_bytes / MIB > limit;
+    match is_more {
+        true => into.left(
+            line,
+            &format!("this machine has more RAM, so there is no {name}"),
+        ),
+        false => into.left(line, "this machine has less RAM; the condition is dropped"),
     }
-    let Some((size, size_comment)) = size(name, section, ram_bytes, into) else {
-        return;
-    };
+    is_more
+}
+
+/// What a key becomes, with the comment that says where it came from.
+type Commented<T> = (T, String);
+
+fn device(
+    name: &str,
+    head: &Line,
+    section: &Section,
+    (size, limit): (Commented<Size>, Option<Commented<Size>>),
+    into: &mut Imported,
+) {
     let mut device = RamDevice {
-        size,
+        size: size.0,
         swap: Swap {
             priority: Some(100),
             discard: Discard::Both,
         },
         ..RamDevice::default()
     };
-    let mut comments = vec![("size", size_comment)];
-    if let Some((value, line)) = get(section, "zram-resident-limit") {
-        match expression::size(value, ram_bytes) {
-            Ok(Some(found)) => {
-                device.memory_limit = Some(found.size);
-                comments.push(("memory_limit", remark(line, found.remark.as_deref())));
-            }
-            // Zero is no limit.
-            Ok(None) => {}
-            Err(why) => into.left(line, &why),
-        }
+    let mut comments = vec![("size", size.1)];
+    if let Some((limit, comment)) = limit {
+        device.memory_limit = Some(limit);
+        comments.push(("memory_limit", comment));
     }
     if let Some((value, line)) = get(section, "compression-algorithm") {
         codecs(value, line, &mut device, into);
         comments.push(("codec", line.to_string()));
     }
     comments.extend(writeback(section, &mut device, into));
-    comments.extend(swap(section, &mut device.swap, into));
-    for (key, (_, line)) in section {
-        if !KNOWN.contains(&key.as_str()) {
-            into.left(line, "this key is not known");
-        }
-    }
-    let tier = into.add(name, false, device, head.to_string());
+    let (is_optional, said) = swap(section, &mut device.swap, into);
+    comments.extend(said);
+    let tier = into.add(name, is_optional, device, head.to_string());
     for (key, comment) in comments {
         into.comment(&tier, key, comment);
     }
@@ -189,65 +357,129 @@ fn writeback(
     }
 }
 
-/// How it is used as swap, with comments on what was taken.
-fn swap(section: &Section, swap: &mut Swap, into: &mut Imported) -> Vec<(&'static str, String)> {
-    let by_default = || "zram-generator's default".to_owned();
-    let mut comments = Vec::new();
-    match get(section, "swap-priority") {
-        Some((value, line)) => match value.parse::<i16>() {
-            Ok(priority @ -1..) => {
-                swap.priority = Some(priority);
-                comments.push(("priority", line.to_string()));
-            }
-            _ => into.left(line, "a priority is a number from -1 to 32767"),
-        },
-        None => comments.push(("priority", by_default())),
-    }
-    match get(section, "options") {
-        Some((value, line)) => {
-            swap.discard = discard(value, line, into);
-            comments.push(("discard", line.to_string()));
+/// How it is used as swap, and whether it may fail, with comments on what was taken.
+fn swap(
+    section: &Section,
+    swap: &mut Swap,
+    into: &mut Imported,
+) -> (bool, Vec<(&'static str, String)>) {
+    let comment = |line: Option<&Line>| {
+        let by_default = || "zram-generator's default".to_owned();
+        line.map_or_else(by_default, Line::to_string)
+    };
+    let mut by = get(section, "swap-priority");
+    swap.priority = by.map_or(Some(100), |(value, _)| value.parse().ok());
+    let options = get(section, "options");
+    let mut may_fail = false;
+    if let Some((value, line)) = options {
+        let options = swap_options(value);
+        options.note(line, into);
+        swap.discard = options.discard;
+        may_fail = options.may_fail;
+        // systemd prefers it to what the unit says.
+        if options.priority.is_some() {
+            (swap.priority, by) = (options.priority, Some((value, line)));
         }
-        None => comments.push(("discard", by_default())),
     }
-    comments
+    let comments = vec![
+        ("priority", comment(by.map(|(_, line)| line))),
+        ("discard", comment(options.map(|(_, line)| line))),
+    ];
+    (may_fail, comments)
 }
 
-/// The size, from `zram-size` or from the two obsolete keys that override it.
+/// The size, from `zram-size` or from the two obsolete keys that override it. None where
+/// there is no such device; that is noted.
 fn size(
     name: &str,
     section: &Section,
     ram_bytes: u64,
+    said: &Said,
     into: &mut Imported,
-) -> Option<(Size, String)> {
+) -> Result<Option<Commented<Size>>, Refused> {
     let fraction = get(section, "zram-fraction");
     let max = get(section, "max-zram-size");
-    let (text, line) = if fraction.is_some() || max.is_some() {
-        let share = fraction.map_or("0.5", |(value, _)| value);
-        let limit = max.map_or("4096", |(value, _)| value);
-        let text = match limit {
-            "none" => format!("ram * ({share})"),
-            _ => format!("min(ram * ({share}), {limit})"),
-        };
-        (text, fraction.or(max).map(|(_, line)| line))
-    } else {
-        match get(section, "zram-size") {
-            Some((value, line)) => (value.to_owned(), Some(line)),
-            None => ("min(ram / 2, 4096)".to_owned(), None),
+    let (text, line, bytes) = match (fraction.or(max), get(section, "zram-size")) {
+        (Some((_, line)), _) => {
+            let share: f64 = fraction.and_then(|it| it.0.parse().ok()).unwrap_or(0.5);
+            let limit = max.and_then(|it| it.0.parse::<u64>().ok());
+            let text = match limit {
+                Some(limit) => format!("min(ram * {share}, {limit})"),
+                None => format!("ram * {share}"),
+            };
+            // It takes whole MiB.
+            let mebibytes = (share * (ram_bytes / MIB) as f64) as u64;
+            let mebibytes = mebibytes.min(limit.unwrap_or(u64::MAX));
+            (text, Some(line), Ok(mebibytes.saturating_mul(MIB)))
+        }
+        (None, Some((text, line))) => {
+            let bytes = expression::bytes(text, ram_bytes, &said.variables);
+            (text.to_owned(), Some(line), bytes)
+        }
+        (None, None) => {
+            let text = "min(ram / 2, 4096)";
+            let bytes = expression::bytes(text, ram_bytes, &[]);
+            (text.to_owned(), None, bytes)
         }
     };
-    match (expression::size(&text, ram_bytes), line) {
-        (Ok(Some(found)), Some(line)) => Some((found.size, remark(line, found.remark.as_deref()))),
-        (Ok(Some(found)), None) => Some((found.size, "zram-generator's default".to_owned())),
-        (Ok(None), Some(line)) => {
-            into.left(line, &format!("its size is 0, so there is no {name}"));
-            None
+    let by_default = Line::of_tool(Path::new("zram-size"), "zram-generator's default");
+    let bytes = match bytes {
+        Ok(bytes) => bytes,
+        Err(Failure::Wrong(why)) => return Err((line.unwrap_or(&by_default).clone(), why)),
+        Err(Failure::Unknown(why)) => {
+            let why = format!("{why}, so there is no {name} here");
+            into.left(line.unwrap_or(&by_default), &why);
+            return Ok(None);
         }
-        (Err(why), Some(line)) => {
-            into.left(line, &format!("{why}, so there is no {name} here"));
-            None
+    };
+    let why = match bytes {
+        0 => format!("its size is 0, so there is no {name}"),
+        bytes if bytes < SWAP_MIN => "it is too small to be swapped to".to_owned(),
+        bytes if bytes / BYTES_PER_BYTE > ram_bytes => format!(
+            "it comes to {} MiB, since zram-generator counts in MiB and G stands for a thousand \
+             million; 4 GiB is 4096",
+            bytes / MIB
+        ),
+        bytes => {
+            let found = expression::size(&text, bytes, ram_bytes);
+            let comment = match line {
+                Some(line) => remark(line, found.remark.as_deref()),
+                None => by_default.text,
+            };
+            return Ok(Some((found.size, comment)));
         }
-        (_, None) => None,
+    };
+    into.left(line.unwrap_or(&by_default), &why);
+    Ok(None)
+}
+
+/// How much RAM it may take, where that is limited.
+fn limit(
+    section: &Section,
+    ram_bytes: u64,
+    said: &Said,
+    into: &mut Imported,
+) -> Result<Option<Commented<Size>>, Refused> {
+    let Some((text, line)) = get(section, "zram-resident-limit") else {
+        return Ok(None);
+    };
+    match expression::bytes(text, ram_bytes, &said.variables) {
+        // That is none.
+        Ok(0) => Ok(None),
+        Ok(bytes) if bytes > ram_bytes => {
+            into.left(line, "it is more than all of RAM, and limits nothing");
+            Ok(None)
+        }
+        Ok(bytes) => {
+            let found = expression::size(text, bytes, ram_bytes);
+            let comment = remark(line, found.remark.as_deref());
+            Ok(Some((found.size, comment)))
+        }
+        Err(Failure::Wrong(why)) => Err((line.clone(), why)),
+        Err(Failure::Unknown(why)) => {
+            into.left(line, &why);
+            Ok(None)
+        }
     }
 }
 
@@ -261,36 +493,42 @@ fn remark(line: &Line, remark: Option<&str>) -> String {
 /// `lzo-rle zstd(level=3) (type=idle)`: the codec, those to compress again with,
 /// and when.
 fn codecs(value: &str, line: &Line, device: &mut RamDevice, into: &mut Imported) {
-    let mut codecs = Vec::new();
-    let mut rest = value.trim();
-    while !rest.is_empty() {
-        let end = rest
-            .find(|c: char| c.is_whitespace() || c == '(')
-            .unwrap_or(rest.len());
-        let name = &rest[..end];
-        rest = &rest[end..];
-        let mut parameters = "";
-        if let Some(inner) = rest.strip_prefix('(') {
-            let (inside, after) = inner.split_once(')').unwrap_or((inner, ""));
-            parameters = inside;
-            rest = after;
-        }
-        rest = rest.trim_start();
+    let mut rule = None;
+    let mut priority = 0;
+    for word in value.split_whitespace() {
+        let (name, parameters) = word.split_once('(').unwrap_or((word, ""));
+        let parameters = parameters.strip_suffix(')').unwrap_or(parameters);
         if name.is_empty() {
-            recompression(parameters, line, into);
-        } else {
-            codecs.extend(codec(name, parameters, line, into));
+            rule = Some(parameters);
+            continue;
         }
+        let codec = codec(name, parameters, line, into);
+        match (priority, codec) {
+            (_, None) => {}
+            (0, Some(codec)) => device.codec = vec![codec],
+            (4.., Some(_)) => into.left(line, "zram takes 3 more codecs; the others are dropped"),
+            (priority, Some(codec)) => {
+                if !parameters.is_empty() {
+                    let what = "what zram-generator says of a codec to compress again with comes \
+                                too late for zram; here it counts";
+                    into.left(line, what);
+                }
+                device.recompress.push(Recompression { priority, codec });
+            }
+        }
+        priority += 1;
     }
-    let mut codecs = codecs.into_iter();
-    device.codec = codecs.next().into_iter().collect();
-    device.recompress = codecs
-        .zip(1..)
-        .map(|(codec, priority)| Recompression { priority, codec })
-        .collect();
-    if device.recompress.len() > 3 {
-        into.left(line, "zram takes 3 more codecs; the others are dropped");
-        device.recompress.truncate(3);
+    match rule {
+        Some(_) if device.recompress.is_empty() => {
+            into.left(line, "there is no codec to compress again with");
+        }
+        Some(parameters) => {
+            let what = "zram-generator reads when to compress again, and does nothing with it; \
+                        here it counts";
+            into.left(line, what);
+            recompression(parameters, line, into);
+        }
+        None => {}
     }
     if !device.recompress.is_empty() && into.config.watch.recompress.is_none() {
         into.config.watch.recompress = Some(RecompressRule::default());
@@ -357,18 +595,4 @@ fn recompression(parameters: &str, line: &Line, into: &mut Imported) {
     into.config.watch.recompress = Some(rule);
     into.comments
         .insert("watch.recompress".to_owned(), line.to_string());
-}
-
-fn discard(options: &str, line: &Line, into: &mut Imported) -> Discard {
-    let mut discard = Discard::None;
-    for option in options.split(',').map(str::trim) {
-        match option {
-            "" | "defaults" => {}
-            "discard" => discard = Discard::Both,
-            "discard=once" => discard = Discard::Once,
-            "discard=pages" => discard = Discard::Pages,
-            _ => into.left(line, &format!("option {option:?}")),
-        }
-    }
-    discard
 }

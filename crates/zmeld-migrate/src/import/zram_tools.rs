@@ -1,101 +1,177 @@
-//! Debian's zram-tools: variables of a shell in `/etc/default/zramswap`.
+//! Debian's zram-tools: variables of a shell in `/etc/default/zramswap`, which its script
+//! reads with bash.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use zmeld_linux::shell;
 
-use super::{lines, Imported, Line, Tool};
+use super::{bytes, Imported, Line, Tool};
 use zmeld_config::{Bytes, Codec, Percent, RamDevice, Size, Swap};
 use zmeld_linux::HostError;
 
 const FILE: &str = "/etc/default/zramswap";
 
+const BY_DEFAULT: &str = "zram-tools' default";
+
+/// Each variable with its value and the line that sets it last; those without a value are
+/// known to bash alone.
+type Variables = BTreeMap<String, (Option<String>, Line)>;
+
 /// Reads the file and adds its device, if it is there.
 pub(super) fn import(root: &Path, into: &mut Imported) -> Result<(), HostError> {
-    let Some(lines) = lines(root, Path::new(FILE))? else {
+    let Some(text) = bytes(root, Path::new(FILE))? else {
         return Ok(());
     };
     into.found(Tool::ZramTools, Path::new(FILE));
-    // What zramswap takes where the file says nothing.
-    let mut size = Size::Bytes(Bytes(256 << 20));
-    let mut size_comment = "zram-tools' default".to_owned();
-    let mut percent = false;
-    let mut codec = Codec::new("lz4");
-    let mut codec_comment = size_comment.clone();
-    let mut priority = 100;
-    let mut priority_comment = size_comment.clone();
-    for line in &lines {
-        let Some((name, value)) = variable(line) else {
-            into.left(line, "it is more than VARIABLE=VALUE");
+    let device = variables(&String::from_utf8_lossy(&text), into)
+        .and_then(|variables| device(&variables, into));
+    match device {
+        Ok((device, comments)) => {
+            let tier = into.add("zram", false, device, FILE.to_owned());
+            for (key, comment) in comments {
+                into.comment(&tier, key, comment);
+            }
+        }
+        Err((line, why)) => into.left(&line, &format!("{why}, so there is no device here")),
+    }
+    Ok(())
+}
+
+/// The line for which there is no device, and what is wrong with it.
+type Refused = (Line, String);
+
+fn variables(text: &str, into: &mut Imported) -> Result<Variables, Refused> {
+    let mut variables = Variables::new();
+    for (number, text) in (1..).zip(text.split('\n')) {
+        let text = text.trim_matches([' ', '\t']);
+        if text.is_empty() || text.starts_with('#') {
             continue;
+        }
+        let line = Line {
+            file: FILE.into(),
+            number,
+            text: text.to_owned(),
+        };
+        let Some((name, value)) = variable(text) else {
+            return Err((line, "it is more than VARIABLE=VALUE".to_owned()));
         };
         match name.as_str() {
-            "ALGO" => match value.parse::<Codec>() {
-                Ok(named) => {
-                    codec = named;
-                    codec_comment = line.to_string();
-                }
-                Err(why) => into.left(line, &why),
-            },
-            // PERCENTAGE and ALLOCATION are names of older versions.
-            "PERCENT" | "PERCENTAGE" => match format!("{value}%").parse::<Percent>() {
-                Ok(share) if share > Percent::whole(0) => {
-                    size = Size::Ram {
-                        percent: share,
-                        at_most: None,
-                    };
-                    size_comment = line.to_string();
-                    percent = true;
-                }
-                _ => into.left(line, "it is no percentage"),
-            },
-            "SIZE" | "ALLOCATION" if percent => {
-                into.left(line, "a percentage is given, which zram-tools prefers");
+            "ALGO" | "PERCENT" | "SIZE" | "PRIORITY" => {
+                variables.insert(name, (value, line));
             }
-            "SIZE" | "ALLOCATION" => match value.parse::<u32>() {
-                Ok(mebibytes @ 1..) => {
-                    size = Size::Bytes(Bytes(u64::from(mebibytes) << 20));
-                    size_comment = line.to_string();
-                }
-                _ => into.left(line, "it is no number of MiB"),
-            },
-            "PRIORITY" => match value.parse::<i16>() {
-                Ok(number @ -1..) => {
-                    priority = number;
-                    priority_comment = line.to_string();
-                }
-                _ => into.left(line, "a priority is a number from -1 to 32767"),
-            },
-            "CORES" => into.left(line, "one device serves all processors"),
-            _ => into.left(line, "this variable is not known"),
+            "PERCENTAGE" | "ALLOCATION" | "CORES" => {
+                into.left(
+                    &line,
+                    "a name of versions before 0.3.3, which zramswap ignores",
+                );
+            }
+            _ => into.left(&line, "this variable is not known"),
         }
     }
+    Ok(variables)
+}
+
+/// `NAME=VALUE`, quoted or not, with a comment after it or not; no value where a shell would
+/// put something in.
+fn variable(line: &str) -> Option<(String, Option<String>)> {
+    let words = shell::words(line)?;
+    let words = words.strip_prefix(&["export".to_owned()]).unwrap_or(&words);
+    let [word] = words else {
+        return None;
+    };
+    let (name, value) = word.split_once('=')?;
+    let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    // What ends a command outside of quotes.
+    let is_one = !value.contains([';', '&', '|', '<', '>', '(', ')']) || value.starts_with("$(");
+    let is_plain = |text: &&str| {
+        !text.contains(|c: char| c.is_whitespace() || c.is_control() || "$`\\\"'()".contains(c))
+    };
+    (is_name && is_one).then(|| {
+        let value = Some(value).filter(is_plain).map(str::to_owned);
+        (name.to_owned(), value)
+    })
+}
+
+/// The device as its script makes it, with where each key came from.
+fn device(
+    variables: &Variables,
+    into: &mut Imported,
+) -> Result<(RamDevice, [(&'static str, String); 3]), Refused> {
+    // What is empty counts as not set.
+    let get = |name: &str| match variables.get(name) {
+        None => Ok(None),
+        Some((Some(value), line)) => Ok(Some((value.as_str(), line)).filter(|it| !it.0.is_empty())),
+        Some((None, line)) => Err((line.clone(), "only a shell knows its value".to_owned())),
+    };
+    // 010 is 8 for bash.
+    let number = |name: &str| {
+        let Some((value, line)) = get(name)? else {
+            return Ok(None);
+        };
+        let is_plain = value == "0" || !value.starts_with('0');
+        let is_plain = is_plain && value.bytes().all(|byte| byte.is_ascii_digit());
+        let number = value.parse::<u32>().ok().filter(|_| is_plain);
+        match number {
+            None => Err((line.clone(), "it is no plain number".to_owned())),
+            Some(0) if name == "PERCENT" || get("PERCENT")?.is_none() => {
+                Err((line.clone(), "its size is 0".to_owned()))
+            }
+            Some(number) => Ok(Some((number, line))),
+        }
+    };
+    let comment = |line: Option<&Line>| line.map_or(BY_DEFAULT.to_owned(), Line::to_string);
+    let codec = match get("ALGO")? {
+        None => (Codec::new("lz4"), None),
+        Some((value, line)) => match value.parse::<Codec>() {
+            Ok(codec) if codec == Codec::new(value) => (codec, Some(line)),
+            Ok(_) => return Err((line.clone(), "the kernel takes the name alone".to_owned())),
+            Err(why) => return Err((line.clone(), why)),
+        },
+    };
+    let (size, percent) = (number("SIZE")?, number("PERCENT")?);
+    let (size, line) = match (size, percent) {
+        (size, Some((percent, line))) => {
+            if let Some((_, line)) = size {
+                into.left(line, "a percentage is given, which zram-tools prefers");
+            }
+            let share = format!("{percent}%").parse::<Percent>();
+            let percent = share.map_err(|why| (line.clone(), why))?;
+            let at_most = None;
+            (Size::Ram { percent, at_most }, Some(line))
+        }
+        (Some((mebibytes, line)), None) => {
+            (Size::Bytes(Bytes(u64::from(mebibytes) << 20)), Some(line))
+        }
+        (None, None) => (Size::Bytes(Bytes(256 << 20)), None),
+    };
+    let (priority, by) = match get("PRIORITY")? {
+        None => (100, None),
+        Some((value, line)) => match value.parse::<i16>() {
+            Ok(priority @ -1..) => (priority, Some(line)),
+            Ok(_) => {
+                into.left(line, "the kernel chooses, below all that are given");
+                (-1, Some(line))
+            }
+            Err(_) => {
+                let what = "a priority is a number from -1 to 32767";
+                return Err((line.clone(), what.to_owned()));
+            }
+        },
+    };
     let device = RamDevice {
         size,
-        codec: vec![codec],
+        codec: vec![codec.0],
         swap: Swap {
             priority: Some(priority),
             ..Swap::default()
         },
         ..RamDevice::default()
     };
-    let tier = into.add("zram", false, device, FILE.to_owned());
-    into.comment(&tier, "size", size_comment);
-    into.comment(&tier, "codec", codec_comment);
-    into.comment(&tier, "priority", priority_comment);
-    Ok(())
-}
-
-/// `NAME=VALUE`, quoted or not, with a comment after it or not.
-fn variable(line: &Line) -> Option<(String, String)> {
-    let words = shell::words(&line.text)?;
-    let words = words.strip_prefix(&["export".to_owned()]).unwrap_or(&words);
-    let [word] = words else {
-        return None;
-    };
-    let (name, value) = word.split_once('=')?;
-    // What a shell would put in is not known here.
-    let is_plain =
-        |text: &str| !text.contains(|c: char| c.is_whitespace() || "$`\\;&|\"'".contains(c));
-    (is_plain(name) && is_plain(value)).then(|| (name.to_owned(), value.to_owned()))
+    let comments = [
+        ("size", comment(line)),
+        ("codec", comment(codec.1)),
+        ("priority", comment(by)),
+    ];
+    Ok((device, comments))
 }

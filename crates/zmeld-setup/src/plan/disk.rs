@@ -41,10 +41,10 @@ impl PlannedTier for DiskSwap {
             }
         };
         let ours = draft.recorded(steps.name).next().is_some();
-        if let Some(active) = draft.host.swap_on(&path)?.filter(|_| !ours) {
-            if self.encryption != Encryption::None {
-                return Err(in_plain(&path));
-            }
+        let active = draft.host.swap_on(&path)?.filter(|_| !ours);
+        // It has to leave that first, and nothing else may keep it from being encrypted then.
+        let is_plain = active.is_some() && self.encryption != Encryption::None;
+        if let Some(active) = active.filter(|_| !is_plain) {
             draft.warn_of_priority(steps.name, &path, &active, priority);
             if let Source::File { size, .. } = &self.source {
                 draft.warn_of_size(steps.name, &path, size.as_ref());
@@ -63,7 +63,7 @@ impl PlannedTier for DiskSwap {
             Encryption::None => self.format || created || draft.was_begun(self, steps.name),
             _ => true,
         };
-        if !ours && !created && makes_header {
+        if !ours && !created && makes_header && !is_plain {
             let keeps = match &self.encryption {
                 Encryption::None => "swap",
                 Encryption::Luks { .. } => "crypto_LUKS",
@@ -83,13 +83,19 @@ impl PlannedTier for DiskSwap {
                             cipher: cipher.clone(),
                         };
                         steps.add(Step::FormatLuks(format), "unless it is one already");
+                    } else if is_plain {
+                        return Err(Error::place(
+                            path,
+                            "it is in use by swap that is not encrypted, and carries no LUKS volume",
+                            "add format = true to its tier, which makes it one",
+                        ));
                     } else if !ours {
                         draft.must_carry(&path, "crypto_LUKS")?;
                     }
                 }
                 let name = format!("zmeld-{}", tier.name);
                 let discards = self.swap.discard != Discard::None;
-                draft.open(encryption, name.clone(), device, discards, steps);
+                draft.open(encryption, name.clone(), device, discards, steps)?;
                 DeviceRef::Mapped(name)
             }
         };
@@ -108,7 +114,10 @@ impl PlannedTier for DiskSwap {
             discard: self.swap.discard,
         };
         steps.add(Step::SwapOn(on), "what RAM cannot hold goes here");
-        Ok(())
+        match is_plain {
+            true => Err(in_plain(&path)),
+            false => Ok(()),
+        }
     }
 
     /// How large a drive is shows when it is on.
@@ -275,7 +284,7 @@ impl Draft<'_> {
 }
 
 /// That a device which is to be encrypted is swapped to as it is.
-fn in_plain(path: &Path) -> Error {
+pub fn in_plain(path: &Path) -> Error {
     let shown = shell::path(path);
     Error::place(
         path,

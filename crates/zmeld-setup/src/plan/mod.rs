@@ -28,6 +28,7 @@ use zmeld_observe::machine::Machine;
 
 pub(crate) use compare::{compare, holds};
 pub use compare::{Leaving, OnUnreadable};
+pub use disk::in_plain;
 pub use stand_in::StandIn;
 pub use tunables::Measured;
 

@@ -1,12 +1,12 @@
 //! A zram or zmeld device.
 
-use zmeld_advice::module::missing;
+use zmeld_advice::module::{lacks_encryption, missing};
 use zmeld_advice::size::table_bytes;
 use zmeld_advice::{CompressedPlace, ModulePresence};
 use zmeld_report::units::bytes as amount;
 
 use crate::error::Error;
-use crate::step::{DeviceRef, Step};
+use crate::step::{DeviceRef, Record, Step};
 use crate::steps::{
     check_dictionary, AddDevice, LoadModule, MakeSwap, Mode, OpenCrypt, SetAttribute, SetValue,
     SwapOn, CODEC, LIMIT, PARAMETERS, SIZE,
@@ -199,7 +199,7 @@ impl Draft<'_> {
             below.clone(),
             false,
             steps,
-        ) {
+        )? {
             true => Ok(Some(DeviceRef::Mapped(name))),
             false => Ok(Some(below)),
         }
@@ -213,9 +213,9 @@ impl Draft<'_> {
         device: DeviceRef,
         allow_discards: bool,
         steps: &mut Steps<'_>,
-    ) -> bool {
+    ) -> Result<bool, Error> {
         let (mode, reason) = match encryption {
-            Encryption::None => return false,
+            Encryption::None => return Ok(false),
             Encryption::Luks { key_file, .. } => (
                 Mode::Luks {
                     key_file: key_file.clone(),
@@ -229,6 +229,15 @@ impl Draft<'_> {
                 "the key is gone with the power",
             ),
         };
+        let is_open = |it: &Record| matches!(it.step, Step::OpenCrypt(_));
+        let is_open = self.recorded(steps.name).any(is_open);
+        let lacks = lacks_encryption(self.host, &self.machine.kernel);
+        if let Some((what, way_out)) = lacks.filter(|_| !is_open) {
+            return Err(Error::Lacks {
+                what: format!("encryption needs {what}"),
+                way_out,
+            });
+        }
         let open = OpenCrypt {
             name,
             device,
@@ -236,7 +245,7 @@ impl Draft<'_> {
             allow_discards,
         };
         steps.add(Step::OpenCrypt(open), reason);
-        true
+        Ok(true)
     }
 
     /// zswap in front of a RAM device compresses every page twice; where the

@@ -27,7 +27,13 @@ impl PlannedTier for Zswap {
                           zswap",
             ));
         }
-        let on_disk = draft.machine.swaps.iter().any(|swap| !swap.is_in_ram());
+        // Without a disk tier what zmeld swaps to is taken away, but for a part of the tiers.
+        let own = match draft.options.only {
+            None => draft.own_areas(),
+            Some(_) => Vec::new(),
+        };
+        let mut swaps = draft.machine.swaps.iter();
+        let on_disk = swaps.any(|swap| !swap.is_in_ram() && !own.contains(&swap.path));
         let has_disk = draft.config.tiers.iter().any(|it| it.kind.is_on_disk());
         if !has_disk && !on_disk {
             return Err(Error::Refused {

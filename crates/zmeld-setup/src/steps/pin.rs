@@ -178,24 +178,39 @@ pub fn check_dictionary(host: &Host, path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Refuses a device that is named in a folder which others may write, that others may
-/// open, or that is made of a file of theirs: a label, or a user's loop device, leads to any.
+/// Refuses a device that is named in a folder which others may write, that others than the group
+/// `disk` may open, or that is made of a file of theirs: a label, or a user's loop device, leads to any.
 pub fn check_device(host: &Host, path: &Path) -> Result<(), Error> {
     place(host, path)?;
     let device = host.resolved(path);
     let Ok(meta) = host.tree().metadata(&device) else {
         return Ok(());
     };
-    let is_open = meta.file_type().is_block_device() && meta.mode() & 0o007 != 0;
-    if is_open || meta.uid() != 0 && meta.uid() != owner(host) {
-        return Err(Error::place(
-            device,
-            "who is not root may open it",
-            "find out who opened it to others, and name a device that is root's alone",
-        ));
+    let way_out = "find out who opened it to others, and name a device that is root's alone";
+    if meta.uid() != 0 && meta.uid() != owner(host) {
+        let problem = format!("it belongs to another user (uid {})", meta.uid());
+        return Err(Error::place(device, problem, way_out));
+    }
+    if meta.file_type().is_block_device() {
+        let opened_to = root_owned::opened_to(&host.path(&device), &meta, &disk_groups(host)?);
+        let other = opened_to.map_err(|err| Error::io("look at", &device, err))?;
+        if let Some(other) = other {
+            return Err(Error::place(
+                device,
+                format!("{other} may open it"),
+                way_out,
+            ));
+        }
     }
     let name = device.file_name().unwrap_or_default();
     check_below(host, &Path::new("/sys/class/block").join(name), 0)
+}
+
+/// The group to which every distribution opens block devices: who is in it is as good as root.
+fn disk_groups(host: &Host) -> Result<Vec<u32>, Error> {
+    let text = host.read_optional("/etc/group")?.unwrap_or_default();
+    let number = |line: &str| line.strip_prefix("disk:")?.split(':').nth(1)?.parse().ok();
+    Ok(text.lines().filter_map(number).collect())
 }
 
 /// The device that a step works on, by the kernel's own name. It is held to what it was

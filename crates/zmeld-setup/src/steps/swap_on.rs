@@ -13,11 +13,11 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::identity::{self, Identity};
 use crate::step::{path_of, Before, DeviceRef, Record, Reversible, Step, StepContext};
-use crate::swapoff_check::{self, PlannedCapacity};
+use crate::swapoff_check::{self, PlannedCapacity, SwapoffConflict};
 use zmeld_config::Discard;
 use zmeld_linux::command::{self, Ending, Invocation};
 use zmeld_linux::swaps::SwapArea;
-use zmeld_linux::Host;
+use zmeld_linux::{Host, HostError};
 
 /// How long a drive may take to forget all that it holds.
 const DISCARDED_WITHIN: Duration = Duration::from_secs(600);
@@ -26,6 +26,9 @@ const TELL_EVERY: Duration = Duration::from_millis(200);
 /// How long one that was asked to stop may go on: the kernel hears a signal once all pages
 /// of a process are back.
 const HEEDS_WITHIN: Duration = Duration::from_secs(60);
+/// How often swapoff is tried where it met a group that is full by its user's own limit: the
+/// kernel ends it with a program of the group, and the rest comes back the next time.
+const TRIES: usize = 5;
 /// How often the control groups, and whether to stop, are looked at meanwhile.
 const GUARD_EVERY: Duration = Duration::from_millis(20);
 
@@ -109,8 +112,11 @@ impl Reversible for SwapOn {
     }
 
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
+        // Somebody may have switched it off and on since, with another priority.
+        let has_priority =
+            |it: &SwapArea| self.priority < 0 || it.priority == i32::from(self.priority);
         let area = self.area(context.host, context.records, record)?;
-        Ok(record.done && matches!(area, Area::Ours(_)))
+        Ok(record.done && matches!(area, Area::Ours(swap) if has_priority(&swap)))
     }
 
     fn undo(&self, context: &mut StepContext<'_>, record: &Record) -> Result<(), Error> {
@@ -234,16 +240,53 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
     // The kernel's own name of it is what everything is compared with.
     let (path, total_bytes) = (&swap.path, swap.used_bytes);
     let areas = [path.clone()];
-    let is_guarded = !context.force && total_bytes > 0;
     let coming = PlannedCapacity::default();
-    if is_guarded {
-        swapoff_check::check_machine(context.host, &areas, coming)?;
-        swapoff_check::refuse(swapoff_check::in_groups(context.host, &areas, coming, 1)?.overfull)?;
+    let is_guarded = !context.force && total_bytes > 0;
+    for at in 1..=TRIES {
+        let mut may_kill = context.force;
+        if is_guarded {
+            swapoff_check::check_machine(context.host, &areas, coming)?;
+            let found = swapoff_check::in_groups(context.host, &areas, coming, 1)?;
+            may_kill |= !found.told.is_empty();
+            swapoff_check::refuse(found.overfull)?;
+        }
+        let (result, overfull) = run_swapoff(context, &swap, is_guarded);
+        if context.host.swap_on(path)?.is_none() {
+            return Ok(());
+        }
+        swapoff_check::refuse(overfull?)?;
+        if context.is_stopped() {
+            let after = format!("{} is still swapped to", path.display());
+            return Err(Error::Interrupted { after });
+        }
+        match result {
+            Err(_) if may_kill && at < TRIES => {}
+            result => drop(result?),
+        }
     }
+    Err(Error::malformed(
+        "/proc/swaps",
+        format!("still lists {} after swapoff", path.display()),
+    ))
+}
+
+/// Runs swapoff, unless the groups' pages turn out not to fit back; what it comes to, and what
+/// it met.
+#[allow(clippy::type_complexity)] // Two results.
+fn run_swapoff(
+    context: &mut StepContext<'_>,
+    swap: &SwapArea,
+    is_guarded: bool,
+) -> (
+    Result<String, HostError>,
+    Result<Vec<SwapoffConflict>, Error>,
+) {
+    let (path, total_bytes) = (&swap.path, swap.used_bytes);
+    let (areas, coming) = ([path.clone()], PlannedCapacity::default());
     let (host, stop) = (context.host, context.stop);
     let (ending, ended) = (Ending::default(), AtomicBool::new(false));
     let swapoff = Invocation::new("swapoff").arg(host.path(path)).unlimited();
-    let mut overfull = Vec::new();
+    let mut overfull = Ok(Vec::new());
     let result = std::thread::scope(|scope| {
         let (over, is_over) = channel();
         let (swapoff, ending, ended) = (&swapoff, &ending, &ended);
@@ -269,12 +312,13 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
         let mut asked = None;
         while is_over.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
             let begin = Instant::now();
-            if is_guarded && overfull.is_empty() {
-                // What cannot be read now is looked at the next time.
-                let found = swapoff_check::in_groups(host, &areas, coming, 2).unwrap_or_default();
-                overfull = found.overfull;
+            let is_well = |overfull: &Result<Vec<_>, _>| overfull.as_ref().is_ok_and(Vec::is_empty);
+            if is_guarded && is_well(&overfull) {
+                let found = swapoff_check::in_groups(host, &areas, coming, 2);
+                overfull = found.map(|found| found.overfull);
             }
-            if !overfull.is_empty() {
+            // Nor does it go on unseen.
+            if !is_well(&overfull) {
                 ending.ask();
             }
             if ending.is_asked() && asked.get_or_insert(begin).elapsed() > HEEDS_WITHIN {
@@ -300,19 +344,7 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
-    if host.swap_on(path)?.is_none() {
-        return Ok(());
-    }
-    swapoff_check::refuse(overfull)?;
-    if context.is_stopped() {
-        let after = format!("{} is still swapped to", path.display());
-        return Err(Error::Interrupted { after });
-    }
-    result?;
-    Err(Error::malformed(
-        "/proc/swaps",
-        format!("still lists {} after swapoff", path.display()),
-    ))
+    (result, overfull)
 }
 
 /// The command with that option. What discards a whole area takes as long as its

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use rustix::io::Errno;
 use zmeld_linux::command::Invocation;
 use zmeld_setup::execute::{self, Done, Removal, Report};
 use zmeld_setup::journal::State;
@@ -196,8 +197,10 @@ impl Case {
             "swapoff" => machine.others_swapoff(path),
             "mkswap" => machine.others_mkswap(path),
             "refuse-swapon" => machine.refuse_swapon(path),
-            "fail-swapoff" => machine.fail_swapoff(path),
+            // PATH TIMES, or always.
+            "fail-swapoff" => machine.fail_swapoff(path, second.parse().unwrap_or(usize::MAX)),
             "silence" => machine.silence(path),
+            "unnamed" => machine.refuse_read(&format!("/proc/{path}/cgroup"), Errno::NAMETOOLONG),
             "swapon-had" => {
                 let option = format!("--{path}");
                 assert!(machine.last_swapon().contains(&option), "{place}");

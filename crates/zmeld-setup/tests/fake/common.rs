@@ -12,6 +12,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use zmeld_config::{Config, Finding};
 use zmeld_linux::command::{Ending, Finished, Invocation};
 use zmeld_linux::host::{Access, Direct};
@@ -54,7 +55,8 @@ struct Inner {
     // What swapon does not take.
     refused: Option<PathBuf>,
     // What swapoff fails on.
-    kept_on: Option<PathBuf>,
+    /// So many times.
+    kept_on: Option<(PathBuf, usize)>,
     /// The arguments of the last swapon.
     swapped_on: Vec<String>,
     // What happens before the operation of that number.
@@ -72,7 +74,7 @@ pub struct Machine {
 struct Fake {
     root: PathBuf,
     // What does not answer when it is read.
-    silent: Mutex<Option<PathBuf>>,
+    unread: Mutex<Option<(PathBuf, Errno)>>,
     inner: Mutex<Inner>,
 }
 
@@ -105,7 +107,7 @@ impl Machine {
         let root = dir.path().to_path_buf();
         let inner = Arc::new(Fake {
             root,
-            silent: Mutex::default(),
+            unread: Mutex::default(),
             inner: Mutex::new(Inner::default()),
         });
         let machine = Machine {
@@ -250,15 +252,20 @@ impl Machine {
     /// What silences it.
     pub fn silencer(&self, path: &str) -> impl FnOnce() + Send + 'static {
         let (fake, path) = (self.inner.clone(), self.path(path));
-        move || *fake.silent.lock().unwrap() = Some(path)
+        move || *fake.unread.lock().unwrap() = Some((path, Errno::TIMEDOUT))
+    }
+
+    /// The kernel's file is there and cannot be read.
+    pub fn refuse_read(&self, path: &str, errno: Errno) {
+        *self.inner.unread.lock().unwrap() = Some((self.path(path), errno));
     }
 
     pub fn last_swapon(&self) -> Vec<String> {
         self.inner.inner.lock().unwrap().swapped_on.clone()
     }
 
-    pub fn fail_swapoff(&self, path: &str) {
-        self.inner.inner.lock().unwrap().kept_on = Some(self.path(path));
+    pub fn fail_swapoff(&self, path: &str, times: usize) {
+        self.inner.inner.lock().unwrap().kept_on = Some((self.path(path), times));
     }
 
     /// What happens at which operation from now on; gives how many there were.
@@ -283,7 +290,9 @@ impl Machine {
             for entry in fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
                 let own = self.dir.path().join("run/zmeld");
-                if path.is_dir() {
+                if path.as_os_str().len() > 3 << 10 {
+                    // No path leads there.
+                } else if path.is_dir() {
                     folders.push(path);
                 } else if !path.starts_with(own) && !path.ends_with("diskseq") {
                     let mut text = fs::read(&path).unwrap();
@@ -324,7 +333,13 @@ impl Machine {
     /// As the command does it: zram stands in where the kernel does not take the module.
     pub fn up_with(&self, config: &Config, options: &Options) -> Result<Report, Error> {
         let host = self.host();
-        let mut journal = Journal::lock(&host, Owner::Setup, PATIENCE, &mut |_| {})?;
+        let mut journal = Journal::lock(
+            &host,
+            Owner::Setup,
+            PATIENCE,
+            &AtomicBool::new(false),
+            &mut |_| {},
+        )?;
         let state = journal.state().clone();
         let plan = match options.at_boot {
             true => Plan::make(&host, config, Some(&state), options)?.1?,
@@ -347,7 +362,13 @@ impl Machine {
 
     pub fn down_with(&self, removal: Removal<'_>, stop: &AtomicBool) -> Result<Report, Error> {
         let host = self.host();
-        let mut journal = Journal::lock(&host, Owner::Setup, PATIENCE, &mut |_| {})?;
+        let mut journal = Journal::lock(
+            &host,
+            Owner::Setup,
+            PATIENCE,
+            &AtomicBool::new(false),
+            &mut |_| {},
+        )?;
         let mut notes = self.notes.lock().unwrap_or_else(|notes| notes.into_inner());
         execute::down(&host, &mut journal, removal, stop, &mut |event| {
             note(event, &mut notes);
@@ -653,7 +674,8 @@ impl Fake {
                 fs::write(self.root.join("proc/swaps"), self.swaps() + &line).unwrap();
                 Ok(String::new())
             }
-            "swapoff" if inner.kept_on.as_ref() == Some(&last) => {
+            "swapoff" if matches!(&inner.kept_on, Some((path, 1..)) if *path == last) => {
+                inner.kept_on = inner.kept_on.take().map(|(path, times)| (path, times - 1));
                 Err("Cannot allocate memory".to_owned())
             }
             "swapoff" => {
@@ -718,10 +740,11 @@ impl Access for Fake {
             let mut inner = self.inner.lock().unwrap();
             let number = self.add_device(&mut inner, driver_of(path));
             Ok(format!("{number}\n").into_bytes())
-        } else if self.silent.lock().unwrap().as_deref() == Some(path) {
-            Err(io::ErrorKind::TimedOut.into())
         } else {
-            Direct.read(path, limit)
+            match self.unread.lock().unwrap().as_ref() {
+                Some((refused, errno)) if refused == path => Err((*errno).into()),
+                _ => Direct.read(path, limit),
+            }
         };
         self.leave(fate, result)
     }

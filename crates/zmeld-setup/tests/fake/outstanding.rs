@@ -3,6 +3,8 @@
 
 use crate::cases::machine;
 use crate::common::config;
+use zmeld_linux::lock::FileLock;
+use zmeld_observe::run_folder::WATCH_LOCK;
 
 const RULES: &str = "[watch.reclaim]\n[watch.guard]\nend = [\"/user.slice\"]\n";
 const ACCEPT: &str = "accept = [\"no-memory-limit\", \"read-ahead\"]\n";
@@ -15,7 +17,6 @@ fn the_file_that_is_read_has_the_rules_and_what_is_set_up_stays() {
     let machine = machine("keys.txt", "every-key");
     let text = format!("{ACCEPT}{RAM}[tunables]\nswappiness = 77\n{RULES}");
     machine.up(&config(&text)).unwrap();
-    machine.put("/proc/1/comm", "init\n");
     let asked = |file: &str| machine.outstanding(file).wanted;
     let is_watched = |file: &str| machine.outstanding(file).is_watched;
     let without = asked("");
@@ -25,6 +26,13 @@ fn the_file_that_is_read_has_the_rules_and_what_is_set_up_stays() {
     assert_eq!(without.accept, config(&text).accept);
     assert_eq!(without.tunables, config(&text).tunables);
     assert_eq!(asked(RULES).watch, config(RULES).watch);
+    // Whether a watch runs its lock tells, whatever processes there are.
+    machine.put("/proc/77/cmdline", "/usr/bin/zmeld\0watch\0");
+    assert_eq!(is_watched(RULES), Some(false));
+    let lock = machine.host().path(WATCH_LOCK);
+    let held = FileLock::wait(&lock).unwrap();
+    assert_eq!(is_watched(RULES), Some(true));
+    drop(held);
     assert_eq!(is_watched(RULES), Some(false));
     let found = machine.findings(RULES);
     assert!(found.iter().all(|it| it.name() != "not-applied"));

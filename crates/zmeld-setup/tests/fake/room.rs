@@ -1,6 +1,8 @@
 //! Control groups: what of theirs is in swap has to fit back into them before any
 //! area is switched off.
 
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
@@ -13,6 +15,14 @@ fn a_program_that_grows_meanwhile_stops_it() {
     let machine = Arc::new(machine("room.txt", "growing"));
     let grown = Arc::clone(&machine);
     machine.during_swapoff(move || {
+        // Groups that no path leads to do not end the look.
+        let mut folder = File::open(grown.path("/sys/fs/cgroup/idle")).unwrap();
+        for _ in 0..18 {
+            let inner = format!("/proc/self/fd/{}/{}", folder.as_raw_fd(), "x".repeat(250));
+            std::fs::create_dir(&inner).unwrap();
+            std::fs::write(format!("{inner}/memory.swap.current"), "4096\n").unwrap();
+            folder = File::open(&inner).unwrap();
+        }
         let used = format!("{}\n", 99 * MIB);
         grown.put("/sys/fs/cgroup/app/memory.current", &used);
     });
@@ -28,6 +38,23 @@ fn a_program_that_grows_meanwhile_stops_it() {
     machine.put("/sys/fs/cgroup/app/memory.max", &more);
     machine.down().unwrap();
     assert!(!machine.text("/proc/swaps").contains("/dev/zram1"));
+}
+
+#[test]
+fn what_cannot_be_looked_at_meanwhile_stops_it() {
+    let machine = Arc::new(machine("room.txt", "growing"));
+    let blind = Arc::clone(&machine);
+    let file = "/sys/fs/cgroup/app/memory.swap.current";
+    machine.during_swapoff(move || {
+        std::fs::remove_file(blind.path(file)).unwrap();
+        std::fs::create_dir(blind.path(file)).unwrap();
+    });
+    let err = machine.down().unwrap_err().to_string();
+    assert!(
+        err.contains("app/memory.swap.current: it is not a file, so that nobody"),
+        "{err}"
+    );
+    assert!(machine.text("/proc/swaps").contains("/dev/zram1"));
 }
 
 #[test]

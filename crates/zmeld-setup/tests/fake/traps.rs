@@ -1,5 +1,6 @@
 //! What is refused and warned of, in one line, before anything is changed.
 
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use zmeld_setup::event::Event;
@@ -19,7 +20,14 @@ fn a_drive_may_come_to_carry_something_after_the_plan_was_made() {
     let plan = machine.plan(&config(&text)).unwrap();
     machine.carry("/dev/sdd1", "ext4");
     let host = machine.host();
-    let mut journal = Journal::lock(&host, Owner::Setup, PATIENCE, &mut |_| {}).unwrap();
+    let mut journal = Journal::lock(
+        &host,
+        Owner::Setup,
+        PATIENCE,
+        &AtomicBool::new(false),
+        &mut |_| {},
+    )
+    .unwrap();
     let up = execute::up(&host, &mut journal, &plan, &false.into(), &mut |_| {});
     let line = up.unwrap_err().to_string();
     assert!(
@@ -33,13 +41,33 @@ fn a_drive_may_come_to_carry_something_after_the_plan_was_made() {
 fn two_runs_are_kept_apart() {
     let machine = Machine::new();
     let host = machine.host();
-    let first = Journal::lock(&host, Owner::Setup, PATIENCE, &mut |_| {}).unwrap();
-    let second =
-        Journal::lock(&host, Owner::Setup, Duration::from_millis(50), &mut |_| {}).unwrap_err();
+    let first = Journal::lock(
+        &host,
+        Owner::Setup,
+        PATIENCE,
+        &AtomicBool::new(false),
+        &mut |_| {},
+    )
+    .unwrap();
+    let second = Journal::lock(
+        &host,
+        Owner::Setup,
+        Duration::from_millis(50),
+        &AtomicBool::new(false),
+        &mut |_| {},
+    )
+    .unwrap_err();
     let pid = format!("(process {})", std::process::id());
     assert!(second.to_string().contains(&pid), "{second}");
     drop(first);
-    Journal::lock(&host, Owner::Setup, PATIENCE, &mut |_| {}).unwrap();
+    Journal::lock(
+        &host,
+        Owner::Setup,
+        PATIENCE,
+        &AtomicBool::new(false),
+        &mut |_| {},
+    )
+    .unwrap();
 }
 
 #[test]
@@ -48,7 +76,14 @@ fn what_was_set_up_is_taken_back_where_nothing_can_be_written_down() {
     let before = machine.snapshot();
     machine.up(&config(RAM)).unwrap();
     let host = machine.host();
-    let mut journal = Journal::lock(&host, Owner::Setup, PATIENCE, &mut |_| {}).unwrap();
+    let mut journal = Journal::lock(
+        &host,
+        Owner::Setup,
+        PATIENCE,
+        &AtomicBool::new(false),
+        &mut |_| {},
+    )
+    .unwrap();
     // There is no room for the state: here, no folder.
     std::fs::rename(machine.path("/run/zmeld"), machine.path("/run/full")).unwrap();
     let mut notes = Vec::new();

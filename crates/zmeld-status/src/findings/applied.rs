@@ -7,10 +7,7 @@ use zmeld_setup::plan::StandIn;
 
 pub(super) fn not_applied(view: &View) -> Vec<Finding> {
     let changes = view.outstanding.changes.iter();
-    let changes = changes.map(|change| Finding {
-        remedy: view.outstanding.remedy.to_owned(),
-        ..change.clone()
-    });
+    let changes = changes.map(|change| change.clone().with(view.outstanding.remedy.clone()));
     let otherwise = view.outstanding.otherwise().map(|problem| {
         Finding::of_machine(
             problem.about.trim_start_matches("tier."),

@@ -4,8 +4,8 @@ use zmeld_advice::{beside, CompressedPlace, ZswapFacts};
 use zmeld_report::units::bytes;
 
 use super::{Finding, View};
-use crate::outstanding::TAKE_OVER;
-use zmeld_config::FindingId;
+use crate::outstanding::take_over;
+use zmeld_config::{FindingId, Remedy};
 use zmeld_observe::{image, Device, Swap};
 
 /// zswap takes the pages first and hands a zram device compressed data's worth of
@@ -28,22 +28,23 @@ pub(super) fn zram_with_zswap(view: &View, swap: &Swap, device: &Device) -> Opti
 
 /// Which of zswap and a device stays: zswap where it is asked for, or where a disk stands
 /// below, as the plan has it; else the device.
-fn one_of_both(view: &View, swap: &Swap, device: &Device) -> String {
+fn one_of_both(view: &View, swap: &Swap, device: &Device) -> Remedy {
     let is_asked_for = view.applied.and_then(|applied| applied.zswap()).is_some();
     if is_asked_for {
-        return format!("{TAKE_OVER}; zmeld down takes zswap back");
+        return take_over().and("; zmeld down takes zswap back");
     }
     if view.wanted.zswap().is_some() {
         return match view.is_own(swap) {
-            true => view.outstanding.remedy.to_owned(),
-            false => TAKE_OVER.to_owned(),
+            true => view.outstanding.remedy.clone(),
+            false => take_over(),
         };
     }
     match beside_disk(view, swap) {
         Some(disk) => zswap_instead(view, swap, device, disk),
-        None => "echo N > /sys/module/zswap/parameters/enabled (and zswap.enabled=0 on the \
-                 kernel's command line, in place of zswap.enabled=1 where that is there)"
-            .to_owned(),
+        None => Remedy::run(["echo N > /sys/module/zswap/parameters/enabled"]).and(
+            " (and zswap.enabled=0 on the kernel's command line, in place of zswap.enabled=1 \
+             where that is there)",
+        ),
     }
 }
 
@@ -79,7 +80,7 @@ pub(super) fn second_device(view: &View) -> Vec<Finding> {
                 first.0.area.priority,
                 bytes(first.0.area.used_bytes)
             ),
-            format!("{TAKE_OVER}; zmeld down leaves the other alone"),
+            take_over().and("; zmeld down leaves the other alone"),
         )
     });
     found.collect()
@@ -139,31 +140,58 @@ fn beside_disk<'a>(view: &View<'a>, swap: &Swap) -> Option<&'a Swap> {
 }
 
 /// What stands better in the device's place, the same whichever rule finds it.
-fn zswap_instead(view: &View, swap: &Swap, device: &Device, disk: &Swap) -> String {
-    let zswap = match view.is_own(swap) {
-        true => "zmeld plan --tier zswap",
-        // Beside another tool's device zswap is refused.
-        false => "zmeld plan --tier zswap --take-over",
-    };
+fn zswap_instead(view: &View, swap: &Swap, device: &Device, disk: &Swap) -> Remedy {
+    let zswap = || zswap_for(view, swap);
     let writeback = "give the device a writeback partition and a [watch] writeback rule";
     match (&view.now.zswap, device.can_write_back) {
         // Where it is on, a device that writes back would still be behind it.
-        (Some(now), _) if now.enabled => {
-            format!("use zswap in front of the disk, without the device: {zswap}")
-        }
-        (Some(_), true) => {
-            format!("{writeback}, or use zswap in front of the disk instead: {zswap}")
-        }
-        (Some(_), false) => format!(
-            "use zswap in front of the disk instead (this kernel's zram has no writeback): {zswap}"
+        (Some(now), _) if now.enabled => zswap().said(
+            "use zswap in front of the disk, without the device (zmeld plan says with what, once \
+             it is configured so)",
         ),
-        (None, true) => format!("{writeback} (this kernel has no zswap)"),
+        (Some(_), true) => zswap().said(format!(
+            "{writeback}, or use zswap in front of the disk instead"
+        )),
+        (Some(_), false) => zswap()
+            .said("use zswap in front of the disk instead (this kernel's zram has no writeback)"),
+        (None, true) => format!("{writeback} (this kernel has no zswap)").into(),
         (None, false) => format!(
             "swapoff {}, where nothing needs it (this kernel has neither zswap nor zram's \
              writeback), or accept = [\"lru-inversion\"] in /etc/zmeld.toml",
             disk.area.shown()
-        ),
+        )
+        .into(),
     }
+}
+
+/// The commands that put zswap in the place of a device; the disks below stay as they are.
+fn zswap_for(view: &View, swap: &Swap) -> Remedy {
+    let own = view.applied.and_then(|it| it.tier_on(&swap.area.shown()));
+    let take_over = match own {
+        Some(_) => "",
+        // Beside another tool's device zswap is refused.
+        None => " --take-over",
+    };
+    if view.wanted.tiers.is_empty() {
+        return Remedy::run([format!("zmeld up --tier zswap{take_over}")]);
+    }
+    let mut text = String::new();
+    for (tier, swap, priority) in view.wanted.areas() {
+        if own.is_some_and(|own| own.name == tier.name.as_str()) {
+            text += &format!("[tier.{}]\nenabled = false\n", tier.name);
+        } else if swap.priority.is_none() {
+            // It had the device's otherwise, and its pages would have to leave it for that.
+            text += &format!("[tier.{}]\npriority = {priority}\n", tier.name);
+        }
+    }
+    let mut name = "cache".to_owned();
+    while view.wanted.tier(&name).is_some() {
+        name.push('2');
+    }
+    text += &format!("[tier.{name}]\nkind = \"zswap\"\n");
+    let mut commands = view.configured(&name, &text);
+    commands.push(format!("zmeld up{take_over}"));
+    Remedy::run(commands)
 }
 
 /// Pages are dealt out in turn to areas of equal priority, fast or slow.
@@ -182,11 +210,17 @@ pub(super) fn equal_priority(view: &View, area: &Swap, device: &Device) -> Optio
         match beside_disk(view, area) {
             // Above the disk by priority alone it would be the next finding.
             Some(disk) => zswap_instead(view, area, device, disk),
-            None => format!(
-                "swapoff {0}; swapon --priority {1} {0}",
-                area.area.shown(),
-                area.area.priority.max(0).saturating_add(100).min(32_767)
-            ),
+            None => {
+                let priority = area.area.priority.max(0).saturating_add(100).min(32_767);
+                match view.applied.and_then(|it| it.tier_on(&area.area.shown())) {
+                    Some(tier) => view.set_up(
+                        &tier.name,
+                        &format!("[tier.{}]\npriority = {priority}\n", tier.name),
+                        format!("priority = {priority} in tier.{}, then zmeld up", tier.name),
+                    ),
+                    None => view.switched_anew(area, &format!("--priority {priority}")),
+                }
+            }
         },
     ))
 }

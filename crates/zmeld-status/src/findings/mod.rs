@@ -12,11 +12,14 @@
 //! | `applied` | what was asked for and is not so |
 //! | `pressure` | how hard the machine is at it |
 //! | `melding` | identical pages; damaged ones |
+//!
+//! `remedy` has the commands that several of them name.
 
 mod applied;
 mod combination;
 mod melding;
 mod pressure;
+mod remedy;
 mod sizing;
 mod upkeep;
 
@@ -24,6 +27,7 @@ use zmeld_advice::SwapKinds;
 
 use crate::outstanding::Outstanding;
 use zmeld_config::Config;
+use zmeld_config::Remedy;
 pub use zmeld_config::{Finding, FindingId, Severity};
 use zmeld_observe::applied::Applied;
 use zmeld_observe::{Device, Observation, Swap};

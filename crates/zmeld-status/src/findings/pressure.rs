@@ -154,7 +154,7 @@ pub(super) fn read_ahead(view: &View) -> Option<Finding> {
     let mut found = tunables::read_ahead(view.kinds(), view.now.tunables.page_cluster?)?;
     let mut own = view.compressed().filter(|(swap, _)| view.is_own(swap));
     if own.next().is_some() && view.wanted.tunables.page_cluster.is_none() {
-        found.remedy = view.outstanding.remedy.to_owned();
+        found = found.with(view.outstanding.remedy.clone());
     }
     Some(found)
 }

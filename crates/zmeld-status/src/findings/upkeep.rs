@@ -3,6 +3,7 @@
 use zmeld_report::units::{bytes, count};
 
 use super::{Finding, Severity, View};
+use zmeld_config::{Discard, Remedy};
 use zmeld_observe::{share, DamonReclaim, Device, Swap};
 
 /// Slots that swap has given back and the device has not.
@@ -30,11 +31,33 @@ pub(super) fn stale_slots(view: &View, swap: &Swap, device: &Device) -> Option<F
                 missed => format!("; {} frees were missed", count(missed)),
             }
         ),
-        format!(
-            "swapoff {0} && swapon --discard=once {0}",
-            swap.area.shown()
-        ),
+        discarded(view, swap),
     ))
+}
+
+/// Has the device forget all that swap has given back; its place among the areas stays.
+fn discarded(view: &View, swap: &Swap) -> Remedy {
+    let own = view.applied.and_then(|it| it.tier_on(&swap.area.shown()));
+    let own = own.and_then(|own| view.wanted.tier(&own.name)?.kind.swap());
+    let discard = match own.map(|it| it.discard) {
+        Some(Discard::Pages | Discard::Both) => "--discard",
+        _ => "--discard=once",
+    };
+    let is = swap.area.priority;
+    let others = view.now.swaps.iter().map(|it| it.area.priority);
+    let others: Vec<i32> = others.filter(|it| *it != is).collect();
+    let place = match is {
+        0.. => is,
+        // The kernel puts it below all others again; 0 is above those that it places.
+        _ if others.iter().all(|it| *it > is) => return view.switched_anew(swap, discard),
+        _ if others.iter().all(|it| *it < is || *it > 0) => 0,
+        _ => {
+            let area = swap.area.shown();
+            return format!("swapoff {area}, and swapon --discard=once all areas in their order")
+                .into();
+        }
+    };
+    view.switched_anew(swap, &format!("{discard} --priority {place}"))
 }
 
 /// Swap on something that stands on RAM, through layers that stop discards.
@@ -194,8 +217,7 @@ pub(super) fn no_watch(view: &View) -> Vec<Finding> {
         let rules = view.wanted.watch.rules().join(", ");
         found.push(missing("zmeld watch", "zmeld-watch", &rules));
     }
-    // It keeps a note while it runs.
-    if view.wanted.watch.guard.is_some() && view.now.guard.is_none() {
+    if view.outstanding.is_guarded == Some(false) {
         found.push(missing("zmeld-guard", "zmeld-guard", "guard"));
     }
     found

@@ -224,9 +224,9 @@ impl Walks {
             // Both kinds of pages, and all page tables, though there is no room for
             // another one.
             let order = format!("+ {} {} {} 1 1", due.id, due.node, due.youngest);
-            let began = Instant::now();
+            let began = round.host.now();
             let done = is_done(round.host.write(PATH, &order));
-            self.next = Some(now + began.elapsed() * PAUSE);
+            self.next = Some(now + (round.host.now() - began) * PAUSE);
             *begun += usize::from(matches!(done, Ok(true)));
             failed = failed.and(done.map(|_| ()));
         }

@@ -162,7 +162,7 @@ impl<'a> Round<'a> {
         stop: &'a AtomicBool,
         listener: &'a mut Listener<'a>,
     ) -> Round<'a> {
-        let began = Instant::now();
+        let began = host.now();
         Round {
             host,
             now,
@@ -184,12 +184,12 @@ impl<'a> Round<'a> {
 
     /// It has taken its time, or the watch is to end.
     fn is_over(&self) -> bool {
-        self.is_stopped() || Instant::now() >= self.end
+        self.is_stopped() || self.host.now() >= self.end
     }
 
     /// What `now` has become.
     fn by_now(&self) -> Instant {
-        self.now + self.began.elapsed()
+        self.now + (self.host.now() - self.began)
     }
 }
 
@@ -345,7 +345,7 @@ impl Reclaimer {
             self.told = self.tell(round);
         }
         // Both have a bound of their own, and leave the others their time.
-        round.end = Instant::now() + ROUND_MAX;
+        round.end = round.host.now() + ROUND_MAX;
         // Where the last round left off for want of time, this one begins.
         let groups = self.groups.keys();
         let (before, behind): (Vec<_>, Vec<_>) =
@@ -409,9 +409,9 @@ impl Reclaimer {
         if paths.is_empty() {
             return None;
         }
-        let began = Instant::now();
+        let began = round.host.now();
         let told = LruGenSnapshot::read(round.host, &paths);
-        self.walks.have_read(began.elapsed(), round.now);
+        self.walks.have_read(round.host.now() - began, round.now);
         match told {
             Ok(told) => {
                 let was_cut = std::mem::replace(&mut self.is_cut, told.is_cut);

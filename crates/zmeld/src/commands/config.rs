@@ -242,6 +242,12 @@ fn show(args: &ShowArgs) -> anyhow::Result<Outcome> {
 
 fn take_over(args: &ImportArgs) -> anyhow::Result<Outcome> {
     let imported = import(&args.root, ram_bytes(&args.root)?)?;
+    for left in &imported.left {
+        output::say(format_args!("not carried over: {left}"));
+    }
+    if imported.files.is_empty() && !imported.left.is_empty() {
+        bail!("nothing to take over: what is configured sets up no swap");
+    }
     if imported.files.is_empty() {
         bail!(
             "nothing to take over: none of zram-generator, zram-tools and rpi-swap is configured, \
@@ -253,9 +259,6 @@ fn take_over(args: &ImportArgs) -> anyhow::Result<Outcome> {
             "{} has no proc/meminfo: what depends on RAM is for this machine's",
             args.root.display()
         ));
-    }
-    for left in &imported.left {
-        output::say(format_args!("not carried over: {left}"));
     }
     imported.config.check().iter().for_each(output::say);
     let text = imported.to_toml();

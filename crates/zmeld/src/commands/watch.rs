@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use rustix::process::{set_parent_process_death_signal, Signal};
 use zmeld_linux::lock::{Attempt, FileLock};
+use zmeld_linux::service::{self, Watchdog};
 use zmeld_linux::Host;
 use zmeld_observe::{lately, run_folder, Observation};
 use zmeld_watch::{is_short, Watcher};
@@ -63,7 +64,7 @@ pub struct WatchArgs {
 /// Two would take each other's limits for those of a watch that was killed.
 fn only_one(host: &Host) -> anyhow::Result<FileLock> {
     run_folder::make(host)?;
-    match FileLock::attempt(&host.path("/run/zmeld/watch"))? {
+    match FileLock::attempt(&host.path(run_folder::WATCH_LOCK))? {
         Attempt::Taken(lock) => Ok(lock),
         Attempt::Held(holder) => anyhow::bail!(
             "another zmeld watch is at work{}: stop it (systemctl stop zmeld-watch), or leave \
@@ -112,9 +113,11 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
     // Being stopped is how a watch ends, and no failure.
     let stop = progress::silent_interrupt_flag();
     let mut say = |line: String| log(&line);
-    zmeld_linux::service::notify("READY=1");
+    service::notify("READY=1");
+    let mut watchdog = Watchdog::of_manager();
     loop {
         let begin = Instant::now();
+        watchdog.ping(begin);
         let seen = Observation::read(&host, page_size());
         // What happened in the last hour is told from notes; where they cannot be
         // made, it is told as what happened since boot. Another tree is not written to.
@@ -152,6 +155,7 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
         };
         // Once at least, however long the round took.
         loop {
+            watchdog.ping(Instant::now());
             watcher.reclaim(Instant::now(), stop, &mut say);
             if is_here && is_short(&host) {
                 watcher.make_room(Instant::now(), stop, &mut say);
@@ -166,7 +170,7 @@ pub fn run(args: &WatchArgs) -> anyhow::Result<Outcome> {
             break;
         }
     }
-    zmeld_linux::service::notify("STOPPING=1");
+    service::notify("STOPPING=1");
     Ok(Outcome::Done)
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Stdio};
 
 use nix::sys::signal::{kill, Signal};
@@ -71,6 +72,40 @@ fn a_simulation_that_is_stopped_says_so() {
     assert_eq!(code, Some(130), "{err}");
     assert!(err.contains("stopped before there was a result"), "{err}");
     assert_eq!(out, "");
+}
+
+/// A service manager that asks for it hears of each round, and one that asks another process
+/// of this one's nothing.
+#[test]
+fn a_watch_answers_the_watchdog_of_a_service_manager() {
+    let (dir, _) = plant("7.2");
+    let heard = |watchdog_pid: Option<&str>, messages: usize| {
+        let path = dir.path().join("notify");
+        let _ = fs::remove_file(&path);
+        let manager = UnixDatagram::bind(&path).unwrap();
+        let mut watch = zmeld(&["watch", "--root", str(dir.path())]);
+        watch.args(["--textfile", str(&dir.path().join("figures.prom"))]);
+        watch.env("NOTIFY_SOCKET", &path);
+        watch.env("WATCHDOG_USEC", "1000");
+        watchdog_pid.map(|pid| watch.env("WATCHDOG_PID", pid));
+        let mut child = watch.stderr(Stdio::null()).spawn().unwrap();
+        let next = || {
+            let mut buffer = [0; 64];
+            let length = manager.recv(&mut buffer).unwrap();
+            String::from_utf8_lossy(&buffer[..length]).into_owned()
+        };
+        let mut all: Vec<String> = (0..messages).map(|_| next()).collect();
+        send(&child, Signal::SIGTERM);
+        while all.last().is_none_or(|it| it != "STOPPING=1") {
+            all.push(next());
+        }
+        assert!(child.wait().unwrap().success());
+        all
+    };
+    let all = heard(None, 4);
+    assert_eq!(all[0], "READY=1");
+    assert_eq!(all[1..4], ["WATCHDOG=1"; 3]);
+    assert_eq!(heard(Some("1"), 1), ["READY=1", "STOPPING=1"]);
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod live;
 mod machine;
 #[path = "../../../zmeld-memory/tests/common/mod.rs"]
 mod memory;
+mod own_run;
 mod predictions;
 mod run;
 #[path = "../../../zmeld-setup/tests/script/mod.rs"]

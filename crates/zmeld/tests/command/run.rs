@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use zmeld_linux::process;
 
+use crate::own_run;
+
 #[allow(dead_code)]
 #[path = "../../../zmeld-store/tests/support/random.rs"]
 mod random;
@@ -22,8 +24,9 @@ pub fn zmeld(args: &[&str]) -> Command {
     command
 }
 
-/// Gives a command that environment.
+/// Gives a command that environment, and `/run` of the test's own.
 pub fn plain(command: &mut Command) -> &mut Command {
+    own_run::enter(own_run::Owner::Other);
     command
         .stdin(Stdio::null())
         .env("COLUMNS", "80")

@@ -412,6 +412,9 @@ fn recommended(args: &TierArgs, profile: Option<Profile>, host: &Host) -> anyhow
     let found = recommend(&machine, &choice, &measured, &own_swaps(host));
     let found = found.map_err(refused)?;
     let (mut config, mut comments) = (found.config, found.comments);
+    if config.zswap().is_some() {
+        keep_disks(host, &mut config, &mut comments);
+    }
     if let Some(profile) = profile {
         profile.add_to(host, &mut config, &mut comments);
     }
@@ -438,6 +441,26 @@ fn recommended(args: &TierArgs, profile: Option<Profile>, host: &Host) -> anyhow
         measured,
         recommendation: found.recommendation,
     })
+}
+
+/// zswap stands in front of swap on a disk: what zmeld swaps to stays.
+fn keep_disks(host: &Host, config: &mut Config, comments: &mut Comments) {
+    let applied = zmeld_setup::applied::read(host).ok().flatten();
+    let Some(applied) = applied else { return };
+    for (tier, _, priority) in applied.config.areas().into_iter().rev() {
+        let name = tier.name.as_str();
+        if !tier.kind.is_on_disk() || config.tier(name).is_some() {
+            continue;
+        }
+        let why = "it is set up already, and zswap stands in front of it";
+        comments.insert(format!("tier.{name}"), why.to_owned());
+        let mut tier = tier.clone();
+        if let Some(swap) = tier.kind.swap_mut() {
+            // No page has to leave it.
+            swap.priority = Some(priority);
+        }
+        config.tiers.insert(0, tier);
+    }
 }
 
 /// The codec of zswap, where that is what will be recommended.
@@ -529,21 +552,20 @@ fn as_command(to: &Recommendation) -> String {
     command
 }
 
-/// The plan for what is wanted, made with `options` and what the arguments say. At boot
-/// also what cannot be planned of it.
-fn planned(
+/// What its plan is made with: `options`, what the arguments say, and what is measured.
+fn measured(
     wanted: &Wanted,
     args: &WantedArgs,
     host: &Host,
     state: Option<&State>,
     options: Options,
     occasion: Occasion,
-) -> anyhow::Result<(Plan, Option<zmeld_setup::Error>)> {
+) -> anyhow::Result<Options> {
     let is_boot = occasion == Occasion::Boot;
     // A tier that a boot goes on without is none any more, whatever the unit says.
     let is_there = |name: &String| !is_boot || wanted.config.tier(name).is_some();
     let only = args.only.clone();
-    let options = Options {
+    Ok(Options {
         only: only.map(|only| only.into_iter().filter(is_there).collect()),
         take_over: args.take_over,
         expected_ratio: wanted.measured.ratio(),
@@ -555,7 +577,17 @@ fn planned(
         no_stand_ins: args.tier.kind.is_some(),
         at_boot: is_boot,
         ..options
-    };
+    })
+}
+
+/// The plan for what is wanted, and at boot what cannot be planned of it. Nothing is measured.
+fn planned(
+    wanted: &Wanted,
+    host: &Host,
+    state: Option<&State>,
+    options: Options,
+) -> anyhow::Result<(Plan, Option<zmeld_setup::Error>)> {
+    let is_boot = options.at_boot;
     let (refused, plan) = Plan::make(host, &wanted.config, state, &options)?;
     // What is wrong with one tier costs a machine no other at boot.
     let (mut plan, refused) = match (zmeld_setup::Error::planned(refused), plan) {
@@ -585,14 +617,9 @@ pub fn planned_for(args: &PlanArgs) -> anyhow::Result<(Config, Outcome)> {
         doubt: OnUnreadable::Recorded,
         ..Options::default()
     };
-    let (mut plan, _) = planned(
-        &wanted,
-        &args.wanted,
-        &host,
-        state.as_ref(),
-        options,
-        Occasion::Asked,
-    )?;
+    let (asked, state) = (&args.wanted, state.as_ref());
+    let options = measured(&wanted, asked, &host, state, options, Occasion::Asked)?;
+    let (mut plan, _) = planned(&wanted, &host, state, options)?;
     let of_room = room_for(&host, &plan);
     plan.problems.extend(of_room);
     plan.problems.extend(lacks_for_reclaim(&host, &plan.config));

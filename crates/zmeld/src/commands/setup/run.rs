@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use zmeld_config::{Config, Finding, Location, Severity};
-use zmeld_lab::experiment::{take_back_left_behind, TakingBack};
+use zmeld_lab::experiment::{running, take_back_left_behind, Running, TakingBack};
 use zmeld_linux::boot::uptime;
 use zmeld_linux::command::Invocation;
 use zmeld_linux::{service, Host};
@@ -15,7 +15,8 @@ use zmeld_setup::journal::{Journal, Owner, State};
 use zmeld_setup::plan::{Group, OnUnreadable, Options, Plan};
 
 use super::report::{run_document, RunBody};
-use super::{planned, readable_state, wanted, DownArgs, Occasion, Origin, UpArgs};
+use super::{measured, planned, readable_state, wanted};
+use super::{DownArgs, Occasion, Origin, UpArgs, Wanted};
 use crate::exit::{Outcome, Stopped};
 use crate::progress::Message;
 use crate::{output, progress};
@@ -38,14 +39,24 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
         await_drives(&host, &loaded.config, args.wanted.only.as_deref())?;
     }
     let line = Message::of_long_work();
-    let mut journal = lock(&host, args.boot, &line)?;
-    undisturbed()?;
-    cleared(&host)?;
-    let state = journal.state().clone();
-    let state = (!state.records.is_empty()).then_some(state);
-    let prepared = prepare(args, &host, state.as_ref(), OnUnreadable::Fails)?;
-    let Some((plan, refused)) = prepared else {
-        return Ok(Outcome::Done);
+    let (mut journal, (plan, refused)) = loop {
+        // Who may not, or has to wait for another run, hears it before anything is measured.
+        let state = recorded(&lock(&host, args.boot, &line)?);
+        undisturbed()?;
+        cleared(&host)?;
+        // Measuring reads what others have, and may take long: nobody waits for the lock meanwhile.
+        let prepared = prepare(args, &host, state.as_ref(), OnUnreadable::Fails)?;
+        let Some((wanted, options)) = prepared else {
+            return Ok(Outcome::Done);
+        };
+        let journal = lock(&host, args.boot, &line)?;
+        undisturbed()?;
+        cleared(&host)?;
+        if recorded(&journal) == state {
+            let planned = planned(&wanted, &host, state.as_ref(), options)?;
+            warn(&planned.0);
+            break (journal, planned);
+        }
     };
     let mut told = |event: Event<'_>| tell(&line, event);
     let result = execute::up(&host, &mut journal, &plan, stop, &mut told);
@@ -74,14 +85,20 @@ pub fn up(args: &UpArgs) -> anyhow::Result<Outcome> {
     }
 }
 
-/// The plan for what is wanted, and at boot what cannot be planned of it. A boot
-/// sets up what is configured; where nothing is, it says so.
+/// What was set up, where something was.
+fn recorded(journal: &Journal) -> Option<State> {
+    let state = journal.state();
+    (!state.records.is_empty()).then(|| state.clone())
+}
+
+/// What is wanted, and all that has to be measured for its plan. A boot sets up what is
+/// configured; where nothing is, it says so.
 fn prepare(
     args: &UpArgs,
     host: &Host,
     state: Option<&State>,
     doubt: OnUnreadable,
-) -> anyhow::Result<Option<(Plan, Option<zmeld_setup::Error>)>> {
+) -> anyhow::Result<Option<(Wanted, Options)>> {
     let occasion = match args.boot {
         true => Occasion::Boot,
         false => Occasion::Asked,
@@ -96,17 +113,17 @@ fn prepare(
         doubt,
         ..Options::default()
     };
-    let found = planned(&wanted, &args.wanted, host, state, options, occasion)?;
-    warn(&found.0);
-    Ok(Some(found))
+    let options = measured(&wanted, &args.wanted, host, state, options, occasion)?;
+    Ok(Some((wanted, options)))
 }
 
 /// What is set up while an experiment runs is the experiment's. Looked at under the journal's lock: an experiment that
 /// begins afterwards waits for it, and then finds what was set up.
 fn undisturbed() -> anyhow::Result<()> {
-    match zmeld_lab::experiment::surely_running() {
-        None => Ok(()),
-        Some(who) => anyhow::bail!(
+    match running() {
+        // Who may not ask changes nothing.
+        Running::No | Running::Unknown => Ok(()),
+        Running::Yes(who) => anyhow::bail!(
             "an experiment is running ({who}), whose swap this would take away: wait for it, or stop it with Ctrl-C"
         ),
     }
@@ -114,18 +131,24 @@ fn undisturbed() -> anyhow::Result<()> {
 
 /// What is to be said of an experiment that runs, or of one that was killed.
 pub(super) fn experiment(host: &Host) -> anyhow::Result<Option<String>> {
-    if let Some(who) = zmeld_lab::experiment::running() {
+    let is_running = running();
+    if let Running::Yes(who) = is_running {
         return Ok(Some(format!(
             "An experiment is running ({who}): what it swaps to goes with it, and is not part of this plan."
         )));
     }
     let left = zmeld_lab::experiment::left_behind(host)?;
-    Ok((!left.is_empty()).then(|| {
-        format!(
-            "On this machine there is {}: zmeld down --experiment takes it back.",
-            left.join(", ")
-        )
-    }))
+    let what = match is_running {
+        Running::Unknown => {
+            "it goes with the experiment that is running, or if none is (root can tell), zmeld \
+             down --experiment takes it back"
+        }
+        _ => "zmeld down --experiment takes it back",
+    };
+    Ok(
+        (!left.is_empty())
+            .then(|| format!("On this machine there is {}: {what}.", left.join(", "))),
+    )
 }
 
 /// What a dead experiment left would be swapped to beside what is set up.
@@ -143,9 +166,11 @@ fn cleared(host: &Host) -> anyhow::Result<()> {
 fn would_go_up(args: &UpArgs, host: &Host) -> anyhow::Result<Outcome> {
     let state = readable_state(host)?;
     let prepared = prepare(args, host, state.as_ref(), OnUnreadable::Recorded)?;
-    let Some((plan, refused)) = prepared else {
+    let Some((wanted, options)) = prepared else {
         return as_the_run_would_end();
     };
+    let (plan, refused) = planned(&wanted, host, state.as_ref(), options)?;
+    warn(&plan);
     let line = Message::of_long_work();
     execute::may_go_up(host, &plan, &mut |event| tell(&line, event))?;
     drop(line);
@@ -261,8 +286,9 @@ fn lock(host: &Host, is_boot: bool, line: &Message) -> Result<Journal, zmeld_set
         true => PATIENCE_AT_BOOT,
         false => PATIENCE,
     };
+    let stop = progress::interrupt_flag();
     let listener = &mut |event: Event<'_>| tell(line, event);
-    Journal::lock(host, Owner::Setup, patience, listener)
+    Journal::lock(host, Owner::Setup, patience, stop, listener)
 }
 
 fn taken_down(args: &DownArgs, host: &Host) -> anyhow::Result<Report> {
