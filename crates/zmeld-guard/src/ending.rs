@@ -138,8 +138,11 @@ impl GuardLoop {
         let has_some = |at: usize| {
             let place = owners.get(at).map(|it| &it.place);
             let mut own = processes.iter().filter(|it| Some(&it.owner) == place);
-            // Of one that was not looked into it is not known.
-            place.is_some_and(|place| !listed.contains(place)) || own.any(may_go)
+            // Nobody else pays while his are on their way out; of one that was not looked into
+            // it is not known.
+            let is_going = |it: &Ending| Some(&it.process.owner) == place && !it.is_stuck(now);
+            let is_unknown = place.is_some_and(|place| !listed.contains(place));
+            is_unknown || own.any(may_go) || endings.iter().any(is_going)
         };
         let is_stall = cause == Cause::Stalled;
         let verdict = choose_owner(&self.figures, sample.can_bytes, is_stall, has_some);

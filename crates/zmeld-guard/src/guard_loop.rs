@@ -113,7 +113,7 @@ fn lock_memory() -> rustix::io::Result<()> {
 }
 
 /// This thread runs before all that run away, or where it may not, more than its turn.
-fn hurry(host: &Host) -> Result<(), HostError> {
+pub(crate) fn hurry(host: &Host) -> Result<(), HostError> {
     let _ = rustix::process::setpriority_process(None, -20);
     let thread = rustix::thread::gettid().as_raw_nonzero();
     let first = Invocation::new("chrt").args(["-R", "-f", "-p", PRIORITY, &thread.to_string()]);
@@ -153,6 +153,8 @@ pub struct GuardLoop {
     was_listed: Option<Instant>,
     listing_took: Duration,
     has_found: bool,
+    /// It is known who of them waits for memory.
+    knows_stalls: bool,
     looked_at_owners: Option<Instant>,
     /// Whose figures were read last, of the owners and then what is passed over.
     next_meter: usize,
@@ -195,7 +197,7 @@ impl GuardLoop {
         };
         let name = |name| by_threads.then_some(name);
         let mut finder = Finder::new(host.clone(), rule.clone());
-        let mut lister = Lister::new(host.clone(), rule.clone());
+        let mut lister = Lister::new(host.clone(), rule.clone(), by_threads);
         let listed = Listed {
             asked: Vec::with_capacity(LISTED_MAX),
             retired: Vec::with_capacity(ENDING_MAX),
@@ -203,11 +205,14 @@ impl GuardLoop {
         };
         let find = move |it: &mut Found| finder.find(it);
         let list = move |it: &mut Listed| lister.list(it);
+        let mut lister = Worker::new(name("guard-list"), listed, list)?;
+        // It begins before it is needed.
+        lister.send();
         Ok(GuardLoop {
             monitor: MemoryMonitor::open(&host, by_threads)?,
             outbox: Outbox::new(&host, &rule, seen, !dry_run, by_threads, say)?,
             finder: Worker::new(name("guard-find"), Found::default(), find)?,
-            lister: Worker::new(name("guard-list"), listed, list)?,
+            lister,
             ender: ender(&host, &rule, by_threads)?,
             tasks: Vec::with_capacity(GROUPS_MAX),
             host,
@@ -230,6 +235,7 @@ impl GuardLoop {
             was_listed: None,
             listing_took: Duration::ZERO,
             has_found: false,
+            knows_stalls: false,
             looked_at_owners: None,
             next_meter: 0,
             is_short: false,
@@ -270,8 +276,12 @@ impl GuardLoop {
         self.find_owners(cause, now);
         let room = self.room_below(&sample);
         let headroom = sample.headroom_bytes;
-        let is_near =
-            |times| headroom < room * times || is_soon(&sample) || sample.stalled > Some(0.0);
+        // What compressing gives is not certain: pages that come may not compress.
+        let available = sample.available_bytes;
+        let is_near = |times| {
+            let is_little = headroom < room * times || available < room * times / 2;
+            is_little || is_soon(&sample) || sample.stalled > Some(0.0)
+        };
         if is_near(WATCHED_BELOW) {
             self.look_at_owners(&sample, cause.is_some(), now);
         }
@@ -280,7 +290,8 @@ impl GuardLoop {
         }
         // What has ended just now is in the next look's figures.
         let has_ended = self.go_on_ending(&sample, now);
-        if let Some(cause) = cause.filter(|_| self.has_found && !has_ended) {
+        let is_known = self.has_found && (cause != Some(Cause::Stalled) || self.knows_stalls);
+        if let Some(cause) = cause.filter(|_| is_known && !has_ended) {
             self.end_some(cause, &sample, now);
         }
         self.pause(&sample)
@@ -355,6 +366,7 @@ impl GuardLoop {
             return;
         }
         std::mem::swap(&mut self.failed, &mut found.failed);
+        self.knows_stalls = found.is_stall;
         // What is followed no more goes back to be closed.
         std::mem::swap(&mut self.owners, &mut found.owners);
         std::mem::swap(&mut self.passed, &mut found.passed);

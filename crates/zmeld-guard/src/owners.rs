@@ -31,7 +31,7 @@ const PASSED_MAX: usize = 32;
 const PASSED_ALL: usize = 1024;
 /// What is needed to get at the machine, whatever the configuration says of it. Paths: of a name
 /// alone anybody could call a group of his own.
-const NEVER: [&str; 17] = [
+const NEVER: [&str; 18] = [
     "/init.scope",
     "/system.slice/systemd-*.service",
     "/system.slice/dbus*.service",
@@ -42,7 +42,8 @@ const NEVER: [&str; 17] = [
     "/system.slice/*dm.service",
     "/system.slice/display-manager.service",
     "/system.slice/greetd*.service",
-    "/system.slice/ly*.service",
+    "/system.slice/ly.service",
+    "/system.slice/ly@*.service",
     "/system.slice/emptty*.service",
     // The user's own manager, his bus, and what his desktop stands on.
     "/user.slice/user-*.slice/user@*.service/init.scope",

@@ -15,6 +15,7 @@ use zmeld_linux::groups::Walk;
 use zmeld_linux::Host;
 
 use crate::choice::{turn, AT_ONCE_MAX, LARGEST_MAX};
+use crate::guard_loop::hurry;
 use crate::owners::{id, Groups, Place, Standing, Status};
 use crate::GuardRule;
 
@@ -86,6 +87,8 @@ pub(crate) struct Lister {
     host: Host,
     rule: GuardRule,
     groups: Option<Groups>,
+    /// It has a thread that has no priority yet.
+    is_slow: bool,
 }
 
 /// A group that was gone through, and how its processes stand.
@@ -96,16 +99,21 @@ struct Walked {
 }
 
 impl Lister {
-    pub fn new(host: Host, rule: GuardRule) -> Lister {
+    pub fn new(host: Host, rule: GuardRule, has_thread: bool) -> Lister {
         Lister {
             host,
             rule,
             groups: None,
+            is_slow: has_thread,
         }
     }
 
     pub fn list(&mut self, listed: &mut Listed) {
         let begin = Instant::now();
+        if std::mem::take(&mut self.is_slow) {
+            // Opening takes memory: who has this priority may have what others may not.
+            let _ = hurry(&self.host);
+        }
         listed.retired.clear();
         listed.processes.clear();
         if self.groups.is_none() {
