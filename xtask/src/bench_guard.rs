@@ -70,6 +70,7 @@ const NOHANG: &[&str] = &[
     "python3.11-minimal",
     "libpython3.11-minimal",
     "libpython3.11-stdlib",
+    "libffi8",
 ];
 const RUNAWAYS: &[&str] = &[
     "slow-leak",

@@ -116,8 +116,9 @@ watcher_start() {
 		;;
 	nohang)
 		files=/guest/nohang
+		for it in $files/usr/lib/*-linux-gnu/libffi.so.*.*.*; do ln -sf "$it" "${it%.*.*}"; done
 		conf=$(find $files/etc $files/usr -name 'nohang.conf' | head -n 1)
-		in_group guard env PYTHONHOME=$files/usr $files/usr/bin/python3.11 \
+		in_group guard env PYTHONHOME=$files/usr LD_LIBRARY_PATH=$(echo $files/usr/lib/*-linux-gnu) $files/usr/bin/python3.11 \
 			"$(find $files/usr -path '*bin/nohang')" --monitor --config "$conf" >>/tmp/said 2>&1
 		;;
 	*)
