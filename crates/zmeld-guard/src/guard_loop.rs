@@ -416,7 +416,8 @@ impl GuardLoop {
     /// Has the processes listed of those who hold most and may be ended.
     fn list_processes(&mut self, sample: &Sample, now: Instant) {
         self.take_list();
-        let is_due = is_due(self.was_listed, self.listing_took, now);
+        // A fifth of the time at most: it goes before other programs.
+        let is_due = is_due(self.was_listed, self.listing_took * 4, now);
         if !is_due || self.owners.is_empty() {
             return;
         }

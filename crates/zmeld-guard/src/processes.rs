@@ -87,7 +87,8 @@ pub(crate) struct Lister {
     host: Host,
     rule: GuardRule,
     groups: Option<Groups>,
-    /// It has a thread that has no priority yet.
+    /// It has a thread of its own; and that has no priority yet.
+    has_thread: bool,
     is_slow: bool,
 }
 
@@ -104,6 +105,7 @@ impl Lister {
             host,
             rule,
             groups: None,
+            has_thread,
             is_slow: has_thread,
         }
     }
@@ -126,7 +128,10 @@ impl Lister {
         }
         listed.listed.clear();
         listed.listed.append(&mut listed.asked);
-        listed.took = begin.elapsed();
+        listed.took = match self.has_thread {
+            true => begin.elapsed(),
+            false => Duration::ZERO,
+        };
         listed.is_new = true;
     }
 }
