@@ -94,8 +94,9 @@ oomd_start() {
 # With the configuration of its package; a program of Python's, which is in packages as well.
 nohang_start() {
 	files=/guest/nohang
+	for it in $files/usr/lib/*-linux-gnu/libffi.so.*.*.*; do ln -sf "$it" "${it%.*.*}"; done
 	config=$(find $files/etc $files/usr -name 'nohang.conf' | head -n 1)
-	in_group watcher env PYTHONHOME=$files/usr "$files/usr/bin/python3.11" \
+	in_group watcher env PYTHONHOME=$files/usr LD_LIBRARY_PATH=$(echo $files/usr/lib/*-linux-gnu) "$files/usr/bin/python3.11" \
 		"$(find $files/usr -path '*bin/nohang')" --monitor --config "$config" >>/tmp/said 2>&1 &
 }
 

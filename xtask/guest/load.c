@@ -12,6 +12,9 @@
  *		End with 0 once they are done; 1: memory that is not as it was written.
  *	load hold SEED MIB
  *		Takes MIB, and looks at them now and then, until SIGTERM; 0, or 1 as above.
+ *	load grow SEED MIB RATE
+ *		Takes RATE MiB a second until it has MIB, and looks at them then as `hold`
+ *		does; SIGTERM ends it at once.
  *	load probe RESULT
  *		Starts a program ten times a second and looks at its own 4 MiB, until
  *		SIGTERM; the longest that it had to wait for both, in ms, goes to RESULT.
@@ -156,6 +159,23 @@ static void leak(uint64_t seed, uint64_t rate, unsigned int step)
 		while ((double)taken > (seconds() - began) * (double)rate)
 			pause_ms(5);
 	}
+}
+
+/* The same, up to so much, which is looked at then. */
+static void grow(uint64_t seed, uint64_t mib, uint64_t rate)
+{
+	uint8_t *memory = take(mib * MIB);
+	double began = seconds();
+	uint64_t taken = 0;
+
+	while (taken < mib) {
+		fill_all(memory + taken * MIB, MIB, seed + taken * MIB, USUAL);
+		taken++;
+		while ((double)taken > (seconds() - began) * (double)rate)
+			pause_ms(5);
+	}
+	for (;;)
+		look(memory, mib * MIB, seed, USUAL, 1, 100);
 }
 
 /* The same, of memory that stays in RAM. */
@@ -447,6 +467,8 @@ static int run(const char *kind, uint64_t seed, uint64_t mib, const char *file)
 		return still(seed, mib * between(&state, 90, 110) / 100 * MIB, USUAL);
 	else if (!strcmp(kind, "hold"))
 		return hold(seed, mib * MIB);
+	else if (!strcmp(kind, "grow"))
+		grow(seed, mib, strtoull(file, NULL, 10));
 	fprintf(stderr, "# load: there is no %s\n", kind);
 	return 2;
 }

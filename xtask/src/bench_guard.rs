@@ -44,7 +44,7 @@ fn variants() -> Vec<String> {
 }
 
 fn kinds() -> Vec<String> {
-    let kinds = RUNAWAYS.iter().chain(HARMLESS);
+    let kinds = RUNAWAYS.iter().chain(HARMLESS).chain(SITUATIONS);
     kinds.map(|name| (*name).to_owned()).collect()
 }
 
@@ -70,6 +70,7 @@ const NOHANG: &[&str] = &[
     "python3.11-minimal",
     "libpython3.11-minimal",
     "libpython3.11-stdlib",
+    "libffi8",
 ];
 const RUNAWAYS: &[&str] = &[
     "slow-leak",
@@ -83,6 +84,12 @@ const RUNAWAYS: &[&str] = &[
     "turning",
 ];
 const HARMLESS: &[&str] = &["still", "sawtooth", "many", "reader", "random", "swapped"];
+/// Ordinary situations in which a machine runs out of memory, in a script of their own.
+const SITUATIONS: &[&str] = &[
+    "terminal", "session", "rests", "service", "unnamed", "compiler", "together", "new", "pod",
+];
+/// MiB of a guest for those.
+const SITUATION_MEMORY: u64 = 1000;
 
 pub fn run(options: &Options) -> Result<ExitCode> {
     let log = Log::named("bench-guard")?;
@@ -92,10 +99,20 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let program = module_build::guest_program(&log, kernel.recipe, &source)?;
     let mut runs = Vec::new();
     for variant in &options.variants {
-        runs.extend(guest(&log, &kernel, options, variant, &program)?);
+        for is_situation in [false, true] {
+            runs.extend(guest(
+                &log,
+                &kernel,
+                options,
+                variant,
+                is_situation,
+                &program,
+            )?);
+        }
     }
     let tables = [
         runaway_table(&runs, &options.variants),
+        situation_table(&runs, &options.variants),
         harmless_table(&runs, &options.variants),
     ];
     let memory = format!("{MEMORY} MiB, one processor, zram with lz4 of 60 %");
@@ -115,10 +132,24 @@ fn guest(
     kernel: &Kernel,
     options: &Options,
     variant: &str,
+    is_situation: bool,
     program: &Path,
 ) -> Result<Vec<Run>> {
+    let own = |kind: &&String| SITUATIONS.contains(&kind.as_str()) == is_situation;
+    let kinds: Vec<&str> = options
+        .kinds
+        .iter()
+        .filter(own)
+        .map(String::as_str)
+        .collect();
+    if kinds.is_empty() {
+        return Ok(Vec::new());
+    }
     let root = workspace::root();
-    let folder = root.join("xtask/guest");
+    let script = root.join(match is_situation {
+        true => "crates/zmeld-setup/tests/guest/guard-situations.sh",
+        false => "xtask/guest/guard.sh",
+    });
     let mut files = vec![
         Addition::file("/guest/load", program)?,
         Addition::file("/guest/guest.sh", &root.join("store/kmod/tests/guest.sh"))?,
@@ -135,18 +166,22 @@ fn guest(
         files.extend(found);
     }
     let boot = BootOptions {
-        script: Some(vm::script(&folder.join("guard.sh"))?),
+        script: Some(vm::script(&script)?),
         load: false,
         files,
         variables: vec![
             ("VARIANT", variant.to_owned()),
-            ("KINDS", options.kinds.join(" ")),
+            ("KINDS", kinds.join(" ")),
             ("ROUNDS", options.rounds.to_string()),
             ("SEED", options.seed.to_string()),
             ("LIMIT", LIMIT.to_string()),
         ],
         programs: vec!["chrt".to_owned()],
-        memory: MEMORY,
+        memory: if is_situation {
+            SITUATION_MEMORY
+        } else {
+            MEMORY
+        },
         // What waits, waits for memory and not for others' programs.
         processors: 1,
         urgent: true,
@@ -228,6 +263,25 @@ fn runaway_table(runs: &[Run], variants: &[String]) -> Table {
          machine that is no guest.",
         WAIT_MAX / 1000.0
     ));
+    table
+}
+
+fn situation_table(runs: &[Run], variants: &[String]) -> Table {
+    let counted: [Counted; 4] = [
+        ("ended by it", |run| {
+            run.value("ended") == 1.0 && run.value("kernel_killed") == 0.0
+        }),
+        ("the kernel came", |run| run.value("kernel_killed") > 0.0),
+        ("stayed", |run| run.value("ended") != 1.0),
+        ("bystanders lost", has_lost),
+    ];
+    let title = "Ordinary situations in which a machine runs out of memory";
+    let mut table = table(title, runs, variants, SITUATIONS, &counted);
+    table.note(
+        "In `unnamed` the rule leaves the owner of what runs away out: the guard ends nothing and \
+         says whose it is."
+            .to_owned(),
+    );
     table
 }
 

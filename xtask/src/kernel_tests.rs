@@ -186,6 +186,8 @@ const FLAGS: &[&str] = &[
     "long",
     "counted",
     "urgent",
+    // The programs of `cargo xtask bench guard`.
+    "load",
     "reboots",
 ];
 
@@ -398,6 +400,11 @@ impl GuestTest {
         };
         let pages = module_build::guest_program(log, kernel.recipe, &tests.join("pages.c"))?;
         boot.files.push(Addition::file("/guest/pages", &pages)?);
+        if self.needs.has("load") {
+            let load = workspace::root().join("xtask/guest/load.c");
+            let load = module_build::guest_program(log, kernel.recipe, &load)?;
+            boot.files.push(Addition::file("/guest/load", &load)?);
+        }
         let shared = Addition::file("/guest/guest.sh", &tests.join("guest.sh"))?;
         boot.files.push(shared);
         for package in &self.needs.packages {

@@ -35,11 +35,6 @@ pub struct Check<'a> {
     problems: Vec<Finding>,
 }
 
-/// What is said of a rule that has nothing to make room with, and nothing to end.
-pub const GUARDS_NOTHING: &str =
-    "without end nothing is ended, and no other rule is there to make room with; name the groups \
-     that may be ended (end = [\"/user.slice\"]), add [watch.reclaim], or remove [watch.guard]";
-
 impl Check<'_> {
     pub fn add(&mut self, severity: Severity, id: Option<FindingId>, key: &str, what: String) {
         if id.is_some_and(|id| self.accept.contains(&id)) {
@@ -273,20 +268,6 @@ impl Check<'_> {
         for (key, why) in rule.problems() {
             self.error(&format!("watch.guard.{key}"), why);
         }
-        for (number, pattern) in rule.end.iter().enumerate() {
-            if !zmeld_guard::rule::is_all(pattern) && is_of_all_services(pattern) {
-                let what = format!(
-                    "\"{pattern}\" is all services of the system, which others need; name those \
-                     that may be ended"
-                );
-                let key = format!("watch.guard.end[{number}]");
-                self.warning(FindingId::EndsServices, &key, what);
-            }
-        }
-        // With another rule it makes room, and with groups it ends them.
-        if rule.end.is_empty() && config.watch.is_guard_alone() {
-            self.warning(FindingId::UnusedRule, "watch.guard", GUARDS_NOTHING);
-        }
     }
 
     fn metrics(&mut self, config: &Config) {
@@ -299,14 +280,6 @@ impl Check<'_> {
             self.error("metrics.textfile", what);
         }
     }
-}
-
-/// Whether each service of the system is meant, whatever it is called, or what all of them are
-/// in.
-fn is_of_all_services(pattern: &GroupPattern) -> bool {
-    // Names that nobody gives a service.
-    let services = ["/system.slice/0.service", "/system.slice/\u{1}.service"];
-    services.iter().all(|path| pattern.matches(path)) || pattern.matches("/system.slice")
 }
 
 /// Folders that are in RAM, or are on many machines.

@@ -251,7 +251,6 @@ catalogue! {
     UnstableName = "unstable-name",
     Hibernation = "hibernation",
     UnusedRule = "unused-rule",
-    EndsServices = "ends-services",
     ReadAhead = "read-ahead",
     SecondDevice = "second-device",
     FileInRam = "file-in-ram",

@@ -50,7 +50,6 @@ pub mod tree;
 mod value;
 mod write;
 
-pub use check::GUARDS_NOTHING;
 pub use codec::{Codec, Recompression};
 pub use encryption::{Cipher, Encryption};
 pub use finding::{ConfigError, FilePosition, Finding, FindingId, Remedy, Severity};

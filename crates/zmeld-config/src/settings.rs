@@ -79,11 +79,6 @@ impl Watch {
         !self.rules().is_empty()
     }
 
-    /// Whether the guard has no rule to make room with.
-    pub fn is_guard_alone(&self) -> bool {
-        self.guard.is_some() && !self.has_rules()
-    }
-
     /// The names of the rules that there are; the guard has a service of its own.
     pub fn rules(&self) -> Vec<&'static str> {
         let all = [
@@ -165,13 +160,11 @@ keys_of! {
     GuardRule in WatchGuard {
         room_below, always();
         end_below, always();
-        stalled_max, always();
+        stalled_above, always();
         end;
         protect;
-        protect_real_time;
-        protect_sessions;
-        protected_max;
         grace, always();
+        on_end;
     }
 }
 

@@ -125,6 +125,7 @@ values! {
     String: words, text;
     Vec<GroupPattern>: texts, list;
     Vec<FindingId>: texts, list;
+    Vec<String>: |reader: &mut Reader, node, key: &str| reader.list(node, key, words), list;
     Vec<Codec>: codecs, |codecs: &Vec<Codec>| match codecs.as_slice() {
         [] => Written::Nothing,
         [codec] => text(codec),

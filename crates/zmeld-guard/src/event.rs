@@ -4,63 +4,66 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use zmeld_linux::amount::{bytes_text, percent_text as percent, Span};
-use zmeld_linux::groups::ProtectedGroup;
+use zmeld_linux::amount::{bytes_text, percent_text as percent};
 
-use crate::choice::Cause;
 use crate::memory::{is_soon, Sample};
 
-/// No more groups are named when it begins.
+/// No more owners are named when it begins.
 const SHOWN_MAX: usize = 10;
+
+/// Why something has to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// Programs can take no more.
+    NoRoom,
+    /// Nothing goes on for want of memory, though they could.
+    Stalled,
+}
 
 /// Something that the guard did or sees, told after it.
 #[derive(Debug, Clone)]
 pub(crate) enum Event {
     /// Memory is short, or is not any more.
     Short(bool, Sample),
-    /// Something would have to end, and nothing may.
-    Nothing(Cause, Sample, &'static str),
-    /// This one would be ended, were it no dry run.
+    /// Something would have to end, and nothing is ended: an owner, what he holds, what he took
+    /// where he is to blame, and why he may not be ended.
+    Nothing(Cause, Sample, Arc<str>, u64, Option<u64>, &'static str),
+    /// Some are ended, or would be.
     Would(Victim),
-    Ends(Victim, EndedBy),
-    /// It was told to end and is killed now: its grace is over, or memory is.
-    Killed(Arc<str>, Option<Span>, u64),
+    Ends(Victim),
     Ended(Gone),
-    /// Groups were chosen; and whether for the first time, which is told.
-    Chosen(Arc<Report>, bool),
+    /// Owners were found; and whether for the first time, which is told.
+    Found(Arc<Report>, bool),
     /// Memory cannot be looked at.
     Blind,
     /// Something cannot be looked at.
     Failed(Arc<str>),
 }
 
-/// A group that has to end, and why.
+/// Processes that have to end, of one owner, and why.
 #[derive(Debug, Clone)]
 pub(crate) struct Victim {
-    pub group: Arc<str>,
+    pub owner: Arc<str>,
     pub held_bytes: u64,
-    pub grew_bytes: u64,
+    /// How much more that is than ten seconds ago, and what all owners took.
+    pub took_bytes: u64,
+    pub went_bytes: u64,
+    /// Of the first one.
+    pub group: Arc<str>,
+    pub process: Arc<str>,
+    pub pid: u32,
+    pub score: u32,
+    /// How many.
     pub processes: u64,
+    /// With all of its group.
+    pub is_whole: bool,
     pub cause: Cause,
     pub sample: Sample,
     /// From the look to the last signal.
     pub reaction: Duration,
 }
 
-/// How it is ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EndedBy {
-    /// By SIGTERM.
-    Sigterm,
-    /// By SIGKILL: it has begun so many processes that they cannot be told one by one,
-    ForkBomb,
-    /// or it was told within a minute already,
-    SecondTime,
-    /// or none of its processes can be told.
-    NotSignalled,
-}
-
-/// A group that has gone, or does not go.
+/// Those that have gone, or do not go.
 #[derive(Debug, Clone)]
 pub(crate) struct Gone {
     pub victim: Victim,
@@ -70,11 +73,12 @@ pub(crate) struct Gone {
     pub headroom_bytes: u64,
 }
 
-/// What a rule comes to, as groups were chosen last.
+/// The owners, as they were found last.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub watched: Vec<String>,
-    pub protected: Vec<ProtectedGroup>,
+    pub kept: Vec<String>,
+    /// What `end` names and nobody is called.
     pub unmatched: Vec<String>,
 }
 
@@ -85,52 +89,47 @@ impl fmt::Display for Event {
             Event::Short(false, sample) => {
                 write!(f, "memory is not short any more: {}", room(sample))
             }
-            Event::Nothing(cause, sample, why) => write!(f, "{}; {why}", because(*cause, sample)),
-            Event::Would(victim) => write!(f, "would end {victim}"),
-            Event::Ends(victim, how) => {
-                let to = match victim.processes {
-                    1 => "1 process".to_owned(),
-                    count => format!("{count} processes"),
+            Event::Nothing(cause, sample, owner, held, took, why) => {
+                let held = bytes(*held);
+                let why = match took {
+                    Some(took) => format!(
+                        "{owner} took most, {} in 10 s, holds {held} and is not ended ({why}): nor \
+                         is anybody else for it, the kernel decides",
+                        bytes(*took)
+                    ),
+                    None => format!("nothing is ended: {owner} holds most, {held}: {why}"),
                 };
-                write!(f, "ends {victim} (")?;
-                match how {
-                    EndedBy::Sigterm => write!(f, "SIGTERM to {to})"),
-                    EndedBy::ForkBomb => {
-                        write!(f, "SIGKILL to {to}, which multiply)")
-                    }
-                    EndedBy::SecondTime => {
-                        write!(f, "SIGKILL to {to}, again within a minute)")
-                    }
-                    EndedBy::NotSignalled => {
-                        f.write_str("SIGKILL: none of its processes can be told)")
-                    }
-                }
+                write!(f, "{}; {why}", because(*cause, sample))
             }
-            Event::Killed(group, grace, headroom_bytes) => {
-                write!(f, "{group} is killed (SIGKILL): ")?;
-                match grace {
-                    Some(grace) => write!(f, "it did not end within {grace}"),
-                    None => write!(f, "programs can take {} more", bytes(*headroom_bytes)),
-                }
-            }
+            Event::Would(victim) => write!(f, "would end {victim}"),
+            Event::Ends(victim) => write!(f, "ends {victim}"),
             Event::Ended(gone) => {
+                let victim = &gone.victim;
+                let by = if gone.was_killed { " by SIGKILL" } else { "" };
                 let how = match gone.is_gone {
                     true => "ended after",
                     false => "does not end, it waits in the kernel: given up after",
                 };
                 let (age, left) = (gone.age.as_secs_f64(), bytes(gone.headroom_bytes));
-                let group = &gone.victim.group;
-                write!(f, "{group} {how} {age:.1} s; programs can take {left} more")
+                let processes = processes(victim);
+                write!(
+                    f,
+                    "{processes} {how} {age:.1} s{by}; programs can take {left} more"
+                )
             }
-            Event::Chosen(report, _) => {
+            Event::Found(report, _) => {
                 f.write_str("it follows this machine's memory, and ")?;
                 match &report.watched[..] {
-                    [] => f.write_str("ends nothing"),
-                    all if all.len() <= SHOWN_MAX => write!(f, "may end: {}", all.join(", ")),
+                    [] => f.write_str("ends nothing")?,
+                    all if all.len() <= SHOWN_MAX => write!(f, "may end: {}", all.join(", "))?,
                     all => {
                         let (shown, more) = all.split_at(SHOWN_MAX);
-                        write!(f, "may end: {} and {} more", shown.join(", "), more.len())
+                        write!(f, "may end: {} and {} more", shown.join(", "), more.len())?
                     }
+                }
+                match &report.unmatched[..] {
+                    [] => Ok(()),
+                    all => write!(f, "; nobody is called {} now", all.join(", ")),
                 }
             }
             Event::Blind => f.write_str("/proc/meminfo cannot be read"),
@@ -141,11 +140,27 @@ impl fmt::Display for Event {
 
 impl fmt::Display for Victim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: it holds {}", self.group, bytes(self.held_bytes))?;
-        if self.grew_bytes > 0 {
-            write!(f, ", {} more than 10 s ago", bytes(self.grew_bytes))?;
+        write!(f, "{}", processes(self))?;
+        if self.is_whole {
+            write!(f, " with all of {}", self.group)?;
         }
-        write!(f, "; {}", because(self.cause, &self.sample))
+        let (owner, held) = (&self.owner, bytes(self.held_bytes));
+        let (took, went) = (bytes(self.took_bytes), bytes(self.went_bytes));
+        write!(
+            f,
+            ", oom_score {}: {owner} holds most of those that may be ended, {held}, and took \
+             {took} of the {went} that went in 10 s; {}",
+            self.score,
+            because(self.cause, &self.sample)
+        )
+    }
+}
+
+fn processes(victim: &Victim) -> String {
+    let first = format!("{} ({})", victim.process, victim.pid);
+    match victim.processes {
+        1 => first,
+        count => format!("{first} and {} more", count - 1),
     }
 }
 
@@ -156,10 +171,6 @@ fn bytes(bytes: u64) -> String {
 fn because(cause: Cause, sample: &Sample) -> String {
     match cause {
         Cause::NoRoom => room(sample),
-        Cause::TooSoon => format!(
-            "{}; that is used up before a group has ended that is asked to",
-            room(sample)
-        ),
         Cause::Stalled => format!(
             "nothing went on for want of memory in {} of the last 10 s",
             percent(sample.stalled.unwrap_or_default())
@@ -168,9 +179,9 @@ fn because(cause: Cause, sample: &Sample) -> String {
 }
 
 fn room(sample: &Sample) -> String {
-    let share = sample.headroom_bytes as f64 / sample.total_bytes.max(1) as f64;
+    let share = sample.headroom_bytes as f64 / sample.can_bytes.max(1) as f64;
     let (left, share) = (bytes(sample.headroom_bytes), percent(share));
-    let room = format!("programs can take {left} more, {share} of RAM");
+    let room = format!("programs can take {left} more, {share} of what they can have");
     match is_soon(sample) {
         true => {
             let time = sample.headroom_bytes as f64 / sample.goes;

@@ -12,11 +12,13 @@ use zmeld_linux::Host;
 const HELP: &str = "\
 Usage: zmeld-guard [--dry-run] [--config FILE]
 
-Ends what [watch.guard] of /etc/zmeld.toml names before the machine stands
-still, and tells zmeld watch to make room before that; see docs/status.md.
-SIGTERM ends it.
+Before the machine stands still, ends what the kernel's OOM killer would end,
+a process at a time, of the user or service that holds most, as [watch.guard]
+of /etc/zmeld.toml says; tells zmeld watch to make room before that. See
+docs/status.md. SIGTERM ends it.
 
-  --dry-run      only say what would be ended, and why
+  --dry-run      list who holds memory and what would go first of each, then
+                 only say what would be ended, and why
   --config FILE  this file in place of /etc/zmeld.toml and its drop-ins
   --version      print the version";
 
@@ -65,6 +67,11 @@ fn run(dry_run: bool, file: Option<PathBuf>) -> Result<ExitCode, zmeld_guard::Er
         std::process::abort();
     }));
     let dry_run = dry_run || wanted.dry_run;
+    if dry_run {
+        zmeld_guard::overview(&host, &rule)?
+            .iter()
+            .for_each(|line| log(line));
+    }
     let is_root = rustix::process::geteuid().is_root();
     let is_at_work = is_root && !dry_run;
     let lock = is_at_work.then(|| zmeld_guard::note::lock(&host));

@@ -25,8 +25,6 @@ use crate::{is_due, Error};
 const STALLED_MIN: Duration = Duration::from_secs(8);
 /// and how fast memory goes, since one large request is no trend.
 const TREND_MIN: Duration = Duration::from_secs(2);
-/// A group that is told to end gives its memory back so much later.
-const END_TAKES: Duration = Duration::from_secs(1);
 
 /// What is taken where too little is in a device to judge by: pages of programs nearly
 /// always compress better, and an empty device is not one of no use.
@@ -48,18 +46,18 @@ const DEVICES_MAX: usize = 64;
 /// What is seen at one moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Sample {
-    /// All RAM.
-    pub total_bytes: u64,
-    /// How much more programs can take.
+    /// What programs can have: what is available, what they have in RAM, and what is in swap.
+    /// What the kernel keeps for itself is none of it, nor are huge pages.
+    pub can_bytes: u64,
+    /// What they have in RAM, with files in memory (tmpfs).
+    pub in_ram_bytes: u64,
+    /// How much more they can take without swapping,
+    pub available_bytes: u64,
+    /// and all in all.
     pub headroom_bytes: u64,
     /// How fast that goes, in bytes a second of the last ten; 0 where it does not, or where
     /// too little is known.
     pub goes: f64,
-    /// The same, since the last look: what doubles is faster than it was.
-    pub goes_lately: f64,
-    /// What takes RAM beside programs and what is compressed: files in memory (tmpfs), the
-    /// kernel itself.
-    pub others_bytes: u64,
     /// The share of the last ten seconds in which no task could go on for want of
     /// memory; absent where the kernel does not measure it, or not long enough yet.
     pub stalled: Option<f64>,
@@ -76,7 +74,6 @@ pub(crate) struct MemoryMonitor {
     pressure: Worker<Pressure>,
     stalled: Option<(Instant, f64)>,
     headroom: Ring<u64>,
-    last: Option<(Instant, u64)>,
     buffer: Vec<u8>,
 }
 
@@ -121,7 +118,6 @@ impl MemoryMonitor {
             pressure,
             stalled: None,
             headroom: Ring::new(),
-            last: None,
             buffer: touched(),
         })
     }
@@ -139,7 +135,6 @@ impl MemoryMonitor {
         if self.figures.len() != count {
             // Another sum: what it was before tells nothing of how fast memory goes.
             self.headroom = Ring::new();
-            self.last = None;
         }
         let stalled = &mut self.stalled;
         self.pressure.renew(|it| {
@@ -150,22 +145,21 @@ impl MemoryMonitor {
         self.stalled = self.stalled.filter(|it| !is_stale(it));
         let text = self.meminfo.read(&mut self.buffer).ok()?;
         let memory = Meminfo::new(text);
-        let total_bytes = memory.total_bytes()?;
-        let anonymous = memory.bytes("AnonPages").unwrap_or(0);
-        let available_bytes = memory.available_bytes()?;
-        let mut sum = Sum::new(
-            available_bytes,
-            // What is locked is not swapped, however well it would compress.
-            anonymous.saturating_sub(memory.bytes("Mlocked").unwrap_or(0)),
-        );
-        let zswapped = memory.bytes("Zswap");
-        let devices = self.figures.iter().map(|it| it.used_bytes);
-        let compressed = devices.sum::<u64>() + zswapped.unwrap_or(0);
-        let others_bytes = total_bytes.saturating_sub(available_bytes + anonymous + compressed);
-        let mut drives = memory.bytes("SwapFree").unwrap_or(0);
-        let pool = self.pool_bytes;
+        let of = |name: &str| memory.bytes(name).unwrap_or(0);
+        let (anonymous, available_bytes) = (of("AnonPages"), memory.available_bytes()?);
+        let in_ram_bytes = anonymous + of("Shmem");
+        let swapped = of("SwapTotal").saturating_sub(of("SwapFree"));
+        // What is locked is not swapped, however well it would compress.
+        let mut sum = Sum::new(available_bytes, anonymous.saturating_sub(of("Mlocked")));
+        let (pool, pooled) = (memory.bytes("Zswap"), of("Zswapped"));
+        let mut drives = of("SwapFree");
         // Before Linux 5.19 nothing says what is in it: it counts as full.
-        sum.pool(pool.saturating_sub(zswapped.unwrap_or(pool)));
+        let in_pool = pool.unwrap_or(self.pool_bytes);
+        let ratio = headroom::ratio(pooled, in_pool).filter(|_| pooled >= JUDGED_FROM);
+        sum.pool(
+            self.pool_bytes.saturating_sub(in_pool),
+            ratio.unwrap_or(RATIO_UNKNOWN),
+        );
         for device in &self.figures {
             // All that is free of swap bounds it: pages of zeros take a place and do not
             // reach the device.
@@ -179,29 +173,18 @@ impl MemoryMonitor {
         self.headroom.keep(now, headroom_bytes);
         let oldest = self.headroom.oldest(now);
         let oldest = oldest.filter(|(age, _)| *age >= TREND_MIN);
-        let last = self.last.replace((now, headroom_bytes));
-        let last = last.map(|(then, before)| (now.duration_since(then), before));
-        let pace = |since: Option<_>| since.map_or(0.0, |since| pace(since, headroom_bytes));
+        let goes = oldest.map_or(0.0, |(age, before)| {
+            before.saturating_sub(headroom_bytes) as f64 / age.as_secs_f64().max(0.001)
+        });
         Some(Sample {
-            total_bytes,
+            can_bytes: available_bytes + in_ram_bytes + swapped,
+            in_ram_bytes,
+            available_bytes,
             headroom_bytes,
-            others_bytes,
-            goes: pace(oldest),
-            goes_lately: pace(last),
+            goes,
             stalled: self.stalled.map(|(_, share)| share),
         })
     }
-}
-
-/// How fast it goes, where so long ago there was so much.
-fn pace((age, before): (Duration, u64), left: u64) -> f64 {
-    let went = before.saturating_sub(left) as f64;
-    went / age.as_secs_f64().max(0.001)
-}
-
-/// Whether it is gone before a group that is told to end now has given anything back.
-pub(crate) fn is_too_soon(seen: &Sample) -> bool {
-    (seen.headroom_bytes as f64) < seen.goes_lately * END_TAKES.as_secs_f64()
 }
 
 /// Whether it is gone within the window.
@@ -244,8 +227,6 @@ impl Pressure {
 struct DeviceFigures {
     size_bytes: u64,
     stored_bytes: u64,
-    /// The RAM that it takes for that.
-    used_bytes: u64,
     /// How many times smaller pages are in it.
     ratio: f64,
     /// What its limit leaves of RAM.
@@ -358,7 +339,6 @@ impl SwapDevice {
         Some(DeviceFigures {
             size_bytes: self.size_bytes,
             stored_bytes: held.stored_bytes,
-            used_bytes: held.memory_used_bytes,
             ratio: self.ratio(stored, now),
             left_bytes: (held.limit_bytes > 0)
                 .then_some(held.limit_bytes.saturating_sub(held.memory_used_bytes)),

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use zmeld_linux::boot::Note;
-use zmeld_linux::groups::ProtectedGroup;
 use zmeld_linux::lock::{Attempt, FileLock};
 use zmeld_linux::{file, root_owned, Host, HostError};
 
@@ -24,14 +23,14 @@ pub const SHORT_FOR: Duration = Duration::from_secs(15);
 /// Locked by the guard while it is at work.
 pub const LOCK: &str = "/run/zmeld/guard";
 /// What is noted there.
-pub const SCHEMA: &str = "zmeld.guard/1";
+pub const SCHEMA: &str = "zmeld.guard/2";
 /// A note of a guard that runs is not much older, in seconds.
 pub const EVERY_S: u64 = 60;
 /// It is written so often, and when something ended.
 const NOTE_EVERY: Duration = Duration::from_secs(10);
 const SHORT_EVERY: Duration = Duration::from_secs(5);
-/// More groups than this are not noted.
-const GROUPS_MAX: usize = 64;
+/// More owners than this are not noted.
+const OWNERS_MAX: usize = 64;
 /// Nor more that were ended, the latest ones.
 const ENDED_MAX: usize = 16;
 
@@ -49,29 +48,33 @@ pub struct Guarded {
     pub headroom_bytes: u64,
     /// That is little.
     pub is_short: bool,
-    /// What may be ended, as it was last looked for.
+    /// Owners that may be ended, as they were last looked for.
     pub watched: Vec<String>,
-    /// What the rule names and may not be ended.
-    pub protected: Vec<ProtectedGroup>,
-    /// What the rule names and no group is called.
+    /// Owners that may not.
+    pub kept: Vec<String>,
+    /// What `end` names and nobody is called.
     pub unmatched: Vec<String>,
-    /// How many groups were ended.
+    /// How many processes were ended.
     pub ended_total: u64,
     /// The latest ones.
-    pub ended: Vec<EndedGroup>,
+    pub ended: Vec<Ended>,
 }
 
-/// A group that was ended.
+/// Processes that were told to end at once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
-pub struct EndedGroup {
-    /// Its path from the root of its hierarchy on.
+pub struct Ended {
+    /// Whose they were: a group's path from the root of its hierarchy on.
+    pub owner: String,
+    /// The group of the first one,
     pub group: String,
+    /// and its name.
+    pub process: String,
     /// Why, in words and figures.
     pub why: String,
-    /// What it held.
+    /// What the owner held.
     pub held_bytes: u64,
-    /// How many processes were told to end.
+    /// How many they were.
     pub processes: u64,
     /// They did not, and were killed.
     pub was_killed: bool,
@@ -146,8 +149,10 @@ impl Recorder {
             Event::Ended(gone) => {
                 let victim = &gone.victim;
                 let reaction_us = victim.reaction.as_micros();
-                self.note.ended.push(EndedGroup {
+                self.note.ended.push(Ended {
+                    owner: victim.owner.to_string(),
                     group: victim.group.to_string(),
+                    process: victim.process.to_string(),
                     why: victim.to_string(),
                     held_bytes: victim.held_bytes,
                     processes: victim.processes,
@@ -155,18 +160,17 @@ impl Recorder {
                     reaction_us: u64::try_from(reaction_us).unwrap_or(u64::MAX),
                     took_ms: gone.is_gone.then_some(gone.age.as_millis() as u64),
                 });
-                self.note.ended_total += 1;
+                self.note.ended_total += victim.processes;
                 if self.note.ended.len() > ENDED_MAX {
                     self.note.ended.remove(0);
                 }
                 self.noted = None;
             }
-            Event::Chosen(report, _) => {
-                let most = |all: &[String]| all.iter().take(GROUPS_MAX).cloned().collect();
+            Event::Found(report, _) => {
+                let most = |all: &[String]| all.iter().take(OWNERS_MAX).cloned().collect();
                 self.note.watched = most(&report.watched);
+                self.note.kept = most(&report.kept);
                 self.note.unmatched = most(&report.unmatched);
-                let protected = report.protected.iter().take(GROUPS_MAX);
-                self.note.protected = protected.cloned().collect();
             }
             _ => {}
         }

@@ -85,10 +85,21 @@ impl<T: Copy> Ring<T> {
 
     /// The oldest of the window that ends now.
     pub fn oldest(&self, now: Instant) -> Option<(Duration, T)> {
-        self.kept.iter().flatten().find_map(|(at, figure)| {
-            let age = now.duration_since(*at);
-            (age <= WINDOW + APART).then_some((age, *figure))
-        })
+        self.find(now).next()
+    }
+
+    /// The latest that is so old at least, or the oldest.
+    pub fn since(&self, now: Instant, least: Duration) -> Option<(Duration, T)> {
+        self.find(now)
+            .filter(|(age, _)| *age >= least)
+            .last()
+            .or(self.oldest(now))
+    }
+
+    fn find(&self, now: Instant) -> impl Iterator<Item = (Duration, T)> + '_ {
+        let kept = self.kept.iter().flatten();
+        let all = kept.map(move |(at, figure)| (now.duration_since(*at), *figure));
+        all.filter(|(age, _)| *age <= WINDOW + APART)
     }
 }
 

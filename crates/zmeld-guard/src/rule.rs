@@ -19,43 +19,37 @@ use crate::Error;
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct GuardRule {
-    /// Room is made where programs can take less than this share of RAM more, or
-    /// where what they can take is gone within ten seconds at today's rate.
+    /// Room is made where programs can take less than this share of what they can have more,
+    /// or where what they can take is gone within ten seconds at today's rate.
     pub room_below: Percent,
-    /// A control group is ended where they can take less than this share of RAM.
+    /// Processes are ended where they can take less than this share.
     pub end_below: Percent,
-    /// One that grows is ended, too, where all tasks waited for memory this share of
-    /// the last ten seconds (`/proc/pressure/memory`, `full`).
-    pub stalled_max: Percent,
-    /// What may be ended: these, each with what is below it, in this order where none
-    /// of them grew. Without any, nothing is ever ended.
+    /// Or where less than that is available without swapping and all tasks waited for memory
+    /// this share of the last ten seconds (`/proc/pressure/memory`, `full`).
+    pub stalled_above: Percent,
+    /// What may be ended: these owners or groups, each with what is below it; without any,
+    /// all that is not protected.
     pub end: Vec<GroupPattern>,
     /// Never these, nor what is below them.
     pub protect: Vec<GroupPattern>,
-    /// Nor groups in which a thread has a real-time priority.
-    pub protect_real_time: bool,
-    /// Nor the `session.slice` of users' managers, which a desktop's shell is in.
-    pub protect_sessions: bool,
-    /// The last two protect an owner's groups as long as those together hold no more than
-    /// this share of RAM.
-    pub protected_max: Percent,
-    /// How long a group has from SIGTERM to SIGKILL.
+    /// How long a process has from SIGTERM to SIGKILL.
     pub grace: Span,
+    /// A program and its arguments, run as nobody after something was ended, with the facts in
+    /// its environment.
+    pub on_end: Vec<String>,
 }
 
 impl Default for GuardRule {
     fn default() -> Self {
         GuardRule {
-            room_below: Percent::whole(10),
-            end_below: Percent::whole(5),
+            room_below: Percent::whole(15),
+            end_below: Percent::whole(10),
             // systemd-oomd's limit for a group, there for 30 s.
-            stalled_max: Percent::whole(60),
+            stalled_above: Percent::whole(60),
             end: Vec::new(),
             protect: Vec::new(),
-            protect_real_time: true,
-            protect_sessions: true,
-            protected_max: Percent::whole(25),
             grace: Span::seconds(3),
+            on_end: Vec::new(),
         }
     }
 }
@@ -135,8 +129,7 @@ impl GuardRule {
         for (key, share) in [
             ("room_below", self.room_below),
             ("end_below", self.end_below),
-            ("stalled_max", self.stalled_max),
-            ("protected_max", self.protected_max),
+            ("stalled_above", self.stalled_above),
         ] {
             if share > all {
                 problems.push((key, format!("{share} is more than all of it")));
@@ -151,10 +144,6 @@ impl GuardRule {
                 ),
             ));
         }
-        if let Some(all) = self.end.iter().find(|pattern| is_all(pattern)) {
-            let why = format!("\"{all}\" is all that runs; name the groups that may be ended");
-            problems.push(("end", why));
-        }
         if self.grace > Span::seconds(60) {
             let why = format!(
                 "{}: memory is gone long before; write 1min at most",
@@ -163,16 +152,15 @@ impl GuardRule {
             problems.push(("grace", why));
         }
         if self.protect.iter().any(|pattern| pattern.matches("/")) {
-            let why = "\"/\" protects all that there is; name some groups, or leave end empty";
+            let why = "\"/\" protects all that there is; name some, or write enabled = false";
             problems.push(("protect", why.to_owned()));
+        }
+        if self.on_end.first().is_some_and(|it| !it.starts_with('/')) {
+            let why = "the program is written with its path: on_end = [\"/path\", \"argument\"]";
+            problems.push(("on_end", why.to_owned()));
         }
         problems
     }
-}
-
-/// Whether a pattern is for all groups.
-pub fn is_all(pattern: &GroupPattern) -> bool {
-    pattern.matches("/") || pattern.matches("/any")
 }
 
 /// Lets `over` change `under`, key by key. In the names of keys `-` is `_`.
@@ -224,7 +212,8 @@ mod tests {
         assert!(load().unwrap().rule.is_none());
         for wrong in [
             "watch.guard.protcet = [\"/kept\"]",
-            "watch.guard.end = [\"*\"]",
+            "watch.guard.stalled_max = \"50%\"",
+            "watch.guard.on_end = [\"notify-send\"]",
             "watch.guard.end_below = \"101%\"",
             "watch.guard = true",
             "watch.guard",

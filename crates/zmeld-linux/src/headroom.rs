@@ -10,7 +10,8 @@
 //! in (that RAM, times r). r is that of the pages that the device holds now, without
 //! those of one value, of which some hundreds say nothing of others; where it holds less
 //! than a codec is judged from, r is not known, and the device counts for nothing. On the
-//! way to a drive zswap's pool takes RAM, as much as it may.
+//! way to a drive pages are in zswap's pool first: of P places on drives, what the pool may
+//! still take times r gives as compressed pages do, and the rest as a drive does.
 
 /// Room as it is added up, tier by tier.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +19,8 @@ pub struct Sum {
     available_bytes: u64,
     compressed_bytes: u64,
     disk_bytes: u64,
-    pool_bytes: u64,
+    /// What zswap's pool may still take, and its ratio.
+    pool: (u64, f64),
     /// RAM that compressed pages can come to fill.
     ram: f64,
 }
@@ -31,7 +33,7 @@ impl Sum {
             available_bytes,
             compressed_bytes: 0,
             disk_bytes: 0,
-            pool_bytes: 0,
+            pool: (0, 1.0),
             ram: available_bytes.saturating_add(anonymous_bytes) as f64,
         }
     }
@@ -51,19 +53,27 @@ impl Sum {
         self.disk_bytes = self.disk_bytes.saturating_add(free_bytes);
     }
 
-    /// Adds zswap's pool, which may still take so much RAM.
-    pub fn pool(&mut self, left_bytes: u64) {
-        self.pool_bytes = self.pool_bytes.saturating_add(left_bytes);
+    /// Adds zswap's pool, which may still take so much RAM, and its pages' size over the RAM
+    /// that they take.
+    pub fn pool(&mut self, left_bytes: u64, ratio: f64) {
+        self.pool = (left_bytes, ratio.max(1.0));
     }
 
-    /// By swap on drives, less what zswap's pool may take on the way there.
+    /// Places on drives whose pages stay in zswap's pool.
+    fn pooled_bytes(&self) -> u64 {
+        let (left_bytes, ratio) = self.pool;
+        self.disk_bytes.min((left_bytes as f64 * ratio) as u64)
+    }
+
+    /// By swap on drives, without what zswap's pool takes.
     pub fn disk_bytes(&self) -> u64 {
-        self.disk_bytes.saturating_sub(self.pool_bytes)
+        self.disk_bytes - self.pooled_bytes()
     }
 
     /// By compressing pages in RAM, at the ratio of those that are there.
     pub fn compressed_bytes(&self) -> u64 {
-        self.compressed_bytes
+        let pooled = self.pooled_bytes() as f64 * (1.0 - 1.0 / self.pool.1);
+        self.compressed_bytes.saturating_add(pooled as u64)
     }
 
     /// Without swapping (`MemAvailable`).
@@ -74,7 +84,7 @@ impl Sum {
     /// All of it.
     pub fn bytes(&self) -> u64 {
         self.available_bytes
-            .saturating_add(self.compressed_bytes)
+            .saturating_add(self.compressed_bytes())
             .saturating_add(self.disk_bytes())
     }
 }

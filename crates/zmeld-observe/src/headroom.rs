@@ -15,7 +15,7 @@ pub struct Headroom {
     pub available_bytes: u64,
     /// By compressing pages in RAM, at the ratio of those that are there.
     pub compressed_bytes: u64,
-    /// By swap on drives, less what zswap's pool may take on the way there.
+    /// By swap on drives, without what zswap's pool takes.
     pub disk_bytes: u64,
     /// Compressed devices whose ratio is not known, since too little is in them yet.
     pub unknown: Vec<String>,

@@ -125,17 +125,7 @@ fn of_rules(host: &Host, config: &Config, problems: &mut Vec<Finding>) {
         });
         problems.extend(both);
     }
-    let Some(rule) = &config.watch.guard else {
-        return;
-    };
-    // Without groups to end it makes room, for which it needs none.
-    match guard::hierarchy(host) {
-        Err(err) if !rule.end.is_empty() => {
-            problems.push(mind("watch.guard.end", err.to_string()));
-        }
-        Err(_) => {}
-        Ok(_) => problems.extend(guarding(host, config)),
-    }
+    problems.extend(guarding(host, config));
 }
 
 /// What the kernel lacks for `[watch.reclaim]`, where there is that rule.

@@ -221,7 +221,7 @@ families! {
         }).collect();
     "zmeld_guard_short" gauge "1 while zmeld-guard says that memory is short." =>
         |view| whole(view.now.guard.as_ref().map(|guard| u64::from(guard.is_short)));
-    "zmeld_guard_ended_total" counter "Control groups that zmeld-guard ended for want of memory since it began." =>
+    "zmeld_guard_ended_total" counter "Processes that zmeld-guard ended for want of memory since it began." =>
         |view| whole(view.now.guard.as_ref().map(|guard| guard.ended_total));
     "zmeld_guard_late_seconds_max" gauge "How much later than it should have the guard looked, at most." =>
         |view| view.now.guard.iter().map(|it| sample(it.late_us_max as f64 / 1e6, &[])).collect();

@@ -348,8 +348,8 @@ fn guarded(guard: &Guarded) -> Section {
         },
         match guard.ended_total {
             0 => "nothing".to_owned(),
-            1 => "one control group".to_owned(),
-            more => format!("{} control groups", count(more)),
+            1 => "one process".to_owned(),
+            more => format!("{} processes", count(more)),
         }
     ));
     let mut notes = Vec::new();
@@ -365,8 +365,8 @@ fn guarded(guard: &Guarded) -> Section {
         ));
     }
     let watched = guard.watched.iter().take(GROUPS_SHOWN);
-    notes.extend(watched.map(|group| format!("{group} may be ended")));
-    notes.extend(left_alone(&guard.protected, &guard.unmatched));
+    notes.extend(watched.map(|owner| format!("{owner} may be ended")));
+    notes.extend(left_alone(&[], &guard.unmatched));
     section.list(notes)
 }
 

@@ -50,18 +50,6 @@ const KVM: &str = "/dev/kvm";
 const MACHINES: &str = "/machine.slice";
 const PODS: [&str; 2] = ["/kubepods.slice", "/kubepods"];
 
-/// What a desktop cannot do without: the scope of a login, which its shell and, without a
-/// manager of the user's, the compositor are in; terminals; ways in.
-const OF_DESKTOPS: [&str; 8] = [
-    "session-*.scope",
-    "app-org.gnome.Terminal*.slice",
-    "vte-spawn-*.scope",
-    "app-org.gnome.Ptyxis*",
-    "app-org.gnome.Console*",
-    "app-org.kde.konsole*",
-    "app-foot*",
-    "app-Alacritty*",
-];
 /// Services that know what they keep in memory.
 const CACHES: [&str; 8] = [
     "postgresql*.service",
@@ -112,12 +100,7 @@ impl Profile {
                 }
             },
             Profile::VmHost => (!host.exists(KVM)).then(|| format!("there is no {KVM}")),
-            Profile::Desktop => (!is_there(host, "/user.slice")).then(|| {
-                "the guard needs control groups of version 2 with /user.slice: under systemd, boot \
-                 with systemd.unified_cgroup_hierarchy=1, or leave the profile out"
-                    .to_owned()
-            }),
-            Profile::Server | Profile::Small => None,
+            Profile::Desktop | Profile::Server | Profile::Small => None,
         }
     }
 
@@ -184,26 +167,10 @@ impl Profile {
             });
         }
         if self == Profile::Desktop {
-            let comments = [
-                (
-                    "",
-                    "where memory is nearly gone, the one program that grew ends, not the session",
-                ),
-                (".end", "programs of users, each in a scope of its own"),
-                (
-                    ".protect",
-                    "logins with what runs in their own scope, and terminals; the desktop's shell \
-                     (session.slice) is protected anyway",
-                ),
-            ];
-            for (key, why) in comments {
-                say(&format!("watch.guard{key}"), why);
-            }
-            config.watch.guard = Some(GuardRule {
-                end: patterns(&["/user.slice"]),
-                protect: present(host, &OF_DESKTOPS),
-                ..GuardRule::default()
-            });
+            let why =
+                "where memory is nearly gone, a process of who holds most ends, not the session";
+            say("watch.guard", why);
+            config.watch.guard = Some(GuardRule::default());
         }
         let melds = config.in_ram().any(|(_, it)| it.driver == RamDriver::Zmeld);
         if self == Profile::VmHost && melds {

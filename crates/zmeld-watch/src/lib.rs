@@ -31,7 +31,7 @@ use action::{Action, ActionResult, UNIT};
 use history::{History, BUDGET, MARK};
 use reclaim::Reclaimer;
 use rule::WatchRule;
-use zmeld_config::{Config, RamDevice, Span};
+use zmeld_config::{Bytes, Config, RamDevice, Span};
 use zmeld_guard::note::{SHORT, SHORT_FOR};
 use zmeld_linux::boot::uptime;
 use zmeld_linux::{Host, HostError};
@@ -72,6 +72,10 @@ const STORED_MIN: u64 = 1 << 20;
 /// While memory is short, room is made so often at first, and at last.
 const ROOM_EVERY: Duration = Duration::from_secs(10);
 const ROOM_EVERY_MAX: Duration = Duration::from_secs(600);
+/// What the kernel does for a rule has this priority of the processor.
+const NICE: i32 = 19;
+/// So much is written back a day where the tier has no `daily_limit`.
+const DAILY_LIMIT: Bytes = Bytes(2 << 30);
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// Somebody who is told, a line at a time.
@@ -376,7 +380,10 @@ impl Watcher {
             .get::<RamDevice>()?
             .writeback
             .as_ref()?
-            .daily_limit?;
+            .daily_limit;
+        // A drive is not worn out where nobody said how much it may be written.
+        let of_rule = self.config.watch.writeback.as_ref().map(|_| DAILY_LIMIT);
+        let limit = limit.or(of_rule)?;
         // A timer comes a little sooner some days, and an hour sooner on one of the year.
         let day = self
             .asked
@@ -419,7 +426,13 @@ impl Watcher {
             "{}: {}, because {}",
             action.device, action.what, action.reason
         ));
-        let done = match action.perform(&self.host, stop) {
+        // After a suspend all is due at once, on battery, too: it gives way to whoever computes,
+        // unless memory is short.
+        let be_nice = |nice| rustix::process::setpriority_process(None, nice);
+        let _ = be_nice(if self.is_pressed { 0 } else { NICE });
+        let performed = action.perform(&self.host, stop);
+        let _ = be_nice(0);
+        let done = match performed {
             Ok(ActionResult::Done(text)) => {
                 history.note(action.turn, now);
                 text

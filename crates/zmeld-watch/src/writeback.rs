@@ -66,10 +66,13 @@ fn write_back(
             false => None,
         })
     };
-    if left()? == Some(0) || bytes_max < UNIT {
-        return Ok(ActionResult::Done(
-            "nothing: today's writeback budget is used up".to_owned(),
-        ));
+    let nothing = match left()? {
+        Some(0) => Some("nothing: today's writeback budget is used up"),
+        _ if bytes_max < UNIT => Some("nothing: at_most allows not a page more at a time"),
+        _ => None,
+    };
+    if let Some(nothing) = nothing {
+        return Ok(ActionResult::Done(nothing.to_owned()));
     }
     let before = stat(host, device, "bd_stat", Backed::parse)?;
     let mut pieces = Pieces::new(host, bytes_max / UNIT, stop);

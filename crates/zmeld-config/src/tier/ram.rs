@@ -110,7 +110,7 @@ section! {
         /// How what is written is kept from whoever reads the drive.
         encryption: Encryption;
         /// How much may be written a day, to spare flash.
-        daily_limit: Option<Bytes>, without("no limit");
+        daily_limit: Option<Bytes>, without("2GiB by `zmeld watch`");
         /// Pages are written as they are compressed (`compressed_writeback`, Linux 7.1).
         compressed: bool;
         /// The RAM device is set up without it when the drive is missing.

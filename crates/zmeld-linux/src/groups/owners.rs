@@ -63,8 +63,6 @@ pub struct Group {
     pub owner: usize,
     /// Not all of what is below it was looked at.
     pub is_cut_off: bool,
-    /// What it takes is counted: who owns the groups above may switch that off.
-    pub is_counted: bool,
     depth: usize,
     quota: Quota,
 }
@@ -79,8 +77,6 @@ pub(super) struct Reader<'a> {
     pub host: &'a Host,
     pub hierarchy: &'a Hierarchy,
     pub sought: Sought<'a>,
-    /// These are cut off without being looked at, and what the rule names in them.
-    pub cut_off: &'a HashSet<PathBuf>,
     pub stop: &'a AtomicBool,
 }
 
@@ -132,17 +128,6 @@ impl Reader<'_> {
         Ok(below)
     }
 
-    /// Whether a group is one of those that are cut off, or named in one.
-    fn is_cut_off(&self, group: &Group) -> bool {
-        let is_named = || {
-            let mut named = self.sought.named.iter();
-            named.any(|it| it.matches(&group.shown))
-        };
-        let mut above = group.path.ancestors();
-        self.cut_off.contains(&group.path)
-            || !self.cut_off.is_empty() && is_named() && above.any(|it| self.cut_off.contains(it))
-    }
-
     /// Whether what the groups in a group take is counted.
     fn counts(&self, group: &Group) -> bool {
         if self.hierarchy.version == Version::One || group.depth < OWNER_DEPTH {
@@ -169,8 +154,7 @@ impl Reader<'_> {
         let is_above_sought = self.sought.paths.contains(path.as_path());
         let is_any_sought = !protect.is_empty() || !named.is_empty() || is_above_sought;
         let is_deep = depth > DEPTH_MAX || path.as_os_str().len() > PATH_MAX;
-        let mut is_cut_off = self.is_cut_off(group);
-        let is_listed = !is_deep && !is_cut_off;
+        let mut is_cut_off = false;
         let mut counts = None;
         let mut found: Vec<Group> = Vec::new();
         self.host.each_folder(path, &mut |name: &OsStr| {
@@ -181,15 +165,14 @@ impl Reader<'_> {
             let is_counted = *counts.get_or_insert_with(|| self.counts(group));
             is_cut_off |= !is_counted;
             // Deeper than what is looked at nothing is sought either.
-            if is_deep || (quota == Quota::Other && !is_listed) {
+            if is_deep {
                 is_cut_off = true;
-                return is_any_sought && !is_deep;
+                return false;
             }
             if quota == Quota::Other && is_cut_off {
                 return is_any_sought;
             }
-            let mut below = self.group(path.join(name), depth, quota);
-            below.is_counted = group.is_counted && is_counted;
+            let below = self.group(path.join(name), depth, quota);
             let left = &mut quotas[quota as usize];
             match left.checked_sub(below.bytes()) {
                 Some(less) => {
@@ -226,7 +209,6 @@ impl Reader<'_> {
             above: 0,
             owner: 0,
             is_cut_off: false,
-            is_counted: true,
             depth,
             quota,
         }

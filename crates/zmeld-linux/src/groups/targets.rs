@@ -4,10 +4,9 @@
 //! is protected; where something is, the groups beside that are, each by itself.
 //! Protected are the rule's `protect`, the groups of threads with a real-time
 //! priority, and zmeld's own. A group that has more below it, or deeper, than is looked
-//! at is protected as well, since a protected one might be there, or, where the rule
-//! wants that, taken as a whole without those that are.
+//! at is protected as well, where the rule wants that, since a protected one might be there.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,9 +20,8 @@ use crate::{process, Host, HostError};
 /// Scheduling policies that do not wait for others: FIFO, RR, DEADLINE (sched(7)).
 const REAL_TIME: [&str; 3] = ["1", "2", "6"];
 
-/// Why a group is protected by its owner's own means.
+/// Why a group of theirs is protected.
 const IS_REAL_TIME: &str = "a thread of it is real-time";
-const IS_SESSION: &str = "a desktop's shell is in it";
 
 /// What a rule says of groups.
 #[derive(Debug, Clone, Copy, Default)]
@@ -34,10 +32,8 @@ pub struct Selection<'a> {
     pub protect: &'a [GroupPattern],
     /// Where it says so.
     pub protect_says: &'static str,
-    /// Nor for groups of real-time threads,
+    /// Nor for groups of real-time threads.
     pub protect_real_time: bool,
-    /// nor for these: both are their owners' to give, and told apart.
-    pub shelter: &'a [GroupPattern],
     /// Nor for those that have more below them than is looked at: a protected one might
     /// be there, or somebody hides.
     pub protect_cut_off: bool,
@@ -48,14 +44,6 @@ pub struct Selection<'a> {
 pub struct Targets {
     /// Directories, with the groups' paths as they are shown.
     pub groups: BTreeMap<PathBuf, String>,
-    /// The same as places in what was looked at.
-    pub places: Vec<usize>,
-    /// What is protected of these, which are taken though they are cut off.
-    pub spared: HashSet<PathBuf>,
-    /// Places of what is protected by its owner's own means only,
-    pub sheltered: Vec<usize>,
-    /// and what of that is protected by others.
-    pub kept: HashSet<PathBuf>,
     /// What the rule names and may not be taken.
     pub protected: Vec<ProtectedGroup>,
     /// What the rule names and no group is called, as it is written there.
@@ -113,37 +101,23 @@ impl Targets {
         rule: Selection,
         stop: &AtomicBool,
     ) -> Result<Targets, HostError> {
-        let (found, _) = Targets::choose_of(host, hierarchy, rule, &HashSet::new(), stop)?;
-        Ok(found)
-    }
-
-    /// The same, with all groups that were looked at. Those of `cut_off` are taken for
-    /// groups that have more below them than is looked at.
-    pub fn choose_of(
-        host: &Host,
-        hierarchy: &Hierarchy,
-        rule: Selection,
-        cut_off: &HashSet<PathBuf>,
-        stop: &AtomicBool,
-    ) -> Result<(Targets, Vec<Group>), HostError> {
         let by_threads = protected_by_threads(host, hierarchy, rule, stop)?;
         let above = by_threads.keys().flat_map(|it| it.ancestors());
         let groups = Reader {
             host,
             hierarchy,
             sought: Sought {
-                protect: rule.protect.iter().chain(rule.shelter).collect(),
+                protect: rule.protect.iter().collect(),
                 paths: above.filter(|it| it.starts_with(&hierarchy.top)).collect(),
                 named: rule.named.iter().collect(),
             },
-            cut_off,
             stop,
         }
         .read()?;
         if stop.load(Ordering::Relaxed) {
             return Ok(Default::default());
         }
-        Ok((Targets::of(&groups, by_threads, rule), groups))
+        Ok(Targets::of(&groups, by_threads, rule))
     }
 
     /// `protected`: the groups that are for what runs in them, and why.
@@ -160,18 +134,11 @@ impl Targets {
                 let mut patterns = patterns.iter();
                 patterns.any(|pattern| pattern.matches(&group.shown))
             };
-            let by_thread = protected.remove(&group.path);
-            let hard = by_thread.filter(|why| *why != IS_REAL_TIME);
-            let hard = hard.or_else(|| is_any(rule.protect).then_some(rule.protect_says));
-            let soft = by_thread.or_else(|| is_any(rule.shelter).then_some(IS_SESSION));
-            // No more than a share of memory, which has to be known.
-            let soft = soft.filter(|_| group.is_counted);
+            let own = protected.remove(&group.path);
+            let own = own.or_else(|| is_any(rule.protect).then_some(rule.protect_says));
             // Those above stand before it; nothing is above the first.
             let above: Option<&Mark> = marks.get(group.above);
-            let above = above.and_then(|it| Some((it.why_below?, it.is_soft)));
-            let found = hard.map(|why| (why, false)).or(above);
-            let found = found.or(soft.map(|why| (why, true)));
-            let why_below = found.map(|(why, _)| why);
+            let why_below = own.or(above.and_then(|it| it.why_below));
             let is_cut_off = group.is_cut_off && rule.protect_cut_off;
             let why =
                 why_below.or(is_cut_off.then_some("there is more below it than is looked at"));
@@ -179,7 +146,6 @@ impl Targets {
                 holds_protected: why.is_some(),
                 why,
                 why_below,
-                is_soft: found.is_some_and(|(_, is_soft)| is_soft),
                 is_named: is_any(rule.named),
                 is_over: false,
             });
@@ -215,23 +181,6 @@ impl Targets {
                 marks[at].is_over = true;
                 let group = &groups[at];
                 found.groups.insert(group.path.clone(), group.shown.clone());
-                found.places.push(at);
-            }
-        }
-        // Of what is cut off and holds some, those are left out.
-        let spared = (0..groups.len()).filter(|at| marks[*at].why.is_some());
-        found.spared = spared
-            .filter(|at| marks[groups[*at].above].is_over)
-            .map(|at| groups[at].path.clone())
-            .collect();
-        for (at, mark) in marks.iter().enumerate().skip(1) {
-            let above = &marks[groups[at].above];
-            match mark.is_soft {
-                true if mark.is_named && above.why_below.is_none() => found.sheltered.push(at),
-                false if mark.why.is_some() && above.is_soft => {
-                    found.kept.insert(groups[at].path.clone());
-                }
-                _ => {}
             }
         }
         found
@@ -245,8 +194,6 @@ struct Mark {
     why: Option<&'static str>,
     /// Why all that is below it is, too, whether the rule names it or not.
     why_below: Option<&'static str>,
-    /// By its owner's own means only.
-    is_soft: bool,
     /// It is, or one below it.
     holds_protected: bool,
     /// The rule names it, or one above it.

@@ -41,7 +41,10 @@ impl ObservedTier for InFront {
 
     fn add_room(&self, tier: &TierState, sum: &mut Sum) -> bool {
         let used = tier.memory_used_bytes.unwrap_or(0);
-        sum.pool(tier.size_bytes.saturating_sub(used));
+        sum.pool(
+            tier.size_bytes.saturating_sub(used),
+            tier.ratio.unwrap_or(1.0),
+        );
         true
     }
 

@@ -67,7 +67,7 @@ runs_away() {
 	starts "$1" "$2"
 	ok "$1: it is gone" within 300 sh -c "! systemctl -q is-active $1.service"
 	ok "$1: the guard ended it" within 300 sh -c \
-		"journalctl -o cat -u zmeld-guard.service --since=@$since | grep 'ends /apps.slice/$1.service'"
+		"journalctl -o cat -u zmeld-guard.service --since=@$since | grep 'ends .*/apps.slice/$1.service holds most'"
 	ok "$1: what holds its memory lives" active steady.service
 	same "$1: the kernel killed nothing" "$before" "$(killed)"
 	systemctl stop "$1.service" 2>/dev/null

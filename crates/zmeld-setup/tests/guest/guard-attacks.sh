@@ -125,6 +125,12 @@ in_group $manager/app.slice/real-time.scope 'while :; do
 	sleep 0.5
 done' 2>/dev/null &
 attacks="$attacks $!"
+# One that is held back at a limit of its own, and waits nearly all the time.
+new $manager/app.slice/throttled.scope
+echo 6M >$manager/app.slice/throttled.scope/memory.high
+in_group $manager/app.slice/throttled.scope 'while :; do head -c 12000000 /dev/zero | tail; done' \
+	>/dev/null 2>&1 &
+attacks="$attacks $!"
 mkdir /tmp/files
 mount -t tmpfs none /tmp/files
 
@@ -148,7 +154,7 @@ while [ $(($(uptime_s) - begin)) -lt $TIME ]; do
 	run=$manager/app.slice/run.scope
 	inside=$run
 	rm -f /tmp/hog
-	case $((state / 65536 % 7)) in
+	case $((state / 65536 % 10)) in
 	0) script='exec tail /dev/zero' ;;
 	1) script='trap "" TERM; exec tail /dev/zero' ;;
 	# One that forks when it is told to end.
@@ -177,6 +183,28 @@ while [ $(($(uptime_s) - begin)) -lt $TIME ]; do
 		inside=$run/inner
 		script='exec tail /dev/zero'
 		;;
+	# One beside decoys that raise their score.
+	7) script='for n in 1 2 3 4 5 6 7 8 9; do
+			sh -c "echo 1000 >/proc/self/oom_score_adj; exec sleep 1000" &
+		done
+		trap "" TERM
+		tail /dev/zero' ;;
+	# One in a group that is called like a protected one.
+	8)
+		run=$manager/app.slice/own/kept.scope
+		inside=$run
+		new $run
+		script='exec tail /dev/zero'
+		;;
+	# As many equal groups.
+	9) script="i=0
+		while [ \$i -lt 300 ]; do
+			i=\$((i + 1))
+			mkdir -p $GROUPS_TOP/$MINE/equal/\$i
+			sh -c \"echo \\\$\\\$ >$GROUPS_TOP/$MINE/equal/\$i/cgroup.procs
+				head -c 3000000 /dev/urandom | tr -d '\\\\n' | tail -n 2 | sleep 20\" &
+		done
+		exec tail /dev/zero" ;;
 	esac
 	# What fills tmpfs and leaves: half the time.
 	[ $((state / 1048576 % 2)) = 0 ] ||
@@ -190,10 +218,11 @@ while [ $(($(uptime_s) - begin)) -lt $TIME ]; do
 	done
 	[ $n -lt 240 ] || {
 		stayed=$((stayed + 1))
-		echo "# stayed: $((state / 65536 % 7))"
+		echo "# stayed: $((state / 65536 % 10))"
 	}
 	echo 1 >$run/cgroup.kill
 	[ ! -s /tmp/hog ] || kill -9 "$(cat /tmp/hog)" 2>/dev/null
+	[ ! -d $MINE/equal ] || echo 1 >$MINE/equal/cgroup.kill
 	ran=$((ran + 1))
 	rm -f /tmp/files/x
 	sleep 1
@@ -202,17 +231,17 @@ echo "# $ran programs ran away"
 same "each of them was ended" 0 $stayed
 ok "the other user's program lives" kill -0 $bystander
 ok "what is protected by its name lives" kill -0 $kept
-ok "what is protected by its owner, and no more than it may, lives" kill -0 $shell
+ok "what stands in its session lives" kill -0 $shell
 ok "the guard lives" kill -0 $guard
 same "the kernel killed nothing of theirs" 0 "$(killed $THEIRS/memory.events)"
 kill $attacks
 sleep 12
-sed 's/^/# /' /run/zmeld/guard.json | grep -E 'looks|late|total|"group"|took|why' | head -60
+sed 's/^/# /' /run/zmeld/guard.json | grep -E 'looks|late|total|"owner"|took|why' | head -60
 ended=$(ended_total)
 ok "the guard ended some of them: $ended" test "${ended:-0}" -gt 2
 zmeld status >/tmp/status
-ok "status tells of them" sh -c 'tr -s " \n" " " </tmp/status | grep -q "It ended [0-9]* control groups"'
-ok "and nothing of theirs" sh -c "! grep -q '\"group\": \"/$THEIRS' /run/zmeld/guard.json"
+ok "status tells of them" sh -c 'tr -s " \n" " " </tmp/status | grep -q "It ended [0-9]* processes"'
+ok "and nothing of theirs" sh -c "! grep -q '\"owner\": \"/$THEIRS' /run/zmeld/guard.json"
 kill $guard $reader $bystander $kept $shell
 wait $guard
 same "the guard ended as it was told to" 143 $?

@@ -3,7 +3,7 @@
 use zmeld_report::units::{bytes, count};
 
 use super::{Finding, Severity, View};
-use zmeld_config::{Discard, Remedy, GUARDS_NOTHING};
+use zmeld_config::{Discard, Remedy};
 use zmeld_linux::shell;
 use zmeld_observe::{share, DamonReclaim, Device, Services, Swap};
 
@@ -133,15 +133,14 @@ pub(super) fn mounted_without_discard(_: &View, device: &Device) -> Option<Findi
 
 /// Two that end programs may end two where one would have done.
 pub(super) fn two_guards(view: &View) -> Vec<Finding> {
-    let guard = view.wanted.watch.guard.as_ref();
-    let is_on = guard.is_some_and(|guard| !guard.end.is_empty());
+    let is_on = view.wanted.watch.guard.is_some();
     let others = view.now.other_guards.iter().filter(|_| is_on);
     others
         .map(|other| {
             Finding::of_machine(
                 other,
                 "it ends programs when memory is short, as [watch.guard] does",
-                format!("{other} runs, and [watch.guard] end names groups"),
+                format!("{other} runs, and there is [watch.guard]"),
                 match view.now.facts.services {
                     Services::Systemd => Remedy::run([format!("systemctl disable --now {other}")])
                         .and(", or remove [watch.guard]"),
@@ -164,8 +163,7 @@ pub(super) fn two_reclaimers(view: &View) -> Vec<Finding> {
 
 /// Writeback and recompression only happen when somebody asks, each time.
 pub(super) fn nothing_fires(view: &View) -> Vec<Finding> {
-    let mut found = Vec::from_iter(guards_nothing(view));
-    found.extend(guarded_in_vain(view));
+    let mut found = guarded_in_vain(view);
     for device in view.now.devices.iter().filter(|device| device.initialised) {
         let name = &device.name;
         let stored = bytes(device.held.unwrap_or_default().stored_bytes);
@@ -207,19 +205,6 @@ pub(super) fn nothing_fires(view: &View) -> Vec<Finding> {
         }
     }
     found
-}
-
-/// A guard that can neither make room nor end anything.
-fn guards_nothing(view: &View) -> Option<Finding> {
-    let rule = view.wanted.watch.guard.as_ref()?;
-    (rule.end.is_empty() && view.wanted.watch.is_guard_alone()).then(|| {
-        Finding::of_machine(
-            "watch.guard",
-            "it can neither make room nor end anything",
-            "[watch.guard] has no end, and there is no other rule",
-            GUARDS_NOTHING,
-        )
-    })
 }
 
 /// Names in the guard's rule that are no group now, as `zmeld config check` has them.

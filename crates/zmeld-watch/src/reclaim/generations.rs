@@ -355,6 +355,13 @@ impl Generations {
         (self.idle_ms > self.rule_ms).then_some(self.idle_ms / 1000)
     }
 
+    /// Goes on with what a watch before learnt, within the bound.
+    pub fn go_on(&mut self, idle_s: u64, now: Instant) {
+        let longest = self.rule_ms.saturating_mul(WAIT_MAX);
+        let idle_ms = idle_s.saturating_mul(1000).clamp(self.rule_ms, longest);
+        self.change(idle_ms, now);
+    }
+
     fn change(&mut self, idle_ms: u64, now: Instant) {
         self.idle_ms = idle_ms;
         self.has_taken = false;

@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use zmeld_linux::meminfo::{self, Meminfo};
 use zmeld_linux::{Host, HostError};
 use zmeld_report::units::{bytes, percent};
@@ -38,6 +39,7 @@ use crate::Error;
 use zmeld_config::{Mechanism, ReclaimRule};
 use zmeld_linux::groups::{Hierarchy, Selection, Targets, Version};
 use zmeld_observe::reclaimed::{Reclaimed, ReclaimedGroup};
+use zmeld_observe::run_folder;
 
 /// How often groups and real-time threads are looked for.
 const CHOOSE_EVERY: Duration = Duration::from_secs(60);
@@ -124,7 +126,6 @@ pub fn selection(rule: &ReclaimRule) -> Selection<'_> {
         protect: &rule.protect,
         protect_says: "as [watch.reclaim] protect says",
         protect_real_time: rule.protect_real_time,
-        shelter: &[],
         protect_cut_off: true,
     }
 }
@@ -222,7 +223,21 @@ pub(super) struct Reclaimer {
     failures_told: u32,
     /// Where the next round begins.
     next: Option<PathBuf>,
+    /// What a watch before learnt of groups, by their paths; none before it was read.
+    learnt: Option<BTreeMap<String, Learnt>>,
 }
+
+/// What was learnt of a group in which reclaim cost too much. It is kept in /run, so that a
+/// watch that is started anew does not make it thrash once more.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Learnt {
+    step: f64,
+    rest_s: u64,
+    resting_s: u64,
+    idle_after_s: Option<u64>,
+}
+
+const LEARNT: &str = "/run/zmeld/reclaim-learnt.json";
 
 /// What became of a group that is reclaimed from.
 #[derive(Debug)]
@@ -296,10 +311,28 @@ impl Reclaimer {
         }
         if !self.dry_run && super::is_due(self.noted, NOTE_EVERY, now) {
             self.noted = Some(now);
-            if let Err(err) = self.note(now).keep(host) {
+            let kept = self.note(now).keep(host);
+            if let Err(err) = kept.and_then(|()| self.keep_learnt(host, now)) {
                 self.fail(err.into(), round);
             }
         }
+    }
+
+    fn keep_learnt(&self, host: &Host, now: Instant) -> Result<(), HostError> {
+        let accounts = self.groups.values().filter_map(|it| it.account.as_ref());
+        let learnt = accounts.filter_map(|account| {
+            let (step, rest, left) = account.pace.learnt(now)?;
+            let generations = account.generations.as_ref();
+            let learnt = Learnt {
+                step,
+                rest_s: rest.as_secs(),
+                resting_s: left.as_secs(),
+                idle_after_s: generations.and_then(Generations::longer_s),
+            };
+            Some((account.shown.clone(), learnt))
+        });
+        let learnt: BTreeMap<String, Learnt> = learnt.collect();
+        run_folder::replace(host, LEARNT, 0o600, &learnt)
     }
 
     fn turns(&mut self, round: &mut Round) {
@@ -557,6 +590,17 @@ impl Reclaimer {
         let Some((account, reading)) = known else {
             // It is new, was made anew, or is gone.
             target.account = reading.map(|first| Account::new(target, &self.rule, first));
+            let learnt = self.learnt.get_or_insert_with(|| {
+                let bytes = run_folder::read(round.host, LEARNT).ok().flatten();
+                bytes
+                    .and_then(|it| serde_json::from_slice(&it).ok())
+                    .unwrap_or_default()
+            });
+            if let Some((account, learnt)) =
+                target.account.as_mut().zip(learnt.remove(&target.shown))
+            {
+                account.go_on(&learnt, now);
+            }
             let first = reading.filter(|it| self.dry_run && it.memory_bytes >= MEMORY_MIN);
             if let Some(first) = first {
                 let begins = target.begins(first, "");
@@ -689,6 +733,16 @@ impl Account {
             lacks: None,
             is_told: false,
             has_begun: false,
+        }
+    }
+
+    /// Goes on with what a watch before learnt.
+    fn go_on(&mut self, learnt: &Learnt, now: Instant) {
+        let seconds = Duration::from_secs;
+        let (rest, left) = (seconds(learnt.rest_s), seconds(learnt.resting_s));
+        self.pace.go_on((learnt.step, rest, left), now);
+        if let Some((generations, idle_s)) = self.generations.as_mut().zip(learnt.idle_after_s) {
+            generations.go_on(idle_s, now);
         }
     }
 

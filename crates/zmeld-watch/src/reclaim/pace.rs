@@ -78,6 +78,23 @@ impl Pace {
         self.step
     }
 
+    /// What was learnt: the step, how long the next rest is, and how long this one lasts still;
+    /// nothing where nothing ever cost too much.
+    pub fn learnt(&self, now: Instant) -> Option<(f64, Duration, Duration)> {
+        let left = self
+            .resting_until
+            .map(|until| until.saturating_duration_since(now));
+        let is_new = self.rest == REST_FIRST && left.is_none();
+        (!is_new).then_some((self.step, self.rest, left.unwrap_or_default()))
+    }
+
+    /// Goes on with that.
+    pub fn go_on(&mut self, (step, rest, left): (f64, Duration, Duration), now: Instant) {
+        self.step = step.clamp(STEP_MIN, self.step_max);
+        self.rest = rest.clamp(REST_FIRST, REST_MAX);
+        self.resting_until = (!left.is_zero()).then(|| now + left.min(REST_MAX));
+    }
+
     pub fn is_resting(&self) -> bool {
         self.resting_until.is_some()
     }

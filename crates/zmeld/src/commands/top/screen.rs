@@ -233,7 +233,7 @@ fn guarded(guard: &Guarded) -> String {
         false => "memory is not short",
     };
     format!(
-        "guard: room for {}, {state}; groups that may be ended {}, were {}",
+        "guard: room for {}, {state}; owners that may be ended {}, processes that were {}",
         bytes(guard.headroom_bytes),
         guard.watched.len(),
         guard.ended_total
