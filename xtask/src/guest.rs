@@ -33,6 +33,9 @@ const FOLDERS: &[&str] = &[
     "bin", "sbin", "usr/lib", "lib64", "dev", "proc", "sys", "tmp", "run", "mnt", "etc",
 ];
 
+/// The groups that device nodes belong to.
+const GROUPS: &[u8] = b"root:x:0:\ndisk:x:6:\n";
+
 /// Folders and what first lines of scripts name.
 const LINKS: &[(&str, &str)] = &[
     ("usr/bin", "../bin"),
@@ -93,6 +96,7 @@ pub fn write_archive(
         std::io::copy(&mut File::open(part)?, &mut out)?;
     }
     let mut own = Archive::new(out, to);
+    own.file("etc/group", GROUPS, false)?;
     for addition in additions {
         let name = archive_name(&addition.name);
         own.file(&name, &addition.bytes, addition.executable)?;
