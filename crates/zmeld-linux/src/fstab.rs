@@ -132,8 +132,8 @@ fn units(tree: &Tree, folders: &[&str], names: &mut HashSet<OsString>) -> Vec<En
             let text = String::from_utf8_lossy(&bytes);
             // Only its section [Mount] has such words.
             let word = |wanted: &str| {
-                let words = text.lines().filter_map(|line| line.split_once('='));
-                let found = words.filter(|(word, _)| word.trim() == wanted).last();
+                let mut words = text.lines().filter_map(|line| line.split_once('='));
+                let found = words.rfind(|(word, _)| word.trim() == wanted);
                 found.map(|(_, value)| value.trim().to_owned())
             };
             let (kind, options) = (word("Type"), word("Options"));
