@@ -80,7 +80,7 @@ rpm_upgrade() { rpm -U --nodeps "$1"/zmeld-[0-9]*.x86_64.rpm; }
 rpm_verify() { rpm -V --nodeps zmeld; }
 rpm_remove() { rpm -e zmeld; }
 # It knows no purge, and leaves what an administrator wrote: docs/packages.md has this line.
-rpm_purge() { rm -rf /etc/zmeld.toml* /etc/zmeld /var/lib/zmeld; }
+rpm_purge() { rm -rf --one-file-system --preserve-root=all /etc/zmeld.toml* /etc/zmeld /var/lib/zmeld; }
 
 program() {
 	check 'zmeld is installed' run "$1_install" /packages

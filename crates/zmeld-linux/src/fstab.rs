@@ -1,14 +1,24 @@
-//! `/etc/fstab`: where systemd mounts only after all swap is on.
+//! `/etc/fstab` and units of mounts: where systemd mounts only after all swap is on.
 //!
 //! What waits for such a mount, and is waited for by `swap.target`, makes a cycle, which systemd
 //! breaks by leaving one of both out.
 
+use std::collections::HashSet;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::octal::unescape;
 use crate::tree::Tree;
 
 const PATH: &str = "/etc/fstab";
+/// Units of mounts in these come before fstab's of the same point,
+const BEFORE: [&str; 2] = ["/etc/systemd/system", "/run/systemd/system"];
+/// and in these after it; a unit in an earlier folder hides those of its name in later ones.
+const BEHIND: [&str; 3] = [
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+];
 const BYTES_MAX: u64 = 1 << 20;
 /// No mount of a mount stands on more.
 const STANDS_ON_MAX: usize = 16;
@@ -46,26 +56,30 @@ struct Entry {
     is_late: bool,
 }
 
+impl Entry {
+    fn new(source: String, point: String, kind: &str, options: &str) -> Entry {
+        let kind = kind.strip_prefix("fuse.").unwrap_or(kind);
+        Entry {
+            source,
+            point: PathBuf::from(point),
+            is_late: kind == "tmpfs"
+                || NETWORK.contains(&kind)
+                || options.split(',').any(|it| it == "_netdev"),
+        }
+    }
+}
+
 impl Fstab {
-    /// That of a machine; one that cannot be read mounts nothing.
+    /// That of a machine; what cannot be read mounts nothing.
     pub fn read(tree: &Tree) -> Fstab {
-        let bytes = tree.read(Path::new(PATH), BYTES_MAX).unwrap_or_default();
-        let text = String::from_utf8_lossy(&bytes);
-        let lines = text.lines().filter(|line| !line.trim().starts_with('#'));
-        let entries = lines.filter_map(|line| {
-            let mut fields = line.split_whitespace().map(unescape);
-            let (source, point, kind) = (fields.next()?, fields.next()?, fields.next()?);
-            let options = fields.next().unwrap_or_default();
-            let kind = kind.strip_prefix("fuse.").unwrap_or(&kind);
-            Some(Entry {
-                source,
-                point: PathBuf::from(point),
-                is_late: kind == "tmpfs"
-                    || NETWORK.contains(&kind)
-                    || options.split(',').any(|it| it == "_netdev"),
-            })
-        });
-        Fstab(entries.collect())
+        let mut names = HashSet::new();
+        let mut all = units(tree, &BEFORE, &mut names);
+        for later in [table(tree), units(tree, &BEHIND, &mut names)] {
+            let is_new = |it: &Entry| all.iter().all(|earlier: &Entry| earlier.point != it.point);
+            let later: Vec<Entry> = later.into_iter().filter(is_new).collect();
+            all.extend(later);
+        }
+        Fstab(all)
     }
 
     /// Whether a path is there only after all swap is on: below a mount from the network or in
@@ -88,6 +102,52 @@ impl Fstab {
                 it.is_late || is_path && left > 0 && self.is_late_after(source, left - 1)
             })
     }
+}
+
+/// The lines of fstab.
+fn table(tree: &Tree) -> Vec<Entry> {
+    let bytes = tree.read(Path::new(PATH), BYTES_MAX).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let lines = text.lines().filter(|line| !line.trim().starts_with('#'));
+    let entries = lines.filter_map(|line| {
+        let mut fields = line.split_whitespace().map(unescape);
+        let (source, point, kind) = (fields.next()?, fields.next()?, fields.next()?);
+        let options = fields.next().unwrap_or_default();
+        Some(Entry::new(source, point, &kind, &options))
+    });
+    entries.collect()
+}
+
+/// The units of mounts in those folders whose names are none of these; one that is masked, a link
+/// to nothing, mounts nothing.
+fn units(tree: &Tree, folders: &[&str], names: &mut HashSet<OsString>) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for folder in folders.iter().map(Path::new) {
+        for (name, _) in tree.entries(folder).unwrap_or_default() {
+            let path = folder.join(&name);
+            if path.extension().is_none_or(|it| it != "mount") || !names.insert(name) {
+                continue;
+            }
+            let bytes = tree.read(&path, BYTES_MAX).unwrap_or_default();
+            let text = String::from_utf8_lossy(&bytes);
+            // Only its section [Mount] has such words.
+            let word = |wanted: &str| {
+                let mut words = text.lines().filter_map(|line| line.split_once('='));
+                let found = words.rfind(|(word, _)| word.trim() == wanted);
+                found.map(|(_, value)| value.trim().to_owned())
+            };
+            let (kind, options) = (word("Type"), word("Options"));
+            entries.extend(word("What").zip(word("Where")).map(|(source, point)| {
+                Entry::new(
+                    source,
+                    point,
+                    &kind.unwrap_or_default(),
+                    &options.unwrap_or_default(),
+                )
+            }));
+        }
+    }
+    entries
 }
 
 #[cfg(test)]
@@ -120,5 +180,29 @@ mod tests {
             assert!(!late(table, path), "{path}");
         }
         assert!(late("", "/tmp/k") && !late("/dev/sda3 /tmp ext4", "/tmp/k"));
+    }
+    #[test]
+    fn a_unit_of_a_mount_counts_where_systemd_takes_it() {
+        let unit = |point: &str, kind: &str| {
+            format!("[Unit]\n[Mount]\nWhat=none\nWhere = {point}\nType={kind}\n")
+        };
+        let (_dir, host) = Host::planted(&[
+            (PATH, "/dev/sda1 /both ext4\n/dev/sda2 /own ext4\n"),
+            ("/etc/systemd/system/both.mount", &unit("/both", "nfs")),
+            ("/etc/systemd/system/off.mount", ""),
+            ("/run/systemd/system/run.mount", &unit("/run1", "tmpfs")),
+            ("/usr/lib/systemd/system/own.mount", &unit("/own", "tmpfs")),
+            ("/usr/lib/systemd/system/off.mount", &unit("/off", "tmpfs")),
+            (
+                "/usr/lib/systemd/system/far.mount",
+                &unit("/far", "fuse.sshfs"),
+            ),
+            ("/usr/lib/systemd/system/no.service", &unit("/no", "tmpfs")),
+        ]);
+        let fstab = Fstab::read(host.tree());
+        let late = |path: &&str| fstab.is_late(Path::new(path));
+        let all = ["/both/k", "/run1/k", "/far/k", "/own/k", "/off/k", "/no/k"];
+        let found: Vec<&str> = all.into_iter().filter(late).collect();
+        assert_eq!(found, ["/both/k", "/run1/k", "/far/k"]);
     }
 }

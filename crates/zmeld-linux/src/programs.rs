@@ -5,7 +5,9 @@
 //! whose own counter says nothing of it: what the programs have is added up beside.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -13,7 +15,8 @@ use rustix::io::Errno;
 use crate::groups::{Hierarchy, Walk};
 use crate::{process, Host, HostError};
 
-/// No kernel names a group of a longer path (`/proc/PID/cgroup`), its end included.
+/// So long a path of a group every kernel names whole (`/proc/PID/cgroup`), its end included. Of
+/// a longer one some refuse to tell, and some tell the begin.
 const NAMED_MAX: usize = 4096;
 
 /// A program with pages in swap.
@@ -65,7 +68,7 @@ impl Programs {
             }
         }
         if !unnamed.is_empty() {
-            place(host, hierarchy, unnamed, &mut all)?;
+            place(host, hierarchy, unnamed, &mut all);
         }
         all.sort_by(|one, other| one.0.cmp(&other.0));
         let mut sum = 0u64;
@@ -102,29 +105,51 @@ impl Programs {
 }
 
 /// Finds programs whose groups the kernel does not name. One that is not found counts at the
-/// top.
+/// top: who makes groups can make one that does not tell its members, too.
 fn place(
     host: &Host,
     hierarchy: &Hierarchy,
     mut unnamed: HashMap<u32, Program>,
     all: &mut Vec<(PathBuf, Program)>,
-) -> Result<(), HostError> {
-    let is_named = |group: &&Path| hierarchy.kernel_path(group).as_os_str().len() < NAMED_MAX;
+) {
     let mut walk = Walk::new(host, &hierarchy.top);
-    while !unnamed.is_empty() && walk.next()? {
-        let members = walk.group().read("cgroup.procs")?.unwrap_or_default();
-        let above = || walk.group().path().ancestors().find(is_named);
-        for program in members
-            .lines()
-            .filter_map(|it| unnamed.remove(&it.parse().ok()?))
-        {
-            let group = above().unwrap_or(&hierarchy.top);
-            all.push((group.to_path_buf(), program));
+    while !unnamed.is_empty() {
+        match walk.next() {
+            Ok(true) => {}
+            Ok(false) => break,
+            // One that cannot be entered does not end the walk.
+            Err(_) => continue,
         }
-        walk.descend()?;
+        let group = walk.group();
+        // A threaded group tells its threads alone, of which each program's first has its number.
+        let members = group.read("cgroup.procs");
+        let members = members.or_else(|_| group.read("cgroup.threads"));
+        let members = members.ok().flatten().unwrap_or_default();
+        let numbers = members.lines().filter_map(|it| it.parse().ok());
+        let found: Vec<Program> = numbers.filter_map(|it| unnamed.remove(&it)).collect();
+        if !found.is_empty() {
+            let named = named_above(hierarchy, group.path());
+            all.extend(found.into_iter().map(|it| (named.to_path_buf(), it)));
+        }
+        let _ = walk.descend();
     }
     all.extend(unnamed.into_values().map(|it| (hierarchy.top.clone(), it)));
-    Ok(())
+}
+
+/// The group, or the one above it that is named. Its path may have megabytes: they are cut, and
+/// not gone up one by one.
+fn named_above<'a>(hierarchy: &Hierarchy, group: &'a Path) -> &'a Path {
+    let bytes = group.as_os_str().as_bytes();
+    let top = hierarchy.top.as_os_str().len();
+    let root = hierarchy.kernel_path(&hierarchy.top);
+    let most = (top + NAMED_MAX)
+        .saturating_sub(root.as_os_str().len() + 1)
+        .max(top);
+    if bytes.len() <= most {
+        return group;
+    }
+    let end = bytes[..=most].iter().rposition(|it| *it == b'/');
+    Path::new(OsStr::from_bytes(&bytes[..end.unwrap_or(0).max(top)]))
 }
 
 /// What a program has in swap, in bytes; none where that is nothing.

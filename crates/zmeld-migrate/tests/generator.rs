@@ -183,8 +183,9 @@ impl Machine {
             }
         }
         analyze(&VERIFY, &out, &units);
+        let own = self.0.path().join("etc/systemd/system");
         for target in ["swap.target", "default.target"] {
-            assert!(!has_cycle(&[&out, &beside], target), "{units:?}");
+            assert!(!has_cycle(&[&own, &out, &beside], target), "{units:?}");
         }
         fs::remove_dir_all(beside).unwrap();
         let runs_on = |unit: &&PathBuf| ON.iter().any(|name| unit.ends_with(name));
@@ -220,6 +221,25 @@ fn has_cycle(folders: &[&Path], unit: &str) -> bool {
     command.env("SYSTEMD_UNIT_PATH", folders.collect::<String>());
     let output = command.output();
     output.is_ok_and(|it| String::from_utf8_lossy(&it.stderr).contains("ordering cycle"))
+}
+
+#[test]
+fn systemd_tells_a_cycle() {
+    if Command::new("systemd-analyze").output().is_err() {
+        eprintln!("SKIP: systemd-analyze is not installed");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // What the generator would write if it knew nothing of the mount.
+    let unit = "[Unit]\nDefaultDependencies=no\nRequiresMountsFor=/ram/key\nBefore=swap.target\n\
+                [Service]\nType=oneshot\nExecStart=/bin/true\n";
+    fs::write(folder.path().join("late.service"), unit).unwrap();
+    let mount = "[Mount]\nWhat=none\nWhere=/ram\nType=tmpfs\n";
+    fs::write(folder.path().join("ram.mount"), mount).unwrap();
+    let wants = folder.path().join("swap.target.wants");
+    fs::create_dir(&wants).unwrap();
+    std::os::unix::fs::symlink("../late.service", wants.join("late.service")).unwrap();
+    assert!(has_cycle(&[folder.path()], "swap.target"));
 }
 
 /// What systemd prints of these units in that folder, with which it has to be content; none,

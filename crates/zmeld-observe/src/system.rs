@@ -1,10 +1,13 @@
 //! What `/proc` says of memory, swap and pressure.
 
+use std::path::Path;
+
 use serde::Serialize;
 
 use super::reader::{Problem, Reader};
 use zmeld_linux::counters;
 use zmeld_linux::groups::hierarchy::NO_LIMIT;
+use zmeld_linux::groups::walk::OpenGroup;
 use zmeld_linux::groups::{Hierarchy, Version, Walk};
 use zmeld_linux::hibernation;
 use zmeld_linux::meminfo::{self, Meminfo};
@@ -244,7 +247,9 @@ pub(super) fn hibernation(reader: &mut Reader) -> Hibernation {
 
 /// Deeper groups are containers' own business.
 const GROUP_DEPTH_MAX: usize = 6;
-/// A machine with more groups is not walked to its end.
+/// How deep those are whose owners, users and services, make groups below as they like:
+const OWNER_DEPTH: usize = 2;
+/// of each no more are looked at, so that nobody's hide another's.
 const GROUPS_MAX: usize = 4096;
 
 /// The control groups that limit memory, swap or zswap, or where a limit was felt;
@@ -262,29 +267,55 @@ pub(super) fn groups(reader: &mut Reader) -> Option<Vec<Group>> {
         Version::One => group_v1,
         Version::Two => group,
     };
-    let (mut found, mut seen) = (Vec::new(), 0);
+    let (mut found, mut owners) = (Vec::new(), Vec::new());
     let top = hierarchy.top.to_string_lossy();
-    let mut walk = Walk::new(reader.host(), &hierarchy.top);
+    let mut take = |reader: &mut Reader, group: &OpenGroup| {
+        let path = group.path().to_string_lossy();
+        let below = path.strip_prefix(&*top).unwrap_or(&path);
+        found.extend(look(reader, &path, below));
+    };
+    visit(reader, &hierarchy.top, OWNER_DEPTH, &mut |reader, group| {
+        if group.depth() == OWNER_DEPTH {
+            owners.push(group.path().to_path_buf());
+        }
+        take(reader, group);
+    });
+    let depth_max = GROUP_DEPTH_MAX - OWNER_DEPTH;
+    for owner in owners {
+        visit(reader, &owner, depth_max, &mut |reader, group| {
+            if group.depth() > 0 {
+                take(reader, group);
+            }
+        });
+    }
+    found.sort_by(|one, other| one.path.cmp(&other.path));
+    Some(found)
+}
+
+/// Takes a group and those below it, down to that depth.
+fn visit(
+    reader: &mut Reader,
+    top: &Path,
+    depth_max: usize,
+    take: &mut dyn FnMut(&mut Reader, &OpenGroup),
+) {
+    let (mut walk, mut seen) = (Walk::new(reader.host(), top), 0);
     loop {
         match reader.known(walk.next()) {
             Some(true) => {}
             Some(false) => break,
             None => continue,
         }
-        let (path, depth) = (walk.group().path(), walk.group().depth());
         seen += 1;
         if seen > GROUPS_MAX {
-            reader.warn(&top, Problem::Truncated(GROUPS_MAX));
+            reader.warn(&top.to_string_lossy(), Problem::Truncated(GROUPS_MAX));
             break;
         }
-        let path = path.to_string_lossy();
-        let below = path.strip_prefix(&*top).unwrap_or(&path);
-        found.extend(look(reader, &path, below));
-        if depth < GROUP_DEPTH_MAX {
+        take(reader, walk.group());
+        if walk.group().depth() < depth_max {
             reader.known(walk.descend());
         }
     }
-    Some(found)
 }
 
 /// The number behind a name in a file of such lines.
@@ -362,6 +393,38 @@ fn group_v1(reader: &mut Reader, folder: &str, path: &str) -> Option<Group> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use zmeld_linux::Host;
+
+    #[test]
+    fn nobody_hides_the_groups_of_others() {
+        let top = "/sys/fs/cgroup";
+        let mounts = format!("31 24 0:28 / {top} rw - cgroup2 cgroup2 rw\n");
+        let mut files = vec![
+            ("/proc/self/mountinfo".to_owned(), mounts.as_str()),
+            (format!("{top}/cgroup.controllers"), "memory\n"),
+        ];
+        for service in ["first", "second", "third"] {
+            let path = format!("{top}/system.slice/{service}.service/own");
+            files.push((format!("{path}/memory.swap.current"), "0\n"));
+            files.push((format!("{path}/memory.max"), "4096\n"));
+        }
+        let files: Vec<(&str, &str)> = files.iter().map(|it| (it.0.as_str(), it.1)).collect();
+        let (_dir, host) = Host::planted(&files);
+        let many = host.path(format!("{top}/system.slice/second.service"));
+        for number in 0..=GROUPS_MAX {
+            std::fs::create_dir(many.join(format!("a{number}"))).unwrap();
+        }
+        let mut reader = Reader::new(&host);
+        let found = groups(&mut reader).unwrap().into_iter();
+        let found: Vec<String> = found.map(|it| it.path).collect();
+        let of = |service: &str| format!("/system.slice/{service}.service/own");
+        assert_eq!(found, [of("first"), of("third")]);
+        let told = reader.warnings;
+        assert!(
+            told.iter().any(|it| it.path.ends_with("/second.service")),
+            "{told:?}"
+        );
+    }
 
     #[test]
     fn counters_that_a_kernel_lacks_are_absent() {

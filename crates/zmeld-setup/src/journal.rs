@@ -115,7 +115,9 @@ impl State {
 
     /// What is known of a state that cannot be understood, and of the rest, in words, what is
     /// left: the steps that are none of this version's, and, where no step can be told from
-    /// another, what is swapped to and mapped.
+    /// another, what is swapped to and mapped. Of another version's steps only what is on is
+    /// switched off and closed, where it is told to be the same: what else a step means by
+    /// then, what it would wipe, remove or restore, is not known.
     ///
     /// # Errors
     /// What cannot be looked at.
@@ -136,10 +138,11 @@ impl State {
             left.extend(mapped.map(|name| format!("/dev/mapper/{name} is open")));
             return Ok((state, left));
         };
+        let is_ours = told["schema"] == SCHEMA;
         for told in records {
-            match serde_json::from_value(told.clone()) {
-                Ok(record) => state.records.push(record),
-                Err(_) => {
+            match serde_json::from_value::<Record>(told.clone()) {
+                Ok(record) if is_ours || record.only_ends() => state.records.push(record),
+                _ => {
                     let step = zmeld_linux::text::short(&told["step"].to_string());
                     let group = told["group"].as_str().unwrap_or("a part that is not named");
                     let step = format!("{group}: a step of another version, {step}");
@@ -253,8 +256,12 @@ impl Journal {
         let (state, mut left) = State::salvage(host, owner)?;
         let path = PathBuf::from(owner.state());
         let aside = path.with_extension("json.unread");
-        let kept = fs::rename(host.path(&path), host.path(&aside));
-        kept.map_err(|cause| Error::io("move aside", &path, cause))?;
+        // A run that is killed from here on leaves it where it is, or has written the new one.
+        let kept = match fs::remove_file(host.path(&aside)) {
+            Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(cause),
+            _ => fs::hard_link(host.path(&path), host.path(&aside)),
+        };
+        kept.map_err(|cause| Error::io("keep", &path, cause))?;
         journal.change(|it| *it = state)?;
         left.push(format!(
             "{} has the state that was not understood",

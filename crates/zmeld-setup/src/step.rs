@@ -77,6 +77,15 @@ pub struct Record {
 }
 
 impl Record {
+    /// Whether taking it back does no more than to end what is on, and is known to be the same.
+    pub(crate) fn only_ends(&self) -> bool {
+        let is_end = matches!(
+            self.step,
+            Step::SwapOn(_) | Step::OpenCrypt(_) | Step::AddDevice(_)
+        );
+        is_end && (self.identity.is_some() || self.outcome.is_some())
+    }
+
     /// Whether it changed something: a value that was as wanted before is written down,
     /// so that all of a plan is, and was not set.
     pub fn is_change(&self) -> bool {

@@ -65,7 +65,7 @@ impl PlannedTier for DiskSwap {
         };
         if !ours && !created && makes_header && !is_plain {
             match &self.encryption {
-                Encryption::None => draft.may_become_swap(&path, &tier.name.to_string())?,
+                Encryption::None => draft.may_become_swap(&path)?,
                 Encryption::Luks { .. } => draft.may_be_lost(&path, "crypto_LUKS")?,
                 Encryption::Random { .. } => draft.may_be_lost(&path, "")?,
             }
@@ -105,7 +105,7 @@ impl PlannedTier for DiskSwap {
             };
             steps.add(Step::MakeSwap(make), "unless it is one already");
         } else if !ours {
-            draft.must_be_swap(&path, &tier.name.to_string())?;
+            draft.must_be_swap(&path)?;
         }
         let on = SwapOn {
             device: area,
@@ -257,15 +257,15 @@ impl Draft<'_> {
     }
 
     /// The same for a swap area without encryption.
-    fn may_become_swap(&self, path: &Path, label: &str) -> Result<(), Error> {
-        match swap_signatures(self.host, path, label) {
+    fn may_become_swap(&self, path: &Path) -> Result<(), Error> {
+        match swap_signatures(self.host, path) {
             Ok(found) if found == ["swap"] => refuse_cut(self.host, path),
             _ => self.may_be_lost(path, "swap"),
         }
     }
 
-    fn must_be_swap(&self, path: &Path, label: &str) -> Result<(), Error> {
-        match swap_signatures(self.host, path, label) {
+    fn must_be_swap(&self, path: &Path) -> Result<(), Error> {
+        match swap_signatures(self.host, path) {
             Ok(found) if found == ["swap"] => refuse_cut(self.host, path),
             _ => self.must_carry(path, "swap"),
         }

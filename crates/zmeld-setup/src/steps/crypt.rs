@@ -19,9 +19,10 @@ use zmeld_linux::Host;
 /// How `wipefs` calls a LUKS volume.
 const LUKS: &str = "crypto_LUKS";
 
-/// Where signatures of file systems, volumes and arrays stand, as `wipefs` knows them: so much of
-/// a device's begin (VMFS has one at 2 MiB) and of its end. What a random key makes of pages would
-/// look like one by chance, some day, and the device be refused at every boot from then on.
+/// So much of a device's begin (VMFS has a signature at 2 MiB) and of its end stays clear of what a
+/// random key makes of pages, which would look like a file system, volume or array to `wipefs` by
+/// chance, some day, and the device be refused at every boot from then on. A signature that has its
+/// place further from either end is not kept clear.
 const BEGIN_BYTES: u64 = 4 << 20;
 const END_BYTES: u64 = 1 << 20;
 /// A smaller device is not worth that.

@@ -9,7 +9,7 @@ use super::{before_header, has_header, pin, refuse_to_lose, wipe};
 use crate::error::Error;
 use crate::step::{Before, DeviceRef, Record, Reversible, Step, StepContext};
 use zmeld_linux::command::Invocation;
-use zmeld_linux::swap_header::{self, SwapHeader};
+use zmeld_linux::swap_header;
 use zmeld_linux::{shell, Host};
 use zmeld_report::units::bytes;
 
@@ -57,17 +57,15 @@ pub fn signatures(host: &Host, path: &Path) -> Result<Vec<String>, Error> {
 }
 
 /// The same, where the area of a hibernation that was not resumed is the swap area that
-/// `swapon` makes of it again: where it is named by its own UUID or label, or has the label that
-/// zmeld gives it, or is a file. Any other device's image may be another system's.
-pub(crate) fn swap_signatures(host: &Host, path: &Path, label: &str) -> Result<Vec<String>, Error> {
+/// `swapon` makes of it again: where it is named by its own UUID or label, or is a file. Any other
+/// device's image may be another system's, whose area may well have the same label.
+pub(crate) fn swap_signatures(host: &Host, path: &Path) -> Result<Vec<String>, Error> {
     let found = signatures(host, path)?;
     if found != ["swsuspend"] {
         return Ok(found);
     }
     let named = ["/dev/disk/by-uuid", "/dev/disk/by-label"];
-    let has_label =
-        || SwapHeader::read(host, path).is_some_and(|header| header.label == short_label(label));
-    let is_it = named.iter().any(|it| path.starts_with(it)) || pin::is_file(path) || has_label();
+    let is_it = named.iter().any(|it| path.starts_with(it)) || pin::is_file(path);
     Ok(match is_it {
         true => vec![IS_SWAP.to_owned()],
         false => found,
@@ -119,7 +117,7 @@ impl Reversible for MakeSwap {
         }
         let found = match is_added {
             true => Vec::new(),
-            false => swap_signatures(context.host, &path, &self.label)?,
+            false => swap_signatures(context.host, &path)?,
         };
         if found == [IS_SWAP] {
             refuse_cut(context.host, &path)?;
@@ -156,7 +154,7 @@ impl Reversible for MakeSwap {
 
     fn holds(&self, context: &mut StepContext<'_>, record: &Record) -> Result<bool, Error> {
         has_header(context, &self.device, record, |path| {
-            Ok(swap_signatures(context.host, path, &self.label)? == [IS_SWAP])
+            Ok(swap_signatures(context.host, path)? == [IS_SWAP])
         })
     }
 

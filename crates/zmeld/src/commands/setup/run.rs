@@ -121,8 +121,12 @@ fn prepare(
 /// begins afterwards waits for it, and then finds what was set up.
 fn undisturbed() -> anyhow::Result<()> {
     match running() {
+        Running::No => Ok(()),
+        Running::Unknown if rustix::process::geteuid().is_root() => anyhow::bail!(
+            "/run/zmeld/experiment cannot be asked whether an experiment is running: look at what it is, and remove it"
+        ),
         // Who may not ask changes nothing.
-        Running::No | Running::Unknown => Ok(()),
+        Running::Unknown => Ok(()),
         Running::Yes(who) => anyhow::bail!(
             "an experiment is running ({who}), whose swap this would take away: wait for it, or stop it with Ctrl-C"
         ),
@@ -311,7 +315,8 @@ fn lock_to_take_back(
 ) -> Result<(Journal, Vec<String>), zmeld_setup::Error> {
     let (patience, stop) = (patience(args.boot), progress::interrupt_flag());
     let listener = &mut |event: Event<'_>| tell(line, event);
-    match args.force {
+    // What is not understood is of all tiers, and one tier alone is no reason to give it up.
+    match args.force && args.only.is_none() {
         true => Journal::lock_by_force(host, owner, patience, stop, listener),
         false => Ok((
             Journal::lock(host, owner, patience, stop, listener)?,
@@ -351,10 +356,14 @@ fn taken_down(args: &DownArgs, host: &Host) -> anyhow::Result<Report> {
 pub fn would_go_down(args: &DownArgs, host: &Host) -> anyhow::Result<Outcome> {
     undisturbed()?;
     let only = args.only.as_deref();
-    let mut undone = Vec::new();
+    let (mut undone, mut left) = (Vec::new(), Vec::new());
     if !args.experiment {
         let state = match readable_state(host) {
-            Err(_) if args.force => State::salvage(host, Owner::Setup)?.0,
+            Err(_) if args.force && only.is_none() => {
+                let salvaged = State::salvage(host, Owner::Setup)?;
+                left = salvaged.1;
+                salvaged.0
+            }
             state => state?.unwrap_or_default(),
         };
         check_names(only, &state)?;
@@ -382,9 +391,10 @@ pub fn would_go_down(args: &DownArgs, host: &Host) -> anyhow::Result<Outcome> {
     }
     let report = Report {
         undone,
+        left,
         ..Report::default()
     };
-    let lead = match report.is_unchanged() {
+    let lead = match report.is_unchanged() && report.left.is_empty() {
         true => "Nothing is set up.",
         false => "This would be undone; nothing was changed.",
     };
