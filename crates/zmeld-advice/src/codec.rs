@@ -1,5 +1,6 @@
 //! What measuring codecs on pages came to.
 
+use serde::{Deserialize, Serialize};
 use zmeld_report::units::bytes;
 
 use crate::size::Basis;
@@ -9,7 +10,7 @@ use crate::size::Basis;
 pub const JUDGED_FROM: u64 = 16 << 20;
 
 /// What measuring codecs on pages came to.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub enum CodecVerdict {
     /// Nothing was measured.
     #[default]

@@ -219,7 +219,10 @@ impl ColdTracker {
         let mut reader = PatientReader::default();
         tracker.chosen.retain(|process| {
             let opened = process.open(&mut reader, [LockedFile::ClearRefs]);
-            let reset = |[file]: [File; 1]| reader.run(move || file.write_all_at(b"1", 0));
+            let reset = |[file]: [File; 1]| {
+                let mut reader = reader.of(process.pid);
+                reader.run(move || file.write_all_at(b"1", 0))
+            };
             let Err(cause) = opened.and_then(reset) else {
                 return true;
             };
@@ -229,7 +232,7 @@ impl ColdTracker {
                 _ => process.resident.anonymous * 1024 / live.page_size as u64,
             };
             // One that holds its readers up the visit meets again, and counts.
-            if reason != SkipReason::Held {
+            if !matches!(reason, SkipReason::Held | SkipReason::NotTried) {
                 skipped.process(reason, pages);
             }
             if reason == SkipReason::Permission {

@@ -217,6 +217,8 @@ pub enum SkipReason {
     Permission,
     /// The process holds up whoever looks at its memory, for ever as far as one can tell.
     Held,
+    /// Other processes of its user held up whoever looked at them, so that it was not tried.
+    NotTried,
     /// The process or the mapping went away while it was being read.
     Vanished,
     /// A mapping that may not be read (PROT_NONE: guards, reserves, sandboxes).
@@ -248,6 +250,7 @@ impl fmt::Display for SkipReason {
         f.write_str(match self {
             SkipReason::Permission => "not permitted to this user",
             SkipReason::Held => "held up by the process itself",
+            SkipReason::NotTried => "not tried: other processes of that user held up the reading",
             SkipReason::Vanished => "gone before it could be read",
             SkipReason::NoAccess => "mapped without access",
             SkipReason::KernelPages => "the kernel's own pages in a process",

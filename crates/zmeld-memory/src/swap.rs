@@ -26,7 +26,7 @@ use crate::file::{Extent, Layout};
 use crate::live::frames::FrameSet;
 use crate::live::pagemap::{self, PIECE_PAGES};
 use crate::live::processes::{self, ChosenProcess};
-use crate::live::visit::frame_numbers_visible;
+use crate::live::visit::{frame_numbers_visible, skip_reason};
 use crate::live::Selection;
 use crate::{
     work, Batch, Error, FileSource, Note, Owner, Region, RegionId, RegionKind, Sink, SkipReason,
@@ -275,10 +275,13 @@ fn slots_in_page_tables(
                     entry.last = entry.last.max(slot);
                 }
             });
-            if is_held(&read) {
+            if let Some(err) = read.as_ref().err().filter(|_| is_held(&read)) {
+                let reason = skip_reason(err);
                 let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
-                held.0.process(SkipReason::Held, 0);
-                Note::add(&mut held.1, &Note::held(process.pid, &process.comm));
+                held.0.process(reason, 0);
+                if reason == SkipReason::Held {
+                    Note::add(&mut held.1, &Note::held(process.pid, &process.comm));
+                }
             }
         },
     );

@@ -153,6 +153,7 @@ impl Owner {
         let here = host.clone();
         let command = move || Ok(here.read_bytes(LockedFile::CommandLine.path(pid)));
         let command = reader
+            .of(pid)
             .run(command)
             .and_then(|it| it.map_err(io::Error::other));
         let command = command.unwrap_or_default();

@@ -30,9 +30,10 @@ use crate::Error;
 const OWNERS_MAX: usize = 63;
 
 /// Why pages count as skipped: they are memory that this survey should have read.
-const SKIPPED: [SkipReason; 5] = [
+const SKIPPED: [SkipReason; 6] = [
     SkipReason::Permission,
     SkipReason::Held,
+    SkipReason::NotTried,
     SkipReason::Vanished,
     SkipReason::ReadFailed,
     SkipReason::TooManyRegions,
@@ -352,7 +353,9 @@ impl Reading<'_> {
                 break;
             }
             survey.refused += visit.skipped.get(SkipReason::Permission).processes;
-            survey.held += visit.skipped.get(SkipReason::Held).processes;
+            for reason in [SkipReason::Held, SkipReason::NotTried] {
+                survey.held += visit.skipped.get(reason).processes;
+            }
             for note in &visit.notes {
                 Note::add(&mut survey.notes, note);
             }

@@ -1,19 +1,23 @@
-//! A command that reads other processes' memory does its work in a process apart.
+//! What reads other processes' memory does so in a process apart.
 //!
 //! A page fault on a page of somebody's file system is answered when he likes, and no signal ends
 //! that wait once he has been asked. Who ran the command, or systemd, would wait for its process
-//! as long. So this process begins the same command once more, passes on signals, and ends with
-//! it: when the other one has ended but for a thread that waits, too.
+//! as long. So this process begins itself once more, passes on signals, and goes on when the other
+//! one has ended but for a thread that waits, too. A scan is done there as a whole. Of what sets
+//! the machine up only the measuring is: a thread that waits keeps what its process had open, as
+//! the journal's lock.
 
+use std::fs::{self, File};
+use std::io::{self, Read, Seek};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
-use std::{fs, io};
 
 use nix::sys::signal::{kill, SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::fs::{memfd_create, MemfdFlags};
 use rustix::process::{getppid, set_parent_process_death_signal};
 use zmeld_linux::{others, process};
 
@@ -26,18 +30,15 @@ const LOOKED_EVERY: Timespec = Timespec {
 };
 /// A signal waits for the one that listens to it, but no longer.
 const READY_WITHIN: Duration = Duration::from_millis(500);
-/// What was sent by the terminal (`SI_KERNEL`), which both of them have got.
-const OF_TERMINAL: i32 = 0x80;
+
+fn passed() -> SigSet {
+    use Signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+    [SIGINT, SIGTERM, SIGHUP, SIGCHLD].into_iter().collect()
+}
 
 /// Does the command in a process apart, unless this is that one already: none.
 pub fn run() -> io::Result<Option<ExitCode>> {
-    let passed = [
-        Signal::SIGINT,
-        Signal::SIGTERM,
-        Signal::SIGHUP,
-        Signal::SIGCHLD,
-    ];
-    let passed: SigSet = passed.into_iter().collect();
+    let passed = passed();
     if let Ok(parent) = std::env::var(FOR) {
         // That one has them blocked, and so had this.
         passed.thread_unblock()?;
@@ -52,15 +53,43 @@ pub fn run() -> io::Result<Option<ExitCode>> {
         let _ = fs::write("/proc/self/comm", "zmeld");
         return Ok(None);
     }
-    passed.thread_block()?;
-    let signals = SignalFd::with_flags(&passed, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
     let mut begun = Command::new("/proc/self/exe");
-    begun.arg0(std::env::args_os().next().unwrap_or_default());
     begun.args(std::env::args_os().skip(1));
+    Ok(Some(code(supervised(begun)?).into()))
+}
+
+/// What this program says, called with these words, where it succeeds.
+pub fn answer(words: &[String]) -> io::Result<Result<String, u8>> {
+    // What is left behind would keep a pipe.
+    let mut answer = File::from(memfd_create("answer", MemfdFlags::CLOEXEC)?);
+    let mut begun = Command::new("/proc/self/exe");
+    begun.args(words).stdout(answer.try_clone()?);
+    let status = supervised(begun)?;
+    if !status.success() {
+        return Ok(Err(code(status)));
+    }
+    let mut said = String::new();
+    answer.rewind()?;
+    answer.read_to_string(&mut said)?;
+    Ok(Ok(said))
+}
+
+/// Begins it, passes signals on, and says how it ended.
+fn supervised(mut begun: Command) -> io::Result<ExitStatus> {
+    let passed = passed();
+    passed.thread_block()?;
+    let result = await_end(&mut begun, &passed);
+    passed.thread_unblock()?;
+    result
+}
+
+fn await_end(begun: &mut Command, passed: &SigSet) -> io::Result<ExitStatus> {
+    let signals = SignalFd::with_flags(passed, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+    begun.arg0(std::env::args_os().next().unwrap_or_default());
     let mut child = begun.env(FOR, std::process::id().to_string()).spawn()?;
     loop {
         if let Some(status) = ended(&mut child)? {
-            return Ok(Some(code(status)));
+            return Ok(status);
         }
         let mut ready = [PollFd::new(&signals, PollFlags::IN)];
         match poll(&mut ready, Some(&LOOKED_EVERY)) {
@@ -69,7 +98,8 @@ pub fn run() -> io::Result<Option<ExitCode>> {
         }
         while let Some(info) = signals.read_signal()? {
             let signal = Signal::try_from(info.ssi_signo as i32)?;
-            if signal != Signal::SIGCHLD && info.ssi_code != OF_TERMINAL {
+            // Who has got it already takes the two for one.
+            if signal != Signal::SIGCHLD {
                 await_listener(&child, signal);
                 let _ = kill(Pid::from_raw(child.id().cast_signed()), signal);
             }
@@ -77,7 +107,8 @@ pub fn run() -> io::Result<Option<ExitCode>> {
     }
 }
 
-/// At the end of the process apart: what waits for others' pages keeps nothing of its output open.
+/// At the end of the process apart: what waits for others' pages keeps nothing open, of this
+/// program's or of what began it.
 pub fn leave() {
     if others::are_left() {
         let null = fs::OpenOptions::new()
@@ -88,6 +119,13 @@ pub fn leave() {
             let _ = rustix::stdio::dup2_stdin(&null);
             let _ = rustix::stdio::dup2_stdout(&null);
             let _ = rustix::stdio::dup2_stderr(&null);
+        }
+        let open = fs::read_dir("/proc/self/fd").into_iter().flatten();
+        let open = open.filter_map(|it| it.ok()?.file_name().to_str()?.parse().ok());
+        for descriptor in open.collect::<Vec<i32>>() {
+            if descriptor > 2 {
+                let _ = nix::unistd::close(descriptor);
+            }
         }
     }
 }
@@ -109,9 +147,9 @@ fn ended(child: &mut Child) -> io::Result<Option<ExitStatus>> {
     })
 }
 
-fn code(status: ExitStatus) -> ExitCode {
+fn code(status: ExitStatus) -> u8 {
     let killed = || 128 + status.signal().unwrap_or_default();
-    ExitCode::from(u8::try_from(status.code().unwrap_or_else(killed)).unwrap_or(u8::MAX))
+    u8::try_from(status.code().unwrap_or_else(killed)).unwrap_or(u8::MAX)
 }
 
 fn await_listener(child: &Child, signal: Signal) {

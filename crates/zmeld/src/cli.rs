@@ -1,8 +1,6 @@
 //! Every command, option and help text, once. The man page and the shell
 //! completions are made from the same definitions.
 
-use std::path::Path;
-
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::args::{CodecsArgs, CompletionsArgs, ScanArgs};
@@ -72,6 +70,9 @@ pub enum Command {
     /// Write systemd units at boot; systemd calls this
     #[command(hide = true)]
     Generator(crate::commands::generator::GeneratorArgs),
+    /// Say which of these codecs suits the memory of all processes; plan and up call this
+    #[command(hide = true)]
+    Measure(crate::commands::setup::MeasureArgs),
     /// Print the JSON Schema of what a command prints with --json
     Schema(crate::commands::schema::SchemaArgs),
     /// Write the man page to standard output
@@ -81,14 +82,12 @@ pub enum Command {
 }
 
 impl Command {
-    /// Whether it may read the memory of processes, which may not let go of it.
+    /// Whether it reads the memory of processes, which may not let go of it: it takes no lock and
+    /// changes nothing.
     pub fn reads_processes(&self) -> bool {
         match self {
             Command::Scan(args) => args.source.file.is_none(),
-            Command::Plan(args) => args.root == Path::new("/") && !args.wanted.tier.no_scan,
-            // A boot measures nothing.
-            Command::Up(args) => !args.boot && !args.wanted.tier.no_scan,
-            Command::Enable(args) => !args.tier.no_scan,
+            Command::Measure(_) => true,
             _ => false,
         }
     }

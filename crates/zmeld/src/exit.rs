@@ -44,7 +44,7 @@ const MISSING: u8 = 3;
 const INTEGRITY: u8 = 4;
 /// Try again later: `EX_TEMPFAIL` of sysexits.h.
 const LATER: u8 = 75;
-const INTERRUPTED: u8 = 130;
+pub const INTERRUPTED: u8 = 130;
 
 /// Prints the error, if it is one, in one line, and picks the exit code.
 pub fn conclude(result: anyhow::Result<Outcome>) -> ExitCode {

@@ -61,6 +61,7 @@ fn main() -> ExitCode {
         Command::Config(args) => commands::config::run(&args),
         Command::Export(args) => commands::export::run(&args),
         Command::Generator(args) => commands::generator::run(&args),
+        Command::Measure(args) => commands::setup::measure(&args),
         Command::Schema(args) => commands::schema::run(&args),
         Command::Man => commands::generate::man(&cli::definition()),
         Command::Completions(args) => commands::generate::completions(&args, cli::definition()),

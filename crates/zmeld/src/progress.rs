@@ -14,6 +14,8 @@ use crate::output;
 
 /// Nothing is shown before.
 const QUIET_FOR: Duration = Duration::from_secs(2);
+/// A signal to all processes of a group or unit comes a second time, from the one that began this.
+const ONE_SIGNAL: Duration = Duration::from_secs(1);
 /// The line of a terminal is drawn anew this often.
 const DRAWN_EVERY: Duration = Duration::from_millis(250);
 /// What is done in another thread is looked at this often.
@@ -44,16 +46,17 @@ fn flag_saying(word: Option<&'static str>) -> &'static AtomicBool {
     static STOP: AtomicBool = AtomicBool::new(false);
     static INSTALLED: OnceLock<()> = OnceLock::new();
     INSTALLED.get_or_init(|| {
+        let first = OnceLock::<Instant>::new();
         // If it cannot be installed, Ctrl-C ends the program at once, as ever.
         let _ = ctrlc::set_handler(move || {
-            let again = STOP.swap(true, Ordering::SeqCst);
-            match word {
-                Some(_) if again => std::process::exit(130),
-                Some(word) => {
+            let since = first.get_or_init(Instant::now).elapsed();
+            match (word, STOP.swap(true, Ordering::SeqCst)) {
+                (Some(word), false) => {
                     output::start_line();
                     output::say(word);
                 }
-                None => {}
+                (Some(_), true) if since >= ONE_SIGNAL => std::process::exit(130),
+                _ => {}
             }
         });
     });

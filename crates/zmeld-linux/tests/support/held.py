@@ -5,7 +5,7 @@ fault on its file reads with mmap_lock held where the read before it failed; thi
 answered, and mmap() in another thread waits to write that lock. Whoever wants it now waits too.
 Says the numbers of the processes that are held, in a line, and ends with its standard input.
 """
-import ctypes, ctypes.util, errno, mmap, os, signal, struct, sys, threading, time
+import ctypes, ctypes.util, errno, glob, mmap, os, signal, struct, sys, threading, time
 
 USER = 65534
 FILE = 2
@@ -29,9 +29,18 @@ def attributes(node):
                        USER, USER, 0, 4096, 0)
 
 
+reads = {}
+
+
+def is_held(number, pid):
+    """Its page is waited for with the lock held, and another thread waits for the lock."""
+    threads = glob.glob(f"/proc/{pid}/task/*/stat")
+    states = [open(stat).read().rpartition(")")[2].split()[0] for stat in threads]
+    return reads.get(FILE + number, 0) > FAILING and "D" in states
+
+
 def serve(device):
     """Answers what is asked for until the file is unmounted; all of its reads fail, but the last."""
-    reads = {}
     while True:
         try:
             request = os.read(device, 1 << 20)
@@ -75,9 +84,14 @@ def hold(path):
     mapped = libc.mmap(None, 4096, mmap.PROT_READ, mmap.MAP_PRIVATE, file, 0)
     place = ctypes.create_string_buffer(1)
 
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
     def map_too():
-        time.sleep(1)
-        libc.mmap(None, 4096, mmap.PROT_READ, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+        # Until it waits for the page's reader, for ever.
+        while True:
+            flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+            libc.munmap(libc.mmap(None, 4096, mmap.PROT_READ, flags, -1, 0), 4096)
+            time.sleep(0.01)
 
     threading.Thread(target=map_too).start()
     # Called so, it leaves the interpreter to the other thread.
@@ -110,7 +124,10 @@ for number in range(HOW_MANY):
         hold(os.path.join(sys.argv[2], str(number)))
         os._exit(0)
     pids.append(pid)
-time.sleep(2)
+for number, pid in enumerate(pids):
+    # Seen twice, since any thread waits for something now and then.
+    while not (is_held(number, pid) and time.sleep(0.1) is None and is_held(number, pid)):
+        time.sleep(0.05)
 print(*pids, flush=True)
 sys.stdin.read()
 for pid in pids:

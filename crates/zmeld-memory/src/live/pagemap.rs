@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use zmeld_linux::others::{LockedFile, PatientReader};
+use zmeld_linux::others::{is_held, LockedFile, PatientReader, ReaderOf};
 use zmeld_linux::smaps::{self, Mapping};
 
 use super::processes::ChosenProcess;
@@ -77,7 +77,7 @@ pub(crate) fn read(
 /// # Errors
 /// When the process holds that up.
 pub(crate) fn next_piece(
-    reader: &mut PatientReader,
+    mut reader: ReaderOf<'_>,
     file: &Arc<File>,
     pages: &Range<u64>,
 ) -> io::Result<Option<Range<u64>>> {
@@ -98,7 +98,7 @@ pub(crate) fn next_piece(
             let from = found.start / page_size;
             (from, (found.end / page_size).max(from + TABLE_PAGES))
         }
-        Err(err) if err.kind() == io::ErrorKind::TimedOut => return Err(err),
+        held @ Err(_) if is_held(&held) => return held.map(|_| None),
         // Kernels before 6.7 do not tell it.
         Err(_) => (pages.start, u64::MAX),
     };
@@ -118,7 +118,7 @@ pub(crate) fn mappings(
     reader: &mut PatientReader,
 ) -> io::Result<Vec<Mapping>> {
     let [mut smaps] = process.open(reader, [LockedFile::Smaps])?;
-    let text = reader.run(move || {
+    let text = reader.of(process.pid).run(move || {
         let mut text = Vec::new();
         smaps.read_to_end(&mut text).map(|_| text)
     })?;
@@ -127,7 +127,7 @@ pub(crate) fn mappings(
 
 /// [`read`], unless the process holds it up.
 pub(crate) fn read_patiently(
-    reader: &mut PatientReader,
+    mut reader: ReaderOf<'_>,
     file: &Arc<File>,
     first: u64,
     count: usize,
@@ -160,11 +160,11 @@ pub(crate) fn walk(
         let mut pages = mapping.start / page_size..mapping.end / page_size;
         let mut left = expected(mapping);
         while left > 0 && !stop.load(Ordering::Relaxed) {
-            let Some(piece) = next_piece(reader, &file, &pages)? else {
+            let Some(piece) = next_piece(reader.of(process.pid), &file, &pages)? else {
                 break;
             };
             let count = (piece.end - piece.start) as usize;
-            read_patiently(reader, &file, piece.start, count, buffer)?;
+            read_patiently(reader.of(process.pid), &file, piece.start, count, buffer)?;
             for entry in entries(buffer) {
                 left = left.saturating_sub(u64::from(each(entry)));
             }

@@ -53,7 +53,7 @@ impl ChosenProcess {
         files: [LockedFile; FILES],
     ) -> io::Result<[File; FILES]> {
         let process = OtherProcess::find(self.pid, self.start_time)?;
-        reader.run(move || {
+        reader.of(self.pid).run(move || {
             let opened: Result<Vec<File>, _> = files.iter().map(|it| process.open(*it)).collect();
             Ok(opened?.try_into().expect("as many"))
         })

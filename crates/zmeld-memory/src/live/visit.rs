@@ -160,7 +160,7 @@ impl Mappings {
         let Some(mut smaps) = self.smaps.take() else {
             return Ok(Vec::new());
         };
-        let (smaps, some) = reader.run(move || {
+        let (smaps, some) = reader.of(self.process.pid).run(move || {
             let mut some = Vec::new();
             while some.len() < MAPPINGS_AT_ONCE {
                 let Some(mapping) = smaps.next_mapping()? else {
@@ -305,7 +305,7 @@ impl<'a> LiveWorker<'a> {
             Err(err) => {
                 let reason = skip_reason(&err);
                 let pages = match reason {
-                    SkipReason::Permission | SkipReason::Held => {
+                    SkipReason::Permission | SkipReason::Held | SkipReason::NotTried => {
                         chosen.resident.anonymous * 1024 / self.shared.page_size
                     }
                     _ => 0,
@@ -361,7 +361,8 @@ impl<'a> LiveWorker<'a> {
             // That was all, unless the process ended, whose page tables read as nothing.
             Ok(_) => {
                 let entries = &mut self.entries;
-                match pagemap::read_patiently(&mut self.reader, &process.pagemap, 0, 1, entries) {
+                let reader = self.reader.of(process.pid);
+                match pagemap::read_patiently(reader, &process.pagemap, 0, 1, entries) {
                     Ok(1) => {}
                     got => self.give_up(&process, reason_of(&got), 0),
                 }
@@ -463,7 +464,7 @@ impl<'a> LiveWorker<'a> {
         }
         let first = mapping.start / page_size;
         let pages = first + part.from..first + part.until;
-        let piece = pagemap::next_piece(&mut self.reader, &process.pagemap, &pages);
+        let piece = pagemap::next_piece(self.reader.of(process.pid), &process.pagemap, &pages);
         if piece.is_err() {
             self.give_up(process, reason_of(&piece), 0);
         }
@@ -485,7 +486,7 @@ impl<'a> LiveWorker<'a> {
         let first = mapping.start / self.shared.page_size + piece.from;
         let count = usize::try_from(piece.until - piece.from).expect("a piece fits in memory");
         let mut entries = std::mem::take(&mut self.entries);
-        let reader = &mut self.reader;
+        let reader = self.reader.of(process.pid);
         let got = pagemap::read_patiently(reader, &process.pagemap, first, count, &mut entries);
         if !matches!(got, Ok(got) if got > 0) {
             // The page tables of a process that ended read as nothing.
@@ -610,7 +611,7 @@ impl<'a> LiveWorker<'a> {
         let mem = Arc::clone(&visited.process.mem);
         let mut failed = std::mem::take(&mut self.failed);
         let mut buffer = self.buffer.take().unwrap_or_else(|| new_buffer(page_size));
-        let read = self.reader.run(move || {
+        let read = self.reader.of(visited.process.pid).run(move || {
             failed.clear();
             failed.resize(pages, false);
             let out = &mut buffer.bytes_mut()[..pages * page_size];
@@ -742,6 +743,7 @@ pub(crate) fn skip_reason(err: &io::Error) -> SkipReason {
     match err.kind() {
         io::ErrorKind::PermissionDenied => SkipReason::Permission,
         io::ErrorKind::TimedOut => SkipReason::Held,
+        io::ErrorKind::QuotaExceeded => SkipReason::NotTried,
         _ => SkipReason::Vanished,
     }
 }
@@ -750,7 +752,7 @@ pub(crate) fn skip_reason(err: &io::Error) -> SkipReason {
 fn reason_of<T>(result: &io::Result<T>) -> SkipReason {
     let err = result.as_ref().err();
     match err.map(skip_reason) {
-        Some(SkipReason::Held) => SkipReason::Held,
+        Some(reason @ (SkipReason::Held | SkipReason::NotTried)) => reason,
         _ => SkipReason::Vanished,
     }
 }

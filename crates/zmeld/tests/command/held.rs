@@ -187,6 +187,7 @@ fn what_plans_and_what_watches_goes_on_beside_it() {
         "--textfile",
         str(&figures),
     ];
+    // Its rounds go on; what a rule does reads no process's memory, and is not tested here.
     let mut watch = zmeld(&watch).stderr(Stdio::null()).spawn().unwrap();
     for _ in 0..3 {
         wait_until("the watch hangs", || fs::remove_file(&figures).is_ok());
@@ -206,6 +207,75 @@ fn a_machine_is_set_up_beside_it() {
         assert_eq!(code, Some(0), "{args:?}: {err}");
     }
     assert_eq!(setup::machine(), before);
+}
+
+/// Many of one user cost as long as a few, and cost no other user's process its place.
+#[test]
+fn many_of_one_user_hide_nobody_else() {
+    let Some(held) = Held::new(24) else { return };
+    let pids = format!("{},{}", held.pids.join(","), std::process::id());
+    let args = ["scan", "--codecs", "lz4", "--pid", &pids, "--json"];
+    let found = to_json(run_to_end(&args));
+    let of = |reason: &str| {
+        let skipped = found["skipped"].as_array().unwrap().iter();
+        let mut skipped = skipped.filter(|it| it["reason"] == reason);
+        skipped
+            .next()
+            .map_or(0, |it| it["processes"].as_u64().unwrap())
+    };
+    let waited_for = of("held up by the process itself");
+    let others = of("not tried: other processes of that user held up the reading");
+    assert!((4..=8).contains(&waited_for), "{}", found["skipped"]);
+    assert_eq!(waited_for + others, 24, "{}", found["skipped"]);
+    assert_eq!(found["memory"]["processes"], 1, "{}", found["skipped"]);
+}
+
+/// The measuring that is left behind has nothing of the journal's open.
+#[test]
+fn what_is_left_behind_keeps_nothing_open() {
+    let Some(_held) = Held::new(1) else { return };
+    let folder = folder();
+    let lock = folder.path().join("lock");
+    let mut command = Command::new("flock");
+    command.arg(&lock).arg(env!("CARGO_BIN_EXE_zmeld"));
+    command.args(["plan", "--tier", "zram"]);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let Ok(child) = command.spawn() else {
+        println!("SKIP: no flock");
+        return;
+    };
+    ended(child, "plan");
+    let free = Command::new("flock")
+        .arg("-n")
+        .arg(&lock)
+        .arg("true")
+        .status();
+    assert!(free.unwrap().success(), "its lock is kept");
+}
+
+/// The first signal asks, also where all of a group get it.
+#[test]
+fn a_signal_to_the_group_counts_once() {
+    use std::os::unix::process::CommandExt;
+    let pid = std::process::id().to_string();
+    let mut scan = zmeld(&["scan", "--pid", &pid, "--cold", "600"]);
+    scan.process_group(0);
+    let scan = scan.stdout(Stdio::null()).stderr(Stdio::piped());
+    let scan = scan.spawn().unwrap();
+    let children = format!("/proc/{0}/task/{0}/children", scan.id());
+    wait_until("the one that reads never listened", || {
+        let child = fs::read_to_string(&children).unwrap_or_default();
+        let status = format!("/proc/{}/status", child.trim());
+        let status = fs::read_to_string(status).unwrap_or_default();
+        let caught = zmeld_linux::process::status(&status, "SigCgt").unwrap_or("0");
+        u64::from_str_radix(caught, 16).unwrap() & 1 << (Signal::SIGTERM as u32 - 1) != 0
+    });
+    let group = nix::unistd::Pid::from_raw(scan.id().cast_signed());
+    nix::sys::signal::killpg(group, Signal::SIGTERM).unwrap();
+    let output = ended(scan, "a scan");
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{err}");
+    assert!(err.contains("there is no result"), "{err}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use rustix::param::page_size;
 use zmeld_advice::CodecVerdict;
 use zmeld_config::{Codec, Config, Swappiness, Tier};
@@ -17,8 +18,8 @@ use zmeld_setup::journal::State;
 use zmeld_setup::plan::Measured as MeasuredReads;
 use zmeld_store::CodecSpec;
 
-use crate::exit::Stopped;
-use crate::progress;
+use crate::exit::{self, Outcome, Stopped};
+use crate::{apart, output, progress};
 
 /// A plan does not wait longer for a scan; what was read until then counts.
 const SCAN_TIME: Duration = Duration::from_secs(10);
@@ -38,7 +39,18 @@ fn measured_as(codec: &Codec) -> String {
     codec.to_string()
 }
 
-/// Scans the memory of all processes with the codecs that the kernel has.
+/// What is measured apart from the rest.
+#[derive(Args)]
+pub struct MeasureArgs {
+    /// The one codec is what was asked for, and no proposal
+    #[arg(long)]
+    asked: bool,
+    /// Names of codecs
+    #[arg(required = true)]
+    codecs: Vec<CodecSpec>,
+}
+
+/// Scans the memory of all processes with the codecs that the kernel has, in a process apart.
 pub fn measured(codec: Option<&Codec>, machine: &Machine) -> anyhow::Result<CodecVerdict> {
     let names: Vec<String> = match codec {
         Some(codec) => vec![measured_as(codec)],
@@ -50,14 +62,38 @@ pub fn measured(codec: Option<&Codec>, machine: &Machine) -> anyhow::Result<Code
             .map(|name| (*name).to_owned())
             .collect(),
     };
-    let specs: Vec<CodecSpec> = names.iter().filter_map(|name| name.parse().ok()).collect();
-    if specs.is_empty() {
+    let mut words = vec!["measure".to_owned()];
+    words.extend(codec.map(|_| "--asked".to_owned()));
+    let before = words.len();
+    let is_known = |name: &String| name.parse::<CodecSpec>().is_ok();
+    words.extend(names.into_iter().filter(is_known));
+    if words.len() == before {
         return Ok(CodecVerdict::Not);
     }
-    let Ok(live) = LiveMemory::open(LiveOptions::new(Selection::All)) else {
-        return Ok(CodecVerdict::Not);
+    match apart::answer(&words)? {
+        Ok(said) => Ok(serde_json::from_str(&said)?),
+        Err(code) if code == exit::INTERRUPTED => {
+            Err(Stopped("before there was a plan".to_owned()).into())
+        }
+        Err(code) => anyhow::bail!("measuring ended with {code}; --no-scan leaves it out"),
+    }
+}
+
+/// The verdict as JSON, for [`measured`].
+pub fn measure(args: &MeasureArgs) -> anyhow::Result<Outcome> {
+    let Some(verdict) = scanned(args)? else {
+        return Ok(Outcome::Interrupted);
     };
-    let options = zmeld_scan::ScanOptions::new(Candidate::open_all(&specs)?);
+    output::print(&serde_json::to_string(&verdict)?)?;
+    Ok(Outcome::Done)
+}
+
+/// None where it was interrupted.
+fn scanned(args: &MeasureArgs) -> anyhow::Result<Option<CodecVerdict>> {
+    let Ok(live) = LiveMemory::open(LiveOptions::new(Selection::All)) else {
+        return Ok(Some(CodecVerdict::Not));
+    };
+    let options = zmeld_scan::ScanOptions::new(Candidate::open_all(&args.codecs)?);
     let interrupted = progress::interrupt_flag();
     let stop = AtomicBool::new(false);
     let done = ScanProgress::default();
@@ -72,22 +108,22 @@ pub fn measured(codec: Option<&Codec>, machine: &Machine) -> anyhow::Result<Code
         }
     });
     if interrupted.load(Ordering::Relaxed) {
-        return Err(Stopped("before there was a plan".to_owned()).into());
+        return Ok(None);
     }
     // An ordinary user who may read nothing gets a plan without a measurement.
     let Ok(result) = result else {
-        return Ok(CodecVerdict::Not);
+        return Ok(Some(CodecVerdict::Not));
     };
     let measured = zmeld_scan::advice::measured(&result);
-    Ok(match (measured, codec, result.codecs.first()) {
+    Ok(Some(match (measured, args.asked, result.codecs.first()) {
         // What was asked for is taken as it is, if it saves next to nothing too.
-        (CodecVerdict::NothingToGain(_), Some(_), Some(it)) => CodecVerdict::Codec {
+        (CodecVerdict::NothingToGain(_), true, Some(it)) => CodecVerdict::Codec {
             name: it.codec.clone(),
             ratio: zmeld_advice::size::rounded(it.effective_ratio),
             bytes: result.pages.compressible() * result.page_size,
         },
         (measured, _, _) => measured,
-    })
+    }))
 }
 
 /// Random reads of swap against the file system, where the configuration wants

@@ -27,7 +27,7 @@ use zmeld_status::profile::Profile;
 use crate::exit::{Outcome, EXIT_CODES};
 use crate::output;
 
-pub use measure::USUAL;
+pub use measure::{measure, MeasureArgs, USUAL};
 pub use run::{as_the_run_would_end, down, up, would_go_down};
 
 const PLAN_EXAMPLES: &str = "\
