@@ -77,7 +77,7 @@ pub(super) const REMOVED_VALUES: &[(&str, &[&str], &str)] = &[
             "public-metrics",
             "zswap-full",
             "low-ratio",
-            "incompressible",
+            "ends-services",
             "same-filled",
             "pass-not-worth",
             "unreadable-notes",

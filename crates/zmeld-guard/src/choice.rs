@@ -6,8 +6,8 @@
 
 use std::cmp::Reverse;
 
-/// An owner who may not be ended is to blame for no less than this part of what programs can
-/// have: less is noise.
+/// Whoever may not be ended is to blame for no less than this part of what programs can
+/// have: less is noise, and where all else shrinks, any noise is more than half.
 const BLAMED_PART: u64 = 200;
 /// So many processes of an owner are ended at once by their score,
 pub(crate) const AT_ONCE_MAX: usize = 256;
@@ -55,6 +55,11 @@ pub(crate) fn went_bytes(owners: &[OwnerFigures]) -> u64 {
     owners.iter().map(|it| it.took_bytes).sum()
 }
 
+/// Whether that is more than half of what went, and no noise.
+pub(crate) fn took_most(took_bytes: u64, went_bytes: u64, can_bytes: u64) -> bool {
+    took_bytes > went_bytes / 2 && took_bytes >= can_bytes / BLAMED_PART
+}
+
 /// An equal share of what those hold that may be ended.
 pub(crate) fn equal_share(owners: &[OwnerFigures]) -> u64 {
     let may = owners.iter();
@@ -82,7 +87,7 @@ pub(crate) fn choose_owner(
     let first = first.map(|(place, _)| place);
     let is_blamed = |place: usize, it: &OwnerFigures| {
         let is_kept = matches!(it.right, Right::Kept(_)) || it.is_shielded && first != Some(place);
-        is_kept && it.took_bytes > went / 2 && it.took_bytes >= can_bytes / BLAMED_PART
+        is_kept && took_most(it.took_bytes, went, can_bytes)
     };
     let blamed = (0..owners.len()).find(|place| is_blamed(*place, &owners[*place]));
     match (blamed, first) {
@@ -193,6 +198,15 @@ where the machine stands still somebody pays who waits
   b 500   0  stalled pays
   c  10   0  stalled
 ";
+
+    /// While what was ended is on its way out, nothing goes, and a page is more than half of that.
+    #[test]
+    fn a_page_is_not_most_of_nothing() {
+        let can_bytes = 400 * MIB;
+        assert!(!took_most(4096, 0, can_bytes));
+        assert!(took_most(3 * MIB, 5 * MIB, can_bytes));
+        assert!(!took_most(3 * MIB, 6 * MIB, can_bytes));
+    }
 
     #[test]
     fn on_each_machine_he_pays_that_it_says() {

@@ -10,7 +10,8 @@ use rustix::process::{pidfd_send_signal, Signal};
 use zmeld_linux::Host;
 
 use crate::choice::{
-    choose_owner, choose_processes, went_bytes, OwnerFigures, ProcessFigures, Right, Verdict,
+    choose_owner, choose_processes, took_most, went_bytes, OwnerFigures, ProcessFigures, Right,
+    Verdict,
 };
 use crate::event::{Cause, Event, Gone, Victim};
 use crate::guard_loop::{is_over, GuardLoop};
@@ -131,7 +132,8 @@ impl GuardLoop {
                 let took = |it: &crate::owners::PassedOver| it.meter.took_bytes(now);
                 let own = of_owner().find(|it| it.id == id).map(took);
                 let all: u64 = of_owner().map(took).sum();
-                own.is_some_and(|own| own <= went / 2 && all <= went / 2)
+                let is_most = |took| took_most(took, went, sample.can_bytes);
+                own.is_some_and(|own| !is_most(own) && !is_most(all))
             });
             !is_told && !is_passed
         };

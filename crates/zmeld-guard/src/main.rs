@@ -28,7 +28,13 @@ fn main() -> ExitCode {
     while let Some(argument) = arguments.next() {
         match argument.to_str() {
             Some("--dry-run") => dry_run = true,
-            Some("--config") => file = arguments.next().map(PathBuf::from),
+            Some("--config") => match arguments.next() {
+                Some(path) => file = Some(PathBuf::from(path)),
+                None => {
+                    log("--config needs a file; see --help");
+                    return ExitCode::from(2);
+                }
+            },
             Some("--help" | "-h") => return said(HELP),
             Some("--version") => return said(concat!("zmeld-guard ", env!("CARGO_PKG_VERSION"))),
             _ => {
