@@ -59,6 +59,13 @@ const KERNELS: &[&str] = &["kernel-", "module-", "guest-", "machine-", "dkms", "
 const GUESTS: &[&str] = &["guest-", "machine-", "kcsan"];
 /// Guests, and tests on the machine itself.
 const DEVICES: &[&str] = &["guest-", "machine-", "cargo-test", "alone", "kcsan"];
+/// What is released, and guests that are given it.
+const RELEASES: &[&str] = &[
+    "packages",
+    "kubernetes-run",
+    "guest-6.1-boot-",
+    "guest-6.12-boot-",
+];
 /// Where modules are listed or loaded.
 #[rustfmt::skip]
 const MODULES: &[&str] = &["kernel-", "module-", "guest-", "machine-", "cargo-test", "alone", "kcsan"];
@@ -156,7 +163,7 @@ const NEEDS: &[Need] = &[
     need("git", "git", "copies the checkout", &["clean-root", "packages"]),
     need("unshare", "util-linux", "mounts where nobody else sees it", &["cargo-test", "alone", "clean-root", "packages"]),
     need("debootstrap", "debootstrap", "makes a Debian", DEBIANS),
-    need("musl-gcc", "musl-tools", "compiles the static program", &["packages", "kubernetes-run"]),
+    need("musl-gcc", "musl-tools", "compiles the static program", RELEASES),
     need("rpmbuild", "rpm", "makes packages", &["packages"]),
     need("dpkg-deb", "dpkg", "makes packages", &["packages"]),
     need("xz", "xz-utils", "packs sources", &["packages"]),
