@@ -534,11 +534,12 @@ fn the_store_of_zswap_is_measured_and_requests_are_those_of_the_run() {
         let (swap, store) = (most("swap_bytes"), most("store_bytes"));
         match run["variant"].as_str().unwrap() {
             "no swap" => assert_eq!(store, 0, "{run}"),
-            // A page that came back may have its object still.
+            // A page that came back may have its object still, and pages of the pool are begun
+            // that are not full: some of each class of sizes.
             _ => {
                 let out = |name: &str| run["machine"][name].as_f64().unwrap() as u64;
                 let written = 4096 * (out("vm_pswpout") + out("vm_zswpout"));
-                let is_plausible = store > swap / 10 && store < written;
+                let is_plausible = store > swap / 10 && store < written + (2 << 20);
                 assert!(is_plausible, "{store} of {swap}, {written}: {run}");
             }
         }
