@@ -27,7 +27,8 @@ app() {
 	unit=$1
 	script=$2
 	shift 2
-	setsid runuser -u person -- env XDG_RUNTIME_DIR=/run/user/"$USER_ID" \
+	# This script is spared by the kernel, as what it starts would be.
+	setsid sh -c 'echo 200 >/proc/self/oom_score_adj; exec "$@"' sh runuser -u person -- env XDG_RUNTIME_DIR=/run/user/"$USER_ID" \
 		systemd-run --user --scope --quiet --collect --unit="$unit" "$@" sh -c "$script" \
 		>/dev/null 2>&1 &
 }
