@@ -397,6 +397,8 @@ if [ "$(awk '/^MemTotal:/ { print $2 }' /proc/meminfo)" -lt 1000000 ]; then
 	file swap 320
 	echo Y >$zswap/enabled
 	echo 1 >$zswap/max_pool_percent
+	# Else the kernel makes room down to 90 %, which is where it is found.
+	echo 100 >$zswap/accept_threshold_percent
 	held 64
 	row near-limit "zswap of another, its pool full"
 	clean
