@@ -94,7 +94,7 @@ pub const ALONE: &str = "alone";
 const LIVE: [&str; 3] = ["command", "swap", "turn"];
 
 /// So many, where not `--long`.
-const DRAWN: usize = 12;
+const DRAWN: usize = 8;
 
 /// Runs a program where nothing of zmeld's is in `/run`, `/var/lib` and `/etc`, as on a new
 /// machine, and fails where something of that is left.
