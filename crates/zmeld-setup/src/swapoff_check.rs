@@ -33,8 +33,7 @@
 //! With zswap the counters are the same: a page in its pool is a page in swap, and
 //! switching zswap off brings none of them back.
 
-use std::fs::File;
-use std::os::unix::fs::{fchown, FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use crate::error::Error;
@@ -65,8 +64,6 @@ pub(crate) struct Findings {
     pub told: Vec<String>,
     /// So many more of those.
     untold: usize,
-    /// Those of them that were lifted.
-    lifted: Lifted,
 }
 
 /// What areas that are on by then, and are not yet, can take, in bytes.
@@ -310,56 +307,10 @@ pub(crate) fn in_groups(
 }
 
 /// Lifts limits of users' own that keep swap on: no program of theirs is left whose end makes room,
-/// or they are full of files in RAM. What is lifted is told, and is root's until it is put back.
-pub(crate) fn lift(host: &Host, areas: &[PathBuf]) -> Result<(Vec<String>, Lifted), Error> {
-    let found = look(host, areas, PlannedCapacity::default(), 1, true)?;
-    Ok((found.told, found.lifted))
-}
-
-/// Limits that are lifted; put back, the last one first, when this goes.
-#[derive(Debug, Default)]
-pub(crate) struct Lifted(Vec<LiftedLimit>);
-
-impl Lifted {
-    pub(crate) fn append(&mut self, mut more: Lifted) {
-        self.0.append(&mut more.0);
-    }
-}
-
-impl Drop for Lifted {
-    fn drop(&mut self) {
-        while let Some(limit) = self.0.pop() {
-            limit.put_back();
-        }
-    }
-}
-
-/// A user's own limit, whose file is root's meanwhile: its user cannot set it anew.
-#[derive(Debug)]
-struct LiftedLimit {
-    file: File,
-    usage: Option<File>,
-    text: String,
-    uid: u32,
-    gid: u32,
-}
-
-impl LiftedLimit {
-    fn put_back(&self) {
-        let mut text = [0; 32];
-        let read = self.usage.as_ref().map(|it| it.read_at(&mut text, 0));
-        let used = match read {
-            Some(Ok(count)) => String::from_utf8_lossy(&text[..count]).trim().parse().ok(),
-            _ => None,
-        };
-        // Below what is in use by now a program would be killed for it.
-        let holds = |limit: u64| used.is_some_and(|used: u64| used <= limit);
-        if self.text.parse().is_ok_and(holds) {
-            let _ = self.file.write_at(self.text.as_bytes(), 0);
-        }
-        // Where the group is gone by now, so is its file.
-        let _ = fchown(&self.file, Some(self.uid), Some(self.gid));
-    }
+/// or they are full of files in RAM. What is lifted is told. The file stays its user's: he may hold
+/// it open, and root's limits are held to.
+pub(crate) fn lift(host: &Host, areas: &[PathBuf]) -> Result<Vec<String>, Error> {
+    Ok(look(host, areas, PlannedCapacity::default(), 1, true)?.told)
 }
 
 fn look(
@@ -519,9 +470,7 @@ impl Look<'_> {
             .is_some_and(|room| room.saturating_add(usage.cache / 2) < self.margin(0));
         if is_tight || room < needed {
             let uid = self.limit_of_user(group)?;
-            if uid.is_some() && self.lifts {
-                self.lift(group)?;
-            }
+            let is_lifted = uid.is_some() && self.lifts && self.lift(group);
             if uid.is_some() && self.findings.told.len() >= TOLD_MAX {
                 self.findings.untold += 1;
                 return Ok(0);
@@ -535,7 +484,7 @@ impl Look<'_> {
             };
             match uid {
                 None => self.findings.overfull.push(overfull),
-                Some(uid) if self.lifts => self.findings.told.push(format!(
+                Some(uid) if is_lifted => self.findings.told.push(format!(
                     "{overfull}: that limit, the user's own (uid {uid}), is lifted, since swap \
                      cannot be switched off below it"
                 )),
@@ -558,32 +507,18 @@ impl Look<'_> {
         Ok(uid.filter(|uid| *uid != 0 && *uid != owner(self.host)))
     }
 
-    fn lift(&mut self, group: &OpenGroup) -> Result<(), HostError> {
+    /// Whether nothing in a group is limited any more by what its user set; where that cannot be,
+    /// swapoff says what comes of it.
+    fn lift(&self, group: &OpenGroup) -> bool {
         let version = self.hierarchy.version;
-        let own = (version.limit_file(), version.usage_file());
-        // Of memory and swap together first: it is no smaller.
-        let together = ("memory.memsw.limit_in_bytes", "memory.memsw.usage_in_bytes");
-        let (files, none) = match version {
-            Version::One => (vec![together, own], "-1"),
-            Version::Two => (vec![own], "max"),
-        };
-        for (limit, usage) in files {
-            let (Some(text), Some(file)) = (group.read(limit)?, group.open(limit, true)?) else {
-                continue;
-            };
-            let failed = |cause| HostError::io("take over", group.path().join(limit), cause);
-            let meta = file.metadata().map_err(failed)?;
-            fchown(&file, Some(0), Some(0)).map_err(failed)?;
-            self.findings.lifted.0.push(LiftedLimit {
-                file,
-                usage: group.open(usage, false)?,
-                text,
-                uid: meta.uid(),
-                gid: meta.gid(),
-            });
-            group.write(limit, none)?;
+        let write = |file, value| group.write(file, value).is_ok();
+        match version {
+            Version::One => {
+                // Of memory and swap together first: it is no smaller.
+                write("memory.memsw.limit_in_bytes", "-1") && write(version.limit_file(), "-1")
+            }
+            Version::Two => write(version.limit_file(), "max"),
         }
-        Ok(())
     }
 
     /// What the kernel charges ahead, and what moves between two reads.

@@ -20,7 +20,7 @@
 //! that nobody who makes groups keeps a walk from ending.
 
 use std::ffi::OsString;
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -89,19 +89,6 @@ impl OpenGroup {
         let open = self.folder.open_to_write(file);
         let written = open.and_then(|open| store(open, value.as_bytes()));
         Ok(self.unless_absent("write", file, written)?.is_some())
-    }
-
-    /// One of its files, opened to be read, or to be written as well; none where it has no such
-    /// file.
-    ///
-    /// # Errors
-    /// When there is one that cannot be opened.
-    pub fn open(&self, file: &str, is_written: bool) -> Result<Option<File>, HostError> {
-        let open = match is_written {
-            true => self.folder.open_to_write(file),
-            false => self.folder.open_file(file),
-        };
-        self.unless_absent("open", file, open)
     }
 
     /// What is said of one of its files; none where it has no such file.

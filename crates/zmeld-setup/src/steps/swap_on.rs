@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::identity::{self, Identity};
 use crate::step::{path_of, Before, DeviceRef, Record, Reversible, Step, StepContext};
-use crate::swapoff_check::{self, Lifted, PlannedCapacity, SwapoffConflict};
+use crate::swapoff_check::{self, PlannedCapacity, SwapoffConflict};
 use zmeld_config::Discard;
 use zmeld_linux::command::{self, Ending, Invocation};
 use zmeld_linux::swaps::SwapArea;
@@ -245,12 +245,10 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
     let areas = [path.clone()];
     let coming = PlannedCapacity::default();
     let is_guarded = !context.force && total_bytes > 0;
-    let mut lifted = Lifted::default();
     for at in 1..=TRIES {
         let mut may_kill = context.force;
         if at > 1 {
-            let (told, more) = swapoff_check::lift(context.host, &areas)?;
-            lifted.append(more);
+            let told = swapoff_check::lift(context.host, &areas)?;
             told.iter()
                 .for_each(|text| context.tell(Event::Note { text }));
             may_kill |= !told.is_empty();
