@@ -255,13 +255,23 @@ impl Journal {
         };
         let (state, mut left) = State::salvage(host, owner)?;
         let path = PathBuf::from(owner.state());
-        let aside = path.with_extension("json.unread");
-        // A run that is killed from here on leaves it where it is, or has written the new one.
-        let kept = match fs::remove_file(host.path(&aside)) {
-            Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(cause),
-            _ => fs::hard_link(host.path(&path), host.path(&aside)),
+        // A run that is killed from here on leaves it where it is, or has written the new one;
+        // what an earlier one kept stays.
+        let name = |number| match number {
+            0 => path.with_extension("json.unread"),
+            number => path.with_extension(format!("json.unread-{number}")),
         };
-        kept.map_err(|cause| Error::io("keep", &path, cause))?;
+        let names = (0..100).map(name);
+        let kept = names.map(|aside| {
+            let linked = fs::hard_link(host.path(&path), host.path(&aside));
+            linked.map(|()| aside)
+        });
+        let is_taken = |kept: &io::Result<_>| matches!(kept, Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists);
+        let mut kept = kept.skip_while(is_taken);
+        let kept = kept
+            .next()
+            .unwrap_or_else(|| Err(io::ErrorKind::AlreadyExists.into()));
+        let aside = kept.map_err(|cause| Error::io("keep", &path, cause))?;
         journal.change(|it| *it = state)?;
         left.push(format!(
             "{} has the state that was not understood",
