@@ -12,7 +12,7 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -255,23 +255,8 @@ impl Journal {
         };
         let (state, mut left) = State::salvage(host, owner)?;
         let path = PathBuf::from(owner.state());
-        // A run that is killed from here on leaves it where it is, or has written the new one;
-        // what an earlier one kept stays.
-        let name = |number| match number {
-            0 => path.with_extension("json.unread"),
-            number => path.with_extension(format!("json.unread-{number}")),
-        };
-        let names = (0..100).map(name);
-        let kept = names.map(|aside| {
-            let linked = fs::hard_link(host.path(&path), host.path(&aside));
-            linked.map(|()| aside)
-        });
-        let is_taken = |kept: &io::Result<_>| matches!(kept, Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists);
-        let mut kept = kept.skip_while(is_taken);
-        let kept = kept
-            .next()
-            .unwrap_or_else(|| Err(io::ErrorKind::AlreadyExists.into()));
-        let aside = kept.map_err(|cause| Error::io("keep", &path, cause))?;
+        // A run that is killed from here on leaves it where it is, or has written the new one.
+        let aside = keep_aside(host, &path).map_err(|cause| Error::io("keep", &path, cause))?;
         journal.change(|it| *it = state)?;
         left.push(format!(
             "{} has the state that was not understood",
@@ -331,6 +316,23 @@ fn denied(action: &'static str, path: &str, cause: io::Error) -> Error {
             what: "changing the machine's swap".to_owned(),
         },
         _ => Error::io(action, path, cause),
+    }
+}
+
+/// No more states are kept of one boot.
+const KEPT_MAX: u32 = 99;
+
+/// Gives a file a second name, beside those that are taken.
+fn keep_aside(host: &Host, path: &Path) -> io::Result<PathBuf> {
+    let (mut aside, mut number) = (path.with_extension("json.unread"), 0);
+    loop {
+        match fs::hard_link(host.path(path), host.path(&aside)) {
+            Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists && number < KEPT_MAX => {
+                number += 1;
+                aside = path.with_extension(format!("json.unread-{number}"));
+            }
+            kept => return kept.map(|()| aside),
+        }
     }
 }
 

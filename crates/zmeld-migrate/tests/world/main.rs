@@ -120,6 +120,22 @@ fn discard(discard: Discard) -> String {
     name.to_owned()
 }
 
+/// The first of a swap unit's options of that name.
+fn swap_option<'t>(options: &'t str, name: &str) -> Option<&'t str> {
+    let mut all = options.split(',');
+    all.find(|it| it.split('=').next() == Some(name))
+}
+
+/// What a swap unit's options say of discards, as [`discard`] writes it.
+fn swap_discard(options: &str) -> &'static str {
+    match swap_option(options, "discard") {
+        None => "none",
+        Some("discard=once") => "once",
+        Some("discard=pages") => "pages",
+        Some(_) => "both",
+    }
+}
+
 /// What is imported, in the words that the judges' outcomes have.
 fn ours(imported: &Imported, ram_bytes: u64) -> Areas {
     let mut areas = Areas::new();

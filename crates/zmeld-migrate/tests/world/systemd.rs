@@ -8,7 +8,7 @@ use std::process::Command;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::{damaged, is_one_in, one, put, Areas, Judge, Theirs};
+use super::{damaged, is_one_in, one, put, swap_discard, swap_option, Areas, Judge, Theirs};
 
 pub const JUDGE: Judge = Judge {
     name: "systemd",
@@ -122,18 +122,8 @@ fn areas(units: &Path) -> Areas {
             continue;
         }
         let options = value(&unit, "Options").unwrap_or_default();
-        let first = |name: &str| {
-            options
-                .split(',')
-                .find(|it| it.split('=').next() == Some(name))
-        };
-        let discard = match first("discard") {
-            None => "none",
-            Some("discard=once") => "once",
-            Some("discard=pages") => "pages",
-            Some(_) => "both",
-        };
-        let priority = first("pri").and_then(|it| it.strip_prefix("pri="));
+        let discard = swap_discard(&options);
+        let priority = swap_option(&options, "pri").and_then(|it| it.strip_prefix("pri="));
         let is_formatted = units.join(format!("{name}.requires")).exists();
         let mut area = BTreeMap::from([
             ("discard", discard.to_owned()),

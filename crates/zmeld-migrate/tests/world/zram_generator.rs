@@ -10,7 +10,7 @@ use std::process::Command;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::{damaged, is_one_in, one, put, Areas, Judge, Theirs};
+use super::{damaged, is_one_in, one, put, swap_discard, swap_option, Areas, Judge, Theirs};
 
 pub const JUDGE: Judge = Judge {
     name: "zram-generator",
@@ -101,18 +101,8 @@ fn areas(place: &Path) -> Areas {
             Err(_) => "0".to_owned(),
         };
         let options = value("Options");
-        let first = |name: &str| {
-            options
-                .split(',')
-                .find(|it| it.split('=').next() == Some(name))
-        };
-        let discard = match first("discard") {
-            None => "none",
-            Some("discard=once") => "once",
-            Some("discard=pages") => "pages",
-            Some(_) => "both",
-        };
-        let priority = first("pri").and_then(|it| it.strip_prefix("pri="));
+        let discard = swap_discard(&options);
+        let priority = swap_option(&options, "pri").and_then(|it| it.strip_prefix("pri="));
         let mut codec = written("comp_algorithm");
         let parameters = written("algorithm_params");
         let parameter = |key: &str| {
@@ -147,7 +137,10 @@ fn areas(place: &Path) -> Areas {
                     priority.map_or(value("Priority"), str::to_owned),
                 ),
                 ("discard", discard.to_owned()),
-                ("optional", first("nofail").is_some().to_string()),
+                (
+                    "optional",
+                    swap_option(&options, "nofail").is_some().to_string(),
+                ),
             ]),
         );
     }

@@ -88,6 +88,11 @@ pub const MEMINFO: &str = "MemTotal: 4194304 kB\nMemFree: 1048576 kB\nMemAvailab
     VmallocTotal: 0 kB\nVmallocUsed: 0 kB\nVmallocChunk: 0 kB\n";
 const SWAPS: &str = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
 
+/// The journal of an owner, by a run that nobody stops.
+pub fn lock(host: &Host, owner: Owner) -> Result<Journal, Error> {
+    Journal::lock(host, owner, PATIENCE, &AtomicBool::new(false), &mut |_| {})
+}
+
 impl Machine {
     /// With a zram device that somebody else made, zswap on, and drives. In
     /// memory where that can be, since much is synced; no swap file can be there.
@@ -333,13 +338,7 @@ impl Machine {
     /// As the command does it: zram stands in where the kernel does not take the module.
     pub fn up_with(&self, config: &Config, options: &Options) -> Result<Report, Error> {
         let host = self.host();
-        let mut journal = Journal::lock(
-            &host,
-            Owner::Setup,
-            PATIENCE,
-            &AtomicBool::new(false),
-            &mut |_| {},
-        )?;
+        let mut journal = lock(&host, Owner::Setup)?;
         let state = journal.state().clone();
         let plan = match options.at_boot {
             true => Plan::make(&host, config, Some(&state), options)?.1?,
@@ -365,10 +364,7 @@ impl Machine {
         let never = AtomicBool::new(false);
         let (mut journal, left) = match removal.force {
             true => Journal::lock_by_force(&host, Owner::Setup, PATIENCE, &never, &mut |_| {})?,
-            false => (
-                Journal::lock(&host, Owner::Setup, PATIENCE, &never, &mut |_| {})?,
-                vec![],
-            ),
+            false => (lock(&host, Owner::Setup)?, vec![]),
         };
         let mut notes = self.notes.lock().unwrap_or_else(|notes| notes.into_inner());
         let mut report = execute::down(&host, &mut journal, removal, stop, &mut |event| {

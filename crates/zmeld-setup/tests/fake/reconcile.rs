@@ -1,9 +1,8 @@
 //! What a plan says is what `up` does.
 
-use crate::common::{config, Machine, PATIENCE};
-use std::sync::atomic::AtomicBool;
+use crate::common::{config, lock, Machine};
 use zmeld_setup::execute::Done;
-use zmeld_setup::journal::{Journal, Owner, State};
+use zmeld_setup::journal::{Owner, State};
 
 const RAM: &str = "[tier.fast]\nkind = \"zram\"\nsize = \"50%\"\n";
 
@@ -32,8 +31,7 @@ fn an_experiments_steps_are_not_those_of_up() {
     let host = machine.host();
     {
         let owner = Owner::Experiment;
-        let mut journal =
-            Journal::lock(&host, owner, PATIENCE, &AtomicBool::new(false), &mut |_| {}).unwrap();
+        let mut journal = lock(&host, owner).unwrap();
         let plan = machine.plan(&config(RAM)).unwrap();
         let stop = false.into();
         zmeld_setup::execute::up(&host, &mut journal, &plan, &stop, &mut |_| {}).unwrap();

@@ -7,7 +7,7 @@ use zmeld_setup::event::Event;
 use zmeld_setup::execute::{self, Removal};
 use zmeld_setup::journal::{Journal, Owner};
 
-use crate::common::{config, Machine, PATIENCE};
+use crate::common::{config, lock, Machine};
 
 const RAM: &str = "[tier.fast]\nkind = \"zram\"\nsize = \"50%\"\n";
 
@@ -20,14 +20,7 @@ fn a_drive_may_come_to_carry_something_after_the_plan_was_made() {
     let plan = machine.plan(&config(&text)).unwrap();
     machine.carry("/dev/sdd1", "ext4");
     let host = machine.host();
-    let mut journal = Journal::lock(
-        &host,
-        Owner::Setup,
-        PATIENCE,
-        &AtomicBool::new(false),
-        &mut |_| {},
-    )
-    .unwrap();
+    let mut journal = lock(&host, Owner::Setup).unwrap();
     let up = execute::up(&host, &mut journal, &plan, &false.into(), &mut |_| {});
     let line = up.unwrap_err().to_string();
     assert!(
@@ -41,14 +34,7 @@ fn a_drive_may_come_to_carry_something_after_the_plan_was_made() {
 fn two_runs_are_kept_apart() {
     let machine = Machine::new();
     let host = machine.host();
-    let first = Journal::lock(
-        &host,
-        Owner::Setup,
-        PATIENCE,
-        &AtomicBool::new(false),
-        &mut |_| {},
-    )
-    .unwrap();
+    let first = lock(&host, Owner::Setup).unwrap();
     let second = Journal::lock(
         &host,
         Owner::Setup,
@@ -60,14 +46,7 @@ fn two_runs_are_kept_apart() {
     let pid = format!("(process {})", std::process::id());
     assert!(second.to_string().contains(&pid), "{second}");
     drop(first);
-    Journal::lock(
-        &host,
-        Owner::Setup,
-        PATIENCE,
-        &AtomicBool::new(false),
-        &mut |_| {},
-    )
-    .unwrap();
+    lock(&host, Owner::Setup).unwrap();
 }
 
 #[test]
@@ -76,14 +55,7 @@ fn what_was_set_up_is_taken_back_where_nothing_can_be_written_down() {
     let before = machine.snapshot();
     machine.up(&config(RAM)).unwrap();
     let host = machine.host();
-    let mut journal = Journal::lock(
-        &host,
-        Owner::Setup,
-        PATIENCE,
-        &AtomicBool::new(false),
-        &mut |_| {},
-    )
-    .unwrap();
+    let mut journal = lock(&host, Owner::Setup).unwrap();
     // There is no room for the state: here, no folder.
     std::fs::rename(machine.path("/run/zmeld"), machine.path("/run/full")).unwrap();
     let mut notes = Vec::new();

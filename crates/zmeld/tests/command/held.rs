@@ -2,7 +2,7 @@
 //! where it is left out. Needs root and FUSE.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Seek};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::interrupt::{await_handler, send};
 use crate::run::*;
 use crate::setup;
+use crate::survey::calm;
 
 /// Long after this, a command does not end at all.
 const NEVER: Duration = Duration::from_secs(300);
@@ -90,25 +91,29 @@ fn ended(mut child: Child, what: &str) -> Output {
 }
 
 /// What the command says, into a file: a pipe may be full before it ends.
-fn run_to_end(args: &[&str]) -> (Option<i32>, String, String) {
+fn run_to_end(args: &[&str]) -> Output {
     let (out, err) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
     let mut command = zmeld(args);
     command.stdout(out.try_clone().unwrap());
     command.stderr(err.try_clone().unwrap());
     let status = ended(command.spawn().unwrap(), &args.join(" ")).status;
-    let text = |mut file: fs::File| {
-        use std::io::{Read, Seek};
-        let mut text = String::new();
+    let said = |mut file: fs::File| {
+        let mut said = Vec::new();
         file.rewind().unwrap();
-        file.read_to_string(&mut text).unwrap();
-        text
+        file.read_to_end(&mut said).unwrap();
+        said
     };
-    (status.code(), text(out), text(err))
+    let (stdout, stderr) = (said(out), said(err));
+    Output {
+        status,
+        stdout,
+        stderr,
+    }
 }
 
-fn to_json((code, out, err): (Option<i32>, String, String)) -> Value {
-    assert_eq!(code, Some(0), "{err}");
-    serde_json::from_str(&out).expect("JSON")
+fn to_json(output: &Output) -> Value {
+    assert_eq!(code(output), 0, "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
 #[test]
@@ -120,7 +125,7 @@ fn a_scan_names_the_process_that_nobody_can_read_and_reads_the_others() {
             .iter()
             .all(|pid| notes.contains(&format!("({pid})")))
     };
-    let found = to_json(run_to_end(&["scan", "--codecs", "lz4", "--json"]));
+    let found = to_json(&run_to_end(&["scan", "--codecs", "lz4", "--json"]));
     assert!(is_named(&found), "{}", found["notes"]);
     let skipped = found["skipped"].as_array().unwrap();
     let skipped = skipped
@@ -146,15 +151,15 @@ fn a_scan_names_the_process_that_nobody_can_read_and_reads_the_others() {
         &pids,
         "--json",
     ];
-    let found = to_json(run_to_end(&survey));
+    let found = to_json(&calm(|| run_to_end(&survey)));
     assert!(is_named(&found), "{}", found["notes"]);
     assert_eq!(
         (&found["held_processes"], &found["refused_processes"]),
         (&3.into(), &0.into())
     );
 
-    let (code, _, err) = run_to_end(&["scan", "--pid", &pids, "--cold", "1"]);
-    assert_eq!(code, Some(0), "{err}");
+    let output = run_to_end(&["scan", "--pid", &pids, "--cold", "1"]);
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
 }
 
 #[test]
@@ -164,8 +169,8 @@ fn what_plans_and_what_watches_goes_on_beside_it() {
     let Some(_held) = Held::new(1) else { return };
     let folder = folder();
     let figures = folder.path().join("figures.prom");
-    let text = "[watch]\ninterval = \"1s\"\n[watch.reclaim]\n[watch.guard]\nend = [\"/none\"]\n";
-    let config = write(folder.path(), "watch.toml", text.as_bytes());
+    let watched = "[watch]\ninterval = \"1s\"\n[watch.reclaim]\n[watch.guard]\nend = [\"/none\"]\n";
+    let config = write(folder.path(), "watch.toml", watched.as_bytes());
     for args in [
         &["plan"][..],
         &["up", "--dry-run", "--tier", "zram"],
@@ -173,11 +178,9 @@ fn what_plans_and_what_watches_goes_on_beside_it() {
         &["status", "--config", str(&config)],
         &["metrics", "--config", str(&config)],
     ] {
-        let (code, _, err) = run_to_end(args);
-        assert!(
-            code.is_some_and(|code| code < 2),
-            "{args:?}: {code:?} {err}"
-        );
+        let output = run_to_end(args);
+        let said = text(&output.stderr);
+        assert!((0..2).contains(&code(&output)), "{args:?}: {said}");
     }
     let watch = [
         "watch",
@@ -203,8 +206,8 @@ fn a_machine_is_set_up_beside_it() {
     let Some(_held) = Held::new(1) else { return };
     let before = setup::machine();
     for args in [&["up", "--tier", "zram", "--size", "16MiB"][..], &["down"]] {
-        let (code, _, err) = run_to_end(args);
-        assert_eq!(code, Some(0), "{args:?}: {err}");
+        let output = run_to_end(args);
+        assert_eq!(code(&output), 0, "{args:?}: {}", text(&output.stderr));
     }
     assert_eq!(setup::machine(), before);
 }
@@ -215,7 +218,7 @@ fn many_of_one_user_hide_nobody_else() {
     let Some(held) = Held::new(24) else { return };
     let pids = format!("{},{}", held.pids.join(","), std::process::id());
     let args = ["scan", "--codecs", "lz4", "--pid", &pids, "--json"];
-    let found = to_json(run_to_end(&args));
+    let found = to_json(&run_to_end(&args));
     let of = |reason: &str| {
         let skipped = found["skipped"].as_array().unwrap().iter();
         let mut skipped = skipped.filter(|it| it["reason"] == reason);
