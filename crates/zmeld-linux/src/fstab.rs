@@ -3,7 +3,7 @@
 //! What waits for such a mount, and is waited for by `swap.target`, makes a cycle, which systemd
 //! breaks by leaving one of both out.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -57,16 +57,80 @@ struct Entry {
 }
 
 impl Entry {
-    fn new(source: String, point: String, kind: &str, options: &str) -> Entry {
+    /// What a unit's text says with that of its drop-ins; none where it mounts nothing.
+    fn new(tree: &Tree, name: &str, mut text: String) -> Option<Entry> {
+        // Of two with one name that of the earlier folder counts, and they are read by name.
+        let mut files = BTreeMap::new();
+        for folder in BEHIND.iter().rev().chain(BEFORE.iter().rev()) {
+            let folder = Path::new(folder).join(format!("{name}.d"));
+            let names = tree.entries(&folder).unwrap_or_default().into_iter();
+            let names =
+                names.filter(|(name, _)| Path::new(name).extension() == Some("conf".as_ref()));
+            files.extend(names.map(|(name, _)| (name.clone(), folder.join(name))));
+        }
+        for path in files.values() {
+            let bytes = tree.read(path, BYTES_MAX).unwrap_or_default();
+            text = text + "\n" + &String::from_utf8_lossy(&bytes);
+        }
+        // No two of its sections have such words.
+        let words = || text.lines().filter_map(|line| line.split_once('='));
+        let all = |wanted| words().filter(move |(word, _)| word.trim() == wanted);
+        let last = |wanted| {
+            all(wanted)
+                .next_back()
+                .map_or("", |(_, value)| value.trim())
+        };
+        let kind = last("Type");
         let kind = kind.strip_prefix("fuse.").unwrap_or(kind);
-        Entry {
+        let mut options = last("Options").split(',');
+        let is_late_option = |it: &str| match it.split_once('=') {
+            Some(("x-systemd.after" | "x-systemd.requires", unit)) => is_late_unit(unit),
+            _ => it == "_netdev",
+        };
+        let mut waits = ["After", "Requires", "BindsTo"].into_iter().flat_map(all);
+        let is_late = kind == "tmpfs"
+            || NETWORK.contains(&kind)
+            || options.any(is_late_option)
+            || waits.any(|(_, units)| units.split_whitespace().any(is_late_unit));
+        let (source, point) = (last("What").to_owned(), PathBuf::from(last("Where")));
+        (!source.is_empty() && point.is_absolute()).then_some(Entry {
             source,
-            point: PathBuf::from(point),
-            is_late: kind == "tmpfs"
-                || NETWORK.contains(&kind)
-                || options.split(',').any(|it| it == "_netdev"),
+            point,
+            is_late,
+        })
+    }
+}
+
+/// Whether a unit comes when swap is on long since: the network, and services but for systemd's
+/// own of early boot.
+fn is_late_unit(name: &str) -> bool {
+    let is_late_target = |it: &str| it.starts_with("network") || it.starts_with("remote-fs");
+    match name.rsplit_once('.') {
+        Some((name, "service")) => !name.starts_with("systemd-"),
+        Some((name, "target")) => is_late_target(name),
+        _ => false,
+    }
+}
+
+/// The name of a path's unit of that kind, as `systemd-escape --path --suffix=KIND` makes it.
+pub fn unit_name(path: &Path, kind: &str) -> String {
+    let path = path.to_string_lossy();
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let mut name = String::new();
+    for (at, byte) in parts.join("/").bytes().enumerate() {
+        match byte {
+            b'/' => name.push('-'),
+            b'.' if at == 0 => name.push_str("\\x2e"),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b':' | b'_' | b'.' => {
+                name.push(char::from(byte));
+            }
+            _ => name.push_str(&format!("\\x{byte:02x}")),
         }
     }
+    if name.is_empty() {
+        name.push('-');
+    }
+    format!("{name}.{kind}")
 }
 
 impl Fstab {
@@ -113,7 +177,8 @@ fn table(tree: &Tree) -> Vec<Entry> {
         let mut fields = line.split_whitespace().map(unescape);
         let (source, point, kind) = (fields.next()?, fields.next()?, fields.next()?);
         let options = fields.next().unwrap_or_default();
-        Some(Entry::new(source, point, &kind, &options))
+        let unit = format!("What={source}\nWhere={point}\nType={kind}\nOptions={options}");
+        Entry::new(tree, &unit_name(Path::new(&point), "mount"), unit)
     });
     entries.collect()
 }
@@ -125,26 +190,12 @@ fn units(tree: &Tree, folders: &[&str], names: &mut HashSet<OsString>) -> Vec<En
     for folder in folders.iter().map(Path::new) {
         for (name, _) in tree.entries(folder).unwrap_or_default() {
             let path = folder.join(&name);
-            if path.extension().is_none_or(|it| it != "mount") || !names.insert(name) {
+            if path.extension().is_none_or(|it| it != "mount") || !names.insert(name.clone()) {
                 continue;
             }
             let bytes = tree.read(&path, BYTES_MAX).unwrap_or_default();
-            let text = String::from_utf8_lossy(&bytes);
-            // Only its section [Mount] has such words.
-            let word = |wanted: &str| {
-                let mut words = text.lines().filter_map(|line| line.split_once('='));
-                let found = words.rfind(|(word, _)| word.trim() == wanted);
-                found.map(|(_, value)| value.trim().to_owned())
-            };
-            let (kind, options) = (word("Type"), word("Options"));
-            entries.extend(word("What").zip(word("Where")).map(|(source, point)| {
-                Entry::new(
-                    source,
-                    point,
-                    &kind.unwrap_or_default(),
-                    &options.unwrap_or_default(),
-                )
-            }));
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            entries.extend(Entry::new(tree, &name.to_string_lossy(), text));
         }
     }
     entries
@@ -187,7 +238,12 @@ mod tests {
             format!("[Unit]\n[Mount]\nWhat=none\nWhere = {point}\nType={kind}\n")
         };
         let (_dir, host) = Host::planted(&[
-            (PATH, "/dev/sda1 /both ext4\n/dev/sda2 /own ext4\n"),
+            (
+                PATH,
+                "/dev/sda1 /both ext4\n/dev/sda2 /own ext4\n/dev/sda3 /a/b ext4\n\
+                 /dev/sda4 /c-d ext4\n/dev/sda5 /pool ext4 x-systemd.requires=zfs.service\n\
+                 /dev/sda6 /fsck ext4 x-systemd.after=systemd-fsck@dev-sda6.service\n",
+            ),
             ("/etc/systemd/system/both.mount", &unit("/both", "nfs")),
             ("/etc/systemd/system/off.mount", ""),
             ("/run/systemd/system/run.mount", &unit("/run1", "tmpfs")),
@@ -197,12 +253,29 @@ mod tests {
                 "/usr/lib/systemd/system/far.mount",
                 &unit("/far", "fuse.sshfs"),
             ),
+            // A drop-in counts in whatever folder it is, but for a later one of its name.
+            ("/usr/lib/systemd/system/own.mount.d/a.conf", ""),
+            (
+                "/run/systemd/system/a-b.mount.d/late.conf",
+                "[Unit]\nAfter=network-online.target\n",
+            ),
+            (
+                "/usr/lib/systemd/system/c\\x2dd.mount.d/type.conf",
+                "[Mount]\nType=nfs\n",
+            ),
+            (
+                "/etc/systemd/system/c\\x2dd.mount.d/type.conf",
+                "[Mount]\nOptions=ro\n",
+            ),
             ("/usr/lib/systemd/system/no.service", &unit("/no", "tmpfs")),
         ]);
         let fstab = Fstab::read(host.tree());
         let late = |path: &&str| fstab.is_late(Path::new(path));
-        let all = ["/both/k", "/run1/k", "/far/k", "/own/k", "/off/k", "/no/k"];
+        let all = [
+            "/both/k", "/run1/k", "/far/k", "/own/k", "/off/k", "/no/k", "/a/b/k", "/c-d/k",
+            "/pool/k", "/fsck/k",
+        ];
         let found: Vec<&str> = all.into_iter().filter(late).collect();
-        assert_eq!(found, ["/both/k", "/run1/k", "/far/k"]);
+        assert_eq!(found, ["/both/k", "/run1/k", "/far/k", "/a/b/k", "/pool/k"]);
     }
 }

@@ -11,9 +11,10 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -95,65 +96,92 @@ impl OtherProcess {
 /// So long one process is waited for, in all of its readings; each of them earns as much again as
 /// it read.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// And so long all processes of one user.
+/// And so long all processes of one user,
 const PATIENCE_OF_USER: Duration = Duration::from_secs(10);
-/// When so many processes of one user held their readers up, his others are not tried.
-const HELD_MAX: u32 = 4;
+/// and those of all users but root.
+const PATIENCE_OF_ALL: Duration = Duration::from_secs(60);
+/// A program that goes on for long waits no larger share of its time: what was waited is forgotten
+/// so much more slowly than time goes by.
+const FORGOTTEN_BY: u32 = 50;
+/// Where so many threads were left behind for processes of one user, his others are not tried,
+const LEFT_MAX: u32 = 4;
+/// and where so many were for those of all, only root's are.
+const LEFT_MAX_OF_ALL: u32 = 32;
 /// A thread that works is asked again so soon.
 const LOOKED_EVERY: Duration = Duration::from_millis(25);
 /// Shorter sleeps are nobody's fault.
 const NO_WAIT: Duration = Duration::from_millis(1);
+/// Of more processes those are forgotten that nobody waited for.
+const KNOWN_MAX: usize = 4096;
+const ROOT: u32 = 0;
 
-/// Threads that wait for a process and were left behind.
-static LEFT: AtomicU32 = AtomicU32::new(0);
 /// Who was waited for.
 static WAITS: Mutex<Option<Waits>> = Mutex::new(None);
 
 /// Whether threads are left that wait, so that this process may not end as a whole.
 pub fn are_left() -> bool {
-    LEFT.load(Ordering::Relaxed) > 0
+    let waits = WAITS.lock().unwrap_or_else(PoisonError::into_inner);
+    waits.as_ref().is_some_and(|waits| waits.all.left > 0)
 }
 
 #[derive(Default)]
 struct Waits {
-    processes: HashMap<i32, OfProcess>,
-    users: HashMap<u32, OfUser>,
+    processes: HashMap<i32, (u32, Wait)>,
+    users: HashMap<u32, Wait>,
+    all: Wait,
 }
 
-struct OfProcess {
-    user: u32,
-    waited: Duration,
-    is_held: bool,
-}
-
+/// How long was waited, not long since.
 #[derive(Default)]
-struct OfUser {
-    waited: Duration,
-    held: u32,
+struct Wait {
+    lasted: Duration,
+    until: Option<Instant>,
+    /// Threads that still wait.
+    left: u32,
+}
+
+impl Wait {
+    fn add(&mut self, slept: Duration, earned: Duration, now: Instant) {
+        let since = now.duration_since(self.until.replace(now).unwrap_or(now));
+        let forgotten = earned + since / FORGOTTEN_BY;
+        self.lasted = (self.lasted + slept).saturating_sub(forgotten);
+    }
 }
 
 impl Waits {
     /// Counts what a reading slept and ran, and says whether that is enough.
-    fn add(&mut self, pid: i32, slept: Duration, ran: Duration) -> io::Result<()> {
-        let process = self.processes.entry(pid).or_insert_with(|| OfProcess {
-            user: real_user(pid),
-            waited: Duration::ZERO,
-            is_held: false,
-        });
-        let user = self.users.entry(process.user).or_default();
-        for waited in [&mut process.waited, &mut user.waited] {
-            *waited = (*waited + slept).saturating_sub(ran);
+    fn add(&mut self, pid: i32, slept: Duration, ran: Duration, now: Instant) -> io::Result<()> {
+        if self.processes.len() >= KNOWN_MAX {
+            let counts = |wait: &Wait| wait.left > 0 || !wait.lasted.is_zero();
+            self.processes.retain(|_, (_, wait)| counts(wait));
         }
-        if !process.is_held && process.waited >= PATIENCE {
-            process.is_held = true;
-            user.held += 1;
+        let (id, process) = self
+            .processes
+            .entry(pid)
+            .or_insert_with(|| (accountable(real_user(pid)), Wait::default()));
+        let (user, all) = (self.users.entry(*id).or_default(), &mut self.all);
+        for wait in [&mut *process, &mut *user, &mut *all] {
+            wait.add(slept, ran, now);
         }
-        if process.is_held {
+        if process.left > 0 || process.lasted >= PATIENCE {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        match user.held >= HELD_MAX || user.waited >= PATIENCE_OF_USER {
+        let is_user_gone = user.left >= LEFT_MAX || user.lasted >= PATIENCE_OF_USER;
+        let is_all_gone = all.left >= LEFT_MAX_OF_ALL || all.lasted >= PATIENCE_OF_ALL;
+        match is_user_gone || is_all_gone && *id != ROOT {
             true => Err(io::ErrorKind::QuotaExceeded.into()),
             false => Ok(()),
+        }
+    }
+
+    /// Counts a thread that is left behind, or one that waits no more.
+    fn leave(&mut self, pid: i32, change: impl Fn(u32) -> u32) {
+        let Some((id, process)) = self.processes.get_mut(&pid) else {
+            return;
+        };
+        let user = self.users.entry(*id).or_default();
+        for wait in [process, user, &mut self.all] {
+            wait.left = change(wait.left);
         }
     }
 }
@@ -164,7 +192,16 @@ fn add(pid: i32, slept: Duration, ran: Duration) -> io::Result<()> {
     if waits.is_none() && slept.is_zero() {
         return Ok(());
     }
-    waits.get_or_insert_default().add(pid, slept, ran)
+    let waits = waits.get_or_insert_default();
+    waits.add(pid, slept, ran, Instant::now())
+}
+
+/// As [`Waits::leave`].
+fn leave(pid: i32, change: impl Fn(u32) -> u32) {
+    let mut waits = WAITS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(waits) = waits.as_mut() {
+        waits.leave(pid, change);
+    }
 }
 
 /// Who began a process. The owner of its directory in /proc is root where it hides its memory.
@@ -173,6 +210,28 @@ fn real_user(pid: i32) -> u32 {
     let users = process::status(&status, "Uid").unwrap_or_default();
     let real = users.split_whitespace().next();
     real.and_then(|it| it.parse().ok()).unwrap_or(u32::MAX)
+}
+
+/// The first of the subordinate ids that a user is one of, all of them one user's; else himself.
+fn accountable(user: u32) -> u32 {
+    static RANGES: OnceLock<Vec<Range<u32>>> = OnceLock::new();
+    let read = || ranges(&fs::read_to_string("/etc/subuid").unwrap_or_default());
+    let mut ranges = RANGES.get_or_init(read).iter();
+    let range = ranges.find(|it| it.contains(&user));
+    range.map_or(user, |it| it.start)
+}
+
+/// The ranges of `/etc/subuid`: a user, the first id and how many on each line.
+fn ranges(text: &str) -> Vec<Range<u32>> {
+    let range = |line: &str| {
+        let mut numbers = line
+            .split(':')
+            .skip(1)
+            .map(|it| it.trim().parse::<u32>().ok());
+        let (first, count) = (numbers.next()??, numbers.next()??);
+        Some(first..first.checked_add(count)?)
+    };
+    text.lines().filter_map(range).collect()
 }
 
 /// How long this thread has run and waited for a processor.
@@ -213,13 +272,13 @@ impl ReaderOf<'_> {
     ///
     /// # Errors
     /// [`io::ErrorKind::TimedOut`] where it is held up: what was given to `work` is lost.
-    /// [`io::ErrorKind::QuotaExceeded`] where other processes of that user held up too much.
+    /// [`io::ErrorKind::QuotaExceeded`] where other processes of that user, or of all, held up too much.
     pub fn run<T: Send + 'static>(
         &mut self,
         work: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
         add(self.pid, Duration::ZERO, Duration::ZERO)?;
-        let (say, said) = channel::<Said<T>>();
+        let (pid, (say, said)) = (self.pid, channel::<Said<T>>());
         let is_over = Arc::new(AtomicBool::new(false));
         let over = Arc::clone(&is_over);
         let mut job: Job = Box::new(move || {
@@ -231,7 +290,7 @@ impl ReaderOf<'_> {
             let _ = say.send((result, slept, took.saturating_sub(slept)));
             if over.swap(true, Ordering::Relaxed) {
                 // It was left behind, and is held up no more.
-                LEFT.fetch_sub(1, Ordering::Relaxed);
+                leave(pid, |left| left.saturating_sub(1));
             }
         });
         loop {
@@ -304,12 +363,12 @@ fn wait<T>(pid: i32, said: &Receiver<Said<T>>, thread: i32, is_over: &AtomicBool
             break refused;
         }
     };
-    LEFT.fetch_add(1, Ordering::Relaxed);
+    leave(pid, |left| left + 1);
     match is_over.swap(true, Ordering::Relaxed) {
         false => Err(refused),
         // It ended meanwhile, and does not count itself as gone.
         true => {
-            LEFT.fetch_sub(1, Ordering::Relaxed);
+            leave(pid, |left| left.saturating_sub(1));
             said.recv().map_err(io::Error::other)?.0
         }
     }
@@ -324,37 +383,77 @@ fn is_running(thread: i32) -> bool {
 mod tests {
     use super::*;
 
+    /// Waits for processes of those users, with numbers from 1.
+    fn waits(users: &[u32]) -> Waits {
+        let users = users.iter().map(|user| (*user, Wait::default()));
+        Waits {
+            processes: (1..).zip(users).collect(),
+            ..Waits::default()
+        }
+    }
+
+    fn kind(result: io::Result<()>) -> Option<io::ErrorKind> {
+        result.err().map(|err| err.kind())
+    }
+
+    const NONE: Duration = Duration::ZERO;
+    const SHORT: Duration = Duration::from_millis(100);
+    const HELD: Option<io::ErrorKind> = Some(io::ErrorKind::TimedOut);
+    const NOT_TRIED: Option<io::ErrorKind> = Some(io::ErrorKind::QuotaExceeded);
+
     #[test]
     fn many_short_waits_are_as_long_as_a_long_one_and_tire_of_their_user_alone() {
-        let mut waits = Waits::default();
-        let (none, short) = (Duration::ZERO, PATIENCE / 20);
-        let users = [(1, 7), (2, 7), (3, 7), (4, 7), (5, 7), (6, 8)];
-        for (pid, user) in users {
-            let process = OfProcess {
-                user,
-                waited: none,
-                is_held: false,
-            };
-            waits.processes.insert(pid, process);
-        }
-        let kind = |result: io::Result<()>| result.err().map(|err| err.kind());
+        let (mut waits, now) = (waits(&[7, 7, 7, 7, 7, 7, 8]), Instant::now());
         // What is read is worth a wait.
         for _ in 0..100 {
-            assert_eq!(kind(waits.add(5, short, short)), None);
+            assert_eq!(kind(waits.add(6, SHORT, SHORT, now)), None);
         }
+        for pid in 1..=5 {
+            assert!((0..19).all(|_| waits.add(pid, SHORT, NONE, now).is_ok()));
+            assert_eq!(kind(waits.add(pid, SHORT, NONE, now)), HELD);
+            assert_eq!(kind(waits.add(pid, NONE, NONE, now)), HELD);
+        }
+        assert_eq!(kind(waits.add(6, NONE, NONE, now)), NOT_TRIED);
+        assert_eq!(kind(waits.add(7, PATIENCE - SHORT, NONE, now)), None);
+        // In time that is forgotten.
+        let later = now + SHORT * 2 * FORGOTTEN_BY;
+        assert_eq!(kind(waits.add(1, SHORT, NONE, later)), None);
+        assert_eq!(kind(waits.add(6, NONE, NONE, later)), None);
+    }
+
+    #[test]
+    fn a_process_that_keeps_a_thread_is_not_tried_again_before_it_lets_it_go() {
+        let (mut waits, now) = (waits(&[7, 7, 7, 7, 7]), Instant::now());
         for pid in 1..=4 {
-            assert!((0..19).all(|_| waits.add(pid, short, none).is_ok()));
-            for _ in 0..2 {
-                assert_eq!(
-                    kind(waits.add(pid, short, none)),
-                    Some(io::ErrorKind::TimedOut)
-                );
+            let _ = waits.add(pid, PATIENCE, NONE, now);
+            waits.leave(pid, |left| left + 1);
+        }
+        let later = now + PATIENCE * 10 * FORGOTTEN_BY;
+        assert_eq!(kind(waits.add(1, NONE, NONE, later)), HELD);
+        assert_eq!(kind(waits.add(5, NONE, NONE, later)), NOT_TRIED);
+        waits.leave(1, |left| left - 1);
+        assert_eq!(kind(waits.add(1, NONE, NONE, later)), None);
+        assert_eq!(kind(waits.add(5, NONE, NONE, later)), None);
+    }
+
+    #[test]
+    fn however_many_users_there_are_the_wait_has_an_end_and_root_is_read() {
+        let users: Vec<u32> = (1000..2000).chain([ROOT]).collect();
+        let (mut waits, now) = (waits(&users), Instant::now());
+        let mut tried = 0;
+        for pid in 1..=1000 {
+            if kind(waits.add(pid, NONE, NONE, now)).is_none() {
+                tried += 1;
+                let _ = waits.add(pid, PATIENCE, NONE, now);
             }
         }
-        assert_eq!(
-            kind(waits.add(5, none, none)),
-            Some(io::ErrorKind::QuotaExceeded)
-        );
-        assert_eq!(kind(waits.add(6, PATIENCE - short, none)), None);
+        assert_eq!(tried, PATIENCE_OF_ALL.as_secs() / PATIENCE.as_secs());
+        assert_eq!(kind(waits.add(1001, NONE, NONE, now)), None);
+    }
+
+    #[test]
+    fn subordinate_ids_are_one_users() {
+        let text = "root:100000:65536\nuser:200000:10\n# none\nbad:x:1\nlast:4294967295:9\n";
+        assert_eq!(ranges(text), [100_000..165_536, 200_000..200_010]);
     }
 }

@@ -250,7 +250,7 @@ impl fmt::Display for SkipReason {
         f.write_str(match self {
             SkipReason::Permission => "not permitted to this user",
             SkipReason::Held => "held up by the process itself",
-            SkipReason::NotTried => "not tried: other processes of that user held up the reading",
+            SkipReason::NotTried => "not tried: other processes held up the reading",
             SkipReason::Vanished => "gone before it could be read",
             SkipReason::NoAccess => "mapped without access",
             SkipReason::KernelPages => "the kernel's own pages in a process",

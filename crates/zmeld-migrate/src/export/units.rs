@@ -15,7 +15,7 @@
 use std::path::{Path, PathBuf};
 
 use zmeld_config::{Config, Location, Place, Span, Tier};
-use zmeld_linux::fstab::Fstab;
+use zmeld_linux::fstab::{unit_name, Fstab};
 
 /// A file or link below a directory of units.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -343,25 +343,9 @@ impl Maker<'_> {
     }
 }
 
-/// The name of a device's unit, as `systemd-escape --path --suffix=device`
-/// makes it.
+/// The name of a device's unit.
 pub(crate) fn device_unit(device: &Location) -> String {
-    let path = device.path();
-    let path = path.to_string_lossy();
-    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-    let mut name = String::new();
-    for (at, byte) in parts.join("/").bytes().enumerate() {
-        match byte {
-            b'/' => name.push('-'),
-            b'.' if at == 0 => name.push_str("\\x2e"),
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b':' | b'_' | b'.' => {
-                name.push(char::from(byte));
-            }
-            _ => name.push_str(&format!("\\x{byte:02x}")),
-        }
-    }
-    name.push_str(".device");
-    name
+    unit_name(&device.path(), "device")
 }
 
 /// A value in which systemd expands nothing.

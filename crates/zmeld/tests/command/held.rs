@@ -7,7 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::interrupt::{await_handler, send};
@@ -227,7 +228,7 @@ fn many_of_one_user_hide_nobody_else() {
             .map_or(0, |it| it["processes"].as_u64().unwrap())
     };
     let waited_for = of("held up by the process itself");
-    let others = of("not tried: other processes of that user held up the reading");
+    let others = of("not tried: other processes held up the reading");
     assert!((4..=8).contains(&waited_for), "{}", found["skipped"]);
     assert_eq!(waited_for + others, 24, "{}", found["skipped"]);
     assert_eq!(found["memory"]["processes"], 1, "{}", found["skipped"]);
@@ -290,4 +291,28 @@ fn ctrl_c_ends_a_scan_that_waits_for_it() {
     await_handler(&scan);
     send(&scan, Signal::SIGINT);
     assert_eq!(ended(scan, "a scan").status.code(), Some(130));
+}
+
+/// What measures may be ended: by the kernel, where memory runs out.
+#[test]
+fn a_plan_is_made_where_what_measures_is_killed() {
+    let Some(_held) = Held::new(1) else { return };
+    let mut plan = zmeld(&["plan", "--tier", "zram"]);
+    let plan = plan.stdout(Stdio::null()).stderr(Stdio::piped());
+    let plan = plan.spawn().unwrap();
+    let children = format!("/proc/{0}/task/{0}/children", plan.id());
+    let mut measuring = String::new();
+    wait_until("nothing measures", || {
+        measuring = fs::read_to_string(&children).unwrap_or_default();
+        !measuring.trim().is_empty()
+    });
+    let pid: i32 = measuring.trim().parse().unwrap();
+    let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+    let output = ended(plan, "plan");
+    let said = text(&output.stderr);
+    assert!((0..2).contains(&code(&output)), "{said}");
+    assert!(
+        said.contains("memory is not measured (it ended with 137)"),
+        "{said}"
+    );
 }

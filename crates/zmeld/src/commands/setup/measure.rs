@@ -51,6 +51,7 @@ pub struct MeasureArgs {
 }
 
 /// Scans the memory of all processes with the codecs that the kernel has, in a process apart.
+/// A machine is set up without where that fails.
 pub fn measured(codec: Option<&Codec>, machine: &Machine) -> anyhow::Result<CodecVerdict> {
     let names: Vec<String> = match codec {
         Some(codec) => vec![measured_as(codec)],
@@ -70,13 +71,21 @@ pub fn measured(codec: Option<&Codec>, machine: &Machine) -> anyhow::Result<Code
     if words.len() == before {
         return Ok(CodecVerdict::Not);
     }
-    match apart::answer(&words)? {
-        Ok(said) => Ok(serde_json::from_str(&said)?),
-        Err(code) if code == exit::INTERRUPTED => {
-            Err(Stopped("before there was a plan".to_owned()).into())
+    let why = match apart::answer(&words) {
+        Ok(Ok(said)) => match serde_json::from_str(&said) {
+            Ok(verdict) => return Ok(verdict),
+            Err(err) => err.to_string(),
+        },
+        Ok(Err(exit::INTERRUPTED)) => {
+            return Err(Stopped("before there was a plan".to_owned()).into());
         }
-        Err(code) => anyhow::bail!("measuring ended with {code}; --no-scan leaves it out"),
-    }
+        Ok(Err(code)) => format!("it ended with {code}"),
+        Err(err) => err.to_string(),
+    };
+    output::say(format!(
+        "memory is not measured ({why}); the codec is chosen without"
+    ));
+    Ok(CodecVerdict::Not)
 }
 
 /// The verdict as JSON, for [`measured`].
