@@ -7,8 +7,8 @@ Says the numbers of the processes that are held, in a line, and ends with its st
 """
 import ctypes, ctypes.util, errno, glob, mmap, os, signal, struct, sys, threading, time
 
-# A user of its own: what one user's processes hold up is counted together.
-USER = 100000 + os.getpid()
+# A user of its own, and no subordinate one: what one user holds up is counted together.
+USER = (1 << 30) + os.getpid()
 FILE = 2
 HOW_MANY, FAILING = int(sys.argv[1]), 1
 IN, OUT = struct.Struct("<IIQQIIII"), struct.Struct("<IiQ")
