@@ -127,6 +127,8 @@ pub fn life(log: &Log) -> Result<Tally> {
     if !Path::new("/sys/class/zram-control").exists() {
         unavailable!("the kernel has no zram to swap to");
     }
+    // Of what is released that is left out where it cannot be made.
+    dist::program::target()?;
     let release = release()?;
     dist::make(log, &release)?;
     dist::make_next(log, &release, NEXT, &release.folder.join("next"))?;

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
+use crate::dist::program;
 use crate::fuzz;
 use crate::process::{output_of, Log};
 use crate::tools;
@@ -15,9 +16,9 @@ use crate::workspace;
 #[derive(Debug, PartialEq)]
 struct Need {
     /// A program on the path, or where administrators' programs are; the path of a file;
-    /// `python3 MODULE`; [`LIBFUZZER`].
+    /// `python3 MODULE`; `rust TARGET`; [`LIBFUZZER`].
     what: &'static str,
-    /// The package of Debian and of Ubuntu that has it.
+    /// The package of Debian and of Ubuntu that has it; of a target of Rust's none.
     package: &'static str,
     why: &'static str,
     /// The steps that need it begin with one of these.
@@ -41,6 +42,7 @@ const fn need(
 /// What clang links into programs that are fuzzed: `libclang-rt-N-dev` of the clang that is
 /// here.
 const LIBFUZZER: &str = "libFuzzer";
+const RUST: &str = "rust";
 
 const COMMANDS: &[&str] = &["cargo-test", "alone"];
 const C: &[&str] = &[
@@ -65,7 +67,11 @@ const RELEASES: &[&str] = &[
     "kubernetes-run",
     "guest-6.1-boot-",
     "guest-6.12-boot-",
+    "guest-6.1-arm64-boot-",
+    "guest-6.12-arm64-16k-boot-",
 ];
+#[rustfmt::skip]
+const ARM64_RELEASES: &[&str] = &["packages", "guest-6.1-arm64-boot-", "guest-6.12-arm64-16k-boot-"];
 /// Where modules are listed or loaded.
 #[rustfmt::skip]
 const MODULES: &[&str] = &["kernel-", "module-", "guest-", "machine-", "cargo-test", "alone", "kcsan"];
@@ -164,6 +170,8 @@ const NEEDS: &[Need] = &[
     need("unshare", "util-linux", "mounts where nobody else sees it", &["cargo-test", "alone", "clean-root", "packages"]),
     need("debootstrap", "debootstrap", "makes a Debian", DEBIANS),
     need("musl-gcc", "musl-tools", "compiles the static program", RELEASES),
+    need("rust x86_64-unknown-linux-musl", "", "compiles the static program", RELEASES),
+    need("rust aarch64-unknown-linux-musl", "", "compiles the static program for arm64", ARM64_RELEASES),
     need("rpmbuild", "rpm", "makes packages", &["packages"]),
     need("dpkg-deb", "dpkg", "makes packages", &["packages"]),
     need("xz", "xz-utils", "packs sources", &["packages"]),
@@ -177,6 +185,7 @@ impl Need {
 
     fn is_met(&self, log: &Log) -> Result<bool> {
         Ok(match self.what.split_once(' ') {
+            Some((RUST, triple)) => program::has_library(triple),
             Some((_, module)) => ["python3", "/usr/bin/python3"].iter().any(|python| {
                 let script = format!("import {module}");
                 output_of(Command::new(python).args(["-c", &script])).is_ok()
@@ -201,10 +210,15 @@ impl Need {
 type Missing = Vec<(&'static Need, String)>;
 
 fn packages(missing: &Missing) -> BTreeSet<&str> {
-    missing
-        .iter()
-        .map(|(_, package)| package.as_str())
-        .collect()
+    let packages = missing.iter().map(|(_, package)| package.as_str());
+    packages.filter(|it| !it.is_empty()).collect()
+}
+
+/// What Rust can compile for, as `rustup target add` brings it.
+fn targets(missing: &Missing) -> Vec<&str> {
+    let targets = missing.iter().map(|(need, _)| need.what.split_once(' '));
+    let targets = targets.filter_map(|it| it.filter(|(kind, _)| *kind == RUST));
+    targets.map(|(_, triple)| triple).collect()
 }
 
 /// Looks for what these steps need, installs what is missing where that is
@@ -268,12 +282,19 @@ fn describe(missing: &Missing, root: bool, apt: bool) -> Option<String> {
     let packages: Vec<&str> = packages(missing).into_iter().collect();
     let packages = packages.join(" ");
     let sudo = if root { "" } else { "sudo " };
-    let line = match apt {
-        true => format!("{sudo}apt-get {} {packages}", INSTALL.join(" ")),
-        false => format!("install what Debian calls {packages}"),
-    };
+    let mut lines: Vec<String> = targets(missing)
+        .iter()
+        .map(|triple| format!("rustup target add {triple}"))
+        .collect();
+    if !packages.is_empty() {
+        lines.push(match apt {
+            true => format!("{sudo}apt-get {} {packages}", INSTALL.join(" ")),
+            false => format!("install what Debian calls {packages}"),
+        });
+    }
+    let lines = lines.join("\n  ");
     let names = names.join(", ");
-    (!missing.is_empty()).then(|| format!("missing here: {names}. This brings it:\n  {line}"))
+    (!missing.is_empty()).then(|| format!("missing here: {names}. This brings it:\n  {lines}"))
 }
 
 fn apt_get(log: &Log, arguments: &[&str]) -> Result<bool> {
@@ -286,6 +307,13 @@ fn apt_get(log: &Log, arguments: &[&str]) -> Result<bool> {
 
 /// Installs what can be had: together, or where that fails one by one.
 fn install_missing(log: &Log, missing: &Missing) -> Result<()> {
+    for triple in targets(missing) {
+        println!("Installing what Rust needs for {triple} ...");
+        let mut rustup = Command::new("rustup");
+        rustup.current_dir(workspace::root());
+        // Where there is no rustup, that is what is missing in the end.
+        let _ = log.run(rustup.args(["target", "add", triple]));
+    }
     let mut known = Vec::from_iter(packages(missing));
     known.retain(|it| output_of(Command::new("apt-cache").args(["show", it])).is_ok());
     if !known.is_empty() {

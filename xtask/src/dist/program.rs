@@ -72,7 +72,8 @@ pub fn arm64(log: &Log) -> Result<Target> {
     })
 }
 
-fn has_library(triple: &str) -> bool {
+/// Whether Rust can compile for it here.
+pub fn has_library(triple: &str) -> bool {
     let mut rustc = Command::new("rustc");
     rustc.current_dir(workspace::root());
     let library = output_of(rustc.args(["--print=target-libdir", "--target", triple]));
