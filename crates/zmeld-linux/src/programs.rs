@@ -6,6 +6,8 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io::Read;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -13,6 +15,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 
 use crate::groups::{Hierarchy, Walk};
+use crate::others::{is_held, LockedFile, PatientReader};
 use crate::{process, Host, HostError};
 
 /// So long a path of a group every kernel names whole (`/proc/PID/cgroup`), its end included. Of
@@ -52,10 +55,8 @@ impl Programs {
             let Some(swapped_bytes) = process::unless_gone(swapped(host, pid))?.flatten() else {
                 continue;
             };
-            let comm = process::unless_gone(host.read(format!("/proc/{pid}/comm")))?;
             let program = Program {
-                // Anybody chooses the name of his own.
-                name: comm.unwrap_or_default().replace(char::is_control, "?"),
+                name: named(host, pid)?,
                 pid,
                 swapped_bytes,
             };
@@ -150,6 +151,42 @@ fn named_above<'a>(hierarchy: &Hierarchy, group: &'a Path) -> &'a Path {
     }
     let end = bytes[..=most].iter().rposition(|it| *it == b'/');
     Path::new(OsStr::from_bytes(&bytes[..end.unwrap_or(0).max(top)]))
+}
+
+/// The first program with pages in swap, if any, that holds up whoever wants the lock of its
+/// memory: swapoff waits for it as long, and no signal ends that wait.
+///
+/// # Errors
+/// When programs cannot be listed.
+pub fn holder(host: &Host) -> Result<Option<Program>, HostError> {
+    if host.root() != Path::new("/") {
+        return Ok(None);
+    }
+    let mut reader = PatientReader::default();
+    for pid in host.processes()? {
+        let Ok(Some(swapped_bytes)) = swapped(host, pid) else {
+            continue;
+        };
+        let wants_lock = move || {
+            let mut entry = [0; 8];
+            File::open(LockedFile::Pagemap.path(pid))?.read(&mut entry)
+        };
+        let read = reader.of(pid.cast_signed()).run(wants_lock);
+        if is_held(&read) {
+            return Ok(Some(Program {
+                name: named(host, pid)?,
+                pid,
+                swapped_bytes,
+            }));
+        }
+    }
+    Ok(None)
+}
+
+/// Its name, which anybody chooses for his own.
+fn named(host: &Host, pid: u32) -> Result<String, HostError> {
+    let comm = process::unless_gone(host.read(format!("/proc/{pid}/comm")))?;
+    Ok(comm.unwrap_or_default().replace(char::is_control, "?"))
 }
 
 /// What a program has in swap, in bytes; none where that is nothing.

@@ -176,6 +176,8 @@ mod tests {
         let said = || Key::read(&path).unwrap_err().to_string();
         assert!(said().contains("--survey-new-key"), "{}", said());
         let set = |text: &str, mode| {
+            // Not everybody writes a file of mode 400.
+            let _ = fs::remove_file(&path);
             fs::write(&path, text).unwrap();
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
         };

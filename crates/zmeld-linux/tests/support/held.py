@@ -76,8 +76,11 @@ def serve(device):
 def hold(path):
     """Maps the file and waits for its page; another thread maps something."""
     # Some memory of its own, which there is to read.
-    memory = mmap.mmap(-1, 1 << 20)
+    memory = mmap.mmap(-1, 1 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.write(os.urandom(1 << 20))
+    # Where there is swap, it is there.
+    MADV_PAGEOUT = 21
+    memory.madvise(MADV_PAGEOUT)
     file = os.open(path, os.O_RDONLY)
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]

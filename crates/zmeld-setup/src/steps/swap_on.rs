@@ -13,11 +13,11 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::identity::{self, Identity};
 use crate::step::{path_of, Before, DeviceRef, Record, Reversible, Step, StepContext};
-use crate::swapoff_check::{self, PlannedCapacity, SwapoffConflict};
+use crate::swapoff_check::{self, PlannedCapacity};
 use zmeld_config::Discard;
 use zmeld_linux::command::{self, Ending, Invocation};
 use zmeld_linux::swaps::SwapArea;
-use zmeld_linux::{Host, HostError};
+use zmeld_linux::{programs, Host, HostError};
 
 /// How long a drive may take to forget all that it holds.
 const DISCARDED_WITHIN: Duration = Duration::from_secs(600);
@@ -26,6 +26,10 @@ const TELL_EVERY: Duration = Duration::from_millis(200);
 /// How long one that was asked to stop may go on: the kernel hears a signal once all pages
 /// of a process are back.
 const HEEDS_WITHIN: Duration = Duration::from_secs(60);
+/// Where no page came back for so long, it is asked who keeps swapoff from it,
+const SLOW_AFTER: Duration = Duration::from_secs(10);
+/// and where nobody does, the drive counts as dead after so long.
+const STALLED_AFTER: Duration = Duration::from_secs(600);
 /// How often swapoff is tried where it met a group that is full by its user's own limit: the
 /// kernel ends it with a program of the group, and the rest comes back the next time, without
 /// that limit where it still does not fit.
@@ -259,11 +263,14 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
             may_kill |= !found.told.is_empty();
             swapoff_check::refuse(found.overfull)?;
         }
-        let (result, overfull) = run_swapoff(context, &swap, is_guarded);
+        if is_guarded && at == 1 {
+            not_held(context.host)?;
+        }
+        let (result, met) = run_swapoff(context, &swap, is_guarded);
         if context.host.swap_on(path)?.is_none() {
             return Ok(());
         }
-        swapoff_check::refuse(overfull?)?;
+        met?;
         if context.is_stopped() {
             let after = format!("{} is still swapped to", path.display());
             return Err(Error::Interrupted { after });
@@ -279,23 +286,67 @@ pub(super) fn switch_off(context: &mut StepContext<'_>, path: &Path) -> Result<(
     ))
 }
 
-/// Runs swapoff, unless the groups' pages turn out not to fit back; what it comes to, and what
-/// it met.
-#[allow(clippy::type_complexity)] // Two results.
+/// Refuses where a program keeps swapoff waiting.
+fn not_held(host: &Host) -> Result<(), Error> {
+    let Some(program) = programs::holder(host)? else {
+        return Ok(());
+    };
+    Err(Error::place(
+        format!("process {} ({})", program.pid, program.name),
+        "it has pages in swap and keeps whoever reads its memory waiting, swapoff too",
+        "end it, or the file system that it waits for, and try again",
+    ))
+}
+
+/// How long no page came back.
+struct Pace {
+    left_bytes: u64,
+    since: Instant,
+    is_asked: bool,
+}
+
+impl Pace {
+    /// Whether fewer pages are left than before.
+    fn moves(&mut self, left_bytes: u64) -> bool {
+        let moves = left_bytes < self.left_bytes;
+        if moves {
+            (self.since, self.is_asked) = (Instant::now(), false);
+        }
+        self.left_bytes = left_bytes;
+        moves
+    }
+
+    /// That it is time to give up.
+    fn check(&mut self, host: &Host, path: &Path) -> Result<(), Error> {
+        let stands = self.since.elapsed();
+        if stands >= SLOW_AFTER && !self.is_asked {
+            self.is_asked = true;
+            not_held(host)?;
+        }
+        match stands >= STALLED_AFTER {
+            true => Err(Error::place(
+                path,
+                "no page came back from it for ten minutes",
+                "its drive may be dead: a reboot without it ends that",
+            )),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Runs swapoff, unless it turns out that it should not, or cannot, end; what it comes to, and
+/// what it met.
 fn run_swapoff(
     context: &mut StepContext<'_>,
     swap: &SwapArea,
     is_guarded: bool,
-) -> (
-    Result<String, HostError>,
-    Result<Vec<SwapoffConflict>, Error>,
-) {
+) -> (Result<String, HostError>, Result<(), Error>) {
     let (path, total_bytes) = (&swap.path, swap.used_bytes);
     let (areas, coming) = ([path.clone()], PlannedCapacity::default());
     let (host, stop) = (context.host, context.stop);
     let (ending, ended) = (Ending::default(), AtomicBool::new(false));
     let swapoff = Invocation::new("swapoff").arg(host.path(path)).unlimited();
-    let mut overfull = Ok(Vec::new());
+    let mut met = Ok(());
     let result = std::thread::scope(|scope| {
         let (over, is_over) = channel();
         let (swapoff, ending, ended) = (&swapoff, &ending, &ended);
@@ -319,15 +370,19 @@ fn run_swapoff(
         let mut wait = GUARD_EVERY;
         let mut told = Instant::now();
         let mut asked = None;
+        let mut pace = Pace {
+            left_bytes: u64::MAX,
+            since: told,
+            is_asked: false,
+        };
         while is_over.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
             let begin = Instant::now();
-            let is_well = |overfull: &Result<Vec<_>, _>| overfull.as_ref().is_ok_and(Vec::is_empty);
-            if is_guarded && is_well(&overfull) {
+            if is_guarded && met.is_ok() {
                 let found = swapoff_check::in_groups(host, &areas, coming, 2);
-                overfull = found.map(|found| found.overfull);
+                met = found.and_then(|found| swapoff_check::refuse(found.overfull));
             }
             // Nor does it go on unseen.
-            if !is_well(&overfull) {
+            if met.is_err() {
                 ending.ask();
             }
             if ending.is_asked() && asked.get_or_insert(begin).elapsed() > HEEDS_WITHIN {
@@ -339,12 +394,22 @@ fn run_swapoff(
                 continue;
             }
             told = Instant::now();
-            if let Ok(Some(swap)) = host.swap_on(path) {
+            let Ok(Some(swap)) = host.swap_on(path) else {
+                continue;
+            };
+            let left_bytes = swap.used_bytes;
+            if pace.moves(left_bytes) {
                 context.tell(Event::SwappingIn {
                     path,
-                    left_bytes: swap.used_bytes,
+                    left_bytes,
                     total_bytes,
                 });
+            } else if met.is_ok() && !ending.is_asked() {
+                met = pace.check(host, path);
+                // It waits where it hears no signal: it is left alone.
+                if met.is_err() {
+                    ending.kill();
+                }
             }
         }
         // Also where the worker did not get as far.
@@ -353,7 +418,7 @@ fn run_swapoff(
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
-    (result, overfull)
+    (result, met)
 }
 
 /// The command with that option. What discards a whole area takes as long as its

@@ -96,7 +96,7 @@ pub trait Case {
                     continue;
                 }
                 // What only root can try.
-                "root" if rustix::process::geteuid().is_root() => continue,
+                "root" if gives_files_away(&self.root()) => continue,
                 "root" => return,
                 _ if self.on_files(what, &unescaped(rest), &place) => Outcome::default(),
                 _ => self.step(script, what, rest, &place),
@@ -136,6 +136,15 @@ pub fn take<C: Case>(file: &str, part: &str, mut case: C) -> C {
 
 /// A line and where it stands.
 pub type Line = (usize, String);
+
+/// Whether this user makes a file another one's, as root does but for that of a container.
+fn gives_files_away(folder: &Path) -> bool {
+    let file = folder.join("given-away");
+    fs::write(&file, "").unwrap();
+    let is_given = std::os::unix::fs::chown(&file, Some(65534), None).is_ok();
+    fs::remove_file(&file).unwrap();
+    is_given
+}
 
 /// The lines with those arguments in place of $1 and so on.
 fn filled(lines: &[Line], arguments: &str) -> Vec<Line> {

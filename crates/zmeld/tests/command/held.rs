@@ -213,6 +213,33 @@ fn a_machine_is_set_up_beside_it() {
     assert_eq!(setup::machine(), before);
 }
 
+/// swapoff waits for the lock of each program with pages in swap, and hears no signal then.
+#[test]
+fn whoever_keeps_swapoff_waiting_is_named_before_and_meanwhile() {
+    let Some(_lock) = setup::turn() else { return };
+    let before = setup::machine();
+    let up = ["up", "--tier", "zram", "--size", "16MiB"];
+    let output = run_to_end(&up);
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    if let Some(held) = Held::new(1) {
+        let pid = &held.pids[0];
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        assert!(!status.contains("VmSwap:\t       0 kB"), "{status}");
+        for force in [&[][..], &["--force"]] {
+            let output = run_to_end(&[&["down"], force].concat());
+            let said = text(&output.stderr);
+            assert_eq!(code(&output), 2, "{force:?}: {said}");
+            let wanted = format!("process {pid} (python3): it has pages in swap and keeps");
+            assert!(said.contains(&wanted), "{force:?}: {said}");
+        }
+    }
+    wait_until("swapoff goes on", || {
+        let output = run_to_end(&["down"]);
+        code(&output) == 0
+    });
+    assert_eq!(setup::machine(), before);
+}
+
 /// Many of one user cost as long as a few, and cost no other user's process its place.
 #[test]
 fn many_of_one_user_hide_nobody_else() {
