@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
+use std::iter;
 use std::path::{Path, PathBuf};
 
 use crate::octal::unescape;
@@ -54,60 +55,100 @@ struct Entry {
     point: PathBuf,
     /// It comes after swap by itself.
     is_late: bool,
+    /// Units that it comes after, and paths that have to be there before.
+    waits_for: Vec<String>,
 }
 
 impl Entry {
     /// What a unit's text says with that of its drop-ins; none where it mounts nothing.
     fn new(tree: &Tree, name: &str, mut text: String) -> Option<Entry> {
-        // Of two with one name that of the earlier folder counts, and they are read by name.
-        let mut files = BTreeMap::new();
-        for folder in BEHIND.iter().rev().chain(BEFORE.iter().rev()) {
-            let folder = Path::new(folder).join(format!("{name}.d"));
-            let names = tree.entries(&folder).unwrap_or_default().into_iter();
-            let names =
-                names.filter(|(name, _)| Path::new(name).extension() == Some("conf".as_ref()));
-            files.extend(names.map(|(name, _)| (name.clone(), folder.join(name))));
-        }
-        for path in files.values() {
-            let bytes = tree.read(path, BYTES_MAX).unwrap_or_default();
+        for path in drop_ins(tree, name) {
+            let bytes = tree.read(&path, BYTES_MAX).unwrap_or_default();
             text = text + "\n" + &String::from_utf8_lossy(&bytes);
         }
         // No two of its sections have such words.
         let words = || text.lines().filter_map(|line| line.split_once('='));
         let all = |wanted| words().filter(move |(word, _)| word.trim() == wanted);
         let last = |wanted| {
-            all(wanted)
-                .next_back()
-                .map_or("", |(_, value)| value.trim())
+            let value = all(wanted).next_back();
+            value.map_or("", |(_, value)| value.trim())
         };
         let kind = last("Type");
         let kind = kind.strip_prefix("fuse.").unwrap_or(kind);
-        let mut options = last("Options").split(',');
-        let is_late_option = |it: &str| match it.split_once('=') {
-            Some(("x-systemd.after" | "x-systemd.requires", unit)) => is_late_unit(unit),
-            _ => it == "_netdev",
-        };
-        let mut waits = ["After", "Requires", "BindsTo"].into_iter().flat_map(all);
-        let is_late = kind == "tmpfs"
-            || NETWORK.contains(&kind)
-            || options.any(is_late_option)
-            || waits.any(|(_, units)| units.split_whitespace().any(is_late_unit));
+        let options = || last("Options").split(',');
+        let waits = ORDERING.iter().flat_map(|word| all(word));
+        let waits = waits.flat_map(|(_, values)| values.split_whitespace());
+        let waits = waits.chain(options().filter_map(|it| {
+            let (option, value) = it.split_once('=')?;
+            ORDERING_OPTIONS.contains(&option).then_some(value)
+        }));
         let (source, point) = (last("What").to_owned(), PathBuf::from(last("Where")));
-        (!source.is_empty() && point.is_absolute()).then_some(Entry {
+        (!source.is_empty() && point.is_absolute()).then(|| Entry {
+            is_late: kind == "tmpfs"
+                || NETWORK.contains(&kind)
+                || options().any(|it| it == "_netdev"),
+            waits_for: waits.map(str::to_owned).collect(),
             source,
             point,
-            is_late,
         })
     }
 }
 
-/// Whether a unit comes when swap is on long since: the network, and services but for systemd's
-/// own of early boot.
+/// Where a unit says what it comes after, and an option of fstab.
+const ORDERING: [&str; 5] = [
+    "After",
+    "Requires",
+    "BindsTo",
+    "RequiresMountsFor",
+    "WantsMountsFor",
+];
+const ORDERING_OPTIONS: [&str; 3] = [
+    "x-systemd.after",
+    "x-systemd.requires",
+    "x-systemd.requires-mounts-for",
+];
+
+/// The drop-ins of a unit as they count, by their names: of two with one name that of the unit
+/// itself before that of what its name begins with, and that of an earlier folder.
+fn drop_ins(tree: &Tree, unit: &str) -> Vec<PathBuf> {
+    let (stem, kind) = unit.rsplit_once('.').unwrap_or((unit, ""));
+    let dashes = stem.match_indices('-').map(|(at, _)| &stem[..=at]);
+    let begins = dashes.map(|begin| format!("{begin}.{kind}.d"));
+    let mut names: Vec<String> = iter::once(format!("{kind}.d")).chain(begins).collect();
+    names.push(format!("{unit}.d"));
+    let mut files = BTreeMap::new();
+    for name in names {
+        for folder in BEHIND.iter().rev().chain(BEFORE.iter().rev()) {
+            let folder = Path::new(folder).join(&name);
+            let found = tree.entries(&folder).unwrap_or_default().into_iter();
+            let is_conf = |name: &OsString| Path::new(name).extension() == Some("conf".as_ref());
+            let found = found.filter(|(name, _)| is_conf(name));
+            files.extend(found.map(|(name, _)| (name.clone(), folder.join(name))));
+        }
+    }
+    files.into_values().collect()
+}
+
+/// Whether a unit other than a mount comes when swap is on long since: all but devices, systemd's
+/// own services of early boot, and what is reached before swap is.
 fn is_late_unit(name: &str) -> bool {
-    let is_late_target = |it: &str| it.starts_with("network") || it.starts_with("remote-fs");
+    const EARLY: [&str; 8] = [
+        "local-fs",
+        "local-fs-pre",
+        "swap",
+        "cryptsetup",
+        "cryptsetup-pre",
+        "integritysetup",
+        "veritysetup",
+        "blockdev@",
+    ];
     match name.rsplit_once('.') {
         Some((name, "service")) => !name.starts_with("systemd-"),
-        Some((name, "target")) => is_late_target(name),
+        Some((name, "target")) => {
+            let name = name.split_inclusive('@').next().unwrap_or(name);
+            !EARLY.contains(&name) && !name.starts_with("initrd")
+        }
+        Some((_, "socket" | "timer" | "path")) => true,
         _ => false,
     }
 }
@@ -161,10 +202,22 @@ impl Fstab {
         let mut mounts = self.0.iter().filter(is_below);
         is_tmp
             || mounts.any(|it| {
-                let source = Path::new(&it.source);
-                let is_path = source.is_absolute() && !source.starts_with("/dev");
-                it.is_late || is_path && left > 0 && self.is_late_after(source, left - 1)
+                let mut needs = iter::once(&it.source).chain(&it.waits_for);
+                it.is_late || left > 0 && needs.any(|it| self.is_late_need(it, left - 1))
             })
+    }
+
+    /// The same of what a mount needs: a path, or a unit.
+    fn is_late_need(&self, need: &str, left: usize) -> bool {
+        let path = Path::new(need);
+        if path.is_absolute() {
+            return !path.starts_with("/dev") && self.is_late_after(path, left);
+        }
+        let is_it = |it: &&Entry| unit_name(&it.point, "mount") == need;
+        match self.0.iter().find(is_it) {
+            Some(mount) => self.is_late_after(&mount.point, left),
+            None => is_late_unit(need),
+        }
     }
 }
 
@@ -227,6 +280,28 @@ mod tests {
         ] {
             assert!(late(table, path), "{path}");
         }
+        // Behind what is late: a path, a unit, and what each of these is.
+        let net = "host:/k /net nfs4\n";
+        let options = |options: &str| format!("{net}/dev/sda1 /srv ext4 nofail,{options}\n");
+        for late_by in [
+            "x-systemd.requires=/net",
+            "x-systemd.requires-mounts-for=/net/x",
+            "x-systemd.after=net.mount",
+            "x-systemd.after=sysinit.target",
+            "x-systemd.after=dbus.socket",
+            "x-systemd.requires=zfs-mount.service",
+        ] {
+            assert!(late(&options(late_by), "/srv/swap"), "{late_by}");
+        }
+        for early_by in [
+            "x-systemd.requires=/dev/sdb1",
+            "x-systemd.after=blockdev@dev-sda1.target",
+            "x-systemd.after=systemd-fsck@dev-sda1.service",
+            "x-systemd.requires-mounts-for=/etc",
+            "x-systemd.device-timeout=9",
+        ] {
+            assert!(!late(&options(early_by), "/srv/swap"), "{early_by}");
+        }
         for path in ["/k", "/srv/k", "/net", "/rams", "/c/k"] {
             assert!(!late(table, path), "{path}");
         }
@@ -241,7 +316,7 @@ mod tests {
             (
                 PATH,
                 "/dev/sda1 /both ext4\n/dev/sda2 /own ext4\n/dev/sda3 /a/b ext4\n\
-                 /dev/sda4 /c-d ext4\n/dev/sda5 /pool ext4 x-systemd.requires=zfs.service\n\
+                 /dev/sda4 /c-d ext4\n/dev/sda7 /e/f ext4\n/dev/sda5 /pool ext4 x-systemd.requires=zfs.service\n\
                  /dev/sda6 /fsck ext4 x-systemd.after=systemd-fsck@dev-sda6.service\n",
             ),
             ("/etc/systemd/system/both.mount", &unit("/both", "nfs")),
@@ -255,6 +330,10 @@ mod tests {
             ),
             // A drop-in counts in whatever folder it is, but for a later one of its name.
             ("/usr/lib/systemd/system/own.mount.d/a.conf", ""),
+            (
+                "/etc/systemd/system/e-.mount.d/x.conf",
+                "[Unit]\nRequiresMountsFor=/far/a\n",
+            ),
             (
                 "/run/systemd/system/a-b.mount.d/late.conf",
                 "[Unit]\nAfter=network-online.target\n",
@@ -273,9 +352,12 @@ mod tests {
         let late = |path: &&str| fstab.is_late(Path::new(path));
         let all = [
             "/both/k", "/run1/k", "/far/k", "/own/k", "/off/k", "/no/k", "/a/b/k", "/c-d/k",
-            "/pool/k", "/fsck/k",
+            "/pool/k", "/fsck/k", "/e/f/k",
         ];
         let found: Vec<&str> = all.into_iter().filter(late).collect();
-        assert_eq!(found, ["/both/k", "/run1/k", "/far/k", "/a/b/k", "/pool/k"]);
+        assert_eq!(
+            found,
+            ["/both/k", "/run1/k", "/far/k", "/a/b/k", "/pool/k", "/e/f/k"]
+        );
     }
 }
