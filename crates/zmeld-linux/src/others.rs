@@ -150,7 +150,14 @@ impl Wait {
 
 impl Waits {
     /// Counts what a reading slept and ran, and says whether that is enough.
-    fn add(&mut self, pid: i32, slept: Duration, ran: Duration, now: Instant) -> io::Result<()> {
+    fn add(
+        &mut self,
+        pid: i32,
+        slept: Duration,
+        ran: Duration,
+        now: Instant,
+        who: impl Fn(i32) -> u32,
+    ) -> io::Result<()> {
         if self.processes.len() >= KNOWN_MAX {
             let counts = |wait: &Wait| wait.left > 0 || !wait.lasted.is_zero();
             self.processes.retain(|_, (_, wait)| counts(wait));
@@ -158,7 +165,11 @@ impl Waits {
         let (id, process) = self
             .processes
             .entry(pid)
-            .or_insert_with(|| (accountable(real_user(pid)), Wait::default()));
+            .or_insert_with(|| (who(pid), Wait::default()));
+        // A number is another process's by then, and a process another user's.
+        if !slept.is_zero() && process.left == 0 && process.lasted.is_zero() {
+            *id = who(pid);
+        }
         let (user, all) = (self.users.entry(*id).or_default(), &mut self.all);
         for wait in [&mut *process, &mut *user, &mut *all] {
             wait.add(slept, ran, now);
@@ -193,7 +204,8 @@ fn add(pid: i32, slept: Duration, ran: Duration) -> io::Result<()> {
         return Ok(());
     }
     let waits = waits.get_or_insert_default();
-    waits.add(pid, slept, ran, Instant::now())
+    let who = |pid| accountable(real_user(pid));
+    waits.add(pid, slept, ran, Instant::now(), who)
 }
 
 /// As [`Waits::leave`].
@@ -229,7 +241,8 @@ fn ranges(text: &str) -> Vec<Range<u32>> {
             .skip(1)
             .map(|it| it.trim().parse::<u32>().ok());
         let (first, count) = (numbers.next()??, numbers.next()??);
-        Some(first..first.checked_add(count)?)
+        // Root's own, which is everybody's, tells nobody apart.
+        (first > ROOT).then_some(first..first.checked_add(count)?)
     };
     text.lines().filter_map(range).collect()
 }
@@ -384,12 +397,24 @@ mod tests {
     use super::*;
 
     /// Waits for processes of those users, with numbers from 1.
-    fn waits(users: &[u32]) -> Waits {
-        let users = users.iter().map(|user| (*user, Wait::default()));
-        Waits {
-            processes: (1..).zip(users).collect(),
-            ..Waits::default()
+    struct Played(Waits, Vec<u32>);
+
+    impl Played {
+        fn add(
+            &mut self,
+            pid: i32,
+            slept: Duration,
+            ran: Duration,
+            now: Instant,
+        ) -> io::Result<()> {
+            let users = &self.1;
+            self.0
+                .add(pid, slept, ran, now, |pid| users[pid as usize - 1])
         }
+    }
+
+    fn waits(users: &[u32]) -> Played {
+        Played(Waits::default(), users.to_vec())
     }
 
     fn kind(result: io::Result<()>) -> Option<io::ErrorKind> {
@@ -415,6 +440,10 @@ mod tests {
         }
         assert_eq!(kind(waits.add(6, NONE, NONE, now)), NOT_TRIED);
         assert_eq!(kind(waits.add(7, PATIENCE - SHORT, NONE, now)), None);
+        // A process that is another user's by then counts for him.
+        waits.1[5] = 9;
+        assert_eq!(kind(waits.add(6, SHORT, NONE, now)), None);
+        waits.1[5] = 7;
         // In time that is forgotten.
         let later = now + SHORT * 2 * FORGOTTEN_BY;
         assert_eq!(kind(waits.add(1, SHORT, NONE, later)), None);
@@ -426,12 +455,12 @@ mod tests {
         let (mut waits, now) = (waits(&[7, 7, 7, 7, 7]), Instant::now());
         for pid in 1..=4 {
             let _ = waits.add(pid, PATIENCE, NONE, now);
-            waits.leave(pid, |left| left + 1);
+            waits.0.leave(pid, |left| left + 1);
         }
         let later = now + PATIENCE * 10 * FORGOTTEN_BY;
         assert_eq!(kind(waits.add(1, NONE, NONE, later)), HELD);
         assert_eq!(kind(waits.add(5, NONE, NONE, later)), NOT_TRIED);
-        waits.leave(1, |left| left - 1);
+        waits.0.leave(1, |left| left - 1);
         assert_eq!(kind(waits.add(1, NONE, NONE, later)), None);
         assert_eq!(kind(waits.add(5, NONE, NONE, later)), None);
     }
@@ -453,7 +482,7 @@ mod tests {
 
     #[test]
     fn subordinate_ids_are_one_users() {
-        let text = "root:100000:65536\nuser:200000:10\n# none\nbad:x:1\nlast:4294967295:9\n";
+        let text = "root:0:4294967295\nroot:100000:65536\nuser:200000:10\n# none\nbad:x:1\nlast:4294967295:9\n";
         assert_eq!(ranges(text), [100_000..165_536, 200_000..200_010]);
     }
 }

@@ -60,16 +60,15 @@ impl Mapping {
     }
 }
 
-/// Parses a whole smaps file. Lines that are not understood are passed over:
-/// newer kernels add fields.
-pub fn parse(text: &[u8], page_size: u64) -> Vec<Mapping> {
-    let mut reader = Reader::new(text, page_size);
-    // Bytes in memory can be read.
-    std::iter::from_fn(|| reader.next_mapping().ok().flatten()).collect()
-}
+/// So much of a line is kept. A name is as long as its owner likes: folders in folders, of which
+/// each line break is told as four bytes.
+const LINE_MAX: usize = 4096;
+/// No process has so much in longer lines, in bytes, but to hold its readers up.
+const PASSED_OVER_MAX: usize = 1 << 20;
 
-/// The same one by one, for who keeps few of them: a process may have so many mappings
-/// that the text is longer than what it is read for.
+/// The mappings of an smaps file one by one: a process may have so many that the text is longer
+/// than what it is read for. Lines that are not understood are passed over: newer kernels add
+/// fields.
 #[derive(Debug)]
 pub struct Reader<R> {
     text: R,
@@ -77,6 +76,7 @@ pub struct Reader<R> {
     /// The mapping whose fields are being read.
     last: Option<Mapping>,
     line: Vec<u8>,
+    passed_over: usize,
 }
 
 impl<R: BufRead> Reader<R> {
@@ -87,18 +87,44 @@ impl<R: BufRead> Reader<R> {
             page_size,
             last: None,
             line: Vec::new(),
+            passed_over: 0,
+        }
+    }
+
+    /// Reads a line, of which [`LINE_MAX`] bytes are kept; false at the end.
+    fn next_line(&mut self) -> io::Result<bool> {
+        self.line.clear();
+        let mut is_begun = false;
+        loop {
+            let buffer = self.text.fill_buf()?;
+            if buffer.is_empty() {
+                return Ok(is_begun);
+            }
+            is_begun = true;
+            let end = buffer.iter().position(|byte| *byte == b'\n');
+            let part = &buffer[..end.unwrap_or(buffer.len())];
+            let kept = part.len().min(LINE_MAX - self.line.len());
+            self.line.extend_from_slice(&part[..kept]);
+            self.passed_over += part.len() - kept;
+            let used = part.len() + usize::from(end.is_some());
+            self.text.consume(used);
+            if self.passed_over > PASSED_OVER_MAX {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            if end.is_some() {
+                return Ok(true);
+            }
         }
     }
 
     /// The next mapping; none behind the last.
+    ///
+    /// # Errors
+    /// When it cannot be read; [`io::ErrorKind::TimedOut`] where its names have no end.
     pub fn next_mapping(&mut self) -> io::Result<Option<Mapping>> {
         loop {
-            self.line.clear();
-            if self.text.read_until(b'\n', &mut self.line)? == 0 {
+            if !self.next_line()? {
                 return Ok(self.last.take());
-            }
-            if self.line.last() == Some(&b'\n') {
-                self.line.pop();
             }
             let line = String::from_utf8_lossy(&self.line);
             if let Some(mapping) = parse_head(&line) {
@@ -194,6 +220,28 @@ VmFlags: rd pf ht
 ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]
 Size:                  4 kB
 ";
+
+    fn parse(text: &[u8], page_size: u64) -> Vec<Mapping> {
+        // In pieces, as a file is read.
+        let mut reader = Reader::new(io::BufReader::with_capacity(7, text), page_size);
+        std::iter::from_fn(|| reader.next_mapping().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_name_is_cut_and_names_without_end_are_not_read() {
+        let of = |name: &str, count: usize| {
+            let line = format!("1000-3000 r--p 00000000 fe:00 7 {name}\nRss: 8 kB\n");
+            line.repeat(count)
+        };
+        let name = "x".repeat(LINE_MAX);
+        let found = parse(of(&name, 2).as_bytes(), 4096);
+        assert!(found.len() == 2 && found.iter().all(|it| it.rss == 2));
+        assert!(found[0].name.len() < LINE_MAX && name.starts_with(&*found[0].name));
+        let endless = of(&name.repeat(64), 8);
+        let mut reader = Reader::new(endless.as_bytes(), 4096);
+        let err = std::iter::from_fn(|| reader.next_mapping().transpose()).find_map(Result::err);
+        assert_eq!(err.unwrap().kind(), io::ErrorKind::TimedOut);
+    }
 
     #[test]
     fn every_used_field_is_read_and_strange_lines_are_passed_over() {

@@ -2,7 +2,8 @@
 //! Bits as in the kernel's `Documentation/admin-guide/mm/pagemap.rst`.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, BufReader};
+use std::iter;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -117,12 +118,12 @@ pub(crate) fn mappings(
     process: &ChosenProcess,
     reader: &mut PatientReader,
 ) -> io::Result<Vec<Mapping>> {
-    let [mut smaps] = process.open(reader, [LockedFile::Smaps])?;
-    let text = reader.of(process.pid).run(move || {
-        let mut text = Vec::new();
-        smaps.read_to_end(&mut text).map(|_| text)
-    })?;
-    Ok(smaps::parse(&text, rustix::param::page_size() as u64))
+    let [smaps] = process.open(reader, [LockedFile::Smaps])?;
+    reader.of(process.pid).run(move || {
+        let page_size = rustix::param::page_size() as u64;
+        let mut mappings = smaps::Reader::new(BufReader::new(smaps), page_size);
+        iter::from_fn(|| mappings.next_mapping().transpose()).collect()
+    })
 }
 
 /// [`read`], unless the process holds it up.

@@ -13,6 +13,7 @@ use std::io::{self, BufReader};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::frames::{HeadFinder, PageFlags, SeenFrames};
 use super::kinds::KindFilter;
@@ -42,6 +43,8 @@ const SPARSE_PAGES: u64 = 64 << 10;
 /// Mappings of a process that are known at a time: it may have a million of them, each
 /// with a name of 4 KiB.
 const MAPPINGS_AT_ONCE: usize = 512;
+/// So long they are looked for at a time: whoever wants the scan to stop waits no longer.
+const MAPPINGS_TIME: Duration = Duration::from_millis(50);
 
 pub(super) fn visit(
     live: &LiveMemory,
@@ -128,7 +131,7 @@ struct OpenProcess {
 /// The mappings of a process that were not looked at yet.
 struct Mappings {
     process: Arc<OpenProcess>,
-    /// None while a thread has it, and for ever where that is held up.
+    /// None while a thread has it, and for ever behind the last one and where that is held up.
     smaps: Option<SmapsReader>,
 }
 
@@ -161,16 +164,16 @@ impl Mappings {
             return Ok(Vec::new());
         };
         let (smaps, some) = reader.of(self.process.pid).run(move || {
-            let mut some = Vec::new();
-            while some.len() < MAPPINGS_AT_ONCE {
+            let (begin, mut some) = (Instant::now(), Vec::new());
+            while some.len() < MAPPINGS_AT_ONCE && begin.elapsed() < MAPPINGS_TIME {
                 let Some(mapping) = smaps.next_mapping()? else {
-                    break;
+                    return Ok((None, some));
                 };
                 some.push(mapping);
             }
-            Ok((smaps, some))
+            Ok((Some(smaps), some))
         })?;
-        self.smaps = Some(smaps);
+        self.smaps = smaps;
         Ok(some)
     }
 }
@@ -378,8 +381,7 @@ impl<'a> LiveWorker<'a> {
     /// Mappings as work, of which the last is done first, and what follows them last.
     fn work<'w>(&mut self, rest: Box<Mappings>, some: Vec<Mapping>) -> Vec<VisitTask<'w>> {
         let process = Arc::clone(&rest.process);
-        let is_all = some.len() < MAPPINGS_AT_ONCE;
-        let rest = (!is_all).then_some(VisitTask::Mappings(rest));
+        let rest = rest.smaps.is_some().then_some(VisitTask::Mappings(rest));
         let some = some.into_iter().rev();
         let some = some.filter_map(|mapping| self.mapping(&process, mapping));
         rest.into_iter().chain(some).collect()
