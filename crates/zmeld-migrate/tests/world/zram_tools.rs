@@ -10,7 +10,7 @@ use std::process::Command;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::{damaged, is_one_in, one, put, Areas, Judge, Theirs};
+use super::{damaged, is_masked, is_one_in, one, put, put_masks, Areas, Judge, Theirs};
 
 pub const JUDGE: Judge = Judge {
     name: "zram-tools",
@@ -64,7 +64,7 @@ fn theirs(program: &Path, root: &Path) -> Theirs {
     }
     let mut areas = Areas::new();
     // Without its file it is not installed, or removed.
-    if root.join(FILE).exists() {
+    if root.join(FILE).exists() && !is_masked(root, "zramswap.service") {
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-euc", RUN, "sh"]);
         command.arg(program);
@@ -121,5 +121,6 @@ fn grammar(random: &mut ChaCha8Rng, root: &Path) {
     if is_one_in(random, 20) {
         text = text.replace('\n', "\r\n");
     }
+    put_masks(random, root, &["zramswap.service", "zramswap.timer"]);
     put(root, FILE, &damaged(random, text));
 }
