@@ -502,6 +502,8 @@ def sparse(judge: Judge) -> None:
 def main() -> None:
     """All of them."""
     zmeld, folder = (Path(it).resolve() for it in sys.argv[1:])
+    shutil.rmtree(folder)
+    folder.mkdir()
     judge = Judge(zmeld, folder)
     for group in (cores, real_cores, lime_dumps, packed, images, machines, sparse):
         group(judge)

@@ -136,10 +136,10 @@ fn areas(root: &Path, units: &Path) -> Areas {
             // The kernel's own choice is below all others.
             (
                 "priority",
-                priority
-                    .filter(|it| !it.starts_with('-'))
-                    .unwrap_or("-1")
-                    .to_owned(),
+                match priority.map(str::parse::<i16>) {
+                    Some(Ok(priority)) => priority.max(-1).to_string(),
+                    _ => priority.unwrap_or("-1").to_owned(),
+                },
             ),
             ("format", is_formatted.to_string()),
             ("encryption", String::new()),
@@ -162,6 +162,7 @@ fn areas(root: &Path, units: &Path) -> Areas {
                 "90" | "90s" => "90s",
                 "1min" | "1m" => "1min",
                 "5s" | "5" => "5s",
+                "30" => "30s",
                 other => other,
             };
             area.insert("timeout", said.to_owned());
@@ -177,7 +178,7 @@ fn grammar(random: &mut ChaCha8Rng, root: &Path) {
     let mut text = String::new();
     for _ in 0..random.random_range(1..7) {
         let device = one(random, &[
-            "/dev/sda5", "/dev/sda5", "/dev/sdb1", "UUID=12-34", "UUID=\"12-34\"", "/dev/disk/by-uuid/12-34",
+            "/dev/sda5", "/dev/sda5", "/dev/sdb1", "UUID=12-34", "UUID=\"12-34\"", "UUID='12-34'", "LABEL=\"my\\040swap\"", "/dev/disk/by-uuid/12-34",
             "LABEL=my\\040swap", "PARTLABEL=swap", "PARTUUID=0a-01", "/dev/mapper/c", "/dev/mapper/d",
             "/dev/mapper/vg-swap", "/swapfile", "/var/swap\\040file", "//swapfile", "/dev/./sdb1", "/a/../swap",
             "sdb3", "UUID=", "/dev/zram0", "/dev/vg0/swap", "/dev/disk/by-id/dm-name-c", "ID=5", "tmpfs",
