@@ -71,14 +71,20 @@ fn theirs(program: &Path, root: &Path) -> Theirs {
     let output = output.expect("unshare is there");
     assert!(output.status.success(), "{output:?}");
     let log = fs::read(place.path().join("log")).expect("its log");
+    if is_masked(root, "swap.target") {
+        // Whatever its files say.
+        return Theirs {
+            areas: Areas::new(),
+            ignored: Vec::new(),
+        };
+    }
     let mut areas = areas(place.path());
     areas.retain(|name, _| {
         let units = [
             format!("dev-{name}.swap"),
             format!("systemd-zram-setup@{name}.service"),
         ];
-        let masked = units.iter().any(|unit| is_masked(root, unit));
-        !masked && !is_masked(root, "swap.target")
+        !units.iter().any(|unit| is_masked(root, unit))
     });
     Theirs {
         areas,
