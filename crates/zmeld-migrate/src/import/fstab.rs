@@ -259,13 +259,23 @@ const KEY_SIZE: u16 = 256;
 
 fn volumes(root: &Path, kernels: &str) -> Result<Vec<Volume>, HostError> {
     let mut volumes = Vec::new();
-    let off = ["luks", "luks.crypttab"]
+    // What keeps systemd from opening any, or those of later lines.
+    let word = ["luks", "luks.crypttab"]
         .into_iter()
         .find(|word| is_off(kernels, word));
+    let mut off = word
+        .map(|word| format!("{word} on the kernel's command line keeps systemd from opening it"));
     for (line, fields) in table(root, CRYPTTAB, |c| c.is_ascii_whitespace() || c == '\x0b')? {
         let [name, device, more @ ..] = fields.as_slice() else {
             continue;
         };
+        if volumes.iter().any(|it: &Volume| it.name == *name) {
+            let number = line.number;
+            let why =
+                format!("systemd reads no further than line {number}, which names {name} again");
+            off.get_or_insert(why);
+            continue;
+        }
         let key = more.first().map_or("none", String::as_str);
         let options: Vec<&str> = more.get(1).map_or("", String::as_str).split(',').collect();
         // The last one counts.
@@ -321,17 +331,22 @@ fn volumes(root: &Path, kernels: &str) -> Result<Vec<Volume>, HostError> {
             unknown = Some("zmeld encrypts no file".to_owned());
         }
         unknown = unknown.filter(|_| is_zmelds);
-        if let Some(word) = off {
-            let why = format!("{word} on the kernel's command line keeps systemd from opening it");
-            unknown = Some(why);
+        let is_tmp = options.contains(&"tmp") || value("tmp").is_some();
+        if off.is_none() && options.contains(&"swap") && is_tmp {
+            let number = line.number;
+            let why = "swap and tmp at once";
+            off = Some(format!(
+                "systemd reads no further than line {number}, for {why}"
+            ));
         }
+        unknown = off.clone().or(unknown);
         volumes.push(Volume {
             name: name.clone(),
             device: device.clone(),
             encryption: Some(encryption).filter(|_| is_zmelds && unknown.is_none()),
             unknown,
             remark,
-            may_fail: options.contains(&"nofail"),
+            may_fail: off.is_none() && options.contains(&"nofail"),
             discards: options.contains(&"discard"),
             line,
         });
